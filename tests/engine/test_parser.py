@@ -64,6 +64,7 @@ def test_there_is_no_description_that_no_lock_needs() -> None:
         pytest.param(("--limit-mm-per-prompt.image", "2"), id="a key of a free table"),
         pytest.param(("-sc", '{"method":"mtp","num-speculative-tokens":3}'), id="a key with dashes"),
         pytest.param(("--hf-overrides", '{"anything":{"x":1}}'), id="free JSON"),
+        pytest.param(("--tool-parser-plugin", "p.py", "--tool-call-parser", "mine"), id="a plugin's parser"),
         pytest.param(("positional",), id="no flag"),
     ],
 )

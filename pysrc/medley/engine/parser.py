@@ -24,6 +24,11 @@ from medley.schema import TITLES, EngineName
 FOLDER = "locks/parsers"
 RENAMED: Mapping[str, Mapping[str, str]] = config.beside(__file__, "renamed_flags.toml")
 """By engine: a flag that its release lacks, and the flag or the sentence that replaces it."""
+PLUGINS: Mapping[str, str] = {
+    "--reasoning-parser": "--reasoning-parser-plugin",
+    "--tool-call-parser": "--tool-parser-plugin",
+}
+"""The flag of a file that may define further values of a flag."""
 _NUMBER = re.compile(r"^-[\d.]")
 # vLLM's -O3, -O.mode and -cc.mode stand for keys of --compilation-config.
 _SHORT = re.compile(r"^-O(?:=?\w+)?$|^-O[.=]")
@@ -60,8 +65,9 @@ class EngineParser:
 
     def faults(self, words: Sequence[str]) -> Iterator[Fault]:
         """Yield what the engine would refuse of these words of its command."""
+        given = {self.full_name(word) for word in words if is_flag(word)} - {None}
         for at, word in enumerate(words):
-            if is_flag(word):
+            if is_flag(word) and PLUGINS.get(self.full_name(word) or "") not in given:
                 values = list(takewhile(lambda each: not is_flag(each), words[at + 1 :]))
                 yield from self._fault(word, values)
 

@@ -16,6 +16,7 @@ import mmap
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
@@ -66,6 +67,15 @@ def refusal(parser: argparse.ArgumentParser, words: list[str]) -> str | None:
     return None
 
 
+def load_plugins(engine: str) -> None:
+    """Let a virtualenv's plugins register their values, as the engine does at its start."""
+    if engine == "vllm":
+        with suppress(Exception):  # a plugin's own error is the engine's to report
+            from vllm.plugins import load_general_plugins
+
+            load_general_plugins()
+
+
 def flags(engine: str, parser: argparse.ArgumentParser) -> Iterator[Rule]:
     """Yield each flag with what it takes; the parser of vLLM leaves many values to the engine."""
     registered = dict({"vllm": _of_vllm, "sglang": _of_sglang}[engine]())
@@ -87,30 +97,36 @@ def flags(engine: str, parser: argparse.ArgumentParser) -> Iterator[Rule]:
 
 def _of_sglang() -> Iterator[tuple[str, Rule]]:
     """Yield the values that SGLang looks up after its parser, by flag."""
-    from sglang.srt.speculative import spec_info
+    with suppress(ImportError, AttributeError):  # of another release; its parser's own values are left
+        from sglang.srt.speculative import spec_info
 
-    aliases = getattr(spec_info, "_RESERVED_ALIASES", ())
-    names = {*spec_info.SpeculativeAlgorithm.__members__, *aliases}
-    yield "--speculative-algorithm", {"values": sorted(names), "any_case": True}
+        aliases = getattr(spec_info, "_RESERVED_ALIASES", ())
+        names = {*spec_info.SpeculativeAlgorithm.__members__, *aliases}
+        yield "--speculative-algorithm", {"values": sorted(names), "any_case": True}
 
 
 def _of_vllm() -> Iterator[tuple[str, Rule]]:
-    """Yield the values that vLLM looks up after its parser, by flag."""
-    from vllm.model_executor.layers.quantization import QUANTIZATION_METHODS
-    from vllm.model_executor.model_loader import _LOAD_FORMAT_TO_MODEL_LOADER
-    from vllm.reasoning import ReasoningParserManager
-    from vllm.tool_parsers import ToolParserManager
+    """Yield the values that vLLM looks up after its parser, by flag; older releases have other registries."""
+    with suppress(ImportError):
+        from vllm.model_executor.layers.quantization import QUANTIZATION_METHODS
 
-    yield "--quantization", {"values": sorted(QUANTIZATION_METHODS)}
-    yield "--load-format", {"values": sorted(_LOAD_FORMAT_TO_MODEL_LOADER), "any_case": True}
-    yield "--tool-call-parser", {"values": sorted(ToolParserManager.list_registered())}
-    reasoning = {*ReasoningParserManager.list_registered(), "none"}
-    yield "--reasoning-parser", {"values": sorted(reasoning)}
-    try:
+        yield "--quantization", {"values": sorted(QUANTIZATION_METHODS)}
+    with suppress(ImportError):
+        from vllm.model_executor.model_loader import _LOAD_FORMAT_TO_MODEL_LOADER
+
+        yield "--load-format", {"values": sorted(_LOAD_FORMAT_TO_MODEL_LOADER), "any_case": True}
+    with suppress(ImportError, AttributeError):
+        from vllm.tool_parsers import ToolParserManager
+
+        yield "--tool-call-parser", {"values": sorted(ToolParserManager.list_registered())}
+    with suppress(ImportError, AttributeError):
+        from vllm.reasoning import ReasoningParserManager
+
+        reasoning = {*ReasoningParserManager.list_registered(), "none"}
+        yield "--reasoning-parser", {"values": sorted(reasoning)}
+    with suppress(ImportError):  # up to 0.32 the parser has them itself
         from vllm.config.cache import KV_CACHE_DTYPES
-    except ImportError:  # up to 0.32 the parser has them itself
-        pass
-    else:
+
         yield "--kv-cache-dtype", {"values": sorted(KV_CACHE_DTYPES)}
     # It reads these in any case, with - for _ (vllm/config/kernel.py).
     for name in ("--moe-backend", "--linear-backend", "--sparse-indexer-topk-backend"):
@@ -119,9 +135,11 @@ def _of_vllm() -> Iterator[tuple[str, Rule]]:
 
 def _tables() -> dict[str, Any]:
     """Return the type of each field that a flag of vLLM fills."""
-    from vllm.config import SpeculativeConfig
-    from vllm.engine.arg_utils import AsyncEngineArgs
-
+    try:
+        from vllm.config import SpeculativeConfig
+        from vllm.engine.arg_utils import AsyncEngineArgs
+    except ImportError:  # of another release: no keys are known
+        return {}
     return {**_hints(AsyncEngineArgs), "speculative_config": SpeculativeConfig}
 
 
@@ -209,6 +227,7 @@ def version(engine: str) -> str:
 if __name__ == "__main__":
     chosen = sys.argv[1]
     made = {"vllm": vllm, "sglang": sglang}[chosen]()
+    load_plugins(chosen)
     commands = json.loads(Path(sys.argv[2]).read_text()) if len(sys.argv) > 2 else []  # noqa: PLR2004 - its FILE
     answer = {
         "version": version(chosen),

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from medley.engine.parser import RENAMED, EngineParser, Fault, locked
+from medley.engine.parser import PLUGINS, RENAMED, EngineParser, Fault, locked
 from medley.schema import EngineName
 from medley.serving.community_recipe import RULES, Entry, engine_flag, option, reasons
 from medley.serving.community_recipe.flag_values import unusable, with_repositories
@@ -16,11 +16,6 @@ _DECIDED, _REFUSED = reasons("flags", "decided"), reasons("flags", "refused")
 _OPENING = tuple(RULES["flags"]["opening"]["names"])
 _OPENS = "it runs the author's code or opens the server: if you want that, add it after --"
 _NEEDS: Mapping[str, str] = RULES["flags"]["needs"]
-# The plugin file that defines such a parser.
-_PLUGINS: Mapping[str, str] = {
-    "--reasoning-parser": "--reasoning-parser-plugin",
-    "--tool-call-parser": "--tool-parser-plugin",
-}
 _LOADERS = {"fastsafetensors", "instanttensor"}
 _ATTENTION = {"--enable-dp-attention", "--enable-dp-lm-head"}
 _TOKENS = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([kKmM]?)")
@@ -91,8 +86,8 @@ def _refusal(name: str, flag: EngineFlag, engine: EngineName, names: set[str]) -
     begins = len(name) >= _SHORTEST and any(each.startswith(name) for each in _OPENING)
     if begins or any("trust_remote_code" in value for value in flag.values):
         return _OPENS
-    if _PLUGINS.get(name) in names:
-        return f"it needs the file of {_PLUGINS[name]}, which is left out"
+    if PLUGINS.get(name) in names:
+        return f"it needs the file of {PLUGINS[name]}, which is left out"
     if name == "--load-format" and engine == "sglang" and _LOADERS & set(flag.values):
         return f"the package {flag.values[0]} is not in medley's SGLang; its default loads the same weights"
     return next(filter(None, (unusable(name, value) for value in flag.values)), None)

@@ -1,4 +1,4 @@
-"""Decide what becomes of a recipe's keys outside its command: version, hosts, and what medley does not use."""
+"""Decide what becomes of a recipe's keys outside its command: version, hosts, what medley does not use."""
 
 import difflib
 import re
