@@ -242,6 +242,20 @@ def of_image(
     return _asked(engine, image.image.id, image.image.name, image.started if ask else None, watch)
 
 
+def of_source(
+    engine: EngineName,
+    source: ContainerEnvironment | Path,
+    version: str | None,
+    *,
+    ask: bool,
+    watch: Progress = SILENT,
+) -> EngineParser | None:
+    """Return the parser of what will run: an image, or a folder of programs."""
+    if isinstance(source, Path):
+        return of_programs(engine, source, version, ask=ask, watch=watch)
+    return of_image(engine, source, ask=ask, watch=watch)
+
+
 def _asked(
     engine: EngineName,
     identity: str,

@@ -1,10 +1,6 @@
-"""Find the engine of a launch on this host: its image, its version, its NCCL, and the flags that it takes."""
-
-from pathlib import Path
+"""Find the engine of a launch on this host: its image, its version and its NCCL."""
 
 from medley.cluster.membership import Membership
-from medley.engine import flags, parser
-from medley.engine.launch import Launch, Order
 from medley.environment import container_image, engine_source, own_nccl, virtualenv
 from medley.environment.container_image import ContainerEnvironment, ImageRequest, ImageSelection
 from medley.environment.tools import Tools
@@ -72,21 +68,3 @@ def ranks_nccl(named: str | None, over_ray: Membership | None) -> str | None:
         cause=f"ranks inherit it from Ray, which uses {has}",
         fix=f"medley ray-stop; medley ray-head --nccl {asked}   # or nccl = in cluster.toml",
     )
-
-
-def require_flags(
-    order: Order,
-    made: Launch,
-    source: ContainerEnvironment | Path,
-    version: str | None,
-    *,
-    ask: bool,
-    watch: Progress,
-) -> None:
-    """Raise a Problem for flags that the engine of an image, or of a folder of programs, would refuse."""
-    engine = order.wanted.engine
-    if isinstance(source, Path):
-        found = parser.of_programs(engine, source, version, ask=ask, watch=watch)
-    else:
-        found = parser.of_image(engine, source, ask=ask, watch=watch)
-    flags.require_taken(found, made.reasoned.flags, order.extra, table=order.table)

@@ -43,7 +43,7 @@ from medley.planner.topology import Topology
 from medley.progress import SILENT, Output, Progress
 from medley.schema import EngineName, Shape
 from medley.serving.alternatives import placed, with_engine_sources
-from medley.serving.launch_engine import image_of, ranks_nccl, require_flags, version_of
+from medley.serving.launch_engine import image_of, ranks_nccl, version_of
 from medley.serving.script import Script, in_image, placeable
 
 _MOST_HOSTS = 64
@@ -232,7 +232,8 @@ def launched(job: Job, site: Topology, output: Output) -> Launched:
         of_table = {name: value for name, value in over_ray.table.items() if name not in os.environ}
         found = replace(found, table=of_table)
     made = job.launch(order, plan, kind.host, tools=found, environ=os.environ, cluster=cluster)
-    require_flags(order, made, image or found.binary, version, ask=not options.dry_run, watch=watch)
+    takes = parser.of_source(engine, image or found.binary, version, ask=not options.dry_run, watch=watch)
+    flags.require_taken(takes, made.reasoned.flags, order.extra, table=order.table)
     if image:
         made = out_of(image, made, order.serving, over_ray=over_ray is not None)
     taken = ray_serving.taken(layout, site) if job.joined else None
