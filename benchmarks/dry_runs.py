@@ -9,7 +9,7 @@ not run: by vLLM's parser of the environment for GPUs, and by SGLang's of that f
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,23 +37,25 @@ class Cell:
     """0: refused on every number of hosts."""
     words: tuple[str, ...] = ()
     """The engine's own, as its parser gets them."""
+    variables: tuple[tuple[str, str], ...] = ()
+    """Those of the command."""
 
 
-def cells() -> Iterator[Cell]:
+def cells(engines: Collection[EngineName] = tuple(PARSERS), kinds: Collection[str] = KINDS) -> Iterator[Cell]:
     for model, table in config.models().items():
         if table.shape:
-            yield from (_cell(model, kind, engine) for kind in KINDS for engine in PARSERS)
+            yield from (_cell(model, kind, engine) for kind in kinds for engine in engines)
 
 
 def _cell(model: str, kind: str, engine: EngineName) -> Cell:
     for count in COUNTS:
         try:
             hosts = site(f"{kind}:{count}", engine=engine)
-            argv = launch_steps(model, hosts, PlacementOptions(engine=engine))[-1].starts.command.argv
+            command = launch_steps(model, hosts, PlacementOptions(engine=engine))[-1].starts.command
         except Problem:
             continue
         prefix = ("--model-path",) if engine == "sglang" else ()
-        return Cell(model, kind, engine, count, (*prefix, *argv[2:]))
+        return Cell(model, kind, engine, count, (*prefix, *command.argv[2:]), tuple(command.env.items()))
     return Cell(model, kind, engine)
 
 
