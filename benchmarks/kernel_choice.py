@@ -42,7 +42,7 @@ _CODE: Mapping[EngineName, tuple[tuple[str, str, tuple[str, ...]], ...]] = {
         (r"trtllm", "wheel", ("10.0", "10.3")),
         (r"flashinfer", "compiled by FlashInfer", ()),
         (r"deepgemm", "compiled by DeepGEMM", ()),
-        (r"triton|mamba|gdn|delta", "compiled by Triton", ()),
+        (r"triton|minimaxm3sparse|mamba|gdn|delta", "compiled by Triton", ()),
         (r"flashattention", "wheel, FA2", ("8.0",)),
         (r"marlin", "wheel, _moe_C", ("8.0", "8.7", "8.9", "9.0", "10.0", "11.0", "12.0")),
         (r"cutlass", "wheel, _C", ("8.0", "8.6", "8.7", "8.9", "9.0", "10.0", "11.0", "12.0")),
