@@ -125,6 +125,12 @@ def test_rules_follow_the_architecture_of_a_repository_without_a_table() -> None
             id="Flash-Next in FP8 on Thors",
         ),
         pytest.param(
+            "glm-5.3-nvfp4 --hosts thor:4 --engine sglang",
+            ("thor-1, thor-2, thor-3, thor-4: SGLang", "sparse attention", "10.x"),
+            "medley models",
+            id="SGLang and DeepSeek's sparse attention on Thors",
+        ),
+        pytest.param(
             "qwen3-8b --hosts orin-r39:1 --engine sglang",
             ("orin-r39-1", "neither an engine environment nor an image of SGLang"),
             "medley VERB qwen3-8b --hosts orin-r39:1 --engine vllm",
