@@ -32,11 +32,12 @@ KEY, HOST = b"medley", b"host "
 LIMIT_S = 8
 CONNECT_LIMIT_S = 1.5
 TASK_LIMIT_S = 10
+TASK_TRIES = 3
 WORKERS = 100  # ports to try, of 900
 LACKING_LIMIT_S = 20
 HOLD_LIMIT_S = 20
 CONNECT_TO_RAY_LIMIT_S = 40  # 15 s with all that follows were too few beside a load of 16 on 2 cores
-REACH_LIMIT_S = 20
+REACH_LIMIT_S = 30
 LOOK_LIMIT_S = 15
 RANK_NICENESS = 15  # Ray's own, RAY_worker_niceness
 
@@ -175,11 +176,27 @@ def reach(client: Any, address: str, own: str, last: str, *ports: str) -> dict[s
     with socket.create_server((own, 0)) as picked, of_workers(own, int(last)) as workers:
         places = [(own, int(port)) for port in ports]
         places += [server.getsockname() for server in (picked, workers)]
-        try:
-            closed, port = ray.get(task.remote(head["address"], places), timeout=TASK_LIMIT_S)
-        except ray.exceptions.GetTimeoutError:
-            return {"back": False, "closed": [], "ahead": []}
+        returned = from_task(task, head["address"], places)
+    if returned is None:
+        return {"back": False, "closed": [], "ahead": []}
+    closed, port = returned
     return {"back": True, "closed": closed, "ahead": unreachable([(head["address"], port)])}
+
+
+def from_task(task: Any, *words: Any) -> tuple[list[str], int] | None:  # noqa: ANN401 - the same
+    """Return what the task returns; None if it does not come back, or its process ends each time.
+
+    Behind a firewall Ray 2.60 may end the process of a slow task: it cannot reach the one that asked.
+    """
+    for _ in range(TASK_TRIES):
+        try:
+            closed, port = ray.get(task.remote(*words), timeout=TASK_LIMIT_S)
+        except ray.exceptions.GetTimeoutError:
+            return None
+        except ray.exceptions.WorkerCrashedError:
+            continue
+        return closed, port
+    return None
 
 
 def of_workers(own: str, last: int) -> socket.socket:
