@@ -5,15 +5,32 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from medley.explain.cuda_errors import read_cuda_error
 from medley.explain.lines import WARNING, LogLine, decoded, line
-from medley.explain.patterns import Component, Phase
+from medley.explain.patterns import Component, Known
 from medley.explain.phases import last_phase
 
 LINES = 60
 """Lines before an error that belong to it."""
 _LONGEST = 400
 _FRAME = re.compile(r'\s*File "(?P<file>[^"]+)", line \d+,? in (?P<function>[^\s,]+)')
-_PACKAGE = re.compile(r"(?:site|dist)-packages/(?P<file>.+)|(?:^|/)(?P<own>(?:vllm|sglang|flashinfer)/.+)")
+_INSTALLED = re.compile(r".*(?:site|dist)-packages/(?P<file>.+)")
+# The innermost folder, because an environment's own may have the same name.
+_OWN = re.compile(r"(?:.*/)?(?P<file>(?:vllm|sglang|flashinfer)/.+)")
+_MODULE = re.compile(r"\b(?:module|from) '(?P<top>\w+)")
+# A sentence of an error that tells its reader what to do.
+_ADVICE = re.compile(
+    r"(?:^|[.;:!,] )(?P<advice>(?:"
+    r"(?:[Pp]lease|[Tt]ry|[Cc]onsider|[Yy]ou (?:can|should|may|need to|must)) \S+|"
+    r"(?:Install|Upgrade|Downgrade|Update|Set|Use|Pass|Run|Add|Disable|Enable|Reduce|Increase|Decrease|Specify|"
+    r"Remove|Rebuild|Reinstall|Make sure|Ensure) |"
+    r"(?:install|upgrade|set|use|pass|disable|enable) (?:[`'\"]|--|[A-Z_]{4,}=?)"
+    r")[^\n]{4,200}?)(?=[.!]?(?:$| [A-Z])|; )"
+)
+# These report to PyTorch or debug it, and mend nothing.
+_NO_ADVICE = re.compile(
+    r"report a bug|stack ?trace|TORCH_USE_CUDA_DSA|CUDA_LAUNCH_BLOCKING|NCCL_DEBUG|root cause"
+)
 # Calls that lead to every component.
 _FORWARDS = re.compile(r"^(?:torch/(?:_ops|nn/|utils/|_compile)|contextlib|functools|vllm/tracing/)")
 _REPEATS = 2
@@ -23,7 +40,7 @@ _CHATTER = re.compile(
 )
 _MATTERS = re.compile(
     r"only support|not support|unsupported|requires?\b|incompatib|mismatch|too old|cannot|can't|unable|"
-    r"fail|\berror encountered",
+    r"fail|\berror encountered|\b0 active|not installed",
     re.IGNORECASE,
 )
 
@@ -44,11 +61,19 @@ class Context:
     """The line of the last step of the start before the error."""
     step_fix: str | None = None
     """What to type if that step hangs or is killed."""
+    advice: str | None = None
+    """A sentence of the error that tells its reader what to do."""
+    distribution: str | None = None
+    """The installed distribution that has the module which the error names."""
+    cuda_error: str | None = None
+    """The error of CUDA that the line reports: number, name and meaning."""
+    cuda_fix: str | None = None
+    """What to do about that error."""
+    nccl: str | None = None
+    """The version of NCCL that the log shows."""
 
 
-def read_context(
-    before: Sequence[bytes], said: LogLine, components: Sequence[Component], phases: Sequence[Phase]
-) -> Context:
+def read_context(before: Sequence[bytes], said: LogLine, known: Known, nccl: str | None = None) -> Context:
     """Return the context of the line `said` from the lines before it, of the same rank."""
     texts = [decoded(each[:_LONGEST]) for each in before[-LINES:]]
     near = [each for each in map(line, texts) if each.rank in (None, said.rank) or each.nccl]
@@ -57,22 +82,31 @@ def read_context(
     calls = [(found["file"], found["function"]) for found in frames if found]
     # The text alone may name what did not fail, such as a missing kernel's library.
     places = [f"{file}, {function}" for file, function in reversed(calls)] or [said.text]
-    found = _components(places, components)
-    step = last_phase(texts, phases)
+    found = _components(places, known.components)
+    shown = "\n".join([*texts, said.text])
+    instead = [each.alternative(shown) for each in found]
+    step = last_phase(texts, known.phases)
     step = None if step and step.phase.complete else step
+    error = read_cuda_error(said.text, known.cuda_errors)
     return Context(
         ", inside ".join(each.name for each in found) or None,
         _last_call(calls),
-        "; or: ".join(each.instead for each in found if each.instead) or None,
+        "; or: ".join(filter(None, instead)) or None,
         _warning(near),
         step.message if step else None,
         step.phase.fix.replace("\n", "; ") if step else None,
+        _advice(said.text),
+        _distribution(said.text, calls),
+        error and f"{error.meaning} ({error.name}, {error.code})",
+        error.fix if error else None,
+        nccl,
     )
 
 
 def _components(places: Iterable[str], components: Sequence[Component]) -> list[Component]:
     """Return the component of the first place that has one, and an outer one of a later place."""
-    every = [each for place in places if (each := _component(place, components))]
+    named = [(at, each) for at, place in enumerate(places) if (each := _component(place, components))]
+    every = [each for at, each in named if at == 0 or not each.carries]
     found = [each for each in every if not each.weak] or every
     return [*found[:1], *[each for each in found[1:] if each.outer and each != found[0]][:1]]
 
@@ -83,10 +117,24 @@ def _component(place: str, components: Sequence[Component]) -> Component | None:
 
 def _last_call(calls: Sequence[tuple[str, str]]) -> str | None:
     for file, function in reversed(calls):
-        package = _PACKAGE.search(file)
-        name = package and (package["file"] or package["own"])
-        if name and not _FORWARDS.match(name):
-            return f"{name}, {function}"
+        package = _INSTALLED.match(file) or _OWN.match(file)
+        if package and not _FORWARDS.match(package["file"]):
+            return f"{package['file']}, {function}"
+    return None
+
+
+def _advice(text: str) -> str | None:
+    sentences = (found["advice"].strip() for found in _ADVICE.finditer(text[:2000]))
+    return next((each[:200] for each in sentences if not _NO_ADVICE.search(each)), None)
+
+
+def _distribution(text: str, calls: Sequence[tuple[str, str]]) -> str | None:
+    """Return the folder of site-packages that has the module of an error, as its distribution is named."""
+    module = _MODULE.search(text)
+    for file, _ in reversed(calls if module else ()):
+        folders = (_INSTALLED.match(file) or {"file": ""})["file"].split("/")
+        if module and module["top"] in folders[:-1]:
+            return folders[0].replace("_", "-")
     return None
 
 

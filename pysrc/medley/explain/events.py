@@ -9,6 +9,8 @@ from medley.explain.lines import INFO, WARNING, LogLine, decoded, line
 from medley.explain.patterns import Failure, Sign, sign
 
 BEGINS, READY, STOPPED, MENDED, WRONG = "begins", "ready", "stopped", "mended", "wrong"
+CALL, NCCL = "call", "nccl"
+ERRORS = frozenset({WRONG, CALL})
 # Lines that print a configuration, a request or source code, and report nothing.
 _ECHO = re.compile(
     r"non-default args:|Initializing an? (?:V[01] )?LLM engine|server_args=|^args: Namespace|^Namespace\(|"
@@ -92,6 +94,8 @@ TURNS = (
             sign("what():", r"^\s*what\(\):"),
         ),
     ),
+    Turn(CALL, (sign('File "', r'^\s+File "[^"]+", line \d+'),)),
+    Turn(NCCL, (sign("NCCL version", r"NCCL version (\d[\w.]+)"), sign("nccl==", r"using nccl==(\d[\w.]+)"))),
 )
 
 
@@ -100,8 +104,8 @@ UNKNOWN = Failure(
     what="unknown failure: {kind}[, in {component}]",
     cause="its message: {message}[; raised because of: {origin}][; its traceback ends in {last_call}]"
     "[; printed before it: {above}]",
-    fix="[use another component: {instead}; or ]search for this message in the engine's issues; to ask "
-    "there, attach the report that medley explain writes",
+    fix="[its message says: {advice}; ][use another component: {instead}; or ]search for this message in "
+    "the engine's issues; to ask there, attach the report that medley explain writes",
     signs=(sign("rror"),),
     confidence="low",
 )
@@ -122,6 +126,7 @@ _FOLLOWS = re.compile(
 )
 _DIRECT = "The above exception was the direct cause"
 _LEADS = re.compile(rf"^(?:During handling of the above exception|{_DIRECT})")
+_CALL = re.compile(r'^\s+File "[^"]+", line \d+')
 _CODE = re.compile(r"^\s+(?:\S|$)|^Traceback ")
 _UNFINISHED = re.compile(r"(?::|\bfor \w+|\bof)\s*$")
 _ENDS = re.compile(
@@ -168,6 +173,33 @@ class Slip:
         name, _, _ = self.said.partition(":")
         last = name.rpartition(".")[2]
         return last if re.fullmatch(r"\w*[A-Z]\w*(?:\(\w+\))?", last) else "an error"
+
+
+BELOW = 16
+"""Lines below a call in which its traceback ends, with those of other ranks."""
+_CLASS = re.compile(r"^[A-Za-z_][\w.]*(?:\([\w.]+\))?(?::(?: |$)|$)")
+
+
+@dataclass(frozen=True)
+class Below:
+    line: LogLine
+    down: int
+    """Number of lines below the call."""
+
+
+def below_calls(call: LogLine, after: Sequence[bytes]) -> Below | None:
+    """Return the error in which a traceback ends: the first line of its rank without indentation.
+
+    The name of the exception's class does not matter. Return None where another call follows.
+    """
+    for down, each in enumerate((line(decoded(raw[:2000])) for raw in after), 1):
+        if each.rank not in (None, call.rank) or not each.text.strip():
+            continue
+        if not each.text[0].isspace():
+            return Below(unwrapped(each), down) if _CLASS.match(each.text) else None
+        if _CALL.match(each.text):
+            return None
+    return None
 
 
 def slip(

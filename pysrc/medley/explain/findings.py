@@ -9,7 +9,7 @@ from typing import Any
 from medley.errors import Problem
 from medley.explain import events
 from medley.explain.events import NEAR, UNKNOWN, Slip, echoed
-from medley.explain.lines import ERROR, LogLine, line
+from medley.explain.lines import ERROR, INFO, WARNING, LogLine, line
 from medley.explain.patterns import RANK, Confidence, Failure, Phase
 from medley.explain.phases import last_line, last_phase
 
@@ -50,6 +50,8 @@ class Scanned:
     """The line of the engine's last error."""
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL))
     lines: int = 0
+    nccl: str | None = None
+    """The version of NCCL that it shows."""
     told: list[str] = field(default_factory=list)
     """Medley's own lines at its beginning: the plan's reasons and the command."""
 
@@ -195,7 +197,7 @@ def _unfinished(scan: Scanned, scans: Sequence[Scanned], phases: Sequence[Phase]
     if last is None or last.phase.complete or any(other.was_ready for other in scans if other is not scan):
         return None
     after = list(scan.tail)[-last.after :] if last.after else []
-    errors = (at for at, each in enumerate(map(line, after)) if each.level == ERROR and not echoed(each.text))
+    errors = (at for at, each in enumerate(map(line, after)) if _is_error(each))
     at = next(errors, None)
     if at is not None:
         said = line(after[at])
@@ -204,6 +206,13 @@ def _unfinished(scan: Scanned, scans: Sequence[Scanned], phases: Sequence[Phase]
     raw = scan.tail[-1 - last.after]
     number = scan.lines - last.after
     return Hit(last.phase, last.groups, line(raw[-400:]), number, scan.name, None)
+
+
+def _is_error(said: LogLine) -> bool:
+    """Whether a line reports an error, or begins a traceback whose end the log does not have."""
+    if said.level in (INFO, WARNING):
+        return False
+    return (said.level == ERROR and not echoed(said.text)) or said.text.startswith("Traceback (most recent")
 
 
 def _found(ordered: Sequence[Hit], scans: Sequence[Scanned]) -> Iterable[FoundFailure]:

@@ -51,7 +51,7 @@ _PARTS = tuple(
         ),
         # host:pid:tid [0] NCCL WARN
         (
-            r"(?:(?P<host>[\w.-]+):\S+ )?\[(?P<gpu>-?\d+)\] (?P<source>[\w:./]+ )?NCCL ?"
+            r"(?:(?P<host>[\w.-]+):\S+ )?\[(?P<gpu>-?\d+)\] (?P<source>[\w:./]+ (?:\(\w+\) )?)?NCCL ?"
             r"(?P<level>INFO|WARN|TRACE)? ?"
         ),
         # Python's own, uvicorn's and Ray's

@@ -20,7 +20,12 @@ from medley.schema import StrictTable
 
 Confidence = Literal["high", "medium", "low"]
 RANK = {"high": 0, "medium": 1, "low": 2}
-GIVEN = frozenset({"component", "last_call", "instead", "above", "step", "step_fix"})
+GIVEN = frozenset(
+    {
+        *("component", "last_call", "instead", "above", "step", "step_fix", "advice", "distribution"),
+        *("cuda_error", "cuda_fix", "nccl"),
+    }
+)
 """Groups that the scan fills in, for every failure: medley.explain.context has their meaning."""
 # A scan removes these characters from a line to find its kind, so a needle needs others.
 VARYING = "0123456789abcdef"
@@ -108,7 +113,7 @@ class Failure(StrictTable):
     def told(self, found: Mapping[str, str | None]) -> tuple[str, str, str]:
         what, cause = (_filled(text, found) for text in (self.what, self.cause))
         # These are medley's own words: commands, which a shell reads as they are.
-        own = {"instead", "step_fix"}
+        own = {"instead", "step_fix", "cuda_fix"}
         typed = {name: value if name in own else _typed(value) for name, value in found.items()}
         return what, cause, _filled(self.fix, typed)
 
@@ -134,10 +139,34 @@ class Component(StrictTable):
     """Whether it is named beside a component inside it, such as a draft beside its attention."""
     weak: bool = False
     """Whether a component outside it is named instead, such as the layer whose kernel is compiled."""
+    carries: bool = False
+    """Whether it only carries calls to other parts, and so is named only if the traceback ends in it."""
+    instead_unless: Annotated[str, Field(max_length=2000)] | None = None
+    """A regular expression for the error and the lines before it; where it fits, `instead` is left out."""
 
     @cached_property
     def expression(self) -> re.Pattern[str]:
         return re.compile(self.path)
+
+    def alternative(self, text: str) -> str | None:
+        """Return `instead`, unless this text shows that it does not apply."""
+        excluded = self.instead_unless and re.search(self.instead_unless, text)
+        return None if excluded else self.instead
+
+
+class CudaError(StrictTable):
+    """An error of CUDA, as its driver API documents it."""
+
+    code: int
+    name: str
+    """Its name in the runtime API."""
+    driver: str | None = None
+    """Its name in the driver API, if that has it."""
+    text: str
+    """The words of cudaGetErrorString."""
+    meaning: _Text
+    fix: _Text | None = None
+    """What to do if the engine's own calls get it."""
 
 
 class File(StrictTable):
@@ -146,6 +175,7 @@ class File(StrictTable):
     failure: tuple[Failure, ...] = ()
     phase: tuple[Phase, ...] = ()
     component: tuple[Component, ...] = ()
+    cuda_error: tuple[CudaError, ...] = ()
 
     @property
     def checked(self) -> Iterator[tuple[tuple[str, int], Failure]]:
@@ -163,6 +193,7 @@ class Known:
     problems: tuple[Problem, ...] = ()
     phases: tuple[Phase, ...] = ()
     components: tuple[Component, ...] = ()
+    cuda_errors: tuple[CudaError, ...] = ()
 
 
 def sign(needle: str, pattern: str | None = None) -> Sign:
@@ -189,6 +220,7 @@ def load(*, user: bool = True) -> Known:
         # The user's own come first, because the first that fits is used.
         tuple(each for file in (*theirs, *ours) for each in file.phase),
         tuple(each for file in (*theirs, *ours) for each in file.component),
+        tuple(each for file in (*theirs, *ours) for each in file.cuda_error),
     )
 
 
@@ -205,8 +237,9 @@ def mistakes(path: Path) -> Iterator[Problem]:
     """Yield invalid patterns, and templates with unknown groups."""
     file = read(path)
     for number, component in enumerate(file.component):
-        if why := _invalid(component.path):
-            yield wrong(path, ("component", number), component.name, "path", why)
+        for key in ("path", "instead_unless"):
+            if why := _invalid(getattr(component, key) or ""):
+                yield wrong(path, ("component", number), component.name, key, why)
     for at, failure in file.checked:
         patterns = [("unless", failure.unless), ("error_after", failure.error_after)]
         patterns += [("signs", each.pattern) for each in failure.signs]

@@ -28,6 +28,8 @@ from medley.explain.patterns import VARYING, Failure, Known, Sign
 _MOST_OF_ONE = 6
 _MOST_OF_KIND = 40
 _MOST_SLIPS = 48
+_RANKS_AT_ONCE = 16
+"""Errors whose tracebacks may be printed line by line at the same time."""
 _MOST_TRIES = 20_000
 _MOST_S = 0.25
 """Limit of CPU time for all expressions of one failure, because a crafted log may slow them down."""
@@ -146,7 +148,7 @@ class _Scan:
         self._spent = defaultdict[str, float](float)
         self._slipped = Counter[bytes]()
         self._wrong = {
-            sign.needle.encode() for turn in events.TURNS for sign in turn.signs if turn.kind == events.WRONG
+            sign.needle.encode() for turn in events.TURNS for sign in turn.signs if turn.kind in events.ERRORS
         }
 
     def read(self, data: Iterable[bytes]) -> Scanned:
@@ -212,7 +214,7 @@ class _Scan:
     def _is_done(self, what: Failure | events.Turn) -> bool:
         """Whether it was found or tried often enough, because a log may repeat a line a million times."""
         if isinstance(what, events.Turn):
-            return what.kind == events.WRONG and self.done.stopped
+            return what.kind in events.ERRORS and self.done.stopped
         tried, spent_s = self._tried[what.name], self._spent[what.name]
         return self._seen[what.name] >= _MOST_OF_ONE or tried >= _MOST_TRIES or spent_s > _MOST_S
 
@@ -224,6 +226,10 @@ class _Scan:
                 self.done.mend(turn.mends)
             case events.STOPPED:
                 self.done.stopped = True
+            case events.NCCL:
+                self.done.nccl = sign.expression.search(said.text)[1]
+            case events.CALL:
+                self._traced(said, lines, at)
             case events.WRONG:
                 self._slip(said, lines, at)
             case _:
@@ -233,12 +239,16 @@ class _Scan:
                 self.done.ready = said.when if turn.kind == events.READY else self.done.ready
 
     def _context(self, said: LogLine, lines: Block, at: int) -> Context:
-        known = self._needles.known
-        return read_context(lines.preceding(at, LINES), said, known.components, known.phases)
+        return read_context(lines.preceding(at, LINES), said, self._needles.known, self.done.nccl)
+
+    def _traced(self, call: LogLine, lines: Block, at: int) -> None:
+        """Keep the error below the last call of a traceback, whatever its class is named."""
+        if below := events.below_calls(call, lines.following(at, events.BELOW)):
+            self._slip(below.line, lines, at + below.down)
 
     def _slip(self, said: LogLine, lines: Block, at: int) -> None:
         number = self.done.lines + at + 1
-        if self.done.slips and self.done.slips[-1].number == number:
+        if any(each.number == number for each in self.done.slips[-_RANKS_AT_ONCE:]):
             return
         when = said.when or lines.when(at)
         new = events.slip(said, number, when, lines.preceding(at, 8), lines.following(at, 12))
