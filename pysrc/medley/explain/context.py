@@ -97,7 +97,7 @@ def read_context(before: Sequence[bytes], said: LogLine, known: Known, nccl: str
         step.phase.fix.replace("\n", "; ") if step else None,
         _advice(said.text),
         _distribution(said.text, calls),
-        error and f"{error.meaning} ({error.name}, {error.code})",
+        f"{error.meaning} ({error.name}, {error.code})" if error else None,
         error.fix if error else None,
         nccl,
     )

@@ -219,7 +219,8 @@ class _Scan:
         return self._seen[what.name] >= _MOST_OF_ONE or tried >= _MOST_TRIES or spent_s > _MOST_S
 
     def _turn(self, turn: events.Turn, sign: Sign, said: LogLine, lines: Block, at: int) -> None:
-        if not sign.expression.search(said.text) or events.echoed(said.text):
+        found = sign.expression.search(said.text)
+        if found is None or events.echoed(said.text):
             return
         match turn.kind:
             case events.MENDED:
@@ -227,7 +228,7 @@ class _Scan:
             case events.STOPPED:
                 self.done.stopped = True
             case events.NCCL:
-                self.done.nccl = sign.expression.search(said.text)[1]
+                self.done.nccl = found[1]
             case events.CALL:
                 self._traced(said, lines, at)
             case events.WRONG:
