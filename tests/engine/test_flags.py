@@ -5,13 +5,14 @@ import pytest
 from medley import config
 from medley.command import Flag
 from medley.engine import Serving
-from medley.engine.flags import arguments, require_taken, table, why
+from medley.engine.flags import arguments, require_not_ours, require_taken, table, why
 from medley.engine.launch import ENGINES
 from medley.engine.parser import locked
 from medley.errors import Problem
 from medley.planner.plan import Plan
 from medley.schema import EngineName
 from tests.engine.plans import KINDS, PLANS, offered
+from tests.problems import raises_problem
 
 
 def of(engine: EngineName, *flags: tuple[str, str | None]) -> dict[str, object]:
@@ -84,3 +85,11 @@ def test_a_flag_of_the_table_is_refused_with_its_file() -> None:
 
 def test_of_an_unknown_engine_nothing_is_refused() -> None:
     require_taken(None, (), ("--anything",))
+
+
+@pytest.mark.parametrize("words", [("--port", "8011"), ("--port=8011",), ("--served_model_name", "x")])
+def test_where_and_as_what_it_listens_is_said_before_the_dashes(words: tuple[str, ...]) -> None:
+    option = " ".join(words).replace("=", " ")
+    with raises_problem(words[0].partition("=")[0], fix=f"medley serve MODEL {option}"):
+        require_not_ours(("--max-num-seqs", "8", *words))
+    require_not_ours(("--max-num-seqs", "8"))

@@ -65,7 +65,8 @@ class PullVerb(Clustered):
         rows += [(name, "-", "failed") for name in failed]
         drawn = table(("HOST", "RECEIVED", "STATE"), rows)
         sent = f"{_gigabytes(sum(received.values()))} sent between hosts"
-        lines = (*drawn, f"\n{_gigabytes(pull.size_bytes)} on each host after {seconds:.0f} s, {sent}")
+        where = f"on {len(rows) - len(failed)} of {len(rows)} hosts" if failed else "on each host"
+        lines = (*drawn, f"\n{_gigabytes(pull.size_bytes)} {where} after {seconds:.0f} s, {sent}")
         found = {**said, "from": pull.having[0], "problems": tables(failed)}
         print_result(found, lines, as_json=self.as_json)
 

@@ -35,6 +35,19 @@ def require_taken(
     )
 
 
+def require_not_ours(extra: Sequence[str]) -> None:
+    """Raise a Problem for flags after -- that medley sets itself, because it asks the server there."""
+    for word, after in zip(extra, (*extra[1:], ""), strict=True):
+        name, equals, value = word.partition("=")
+        if name.replace("_", "-") in _LISTENS:
+            option = f"{name} {value if equals else after}".rstrip()
+            raise Problem(
+                f"{name} after -- would hide the server from medley",
+                cause="medley sets it, and asks the server by that name at that address until it is ready",
+                fix=f"say it before the --: medley serve MODEL {option}",
+            )
+
+
 @dataclass(frozen=True)
 class Argument:
     name: str
@@ -42,6 +55,7 @@ class Argument:
     why: str
 
 
+_LISTENS = ("--port", "--host", "--served-model-name")
 # The argument that names the model.
 _WEIGHTS: Mapping[EngineName, str] = {"vllm": "model", "sglang": "model_path"}
 # Flags that only a server uses.

@@ -147,6 +147,8 @@ def prepare(options: Options, output: Output) -> Job:
     """Find the model, the cluster and the launcher, and refuse early what cannot be started."""
     starts, watch = not options.dry_run, output.watch
     found = resolve.weights(options.model, config.models(), storage.cache(), options.typed)
+    if not options.script:
+        flags.require_not_ours(options.flags)
     listens = _listens(options, found, watch)
     by, why = (None, "") if options.elsewhere else _launcher(options)
     joined = ray_serving.cluster(options.count) if by in {"ray", "solo"} else None

@@ -9,6 +9,7 @@ from medley.serving.community_recipe.document import document
 from medley.serving.community_recipe.model_table import model_table
 from medley.serving.community_recipe.recipe import Imported, imported
 from tests.odd_input import COUNTS, blobs, hold, json_texts
+from tests.problems import raises_problem
 
 WHOLE = """
 recipe_version: "2"
@@ -284,6 +285,26 @@ def test_two_gpus_of_one_rtx_host_stay_two() -> None:
     found = minimal("name: x on 2x RTX 5090\nmax_nodes: 1\ncommand: vllm serve a/b -tp 2")
     assert str(found.command) == "medley serve a/b --hosts 1 --tp 2"
     assert str(found.plan) == "medley plan a/b --tp 2 --hosts rtx:2"
+
+
+@pytest.mark.parametrize("before", ["sudo", "sudo -E env", "taskset -c 1 env", "nohup env"])
+def test_variables_behind_a_command_that_starts_it_are_kept(before: str) -> None:
+    found = imported(f"{before} NCCL_DEBUG=INFO vllm serve a/b".encode(), "f")
+    assert found.command.env == {"NCCL_DEBUG": "INFO"}
+
+
+@pytest.mark.parametrize("model", ["./model.gguf", "./model", "a/b.gguf", "org/Model-GGUF", "org/m-GGUF:Q4"])
+def test_a_folder_and_gguf_are_no_repository(model: str) -> None:
+    with raises_problem("f", fix="medley models import f"):
+        imported(f"vllm serve {model}".encode(), "f")
+    with raises_problem("f"):
+        imported(f"model: {model}\ncommand: vllm serve {{model}}\n".encode(), "f")
+
+
+def test_a_blank_of_medley_s_own_option_names_the_option() -> None:
+    found = imported(b"vllm serve a/b --port <PORT>", "f")
+    (entry,) = (each for each in found.entries if "--port" in each.key)
+    assert "add --port" in entry.why
 
 
 PASTED = (

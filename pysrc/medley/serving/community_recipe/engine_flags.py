@@ -90,7 +90,7 @@ def _refusal(name: str, flag: EngineFlag, engine: EngineName, names: set[str]) -
         return f"it needs the file of {PLUGINS[name]}, which is left out"
     if name == "--load-format" and engine == "sglang" and _LOADERS & set(flag.values):
         return f"the package {flag.values[0]} is not in medley's SGLang; its default loads the same weights"
-    return next(filter(None, (unusable(name, value) for value in flag.values)), None)
+    return next(filter(None, (unusable(name, value, _OPTIONS.get(name)) for value in flag.values)), None)
 
 
 def named_model(key: str, named: str, model: str) -> Entry:

@@ -14,14 +14,15 @@ _BLANK = re.compile(r"<[^<>]*>?$|\[[A-Z_ -]+\]$")
 UNFILLED = re.compile(r"\{[A-Za-z_][\w.]*\}")  # JSON has none
 
 
-def unusable(name: str, value: str) -> str | None:
-    """Return why a value cannot be used, or None."""
+def unusable(name: str, value: str, option: str | None = None) -> str | None:
+    """Return why a value cannot be used, or None; `option` is medley's own for this flag."""
+    add = f"add {option} and its value" if option else "add its value after --"
     if unfilled := UNFILLED.search(value):
         return f"{unfilled[0]} has no value in 'defaults'"
     if needs_shell(value):
-        return f"{value} needs a shell: add its value after --"
+        return f"{value} needs a shell: {add}"
     if _BLANK.match(value):
-        return f"{value} is for you to fill in: add its value after --"
+        return f"{value} is for you to fill in: {add}"
     table = _json(value)
     if table is not None:
         return _unusable_json(name, table)

@@ -130,7 +130,7 @@ def _pasted(text: str, where: str) -> EngineCommand:
     found = engine_command(text, where)
     named = next((flag for flag in found.flags if flag.name in {"--model", "--model-path"}), None)
     model = found.model or (named.values[0] if named and named.values else None)
-    if model and re.fullmatch(REPOSITORY, model) and not needs_shell(model):
+    if model and _is_repository(model):
         return replace(found, model=model)
     folder = re.search(r"/models--([\w.-]+?)--([\w.-]+)/snapshots/", model or "")
     if folder:
@@ -139,12 +139,20 @@ def _pasted(text: str, where: str) -> EngineCommand:
         return replace(found, model=mounted)
     old, mounts = model or "MODEL", found.container.mounts if found.container else ()
     cause = f"it names {model}, which is on its author's host" if model else "it names none"
+    if "gguf" in old.lower():
+        cause = f"{model} is GGUF, and medley serves only safetensors"
     mounted = f"; it mounts {', '.join(mounts)}" if mounts and model and model.startswith("/") else ""
     raise Problem(
         f"{where} does not say which repository its model is",
         cause=f"{cause}{mounted}",
         fix=f"write ORG/NAME in place of {old}, then: medley models import {where}",
     )
+
+
+def _is_repository(model: str) -> bool:
+    """Whether it is a repository of the hub that may have safetensors: no folder, no GGUF, no $NAME."""
+    is_gguf = model.lower().endswith("gguf")
+    return re.fullmatch(REPOSITORY, model) is not None and model[0].isalnum() and not is_gguf
 
 
 def _image(recipe: Mapping[str, object]) -> str:
@@ -218,7 +226,7 @@ def _last(entries: tuple[Entry, ...]) -> Iterator[Entry]:
 
 def _model(recipe: Mapping[str, object], where: str) -> str:
     model = recipe.get("model")
-    if isinstance(model, str) and re.fullmatch(REPOSITORY, model) and not model.startswith("-"):
+    if isinstance(model, str) and _is_repository(model):
         return model
     if model is None:
         near = difflib.get_close_matches("model", list(recipe), n=1)

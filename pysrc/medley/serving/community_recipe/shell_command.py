@@ -163,11 +163,17 @@ class _Reader:
             self.again.append(shlex.join(words))
         else:
             engine, at, after = started
-            self.found, self.container, self.wrapper = (
-                (engine, after),
-                run or self.container,
-                shlex.join(inner[:at]),
-            )
+            starts = [word for word in inner[:at] if not self._is_assigned(word)]
+            self.found, self.container = (engine, after), run or self.container
+            self.wrapper = shlex.join(starts)
+
+    def _is_assigned(self, word: str) -> bool:
+        """Keep a variable that sudo, env or taskset passes to the engine."""
+        if not _ASSIGNMENT.match(word):
+            return False
+        name, _, value = word.partition("=")
+        self.assigned[name] = value
+        return True
 
 
 def _is_local(name: str, text: str) -> bool:
