@@ -8,6 +8,12 @@ from benchmarks import dry_runs, kernel_choice, model_configs
 from medley import config
 from medley.schema import EngineName
 
+# Two need pinned memory for their n-gram table, which only a driver gives; one needs more of its config.json.
+NOT_CONFIGURED = {
+    ("qwen3.8-flash-next-fp8", "vllm"),
+    ("qwen3.8-flash-next-nvfp4", "vllm"),
+    ("deepseek-v4.1-flash", "vllm"),
+}
 KERNELS = kernel_choice.RESULT.read_text(encoding="utf-8")
 
 
@@ -26,16 +32,17 @@ def test_every_command_has_kernels() -> None:
 
 def test_each_kernel_has_code() -> None:
     assert "NO CODE" not in "".join(KERNELS.splitlines()[2:])
-    assert " ERROR " not in KERNELS
+    assert {(model, engine) for model, engine, _ in recorded(" +ERROR ")} == NOT_CONFIGURED
     assert "  ?" not in KERNELS
 
 
-def recorded() -> list[tuple[str, str, str]]:
+def recorded(after: str = " ") -> list[tuple[str, str, str]]:
+    """Return model, engine and hosts of each command with this pattern after its hosts."""
     found, model, engine = [], "", ""
     for line in KERNELS.splitlines():
         if head := re.fullmatch(r"(\S+), (vllm|sglang)", line):
             model, engine = head.groups()
-        elif at := re.match(r"  (\S+:\d+) ", line):
+        elif at := re.match(rf"  (\S+:\d+){after}", line):
             found.append((model, engine, at[1]))
     return found
 
