@@ -93,3 +93,4 @@ def test_where_and_as_what_it_listens_is_said_before_the_dashes(words: tuple[str
     with raises_problem(words[0].partition("=")[0], fix=f"medley serve MODEL {option}"):
         require_not_ours(("--max-num-seqs", "8", *words))
     require_not_ours(("--max-num-seqs", "8"))
+    require_not_ours(())

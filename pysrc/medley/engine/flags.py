@@ -37,7 +37,7 @@ def require_taken(
 
 def require_not_ours(extra: Sequence[str]) -> None:
     """Raise a Problem for flags after -- that medley sets itself, because it asks the server there."""
-    for word, after in zip(extra, (*extra[1:], ""), strict=True):
+    for word, after in zip(extra, (*extra, "")[1:], strict=True):
         name, equals, value = word.partition("=")
         if name.replace("_", "-") in _LISTENS:
             option = f"{name} {value if equals else after}".rstrip()
