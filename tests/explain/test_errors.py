@@ -38,6 +38,18 @@ def test_a_traceback_that_another_rank_interrupts_has_its_error() -> None:
     assert found.hit.line.text == "a.OddOne: left"
 
 
+def test_an_unknown_error_before_a_rendezvous_that_timed_out_is_named() -> None:
+    late = "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 clients"
+    (found,) = of(
+        traced("x/y.py", error="a.OddOne: left") + f"(Worker pid=1) ERROR {late} joined.\n"
+    ).problems
+    assert found.hit.line.text == "a.OddOne: left"
+    (alone,) = of(
+        f"(Worker pid=1) ERROR 11-21 14:20:56 [multiproc_executor.py:974] {late} joined.\n"
+    ).problems
+    assert alone.hit.failure.name == "rendezvous-incomplete"
+
+
 def test_a_line_below_the_calls_of_a_warning_is_no_error() -> None:
     text = f'WARNING 11-22 08:01:33 [a.py:1]   File "{SITE}x/y.py", line 9, in run\n'
     assert not of(text + "WARNING 11-22 08:01:33 [a.py:1] Note: it goes on\n").problems
