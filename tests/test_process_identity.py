@@ -19,6 +19,7 @@ from medley.command import Command
 from medley.model import trust
 from medley.process import Finished, Process
 from medley.process_identity import Identity, SharedMemory, of, own_identity, reap_orphans
+from medley.progress import SILENT
 from tests.odd_input import COUNTS, hold, json_texts
 from tests.waiting import wait_for
 
@@ -171,7 +172,7 @@ def test_stop_leaves_a_bystander_alone_that_has_the_number_of_a_server_before_a_
 def test_a_server_that_lives_is_ended(bystander: "subprocess.Popen[bytes]") -> None:
     found = identity(bystander)
     note(8000, pid=found.pid, started=found.started)
-    assert serving.end_servers(8000, lambda _: None) == 1
+    assert serving.end_servers(8000, SILENT) == 1
     assert not found.alive
 
 

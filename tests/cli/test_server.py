@@ -1,10 +1,17 @@
-"""`medley chat` and `medley status` while a server of this host begins."""
+"""`medley chat` and `medley status` while a server of this host begins, and `medley stop` while one ends."""
 
+import contextlib
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from medley import serving
+from medley import process_identity, serving, storage
 from medley.cli import Verb
 from medley.cli.chat import ChatVerb
 from medley.cli.cluster import StatusVerb
@@ -57,3 +64,73 @@ def test_a_model_is_no_host_and_no_port(verb: type[Verb], word: str, fix: str) -
     name = "stop" if verb is StopVerb else "logs"
     with serving.note_server(NOBODY, "demo", 9, state="ready"), raises_problem(word, fix=fix):
         verb.run([f"medley {name}", word], exit=False)
+
+
+# It stays for three seconds after the signal, and leaves its record, as a killed server does.
+SLOW_END = """
+import signal, time
+def end(*_):
+    time.sleep(3)
+    raise SystemExit
+signal.signal(signal.SIGTERM, end)
+signal.signal(signal.SIGINT, end)
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def slow_server() -> Iterator[int]:
+    """A recorded server on port 9 that ends slowly; its process id."""
+    with subprocess.Popen((sys.executable, "-c", SLOW_END), stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"ready\n"
+        found = process_identity.present(process.pid)
+        table = {"url": NOBODY, "model": "demo", "pid": found.pid, "started": found.started}
+        storage.write(
+            serving.folder() / "9.json", json.dumps({**table, "boot": found.boot, "state": "ready"})
+        )
+        yield process.pid
+        process.kill()
+
+
+def stop_in_pipe(*words: str) -> str:
+    command = (sys.executable, "-m", "medley", "stop", *words)
+    return subprocess.run(command, stderr=subprocess.PIPE, text=True, check=True, timeout=60).stderr
+
+
+def stop_in_terminal(*words: str) -> str:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, (sys.executable, "-m", "medley", "stop", *words))
+    shown = b""
+    with contextlib.suppress(OSError):  # EIO: the program has ended
+        while part := os.read(terminal, 4096):
+            shown += part
+    os.waitpid(pid, 0)
+    os.close(terminal)
+    return shown.decode()
+
+
+@pytest.mark.usefixtures("slow_server")
+@pytest.mark.parametrize("words", [(), ("--now",)])
+def test_stop_prints_one_line_when_it_begins_and_one_when_it_ends(words: tuple[str, ...]) -> None:
+    first, last = stop_in_pipe(*words).splitlines()
+    assert first == "end demo on port 9 …"
+    assert last.startswith("end demo on port 9: ")
+    assert list(serving.folder().glob("*.json")) == []
+
+
+@pytest.mark.usefixtures("slow_server")
+def test_stop_shows_open_requests_in_its_one_line_of_a_terminal() -> None:
+    shown = stop_in_terminal()
+    assert "its engine ends" in shown
+    lines = [line for line in shown.replace("\r\x1b[2K", "\r").split("\n") if "on port 9:" in line]
+    assert len(lines) == 1, lines
+
+
+@pytest.mark.parametrize("stop", [stop_in_pipe, stop_in_terminal])
+def test_only_a_record_that_nobody_ended_is_as_after_a_power_cut(stop: Callable[[], str]) -> None:
+    gone = {"url": NOBODY, "model": "demo", "pid": 2**22 + 1, "started": 1, "boot": "b", "state": "ready"}
+    storage.write(serving.folder() / "9.json", json.dumps(gone))
+    assert "removed 9.json: its server is gone, as after a power cut" in stop()

@@ -15,6 +15,7 @@ from medley.cluster.unit_file import UNIT, Unit
 from medley.command import Command
 from medley.environment import virtualenv
 from medley.process import Finished
+from medley.progress import SILENT
 from medley.serving import upgrade
 from tests.problems import raises_problem
 from tests.servers import chat
@@ -29,7 +30,7 @@ def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     monkeypatch.setenv("MEDLEY_UNITS", "own")
     monkeypatch.chdir(tmp_path)
     yield
-    serving.end_servers(None, print)
+    serving.end_servers(None, SILENT)
 
 
 def serve(port: int, *words: str) -> Finished:

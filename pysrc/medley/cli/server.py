@@ -10,6 +10,7 @@ from medley import cluster, serving
 from medley.cli import Verb, flag, group, switch
 from medley.cli.cluster_options import AtHead, Clustered, print_problems, require_hosts, typed_at
 from medley.cli.output import print_line
+from medley.cli.progress import watch
 from medley.cli.terminal import console as terminal
 from medley.cluster.fleet import Fleet
 from medley.errors import Problem
@@ -94,6 +95,6 @@ class StopVerb(Verb):
             )
         if head := self.at_head.elsewhere():
             return typed_at(head)
-        count = serving.end_servers(self.port, lambda text: print(text, file=sys.stderr), now=self.now)
+        count = serving.end_servers(self.port, watch(), now=self.now)
         print(f"ended {count} server{'s' if count != 1 else ''}" if count else "nothing is served here")
         return 0

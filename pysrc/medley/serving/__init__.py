@@ -4,7 +4,7 @@ import json
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from medley.engine import gate_file as gate_file
 from medley.engine.launch import Launch, Order
 from medley.errors import Problem
 from medley.planner import Layout
+from medley.progress import Progress
 from medley.schema import EngineName
 
 _END_LIMIT_S = 40
@@ -120,39 +121,52 @@ def on_port(port: int) -> Server | None:
     return _read(_note(port))
 
 
-def end_servers(port: int | None, note: Callable[[str], None], *, now: bool = False) -> int:
+def end_servers(port: int | None, watch: Progress, *, now: bool = False) -> int:
     """End all servers here, or the one on this port; returns their number.
 
     Requests that run are answered, up to each server's own limit, unless `now`.
     """
     states = (state.name for state in units.states())
     names = {name for name in states if (name == f"{UNIT}{port}" if port else name.startswith(UNIT))}
+    _remove_stale_records(port, watch)
     found = [server for server in servers() if port is None or server.port == port]
     left = {server: time.monotonic() + _END_LIMIT_S + server.drain_s * (not now) for server in found}
-    for server in found:
-        note(f"end the server of process {server.pid} …")
-        server.identity.signal(signal.SIGINT if now else signal.SIGTERM)
-    next_note = time.monotonic() + _NOTE_EVERY_S
-    while left:
-        for server in [each for each, limit in left.items() if _has_ended(each, limit)]:
-            del left[server]
-            units.stop(f"{UNIT}{server.port}")  # before it starts the server again
-        if left and time.monotonic() > next_note:
-            next_note += _NOTE_EVERY_S
-            if answering := [server for server in left if server.state == "ready"]:
-                note(f"requests that are open: {', '.join(map(_open_requests, answering))}")
+    shown = ", ".join(f"{server.model} on port {server.port}" for server in found)
+    with watch.stage(f"end {shown}") if found else nullcontext():
+        for server in found:
+            server.identity.signal(signal.SIGINT if now else signal.SIGTERM)
+        _await_ends(left, watch)
     for name in names:
         units.stop(name)
-    for file in folder().glob("*.json"):
-        if _read(file) is None and (port is None or file.stem == str(port)):
-            note(f"removed {file.name}: its server is gone, as after a power cut")
-            file.unlink(missing_ok=True)
     return len(names | {f"{UNIT}{server.port}" for server in found})
 
 
-def _has_ended(server: Server, limit: float) -> bool:
+def _await_ends(left: dict[Server, float], watch: Progress) -> None:
+    """Wait for servers to end, each until its time of the monotonic clock; then kill it."""
+    next_look = time.monotonic() + _NOTE_EVERY_S
+    while left:
+        for server in list(left):
+            if _has_ended(server, left[server], watch):
+                del left[server]
+                units.stop(f"{UNIT}{server.port}")  # before it starts the server again
+                if on_port(server.port) is None:  # it was killed, and so did not remove its record
+                    _note(server.port).unlink(missing_ok=True)
+        if left and time.monotonic() > next_look:
+            next_look += _NOTE_EVERY_S
+            watch.line(", ".join(map(_open_requests, left)))
+
+
+def _remove_stale_records(port: int | None, watch: Progress) -> None:
+    for file in folder().glob("*.json"):
+        if _read(file) is None and (port is None or file.stem == str(port)):
+            watch.note(f"removed {file.name}: its server is gone, as after a power cut")
+            file.unlink(missing_ok=True)
+
+
+def _has_ended(server: Server, limit: float, watch: Progress) -> bool:
     """Wait a moment for its end; kill it where it is past its limit."""
     if time.monotonic() > limit:
+        watch.note(f"killed process {server.pid}, which served {server.model}: it did not end in time")
         process_identity.kill_processes([server.identity])
     return server.identity.ends_within(_LOOK_EVERY_S)
 
@@ -162,8 +176,8 @@ def _open_requests(server: Server) -> str:
 
     count = None
     with suppress(Exception):
-        count = api.open_requests(server.url)
-    return f"{'unknown' if count is None else count} on port {server.port}"
+        count = api.open_requests(server.url) if server.state == "ready" else None
+    return f"{server.port}: {'its engine ends' if count is None else f'open requests: {count}'}"
 
 
 def servers() -> list[Server]:

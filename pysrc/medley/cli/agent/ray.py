@@ -155,7 +155,7 @@ def answer_end(asked: Table, note: Note) -> Table:
     """With `part` only its part in a cluster; else what is served too, and what only a cluster needs."""
     ended = 0
     if not asked["part"]:
-        ended += serving.end_servers(None, note, now=True)
+        ended += serving.end_servers(None, Notes(note), now=True)
     note("end Ray …")
     ended += membership.stop()
     storage.remove(membership.folder())
