@@ -152,6 +152,14 @@ class Process:
     def pid(self) -> int:
         return int(self._child.pid)
 
+    @property
+    def written_bytes(self) -> int:
+        """The bytes that it has written to files, or what the kernel counts as such; 0 once it is gone."""
+        with suppress(OSError, ValueError):
+            table = Path(f"/proc/{self.pid}/io").read_text(encoding="ascii")
+            return int(dict(line.split(": ") for line in table.splitlines())["wchar"])
+        return 0
+
     def say(self, line: str) -> bool:
         """Write a line to its standard input; False where that is closed."""
         if self._child.stdin is None:

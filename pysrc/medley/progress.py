@@ -5,8 +5,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+_GB = 1e9
 PROGRESS = "progress "
 """Prefix of an agent's note with the bytes done and the total."""
+
+
+def share(done: float, total: float) -> str:
+    """Return the bytes that are done of all, in MB or GB: `40 of 93 MB`."""
+    if total < _GB:
+        return f"{done / 1e6:.0f} of {total / 1e6:.0f} MB"
+    return f"{done / _GB:.2f} of {total / _GB:.2f} GB"
 
 
 class Progress(Protocol):

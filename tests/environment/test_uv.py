@@ -7,6 +7,7 @@ import pytest
 
 from medley.environment import uv
 from medley.errors import Problem
+from medley.progress import SilentProgress
 from tests.problems import assert_problem
 
 HOME = Path("/home/someone")
@@ -246,7 +247,14 @@ def test_the_first_uv(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_downloads_are_shown_in_bytes() -> None:
     shown: list[str] = []
-    downloads = uv.Downloads(shown.append)
+
+    class Shown(SilentProgress):
+        def line(self, text: str) -> None:
+            shown.append(text)
+
+        moved = line
+
+    downloads = uv.Downloads(Shown())
     for line in ("Resolved 9 packages in 3ms", "Downloading torch (1.5GiB)", "Downloading ruff (10.0MiB)"):
         downloads.line(line)
     downloads.line(" Downloaded ruff")
@@ -254,3 +262,5 @@ def test_downloads_are_shown_in_bytes() -> None:
     assert shown[0] == "Resolved 9 packages in 3ms"
     assert shown[1:4] == ["0.00 of 1.61 GB, 0 MB/s", "0.00 of 1.62 GB, 0 MB/s", "0.01 of 1.62 GB, 10 MB/s"]
     assert shown[4] == " Downloaded something small"
+    downloads.show(2**40)
+    assert shown[5].startswith("1.62 of 1.62 GB"), "files are larger unpacked, and not yet done"

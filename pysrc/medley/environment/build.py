@@ -144,7 +144,7 @@ def _install_all(plan: Blueprint, watch: Progress) -> None:
     settings = uv.settings(plan.interpreter.prefix, plan.recipe.indexes)
     backend = _look_up(plan, settings, watch)
     with watch.stage(f"{plan.name}: download and install"):
-        shown = uv.Downloads(watch.line)
+        shown = uv.Downloads(watch)
         _require_success(plan, install(plan, settings, backend=backend), shown.line)
     patches.write_aliases(plan.site_packages, plan.recipe.alias, plan.recipe.device)
     patches.write_plugins(plan.site_packages, plan.recipe.plugins)

@@ -9,13 +9,14 @@ import configparser
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from medley import process
 from medley.errors import Problem
+from medley.progress import Progress, share
 
 NO_SPACE = "No space left on device"
 MAKE_ROOM = (
@@ -80,7 +81,7 @@ def _installed() -> str | None:
 class Downloads:
     """How far uv's downloads are, in bytes: of files of less than 1 MiB it says nothing."""
 
-    show: Callable[[str], None]
+    watch: Progress
     sizes: dict[str, float] = field(default_factory=dict)
     done: float = 0
     began: float = 0
@@ -94,10 +95,17 @@ class Downloads:
         elif word == "Downloaded" and name in self.sizes:
             self.done += self.sizes[name]
         else:
-            self.show(text)
+            self.watch.line(text)
             return
-        rate = self.done / max(1, time.monotonic() - self.began) / 1e6
-        self.show(f"{self.done / 1e9:.2f} of {sum(self.sizes.values()) / 1e9:.2f} GB, {rate:.0f} MB/s")
+        self.show(self.done)
+
+    def show(self, done: float) -> None:
+        """Show how many bytes are here, once uv has named a file."""
+        if self.sizes:
+            total = sum(self.sizes.values())
+            done = min(done, total)
+            rate = done / max(1, time.monotonic() - self.began) / 1e6
+            self.watch.moved(f"{share(done, total)}, {rate:.0f} MB/s")
 
 
 _ADDRESS = re.compile(r"https?://([\w.-]+)")

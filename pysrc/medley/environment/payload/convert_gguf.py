@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 Field = Callable[[str], Any]
+# Begins the line of a model that is not converted, for environment/packaged_model.py.
+REFUSED = "refused:"
 
 NAMES = {
     "token_embd.weight": "model.embed_tokens.weight",
@@ -70,10 +72,10 @@ def refuse_other_models(field: Field, names: set[str]) -> None:
     """Exit with a line for a model that this file would convert wrongly."""
     kind = field("general.architecture")
     if kind != "llama" or names & {"llama.rope.scaling.type", "rope_freqs.weight"}:
-        sys.exit(f"only plain Llama models are converted, and this one is {kind}")
+        sys.exit(f"{REFUSED} only plain Llama models are converted, and this one is {kind}")
     model, pre = field("tokenizer.ggml.model"), field("tokenizer.ggml.pre")
     if model != "gpt2" or pre not in PRE_TOKENIZERS:
-        sys.exit(f"its tokenizer is {model} with {pre}, of which {', '.join(PRE_TOKENIZERS)} is converted")
+        sys.exit(f"{REFUSED} its tokenizer is {model} with {pre}; {', '.join(PRE_TOKENIZERS)} is converted")
 
 
 def settings(field: Field, *, tied: bool) -> dict[str, Mapping[str, Any]]:
@@ -176,6 +178,8 @@ def write_weights(
     with path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for tensor in tensors:
+            # medley's progress: the bytes of tensors that are written, and of all.
+            print("progress", header[tensor_name(tensor.name)]["data_offsets"][0], end, flush=True)
             values = dequantize(tensor.data, tensor.tensor_type)
             if count := heads.get(tensor.name.split(".")[-2]):
                 values = split_halves(values, count)
