@@ -249,23 +249,8 @@ class Lines(SilentProgress):
     def __init__(self) -> None:
         self.seen: list[str] = []
 
-    def line(self, text: str) -> None:
+    def moved(self, text: str) -> None:
         self.seen.append(text)
-
-
-def test_only_steps_of_the_start_are_shown_as_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = Lines()
-    monkeypatch.setattr("medley.cli.output.watch", lambda: watch)
-    steps = [
-        "Loading safetensors checkpoint shards:  50% Completed | 1/2",
-        "torch.compile takes 4.1 s in total",
-    ]
-    others = ["Triton not available, using fallback", 'INFO: 127.0.0.1:4 - "GET / HTTP/1.1" 401 Unauthorized']
-    with quiet() as told:
-        for line in (others[0], f"(EngineCore pid=7) INFO 11-24 08:00:00 [x.py:1] {steps[0]}", others[1]):
-            told.error(line)
-        told.error(f"INFO 11-24 08:00:00 [x.py:1] {steps[1]}")
-    assert watch.seen == steps
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from medley import config
+from medley.cli.progress import Plain
 from medley.cluster.membership import Membership
 from medley.command import Command
 from medley.engine import Serving
@@ -144,3 +145,8 @@ def test_a_rate_begins_again_where_all_is_read_again(monkeypatch: pytest.MonkeyP
     for done in (0, 10**9, 0, 5 * 10**8):
         rate.tell(done, 10**9)
     assert [text.split(", ")[1] for text in heard.moves] == ["0 MB/s", "100 MB/s", "0 MB/s", "50 MB/s"]
+
+
+def test_a_model_that_is_here_has_no_stage(capsys: pytest.CaptureFixture[str]) -> None:
+    weights.fetch("smollm2", None, Plain())
+    assert capsys.readouterr().err == ""

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import sys
 import time
 from collections import deque
@@ -185,17 +184,9 @@ class ServeVerb(Verb):
 @contextmanager
 def quiet() -> Iterator[Output]:
     """Without the engine's output, of which a failure shows the end."""
-    from medley.explain.lines import line as parsed
-
     told, last = output(), deque[str](maxlen=_LAST_LINES)
-
-    def hear(line: str) -> None:
-        last.append(line)
-        if _PROGRESS.search(found := parsed(line).text):  # others look like errors without their log
-            told.watch.line(found)
-
     try:
-        yield replace(told, detail=lambda _: None, error=hear)
+        yield replace(told, detail=lambda _: None, error=last.append)
     except Problem:
         for line in last:
             told.error(f"  | {line}")
@@ -233,11 +224,6 @@ def ready(listens: Serving, completion: str, seconds: float, *, as_json: bool) -
     print_result(table, [text], as_json=as_json)
 
 
-_PROGRESS = re.compile(
-    r"\d%(?: Completed|\|)|^(?:Starting to load|Loading (?:weights|model|safetensors)|Model loading"
-    r"|Load weight|Downloading|Fetching|Compiling|torch\.compile|Captur)"
-)
-"""Of an engine's lines, those that are steps of its start."""
 _LOOK_EVERY_S = 0.2
 _LAST_LINES = 20
 """Of the engine's, where it fails."""
@@ -307,7 +293,7 @@ def await_ready(name: str, port: int, seen: Progress) -> list[str]:
         until = len(lines) if is_over or len(lines) == looked else max(shown, len(lines) - 1)
         for nth in range(shown, until):
             if not lines[nth].startswith("medley: "):
-                seen.line(lines[nth])
+                seen.moved(lines[nth])
             elif not lines[nth + 1 : nth + 2] or not lines[nth + 1].startswith("  cause:"):
                 print(lines[nth], file=sys.stderr)
         shown, looked = until, len(lines)

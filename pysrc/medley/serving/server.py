@@ -1,7 +1,6 @@
 """Run a server or a script on the hosts of its plan until it ends."""
 
 import json
-import math
 import re
 import time
 from collections import deque
@@ -20,20 +19,19 @@ from medley.errors import Problem, Terminated
 from medley.planner import hosts_of
 from medley.planner.topology import Topology
 from medley.process import Process
-from medley.progress import Output, Progress
+from medley.progress import Output
 from medley.serving import api, metrics, weights
 from medley.serving.batch_client import Answering
 from medley.serving.drain import Drain, gated
 from medley.serving.memory_guard import MemoryGuard
 from medley.serving.native import meeting
 from medley.serving.prepare import Job, Launched, launched, topology
+from medley.serving.start_steps import StartSteps
 from medley.serving.supervise import supervise
 from medley.serving.watchdog import Hosts, Watchdog
 
 _LOOK_EVERY_S = 0.1
 _RANKS_EVERY_S = 4
-_SLOW_START_S = 60
-"""An engine imports for 30 to 60 s on two cores before it prints a line that shows progress."""
 _LAST_ERRORS = 400
 _OFTEN = re.compile(r'"GET /(?:metrics)? HTTP/1\.1" (?:200|401)')
 """The watchdog's own requests in the engine's log."""
@@ -127,19 +125,6 @@ def held(found: Launched, output: Output) -> Iterator[Ranks]:
         yield ranks
 
 
-@dataclass
-class _SlowStartHint:
-    """Says once where to look, while an engine imports and prints nothing that shows progress."""
-
-    watch: Progress
-    due: float = field(default_factory=lambda: time.monotonic() + _SLOW_START_S)
-
-    def look(self, *, ready: bool) -> None:
-        if not ready and time.monotonic() > self.due:
-            self.due = math.inf
-            self.watch.line("imports and loads; its own lines: medley logs -f")
-
-
 class Ended(Exception):  # noqa: N818 - no error: what it was started for is done
     """The model was served for one thing, and that is done."""
 
@@ -191,15 +176,18 @@ class Served:
                 subject, gate, output.say, found.meeting.low if found.meeting else lambda: None
             )
             lost = _check(found)
-            start.enter_context(output.watch.stage(f"{ENGINES[found.order.wanted.engine].TITLE} starts"))
+            start.enter_context(output.watch.stage(f"{engine.TITLE} starts"))
+            steps = StartSteps(output.watch)
             without = _without(key)
 
             def on_line(line: str) -> None:
+                steps.line(line)
                 if not _OFTEN.search(line):
                     keep(shown := without(line))
                     output.error(shown)
 
             def on_ready(completion: str, seconds: float) -> None:
+                steps.is_over = True
                 start.close()
                 ranks.placed()
                 if key or not credentials.is_open(listens.address):
@@ -220,10 +208,8 @@ class Served:
                 report("lost: the engine is stuck")
                 output.say(text)
 
-            hint = _SlowStartHint(output.watch)
-
             def check() -> None:
-                hint.look(ready=memory.ready)
+                steps.look()
                 lost()
                 memory.look()
                 drain.look()

@@ -83,10 +83,15 @@ def _value(words: Sequence[str], flag: str) -> str | None:
     return found
 
 
+def _has_all(asked: Wanted) -> bool:
+    """Whether nothing is to be downloaded, or can be."""
+    return bool(hub.offline() or hub.has(asked.repository, asked.revision))
+
+
 @contextmanager
 def fetching(asked: Wanted | None, watch: Progress) -> Iterator[Future[None]]:
     """Download a model to this host, where it lacks it, in a process that ends with the body."""
-    if asked is None or hub.offline() or hub.has(asked.repository, asked.revision):
+    if asked is None or _has_all(asked):
         done: Future[None] = Future()
         done.set_result(None)
         yield done
@@ -106,6 +111,8 @@ def fetching(asked: Wanted | None, watch: Progress) -> Iterator[Future[None]]:
 
 def fetch(name: str, asked: Wanted | None, watch: Progress) -> None:
     """Download a model to this host where it lacks it."""
+    if asked is None or _has_all(asked):
+        return
     with watch.stage(f"weights of {name}"), fetching(asked, watch) as done:
         done.result()
 

@@ -1,0 +1,56 @@
+"""Show the steps of an engine's start as medley's own progress."""
+
+import re
+import time
+from dataclasses import dataclass, field
+from functools import cache
+
+from medley import config
+from medley.explain.lines import line as parsed
+from medley.progress import Progress
+
+_SLOW_START_S = 60
+"""An engine imports for 30 to 60 s on two cores before it prints a line that shows progress."""
+_SLOW = "its own lines: medley logs -f"
+
+
+@cache
+def _steps() -> list[tuple[re.Pattern[str], str]]:
+    table = config.beside(__file__, "start_steps.toml")
+    return [(re.compile(each["pattern"]), each["shows"]) for each in table["step"]]
+
+
+def step_of(raw: str) -> str | None:
+    """Return the step that an engine's line begins, in medley's words."""
+    text = parsed(raw).text
+    matches = ((pattern.search(text), shows) for pattern, shows in _steps())
+    return next((match.expand(shows) for match, shows in matches if match), None)
+
+
+@dataclass
+class StartSteps:
+    """The start of one engine, from its first line until it is ready."""
+
+    watch: Progress
+    hint_at: float = field(default_factory=lambda: time.monotonic() + _SLOW_START_S)
+    _step: str = "import"
+    _is_slow: bool = False
+    is_over: bool = False
+
+    def __post_init__(self) -> None:
+        self.watch.moved(self._step)
+
+    def line(self, raw: str) -> None:
+        """Show the step that this line begins."""
+        if not self.is_over and (step := step_of(raw)):
+            self._step = step
+            self._show()
+
+    def look(self) -> None:
+        """Say where the engine's own lines are, once a start is slow; call it often."""
+        if not (self.is_over or self._is_slow) and time.monotonic() >= self.hint_at:
+            self._is_slow = True
+            self._show()
+
+    def _show(self) -> None:
+        self.watch.moved(f"{self._step}; {_SLOW}" if self._is_slow else self._step)
