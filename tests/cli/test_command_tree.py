@@ -162,4 +162,4 @@ def test_troff_renders_it() -> None:
     assert [line for line in said.stderr.splitlines() if "<standard input>" in line] == []
     plain = re.sub(r".\x08", "", said.stdout)
     assert "medley collective-test" in plain
-    assert "    medley serve demo       serve a tiny model" in plain
+    assert "    medley serve smollm2    serve a small model that talks" in plain

@@ -103,6 +103,11 @@ def stop_in_terminal(*words: str) -> str:
     pid, terminal = pty.fork()
     if pid == 0:
         os.execv(sys.executable, (sys.executable, "-m", "medley", "stop", *words))
+    return read_terminal(pid, terminal)
+
+
+def read_terminal(pid: int, terminal: int) -> str:
+    """Return all that a child of pty.fork() printed."""
     shown = b""
     with contextlib.suppress(OSError):  # EIO: the program has ended
         while part := os.read(terminal, 4096):

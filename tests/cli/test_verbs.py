@@ -43,8 +43,8 @@ def test_options_are_in_groups(run: Run) -> None:
     assert titles == ["Goal", "Placement", "Engine", "Container", "Model code", "Server", "Output"]
 
 
-def test_bare_medley_shows_its_verbs(run: Run) -> None:
-    status, out, _ = run()
+def test_help_of_medley_shows_its_verbs(run: Run) -> None:
+    status, out, _ = run("--help")
     assert status == 0
     assert all(f"\n    {verb} " in out for verb in VERBS if " " not in verb)
 

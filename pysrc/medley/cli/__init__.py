@@ -307,11 +307,27 @@ class Medley(VerbOfVerbs):
     DESCRIPTION_MORE = """
 Examples:
     medley facts            show what this host is
-    medley serve demo       serve a tiny model, made here; it needs no GPU
+    medley                  show what this host is, and what it could serve
+    medley serve smollm2    serve a small model that talks; it needs no GPU
     medley chat             chat with it, from another terminal
     medley help serve       show the options of a command
 """
-    USAGE = "{progname} COMMAND [OPTIONS]\n{progname} COMMAND --help\n{progname} --version"
+    USAGE = """
+    {progname} [--json]
+    {progname} COMMAND [OPTIONS]
+    {progname} COMMAND --help
+    {progname} --version
+"""
+    as_json: bool = flag("--json", "without a command: one JSON object of what this host is and serves")
+
+    def main(self) -> None:
+        if not self.nested_command:
+            from medley.cli.sign import print_sign
+
+            print_sign(as_json=self.as_json)
+        elif self.as_json:
+            text = "--json stands after the command"
+            raise Usage(f"{self.PROGNAME}: {text}\n  see:   {self.PROGNAME} --help")
 
     def listed(self) -> dict[str, list[tuple[str, str]]]:
         return {title: [(verb, VERBS[verb]) for verb in verbs.split()] for title, verbs in GROUPS.items()}

@@ -18,6 +18,8 @@ from medley.schema import Model, Shape
 from medley.serving.alternatives import of_model
 
 _LEAST_BYTES = 1_000_000
+_USABLE_TOKENS_S = 10.0
+"""Judgement: twice the speed at which a person reads English, about 250 words a minute."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +58,48 @@ def entries(site: Topology, wanted: PlacementOptions, here: Mapping[str, int]) -
         yield replace(_entry(name, known[name], site, wanted), on_disk_bytes=on_disk or None)
 
 
-def _entry(name: str, model: Model, site: Topology, wanted: PlacementOptions) -> Entry:
+def largest_usable(site: Topology, wanted: PlacementOptions, count: int) -> list[Entry]:
+    """Return the models with the most parameters whose predicted speed on the site is pleasant to use.
+
+    The fastest comes first. Only as many models are planned as it takes; none on a CPU, whose speed is not
+    predicted.
+    """
+    devices = [*site.devices()]
+    room = sum(each.total_bytes or each.memory_bytes for each in devices)
+    shapes = {name: (model, _shape(name, model)) for name, model in config.models().items()}
+    sizes = {
+        name: made.parameters
+        for name, (_, made) in shapes.items()
+        if made is not None and made.weights_bytes < room
+    }
+    usable: list[Entry] = []
+    has_gpu = any(each.kind != "cpu" for each in devices)
+    for name in sorted(sizes, key=lambda name: -sizes[name]) if has_gpu else ():
+        entry = _entry(name, shapes[name][0], site, wanted)
+        told = entry.choice and entry.choice.prediction
+        if told and told.fitted and told.tokens_per_s >= _USABLE_TOKENS_S:
+            usable.append(entry)
+        if len(usable) == count:
+            break
+    return sorted(usable, key=lambda each: -(each.choice.prediction.tokens_per_s if each.choice else 0))
+
+
+def to_try() -> str:
+    """Return the name of the model for trying medley: it needs no GPU and no hub."""
+    return next(name for name, model in config.models().items() if model.package)
+
+
+def _shape(name: str, model: Model) -> Shape | None:
     look = hub_checkpoint.kept(model.repository) if model.repository and not model.shape else None
     if look:
-        made = shape.shape_of_config(look.checkpoint)
-    elif model.shape or model.made:
-        made = shape.shape(weights(name, {name: model}, storage.cache()))
-    else:
+        return shape.shape_of_config(look.checkpoint)
+    known = model.shape or model.made
+    return shape.shape(weights(name, {name: model}, storage.cache())) if known else None
+
+
+def _entry(name: str, model: Model, site: Topology, wanted: PlacementOptions) -> Entry:
+    made = _shape(name, model)
+    if made is None:
         return Entry(name, model, None, None, f"size unknown; to read it from the hub: medley plan {name}")
     site = of_model(site, wanted.engine, model)
     try:
