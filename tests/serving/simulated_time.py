@@ -26,8 +26,8 @@ class SimulatedTime(threading.Event):
     def __init__(self, limit_s: float) -> None:
         super().__init__()
         self.now = 0.0
-        self.cause = ""
-        """That of the last alarm."""
+        self.cause = self.fix = ""
+        """Those of the last alarm."""
         self._limit_s = limit_s
         self._end = 0.0
         self._answers: list[float] = []
@@ -58,7 +58,7 @@ class SimulatedTime(threading.Event):
         self.now = ended
         if dog._problem is None:  # noqa: SLF001 - look() raises it
             return NEVER
-        self.cause = dog._problem.cause  # noqa: SLF001 - as above
+        self.cause, self.fix = dog._problem.cause, dog._problem.fix  # noqa: SLF001 - as above
         return ended - began
 
     def sleep(self, seconds: float) -> None:

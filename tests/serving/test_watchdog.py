@@ -1,6 +1,7 @@
 """An engine that is stuck is named within its limit, and one that works is not."""
 
 import os
+import platform
 import re
 import signal
 import sys
@@ -89,7 +90,13 @@ def test_an_engine_that_answers_nothing_is_named(free_port: int) -> None:
     # On a busy machine the look that is one too many comes later.
     limits = [re.search(r"(\d+) s\b", text) for text in (caught.value.what, caught.value.cause)]
     assert [int(each[1]) >= least for each, least in zip(limits, (3, 4), strict=True) if each] == [True, True]
-    report = serving.log_file(f"stuck-{free_port}").read_text()
+    file = serving.log_file(f"stuck-{free_port}")
+    assert caught.value.what.startswith(f"the engine of tiny on port {free_port} is stuck")
+    assert caught.value.fix.splitlines() == [
+        "start it again, and by itself from then on: medley serve tiny --restart",
+        f"what each rank does, by host: less {file}",
+    ]
+    report = file.read_text()
     assert re.search(r"(?m)^watchdog: nothing changed for \d+ s: it has no metrics\n", report)
     assert "MemAvailable" in report
 
@@ -131,12 +138,18 @@ def test_a_host_that_does_not_answer_delays_the_alarm_to_twice_the_limit(simulat
     assert simulated.alarm(1.6 * LIMIT_S, hosts=lambda **_: {"far": None}) == NEVER
     assert 2 * LIMIT_S <= simulated.alarm(NEVER, hosts=lambda **_: {"far": None}) <= 2.1 * LIMIT_S
     assert "far did not answer" in simulated.cause
+    assert simulated.fix.startswith("look at far, which did not answer: ssh far uptime\n")
 
 
 def test_a_stopped_engine_is_named_and_ended(free_port: int) -> None:
     with pytest.raises(Problem) as caught:
         watch(free_port, "well", stop=True)
     assert "was stopped by a signal" in caught.value.cause
+    assert f"on {platform.node()} (this host) is stopped" in caught.value.cause
+    again, stacks = caught.value.fix.splitlines()
+    assert "medley serve tiny --restart" in again
+    assert f"look on {platform.node()} for" in again
+    assert stacks == f"what each rank does, by host: less {serving.log_file(f'stuck-{free_port}')}"
     assert "state T" in serving.log_file(f"stuck-{free_port}").read_text()
 
 

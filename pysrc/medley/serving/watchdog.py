@@ -5,6 +5,7 @@ request of one token, which is sent after a while without any. *Activity* is CPU
 delays the alarm, because a rank that waits for a lost one may spin for ever.
 """
 
+import platform
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -106,7 +107,15 @@ class Look:
 
 
 def _named(host: str, row: Mapping[str, Any]) -> str:
-    return f"{row['name']} (process {row['pid']}) on {host}"
+    return f"{row['name']} (process {row['pid']}) on {_place(host)}"
+
+
+def _place(host: str) -> str:
+    return f"{platform.node()} (this host)" if host == _HERE else host
+
+
+def _stacks(file: Path) -> str:
+    return f"what each rank does, by host: less {file}"
 
 
 @dataclass
@@ -241,8 +250,11 @@ class Watchdog:
     def _named(self, clock: Clock, engine: Process) -> Problem:
         """Write the report, and return the Problem that names it."""
         now, waited_s = time.monotonic(), time.monotonic() - (self._asked_at or clock.progress_at)
-        quiet_s, silent = now - clock.progress_at, ""
-        what = f"the engine is stuck: a request for one token is unanswered after {waited_s:.0f} s"
+        quiet_s, refusal = now - clock.progress_at, ""
+        what = (
+            f"the engine of {self.model} on port {self.port} is stuck: "
+            f"a request for one token is unanswered after {waited_s:.0f} s"
+        )
         self.say(f"{what}; its ranks' stacks are collected")
         found: dict[str, Any] = {_HERE: _here(engine, stacks=True)}
         last = _end_of(self.log)  # before it hears of ranks that are killed
@@ -252,18 +264,27 @@ class Watchdog:
             look = Look(time.monotonic(), there)
             self._keep("others", look)
             found |= {host: those for host, those in look.hosts.items() if those}
-            silent = f"{', '.join(look.silent)} did not answer" if look.silent else ""
+            refusal = f"{', '.join(look.silent)} did not answer" if look.silent else ""
         except Problem as refused:
-            silent = f"the other hosts could not be asked: {refused.cause}"
-        saw = [*self._saw(quiet_s), *filter(None, [silent])]
+            refusal = f"the other hosts could not be asked: {refused.cause}"
+        saw = [*self._saw(quiet_s), *filter(None, [refusal])]
         self.say("; ".join(saw))  # all hosts' ranks end before the Problem is seen
         file = write_report(self.port, saw, found, last)
-        fix = f"read the stacks of its ranks: less {file}; restart by itself: medley serve --restart"
-        problem = Problem(what, cause="; ".join(saw), fix=fix)
+        problem = Problem(what, cause="; ".join(saw), fix="\n".join(self._fixes(file)))
         known = explain.explain_problem(problem, file)
-        if known.cause != problem.cause:
-            known.cause = f"{problem.cause}; {known.cause}"
-        return known
+        if known.cause == problem.cause:
+            return problem
+        first = known.fix.partition("\n")[0].replace("medley serve MODEL", f"medley serve {self.model}")
+        return Problem(what, cause=f"{problem.cause}; {known.cause}", fix=f"{first}\n{_stacks(file)}")
+
+    def _fixes(self, file: Path) -> Iterator[str]:
+        """Yield what to type where no known failure explains it, the host that is to blame first."""
+        for look in (looks[-1] for looks in self._looks.values()):
+            yield from (f"look at {host}, which did not answer: ssh {host} uptime" for host in look.silent)
+            stuck = {_place(host): row["pid"] for host, row in look.rows() if row["state"] == "D"}
+            yield from (f"on {host}, see what it waits for: sudo dmesg | tail -50" for host in stuck)
+        yield f"start it again, and by itself from then on: medley serve {self.model} --restart"
+        yield _stacks(file)
 
     def _saw(self, quiet_s: float) -> Iterator[str]:
         figures = ", ".join(f"{name} {value:g}" for name, value in self._figures.items())
