@@ -2,12 +2,14 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import NamedTuple
 
 from medley.explain.cuda_errors import read_cuda_error
-from medley.explain.lines import WARNING, LogLine, decoded, line
-from medley.explain.patterns import Component, Known
+from medley.explain.lines import SGLANG, WARNING, LogLine, decoded, line
+from medley.explain.patterns import Component, Known, for_engine
 from medley.explain.phases import last_phase
 
 LINES = 60
@@ -33,7 +35,14 @@ _NO_ADVICE = re.compile(
 )
 # Calls that lead to every component.
 _FORWARDS = re.compile(r"^(?:torch/(?:_ops|nn/|utils/|_compile)|contextlib|functools|vllm/tracing/)")
+_PACKAGE = re.compile(r"(?:vllm|sglang|flashinfer|sgl_kernel|lmcache|transformers|compressed_tensors)(?=/)")
+# Errors of Python's own that correct code does not raise, whatever the model and the flags are.
+_OF_CODE = re.compile(
+    r"(?:Attribute|Type|Name|UnboundLocal|Import|Recursion|Key|Index)Error\b|AssertionError(?:: assert\b|$)"
+)
+_OF_USE = re.compile(r"cannot open shared object|undefined symbol|must be str, bytes or os.PathLike")
 _REPEATS = 2
+_MOST_TRIED = 6
 _CHATTER = re.compile(
     r"warnings\.warn|resource_tracker|^\s|^Traceback|it/s|%\||deprecated|FutureWarning|\^\^|"
     r"^[\w.]*(?:Error|Exception)\b"
@@ -71,36 +80,90 @@ class Context:
     """What to do about that error."""
     nccl: str | None = None
     """The version of NCCL that the log shows."""
+    switched: str | None = None
+    """Flags of the log that concern that component."""
+    tried: str | None = None
+    """Other flags of the log that concern a component."""
+    version_fault: str | None = None
+    """What to do if the error is usually a defect of the engine's version."""
 
 
-def read_context(before: Sequence[bytes], said: LogLine, known: Known, nccl: str | None = None) -> Context:
-    """Return the context of the line `said` from the lines before it, of the same rank."""
+class Around(NamedTuple):
+    """Lines before and after an error, as the log has them."""
+
+    before: Sequence[bytes]
+    after: Sequence[bytes] = ()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the whole log shows: `flags`: those that select a component, with what to type for each."""
+
+    engine: str | None = None
+    flags: Mapping[str, str] = field(default_factory=dict)
+    nccl: str | None = None
+
+
+def read_context(around: Around, said: LogLine, known: Known, log: Facts) -> Context:
+    """Return the context of the line `said` from the lines around it, of the same rank."""
+    before = around.before
     texts = [decoded(each[:_LONGEST]) for each in before[-LINES:]]
     near = [each for each in map(line, texts) if each.rank in (None, said.rank) or each.nccl]
     # The calls before another process's report are not those of the error.
-    frames = [] if said.wrapped else [_FRAME.match(each.text) for each in near]
-    calls = [(found["file"], found["function"]) for found in frames if found]
-    # The text alone may name what did not fail, such as a missing kernel's library.
-    places = [f"{file}, {function}" for file, function in reversed(calls)] or [said.text]
-    found = _components(places, known.components)
+    calls = [] if said.wrapped else list(_calls(near)) or _calls_below(around.after, said)
+    places = [f"{file}, {function}" for file, function in reversed(calls)]
+    # The text may name what did not fail, such as a missing kernel's library.
+    worded = [each for each in known.components if each.worded or not calls]
+    found = _components(places, known.components) or _components([said.text], worded)
     shown = "\n".join([*texts, said.text])
-    instead = [each.alternative(shown) for each in found]
+    instead = [each.alternative(shown, log.engine) for each in found]
+    # The message may name a part whose code did not fail, such as "dcp_world_size".
+    concerned = [*found, *(each for each in known.components if each.expression.search(said.text[:_LONGEST]))]
+    switched = {log.flags[flag]: None for each in concerned for flag in each.flags if flag in log.flags}
+    last_call = _last_call(calls)
     step = last_phase(texts, known.phases)
     step = None if step and step.phase.complete else step
     error = read_cuda_error(said.text, known.cuda_errors)
     return Context(
         ", inside ".join(each.name for each in found) or None,
-        _last_call(calls),
+        last_call,
         "; or: ".join(filter(None, instead)) or None,
-        _warning(near),
+        printed_warning(near),
         step.message if step else None,
-        step.phase.fix.replace("\n", "; ") if step else None,
+        for_engine(step.phase.fix, log.engine).replace("\n", "; ") if step else None,
         _advice(said.text),
         _distribution(said.text, calls),
         f"{error.meaning} ({error.name}, {error.code})" if error else None,
-        error.fix if error else None,
-        nccl,
+        for_engine(error.fix or "", log.engine) or None if error else None,
+        log.nccl,
+        " and ".join(switched) or None,
+        _tried(log, switched),
+        _version_fault(said.text, last_call),
     )
+
+
+def calls_to(around: Around, said: LogLine, pattern: str) -> bool:
+    """Whether a call of the error's traceback, `FILE, FUNCTION`, fits a regular expression."""
+    near = (line(decoded(each[:_LONGEST])) for each in around.before[-LINES:])
+    calls = [
+        *_calls(each for each in near if each.rank in (None, said.rank)),
+        *_calls_below(around.after, said),
+    ]
+    return any(re.search(pattern, f"{file}, {function}") for file, function in calls)
+
+
+def _calls(lines: Iterable[LogLine]) -> Iterator[tuple[str, str]]:
+    frames = (_FRAME.match(each.text) for each in lines)
+    return ((found["file"].replace("\\", "/"), found["function"]) for found in frames if found)
+
+
+def _calls_below(after: Sequence[bytes], said: LogLine) -> list[tuple[str, str]]:
+    """Return the calls right below an error, because some reports quote it before its traceback."""
+    lines = [line(decoded(each[:_LONGEST])) for each in after]
+    below = [each for each in lines if each.rank in (None, said.rank) and each.text.strip()]
+    if not (below and _FRAME.match(below[0].text)):
+        return []
+    return list(_calls(takewhile(lambda each: each.text[:1].isspace(), below)))
 
 
 def _components(places: Iterable[str], components: Sequence[Component]) -> list[Component]:
@@ -123,6 +186,24 @@ def _last_call(calls: Sequence[tuple[str, str]]) -> str | None:
     return None
 
 
+def _tried(log: Facts, switched: Collection[str]) -> str | None:
+    """Return other flags of the log to leave out; SGLang prints the backends that it chose itself."""
+    flags = [typed for flag, typed in log.flags.items() if log.engine != SGLANG or "-backend" not in flag]
+    return ", ".join([each for each in flags if each not in switched][:_MOST_TRIED]) or None
+
+
+def _version_fault(text: str, last_call: str | None) -> str | None:
+    """Return what to do about an error of Python in a call of the engine's own package."""
+    own = last_call and _PACKAGE.match(last_call)
+    if not own or not _OF_CODE.match(text) or _OF_USE.search(text):
+        return None
+    return (
+        f"such an error in the code of {own[0]} itself is mostly a defect of this version, for a combination "
+        "of flags, or a package that does not match it: try a newer version, or the one before "
+        "(medley env build, medley serve MODEL --image IMAGE)"
+    )
+
+
 def _advice(text: str) -> str | None:
     sentences = (found["advice"].strip() for found in _ADVICE.finditer(text[:2000]))
     return next((each[:200] for each in sentences if not _NO_ADVICE.search(each)), None)
@@ -138,7 +219,7 @@ def _distribution(text: str, calls: Sequence[tuple[str, str]]) -> str | None:
     return None
 
 
-def _warning(near: Sequence[LogLine]) -> str | None:
+def printed_warning(near: Sequence[LogLine]) -> str | None:
     """Return the warning that says most: one that repeats, else the last that names a defect."""
     said = [each.text.strip() for each in near if _is_warning(each)]
     counts = Counter(said)

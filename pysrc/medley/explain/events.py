@@ -5,11 +5,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from medley.explain.context import Context
-from medley.explain.lines import INFO, WARNING, LogLine, decoded, line
+from medley.explain.lines import INFO, SGLANG, VLLM, WARNING, LogLine, decoded, line
 from medley.explain.patterns import Failure, Sign, sign
 
 BEGINS, READY, STOPPED, MENDED, WRONG = "begins", "ready", "stopped", "mended", "wrong"
-CALL, NCCL = "call", "nccl"
+CALL, NCCL, ARGUMENTS = "call", "nccl", "arguments"
+ENGINES = frozenset({VLLM, SGLANG})
 ERRORS = frozenset({WRONG, CALL})
 # Lines that print a configuration, a request or source code, and report nothing.
 _ECHO = re.compile(
@@ -19,6 +20,11 @@ _ECHO = re.compile(
     # Printed in every successful start
     r"^Ignore import error|Will ignore error and continue|^Skipping import of cpp extensions"
 )
+# An environment may be named like an engine, so a file needs a folder of it.
+_VLLM_FILE = r"vllm[/\\](?:v1|engine|entrypoints|model_executor|executor|worker|distributed|platforms)\b"
+_SGLANG_FILE = r"sglang[/\\](?:srt|launch_server|cli|multimodal_gen)\b"
+_VLLM_COMMAND = r"(?:^|[ /])vllm serve |vllm\.entrypoints\.openai\.api_server "
+_SGLANG_COMMAND = r"\bsglang(?:\.launch_server| serve) "
 _SOURCE = re.compile(r"^\s+(?:raise |return |assert |logger\.|f?[\"'])|^raise [\w.]+\(")
 
 
@@ -95,6 +101,39 @@ TURNS = (
         ),
     ),
     Turn(CALL, (sign('File "', r'^\s+File "[^"]+", line \d+'),)),
+    Turn(
+        VLLM,
+        (
+            sign("non-default args:"),
+            sign("vLLM API server version"),
+            sign("Resolved architecture: "),
+            sign("Model loading took"),
+            sign("LLM engine (v", r"^Initializing a V1 LLM engine"),
+            sign("EngineCore", r"^EngineCore (?:failed|encountered|hit)"),
+            sign("vllm", r"^\s+File .*" + _VLLM_FILE),
+            sign("vllm serve", _VLLM_COMMAND),
+        ),
+    ),
+    Turn(
+        SGLANG,
+        (
+            sign("server_args=", r"^server_args="),
+            sign("Received sigquit from a child"),
+            sign("Init torch distributed begin"),
+            sign("Load weight begin"),
+            sign("sglang", r"^\s+File .*" + _SGLANG_FILE),
+            sign("sglang", _SGLANG_COMMAND),
+        ),
+    ),
+    Turn(
+        ARGUMENTS,
+        (
+            sign("non-default args:", r"^non-default args:"),
+            sign("server_args=", r"^server_args="),
+            sign("vllm serve", _VLLM_COMMAND),
+            sign("sglang", _SGLANG_COMMAND),
+        ),
+    ),
     Turn(NCCL, (sign("NCCL version", r"NCCL version (\d[\w.]+)"), sign("nccl==", r"using nccl==(\d[\w.]+)"))),
 )
 
@@ -103,8 +142,10 @@ UNKNOWN = Failure(
     name="unknown-error",
     what="unknown failure: {kind}[, in {component}]",
     cause="its message: {message}[; raised because of: {origin}][; its traceback ends in {last_call}]"
-    "[; printed before it: {above}]",
-    fix="[its message says: {advice}; ][use another component: {instead}; or ]search for this message in "
+    "[; the log shows {switched}, which concerns that code][; printed before it: {above}]",
+    fix="[its message says: {advice}; ][try it without, or with another value of: {switched}; ]"
+    "[another component: {instead}; ][{version_fault}; ]"
+    "[try it without these of the log, one at a time: {tried}; ]search for this message in "
     "the engine's issues; to ask there, attach the report that medley explain writes",
     signs=(sign("rror"),),
     confidence="low",
@@ -218,8 +259,8 @@ def slip(
     )
     traced = any(_CODE.match(each) for each in near[-_BACK:])
     text = said.text.strip()
-    if text.endswith("AssertionError") and traced:
-        code = next((each for each in reversed(near) if re.match(r"\s+assert\b", each)), "")
+    if text.endswith("AssertionError"):
+        code = next((each for each in (*reversed(near), *then) if re.match(r"\s+assert\b", each)), "")
         text = f"{text}: {code.strip()}" if code else text
     leads = next((each for each in then[:3] if _LEADS.match(each)), "")
     direct = leads.startswith(_DIRECT)

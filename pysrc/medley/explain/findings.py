@@ -8,6 +8,7 @@ from typing import Any
 
 from medley.errors import Problem
 from medley.explain import events
+from medley.explain.context import printed_warning
 from medley.explain.events import NEAR, UNKNOWN, Slip, echoed
 from medley.explain.lines import ERROR, INFO, WARNING, LogLine, line
 from medley.explain.patterns import RANK, Confidence, Failure, Phase
@@ -32,6 +33,8 @@ class Hit:
     number: int
     log: str
     when: tuple[int, int, float] | None
+    engine: str | None = None
+    """The engine that printed the log."""
 
 
 @dataclass
@@ -52,6 +55,12 @@ class Scanned:
     lines: int = 0
     nccl: str | None = None
     """The version of NCCL that it shows."""
+    engine: str | None = None
+    """The engine that printed it: events.VLLM or events.SGLANG."""
+    flags: dict[str, str] = field(default_factory=dict)
+    """Flags of the engine that select a component, with what to type for each."""
+    starts: list[int] = field(default_factory=list)
+    """Lines in which the engine printed its arguments, once a start."""
     told: list[str] = field(default_factory=list)
     """Medley's own lines at its beginning: the plan's reasons and the command."""
 
@@ -90,7 +99,7 @@ class FoundFailure:
         return "low" if self.hit.failure.symptom else self.hit.failure.confidence
 
     def problem(self) -> Problem:
-        what, cause, fix = self.hit.failure.told(self.hit.found)
+        what, cause, fix = self.hit.failure.told(self.hit.found, self.hit.engine)
         return Problem(what, cause=cause or shown(self.hit.line.text), fix=fix)
 
     @property
@@ -125,7 +134,7 @@ class Explained:
 
 def chosen(scans: Sequence[Scanned], phases: Sequence[Phase]) -> Explained:
     """Choose among the hits of all logs; without one, a log that ends in a phase of a start or of serving."""
-    hits = [hit for scan in scans for hit in scan.hits if _is_failure(hit, scan) and not _mended(hit, scans)]
+    hits = [hit for scan in scans for hit in scan.hits if _counts(hit, scan) and not _mended(hit, scans)]
     worse = {name for hit in hits for name in hit.failure.over}
     said = Counter(hit.failure.name for hit in hits)
     enough = {hit.failure.name for hit in hits if said[hit.failure.name] >= hit.failure.minimum}
@@ -152,7 +161,7 @@ def _symptoms(hits: Sequence[Hit], scans: Sequence[Scanned]) -> list[Hit]:
         if not ready and (slip := scan.reason):
             said: dict[str, str | None] = {"kind": slip.kind, "message": shown(slip.said), "log": scan.name}
             said |= {**vars(slip.context), "origin": slip.origin and shown(slip.origin)}
-            own.append(Hit(UNKNOWN, said, slip.line, slip.number, scan.name, slip.when))
+            own.append(Hit(UNKNOWN, said, slip.line, slip.number, scan.name, slip.when, scan.engine))
     firsts: list[Hit] = []
     for scan in scans:
         of_log = [hit for hit in [*hits, *own] if hit.log == scan.name]
@@ -182,13 +191,25 @@ def _ended_before(
     return list(ends)[:1]
 
 
-def _is_failure(hit: Hit, scan: Scanned) -> bool:
-    """Whether the error that must follow a warning is in its log."""
+def _counts(hit: Hit, scan: Scanned) -> bool:
+    """Whether the error that must follow a warning is in its log, and no earlier start explains it."""
+    if _follows_restart(hit, scan):
+        return False
     if (wanted := hit.failure.error) is None:
         return True
     errors = [(each.number, each.said) for each in scan.slips]
     errors += [(each.number, each.line.text) for each in scan.hits]
     return any(number > hit.number and wanted.search(text) for number, text in errors)
+
+
+def _follows_restart(hit: Hit, scan: Scanned) -> bool:
+    """Whether the hit is an effect of an earlier start in its log, which failed for another reason."""
+    effects = {each.number for each in scan.hits if each.failure.after_restart}
+    causes = [each.number for each in scan.slips if each.traced and not each.follows]
+    causes += [each.number for each in scan.hits if not (each.failure.symptom or each.failure.after_restart)]
+    first = min((number for number in causes if number not in effects), default=hit.number)
+    between = [*scan.starts, *(each.number for each in scan.hits if each.failure.ends)]
+    return hit.failure.after_restart and any(first < number < hit.number for number in between)
 
 
 def _unfinished(scan: Scanned, scans: Sequence[Scanned], phases: Sequence[Phase]) -> Hit | None:
@@ -202,10 +223,13 @@ def _unfinished(scan: Scanned, scans: Sequence[Scanned], phases: Sequence[Phase]
     if at is not None:
         said = line(after[at])
         words = {"kind": "an error", "message": shown(said.text), "step": last.message}
-        return Hit(UNKNOWN, words, said, scan.lines - last.after + at + 1, scan.name, said.when)
+        number = scan.lines - last.after + at + 1
+        return Hit(UNKNOWN, words, said, number, scan.name, said.when, scan.engine)
     raw = scan.tail[-1 - last.after]
     number = scan.lines - last.after
-    return Hit(last.phase, last.groups, line(raw[-400:]), number, scan.name, None)
+    given: dict[str, str | None] = {**last.groups}
+    given |= {"above": printed_warning([line(each) for each in scan.tail])}
+    return Hit(last.phase, given, line(raw[-400:]), number, scan.name, None, scan.engine)
 
 
 def _is_error(said: LogLine) -> bool:
@@ -232,7 +256,8 @@ def _found(ordered: Sequence[Hit], scans: Sequence[Scanned]) -> Iterable[FoundFa
             by_name.setdefault(hit.failure.name, []).append(hit)
             logs.add(hit.log)
     for at, hits in enumerate(by_name.values()):
-        others = dict.fromkeys(_place(hit) for hit in hits if _place(hit) != _place(hits[0]))
+        places = {_place(hits[0]), hits[0].log}
+        others = dict.fromkeys(_place(hit) for hit in hits if _place(hit) not in places)
         # The first hit, or a more informative one right after it.
         same = (hit for hit in hits if hit.log == hits[0].log and hit.number - hits[0].number <= _AT_ONCE)
         fullest = max(same, key=lambda hit: sum(map(bool, hit.found.values())))

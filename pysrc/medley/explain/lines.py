@@ -7,6 +7,8 @@ from functools import lru_cache
 from itertools import chain
 
 INFO, WARNING, ERROR = "info", "warning", "error"
+VLLM, SGLANG = "vLLM", "SGLang"
+"""Engines, by the names that failures/*.toml use."""
 BLOCK_BYTES = 1 << 20
 _BEFORE, _AFTER = 60, 32
 """Lines of the blocks before and after one that are kept with it."""
@@ -60,7 +62,7 @@ _PARTS = tuple(
         r"- (?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) - (?:[\w./]+:\d+ - )?",
         (
             r"(?P<level>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)\b(?: +[\w./-]+:\d+)?"
-            r"(?::| --?|\]| [\w./-]+:\d+\]?)? +"
+            r"(?: \[[\w./-]+:\d+\] |(?::| --?|\]| [\w./-]+:\d+\]?)? +)"
         ),
         # Docker Compose and medley logs: a name before the line
         r"[\w./-]+ +\| ?",

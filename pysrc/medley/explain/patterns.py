@@ -6,11 +6,11 @@ They are in failures/*.toml of the repository, one file per program or subject, 
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, field_validator
 
@@ -23,15 +23,21 @@ RANK = {"high": 0, "medium": 1, "low": 2}
 GIVEN = frozenset(
     {
         *("component", "last_call", "instead", "above", "step", "step_fix", "advice", "distribution"),
-        *("cuda_error", "cuda_fix", "nccl"),
+        *("cuda_error", "cuda_fix", "nccl", "switched", "tried", "version_fault"),
     }
 )
 """Groups that the scan fills in, for every failure: medley.explain.context has their meaning."""
 # A scan removes these characters from a line to find its kind, so a needle needs others.
 VARYING = "0123456789abcdef"
 _SHORTEST = 3
+_FLAGS = "engine-flags.toml"
+_FIXED = ("failure", "phase", "cuda_error")
+_Row = TypeVar("_Row", bound=StrictTable)
 _OPTIONAL = re.compile(r"\[([^\[\]]*\{\w+\}[^\[\]]*)\]")
 _GROUP = re.compile(r"\{(\w+)\}")
+# Parts of a text for one engine: [vLLM: …][SGLang: …].
+_OF_ENGINE = re.compile(r"\[(vLLM|SGLang): ([^\[\]]*)\](?:\[SGLang: ([^\[\]]*)\])?")
+_STOPS = re.compile(r"[.:,;]\s*;")
 # Not an option, except one without a value.
 _SAFE = re.compile(r"(?:~/)?[\w@%+=:,./][\w@%+=:,./-]*|--[a-z][a-z0-9-]*")
 _LINES = re.compile(r"\s*\n\s*")
@@ -86,6 +92,10 @@ class Failure(StrictTable):
     """Whether it is the engine's last error, after an earlier one with the reason."""
     minimum: Annotated[int, Field(ge=1)] = 1
     """Fewer matching lines are not a failure."""
+    within: Annotated[str, Field(max_length=2000)] | None = None
+    """A regular expression for a call of the traceback, `FILE, FUNCTION`, for words that many parts print."""
+    after_restart: bool = False
+    """Whether an earlier start in the log that failed explains it, such as memory that is not free yet."""
     hint: bool = False
     """Whether it only explains another failure."""
     during_shutdown: bool = False
@@ -110,12 +120,14 @@ class Failure(StrictTable):
         """The groups of its texts that the scan fills in."""
         return GIVEN & set(_GROUP.findall(f"{self.what} {self.cause} {self.fix}"))
 
-    def told(self, found: Mapping[str, str | None]) -> tuple[str, str, str]:
-        what, cause = (_filled(text, found) for text in (self.what, self.cause))
-        # These are medley's own words: commands, which a shell reads as they are.
-        own = {"instead", "step_fix", "cuda_fix"}
+    def told(self, found: Mapping[str, str | None], engine: str | None = None) -> tuple[str, str, str]:
+        """Return what failed, its cause and its fix, without what is for another engine than `engine`."""
+        what, cause, fix = (for_engine(text, engine) for text in (self.what, self.cause, self.fix))
+        what, cause = (_filled(text, found) for text in (what, cause))
+        # These are medley's own words, or plain flags: a shell reads them as they are.
+        own = {"instead", "step_fix", "cuda_fix", "switched", "tried", "version_fault"}
         typed = {name: value if name in own else _typed(value) for name, value in found.items()}
-        return what, cause, _filled(self.fix, typed)
+        return what, cause, _filled(fix, typed)
 
 
 class Phase(Failure):
@@ -134,9 +146,13 @@ class Component(StrictTable):
     path: Annotated[str, Field(max_length=2000)]
     """A regular expression for a call, as `FILE, FUNCTION`, or for the error's text."""
     instead: str | None = None
-    """Flags or variables that choose another component."""
+    """Flags or variables that choose another component; a part for one engine: [vLLM: …][SGLang: …]."""
+    flags: tuple[str, ...] = ()
+    """Flags that select the component; the explanation names those that the log has."""
     outer: bool = False
     """Whether it is named beside a component inside it, such as a draft beside its attention."""
+    worded: bool = False
+    """Whether the text of an error names it where no call of its traceback does."""
     weak: bool = False
     """Whether a component outside it is named instead, such as the layer whose kernel is compiled."""
     carries: bool = False
@@ -148,10 +164,10 @@ class Component(StrictTable):
     def expression(self) -> re.Pattern[str]:
         return re.compile(self.path)
 
-    def alternative(self, text: str) -> str | None:
-        """Return `instead`, unless this text shows that it does not apply."""
+    def alternative(self, text: str, engine: str | None = None) -> str | None:
+        """Return `instead` for an engine, unless this text shows that it does not apply."""
         excluded = self.instead_unless and re.search(self.instead_unless, text)
-        return None if excluded else self.instead
+        return None if excluded else for_engine(self.instead or "", engine) or None
 
 
 class CudaError(StrictTable):
@@ -169,6 +185,13 @@ class CudaError(StrictTable):
     """What to do if the engine's own calls get it."""
 
 
+class EngineFlag(StrictTable):
+    """A flag or variable of vLLM, and what SGLang has in its place; a fix names that of the log's engine."""
+
+    vllm: str
+    sglang: str
+
+
 class File(StrictTable):
     """A file of known failures: failures/SUBJECT.toml."""
 
@@ -176,6 +199,7 @@ class File(StrictTable):
     phase: tuple[Phase, ...] = ()
     component: tuple[Component, ...] = ()
     cuda_error: tuple[CudaError, ...] = ()
+    engine_flag: tuple[EngineFlag, ...] = ()
 
     @property
     def checked(self) -> Iterator[tuple[tuple[str, int], Failure]]:
@@ -241,7 +265,11 @@ def mistakes(path: Path) -> Iterator[Problem]:
             if why := _invalid(getattr(component, key) or ""):
                 yield wrong(path, ("component", number), component.name, key, why)
     for at, failure in file.checked:
-        patterns = [("unless", failure.unless), ("error_after", failure.error_after)]
+        patterns = [
+            ("unless", failure.unless),
+            ("error_after", failure.error_after),
+            ("within", failure.within),
+        ]
         patterns += [("signs", each.pattern) for each in failure.signs]
         invalid = [(key, why) for key, each in patterns if (why := _invalid(each or ""))]
         yield from (wrong(path, at, failure.name, key, why) for key, why in invalid)
@@ -282,7 +310,15 @@ def _all(paths: Iterable[Path], problems: list[Problem], *, trusted: bool) -> It
 
 @lru_cache(maxsize=512)
 def _read(path: Path, _changed_ns: int) -> File:
-    return config.read(path, File)
+    return _for_engines(config.read(path, File), _engine_flags())
+
+
+@lru_cache(maxsize=1)
+def _engine_flags() -> tuple[EngineFlag, ...]:
+    _, shipped = files()
+    return tuple(
+        flag for path in shipped if path.name == _FLAGS for flag in config.read(path, File).engine_flag
+    )
 
 
 def _invalid(pattern: str) -> str | None:
@@ -300,9 +336,46 @@ def _typed(value: str | None) -> str | None:
     return None if value.startswith("-") else shlex.quote(_LINES.sub(" ", value.strip()))
 
 
+def _for_engines(file: File, flags: Sequence[EngineFlag]) -> File:
+    """Return the file with the flags of both engines in its advice."""
+    rows = {table: tuple(_with_flags(row, "fix", flags) for row in getattr(file, table)) for table in _FIXED}
+    components = tuple(_with_flags(row, "instead", flags) for row in file.component)
+    return file.model_copy(update={**rows, "component": components})
+
+
+def _with_flags(row: _Row, key: str, flags: Sequence[EngineFlag]) -> _Row:
+    text = getattr(row, key) or ""
+    both = {each.vllm: each.sglang for each in flags if each.vllm in text}
+    if not both:
+        return row
+    longest = sorted(map(re.escape, both), key=len, reverse=True)
+    # What is for one engine already stays as it is.
+    pattern = re.compile(rf"\[(?:vLLM|SGLang): [^\[\]]*\]|(?<![\w-])(?P<flag>{'|'.join(longest)})(?![\w-])")
+    parts = pattern.sub(
+        lambda found: (
+            f"[vLLM: {found['flag']}][SGLang: {both[found['flag']]}]" if found["flag"] else found[0]
+        ),
+        text,
+    )
+    return row.model_copy(update={key: parts})
+
+
+def for_engine(text: str, engine: str | None) -> str:
+    """Return a text without its parts for another engine: [vLLM: …][SGLang: …]; with all if None."""
+
+    def part(found: re.Match[str]) -> str:
+        name, own, other = found[1], found[2], found[3]
+        if engine is None:
+            return f"{own} (SGLang: {other})" if other else f"{name}: {own}"
+        return own if name == engine else (other or "")
+
+    return _OF_ENGINE.sub(part, text).strip(" ,;")
+
+
 def _filled(template: str, found: Mapping[str, str | None]) -> str:
     def optional(match: re.Match[str]) -> str:
         return match[1] if all(found.get(name) for name in _GROUP.findall(match[1])) else ""
 
     kept = _OPTIONAL.sub(optional, template)
-    return _GROUP.sub(lambda match: _LINES.sub(" ", (found.get(match[1]) or "?").strip()), kept).strip(" ,;")
+    said = _GROUP.sub(lambda match: _LINES.sub(" ", (found.get(match[1]) or "?").strip()), kept)
+    return _STOPS.sub(";", said).strip(" ,;")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from medley.explain.lines import line
+from medley.explain.lines import WARNING, line
 from medley.explain.patterns import Phase
 
 _LONGEST = 160
@@ -48,7 +48,10 @@ def _matches(raw: str, phases: Sequence[Phase]) -> Iterator[tuple[Phase, Mapping
     for phase in phases:
         for sign in phase.signs:
             if sign.needle in raw:
-                text = line(raw).text
+                said = line(raw)
+                if said.nccl and said.level == WARNING:
+                    continue
+                text = said.text
                 # The last part of a line that is redrawn.
                 *_, last = (None, *sign.expression.finditer(text))
                 if last:

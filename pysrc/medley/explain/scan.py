@@ -20,8 +20,9 @@ from medley import process
 from medley.command import Command
 from medley.errors import Problem
 from medley.explain import events
-from medley.explain.context import LINES, Context, read_context
+from medley.explain.context import LINES, Around, Context, Facts, calls_to, read_context
 from medley.explain.findings import TAIL, Hit, Log, Scanned
+from medley.explain.flags import read_flags
 from medley.explain.lines import INFO, WARNING, Block, LogLine, blocks, decoded, line
 from medley.explain.patterns import VARYING, Failure, Known, Sign
 
@@ -37,6 +38,9 @@ _SEARCH_LIMIT_S = 1.0
 _SEARCHES_LIMIT_S = 5.0
 _START_LIMIT_S = 10.0
 _MOST_KINDS = 50_000
+_MOST_STARTS = 1_000
+_LINES_OF_COMMAND = 30
+_LONGEST_ARGUMENTS = 30_000
 LONGEST = 1600
 """Characters of a line around a needle."""
 # The difference between lines of a kind: digits, and letters of hexadecimal numbers.
@@ -129,6 +133,7 @@ class Needles:
         for each in every:
             for sign in each.signs:
                 self.signs.setdefault(sign.needle.encode(), []).append((each, sign))
+        self.flags = frozenset(flag for each in known.components for flag in each.flags)
         self.bare = {needle: needle.translate(None, _VARYING) for needle in self.signs}
         self.any_level = {
             each for each, whats in self.signs.items() if any(what.any_level for what, _ in whats)
@@ -214,14 +219,24 @@ class _Scan:
     def _is_done(self, what: Failure | events.Turn) -> bool:
         """Whether it was found or tried often enough, because a log may repeat a line a million times."""
         if isinstance(what, events.Turn):
+            if what.kind in events.ENGINES:
+                return self.done.engine is not None
             return what.kind in events.ERRORS and self.done.stopped
         tried, spent_s = self._tried[what.name], self._spent[what.name]
         return self._seen[what.name] >= _MOST_OF_ONE or tried >= _MOST_TRIES or spent_s > _MOST_S
 
     def _turn(self, turn: events.Turn, sign: Sign, said: LogLine, lines: Block, at: int) -> None:
         found = sign.expression.search(said.text)
-        if found is None or events.echoed(said.text):
+        if found is None:
             return
+        if turn.kind in events.ENGINES:
+            self.done.engine = turn.kind
+        elif turn.kind == events.ARGUMENTS:
+            self._arguments(lines, at)
+        elif not events.echoed(said.text):
+            self._turned(turn, found, said, lines, at)
+
+    def _turned(self, turn: events.Turn, found: re.Match[str], said: LogLine, lines: Block, at: int) -> None:
         match turn.kind:
             case events.MENDED:
                 self.done.mend(turn.mends)
@@ -239,8 +254,18 @@ class _Scan:
                 self._slipped.clear()
                 self.done.ready = said.when if turn.kind == events.READY else self.done.ready
 
+    def _arguments(self, lines: Block, at: int) -> None:
+        """Read the flags of a start, and of a command before it."""
+        words = [lines.here[at], *lines.following(at, _LINES_OF_COMMAND)]
+        ends = next((nth for nth, each in enumerate(words) if not each.rstrip().endswith(b"\\")), len(words))
+        text = " ".join(line(decoded(each[:_LONGEST_ARGUMENTS])).text for each in words[: ends + 1])
+        self.done.flags |= read_flags(text, self._needles.flags)
+        self.done.starts.append(self.done.lines + at + 1)
+        del self.done.starts[_MOST_STARTS:]
+
     def _context(self, said: LogLine, lines: Block, at: int) -> Context:
-        return read_context(lines.preceding(at, LINES), said, self._needles.known, self.done.nccl)
+        log = Facts(self.done.engine, self.done.flags, self.done.nccl)
+        return read_context(_around(lines, at), said, self._needles.known, log)
 
     def _traced(self, call: LogLine, lines: Block, at: int) -> None:
         """Keep the error below the last call of a traceback, whatever its class is named."""
@@ -268,7 +293,7 @@ class _Scan:
         more = [(down, each) for down, each in more if each.rank in (None, said.rank)][: failure.lines_after]
         text = "\n".join([said.text, *(each.text for _, each in more)])
         match = self._searched(failure, sign, text)
-        if match is None:
+        if match is None or (failure.within and not calls_to(_around(lines, at), said, failure.within)):
             return
         self._seen[failure.name] += 1
         when = said.when or lines.when(at)
@@ -279,7 +304,8 @@ class _Scan:
             down = text.count("\n", 0, match.line_at)
             said, number = (more[down - 1][1], number + more[down - 1][0]) if down else (said, number)
         given = vars(self._context(said, lines, at)) if failure.given else {}
-        self.done.hits.append(Hit(failure, {**given, **match.groups}, said, number, self.done.name, when))
+        groups = {**given, **match.groups}
+        self.done.hits.append(Hit(failure, groups, said, number, self.done.name, when, self.done.engine))
 
     def _counts(self, failure: Failure, said: LogLine) -> bool:
         """Whether a line can show the failure, by its level and the lines before it."""
@@ -302,6 +328,10 @@ class _Scan:
         self._spent[failure.name] += time.thread_time() - began
         groups = match.groupdict() if match else {}
         return match and Match(groups, match.start("line") if "line" in groups else None)
+
+
+def _around(lines: Block, at: int) -> Around:
+    return Around(lines.preceding(at, LINES), lines.following(at, LINES // 2))
 
 
 def _near(whole: bytes, needle: bytes) -> str:
