@@ -100,7 +100,7 @@ TURNS = (
             sign("what():", r"^\s*what\(\):"),
         ),
     ),
-    Turn(CALL, (sign('File "', r'^\s+File "[^"]+", line \d+'),)),
+    Turn(CALL, (sign('File "', r'^\s*File "[^"]+", line \d+'),)),
     Turn(
         VLLM,
         (
@@ -167,8 +167,8 @@ _FOLLOWS = re.compile(
 )
 _DIRECT = "The above exception was the direct cause"
 _LEADS = re.compile(rf"^(?:During handling of the above exception|{_DIRECT})")
-_CALL = re.compile(r'^\s+File "[^"]+", line \d+')
-_CODE = re.compile(r"^\s+(?:\S|$)|^Traceback ")
+_CALL = re.compile(r'^\s*File "[^"]+", line \d+')
+_CODE = re.compile(r'^\s+(?:\S|$)|^Traceback |^File "')
 _UNFINISHED = re.compile(r"(?::|\bfor \w+|\bof)\s*$")
 _ENDS = re.compile(
     r"^(?:Traceback|During handling|The above|\s*For further information|Process |\[rank|[\w.]+Error: )|^\s*$"
@@ -233,12 +233,19 @@ def below_calls(call: LogLine, after: Sequence[bytes]) -> Below | None:
 
     The name of the exception's class does not matter. Return None where another call follows.
     """
-    for down, each in enumerate((line(decoded(raw[:2000])) for raw in after), 1):
-        if each.rank not in (None, call.rank) or not each.text.strip():
-            continue
-        if not each.text[0].isspace():
-            return Below(unwrapped(each), down) if _CLASS.match(each.text) else None
+    indented = call.text[:1].isspace()
+    own = [
+        (down, each)
+        for down, each in enumerate((line(decoded(raw[:2000])) for raw in after), 1)
+        if each.rank in (None, call.rank) and each.text.strip()
+    ]
+    # A report may have lost the indentation: then the first line is code, and so may be some more.
+    for down, each in own[0 if indented else 1 : None if indented else _BACK]:
         if _CALL.match(each.text):
+            return None
+        if _CLASS.match(each.text):
+            return Below(unwrapped(each), down)
+        if indented and not each.text[0].isspace():
             return None
     return None
 

@@ -1,7 +1,8 @@
 """Split a log into blocks and lines, and parse the lines' prefixes."""
 
+import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -10,9 +11,17 @@ INFO, WARNING, ERROR = "info", "warning", "error"
 VLLM, SGLANG = "vLLM", "SGLang"
 """Engines, by the names that failures/*.toml use."""
 BLOCK_BYTES = 1 << 20
+_SAMPLE = 2_000
+_JSON = b'{"log":'
+_MARGIN = re.compile(b"(?:[ \\t>]|\xe2\x94[\x82\x83])*")
+_FRAMES = re.compile(b"\xe2\x94[\x82\x83]")
+_FRAME_END = re.compile(b" *\xe2\x94[\x82\x83] *$")
 _BEFORE, _AFTER = 60, 32
 """Lines of the blocks before and after one that are kept with it."""
-COLOR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f]")
+# A report may have lost the escape character: [1;36m(EngineCore pid=9)[0;0m.
+COLOR = re.compile(
+    r"(?:\x1b)?\[\d{1,2}(?:;\d{1,3})*m(?!\])|\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f]"
+)
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _LEVEL = {
     **dict.fromkeys(("DEBUG", "TRACE", "INFO", "I", "D", "DBG", "LOG"), INFO),
@@ -39,6 +48,8 @@ _PARTS = tuple(
         rf"\[\d{{4}}-(?P<date>\d\d-\d\d) (?P<clock>{_CLOCK})(?P<ranks>(?: [A-Z]{{2,4}}\d+)*)\] ?",
         # A logging.ini's [2026-11-22 08:01:33,120] [ERROR] [MainThread] [vllm.worker] >>>
         r"\[(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL)\](?: \[[\w.-]+\])*:?(?: >>>)? ?",
+        # mpirun --tag-output
+        r"\[\d+,\d+\]<std(?:err|out)>: ?",
         # docker build's own: #14 65.05
         r"#\d+ \d+\.\d+ ",
         # (EngineCore_DP0 pid=12) and (RayWorkerWrapper pid=1, ip=10.0.0.2)
@@ -164,13 +175,37 @@ def decoded(data: bytes) -> str:
 
 
 def _lines(blocks: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Yield whole lines, block by block; a line longer than a block is cut."""
+    """Yield whole lines, block by block, without the margin of the log; one longer than a block is cut."""
     rest = b""
+    clean: Callable[[bytes], bytes] | None = None
+    first = True
     for block in blocks:
         *whole, rest = (rest + block).split(b"\n")
         if len(rest) >= BLOCK_BYTES:
             whole, rest = [*whole, rest], b""
         if whole:
-            yield whole
+            clean, first = (_cleaner([*whole, rest]) if first else clean), False
+            yield [clean(each) for each in whole] if clean else whole
     if rest:
-        yield [rest]
+        yield [clean(rest) if clean else rest]
+
+
+def _cleaner(lines: Sequence[bytes]) -> Callable[[bytes], bytes] | None:
+    """Return what takes off what is around every line: a margin, a quotation, a frame, Docker's JSON."""
+    full = [each for each in lines[:_SAMPLE] if each.strip()]
+    if full and all(each.startswith(_JSON) for each in full):
+        return _of_docker
+    margins = [found[0] for each in full if (found := _MARGIN.match(each))]
+    cut = min(map(len, margins), default=0)
+    if len(full) == 1 or not cut or any(each[:cut] != margins[0][:cut] for each in margins):
+        return None
+    framed = bool(_FRAMES.search(margins[0][:cut]))
+    return lambda each: _FRAME_END.sub(b"", each[cut:]) if framed else each[cut:]
+
+
+def _of_docker(text: bytes) -> bytes:
+    """Return the line of a record in the file of Docker's json-file driver."""
+    try:
+        return str(json.loads(text)["log"]).rstrip("\n").encode()
+    except (ValueError, KeyError, TypeError):
+        return text
