@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.explain.test_context import traced
 from tests.explain.test_explain import names, of
 
 LOADS = (
@@ -157,3 +158,21 @@ def test_many_tracebacks_before_the_one_that_counts() -> None:
     many = "".join(f"{TRACE}BarError: number {at}\n" for at in range(500))
     (found,) = of(f"{READY}{many}{ODD}{DEAD}").problems
     assert found.hit.number > 1900
+
+
+def test_an_exception_of_a_request_is_not_the_end_of_the_server() -> None:
+    ready = "(APIServer pid=1) INFO:     Application startup complete.\n"
+    text = ready + traced("vllm/tool_parsers/glm4.py", error="AttributeError: odd")
+    (found,) = of(text).problems
+    assert found.hit.failure.name == "request-failed"
+    assert found.confidence == "low"
+    assert "parser" in found.problem().what
+    assert not of(text + "INFO:     Shutting down\n").problems
+
+
+def test_an_exception_in_a_group_is_named() -> None:
+    inner = '    | Traceback (most recent call last):\n    |   File "/opt/vllm/lora/x.py", line 1, in go\n'
+    text = f"  + Exception Group Traceback (most recent call last):\n{inner}    |     x()\n"
+    (found,) = of(f"{text}    | KeyError: 'odd'\n    +------\n").problems
+    assert found.hit.line.text == "KeyError: 'odd'"
+    assert "LoRA" in found.problem().what

@@ -3,8 +3,8 @@
 import pytest
 
 from medley.explain import patterns
+from medley.explain.engine_advice import for_engine
 from medley.explain.flags import read_flags
-from medley.explain.patterns import for_engine
 from tests.explain.test_context import traced
 from tests.explain.test_explain import names, of
 

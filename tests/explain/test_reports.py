@@ -11,6 +11,7 @@ from tests.explain.test_explain import FAILURES, names, of
 FORMS: dict[str, Callable[[str], str]] = {
     "quotation": lambda line: f"> {line}",
     "frame": lambda line: f"│ {line:150} │",
+    "caret": lambda line: re.sub(r"^(\(\S+ pid=\d+\))", r"^[[1;36m\1^[[0;0m", line) + "^M",
     "margin": lambda line: f"    {line}",
     "docker-json": lambda line: json.dumps({"log": f"{line}\n", "stream": "stderr"}),
     "escape-lost": lambda line: re.sub(r"^(\(\S+ pid=\d+\))", r"[1;36m\1[0;0m", line),

@@ -8,8 +8,9 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from medley.explain.cuda_errors import read_cuda_error
+from medley.explain.engine_advice import for_engine
 from medley.explain.lines import SGLANG, WARNING, LogLine, decoded, line
-from medley.explain.patterns import Component, Known, for_engine
+from medley.explain.patterns import Component, Known
 from medley.explain.phases import last_phase
 
 LINES = 60

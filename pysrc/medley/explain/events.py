@@ -150,6 +150,13 @@ UNKNOWN = Failure(
     signs=(sign("rror"),),
     confidence="low",
 )
+REQUEST = UNKNOWN.model_copy(
+    update={
+        "name": "request-failed",
+        "what": "a request failed, and the server goes on: {kind}[, in {component}]",
+    }
+)
+"""An exception that ended a request."""
 # vLLM 0.33.0, v1/executor/multiproc_executor.py: the text of a worker's exception, without its type.
 _WRAPPED = re.compile(
     r"^(?P<kind>[\w.]+: )?Worker failed with error '(?P<own>.+?)'?"
@@ -163,7 +170,7 @@ _FOLLOWS = re.compile(
     r"CancelledError|KeyboardInterrupt|SystemExit|GeneratorExit|ContextTerminated|ProcessRaisedException|"
     r"Initialization failed\. Please see|RayTaskError|ActorDiedError|WorkerCrashedError|cannot schedule new "
     r"futures|Event loop is closed|see (?:the )?(?:stack ?trace|error messages?|root cause)s? above|"
-    r"Root Cause|Client disconnected|500 Internal Server Error"
+    r"Root Cause|Client disconnected|500 Internal Server Error|ExceptionGroup: unhandled errors"
 )
 _DIRECT = "The above exception was the direct cause"
 _LEADS = re.compile(rf"^(?:During handling of the above exception|{_DIRECT})")

@@ -9,7 +9,7 @@ from typing import Any
 from medley.errors import Problem
 from medley.explain import events
 from medley.explain.context import printed_warning
-from medley.explain.events import NEAR, UNKNOWN, Slip, echoed
+from medley.explain.events import NEAR, REQUEST, UNKNOWN, Slip, echoed
 from medley.explain.lines import ERROR, INFO, WARNING, LogLine, line
 from medley.explain.patterns import RANK, Confidence, Failure, Phase
 from medley.explain.phases import last_line, last_phase
@@ -149,7 +149,9 @@ def chosen(scans: Sequence[Scanned], phases: Sequence[Phase]) -> Explained:
         found = [*ended, *(replace(each, follows=bool(ended)) for each in found)]
     if not found and not any(scan.stopped for scan in scans):
         found = [FoundFailure(hit) for scan in scans if (hit := _unfinished(scan, scans, phases))][:1]
-    unknown = {each.hit.log for each in found[:1] if each.hit.failure is UNKNOWN}
+    if not found:
+        found = [FoundFailure(hit) for scan in scans if (hit := _failed_request(scan, phases))][:1]
+    unknown = {each.hit.log for each in found[:1] if each.hit.failure in (UNKNOWN, REQUEST)}
     return Explained(tuple(found), tuple(scan for scan in scans if scan.name in unknown), tuple(scans))
 
 
@@ -159,9 +161,7 @@ def _symptoms(hits: Sequence[Hit], scans: Sequence[Scanned]) -> list[Hit]:
         # The error is harmless if another rank's log shows that the model became ready.
         ready = any(other.was_ready for other in scans if other is not scan)
         if not ready and (slip := scan.reason):
-            said: dict[str, str | None] = {"kind": slip.kind, "message": shown(slip.said), "log": scan.name}
-            said |= {**vars(slip.context), "origin": slip.origin and shown(slip.origin)}
-            own.append(Hit(UNKNOWN, said, slip.line, slip.number, scan.name, slip.when, scan.engine))
+            own.append(_hit(UNKNOWN, slip, scan))
     firsts: list[Hit] = []
     for scan in scans:
         of_log = [hit for hit in [*hits, *own] if hit.log == scan.name]
@@ -178,6 +178,22 @@ def _symptoms(hits: Sequence[Hit], scans: Sequence[Scanned]) -> list[Hit]:
     pool = firsts or hints or last
     order = _order(pool, scans)
     return sorted(pool, key=lambda hit: (hit.failure is not UNKNOWN, order(hit)))
+
+
+def _hit(failure: Failure, slip: Slip, scan: Scanned) -> Hit:
+    said: dict[str, str | None] = {"kind": slip.kind, "message": shown(slip.said), "log": scan.name}
+    said |= {**vars(slip.context), "origin": slip.origin and shown(slip.origin)}
+    return Hit(failure, said, slip.line, slip.number, scan.name, slip.when, scan.engine)
+
+
+def _failed_request(scan: Scanned, phases: Sequence[Phase]) -> Hit | None:
+    """Return the last exception of a server that did not end, if no request is answered after it."""
+    if not scan.was_ready or scan.stopped or scan.death is not None:
+        return None
+    last = last_phase(scan.tail, phases)
+    served = scan.lines - last.after if last and last.phase.complete else 0
+    failed = [each for each in scan.slips if each.traced and not each.follows and each.number > served]
+    return _hit(REQUEST, failed[-1], scan) if failed else None
 
 
 def _ended_before(

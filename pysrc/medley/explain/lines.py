@@ -13,15 +13,16 @@ VLLM, SGLANG = "vLLM", "SGLang"
 BLOCK_BYTES = 1 << 20
 _SAMPLE = 2_000
 _JSON = b'{"log":'
-_MARGIN = re.compile(b"(?:[ \\t>]|\xe2\x94[\x82\x83])*")
-_FRAMES = re.compile(b"\xe2\x94[\x82\x83]")
-_FRAME_END = re.compile(b" *\xe2\x94[\x82\x83] *$")
+_MARGIN = re.compile(rb"[ \t]*")
 _BEFORE, _AFTER = 60, 32
 """Lines of the blocks before and after one that are kept with it."""
-# A report may have lost the escape character: [1;36m(EngineCore pid=9)[0;0m.
+# A report may have lost the escape character, [1;36m(EngineCore pid=9)[0;0m, or have ^[ in its place.
 COLOR = re.compile(
-    r"(?:\x1b)?\[\d{1,2}(?:;\d{1,3})*m(?!\])|\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f]"
+    r"(?:\x1b|\^\[)?\[\d{1,2}(?:;\d{1,3})*m(?!\])|\x1b\[[0-9;?]*[A-Za-z]|"
+    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f]"
 )
+# The other side of a frame, and a carriage return as cat -v prints it.
+_END = re.compile(r"(?:[│┃]|\^M)\s*$")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _LEVEL = {
     **dict.fromkeys(("DEBUG", "TRACE", "INFO", "I", "D", "DBG", "LOG"), INFO),
@@ -48,6 +49,8 @@ _PARTS = tuple(
         rf"\[\d{{4}}-(?P<date>\d\d-\d\d) (?P<clock>{_CLOCK})(?P<ranks>(?: [A-Z]{{2,4}}\d+)*)\] ?",
         # A logging.ini's [2026-11-22 08:01:33,120] [ERROR] [MainThread] [vllm.worker] >>>
         r"\[(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL)\](?: \[[\w.-]+\])*:?(?: >>>)? ?",
+        # A quotation, and the frame of a table
+        r"(?:>|[│┃]) ?",
         # mpirun --tag-output
         r"\[\d+,\d+\]<std(?:err|out)>: ?",
         # docker build's own: #14 65.05
@@ -77,6 +80,8 @@ _PARTS = tuple(
         ),
         # Docker Compose and medley logs: a name before the line
         r"[\w./-]+ +\| ?",
+        # A group of exceptions
+        r" +\| (?=\s*(?:File |Traceback|\w[\w.]*(?:Error|Exception)\b|\S))",
         # kubectl logs --prefix, and a container runtime's own file
         r"\[(?:pod|container)/[\w./-]+\] ?",
         r"(?:stdout|stderr) [FP] ",
@@ -103,7 +108,7 @@ class LogLine:
 @lru_cache(maxsize=4096)
 def line(raw: str) -> LogLine:
     """Parse a line and its prefixes."""
-    text = COLOR.sub("", raw).rstrip()
+    text = _END.sub("", COLOR.sub("", raw)).rstrip()
     prefix: dict[str, str] = {}
     level, nccl, at = None, False, 0
     for _ in range(_DEEPEST):
@@ -191,7 +196,7 @@ def _lines(blocks: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 def _cleaner(lines: Sequence[bytes]) -> Callable[[bytes], bytes] | None:
-    """Return what takes off what is around every line: a margin, a quotation, a frame, Docker's JSON."""
+    """Return what takes off a margin that all lines have, or Docker's JSON."""
     full = [each for each in lines[:_SAMPLE] if each.strip()]
     if full and all(each.startswith(_JSON) for each in full):
         return _of_docker
@@ -199,8 +204,7 @@ def _cleaner(lines: Sequence[bytes]) -> Callable[[bytes], bytes] | None:
     cut = min(map(len, margins), default=0)
     if len(full) == 1 or not cut or any(each[:cut] != margins[0][:cut] for each in margins):
         return None
-    framed = bool(_FRAMES.search(margins[0][:cut]))
-    return lambda each: _FRAME_END.sub(b"", each[cut:]) if framed else each[cut:]
+    return lambda each: each[cut:]
 
 
 def _of_docker(text: bytes) -> bytes:

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
 from medley import config
 from medley.errors import Problem
+from medley.explain.engine_advice import EngineFlag, for_engine, with_flags
 from medley.schema import StrictTable
 
 Confidence = Literal["high", "medium", "low"]
@@ -32,11 +33,9 @@ VARYING = "0123456789abcdef"
 _SHORTEST = 3
 _FLAGS = "engine-flags.toml"
 _FIXED = ("failure", "phase", "cuda_error")
-_Row = TypeVar("_Row", bound=StrictTable)
+
 _OPTIONAL = re.compile(r"\[([^\[\]]*\{\w+\}[^\[\]]*)\]")
 _GROUP = re.compile(r"\{(\w+)\}")
-# Parts of a text for one engine: [vLLM: …][SGLang: …].
-_OF_ENGINE = re.compile(r"\[(vLLM|SGLang): ([^\[\]]*)\](?:\[SGLang: ([^\[\]]*)\])?")
 _STOPS = re.compile(r"[.:,;]\s*;")
 # Not an option, except one without a value.
 _SAFE = re.compile(r"(?:~/)?[\w@%+=:,./][\w@%+=:,./-]*|--[a-z][a-z0-9-]*")
@@ -185,13 +184,6 @@ class CudaError(StrictTable):
     """What to do if the engine's own calls get it."""
 
 
-class EngineFlag(StrictTable):
-    """A flag or variable of vLLM, and what SGLang has in its place; a fix names that of the log's engine."""
-
-    vllm: str
-    sglang: str
-
-
 class File(StrictTable):
     """A file of known failures: failures/SUBJECT.toml."""
 
@@ -338,38 +330,9 @@ def _typed(value: str | None) -> str | None:
 
 def _for_engines(file: File, flags: Sequence[EngineFlag]) -> File:
     """Return the file with the flags of both engines in its advice."""
-    rows = {table: tuple(_with_flags(row, "fix", flags) for row in getattr(file, table)) for table in _FIXED}
-    components = tuple(_with_flags(row, "instead", flags) for row in file.component)
+    rows = {table: tuple(with_flags(row, "fix", flags) for row in getattr(file, table)) for table in _FIXED}
+    components = tuple(with_flags(row, "instead", flags) for row in file.component)
     return file.model_copy(update={**rows, "component": components})
-
-
-def _with_flags(row: _Row, key: str, flags: Sequence[EngineFlag]) -> _Row:
-    text = getattr(row, key) or ""
-    both = {each.vllm: each.sglang for each in flags if each.vllm in text}
-    if not both:
-        return row
-    longest = sorted(map(re.escape, both), key=len, reverse=True)
-    # What is for one engine already stays as it is.
-    pattern = re.compile(rf"\[(?:vLLM|SGLang): [^\[\]]*\]|(?<![\w-])(?P<flag>{'|'.join(longest)})(?![\w-])")
-    parts = pattern.sub(
-        lambda found: (
-            f"[vLLM: {found['flag']}][SGLang: {both[found['flag']]}]" if found["flag"] else found[0]
-        ),
-        text,
-    )
-    return row.model_copy(update={key: parts})
-
-
-def for_engine(text: str, engine: str | None) -> str:
-    """Return a text without its parts for another engine: [vLLM: …][SGLang: …]; with all if None."""
-
-    def part(found: re.Match[str]) -> str:
-        name, own, other = found[1], found[2], found[3]
-        if engine is None:
-            return f"{own} (SGLang: {other})" if other else f"{name}: {own}"
-        return own if name == engine else (other or "")
-
-    return _OF_ENGINE.sub(part, text).strip(" ,;")
 
 
 def _filled(template: str, found: Mapping[str, str | None]) -> str:

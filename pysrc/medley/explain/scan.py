@@ -39,6 +39,8 @@ _SEARCHES_LIMIT_S = 5.0
 _START_LIMIT_S = 10.0
 _MOST_KINDS = 50_000
 _MOST_STARTS = 1_000
+_MOST_OF_ENGINE = 20_000
+"""Lines that may show which engine printed the log."""
 _LINES_OF_COMMAND = 30
 _LONGEST_ARGUMENTS = 30_000
 LONGEST = 1600
@@ -220,13 +222,14 @@ class _Scan:
         """Whether it was found or tried often enough, because a log may repeat a line a million times."""
         if isinstance(what, events.Turn):
             if what.kind in events.ENGINES:
-                return self.done.engine is not None
+                return self.done.engine is not None or self._tried[what.kind] > _MOST_OF_ENGINE
             return what.kind in events.ERRORS and self.done.stopped
         tried, spent_s = self._tried[what.name], self._spent[what.name]
         return self._seen[what.name] >= _MOST_OF_ONE or tried >= _MOST_TRIES or spent_s > _MOST_S
 
     def _turn(self, turn: events.Turn, sign: Sign, said: LogLine, lines: Block, at: int) -> None:
         found = sign.expression.search(said.text)
+        self._tried[turn.kind] += 1
         if found is None:
             return
         if turn.kind in events.ENGINES:
