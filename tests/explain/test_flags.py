@@ -115,3 +115,27 @@ def test_memory_that_a_failed_start_still_holds_is_not_its_reason() -> None:
     (found,) = of(start + traced("vllm/x.py") + start + taken).problems
     assert found.hit.line.text == "FooError: odd"
     assert names(of(start + taken + start + taken)) == ["gpu-memory-taken"]
+
+
+@pytest.mark.parametrize(
+    ("calls", "error"),
+    [
+        (
+            ["vllm/v1/attention/backends/mamba_attn.py"],
+            "RuntimeError: The size of tensor a (11) must match the size of tensor b (2)",
+        ),
+        (["vllm/v1/core/x.py"], "TypeError: unsupported operand type(s) for |: 'dict' and 'NoneType'"),
+    ],
+)
+def test_words_that_many_parts_print_are_not_certain(calls: list[str], error: str) -> None:
+    (found,) = of(traced(*calls, error=error)).problems
+    assert found.hit.failure.name == "unknown-error"
+
+
+def test_a_warning_of_nccl_is_no_step_of_a_start() -> None:
+    warning = "spark-1:1:2 [0] x.cc:88 NCCL WARN NET/IB : an odd thing\n"
+    start = "spark-1:1:2 [0] NCCL INFO ncclCommInitRank comm 0x5 rank 0 nranks 2 - Init START\n"
+    assert names(of(start + warning)) == ["ended-while-connecting"]
+    (found,) = of(start + warning).problems
+    assert "an odd thing" in found.problem().cause
+    assert names(of(start + warning * 2)) == ["nccl-warns"]

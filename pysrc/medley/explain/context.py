@@ -236,4 +236,4 @@ def _is_warning(each: LogLine) -> bool:
     """Whether a line is a warning about a defect, or one that native code prints without a level."""
     if each.level not in (WARNING, None) or _CHATTER.search(each.text):
         return False
-    return bool(_MATTERS.search(each.text))
+    return (each.nccl and each.level == WARNING) or bool(_MATTERS.search(each.text))
