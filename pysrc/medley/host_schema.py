@@ -186,6 +186,39 @@ class Speed(StrictTable):
     """Formats of weights that its tensor cores compute with: others are unpacked first."""
 
 
+class Costs(StrictTable):
+    """What another way to compute costs here; a plan prints it."""
+
+    float32: str
+    """Numbers in 32 bits, beside bfloat16 on a processor that has instructions for it."""
+    bfloat16: str
+    """bfloat16, on a processor without instructions for it."""
+    compiled: str
+    """Code that an engine compiles at its start, beside code that runs as it is written."""
+    warmup: str
+    """The pass of compiled code over a whole batch, before the first request."""
+
+
+class Compute(StrictTable):
+    """How an engine computes on a kind of host, unless the user's own flags differ."""
+
+    dtype: Literal["float32"]
+    """The numbers to compute with, for models whose weights have 16 bits."""
+    bfloat16_flags: Annotated[tuple[str, ...], Field(min_length=1)]
+    """Processor flags; one of them means that there are instructions for products in bfloat16."""
+    bfloat16_from_gb: Annotated[float, Field(gt=0)]
+    """Size of 16-bit weights, in GB, from which a processor with such instructions computes in bfloat16."""
+    eager: bool
+    """Whether engines compile nothing."""
+    compile_flags: Mapping[EngineName, tuple[str, ...]]
+    """The user's flags that ask an engine to compile."""
+    warmup_tokens: Annotated[int, Field(ge=16)]
+    """Tokens of a batch where compiled code is warmed up with a whole one."""
+    costs: Costs
+    source: str
+    """Where the costs were measured."""
+
+
 class HostTable(StrictTable):
     """A kind of host: hosts/KIND.toml."""
 
@@ -207,6 +240,8 @@ class HostTable(StrictTable):
     container: Container = Container()
     loading: Loading = Loading()
     speed: Speed | None = None
+    compute: Compute | None = None
+    """How engines compute here [default: as the engine and the model's table have it]."""
     arguments: tuple[Arguments, ...] = ()
     """Flags and variables of every rank of a layout, because the first rank chooses kernels for all."""
     incompatible: tuple[Incompatible, ...] = ()

@@ -154,8 +154,10 @@ class Shape(StrictTable):
     """KV heads of a windowed layer; this and the next two [default: as in the other layers]."""
     windowed_head_bytes: float | None = None
     windowed_bytes_per_token: float | None = None
-    kv_bits: Literal[8, 16] = 16
+    kv_bits: Literal[8, 16, 32] = 16
     """Bits of a number in the KV cache."""
+    compute_bits: Literal[16, 32] = 16
+    """Bits of a number that the engine computes with; weights of 16 bits are then as wide in memory."""
     state_bytes: int = 0
     """Recurrent state of one sequence, over all layers."""
     state_copies: StateCopies = StateCopies()

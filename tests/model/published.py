@@ -78,12 +78,6 @@ _SMOLLM2 = _llama(30, 576, (9, 3, 64), 1536) | {
     "max_position_embeddings": 8192,
     "tie_word_embeddings": True,
 }
-_IN_FLOAT32 = {
-    "layer_bytes": 2 * 7_080_192,
-    "active_layer_bytes": 2 * 7_080_192,
-    "embedding_bytes": 2 * 56_624_256,
-    "kv_head_bytes": 2 * 64 * 4,
-}
 _LONG_NEMOTRON = {"long_context": LongContext(tokens=1_048_576, vllm=(), sglang=())}
 _YARN = (
     '{"text_config": {"rope_parameters": {"mrope_interleaved": true, "mrope_section": [11, 11, 10], '
@@ -363,7 +357,7 @@ PUBLISHED = {
     "qwen3-235b-a22b-instruct-2507": Published(_moe(94, 4096, (64, 4, 128), 1536, 262_144)),
     "qwen2.5-72b-instruct": Published(_QWEN2_5_72B, total_bytes=145_412_407_296),
     "llama-3.1-8b-instruct": Published(_llama(32, 4096, (32, 8, 128), 14_336), total_bytes=16_060_522_496),
-    "smollm2": Published(_SMOLLM2, total_bytes=2 * 269_030_016, otherwise=_IN_FLOAT32),
+    "smollm2": Published(_SMOLLM2, total_bytes=269_030_016),
     "llama-3.3-70b-instruct": Published(_llama(80, 8192, (64, 8, 128), 28_672), total_bytes=141_107_412_992),
     "gpt-oss-20b": Published(_gpt_oss(24, 32), routed=mxfp4, total_bytes=13_761_264_768),
     "gpt-oss-120b": Published(_gpt_oss(36, 128), routed=mxfp4, total_bytes=65_248_815_744),

@@ -39,8 +39,7 @@ def test_the_sum_is_near_what_the_weights_have(name: str) -> None:
     found, exact = estimate(name), known(name)
     assert found.parameters == pytest.approx(exact.parameters, rel=0.03)
     assert found.active_parameters == pytest.approx(exact.active_parameters, rel=0.06)
-    # The table of SmolLM2 has its weights as they are held, twice as wide as they are stored.
-    without = (total_bytes(exact) - exact.draft_bytes) / (2 if name == "smollm2" else 1)
+    without = total_bytes(exact) - exact.draft_bytes
     assert total_bytes(found) == pytest.approx(without, rel=0.2 if name in FOUR_BITS else 0.04)
 
 

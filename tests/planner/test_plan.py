@@ -79,11 +79,17 @@ def test_states_leave_the_tokens_that_were_asked_for() -> None:
 
 
 def test_a_cpus_cache_is_what_can_be_of_use() -> None:
-    """The demo: 64 sequences of 2048 tokens, 6 layers of 2 KV heads of 32 in 16 bits."""
+    """The demo: 64 sequences of 2048 tokens, 6 layers of 2 KV heads of 32 in 32 bits."""
     found = planned("demo", available(site("cpu"), 20))
-    assert found.kv_cache_bytes == 64 * 2048 * 6 * 2 * 2 * 32 * 2
+    assert found.kv_cache_bytes == 64 * 2048 * 6 * 2 * 2 * 32 * 4
     assert found.memory_utilization is None
     assert any("64 sequences of 2048 tokens need no more" in line for line in found.why)
+
+
+def test_a_cpus_cache_is_as_long_as_the_context_that_was_asked_for() -> None:
+    found = planned("demo", available(site("cpu"), 20), PlacementOptions(context=512))
+    assert found.kv_cache_bytes == 64 * 512 * 6 * 2 * 2 * 32 * 4
+    assert any("64 sequences of 512 tokens need no more" in line for line in found.why)
 
 
 def test_a_cpu_leaves_the_host_its_memory() -> None:
@@ -103,19 +109,6 @@ def test_what_was_asked_for_is_held() -> None:
 
 def test_a_model_with_recurrent_layers_gets_larger_batches() -> None:
     assert planned("qwen3.5-122b-a10b-fp8", site("spark:2"), launcher="ray").batch_tokens == 8192
-
-
-@pytest.mark.parametrize(
-    ("programs", "eager"),
-    [pytest.param({}, True, id="without"), pytest.param({"g++": "/usr/bin/g++"}, False, id="with")],
-)
-def test_a_cpu_without_a_compiler_compiles_nothing(programs: dict[str, str], eager: bool) -> None:  # noqa: FBT001
-    one = site("cpu")
-    facts, kind = one.hosts["cpu-1"]
-    bare = replace(facts, software=replace(facts.software, programs=programs))
-    found = planned("qwen3-4b-instruct-2507", replace(available(one, 20), hosts={"cpu-1": (bare, kind)}))
-    assert found.eager is eager
-    assert any("has no C++ compiler" in line for line in found.why) is eager
 
 
 def test_a_gpus_host_needs_no_compiler_for_that() -> None:

@@ -86,6 +86,7 @@ class Why:
     LONGER = "the context is longer than config.json gives, as the maker or the user allows"
     SAME_ON_EACH = "the plan's number, the same on each rank"
     FP8_CACHE = "as requested: half the size of a 16-bit KV cache"
+    DTYPE = "the plan's numbers: the same tokens as the model's reference"
     AT_ONCE = "concurrent streams in the plan's memory; --concurrency raises it"
     PER_BATCH = "tokens per pass in the plan's memory"
     EAGER = "compiling would cost more than it gains, or is not possible"

@@ -71,6 +71,7 @@ def flags(serving: Serving, plan: Plan, host: HostTable, model: Model | None) ->
     if host.device == "cpu":
         yield flag("--device", "cpu", "the CPU runs the model")
     yield from _ranks(plan)
+    yield from given("--dtype", plan.dtype, Why.DTYPE)
     yield from _memory(plan, host)
     if plan.eager and host.device != "cpu":
         yield flag("--cuda-graph-backend-decode --disable-cuda-graph", "disabled", Why.EAGER)

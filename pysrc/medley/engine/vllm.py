@@ -75,6 +75,7 @@ def flags(serving: Serving, plan: Plan, host: HostTable, model: Model | None) ->
         yield flag("--node-rank -r", plan.nodes.rank, "this host's place among them")
         yield flag("--master-addr", plan.nodes.address, "where the ranks find each other: the first host")
         yield flag("--master-port", plan.nodes.port, "the same")
+    yield from given("--dtype", plan.dtype, Why.DTYPE)
     yield from _memory(plan, host)
     yield from _compilation(plan, host)
     # models/ uses vLLM's names of the parsers.

@@ -56,6 +56,7 @@ BLOCK_TOKENS = 16
 _VOCABULARY_PADDING = 64
 _16_BITS = 2
 _BITS = 16
+_BITS_OF_BYTE = 8
 
 
 @dataclass(frozen=True)
@@ -198,15 +199,21 @@ def activation_bytes(shape: Shape, tensor: int, tokens: int | None = None) -> in
     """The most that one forward pass of so many tokens holds at once; None: of as many as there may be."""
     attention = 2 * (shape.heads + shape.kv_heads) * shape.head_dim
     inner = 3 * feed_forward(shape) * max(1, shape.experts_per_token)
-    return 2 * (tokens or batch_tokens(shape)) * (_WIDE * shape.hidden + (attention + inner) // tensor)
+    wide = _WIDE * shape.hidden + (attention + inner) // tensor
+    return _number_bytes(shape) * (tokens or batch_tokens(shape)) * wide
+
+
+def _number_bytes(shape: Shape) -> int:
+    """The size of a number that the engine computes with."""
+    return shape.compute_bits // _BITS_OF_BYTE
 
 
 def _layer_bytes(shape: Shape, tensor: int, *, expert_parallel: bool) -> int:
     dense = max(0, shape.layer_bytes - shape.experts * shape.expert_bytes)
-    # Norms and the experts' router are on every rank, in 16 bits.
-    copied = min(dense, _16_BITS * shape.hidden * (2 + shape.experts))
-    # In 16 bits, as many quantized models leave their attention: it is too much, never too little.
-    keys = _16_BITS * 2 * shape.hidden * shape.kv_heads * shape.head_dim
+    # Norms and the experts' router are on every rank, not quantized.
+    copied = min(dense, _number_bytes(shape) * shape.hidden * (2 + shape.experts))
+    # Not quantized, as many quantized models leave their attention: it is too much, never too little.
+    keys = _number_bytes(shape) * 2 * shape.hidden * shape.kv_heads * shape.head_dim
     keys = 0 if is_latent(shape) else min(keys, dense - copied)
     held = _up(keys * _up(shape.kv_heads, tensor), shape.kv_heads)
     experts = (

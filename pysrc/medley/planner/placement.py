@@ -14,6 +14,7 @@ from medley.planner import (
     Stage,
     by_host,
     compatibility,
+    cpu,
     devices,
     devices_of,
     hosts_of,
@@ -71,6 +72,8 @@ class PlacementOptions:
     """Whether the user's environment lets the engine serve more than config.json gives."""
     balanced: bool = False
     """Experts by expert parallel, with the load balancer."""
+    dtype: str | None = None
+    """The numbers to compute with, as the user's --dtype has them; None: the hosts' kind decides."""
 
 
 def placement(shape: Shape, site: Topology, wanted: PlacementOptions) -> Choice:
@@ -89,10 +92,8 @@ def placement(shape: Shape, site: Topology, wanted: PlacementOptions) -> Choice:
     refusal = partial(_refusal, site, wanted, shape, len(found))
     whole = site.group_link(wanted.wishes, wanted.engine)
     request = Request(work, found, links, wanted.sizes, site.head, refusal, whole)
-    try:
-        chosen = choose(request, predict)
-    except NoLayout as problem:
-        chosen = choose_tight(request, problem)
+    chosen = _chosen(request)
+    chosen = _with_dtype(shape, site, wanted, request, chosen) if on_cpu(chosen.layout) else chosen
     layout = chosen.layout
     why = [
         *chosen.why,
@@ -121,6 +122,30 @@ def placement(shape: Shape, site: Topology, wanted: PlacementOptions) -> Choice:
     return _landed(chosen, site, wanted)
 
 
+def _chosen(request: Request) -> Choice:
+    try:
+        return choose(request, predict)
+    except NoLayout as problem:
+        return choose_tight(request, problem)
+
+
+def _with_dtype(
+    shape: Shape, site: Topology, wanted: PlacementOptions, request: Request, chosen: Choice
+) -> Choice:
+    """Return the choice for the numbers that CPUs compute with: float32 by default, where it fits."""
+    wide, short_bytes = cpu.is_float32(wanted.dtype), 0
+    if wanted.dtype is None and cpu.wants_float32(shape, chosen.layout, site.facts):
+        only = tuple(device for device in request.devices if device.kind == "cpu")
+        work = _workload(cpu.in_float32(shape), wanted)
+        try:
+            chosen, wide = _chosen(replace(request, work=work, devices=only)), True
+        except NoLayout as problem:
+            rows = problem.rows.rows if problem.rows else ()
+            short_bytes = min((row.fit.short_bytes for row in rows), default=0)
+    reason = cpu.dtype_reason(shape, chosen.layout, site.facts, wide=wide, short_bytes=short_bytes)
+    return replace(chosen, why=(*chosen.why, *([reason] if reason else [])))
+
+
 def _guesses(shape: Shape, layout: Layout) -> Iterator[str]:
     """Yield a warning for each number of the shape that nobody published."""
     if shape.weights_source != "headers":
@@ -136,6 +161,8 @@ def _guesses(shape: Shape, layout: Layout) -> Iterator[str]:
 
 def _workload(shape: Shape, wanted: PlacementOptions) -> Workload:
     """The model with the context and KV cache that were asked for, and what it is to carry."""
+    if cpu.is_float32(wanted.dtype):
+        shape = cpu.in_float32(shape)
     if wanted.kv_type == "fp8":
         shape = shape.model_copy(update={"kv_bits": 8})
     here = tuple(engine for engine in shape.one_stage if engine == wanted.engine)

@@ -16,9 +16,10 @@ from medley.errors import Problem
 from medley.host.facts import GIB, Facts
 from medley.planner import Layout, devices_of, hosts_of, layers, on_cpu, sizes
 from medley.planner.choose import Choice
+from medley.planner.cpu import compilation
 from medley.planner.fit import Fit, Rank, gib, utilization
 from medley.planner.kinds import is_unified
-from medley.planner.memory import SEQUENCES
+from medley.planner.memory import SEQUENCES, recurs
 from medley.schema import EngineName, Model, Shape
 
 START_LIMIT_S = 1800
@@ -33,6 +34,7 @@ _ATTENTION_JOB = 3 * GIB
 _CPU_KV_SHARE = 4
 _MIB = 1 << 20
 _FP8_BITS = 8
+_FLOAT32_BITS = 32
 # vllm-project/vllm pull request 29431.
 _AUTO_SINCE = (0, 14)
 # The first vLLM with each parser, where images with an older one are about: vllm-project/recipes issue 51 and
@@ -111,6 +113,8 @@ class Plan:
     """Whether the engine finds it by itself."""
     sequences: int | None = None
     batch_tokens: int | None = None
+    dtype: Literal["float32"] | None = None
+    """The numbers that it computes with; None: those of the model's config.json."""
     states: int | None = None
     """Recurrent states of all sequences, where the engine must be given their number."""
     eager: bool = False
@@ -135,16 +139,20 @@ def plan(
     arguments: Arguments = (),
     variables: Variables = (),
     cache_in_bytes: bool = False,
+    engine: EngineName = "vllm",
+    flags: tuple[str, ...] = (),
 ) -> Plan:
-    """How an engine runs this choice; `facts`: its hosts', `context`: as asked for.
+    """How an engine runs this choice; `facts`: its hosts', `context`: as asked for, `flags`: the user's own.
 
     `cache_in_bytes`: the engine gets the size of its KV cache, even where a share of memory says the same.
     """
     shape, layout, fit, cpu = choice.work.shape, choice.layout, choice.fit, on_cpu(choice.layout)
-    bare = unplanned(layout, facts, model, launcher=launcher)
+    bare = unplanned(layout, facts, model, launcher=launcher, asked=Asked(engine=engine, flags=flags))
     in_bytes = cache_in_bytes or not fit.utilization_does
     jobs = None if cpu else compile_jobs(fit.ranks, facts)
-    cached, reason = _cpu_cache(shape, fit, _cpu_share(layout, facts)) if cpu else _gpu_cache(fit, in_bytes)
+    cached, reason = (
+        _cpu_cache(choice, _cpu_share(layout, facts), context) if cpu else _gpu_cache(fit, in_bytes)
+    )
     return replace(
         bare,
         partition=layers(layout) if len(layout.stages) > 1 else None,
@@ -159,7 +167,8 @@ def plan(
         # The engine's own memory is an estimate, and it refuses too long a context.
         longest=shape.context if fit.context >= shape.context else fit.context * 7 // 8,
         sequences=fit.sequences,
-        batch_tokens=fit.batch_tokens,
+        batch_tokens=_batch_tokens(fit, shape, bare.batch_tokens),
+        dtype="float32" if shape.compute_bits == _FLOAT32_BITS else None,
         states=fit.sequences * copies if (copies := shape.state_copies.most) > 1 else None,
         arguments=arguments,
         variables=variables,
@@ -179,6 +188,9 @@ class Asked:
     kv_type: KvType = "auto"
     balanced: bool = False
     """--eplb."""
+    engine: EngineName = "vllm"
+    flags: tuple[str, ...] = ()
+    """The engine's own flags."""
 
 
 def unplanned(
@@ -192,8 +204,7 @@ def unplanned(
     """Return the ranks of a model whose shape is unknown, with what was asked; nothing is checked to fit."""
     asked = asked or Asked()
     (tensor, stages, replicas), hosts, cpu = sizes(layout), hosts_of(layout), on_cpu(layout)
-    # Code for a CPU is compiled with the host's own compiler.
-    bare = [host for host in hosts if cpu and "g++" not in facts[host].software.programs]
+    compiled = compilation(layout, facts, model, asked.engine, asked.flags)
     found = Plan(
         gpus=tuple(device.index for device in devices_of(layout)) if launcher == "solo" and not cpu else (),
         tensor_parallel=tensor,
@@ -208,8 +219,9 @@ def unplanned(
         kv_type=asked.kv_type,
         # One stream fits into any engine's own limit.
         sequences=max(SEQUENCES, asked.concurrency) if asked.concurrency > 1 else None,
-        eager=bool(bare or (model and model.eager)),
-        why=(f"not compiled: {', '.join(bare)} has no C++ compiler",) if bare else (),
+        batch_tokens=compiled.warmup_tokens,
+        eager=compiled.eager,
+        why=compiled.why,
     )
     return balanced(found, None) if asked.balanced else found
 
@@ -260,6 +272,13 @@ def compile_jobs(ranks: Sequence[Rank], facts: Mapping[str, Facts]) -> int:
     return max(1, min(bounds, default=1))
 
 
+def _batch_tokens(fit: Fit, shape: Shape, warmup_tokens: int | None) -> int:
+    """Tokens of a batch: a small one where all of it is a warm-up, but one for each sequence at least."""
+    if warmup_tokens is None or recurs(shape):
+        return fit.batch_tokens
+    return max(fit.sequences, min(warmup_tokens, fit.batch_tokens))
+
+
 def _tokens(choice: Choice, cached: int | None) -> int | None:
     """How many the rank with the largest cache holds in so many bytes, the recurrent states aside.
 
@@ -296,15 +315,16 @@ def _cpu_share(layout: Layout, facts: Mapping[str, Facts]) -> int:
     return min(facts[host].memory.available_bytes for host in hosts_of(layout)) // _CPU_KV_SHARE
 
 
-def _cpu_cache(shape: Shape, fit: Fit, share: int) -> tuple[int, str]:
+def _cpu_cache(choice: Choice, share: int, context: int | None) -> tuple[int, str]:
     """Each rank's: what can be of use, or the host's share; never less than what was asked for needs."""
-    useful = max(rank.need.kv_bytes(shape.context, fit.sequences) for rank in fit.ranks)
+    fit, longest = choice.fit, context or choice.work.shape.context
+    useful = max(rank.need.kv_bytes(longest, fit.sequences) for rank in fit.ranks)
     asked = max(rank.kv_bytes for rank in fit.ranks)
     cached = max(asked, min(share, useful, fit.kv_cache_bytes or 0))
     reasons = {
         asked: "what was asked for needs no less",
         share: f"a quarter of the {gib(_CPU_KV_SHARE * share)} GiB available",
-        useful: f"{fit.sequences} sequences of {shape.context} tokens need no more",
+        useful: f"{fit.sequences} sequences of {longest} tokens need no more",
     }
     why = reasons.get(cached, "all that the tightest host has left")
     return -(-cached // _MIB) * _MIB, f"KV cache {cached / GIB:.2f} GiB on each rank: {why}"

@@ -36,6 +36,7 @@ from medley.network.ports import RENDEZVOUS_PORT
 from medley.planner import Layout, compatibility, devices, devices_of, hosts_of, loading, pipelines
 from medley.planner.choose import Choice
 from medley.planner.context import allows_longer, maker_flags
+from medley.planner.cpu import dtype_of
 from medley.planner.host_order import VARIABLE
 from medley.planner.placement import PlacementOptions, unplaced
 from medley.planner.plan import Asked, Launcher, Plan, balanced, plan, understood, unplanned
@@ -171,6 +172,7 @@ def prepare(options: Options, output: Output) -> Job:
         hosts=options.count,
         launcher=by or options.launcher,
         one_server=True,
+        dtype=dtype_of(options.flags),
     )
     if options.script:
         wanted = placeable(wanted, by)
@@ -245,6 +247,7 @@ def launched(job: Job, site: Topology, output: Output) -> Launched:
 def planned(job: Job, site: Topology, output: Output) -> tuple[Layout, Plan]:
     """Return layout and plan; where it is unplanned or its shape unknown, as the user cuts it."""
     order, found, wanted = job.order, job.order.weights, job.order.wanted
+    engine = wanted.engine
     site = replace(site, own=_is_own(job), pinned=engine_source.is_pinned())
     image = job.options.image.image if job.options.image else None
     if job.options.elsewhere or image == "default":
@@ -267,7 +270,9 @@ def planned(job: Job, site: Topology, output: Output) -> tuple[Layout, Plan]:
     else:
         if wanted.goal != "latency":
             output.say(f"--for {wanted.goal} chooses a layout, and without a plan it has no effect")
-        options = Asked(wanted.context, wanted.concurrency, wanted.kv_type, wanted.balanced)
+        options = Asked(
+            wanted.context, wanted.concurrency, wanted.kv_type, wanted.balanced, engine, order.extra
+        )
         told = unplanned(layout, site.facts, found.model, launcher=by, asked=options)
     if by != "ray":
         return layout, told
@@ -301,6 +306,8 @@ def plan_of(order: Order, choice: Choice, site: Topology, by: Launcher) -> Plan:
         arguments=needed,
         variables=variables,
         cache_in_bytes=compatibility.needs_cache_bytes(site, hosts, wanted.engine, order.extra),
+        engine=wanted.engine,
+        flags=order.extra,
     )
     return balanced(found, shape.experts) if wanted.balanced else found
 
