@@ -214,6 +214,8 @@ class Compute(StrictTable):
     """The user's flags that ask an engine to compile."""
     warmup_tokens: Annotated[int, Field(ge=16)]
     """Tokens of a batch where compiled code is warmed up with a whole one."""
+    cache_streams: Annotated[int, Field(ge=1)]
+    """Streams of the longest context that the KV cache holds; --concurrency raises it."""
     costs: Costs
     source: str
     """Where the costs were measured."""

@@ -227,7 +227,7 @@ def test_a_dry_run_prints_one_command_and_starts_nothing(run: Run) -> None:
     assert status == 0
     (line,) = out.splitlines()
     assert line.endswith("--enforce-eager --max-model-len 99")
-    assert "KV cache 0.19 GiB on each rank: 64 sequences of 2048 tokens need no more" in err
+    assert "KV cache 0.02 GiB on each rank: 4 streams of 2048 tokens need no more" in err
 
 
 def test_light_verbs_import_nothing_heavy() -> None:

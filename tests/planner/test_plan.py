@@ -79,17 +79,19 @@ def test_states_leave_the_tokens_that_were_asked_for() -> None:
 
 
 def test_a_cpus_cache_is_what_can_be_of_use() -> None:
-    """The demo: 64 sequences of 2048 tokens, 6 layers of 2 KV heads of 32 in 32 bits."""
+    """The demo: 4 streams of 2048 tokens, 6 layers of 2 KV heads of 32 in 32 bits."""
     found = planned("demo", available(site("cpu"), 20))
-    assert found.kv_cache_bytes == 64 * 2048 * 6 * 2 * 2 * 32 * 4
+    assert found.kv_cache_bytes == 4 * 2048 * 6 * 2 * 2 * 32 * 4
     assert found.memory_utilization is None
-    assert any("64 sequences of 2048 tokens need no more" in line for line in found.why)
+    assert any("4 streams of 2048 tokens need no more" in line for line in found.why)
+    more = planned("demo", available(site("cpu"), 20), PlacementOptions(concurrency=9))
+    assert more.kv_cache_bytes == 9 * 2048 * 6 * 2 * 2 * 32 * 4
 
 
 def test_a_cpus_cache_is_as_long_as_the_context_that_was_asked_for() -> None:
     found = planned("demo", available(site("cpu"), 20), PlacementOptions(context=512))
-    assert found.kv_cache_bytes == 64 * 512 * 6 * 2 * 2 * 32 * 4
-    assert any("64 sequences of 512 tokens need no more" in line for line in found.why)
+    assert found.kv_cache_bytes == 4 * 512 * 6 * 2 * 2 * 32 * 4
+    assert any("4 streams of 512 tokens need no more" in line for line in found.why)
 
 
 def test_a_cpu_leaves_the_host_its_memory() -> None:

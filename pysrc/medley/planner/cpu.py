@@ -12,6 +12,7 @@ from medley.host_schema import Compute
 from medley.planner import Layout, devices_of, hosts_of, listed, on_cpu, sizes
 from medley.planner.fit import gib
 from medley.planner.kinds import host_table
+from medley.planner.memory import SEQUENCES
 from medley.schema import EngineName, Model, Shape
 
 _BITS, _FLOAT32_BITS, _FLOAT32_BYTES = 16, 32, 4
@@ -120,6 +121,12 @@ def compilation(
     if not bare:
         why = [f"not compiled: {compute.costs.compiled}; to compile: -- {ways[0]}"]
     return Compilation(compute.eager or eager or bool(bare), why=tuple(why))
+
+
+def cache_streams(layout: Layout) -> int:
+    """Return the number of streams of the longest context that a CPU keeps in its cache at least."""
+    compute = _compute(layout)
+    return compute.cache_streams if compute else SEQUENCES
 
 
 def _compute(layout: Layout) -> Compute | None:

@@ -16,7 +16,7 @@ from medley.errors import Problem
 from medley.host.facts import GIB, Facts
 from medley.planner import Layout, devices_of, hosts_of, layers, on_cpu, sizes
 from medley.planner.choose import Choice
-from medley.planner.cpu import compilation
+from medley.planner.cpu import cache_streams, compilation
 from medley.planner.fit import Fit, Rank, gib, utilization
 from medley.planner.kinds import is_unified
 from medley.planner.memory import SEQUENCES, recurs
@@ -318,13 +318,14 @@ def _cpu_share(layout: Layout, facts: Mapping[str, Facts]) -> int:
 def _cpu_cache(choice: Choice, share: int, context: int | None) -> tuple[int, str]:
     """Each rank's: what can be of use, or the host's share; never less than what was asked for needs."""
     fit, longest = choice.fit, context or choice.work.shape.context
-    useful = max(rank.need.kv_bytes(longest, fit.sequences) for rank in fit.ranks)
+    streams = min(fit.sequences, max(choice.work.load.concurrency, cache_streams(choice.layout)))
+    useful = max(rank.need.kv_bytes(longest, streams) for rank in fit.ranks)
     asked = max(rank.kv_bytes for rank in fit.ranks)
     cached = max(asked, min(share, useful, fit.kv_cache_bytes or 0))
     reasons = {
         asked: "what was asked for needs no less",
         share: f"a quarter of the {gib(_CPU_KV_SHARE * share)} GiB available",
-        useful: f"{fit.sequences} sequences of {longest} tokens need no more",
+        useful: f"{streams} streams of {longest} tokens need no more; --concurrency raises it",
     }
     why = reasons.get(cached, "all that the tightest host has left")
     return -(-cached // _MIB) * _MIB, f"KV cache {cached / GIB:.2f} GiB on each rank: {why}"
