@@ -15,6 +15,7 @@ from medley.planner.remedies import NoLayout
 from medley.planner.topology import Topology
 from medley.schema import EngineName
 from tests.planner.imagined import MODELS, shape, site
+from tests.problems import raises_problem
 
 COMPUTE = config.hosts()["cpu"].compute
 SMALL, LARGE = "smollm2", "qwen3-8b"
@@ -99,6 +100,16 @@ def test_an_fp8_cache_stays_as_small() -> None:
     )
     assert wide.kv_bytes == narrow.kv_bytes == 8192 * 30 * 2 * 3 * 64
     assert planned(SMALL, on).kv_type == "auto"
+
+
+def test_sglang_has_no_fp8_cache_on_a_cpu() -> None:
+    with raises_problem("SGLang cannot run this model", cause="AMX"):
+        placement(
+            shape(SMALL),
+            site("cpu", engine="sglang"),
+            PlacementOptions(kv_type="fp8", engine="sglang"),
+        )
+    assert placement(shape(SMALL), site("cpu", engine="sglang"), PlacementOptions(engine="sglang"))
 
 
 def test_files_in_32_bits_are_not_doubled() -> None:

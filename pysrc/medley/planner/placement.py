@@ -85,11 +85,11 @@ def placement(shape: Shape, site: Topology, wanted: PlacementOptions) -> Choice:
             cause=limits(shape, wanted.engine),
             fix=f"--context {longest}, or less",
         )
-    compatibility.require_host(site, wanted.engine, shape)
     work, found = _workload(shape, wanted), site.devices(wanted.gpus)
+    compatibility.require_host(site, wanted.engine, work.shape)
     links = site.link_of(wanted.wishes, wanted.engine)
     _require_memory(found)
-    refusal = partial(_refusal, site, wanted, shape, len(found))
+    refusal = partial(_refusal, site, wanted, work.shape, len(found))
     whole = site.group_link(wanted.wishes, wanted.engine)
     request = Request(work, found, links, wanted.sizes, site.head, refusal, whole)
     chosen = _chosen(request)
