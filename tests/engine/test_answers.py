@@ -1,10 +1,5 @@
-"""A real model's answers, by `medley serve smollm2`, are those of transformers.
+"""A real model's answers, by `medley serve smollm2` on each engine, are those of transformers."""
 
-answers.json has the first 16 tokens of each conversation, which transformers 5.19.0 gives in float32 without
-sampling.
-"""
-
-import json
 import sys
 from pathlib import Path
 
@@ -15,28 +10,41 @@ from medley import config
 from medley.command import Command
 from medley.environment import packaged_model, virtualenv
 from medley.model.resolve import Weights
-from medley.schema import Model
+from medley.progress import SILENT
+from medley.schema import EngineName, Model
+from medley.serving import answer_check, answers
 from tests.problems import raises_problem
 from tests.servers import Start
 
 pytestmark = pytest.mark.engine
 
-ANSWERS = json.loads(Path(__file__).with_name("answers.json").read_text(encoding="utf-8"))
-TOKENS = 16
+CONVERSATIONS = 4
+LIMIT_S = 300
 
 
-def test_a_served_model_answers_as_transformers_does(start: Start, free_port: int) -> None:
-    words = ("serve", "smollm2", "--port", str(free_port), "--context", "512")
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_a_served_model_answers_as_transformers_does(
+    engine: EngineName, start: Start, free_port: int
+) -> None:
+    """With nothing but defaults: on a CPU they are float32, not compiled."""
+    words = ("serve", "smollm2", "--engine", engine, "--port", str(free_port), "--context", "512")
     url = start(Command((sys.executable, "-m", "medley", *words))).ready()
-    expected = {each["messages"][-1]["content"]: each["text"] for each in ANSWERS}
-    assert expected["What is the capital of France?"] == "The capital of France is Paris."
-    assert {each["messages"][-1]["content"]: answer(url, each["messages"]) for each in ANSWERS} == expected
+    found = []
+    for each in answers.references(CONVERSATIONS):
+        said = httpx.post(f"{url}/chat/completions", json=answers.request(each), timeout=LIMIT_S).json()
+        found.append(answers.compare(each, said["choices"][0], "float32"))
+    assert found[0].text == "The capital of France is Paris."
+    assert answers.faults(found) == []
+    assert all(each.is_equal for each in found)
 
 
-def answer(url: str, messages: list[dict[str, str]]) -> str:
-    body = {"model": "smollm2", "messages": messages, "temperature": 0, "max_tokens": TOKENS}
-    said = httpx.post(f"{url}/chat/completions", json=body, timeout=120).json()
-    return str(said["choices"][0]["message"]["content"])
+@pytest.mark.usefixtures("small_engine")
+def test_an_engine_with_other_answers_is_refused() -> None:
+    """The small engine answers without a model."""
+    found = answer_check.compare_answers("vllm-cpu", 2, SILENT)
+    cause = ("2 of 2 answers", "What is the capital of France?")
+    with raises_problem("vllm-cpu", cause=cause, fix="medley env build vllm-cpu"):
+        answer_check.require_right(found, "vllm-cpu answers wrongly", "medley env build vllm-cpu")
 
 
 @pytest.mark.parametrize(

@@ -287,6 +287,8 @@ def test_vllm_cpu_is_proved() -> None:
     assert proof["packages"]["torch"]["version"] == "2.13.0+cpu"
     assert proof["platform"] == "cpu"
     assert all(proof["devices"][0][kernel]["ok"] for kernel in ("matmul", "silu_and_mul"))
+    assert [each["fault"] for each in proof["answers"]] == [None, None]
+    assert proof["answers"][0]["text"] == "The capital of France is Paris."
 
 
 SEEN = """

@@ -37,6 +37,9 @@ class Cell:
     """Layers of each stage, where they are not the plan's."""
     spoiled: bool = False
     """With another model on the second host: the control."""
+    flags: tuple[str, ...] | None = None
+    """The engine's own; None: those that all cells of the demo model have."""
+    hosts: int = 2
 
     @property
     def name(self) -> str:
@@ -67,19 +70,20 @@ class Running:
     head: Process
     lines: list[str]
     ready_s: float
-    worker: Process | None = None
+    workers: list[Process] = field(default_factory=list)
     joined: list[str] = field(default_factory=list)
 
     def stop(self) -> None:
         self.head.stop()
-        if self.worker:
-            assert self.worker.wait(40) is not None, self.joined[-20:]
+        for worker in self.workers:
+            assert worker.wait(40) is not None, self.joined[-20:]
 
 
 @dataclass
 class Matrix:
     rack: Rack
     cluster_of: EngineName | None = None
+    model: str = MODEL
 
     def __post_init__(self) -> None:
         self.mend()
@@ -124,16 +128,18 @@ class Matrix:
         hosts = (
             ("--launcher", "solo")
             if cell.launcher == "solo"
-            else ("--launcher", cell.launcher, "--hosts", "2")
+            else ("--launcher", cell.launcher, "--hosts", str(cell.hosts))
         )
-        env = ENVIRONMENT[cell.engine] | ({VARIABLE[cell.engine]: cell.split} if cell.split else {})
-        words = ("--engine", cell.engine, *hosts, *cell.words, "--served-model-name", MODEL)
+        env = ENVIRONMENT[cell.engine] if cell.flags is None else {}
+        env = env | ({VARIABLE[cell.engine]: cell.split} if cell.split else {})
+        words = ("--engine", cell.engine, *hosts, *cell.words, "--served-model-name", self.model)
+        flags = FLAGS[cell.engine] if cell.flags is None else cell.flags
         lines: list[str] = []
         began = time.monotonic()
-        command = typed("serve", "-v", MODEL, *words, "--", *FLAGS[cell.engine]).with_env(env)
+        command = typed("serve", "-v", self.model, *words, "--", *flags).with_env(env)
         run = Running(head.start(command, lines.append), lines, 0.0)
         if cell.launcher == "mp":
-            self._join(run)
+            self._join(run, self.rack.hosts[1 : cell.hosts])
         ready = becomes_true(
             lambda: run.head.poll() is not None or any(line.startswith("ready after") for line in lines),
             READY_LIMIT_S,
@@ -144,17 +150,18 @@ class Matrix:
         run.ready_s = time.monotonic() - began
         return run
 
-    def _join(self, run: Running) -> None:
-        head, worker = self.rack.hosts
+    def _join(self, run: Running, workers: Sequence[Host]) -> None:
+        head = self.rack.hosts[0]
         wait_for(
             "serve prints the command to join",
             lambda: any("medley join" in line for line in run.lines),
             60,
             state=lambda: run.lines,
         )
-        worker.path("/tmp/home/brought").write_text(token_of(head))
         command = typed("join", head.name, "--token-file", "/tmp/home/brought")
-        run.worker = worker.start(command, run.joined.append)
+        for worker in workers:
+            worker.path("/tmp/home/brought").write_text(token_of(head))
+            run.workers.append(worker.start(command, run.joined.append))
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from medley.command import Command
-from medley.serving.engine_release import PROMPTS
 from tests.rack.cluster import MEDLEY, Served, cluster, medley, served
 from tests.rack.conftest import Up
 from tests.rack.host import Host
-from tests.rack.tokens import MODEL, Answer, asked, bring, recorded, spoil
+from tests.rack.tokens import MODEL, PROMPTS, Answer, asked, bring, recorded, spoil
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.rack

@@ -4,10 +4,9 @@ import time
 
 import pytest
 
-from medley.serving.engine_release import PROMPTS, TOKENS
 from tests.rack.conftest import Up
 from tests.rack.matrix import CELLS, Cell, Matrix, Running, rows
-from tests.rack.tokens import CLEAR_NATS, asked, recorded
+from tests.rack.tokens import CLEAR_NATS, PROMPTS, TOKENS, asked, recorded
 
 pytestmark = pytest.mark.rack
 LOSS_LIMIT_S = 30
@@ -34,8 +33,8 @@ def test_a_host_that_is_cut_off_is_named_and_ends_its_own(rack: Up) -> None:
     with matrix.running(Cell("vllm", "mp", ("--tp", "2"))) as run:
         matrix.rack.cut("lan", worker.name)
         named_for_loss(matrix, run)
-        assert run.worker
-        assert run.worker.wait(LOSS_LIMIT_S) is not None, run.joined[-20:]
+        (joined,) = run.workers
+        assert joined.wait(LOSS_LIMIT_S) is not None, run.joined[-20:]
         assert any(line.startswith("medley: the head is gone") for line in run.joined), run.joined[-20:]
         assert head.alive
 

@@ -11,10 +11,21 @@ from pathlib import Path
 from medley import config
 from medley.model import demo
 from medley.schema import Made
-from medley.serving.engine_release import PROMPTS, TOKENS
 from tests.rack.host import Host
 
 MODEL = "/tmp/home/model"
+PROMPTS = (
+    "seven north question The wire",
+    "layer green bread switch stone",
+    "The wire RTX",
+    "slow The wire",
+    "stone zu debe RTX fast The wire",
+    "memory green",
+    "A model seven",
+    "cuju desk Two hosts A model",
+)
+"""Prompts to the demo model whose 32 greedy tokens have the largest margins."""
+TOKENS = 32
 RECORD = Path(__file__).with_name("tokens.json")
 CLEAR_NATS = 0.02  # rounding in float32 moves a logprob by some 0.00001
 ASK = f"""

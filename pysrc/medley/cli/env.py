@@ -16,9 +16,11 @@ from medley.environment.virtualenv import Environment
 from medley.errors import Problem
 from medley.host.kind import recognise
 from medley.host_schema import Driver
+from medley.serving import answer_check
 from medley.serving.upgrade import environments_in_use
 
 _GB = 1e9
+_CONVERSATIONS = 2
 
 
 class EnvVerb(VerbOfVerbs):
@@ -98,14 +100,22 @@ class EnvPathVerb(Verb):
 
 class EnvCheckVerb(Verb):
     USAGE = "    {progname} [OPTIONS] [NAME]\n"
+    quick: bool = flag("--quick", "imports and kernels only; serve no model")
     as_json: bool = flag("--json", "one JSON object")
 
     def main(self, name: str = "") -> None:
         environment, chain = _finished(name)
-        proof = verify.prove(environment, chain, watch())
-        print_result(proof, table(("", ""), verify.rows(proof)), as_json=self.as_json)
-        if problem := verify.problem(proof, environment.name):
+        proof, name = verify.prove(environment, chain, watch()), environment.name
+        problem = verify.problem(proof, name)
+        serves = not (self.quick or problem)
+        found = answer_check.compare_answers(name, _CONVERSATIONS, watch()) if serves else ()
+        told = {**proof, "answers": [{"text": each.text, "fault": each.fault} for each in found]}
+        lines = table(("", ""), (*verify.rows(proof), *answer_check.rows(found)))
+        print_result(told, lines, as_json=self.as_json)
+        if problem:
             raise problem
+        rebuild = f"rebuild it: medley env clean {name} && medley env build {name}"
+        answer_check.require_right(found, f"{name} answers wrongly on this host", rebuild)
 
 
 class EnvCleanVerb(Verb):

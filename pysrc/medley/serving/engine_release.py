@@ -2,14 +2,13 @@
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from medley import config, json_shape, process, storage
-from medley.cluster.self_command import own_command
 from medley.command import UNSET, Command
 from medley.engine import Serving
 from medley.engine.launch import ENGINES
@@ -24,25 +23,14 @@ from medley.host_schema import Recipe
 from medley.planner.plan import Nodes, Plan
 from medley.progress import Progress
 from medley.schema import EngineName
+from medley.serving import answer_check
+from medley.serving.answers import Comparison
 
-PROMPTS = (
-    "seven north question The wire",
-    "layer green bread switch stone",
-    "The wire RTX",
-    "slow The wire",
-    "stone zu debe RTX fast The wire",
-    "memory green",
-    "A model seven",
-    "cuju desk Two hosts A model",
-)
-"""Prompts to the demo model whose 32 greedy tokens have the largest margins."""
-TOKENS = 32
 _PARSE_LIMIT_S = 300
-_BATCH_LIMIT_S = 1800
 # Plans of every kind: one rank, a pipeline, tensor and expert parallel, replicas.
 _PLANS = (
     Plan(),
-    Plan(eager=True, sequences=4),
+    Plan(eager=True, sequences=4, dtype="float32"),
     Plan(eager=True, stages=2, partition="1,1", launcher="ray", places=("10.0.0.1", "10.0.0.2")),
     Plan(tensor_parallel=2, launcher="ray", places=("10.0.0.1", "10.0.0.2")),
     Plan(tensor_parallel=2, expert_parallel=True, launcher="mp", nodes=Nodes(2, 1, "10.0.0.1", 24011)),
@@ -64,7 +52,7 @@ class Proof:
     commands: int
     """Number of medley's commands that the new release's parser accepts."""
     ran: str
-    """The comparison of tokens, or why nothing was run."""
+    """The comparison of answers, or why nothing was run."""
 
 
 def raise_lock(name: str, version: str | None, *, watch: Progress) -> Proof:
@@ -80,7 +68,6 @@ def raise_lock(name: str, version: str | None, *, watch: Progress) -> Proof:
         return virtualenv.ready(name, chain, driver=here.host.driver, watch=watch)
 
     known = flag_names(parse(built(), recipe, (), watch=watch))
-    before = tokens(name, watch=watch) if runs else ()
     with lock.written(release.after):
         made = built()
         if runs and (wrong := verify.problem(verify.prove(made, chain, watch), name)):
@@ -90,8 +77,7 @@ def raise_lock(name: str, version: str | None, *, watch: Progress) -> Proof:
         _require_parsed(release, answer["errors"], asked)
         ran = f"not run: this host has no {recipe.device} device"
         if runs:
-            _require_same(release, before, tokens(name, watch=watch))
-            ran = f"the tokens of {release.old}: {len(PROMPTS)} prompts of {TOKENS} greedy tokens in float32"
+            ran = _require_right(release, answer_check.compare_answers(name, None, watch))
         storage.write(parser_file(release, recipe.engine), parser_text(answer))
     gone, new = sorted({*known} - {*knows}), sorted({*knows} - {*known})
     return Proof(release, made.path, tuple(gone), tuple(new), len(asked), ran)
@@ -151,34 +137,6 @@ def parser_text(answer: Mapping[str, Any]) -> str:
     return f'{{"version": {version},\n"flags": [\n{flags}\n],\n"variables": [\n{names}\n]}}\n'
 
 
-def tokens(name: str, *, watch: Progress) -> tuple[Mapping[str, Any], ...]:
-    """Return the demo model's greedy answer to each prompt with the environment `name`."""
-    with (
-        tempfile.TemporaryDirectory(prefix="medley-raise-") as scratch,
-        watch.stage(f"serve demo with {name}"),
-    ):
-        asked, answers = Path(scratch) / "in.jsonl", Path(scratch) / "out.jsonl"
-        asked.write_text("".join(map(_request, range(len(PROMPTS)))), encoding="utf-8")
-        words = ("batch", "demo", str(asked), str(answers), "--hosts", "1", "--env", name)
-        command = Command((*own_command(), *words, "--", "--dtype=float32"))
-        finished = process.run(command, limit_s=_BATCH_LIMIT_S, on_line=watch.line)
-        lines = answers.read_text(encoding="utf-8").splitlines() if answers.exists() else []
-    found = {entry["custom_id"]: entry["response"]["body"]["choices"][0] for entry in map(json.loads, lines)}
-    if finished.status or len(found) != len(PROMPTS):
-        raise Problem(
-            f"{name} does not serve the demo model",
-            cause="\n".join(finished.lines[-6:]) or f"it exited with {finished.status}",
-            fix=f"medley serve demo --env {name}",
-        )
-    return tuple(found[str(number)] for number in range(len(PROMPTS)))
-
-
-def _request(number: int) -> str:
-    ask = {"max_tokens": TOKENS, "temperature": 0, "logprobs": 2}
-    body = {"model": "demo", "prompt": PROMPTS[number], **ask}
-    return json.dumps({"custom_id": str(number), "url": "/v1/completions", "body": body}) + "\n"
-
-
 def _require_parsed(release: Release, errors: Sequence[str | None], asked: Sequence[Sequence[str]]) -> None:
     wrong = {error: words for error, words in zip(errors, asked, strict=True) if error}
     if wrong:
@@ -190,29 +148,13 @@ def _require_parsed(release: Release, errors: Sequence[str | None], asked: Seque
         )
 
 
-def _require_same(
-    release: Release, before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]
-) -> None:
-    different = [
-        (prompt, old, new)
-        for prompt, old, new in zip(PROMPTS, before, after, strict=True)
-        if old["text"] != new["text"]
-    ]
-    if not different:
-        return
-    prompt, old, new = different[0]
-    margin = min(_margins([each for _, each, _ in different]), default=0.0)
-    raise Problem(
-        f"{release.distribution} {release.new} produces different tokens; {release.name} is unchanged",
-        cause=f"{len(different)} of {len(PROMPTS)} prompts: {prompt!r} gave {old['text']!r},\n"
-        f"now {new['text']!r};\n"
-        f"the old release's nearest second choice is {margin:.4f} nats away; rounding moves 0.00001",
+def _require_right(release: Release, found: Sequence[Comparison]) -> str:
+    """Say what was compared; raise a Problem where an answer is not the reference's."""
+    title = f"{release.distribution} {release.new}"
+    answer_check.require_right(
+        found,
+        f"{title} answers differently; {release.name} is unchanged",
         fix=f"compare the two releases by hand; then change locks/ by: python locks/remake.py {release.name}",
     )
-
-
-def _margins(choices: Sequence[Mapping[str, Any]]) -> Iterator[float]:
-    for choice in choices:
-        for top in choice["logprobs"]["top_logprobs"]:
-            first, second, *_ = sorted(top.values(), reverse=True)
-            yield first - second
+    tokens = sum(each.equal for each in found)
+    return f"the answers of transformers: {len(found)} conversations, {tokens} tokens in float32"
