@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from medley import config
 from medley.cli.plan import PlanVerb
 from medley.cli.serve import ServeVerb, await_ready, quiet, ready
 from medley.cluster import units
@@ -13,7 +14,9 @@ from medley.cluster.unit_file import Unit
 from medley.command import Command
 from medley.engine import Serving
 from medley.errors import Problem
+from medley.model import demo
 from medley.progress import SilentProgress
+from tests.model.test_chat_format import QWEN
 from tests.problems import raises_problem
 
 HOSTS = Path(__file__).parents[1] / "host" / "recorded"
@@ -225,6 +228,39 @@ def test_sglang_is_told_in_its_own_words(capsys: pytest.CaptureFixture[str]) -> 
         assert "--kv-cache-dtype fp8_e4m3" in argv
         assert "--reasoning-parser gpt-oss" in argv
     assert "--engine sglang --kv-type fp8" in first["type"]
+
+
+@pytest.fixture
+def with_tools(tmp_path: Path) -> Path:
+    """A folder of a model that no table knows, whose template shows tools."""
+    made = config.models()["demo"].made
+    assert made
+    demo.write(made, tmp_path)
+    (tmp_path / "chat_template.jinja").write_text(QWEN)
+    return tmp_path
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_a_model_s_own_template_gives_the_tool_parser(
+    with_tools: Path, engine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serve(str(with_tools), "--engine", engine, "--hosts", "spark:1", "--dry-run", "--json")
+    told = json.loads(capsys.readouterr().out)
+    assert told["argv"][told["argv"].index("--tool-call-parser") + 1] == "hermes"
+    assert ("--enable-auto-tool-choice" in told["argv"]) is (engine == "vllm")
+    assert "chat_template.jinja writes <tool_call>" in json.dumps(told["why"])
+
+
+def test_a_parser_of_the_user_s_is_checked(with_tools: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = (str(with_tools), "--hosts", "spark:1", "--dry-run", "--json", "--")
+    with raises_problem("--tool-call-parser hermess", cause="not one of its values"):
+        serve(*words, "--tool-call-parser", "hermess")
+    capsys.readouterr()
+    serve(*words, "--tool-call-parser", "mistral")
+    out, err = capsys.readouterr()
+    assert "--tool-call-parser mistral contradicts the model" in err
+    argv = json.loads(out)["argv"]
+    assert (argv.count("--tool-call-parser"), "--enable-auto-tool-choice" in argv) == (1, True)
 
 
 def fail(lines: int) -> None:

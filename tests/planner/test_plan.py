@@ -8,6 +8,7 @@ from medley import config
 from medley.engine import Serving, sglang, vllm
 from medley.errors import Problem
 from medley.host.facts import GIB
+from medley.model.chat_format import ChatFormat, of_table
 from medley.planner import Device
 from medley.planner.candidates import Sizes
 from medley.planner.placement import PlacementOptions, placement, unplaced
@@ -179,11 +180,11 @@ def test_a_cache_of_8_bits_holds_twice_as_much() -> None:
     ],
 )
 def test_an_older_vllm_is_told_the_longest_context(version: str | None, *, finds: bool) -> None:
-    found = understood(planned("qwen3-8b", site("orin")), "vllm", version, None)
+    found = understood(planned("qwen3-8b", site("orin")), "vllm", version, ChatFormat())
     assert found.finds_longest is finds
     assert found.longest == shape("qwen3-8b").context
     assert any("does not find the longest" in each for each in found.why) is not finds
-    assert understood(found, "sglang", "0.1.0", None) == found
+    assert understood(found, "sglang", "0.1.0", ChatFormat()) == found
 
 
 def test_the_longest_context_leaves_room_where_memory_is_short() -> None:
@@ -191,7 +192,9 @@ def test_the_longest_context_leaves_room_where_memory_is_short() -> None:
     assert tight.longest is not None
     assert tight.longest < shape("qwen3-8b").context
     asked = planned("qwen3-8b", site("orin"), PlacementOptions(context=2048))
-    assert understood(asked, "vllm", "0.12.0", None).finds_longest, "what was asked for is told anyway"
+    assert understood(asked, "vllm", "0.12.0", ChatFormat()).finds_longest, (
+        "what was asked for is told anyway"
+    )
 
 
 @pytest.mark.parametrize(
@@ -206,7 +209,7 @@ def test_the_longest_context_leaves_room_where_memory_is_short() -> None:
 def test_an_older_vllm_is_not_told_of_parsers_it_lacks(
     model: str, version: str | None, unread: list[str]
 ) -> None:
-    found = understood(Plan(), "vllm", version, MODELS[model])
+    found = understood(Plan(), "vllm", version, of_table(MODELS[model]))
     assert list(found.unread) == unread
     assert any("has no parser" in each for each in found.why) is bool(unread)
     flags = {flag.names[0] for flag in vllm.flags(SERVING, found, KINDS["spark"], MODELS[model])}

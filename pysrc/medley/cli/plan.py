@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from shlex import join, quote
@@ -34,6 +34,7 @@ from medley.planner.topology import Topology
 from medley.progress import SILENT, Progress
 from medley.serving import alternatives
 from medley.serving.alternatives import Build, placed
+from medley.serving.chat_parsers import format_of
 from medley.serving.prepare import extras, shape_of
 from medley.serving.steps import Step
 from medley.serving.steps import steps as steps_of
@@ -68,6 +69,7 @@ class PlanVerb(Verb):
         order = Order(found, listens, wanted, beside=beside, typed=self.typed)
         noted = _Notes(watch(), [])
         made = shape_of(found, noted)
+        order = replace(order, serving=replace(listens, chat=format_of(found, ())))
         asked = EngineRequest(self.image, self.environment)
         site = ask_hosts(table, noted) if table else self._site(more)
         if table and asked == EngineRequest():

@@ -18,6 +18,8 @@ from medley.command import AnnotatedCommand, Flag, Variable, merged, users
 from medley.environment import payload
 from medley.environment.container import CACHES
 from medley.host_schema import HostTable
+from medley.model import chat_format
+from medley.model.chat_format import ChatFormat
 from medley.network.fabric.variables import NOT_CARRIED
 from medley.planner.plan import Plan
 from medley.schema import EngineName, Model
@@ -50,6 +52,12 @@ class Serving:
     """The file of the API key."""
     key_config: Path | None = None
     """The same as SGLang's configuration file, its only way to hide the key from other users."""
+    chat: ChatFormat | None = None
+    """How the model writes tool calls and reasoning; None: as its table says."""
+
+    def format(self, model: Model | None) -> ChatFormat:
+        """Return `chat`, else what the model's table says."""
+        return chat_format.of_table(model) if self.chat is None else self.chat
 
     def __str__(self) -> str:
         return f"{self.name} on port {self.port}"
@@ -69,6 +77,9 @@ class Engine(Protocol):
 
     def flags(self, serving: Serving, plan: Plan, host: HostTable, model: Model | None, /) -> Iterator[Flag]:
         """Yield its flags, each with its reason."""
+
+    def parsers(self, chat: ChatFormat, /) -> tuple[str | None, str | None]:
+        """Return its names of the parsers of tool calls and reasoning; None where it has or needs none."""
 
     def fatal(self, line: str, /) -> bool:
         """Whether a line of its output shows that it failed, though its process goes on."""

@@ -13,6 +13,7 @@ from medley.command import Flag, Variable
 from medley.engine import Serving, Why, flag, given, last_reason, table_flags
 from medley.environment import payload
 from medley.host_schema import HostTable
+from medley.model.chat_format import ChatFormat
 from medley.planner.context import LONGER
 from medley.planner.host_order import VARIABLE
 from medley.planner.plan import Plan
@@ -77,17 +78,19 @@ def flags(serving: Serving, plan: Plan, host: HostTable, model: Model | None) ->
         yield flag("--cuda-graph-backend-decode --disable-cuda-graph", "disabled", Why.EAGER)
         yield flag("--cuda-graph-backend-prefill", "disabled", Why.EAGER)
     yield flag("--sleep-on-idle", None, "its idle scheduler would use a whole core")
-    if model and model.tool_parser:
-        yield flag(
-            "--tool-call-parser",
-            _PARSERS["tools"][model.tool_parser],
-            "the format of this model's tool calls",
-        )
-    reasoning = model and _PARSERS["reasoning"].get(model.reasoning_parser)
-    if model and model.tool_parser == "openai":
-        reasoning = "gpt-oss"  # one format for both, which vLLM selects by the model
-    yield from given("--reasoning-parser", reasoning, "the format of this model's reasoning")
+    chat = serving.format(model)
+    tools, reasoning = parsers(chat)
+    yield from given("--tool-call-parser", tools, chat.tool_why)
+    yield from given("--reasoning-parser", reasoning, chat.reasoning_why or chat.tool_why)
     yield from table_flags("sglang", plan, model)
+
+
+def parsers(chat: ChatFormat) -> tuple[str | None, str | None]:
+    """Return SGLang's names of the parsers, where it has them."""
+    tools = _PARSERS["tools"].get(chat.tool_parser)
+    # One format for both, whose reasoning vLLM reads by the model
+    reasoning = "gpt-oss" if tools == "gpt-oss" else _PARSERS["reasoning"].get(chat.reasoning_parser)
+    return tools, reasoning
 
 
 def _ranks(plan: Plan) -> Iterator[Flag]:

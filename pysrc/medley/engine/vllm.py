@@ -10,6 +10,7 @@ from pathlib import Path
 from medley.command import Flag, Variable
 from medley.engine import Serving, Why, flag, given, last_reason, table_flags
 from medley.host_schema import HostTable
+from medley.model.chat_format import ChatFormat
 from medley.planner.context import LONGER
 from medley.planner.host_order import VARIABLE
 from medley.planner.plan import Plan
@@ -78,13 +79,18 @@ def flags(serving: Serving, plan: Plan, host: HostTable, model: Model | None) ->
     yield from given("--dtype", plan.dtype, Why.DTYPE)
     yield from _memory(plan, host)
     yield from _compilation(plan, host)
-    # models/ uses vLLM's names of the parsers.
-    if model and model.tool_parser and model.tool_parser not in plan.unread:
+    chat = serving.format(model)
+    tools, reasoning = (None if name in plan.unread else name for name in parsers(chat))
+    if tools:
         yield flag("--enable-auto-tool-choice", None, "the model decides when to call tools")
-        yield flag("--tool-call-parser", model.tool_parser, "the format of this model's tool calls")
-    if model and model.reasoning_parser and model.reasoning_parser not in plan.unread:
-        yield flag("--reasoning-parser", model.reasoning_parser, "how this model thinks aloud")
+        yield flag("--tool-call-parser", tools, chat.tool_why)
+    yield from given("--reasoning-parser", reasoning, chat.reasoning_why)
     yield from table_flags("vllm", plan, model)
+
+
+def parsers(chat: ChatFormat) -> tuple[str | None, str | None]:
+    """Return the format's own names, which are vLLM's."""
+    return chat.tool_parser, chat.reasoning_parser
 
 
 def _ranks(plan: Plan) -> Iterator[Flag]:

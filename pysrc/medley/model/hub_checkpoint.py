@@ -98,6 +98,25 @@ def look(repository: str, watch: Progress = SILENT) -> Look:
     return found
 
 
+def small_file(repository: str, name: str) -> str | None:
+    """Read a text file of a repository from the hub's cache or the hub; None where it has none."""
+    from huggingface_hub.errors import EntryNotFoundError  # noqa: PLC0415 - half a second, and seldom needed
+
+    for folder in filter(None, (hub.snapshot(repository), hub.configured(repository))):
+        if (folder / name).is_file():
+            return (folder / name).read_text(encoding="utf-8", errors="replace")
+    if hub.snapshot(repository) is not None or hub.offline():
+        return None
+
+    def asked(api: "HfApi") -> bytes | None:
+        with contextlib.suppress(EntryNotFoundError):
+            return hub.file(api, repository, name)
+        return None
+
+    found = hub.answered(repository, asked)
+    return None if found is None else found.decode("utf-8", "replace")
+
+
 def _fetched(repository: str) -> Look | None:
     """Look at a model whose weights are in the hub's cache."""
     if (folder := hub.snapshot(repository)) is None:

@@ -14,6 +14,7 @@ from typing import Literal
 
 from medley.errors import Problem
 from medley.host.facts import GIB, Facts
+from medley.model.chat_format import ChatFormat
 from medley.planner import Layout, devices_of, hosts_of, layers, on_cpu, sizes
 from medley.planner.choose import Choice
 from medley.planner.cpu import cache_streams, compilation
@@ -226,12 +227,12 @@ def unplanned(
     return balanced(found, None) if asked.balanced else found
 
 
-def understood(plan: Plan, engine: EngineName, version: str | None, model: Model | None) -> Plan:
+def understood(plan: Plan, engine: EngineName, version: str | None, chat: ChatFormat) -> Plan:
     """The same for an engine of this version, which may be older than the one that our locks have."""
     known = tuple(int(part) for part in re.findall(r"\d+", version or "")[:3])
     if engine != "vllm" or not known:
         return plan
-    parsers = (model.tool_parser, model.reasoning_parser) if model else ()
+    parsers = (chat.tool_parser, chat.reasoning_parser)
     unread = [name for name in dict.fromkeys(parsers) if name and known < _PARSER_SINCE.get(name, ())]
     why = [f"vLLM {version} has no parser {name}: what it would read stays text" for name in unread]
     if known < _AUTO_SINCE and plan.longest and not plan.context:

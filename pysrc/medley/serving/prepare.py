@@ -43,6 +43,7 @@ from medley.planner.plan import Asked, Launcher, Plan, balanced, plan, understoo
 from medley.planner.topology import Topology
 from medley.progress import SILENT, Output, Progress
 from medley.schema import EngineName, Shape
+from medley.serving import chat_parsers
 from medley.serving.alternatives import placed, with_engine_sources
 from medley.serving.launch_engine import image_of, ranks_nccl, version_of
 from medley.serving.script import Script, in_image, placeable
@@ -180,6 +181,11 @@ def prepare(options: Options, output: Output) -> Job:
             # Its replicas may have to find each other.
             experts = not options.unplanned and shape_of(found, watch).experts > 0
             options = replace(options, script=replace(options.script, experts=experts, port=tcp.free_port()))
+    if not options.script:
+        chat = chat_parsers.format_of(found, options.flags)
+        for warning_ in chat_parsers.warnings(chat, ENGINES[engine], options.flags):
+            output.say(warning_)
+        listens = replace(listens, chat=chat_parsers.launch_format(chat, options.flags))
     order = Order(found, listens, wanted, options.flags, extra, options.typed)
     return Job(options, order, joined, by, why)
 
@@ -230,13 +236,17 @@ def launched(job: Job, site: Topology, output: Output) -> Launched:
             cause=lacks,
             fix="--image or --env with a newer one; a Jetson Orin on JetPack 6: docs/how-to/jetson-orin.md",
         )
-    plan = understood(plan, engine, version, order.weights.model)
+    takes = parser.of_source(engine, image or found.binary, version, ask=not options.dry_run, watch=watch)
+    chat, notes = chat_parsers.readable(order.serving.format(order.weights.model), ENGINES[engine], takes)
+    for note in notes:
+        output.say(note)
+    order = replace(order, serving=replace(order.serving, chat=chat))
+    plan = understood(plan, engine, version, chat)
     if over_ray:
         # What is exported where `serve` is typed wins, as everywhere.
         of_table = {name: value for name, value in over_ray.table.items() if name not in os.environ}
         found = replace(found, table=of_table)
     made = job.launch(order, plan, kind.host, tools=found, environ=os.environ, cluster=cluster)
-    takes = parser.of_source(engine, image or found.binary, version, ask=not options.dry_run, watch=watch)
     flags.require_taken(takes, made.reasoned.flags, order.extra, table=order.table)
     if image:
         made = out_of(image, made, order.serving, over_ray=over_ray is not None)

@@ -90,7 +90,8 @@ def _of_pipeline(order: Order, choice: Choice, site: Topology) -> Iterator[Step]
         _, wired = per_host.running_cluster_network(facts, addresses, first, wishes, {})
         cluster = tuple(over_ray(wanted.engine, _gcs(addresses[first]), credentials.token_path(), wired))
     told, origin = plan_of(order, choice, site, "ray" if others else "solo"), site.origin(first)
-    told = understood(told, wanted.engine, origin.versions.get(wanted.engine), order.weights.model)
+    chat = order.serving.format(order.weights.model)
+    told = understood(told, wanted.engine, origin.versions.get(wanted.engine), chat)
     if others:
         told = replace(told, places=tuple(addresses[device.host] for device in devices_of(choice.layout)))
     started = launch(order, told, site.hosts[first][1].host, cluster=cluster)
