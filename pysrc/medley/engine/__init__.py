@@ -17,6 +17,7 @@ from medley import storage
 from medley.command import AnnotatedCommand, Flag, Variable, merged, users
 from medley.environment import payload
 from medley.environment.container import CACHES
+from medley.environment.payload.api_answers import NO_REASONING
 from medley.host_schema import HostTable
 from medley.model import chat_format
 from medley.model.chat_format import ChatFormat
@@ -148,6 +149,8 @@ def guarded(made: AnnotatedCommand, serving: Serving, python: str) -> AnnotatedC
         Variable("MEDLEY_GUARD", serving.address, why),
         Variable("MEDLEY_GUARD_GATE", str(gate_file(serving.port)), "while it exists, new requests get 503"),
     ]
+    if serving.chat and serving.chat.reads_no_reasoning:
+        guard.append(Variable(NO_REASONING, "1", "a request's thinking is left out: no parser reads it"))
     if serving.key:
         guard.append(Variable("MEDLEY_GUARD_KEY", str(serving.key), Why.KEY, secret=True))
     return replace(made, words=words, variables=merged((*made.variables, *guard)))

@@ -58,6 +58,11 @@ class ChatFormat:
     is_given: bool = False
     """Whether the user named a parser, which is then not looked at again."""
 
+    @property
+    def reads_no_reasoning(self) -> bool:
+        """Whether it is known, and engines read no reasoning; vLLM reads gpt-oss's by the model."""
+        return bool(self.source) and not self.reasoning_parser and self.tool_parser != "openai"
+
 
 def _rules(name: str) -> tuple[Rule, ...]:
     def words(table: Mapping[str, Any], key: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ variables:
     MEDLEY_GUARD_BODY_MIB  the largest body of a request, 64 unless given
     MEDLEY_GUARD_GATE      a file: while it exists, requests that cost something get 503. It holds
                            {"reason": TEXT, "retry_after_s": SECONDS}
+    MEDLEY_NO_REASONING    set where no parser reads the model's reasoning: see api_answers.py
 """
 
 import asyncio
@@ -27,9 +28,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 if __package__:
+    from . import api_answers as answers
     from . import http_requests as checks
 else:  # it is run as a program, or an engine's imports it; a process that it starts has the path without it
     sys.path.insert(0, str(Path(__file__).parent))
+    import api_answers as answers  # type: ignore[no-redef]
     import http_requests as checks  # type: ignore[no-redef]
 
 Message = MutableMapping[str, Any]
@@ -228,7 +231,7 @@ async def _refuse(
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008, "reason": words[:_REASON_BYTES]})
         return
-    table = {"error": {"message": words, "type": "medley_guard", "code": status.value}}
+    body = answers.error_body(scope, status.value, words)
     headers = [
         (b"content-type", b"application/json"),
         (b"connection", b"close"),
@@ -236,7 +239,7 @@ async def _refuse(
         *([(b"www-authenticate", b"Bearer")] if status == HTTPStatus.UNAUTHORIZED else []),
         *([] if retry_after_s is None else [(b"retry-after", str(retry_after_s).encode())]),
     ]
-    await _answer(send, status, json.dumps(table).encode(), headers)
+    await _answer(send, status, body, headers)
 
 
 async def _answer(send: Send, status: HTTPStatus, text: bytes, headers: list[tuple[bytes, bytes]]) -> None:
@@ -360,7 +363,8 @@ def install(environ: MutableMapping[str, str] = os.environ) -> None:
 
     def guarded(config: Any) -> None:  # noqa: ANN401
         load(config)
-        config.loaded_app = Guard(config.loaded_app, policy)
+        reads = answers.NO_REASONING not in environ
+        config.loaded_app = Guard(answers.Answers(config.loaded_app, reasoning=reads), policy)
         config.http_protocol_class = bounded(config.http_protocol_class, policy)
 
     Config.load = guarded

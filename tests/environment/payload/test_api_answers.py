@@ -1,0 +1,184 @@
+"""Errors have the caller's own format and say what to do, asked as a server asks an application."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from medley.environment.payload.api_answers import Answers, Message, error_body
+from medley.environment.payload.api_guard import Guard, Policy
+
+CARD = {"id": "smollm2", "object": "model", "max_model_len": 8192}
+AUTO = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
+LONG = (
+    "This model's maximum context length is 8192 tokens. However, your prompt contains 9001 input tokens, "
+    "which exceeds this limit even without any output tokens. Please reduce the length of the input prompt."
+)
+ANTHROPIC = ((b"anthropic-version", b"2023-06-01"),)
+
+
+class Engine:
+    """An application with one model, which answers all else with one error, or with its body."""
+
+    def __init__(self, status: int = 200, error: object = None) -> None:
+        self.status, self.error, self.bodies = status, error, list[bytes]()
+
+    async def __call__(self, scope: Message, receive: Any, send: Any) -> None:
+        if scope["method"] == "GET" and scope["path"] == "/v1/models":
+            await _send(send, 200, json.dumps({"object": "list", "data": [CARD]}).encode())
+            return
+        body, more = b"", scope["method"] == "POST"
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        self.bodies.append(body)
+        length = next((value for name, value in scope["headers"] if name == b"content-length"), None)
+        assert length is None or int(length) == len(body)
+        await _send(send, self.status, json.dumps(self.error).encode() if self.error else body)
+
+
+async def _send(send: Any, status: int, body: bytes) -> None:
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    for at in range(0, len(body), 20):  # in several parts, as an answer may come
+        await send(
+            {"type": "http.response.body", "body": body[at : at + 20], "more_body": at + 20 < len(body)}
+        )
+
+
+def asked(
+    engine: Engine, path: str, body: object = None, *headers: tuple[bytes, bytes], reasoning: bool = True
+) -> tuple[int, Any]:
+    """The status and the JSON of an answer."""
+    text = json.dumps(body).encode()
+    parts = [text[:7], text[7:]]
+    scope = {
+        "type": "http",
+        "path": path,
+        "method": "GET" if body is None else "POST",
+        "headers": [*headers, *([] if body is None else [(b"content-length", str(len(text)).encode())])],
+    }
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    asyncio.run(Answers(engine, reasoning=reasoning)(scope, receive, send))
+    found = b"".join(each.get("body", b"") for each in sent)
+    (length,) = (value for name, value in sent[0]["headers"] if name == b"content-length")
+    assert int(length) == len(found)
+    return sent[0]["status"], json.loads(found)
+
+
+def test_one_model_is_answered_by_name() -> None:
+    assert asked(Engine(), "/v1/models/smollm2") == (200, CARD)
+    status, found = asked(Engine(), "/v1/models/org%2Fother")
+    assert (status, found["error"]["code"]) == (404, "model_not_found")
+    assert "org/other does not exist; this server has: smollm2" in found["error"]["message"]
+
+
+def _vllm(message: str, status: int = 400) -> dict[str, Any]:
+    return {"error": {"message": message, "type": "BadRequestError", "param": None, "code": status}}
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "said"),
+    [
+        pytest.param(AUTO, "tools_not_supported", "Send the request without tools", id="tools"),
+        pytest.param(
+            'tool_choice="required" requires --tool-call-parser to be set',
+            "tools_not_supported",
+            "calls no tools",
+            id="tools by name",
+        ),
+        pytest.param(LONG, "context_length_exceeded", "To fit: send less text", id="too long"),
+        pytest.param(
+            "The model `gpt-4` does not exist. Valid aliases: smollm2",
+            "model_not_found",
+            "this server has: smollm2",
+            id="model",
+        ),
+        pytest.param("temperature must be at least 0", None, "temperature must be at least 0", id="another"),
+    ],
+)
+@pytest.mark.parametrize("shape", ["vllm", "sglang", "detail"])
+def test_an_error_says_what_to_do_as_openai_does(
+    message: str, code: str | None, said: str, shape: str
+) -> None:
+    error = {
+        "vllm": _vllm(message),
+        "sglang": {"object": "error", "message": message, "type": "BadRequest", "param": None, "code": 400},
+        "detail": {"detail": message},
+    }[shape]
+    status, found = asked(Engine(400, error), "/v1/chat/completions", {"model": "x"})
+    assert status == 400
+    assert set(found["error"]) == {"message", "type", "param", "code"}
+    assert (found["error"]["type"], found["error"]["code"]) == ("invalid_request_error", code)
+    assert said in found["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(400, "invalid_request_error"), (404, "not_found_error"), (503, "overloaded_error"), (500, "api_error")],
+)
+def test_an_error_of_the_messages_api_has_anthropic_s_format(status: int, kind: str) -> None:
+    answered, found = asked(Engine(status, _vllm("no", status)), "/v1/messages", {"model": "x"})
+    assert (answered, found) == (status, {"type": "error", "error": {"type": kind, "message": "no"}})
+
+
+def test_agents_of_the_messages_api_see_that_they_must_shorten() -> None:
+    _, found = asked(Engine(400, _vllm(LONG)), "/v1/messages", {"model": "x"})
+    assert found["error"]["message"].startswith("prompt is too long: 9001 tokens > 8192 maximum")
+    wanted = LONG.replace("your prompt", "you requested 32000 output tokens and your prompt")
+    _, found = asked(Engine(400, _vllm(wanted)), "/v1/chat/completions", {"model": "x"})
+    assert "ask for fewer tokens (max_tokens)" in found["error"]["message"]
+
+
+@pytest.mark.parametrize("parser", ["", "qwen3"])
+def test_thinking_is_left_out_where_no_parser_reads_it(parser: str) -> None:
+    engine, reasoning = Engine(), bool(parser)
+    body = {"model": "x", "thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 2000}
+    status, _ = asked(engine, "/v1/messages", body, *ANTHROPIC, reasoning=reasoning)
+    assert status == 200
+    assert ("thinking" in json.loads(engine.bodies[0])) is reasoning
+    assert json.loads(engine.bodies[0])["max_tokens"] == 2000
+
+
+def test_other_requests_are_passed_on_as_they_came() -> None:
+    engine, body = Engine(), {"model": "x", "messages": [{"role": "user", "content": 'my "thinking" is'}]}
+    assert asked(engine, "/v1/messages", body, reasoning=False) == (200, body)
+    assert asked(engine, "/v1/chat/completions", {"thinking": 1}, reasoning=False) == (200, {"thinking": 1})
+
+
+@pytest.mark.parametrize(
+    ("path", "key", "kind"),
+    [
+        pytest.param("/v1/messages", "error", "authentication_error", id="Anthropic"),
+        pytest.param("/v1/chat/completions", "error", "authentication_error", id="OpenAI"),
+    ],
+)
+def test_the_guard_refuses_in_the_caller_s_format(path: str, key: str, kind: str) -> None:
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        return {"type": "http.request"}
+
+    scope: Message = {"type": "http", "path": path, "method": "POST", "headers": [], "client": None}
+    asyncio.run(Guard(Engine(), Policy("sk-key"))(scope, receive, send))
+    found = json.loads(sent[-1]["body"])
+    assert (sent[0]["status"], found[key]["type"]) == (401, kind)
+    assert (found.get("type") == "error") is (path == "/v1/messages")
+
+
+def test_an_error_has_each_api_s_own_keys() -> None:
+    openai = {"type": "http", "path": "/v1/completions", "headers": []}
+    assert json.loads(error_body(openai, 503, "later")) == {
+        "error": {"message": "later", "type": "service_unavailable_error", "param": None, "code": None}
+    }
