@@ -1,22 +1,16 @@
 """`medley chat`: talk with a running server, or send it one message."""
 
 import json
-import os
 import sys
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from shlex import quote
 
-from medley import cluster, credentials, serving
-from medley.cli import Verb, flag, switch
+from medley.cli import Verb, flag, group, switch
 from medley.cli.output import say
-from medley.cluster import membership, remote
-from medley.cluster.fleet import is_here
+from medley.cli.served import ServerChoice
 from medley.errors import Problem
-from medley.network import http_client
 from medley.serving import api
 
-_USUAL = "http://127.0.0.1:8000/v1"
 _ENDS = ("/exit", "/quit", "/bye")
 
 
@@ -44,13 +38,9 @@ class _Server:
 class ChatVerb(Verb):
     USAGE = "    {progname} [OPTIONS] [TEXT...]\n"
 
-    url: str | None = switch("--url URL", "base URL of the server, such as http://spark-1:8000/v1")
-    model: str | None = switch("--model NAME", "served model to use [default: the first]")
+    choice: ServerChoice = group(ServerChoice)
     max_tokens: int | None = switch(
         "--max-tokens N", "limit of each answer, in tokens [default: the server's]", (1, 1_000_000)
-    )
-    key_file: str | None = switch(
-        "--api-key FILE", "file of the server's API key [default: the value of MEDLEY_API_KEY]"
     )
     stdin: bool = flag("--stdin", "append standard input to TEXT")
     as_json: bool = flag("--json", "one JSON object: the answer and its speed")
@@ -71,38 +61,8 @@ class ChatVerb(Verb):
         return 0
 
     def _server(self) -> _Server:
-        """The server that is named, else this host's newest; a Problem where it is not ready."""
-        named = self.url or os.environ.get("MEDLEY_URL")
-        here = _record_of(api.base(named)) if named else serving.newest()
-        url = api.base(named or (here.url if here else _USUAL))
-        key = credentials.client_key(self.key_file, here.key if here else None)
-        try:
-            if here and here.key and key:
-                api.require_guarded(url, key)
-            return _Server(url, self.model or _first(api.models(url, key)), key, self.max_tokens)
-        except Problem as problem:
-            if here is None and not named and (head := _head_to_ask()):
-                problem.fix = f"ssh -t {quote(head)} medley chat  # a model is served from the cluster's head"
-            if here is None or here.state == "ready":
-                raise
-            raise Problem(
-                f"{here.model} is not ready yet: {here.state}", cause=problem.cause, fix="medley status"
-            ) from problem
-
-
-def _head_to_ask() -> str | None:
-    """The head of this host's cluster, as ssh takes it; None on the head and in no cluster."""
-    if cluster.file() is not None:
-        found = cluster.read()
-        return None if is_here(found, found.head) else found.target(found.head)
-    part = membership.noted()
-    return part.head.rpartition(":")[0] if part and part.role != "head" else None
-
-
-def _record_of(url: str) -> remote.Server | None:
-    """Of a server that this host itself runs, also at the address for other hosts."""
-    found = http_client.address(url)
-    return serving.on_port(found.port) if found.port and http_client.is_here(found.host) else None
+        found = self.choice.find("chat")
+        return _Server(found.url, found.model, found.key, self.max_tokens)
 
 
 def _converse(server: _Server) -> int:
@@ -153,9 +113,3 @@ def _table(model: str, answer: str, speed: api.AnswerSpeed) -> dict[str, object]
         "total_s": round(speed.total_s, 4),
         "tokens_per_second": rate and round(rate, 2),
     }
-
-
-def _first(names: list[str]) -> str:
-    if names:
-        return names[0]
-    raise Problem("the server serves no model", cause="its /v1/models is empty", fix="medley serve demo")

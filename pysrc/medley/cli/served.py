@@ -1,0 +1,88 @@
+"""Find the server that a verb speaks to: the one that is named, else this host's newest."""
+
+import os
+from dataclasses import dataclass
+from shlex import quote
+from typing import Any
+
+from medley import cluster, credentials, serving
+from medley.cli import switch
+from medley.cluster import membership, remote
+from medley.cluster.fleet import is_here
+from medley.errors import Problem
+from medley.network import http_client
+from medley.serving import api
+
+_USUAL = "http://127.0.0.1:8000/v1"
+
+
+@dataclass(frozen=True)
+class RunningServer:
+    """A server that answers, with the model to use."""
+
+    url: str
+    model: str
+    key: str | None
+    context: int | None = None
+    """The longest sequence in tokens, where the server says it."""
+    root: str | None = None
+    """The folder or repository of the model, where the server says it."""
+    record: remote.Server | None = None
+    """Its record, where this host runs it."""
+
+
+@dataclass(frozen=True)
+class ServerChoice:
+    """The switches that name a server, its model and its key."""
+
+    url: str | None = switch("--url URL", "base URL of the server, such as http://spark-1:8000/v1")
+    model: str | None = switch("--model NAME", "served model to use [default: the first]")
+    key_file: str | None = switch(
+        "--api-key FILE", "file of the server's API key [default: the value of MEDLEY_API_KEY]"
+    )
+
+    def find(self, verb: str) -> RunningServer:
+        """Return the server that is named, else this host's newest; a Problem where it is not ready."""
+        named = self.url or os.environ.get("MEDLEY_URL")
+        here = _record_of(api.base(named)) if named else serving.newest()
+        url = api.base(named or (here.url if here else _USUAL))
+        key = credentials.client_key(self.key_file, here.key if here else None)
+        try:
+            if here and here.key and key:
+                api.require_guarded(url, key)
+            card = _chosen(api.cards(url, key), self.model)
+            return RunningServer(url, card["id"], key, card.get("max_model_len"), card.get("root"), here)
+        except Problem as problem:
+            if here is None and not named and (head := _head_to_ask()):
+                problem.fix = (
+                    f"ssh -t {quote(head)} medley {verb}  # a model is served from the cluster's head"
+                )
+            if here is None or here.state == "ready":
+                raise
+            raise Problem(
+                f"{here.model} is not ready yet: {here.state}", cause=problem.cause, fix="medley status"
+            ) from problem
+
+
+def _head_to_ask() -> str | None:
+    """The head of this host's cluster, as ssh takes it; None on the head and in no cluster."""
+    if cluster.file() is not None:
+        found = cluster.read()
+        return None if is_here(found, found.head) else found.target(found.head)
+    part = membership.noted()
+    return part.head.rpartition(":")[0] if part and part.role != "head" else None
+
+
+def _record_of(url: str) -> remote.Server | None:
+    """Of a server that this host itself runs, also at the address for other hosts."""
+    found = http_client.address(url)
+    return serving.on_port(found.port) if found.port and http_client.is_here(found.host) else None
+
+
+def _chosen(cards: list[dict[str, Any]], name: str | None) -> dict[str, Any]:
+    """Return the model of this name, else the first."""
+    if name:
+        return next((each for each in cards if each["id"] == name), {"id": name})
+    if cards:
+        return cards[0]
+    raise Problem("the server serves no model", cause="its /v1/models is empty", fix="medley serve demo")

@@ -1,0 +1,172 @@
+"""Settings name the server, its model and limits, never the key, and parse in each client's own format."""
+
+import json
+import re
+import shlex
+import stat
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from medley.serving import client_settings
+from medley.serving.client_settings import Client, SettingsFile, Target, clients
+from tests.problems import raises_problem
+
+ODD = 'org/na"me $(x)'
+KEY = "sk-0123456789"
+CLIENTS = clients()
+ASKED = (
+    "curl",
+    "openai",
+    "anthropic",
+    "claude-code",
+    "codex",
+    "opencode",
+    "aider",
+    "open-webui",
+    "continue",
+    "cline",
+)
+
+
+def test_the_clients_of_the_how_to_are_there() -> None:
+    assert {*ASKED, "n8n", "llm", "langchain"} <= set(CLIENTS)
+    assert all(each.title and each.source and each.run for each in CLIENTS.values())
+
+
+@pytest.fixture(params=["none", "file", "variable"])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
+    if request.param == "none":
+        return Target("http://127.0.0.1:8000/v1", ODD, 32_768)
+    file = tmp_path / "a key"
+    file.write_text(KEY)
+    named = file if request.param == "file" else None
+    return Target("http://127.0.0.1:8000/v1", ODD, 32_768, "org/model", named, has_key=True)
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_settings_have_the_server_and_no_key(name: str, target: Target) -> None:
+    filled = CLIENTS[name].filled(target)
+    text = "\n".join((filled.run, *(each.text for each in filled.files)))
+    assert "http://127.0.0.1:8000" in text
+    assert KEY not in text
+    assert not re.search(r"@[A-Z_]+@", text), "each mark is filled"
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_what_is_typed_is_a_shell_s(name: str, target: Target) -> None:
+    done = subprocess.run(
+        ["bash", "-n", "-c", CLIENTS[name].filled(target).run], capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("name", [name for name, each in CLIENTS.items() if "<<'END'" in each.run])
+def test_a_program_is_python(name: str, target: Target) -> None:
+    program = CLIENTS[name].filled(target).run.partition("<<'END'\n")[2].rpartition("\nEND")[0]
+    compile(program, name, "exec")
+    assert json.dumps(ODD)[1:-1] in program
+
+
+@pytest.mark.parametrize(
+    ("name", "file"), [(name, file) for name, each in CLIENTS.items() for file in each.files], ids=str
+)
+def test_a_file_parses(name: str, file: SettingsFile, target: Target) -> None:
+    filled = next(each for each in CLIENTS[name].filled(target).files if each.path == file.path)
+    match Path(file.path).suffix:
+        case ".json":
+            table = json.loads(filled.text)
+        case ".toml":
+            table = tomllib.loads(filled.text)
+        case _:
+            table = yaml.safe_load(filled.text)
+    assert ODD in json.dumps(table).encode().decode("unicode_escape")
+
+
+def test_limits_are_those_of_the_server() -> None:
+    told = json.loads(CLIENTS["opencode"].filled(Target("http://a/v1", "m", 8192)).files[0].text)
+    assert told["provider"]["medley"]["models"]["m"]["limit"] == {"context": 8192, "output": 2048}
+    assert Target("http://a/v1", "m", 262_144).output_tokens == 32_000
+
+
+def test_the_key_s_command_prints_it(tmp_path: Path) -> None:
+    (tmp_path / "a key").write_text(KEY)
+    found = Target("http://a/v1", "m", key_file=tmp_path / "a key", has_key=True)
+    assert (
+        subprocess.run(shlex.split(found.key_command), capture_output=True, text=True, check=True).stdout
+        == KEY
+    )
+    settings = json.loads(CLIENTS["claude-code"].filled(found).files[0].text)
+    assert settings["apiKeyHelper"] == found.key_command
+
+
+def test_what_lacks_is_told() -> None:
+    agent, small = CLIENTS["claude-code"], Target("http://a/v1", "smollm2", 8192)
+    tools, context = agent.lacks(small, tools=False)
+    assert "smollm2 calls none" in tools
+    assert "--context 32768" in context
+    assert agent.lacks(Target("http://a/v1", "m", 131_072), tools=True) == []
+    assert agent.lacks(Target("http://a/v1", "m", None), tools=None) == []
+    assert CLIENTS["curl"].lacks(small, tools=False) == []
+
+
+def test_an_unknown_client_is_refused() -> None:
+    with raises_problem("'emacs'", cause="medley knows curl", fix="medley connect openai"):
+        client_settings.named("emacs")
+
+
+def written(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Client, Path]:
+    monkeypatch.setenv("HOME", str(folder))
+    filled = CLIENTS[name].filled(Target("http://127.0.0.1:8000/v1", "m", 8192))
+    return filled, client_settings.place(filled.files[0], folder)
+
+
+def test_json_is_merged_and_the_file_before_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled, path = written("opencode", tmp_path, monkeypatch)
+    own = '{"theme": "dark", "provider": {"other": {"npm": "x"}}}'
+    path.write_text(own)
+    backup = client_settings.write(filled.files[0], path)
+    assert backup
+    assert backup.read_text() == own
+    found = json.loads(path.read_text())
+    assert (found["theme"], set(found["provider"])) == ("dark", {"other", "medley"})
+    assert client_settings.write(filled.files[0], path) is None, "nothing differs, so nothing is kept"
+    path.write_text("{}")
+    other = client_settings.write(filled.files[0], path)
+    assert other
+    assert (other != backup, backup.read_text()) == (True, own)
+
+
+@pytest.mark.parametrize("text", ["{ // mine\n}", "[]"])
+def test_json_that_cannot_be_merged_is_left_alone(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled, path = written("opencode", tmp_path, monkeypatch)
+    path.write_text(text)
+    with raises_problem(str(path)):
+        client_settings.write(filled.files[0], path)
+    assert path.read_text() == text
+
+
+def test_a_file_with_other_settings_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled, path = written("llm", tmp_path, monkeypatch)
+    client_settings.write(filled.files[0], path)
+    assert client_settings.write(filled.files[0], path) is None
+    path.write_text("- model_id: mine\n")
+    with raises_problem(str(path), cause="other settings"):
+        client_settings.write(filled.files[0], path)
+    filled, path = written("codex", tmp_path, monkeypatch)
+    path.parent.mkdir()
+    path.write_text("old = 1\n")
+    assert client_settings.write(filled.files[0], path), "this file is medley's own"
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled, path = written("opencode", tmp_path, monkeypatch)
+    path.mkdir()
+    with raises_problem(str(path)):
+        client_settings.write(filled.files[0], path)
+    assert stat.S_ISDIR(path.stat().st_mode)
