@@ -16,6 +16,7 @@ API_KEY_VARIABLE = "MEDLEY_API_KEY"
 """Not OpenAI's variable, because any server on this host would get the key of an account."""
 _SECRET_NAME = re.compile(r"\w*(TOKEN|KEY|SECRET|PASSWORD|PASSWD)", re.IGNORECASE)
 _API_KEY_SHAPE = re.compile(r"[!-~]{8,512}")
+_ORIGIN = re.compile(r"https?://[^/\s]+")
 _LEAST = 32
 """Characters, because a false head could brute-force a shorter token."""
 _TOKEN_SHAPE = re.compile(rf"[0-9A-Za-z_.-]{{{_LEAST},256}}")
@@ -93,6 +94,23 @@ def chosen_api_key(asked: str | None, address: str, *, make: bool) -> Path | Non
     if make and not file.exists():
         storage.write(file, f"sk-{secrets.token_hex(24)}", secret=True)
     return _closed(file) if file.exists() else file
+
+
+def require_origins(origins: tuple[str, ...], key: str | None) -> None:
+    """Raise a Problem for a word that is not an origin, or where requests of web pages would need no key."""
+    wrong = next((each for each in origins if not _ORIGIN.fullmatch(each)), None)
+    if wrong is not None:
+        raise Problem(
+            f"{wrong} is not the origin of a web page",
+            cause="an origin is scheme, name and port, without a path",
+            fix="--allow-origin https://chat.example:3000",
+        )
+    if key == NONE:
+        raise Problem(
+            "--allow-origin needs an API key",
+            cause="without a key every page that a browser of this host shows could ask",
+            fix="leave --api-key none out: medley then makes a key",
+        )
 
 
 def client_key(asked: str | None, own: str | None = None) -> str | None:

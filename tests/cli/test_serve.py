@@ -263,6 +263,18 @@ def test_a_parser_of_the_user_s_is_checked(with_tools: Path, capsys: pytest.Capt
     assert (argv.count("--tool-call-parser"), "--enable-auto-tool-choice" in argv) == (1, True)
 
 
+def test_a_named_origin_is_allowed_and_needs_a_key(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("demo", "--hosts", "spark:1", "--dry-run", "--json", "--allow-origin")
+    serve(*words, "https://chat.example")
+    told = json.loads(capsys.readouterr().out)
+    assert told["argv"][told["argv"].index("--allowed-origins") + 1] == '["https://chat.example"]'
+    assert "api-key" in json.dumps(told["env"]) + json.dumps(told.get("secrets", {}))
+    with raises_problem("https://chat.example/x", fix="--allow-origin https://chat.example:3000"):
+        serve(*words, "https://chat.example/x")
+    with raises_problem("--allow-origin needs an API key"):
+        serve(*words, "https://chat.example", "--api-key", "none")
+
+
 def fail(lines: int) -> None:
     with quiet() as told:
         for nth in range(lines):

@@ -59,6 +59,10 @@ class ServeOptions:
         "file of the API key that requests need, or none [default: a new key if --host opens the server]",
     )
     served_name: str | None = switch("--served-model-name NAME", "model name in requests")
+    origins: tuple[str, ...] = switch(
+        "--allow-origin ORIGIN",
+        "origin of web pages that may ask, such as https://chat.example; requests then need a key",
+    )
     timeout_s: int | None = switch(
         "--timeout SECONDS",
         "time limit until it is ready [default: 1800, and longer where kernels are compiled first]",
@@ -94,7 +98,7 @@ class ServeOptions:
             nccl=self.container.nccl,
             dry_run=self.dry_run,
             elsewhere=site(self.replayed, self.imagined, self.hosting.kind) if elsewhere else None,
-            listens=Listens(self.host, self.port, self.served_name, self.api_key),
+            listens=Listens(self.host, self.port, self.served_name, self.api_key, self.origins),
         )
 
 

@@ -53,6 +53,8 @@ class Serving:
     """The file of the API key."""
     key_config: Path | None = None
     """The same as SGLang's configuration file, its only way to hide the key from other users."""
+    origins: tuple[str, ...] = ()
+    """Origins of web pages whose requests are answered."""
     chat: ChatFormat | None = None
     """How the model writes tool calls and reasoning; None: as its table says."""
 

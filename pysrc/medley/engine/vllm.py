@@ -3,6 +3,7 @@
 Flags as of vLLM 0.33.0, which GPUs run, and 0.32.0, which CPUs run (`vllm serve --help=all`).
 """
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -67,6 +68,9 @@ def flags(serving: Serving, plan: Plan, host: HostTable, model: Model | None) ->
     else:
         yield flag("--host", serving.address, "where it listens")
         yield flag("--port", serving.port, "where it listens")
+        if serving.origins:
+            why = "web pages of these origins may ask"
+            yield flag("--allowed-origins", json.dumps(serving.origins), why)
     yield from _ranks(plan)
     if plan.replicas > 1:
         yield from _replicas(plan)

@@ -60,6 +60,8 @@ class Listens:
     name: str | None = None
     key: str | None = None
     """What --api-key said."""
+    origins: tuple[str, ...] = ()
+    """Origins of web pages whose requests are answered."""
 
 
 @dataclass(frozen=True)
@@ -356,12 +358,18 @@ def _listens(options: Options, found: Weights, watch: Progress) -> Serving:
     if options.script:
         return Serving(found.target, found.name)
     asked = options.listens
-    key = credentials.chosen_api_key(asked.key, asked.address, make=not options.dry_run)
+    if asked.origins:
+        credentials.require_origins(asked.origins, asked.key)
+    # A page's requests come from a browser of this host, so the key is what tells them from other pages'.
+    reached = "0.0.0.0" if asked.origins else asked.address  # noqa: S104 - compared, not bound
+    key = credentials.chosen_api_key(asked.key, reached, make=not options.dry_run)
     if not options.dry_run:
         if options.image and container_runtime.remove_leftover(container_image.role(asked.port)):
             watch.note(f"ended a leftover container on port {asked.port}")
         tcp.require_free(asked.address, asked.port)
-    return Serving(found.target, asked.name or found.name, asked.address, asked.port, key)
+    return Serving(
+        found.target, asked.name or found.name, asked.address, asked.port, key, origins=asked.origins
+    )
 
 
 def _launcher(options: Options) -> tuple[Launcher, str]:
