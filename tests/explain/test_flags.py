@@ -78,6 +78,11 @@ def test_an_environment_that_is_named_like_an_engine_is_not_that_engine() -> Non
     assert found.hit.engine == "SGLang"
 
 
+def test_a_traceback_of_one_call_shows_the_engine() -> None:
+    (found,) = of(traced("vllm/lora/x.py")).problems
+    assert "SGLang" not in found.problem().fix
+
+
 def test_a_part_of_a_text_for_an_engine_is_left_out_for_the_other() -> None:
     text = "try [vLLM: -- --a][SGLang: -- --b]; [SGLang: c]"
     assert for_engine(text, "vLLM") == "try -- --a"

@@ -21,7 +21,10 @@ _ECHO = re.compile(
     r"^Ignore import error|Will ignore error and continue|^Skipping import of cpp extensions"
 )
 # An environment may be named like an engine, so a file needs a folder of it.
-_VLLM_FILE = r"vllm[/\\](?:v1|engine|entrypoints|model_executor|executor|worker|distributed|platforms)\b"
+_VLLM_FILE = (
+    r"vllm[/\\](?:v1|engine|entrypoints|model_executor|executor|worker|distributed|platforms|lora|attention|"
+    r"compilation|multimodal|transformers_utils|tool_parsers|_custom_ops)\b"
+)
 _SGLANG_FILE = r"sglang[/\\](?:srt|launch_server|cli|multimodal_gen)\b"
 _VLLM_COMMAND = r"(?:^|[ /])vllm serve |vllm\.entrypoints\.openai\.api_server "
 _SGLANG_COMMAND = r"\bsglang(?:\.launch_server| serve) "
@@ -48,6 +51,40 @@ def source(text: str) -> bool:
 
 
 TURNS = (
+    # First, because the next ones give advice for the engine.
+    Turn(
+        VLLM,
+        (
+            sign("non-default args:"),
+            sign("vLLM API server version"),
+            sign("Resolved architecture: "),
+            sign("Model loading took"),
+            sign("LLM engine (v", r"^Initializing a V1 LLM engine"),
+            sign("EngineCore", r"^EngineCore (?:failed|encountered|hit)"),
+            sign("vllm", r"^\s+File .*" + _VLLM_FILE),
+            sign("vllm serve", _VLLM_COMMAND),
+        ),
+    ),
+    Turn(
+        SGLANG,
+        (
+            sign("server_args=", r"^server_args="),
+            sign("Received sigquit from a child"),
+            sign("Init torch distributed begin"),
+            sign("Load weight begin"),
+            sign("sglang", r"^\s+File .*" + _SGLANG_FILE),
+            sign("sglang", _SGLANG_COMMAND),
+        ),
+    ),
+    Turn(
+        ARGUMENTS,
+        (
+            sign("non-default args:", r"^non-default args:"),
+            sign("server_args=", r"^server_args="),
+            sign("vllm serve", _VLLM_COMMAND),
+            sign("sglang", _SGLANG_COMMAND),
+        ),
+    ),
     Turn(BEGINS, (sign("medley keeps ", r"^medley keeps "),)),
     Turn(
         READY,
@@ -101,39 +138,6 @@ TURNS = (
         ),
     ),
     Turn(CALL, (sign('File "', r'^\s*File "[^"]+", line \d+'),)),
-    Turn(
-        VLLM,
-        (
-            sign("non-default args:"),
-            sign("vLLM API server version"),
-            sign("Resolved architecture: "),
-            sign("Model loading took"),
-            sign("LLM engine (v", r"^Initializing a V1 LLM engine"),
-            sign("EngineCore", r"^EngineCore (?:failed|encountered|hit)"),
-            sign("vllm", r"^\s+File .*" + _VLLM_FILE),
-            sign("vllm serve", _VLLM_COMMAND),
-        ),
-    ),
-    Turn(
-        SGLANG,
-        (
-            sign("server_args=", r"^server_args="),
-            sign("Received sigquit from a child"),
-            sign("Init torch distributed begin"),
-            sign("Load weight begin"),
-            sign("sglang", r"^\s+File .*" + _SGLANG_FILE),
-            sign("sglang", _SGLANG_COMMAND),
-        ),
-    ),
-    Turn(
-        ARGUMENTS,
-        (
-            sign("non-default args:", r"^non-default args:"),
-            sign("server_args=", r"^server_args="),
-            sign("vllm serve", _VLLM_COMMAND),
-            sign("sglang", _SGLANG_COMMAND),
-        ),
-    ),
     Turn(NCCL, (sign("NCCL version", r"NCCL version (\d[\w.]+)"), sign("nccl==", r"using nccl==(\d[\w.]+)"))),
 )
 
