@@ -6,6 +6,7 @@ import pytest
 from medley import config
 from medley.command import AnnotatedCommand
 from medley.engine import Serving, chosen, vllm
+from medley.host_schema import HostTable
 from medley.planner.plan import Nodes, Plan
 from medley.schema import Model
 
@@ -123,6 +124,20 @@ def test_over_hosts(plan: Plan, line: str) -> None:
 def test_stages_have_the_layers_that_the_plan_cut() -> None:
     found = {each.name: each.value for each in vllm.variables(SERVING, Plan(partition="9,3"), SPARK)}
     assert found["VLLM_PP_LAYER_PARTITION"] == "9,3"
+
+
+@pytest.mark.parametrize(
+    ("plan", "host", "is_set"),
+    [
+        pytest.param(Plan(eager=True), CPU, True, id="eager on a CPU"),
+        pytest.param(Plan(eager=True, stages=2), CPU, True, id="stages on CPUs"),
+        pytest.param(Plan(), CPU, False, id="compiled"),
+        pytest.param(Plan(eager=True), SPARK, False, id="a GPU"),
+    ],
+)
+def test_code_that_is_not_compiled_is_not_traced(plan: Plan, host: HostTable, is_set: bool) -> None:  # noqa: FBT001
+    found = {each.name: each.value for each in vllm.variables(SERVING, plan, host)}
+    assert found.get("TORCHDYNAMO_DISABLE") == ("1" if is_set else None)
 
 
 def test_every_flag_has_its_reason() -> None:

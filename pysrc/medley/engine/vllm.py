@@ -40,8 +40,10 @@ def words(binary: Path, serving: Serving, _: Plan) -> tuple[str, ...]:
 
 
 def variables(serving: Serving, plan: Plan, host: HostTable) -> Iterator[Variable]:
-    if host.device == "cpu" and plan.stages > 1 and plan.eager:
-        why = "otherwise tracing delays the first answer without a gain"
+    if host.device == "cpu" and plan.eager:
+        # At the first request vLLM 0.32.0 compiles small functions, eager or not (logprobs.py:10 and
+        # topk_topp_sampler.py:452 of v1/sample/ops): it took 12 s on quiet cores, and 160 s on busy ones.
+        why = "otherwise tracing and g++ delay the first answer without a gain"
         yield Variable("TORCHDYNAMO_DISABLE", "1", why)
     several = plan.launcher == "solo" and plan.tensor_parallel * plan.stages > 1
     if host.device == "cpu" and (plan.launcher == "mp" or several):
