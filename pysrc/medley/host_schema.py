@@ -190,11 +190,11 @@ class Costs(StrictTable):
     """What another way to compute costs here; a plan prints it."""
 
     float32: str
-    """Numbers in 32 bits, beside bfloat16 on a processor that has instructions for it."""
+    """Numbers in 32 bits, compared with bfloat16 on a processor that has instructions for it."""
     bfloat16: str
     """bfloat16, on a processor without instructions for it."""
     compiled: str
-    """Code that an engine compiles at its start, beside code that runs as it is written."""
+    """Code that an engine compiles at its start, compared with code that runs as it is written."""
     warmup: str
     """The pass of compiled code over a whole batch, before the first request."""
 
