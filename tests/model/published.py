@@ -77,6 +77,7 @@ _SMOLLM2 = _llama(30, 576, (9, 3, 64), 1536) | {
     "vocab_size": 49_152,
     "max_position_embeddings": 8192,
     "tie_word_embeddings": True,
+    "architectures": ["LlamaForCausalLM"],
 }
 _LONG_NEMOTRON = {"long_context": LongContext(tokens=1_048_576, vllm=(), sglang=())}
 _YARN = (

@@ -456,3 +456,13 @@ def test_what_engines_cannot_do_follows_from_the_architecture(
     tensors = {name: Tensor("BF16", size, 2 * prod(size)) for name, size in demo.shapes(MADE).items()}
     found = shape_of_config(Checkpoint("x", config, tensors))
     assert (found.one_stage, found.capabilities.vllm) == (one_stage, majors)
+
+
+@pytest.mark.parametrize(
+    ("tied", "one_stage"),
+    [pytest.param(True, ("sglang",), id="the embedding"), pytest.param(False, (), id="its own")],
+)
+def test_sglang_needs_a_head_on_a_llamas_last_stage(tied: bool, one_stage: tuple[str, ...]) -> None:  # noqa: FBT001
+    config = demo.config(MADE) | {"architectures": ["LlamaForCausalLM"], "tie_word_embeddings": tied}
+    tensors = {name: Tensor("BF16", size, 2 * prod(size)) for name, size in demo.shapes(MADE).items()}
+    assert shape_of_config(Checkpoint("x", config, tensors)).one_stage == one_stage

@@ -78,9 +78,14 @@ def architecture(config: Mapping[str, Any]) -> str | None:
 
 def _engine_limits(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entries that follow from the engines' limits for the architecture."""
-    names = Fields(config, "config.json").words("architectures") or ()
-    one_stage = any(name in ONE_STAGE or name.startswith(tuple(_LIMITS["refused"])) for name in names)
-    limits: dict[str, Any] = {"one_stage": ("vllm",) if one_stage else ()}
+    fields = Fields(config, "config.json")
+    names = fields.words("architectures") or ()
+    one_stage = {
+        "vllm": any(name in ONE_STAGE or name.startswith(tuple(_LIMITS["refused"])) for name in names),
+        "sglang": fields.flag("tie_word_embeddings")
+        and not set(_LIMITS["tied_one_stage_sglang"]).isdisjoint(names),
+    }
+    limits: dict[str, Any] = {"one_stage": tuple(engine for engine, is_so in one_stage.items() if is_so)}
     sparse = _LIMITS["sparse_attention"]
     if any(name.startswith(tuple(sparse["names"])) for name in names):
         limits["capabilities"] = {"vllm": tuple(sparse["capabilities"])}
