@@ -176,6 +176,27 @@ def test_a_server_that_lives_is_ended(bystander: "subprocess.Popen[bytes]") -> N
     assert not found.alive
 
 
+@pytest.mark.parametrize(
+    ("ignored", "number"),
+    [
+        pytest.param(signal.SIGINT, signal.SIGHUP, id="begun by & in a script, which ignores Ctrl-C"),
+        pytest.param(signal.SIGUSR1, signal.SIGINT, id="begun on a terminal"),
+    ],
+)
+def test_stop_now_ends_a_server_at_once_however_it_was_begun(
+    ignored: signal.Signals, number: signal.Signals
+) -> None:
+    def ignore() -> None:
+        for each in (signal.SIGINT, signal.SIGUSR1):
+            signal.signal(each, signal.SIG_IGN if each is ignored else signal.SIG_DFL)
+
+    with subprocess.Popen(("sleep", "60"), preexec_fn=ignore) as process:  # noqa: PLW1509 - two system calls
+        found = identity(process)
+        note(8000, pid=found.pid, started=found.started)
+        assert serving.end_servers(8000, SILENT, now=True) == 1
+        assert process.wait(0) == -number
+
+
 SERVER = {
     "url": "http://127.0.0.1:8000/v1",
     "model": "m",

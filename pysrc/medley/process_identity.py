@@ -57,6 +57,14 @@ class Identity:
         """Whether it is stopped, as SIGSTOP and a debugger leave it."""
         return _fields(self.pid)[:1] in (["T"], ["t"])
 
+    def ignores(self, number: signal.Signals) -> bool:
+        """Whether it ignores a signal, as SIGINT where a shell script started it with `&`."""
+        with suppress(OSError, ValueError):
+            status = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8", errors="replace")
+            mask = next(line.split()[1] for line in status.splitlines() if line.startswith("SigIgn:"))
+            return bool(int(mask, 16) >> (number - 1) & 1)
+        return False
+
     def signal(self, number: signal.Signals) -> bool:
         """Send it a signal; False where it is gone."""
         with self._handle() as handle, suppress(ProcessLookupError):

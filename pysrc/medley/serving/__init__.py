@@ -134,7 +134,9 @@ def end_servers(port: int | None, watch: Progress, *, now: bool = False) -> int:
     shown = ", ".join(f"{server.model} on port {server.port}" for server in found)
     with watch.stage(f"end {shown}") if found else nullcontext():
         for server in found:
-            server.identity.signal(signal.SIGINT if now else signal.SIGTERM)
+            # Only SIGTERM waits for running requests. A server that `&` in a script began ignores SIGINT.
+            at_once = signal.SIGHUP if server.identity.ignores(signal.SIGINT) else signal.SIGINT
+            server.identity.signal(at_once if now else signal.SIGTERM)
         _await_ends(left, watch)
     for name in names:
         units.stop(name)
