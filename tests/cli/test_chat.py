@@ -32,6 +32,15 @@ def test_one_message_is_answered_with_its_speed(run: Run, server: str) -> None:
     assert err.startswith("3 tokens, first after ")
 
 
+def test_in_one_pipe_the_speed_has_a_line_of_its_own(server: str) -> None:
+    command = (sys.executable, "-m", "medley", "chat", "--url", server, "Hello")
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True, timeout=LIMIT_S
+    )
+    answer, speed = done.stdout.splitlines()
+    assert (answer, speed.split(",")[0]) == ("so it is", "3 tokens")
+
+
 def test_json_has_the_answer_and_its_speed(run: Run, server: str) -> None:
     status, out, err = run("chat", "--url", server, "--json", "Hello")
     assert (status, err) == (0, "")

@@ -96,7 +96,7 @@ def _converse(server: _Server) -> int:
 
 
 def _end(speed: api.AnswerSpeed) -> None:
-    print()
+    print(flush=True)  # both streams may be one pipe
     each = f", {speed.tokens_per_second:.1f} tokens/s" if speed.tokens_per_second else ""
     cut = f"\ncut off at {speed.tokens} tokens; --max-tokens N sets the limit" if speed.cut else ""
     print(f"{speed.tokens} tokens, first after {speed.first_token_s:.2f} s{each}{cut}", file=sys.stderr)
