@@ -2,7 +2,7 @@
 
 Each command really runs, on a terminal of 100 columns, and what it shows becomes docs/pictures/NAME.svg. The
 host is named desk there, the home is `~`, and the hosts of `doctor` are recorded. `serve` and `status` run
-the demo model.
+a small model.
 """
 
 import fcntl
@@ -53,12 +53,12 @@ class Scene:
 
 
 SCENES: Mapping[str, Scene] = {
-    "help": Scene("medley"),
+    "help": Scene("medley --help"),
     "plan": Scene("medley plan gpt-oss-120b --hosts spark:2"),
     "doctor": Scene("medley doctor --from spark-1.txt spark-2.txt"),
     "error": Scene("medley serve qwen3-235b"),
-    "serve": Scene("medley serve demo", until="Ctrl-C ends it"),
-    "status": Scene("medley status", before="medley serve demo --detach", after="medley stop"),
+    "serve": Scene("medley serve smollm2", until="Ctrl-C ends it"),
+    "status": Scene("medley status", before="medley serve smollm2 --detach", after="medley stop"),
 }
 
 

@@ -37,7 +37,7 @@ def run(*words: str) -> int:
 
 
 def test_nothing_is_served() -> None:
-    with raises_problem(fix=("medley serve demo", "medley bench --url http://HOST:8000/v1")):
+    with raises_problem(fix=("medley serve smollm2", "medley bench --url http://HOST:8000/v1")):
         run()
 
 
@@ -66,7 +66,7 @@ def test_a_server_that_is_not_there() -> None:
     with raises_problem(
         "http://127.0.0.1:9/v1",
         cause="Connection refused",
-        fix=("medley serve demo", "--url http://HOST:PORT/v1"),
+        fix=("medley serve smollm2", "--url http://HOST:PORT/v1"),
     ):
         run("--url", "http://127.0.0.1:9/v1", "--env", "/x")
 
@@ -134,7 +134,7 @@ def test_a_picture_and_a_page_are_written(words: tuple[str, ...], tmp_path: Path
 
 
 def test_without_a_server_a_model_must_be_named() -> None:
-    with raises_problem(fix="medley bench demo --offline"):
+    with raises_problem(fix="medley bench smollm2 --offline"):
         run("--offline")
 
 

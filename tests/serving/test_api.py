@@ -59,7 +59,7 @@ def test_models(server: str) -> None:
 def test_no_server_is_a_problem(free_port: int) -> None:
     url = f"http://127.0.0.1:{free_port}/v1"
     with raises_problem(
-        url, cause="Connection refused", fix=("medley serve demo", "--url http://HOST:PORT/v1")
+        url, cause="Connection refused", fix=("medley serve smollm2", "--url http://HOST:PORT/v1")
     ):
         api.models(url)
 

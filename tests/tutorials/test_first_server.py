@@ -13,7 +13,7 @@ from tools.tutorials.pages import CHAT, TUTORIALS, difference, steps
 
 pytestmark = pytest.mark.engine
 
-SERVE = "medley serve demo"
+SERVE = "medley serve smollm2"
 
 
 def test_every_command_prints_what_the_page_shows(start: Start, free_port: int, tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_every_command_prints_what_the_page_shows(start: Start, free_port: int, 
     assert [step.command for step in typed].count(SERVE) == 1
     for step in typed:
         if step.command == SERVE:
-            served = start(Command((*medley.split(), "serve", "demo", "--port", str(free_port))))
+            served = start(Command((*medley.split(), "serve", "smollm2", "--port", str(free_port))))
             served.ready()
             printed = served.tail()
         else:

@@ -138,7 +138,7 @@ class BenchVerb(Verb):
             raise Problem(
                 "nothing says what is to be measured",
                 cause="without a server bench starts the engine itself",
-                fix="medley bench demo --offline",
+                fix="medley bench smollm2 --offline",
             )
         load, seen = self._load(), watch()
         found = offline_target(

@@ -85,4 +85,4 @@ def _chosen(cards: list[dict[str, Any]], name: str | None) -> dict[str, Any]:
         return next((each for each in cards if each["id"] == name), {"id": name})
     if cards:
         return cards[0]
-    raise Problem("the server serves no model", cause="its /v1/models is empty", fix="medley serve demo")
+    raise Problem("the server serves no model", cause="its /v1/models is empty", fix="medley serve smollm2")

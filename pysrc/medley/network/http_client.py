@@ -149,7 +149,7 @@ def unanswered(url: str, error: Exception) -> Problem:
     return Problem(
         f"no server answers at {url}",
         cause=in_words(error),
-        fix="start one: medley serve demo; or give its URL: --url http://HOST:PORT/v1",
+        fix="start one: medley serve smollm2; or give its URL: --url http://HOST:PORT/v1",
     )
 
 

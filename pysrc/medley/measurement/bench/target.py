@@ -139,7 +139,7 @@ def _server(url: str | None) -> Server | None:
         cause=f"{known[0].model} is not ready yet: {known[0].state}" if known else "no medley serve runs",
         fix="wait until it says ready"
         if known
-        else "medley serve demo; or: medley bench --url http://HOST:8000/v1",
+        else "medley serve smollm2; or: medley bench --url http://HOST:8000/v1",
     )
 
 
