@@ -46,7 +46,7 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert set(table) == {"problems"}
     (problem,) = table["problems"]
-    assert problem["cause"] == "14 heads cannot be shared by 4 ranks"
+    assert problem["cause"].startswith("14 cannot be shared by 4 ranks: the attention heads")
     assert problem["confidence"] == "high"
     assert {"what", "cause", "fix", "line", "confidence", "name", "file", "line_number"} <= set(problem)
 

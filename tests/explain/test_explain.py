@@ -77,7 +77,7 @@ def test_is_not_mistaken(name: str) -> None:
     ("name", "words"),
     [
         ("gpu-memory-taken", "23.41 of 119.7 GiB are free"),
-        ("heads-indivisible", "14 heads cannot be shared by 4 ranks"),
+        ("heads-indivisible", "14 cannot be shared by 4 ranks"),
         ("nccl-mixed-transports", "a message of type 3 instead of 4"),
         ("kv-cache-small", "one request of"),
     ],
