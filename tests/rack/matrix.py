@@ -26,6 +26,8 @@ FLAGS: dict[EngineName, tuple[str, ...]] = {
     "sglang": ("--dtype=float32",),
 }
 ENVIRONMENT: dict[EngineName, dict[str, str]] = {"vllm": {"TORCHDYNAMO_DISABLE": "1"}, "sglang": {}}
+# The hosts share the machine's cores: with a thread of each rank on each of them, ranks wait for each other.
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ class Matrix:
             if cell.launcher == "solo"
             else ("--launcher", cell.launcher, "--hosts", str(cell.hosts))
         )
-        env = ENVIRONMENT[cell.engine] if cell.flags is None else {}
+        env = ENVIRONMENT[cell.engine] if cell.flags is None else ONE_THREAD
         env = env | ({VARIABLE[cell.engine]: cell.split} if cell.split else {})
         words = ("--engine", cell.engine, *hosts, *cell.words, "--served-model-name", self.model)
         flags = FLAGS[cell.engine] if cell.flags is None else cell.flags
@@ -158,7 +160,7 @@ class Matrix:
             60,
             state=lambda: run.lines,
         )
-        command = typed("join", head.name, "--token-file", "/tmp/home/brought")
+        command = typed("join", head.name, "--token-file", "/tmp/home/brought").with_env(ONE_THREAD)
         for worker in workers:
             worker.path("/tmp/home/brought").write_text(token_of(head))
             run.workers.append(worker.start(command, run.joined.append))
