@@ -52,7 +52,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One answer beside its reference."""
+    """One answer, compared with its reference."""
 
     reference: Reference
     text: str
