@@ -135,6 +135,18 @@ class Incompatible(_Rule):
     """A command for the host, after which the model runs."""
 
 
+class FlagValues(StrictTable):
+    """The values of an engine's flag with which it answers rightly on a kind of host."""
+
+    engine: EngineName
+    flag: Annotated[str, Field(pattern=r"^--[a-z-]+$")]
+    values: Annotated[tuple[str, ...], Field(min_length=1)]
+    because: str
+    """The reason, after the engine's name: `vLLM 0.32.0 has no ...`."""
+    source: str
+    """Where the reason was seen or read."""
+
+
 class Power(StrictTable):
     """How power limits the GPU of this kind of host."""
 
@@ -248,6 +260,8 @@ class HostTable(StrictTable):
     """Flags and variables of every rank of a layout, because the first rank chooses kernels for all."""
     incompatible: tuple[Incompatible, ...] = ()
     """Engine and model that do not run here; read in the engines of the locks, and in the default image."""
+    flag_values: tuple[FlagValues, ...] = ()
+    """Flags of which the engines of the locks take wrong values without an error."""
     capability: Capability | None = None  # where the driver does not report it: Jetson's on r36
 
     @model_validator(mode="after")

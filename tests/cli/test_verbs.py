@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from medley.cli import ELSEWHERE, GROUPS, VERBS
+from tests.problems import assert_problem, problem_in
 
 Run = Callable[..., tuple[int, str, str]]
 pytestmark = pytest.mark.usefixtures("asked_once")
@@ -254,3 +255,10 @@ def test_a_reader_that_has_left_costs_no_line_on_stderr() -> None:
             timeout=60,
         )
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+
+
+def test_a_flag_with_which_the_engine_answers_nonsense_starts_nothing(run: Run) -> None:
+    flags = ("--", "--kv-cache-dtype", "int8_per_token_head")
+    status, _, err = run("serve", "demo", "--dry-run", "--kind", "cpu", *flags)
+    assert status == 1
+    assert_problem(problem_in(err), "--kv-cache-dtype int8_per_token_head", cause="answers nonsense")

@@ -19,7 +19,7 @@ from medley.environment.engine_source import EngineRequest, brings_nvcc
 from medley.errors import Problem
 from medley.model.resolve import Weights
 from medley.model.shape import shape_of_config
-from medley.planner import hosts_of
+from medley.planner import compatibility, hosts_of
 from medley.planner.compatibility import engine_settings, refusal
 from medley.planner.placement import PlacementOptions, placement
 from medley.planner.plan import KvType, Plan
@@ -394,3 +394,22 @@ def test_every_rule_names_its_source() -> None:
     for name, host in KINDS.items():
         for rule in (*host.arguments, *host.incompatible):
             assert rule.source.strip(), name
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        pytest.param(("--kv-cache-dtype", "int8_per_token_head"), id="two words"),
+        pytest.param(("--max-num-seqs=2", "--kv_cache_dtype=nvfp4"), id="with = and underscores"),
+    ],
+)
+def test_a_flag_with_which_answers_are_wrong_is_refused(flags: tuple[str, ...]) -> None:
+    """vLLM 0.32.0 on a CPU takes a KV cache in INT8, and answers nonsense."""
+    on = site("cpu")
+    with raises_problem("vLLM 0.32.0", "cpu-1", cause="cpu_attn.py"):
+        compatibility.require_flag_values(on, on.hosts, "vllm", flags)
+    compatibility.require_flag_values(on, on.hosts, "vllm", ("--kv-cache-dtype=fp8", "--max-num-seqs=2"))
+    compatibility.require_flag_values(on, on.hosts, "sglang", flags)
+    compatibility.require_flag_values(site("spark"), ["spark-1"], "vllm", flags)
+    of_user = replace(on, origins={}, own=True)
+    compatibility.require_flag_values(of_user, on.hosts, "vllm", flags)

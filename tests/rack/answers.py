@@ -110,7 +110,7 @@ _OPTIONS: dict[EngineName, tuple[Option, ...]] = {
             metric="vllm:spec_decode_num_draft_tokens_total",
         ),
         Option("fp8 KV", words=("--kv-type", "fp8"), logprob_limit=_FP8_LIMIT, why=_FP8),
-        Option("int8 KV", ("--kv-cache-dtype=int8_per_token_head",), logprob_limit=_FP8_LIMIT, why=_FP8),
+        Option("int8 KV", ("--kv-cache-dtype=int8_per_token_head",), refusal="answers nonsense"),
     ),
     "sglang": (
         # Its cache of prefixes is on, and has blocks of one token.

@@ -1,8 +1,9 @@
 """Decide which engine, kind of host, weight format and architecture go together, by the tables in hosts/."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from medley.environment.engine_source import brings_nvcc, numbers
+from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host_schema import Arguments as ArgumentsRule
 from medley.host_schema import HostTable
@@ -123,6 +124,24 @@ def needs_cache_bytes(
     if "--gpu-memory-utilization" in _names(user_flags):
         return False
     return any(engine in site.hosts[host][1].host.memory.cache_in_bytes for host in hosts)
+
+
+def require_flag_values(
+    site: Topology, hosts: Iterable[str], engine: EngineName, user_flags: Sequence[str]
+) -> None:
+    """Raise a Problem for a user's flag with which the engine of a lock answers wrongly on such a host."""
+    for host in hosts:
+        version = site.engine_version(host, engine)
+        rules = {each.flag: each for each in site.hosts[host][1].host.flag_values if each.engine == engine}
+        for word, after in zip(user_flags, (*user_flags, "")[1:], strict=True):
+            name, equals, value = word.partition("=")
+            rule, value = rules.get(name.replace("_", "-")), value if equals else after
+            if rule and version and value not in rule.values:
+                raise Problem(
+                    f"{TITLES[engine]} {version} cannot serve with {name} {value} on {host}",
+                    cause=f"it {rule.because} ({rule.source})",
+                    fix=f"leave it out, or give {rule.flag} one of: {', '.join(rule.values)}",
+                )
 
 
 def _names(user_flags: Iterable[str]) -> set[str]:

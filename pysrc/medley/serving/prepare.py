@@ -275,6 +275,7 @@ def planned(job: Job, site: Topology, output: Output) -> tuple[Layout, Plan]:
         for warning_ in choice.warnings:
             output.say(warning_)
     layout = choice.layout if choice else unplaced(site, wanted)
+    compatibility.require_flag_values(site, hosts_of(layout), engine, order.extra)
     by: Launcher = "solo" if len(hosts_of(layout)) == 1 else wanted.launcher or "ray"
     if choice:
         told = plan_of(order, choice, site, by)
