@@ -138,9 +138,11 @@ class Incompatible(_Rule):
 class FlagValues(StrictTable):
     """The values of an engine's flag with which it answers rightly on a kind of host."""
 
-    engine: EngineName
+    engine: EngineName  # the engine that it is for
     flag: Annotated[str, Field(pattern=r"^--[a-z-]+$")]
+    """The flag, in full."""
     values: Annotated[tuple[str, ...], Field(min_length=1)]
+    """All values that are right."""
     because: str
     """The reason, after the engine's name: `vLLM 0.32.0 has no ...`."""
     source: str
