@@ -112,6 +112,26 @@ def test_a_warning_counts_only_before_the_error_that_it_explains() -> None:
     assert names(of(warning + traced("x/y.py"))) == ["unknown-error"]
 
 
+def test_the_version_and_what_the_engine_switched_on_are_named() -> None:
+    start = (
+        "(APIServer pid=1) INFO 11-22 08:01:33 [utils.py:344] vLLM API server version 0.33.0\n"
+        "INFO 11-22 08:01:33 [x.py:1] Odd fusion optimization enabled.\n"
+    )
+    (found,) = of(start + traced("vllm/model_executor/layers/linear.py")).problems
+    assert "this is vLLM 0.33.0" in found.problem().cause
+    assert "switched on by itself: Odd fusion optimization enabled" in found.problem().cause
+
+
+def test_sizes_of_which_one_is_twice_the_other_are_explained() -> None:
+    def cause(one: int, other: int) -> str:
+        error = f"RuntimeError: The size of tensor a ({one}) must match the size of tensor b ({other}) at 1"
+        (found,) = of(traced("vllm/model_executor/model_loader/base.py", error=error)).problems
+        return found.problem().cause
+
+    assert "6144 is twice 3072" in cause(3072, 6144)
+    assert "twice" not in cause(3072, 6143)
+
+
 def test_each_component_has_a_pattern_that_compiles_and_precise_ones_come_first() -> None:
     components = patterns.load(user=False).components
     assert len({each.name for each in components}) == len(components)

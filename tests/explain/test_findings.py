@@ -81,6 +81,29 @@ def test_the_first_by_time_among_hosts() -> None:
     assert then["follows"]
 
 
+def test_the_first_by_time_in_one_log_of_two_pasted_ones() -> None:
+    """A reader pastes the log of the process that failed first below the other, as of one clock."""
+    oom = f"ERROR 11-21 {{}} [x.py:1] {OOM}\n"
+    taken = f"ERROR 11-21 08:00:09 [x.py:1] {TAKEN}\n"
+    assert names(of(taken + oom.format("08:00:05"))) == ["cuda-out-of-memory"]
+    # An hour apart is another time zone, and in one second the order of the lines counts.
+    assert names(of(taken + oom.format("07:00:05"))) == ["port-taken"]
+    assert names(of(taken + oom.format("08:00:09"))) == ["port-taken"]
+
+
+def test_a_head_that_answers_is_not_unreachable() -> None:
+    gone = "2026-11-22 08:00:00,1 WARNING x.py:1 -- Failed to connect to GCS at address 10.0.0.1:6379\n"
+    answer = "2026-11-22 08:00:09,1 INFO node.py:375 -- Failed to get node info b'GCS cannot find the node'\n"
+    assert names(of(gone)) == ["ray-unreachable"]
+    assert "ray-unreachable" not in names(of(gone + answer))
+
+
+def test_a_certain_line_with_several_causes_is_shown_as_likely() -> None:
+    (found,) = of(f"{TAKEN}\n").problems
+    assert found.hit.failure.confidence == "high"
+    assert found.confidence == "medium"
+
+
 def test_without_times_in_the_order_given() -> None:
     assert names(of(f"{TAKEN}\n", f"{OOM}\n")) == ["port-taken", "cuda-out-of-memory"]
 

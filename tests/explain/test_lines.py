@@ -77,6 +77,8 @@ TEXT = "ValueError: no"
             None,
         ),
         ("[ 8012.113221] ", None, None, None, None),
+        ("#12 0.268 ", None, None, None, None),
+        ("0.268 ", None, None, None, None),
         (
             "Nov 22 08:01:33 spark-1 vllm[812]: ERROR 11-21 08:01:33 [core.py:1109] ",
             ERROR,

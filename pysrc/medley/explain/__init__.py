@@ -57,7 +57,7 @@ def _better(problem: Problem, blocks: Iterable[bytes], fix: str, *more: str) -> 
     from medley.explain.findings import Log  # noqa: PLC0415 - as above
 
     found, cause = explained([Log("output", blocks)]), problem.cause
-    if found.first and found.first.confidence == "high":
+    if found.first and found.first.is_proven:
         known = found.first.problem()
         cause, fix = f"{known.what}: {known.cause}", known.fix
     warnings = (f"{each}; details: medley check" for each in found.warnings)

@@ -42,6 +42,7 @@ _OF_CODE = re.compile(
     r"(?:Attribute|Type|Name|UnboundLocal|Import|Recursion|Key|Index)Error\b|AssertionError(?:: assert\b|$)"
 )
 _OF_USE = re.compile(r"cannot open shared object|undefined symbol|must be str, bytes or os.PathLike")
+_SIZES = re.compile(r"(?:tensor a|size|length) \((\d+)\).{0,60}?(?:tensor b|size) \((\d+)\)")
 _REPEATS = 2
 _MOST_TRIED = 6
 _CHATTER = re.compile(
@@ -87,6 +88,12 @@ class Context:
     """Other flags of the log that concern a component."""
     version_fault: str | None = None
     """What to do if the error is usually a defect of the engine's version."""
+    engine_version: str | None = None
+    """The engine and its version, such as vLLM 0.33.0."""
+    enabled: str | None = None
+    """Optimizations that the engine reports to have switched on by itself."""
+    halved: str | None = None
+    """What it shows that one size of the error is twice the other."""
 
 
 class Around(NamedTuple):
@@ -103,6 +110,8 @@ class Facts:
     engine: str | None = None
     flags: Mapping[str, str] = field(default_factory=dict)
     nccl: str | None = None
+    version: str | None = None
+    enabled: tuple[str, ...] = ()
 
 
 def read_context(around: Around, said: LogLine, known: Known, log: Facts) -> Context:
@@ -140,6 +149,9 @@ def read_context(around: Around, said: LogLine, known: Known, log: Facts) -> Con
         " and ".join(switched) or None,
         _tried(log, switched),
         _version_fault(said.text, last_call),
+        log.version,
+        "; ".join(log.enabled) or None,
+        _halved(said.text),
     )
 
 
@@ -202,6 +214,18 @@ def _version_fault(text: str, last_call: str | None) -> str | None:
         f"such an error in the code of {own[0]} itself is mostly a defect of this version, for a combination "
         "of flags, or a package that does not match it: try a newer version, or the one before "
         "(medley env build, medley serve MODEL --image IMAGE)"
+    )
+
+
+def _halved(text: str) -> str | None:
+    """Return what it shows if one size of an error of shapes is twice the other."""
+    sizes = _SIZES.search(text)
+    one, other = sorted(map(int, sizes.groups())) if sizes else (0, 1)
+    if one == 0 or other != 2 * one:
+        return None
+    return (
+        f"{other} is twice {one}, as where one side has two 4-bit values in a byte and the other one value, "
+        "or where two parts are fused: this tensor and the engine's layer are of different quantization"
     )
 
 

@@ -9,7 +9,7 @@ from medley.explain.lines import INFO, SGLANG, VLLM, WARNING, LogLine, decoded, 
 from medley.explain.patterns import Failure, Sign, sign
 
 BEGINS, READY, STOPPED, MENDED, WRONG = "begins", "ready", "stopped", "mended", "wrong"
-CALL, NCCL, ARGUMENTS = "call", "nccl", "arguments"
+CALL, NCCL, ARGUMENTS, VERSION, ENABLED = "call", "nccl", "arguments", "version", "enabled"
 ENGINES = frozenset({VLLM, SGLANG})
 ERRORS = frozenset({WRONG, CALL})
 # Lines that print a configuration, a request or source code, and report nothing.
@@ -109,6 +109,8 @@ TURNS = (
         ),
         mends=("nccl-connect", "nccl-link-local", "gloo-refused", "rendezvous-", "refused"),
     ),
+    # It is the head's own answer, so the head was reached.
+    Turn(MENDED, (sign("GCS cannot find the node"),), mends=("ray-unreachable",)),
     Turn(MENDED, (sign("ink up"), sign("Link is Up")), mends=("link-fell",)),
     # A benchmark continues with another tokenizer
     Turn(MENDED, (sign("alling back to", r"^Falling back to .{1,60} tokenizer"),), mends=("hub-",)),
@@ -138,6 +140,8 @@ TURNS = (
         ),
     ),
     Turn(CALL, (sign('File "', r'^\s*File "[^"]+", line \d+'),)),
+    Turn(VERSION, (sign("API server version", r"(vLLM) API server version (\d[\w.+]*)"),)),
+    Turn(ENABLED, (sign("optimization", r"^(?:The )?(\w.{2,80}? optimization (?:is )?enabled)\b"),)),
     Turn(NCCL, (sign("NCCL version", r"NCCL version (\d[\w.]+)"), sign("nccl==", r"using nccl==(\d[\w.]+)"))),
 )
 
@@ -146,7 +150,8 @@ UNKNOWN = Failure(
     name="unknown-error",
     what="unknown failure: {kind}[, in {component}]",
     cause="its message: {message}[; raised because of: {origin}][; its traceback ends in {last_call}]"
-    "[; the log shows {switched}, which concerns that code][; printed before it: {above}]",
+    "[; the log shows {switched}, which concerns that code][; printed before it: {above}]"
+    "[; this is {engine_version}][; the engine switched on by itself: {enabled}]",
     fix="[its message says: {advice}; ][try it without, or with another value of: {switched}; ]"
     "[another component: {instead}; ][{version_fault}; ]"
     "[try it without these of the log, one at a time: {tried}; ]search for this message in "

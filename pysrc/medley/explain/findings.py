@@ -15,6 +15,8 @@ from medley.explain.patterns import RANK, Confidence, Failure, Phase
 from medley.explain.phases import last_line, last_phase
 
 TAIL = 200
+_ONE_CLOCK_S = 900
+"""Times of one log that differ by more may be of two time zones."""
 _AT_ONCE = 8
 """Two matches of a failure within this many lines count as one."""
 
@@ -55,6 +57,10 @@ class Scanned:
     lines: int = 0
     nccl: str | None = None
     """The version of NCCL that it shows."""
+    version: str | None = None
+    """The engine and its version, such as vLLM 0.33.0."""
+    enabled: list[str] = field(default_factory=list)
+    """Optimizations that the engine reports to have switched on by itself."""
     engine: str | None = None
     """The engine that printed it: events.VLLM or events.SGLANG."""
     flags: dict[str, str] = field(default_factory=dict)
@@ -96,7 +102,15 @@ class FoundFailure:
 
     @property
     def confidence(self) -> Confidence:
-        return "low" if self.hit.failure.symptom else self.hit.failure.confidence
+        failure = self.hit.failure
+        if failure.symptom:
+            return "low"
+        return "medium" if failure.several_causes and failure.confidence == "high" else failure.confidence
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether its line proves what failed, though perhaps not why."""
+        return self.hit.failure.confidence == "high" and not self.hit.failure.symptom
 
     def problem(self) -> Problem:
         what, cause, fix = self.hit.failure.told(self.hit.found, self.hit.engine)
@@ -172,7 +186,8 @@ def _symptoms(hits: Sequence[Hit], scans: Sequence[Scanned]) -> list[Hit]:
             for hit in of_log
             if hit.failure is not UNKNOWN or (hit.found["message"] or "").partition(":")[2].strip()
         ]
-        firsts.extend(sorted(worded or of_log, key=lambda hit: hit.number)[:1])
+        own_hits = worded or of_log
+        firsts.extend(sorted(own_hits, key=_order(own_hits, [scan]))[:1])
     last = [hit for hit in hits if hit.failure.ends]
     hints = [hit for hit in hits if hit.failure.hint] if own or last else []
     pool = firsts or hints or last
@@ -286,11 +301,25 @@ def _place(hit: Hit) -> str:
 
 
 def _order(pool: Sequence[Hit], scans: Sequence[Scanned]) -> Any:  # noqa: ANN401 - a key for sorted
-    """Order by time if all have one, assuming that the hosts' clocks agree, else by position."""
+    """Order by time if all have one, assuming that the hosts' clocks agree, else by position.
+
+    One log may hold the pasted logs of several processes, so its times count too, in seconds.
+    """
     at = {scan.name: number for number, scan in enumerate(scans)}
+    if len(scans) == 1 and _is_one_clock([hit.when for hit in pool]):
+        return lambda hit: (hit.when[:2], int(hit.when[2]), hit.number)
     if len(scans) > 1 and all(hit.when for hit in pool):
         return lambda hit: (hit.when, at[hit.log], hit.number)
     return lambda hit: (at[hit.log], hit.number)
+
+
+def _is_one_clock(times: Sequence[tuple[int, int, float] | None]) -> bool:
+    """Whether all have a time, and are so near that they are of one time zone."""
+    known = [when for when in times if when]
+    if len(known) < len(times) or len({when[:2] for when in known}) != 1:
+        return False
+    seconds = [when[2] for when in known]
+    return max(seconds) - min(seconds) < _ONE_CLOCK_S
 
 
 def _mended(hit: Hit, scans: Sequence[Scanned]) -> bool:

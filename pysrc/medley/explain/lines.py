@@ -55,6 +55,8 @@ _PARTS = tuple(
         r"\[\d+,\d+\]<std(?:err|out)>: ?",
         # docker build's own: #14 65.05
         r"#\d+ \d+\.\d+ ",
+        # The same in its summary of a failed step: 0.268
+        r"\d{1,5}\.\d{1,3} (?=\s*\S)",
         # (EngineCore_DP0 pid=12) and (RayWorkerWrapper pid=1, ip=10.0.0.2)
         (
             r"\((?:\w*?_[TP]P(?P<part>\d+)\S*|[\w:.]+\S*) (?:rank=\S+ )?pid=\d+"

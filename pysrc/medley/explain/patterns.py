@@ -25,6 +25,7 @@ GIVEN = frozenset(
     {
         *("component", "last_call", "instead", "above", "step", "step_fix", "advice", "distribution"),
         *("cuda_error", "cuda_fix", "nccl", "switched", "tried", "version_fault"),
+        *("engine_version", "enabled", "halved"),
     }
 )
 """Groups that the scan fills in, for every failure: medley.explain.context has their meaning."""
@@ -73,6 +74,8 @@ class Failure(StrictTable):
     fix: _Text
     signs: Annotated[tuple[Sign, ...], Field(min_length=1)]
     confidence: Confidence = "high"
+    several_causes: bool = False
+    """Whether its line is certain and the cause is not: it is chosen like others, and shown as medium."""
     symptom: bool = False
     """Whether it follows from another failure, which is reported instead if known."""
     any_level: bool = False
@@ -124,7 +127,7 @@ class Failure(StrictTable):
         what, cause, fix = (for_engine(text, engine) for text in (self.what, self.cause, self.fix))
         what, cause = (_filled(text, found) for text in (what, cause))
         # These are medley's own words, or plain flags: a shell reads them as they are.
-        own = {"instead", "step_fix", "cuda_fix", "switched", "tried", "version_fault"}
+        own = {"instead", "step_fix", "cuda_fix", "switched", "tried", "version_fault", "halved"}
         typed = {name: value if name in own else _typed(value) for name, value in found.items()}
         return what, cause, _filled(fix, typed)
 

@@ -39,6 +39,7 @@ _SEARCHES_LIMIT_S = 5.0
 _START_LIMIT_S = 10.0
 _MOST_KINDS = 50_000
 _MOST_STARTS = 1_000
+_MOST_ENABLED = 4
 _MOST_OF_ENGINE = 20_000
 """Lines that may show which engine printed the log."""
 _LINES_OF_COMMAND = 30
@@ -247,6 +248,10 @@ class _Scan:
                 self.done.stopped = True
             case events.NCCL:
                 self.done.nccl = found[1]
+            case events.VERSION:
+                self.done.version = " ".join(found.groups())
+            case events.ENABLED:
+                self.done.enabled = [*dict.fromkeys([*self.done.enabled, found[1]])][:_MOST_ENABLED]
             case events.CALL:
                 self._traced(said, lines, at)
             case events.WRONG:
@@ -267,7 +272,8 @@ class _Scan:
         del self.done.starts[_MOST_STARTS:]
 
     def _context(self, said: LogLine, lines: Block, at: int) -> Context:
-        log = Facts(self.done.engine, self.done.flags, self.done.nccl)
+        done = self.done
+        log = Facts(done.engine, done.flags, done.nccl, done.version, tuple(done.enabled))
         return read_context(_around(lines, at), said, self._needles.known, log)
 
     def _traced(self, call: LogLine, lines: Block, at: int) -> None:
