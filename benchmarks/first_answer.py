@@ -150,7 +150,7 @@ def by_hand(command: str, port: int, model: str, *, typed_in: tuple[Path, Mappin
     engine = Process(typed(f"exec {command}", *typed_in), lambda line: lines.append((time.monotonic(), line)))
 
     def answered() -> float | None:
-        return time.monotonic() if api.answered(f"http://127.0.0.1:{port}/v1", model, None) else None
+        return time.monotonic() if api.answered(f"http://127.0.0.1:{port}/v1", model) else None
 
     try:
         return until(engine, answered, lines) - began

@@ -70,7 +70,7 @@ FLAGS = ("--dtype=float32", "-cc.mode=2", "-cc.backend=eager")
 GROUPS = ("medley", "engine", "ray")
 MARKS = {
     "medley": ("-m medley",),
-    "engine": ("api_guard.py", "VLLM::", "RayWorkerProc", "RayWorkerWrapper"),
+    "engine": ("vllm serve", "VLLM::", "RayWorkerProc", "RayWorkerWrapper"),
     "ray": ("raylet", "gcs_server", "ray::", "/ray/", "ray start"),
 }
 """Words of the commands of each group; a process without one belongs to its parent's group."""
@@ -212,7 +212,7 @@ def sample(run: Run) -> Sample:
                 }
                 for name, amount in amounts.items():
                     found[f"{group} {name}"] = found.get(f"{group} {name}", 0) + amount
-                if "api_guard.py" in " ".join(each.cmdline()):
+                if "vllm serve" in " ".join(each.cmdline()):
                     engines.add((host.name, each.pid, each.create_time()))
     return Sample(run.seconds, found | stored(run.rack), frozenset(engines))
 

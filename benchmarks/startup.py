@@ -85,7 +85,7 @@ def timed(command: list[str]) -> float:
 
 
 def environment(folder: Path) -> None:
-    """A virtualenv whose engine ends at once; its Python, too, because that starts the guard of the API."""
+    """A virtualenv whose engine ends at once; its Python, too, because that starts the engine's server."""
     binary = folder / "env" / "bin"
     binary.mkdir(parents=True)
     for name in ("python", "vllm"):

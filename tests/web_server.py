@@ -1,28 +1,35 @@
 """A small web server for tests: what it answers, how it fails, and what it was asked."""
 
+import socket
+import socketserver
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
-
-from medley.environment.payload.api_guard import CHALLENGE, MARK
-from medley.environment.payload.http_requests import proof
 
 
 class Answering(ThreadingHTTPServer):
     """Contents by path. `cut`: so many bytes come, once; `pause_s`: between them; `ranges`: it takes any."""
 
-    def __init__(self, contents: dict[str, bytes]) -> None:
-        super().__init__(("127.0.0.1", 0), _Answer)
+    def __init__(self, contents: dict[str, bytes], at: Path | None = None) -> None:
+        """`at`: the socket that it listens on, in place of a port."""
+        if at:
+            self.address_family = socket.AF_UNIX
+        super().__init__(str(at) if at else ("127.0.0.1", 0), _Answer)  # type: ignore[arg-type] # as its family has it
         self.contents = contents
         self.cut: int | None = None
         self.pause_s = 0.0
         self.ranges = True
-        self.key: str | None = None
-        """It shows that it knows this one to who asks for that, as the guard before an engine does."""
         self.asked: list[tuple[str, str | None, str | None]] = []
         """Path, range and authorization of every request."""
+
+    def server_bind(self) -> None:
+        if self.address_family == socket.AF_UNIX:
+            socketserver.TCPServer.server_bind(self)  # HTTP's own asks for the name of a host
+        else:
+            super().server_bind()
 
     def handle_error(self, *_: object) -> None:
         """A client that hangs up is no error of the server."""
@@ -38,13 +45,6 @@ class _Answer(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         asked = self.headers.get("range")
         self.server.asked.append((self.path, asked, self.headers.get("authorization")))
-        challenge = self.headers.get(CHALLENGE.decode())
-        if challenge and self.server.key:
-            self.send_response(401)
-            self.send_header(MARK.decode(), proof(self.server.key, challenge.encode()).decode())
-            self.send_header("content-length", "0")
-            self.end_headers()
-            return
         content = self.server.contents.get(self.path)
         if content is None:
             self.send_error(404)
@@ -68,8 +68,8 @@ class _Answer(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def answering(contents: dict[str, bytes]) -> Iterator[Answering]:
-    with Answering(contents) as server:
+def answering(contents: dict[str, bytes], at: Path | None = None) -> Iterator[Answering]:
+    with Answering(contents, at) as server:
         Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
         try:
             yield server

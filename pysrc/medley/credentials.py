@@ -1,7 +1,6 @@
 """Make and read the cluster's token and the API key: files that only their owner can read."""
 
 import ipaddress
-import json
 import os
 import re
 import secrets
@@ -15,7 +14,8 @@ NONE = "none"
 API_KEY_VARIABLE = "MEDLEY_API_KEY"
 """Not OpenAI's variable, because any server on this host would get the key of an account."""
 _SECRET_NAME = re.compile(r"\w*(TOKEN|KEY|SECRET|PASSWORD|PASSWD)", re.IGNORECASE)
-_API_KEY_SHAPE = re.compile(r"[!-~]{8,512}")
+_API_KEY_SHAPE = re.compile(r"[A-Za-z0-9_-]{24,128}")
+"""Caddy reads `*` and braces in a key as its own signs."""
 _ORIGIN = re.compile(r"https?://[^/\s]+")
 _LEAST = 32
 """Characters, because a false head could brute-force a shorter token."""
@@ -113,9 +113,9 @@ def require_origins(origins: tuple[str, ...], key: str | None) -> None:
         )
 
 
-def client_key(asked: str | None, own: str | None = None) -> str | None:
-    """Return the API key to send: from the file `asked`, else of the server here, else of the variable."""
-    file = chosen_api_key(asked, "127.0.0.1", make=False) if asked else own and Path(own)
+def client_key(asked: str | None) -> str | None:
+    """Return the API key to send: from the file `asked`, else of the variable."""
+    file = chosen_api_key(asked, "127.0.0.1", make=False) if asked else None
     return read_api_key(file) if file else os.environ.get(API_KEY_VARIABLE)
 
 
@@ -133,30 +133,10 @@ def _given_api_key(file: Path) -> Path:
             f"{file} is not an API key",
             cause="it is empty"
             if not key
-            else f"it has {len(key)} characters; a key is one word of 8 to 512",
+            else f"it has {len(key)} characters; a key is 24 to 128 letters, digits, - or _",
             fix=f"openssl rand -hex 24 > {file}",
         )
     return _closed(file)
-
-
-def api_key_config_path(port: int) -> Path:
-    """Return SGLang's configuration file with the key of the server on this port."""
-    return storage.state() / f"sglang-{port}.yaml"
-
-
-def write_api_key_config(file: Path, key: str) -> None:
-    """Write that configuration; JSON's quotes are valid YAML for every key."""
-    storage.write(file, f"api-key: {json.dumps(key)}\n", secret=True)
-
-
-def require_no_other_config(flags: tuple[str, ...]) -> None:
-    """Raise a Problem where the user's flags have --config, because SGLang takes only one."""
-    if any(word.partition("=")[0] == "--config" for word in flags):
-        raise Problem(
-            "SGLang takes only one --config, which passes the API key",
-            cause="every user of this host could read a key in a flag",
-            fix="write your file's settings as flags after --, or: --api-key none",
-        )
 
 
 def read_api_key(file: Path) -> str:

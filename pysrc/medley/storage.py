@@ -2,6 +2,7 @@
 
 caches   $MEDLEY_CACHE, or $XDG_CACHE_HOME/medley, or ~/.cache/medley
 state    $MEDLEY_STATE, or $XDG_STATE_HOME/medley, or ~/.local/state/medley
+sockets  a folder of mode 0700 in $XDG_RUNTIME_DIR, or in the state folder
 
 `beneath` opens each component by itself, without following links (O_NOFOLLOW, open(2)), and works in the open
 folder, so that no link can be inserted between check and use. The root itself may be reached through links.
@@ -13,6 +14,7 @@ import hashlib
 import os
 import shlex
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +26,7 @@ from medley import json_shape
 from medley.errors import Problem, in_words
 
 _T = TypeVar("_T")
+_LONGEST_SOCKET_FOLDER = 80
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -33,6 +36,43 @@ def cache(environ: Mapping[str, str] = os.environ) -> Path:
 
 def state(environ: Mapping[str, str] = os.environ) -> Path:
     return _folder(environ, "MEDLEY_STATE", "XDG_STATE_HOME", ".local/state")
+
+
+def sockets(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder of this user's sockets, which nobody else can open; each state folder has its own.
+
+    A socket's path has at most 107 bytes (unix(7)), so a long one makes way for a folder in /tmp.
+    """
+    own = f"medley-{hash_bytes(str(state(environ)).encode())[:8]}"
+    runtime = environ.get("XDG_RUNTIME_DIR", "")
+    has_runtime = runtime.startswith("/") and _is_own(Path(runtime))
+    folder = Path(runtime) / own if has_runtime else state(environ) / "run"
+    if len(os.fsencode(folder)) > _LONGEST_SOCKET_FOLDER:
+        folder = Path("/tmp") / f"{own}-{os.geteuid()}"  # noqa: S108 - made_private refuses another's
+    return folder
+
+
+def make_private(folder: Path) -> Path:
+    """Make a folder that only its owner can open; a Problem where it is another user's."""
+    make(folder.parent)
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    if not _is_own(folder):
+        raise Problem(
+            f"{folder} is not yours",
+            cause="another user made it, and a server's sockets are in it",
+            fix="export MEDLEY_STATE=/path/of/your/own",
+        )
+    folder.chmod(0o700)
+    return folder
+
+
+def _is_own(folder: Path) -> bool:
+    try:
+        status = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 def _folder(environ: Mapping[str, str], own: str, xdg: str, usual: str) -> Path:

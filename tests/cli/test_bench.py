@@ -51,13 +51,13 @@ def test_a_dry_run_prints_each_command(
     engine: str, server: str, environment: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     key = tmp_path / "key"
-    key.write_text("sk-very-secret")
+    key.write_text("sk-very-secret-0123456789")
     words = ("--engine", engine, "--env", str(environment), "--api-key", str(key))
     assert run("--dry-run", "--url", server, "--concurrency", "1,2", "--repeats", "1", *words) == 0
     said = capsys.readouterr().out
     assert len(said.splitlines()) == 3
     assert f'OPENAI_API_KEY="$(cat {key})"' in said
-    assert "sk-very-secret" not in said
+    assert "sk-very-secret-0123456789" not in said
     assert f"--base-url {server.removesuffix('/v1')} " in said
     assert list((tmp_path / "state").glob("bench/*")) == []
 

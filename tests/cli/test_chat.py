@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from medley import process_identity, serving
+from medley import process_identity, serving, storage
 from medley.cli import served
 from medley.cli.chat import ChatVerb
+from medley.engine import Serving
 from medley.network import tcp
 from tests.problems import raises_problem
 from tests.waiting import wait_for
@@ -175,17 +176,20 @@ def test_a_worker_is_sent_to_its_head(tmp_path: Path, monkeypatch: pytest.Monkey
         ChatVerb.run(["medley chat", "Hello"], exit=False)
 
 
-def test_a_server_of_this_host_is_given_its_key_at_another_address(
+def test_a_server_of_this_host_is_asked_at_its_socket_without_a_key(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key = "sk-0123456789"
-    (tmp_path / "key").write_text(key)
+    """Whoever listens at its address is sent nothing, at whatever address of this host it is named."""
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
-    with answering({"/v1/models": b'{"data": [{"id": "tiny"}]}'}) as server:
-        server.key, port = key, server.server_port
-        with serving.note_server(f"http://0.0.0.0:{port}/v1", "tiny", port, tmp_path / "key", "ready"):
-            run("chat", "--url", f"http://127.0.0.1:{port}/v1", "Hello")
-    assert ("/v1/models", None, f"Bearer {key}") in server.asked
+    monkeypatch.setenv("MEDLEY_API_KEY", "sk-0123456789abcdef01234567")
+    with answering({}) as thief:
+        folder = storage.make_private(tmp_path / "s")
+        listens = Serving("tiny", "tiny", "0.0.0.0", thief.server_port, folder=folder)
+        models = {"/v1/models": b'{"data": [{"id": "tiny"}]}'}
+        with answering(models, listens.socket) as server, serving.note_server(listens, "ready"):
+            run("chat", "--url", f"http://127.0.0.1:{thief.server_port}/v1", "Hello")
+    assert ("/v1/models", None, None) in server.asked
+    assert not thief.asked
 
 
 @CONVERSES

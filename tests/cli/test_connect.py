@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from medley import serving
-from tests.web_server import Answering, answering
+from medley import serving, storage
+from medley.engine import Serving
+from tests.web_server import answering
 
 Run = Callable[..., tuple[int, str, str]]
 KEY = "sk-0123456789"
@@ -15,16 +16,17 @@ CARDS = b'{"data": [{"id": "tiny", "max_model_len": 8192}, {"id": "other"}]}'
 
 
 @pytest.fixture(autouse=True)
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Answering]:
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A server of this host, which needs a key."""
     (tmp_path / "key").write_text(KEY)
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
+    folder = storage.make_private(tmp_path / "s")
     with answering({"/v1/models": CARDS}) as found:
-        found.key, port = KEY, found.server_port
-        with serving.note_server(f"{found.url}/v1", "tiny", port, tmp_path / "key", "ready"):
-            yield found
+        listens = Serving("tiny", "tiny", port=found.server_port, key=tmp_path / "key", folder=folder)
+        with answering({"/v1/models": CARDS}, listens.socket), serving.note_server(listens, "ready"):
+            yield found.url
 
 
 def test_without_a_client_all_are_listed(run: Run) -> None:
@@ -35,26 +37,26 @@ def test_without_a_client_all_are_listed(run: Run) -> None:
     assert {"curl", "codex"} <= {each["name"] for each in json.loads(out)}
 
 
-def test_settings_are_those_of_the_running_server(run: Run, server: Answering, tmp_path: Path) -> None:
+def test_settings_are_those_of_the_running_server(run: Run, server: str, tmp_path: Path) -> None:
     status, out, _ = run("connect", "opencode", "--json")
     told = json.loads(out)
     assert (status, told["model"], told["context"], told["output"]) == (0, "tiny", 8192, 2048)
-    assert told["url"] == f"{server.url}/v1"
+    assert told["url"] == f"{server}/v1"
     assert told["key"] == {"file": str(tmp_path / "key")}
     assert KEY not in out
     _, out, _ = run("connect", "curl")
-    assert f"curl {server.url}/v1/chat/completions" in out
+    assert f"curl {server}/v1/chat/completions" in out
     assert f'"$(cat {tmp_path}/key)"' in out
 
 
 def test_another_model_and_a_key_of_the_environment(
-    run: Run, server: Answering, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, out, _ = run("connect", "openai", "--model", "other", "--json")
     assert (json.loads(out)["model"], json.loads(out)["context"]) == ("other", None)
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "elsewhere"))
     monkeypatch.setenv("MEDLEY_API_KEY", KEY)
-    _, out, _ = run("connect", "codex", "--url", server.url, "--json")
+    _, out, _ = run("connect", "codex", "--url", server, "--json")
     assert json.loads(out)["key"] == {"variable": "MEDLEY_API_KEY"}
     assert KEY not in out
 

@@ -232,7 +232,7 @@ def test_on_cpus_no_speed_is_priced(capsys: pytest.CaptureFixture[str]) -> None:
     assert not re.search(r"\d%|tok/s", said)
     assert run("demo", "--hosts", "cpu") == 0
     assert run("demo", "--hosts", "cpu", "--why") == 0
-    assert "cpu-1 alone: it fits: 2.3 of 106.2 GiB" in capsys.readouterr().out
+    assert "cpu-1 alone: it fits: 2.4 of 106.2 GiB" in capsys.readouterr().out
 
 
 def test_alternatives_that_are_cut_alike_name_their_hosts(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ import pytest
 from medley import config, serving, transcript
 from medley.cli.sign import Sign, sign_lines, usable_models
 from medley.cluster.remote import Server
+from medley.engine import Serving
 from medley.errors import Problem
 from medley.host import facts
 from medley.host.facts import Facts
@@ -93,7 +94,7 @@ def test_what_is_served_changes_the_command(state: str, command: str) -> None:
 
 
 def test_bare_medley_prints_it(run: Run) -> None:
-    with serving.note_server(SERVER.url, "demo", 8000, state="ready"):
+    with serving.note_server(Serving("demo", "demo"), "ready"):
         status, out, err = run()
     assert (status, err, len(out.splitlines())) == (0, "", 5)
     assert f"demo at {SERVER.url}; in no cluster" in out

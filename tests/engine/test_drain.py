@@ -133,7 +133,7 @@ def test_stop_lets_a_running_answer_end_whole(start: Start, free_port: int, tmp_
     first, *_ = stop.communicate(timeout=60)[1].splitlines()
     assert first == f"end demo on port {free_port} …"
     assert [each for each in family if each.alive] == []
-    assert not (tmp_path / "state" / "serving" / f"{free_port}.gate").exists()
+    assert not any((tmp_path / "state" / "run" / str(free_port)).glob("*.sock"))
     kinds = [
         json.loads(line)["kind"] for line in (tmp_path / "state" / "events.jsonl").read_text().splitlines()
     ]

@@ -6,7 +6,7 @@ import pytest
 
 from medley import config
 from medley.command import AnnotatedCommand
-from medley.engine import Serving, chosen, sglang
+from medley.engine import Serving, chosen, serve_on_socket, sglang
 from medley.host_schema import HostTable
 from medley.planner.plan import Nodes, Plan
 from medley.schema import Model
@@ -126,8 +126,13 @@ def test_last_error(lines: list[str], error: str | None) -> None:
     assert sglang.last_error(lines) == error
 
 
-def test_a_key_comes_by_a_file() -> None:
-    serving = Serving("/m", "demo", key=Path("/k"), key_config=Path("/state/sglang-8000.yaml"))
-    found = [flag.argv() for flag in sglang.flags(serving, Plan(), SPARK, None)]
-    assert ("--config", "/state/sglang-8000.yaml") in found
-    assert not any("--api-key" in words for words in found)
+def test_it_listens_on_a_socket_and_gets_no_key() -> None:
+    serving = Serving("/m", "demo", key=Path("/k"), folder=Path("/run/8000"))
+    assert "--api-key" not in {
+        word for flag in sglang.flags(serving, Plan(), SPARK, None) for word in flag.argv()
+    }
+    command = AnnotatedCommand(sglang.words(Path("/env/bin"), serving, Plan()), (), ())
+    started = serve_on_socket(command, serving, "/env/bin/python")
+    assert Path(started.words[1]).name == "engine_server.py"
+    assert started.words[2:4] == ("sglang", "serve")
+    assert {each.name: each.value for each in started.variables} == {"MEDLEY_SOCKET": "/run/8000/engine.sock"}

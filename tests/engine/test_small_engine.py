@@ -1,9 +1,11 @@
 """The small engine stands in vLLM's place for whatever medley and the tests ask of it."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
+from medley import serving
 from medley.command import Command
 from medley.environment import virtualenv
 from medley.serving import api, metrics
@@ -12,15 +14,20 @@ from tests.servers import Start, chat
 pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("small_engine")]
 
 
-def test_it_answers_alike_and_its_figures_are_read(start: Start, free_port: int) -> None:
+def test_it_answers_alike_and_its_figures_are_read(
+    start: Start, free_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
     url = start(Command((sys.executable, "-m", "medley", "serve", "demo", "--port", str(free_port)))).ready()
     first, second = chat(url), chat(url)
     assert first["choices"] == second["choices"]
     assert first["usage"]["completion_tokens"] == 16
     assert api.models(url) == ["demo"]
-    figures = metrics.figures(url, None)
+    here = serving.newest()
+    assert here
+    figures = metrics.figures(here.local_url)
     assert figures["generated_tokens_total"] >= 32
-    assert metrics.is_idle(url, None)
+    assert metrics.is_idle(here.local_url)
 
 
 def test_it_has_the_name_and_the_digest_of_vllm(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from medley import process, serving, storage
 from medley.cluster import events, units
 from medley.cluster.unit_file import UNIT, Unit
 from medley.command import Command
+from medley.engine import Serving
 from medley.environment import virtualenv
 from medley.process import Finished
 from medley.progress import SILENT
@@ -108,8 +109,8 @@ def test_the_old_one_keeps_its_environment_where_the_lock_has_changed(
     what = serving.Description("vllm", "demo", "demo", (str(found.programs / "vllm"), "serve"), {}, {})
     units.start(Unit(name, "a test", replace(command, argv=("sleep", "600"))))
     storage.write(units.folder() / f"{name}.json", Unit(name, "a test", command).to_json())
-    where = f"http://127.0.0.1:{free_port}/v1"
-    with serving.keep_description(free_port, what), serving.note_server(where, "demo", free_port) as report:
+    listens = Serving("demo", "demo", port=free_port)
+    with serving.keep_description(free_port, what), serving.note_server(listens) as report:
         with raises_problem(f"port {free_port}", fix=f"medley serve MODEL --port {free_port} --detach"):
             upgrade.running(free_port)
         report("ready")

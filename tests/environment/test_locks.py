@@ -112,6 +112,7 @@ def test_base_is_what_medley_asks_for_and_dev_adds_to_it() -> None:
         ("x-1-cp314-cp314t-manylinux_2_28_x86_64.whl", "3.14", False),
         ("x-1-py3-none-linux_x86_64.whl", "3.12", True),
         ("x-1-cp312-cp312-musllinux_1_2_x86_64.whl", "3.12", False),
+        ("x-1-py3-none-manylinux2014_x86_64.musllinux_1_1_x86_64.whl", "3.12", True),
         ("x-1-cp312-cp312-manylinux_2_28_ppc64le.whl", "3.12", False),
         ("x-1-cp312-cp312-macosx_11_0_arm64.whl", "3.12", False),
         ("x-1-cp312-cp312-win_amd64.whl", "3.12", False),

@@ -78,7 +78,7 @@ def test_prompts_differ_from_their_first_words_on_and_have_the_length_asked_for(
 
 def test_processes_are_medleys_the_engines_or_rays() -> None:
     assert group_of("python -m medley serve demo", "") == "medley"
-    assert group_of("env/bin/python payload/api_guard.py vllm serve", "medley") == "engine"
+    assert group_of("env/bin/vllm serve", "medley") == "engine"
     assert group_of("python -c from multiprocessing.spawn import", "engine") == "engine"
     assert group_of("env/lib/ray/core/src/ray/raylet/raylet --x", "medley") == "ray"
     assert group_of("/usr/sbin/sshd -D", "") == ""

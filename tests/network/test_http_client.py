@@ -118,21 +118,6 @@ def test_no_proxy_sees_what_is_for_this_host(name: str, monkeypatch: pytest.Monk
         assert proxy.asked
 
 
-def test_who_has_the_port_before_the_engine_gets_no_key() -> None:
-    """Any user of this host may listen there while the engine loads: the first answer was worth the key."""
-    with running(Seen(b"{}", 503)) as thief, raises_problem(cause="503", fix="--api-key none"):
-        api.answered(f"http://127.0.0.1:{thief.port}/v1", "demo", KEY)
-    marked = (("x-medley-guard", "1"),)
-    with (
-        running(Seen(b"{}", 401, marked)) as thief,
-        raises_problem(
-            f"http://127.0.0.1:{thief.port}/v1", fix=("ss -ltnp", "medley serve MODEL --port 8001")
-        ),
-    ):
-        api.answered(f"http://127.0.0.1:{thief.port}/v1", "demo", KEY)
-    assert not any(KEY in str(each) for each in thief.asked)
-
-
 def test_a_redirect_does_not_take_the_key_elsewhere() -> None:
     with running(Seen(b"{}")) as thief:
         away = (("Location", f"http://127.0.0.1:{thief.port}/v1/models"),)

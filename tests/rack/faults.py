@@ -13,7 +13,7 @@ from tests.rack.ssh_cluster import process
 from tests.waiting import wait_for
 from tests.wall_clock import WallClock
 
-RANK, CORE, API = "RayWorkerProc", "VLLM::EngineCore", "api_guard.py"
+RANK, CORE, API = "RayWorkerProc", "VLLM::EngineCore", "bin/vllm serve"
 APART = "VLLM::Worker"
 STOP_LIMIT_S = STALL_LIMIT_S * 5 + 45
 """A stall is named within five times its limit at the latest."""

@@ -212,7 +212,7 @@ def of_engine(host: Host) -> list[str]:
         "bin/vllm",
         "bin/sglang",
         "sglang_ray.py",
-        "api_guard.py",
+        "unix_socket.py",
     )
     return [line for line in lines if any(mark in line for mark in marks)]
 

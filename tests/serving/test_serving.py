@@ -56,7 +56,7 @@ def test_a_users_own_key_goes_no_further(extra: tuple[str, ...]) -> None:
 
 def test_a_note_lasts_as_long_as_its_server() -> None:
     assert serving.newest() is None
-    with serving.note_server("http://127.0.0.1:1/v1", "a", 1):
+    with serving.note_server(Serving("a", "a", port=1)):
         found = serving.newest()
         assert found is not None
         assert (found.url, found.model) == ("http://127.0.0.1:1/v1", "a")
@@ -64,7 +64,7 @@ def test_a_note_lasts_as_long_as_its_server() -> None:
 
 
 def test_the_note_of_a_process_that_is_gone_does_not_count(state: Path) -> None:
-    with serving.note_server("http://127.0.0.1:1/v1", "a", 1):
+    with serving.note_server(Serving("a", "a", port=1)):
         dead = {"url": "http://127.0.0.1:2/v1", "model": "b", "pid": 2**22 + 1}
         (state / "serving" / "2.json").write_text(json.dumps(dead))
         found = serving.newest()
@@ -94,7 +94,7 @@ def test_a_port_is_taken_before_its_server_is_recorded() -> None:
 
 def test_a_port_of_another_serve_is_a_problem() -> None:
     serving.require_none(1)
-    with serving.note_server("http://127.0.0.1:1/v1", "a", 1):
+    with serving.note_server(Serving("a", "a", port=1)):
         with raises_problem(
             "port 1 ", cause=f"process {os.getpid()} serves a ", fix=("medley stop --port 1", "--port 2")
         ):

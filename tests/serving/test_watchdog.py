@@ -49,7 +49,7 @@ def watch(
             raise Enough
 
     log = serving.log_file("x")
-    dog = Watchdog(url, "tiny", port, None, LIMIT_S, log, hosts=hosts)
+    dog = Watchdog(url, "tiny", port, LIMIT_S, log, hosts=hosts)
     try:
         supervise(
             Command((sys.executable, str(PROGRAM), str(port), behaviour)),

@@ -39,6 +39,7 @@ def main() -> None:
         application,
         options.host,
         options.port,
+        uds=options.uds,
         log_level="warning",
         timeout_graceful_shutdown=1,
     )
@@ -51,6 +52,7 @@ def parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("model")
     parser.add_argument("--served-model-name")
     parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--uds")
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--pipeline-parallel-size", "-pp", type=int, default=1)
     parser.add_argument("--tensor-parallel-size", "-tp", type=int, default=1)

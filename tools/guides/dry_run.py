@@ -95,9 +95,7 @@ def _steps(scenario: Scenario, hosts: Topology) -> list[Step]:
         scenario.served or weights.name,
         credentials.chosen_api_key(None, scenario.address, make=False),
     )
-    config_path = credentials.api_key_config_path(scenario.port)
-    key_config = config_path if key and scenario.engine == "sglang" else None
-    serving = Serving(target, name, scenario.address, scenario.port, key, key_config)
+    serving = Serving(target, name, scenario.address, scenario.port, key)
     beside = ModelExtras(files=files, without_code=refused)
     order = Order(weights, serving, scenario.wanted, scenario.extra, beside)
     made = shape(scenario.model)

@@ -67,8 +67,9 @@ def _target(found: RunningServer, key_file: str | None) -> Target:
     """Return the server as a client is to use it, with the key by reference."""
     own = found.record.key if found.record else None
     named = key_file or own
-    file = Path(named).expanduser().absolute() if named and found.key else None
-    return Target(found.url, found.model, found.context, found.root, file, has_key=found.key is not None)
+    has_key = bool(found.key or own)
+    file = Path(named).expanduser().absolute() if named and has_key else None
+    return Target(found.url, found.model, found.context, found.root, file, has_key=has_key)
 
 
 def _tools(found: RunningServer) -> bool | None:

@@ -15,8 +15,8 @@ _GROUPS = {
     "Engine": "engine env kv-type tokenizer",
     "Container": "image container mount nccl",
     "Model code": "trust-remote-code no-remote-code code-revision",
-    "Server": "api-key dashboard detach drain host model on-event port replace restart served-model-name "
-    "stall-limit stay timeout url",
+    "Server": "allow-origin api-key dashboard detach drain host model on-event port replace restart "
+    "served-model-name stall-limit stay timeout url",
     "Output": "all dry-run json svg html verbose field-report",
 }
 """The options of each group; where a verb has few options, they are not grouped."""

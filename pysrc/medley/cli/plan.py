@@ -35,7 +35,8 @@ from medley.progress import SILENT, Progress
 from medley.serving import alternatives
 from medley.serving.alternatives import Build, placed
 from medley.serving.chat_parsers import format_of
-from medley.serving.prepare import extras, shape_of
+from medley.serving.extras import find_extras
+from medley.serving.prepare import shape_of
 from medley.serving.steps import Step
 from medley.serving.steps import steps as steps_of
 
@@ -65,7 +66,7 @@ class PlanVerb(Verb):
         listens = engine.Serving(found.target, found.name)
         table = self._table(more)
         wanted = self._wanted(table)
-        beside = extras(found, self.trust, (), wanted.engine, starts=False, refuses=False)
+        beside = find_extras(found, self.trust, (), wanted.engine, starts=False, refuses=False)
         order = Order(found, listens, wanted, beside=beside, typed=self.typed)
         noted = _Notes(watch(), [])
         made = shape_of(found, noted)

@@ -21,6 +21,9 @@ class RunningServer:
     """A server that answers, with the model to use."""
 
     url: str
+    """As clients name it."""
+    local_url: str
+    """Where medley asks it: at its socket, if this user runs it on this host."""
     model: str
     key: str | None
     context: int | None = None
@@ -46,12 +49,13 @@ class ServerChoice:
         named = self.url or os.environ.get("MEDLEY_URL")
         here = _record_of(api.base(named)) if named else serving.newest()
         url = api.base(named or (here.url if here else _USUAL))
-        key = credentials.client_key(self.key_file, here.key if here else None)
+        key = None if here else credentials.client_key(self.key_file)
+        local = here.local_url if here else url
         try:
-            if here and here.key and key:
-                api.require_guarded(url, key)
-            card = _chosen(api.cards(url, key), self.model)
-            return RunningServer(url, card["id"], key, card.get("max_model_len"), card.get("root"), here)
+            card = _card(local, key, self.model)
+            return RunningServer(
+                url, local, card["id"], key, card.get("max_model_len"), card.get("root"), here
+            )
         except Problem as problem:
             if here is None and not named and (head := _head_to_ask()):
                 problem.fix = (
@@ -79,8 +83,14 @@ def _record_of(url: str) -> remote.Server | None:
     return serving.on_port(found.port) if found.port and http_client.is_here(found.host) else None
 
 
-def _chosen(cards: list[dict[str, Any]], name: str | None) -> dict[str, Any]:
-    """Return the model of this name, else the first."""
+def _card(url: str, key: str | None, name: str | None) -> dict[str, Any]:
+    """Return the model of this name, else the first; one that is named need not be in a list."""
+    try:
+        cards = api.cards(url, key)
+    except Problem:
+        if name is None:
+            raise
+        cards = []
     if name:
         return next((each for each in cards if each["id"] == name), {"id": name})
     if cards:

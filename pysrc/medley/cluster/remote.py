@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from queue import Empty, Queue
 from typing import Any, Self, TypedDict
 
@@ -13,6 +14,7 @@ from medley.cluster.membership import Membership
 from medley.cluster.units import State
 from medley.command import Command
 from medley.errors import Problem
+from medley.network.socket_url import write_socket_url
 from medley.process_identity import Identity
 
 GREETING_LIMIT_S = 20
@@ -37,10 +39,21 @@ class Server:
     """How long running requests have when it is ended."""
     hosts: str = ""
     """The addresses of the hosts of Ray that it runs over, with spaces between them."""
+    folder: str = ""
+    """The folder of its sockets: the engine's own, and the one by which the edge is controlled."""
 
     @property
     def port(self) -> int:
         return int(self.url.removesuffix("/v1").rpartition(":")[2])
+
+    @property
+    def local_url(self) -> str:
+        """The engine's own URL for this user's programs on its host: without a key and without the edge."""
+        return write_socket_url(Path(self.folder) / "engine.sock") if self.folder else self.url
+
+    @property
+    def control(self) -> Path:
+        return Path(self.folder) / "control.sock"
 
     @property
     def identity(self) -> Identity:

@@ -22,10 +22,11 @@ from medley.host_schema import HostTable
 from medley.model import chat_format
 from medley.model.chat_format import ChatFormat
 from medley.network.fabric.variables import NOT_CARRIED
+from medley.network.socket_url import write_socket_url
 from medley.planner.plan import Plan
 from medley.schema import EngineName, Model
 
-_GUARD = payload.FOLDER / "api_guard.py"
+_SERVER = payload.FOLDER / "engine_server.py"
 # Variables of vLLM, its libraries, torch and the hub.
 _FOR_ALL = (
     *("VLLM_", "SGLANG_", "HF_", "HUGGING_FACE_", "NCCL_", "UCX_", "LMCACHE_", "FLASHINFER_"),
@@ -50,13 +51,25 @@ class Serving:
     address: str = "127.0.0.1"
     port: int = 8000
     key: Path | None = None
-    """The file of the API key."""
-    key_config: Path | None = None
-    """The same as SGLang's configuration file, its only way to hide the key from other users."""
+    """The file of the API key, which the edge asks for."""
     origins: tuple[str, ...] = ()
     """Origins of web pages whose requests are answered."""
     chat: ChatFormat | None = None
     """How the model writes tool calls and reasoning; None: as its table says."""
+    folder: Path | None = None
+    """The folder of its sockets, mode 0700; None: the engine listens at the address, as `plan` prints it."""
+
+    @property
+    def socket(self) -> Path:
+        """The engine's own socket: no other user can open it, so that it needs no key."""
+        if self.folder is None:
+            raise AssertionError(self)
+        return self.folder / "engine.sock"
+
+    @property
+    def local_url(self) -> str:
+        """The engine's URL for this user's programs on its host."""
+        return write_socket_url(self.socket)
 
     def format(self, model: Model | None) -> ChatFormat:
         """Return `chat`, else what the model's table says."""
@@ -94,7 +107,7 @@ class Engine(Protocol):
 class Why:
     """Reasons of flags and variables that both engines have."""
 
-    KEY = "requests need this key; every user of this host could read it in a flag"
+    SOCKET = "only this user can open it; Caddy answers at the address"
     REPLICAS = "engines in parallel, each with the whole model, behind one address"
     WITHOUT_RAY = "each host starts its own part, without Ray"
     LONGER = "the context is longer than config.json gives, as the maker or the user allows"
@@ -142,24 +155,14 @@ def chosen(ours: Iterable[Flag], theirs: tuple[str, ...]) -> Iterator[Flag]:
     return (flag for flag in ours if not given.intersection(flag.names))
 
 
-def guarded(made: AnnotatedCommand, serving: Serving, python: str) -> AnnotatedCommand:
-    """Put `payload/api_guard.py` before the command; medley's own programs install it themselves."""
-    program, *rest = (Path(made.words[0]).name, *made.words[1:])
-    words = made.words if program == "python" else (python, str(_GUARD), program, *rest)
-    why = "only requests with the key or from this host are answered"
-    guard = [
-        Variable("MEDLEY_GUARD", serving.address, why),
-        Variable("MEDLEY_GUARD_GATE", str(gate_file(serving.port)), "while it exists, new requests get 503"),
-    ]
+def serve_on_socket(found: AnnotatedCommand, serving: Serving, python: str) -> AnnotatedCommand:
+    """Put `payload/engine_server.py` before the command; medley's own programs install it themselves."""
+    program, *rest = (Path(found.words[0]).name, *found.words[1:])
+    words = found.words if program == "python" else (python, str(_SERVER), program, *rest)
+    added = [Variable("MEDLEY_SOCKET", str(serving.socket), Why.SOCKET)]
     if serving.chat and serving.chat.reads_no_reasoning:
-        guard.append(Variable(NO_REASONING, "1", "a request's thinking is left out: no parser reads it"))
-    if serving.key:
-        guard.append(Variable("MEDLEY_GUARD_KEY", str(serving.key), Why.KEY, secret=True))
-    return replace(made, words=words, variables=merged((*made.variables, *guard)))
-
-
-def gate_file(port: int) -> Path:
-    return storage.state() / "serving" / f"{port}.gate"
+        added.append(Variable(NO_REASONING, "1", "a request's thinking is left out: no parser reads it"))
+    return replace(found, words=words, variables=merged((*found.variables, *added)))
 
 
 def stacks() -> Variable:

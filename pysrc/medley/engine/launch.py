@@ -6,7 +6,18 @@ from pathlib import Path
 from types import MappingProxyType
 
 from medley.command import AnnotatedCommand, Command, Variable, merged, overridden
-from medley.engine import Engine, Serving, chosen, guarded, sglang, stacks, table_variables, variables, vllm
+from medley.engine import (
+    Engine,
+    Serving,
+    Why,
+    chosen,
+    serve_on_socket,
+    sglang,
+    stacks,
+    table_variables,
+    variables,
+    vllm,
+)
 from medley.environment import container
 from medley.environment.container import Mount
 from medley.environment.container_image import RAY, ContainerEnvironment, role
@@ -91,8 +102,8 @@ def launch(
     )
     if tools.binary.parts:
         made = replace(made, variables=merged((*made.variables, stacks())))
-    if tools.binary.parts and not (plan.nodes and plan.nodes.rank):
-        made = guarded(made, serving, str(tools.binary / "python"))
+    if tools.binary.parts and serving.folder and not (plan.nodes and plan.nodes.rank):
+        made = serve_on_socket(made, serving, str(tools.binary / "python"))
     return Launch(plan, made, order.beside)
 
 
@@ -100,8 +111,12 @@ def out_of(found: ContainerEnvironment, made: Launch, serving: Serving, *, over_
     """Run the launch in a container of the image; `over_ray`: next to the container of this host's Ray."""
     target, beside = Path(serving.target), container.name(RAY) if over_ray else None
     model = (Mount(target, "the model"),) if target.is_absolute() else ()
-    near = replace(found, spec=replace(found.spec, beside=beside, mounts=(*found.spec.mounts, *model)))
-    inner = guarded(made.reasoned, serving, str(found.python))
+    sockets = (Mount(serving.folder, Why.SOCKET, writable=True),) if serving.folder else ()
+    mounts = (*found.spec.mounts, *model, *sockets)
+    near = replace(found, spec=replace(found.spec, beside=beside, mounts=mounts))
+    inner = made.reasoned
+    if serving.folder:
+        inner = serve_on_socket(inner, serving, str(found.python))
     if stacks().name not in found.spec.image.names:
         inner = replace(inner, variables=merged((*inner.variables, stacks())))
     return replace(made, reasoned=near.contained(inner, role(serving.port)))

@@ -40,7 +40,12 @@ def words(binary: Path, serving: Serving, plan: Plan) -> tuple[str, ...]:
     return (str(binary / PROGRAM), "serve", serving.target)
 
 
-def variables(_: Serving, plan: Plan, host: HostTable) -> Iterator[Variable]:
+def variables(serving: Serving, plan: Plan, host: HostTable) -> Iterator[Variable]:
+    if serving.folder:
+        # It generates a token each time, and strangers may ask for it (http_server.py, 0.5.23).
+        yield Variable(
+            "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION", "0", "/health, which needs no key, is free"
+        )
     if host.device == "cpu":
         yield Variable("SGLANG_USE_CPU_ENGINE", "1", "the CPU runs the model")
         if plan.tensor_parallel * plan.stages * plan.replicas > 1:
@@ -63,12 +68,13 @@ def _cpus(plan: Plan) -> str:
 
 def flags(serving: Serving, plan: Plan, host: HostTable, model: Model | None) -> Iterator[Flag]:
     yield flag("--served-model-name", serving.name, "the model name in requests")
-    yield flag("--host", serving.address, "the server's address")
-    yield flag("--port", serving.port, "the server's address")
+    if serving.folder is None:
+        yield flag("--host", serving.address, "the server's address")
+    yield flag("--port", serving.port, "the server's address, near which SGLang's other ports lie")
+    if serving.folder:
+        why = "medley's first request warms it up; SGLang's would go to the port"
+        yield flag("--skip-server-warmup", None, why)
     yield flag("--enable-metrics", None, "for medley top and Prometheus")
-    if serving.key_config and not (plan.nodes and plan.nodes.rank):
-        why = "requests need the key in it; every user of this host could read it in a flag"
-        yield flag("--config", serving.key_config, why)
     if host.device == "cpu":
         yield flag("--device", "cpu", "the CPU runs the model")
     yield from _ranks(plan)

@@ -3,7 +3,6 @@
 Flags as of vLLM 0.33.0, which GPUs run, and 0.32.0, which CPUs run (`vllm serve --help=all`).
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -39,7 +38,7 @@ def words(binary: Path, serving: Serving, _: Plan) -> tuple[str, ...]:
     return (str(binary / PROGRAM), "serve", serving.target)
 
 
-def variables(serving: Serving, plan: Plan, host: HostTable) -> Iterator[Variable]:
+def variables(_: Serving, plan: Plan, host: HostTable) -> Iterator[Variable]:
     if host.device == "cpu" and plan.eager:
         # At the first request vLLM 0.32.0 compiles small functions, eager or not (logprobs.py:10 and
         # topk_topp_sampler.py:452 of v1/sample/ops): it took 12 s on quiet cores, and 160 s on busy ones.
@@ -59,8 +58,6 @@ def variables(serving: Serving, plan: Plan, host: HostTable) -> Iterator[Variabl
     if plan.beyond_config:
         yield Variable(LONGER["vllm"], "1", Why.LONGER)
     yield Variable("VLLM_NO_USAGE_STATS", "1", "vLLM reports usage to its makers by default")
-    if serving.key:
-        yield Variable("VLLM_API_KEY", str(serving.key), Why.KEY, secret=True)
 
 
 def flags(serving: Serving, plan: Plan, host: HostTable, model: Model | None) -> Iterator[Flag]:
@@ -68,11 +65,7 @@ def flags(serving: Serving, plan: Plan, host: HostTable, model: Model | None) ->
     if plan.nodes and plan.nodes.rank:
         yield flag("--headless", None, "only the first host serves the API")
     else:
-        yield flag("--host", serving.address, "where it listens")
-        yield flag("--port", serving.port, "where it listens")
-        if serving.origins:
-            why = "web pages of these origins may ask"
-            yield flag("--allowed-origins", json.dumps(serving.origins), why)
+        yield from _address(serving)
     yield from _ranks(plan)
     if plan.replicas > 1:
         yield from _replicas(plan)
@@ -97,6 +90,14 @@ def flags(serving: Serving, plan: Plan, host: HostTable, model: Model | None) ->
 def parsers(chat: ChatFormat) -> tuple[str | None, str | None]:
     """Return the format's own names, which are vLLM's."""
     return chat.tool_parser, chat.reasoning_parser
+
+
+def _address(serving: Serving) -> Iterator[Flag]:
+    if serving.folder:
+        yield flag("--uds", serving.socket, Why.SOCKET)
+    else:
+        yield flag("--host", serving.address, "where it listens")
+        yield flag("--port", serving.port, "where it listens")
 
 
 def _ranks(plan: Plan) -> Iterator[Flag]:

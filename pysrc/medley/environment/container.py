@@ -41,7 +41,6 @@ _KEPT_ENTRYPOINT = "/opt/nvidia/"
 # Variables that name files and folders of this host: why they are mounted, and whether they are writable.
 _MOUNTED = {
     "RAY_AUTH_TOKEN_PATH": ("the file of the cluster's token", False),
-    "MEDLEY_GUARD_GATE": ("medley makes a file here while new requests must wait", False),
     "VLLM_CONFIG_ROOT": ("its list of variables that other hosts do not receive", True),
     "HF_TOKEN_PATH": ("your account on the model hub", False),
     "HF_HUB_CACHE": ("the cache of downloaded models", True),
@@ -110,12 +109,7 @@ class ContainerSpec:
         variables = (*inner.variables, *self.variables)
         ours = [each.name for each in variables]
         passed = (word for each in (*ours, *spoken(environ, ours)) for word in ("--env", each))
-        named = (
-            # A gate's file comes and goes, so its folder is mounted.
-            Mount(path.parent if each.name == "MEDLEY_GUARD_GATE" else path, *_MOUNTED[each.name])
-            for each in variables
-            if each.name in _MOUNTED and (path := Path(each.value))
-        )
+        named = (Mount(Path(each.value), *_MOUNTED[each.name]) for each in variables if each.name in _MOUNTED)
         mounts = (*self.mounts, *named, *_file_mounts(inner.command.argv))
         return AnnotatedCommand(
             (self.runtime, "run", *passed),

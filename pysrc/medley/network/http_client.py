@@ -1,7 +1,8 @@
 """HTTP client with limits: certificates, proxies and sizes.
 
 TLS certificates are always verified, requests to this host itself bypass proxies, and answers are read up to
-a limit, regardless of Content-Length.
+a limit, regardless of Content-Length. A server on a socket in a folder has a URL too
+(socket_url).
 """
 
 import ipaddress
@@ -9,12 +10,14 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
 
 from medley import json_shape
 from medley.errors import Problem, in_words
+from medley.network.socket_url import read_socket_url
 from medley.network.tcp import is_loopback
 
 MOST_BYTES = 64 << 20
@@ -43,6 +46,26 @@ def address(url: str) -> httpx.URL:
     except (httpx.InvalidURL, ValueError) as error:
         cause = str(error)
     raise Problem(f"{url!r} is not a URL of a server", cause=cause, fix="--url http://HOST:PORT/v1")
+
+
+def target(url: str) -> tuple[httpx.URL, dict[str, Any]]:
+    """Return the URL that a request to a server names, and httpx's options by which it gets there."""
+    if local := read_socket_url(url):
+        socket_file, path = local
+        _require_listener(socket_file)
+        return httpx.URL(f"http://localhost{path}"), {"transport": httpx.HTTPTransport(uds=str(socket_file))}
+    where = address(url)
+    return where, options(where)
+
+
+def _require_listener(socket_file: Path) -> None:
+    """Raise httpx.ConnectError where nothing listens: httpcore 1.0.9 then leaves its socket open."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(_CONNECT_S)
+        try:
+            probe.connect(str(socket_file))
+        except OSError as error:
+            raise httpx.ConnectError(in_words(error)) from error
 
 
 def options(url: httpx.URL) -> dict[str, Any]:
@@ -125,10 +148,10 @@ def _answering(
     connect_s: float = _CONNECT_S,
     redirects: bool = False,
 ) -> Iterator[httpx.Response]:
-    where = address(url)
     limit = httpx.Timeout(limit_s, connect=connect_s)
+    where, how = target(url)
     with (
-        httpx.Client(timeout=limit, follow_redirects=redirects, **options(where)) as client,
+        httpx.Client(timeout=limit, follow_redirects=redirects, **how) as client,
         client.stream(method, where, json=body, headers=dict(headers or {})) as answer,
     ):
         yield answer

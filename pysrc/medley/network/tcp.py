@@ -118,7 +118,7 @@ def lost_address(address: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a URL's host is this host itself; payload/api_guard.py has a copy."""
+    """Whether a URL's host is this host itself."""
     name = host.strip("[]").lower()
     try:
         found = ipaddress.ip_address(name.partition("%")[0])

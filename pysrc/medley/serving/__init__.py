@@ -14,7 +14,6 @@ from medley.cluster import units
 from medley.cluster.remote import Server
 from medley.cluster.unit_file import UNIT
 from medley.engine import Serving
-from medley.engine import gate_file as gate_file
 from medley.engine.launch import Launch, Order
 from medley.errors import Problem
 from medley.planner import Layout
@@ -54,10 +53,7 @@ def url(listens: Serving) -> str:
 
 @contextmanager
 def note_server(
-    url: str,
-    model: str,
-    port: int,
-    key: Path | None = None,
+    listens: Serving,
     state: str = "starting",
     *,
     drain_s: int = 0,
@@ -66,16 +62,28 @@ def note_server(
     """Keep the server's record while the body runs; yields a function that reports its state."""
 
     def report(state: str) -> None:
-        us, where = process_identity.own_identity(), str(key) if key else None
-        found = Server(url, model, us.pid, us.started, us.boot, where, state, time.time(), drain_s, hosts)
+        us, key = process_identity.own_identity(), str(listens.key) if listens.key else None
+        found = Server(
+            url(listens),
+            listens.name,
+            us.pid,
+            us.started,
+            us.boot,
+            key,
+            state,
+            time.time(),
+            drain_s,
+            hosts,
+            str(listens.folder or ""),
+        )
         with suppress(OSError):  # the disk is full: the server goes on, and is shown as it was
-            storage.write(_note(port), json.dumps(asdict(found)))
+            storage.write(_note(listens.port), json.dumps(asdict(found)))
 
     report(state)
     try:
         yield report
     finally:
-        _note(port).unlink(missing_ok=True)
+        _note(listens.port).unlink(missing_ok=True)
 
 
 def require_none(port: int) -> None:
@@ -95,7 +103,7 @@ def claim_port(model: str, address: str, port: int) -> Iterator[None]:
     with storage.lock(folder() / f"{port}.lock") as is_ours:
         if not is_ours:
             raise _in_use(port, "another process starts or ends a server there")
-        with note_server(url(listens), model, port, state="preparing"):
+        with note_server(listens, "preparing"):
             yield
 
 
@@ -174,11 +182,11 @@ def _has_ended(server: Server, limit: float, watch: Progress) -> bool:
 
 
 def _open_requests(server: Server) -> str:
-    from medley.serving import api  # noqa: PLC0415 - httpx: a fifth of a second
+    from medley.serving.edge_process import count_open_requests  # noqa: PLC0415 - httpx: a fifth of a second
 
     count = None
     with suppress(Exception):
-        count = api.open_requests(server.url) if server.state == "ready" else None
+        count = count_open_requests(server.control) if server.state == "ready" else None
     return f"{server.port}: {'its engine ends' if count is None else f'open requests: {count}'}"
 
 

@@ -1,8 +1,5 @@
 """Ask an OpenAI-style server: readiness, chat, list of models."""
 
-import hmac
-import secrets
-import socket
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
@@ -12,11 +9,10 @@ from typing import Any
 import httpx
 
 from medley import json_shape
-from medley.environment.payload.api_guard import CHALLENGE, MARK, OPEN
-from medley.environment.payload.http_requests import proof
 from medley.errors import Problem, in_words
 from medley.network import http_client
 from medley.network.http_client import Response, bearer, unanswered
+from medley.network.socket_url import read_socket_url
 
 # Ready is when a completion was answered: vLLM's /health says 200 to servers whose first request then fails.
 _PROBE_TOKENS = 16
@@ -25,25 +21,20 @@ _HELLO = [{"role": "user", "content": "Hello"}]
 _NO_CHAT = {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND}
 _PROBE_LIMIT_S = 120
 _FIRST_TOKEN_LIMIT_S = 300
-_LOOK_LIMIT_S = 10
 _LEAST_PIECES, _LEAST_S = 3, 0.3
 
 
-def answered(url: str, model: str, key: str | None = None) -> str | None:
+def answered(url: str, model: str) -> str | None:
     """Return a short answer, or None while no server listens; raise a Problem when it is refused.
 
     It is a chat through the model's template; a model without one completes a text.
     """
-    if key is not None:
-        if not _listens(url):
-            return None
-        require_guarded(url, key)
-    answer = _probed(url, "chat/completions", {"model": model, "messages": _HELLO}, key)
+    answer = _probed(url, "chat/completions", {"model": model, "messages": _HELLO})
     if answer and answer.status in _NO_CHAT:
-        answer = _probed(url, "completions", {"model": model, "prompt": "Hello"}, key)
+        answer = _probed(url, "completions", {"model": model, "prompt": "Hello"})
     if answer is None or answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
         return None
-    _require_ok(answer, url, model, key)
+    _require_ok(answer, url, model, None)
     match answer.json():
         case {"usage": {"completion_tokens": int()}, "choices": [{"text": str(text)}, *_]}:
             return text
@@ -55,13 +46,11 @@ def answered(url: str, model: str, key: str | None = None) -> str | None:
             raise _odd(url, answer.text)
 
 
-def _probed(url: str, path: str, body: dict[str, Any], key: str | None) -> Response | None:
+def _probed(url: str, path: str, body: dict[str, Any]) -> Response | None:
     """Ask for a few tokens; None while no server listens."""
     body |= {"max_tokens": _PROBE_TOKENS, "temperature": 0}
     try:
-        return http_client.ask(
-            "POST", f"{url}/{path}", body=body, limit_s=_PROBE_LIMIT_S, connect_s=2, headers=bearer(key)
-        )
+        return http_client.ask("POST", f"{url}/{path}", body=body, limit_s=_PROBE_LIMIT_S, connect_s=2)
     except (httpx.ConnectError, httpx.ConnectTimeout):
         return None
     except httpx.HTTPError as error:
@@ -70,15 +59,6 @@ def _probed(url: str, path: str, body: dict[str, Any], key: str | None) -> Respo
             cause=in_words(error),
             fix="read the engine's output: medley logs; medley serve MODEL -- --enforce-eager often helps",
         ) from error
-
-
-def _listens(url: str) -> bool:
-    where = http_client.address(url)
-    try:
-        socket.create_connection((where.host, where.port or 80), timeout=2).close()
-    except OSError:
-        return False
-    return True
 
 
 @dataclass(frozen=True)
@@ -198,48 +178,8 @@ def cards(url: str, key: str | None = None) -> list[dict[str, Any]]:
             raise _odd(url, answer.text)
 
 
-def require_guarded(url: str, key: str | None = None) -> None:
-    """Raise a Problem where a server runs without `payload/api_guard.py`, and so answers strangers.
-
-    It must prove that it knows the key before it gets the key, because any local user may listen on a port
-    before the engine does.
-    """
-    nonce = secrets.token_hex(32)
-    stranger = {"Host": "medley.invalid", CHALLENGE.decode(): nonce}
-    try:
-        answer = http_client.ask(
-            "GET", f"{url.removesuffix('/v1')}/", limit_s=_LOOK_LIMIT_S, connect_s=2, headers=stranger
-        )
-    except httpx.HTTPError as error:
-        raise unanswered(url, error) from error
-    mark = answer.headers.get(MARK.decode())
-    if key is not None and mark and not hmac.compare_digest(mark.encode(), proof(key, nonce.encode())):
-        raise Problem(
-            f"the server at {url} does not have this key",
-            cause="it could not prove that it knows the key, so medley did not send the key",
-            fix="find that program: ss -ltnp; use another port: medley serve MODEL --port 8001",
-        )
-    if mark is None:
-        raise Problem(
-            "the engine answers requests without an API key",
-            cause=f"its server runs without medley's guard: GET / without a key gave {answer.status}",
-            fix="remove engine flags that change its server (SGLang: --enable-http2), or open it to "
-            "everyone: --api-key none",
-        )
-
-
-def open_requests(url: str) -> int | None:
-    """Return how many requests are inside; None without medley's guard. Raises httpx.HTTPError."""
-    answer = http_client.ask(
-        "GET", f"{url.removesuffix('/v1')}/health", limit_s=2, connect_s=1, headers={OPEN.decode(): "?"}
-    )
-    count = answer.headers.get(OPEN.decode(), "")
-    return int(count) if count.isdecimal() else None
-
-
 def _require_ok(answer: Response, url: str, model: str, key: str | None) -> None:
     said = f"{answer.status}: {message(answer.text)}"
-    header = '-H "Authorization: Bearer $MEDLEY_API_KEY" ' if key else ""
     if answer.status == HTTPStatus.UNAUTHORIZED:
         raise Problem(
             f"the server requires {'another' if key else 'an'} API key",
@@ -250,8 +190,15 @@ def _require_ok(answer: Response, url: str, model: str, key: str | None) -> None
         raise Problem(
             f"the server refused a request for {model!r}",
             cause=said,
-            fix=f"list its models: curl {header}{http_client.address(url).copy_with(path='/v1/models')}",
+            fix=f"list its models: {_list_command(url, key)}",
         )
+
+
+def _list_command(url: str, key: str | None) -> str:
+    if read_socket_url(url):
+        return "medley status"
+    header = '-H "Authorization: Bearer $MEDLEY_API_KEY" ' if key else ""
+    return f"curl {header}{http_client.address(url).copy_with(path='/v1/models')}"
 
 
 def _odd(url: str, text: str) -> Problem:

@@ -10,6 +10,7 @@ import httpx
 from medley import json_shape
 from medley.errors import Problem, in_words
 from medley.network import http_client
+from medley.network.socket_url import read_socket_url
 from medley.serving.api import message
 from medley.serving.batch import Book, Request
 
@@ -54,7 +55,14 @@ def send(
 async def _send(
     requests: Sequence[Request], book: Book, progress: BatchProgress, server: Answering, at_once: int
 ) -> None:
-    base = http_client.address(server.url.removesuffix("/v1"))
+    local = read_socket_url(server.url)
+    base = http_client.address("http://localhost" if local else server.url.removesuffix("/v1"))
+    limits = httpx.Limits(max_connections=at_once)
+    how = (
+        {"transport": httpx.AsyncHTTPTransport(uds=str(local[0]), limits=limits)}
+        if local
+        else http_client.options(base)
+    )
     waiting = iter(requests)
 
     async def work() -> None:
@@ -73,9 +81,9 @@ async def _send(
     client = httpx.AsyncClient(
         base_url=base,
         headers=http_client.bearer(server.key),
-        limits=httpx.Limits(max_connections=at_once),
+        limits=limits,
         timeout=httpx.Timeout(_ANSWER_LIMIT_S, connect=_CONNECT_LIMIT_S),
-        **http_client.options(base),
+        **how,
     )
     async with client, asyncio.TaskGroup() as group:
         for _ in range(min(at_once, len(requests))):

@@ -149,7 +149,7 @@ def written_text(file: SettingsFile, path: Path) -> str:
     try:
         own = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise _not_ours(path, in_words(error) if isinstance(error, OSError) else str(error)) from error
+        raise _not_ours(path, in_words(error)) from error
     if not isinstance(own, dict):
         raise _not_ours(path, "it is not a table")
     return json.dumps(merged(own, json.loads(file.text)), indent=2, ensure_ascii=False) + "\n"
@@ -170,7 +170,7 @@ def write(file: SettingsFile, path: Path) -> Path | None:
     except (OSError, UnicodeDecodeError) as error:
         raise Problem(
             f"{path} cannot be written",
-            cause=in_words(error) if isinstance(error, OSError) else str(error),
+            cause=in_words(error),
             fix="print the settings instead: leave --write out",
         ) from error
     return backup

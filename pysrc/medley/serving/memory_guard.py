@@ -4,20 +4,21 @@ from collections.abc import Callable
 
 from medley.cluster import events
 from medley.host.memory_pressure import MemoryWatch
-from medley.serving.drain import Gate
+from medley.serving.edge import Closed
+from medley.serving.edge_process import EdgeProcess
 
 
 class MemoryGuard:
     """Watches this host, and what the other hosts of a model report."""
 
     def __init__(
-        self, subject: str, gate: Gate, say: Callable[[str], None], elsewhere: Callable[[], str | None]
+        self, subject: str, edge: EdgeProcess, say: Callable[[str], None], elsewhere: Callable[[], str | None]
     ) -> None:
         """`elsewhere` returns the figures of another host whose memory is low."""
-        self._subject, self._gate, self._say, self._elsewhere = subject, gate, say, elsewhere
+        self._subject, self._edge, self._say, self._elsewhere = subject, edge, say, elsewhere
         self._watch, self._closed = MemoryWatch(), False
         self.ready = False
-        """Before that there are no requests, and the gate would only delay the first answer."""
+        """Before that there are no requests, and the edge is closed anyway."""
 
     def look(self) -> None:
         """Raise a Problem where this host's memory is about to run out."""
@@ -27,7 +28,7 @@ class MemoryGuard:
         if not self.ready or bool(low) == self._closed:
             return
         self._closed = bool(low)
-        self._gate.hold("memory", low and f"memory is low: {low}")
+        self._edge.close("memory", Closed(f"memory is low: {low}") if low else None)
         text = f"memory is low, new requests get 503: {low}" if low else "memory recovered"
         self._say(text)
         events.note("fault" if low else "recovery", self._subject, text)

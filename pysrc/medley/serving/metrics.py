@@ -1,13 +1,13 @@
 """Read the metrics of an engine (vLLM 0.32.0, SGLang 0.5.23)."""
 
 import http.client
+import socket
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from medley.errors import Problem
-from medley.serving import api
+from medley.network.socket_url import read_socket_url
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -39,17 +39,9 @@ _LIMIT_S = 1.5
 _MOST_BYTES = 8 << 20
 
 
-def read(url: str, key: str | None) -> str:
-    """Ask with the key: the guard requires it for every route but /health."""
-    place = urlsplit(url)
-    headers = {}
-    if key:
-        try:
-            api.require_guarded(url, key)
-        except Problem as problem:
-            raise ValueError(problem.what) from problem
-        headers = {"Authorization": f"Bearer {key}"}
-    status, text = get(place.hostname or "127.0.0.1", place.port or 80, headers)
+def read(url: str) -> str:
+    """Return the text of a server's /metrics. Raises OSError, HTTPException or ValueError."""
+    status, text = get(url)
     if status == http.client.NOT_FOUND:
         raise ValueError("it has no /metrics (SGLang: --enable-metrics)")
     if status != http.client.OK:
@@ -57,23 +49,29 @@ def read(url: str, key: str | None) -> str:
     return text
 
 
-def figures(url: str, key: str | None) -> dict[str, float]:
+def figures(url: str) -> dict[str, float]:
     """Return an engine's figures; none where it does not answer, or has none."""
     with suppress(OSError, http.client.HTTPException, ValueError):
-        return engine_figures(read(url, key))
+        return engine_figures(read(url))
     return {}
 
 
-def is_idle(url: str, key: str | None) -> bool:
+def is_idle(url: str) -> bool:
     """Whether no request runs or waits; without metrics it is never known to be."""
-    found = figures(url, key)
+    found = figures(url)
     return "running" in found and not (found["running"] or found.get("waiting"))
 
 
-def get(host: str, port: int, headers: dict[str, str]) -> tuple[int, str]:
-    connection = http.client.HTTPConnection(host, port, timeout=_LIMIT_S)
+def get(url: str) -> tuple[int, str]:
+    """Return status and text of the /metrics of the server with this URL, of a host or of a socket."""
+    local, place = read_socket_url(url), urlsplit(url)
+    connection = http.client.HTTPConnection(place.hostname or "localhost", place.port, timeout=_LIMIT_S)
     try:
-        connection.request("GET", "/metrics", headers=headers)
+        if local:
+            connection.sock = socket.socket(socket.AF_UNIX)
+            connection.sock.settimeout(_LIMIT_S)
+            connection.sock.connect(str(local[0]))
+        connection.request("GET", "/metrics")
         answer = connection.getresponse()
         return answer.status, answer.read(_MOST_BYTES).decode(errors="replace")
     finally:

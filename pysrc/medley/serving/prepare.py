@@ -27,10 +27,9 @@ from medley.errors import Problem
 from medley.host import facts
 from medley.host.facts import Facts
 from medley.host.kind import Kind, answers, kind_of
-from medley.model import extra_files, resolve, shape
-from medley.model.extra_files import ModelExtras
+from medley.model import resolve, shape
 from medley.model.resolve import Weights
-from medley.model.trust import Trust, require_through_us, trusted, warning
+from medley.model.trust import Trust
 from medley.network import tcp
 from medley.network.ports import RENDEZVOUS_PORT
 from medley.planner import Layout, compatibility, devices, devices_of, hosts_of, loading, pipelines
@@ -41,10 +40,11 @@ from medley.planner.host_order import VARIABLE
 from medley.planner.placement import PlacementOptions, unplaced
 from medley.planner.plan import Asked, Launcher, Plan, balanced, plan, understood, unplanned
 from medley.planner.topology import Topology
-from medley.progress import SILENT, Output, Progress
+from medley.progress import Output, Progress
 from medley.schema import EngineName, Shape
 from medley.serving import chat_parsers
 from medley.serving.alternatives import placed, with_engine_sources
+from medley.serving.extras import find_extras
 from medley.serving.launch_engine import image_of, ranks_nccl, version_of
 from medley.serving.script import Script, in_image, placeable
 
@@ -163,10 +163,7 @@ def prepare(options: Options, output: Output) -> Job:
         resolve.ready(found)
     else:
         resolve.require_weights(found)
-    if listens.key and engine == "sglang":
-        credentials.require_no_other_config(options.flags)
-        listens = replace(listens, key_config=credentials.api_key_config_path(listens.port))
-    extra = extras(found, options.trust, options.flags, engine, starts=starts, watch=watch)
+    extra = find_extras(found, options.trust, options.flags, engine, starts=starts, watch=watch)
     wanted = replace(
         options.wanted,
         engine=engine,
@@ -332,29 +329,6 @@ def shape_of(found: Weights, watch: Progress) -> Shape:
         return shape.shape(found, watch)
 
 
-def extras(
-    found: Weights,
-    trust: Trust,
-    flags: tuple[str, ...],
-    engine: EngineName,
-    *,
-    starts: bool,
-    refuses: bool = True,
-    watch: Progress = SILENT,
-) -> ModelExtras:
-    """Return the extra files and code of these weights; `refuses`: raise a Problem for untrusted code."""
-    require_through_us(trust, flags)
-    refuses = refuses or trust.given
-    code = trusted(found, trust, starts=starts) if refuses else None
-    wanted = extra_files.wanted_extras(found.model, os.environ)
-    files = extra_files.extra_paths(wanted, engine, trusted=trust.given or not refuses)
-    if starts:
-        extra_files.fetch_extras(wanted, watch)
-    uses_base = any(need.kind == "tiktoken" for need in (found.model.needs if found.model else ()))
-    base = (os.environ.get(extra_files.ENCODINGS_VARIABLE) or None) if uses_base else None
-    return ModelExtras(code, files, base, trust.refused, () if refuses else tuple(warning(found, trust)))
-
-
 def _listens(options: Options, found: Weights, watch: Progress) -> Serving:
     if options.script:
         return Serving(found.target, found.name)
@@ -369,7 +343,13 @@ def _listens(options: Options, found: Weights, watch: Progress) -> Serving:
             watch.note(f"ended a leftover container on port {asked.port}")
         tcp.require_free(asked.address, asked.port)
     return Serving(
-        found.target, asked.name or found.name, asked.address, asked.port, key, origins=asked.origins
+        found.target,
+        asked.name or found.name,
+        asked.address,
+        asked.port,
+        key,
+        origins=asked.origins,
+        folder=None if options.elsewhere else storage.sockets() / str(asked.port),
     )
 
 

@@ -15,14 +15,17 @@ from medley import credentials, engine, explain, serving, storage
 from medley.cluster import device_probe, events, membership, model_files, ray_serving, ray_watch
 from medley.engine import Serving
 from medley.engine.launch import ENGINES, Launch
+from medley.environment import caddy
 from medley.errors import Problem, Terminated
 from medley.planner import hosts_of
 from medley.planner.topology import Topology
 from medley.process import Process
 from medley.progress import Output
-from medley.serving import api, metrics, weights
+from medley.serving import metrics, weights
 from medley.serving.batch_client import Answering
-from medley.serving.drain import Drain, gated
+from medley.serving.drain import Drain
+from medley.serving.edge import Edge
+from medley.serving.edge_process import running_edge
 from medley.serving.memory_guard import MemoryGuard
 from medley.serving.native import meeting
 from medley.serving.prepare import Job, Launched, launched, topology
@@ -151,14 +154,10 @@ class Served:
         listens, launch = found.order.serving, found.launch
         engine = ENGINES[found.order.wanted.engine]
         key = credentials.read_api_key(listens.key) if listens.key else None
-        if listens.key_config and key:
-            credentials.write_api_key_config(listens.key_config, key)
-        where, log = serving.url(listens), serving.log_file(f"serve-{listens.port}")
+        log = serving.log_file(f"serve-{listens.port}")
         what = serving.description(found.order, launch, found.layout)
         hosts = " ".join(found.taken.slots) if found.taken else ""
-        noted = serving.note_server(
-            where, listens.name, listens.port, listens.key, drain_s=self.drain_s, hosts=hosts
-        )
+        noted = serving.note_server(listens, drain_s=self.drain_s, hosts=hosts)
         subject = str(listens)
         _announce(launch, output.say, output.detail)
         with (
@@ -166,14 +165,14 @@ class Served:
             noted as report,
             serving.keep_description(listens.port, what),
             _kept(log, launch) as keep,
-            gated(listens.port) as gate,
+            running_edge(_edge(listens, key), caddy.ready(output.watch), output.say) as edge,
             _noted(subject, launch),
             ExitStack() as served,
-            device_probe.probed_daily(launch.command, lambda: metrics.is_idle(where, key), output.say),
+            device_probe.probed_daily(launch.command, lambda: metrics.is_idle(listens.local_url), output.say),
         ):
-            drain = Drain(where, self.drain_s, gate, output.say, servers=launch.plan.replicas)
+            drain = Drain(edge, self.drain_s, output.say)
             memory = MemoryGuard(
-                subject, gate, output.say, found.meeting.low if found.meeting else lambda: None
+                subject, edge, output.say, found.meeting.low if found.meeting else lambda: None
             )
             lost = _check(found)
             start.enter_context(output.watch.stage(f"{engine.TITLE} starts"))
@@ -190,10 +189,9 @@ class Served:
                 steps.is_over = True
                 start.close()
                 ranks.placed()
-                if key or not credentials.is_open(listens.address):
-                    api.require_guarded(where, key)
+                edge.close("start", None)
                 if self.then:
-                    self.then(Answering(where, listens.name, key))
+                    self.then(Answering(listens.local_url, listens.name, None))
                     raise Ended
                 self.on_ready(len(hosts_of(found.layout)))
                 if self.restarts and found.meeting:
@@ -212,11 +210,12 @@ class Served:
                 steps.look()
                 lost()
                 memory.look()
+                edge.look()
                 drain.look()
 
             supervise(
                 launch.command,
-                url=where,
+                url=listens.local_url,
                 model=listens.name,
                 limit_s=self.limit_s or launch.plan.start_limit_s,
                 log=log,
@@ -224,13 +223,11 @@ class Served:
                 on_ready=on_ready,
                 last_error=engine.last_error,
                 fatal=engine.fatal,
-                key=key,
                 check=check,
                 watchdog=Watchdog(
-                    where,
+                    listens.local_url,
                     listens.name,
                     listens.port,
-                    key,
                     self.stall_limit_s,
                     log,
                     hosts=_hosts(found),
@@ -238,6 +235,23 @@ class Served:
                 ),
                 on_lost=lambda why: report(f"lost: {why}"),
             )
+
+
+def _edge(listens: Serving, key: str | None) -> Edge:
+    storage.make_private(listens.socket.parent.parent)
+    folder = storage.make_private(listens.socket.parent)
+    listens.socket.unlink(missing_ok=True)  # a killed engine's: vLLM 0.32.0 does not replace it
+    keys = {"key": key} if key else {}
+    loopback = not credentials.is_open(listens.address)
+    return Edge(
+        listens.address,
+        listens.port,
+        listens.socket,
+        folder,
+        keys,
+        loopback=loopback,
+        origins=listens.origins,
+    )
 
 
 @contextmanager

@@ -43,7 +43,6 @@ def supervise(
     on_ready: Callable[[str, float], None],
     last_error: LastError,
     fatal: Callable[[str], bool] = lambda _: False,
-    key: str | None = None,
     check: Callable[[], None] = lambda: None,
     watchdog: Watchdog | None = None,
     on_lost: Callable[[str], None] = lambda _: None,
@@ -66,7 +65,7 @@ def supervise(
     engine.die_first()
     completion = None
     try:
-        completion = _first_completion(engine, lambda: api.answered(url, model, key), model, limit_s, check)
+        completion = _first_completion(engine, lambda: api.answered(url, model), model, limit_s, check)
         if completion is not None:
             on_ready(completion, time.monotonic() - began)
             with watchdog.watching(engine) if watchdog else nullcontext():
@@ -191,7 +190,7 @@ class Restarter:
             wait_s = self._wait_s(problem)
             state = f"restarting, attempt {self.done}: {problem.what}"
             self.output.say(f"{problem}")
-            noted = serving.note_server(serving.url(listens), listens.name, listens.port, listens.key, state)
+            noted = serving.note_server(listens, state)
             record.enter_context(noted)
             _require_memory(self.before, self.output.say)
             self.output.say(f"{state}; in {wait_s:.0f} s, or when {self.hosts} hosts have joined")

@@ -23,7 +23,7 @@ from medley.environment.payload import process_stacks
 from medley.errors import Problem
 from medley.network import http_client
 from medley.process import Process
-from medley.serving import api, metrics
+from medley.serving import metrics
 
 _HERE = "this host"
 _ACTIVE_CORES = 0.1
@@ -125,7 +125,6 @@ class Watchdog:
     url: str
     model: str
     port: int
-    key: str | None
     limit_s: float
     log: Path
     hosts: Hosts = lambda **_: {}
@@ -180,10 +179,9 @@ class Watchdog:
                 return
 
     def _sample(self, clock: Clock, engine: Process) -> None:
-        now, found = time.monotonic(), metrics.figures(self.url, self.key)
+        now, found = time.monotonic(), metrics.figures(self.url)
         figures = {name: found[name] for name in _FIGURES if name in found}
-        closed = serving.gate_file(self.port).exists() and not self._figures.get("running")
-        if (figures and figures != self._figures) or self._answer or closed:
+        if (figures and figures != self._figures) or self._answer:
             clock.progress_at, self._answer, self._asked_at = now, "", None
             self._looks, self._figures, self._rests_until = {}, figures or self._figures, 0
         if not clock.suspects(now):
@@ -203,11 +201,9 @@ class Watchdog:
         """Send a completion of one token; any answer is a sign of life."""
         body = {"model": self.model, "prompt": "Hello", "max_tokens": 1, "temperature": 0}
         with suppress(httpx.HTTPError, Problem):
-            if self.key:
-                api.require_guarded(self.url, self.key)
-            limit_s, headers = self.limit_s * (_SPINS + 1), http_client.bearer(self.key)
+            limit_s = self.limit_s * (_SPINS + 1)
             answer = http_client.ask(
-                "POST", f"{self.url}/completions", body=body, limit_s=limit_s, connect_s=2, headers=headers
+                "POST", f"{self.url}/completions", body=body, limit_s=limit_s, connect_s=2
             )
             if self._asked_at == asked_at:
                 self._answer = f"{answer.status}"

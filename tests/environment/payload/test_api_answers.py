@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from medley.environment.payload.api_answers import Answers, Message, error_body
-from medley.environment.payload.api_guard import Guard, Policy
 
 CARD = {"id": "smollm2", "object": "model", "max_model_len": 8192}
 AUTO = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
@@ -152,29 +151,6 @@ def test_other_requests_are_passed_on_as_they_came() -> None:
     engine, body = Engine(), {"model": "x", "messages": [{"role": "user", "content": 'my "thinking" is'}]}
     assert asked(engine, "/v1/messages", body, reasoning=False) == (200, body)
     assert asked(engine, "/v1/chat/completions", {"thinking": 1}, reasoning=False) == (200, {"thinking": 1})
-
-
-@pytest.mark.parametrize(
-    ("path", "key", "kind"),
-    [
-        pytest.param("/v1/messages", "error", "authentication_error", id="Anthropic"),
-        pytest.param("/v1/chat/completions", "error", "authentication_error", id="OpenAI"),
-    ],
-)
-def test_the_guard_refuses_in_the_caller_s_format(path: str, key: str, kind: str) -> None:
-    sent: list[Message] = []
-
-    async def send(message: Message) -> None:
-        sent.append(message)
-
-    async def receive() -> Message:
-        return {"type": "http.request"}
-
-    scope: Message = {"type": "http", "path": path, "method": "POST", "headers": [], "client": None}
-    asyncio.run(Guard(Engine(), Policy("sk-key"))(scope, receive, send))
-    found = json.loads(sent[-1]["body"])
-    assert (sent[0]["status"], found[key]["type"]) == (401, kind)
-    assert (found.get("type") == "error") is (path == "/v1/messages")
 
 
 def test_an_error_has_each_api_s_own_keys() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from medley import serving
+from medley.engine import Serving
 from medley.measurement.bench import BenchLoad
 from medley.measurement.bench.target import TargetOptions, find_target
 from medley.planner import Device, Layout, Stage
@@ -37,7 +38,7 @@ def served(url: str, folder: Path, *, state: str = "ready", layout: Layout | Non
     argv = (str(programs / "sglang"), "serve", str(folder))
     what = Description("sglang", "demo", str(folder), argv, {}, {"kv_type": "auto"}, layout)
     with ExitStack() as held:
-        tell = held.enter_context(serving.note_server(url, "tiny", port))
+        tell = held.enter_context(serving.note_server(Serving(str(folder), "tiny", port=port)))
         held.enter_context(serving.keep_description(port, what))
         tell(state)
         yield programs

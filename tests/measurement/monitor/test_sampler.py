@@ -9,6 +9,7 @@ import pytest
 
 from medley import serving, storage
 from medley.cli import agent
+from medley.engine import Serving
 from medley.measurement.monitor import GpuSample, Sample, gpu
 from medley.measurement.monitor.gpu import GpuSampler
 from medley.measurement.monitor.sampler import HostSampler, retransmits
@@ -122,29 +123,24 @@ def test_retransmits() -> None:
     assert retransmits("Ip: a b\n") is None
 
 
-def test_an_engine_is_asked_with_its_key(tmp_path: Path) -> None:
-    key = tmp_path / "key"
-    storage.write(key, "sk-12345678", secret=True)
+@pytest.fixture
+def served(tmp_path: Path) -> Serving:
+    return Serving("m", "m", folder=storage.make_private(tmp_path / "sockets"))
+
+
+def test_an_engine_is_asked_at_its_socket(served: Serving) -> None:
     text = (METRICS / "vllm.txt").read_bytes()
-    with (
-        answering({"/metrics": text}) as server,
-        serving.note_server(f"{server.url}/v1", "m", 8000, key, "ready"),
-    ):
-        server.key = "another"
+    with answering({"/metrics": text}, served.socket) as server, serving.note_server(served, "ready"):
         (engine,) = HostSampler(2).sample(whole=True).engines
-        assert "does not have this key" in str(engine.silent)
-        assert server.asked == [("/", None, None)], "who cannot show the key is not given it"
-        server.key = "sk-12345678"
-        (engine,) = HostSampler(2).sample(whole=True).engines
-        assert server.asked[1:] == [("/", None, None), ("/metrics", None, "Bearer sk-12345678")]
+        assert server.asked == [("/metrics", None, None)]
     assert engine.figures["generated_tokens_total"] == 28
     assert engine.said == text.decode()
-    with serving.note_server(f"{server.url}/v1", "m", 8000, None, "ready"):
+    with serving.note_server(served, "ready"):
         assert "refused" in str(HostSampler(2).sample().engines[0].silent)
 
 
-def test_an_engine_without_metrics_says_so_and_is_not_asked_at_each_look() -> None:
-    with answering({}) as server, serving.note_server(f"{server.url}/v1", "m", 8000, None, "ready"):
+def test_an_engine_without_metrics_says_so_and_is_not_asked_at_each_look(served: Serving) -> None:
+    with answering({}, served.socket) as server, serving.note_server(served, "ready"):
         here = HostSampler(2)
         (engine,) = here.sample().engines
         assert here.sample().engines == (engine,)

@@ -1,6 +1,6 @@
 """Complete an engine's HTTP API for clients of OpenAI and Anthropic.
 
-It stands around the engine's application, in the engine's Python (3.10 or later). `api_guard` uses it:
+It stands around the engine's application, in the engine's Python (3.10 or later). `engine_server` uses it:
 
 - An error has the caller's own format, and says what to do.
 - GET /v1/models/NAME answers with that model, which vLLM 0.32.0 does not have.

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import api_guard
+import engine_server
 import ray
 from ray._private.state import state
 from sglang.srt.ray import engine
@@ -34,7 +34,8 @@ def main(words: list[str]) -> None:
     from sglang.srt.server_args import prepare_server_args
     from sglang.srt.utils import kill_process_tree
 
-    api_guard.install()
+    engine_server.install()
+    engine_server.install_for_sglang()
     load_plugins()
     options = prepare_server_args(["--model-path", *words])
     stays = set(json.loads(Path(os.environ["MEDLEY_NOT_CARRIED"]).read_text(encoding="utf-8")))

@@ -106,9 +106,7 @@ def find_target(options: TargetOptions, progress: Progress) -> BenchTarget:
     url = server.url if server else api.base(options.url or "")
     key = _key(options.key, server)
     secret = credentials.read_api_key(key) if key else None
-    if secret and server and server.key and not options.key:
-        api.require_guarded(server.url, secret)
-    card = _card(api.cards(url, secret), options.model, url)
+    card = _card(api.cards(server.local_url if server else url, secret), options.model, url)
     tokenizer = options.tokenizer or (what.target if what else card.get("root") or card["id"])
     _require_tokenizer(tokenizer)
     env = {"DO_NOT_TRACK": "1", "VLLM_NO_USAGE_STATS": "1"}

@@ -4,12 +4,10 @@ import http.client
 import time
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 from medley import serving
 from medley.cluster import membership, ray
 from medley.cluster.remote import Server
-from medley.credentials import read_api_key
 from medley.errors import in_words
 from medley.measurement.monitor import EngineSample, Ray
 from medley.network import ports
@@ -39,8 +37,7 @@ class ServedMetrics:
         if time.monotonic() < at + _RETRY_S:
             return replace(found, silent=why)
         try:
-            key = read_api_key(Path(server.key)) if server.key else None
-            text = metrics.read(server.url, key)
+            text = metrics.read(server.local_url)
         except (OSError, http.client.HTTPException, ValueError) as error:
             self._silent[server.url] = time.monotonic(), in_words(error)
             return replace(found, silent=in_words(error))
@@ -63,7 +60,7 @@ def _ray() -> Ray | None:
     counts: dict[str, float] = {}
     if alive:
         with suppress(OSError, http.client.HTTPException):
-            status, text = metrics.get(found.address, ports.RayPorts.metrics, {})
+            status, text = metrics.get(f"http://{found.address}:{ports.RayPorts.metrics}")
             counts = ray.slots(text) if status == http.client.OK else {}
     free, taken = counts.get("AVAILABLE"), counts.get("USED")
     slots = free + taken if free is not None and taken is not None else None

@@ -1,0 +1,280 @@
+"""Write the configuration of the edge, Caddy in front of an engine: keys, routes, limits, TLS.
+
+The engine listens on a socket in a folder that only its user can open. The edge listens at the address that
+clients use; only what this configuration lets through reaches the engine. Each rule was attacked as it stands
+here (tests/serving/test_edge.py); Caddy 2.11.7.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from medley import config
+from medley.serving.edge_answers import RETRY_AFTER_S, Route, refuse, write_error, write_failure
+
+KEY_SHAPE = re.compile(r"[A-Za-z0-9_-]{24,128}")
+"""A key has no `*` (a wildcard in a matcher of Caddy) and no braces (a placeholder)."""
+KEY_NAME_SHAPE = re.compile(r"[A-Za-z0-9_-]{1,40}")
+BODY_MIB = 64
+HEAD_BYTES = 64 << 10
+HEAD_S, BODY_IDLE_S, BODY_S, STALL_S = 10, 10, 60, 120
+"""Limits of a request's headers, of a pause in its body, and of a client that reads nothing of its answer."""
+BODY_BYTES_PER_S = 4096
+IDLE_S = 120
+_ROUTES = config.beside(__file__, "edge_routes.toml")
+_LOOPBACK = (
+    r"(localhost|[a-z0-9.-]*\.localhost|127\.[0-9]+\.[0-9]+\.[0-9]+|\[::1\]|\[::ffff:127\.[0-9.]+\])"
+    r"(:[0-9]+)?"
+)
+_NO_ROUTE = "no such route: the server answers OpenAI's and Anthropic's API"
+_OWN_HOST = (
+    "without a key this server answers only http://127.0.0.1 on its own host: medley serve --api-key FILE"
+)
+_TOO_LARGE = f"the body is larger than {BODY_MIB} MiB"
+
+
+@dataclass(frozen=True)
+class Closed:
+    """The edge lets no new request in, for a reason that clients read."""
+
+    reason: str
+    retry_after_s: int = RETRY_AFTER_S
+    has_engine: bool = True
+    """The engine runs, so that /health is its answer."""
+
+
+@dataclass(frozen=True)
+class Tls:
+    """A certificate of the user's, or without one the edge's own authority."""
+
+    certificate: Path | None = None
+    key: Path | None = None
+    names: tuple[str, ...] = ("localhost", "127.0.0.1")
+    """The names and addresses of a certificate of the edge's own authority."""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """The front of one server."""
+
+    address: str
+    port: int
+    socket: Path
+    """The engine's."""
+    folder: Path
+    """Mode 0700: the edge's configuration and its control socket."""
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """Each key by its name; empty: no key is needed."""
+    loopback: bool = True
+    """It listens on this host only, so without a key only this host's own programs are answered."""
+    tls: Tls | None = None
+    origins: tuple[str, ...] = ()
+    """Web pages that may ask from a browser, as SCHEME://HOST[:PORT]."""
+
+    @property
+    def control(self) -> Path:
+        """The socket at which Caddy takes a new configuration; it shows the keys."""
+        return self.folder / "control.sock"
+
+    @property
+    def upstream(self) -> str:
+        return f"unix/{self.socket}"
+
+    def configuration(self, closed: Closed | None = None) -> dict[str, Any]:
+        """Return Caddy's configuration; `closed`: new requests get 503, the running ones go on."""
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        server: dict[str, Any] = {
+            "listen": [f"{host}:{self.port}"],
+            "protocols": ["h1", "h2"] if self.tls else ["h1"],
+            "read_header_timeout": f"{HEAD_S}s",
+            # read_timeout does not end a body that a handler reads (2.11.7); silence does. A client with a
+            # key that sends a byte now and then is not ended, whatever the rate.
+            "read_timeout": f"{BODY_S}s",
+            "read_idle_timeout": f"{BODY_IDLE_S}s",
+            "read_min_rate": BODY_BYTES_PER_S,
+            "write_idle_timeout": f"{STALL_S}s",
+            "idle_timeout": f"{IDLE_S}s",
+            "max_header_bytes": HEAD_BYTES,
+            "strict_sni_host": False,
+            "automatic_https": {"disable": True},
+            "routes": list(self._routes(closed)),
+            "errors": {"routes": [write_failure()]},
+        }
+        apps: dict[str, Any] = {
+            "http": {"servers": {"edge": server}}
+        }  # no grace_period: streams outlive a change
+        if self.tls:
+            apps |= _tls(self.tls, server)
+        return {
+            "admin": {"listen": f"unix/{self.control}|0600", "config": {"persist": False}},
+            "storage": {"module": "file_system", "root": str(self.folder.parent / "tls")},
+            "logging": {"logs": {"default": {"level": "WARN", "writer": {"output": "stderr"}}}},
+            "apps": apps,
+        }
+
+    def _routes(self, closed: Closed | None) -> Iterator[Route]:
+        yield {"handle": [_without_hop_headers()]}
+        yield self._health(closed)
+        yield from self._origins()
+        yield from self._keys() if self.keys else self._own_host()
+        yield from self._paths()
+        if closed:
+            yield from refuse(
+                "503", closed.reason, {"not": [_is("GET /metrics")]}, retry_after_s=closed.retry_after_s
+            )
+        yield from refuse("413", _TOO_LARGE, {"expression": _LARGER})
+        yield {
+            "handle": [
+                {"handler": "rewrite", "uri": "{medley.path}?"},
+                {"handler": "request_body", "max_size": BODY_MIB << 20},
+                {"handler": "headers", "request": {"delete": ["Authorization", "X-Api-Key", "Cookie"]}},
+                self._engine(),
+            ]
+        }
+
+    def _health(self, closed: Closed | None) -> Route:
+        """Answer /health, which needs no key; its matcher takes //health and x/../health too."""
+        if closed and not closed.has_engine:
+            handle = [write_error("503", closed.reason, retry_after_s=closed.retry_after_s)]
+        else:
+            handle = [{"handler": "rewrite", "uri": "/health?"}, self._engine()]
+        return {
+            "match": [{"path": ["/health"], "method": ["GET", "HEAD"]}],
+            "handle": handle,
+            "terminal": True,
+        }
+
+    def _own_host(self) -> Iterator[Route]:
+        """Refuse a browser that another site's page sends to this host, by its own name or by ours."""
+        if not self.loopback:
+            return
+        host = {"not": [{"header_regexp": {"Host": {"pattern": f"(?i)^{_LOOPBACK}$"}}}]}
+        yield from refuse("421", _OWN_HOST, host)
+        own = {"header_regexp": {"Origin": {"pattern": f"(?i)^https?://{_LOOPBACK}$"}}}
+        origin = {"header": {"Origin": ["*"]}, "not": [own, *self._named_origins()]}
+        site = {
+            "header": {"Sec-Fetch-Site": ["cross-site", "same-site"]},
+            "not": self._named_origins() or [_NEVER],
+        }
+        page = {"not": [{"header_regexp": {"Referer": {"pattern": f"(?i)^https?://{_LOOPBACK}([/?#]|$)"}}}]}
+        referer = {
+            "header": {"Referer": ["*"]},
+            "not": [*page["not"], {"header": {"Sec-Fetch-Site": ["*"]}}, *self._named_origins()],
+        }
+        yield from refuse("403", _OWN_HOST, origin, site, referer)
+
+    def _named_origins(self) -> list[Route]:
+        return [{"header": {"Origin": list(self.origins)}}] if self.origins else []
+
+    def _origins(self) -> Iterator[Route]:
+        """Let the named web pages ask: answer a browser's preflight, and mark the answers."""
+        if not self.origins:
+            return
+        allow = {"Access-Control-Allow-Origin": ["{http.request.header.Origin}"], "Vary": ["Origin"]}
+        yield {
+            "match": self._named_origins(),
+            "handle": [{"handler": "headers", "response": {"deferred": True, "set": allow}}],
+        }
+        preflight = {
+            "Access-Control-Allow-Methods": ["GET, POST, OPTIONS"],
+            "Access-Control-Allow-Headers": ["{http.request.header.Access-Control-Request-Headers}"],
+            "Access-Control-Max-Age": ["600"],
+        }
+        yield {
+            "match": [
+                {
+                    "method": ["OPTIONS"],
+                    "header": {"Origin": list(self.origins), "Access-Control-Request-Method": ["*"]},
+                }
+            ],
+            "handle": [{"handler": "static_response", "status_code": "204", "headers": preflight}],
+            "terminal": True,
+        }
+
+    def _keys(self) -> Iterator[Route]:
+        """Refuse a request without a key; where a client gives two, both must be the same."""
+        named = [
+            {"input": f"{prefix}{key}", "outputs": [name]}
+            for name, key in self.keys.items()
+            for prefix in ("Bearer ", "bearer ", "")
+        ]
+        for header, variable in ("Authorization", "{medley.bearer}"), ("X-Api-Key", "{medley.api_key}"):
+            yield _map(f"{{http.request.header.{header}}}", variable, named, default="")
+        # Caddy never asks a second map of one destination, so the two results have a third.
+        pairs = [
+            {"input": pair, "outputs": [name]}
+            for name in self.keys
+            for pair in (f"{name}/", f"/{name}", f"{name}/{name}")
+        ]
+        yield _map("{medley.bearer}/{medley.api_key}", "{medley.key}", pairs)
+        missing = {"vars": {"{medley.key}": ["-"]}}
+        yield from refuse(
+            "401", "give the key: Authorization: Bearer KEY, or x-api-key: KEY", missing, challenge=True
+        )
+
+    def _paths(self) -> Iterator[Route]:
+        """Replace the path by an entry of the list; refuse a request of another."""
+        exact = [
+            {"input": f"{method} {path}", "outputs": [path]}
+            for method, paths in (("GET", _ROUTES["get"]), ("POST", _ROUTES["post"]))
+            for path in paths
+        ]
+        items = [
+            {"input_regexp": f"^GET {re.escape(path)}/({name})$", "outputs": [f"{path}/${{1}}"]}
+            for path, name in _ROUTES["get_item"].items()
+        ]
+        yield _map("{http.request.method} {http.request.uri.path}", "{medley.path}", [*exact, *items])
+        yield from refuse("404", _NO_ROUTE, {"vars": {"{medley.path}": ["-"]}})
+
+    def _engine(self) -> Route:
+        return {
+            "handler": "reverse_proxy",
+            "upstreams": [{"dial": self.upstream}],
+            "flush_interval": -1,
+            "transport": {"protocol": "http", "compression": False},
+        }
+
+
+_NEVER: Route = {"method": ["NEVER"]}
+_LARGER = (
+    '{http.request.header.Content-Length}.matches("^[0-9]{1,18}$") && '
+    f"int({{http.request.header.Content-Length}}) > {BODY_MIB << 20}"
+)
+
+
+def _is(request: str) -> Route:
+    method, _, path = request.partition(" ")
+    return {"method": [method], "vars": {"{medley.path}": [path]}}
+
+
+def _map(source: str, destination: str, mappings: Sequence[Route], default: str = "-") -> Route:
+    handler = {"handler": "map", "source": source, "destinations": [destination], "defaults": [default]}
+    return {"handle": [{**handler, "mappings": list(mappings)}]}
+
+
+def _without_hop_headers() -> Route:
+    """Take away what clients may not say to the engine, and what the engine need not say."""
+    return {
+        "handler": "headers",
+        "request": {"delete": ["Upgrade", "Connection", "Expect", "X-Forwarded-*", "X-Medley-*"]},
+        "response": {"deferred": True, "delete": ["Via", "Server"]},
+    }
+
+
+def _tls(tls: Tls, server: dict[str, Any]) -> dict[str, Any]:
+    """Return the parts of a server with TLS, and set its policies."""
+    if tls.certificate:
+        server["tls_connection_policies"] = [{}]
+        files = [{"certificate": str(tls.certificate), "key": str(tls.key)}]
+        return {"tls": {"certificates": {"load_files": files}}}
+    names = list(tls.names)
+    server["tls_connection_policies"] = [{"default_sni": names[0]}]
+    server["automatic_https"] = {"disable_redirects": True}
+    policy = {"subjects": names, "issuers": [{"module": "internal"}]}
+    authority = {"local": {"install_trust": False, "name": "medley"}}
+    return {
+        "tls": {"automation": {"policies": [policy]}, "certificates": {"automate": names}},
+        "pki": {"certificate_authorities": authority},
+    }

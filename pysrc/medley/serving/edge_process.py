@@ -1,0 +1,165 @@
+"""Run the edge, Caddy, in front of one server: start it, change what it lets in, count its open requests."""
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from medley import process, storage
+from medley.cluster import events
+from medley.command import Command
+from medley.errors import Problem
+from medley.network import http_client
+from medley.network.socket_url import write_socket_url
+from medley.process import Process
+from medley.serving.edge import Closed, Edge
+
+_START_LIMIT_S, _CONTROL_LIMIT_S, _END_GRACE_S = 20, 10, 5
+_LAST_LINES = 20
+_MOST_RESTARTS, _RESTARTS_WITHIN_S = 5, 60
+STARTING = Closed("the model is loading", has_engine=False)
+
+
+@dataclass
+class EdgeProcess:
+    """A running edge. It is started again if it ends, because its streams are lost and the model is not."""
+
+    edge: Edge
+    program: Path
+    say: Callable[[str], None]
+    _process: Process | None = None
+    _reasons: dict[str, Closed] = field(default_factory=dict)
+    _starts: list[float] = field(default_factory=list)
+    _lines: deque[str] = field(default_factory=lambda: deque(maxlen=_LAST_LINES))
+
+    def close(self, by: str, closed: Closed | None) -> None:
+        """Refuse new requests, or with None take that back; it is open while nobody (`by`) has a reason."""
+        before = self._closed
+        self._reasons.pop(by, None)
+        if closed is not None:
+            self._reasons[by] = closed
+        if self._closed != before:
+            self._configure()
+
+    def change(self, edge: Edge) -> None:
+        """Take other keys or limits; streams go on."""
+        self.edge = edge
+        self._configure()
+
+    def look(self) -> None:
+        """Start it again where it has ended; call it often. Raises a Problem if it ends again and again."""
+        if self._process is None or (finished := self._process.poll()) is None:
+            return
+        now = time.monotonic()
+        self._starts = [each for each in self._starts if now - each < _RESTARTS_WITHIN_S]
+        if len(self._starts) > _MOST_RESTARTS:
+            raise _failed(self.edge, finished.lines)
+        events.note(
+            "fault",
+            str(self.edge.port),
+            f"the edge ended with exit code {finished.status}; it is started again",
+        )
+        self.say(f"Caddy, which answers on port {self.edge.port}, ended; it is started again")
+        self.start()
+
+    def start(self) -> None:
+        """Start it and wait until it listens; raises a Problem with its own reason."""
+        self._starts.append(time.monotonic())
+        file = self.edge.folder / "caddy.json"
+        self.edge.control.unlink(missing_ok=True)
+        storage.write(file, json.dumps(self.edge.configuration(self._closed)), secret=True)
+        own = {
+            "XDG_DATA_HOME": str(self.edge.folder),
+            "XDG_CONFIG_HOME": str(self.edge.folder),
+            "GOMEMLIMIT": "512MiB",
+        }
+        command = Command((str(self.program), "run", "--config", str(file)), own)
+        self._process = started = Process(command, self._lines.append)
+        process.wait_until(lambda: started.poll() or self._answers(), _START_LIMIT_S)
+        if (finished := started.poll()) or not self._answers():
+            started.stop(_END_GRACE_S)
+            raise _failed(self.edge, finished.lines if finished else tuple(started.last))
+
+    def stop(self) -> None:
+        if self._process:
+            self._process.stop(_END_GRACE_S)
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    @property
+    def _closed(self) -> Closed | None:
+        return next(reversed(self._reasons.values()), None)
+
+    def _answers(self) -> bool:
+        try:
+            return self._ask("GET", "/config/apps/http/servers/edge/listen").status_code == HTTPStatus.OK
+        except httpx.HTTPError:
+            return False
+
+    def _configure(self) -> None:
+        """Change the running configuration; streams go on (18 ms were seen)."""
+        if self._process is None:
+            return
+        try:
+            answer = self._ask("POST", "/load", self.edge.configuration(self._closed))
+        except httpx.HTTPError:
+            return  # it ended: `look` starts it again with the present reasons
+        if answer.status_code != HTTPStatus.OK:
+            raise _failed(self.edge, (answer.text[:500],))
+
+    def _ask(self, method: str, path: str, body: Any = None) -> httpx.Response:  # noqa: ANN401 - JSON
+        return ask_control(self.edge.control, method, path, body)
+
+
+def ask_control(control: Path, method: str, path: str, body: Any = None) -> httpx.Response:  # noqa: ANN401 - JSON
+    """Ask Caddy's control socket. Raises httpx.HTTPError."""
+    url, options = http_client.target(write_socket_url(control, path))
+    with httpx.Client(timeout=_CONTROL_LIMIT_S, **options) as client:
+        return client.request(method, url, json=body)
+
+
+def count_open_requests(control: Path) -> int:
+    """Return how many requests are inside the engine. Raises httpx.HTTPError.
+
+    Caddy 2.11.7 lists an upstream once for each handler that has it, each time with all of its requests.
+    """
+    upstreams = ask_control(control, "GET", "/reverse_proxy/upstreams").json()
+    return max((each["num_requests"] for each in upstreams or ()), default=0)
+
+
+@contextmanager
+def running_edge(edge: Edge, program: Path, say: Callable[[str], None]) -> Iterator[EdgeProcess]:
+    """Run the edge during the body, closed because the model is loading; the body opens it."""
+    found = EdgeProcess(edge, program, say)
+    found.close("start", STARTING)
+    try:
+        found.start()
+        yield found
+    finally:
+        found.stop()
+        for each in (edge.socket, edge.control, edge.folder / "caddy.json"):
+            each.unlink(missing_ok=True)
+
+
+def _failed(edge: Edge, lines: tuple[str, ...]) -> Problem:
+    text = next((line for line in reversed(lines) if line.strip()), "it printed nothing")
+    if "address already in use" in text:
+        return Problem(
+            f"port {edge.port} is in use by another program",
+            cause=text[-300:],
+            fix=f"find it: ss -ltnp 'sport = :{edge.port}'; or use another port: --port {edge.port + 1}",
+        )
+    return Problem(
+        f"Caddy does not answer on port {edge.port}",
+        cause=text[-500:],
+        fix="medley explain; and report it with: medley explain --report",
+    )

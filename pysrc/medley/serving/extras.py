@@ -1,0 +1,33 @@
+"""Find the extra files and the extra code that a model needs."""
+
+import os
+
+from medley.model import extra_files
+from medley.model.extra_files import ModelExtras
+from medley.model.resolve import Weights
+from medley.model.trust import Trust, require_through_us, trusted, warning
+from medley.progress import SILENT, Progress
+from medley.schema import EngineName
+
+
+def find_extras(
+    found: Weights,
+    trust: Trust,
+    flags: tuple[str, ...],
+    engine: EngineName,
+    *,
+    starts: bool,
+    refuses: bool = True,
+    watch: Progress = SILENT,
+) -> ModelExtras:
+    """Return the extra files and code of these weights; `refuses`: raise a Problem for untrusted code."""
+    require_through_us(trust, flags)
+    refuses = refuses or trust.given
+    code = trusted(found, trust, starts=starts) if refuses else None
+    wanted = extra_files.wanted_extras(found.model, os.environ)
+    files = extra_files.extra_paths(wanted, engine, trusted=trust.given or not refuses)
+    if starts:
+        extra_files.fetch_extras(wanted, watch)
+    uses_base = any(need.kind == "tiktoken" for need in (found.model.needs if found.model else ()))
+    base = (os.environ.get(extra_files.ENCODINGS_VARIABLE) or None) if uses_base else None
+    return ModelExtras(code, files, base, trust.refused, () if refuses else tuple(warning(found, trust)))

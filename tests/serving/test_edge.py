@@ -1,0 +1,49 @@
+"""What the edge's configuration says; tests/engine/test_edge.py attacks a running one."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from medley.serving.edge import KEY_SHAPE, Closed, Edge, Tls
+
+EDGE = Edge("127.0.0.1", 8000, Path("/run/8000/engine.sock"), Path("/run/8000"))
+KEY = "sk-0123456789abcdef01234567"
+
+
+def handlers(edge: Edge, closed: Closed | None = None) -> str:
+    return json.dumps(edge.configuration(closed)["apps"]["http"]["servers"]["edge"]["routes"])
+
+
+def test_without_a_key_the_own_host_is_answered_alone() -> None:
+    assert '"421"' in handlers(EDGE)
+    assert '"421"' not in handlers(Edge(**{**vars(EDGE), "loopback": False}))
+
+
+def test_with_a_key_others_are_refused() -> None:
+    text = handlers(Edge(**{**vars(EDGE), "keys": {"alice": KEY}}))
+    assert KEY in text
+    assert '"401"' in text
+    assert '"421"' not in text
+
+
+def test_a_closed_one_says_why_and_when_to_retry() -> None:
+    text = handlers(EDGE, Closed("memory is low", 7))
+    assert "memory is low" in text
+    assert '"Retry-After": ["7"]' in text
+    assert "Retry-After" not in handlers(EDGE)
+
+
+@pytest.mark.parametrize("tls", [Tls(), Tls(Path("/c.pem"), Path("/k.pem"))])
+def test_tls_takes_http_2(tls: Tls) -> None:
+    configuration = Edge(**{**vars(EDGE), "tls": tls}).configuration()
+    assert configuration["apps"]["http"]["servers"]["edge"]["protocols"] == ["h1", "h2"]
+    assert ("pki" in configuration["apps"]) == (tls.certificate is None)
+
+
+@pytest.mark.parametrize(
+    "key", ["short", "a" * 129, "sk-*aaaaaaaaaaaaaaaaaaaaaaaaa", "{http.vars.x}aaaaaaaaaaaaaaaa", "a b" * 12]
+)
+def test_no_key_has_signs_of_caddys(key: str) -> None:
+    assert not KEY_SHAPE.fullmatch(key)
+    assert KEY_SHAPE.fullmatch(KEY)
