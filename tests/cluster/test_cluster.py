@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,45 @@ def test_where_it_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("MEDLEY_CLUSTER", "/elsewhere.toml")
     assert cluster.file() == Path("/elsewhere.toml")
     assert cluster.file("named.toml") == Path("named.toml")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_file_of_somebody_else_is_not_used_unless_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MEDLEY_CLUSTER", raising=False)
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, TWO)
+    os.chown("cluster.toml", 65_534, 65_534)
+    with raises_problem(
+        f"{tmp_path}/cluster.toml", cause="owner 65534", fix=f"--cluster {tmp_path}/cluster.toml"
+    ):
+        cluster.file()
+    assert cluster.file("cluster.toml") == Path("cluster.toml")
+
+
+@pytest.mark.parametrize(
+    ("folder", "file", "is_used"),
+    [
+        pytest.param(0o755, 0o644, True, id="as usual"),
+        pytest.param(0o775, 0o664, True, id="of this user's own group"),
+        pytest.param(0o1777, 0o644, True, id="in a folder like /tmp"),
+        pytest.param(0o777, 0o644, False, id="in a folder of everybody"),
+        pytest.param(0o755, 0o666, False, id="that everybody can write"),
+    ],
+)
+def test_a_file_that_others_can_write_is_not_used(
+    folder: int, file: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_used: bool
+) -> None:
+    monkeypatch.delenv("MEDLEY_CLUSTER", raising=False)
+    monkeypatch.chdir(tmp_path)
+    Path(written(tmp_path, TWO)).chmod(file)
+    tmp_path.chmod(folder)
+    if is_used:
+        assert cluster.file() == Path("cluster.toml")
+    else:
+        with raises_problem("cluster.toml", cause=f"{file if file == 0o666 else folder:o}"):
+            cluster.file()
 
 
 def test_hosts_are_left_out(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 import os
 import re
 import socket
+import stat
 from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -122,7 +124,30 @@ def file(named: str | None = None) -> Path | None:
     if given := named or os.environ.get("MEDLEY_CLUSTER"):
         return Path(given).expanduser()
     places = (Path(FILE), config.folders()[0] / FILE)
-    return next((place for place in places if place.is_file()), None)
+    found = next((place for place in places if place.is_file()), None)
+    if found == places[0]:
+        _require_own(found.absolute())
+    return found
+
+
+def _require_own(path: Path) -> None:
+    """Raise a Problem for a file that somebody else can write: it names programs that medley runs."""
+    for each in (path, path.parent):
+        status = each.stat()
+        if status.st_uid not in {0, os.geteuid()} or _is_open_to_others(status):
+            raise Problem(
+                f"{path} may be somebody else's",
+                cause=f"{each} has owner {status.st_uid} and mode {stat.S_IMODE(status.st_mode):o}, and a "
+                "cluster.toml names programs that medley runs",
+                fix=f"read it, and then name it: --cluster {quote(str(path))}",
+            )
+
+
+def _is_open_to_others(status: os.stat_result) -> bool:
+    """Whether others can write it; this user's own group counts as the user. In /tmp nobody can replace a file."""
+    sticky = stat.S_ISDIR(status.st_mode) and bool(status.st_mode & stat.S_ISVTX)
+    by_group = bool(status.st_mode & stat.S_IWGRP) and status.st_gid not in {0, os.getegid()}
+    return not sticky and (by_group or bool(status.st_mode & stat.S_IWOTH))
 
 
 def read(named: str | None = None) -> Cluster:
