@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from medley import process
+from medley.command import Command
 from medley.environment import uv
 from medley.errors import Problem
 from medley.progress import SilentProgress
@@ -264,3 +266,25 @@ def test_downloads_are_shown_in_bytes() -> None:
     assert shown[4] == " Downloaded something small"
     downloads.show(2**40)
     assert shown[5].startswith("1.62 of 1.62 GB"), "files are larger unpacked, and not yet done"
+
+
+def test_a_folder_of_somebody_else_does_not_configure_uv(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uv itself says what it would do: a hostile uv.toml here names a version that no uv has."""
+    (tmp_path / "uv.toml").write_text('required-version = "0.0.1"\n')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    asked = (uv.binary(None), "python", "list", "--only-installed")
+    assert process.run(Command(asked)).status != 0, "uv obeys the folder by itself"
+    assert process.run(Command(asked, uv.own_configuration(os.environ, Path.home()))).status == 0
+
+
+def test_the_users_own_configuration_stays(tmp_path: Path) -> None:
+    own = tmp_path / ".config" / "uv" / "uv.toml"
+    assert uv.own_configuration({}, tmp_path) == {"UV_NO_CONFIG": "1"}
+    own.parent.mkdir(parents=True)
+    own.touch()
+    assert uv.own_configuration({}, tmp_path) == {"UV_CONFIG_FILE": str(own)}
+    assert uv.own_configuration({"UV_CONFIG_FILE": "/x.toml"}, tmp_path) == {}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from medley import process
 from medley.command import Command
+from medley.environment.uv import own_configuration
 from medley.errors import Problem
 
 _HEADER = struct.Struct("<4sBB10xHHIQQQIHHH")
@@ -113,9 +114,10 @@ def _probe(candidate: Candidate, wanted: str) -> Interpreter | str:
 
 def _of_uv(wanted: str, uv: str, looked: list[str]) -> Interpreter:
     """Find a Python that uv keeps, or fetch one."""
-    find = Command((uv, "python", "find", "--no-project", "--managed-python", wanted))
+    settings = own_configuration(os.environ, Path.home())
+    find = Command((uv, "python", "find", "--no-project", "--managed-python", wanted), settings)
     offline = os.environ.get("UV_OFFLINE") or os.environ.get("UV_PYTHON_DOWNLOADS") in {"never", "manual"}
-    install = Command((uv, "python", "install", "--no-bin", wanted))
+    install = Command((uv, "python", "install", "--no-bin", wanted), settings)
     for command in (find,) if offline else (find, install, find):
         finished = process.run(command)
         if finished.status == 0 and command is find and finished.lines:

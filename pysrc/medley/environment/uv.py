@@ -161,7 +161,20 @@ def _tail(lines: Sequence[str], limit: int = 8) -> str:
 def settings(interpreter: Path, indexes: Sequence[str]) -> dict[str, str]:
     """The variables for uv by this machine's pip configuration, with the recipe's own indexes first."""
     found = uv_variables(read_pip_config(os.environ, Path.home(), interpreter), os.environ)
-    return with_indexes_first(found, indexes, os.environ)
+    return {**with_indexes_first(found, indexes, os.environ), **own_configuration(os.environ, Path.home())}
+
+
+def own_configuration(environ: Mapping[str, str], home: Path) -> dict[str, str]:
+    """The variable by which uv reads the user's own uv.toml, or none, and never a folder's.
+
+    uv 0.11 reads uv.toml and pyproject.toml of the present folder and of each one above it: in a clone of
+    somebody else's they can name another index, a folder to install into, or a program to fetch.
+    """
+    if environ.get("UV_CONFIG_FILE"):
+        return {}
+    base = environ.get("XDG_CONFIG_HOME", "")
+    own = (Path(base) if base.startswith("/") else home / ".config") / "uv" / "uv.toml"
+    return {"UV_CONFIG_FILE": str(own)} if own.is_file() else {"UV_NO_CONFIG": "1"}
 
 
 def read_pip_config(environ: Mapping[str, str], home: Path, interpreter: Path) -> Options:
