@@ -32,6 +32,7 @@ from medley.planner.plan import Launcher, Nodes, Plan
 from medley.schema import EngineName
 
 ENGINES: Mapping[EngineName, Engine] = {"vllm": vllm, "sglang": sglang}
+_ENGINE_KEYS = ("VLLM_API_KEY",)
 RANKS_PORT = 24_020
 """The port of the ranks' rendezvous on the first host, or one after it; in Ray's range."""
 
@@ -102,6 +103,10 @@ def launch(
     )
     if tools.binary.parts:
         made = replace(made, variables=merged((*made.variables, stacks())))
+    if serving.folder:
+        # vLLM would ask its own programs, too, for the key of a variable in the user's shell.
+        keys = tuple(name for name in _ENGINE_KEYS if name in environ)
+        made = replace(made, unset=(*made.unset, *keys))
     if tools.binary.parts and serving.folder and not (plan.nodes and plan.nodes.rank):
         made = serve_on_socket(made, serving, str(tools.binary / "python"))
     return Launch(plan, made, order.beside)
