@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from medley.engine import Tls
 from medley.environment import caddy
-from medley.serving.edge import BODY_IDLE_S, BODY_MIB, HEAD_S, Closed, Edge, Tls
+from medley.serving.edge import BODY_IDLE_S, BODY_MIB, HEAD_S, Closed, Edge
 from medley.serving.edge_process import EdgeProcess, count_open_requests, running_edge
 from tests.problems import raises_problem
 from tests.socket_server import PIECES, Requests, answering_on
@@ -93,8 +94,9 @@ def fronted(edge: Edge) -> Iterator[Front]:
 
 
 @pytest.fixture
-def edge(tmp_path_factory: pytest.TempPathFactory, free_port: int) -> Edge:
+def edge(tmp_path_factory: pytest.TempPathFactory, free_port: int, monkeypatch: pytest.MonkeyPatch) -> Edge:
     folder = tmp_path_factory.mktemp("e")
+    monkeypatch.setenv("MEDLEY_STATE", str(folder / "state"))
     return Edge("127.0.0.1", free_port, folder / "engine.sock", folder, {"key": KEY})
 
 
@@ -331,7 +333,8 @@ def test_a_named_page_may_ask(edge: Edge) -> None:
 
 def test_tls_of_its_own_authority(edge: Edge) -> None:
     with fronted(replace(edge, tls=Tls(names=("localhost", "127.0.0.1")))) as front:
-        root = edge.folder.parent / "tls" / "pki" / "authorities" / "local" / "root.crt"
+        root = Tls().authority
+        assert root
         wait_for("the authority's certificate is there", root.exists, 20)
         trust = ssl.create_default_context(cafile=str(root))
         with closing(

@@ -50,6 +50,15 @@ def test_a_shells_own_python_settings_are_kept_from_the_engine() -> None:
     assert "PYTHONHOME" not in ours
 
 
+@pytest.mark.parametrize("folder", [Path("/run/8000"), None], ids=["on a socket", "as a plan prints it"])
+def test_a_key_of_the_users_shell_is_not_the_engines(folder: Path | None) -> None:
+    """vLLM would ask medley for it, at its own socket."""
+    order = Order(Weights("demo", "/models/demo", None), Serving("/models/demo", "demo", folder=folder))
+    environ = {"PATH": "/usr/bin", "VLLM_API_KEY": "sk-of-the-user"}
+    found = launch(order, Plan(), HOSTS["rtx"], tools=Tools(Path("/env/bin")), environ=environ)
+    assert ("VLLM_API_KEY" in found.command.environment(environ)) == (folder is None)
+
+
 def test_the_toolkit_is_merged_and_ours_wins() -> None:
     env = one(
         tools=Tools(Path("/env/bin"), {"CUDA_HOME": "/c", "CUDA_VISIBLE_DEVICES": "9"}, ("/c/bin",))

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from medley.serving.edge import KEY_SHAPE, Closed, Edge, Tls
+from medley.engine import Tls
+from medley.serving.edge import KEY_SHAPE, Closed, Edge
 
 EDGE = Edge("127.0.0.1", 8000, Path("/run/8000/engine.sock"), Path("/run/8000"))
 KEY = "sk-0123456789abcdef01234567"

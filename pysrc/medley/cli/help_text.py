@@ -16,7 +16,7 @@ _GROUPS = {
     "Container": "image container mount nccl",
     "Model code": "trust-remote-code no-remote-code code-revision",
     "Server": "allow-origin api-key dashboard detach drain host model on-event port replace restart "
-    "served-model-name stall-limit stay timeout url",
+    "served-model-name stall-limit stay timeout tls tls-cert tls-key url",
     "Output": "all dry-run json svg html verbose field-report",
 }
 """The options of each group; where a verb has few options, they are not grouped."""

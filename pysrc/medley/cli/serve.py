@@ -29,6 +29,7 @@ from medley.network import tcp
 from medley.planner.topology import Topology
 from medley.progress import Output, Progress
 from medley.serving import url
+from medley.serving.certificate import chosen_tls
 from medley.serving.prepare import Job, Listens, Options, launched, prepare, this_host, topology
 from medley.serving.steps import hypothetical
 
@@ -63,6 +64,9 @@ class ServeOptions:
         "--allow-origin ORIGIN",
         "origin of web pages that may ask, such as https://chat.example; requests then need a key",
     )
+    tls: bool = flag("--tls", "encrypt the API, with a certificate of medley's own authority")
+    tls_certificate: str | None = switch("--tls-cert FILE", "certificate of your own, with its chain")
+    tls_key: str | None = switch("--tls-key FILE", "private key of that certificate")
     timeout_s: int | None = switch(
         "--timeout SECONDS",
         "time limit until it is ready [default: 1800, and longer where kernels are compiled first]",
@@ -98,7 +102,14 @@ class ServeOptions:
             nccl=self.container.nccl,
             dry_run=self.dry_run,
             elsewhere=site(self.replayed, self.imagined, self.hosting.kind) if elsewhere else None,
-            listens=Listens(self.host, self.port, self.served_name, self.api_key, self.origins),
+            listens=Listens(
+                self.host,
+                self.port,
+                self.served_name,
+                self.api_key,
+                self.origins,
+                chosen_tls(self.host, self.tls_certificate, self.tls_key, is_wanted=self.tls),
+            ),
         )
 
 
@@ -219,10 +230,15 @@ def ready(listens: Serving, completion: str, seconds: float, *, as_json: bool) -
     lan = ""
     if listens.address in {"0.0.0.0", "::"}:  # noqa: S104 - compared, not bound
         lan = f"from other hosts: {url(replace(listens, address=tcp.outward_address()))}\n"
+    trust, authority = "", listens.tls and listens.tls.authority
+    if authority:
+        trust = f" --cacert {quote(str(authority))}"
+        lan += f"clients trust it by this file, which other hosts need a copy of: {authority}\n"
     text = (
         f"\nready after {seconds:.0f} s: {model} at {where}, and it answered {completion!r}\n{lan}\n"
         f'    medley chat "Hello"\n'
-        f"    curl {where}/chat/completions -H 'Content-Type: application/json'{header} -d '{body}'\n\n"
+        f"    curl{trust} {where}/chat/completions"
+        f" -H 'Content-Type: application/json'{header} -d '{body}'\n\n"
         f"{_END}; medley logs shows what the engine prints.\n"
     )
     print_result(table, [text], as_json=as_json)

@@ -144,7 +144,7 @@ def _require_own(path: Path) -> None:
 
 
 def _is_open_to_others(status: os.stat_result) -> bool:
-    """Whether others can write it; this user's own group counts as the user. In /tmp nobody can replace a file."""
+    """Whether others can write it; this user's own group may, and in /tmp nobody can replace a file."""
     sticky = stat.S_ISDIR(status.st_mode) and bool(status.st_mode & stat.S_ISVTX)
     by_group = bool(status.st_mode & stat.S_IWGRP) and status.st_gid not in {0, os.getegid()}
     return not sticky and (by_group or bool(status.st_mode & stat.S_IWOTH))

@@ -43,6 +43,26 @@ _OF_ONE_HOST = {
 
 
 @dataclass(frozen=True)
+class Tls:
+    """A certificate of the user's and its key, or without one those of medley's own authority."""
+
+    certificate: Path | None = None
+    key: Path | None = None
+    names: tuple[str, ...] = ("localhost", "127.0.0.1")
+    """The names and addresses in a certificate of medley's own authority."""
+
+    @property
+    def authority(self) -> Path | None:
+        """The certificate that clients must trust; None for the user's own certificate."""
+        return None if self.certificate else tls_folder() / "pki" / "authorities" / "local" / "root.crt"
+
+
+def tls_folder() -> Path:
+    """The folder of medley's own authority, which outlives a restart of the host."""
+    return storage.state() / "tls"
+
+
+@dataclass(frozen=True)
 class Serving:
     """What an engine serves: the weights, their name, and the address."""
 
@@ -54,6 +74,7 @@ class Serving:
     """The file of the API key, which the edge asks for."""
     origins: tuple[str, ...] = ()
     """Origins of web pages whose requests are answered."""
+    tls: Tls | None = None
     chat: ChatFormat | None = None
     """How the model writes tool calls and reasoning; None: as its table says."""
     folder: Path | None = None

@@ -48,7 +48,8 @@ class Description:
 def url(listens: Serving) -> str:
     """Return the server's URL for this host itself."""
     everywhere = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - compared, not bound
-    return f"http://{everywhere.get(listens.address, listens.address)}:{listens.port}/v1"
+    scheme = "https" if listens.tls else "http"
+    return f"{scheme}://{everywhere.get(listens.address, listens.address)}:{listens.port}/v1"
 
 
 @contextmanager

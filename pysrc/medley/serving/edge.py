@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from medley import config
+from medley.engine import Tls, tls_folder
 from medley.serving.edge_answers import RETRY_AFTER_S, Route, refuse, write_error, write_failure
 
 KEY_SHAPE = re.compile(r"[A-Za-z0-9_-]{24,128}")
@@ -43,16 +44,6 @@ class Closed:
     retry_after_s: int = RETRY_AFTER_S
     has_engine: bool = True
     """The engine runs, so that /health is its answer."""
-
-
-@dataclass(frozen=True)
-class Tls:
-    """A certificate of the user's, or without one the edge's own authority."""
-
-    certificate: Path | None = None
-    key: Path | None = None
-    names: tuple[str, ...] = ("localhost", "127.0.0.1")
-    """The names and addresses of a certificate of the edge's own authority."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +100,7 @@ class Edge:
             apps |= _tls(self.tls, server)
         return {
             "admin": {"listen": f"unix/{self.control}|0600", "config": {"persist": False}},
-            "storage": {"module": "file_system", "root": str(self.folder.parent / "tls")},
+            "storage": {"module": "file_system", "root": str(tls_folder())},
             "logging": {"logs": {"default": {"level": "WARN", "writer": {"output": "stderr"}}}},
             "apps": apps,
         }

@@ -11,7 +11,7 @@ from medley.cluster import membership, ray_serving
 from medley.cluster.membership import Membership
 from medley.cluster.ray_serving import Taken
 from medley.cluster.rendezvous_head import Meeting
-from medley.engine import Serving, flags, parser, unread_variables
+from medley.engine import Serving, Tls, flags, parser, unread_variables
 from medley.engine.launch import ENGINES, Launch, Order, in_no_image, launch, launcher, not_shown, out_of
 from medley.environment import (
     container_image,
@@ -62,6 +62,7 @@ class Listens:
     """What --api-key said."""
     origins: tuple[str, ...] = ()
     """Origins of web pages whose requests are answered."""
+    tls: Tls | None = None
 
 
 @dataclass(frozen=True)
@@ -349,6 +350,7 @@ def _listens(options: Options, found: Weights, watch: Progress) -> Serving:
         asked.port,
         key,
         origins=asked.origins,
+        tls=asked.tls,
         folder=None if options.elsewhere else storage.sockets() / str(asked.port),
     )
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from medley import credentials, engine, explain, serving, storage
 from medley.cluster import device_probe, events, membership, model_files, ray_serving, ray_watch
-from medley.engine import Serving
+from medley.engine import Serving, tls_folder
 from medley.engine.launch import ENGINES, Launch
 from medley.environment import caddy
 from medley.errors import Problem, Terminated
@@ -240,6 +240,8 @@ class Served:
 def _edge(listens: Serving, key: str | None) -> Edge:
     storage.make_private(listens.socket.parent.parent)
     folder = storage.make_private(listens.socket.parent)
+    if listens.tls:
+        storage.make_private(tls_folder())
     listens.socket.unlink(missing_ok=True)  # a killed engine's: vLLM 0.32.0 does not replace it
     keys = {"key": key} if key else {}
     loopback = not credentials.is_open(listens.address)
@@ -250,6 +252,7 @@ def _edge(listens: Serving, key: str | None) -> Edge:
         folder,
         keys,
         loopback=loopback,
+        tls=listens.tls,
         origins=listens.origins,
     )
 

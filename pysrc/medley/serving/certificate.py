@@ -1,0 +1,43 @@
+"""Choose the certificate of a server: the user's own, or one of medley's own authority."""
+
+import platform
+import ssl
+from pathlib import Path
+
+from medley.engine import Tls
+from medley.errors import Problem, in_words
+from medley.network import tcp
+
+
+def chosen_tls(address: str, certificate: str | None, key: str | None, *, is_wanted: bool) -> Tls | None:
+    """Return the certificate to serve with, or None for plain HTTP.
+
+    `certificate` and `key` are files as typed; both are read here, so that a wrong one is a Problem before a
+    model is loaded. Without them the certificate names this host and its outward address.
+    """
+    if certificate is None and key is None:
+        return Tls(names=_names(address)) if is_wanted else None
+    if certificate is None or key is None:
+        raise Problem(
+            "a certificate needs its key",
+            cause=f"{'--tls-cert' if certificate is None else '--tls-key'} is missing",
+            fix="medley serve MODEL --tls-cert FILE --tls-key FILE; or --tls, without files of your own",
+        )
+    files = Path(certificate).expanduser().absolute(), Path(key).expanduser().absolute()
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*files)
+    except (OSError, ssl.SSLError) as error:
+        raise Problem(
+            f"{certificate} and {key} are not a certificate and its key",
+            cause=in_words(error),
+            fix=f"openssl x509 -noout -subject -in {certificate}; openssl pkey -noout -check -in {key}",
+        ) from error
+    return Tls(*files)
+
+
+def _names(address: str) -> tuple[str, ...]:
+    """Return the names by which clients may ask; the first answers for clients that send none."""
+    name = platform.node()
+    outward = tcp.outward_address() if address in {"0.0.0.0", "::"} else address  # noqa: S104 - compared, not bound
+    found = (name, f"{name}.local", "localhost", "127.0.0.1", outward)
+    return tuple(dict.fromkeys(each for each in found if each))
