@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
@@ -24,6 +24,7 @@ from medley.process_identity import Identity, descendants, end_processes, kill_p
 
 _ASK_LIMIT_S = 60
 _UNDO_LIMIT_S = 30
+_LONGEST_LINE, _LONGEST_KEPT = 8 << 20, 64 << 10
 _LAST_LINES = 400
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _M_ARENA_MAX = -8
@@ -244,11 +245,15 @@ class Process:
         return below - {self._identity}
 
     def _read(self, stream: IO[str] | None, on_line: OnLine | None) -> None:
-        with stream or nullcontext(()) as lines:
-            for raw in lines:
-                self.last.append(raw.rstrip("\n"))
+        """Pass on each line; one of more than 8 MiB comes in parts, so that it cannot fill the memory."""
+        if stream is None:
+            return
+        with stream:
+            while raw := stream.readline(_LONGEST_LINE):
+                line = raw.rstrip("\n")
+                self.last.append(line[:_LONGEST_KEPT])
                 if on_line:
-                    on_line(raw.rstrip("\n"))
+                    on_line(line)
 
 
 def _spawn(command: Command, stdin: int, stderr: int) -> "subprocess.Popen[str]":

@@ -98,6 +98,31 @@ def test_it_says_what_it_is_and_answers_and_a_verb_is_typed_there() -> None:
     assert said[0].startswith("2medley plan: ")
 
 
+@pytest.mark.parametrize(
+    "flood",
+    [
+        pytest.param("sys.stdout.write('x' * 65536)", id="a line without an end"),
+        pytest.param("print('{' + 'x' * 1_000_000)", id="lines without an end"),
+        pytest.param("sys.stderr.write('x' * 65536)", id="errors without an end"),
+    ],
+)
+def test_a_host_cannot_fill_the_memory_of_another(flood: str) -> None:
+    """Before the bound a line without an end took 4 GiB in 20 s."""
+    before = _rss_bytes()
+    there = spoken(f"\nwhile True: {flood}")
+    try:
+        there.greeted()
+        with raises_problem("b did not answer in time", fix="ssh b"):
+            there.ask("look", {}, 4)
+        assert _rss_bytes() - before < 400 << 20
+    finally:
+        there.close(0.1)
+
+
+def _rss_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def test_when_we_hang_up_it_ends_what_it_is_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
     storage.write(units.log("medley-ray"), "2026-01-01T00:00:01 a line\n")

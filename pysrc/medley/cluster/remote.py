@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ from medley.process_identity import Identity
 
 GREETING_LIMIT_S = 20
 _END_LIMIT_S = 5
+_MOST_LINES = 32
+"""Of a host that are kept until they are read; each has 8 MiB at most."""
 Note = Callable[[str], None]
 
 
@@ -153,8 +156,9 @@ class Remote:
 
     def __init__(self, name: str, target: str, command: Command) -> None:
         self.name, self._target = name, target
-        self._lines: Queue[str] = Queue()
-        self._said: list[str] = []
+        # Bounded, because the other host decides how much it sends: ssh waits while the queue is full.
+        self._lines: Queue[str] = Queue(_MOST_LINES)
+        self._said: deque[str] = deque(maxlen=_MOST_LINES)
         self._process = process.Process(command, self._lines.put, self._said.append, heard=True)
         self.greeting: Mapping[str, Any] = {}
         self.clock_ahead_s = 0.0
