@@ -3,6 +3,9 @@ from pathlib import Path
 import pytest
 
 from medley.cli.cluster_options import AtHead, without
+from medley.cluster import Cluster, ClusterHost
+from medley.cluster.fleet import is_here
+from medley.cluster.self_command import TYPED_HERE
 
 SWITCHES = {"--detach": 0, "--cluster": 1}
 
@@ -26,3 +29,21 @@ def test_the_command_for_events_is_read_from_the_cluster_s_table(tmp_path: Path)
     table = tmp_path / "desk.toml"
     table.write_text('on_event = "wall"\n[hosts.spark-1]\nssh = "spark-1"\n')
     assert AtHead(str(table)).on_event() == "wall"
+
+
+def test_a_verb_that_was_passed_on_is_not_passed_on_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A head that is known by an alias of ssh does not see that it is the head, without end."""
+    table = tmp_path / "desk.toml"
+    table.write_text('[hosts.desk]\nssh = "192.0.2.1"\nrole = "head"\n')
+    there = AtHead(str(table)).elsewhere()
+    assert there
+    there.close(0.1)
+    monkeypatch.setenv(TYPED_HERE, "1")
+    assert AtHead(str(table)).elsewhere() is None
+
+
+@pytest.mark.parametrize("target", ["a..b", "x" * 64, "127.0.0.1", "::1"])
+def test_a_name_that_no_host_can_have_is_not_here(target: str) -> None:
+    assert is_here(Cluster(hosts={"a": ClusterHost(ssh=target)}), "a") == (target in {"127.0.0.1", "::1"})

@@ -155,7 +155,17 @@ def test_what_is_read_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["ftp://h/v1", "file:///etc/passwd", "http://", "http://[::1", "http://h:99999999", "\x00"]
+    "url",
+    [
+        "http://a..b/v1",
+        f"http://{'x' * 64}/v1",
+        "ftp://h/v1",
+        "file:///etc/passwd",
+        "http://",
+        "http://[::1",
+        "http://h:99999999",
+        "\x00",
+    ],
 )
 def test_what_is_no_address_of_http_is_a_problem(url: str) -> None:
     with raises_problem(repr(url), fix="--url http://HOST:PORT/v1"):

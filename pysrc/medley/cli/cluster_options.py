@@ -1,5 +1,6 @@
 """The switches for cluster.toml; a verb typed at the head; problems and tables of several hosts."""
 
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from medley.cli.output import say
 from medley.cluster import Cluster, membership
 from medley.cluster.fleet import connection, is_here
 from medley.cluster.remote import Remote
+from medley.cluster.self_command import TYPED_HERE
 from medley.errors import Problem
 
 _CLUSTER = switch("--cluster FILE", "table of the cluster [default: ./cluster.toml, else your own]")
@@ -52,6 +54,8 @@ class AtHead:
         """The head of cluster.toml's cluster, where that is another host and this one heads none."""
         from medley import cluster
 
+        if os.environ.get(TYPED_HERE):
+            return None
         part = membership.noted()
         if not self.cluster and (not cluster.file() or (part and part.role == "head")):
             return None

@@ -118,9 +118,9 @@ def is_here(cluster: Cluster, name: str) -> bool:
     target = cluster.target(name).rpartition("@")[2]
     if socket.gethostname() in {name, target}:
         return True
-    with suppress(OSError):
-        address = socket.getaddrinfo(target, None, socket.AF_INET)[0][4][0]
-        socket.create_server((str(address), 0)).close()
+    with suppress(OSError, UnicodeError):  # UnicodeError: a label of a name is empty or too long
+        family, *_, where = socket.getaddrinfo(target, None, type=socket.SOCK_STREAM)[0]
+        socket.create_server((str(where[0]), 0), family=family).close()
         return True
     return False
 

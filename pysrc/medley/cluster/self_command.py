@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 DISTRIBUTION = "medley-llm"
+TYPED_HERE = "MEDLEY_TYPED_HERE"
+"""The variable of a verb that another host passed on: this host does not pass it on again."""
 """The name on PyPI, where `medley` is another project."""
 # The variables that another medley needs from this one.
 _CARRIED = (

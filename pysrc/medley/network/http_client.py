@@ -23,7 +23,7 @@ from medley.network.tcp import is_loopback
 MOST_BYTES = 64 << 20
 """Of a whole answer, or of one line of a streamed one."""
 _CONNECT_S = 5.0
-_LAST_PORT = 65_535
+_LAST_PORT, _LONGEST_LABEL = 65_535, 63
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,13 @@ class Response:
 def address(url: str) -> httpx.URL:
     try:
         found = httpx.URL(url)
-        if found.scheme in {"http", "https"} and found.host and (found.port or 0) <= _LAST_PORT:
+        labels = [] if ":" in found.host else found.host.removesuffix(".").split(".")
+        if not all(0 < len(label) <= _LONGEST_LABEL for label in labels):
+            cause = "a part of its host's name is empty or longer than 63 letters"
+        elif found.scheme in {"http", "https"} and found.host and (found.port or 0) <= _LAST_PORT:
             return found
-        cause = "it needs http:// or https://, a host, and a port up to 65535 if any"
+        else:
+            cause = "it needs http:// or https://, a host, and a port up to 65535 if any"
     except (httpx.InvalidURL, ValueError) as error:
         cause = str(error)
     raise Problem(f"{url!r} is not a URL of a server", cause=cause, fix="--url http://HOST:PORT/v1")

@@ -57,9 +57,10 @@ def require_free(address: str, port: int) -> None:
         with socket.socket(family, kind, protocol) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(where)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         cause = in_words(error)
-        if isinstance(error, socket.gaierror):
+        # UnicodeError: a part of a name is empty or longer than 63 letters
+        if isinstance(error, socket.gaierror | UnicodeError):
             what, fix = f"{address} is not an address", "--host 127.0.0.1, or 0.0.0.0 for every interface"
         elif error.errno == errno.EADDRINUSE:
             what, cause = f"port {port} is in use", _holder(port) or "another process listens there"

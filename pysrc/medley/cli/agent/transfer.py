@@ -115,7 +115,7 @@ _GRACE_S = 30
 
 def answer_type(asked: Table, note: Note) -> Table:
     """`words` begin with the verb. Each line is noted with 1 or 2 before it, its stream's number."""
-    command = Command((*self_command.own_command(), *asked["words"]))
+    command = Command((*self_command.own_command(), *asked["words"]), {self_command.TYPED_HERE: "1"})
     process = Process(command, lambda line: note(f"1{line}"), lambda line: note(f"2{line}"))
     try:
         finished = process.wait()
