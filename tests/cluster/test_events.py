@@ -86,6 +86,26 @@ def test_a_command_that_fails_is_one_event_and_breaks_nothing(
     assert found == ["it ended with 7: no such topic"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["a\0b", "half \ud800 of a pair", "x" * 300_000],
+    ids=["NUL", "a surrogate", "larger than execve takes"],
+)
+def test_odd_words_lose_no_notice(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    monkeypatch.setenv(events.COMMAND, f'echo "$MEDLEY_EVENT" >>{out}')
+    events.note("fault", text, text)
+    assert told(out) == ["fault"]
+    assert [each.kind for each in events.events()] == ["fault"]
+
+
+def test_damaged_counts_end_nothing() -> None:
+    events.note("start", "a", "b")
+    events.file().with_name("events.counts").write_text('{"start": "many"}')
+    events.note("start", "a", "b")
+    assert events.counts()["start"] == 1
+
+
 def test_a_fault_that_ends_the_process_is_reported_first(tmp_path: Path) -> None:
     out = tmp_path / "out"
     program = "from medley.cluster import events; events.note('fault', 'd on port 4', 'x')"

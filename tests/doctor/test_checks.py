@@ -310,3 +310,10 @@ def test_hosts_that_did_not_answer_are_not_compared() -> None:
     assert (check.state, check.found) == ("unknown", f"hosts did not answer: {other}")
     (check,) = checks_of("reach", replace(case, head=None, closed=None))
     assert "transcripts cannot show it" in check.found
+
+
+@pytest.mark.parametrize("line", ["644 token;curl x|sh;", "6x9 token", "644 other", "999999999 token"])
+def test_odd_words_of_a_report_reach_no_command(line: str) -> None:
+    """`doctor --from` prints fixes to paste, and a report's author chooses its words."""
+    case = with_("spark", said={software.SECRETS: f"{line}\n"})()
+    assert [check.state for check in checks_of("secrets", case)] == ["ok"]

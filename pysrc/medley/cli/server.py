@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from medley import cluster, serving
+from medley import cluster, json_shape, serving
 from medley.cli import Verb, flag, group, switch
 from medley.cli.cluster_options import AtHead, Clustered, print_problems, require_hosts, typed_at
 from medley.cli.output import print_line
 from medley.cli.progress import watch
 from medley.cli.terminal import console as terminal
+from medley.cluster.events import Event
 from medley.cluster.fleet import Fleet
 from medley.errors import Problem
 
@@ -40,11 +41,14 @@ class LogsVerb(Clustered):
         kept: list[tuple[str, str]] = []
 
         def show(host: str, text: str) -> None:
-            """With the host before it."""
-            if self.as_json:
-                print_line(json.dumps({"host": host, **json.loads(text)}))
+            """With the host before it; what is not an event, of a host with another medley, is left out."""
+            event = json_shape.table(text) if self.events else None
+            if self.events and not (event and json_shape.fits(event, Event)):
                 return
-            said = _event(json.loads(text)) if self.events else text
+            if self.as_json:
+                print_line(json.dumps({"host": host, **(event or {})}))
+                return
+            said = _event(event) if event else text
             print_line(f"{paint(host)}{' ' * (width - len(host))}  {said}")
 
         def keep(host: str, text: str) -> None:

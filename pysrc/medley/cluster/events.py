@@ -16,12 +16,13 @@ from typing import Literal, get_args
 
 from medley import json_shape, storage
 from medley.command import Command
-from medley.errors import Problem
+from medley.errors import Problem, in_words
 from medley.process import Process
 
 Kind = Literal["start", "ready", "fault", "restart", "recovery", "end", "upgrade"]
 COMMAND = "MEDLEY_ON_EVENT"
 _MOST_BYTES = 512 << 10
+_LONGEST_TEXT = 4000
 """Then the older half is forgotten."""
 _RUN_ON = {"fault", "recovery"}
 _RUN_LIMIT_S, _RUN_EVERY_S = 30, 10
@@ -47,13 +48,19 @@ def file() -> Path:
 
 def note(kind: Kind, subject: str, text: str) -> None:
     """Keep an event, and run the user's command on some; a full disk loses the event and nothing else."""
-    found, now = Event(time.time(), kind, subject, " ".join(text.split())), time.monotonic()
+    found, now = Event(time.time(), kind, _clean(subject), _clean(text)), time.monotonic()
     _keep(found)
     command = os.environ.get(COMMAND)
     if command and kind in _RUN_ON and now >= _ran.get((kind, subject), float("-inf")) + _RUN_EVERY_S:
         _ran[kind, subject] = now
         # No daemon: a fault may be the end of this process, and it is reported before that.
         threading.Thread(target=_run, args=(command, found)).start()
+
+
+def _clean(text: str) -> str:
+    """Return one line that a variable of the user's command can hold: execve(2) takes no NUL, nor 128 kB."""
+    whole = text.encode("utf-8", "replace").decode().replace("\0", "")
+    return " ".join(whole.split())[:_LONGEST_TEXT]
 
 
 def _keep(event: Event) -> None:
@@ -88,6 +95,8 @@ def _run(command: str, event: Event) -> None:
             why = f"ended with {finished.status}: {' '.join(finished.lines[-1:])}" if finished.status else ""
     except Problem as problem:
         why = problem.cause
+    except (OSError, ValueError) as error:
+        why = f"could not start: {in_words(error)}"
     if why and (key := ("fault", "--on-event")) not in _ran:
         _ran[key] = time.monotonic()
         _keep(Event(time.time(), "fault", "command of --on-event", f"it {why}"))
@@ -117,7 +126,7 @@ def last(count: int, *, follow: bool) -> Iterator[Event]:
 def counts() -> dict[str, int]:
     """Count the events of each kind that were ever noted here."""
     found = storage.table(_counts()) or {}
-    return {kind: found.get(kind, 0) for kind in get_args(Kind)}
+    return {kind: count if isinstance(count := found.get(kind), int) else 0 for kind in get_args(Kind)}
 
 
 def _counts() -> Path:

@@ -1,5 +1,6 @@
 """Disks, hub, containers, secrets, lingering, the character set; the model that was asked about."""
 
+import re
 from collections.abc import Iterator
 
 from medley.cluster import checks
@@ -26,6 +27,7 @@ _PLACES = {
 }
 _STATE = '"${MEDLEY_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/medley}"'
 _LINGER = 'loginctl enable-linger "${SUDO_USER:-$(id -un)}"'
+_SECRETS, _MODE = {"token", "api-key"}, re.compile("[0-7]{3,4}")
 _CLOSE_TOKEN = f'chmod 600 "{HUB_TOKEN}"'
 
 
@@ -131,7 +133,9 @@ def containers(host: ExaminedHost, settings: Settings) -> Iterator[Check]:
 @health_check("secrets", "modes of secret files", lambda health: health.keeping)
 def secrets(host: ExaminedHost, keeping: Leftovers) -> Iterator[Check]:
     """Who has the token may run code on every host of the cluster."""
-    readable = {name: mode for name, mode in keeping.modes.items() if _is_readable(mode)}
+    # A bug report may have any words here, and the fix is for pasting.
+    modes = {name: mode for name, mode in keeping.modes.items() if name in _SECRETS}
+    readable = {name: mode for name, mode in modes.items() if _is_readable(mode)}
     for name, mode in readable.items():
         all_hosts = "anyone with it can run programs on every host of the cluster"
         yield host.wrong(
@@ -140,11 +144,11 @@ def secrets(host: ExaminedHost, keeping: Leftovers) -> Iterator[Check]:
             fix=host.mend("sh", "-c", f"chmod 600 {_STATE}/{name}"),
         )
     if not readable:
-        yield host.ok(", ".join(f"{name} {mode}" for name, mode in keeping.modes.items()) or "none yet")
+        yield host.ok(", ".join(f"{name} {mode}" for name, mode in modes.items()) or "none yet")
 
 
 def _is_readable(mode: str) -> bool:
-    return bool(int(mode, 8) & 0o077)
+    return bool(_MODE.fullmatch(mode) and int(mode, 8) & 0o077)
 
 
 @case_check("lingers", "services after logout")
