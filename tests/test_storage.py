@@ -224,6 +224,15 @@ def test_a_long_path_makes_way_for_one_that_a_socket_can_have(tmp_path: Path) ->
     assert len(os.fsencode(found / "65535" / "control.sock")) < 108
 
 
+def test_the_state_folder_is_its_owners_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+    (tmp_path / "state").mkdir(mode=0o755)
+    storage.write(tmp_path / "state" / "logs" / "a.log", "a command with a webhook\n")
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
+    storage.write(tmp_path / "other" / "a", "b")
+    assert (tmp_path / "other").stat().st_mode & 0o077
+
+
 def test_a_private_folder_is_its_owners_alone(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir(mode=0o777)

@@ -63,8 +63,13 @@ def make_private(folder: Path) -> Path:
             cause="another user made it, and a server's sockets are in it",
             fix="export MEDLEY_STATE=/path/of/your/own",
         )
-    folder.chmod(0o700)
+    _close(folder)
     return folder
+
+
+def _close(folder: Path) -> None:
+    if stat.S_IMODE(folder.stat().st_mode) & 0o077:
+        folder.chmod(0o700)
 
 
 def _is_own(folder: Path) -> bool:
@@ -137,8 +142,11 @@ def secrets(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def make(folder: Path) -> Path:
+    """Make a folder. The state folder, which has logs, commands and keys, is its owner's alone."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if folder.absolute().is_relative_to(root := state()) and _is_own(root):
+            _close(root)
     except OSError as error:
         raise Problem(
             f"{folder} cannot be made",

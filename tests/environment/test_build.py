@@ -45,7 +45,7 @@ PLAN = Blueprint(
 HERE = "/envs/vllm-cpu-0123456789ab"
 SYNC = f"/bin/uv pip sync --require-hashes --no-build --python {HERE}/bin/python"
 UNSET = "env -u PYTHONPATH -u PYTHONHOME -u VIRTUAL_ENV -u PYTHONDONTWRITEBYTECODE"
-BEST = "UV_INDEX_STRATEGY=unsafe-best-match"
+BEST = "UV_INDEX_STRATEGY=unsafe-best-match UV_NO_CONFIG=1"
 
 
 @pytest.mark.parametrize(
@@ -68,11 +68,13 @@ BEST = "UV_INDEX_STRATEGY=unsafe-best-match"
         ),
     ],
 )
-def test_commands(environ: dict[str, str], sync: str) -> None:
-    with patch.dict(os.environ, {"PIP_CONFIG_FILE": "/dev/null", **environ}, clear=True):
+def test_commands(environ: dict[str, str], sync: str, tmp_path: Path) -> None:
+    with patch.dict(
+        os.environ, {"PIP_CONFIG_FILE": "/dev/null", "HOME": str(tmp_path), **environ}, clear=True
+    ):
         said = [str(command) for command in build.commands(PLAN)]
     assert said == [
-        f"/bin/uv venv --no-project --prompt vllm-cpu --python /usr/bin/python3.11 {HERE}",
+        f"UV_NO_CONFIG=1 /bin/uv venv --no-project --prompt vllm-cpu --python /usr/bin/python3.11 {HERE}",
         sync,
     ]
 

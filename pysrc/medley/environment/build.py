@@ -57,7 +57,7 @@ class Blueprint:
 
 def create(plan: Blueprint) -> Command:
     words = ("venv", "--no-project", "--prompt", plan.name, "--python", str(plan.interpreter.path))
-    return Command((plan.uv, *words, str(plan.path)))
+    return Command((plan.uv, *words, str(plan.path)), uv.own_configuration(os.environ, Path.home()))
 
 
 def install(plan: Blueprint, settings: Mapping[str, str], *, backend: bool, look: bool = False) -> Command:
