@@ -322,7 +322,11 @@ def test_it_waits_longer_each_time_and_then_gives_up(keep: Keep) -> None:
         lambda: sum(line.endswith(" out of luck") and "keeps" not in line for line in lines()) == 3,
         state=lines,
     )
-    wait_for("it is given up", lambda: (found := units.state(NAME)) and not found.running, state=units.states)
+    wait_for(
+        "it is given up",
+        lambda: (found := units.state(NAME)) and not found.running and found.next_s is None,
+        state=units.states,
+    )
     found = units.state(NAME)
     assert found
     assert (found.restarts, found.next_s, found.kept) == (2, None, True)
