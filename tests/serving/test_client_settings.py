@@ -6,6 +6,7 @@ import shlex
 import stat
 import subprocess
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -170,3 +171,24 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: py
     with raises_problem(str(path)):
         client_settings.write(filled.files[0], path)
     assert stat.S_ISDIR(path.stat().st_mode)
+
+
+def test_a_value_that_is_replaced_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "opencode.json"
+    own = {"model": "anthropic/claude", "provider": {"x": 1}}
+    path.write_text(json.dumps(own))
+    file = SettingsFile("opencode.json", '{"model": "medley/a", "provider": {"medley": 2}}', "json")
+    assert client_settings.replaced_values(file, path) == ['model: "anthropic/claude"']
+    assert client_settings.write(file, path)
+    text = path.read_text()
+    assert client_settings.replaced_values(file, path) == []
+    assert client_settings.write(file, path) is None, "a second time changes nothing"
+    assert path.read_text() == text
+
+
+def test_a_certificate_of_medleys_own_is_trusted(tmp_path: Path) -> None:
+    target = Target("https://127.0.0.1:8000/v1", "m", authority=tmp_path / "root.crt")
+    for client in client_settings.clients().values():
+        first = client.filled(target).run.splitlines()[0]
+        assert f"SSL_CERT_FILE={tmp_path / 'root.crt'}" in first
+        assert "root.crt" not in client.filled(replace(target, authority=None)).run

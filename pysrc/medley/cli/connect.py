@@ -9,6 +9,7 @@ from medley.cli import Verb, flag, group
 from medley.cli.output import print_line, say, table
 from medley.cli.served import RunningServer, ServerChoice
 from medley.credentials import API_KEY_VARIABLE
+from medley.engine import Tls
 from medley.errors import Problem
 from medley.serving import client_settings
 from medley.serving.chat_parsers import TOOL_FLAG
@@ -58,9 +59,12 @@ class ConnectVerb(Verb):
             if self.dry_run:
                 client_settings.written_text(file, path)
                 say(f"would write {path}")
-            else:
-                backup = client_settings.write(file, path)
-                say(f"wrote {path}" + (f"; the file before it is {backup.name}" if backup else ""))
+                continue
+            lost = client_settings.replaced_values(file, path)
+            backup = client_settings.write(file, path)
+            say(f"wrote {path}" + (f"; the file before it is {backup.name}" if backup else ""))
+            if lost:
+                say(f"it replaced {', '.join(lost)}")
 
 
 def _target(found: RunningServer, key_file: str | None) -> Target:
@@ -69,7 +73,16 @@ def _target(found: RunningServer, key_file: str | None) -> Target:
     named = key_file or own
     has_key = bool(found.key or own)
     file = Path(named).expanduser().absolute() if named and has_key else None
-    return Target(found.url, found.model, found.context, found.root, file, has_key=has_key)
+    authority = Tls().authority if found.record and found.url.startswith("https:") else None
+    return Target(
+        found.url,
+        found.model,
+        found.context,
+        found.root,
+        file,
+        has_key=has_key,
+        authority=authority if authority and authority.exists() else None,
+    )
 
 
 def _tools(found: RunningServer) -> bool | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from medley import config, storage
+from medley import config, json_shape, storage
 from medley.credentials import API_KEY_VARIABLE, NONE
 from medley.errors import Problem, in_words
 
@@ -16,6 +16,7 @@ Format = Literal["text", "json"]
 _USUAL_CONTEXT = 8192
 # A quarter of the context for an answer, as agents with a large context ask for at most.
 _OUTPUT_SHARE, _MOST_OUTPUT = 4, 32_000
+_TRUST_VARIABLES = ("CURL_CA_BUNDLE", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
 _MARK = re.compile(r"@([A-Z_]+)@")
 
 
@@ -33,6 +34,8 @@ class Target:
     key_file: Path | None = None
     has_key: bool = False
     """Whether requests need a key; without a file it is in MEDLEY_API_KEY."""
+    authority: Path | None = None
+    """The certificate that the client must trust, for a server with TLS of medley's own authority."""
 
     @property
     def context_tokens(self) -> int:
@@ -96,6 +99,8 @@ class Client:
         files = tuple(replace(each, text=_filled(each.text, target, _inside_quotes)) for each in self.files)
         is_python = "python -" in self.run
         run = _filled(self.run, target, _inside_quotes if is_python else shlex.quote)
+        if target.authority:
+            run = f"{_trust(target.authority)}\n{run}"
         return Client(self.name, self.title, self.source, self.tried, run, files)
 
     def lacks(self, target: Target, *, tools: bool | None) -> list[str]:
@@ -109,6 +114,12 @@ class Client:
                 f"{target.context:,}: medley serve MODEL --context {self.least_context}"
             )
         return found
+
+
+def _trust(authority: Path) -> str:
+    """Return the command by which programs of curl, Python and Node trust this certificate, too."""
+    file = shlex.quote(str(authority))
+    return "export " + " ".join(f"{name}={file}" for name in _TRUST_VARIABLES)
 
 
 def clients() -> dict[str, Client]:
@@ -138,6 +149,26 @@ def merged(own: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def replaced(own: Mapping[str, Any], new: Mapping[str, Any], at: str = "") -> list[str]:
+    """Return the values of a table that another replaces, each with its place: `model: "a"`."""
+    found = []
+    for key, value in new.items():
+        before = own.get(key)
+        if isinstance(before, dict) and isinstance(value, dict):
+            found += replaced(before, value, f"{at}{key}.")
+        elif key in own and before != value:
+            found.append(f"{at}{key}: {json.dumps(before)}")
+    return found
+
+
+def replaced_values(file: SettingsFile, path: Path) -> list[str]:
+    """Return the values of the user's file that writing replaces; empty for a file of medley's own."""
+    if file.format != "json" or not path.exists():
+        return []
+    own = json_shape.table(path.read_bytes())
+    return replaced(own, json.loads(file.text)) if own else []
+
+
 def written_text(file: SettingsFile, path: Path) -> str:
     """Return what a file will hold: JSON is merged into the user's, a text replaces medley's own."""
     if not path.exists():
@@ -152,7 +183,10 @@ def written_text(file: SettingsFile, path: Path) -> str:
         raise _not_ours(path, in_words(error)) from error
     if not isinstance(own, dict):
         raise _not_ours(path, "it is not a table")
-    return json.dumps(merged(own, json.loads(file.text)), indent=2, ensure_ascii=False) + "\n"
+    whole = merged(own, json.loads(file.text))
+    if whole == own:
+        return path.read_text(encoding="utf-8")
+    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
 
 
 def write(file: SettingsFile, path: Path) -> Path | None:
