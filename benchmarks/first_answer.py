@@ -35,6 +35,7 @@ from pathlib import Path
 from medley.command import Command
 from medley.errors import Problem
 from medley.network import tcp
+from medley.network.socket_url import write_socket_url
 from medley.process import Process
 from medley.serving import api
 
@@ -126,7 +127,7 @@ def measured(place: Path) -> dict[str, float]:
         if cache.name not in {"medley", "uv", "pip"}:
             shutil.rmtree(cache)
     for name in ("own", "again"):
-        found[name] = by_hand(command[1], port, model, typed_in=(clone, env))
+        found[name] = by_hand(command[1], model, typed_in=(clone, env))
         found[f"load of {name}"] = os.getloadavg()[0]
     return found
 
@@ -143,14 +144,18 @@ def typed(text: str, folder: Path, env: Mapping[str, str]) -> Command:
     return Command(("bash", "-c", f"cd {folder} && {text}"), dict(env), unset)
 
 
-def by_hand(command: str, port: int, model: str, *, typed_in: tuple[Path, Mapping[str, str]]) -> float:
+def by_hand(command: str, model: str, *, typed_in: tuple[Path, Mapping[str, str]]) -> float:
     """Seconds from the start of the engine to its first answer."""
     lines: list[tuple[float, str]] = []
+    words = shlex.split(command)
+    socket = Path(words[words.index("--uds") + 1])
+    socket.parent.mkdir(parents=True, exist_ok=True)
+    socket.unlink(missing_ok=True)
     began = time.monotonic()
     engine = Process(typed(f"exec {command}", *typed_in), lambda line: lines.append((time.monotonic(), line)))
 
     def answered() -> float | None:
-        return time.monotonic() if api.answered(f"http://127.0.0.1:{port}/v1", model) else None
+        return time.monotonic() if api.answered(write_socket_url(socket), model) else None
 
     try:
         return until(engine, answered, lines) - began
