@@ -63,6 +63,7 @@ in
     doctor = "Check every host, and print how to fix what is wrong";
     top = "Show the load of hosts, GPUs, links and engines";
     collective-test = "Benchmark every GPU and the network between hosts";
+    connect = "Print or write a client's settings for the server";
     completion = "Print a shell's completion script, or the manual page";
     check = "Validate every TOML table";
     version = "Print the version, and the folders of tables";

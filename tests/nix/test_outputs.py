@@ -24,6 +24,7 @@ VERBS = {
         "chat",
         "check",
         "completion",
+        "connect",
         "doctor",
         "env",
         "explain",
