@@ -107,6 +107,18 @@ def test_is_none(text: str) -> None:
     assert names(of(text)) == []
 
 
+def test_a_kill_without_figures_has_no_empty_clause_and_names_its_step() -> None:
+    step = "[2026-09-04 08:01:11 TP0] Converting MoE expert weights to FP4 ...\n"
+    kill = "gx10-a kernel: oom-kill:global_oom,task=sglang::schedul,pid=41877,uid=0\n"
+    (found,) = of(step + kill).problems
+    cause = found.problem().cause
+    assert cause.startswith(
+        "sglang::schedul (process 41877) was killed; the last step before it: Converting MoE"
+    )
+    (bare,) = of("kernel: python3 invoked oom-killer: gfp_mask=0x140dca\n").problems
+    assert bare.problem().cause.startswith("python3 was killed. On unified memory")
+
+
 def test_a_length_can_be_typed() -> None:
     """vLLM says the model's as a fraction."""
     line = "ValueError: User-specified max_model_len (99999) is greater than the derived max_model_len "
