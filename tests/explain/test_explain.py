@@ -119,6 +119,15 @@ def test_a_kill_without_figures_has_no_empty_clause_and_names_its_step() -> None
     assert bare.problem().cause.startswith("python3 was killed. On unified memory")
 
 
+def test_a_constructor_that_a_call_does_not_fit_is_named_by_its_class() -> None:
+    call = (
+        '  File "/opt/venv/lib/python3.12/site-packages/vllm/model_executor/models/x.py", line 2, in build\n'
+    )
+    for name in ("FusedMoE.__init__", "layer.FusedMoE.__init__", "FusedMoE", "layer.FusedMoE"):
+        (found,) = of(f"{call}TypeError: {name}() got an unexpected keyword argument 'reduce'\n").problems
+        assert found.problem().cause.startswith("FusedMoE() got an unexpected keyword argument")
+
+
 def test_a_length_can_be_typed() -> None:
     """vLLM says the model's as a fraction."""
     line = "ValueError: User-specified max_model_len (99999) is greater than the derived max_model_len "
