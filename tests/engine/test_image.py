@@ -239,5 +239,5 @@ def test_the_edge_and_the_watchdog_reach_into_the_container(
     finished = served.process.wait(90)
     assert finished is not None, served.tail()
     assert finished.status == 1
-    assert re.search(r"VLLM::EngineCore \(process \d+\) on this host is stopped", served.tail())
+    assert re.search(r"VLLM::EngineCore \(process \d+\) on \S+ \(this host\) is stopped", served.tail())
     assert ours(settings) == []
