@@ -60,10 +60,10 @@ def test_hosts_that_are_named(rack: Up) -> None:
     assert plan.status == 0, plan.lines
     assert any(line.startswith("demo on 2 hosts") for line in plan.lines), plan.lines
     assert any(line.startswith("planned without host3: ") for line in plan.lines), plan.lines
-    assert [line.strip() for line in plan.lines if "$ medley" in line] == [
-        "host1 $ medley up",
-        "host1 $ medley serve demo --hosts 2 --pp 2",
-    ]
+    # The first stage is on the host with more memory, which differ by what runs on the one machine of both.
+    typed = [line.strip().partition(" $ ") for line in plan.lines if "$ medley" in line]
+    assert {host for host, _, _ in typed} in ({"host1"}, {"host2"})
+    assert [words for _, _, words in typed] == ["medley up", "medley serve demo --hosts 2 --pp 2"]
 
     first = written(one)
     again = init(one, "host2", "host3", "--yes")
