@@ -98,9 +98,10 @@ class Edge:
         }  # no grace_period: streams outlive a change
         if self.tls:
             apps |= _tls(self.tls, server)
+        storage = tls_folder() if self.tls else self.folder / "caddy"
         return {
             "admin": {"listen": f"unix/{self.control}|0600", "config": {"persist": False}},
-            "storage": {"module": "file_system", "root": str(tls_folder())},
+            "storage": {"module": "file_system", "root": str(storage)},
             "logging": {"logs": {"default": {"level": "WARN", "writer": {"output": "stderr"}}}},
             "apps": apps,
         }

@@ -1,6 +1,7 @@
 """Run the edge, Caddy, in front of one server: start it, change what it lets in, count its open requests."""
 
 import json
+import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -146,8 +147,7 @@ def running_edge(edge: Edge, program: Path, say: Callable[[str], None]) -> Itera
         yield found
     finally:
         found.stop()
-        for each in (edge.socket, edge.control, edge.folder / "caddy.json"):
-            each.unlink(missing_ok=True)
+        shutil.rmtree(edge.folder, ignore_errors=True)
 
 
 def _failed(edge: Edge, lines: tuple[str, ...]) -> Problem:
