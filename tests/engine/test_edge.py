@@ -393,7 +393,6 @@ def test_slow_clients_and_upgrades_are_closed(front: Front) -> None:
             {
                 "nothing": b"",
                 "head": b"POST / HTTP/1.1\r\nX: ",
-                "body": f"{LINE}Authorization: Bearer {KEY}\r\nContent-Length: 99999\r\n\r\n".encode(),
             },
         )
         assert all(seconds < max(HEAD_S, BODY_IDLE_S) + 5 for seconds in ends.values()), ends
@@ -415,7 +414,7 @@ def _close_times(port: int, firsts: dict[str, bytes]) -> dict[str, float]:
             connection.sendall(first)
             while time.monotonic() - began < 40:
                 try:
-                    if first and b"Length" not in first:
+                    if first:
                         connection.sendall(b"a")
                     connection.recv(4096)
                     break
