@@ -76,6 +76,8 @@ def test_a_credential_of_systemd_stays_as_it_is(tmp_path: Path) -> None:
         pytest.param(None, "No such file", "leave --api-key out to make one", id="no file"),
         pytest.param("", "", "openssl rand -hex 24 > {}", id="empty"),
         pytest.param("two words here", ("14 ", "24 to 128"), "openssl rand -hex 24 > {}", id="words"),
+        pytest.param("sk-*" + "a" * 24, "28 ", "openssl rand -hex 24 > {}", id="a wildcard of Caddy's"),
+        pytest.param("{http.vars.x}" + "a" * 24, "37 ", "openssl rand -hex 24 > {}", id="a placeholder"),
         pytest.param("short", ("5 ", "24 to 128"), "openssl rand -hex 24 > {}", id="too short"),
     ],
 )

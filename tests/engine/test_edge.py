@@ -17,6 +17,8 @@ import pytest
 
 from medley.engine import Tls
 from medley.environment import caddy
+from medley.serving import edge_process
+from medley.serving.drain import Drain
 from medley.serving.edge import BODY_IDLE_S, BODY_MIB, HEAD_S, Closed, Edge
 from medley.serving.edge_process import EdgeProcess, count_open_requests, running_edge
 from tests.problems import raises_problem
@@ -300,6 +302,44 @@ def test_a_killed_edge_is_started_again(front: Front) -> None:
             return False
 
     wait_for("it listens again", is_back, 20)
+
+
+def test_a_busy_edge_gets_its_configuration_later(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edge_process, "_CONTROL_LIMIT_S", 1)
+    os.kill(front.pid, signal.SIGSTOP)
+    front.process.close("drain", Closed("the server is ending"))
+    os.kill(front.pid, signal.SIGCONT)
+    monkeypatch.undo()
+
+    def is_closed() -> bool:
+        front.process.look()
+        return front.ask("GET", "/v1/models", AUTHORIZATION)[0] == http.client.SERVICE_UNAVAILABLE
+
+    wait_for("it is closed", is_closed, 20)
+
+
+def test_a_drain_ends_at_its_limit_though_the_edge_does_not_answer(
+    front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(edge_process, "_CONTROL_LIMIT_S", 1)
+    said: list[str] = []
+    drain = Drain(front.process, 1, said.append)
+
+    def end() -> None:
+        with drain.on_sigterm():
+            signal.raise_signal(signal.SIGTERM)
+            os.kill(front.pid, signal.SIGSTOP)
+            for _ in range(10):
+                drain.look()
+                time.sleep(0.3)
+
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            end()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert said[-1] == "an unknown number of requests were not answered within 1 s"
 
 
 # Caddy may end between a look and a connection; httpcore 1.0.9 then leaves its socket to the collector.

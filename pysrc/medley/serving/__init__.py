@@ -185,10 +185,10 @@ def _has_ended(server: Server, limit: float, watch: Progress) -> bool:
 def _open_requests(server: Server) -> str:
     from medley.serving.edge_process import count_open_requests  # noqa: PLC0415 - httpx: a fifth of a second
 
-    count = None
-    with suppress(Exception):
-        count = count_open_requests(server.control) if server.state == "ready" else None
-    return f"{server.port}: {'its engine ends' if count is None else f'open requests: {count}'}"
+    if server.state == "ready":
+        with suppress(Exception):  # the server ends at any time, whatever is asked
+            return f"{server.port}: open requests: {count_open_requests(server.control)}"
+    return f"{server.port}: its engine ends"
 
 
 def servers() -> list[Server]:

@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -243,7 +243,7 @@ def _client(name: str, table: Mapping[str, Any]) -> Client:
     )
 
 
-def _filled(text: str, target: Target, quote: Any) -> str:  # noqa: ANN401 - a function of text
+def _filled(text: str, target: Target, quote: Callable[[str], str]) -> str:
     words = target.words()
     body = {"model": target.model, "messages": [{"role": "user", "content": "Hello"}]}
     reference = (

@@ -56,10 +56,10 @@ class Drain:
             self._say(f"running requests have {self._limit_s} s; to end it now: medley stop --now")
         self._next = now + _LOOK_EVERY_S
         try:
-            count = count_open_requests(self._edge.edge.control)
-        except httpx.HTTPError:  # it is busy, or it is started again
-            return
-        if count == 0:
+            count = str(count_open_requests(self._edge.edge.control))
+        except httpx.HTTPError:  # Caddy is busy, or is started again
+            count = "an unknown number of"
+        if count == "0":
             self._end("every request was answered")
         elif now - self._asked_at >= self._limit_s:
             self._end(f"{count} requests were not answered within {self._limit_s} s")

@@ -2,7 +2,7 @@
 
 The engine listens on a socket in a folder that only its user can open. The edge listens at the address that
 clients use; only what this configuration lets through reaches the engine. Each rule was attacked as it stands
-here (tests/serving/test_edge.py); Caddy 2.11.7.
+here (tests/engine/test_edge.py); Caddy 2.11.7.
 """
 
 import re
@@ -15,9 +15,6 @@ from medley import config
 from medley.engine import Tls, tls_folder
 from medley.serving.edge_answers import RETRY_AFTER_S, Route, refuse, write_error, write_failure
 
-KEY_SHAPE = re.compile(r"[A-Za-z0-9_-]{24,128}")
-"""A key has no `*` (a wildcard in a matcher of Caddy) and no braces (a placeholder)."""
-KEY_NAME_SHAPE = re.compile(r"[A-Za-z0-9_-]{1,40}")
 BODY_MIB = 64
 HEAD_BYTES = 64 << 10
 HEAD_S, BODY_IDLE_S, BODY_S, STALL_S = 10, 10, 60, 120
@@ -93,9 +90,8 @@ class Edge:
             "routes": list(self._routes(closed)),
             "errors": {"routes": [write_failure()]},
         }
-        apps: dict[str, Any] = {
-            "http": {"servers": {"edge": server}}
-        }  # no grace_period: streams outlive a change
+        # Without a grace_period, so that streams outlive a change.
+        apps: dict[str, Any] = {"http": {"servers": {"edge": server}}}
         if self.tls:
             apps |= _tls(self.tls, server)
         storage = tls_folder() if self.tls else self.folder / "caddy"

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
 
 import httpx
 
@@ -39,6 +38,8 @@ class EdgeProcess:
     _reasons: dict[str, Closed] = field(default_factory=dict)
     _starts: list[float] = field(default_factory=list)
     _lines: deque[str] = field(default_factory=lambda: deque(maxlen=_LAST_LINES))
+    _is_current: bool = True
+    """Whether Caddy has the present configuration; `look` sends it again where a busy one did not answer."""
 
     def close(self, by: str, closed: Closed | None) -> None:
         """Refuse new requests, or with None take that back; it is open while nobody (`by`) has a reason."""
@@ -56,7 +57,12 @@ class EdgeProcess:
 
     def look(self) -> None:
         """Start it again where it has ended; call it often. Raises a Problem if it ends again and again."""
-        if self._process is None or (finished := self._process.poll()) is None:
+        if self._process is None:
+            return
+        finished = self._process.poll()
+        if finished is None:
+            if not self._is_current:
+                self._configure()
             return
         now = time.monotonic()
         self._starts = [each for each in self._starts if now - each < _RESTARTS_WITHIN_S]
@@ -82,6 +88,7 @@ class EdgeProcess:
             "GOMEMLIMIT": "512MiB",
         }
         command = Command((str(self.program), "run", "--config", str(file)), own)
+        self._is_current = True
         self._process = started = Process(command, self._lines.append)
         process.wait_until(lambda: started.poll() or self._answers(), _START_LIMIT_S)
         if (finished := started.poll()) or not self._answers():
@@ -110,18 +117,20 @@ class EdgeProcess:
         """Change the running configuration; streams go on (18 ms were seen)."""
         if self._process is None:
             return
+        self._is_current = False
         try:
             answer = self._ask("POST", "/load", self.edge.configuration(self._closed))
-        except httpx.HTTPError:
-            return  # it ended: `look` starts it again with the present reasons
+        except httpx.HTTPError:  # it is busy, or it ended: `look` goes on
+            return
+        self._is_current = True
         if answer.status_code != HTTPStatus.OK:
             raise _failed(self.edge, (answer.text[:500],))
 
-    def _ask(self, method: str, path: str, body: Any = None) -> httpx.Response:  # noqa: ANN401 - JSON
+    def _ask(self, method: str, path: str, body: object = None) -> httpx.Response:
         return ask_control(self.edge.control, method, path, body)
 
 
-def ask_control(control: Path, method: str, path: str, body: Any = None) -> httpx.Response:  # noqa: ANN401 - JSON
+def ask_control(control: Path, method: str, path: str, body: object = None) -> httpx.Response:
     """Ask Caddy's control socket. Raises httpx.HTTPError."""
     url, options = http_client.target(write_socket_url(control, path))
     with httpx.Client(timeout=_CONTROL_LIMIT_S, **options) as client:
@@ -161,5 +170,5 @@ def _failed(edge: Edge, lines: tuple[str, ...]) -> Problem:
     return Problem(
         f"Caddy does not answer on port {edge.port}",
         cause=text[-500:],
-        fix="medley explain; and report it with: medley explain --report",
+        fix=f"use another port: --port {edge.port + 1}; or report it: medley explain --report report.txt",
     )

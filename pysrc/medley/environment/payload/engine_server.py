@@ -48,6 +48,7 @@ def install() -> None:
         reads = answers.NO_REASONING not in os.environ
         config.loaded_app = answers.Answers(config.loaded_app, reasoning=reads)
 
+    # Neither engine has a hook between the bind and the first connection.
     socket.socket.bind = bind_and_open  # type: ignore[method-assign,assignment]
     Config.load = load_and_complete
 
