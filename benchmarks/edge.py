@@ -1,11 +1,11 @@
 """Streamed tokens per second, and time to a first token, through the edge over the engine's own socket.
 
-    python -m benchmarks.edge [PAIRS] [vllm|sglang] [--write]           # 20 pairs: about 5 minutes
+    python -m benchmarks.edge [PAIRS] [vllm|sglang] [MODEL] [--write]           # 20 pairs: about 15 minutes
 
-One `medley serve demo` with a key runs, and the same engine is asked in turns by both ways: through Caddy at
-its address, and at its socket. Each time 16 streams of 64 tokens run ROUNDS times over, and then one stream
-at a time for the first tokens; a pair's ratio is of the rates. The interval is that of the mean of the
-logarithms of the ratios (95 %, Student's t).
+One `medley serve MODEL` (default: smollm2) with a key runs, and the same engine is asked in turns by both
+ways: through Caddy at its address, and at its socket. Each time 16 streams of 64 tokens run ROUNDS times
+over, and then one stream at a time for the first tokens; a pair's ratio is of the rates. The interval is that
+of the mean of the logarithms of the ratios (95 %, Student's t).
 """
 
 import http.client
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.estimates import mean_ratio
-from medley import serving
+from medley import serving, storage
 from medley.command import Command
 from medley.engine import Serving
 from medley.errors import Problem
@@ -32,7 +32,8 @@ from medley.process import Process, wait_until
 
 RESULT = Path(__file__).parent / "results" / "edge.txt"
 WAYS = ("edge", "socket")
-STREAMS, TOKENS, ROUNDS, FIRSTS = 16, 64, 6, 20
+STREAMS, TOKENS, ROUNDS, FIRSTS = 16, 64, 2, 20
+MODELS = ("smollm2", "demo")
 READY_LIMIT_S = 600
 KEY = "sk-" + "0123456789abcdef" * 3
 
@@ -41,6 +42,7 @@ KEY = "sk-" + "0123456789abcdef" * 3
 class Server:
     port: int
     socket: Path
+    model: str
 
     def connect(self, way: str) -> http.client.HTTPConnection:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
@@ -51,7 +53,7 @@ class Server:
 
     def stream(self, way: str, number: int, tokens: int = TOKENS) -> tuple[int, float]:
         """Return the tokens of one answer, and the seconds until the first."""
-        body = {"model": "demo", "prompt": f"Tell me {number}", "max_tokens": tokens, "temperature": 0}
+        body = {"model": self.model, "prompt": f"Tell me {number}", "max_tokens": tokens, "temperature": 0}
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"}
         text = json.dumps(body | {"ignore_eos": True, "stream": True})
         with closing(self.connect(way)) as connection:
@@ -76,11 +78,14 @@ class Server:
 def main() -> None:
     pairs = next((int(word) for word in sys.argv[1:] if word.isdecimal()), 20)
     engine = next((word for word in sys.argv[1:] if word in {"vllm", "sglang"}), "vllm")
-    lines = [f"$ python -m benchmarks.edge {pairs} {engine}   # load {os.getloadavg()[0]:.1f} at its start"]
+    model = next((word for word in sys.argv[1:] if word in MODELS), MODELS[0])
+    lines = [
+        f"$ python -m benchmarks.edge {pairs} {engine} {model}   # load {os.getloadavg()[0]:.1f} at its start"
+    ]
     print(lines[0], flush=True)
     ratios: list[float] = []
     late_ms: list[float] = []
-    with serve(engine) as server:
+    with serve(engine, model) as server:
         for way in WAYS:
             server.rate(way)
         for pair in range(pairs):
@@ -111,19 +116,20 @@ def verdict(engine: str, ratios: list[float], late_ms: list[float]) -> str:
 
 
 @contextmanager
-def serve(engine: str) -> Iterator[Server]:
+def serve(engine: str, model: str) -> Iterator[Server]:
     with tempfile.TemporaryDirectory() as folder:
         key, port = Path(folder) / "key", tcp.free_port()
         key.write_text(KEY)
         os.environ["MEDLEY_STATE"] = str(Path(folder) / "state")
-        words = ("serve", "demo", "--engine", engine, "--port", str(port), "--api-key", str(key))
+        words = ("serve", model, "--engine", engine, "--port", str(port), "--api-key", str(key))
         lines: list[str] = []
         medley = Process(Command((sys.executable, "-m", "medley", *words)), lines.append)
         try:
             wait_until(lambda: serving.is_ready(port) or medley.poll(), READY_LIMIT_S, every_s=0.5)
             if not serving.is_ready(port):
                 raise Problem("the server is not ready", cause="\n".join(lines[-9:]), fix=" ".join(words))
-            yield Server(port, Serving("", "demo", port=port).socket)
+            sockets = storage.sockets() / str(port)
+            yield Server(port, Serving("", model, port=port, socket_folder=sockets).socket, model)
         finally:
             medley.stop(grace_s=60)
 

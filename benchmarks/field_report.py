@@ -32,9 +32,9 @@ from medley.measurement.field_report import (
     ReportedLayout,
     ReportedModel,
     ReportedPlan,
-    contents,
+    list_contents,
 )
-from medley.measurement.field_report.replay import planned
+from medley.measurement.field_report.replay import plan_model
 from medley.transcript import Transcript
 
 RECORDED = Path("tests/host/recorded/field")
@@ -86,7 +86,7 @@ class Intake:
         """Each planned model, and what its plan says otherwise now."""
         for model in self.report.models:
             if then := model.plan:
-                now = planned(model.name, then.shape, self.answers, self.report.wishes, then.asked)
+                now = plan_model(model.name, then.shape, self.answers, self.report.wishes, then.asked)
                 yield model, list(differences(then, now))
 
     def predictor_rows(self) -> Iterator[dict[str, str]]:
@@ -98,7 +98,7 @@ class Intake:
 
     def _row(self, model: ReportedModel, many: int) -> Iterator[dict[str, str]]:
         plan, ran, bench = model.plan, model.ran, model.bench
-        rate = bench.spreads("served", many).get("output_tokens_per_s") if bench else None
+        rate = bench.compute_spreads("served", many).get("output_tokens_per_s") if bench else None
         if not (plan and ran and bench and rate):
             return
         yield {
@@ -116,7 +116,7 @@ class Intake:
             "metric": f"output_throughput(in{bench.load.input_tokens} out{bench.load.output_tokens})",
             "value": f"{rate.median:.4g}",
             "unit": "tok/s",
-            "source": f"field-{self.name} medley bench, median of {len(bench.runs('served', many))}",
+            "source": f"field-{self.name} medley bench, median of {len(bench.find_results('served', many))}",
         }
 
     def _hardware(self, host: str) -> str:
@@ -269,7 +269,7 @@ def main() -> int:
 
 def _take(taken: Intake, options: argparse.Namespace) -> int:
     differ = 0
-    print("\n".join(contents(taken.report)), f"\nname: {taken.name}")
+    print("\n".join(list_contents(taken.report)), f"\nname: {taken.name}")
     print(
         "hosts: simulated" if taken.simulated else "hosts: hardware",
         "" if taken.report.whole else "(not whole)",

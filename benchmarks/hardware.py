@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from medley.planner import Device, HostLink, Layout, Stage
-from medley.planner.device_specs import stated
+from medley.planner.device_specs import find_stated_speed
 
 _GIB = 1 << 30
 # Kinds of hosts by words of the column `hw`; memory only decides which Orin it is.
@@ -76,7 +76,7 @@ def _device(host: str, index: int, name: str) -> Device:
     usual = next((size for pattern, size in _MEMORY if re.search(pattern, name.lower())), 64)
     memory_bytes = (int(memory[1]) if memory else usual) * _GIB
     foreign = next((facts for pattern, facts in _FOREIGN if re.search(pattern, name.lower())), None)
-    facts = stated(kind, name, memory_bytes=memory_bytes)
+    facts = find_stated_speed(kind, name, memory_bytes=memory_bytes)
     if not foreign and facts.assumed and kind != "cpu":
         kind = "?"
     if kind == "other" and not foreign:

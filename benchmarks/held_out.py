@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks import published
 from benchmarks.fitting import figure, fit
 from benchmarks.published import DECODE, PREFILL, Case
-from medley.planner.device_specs import SHIPPED, Efficiency, HeldOut
+from medley.planner.device_specs import SHIPPED_EFFICIENCY, Efficiency, HeldOutRange
 
 DATA = Path(__file__).parent / "published.csv"
 FITS = Path(__file__).parent / "results" / "held_out.csv"
@@ -50,7 +50,7 @@ def without(cases: Sequence[Case], loose: float = 1.0) -> dict[str, Efficiency]:
 
 
 def _without(cases: Sequence[Case], loose: float, site: str) -> Efficiency:
-    return fit([case for case in cases if case.site != site], SHIPPED, loose=loose)
+    return fit([case for case in cases if case.site != site], SHIPPED_EFFICIENCY, loose=loose)
 
 
 def read(path: Path = FITS) -> dict[str, Efficiency]:
@@ -87,13 +87,13 @@ def ratios(cases: Iterable[Case], fits: Mapping[str, Efficiency]) -> list[tuple[
     return found
 
 
-def held_out(found: Sequence[float]) -> HeldOut:
+def held_out(found: Sequence[float]) -> HeldOutRange:
     """The range between the tenth and the ninetieth percentile, in hundredths outward, and what it holds."""
     known = sorted(found)
     cut = int(len(known) * (1 - _SHARE) / 2)
     low = int(known[cut] * 100) / 100
     high = -int(-known[-1 - cut] * 100 // 1) / 100
-    return HeldOut(low, high, len(known), sum(low <= ratio <= high for ratio in known))
+    return HeldOutRange(low, high, len(known), sum(low <= ratio <= high for ratio in known))
 
 
 def _unseen(found: Sequence[tuple[str, str, float]], metric: str) -> str:

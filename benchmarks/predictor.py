@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks import held_out, published
 from benchmarks.fitting import GUESSES, figure, fit
 from benchmarks.published import DECODE, PREFILL, Case, Left
-from medley.planner.device_specs import SHIPPED, Efficiency
+from medley.planner.device_specs import SHIPPED_EFFICIENCY, Efficiency
 
 DATA = held_out.DATA
 _CROWD = 16
@@ -71,7 +71,7 @@ def _options() -> argparse.Namespace:
 
 def _scored(cases: Iterable[Case], *, without: dict[str, Efficiency]) -> list[Scored]:
     return [
-        Scored(case, figure(case, SHIPPED), figure(case, own) if own else None)
+        Scored(case, figure(case, SHIPPED_EFFICIENCY), figure(case, own) if own else None)
         for case in cases
         for own in [without.get(case.site)]
     ]

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import yaml
 
-from medley.engine.parser import is_flag, locked
+from medley.engine.parser import is_flag, read_locked_parser
 from medley.errors import Problem
 from medley.schema import REPOSITORY
 from medley.serving.community_recipe.recipe import Imported, imported
@@ -179,10 +179,11 @@ def _as_option(name: str, found: Imported) -> bool:
 
 
 def _refused_by_engine(found: Imported) -> Iterator[str]:
-    parser = locked(found.engine)
+    parser = read_locked_parser(found.engine)
     words = found.words("flag")
     yield from (
-        f"passed on: {fault.word}: {fault.cause}" for fault in (parser.faults(words) if parser else ())
+        f"passed on: {fault.argument}: {fault.cause}"
+        for fault in (parser.list_faults(words) if parser else ())
     )
     if any(not is_flag(words[0]) for _ in words[:1]):
         yield f"passed on: {shlex.join(words[:2])}"

@@ -40,6 +40,7 @@ python313Packages.buildPythonApplication {
   dependencies = with python313Packages; [
     httpx
     huggingface-hub
+    packaging
     plumbum
     prometheus-client
     psutil

@@ -64,9 +64,9 @@ in
     top = "Show the load of hosts, GPUs, links and engines";
     collective-test = "Benchmark every GPU and the network between hosts";
     connect = "Print or write a client's settings for the server";
+    key = "Add, list and revoke the API's named keys";
     completion = "Print a shell's completion script, or the manual page";
-    check = "Validate every TOML table";
-    version = "Print the version, and the folders of tables";
+    check = "Validate every TOML table, and print their folders";
     help = "Show the help of a command";
   };
 

@@ -42,7 +42,7 @@ class _Answer(BaseHTTPRequestHandler):
         self.close_connection = True  # a thread that waits for a next request would outlive its test
         body = self._body()
         if b'"stream": true' in body:
-            self._stream()
+            self._stream(json.loads(body).get("pieces", PIECES))
             return
         self._send(
             {
@@ -66,13 +66,13 @@ class _Answer(BaseHTTPRequestHandler):
             pass
         return bytes(body)
 
-    def _stream(self) -> None:
+    def _stream(self, pieces: int) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
         self.send_header("Connection", "close")
         self.end_headers()
-        for number in range(PIECES):
+        for number in range(pieces):
             self._write_chunk(f"data: {number}\n\n".encode())
             time.sleep(PIECE_S)
         self._write_chunk(b"")

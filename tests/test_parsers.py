@@ -133,7 +133,7 @@ READERS: dict[str, tuple[Callable[[Any], object], Callable[[int], Iterator[Any]]
     ),
     "ssh_config": (lambda text: sources.ssh_config_candidates(text, "f", lambda _: ()), texts_of(SSH)),
     "a host as typed": (typed_host, texts_of("me@spark-1:22", "10.0.0.1", "fe80::1%eth0")),
-    "ping": (tools.ping, texts_of(PING)),
+    "ping": (tools.read_ping, texts_of(PING)),
     "batch lines": (lambda text: list(batch.lines(text.splitlines())), json_of(BATCH)),
     "toolkit.json": (
         lambda text: toolkit.parse(text, "t"),
@@ -141,20 +141,20 @@ READERS: dict[str, tuple[Callable[[Any], object], Callable[[int], Iterator[Any]]
     ),
     "safetensors": (lambda text: checkpoint.tensors(text, "f"), json_of(HEADER)),
     "a checkpoint's tables": (lambda text: parsed(text.encode("utf-8", "replace"), "f"), json_of(SMALL)),
-    "iperf3": (lambda text: tools.throughput(text, "h"), json_of(IPERF)),
+    "iperf3": (lambda text: tools.read_throughput(text, "h"), json_of(IPERF)),
     "vLLM's figures": (
-        lambda text: CLIENTS["vllm"].offline_figures(text, "throughput", RUN),
+        lambda text: CLIENTS["vllm"].read_offline_figures(text, "throughput", RUN),
         json_of(FIGURES),
     ),
     "SGLang's figures": (
-        lambda text: CLIENTS["sglang"].offline_figures(text, "throughput", RUN),
+        lambda text: CLIENTS["sglang"].read_offline_figures(text, "throughput", RUN),
         json_of(FIGURES),
     ),
-    "an engine's figures": (bench.result_table, json_of(FIGURES)),
+    "an engine's figures": (bench.read_result, json_of(FIGURES)),
     "manifests": (of_table(Manifest.parsed), values_of(MANIFEST)),
     "config.json": (of_table(lambda table: shape_of_config(Checkpoint("x", table, {}))), values_of(SMALL)),
     "an agent's answer": (lambda value: remote.require("h", "look", {}, value), values_of(LOOK)),
-    "a sample of top": (of_table(lambda table: watch.sampled("h", table)), values_of(SAMPLE)),
+    "a sample of top": (of_table(lambda table: watch.read_sample("h", table)), values_of(SAMPLE)),
 }
 
 

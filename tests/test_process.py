@@ -122,3 +122,14 @@ def test_waiting_ends_with_the_answer_or_with_its_time() -> None:
     assert process.wait_until(lambda: next(answers), 10, every_s=0.01) == "yes"
     assert process.wait_until(lambda: 0, 0.05, every_s=0.01) == 0
     assert process.wait_until(lambda: "at once", 0) == "at once"
+
+
+def test_a_host_whose_path_has_no_shell_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    fix = "export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    with raises_problem(
+        "sh did not start",
+        cause="PATH is ''",
+        fix=fix,
+    ):
+        process.ask(["uname -m"])

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -89,10 +90,11 @@ def test_a_write_that_fails_leaves_what_was(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
+    file = tmp_path / "file"
     with raises_problem(
-        str(tmp_path / "file" / "below"), cause="Not a directory", fix="export MEDLEY_CACHE=/path"
+        str(file / "below"), cause=f"{file} is a file, not a folder", fix=f"mv {file} {file}.old"
     ):
-        storage.make(tmp_path / "file" / "below")
+        storage.make(file / "below")
 
 
 def test_the_fix_names_the_variable_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,6 +162,14 @@ def test_remove(tmp_path: Path) -> None:
     storage.remove(folder)
     storage.remove(folder)
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("make", [Path.touch, os.mkfifo], ids=["a file", "a pipe"])
+def test_remove_takes_what_is_in_a_folders_place(make: Callable[[Path], None], tmp_path: Path) -> None:
+    """Python 3.11's rmtree opened a pipe, and waited for a writer."""
+    make(tmp_path / "folder")
+    storage.remove(tmp_path / "folder")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_link_is_made_once_and_replaced_at_once(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 """Draw the areas of `medley` from its code, and list its modules.
 
-python -m tools.architecture   write both into docs/contributing/architecture.md again
+python -m tools.architecture            write the picture into docs/contributing/architecture.md
+python -m tools.architecture modules    print the list, which `python -m tools.site` puts on that page
 """
 
 import ast
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -12,7 +14,6 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "pysrc" / "medley"
 PAGE = ROOT / "docs" / "contributing" / "architecture.md"
 PICTURE = "```text\n"
-LIST = "## Every module\n"
 AREAS = (
     *("cli", "doctor", "measurement", "serving", "cluster", "engine"),
     *("planner", "environment", "model", "network", "host", "explain"),
@@ -20,7 +21,7 @@ AREAS = (
 
 
 def picture() -> str:
-    """Each area from the top down, its number of modules and the areas that it imports; the plain modules."""
+    """Each area from the top down, and the areas that it imports; the plain modules."""
     return "\n".join((*_areas(), f"plain        {' '.join(plain())}"))
 
 
@@ -45,10 +46,10 @@ def modules() -> str:
 
 
 def page() -> str:
-    """The page as it should stand, out of what stands there."""
+    """The page with the picture of the code as it is."""
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(PICTURE)
-    after = rest.partition("```\n")[2].partition(LIST)[0]
-    return f"{before}{PICTURE}{picture()}\n```\n{after}{LIST}\n{modules()}\n"
+    after = rest.partition("```\n")[2]
+    return f"{before}{PICTURE}{picture()}\n```\n{after}"
 
 
 def plain() -> list[str]:
@@ -61,7 +62,7 @@ def _areas() -> Iterator[str]:
         files = sorted((PACKAGE / area).rglob("*.py"))
         used = {each for file in files for each in _read(file)[1]}
         below = [each for each in AREAS if each in used and each != area]
-        yield f"{area:<12} {len(files):>2} modules  -> {' '.join(below) or '-'}"
+        yield f"{area:<12} -> {' '.join(below) or '-'}"
 
 
 @cache
@@ -81,4 +82,7 @@ def _imported(tree: ast.Module) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    if sys.argv[1:] == ["modules"]:
+        print(modules())
+    else:
+        PAGE.write_text(page(), encoding="utf-8")

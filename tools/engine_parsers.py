@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from medley import config
-from medley.engine.parser import FOLDER
+from medley.engine.parser import PARSERS_FOLDER
 from medley.environment import engine_source, virtualenv
 from medley.progress import SILENT
 from medley.schema import EngineName
@@ -35,7 +35,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--again", action="store_true", help="describe every release again")
     options = parser.parse_args()
-    folder, missing, current = ROOT / FOLDER, [], releases()
+    folder, missing, current = ROOT / PARSERS_FOLDER, [], releases()
     for path in folder.glob("*.json"):
         if path.stem not in {f"{engine}-{version}" for engine, version in current}:
             path.unlink()

@@ -9,9 +9,11 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from tools.architecture import PAGE, modules
 from tools.documents import DOCS
 
 LOCK = DOCS.parent / "locks" / "docs.txt"
@@ -24,10 +26,19 @@ _LOADS = re.compile(r"""class=["'](?:[^"']*\s)?(mermaid|glightbox|pyodide)\b""")
 
 def build() -> None:
     """Build the site, or end with what is wrong."""
-    words = (str(builder()), "build", "--strict", "--clean", "--config-file", str(DOCS / "mkdocs.yml"))
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    said = done.stdout + done.stderr
-    shutil.rmtree(DOCS / ".cache", ignore_errors=True)  # nothing is built from it again
+    shutil.rmtree(SITE, ignore_errors=True)
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "docs"
+        shutil.copytree(DOCS, source)
+        page = source / PAGE.relative_to(DOCS)
+        page.write_text(
+            f"{page.read_text(encoding='utf-8')}\n## Every module\n\n{modules()}\n", encoding="utf-8"
+        )
+        words = (str(builder()), "build", "--strict", "--clean", "--config-file", str(source / "mkdocs.yml"))
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        said = done.stdout + done.stderr
+        if (source / SITE.name).exists():
+            shutil.move(source / SITE.name, SITE)
     if done.returncode or "No issues found" not in said:
         sys.exit(f"{said.partition('Traceback')[0]}the site is not built")
     if found := [fault for page in sorted(SITE.rglob("*")) for fault in faults(page)]:

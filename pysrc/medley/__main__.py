@@ -8,9 +8,6 @@ import importlib
 import os
 import signal
 import sys
-from typing import NoReturn
-
-from medley.errors import Problem, Terminated
 
 # Internal verbs that medley starts itself, on other hosts and as supervisor.
 _INNER = {"agent": "medley.cli.agent", "kept": "medley.cluster.units"}
@@ -18,19 +15,26 @@ _INNER = {"agent": "medley.cli.agent", "kept": "medley.cluster.units"}
 
 def main() -> int:
     """Run the verb in sys.argv; returns the exit code."""
+    try:  # all other modules are imported within, so that Ctrl-C ends them without a traceback
+        return _main()
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+
+
+def _main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _terminated)
+    from medley.errors import Problem, Terminated  # noqa: PLC0415 - as main() says
+    from medley.unusable_file import report_left_out  # noqa: PLC0415 - as main() says
+
+    report_left_out(_say)
     try:
         status = _verb()
         if sys.stdout:  # else a reader that has left is noticed at exit, with a line on stderr
             sys.stdout.flush()
     except Problem as problem:
-        from medley.cli.output import say  # noqa: PLC0415 - only a failure needs it
-
-        say(problem)
+        _say(problem)
         return problem.status
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
     except Terminated as terminated:
         if terminated.number == signal.SIGTERM and sys.stderr.isatty():  # a person looks at it
             print(f"medley: {terminated}", file=sys.stderr)
@@ -55,7 +59,15 @@ def _verb() -> int:
     return int(status)
 
 
-def _terminated(number: int, _frame: object) -> NoReturn:
+def _say(text: object) -> None:
+    from medley.cli.output import say  # noqa: PLC0415 - only a failure needs it
+
+    say(text)
+
+
+def _terminated(number: int, _frame: object) -> None:
+    from medley.errors import Terminated  # noqa: PLC0415 - as main() says
+
     raise Terminated(number)
 
 

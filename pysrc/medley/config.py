@@ -22,9 +22,11 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
-from medley.errors import Problem, in_words
+from medley import storage
+from medley.errors import Problem
 from medley.host_schema import HostTable, Recipe
 from medley.schema import Model, StrictTable
+from medley.unusable_file import optional
 
 _T = TypeVar("_T", bound=StrictTable)
 _KINDS: dict[str, type[StrictTable]] = {"hosts": HostTable, "models": Model, "locks": Recipe}
@@ -48,8 +50,8 @@ def folders() -> tuple[Path, ...]:
 
 # A plan asks a thousand times, each time for the same environment.
 @lru_cache(maxsize=8)
-def _folders(home: str | None, xdg: str | None, _home: str | None) -> tuple[Path, ...]:
-    own = Path(home) if home else (Path(xdg) if xdg else Path.home() / ".config") / "medley"
+def _folders(*_variables: str | None) -> tuple[Path, ...]:
+    own = storage.tables()
     package = Path(__file__).parent
     checkout = package.parent.parent
     tree = (checkout,) if (checkout / "pyproject.toml").is_file() else ()
@@ -58,21 +60,30 @@ def _folders(home: str | None, xdg: str | None, _home: str | None) -> tuple[Path
 
 def with_pages(text: str) -> str:
     """Name each page of the documentation by its path here: a checkout's, or the copy in the package."""
-    return _PAGE.sub(
-        lambda found: str(
-            next((path for folder in folders() if (path := folder / found[0]).is_file()), found[0])
-        ),
-        text,
-    )
+    return _PAGE.sub(lambda found: _page(found[0]), text)
+
+
+def _page(name: str) -> str:
+    for folder in folders():
+        if storage.is_visible_file(path := folder / name):
+            return str(path)
+    return name
 
 
 def files(kind: str, suffix: str = ".toml") -> dict[str, Path]:
     """Return every NAME.toml in the folders' `kind`, by name."""
     found: dict[str, Path] = {}
     for folder in folders():
-        for path in sorted((folder / kind).glob(f"*{suffix}")):
+        for path in listed(folder / kind, suffix):
             found.setdefault(path.stem, path)
     return found
+
+
+def listed(folder: Path, suffix: str = ".toml") -> list[Path]:
+    """List the tables in a folder; one that this user may not enter is left out."""
+    with optional():
+        return storage.listed(folder, f"*{suffix}")
+    return []
 
 
 class Tables(Mapping[str, _T]):
@@ -118,11 +129,7 @@ def read(path: Path, shape: type[_T]) -> _T:
     except ValueError as error:  # not UTF-8, not TOML, or a number of thousands of digits
         raise Problem(f"{path} is not TOML", cause=str(error), fix=f"fix that line of {path}") from error
     except OSError as error:
-        raise Problem(
-            f"{path} cannot be read",
-            cause=in_words(error),
-            fix=f"check its path and permissions: ls -l {path}",
-        ) from error
+        raise storage.problem_of(path, error, "read") from error
 
 
 def beside(module: str, name: str) -> dict[str, Any]:
@@ -209,7 +216,7 @@ def check() -> dict[Path, Problem | None]:
         path: _wrong(path, shape)
         for folder in folders()
         for kind, shape in _KINDS.items()
-        for path in sorted((folder / kind).glob("*.toml"))
+        for path in listed(folder / kind)
     }
 
 

@@ -1,14 +1,17 @@
-"""Make and read the cluster's token and the API key: files that only their owner can read."""
+"""Make and read the cluster's token and the API keys: files that only their owner can read."""
 
 import ipaddress
 import os
 import re
 import secrets
+import shlex
 import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
-from medley import storage
-from medley.errors import Problem, in_words
+from medley import storage, user
+from medley.errors import Problem
 
 NONE = "none"
 API_KEY_VARIABLE = "MEDLEY_API_KEY"
@@ -16,6 +19,9 @@ API_KEY_VARIABLE = "MEDLEY_API_KEY"
 _SECRET_NAME = re.compile(r"\w*(TOKEN|KEY|SECRET|PASSWORD|PASSWD)", re.IGNORECASE)
 _API_KEY_SHAPE = re.compile(r"[A-Za-z0-9_-]{24,128}")
 """Caddy reads `*` and braces in a key as its own signs."""
+DEFAULT_KEY = "default"
+"""The name of the key that medley makes by itself."""
+_KEY_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 _ORIGIN = re.compile(r"https?://[^/\s]+")
 _LEAST = 32
 """Characters, because a false head could brute-force a shorter token."""
@@ -34,7 +40,7 @@ def token_path() -> Path:
 def made_token() -> Path:
     """Return the token's file; make a new token if there is none."""
     file = token_path()
-    if not file.exists():
+    if not storage.exists(file):
         storage.write(file, secrets.token_hex(32), secret=True)
     return _closed(file)
 
@@ -56,13 +62,14 @@ def given_token(text: str, source: str) -> Path:
 
 
 def keep_token(file: Path) -> Path:
-    return file.replace(token_path())
+    with storage.explained(token_path(), "written"):
+        return file.replace(token_path())
 
 
 def present_token() -> Path:
     """Return the token's file, which must exist."""
     file = token_path()
-    if not file.exists():
+    if not storage.exists(file):
         raise Problem(
             "this host does not have the cluster's token",
             cause=f"{file} does not exist",
@@ -73,7 +80,13 @@ def present_token() -> Path:
 
 
 def api_key_path() -> Path:
+    """Return the file of the key named `default`, which scripts and clients read."""
     return storage.state() / "api-key"
+
+
+def key_folder() -> Path:
+    """Return the folder of the other named keys; of a server's keys it means all of medley's own."""
+    return storage.state() / "keys"
 
 
 def is_open(address: str) -> bool:
@@ -84,16 +97,130 @@ def is_open(address: str) -> bool:
         return address != "localhost"
 
 
-def chosen_api_key(asked: str | None, address: str, *, make: bool) -> Path | None:
-    """Return the file of the API key; `asked`: a file or `none`, default: medley's if others reach it."""
-    if asked == NONE or (asked is None and not is_open(address)):
+def choose_keys(word: str | None, address: str, *, make: bool) -> Path | None:
+    """Return where a server's keys are: a file, or `key_folder`; None where requests need no key.
+
+    `word`: a file or `none`; default: medley's own keys where others reach the address.
+    """
+    if word == NONE or (word is None and not is_open(address)):
         return None
-    if asked is not None:
-        return _given_api_key(Path(asked).expanduser().absolute())
-    file = api_key_path()
-    if make and not file.exists():
-        storage.write(file, f"sk-{secrets.token_hex(24)}", secret=True)
-    return _closed(file) if file.exists() else file
+    if word is not None:
+        return require_key(word)
+    if make:
+        with _lock_keys():
+            if not own_keys():
+                _write_key(DEFAULT_KEY, _new_key())
+    for file in own_keys().values():
+        _closed(file)
+    return key_folder()
+
+
+def own_keys() -> dict[str, Path]:
+    """Return the file of each of medley's own keys by name, the default first."""
+    default = api_key_path()
+    named = {file.name: file for file in storage.listed(key_folder()) if _KEY_NAME.fullmatch(file.name)}
+    return ({DEFAULT_KEY: default} if storage.exists(default) else {}) | named
+
+
+def read_keys(source: Path, on_damage: Callable[[Problem], None] | None = None) -> dict[str, str]:
+    """Return a server's keys by name, from what `choose_keys` returned.
+
+    Raises a Problem for a damaged file, or calls `on_damage` with it and goes on without that key.
+    """
+    if source != key_folder():
+        return {"key": read_api_key(source)}
+    keys: dict[str, str] = {}
+    for name, file in own_keys().items():
+        try:
+            key = read_api_key(file)
+            _require_single(key, name, keys)
+            keys[name] = key
+        except Problem as problem:
+            if isinstance(problem.__cause__, FileNotFoundError):  # it was revoked meanwhile
+                continue
+            if on_damage is None:
+                raise
+            on_damage(problem)
+    return keys
+
+
+def _require_single(key: str, name: str, keys: Mapping[str, str]) -> None:
+    """Raise a Problem for a key that another name has: Caddy refuses it, with the key in its words."""
+    if same := next((each for each, text in keys.items() if text == key), None):
+        raise Problem(
+            f"the key named {name} is that of {same}",
+            cause=f"{own_keys()[name]} has the same text, so it cannot be revoked alone",
+            fix=f"rm {shlex.quote(str(own_keys()[name]))}",
+        )
+
+
+def key_file(source: Path) -> Path:
+    """Return a file with one of a server's keys, for clients on its host."""
+    return next(iter(own_keys().values()), api_key_path()) if source == key_folder() else source
+
+
+def add_key(name: str, file: str | None = None) -> Path:
+    """Add a key to medley's own: a new one, or the one in a file. Return where it is."""
+    if not _KEY_NAME.fullmatch(name):
+        raise Problem(
+            f"{name!r} cannot name a key",
+            cause="a name has 1 to 32 of a-z, 0-9 and -, and begins with a letter or digit",
+            fix="medley key add alice",
+        )
+    with _lock_keys():
+        before = own_keys()
+        if name in before:
+            raise Problem(
+                f"there is a key named {name} already",
+                cause=f"{before[name]} has it",
+                fix=f"choose another name, or revoke it first: medley key revoke {name}",
+            )
+        key = read_api_key(require_key(file)) if file else _new_key()
+        same = next((other for other, own in before.items() if read_api_key(own) == key), None)
+        if same is not None:
+            raise Problem(
+                f"{file} has the key named {same}",
+                cause=f"it could not be revoked without revoking {same}",
+                fix=f"leave --file out to make a new key: medley key add {name}",
+            )
+        return _write_key(name, key)
+
+
+def revoke_key(name: str) -> str:
+    """Remove one of medley's own keys, and return it. The last one stays."""
+    with _lock_keys():
+        before = own_keys()
+        if name not in before:
+            raise Problem(
+                f"there is no key named {name}",
+                cause=f"the keys are {', '.join(before)}" if before else "there are no keys",
+                fix="medley key list",
+            )
+        if len(before) == 1:
+            raise Problem(
+                f"{name} is the last key",
+                cause="without one, servers that need a key would refuse all requests",
+                fix=f"medley key add NAME && medley key revoke {name}",
+            )
+        key = (storage.read_text(before[name], "replace") or "").strip()
+        storage.remove_file(before[name])
+    return key
+
+
+def _new_key() -> str:
+    return f"sk-{secrets.token_hex(24)}"
+
+
+def _write_key(name: str, key: str) -> Path:
+    file = api_key_path() if name == DEFAULT_KEY else storage.make_private(key_folder()) / name
+    storage.write(file, key, secret=True)
+    return file
+
+
+@contextmanager
+def _lock_keys() -> Iterator[None]:
+    with storage.lock(storage.state() / "keys.lock", waits=lambda: None):
+        yield
 
 
 def require_origins(origins: tuple[str, ...], key: str | None) -> None:
@@ -113,21 +240,23 @@ def require_origins(origins: tuple[str, ...], key: str | None) -> None:
         )
 
 
-def client_key(asked: str | None) -> str | None:
-    """Return the API key to send: from the file `asked`, else of the variable."""
-    file = chosen_api_key(asked, "127.0.0.1", make=False) if asked else None
-    return read_api_key(file) if file else os.environ.get(API_KEY_VARIABLE)
+def require_key(word: str) -> Path:
+    """Return the file of a key that the user names; a Problem where it has none."""
+    file = user.expand(word).absolute()
+    read_api_key(file)
+    return _closed(file)
 
 
-def _given_api_key(file: Path) -> Path:
-    try:
-        key = read_api_key(file)
-    except (OSError, UnicodeDecodeError) as error:
+def read_api_key(file: Path) -> str:
+    """Return the key in a file; a Problem where it has none."""
+    text = storage.read_text(file)
+    if text is None:
         raise Problem(
             f"{file} cannot be read",
-            cause=in_words(error),
+            cause="No such file or directory",
             fix="name a file with the key, or leave --api-key out to make one",
-        ) from error
+        ) from FileNotFoundError(file)
+    key = text.strip()
     if not _API_KEY_SHAPE.fullmatch(key):
         raise Problem(
             f"{file} is not an API key",
@@ -136,11 +265,7 @@ def _given_api_key(file: Path) -> Path:
             else f"it has {len(key)} characters; a key is 24 to 128 letters, digits, - or _",
             fix=f"openssl rand -hex 24 > {file}",
         )
-    return _closed(file)
-
-
-def read_api_key(file: Path) -> str:
-    return file.read_text(encoding="utf-8").strip()
+    return key
 
 
 def _closed(file: Path) -> Path:
@@ -149,7 +274,8 @@ def _closed(file: Path) -> Path:
     A file of another owner is unchanged: systemd passes credentials as root's, readable by an ACL, which
     shows as the group's mode.
     """
-    status = file.stat()
-    if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & 0o077:
-        file.chmod(0o600)
+    with storage.explained(file, "read"):
+        status = file.stat()
+        if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & 0o077:
+            file.chmod(0o600)
     return file

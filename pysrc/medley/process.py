@@ -85,6 +85,12 @@ def ask(
             cause=f"a command did not end within {_ASK_LIMIT_S} s, though each has a limit",
             fix="find the process that cannot be killed (state D): ps -eo pid,stat,args | grep ' D'",
         ) from error
+    except OSError as error:
+        raise Problem(
+            "sh did not start, which asks this host about itself",
+            cause=f"{in_words(error)}; PATH is {env.get('PATH', 'not set')!r}",
+            fix="export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        ) from error
     return transcript.parse(done.stdout.decode("utf-8", "ignore"))
 
 
@@ -111,6 +117,8 @@ def detach(command: Command, log: Path) -> int:
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
     env = command.environment(os.environ)
+    with storage.explained(log, "written"):
+        os.close(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o644))
     return os.posix_spawn(program, command.argv, env, file_actions=files, setsid=True)
 
 

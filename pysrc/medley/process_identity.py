@@ -46,6 +46,16 @@ class Identity:
         return bool(fields) and fields[_STATE] != "Z" and of(self.pid) == self
 
     @property
+    def is_own(self) -> bool:
+        """Whether this user may end it; also where it is gone."""
+        with suppress(ProcessLookupError, OverflowError):
+            try:
+                os.kill(self.pid, 0)
+            except PermissionError:
+                return False
+        return True
+
+    @property
     def name(self) -> str:
         """Its name of up to 15 characters; empty where it is gone."""
         with suppress(OSError):

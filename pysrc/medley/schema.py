@@ -3,10 +3,16 @@
 These classes are the only validator of the TOML tables.
 """
 
-from collections.abc import Mapping
-from typing import Annotated, Literal
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 System = Literal["x86_64-linux", "aarch64-linux"]
 EngineName = Literal["vllm", "sglang"]
@@ -50,8 +56,102 @@ ENGINE_VARIABLE = (
     r"^(VLLM|SGLANG|SGL|FLASHINFER|TORCH|PYTORCH|TORCHINDUCTOR|TORCHDYNAMO|NCCL|CUDA|OMP|MKL|TRITON|TILELANG"
     r"|CUTE_DSL|DG_JIT|SAFETENSORS|TOKENIZERS)_[A-Z0-9_]+$"
 )
-"""Variables of the engines and their libraries that do not load other code."""
+"""Variables of the engines and their libraries."""
 REPOSITORY = r"^[\w.-]+/[\w.-]+$"
+_FILE = re.compile(r"(~|\.{1,2})?/|.*\.(jinja2?|py|so|ya?ml|json|toml|sh|pt|bin)$|.*://|.*\.so\b")
+_LIBRARIES = ENGINE_VARIABLE.partition("(")[2].partition(")")[0].split("|")
+
+
+@lru_cache(maxsize=1)
+def harmless() -> Mapping[str, Any]:
+    """Read what a text that somebody else wrote may set of an engine."""
+    found = tomllib.loads(Path(__file__).with_name("harmless_settings.toml").read_text(encoding="utf-8"))
+    for part in ("flags", "variables"):
+        found[part] = {name: frozenset(text.split()) for name, text in found[part].items()}
+    endings = "|".join(found["keys"]["endings"])
+    return {**found, "refused_key": re.compile(rf"(?:.*[_-])?(?:{endings})", re.IGNORECASE)}
+
+
+def flag_refusal(engine: EngineName, name: str, values: Sequence[str]) -> str | None:
+    """Return why a recipe or a table may not set a flag; None for one that is known to be harmless.
+
+    `name` is whole, and may have keys: --speculative-config.model.
+    """
+    table = harmless()
+    name, equals, joined = name.partition("=")
+    first, *keys = name.split(".")
+    plain = re.sub(r"^(-O)=?\w*$", r"\1", first.replace("_", "-"))
+    plain = table["short"].get(plain, plain)
+    switch = re.sub(r"^--(?:no|enable|disable)-", "", plain)
+    if not table["flags"][engine] & {plain, f"--{switch}", f"--enable-{switch}", f"--disable-{switch}"}:
+        return f"{first} may run other code or open the server"
+    for value in (*values, *([joined] if equals else ())):
+        for path, text in _settings(keys, value):
+            if why := _setting_refusal(plain, path, text):
+                return why
+    return None
+
+
+def _settings(keys: Sequence[str], value: str) -> Iterator[tuple[Sequence[str], str]]:
+    """Yield each text in a value, with its keys where the value is JSON."""
+    try:
+        found = json.loads(value) if value.lstrip()[:1] in {"{", "["} else value
+    except ValueError:
+        found = value
+    yield from _leaves(keys, found)
+
+
+def _leaves(keys: Sequence[str], value: Any) -> Iterator[tuple[Sequence[str], str]]:  # noqa: ANN401 - any JSON
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _leaves((*keys, key), inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _leaves(keys, inner)
+    else:
+        yield keys, value if isinstance(value, str) else ""
+
+
+def _setting_refusal(flag: str, keys: Sequence[str], text: str) -> str | None:
+    table = harmless()
+    allowed = table["values"].get(" ".join((flag, *keys)))
+    if allowed is not None:
+        is_repository = "repository" in allowed and re.match(REPOSITORY, text) and not _FILE.match(text)
+        return None if is_repository or text in allowed else f"{text} may be other code, or open the server"
+    if key := next((key for key in keys if table["refused_key"].fullmatch(key)), None):
+        return f"{f'{key} {text}'.rstrip()} may be other code, or open the server"
+    if _FILE.match(text) or (not keys and re.match(REPOSITORY, text)):
+        return f"{text} is a file or a repository"
+    return None
+
+
+def variable_refusal(name: str, value: str) -> str | None:
+    """Return why a recipe or a table may not set a variable; None for one that is known to be harmless."""
+    library = next((each for each in _LIBRARIES if name.startswith(f"{each}_")), "")
+    library = "SGLANG" if library == "SGL" else library
+    rest, names = name[len(library) + 1 :], harmless()["variables"].get(library, frozenset())
+    is_of_family = any(fnmatchcase(rest, each) for each in names if each.endswith("*"))
+    if rest not in names and (not is_of_family or harmless()["refused_key"].fullmatch(rest)):
+        return f"{name} may run other code or open the server"
+    if re.search(r"[/~]|\.so\b|://", value):
+        return f"{value} is a path in the author's image or host"
+    return None
+
+
+def _split(words: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Return each flag with its values."""
+    found: list[tuple[str, list[str]]] = []
+    for word in words:
+        if (word.startswith("-") and not re.match(r"-[\d.]", word)) or not found:
+            found.append((word, []))
+        else:
+            found[-1][1].append(word)
+    return found
+
+
+def _require_harmless(refusals: Iterable[str | None]) -> None:
+    if why := next(filter(None, refusals), None):
+        raise ValueError(f"{why}; a table cannot set it: type it in the command, flags after --")
 
 
 class StrictTable(BaseModel):
@@ -113,6 +213,13 @@ class LongContext(StrictTable):
     """The flags that it needs on vLLM besides --context, maybe none [default: not known to work]."""
     sglang: tuple[str, ...] | None = None
     """The same on SGLang."""
+
+    @model_validator(mode="after")
+    def _sets_harmless_flags(self) -> "LongContext":
+        for engine in TITLES:
+            words = getattr(self, engine) or ()
+            _require_harmless(flag_refusal(engine, name, values) for name, values in _split(words))
+        return self
 
 
 class Shape(StrictTable):
@@ -259,13 +366,19 @@ class Model(StrictTable):
             self.__dict__["shape"] = self.shape.model_copy(update={"architecture": self.architecture})
         return self
 
-    @model_validator(mode="after")
-    def _trusts_nothing(self) -> "Model":
-        if any("trust-remote-code" in word.replace("_", "-") for each in self.args.values() for word in each):
-            raise ValueError(
-                "only the user can trust code, with --trust-remote-code; a table has [remote_code]"
-            )
-        return self
+    @field_validator("args")
+    @classmethod
+    def _sets_harmless_flags(cls, args: Mapping[EngineName, tuple[str, ...]]) -> Any:  # noqa: ANN401 - as it came
+        for engine, words in args.items():
+            _require_harmless(flag_refusal(engine, name, values) for name, values in _split(words))
+        return args
+
+    @field_validator("env")
+    @classmethod
+    def _sets_harmless_variables(cls, env: Mapping[EngineName, Mapping[str, str]]) -> Any:  # noqa: ANN401 - as it came
+        for variables in env.values():
+            _require_harmless(variable_refusal(name, value) for name, value in variables.items())
+        return env
 
     @model_validator(mode="after")
     def _one_source(self) -> "Model":

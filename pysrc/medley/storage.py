@@ -1,29 +1,31 @@
-"""The folders of medley's files; atomic writes, locks, hashes.
+"""The folders of medley's files; their one reader, writer and lister; locks, logs and hashes.
 
 caches   $MEDLEY_CACHE, or $XDG_CACHE_HOME/medley, or ~/.cache/medley
 state    $MEDLEY_STATE, or $XDG_STATE_HOME/medley, or ~/.local/state/medley
+tables   $MEDLEY_CONFIG, or $XDG_CONFIG_HOME/medley, or ~/.config/medley
 sockets  a folder of mode 0700 in $XDG_RUNTIME_DIR, or in the state folder
 
-`beneath` opens each component by itself, without following links (O_NOFOLLOW, open(2)), and works in the open
-folder, so that no link can be inserted between check and use. The root itself may be reached through links.
+A file or folder that is not there reads as None or empty. Any other error is an UnusableFile, which names the
+path, its owner and the fix; `optional` goes on without the file.
 """
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
-import shlex
 import shutil
 import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
-from medley import json_shape
-from medley.errors import Problem, in_words
+from medley import json_shape, user
+from medley.errors import Problem
+from medley.unusable_file import UnusableFile, optional, unusable
 
 _T = TypeVar("_T")
 _LONGEST_SOCKET_FOLDER = 80
@@ -36,6 +38,11 @@ def cache(environ: Mapping[str, str] = os.environ) -> Path:
 
 def state(environ: Mapping[str, str] = os.environ) -> Path:
     return _folder(environ, "MEDLEY_STATE", "XDG_STATE_HOME", ".local/state")
+
+
+def tables(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder of the user's own tables."""
+    return _folder(environ, "MEDLEY_CONFIG", "XDG_CONFIG_HOME", ".config")
 
 
 def sockets(environ: Mapping[str, str] = os.environ) -> Path:
@@ -85,12 +92,132 @@ def _folder(environ: Mapping[str, str], own: str, xdg: str, usual: str) -> Path:
         return Path(environ[own]).absolute()
     # The XDG specification has relative paths ignored.
     base = environ.get(xdg, "")
-    return (Path(base) if base.startswith("/") else Path.home() / usual) / "medley"
+    return (Path(base) if base.startswith("/") else user.home() / usual) / "medley"
+
+
+def problem_of(path: Path, error: OSError | UnicodeDecodeError, verb: str) -> UnusableFile:
+    """Return the Problem of a file that cannot be `verb`: read, written, listed, removed."""
+    roots = {"MEDLEY_STATE": state(), "MEDLEY_CACHE": cache(), "MEDLEY_CONFIG": tables()}
+    return unusable(path, error, verb, roots)
+
+
+@contextlib.contextmanager
+def explained(path: Path, verb: str) -> Iterator[None]:
+    """Raise the Problem of an OSError in the body, which does this to the file."""
+    try:
+        yield
+    except OSError as error:
+        raise problem_of(path, error, verb) from error
+
+
+def open_file(path: Path) -> BinaryIO | None:
+    """Open a file to read it; None where there is none. A pipe, which could block for ever, is refused."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if _is_absence(path, error):
+            return None
+        raise problem_of(path, error, "read") from error
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(handle, "rb")
+    os.close(handle)
+    number = errno.EISDIR if stat.S_ISDIR(mode) else errno.ENXIO
+    raise problem_of(path, OSError(number, os.strerror(number)), "read")
+
+
+def _is_absence(path: Path, error: OSError) -> bool:
+    """Whether nothing has this name; a link that leads nowhere has it."""
+    return isinstance(error, FileNotFoundError | NotADirectoryError) and not os.path.lexists(path)
+
+
+def read_bytes(path: Path) -> bytes | None:
+    """Read a file; None where there is none."""
+    file = open_file(path)
+    if file is None:
+        return None
+    with file, explained(path, "read"):
+        return file.read()
+
+
+def read_end(path: Path, most_bytes: int) -> bytes:
+    """Read the last bytes of a file; none where there is no file."""
+    file = open_file(path)
+    if file is None:
+        return b""
+    with file, explained(path, "read"):
+        file.seek(max(0, os.fstat(file.fileno()).st_size - most_bytes))
+        return file.read()
+
+
+def read_text(path: Path, errors: str = "strict") -> str | None:
+    """Read a file in UTF-8; None where there is none. `errors` as of bytes.decode."""
+    content = read_bytes(path)
+    try:
+        return None if content is None else content.decode("utf-8", errors)
+    except UnicodeDecodeError as error:
+        raise problem_of(path, error, "read") from error
+
+
+def listed(folder: Path, pattern: str = "*") -> list[Path]:
+    """List what has such a name, in order; nothing where there is no folder."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(folder / each.name for each in entries if fnmatch(each.name, pattern))
+    except OSError as error:
+        if _is_absence(folder, error):
+            return []
+        raise problem_of(folder, error, "listed") from error
+
+
+def modified_s(path: Path) -> float:
+    """Return when a file was written, since the epoch; 0 where it is gone."""
+    with explained(path, "read"), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        return path.lstat().st_mtime
+    return 0
+
+
+def exists(path: Path) -> bool:
+    """Whether a file or folder is there; a link that leads nowhere is not."""
+    with explained(path, "read"):
+        return path.exists()
+
+
+def is_visible_file(path: Path) -> bool:
+    """Whether this user sees a file there; in a folder that may not be entered there is none to be seen."""
+    return os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises PermissionError
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file, if there is one."""
+    with explained(path, "removed"), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        path.unlink()
 
 
 def write(path: Path, text: str, *, secret: bool = False) -> None:
     """Write the whole file or nothing; a secret is readable only by its owner."""
     make(path.parent)
+    with explained(path, "written"):
+        _write(path, text, secret=secret)
+
+
+def append(path: Path, text: str) -> None:
+    """Write to the end of a file, which is made where there is none."""
+    make(path.parent)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
+    with explained(path, "written"), os.fdopen(os.open(path, flags, 0o644), "ab", buffering=0) as file:
+        file.write(text.encode())
+
+
+def overwrite(path: Path, text: str) -> None:
+    """Write a file in place: a process that is killed at any time leaves no new file behind beside it."""
+    make(path.parent)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
+    with explained(path, "written"), os.fdopen(os.open(path, flags, 0o644), "wb", buffering=0) as file:
+        file.truncate(file.write(text.encode()))
+
+
+def _write(path: Path, text: str, *, secret: bool) -> None:
     # umask(2) would change it for all threads, so it is read from /proc.
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     umask = next(int(line.split()[1], 8) for line in status.splitlines() if line.startswith("Umask:"))
@@ -117,17 +244,16 @@ def link(path: Path, target: str) -> None:
     if path.is_symlink() and str(path.readlink()) == target:
         return
     made = make(path.parent) / f".{path.name}.{os.getpid()}"
-    made.unlink(missing_ok=True)
-    made.symlink_to(target)
-    made.replace(path)
+    with explained(path, "written"):
+        made.unlink(missing_ok=True)
+        made.symlink_to(target)
+        made.replace(path)
 
 
 def table(path: Path) -> dict[str, Any] | None:
     """Read the JSON object in a file; None where it is missing or damaged."""
-    try:
-        return json_shape.table(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+    content = read_bytes(path)
+    return None if content is None else json_shape.table(content)
 
 
 def record(path: Path, kind: type[_T]) -> _T | None:
@@ -138,44 +264,55 @@ def record(path: Path, kind: type[_T]) -> _T | None:
 
 def secrets(files: Mapping[str, str]) -> dict[str, str]:
     """Read these files, as `$(cat FILE)` does."""
-    return {name: Path(file).read_text(encoding="utf-8").rstrip("\n") for name, file in files.items()}
+    return {name: _secret(Path(file)) for name, file in files.items()}
+
+
+def _secret(file: Path) -> str:
+    text = read_text(file)
+    if text is None:
+        raise problem_of(file, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)), "read")
+    return text.rstrip("\n")
 
 
 def make(folder: Path) -> Path:
     """Make a folder. The state folder, which has logs, commands and keys, is its owner's alone."""
-    try:
+    with explained(folder, "made"):
+        if folder.is_relative_to(user.NO_HOME):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         folder.mkdir(parents=True, exist_ok=True)
         if folder.absolute().is_relative_to(root := state()) and _is_own(root):
             _close(root)
-    except OSError as error:
-        raise Problem(
-            f"{folder} cannot be made",
-            cause=in_words(error),
-            fix=f"name a writable folder: export {_variable_of(folder)}=/path",
-        ) from error
     return folder
-
-
-def _variable_of(folder: Path) -> str:
-    """Return the variable that moves this folder."""
-    return "MEDLEY_STATE" if folder.absolute().is_relative_to(state()) else "MEDLEY_CACHE"
 
 
 @contextlib.contextmanager
 def log(path: Path, *, longest_bytes: int = 0) -> Iterator[Callable[[str], None]]:
-    """Yield what writes lines with their times to a log; one that was there, or is longer, becomes NAME.1."""
-    make(path.parent)
-    with contextlib.suppress(FileNotFoundError):
-        if path.stat().st_size >= longest_bytes:
-            path.replace(path.with_name(f"{path.name}.1"))
+    """Yield what writes lines with their times to a log; one that was there, or is longer, becomes NAME.1.
+
+    Where the log cannot be written, the lines are lost.
+    """
+    handle = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    with optional():
+        handle = _open_log(path, longest_bytes, instead=handle)
     # Without a buffer, so that a full disk only loses lines of the log.
-    with path.open("ab", buffering=0) as file:
+    with os.fdopen(handle, "ab", buffering=0) as file:
 
         def write(line: str) -> None:
             with contextlib.suppress(OSError, ValueError):  # closed: a reader that outlives its process
                 file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {line}\n".encode(errors="replace"))
 
         yield write
+
+
+def _open_log(path: Path, longest_bytes: int, *, instead: int) -> int:
+    make(path.parent)
+    with explained(path, "written"):
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_size >= longest_bytes:
+                path.replace(path.with_name(f"{path.name}.1"))
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    os.close(instead)
+    return handle
 
 
 @contextlib.contextmanager
@@ -195,7 +332,8 @@ def lock(path: Path, *, waits: Callable[[], None] | None = None) -> Iterator[boo
 
 def _locked(path: Path, waits: Callable[[], None] | None) -> int | None:
     while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        with explained(path, "written"):
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         held = False
         try:
             try:
@@ -217,7 +355,7 @@ def _locked(path: Path, waits: Callable[[], None] | None) -> int | None:
 
 def free_bytes(path: Path) -> int:
     """Return the free space in the file system of `path`, which may not exist yet."""
-    while not path.exists():
+    while not exists(path):
         path = path.parent
     return shutil.disk_usage(path).free
 
@@ -234,12 +372,15 @@ def size_bytes(folder: Path) -> int:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder, even where an ending process still writes to it."""
+    """Remove a folder, even where an ending process still writes to it; also a file in its place."""
+    if exists(folder) and not folder.is_dir():
+        remove_file(folder)  # rmtree of Python 3.11 waits for a writer of the pipe
     for _ in range(5):
         shutil.rmtree(folder, ignore_errors=True)
-        if not folder.exists():
+        if not exists(folder):
             return
-    shutil.rmtree(folder)
+    with explained(folder, "removed"):
+        shutil.rmtree(folder)
 
 
 def hash_bytes(content: bytes) -> str:
@@ -247,88 +388,10 @@ def hash_bytes(content: bytes) -> str:
 
 
 def hash_file(path: Path) -> str:
-    with path.open("rb") as file:
+    with explained(path, "read"), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def hash_all(files: Mapping[str, str]) -> str:
     """Hash the hashes of files by name, in any order."""
     return hash_bytes("".join(f"{each}  {name}\n" for name, each in sorted(files.items())).encode())
-
-
-@dataclass(frozen=True)
-class Name:
-    """The last component of a path, in its open folder."""
-
-    folder: int
-    name: str
-
-    def open(self, flags: int) -> int:
-        """Open it; never follow a link for writing."""
-        closed = 0 if flags & os.O_ACCMODE == os.O_RDONLY else os.O_NOFOLLOW
-        return os.open(self.name, flags | closed | os.O_CLOEXEC, 0o666, dir_fd=self.folder)
-
-    def target(self) -> str | None:
-        """Return the target of the link; None for other files."""
-        try:
-            return os.readlink(self.name, dir_fd=self.folder)
-        except OSError:
-            return None
-
-    def link(self, target: str) -> None:
-        os.symlink(target, self.name, dir_fd=self.folder)
-
-    def remove(self) -> None:
-        """Remove it, if it exists."""
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.name, dir_fd=self.folder)
-
-    def beside(self, name: str) -> "Name":
-        return Name(self.folder, name)
-
-    def become(self, name: str) -> None:
-        """Rename it in the same folder, replacing any other file."""
-        os.replace(self.name, name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
-
-
-@contextlib.contextmanager
-def beneath(root: Path, path: str, *, make: bool = False) -> Iterator[Name]:
-    """Yield the name of the relative `path` below `root`; raise a Problem for a link on the way."""
-    *folders, name = path.split("/")
-    if {"", ".", ".."} & {*folders, name}:
-        raise AssertionError(path)  # readers of foreign paths refuse these
-    if make:
-        root.mkdir(parents=True, exist_ok=True)
-    handle = os.open(root, _FOLDER)
-    try:
-        for depth, folder in enumerate(folders, 1):
-            inner = _entered(handle, folder, root.joinpath(*folders[:depth]), make=make)
-            os.close(handle)
-            handle = inner
-        yield Name(handle, name)
-    finally:
-        os.close(handle)
-
-
-def reached(root: Path, path: str) -> bool:
-    """Whether all folders on the way exist."""
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError), beneath(root, path):
-        return True
-    return False
-
-
-def _entered(handle: int, folder: str, where: Path, *, make: bool) -> int:
-    if make:
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(folder, dir_fd=handle)
-    try:
-        return os.open(folder, _FOLDER | os.O_NOFOLLOW, dir_fd=handle)
-    except NotADirectoryError:
-        target = Name(handle, folder).target()
-        if target is None:
-            raise
-        raise Problem(
-            f"{where} is a link, but the model has a folder there",
-            cause=f"it points to {target!r}: files from another host are not written through a link",
-            fix=f"ls -l {shlex.quote(str(where))}  # remove it, or use another folder for the model",
-        ) from None

@@ -1,6 +1,7 @@
 """`medley connect` prints and writes a client's settings for a server that runs."""
 
 import json
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,7 +25,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.chdir(tmp_path)
     folder = storage.make_private(tmp_path / "s")
     with answering({"/v1/models": CARDS}) as found:
-        listens = Serving("tiny", "tiny", port=found.server_port, key=tmp_path / "key", folder=folder)
+        listens = Serving("tiny", "tiny", port=found.server_port, key=tmp_path / "key", socket_folder=folder)
         with answering({"/v1/models": CARDS}, listens.socket), serving.note_server(listens, "ready"):
             yield found.url
 
@@ -56,9 +57,22 @@ def test_another_model_and_a_key_of_the_environment(
     assert (json.loads(out)["model"], json.loads(out)["context"]) == ("other", None)
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "elsewhere"))
     monkeypatch.setenv("MEDLEY_API_KEY", KEY)
-    _, out, _ = run("connect", "codex", "--url", server, "--json")
+    monkeypatch.setenv("MEDLEY_URL", server)
+    _, out, _ = run("connect", "codex", "--json")
     assert json.loads(out)["key"] == {"variable": "MEDLEY_API_KEY"}
     assert KEY not in out
+
+
+def test_a_client_that_would_send_the_key_unencrypted_is_named(
+    run: Run, server: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "key").write_text("sk-0123456789abcdef01234567")
+    resolve = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda _, *more, **by: resolve("127.0.0.1", *more, **by))
+    url = server.replace("127.0.0.1", "spark-1")
+    status, out, err = run("connect", "curl", "--url", url, "--api-key", str(tmp_path / "key"), "--insecure")
+    assert (status, f"{url}/v1" in out) == (0, True)
+    assert err == f"medley: curl will send the key unencrypted to {url}/v1: medley serve MODEL --tls\n"
 
 
 def test_write_writes_and_a_dry_run_does_not(run: Run, tmp_path: Path) -> None:

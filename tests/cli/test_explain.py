@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -154,3 +155,39 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 def test_a_file_that_is_not_there() -> None:
     with raises_problem("/nonexistent/x.log", cause="No such file", fix="medley explain FILE"):
         run("/nonexistent/x.log")
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)], ids=["text", "JSON"])
+def test_a_report_that_cannot_be_written_hides_no_diagnosis(
+    more: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As where the disk is full."""
+    (tmp_path / "serve.log").write_text(UNKNOWN)
+    (tmp_path / "state").touch()
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+    assert run(*more, str(tmp_path / "serve.log")) == 1
+    said = capsys.readouterr()
+    assert "FooError" in said.out
+    assert "no report was written: " in said.err
+    if more:
+        assert json.loads(said.out)["problems"]
+
+
+def test_a_report_that_was_asked_for_and_cannot_be_written_is_a_problem(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "serve.log").write_text(UNKNOWN)
+    (tmp_path / "file").touch()
+    with raises_problem(str(tmp_path / "file"), cause="is a file, not a folder"):
+        run("--report", str(tmp_path / "file" / "report"), str(tmp_path / "serve.log"))
+    assert "FooError" in capsys.readouterr().out
+
+
+def test_a_log_that_cannot_be_read_leaves_the_others(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The newest are of one start; `serve` of one host may have been root's."""
+    (state / "logs" / "serve-8001.log").mkdir(parents=True)
+    (state / "logs" / "serve-8000.log").write_text(UNKNOWN)
+    os.utime(state / "logs" / "serve-8000.log", (1, 1))
+    os.utime(state / "logs" / "serve-8001.log", (2, 2))
+    assert run() == 1
+    assert "FooError" in capsys.readouterr().out

@@ -102,7 +102,7 @@ def test_a_whole_report_of_one_host(
         return (json.dumps({"speeds": [], "failed": {}, "words": words}),)
 
     monkeypatch.setattr(field_report, "add_model", lambda *_: None)
-    monkeypatch.setattr(field_report, "verb", measured)
+    monkeypatch.setattr(field_report, "run_verb", measured)
     make(options(), SILENT)
     found = read(Path("r.json"))
     assert found.whole

@@ -32,7 +32,7 @@ def test_all_that_come_with_medley_are_right(capsys: pytest.CaptureFixture[str])
 def test_the_cluster_that_is_here_is_one_of_them(capsys: pytest.CaptureFixture[str]) -> None:
     Path("cluster.toml").write_text("[hosts.spark-1]\n", encoding="utf-8")
     assert run("--json") == 0
-    assert json.loads(capsys.readouterr().out)["cluster.toml"] is None
+    assert json.loads(capsys.readouterr().out)["tables"]["cluster.toml"] is None
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from medley.host.kind import facts_by_host
 from medley.measurement.link import LinkMeasurement, Rdma
 from medley.measurement.link.tools import Ping, Throughput
 from medley.measurement.monitor import CpuSample, MemorySample, Sample
-from medley.measurement.monitor.rates import Flow, Rates, rates
+from medley.measurement.monitor.rates import Flow, Rates, compute_rates
 from tests.problems import raises_problem
 
 BUSY = Flow(
@@ -48,7 +48,10 @@ SICK = Flow(
 def seen(*links: Flow, ports: tuple[Flow, ...] = (), retransmits: int = 0) -> Rates:
     sample = Sample(0, CpuSample(1, 0, 0), MemorySample(0, 0))
     return replace(
-        rates(sample, sample, replace(sample, at_s=2.0)), links=links, ports=ports, retransmits=retransmits
+        compute_rates(sample, sample, replace(sample, at_s=2.0)),
+        links=links,
+        ports=ports,
+        retransmits=retransmits,
     )
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from medley import config
 from medley.cli.plan import PlanVerb
-from medley.cli.serve import ServeVerb, await_ready, quiet, ready
-from medley.cluster import units
+from medley.cli.serve import ServeVerb, await_ready, quiet, ready, server_unit
+from medley.cluster import events, units
 from medley.cluster.unit_file import Unit
 from medley.command import Command
 from medley.engine import Serving
@@ -339,3 +339,20 @@ def test_a_detached_start_shows_its_downloads_and_its_problem_once(
     said = capsys.readouterr().err
     assert "medley: vm alone: it fits" in said
     assert "8123" not in said, "the Problem has it"
+
+
+@pytest.mark.parametrize(
+    "typed", [("--on-event", "curl -d x ntfy.sh/tulips"), ("--on-event=curl ntfy.sh/tulips",)]
+)
+def test_the_text_of_a_command_for_events_is_in_no_unit(
+    typed: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["medley", "serve", "demo", "--detach", *typed, "--", "--seed", "1"])
+    file = events.command_file(typed[-1].removeprefix("--on-event="))
+    monkeypatch.setenv(events.COMMAND, str(file))
+    unit = server_unit(8000, restart=False, drain_s=30)
+    assert "tulips" not in unit.to_json()
+    assert unit.title == f"serve --on-event {file} demo -- --seed 1"
+    assert unit.command.env[events.COMMAND] == str(file)
+    assert "tulips" in file.read_text()

@@ -19,7 +19,9 @@ from medley.cli.cluster import StatusVerb
 from medley.cli.server import LogsVerb, StopVerb
 from medley.engine import Serving
 from medley.errors import Problem
-from tests.problems import raises_problem
+from tests import damaged_state
+from tests.problems import assert_problem, problem_in, raises_problem
+from tests.waiting import wait_for
 
 NOBODY = "http://127.0.0.1:9/v1"
 DEMO = Serving("demo", "demo", port=9)
@@ -40,7 +42,7 @@ def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ],
 )
 def test_it_says_how_the_server_is(state: str, what: str, tmp_path: Path) -> None:
-    with serving.note_server(replace(DEMO, folder=tmp_path), state), pytest.raises(Problem) as caught:
+    with serving.note_server(replace(DEMO, socket_folder=tmp_path), state), pytest.raises(Problem) as caught:
         ChatVerb.run(["medley chat", "Hello"], exit=False)
     assert caught.value.what.startswith(what)
     assert caught.value.cause == "No such file or directory"
@@ -143,3 +145,30 @@ def test_only_a_record_that_nobody_ended_is_as_after_a_power_cut(stop: Callable[
     gone = {"url": NOBODY, "model": "demo", "pid": 2**22 + 1, "started": 1, "boot": "b", "state": "ready"}
     storage.write(serving.folder() / "9.json", json.dumps(gone))
     assert "removed 9.json: its server is gone, as after a power cut" in stop()
+
+
+def test_stop_keeps_a_record_that_cannot_be_read_and_says_so(
+    slow_server: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It may be that of a server that runs, as after `sudo -E medley serve`."""
+    (file := serving.folder() / "8.json").mkdir()
+    _, status = StopVerb.run(["medley stop"], exit=False)
+    assert (status, capsys.readouterr().out) == (1, "ended 1 server\n")
+    assert file.exists()
+    assert not process_identity.of(slow_server) or not process_identity.present(slow_server).alive
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can serve as another user")
+def test_a_server_of_another_user_is_a_problem_that_names_its_process(tmp_path: Path) -> None:
+    """It was a traceback: the kernel lets nobody end another user's process."""
+    environ = {**os.environ, "MEDLEY_STATE": str(tmp_path), "MEDLEY_CACHE": str(tmp_path / "cache")}
+    other = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/bin/sleep", "60")
+    with serving.note_server(DEMO, "ready"), subprocess.Popen(other) as process:
+        wait_for("it is another user's", lambda: Path(f"/proc/{process.pid}").stat().st_uid == 65_534, 10)
+        damaged_state.name_process(serving.folder() / "9.json", process.pid)
+        end = damaged_state.run(["stop"], environ, tmp_path)
+        process.kill()
+    assert end.status == 1
+    assert_problem(
+        problem_in(end.output), "demo on port 9", cause="another user", fix=f"sudo kill {process.pid}"
+    )

@@ -8,6 +8,7 @@ import pytest
 
 from medley.cli.service import ServiceVerb
 from medley.errors import Problem
+from tests.problems import raises_problem
 
 
 def run(*words: str) -> None:
@@ -67,3 +68,24 @@ def test_a_problem(words: tuple[str, ...], what: str) -> None:
 def test_nothing_is_installed_here(capsys: pytest.CaptureFixture[str]) -> None:
     run("show", "no-such")
     assert capsys.readouterr().out == "no service of medley's is installed here\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--", "--on-event", "curl -d x ntfy.sh/tulips"),
+        ("--", "--on-event=curl -d x ntfy.sh/tulips"),
+        ("--set", "MEDLEY_ON_EVENT=curl -d x ntfy.sh/tulips"),
+    ],
+)
+def test_the_text_of_a_command_for_events_is_in_no_unit(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with raises_problem("--on-event"):
+        run("install", "serve", "demo", "--dry-run", "--user", "ann", *words)
+    assert "tulips" not in capsys.readouterr().out
+
+
+def test_the_file_of_a_command_for_events_is_in_the_unit(capsys: pytest.CaptureFixture[str]) -> None:
+    run("install", "serve", "demo", "--dry-run", "--user", "ann", "--", "--on-event", "/home/ann/notify")
+    assert "serve demo --on-event /home/ann/notify\n" in capsys.readouterr().out

@@ -105,7 +105,7 @@ def test_it_is_json_too_and_only_without_a_command(run: Run) -> None:
     table = json.loads(out)
     assert (status, table["serving"], table["role"]) == (0, [], None)
     assert table["next"].startswith("medley ")
-    status, out, err = run("--json", "version")
+    status, out, err = run("--json", "check")
     assert (status, out) == (2, "")
     assert "--json" in err
 

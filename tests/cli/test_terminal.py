@@ -3,6 +3,7 @@
 import io
 import os
 import pty
+import subprocess
 import sys
 import threading
 from contextlib import suppress
@@ -16,6 +17,7 @@ from medley.cli import terminal
 from medley.cli.progress import Spinner
 from medley.command import Command
 from tests.odd_input import COUNTS, MEBIBYTE, hold, texts
+from tests.problems import assert_problem, problem_in
 from tests.waiting import wait_for
 
 TITLE, CLIPBOARD = "\x1b]0;owned\x07", "\x1b]52;c;ZWNobyBvd25lZA==\x07"
@@ -138,3 +140,45 @@ def test_what_a_stream_cannot_encode_is_no_traceback(encoding: str) -> None:
     assert finished.status == 0, finished.lines
     assert any("gpt-oss-120b" in line for line in finished.lines)
     assert not any("Traceback" in line for line in finished.lines)
+
+
+@pytest.mark.parametrize("verb", ["check", "plan demo", "help"])
+def test_a_full_disk_behind_stdout_is_a_problem(verb: str, tmp_path: Path) -> None:
+    status, said = typed_in_shell(verb, ">/dev/full", tmp_path)
+    assert status == 1
+    assert_problem(problem_in(said), "standard output cannot be written", cause="No space left on device")
+
+
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-", "<&-"])
+def test_streams_that_are_closed(closed: str, tmp_path: Path) -> None:
+    """No file of medley's gets the number of a stream, and a verb goes on."""
+    status, said = typed_in_shell("plan demo --svg plan.svg", closed, tmp_path)
+    assert (status, [line for line in said.splitlines() if "Traceback" in line]) == (0, [])
+    assert (tmp_path / "plan.svg").read_text(encoding="utf-8").startswith("<svg")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_stream_that_lacks_a_character_gets_another(
+    encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", encoding)
+    status, said = typed_in_shell("plan demo", "2>&1", tmp_path)
+    assert status == 0
+    assert "LAYERS" in said
+
+
+def typed_in_shell(words: str, redirection: str, folder: Path) -> tuple[int, str]:
+    """Run medley in a shell with these redirections; return its status and what came by both streams."""
+    command = f"{sys.executable} -m medley {words} {redirection}"
+    env = {**os.environ, "MEDLEY_STATE": str(folder / "state"), "MEDLEY_CACHE": str(folder / "cache")}
+    done = subprocess.run(
+        ["sh", "-c", command],
+        env=env,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        encoding="latin-1",
+    )
+    return done.returncode, done.stdout

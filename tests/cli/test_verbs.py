@@ -1,3 +1,4 @@
+import json
 import os
 import re
 import signal
@@ -130,6 +131,7 @@ def test_wrong_usage_is_said_on_stderr_and_exits_2(run: Run, words: str, said: s
         ("apply", "'up' or 'serve'"),
         ("ask", "'chat'"),
         ("kill", "'stop'"),
+        ("version", "'--version'"),
     ],
 )
 def test_other_programs_words_are_refused_with_the_verb_here(run: Run, word: str, meant: str) -> None:
@@ -142,7 +144,7 @@ def test_other_programs_words_are_refused_with_the_verb_here(run: Run, word: str
 
 def test_every_verb_that_is_proposed_is_one() -> None:
     proposed = {verb for verbs in ELSEWHERE.values() for verb in verbs.split(", ")}
-    assert proposed <= set(VERBS)
+    assert proposed <= {*VERBS, "--version"}
     assert not set(ELSEWHERE) & set(VERBS)
 
 
@@ -213,14 +215,14 @@ def test_a_small_v_is_the_version_too(run: Run) -> None:
     assert run("-v") == run("-V")
 
 
-def test_version_says_where_tables_are(run: Run) -> None:
-    status, out, _ = run("version")
+def test_check_counts_the_tables_and_names_their_folders(run: Run) -> None:
+    status, out, _ = run("check")
+    _, *folders, counts = out.splitlines()
     assert status == 0
-    assert "tables are looked for in" in out
-
-
-def test_check_counts(run: Run) -> None:
-    assert run("check")[0] == 0
+    assert counts.endswith(" tables, 0 wrong")
+    told = json.loads(run("check", "--json")[1])
+    assert [line.split("  ")[1] for line in folders] == told["folders"]
+    assert set(told["tables"].values()) == {None}
 
 
 def test_a_dry_run_prints_one_command_and_starts_nothing(run: Run) -> None:
@@ -242,12 +244,12 @@ def test_light_verbs_import_nothing_heavy() -> None:
 
 
 def test_a_reader_that_has_left_costs_no_line_on_stderr() -> None:
-    """As in `medley version | true`, where what is printed leaves at the end of the program only."""
+    """As in `medley --version | true`, where what is printed leaves at the end of the program only."""
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "w") as stdout:
         done = subprocess.run(
-            [sys.executable, "-m", "medley", "version"],
+            [sys.executable, "-m", "medley", "--version"],
             stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,
@@ -262,3 +264,10 @@ def test_a_flag_with_which_the_engine_answers_nonsense_starts_nothing(run: Run) 
     status, _, err = run("serve", "demo", "--dry-run", "--kind", "cpu", *flags)
     assert status == 1
     assert_problem(problem_in(err), "--kv-cache-dtype int8_per_token_head", cause="answers nonsense")
+
+
+def test_a_head_that_is_an_ipv6_address_is_a_problem_that_says_so(run: Run) -> None:
+    """It proposed `medley join fd00`."""
+    status, _, err = run("join", "fd00:1::6")
+    assert status == 1
+    assert_problem(problem_in(err), "fd00:1::6 is an IPv6 address", fix="medley join 192.168.1.10")

@@ -1,4 +1,7 @@
 import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -107,6 +110,38 @@ def test_where_it_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("MEDLEY_CLUSTER", "/elsewhere.toml")
     assert cluster.file() == Path("/elsewhere.toml")
     assert cluster.file("named.toml") == Path("named.toml")
+
+
+def test_a_folder_that_may_not_be_entered_has_no_cluster(tmp_path: Path) -> None:
+    """As for `sudo -u USER medley status` typed in root's home."""
+    (folder := tmp_path / "closed").mkdir()
+    written(folder, TWO)
+    modules = "import os; from medley import cluster; from tests import damaged_state as d"
+    close = f"os.chdir({str(folder)!r}); os.chmod('.', 0); d.drop_capabilities()"
+    path = str(Path(__file__).parents[2])
+    env = {**os.environ, "MEDLEY_CONFIG": str(tmp_path / "own"), "PYTHONPATH": path}
+    done = subprocess.run(
+        [sys.executable, "-c", f"{modules}; {close}; print(cluster.file())"],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    folder.chmod(0o700)
+    assert (done.stdout, done.stderr) == ("None\n", "")
+
+
+@pytest.mark.parametrize(
+    "instead", [Path.mkdir, lambda path: path.symlink_to(path.name)], ids=["folder", "loop"]
+)
+def test_a_folder_or_a_link_that_leads_nowhere_is_no_cluster(
+    instead: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MEDLEY_CLUSTER", raising=False)
+    monkeypatch.setenv("MEDLEY_CONFIG", str(tmp_path / "own"))
+    monkeypatch.chdir(tmp_path)
+    instead(tmp_path / "cluster.toml")
+    assert cluster.file() is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")

@@ -10,6 +10,7 @@ import pytest
 from medley import process
 from medley.cluster import events
 from medley.command import Command
+from tests.problems import raises_problem
 
 
 @pytest.fixture(autouse=True)
@@ -132,3 +133,48 @@ def test_the_last_are_followed_by_new_ones() -> None:
     assert [next(followed).text for _ in range(2)] == ["3", "4"]
     threading.Timer(0.3, events.note, ("start", "f", "5")).start()
     assert next(followed).text == "5"
+
+
+def test_the_text_of_a_command_is_kept_in_a_file_of_its_owner(tmp_path: Path) -> None:
+    """A webhook's address is in no variable, so that it is in no unit, log or command line."""
+    text = f"echo $MEDLEY_EVENT >>{tmp_path}/out"
+    file = events.command_file(text)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert text not in str(file)
+    assert file == events.command_file(text), "a server that restarts makes no second one"
+
+
+def test_a_command_in_a_file_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("notify").write_text(f'echo "$MEDLEY_EVENT of $MEDLEY_EVENT_SUBJECT" >>{tmp_path}/out\n')
+    Path("notify").chmod(0o600)
+    file = events.command_file("./notify")
+    assert file == tmp_path / "notify"
+    monkeypatch.chdir("/")
+    monkeypatch.setenv(events.COMMAND, str(file))
+    events.note("fault", "a on port 1", "x")
+    assert told(tmp_path / "out") == ["fault of a on port 1"]
+    program = tmp_path / "program"
+    program.write_text(f"#!{sys.executable}\nopen('{tmp_path}/out', 'a').write('by Python\\n')\n")
+    program.chmod(0o700)
+    monkeypatch.setenv(events.COMMAND, str(events.command_file(str(program))))
+    events.note("recovery", "a on port 1", "x")
+    assert told(tmp_path / "out", 2)[-1] == "by Python"
+
+
+def test_a_file_that_others_can_write_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notify, out = tmp_path / "notify", tmp_path / "out"
+    notify.write_text(f"touch {out}\n")
+    notify.chmod(0o666)
+    with raises_problem(str(notify), fix=f"chmod go-w {notify} {tmp_path}"):
+        events.command_file(str(notify))
+    # Nor where it has become so since the server's start.
+    monkeypatch.setenv(events.COMMAND, str(notify))
+    events.note("fault", "a on port 1", "x")
+    told(out, 0)
+    assert [each.subject for each in events.events()][-1] == "command of --on-event"
+
+
+def test_a_file_that_is_missing_is_a_problem_at_once(tmp_path: Path) -> None:
+    with raises_problem(f"{tmp_path}/none"):
+        events.command_file(f"{tmp_path}/none")

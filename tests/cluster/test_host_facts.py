@@ -33,7 +33,7 @@ def test_all_hosts_are_planned_for_and_one_that_is_away_is_named(desk: Desk) -> 
     notes = Notes()
     site = ask_hosts(Cluster(hosts={"one": desk.host(7), "two": desk.host(8), "away": away}), notes)
     assert list(site.hosts) == ["one", "two"]
-    assert (site.order, {device.host for device in site.devices()}) == ((), {"one", "two"})
+    assert (site.rank_order, {device.host for device in site.list_devices()}) == ((), {"one", "two"})
     (note,) = notes.lines
     assert note.startswith("planned without away: ")
 

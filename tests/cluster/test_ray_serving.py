@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from medley.cluster import ray_serving
-from medley.planner.placement import PlacementOptions, placement
+from medley.planner.placement import PlacementOptions, place_model
 from tests.planner.imagined import shape, site
 from tests.problems import raises_problem
 
@@ -12,11 +12,11 @@ def test_what_takes_part_and_what_is_left_alone() -> None:
     """By address, in the order of ranks: one of the first host's two slots, and the third host."""
     found = replace(
         site("cpu:3"),
-        order=("cpu-2", "cpu-1", "cpu-3"),
-        slots={"cpu-2": 2, "cpu-1": 1, "cpu-3": 1},
+        rank_order=("cpu-2", "cpu-1", "cpu-3"),
+        free_slots={"cpu-2": 2, "cpu-1": 1, "cpu-3": 1},
         addresses={"cpu-1": "10.40.0.10", "cpu-2": "10.40.0.11", "cpu-3": "10.40.0.12"},
     )
-    layout = placement(shape("demo"), found, PlacementOptions(hosts=2)).layout
+    layout = place_model(shape("demo"), found, PlacementOptions(hosts=2)).layout
     taken = ray_serving.taken(layout, found)
     assert list(taken.slots.items()) == [("10.40.0.11", 1), ("10.40.0.10", 1)]
     assert taken.spare == {"10.40.0.11": 1, "10.40.0.12": 1}

@@ -13,7 +13,7 @@ import pytest
 from medley.cluster import rendezvous_head, rendezvous_worker
 from medley.cluster.rendezvous_head import Meeting
 from medley.command import AnnotatedCommand, Command, Flag, Variable
-from medley.engine.vllm import last_error
+from medley.engine.vllm import find_last_error
 from medley.errors import Problem
 from medley.model import extra_files
 from medley.network.secure_channel import Channel, ChannelRefused, Closed, connect
@@ -79,7 +79,7 @@ def run(channel: Channel, script: str, folder: Path, *, ends: bool = False) -> "
         try:
             command = Command((sys.executable, "-c", script))
             rendezvous_worker.run_part(
-                channel, command, folder / "log", lambda _: None, last_error, ends=ends
+                channel, command, folder / "log", lambda _: None, find_last_error, ends=ends
             )
         except Problem as problem:
             return problem
@@ -309,6 +309,12 @@ def test_odd_input_of_orders(count: int, tmp_path: Path) -> None:
     def run(order: object) -> None:
         rendezvous_worker.require_order(order)
         found = rendezvous_worker.localized_order(order, tmp_path, {"/x": "/y"})  # type: ignore[arg-type] # it was looked at
-        rendezvous_worker.from_table(found, Path("/own/bin"), ())
+        assert rendezvous_worker.from_table(found, Path("/own/bin"), ()).command.argv
 
     hold(run, values([sample]), count)
+
+
+def test_an_order_with_a_flag_without_a_name_is_refused() -> None:
+    order = {"words": ["vllm"], "flags": [[[], "8000", "why"]], "variables": [], "extra": [], "files": {}}
+    with raises_problem("sent an order"):
+        rendezvous_worker.require_order(order)

@@ -29,33 +29,98 @@ def _state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 )
 def test_who_listens_where_others_reach_it_has_a_key(address: str, opens: bool) -> None:  # noqa: FBT001
     assert credentials.is_open(address) is opens
-    made = credentials.chosen_api_key(None, address, make=True)
+    made = credentials.choose_keys(None, address, make=True)
     assert (made is not None) is opens
-    assert credentials.chosen_api_key(credentials.NONE, address, make=True) is None
+    assert credentials.choose_keys(credentials.NONE, address, make=True) is None
 
 
 def test_it_is_made_once_for_its_owner_alone() -> None:
-    file = credentials.chosen_api_key(None, "0.0.0.0", make=True)
+    source = credentials.choose_keys(None, "0.0.0.0", make=True)
+    assert source == credentials.key_folder()
+    file = credentials.key_file(source)
     assert file == credentials.api_key_path()
     key = credentials.read_api_key(file)
     assert key.startswith("sk-")
     assert len(key) > 40
     assert file.stat().st_mode & 0o777 == 0o600
-    assert credentials.chosen_api_key(None, "0.0.0.0", make=True) == file
-    assert credentials.read_api_key(file) == key
+    assert credentials.choose_keys(None, "0.0.0.0", make=True) == source
+    assert credentials.read_keys(source) == {"default": key}
 
 
 def test_a_dry_run_makes_none() -> None:
-    file = credentials.chosen_api_key(None, "0.0.0.0", make=False)
-    assert file == credentials.api_key_path()
-    assert not file.exists()
+    source = credentials.choose_keys(None, "0.0.0.0", make=False)
+    assert source == credentials.key_folder()
+    assert credentials.own_keys() == {}
+
+
+def test_a_named_key_makes_the_default_one_needless() -> None:
+    credentials.add_key("alice")
+    source = credentials.choose_keys(None, "0.0.0.0", make=True)
+    assert source
+    assert list(credentials.read_keys(source)) == ["alice"]
+    assert credentials.key_file(source) == credentials.key_folder() / "alice"
+
+
+def test_named_keys_are_their_owners_and_can_be_revoked(state: Path) -> None:
+    default, alice = credentials.add_key("default"), credentials.add_key("alice")
+    assert (default, alice) == (state / "api-key", state / "keys" / "alice")
+    assert (mode(default), mode(alice), mode(alice.parent)) == (0o600, 0o600, 0o700)
+    keys = credentials.read_keys(credentials.key_folder())
+    assert list(keys) == ["default", "alice"]
+    assert credentials.revoke_key("default") == keys["default"]
+    assert credentials.read_keys(credentials.key_folder()) == {"alice": keys["alice"]}
+
+
+def test_an_own_key_may_be_brought(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_text("my-own-secret-of-24-letters\n")
+    assert credentials.read_api_key(credentials.add_key("bob", str(own))) == "my-own-secret-of-24-letters"
+    with raises_problem(f"{own} has the key named bob", fix="medley key add carol"):
+        credentials.add_key("carol", str(own))
+
+
+@pytest.mark.parametrize("name", ["", "-", "-a", "Alice", "a b", "a/b", "..", "a" * 33, "é"])
+def test_what_cannot_name_a_key(name: str) -> None:
+    with raises_problem(repr(name), cause="1 to 32", fix="medley key add alice"):
+        credentials.add_key(name)
+
+
+def test_a_name_is_given_once_and_the_last_key_stays() -> None:
+    credentials.add_key("alice")
+    with raises_problem("alice already", fix="medley key revoke alice"):
+        credentials.add_key("alice")
+    with raises_problem("no key named bob", cause="alice", fix="medley key list"):
+        credentials.revoke_key("bob")
+    with raises_problem("alice is the last key", fix="medley key add NAME && medley key revoke alice"):
+        credentials.revoke_key("alice")
+
+
+def test_a_copy_of_a_key_is_named_without_its_text(state: Path) -> None:
+    """Caddy refuses a key that two names have, and prints it."""
+    key = credentials.read_api_key(credentials.add_key("alice"))
+    (state / "keys" / "bob").write_text(key)
+    said: list[str] = []
+    keys = credentials.read_keys(credentials.key_folder(), lambda problem: said.append(str(problem)))
+    assert keys == {"alice": key}
+    assert "the key named bob is that of alice" in said[0]
+    assert key not in said[0]
+
+
+def test_a_damaged_key_is_a_problem_and_can_be_revoked() -> None:
+    credentials.add_key("default")
+    file = credentials.add_key("alice")
+    file.write_text("{http.vars.x}")
+    with raises_problem(str(file), cause="13 characters", fix=f"openssl rand -hex 24 > {file}"):
+        credentials.read_keys(credentials.key_folder())
+    credentials.revoke_key("alice")
+    assert list(credentials.read_keys(credentials.key_folder())) == ["default"]
 
 
 def test_ones_own_is_closed_to_others(tmp_path: Path) -> None:
     own = tmp_path / "key"
     own.write_text("my-own-secret-of-24-letters\n")
     own.chmod(0o644)
-    assert credentials.chosen_api_key(str(own), "127.0.0.1", make=True) == own
+    assert credentials.choose_keys(str(own), "127.0.0.1", make=True) == own
     assert own.stat().st_mode & 0o777 == 0o600
     assert credentials.read_api_key(own) == "my-own-secret-of-24-letters"
 
@@ -66,7 +131,7 @@ def test_a_credential_of_systemd_stays_as_it_is(tmp_path: Path) -> None:
     file.write_text("sk-0123456789abcdef01234567")
     file.chmod(0o440)
     os.chown(file, 65_534, 65_534)
-    assert credentials.chosen_api_key(str(file), "0.0.0.0", make=True) == file
+    assert credentials.choose_keys(str(file), "0.0.0.0", make=True) == file
     assert stat.S_IMODE(file.stat().st_mode) == 0o440
 
 
@@ -86,7 +151,7 @@ def test_what_is_no_key(tmp_path: Path, text: str | None, cause: str | tuple[str
     if text is not None:
         own.write_text(text)
     with raises_problem(str(own), cause=cause, fix=fix.format(own)):
-        credentials.chosen_api_key(str(own), "127.0.0.1", make=True)
+        credentials.choose_keys(str(own), "127.0.0.1", make=True)
 
 
 def test_a_secret_reaches_the_process_and_no_text(tmp_path: Path) -> None:

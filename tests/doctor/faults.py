@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from medley.cluster import ClusterHost
-from medley.doctor.case import case
+from medley.doctor.case import build_case
 from medley.doctor.checks import Case
 from medley.errors import Problem
 from medley.host import facts, health
@@ -36,7 +36,7 @@ HEALTHY = (
     *("debian-vm", "cpu-rack", "gb10-oem", "spark-air-gapped", "spark-gid-drift", "rtx-mixed"),
 )
 # What is better otherwise: they were recorded without Nix.
-KNOWN: Mapping[str, Mapping[str, str]] = {
+EXPECTED_SUMMARIES: Mapping[str, Mapping[str, str]] = {
     "orin-r39": {"kernels": "an engine out of our lock cannot talk to other hosts here; one host can serve"},
 }
 CUDA_12_8 = '"cuda" : {\n "name" : "CUDA SDK",\n "version" : "12.8.1"\n'
@@ -49,54 +49,54 @@ GONE = Problem("spark-pair-b does not answer", cause="ssh: no route", fix="ssh s
 
 class Fault(NamedTuple):
     rule: str
-    words: str
-    """Of what was found."""
+    summary: str
+    """Words of the check's summary."""
     case: Callable[[], Case]
     state: str = "wrong"
     fix: str = ""
 
 
-def with_(name: str, **more: Any) -> Callable[[], Case]:
-    """One host; keywords of a module's question are not possible, so answers come as a table."""
-    said = more.pop("said", None)
-    return lambda: case_of({name: said}, **more)
+def with_(name: str, **fields: Any) -> Callable[[], Case]:
+    """Return a case of one host; `overrides` replaces answers by their questions."""
+    overrides = fields.pop("overrides", None)
+    return lambda: case_of({name: overrides}, **fields)
 
 
-def pair(said: Mapping[str, Any] | None = None, **more: Any) -> Callable[[], Case]:
-    """Two Sparks on a cable; `said` by the first."""
-    return lambda: case_of({"spark-pair-a": said, "spark-pair-b": None}, **more)
+def pair(overrides: Mapping[str, Any] | None = None, **fields: Any) -> Callable[[], Case]:
+    """Return a case of two Sparks on a cable; `overrides` are of the first."""
+    return lambda: case_of({"spark-pair-a": overrides, "spark-pair-b": None}, **fields)
 
 
-def told(**more: Any) -> Callable[[], Case]:
-    """The pair as a cluster that was asked; `more` of the second's greeting."""
-    greetings = {"spark-pair-a": GREETING, "spark-pair-b": {**GREETING, **more}}
-    return pair(greetings=greetings, digest=GREETING["medley"], head="spark-pair-a", closed={})
+def cluster_pair(**fields: Any) -> Callable[[], Case]:
+    """Return the pair as a cluster that answered; `fields` are of the second's greeting."""
+    greetings = {"spark-pair-a": GREETING, "spark-pair-b": {**GREETING, **fields}}
+    return pair(greetings=greetings, digest=GREETING["medley"], head="spark-pair-a", connection_problems={})
 
 
 def links(name: str, *changes: tuple[str, str]) -> dict[str, str]:
-    """What ip says of a recorded host's links, changed."""
+    """Return ip's output about a recorded host's links, with replacements."""
     text = (HOSTS / f"{name}.txt").read_text()
-    said = text[text.index(f"$ {network.LINKS}\n") :].split("\n$ ")[0].split("\n", 1)[1]
-    said = "\n".join(line.removeprefix("  ") for line in said.splitlines())
-    for before, after in changes:
-        assert before in said, before
-        said = said.replace(before, after)
-    return {network.LINKS: said}
+    output = text[text.index(f"$ {network.LINKS}\n") :].split("\n$ ")[0].split("\n", 1)[1]
+    output = "\n".join(line.removeprefix("  ") for line in output.splitlines())
+    for current, replacement in changes:
+        assert current in output, current
+        output = output.replace(current, replacement)
+    return {network.LINKS: output}
 
 
-def without_gids() -> Case:
+def pair_without_gids() -> Case:
     """The first of a pair, whose ports have no GID of an IPv4 address."""
-    made = case_of(PAIR)
-    first = made.hosts["spark-pair-a"]
+    case = case_of(PAIR)
+    first = case.hosts["spark-pair-a"]
     ports = tuple(replace(port, gids=port.gids[:2]) for port in first.facts.rdma)
     bare = replace(first, facts=replace(first.facts, rdma=ports))
-    return replace(made, hosts={**made.hosts, "spark-pair-a": bare})
+    return replace(case, hosts={**case.hosts, "spark-pair-a": bare})
 
 
-def unaddressed() -> Case:
+def pair_without_addresses() -> Case:
     """The pair with its cable in, and no address on it."""
     fast = ("enp1s0f0np0", "enp1s0f1np1", "enP2p1s0f0np0", "enP2p1s0f1np1")
-    made = {}
+    hosts = {}
     for name, host in case_of(PAIR).hosts.items():
         links = tuple(
             replace(link, addresses=()) if link.name in fast else link for link in host.facts.net.links
@@ -105,20 +105,20 @@ def unaddressed() -> Case:
             replace(host.facts.net, links=links),
             tuple(replace(port, gids=()) for port in host.facts.rdma),
         )
-        made[name] = replace(host, facts=replace(host.facts, net=net, rdma=ports))
-    return case(made)
+        hosts[name] = replace(host, facts=replace(host.facts, net=net, rdma=ports))
+    return build_case(hosts)
 
 
-def slower() -> Case:
+def pair_with_slow_link() -> Case:
     """The pair, of whose links the first's has agreed on a lower speed."""
-    made = case_of(PAIR)
-    first = made.hosts["spark-pair-a"]
+    case = case_of(PAIR)
+    first = case.hosts["spark-pair-a"]
     links = tuple(replace(link, mbit=40_000) if link.mbit else link for link in first.facts.net.links)
     slow = replace(first, facts=replace(first.facts, net=replace(first.facts.net, links=links)))
-    return case({**made.hosts, "spark-pair-a": slow})
+    return build_case({**case.hosts, "spark-pair-a": slow})
 
 
-def crossed() -> Case:
+def pair_with_crossed_addresses() -> Case:
     """The pair with the addresses of the second's halves exchanged, and an NCCL that minds."""
     exchange = {
         "192.168.100.11": "(first)",
@@ -132,10 +132,16 @@ def crossed() -> Case:
     return case_of(PAIR, moves={"spark-pair-b": exchange}, wishes=wishes)
 
 
-def two_workstations(said: Mapping[str, Any]) -> Callable[[], Case]:
+def two_workstations(overrides: Mapping[str, Any]) -> Callable[[], Case]:
     """Two with RoCE, and GPUs that RDMA can read."""
-    other = {"192.168.100.30": "192.168.100.31", "192.168.1.30": "192.168.1.31", "c0a8:641e": "c0a8:641f"}
-    return lambda: case_of({"rtx-roce": said, "rtx-roce again": said}, moves={"rtx-roce again": other})
+    second_addresses = {
+        "192.168.100.30": "192.168.100.31",
+        "192.168.1.30": "192.168.1.31",
+        "c0a8:641e": "c0a8:641f",
+    }
+    return lambda: case_of(
+        {"rtx-roce": overrides, "rtx-roce again": overrides}, moves={"rtx-roce again": second_addresses}
+    )
 
 
 def packages(*names: str, env: str = "vllm-cuda-0123456789ab") -> str:
@@ -157,7 +163,7 @@ def limits_of(locked: str, files: int) -> str:
     return f"Max open files 1024 {files} files\nMax locked memory {locked} {locked} bytes\n"
 
 
-OWN = {"spark": ClusterHost(env="/opt/own")}
+OWN_ENVIRONMENT = {"spark": ClusterHost(env="/opt/own")}
 UNREACHED = Problem(
     "spark-pair-b does not reach spark-pair-a",
     cause="timed out",
@@ -174,7 +180,7 @@ BUSY = "0, NVIDIA GeForce RTX 4090, GPU-1, 00000000:01:00.0, 24564, 10000, 8.9, 
 DESKTOP = {gpu.STATE: smi(used_by((2211, "G", "Xorg", 180)), REASONS, CLOCKS)}
 COMPUTES = {gpu.STATE: smi(used_by((6330, "C", "python3", 96073)), REASONS, CLOCKS)}
 RAYS = "own 40 gcs_server\nown 41 raylet\nother 812 earlyoom\n"
-LEFT = {health.PROCESSES: RAYS, health.CLUSTERS: "40 here\n41 here\n"}
+LEFT_RAYS = {health.PROCESSES: RAYS, health.CLUSTERS: "40 here\n41 here\n"}
 SPEEDS = tuple(
     json.dumps(
         {
@@ -190,7 +196,7 @@ SPEEDS = tuple(
     + "\n"
     for day, gb_s in enumerate((230.0, 228.0, 152.0), 1)
 )
-"""Of a GB10, the third in its slow state."""
+"""Three measurements of a GB10; the last is from its slow state."""
 SMALL_SHM = "Filesystem 1024-blocks Used Available Capacity Mounted on\nshm 65536 0 65536 0% /dev/shm\n"
 HOT = {
     gpu.STATE: smi(
@@ -221,14 +227,23 @@ FULL = "environments yes 1000000000 800000000\nstate yes 1000000 102400\n"
 TIGHT = df(**{**ROOM, "environments": ("yes", 100, 9)})
 FAULTS = (
     Fault(
-        "answers", "does not answer", lambda: case_of({"spark-pair-a": None}, silent={"spark-pair-b": GONE})
+        "answers",
+        "does not answer",
+        lambda: case_of({"spark-pair-a": None}, silent_hosts={"spark-pair-b": GONE}),
     ),
-    Fault("medley", "run different versions of medley", told(medley="fedcba9876543210"), fix="git pull"),
-    Fault("time", "clock of spark-pair-b is off", told(ahead_s=-3600.0), fix="sudo timedatectl set-ntp true"),
+    Fault(
+        "medley", "run different versions of medley", cluster_pair(medley="fedcba9876543210"), fix="git pull"
+    ),
+    Fault(
+        "time",
+        "clock of spark-pair-b is off",
+        cluster_pair(ahead_s=-3600.0),
+        fix="sudo timedatectl set-ntp true",
+    ),
     Fault(
         "ntp",
         "Clock is not synchronized",
-        with_("spark", said={access.SYNCHRONISED: "NTP=no\nNTPSynchronized=no\n"}),
+        with_("spark", overrides={access.SYNCHRONISED: "NTP=no\nNTPSynchronized=no\n"}),
         "better",
         "sudo timedatectl set-ntp true",
     ),
@@ -236,7 +251,9 @@ FAULTS = (
     Fault("kind", "GPU does not answer", with_("rtx-stuck"), fix="dmesg"),
     Fault("kind", "no kind of host is a Jetson", with_("orin-r35-no-nvidia-smi"), fix="move it to a release"),
     Fault("kind", "infoROM is corrupted", with_("rtx-4090"), "better"),
-    Fault("driver", "is too old", with_("spark", said={CUDA: "CUDA Version        : 12.8\n"}), fix="driver"),
+    Fault(
+        "driver", "is too old", with_("spark", overrides={CUDA: "CUDA Version        : 12.8\n"}), fix="driver"
+    ),
     Fault(
         "driver",
         "have different drivers",
@@ -246,19 +263,19 @@ FAULTS = (
     Fault(
         "driver-libraries",
         "half upgraded",
-        with_("spark", said={gpu.FILES: driver(AARCH64, nvml="580.126.09")}),
+        with_("spark", overrides={gpu.FILES: driver(AARCH64, nvml="580.126.09")}),
         fix="sudo reboot",
     ),
     Fault(
         "driver-libraries",
         "is not found",
-        with_("spark", said={gpu.FILES: f"{AARCH64}/libcuda.so.1 /usr/cuda/compat/libcuda.so.1\n"}),
+        with_("spark", overrides={gpu.FILES: f"{AARCH64}/libcuda.so.1 /usr/cuda/compat/libcuda.so.1\n"}),
         fix="ubuntu-drivers install",
     ),
     Fault(
         "driver-libraries",
         "is not found",
-        with_("orin-r39", said={gpu.FILES: "", gpu.TOOLKIT: "toolkit\n"}),
+        with_("orin-r39", overrides={gpu.FILES: "", gpu.TOOLKIT: "toolkit\n"}),
         fix="nvidia-l4t-cuda",
     ),
     Fault("versions", "Ray differs", pair({software.PACKAGES: packages("ray-2.59.0", "vllm-0.32.0")})),
@@ -274,14 +291,14 @@ FAULTS = (
         ),
         "better",
     ),
-    Fault("own-environment", "is not a virtualenv", with_("spark", members=OWN)),
+    Fault("own-environment", "is not a virtualenv", with_("spark", members=OWN_ENVIRONMENT)),
     Fault(
         "own-environment",
         "has no ray",
         with_(
             "spark",
-            said={software.OWN: f"bin/python\nbin/vllm\n{packages('vllm-0.32.0', env='')}"},
-            members=OWN,
+            overrides={software.OWN: f"bin/python\nbin/vllm\n{packages('vllm-0.32.0', env='')}"},
+            members=OWN_ENVIRONMENT,
         ),
         fix="pip install 'ray",
     ),
@@ -314,7 +331,7 @@ FAULTS = (
     Fault(
         "half-cage", "half the speed", with_("spark-one-half-down"), "better", "ip link set enP2p1s0f1np1 up"
     ),
-    Fault("order", "order the interfaces", crossed, "better", "PCI domain 0000"),
+    Fault("order", "order the interfaces", pair_with_crossed_addresses, "better", "PCI domain 0000"),
     Fault(
         "ring",
         "cables between the hosts",
@@ -342,7 +359,7 @@ FAULTS = (
     Fault(
         "idle-port",
         "spark-pair-a and spark-pair-b have fast ports that are up and unused",
-        unaddressed,
+        pair_without_addresses,
         "better",
         "on each of spark-pair-a, spark-pair-b: sudo $(command -v medley) link setup",
     ),
@@ -356,7 +373,7 @@ FAULTS = (
     Fault(
         "link-speed",
         "enp1s0f1np1 has 40 Gbit/s, and spark-pair-b, of the same kind, has 200 Gbit/s",
-        slower,
+        pair_with_slow_link,
         "better",
         "ethtool enp1s0f1np1",
     ),
@@ -370,7 +387,7 @@ FAULTS = (
     Fault(
         "gid",
         "rocep1s0f1 has no RoCE v2 GID",
-        without_gids,
+        pair_without_gids,
         fix="sudo ip link set enp1s0f1np1 down; sudo ip link set enp1s0f1np1 up",
     ),
     Fault(
@@ -382,29 +399,33 @@ FAULTS = (
     Fault(
         "by-hand",
         "that this host does not have",
-        with_("spark", said={software.VARIABLES: "GLOO_SOCKET_IFNAME=eth0\n"}),
+        with_("spark", overrides={software.VARIABLES: "GLOO_SOCKET_IFNAME=eth0\n"}),
     ),
     Fault(
         "by-hand",
         "does not reach other hosts",
-        with_("rtx-vpn-docker", said={software.VARIABLES: "NCCL_SOCKET_IFNAME=docker0\n"}),
+        with_("rtx-vpn-docker", overrides={software.VARIABLES: "NCCL_SOCKET_IFNAME=docker0\n"}),
     ),
     Fault(
         "by-hand",
         "a device that this host does not have",
         pair({software.VARIABLES: "NCCL_IB_HCA=mlx5_0,mlx5_1\n"}),
     ),
-    Fault("by-hand", "hides every GPU", with_("spark", said={software.VARIABLES: "CUDA_VISIBLE_DEVICES=\n"})),
+    Fault(
+        "by-hand",
+        "hides every GPU",
+        with_("spark", overrides={software.VARIABLES: "CUDA_VISIBLE_DEVICES=\n"}),
+    ),
     Fault(
         "by-hand",
         "lacks 12.1",
-        with_("spark", said={software.VARIABLES: "TORCH_CUDA_ARCH_LIST=9.0\n"}),
+        with_("spark", overrides={software.VARIABLES: "TORCH_CUDA_ARCH_LIST=9.0\n"}),
         "better",
     ),
     Fault(
         "by-hand",
         "does not read VLLM_USE_FLASHINFER_MOE_FP4",
-        with_("spark", said={software.VLLM_NAMES: "VLLM_LOGGING_LEVEL\nVLLM_USE_FLASHINFER_MOE_FP4\n"}),
+        with_("spark", overrides={software.VLLM_NAMES: "VLLM_LOGGING_LEVEL\nVLLM_USE_FLASHINFER_MOE_FP4\n"}),
         fix="--moe-backend",
     ),
     Fault(
@@ -418,30 +439,38 @@ FAULTS = (
     Fault(
         "address",
         "is no longer on this host",
-        with_("spark", said={software.MEMBERSHIP: '"role": "worker"\n"address": "192.168.50.192"\n'}),
+        with_("spark", overrides={software.MEMBERSHIP: '"role": "worker"\n"address": "192.168.50.192"\n'}),
         fix="medley ray-stop",
     ),
-    Fault("reach", "does not reach", pair(closed={"spark-pair-b": UNREACHED}), fix="ufw allow"),
+    Fault("reach", "does not reach", pair(connection_problems={"spark-pair-b": UNREACHED}), fix="ufw allow"),
     Fault(
-        "firewall", "ufw is on", with_("spark", said={access.UFW: "ENABLED=yes\n"}), "better", "medley ports"
+        "firewall",
+        "ufw is on",
+        with_("spark", overrides={access.UFW: "ENABLED=yes\n"}),
+        "better",
+        "medley ports",
     ),
     Fault(
         "firewall",
         "drops",
-        with_("spark", said={access.NFT: DROPS}),
+        with_("spark", overrides={access.NFT: DROPS}),
         "better",
         "nft insert rule inet rack input ip saddr NETWORK accept",
     ),
     Fault(
-        "firewall", "drops", with_("spark", said={access.IPTABLES: "-P INPUT DROP\n"}), "better", "iptables"
+        "firewall",
+        "drops",
+        with_("spark", overrides={access.IPTABLES: "-P INPUT DROP\n"}),
+        "better",
+        "iptables",
     ),
-    Fault("firewall", "drops", pair({access.NFT: DROPS}, closed={"spark-pair-b": UNREACHED})),
+    Fault("firewall", "drops", pair({access.NFT: DROPS}, connection_problems={"spark-pair-b": UNREACHED})),
     Fault(
         "firewall",
         "firewalld is running",
         with_(
             "spark",
-            said={
+            overrides={
                 access.NFT: NOTHING,
                 access.IPTABLES: NOTHING,
                 health.PROCESSES: "other 700 firewalld\nother 812 earlyoom\n",
@@ -450,27 +479,34 @@ FAULTS = (
         "better",
     ),
     Fault(
-        "ports", "Port 24000 is in use", with_("spark", said={access.LISTENING: "5DC0 all\n"}), fix="ss -ltnp"
+        "ports",
+        "Port 24000 is in use",
+        with_("spark", overrides={access.LISTENING: "5DC0 all\n"}),
+        fix="ss -ltnp",
     ),
     Fault(
         "ports",
         "Port 8000 is already in use",
-        with_("spark", said={access.LISTENING: "1F40 all\n"}),
+        with_("spark", overrides={access.LISTENING: "1F40 all\n"}),
         "better",
     ),
     Fault(
-        "name", "does not resolve", with_("spark", said={access.OWN_NAME: NOTHING}), "better", "/etc/hosts"
+        "name",
+        "does not resolve",
+        with_("spark", overrides={access.OWN_NAME: NOTHING}),
+        "better",
+        "/etc/hosts",
     ),
     Fault(
         "name",
         "not to an address of this host",
-        with_("spark", said={access.OWN_NAME: "192.168.9.9\n"}),
+        with_("spark", overrides={access.OWN_NAME: "192.168.9.9\n"}),
         fix="/etc/hosts",
     ),
     Fault(
         "rdma-libraries",
         "libibverbs",
-        with_("spark-pair-a", said={software.LIBRARIES: NOTHING}),
+        with_("spark-pair-a", overrides={software.LIBRARIES: NOTHING}),
         fix="libibverbs1",
     ),
     Fault(
@@ -489,7 +525,7 @@ FAULTS = (
     Fault(
         "peer-access",
         "translates: 0000:41:00.0",
-        with_("rtx-two", said={kernel.PEERS: PEERS, kernel.IOMMU: "0000:41:00.0 DMA-FQ\n"}),
+        with_("rtx-two", overrides={kernel.PEERS: PEERS, kernel.IOMMU: "0000:41:00.0 DMA-FQ\n"}),
         "better",
         "iommu=pt",
     ),
@@ -501,67 +537,76 @@ FAULTS = (
         "better",
         "update-grub",
     ),
-    Fault("memory", "GiB available", with_("spark", said={facts.MEMINFO: kib(121, 60)}), "better", "ps -eo"),
-    Fault("memory", "GiB available", with_("cpu-rack", said={facts.MEMINFO: kib(124, 2)}), fix="ps -eo"),
+    Fault(
+        "memory", "GiB available", with_("spark", overrides={facts.MEMINFO: kib(121, 60)}), "better", "ps -eo"
+    ),
+    Fault("memory", "GiB available", with_("cpu-rack", overrides={facts.MEMINFO: kib(124, 2)}), fix="ps -eo"),
     Fault(
         "page-cache",
         "Page cache holds",
-        with_("spark", said={health.PAGES: meminfo(3, 60)}),
+        with_("spark", overrides={health.PAGES: meminfo(3, 60)}),
         "better",
         "drop_caches",
     ),
     Fault(
         "swap",
         "GiB used",
-        with_("spark", said={health.PAGES: meminfo(100, 5, 16, 9)}),
+        with_("spark", overrides={health.PAGES: meminfo(100, 5, 16, 9)}),
         "better",
         "swapoff",
     ),
-    Fault("guard", "No guard ends", with_("spark", said={health.PROCESSES: ""}), "better", "earlyoom"),
+    Fault("guard", "No guard ends", with_("spark", overrides={health.PROCESSES: ""}), "better", "earlyoom"),
     Fault(
         "gpu-memory",
         "GPU 0: 9.8 of 24.0 GiB",
-        with_("rtx-4090", said={GPUS: BUSY}),
+        with_("rtx-4090", overrides={GPUS: BUSY}),
         "better",
         "nvidia-smi",
     ),
     Fault(
         "gpu-users",
         "A desktop uses the GPU: Xorg (2211, 0.2 GiB)",
-        with_("spark", said=DESKTOP),
+        with_("spark", overrides=DESKTOP),
         "better",
         "isolate",
     ),
-    Fault("gpu-users", "A desktop", with_("thor-r38", said={health.PROCESSES: "other 90 Xorg\n"}), "better"),
-    Fault("gpu-users", "python3 (6330, 93.8 GiB)", with_("spark", said=COMPUTES), "better", "kill 6330"),
+    Fault(
+        "gpu-users", "A desktop", with_("thor-r38", overrides={health.PROCESSES: "other 90 Xorg\n"}), "better"
+    ),
+    Fault("gpu-users", "python3 (6330, 93.8 GiB)", with_("spark", overrides=COMPUTES), "better", "kill 6330"),
     Fault(
         "leftovers",
         "Another Ray is running: gcs_server (40), raylet (41)",
-        with_("spark", said={health.PROCESSES: RAYS}),
+        with_("spark", overrides={health.PROCESSES: RAYS}),
         "better",
         "ps -o pid,user,lstart,args -p 40,41",
     ),
-    Fault("leftovers", "was left running", with_("spark", said=LEFT), "better", "medley ray-stop"),
+    Fault("leftovers", "was left running", with_("spark", overrides=LEFT_RAYS), "better", "medley ray-stop"),
     Fault(
         "leftovers",
         "An engine is already running",
-        with_("spark", said={health.PROCESSES: "own 7 ollama\n"}),
+        with_("spark", overrides={health.PROCESSES: "own 7 ollama\n"}),
         "better",
     ),
-    Fault("shm", "(/dev/shm) has only 64 MiB", with_("thor-r38", said={facts.SHM: SMALL_SHM}), fix="remount"),
+    Fault(
+        "shm",
+        "(/dev/shm) has only 64 MiB",
+        with_("thor-r38", overrides={facts.SHM: SMALL_SHM}),
+        fix="remount",
+    ),
     Fault(
         "clocks",
         "is limited to 2200 MHz of 2418",
-        with_("spark", said=capped("2418", "2200")),
+        with_("spark", overrides=capped("2418", "2200")),
         "better",
         "-rgc",
     ),
-    Fault("clocks", "HW Thermal Slowdown", with_("spark", said=HOT), "better", "TEMPERATURE"),
-    Fault("clocks", "computes at 507 of 3003 MHz", with_("spark", said=STUCK), "better", "poweroff"),
+    Fault("clocks", "HW Thermal Slowdown", with_("spark", overrides=HOT), "better", "TEMPERATURE"),
+    Fault("clocks", "computes at 507 of 3003 MHz", with_("spark", overrides=STUCK), "better", "poweroff"),
     Fault(
         "speed",
         "is slower than its own past",
-        with_("spark", said={health.SPEEDS: "".join(SPEEDS)}),
+        with_("spark", overrides={health.SPEEDS: "".join(SPEEDS)}),
         "better",
         "unplug the power supply at both ends",
     ),
@@ -582,76 +627,76 @@ FAULTS = (
         "better",
         "unplug the power supply at both ends",
     ),
-    Fault("power", "is MODE_30W", with_("orin-r39", said=MODE_30W), "better", "sudo nvpmodel -m 0"),
-    Fault("power", "is 25W", with_("orin-r39", said=SUPER), "better", "sudo nvpmodel -m 2"),
+    Fault("power", "is MODE_30W", with_("orin-r39", overrides=MODE_30W), "better", "sudo nvpmodel -m 0"),
+    Fault("power", "is 25W", with_("orin-r39", overrides=SUPER), "better", "sudo nvpmodel -m 2"),
     Fault(
         "power",
         "is 120W",
-        with_("thor-r38", said={gpu.POWER: "NV Power Mode: 120W\n1\n", kernel.POWER_MODES: NOTHING}),
+        with_("thor-r38", overrides={gpu.POWER: "NV Power Mode: 120W\n1\n", kernel.POWER_MODES: NOTHING}),
         "better",
         "grep POWER_MODEL",
     ),
     Fault(
         "power",
         "follows the load",
-        with_("orin-r36", said={kernel.GPU_CLOCKS: "17000000.gpu 306000000 1300500000\n"}),
+        with_("orin-r36", overrides={kernel.GPU_CLOCKS: "17000000.gpu 306000000 1300500000\n"}),
         "better",
         "sudo jetson_clocks",
     ),
     Fault(
         "devices",
         "/dev/nvidiactl",
-        with_("spark", said={access.DEVICES: "/dev/nvidiactl no\n"}),
+        with_("spark", overrides={access.DEVICES: "/dev/nvidiactl no\n"}),
         fix="usermod",
     ),
     Fault(
         "devices",
         "uverbs0",
-        with_("spark", said={access.DEVICES: "/dev/infiniband/uverbs0 no\n"}),
+        with_("spark", overrides={access.DEVICES: "/dev/infiniband/uverbs0 no\n"}),
         fix="chmod",
     ),
     Fault(
         "limits",
         "is 8192 KiB",
-        with_("spark-pair-a", said={access.LIMITS: limits_of("8388608", 1048576)}),
+        with_("spark-pair-a", overrides={access.LIMITS: limits_of("8388608", 1048576)}),
         fix="memlock",
     ),
     Fault(
         "limits",
         "is 4,096",
-        with_("spark", said={access.LIMITS: limits_of("unlimited", 4096)}),
+        with_("spark", overrides={access.LIMITS: limits_of("unlimited", 4096)}),
         "better",
         "nofile",
     ),
     Fault(
         "ptxas",
         "No ptxas here knows sm_110",
-        with_("thor-r38", said={gpu.PTXAS: OLD_PTXAS}),
+        with_("thor-r38", overrides={gpu.PTXAS: OLD_PTXAS}),
         "better",
         "13-0",
     ),
     Fault(
         "ptxas",
         "does not know sm_121",
-        with_("spark", said=TOLD_OLD),
+        with_("spark", overrides=TOLD_OLD),
         fix="export TRITON_PTXAS_PATH=/usr/local",
     ),
     Fault(
         "ptxas",
         "does not know sm_110",
-        with_("thor-r38", said=TOLD_NONE),
+        with_("thor-r38", overrides=TOLD_NONE),
         fix="export TRITON_PTXAS_PATH=/usr/local",
     ),
     Fault(
         "compiler",
         "gcc is not installed",
-        with_("spark", said={system.PROGRAMS: "/usr/bin/python3.12\n"}),
+        with_("spark", overrides={system.PROGRAMS: "/usr/bin/python3.12\n"}),
         fix="build",
     ),
     Fault(
         "compiler",
         "Python of vllm-cuda-0123456789ab has no headers",
-        with_("spark", said={gpu.HEADERS: "/x/envs/vllm-cuda-0123456789ab False\n"}),
+        with_("spark", overrides={gpu.HEADERS: "/x/envs/vllm-cuda-0123456789ab False\n"}),
         fix="python3-dev",
     ),
     Fault(
@@ -674,7 +719,7 @@ FAULTS = (
         with_(
             "rtx-two",
             members=OWN_RTX,
-            said={system.CUDA: '"cuda" : {\n "name" : "CUDA SDK",\n "version" : "12.8.1"\n'},
+            overrides={system.CUDA: '"cuda" : {\n "name" : "CUDA SDK",\n "version" : "12.8.1"\n'},
         ),
         fix="cuda-toolkit-13-0",
     ),
@@ -682,62 +727,64 @@ FAULTS = (
     Fault(
         "kernels",
         "no image runs on this orin",
-        with_("orin-r36", said={system.L4T_RELEASE: "# R36 (release), REVISION: 3.0, GCID: 36923193\n"}),
+        with_("orin-r36", overrides={system.L4T_RELEASE: "# R36 (release), REVISION: 3.0, GCID: 36923193\n"}),
         "better",
         "upgrade to JetPack 7.2",
     ),
     Fault(
-        "kernels", "has no kernels", with_("spark", said={software.PACKAGES: packages("torch-2.13.0+cpu")})
+        "kernels",
+        "has no kernels",
+        with_("spark", overrides={software.PACKAGES: packages("torch-2.13.0+cpu")}),
     ),
     Fault(
         "kernels",
         "/opt/own has no kernels",
-        with_("thor-r38", said=OWN_CU128, members={"thor-r38": ClusterHost(env="/opt/own")}),
+        with_("thor-r38", overrides=OWN_CU128, members={"thor-r38": ClusterHost(env="/opt/own")}),
         fix="13.0",
     ),
-    Fault("disk", "state: 100 MiB", with_("spark", said={health.DISKS: FULL}), fix="df -h"),
+    Fault("disk", "state: 100 MiB", with_("spark", overrides={health.DISKS: FULL}), fix="df -h"),
     Fault(
         "disk",
         "cannot write",
-        with_("spark", said={health.DISKS: df(**{**ROOM, "models": ("no", 9, 9)})}),
+        with_("spark", overrides={health.DISKS: df(**{**ROOM, "models": ("no", 9, 9)})}),
         fix="chown",
     ),
     Fault(
         "disk",
         "environments: 9.0 GiB",
-        with_("spark", said={health.DISKS: TIGHT}),
+        with_("spark", overrides={health.DISKS: TIGHT}),
         "better",
         "medley env clean",
     ),
     Fault(
         "hub",
         "does not answer",
-        with_("spark", said={software.ANSWER: Answer("000", 28)}),
+        with_("spark", overrides={software.ANSWER: Answer("000", 28)}),
         "better",
         "export HF_HUB_OFFLINE=1",
     ),
-    Fault("hub", "has mode 644", with_("spark", said={software.MODE: "644\n"}), fix="chmod 600"),
+    Fault("hub", "has mode 644", with_("spark", overrides={software.MODE: "644\n"}), fix="chmod 600"),
     Fault(
         "containers",
         "cannot pass this GPU",
-        with_("spark", said={software.RUNTIMES: "docker\n"}),
+        with_("spark", overrides={software.RUNTIMES: "docker\n"}),
         "better",
     ),
     Fault(
         "containers",
         "Docker and Podman are not installed",
-        with_("orin-r36", said={software.RUNTIMES: ""}),
+        with_("orin-r36", overrides={software.RUNTIMES: ""}),
         fix="docker.io",
     ),
     Fault(
         "containers",
         "does not have NVIDIA's",
-        with_("orin-r36", said={software.RUNTIMES: "docker\nnvidia-ctk\n"}),
+        with_("orin-r36", overrides={software.RUNTIMES: "docker\nnvidia-ctk\n"}),
     ),
     Fault(
         "secrets",
         "Other users can read token",
-        with_("spark", said={software.SECRETS: "644 token\n"}),
+        with_("spark", overrides={software.SECRETS: "644 token\n"}),
         fix="chmod 600",
     ),
     Fault(
@@ -748,7 +795,15 @@ FAULTS = (
         "loginctl enable-linger",
     ),
     Fault(
-        "charset", "ISO-8859-1", with_("spark", said={access.CHARSET: "de_DE.ISO-8859-1\n"}), "better", "LANG"
+        "charset",
+        "ISO-8859-1",
+        with_("spark", overrides={access.CHARSET: "de_DE.ISO-8859-1\n"}),
+        "better",
+        "LANG",
     ),
-    Fault("model", "does not fit", with_("spark", fits=("", Problem("it does not fit", cause="x", fix="y")))),
+    Fault(
+        "model",
+        "does not fit",
+        with_("spark", model_fit=("", Problem("it does not fit", cause="x", fix="y"))),
+    ),
 )

@@ -21,6 +21,6 @@ def test_each_complaint_and_each_symptom_names_rules_that_are_there() -> None:
     table = [*rows("Complaints about other tools, and where they went"), *rows("The guides' troubleshooting")]
     assert len(table) > len(RULES) / 2
     for symptom, where in table:
-        named = set(re.findall(r"`([a-z][a-z-]*)`", where))
-        assert named, symptom
-        assert named <= NAMES, symptom
+        names = set(re.findall(r"`([a-z][a-z-]*)`", where))
+        assert names, symptom
+        assert names <= NAMES, symptom

@@ -6,20 +6,20 @@ from pathlib import Path
 import pytest
 
 from medley.doctor import report
-from medley.doctor.case import of_transcripts
-from medley.doctor.registry import checks
+from medley.doctor.case import build_case_from_transcripts
+from medley.doctor.registry import run_checks
 from medley.transcript import Answer, Transcript, parse
 from tests.host.health.cases import sound
 from tests.host.recordings import HOSTS
 
 FAULTS = HOSTS / "faults"
-Found = Mapping[str, tuple[str, ...]]
-NOTHING: Found = {}
+RulesByHost = Mapping[str, tuple[str, ...]]
+NOTHING: RulesByHost = {}
 NO_NCCL = ("kernels",)
 NO_LOCK = ("kernels",)
 
 # By the recordings of a group: the rules that are not content, by host. "all" is the group.
-EXPECTED: Mapping[tuple[str, ...], Found] = {
+EXPECTED: Mapping[tuple[str, ...], RulesByHost] = {
     ("orin-r36-30w",): {"orin-r36-30w": ("power", "power", *NO_LOCK)},
     ("orin-r39-a", "orin-r39-b"): {"orin-r39-a": NO_NCCL, "orin-r39-b": NO_NCCL},
     ("orin-pair-a", "orin-pair-b"): {"orin-pair-a": NO_LOCK, "orin-pair-b": NO_LOCK},
@@ -58,7 +58,7 @@ EXPECTED: Mapping[tuple[str, ...], Found] = {
     ("thor-no-toolkit",): NOTHING,
 }
 # How cables of a ring, and a host beside it, are judged.
-RINGS: Mapping[tuple[str, ...], Found] = {
+RINGS: Mapping[tuple[str, ...], RulesByHost] = {
     ("spark-ring-a", "spark-ring-b", "spark-ring-c"): NOTHING,
     ("spark-ring-a", "spark-ring-b", "spark-ring-c", "thor-r38"): NOTHING,
     ("spark-ring4-a", "spark-ring4-b", "spark-ring4-c", "spark-ring4-d"): {"all": ("ring",)},
@@ -67,36 +67,41 @@ ALL = {**EXPECTED, **RINGS}
 GROUPS = pytest.mark.parametrize("names", ALL, ids="+".join)
 
 
-def file(name: str) -> Path:
+def find_file(name: str) -> Path:
     return next(path for folder in (FAULTS, HOSTS) if (path := folder / f"{name}.txt").exists())
 
 
-def recorded(name: str) -> Transcript:
-    return parse(file(name).read_text(encoding="utf-8"))
+def read_recording(name: str) -> Transcript:
+    return parse(find_file(name).read_text(encoding="utf-8"))
 
 
-def on_a_sound_day(name: str) -> Transcript:
-    """With good answers to what was not asked when it was recorded."""
-    day = {q: said if isinstance(said, Answer) else Answer(said) for q, said in sound(name).items()}
-    return {**day, **recorded(name)}
+def read_complete_recording(name: str) -> Transcript:
+    """Return the recording, with the answers of a sound host to questions that are newer than it."""
+    answers = {
+        question: answer if isinstance(answer, Answer) else Answer(answer)
+        for question, answer in sound(name).items()
+    }
+    return {**answers, **read_recording(name)}
 
 
-def found(answers: Mapping[str, Transcript]) -> dict[str, tuple[str, ...]]:
-    rows = [(rule, check) for rule, check in checks(of_transcripts(answers)) if check.problem]
+def find_failures(answers: Mapping[str, Transcript]) -> dict[str, tuple[str, ...]]:
+    rows = [
+        (rule, check) for rule, check in run_checks(build_case_from_transcripts(answers)) if check.problem
+    ]
     assert all(check.problem and check.problem.cause and check.problem.fix for _, check in rows)
-    assert report.status(rows) == any(check.state == "wrong" for _, check in rows)
+    assert report.compute_exit_code(rows) == any(check.state == "wrong" for _, check in rows)
     hosts = dict.fromkeys(check.host for _, check in rows)
     return {host: tuple(rule.name for rule, check in rows if check.host == host) for host in hosts}
 
 
 @GROUPS
 def test_its_fault_and_nothing_else(names: tuple[str, ...]) -> None:
-    assert found({name: recorded(name) for name in names}) == ALL[names]
+    assert find_failures({name: read_recording(name) for name in names}) == ALL[names]
 
 
 @GROUPS
 def test_the_same_where_everything_was_asked(names: tuple[str, ...]) -> None:
-    assert found({name: on_a_sound_day(name) for name in names}) == ALL[names]
+    assert find_failures({name: read_complete_recording(name) for name in names}) == ALL[names]
 
 
 def test_no_recording_of_a_fault_is_forgotten() -> None:

@@ -5,7 +5,7 @@ from typing import Literal
 
 from medley import config
 from medley.engine import Serving
-from medley.engine.flags import arguments, table
+from medley.engine.flags import build_table, convert_to_arguments
 from medley.engine.launch import ENGINES
 from medley.model.extra_files import ModelExtras
 from medley.model.remote_code import Code
@@ -50,6 +50,6 @@ def offered(engine: EngineName, plan: Plan, kind: str) -> dict[str, object]:
     """The arguments of all models together."""
     found: dict[str, object] = {}
     for name, model in config.models().items():
-        flags = ENGINES[engine].flags(Serving("/m", name), plan, config.hosts()[kind], model)
-        found |= table(arguments(engine, "/m", (*flags, *_BESIDE.flags(engine))))
+        flags = ENGINES[engine].list_flags(Serving("/m", name), plan, config.hosts()[kind], model)
+        found |= build_table(convert_to_arguments(engine, "/m", (*flags, *_BESIDE.flags(engine))))
     return found

@@ -58,7 +58,7 @@ def test_what_is_served_is_measured_and_kept_and_ctrl_c_leaves_nothing(
     start: Start, free_port: int, tmp_path: Path
 ) -> None:
     key, state = tmp_path / "key", tmp_path / "state"
-    key.write_text("sk-bench-key-of-a-test")
+    key.write_text("sk-bench-key-of-a-test-run")
     served = start(serve("demo", "--port", str(free_port), "--api-key", str(key)))
     url = served.ready()
     made = record(state, "--concurrency", "2", "--repeats", "1", *TINY)
@@ -76,7 +76,7 @@ def test_what_is_served_is_measured_and_kept_and_ctrl_c_leaves_nothing(
     assert made["done"][1]["figures"]["completed"] == 4
     (kept,) = (state / "bench").glob("*.json")
     assert json.loads(kept.read_text()) == made
-    assert "sk-bench-key-of-a-test" not in kept.read_text()
+    assert "sk-bench-key-of-a-test-run" not in kept.read_text()
     shown = bench(state, "show")
     assert "first token" in shown.stdout
 

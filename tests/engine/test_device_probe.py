@@ -79,9 +79,9 @@ def test_daily_it_waits_until_the_processes_are_quiet(
         try:
             with device_probe.probed_daily(Command((str(found.programs / "vllm"),)), idle, said.append):
                 time.sleep(4)  # eight looks, none of which finds it quiet
-                assert device_history.history() == ()
+                assert device_history.read_history() == ()
                 busy.send_signal(signal.SIGSTOP)
-                wait_for("it has probed", device_history.history, 120)
+                wait_for("it has probed", device_history.read_history, 120)
         finally:
             busy.kill()
     assert said == []
@@ -101,11 +101,13 @@ def test_a_quota_is_named_with_figures_and_planned_with(
     cgroup.limit(os.getpid(), GROUP, 0.2)
     if cpu := sort.host.device == "cpu":
         assert "its own past" not in probed(tmp_path, engine, group)[0]
-        file = tmp_path / device_history.FILE
-        file.write_text("".join(f"{json.dumps(an_hour_before(each))}\n" for each in device_history.history()))
+        file = tmp_path / device_history.HISTORY_FILE
+        file.write_text(
+            "".join(f"{json.dumps(an_hour_before(each))}\n" for each in device_history.read_history())
+        )
     named, _ = probed(tmp_path, engine, group)
-    first, second, *_, third = (each.devices[0] for each in device_history.history())
-    assert len(device_history.history()) == (4 if cpu else 3)
+    first, second, *_, third = (each.devices[0] for each in device_history.read_history())
+    assert len(device_history.read_history()) == (4 if cpu else 3)
     assert third.gb_s < 0.8 * min(first.gb_s, second.gb_s)
     assert f"{third.gb_s:.3g} GB/s" in named
     assert "is slower than its own past" in named

@@ -5,9 +5,15 @@ import pytest
 from medley import config
 from medley.command import Flag
 from medley.engine import Serving
-from medley.engine.flags import arguments, require_not_ours, require_taken, table, why
+from medley.engine.flags import (
+    build_table,
+    convert_to_arguments,
+    list_reasons,
+    require_known_flags,
+    require_no_server_flags,
+)
 from medley.engine.launch import ENGINES
-from medley.engine.parser import locked
+from medley.engine.parser import read_locked_parser
 from medley.errors import Problem
 from medley.planner.plan import Plan
 from medley.schema import EngineName
@@ -17,7 +23,9 @@ from tests.problems import raises_problem
 
 def of(engine: EngineName, *flags: tuple[str, str | None]) -> dict[str, object]:
     """Less the model."""
-    found = table(arguments(engine, "/m", [Flag((name,), value, "why") for name, value in flags]))
+    found = build_table(
+        convert_to_arguments(engine, "/m", [Flag((name,), value, "why") for name, value in flags])
+    )
     assert found.pop({"vllm": "model", "sglang": "model_path"}[engine]) == "/m"
     return found
 
@@ -55,8 +63,8 @@ def test_the_parts_of_one_table_come_together() -> None:
 
 
 def test_each_has_its_reason_as_python_writes_it() -> None:
-    found = arguments("vllm", "/m", [Flag(("--dtype",), "float32", "as asked")])
-    assert list(why(found)) == [("model='/m'", "the model"), ("dtype='float32'", "as asked")]
+    found = convert_to_arguments("vllm", "/m", [Flag(("--dtype",), "float32", "as asked")])
+    assert list(list_reasons(found)) == [("model='/m'", "the model"), ("dtype='float32'", "as asked")]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -68,8 +76,11 @@ def test_no_server_is_left_in_those_of_any_model(engine: EngineName) -> None:
 
 
 def test_the_model_of_a_plan_without_wishes() -> None:
-    flags = ENGINES["sglang"].flags(Serving("/m", "m"), Plan(), config.hosts()["cuda"], None)
-    assert table(arguments("sglang", "/m", flags)) == {"model_path": "/m", "sleep_on_idle": True}
+    flags = ENGINES["sglang"].list_flags(Serving("/m", "m"), Plan(), config.hosts()["cuda"], None)
+    assert build_table(convert_to_arguments("sglang", "/m", flags)) == {
+        "model_path": "/m",
+        "sleep_on_idle": True,
+    }
 
 
 def test_a_flag_of_the_table_is_refused_with_its_file() -> None:
@@ -78,19 +89,19 @@ def test_a_flag_of_the_table_is_refused_with_its_file() -> None:
         Flag(("--enforce-eager",), None, "of the plan"),
     ]
     with pytest.raises(Problem) as caught:
-        require_taken(locked("vllm"), made, ("--falg-7", "1"), table="models/mine.toml")
+        require_known_flags(read_locked_parser("vllm"), made, ("--falg-7", "1"), table="models/mine.toml")
     assert caught.value.what.endswith("does not take --moe-backend marlyn, --falg-7")
     assert "--moe-backend: did you mean marlin? in models/mine.toml" in caught.value.fix
 
 
 def test_of_an_unknown_engine_nothing_is_refused() -> None:
-    require_taken(None, (), ("--anything",))
+    require_known_flags(None, (), ("--anything",))
 
 
 @pytest.mark.parametrize("words", [("--port", "8011"), ("--port=8011",), ("--served_model_name", "x")])
 def test_where_and_as_what_it_listens_is_said_before_the_dashes(words: tuple[str, ...]) -> None:
     option = " ".join(words).replace("=", " ")
     with raises_problem(words[0].partition("=")[0], fix=f"medley serve MODEL {option}"):
-        require_not_ours(("--max-num-seqs", "8", *words))
-    require_not_ours(("--max-num-seqs", "8"))
-    require_not_ours(())
+        require_no_server_flags(("--max-num-seqs", "8", *words))
+    require_no_server_flags(("--max-num-seqs", "8"))
+    require_no_server_flags(())

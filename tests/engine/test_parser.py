@@ -9,13 +9,13 @@ import pytest
 
 from medley import config
 from medley.engine.parser import (
-    RENAMED,
+    FLAG_REPLACEMENTS,
     EngineParser,
-    described,
-    locked,
-    of_image,
-    of_programs,
-    of_release,
+    read_image_parser,
+    read_locked_parser,
+    read_parser_table,
+    read_programs_parser,
+    read_release_parser,
 )
 from medley.environment import container_image, engine_source
 from medley.environment.container import Image
@@ -28,7 +28,7 @@ LOCKS = [(name, config.recipes()[name].engine) for name in config.recipes()]
 
 
 def parser(engine: EngineName) -> EngineParser:
-    found = locked(engine)
+    found = read_locked_parser(engine)
     assert found
     return found
 
@@ -36,7 +36,7 @@ def parser(engine: EngineName) -> EngineParser:
 @pytest.mark.parametrize(("lock", "engine"), LOCKS)
 def test_each_lock_has_the_description_of_its_version(lock: str, engine: EngineName) -> None:
     version = engine_source.locked()[lock][engine]
-    found = of_release(engine, version)
+    found = read_release_parser(engine, version)
     assert found, "python -m tools.engine_parsers"
     assert found.version == version
     assert len(found.names) > 300
@@ -69,7 +69,7 @@ def test_there_is_no_description_that_no_lock_needs() -> None:
     ],
 )
 def test_what_vllm_takes(words: tuple[str, ...]) -> None:
-    assert list(parser("vllm").faults(words)) == []
+    assert list(parser("vllm").list_faults(words)) == []
 
 
 @pytest.mark.parametrize(
@@ -120,26 +120,26 @@ def test_what_vllm_takes(words: tuple[str, ...]) -> None:
     ],
 )
 def test_what_it_would_refuse(engine: EngineName, words: tuple[str, ...], word: str, advice: str) -> None:
-    (fault,) = parser(engine).faults(words)
-    assert fault.word == word
+    (fault,) = parser(engine).list_faults(words)
+    assert fault.argument == word
     assert advice in fault.advice
 
 
 def test_a_build_has_the_parser_of_its_release() -> None:
-    assert of_release("vllm", f"{parser('vllm').version}+cpu") == parser("vllm")
+    assert read_release_parser("vllm", f"{parser('vllm').version}+cpu") == parser("vllm")
 
 
 def test_variables_that_a_release_reads() -> None:
     found = parser("vllm")
-    assert found.reads("VLLM_WORKER_MULTIPROC_METHOD")
-    assert not found.reads("VLLM_USE_B12X_MOE")
-    assert parser("sglang").reads("SGLANG_ENABLE_SPEC_V2") or parser("sglang").variables
+    assert found.reads_variable("VLLM_WORKER_MULTIPROC_METHOD")
+    assert not found.reads_variable("VLLM_USE_B12X_MOE")
+    assert parser("sglang").reads_variable("SGLANG_ENABLE_SPEC_V2") or parser("sglang").variables
 
 
-@pytest.mark.parametrize("engine", RENAMED)
+@pytest.mark.parametrize("engine", FLAG_REPLACEMENTS)
 def test_what_is_renamed_is_gone_and_its_replacement_is_there(engine: EngineName) -> None:
     found = parser(engine)
-    for old, new in RENAMED[engine].items():
+    for old, new in FLAG_REPLACEMENTS[engine].items():
         assert old not in found.names
         assert not new.startswith("--") or new in found.names
 
@@ -169,34 +169,36 @@ def test_a_virtualenv_of_the_users_own_is_asked_once_even_where_a_lock_has_its_v
 ) -> None:
     programs = virtualenv(tmp_path / "own")
     for _ in range(3):
-        found = of_programs("vllm", programs, parser("vllm").version, ask=True)
+        found = read_programs_parser("vllm", programs, parser("vllm").version, ask=True)
         assert found
-        assert list(found.faults(("--of-a-fork", "1"))) == []
-        assert [fault.word for fault in found.faults(("--max-model-len", "1"))] == ["--max-model-len"]
+        assert list(found.list_faults(("--of-a-fork", "1"))) == []
+        assert [fault.argument for fault in found.list_faults(("--max-model-len", "1"))] == [
+            "--max-model-len"
+        ]
     assert (programs / "asked").read_text() == "x"
 
 
 def test_it_is_not_asked_in_a_dry_run(tmp_path: Path) -> None:
     programs = virtualenv(tmp_path / "own")
-    assert of_programs("vllm", programs, None, ask=False) is None
+    assert read_programs_parser("vllm", programs, None, ask=False) is None
     assert not (programs / "asked").exists()
 
 
 def test_another_version_is_asked_again(tmp_path: Path) -> None:
     programs = virtualenv(tmp_path / "own")
-    of_programs("vllm", programs, None, ask=True)
+    read_programs_parser("vllm", programs, None, ask=True)
     (programs.parent / "lib" / "python3.12" / "site-packages" / "vllm-9.dist-info").mkdir(parents=True)
-    of_programs("vllm", programs, None, ask=True)
+    read_programs_parser("vllm", programs, None, ask=True)
     assert (programs / "asked").read_text() == "xx"
 
 
 def test_a_parser_that_does_not_run_is_believed(tmp_path: Path) -> None:
     programs = virtualenv(tmp_path / "own", f"#!{sys.executable}\nraise SystemExit(1)\n")
-    assert of_programs("vllm", programs, None, ask=True) is None
+    assert read_programs_parser("vllm", programs, None, ask=True) is None
 
 
 def test_an_environment_that_is_not_built_yet_has_its_locks_parser(tmp_path: Path) -> None:
-    found = of_programs("vllm", tmp_path / "absent" / "bin", parser("vllm").version, ask=False)
+    found = read_programs_parser("vllm", tmp_path / "absent" / "bin", parser("vllm").version, ask=False)
     assert found is parser("vllm")
 
 
@@ -217,7 +219,7 @@ def test_an_image_is_asked_once_for_each_digest(tmp_path: Path, monkeypatch: pyt
 
     def of(digest: str, *, ask: bool = True) -> EngineParser | None:
         choice = ImageSelection("docker", Image("maker/vllm", digest))
-        return of_image(
+        return read_image_parser(
             "vllm", container_image.expected(choice, match_kind(facts, config.hosts()), facts), ask=ask
         )
 
@@ -225,7 +227,7 @@ def test_an_image_is_asked_once_for_each_digest(tmp_path: Path, monkeypatch: pyt
     found = of("a" * 64)
     assert found
     assert found.source == "maker/vllm"
-    assert list(found.faults(("--of-a-fork", "1"))) == []
+    assert list(found.list_faults(("--of-a-fork", "1"))) == []
     again = of("a" * 64, ask=False)
     assert again
     assert again.names == found.names
@@ -235,6 +237,6 @@ def test_an_image_is_asked_once_for_each_digest(tmp_path: Path, monkeypatch: pyt
 
 
 def test_the_script_of_the_payload_answers_in_the_form_that_is_read() -> None:
-    found = described("vllm", ANSWER, "x")
-    assert found.full_name("--of-a") == "--of-a-fork"
+    found = read_parser_table("vllm", ANSWER, "x")
+    assert found.find_full_name("--of-a") == "--of-a-fork"
     assert found.title == "vLLM 9"

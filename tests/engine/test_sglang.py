@@ -6,7 +6,7 @@ import pytest
 
 from medley import config
 from medley.command import AnnotatedCommand
-from medley.engine import Serving, chosen, serve_on_socket, sglang
+from medley.engine import Serving, drop_user_flags, serve_on_socket, sglang
 from medley.host_schema import HostTable
 from medley.planner.plan import Nodes, Plan
 from medley.schema import Model
@@ -18,9 +18,9 @@ BASE = "/env/bin/sglang serve /m --served-model-name demo --host 127.0.0.1 --por
 
 
 def words(plan: Plan, *theirs: str, host: HostTable = SPARK, model: Model | None = None) -> str:
-    flags = tuple(chosen(sglang.flags(SERVING, plan, host, model), theirs))
+    flags = tuple(drop_user_flags(sglang.list_flags(SERVING, plan, host, model), theirs))
     return " ".join(
-        AnnotatedCommand(sglang.words(Path("/env/bin"), SERVING, plan), flags, (), theirs).command.argv
+        AnnotatedCommand(sglang.build_argv(Path("/env/bin"), SERVING, plan), flags, (), theirs).command.argv
     )
 
 
@@ -85,20 +85,22 @@ def test_a_cpu_is_told_its_tokens() -> None:
     ],
 )
 def test_the_cpus_of_each_rank(plan: Plan, bound: str | None) -> None:
-    found = {each.name: each.value for each in sglang.variables(SERVING, plan, CPU)}
+    found = {each.name: each.value for each in sglang.list_variables(SERVING, plan, CPU)}
     assert found.get("SGLANG_CPU_OMP_THREADS_BIND") == bound
     assert found["SGLANG_USE_CPU_ENGINE"] == "1"
 
 
 def test_stages_have_the_layers_that_the_plan_cut() -> None:
-    found = {each.name: each.value for each in sglang.variables(SERVING, Plan(partition="9,3"), SPARK)}
+    found = {each.name: each.value for each in sglang.list_variables(SERVING, Plan(partition="9,3"), SPARK)}
     assert found == {"SGLANG_PP_LAYER_PARTITION": "9,3"}
 
 
 def test_every_flag_has_its_reason() -> None:
     plan = Plan(tensor_parallel=2, stages=2, nodes=NODES, kv_cache_tokens=1, static_share=0.5, eager=True)
     for model in config.models().values():
-        assert all(flag.why for host in (CPU, SPARK) for flag in sglang.flags(SERVING, plan, host, model))
+        assert all(
+            flag.why for host in (CPU, SPARK) for flag in sglang.list_flags(SERVING, plan, host, model)
+        )
 
 
 @pytest.mark.parametrize(
@@ -123,15 +125,15 @@ def test_every_flag_has_its_reason() -> None:
     ],
 )
 def test_last_error(lines: list[str], error: str | None) -> None:
-    assert sglang.last_error(lines) == error
+    assert sglang.find_last_error(lines) == error
 
 
 def test_it_listens_on_a_socket_and_gets_no_key() -> None:
-    serving = Serving("/m", "demo", key=Path("/k"), folder=Path("/run/8000"))
+    serving = Serving("/m", "demo", key=Path("/k"), socket_folder=Path("/run/8000"))
     assert "--api-key" not in {
-        word for flag in sglang.flags(serving, Plan(), SPARK, None) for word in flag.argv()
+        word for flag in sglang.list_flags(serving, Plan(), SPARK, None) for word in flag.argv()
     }
-    command = AnnotatedCommand(sglang.words(Path("/env/bin"), serving, Plan()), (), ())
+    command = AnnotatedCommand(sglang.build_argv(Path("/env/bin"), serving, Plan()), (), ())
     started = serve_on_socket(command, serving, "/env/bin/python")
     assert Path(started.words[1]).name == "engine_server.py"
     assert started.words[2:4] == ("sglang", "serve")

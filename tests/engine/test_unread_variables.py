@@ -7,12 +7,17 @@ import pytest
 
 from medley import config
 from medley.engine import parser
-from medley.engine.unread_variables import GONE, require_launch_read, require_read, unread
+from medley.engine.unread_variables import (
+    REMOVED_VARIABLES,
+    list_unread_variables,
+    require_read_launch_variables,
+    require_read_variables,
+)
 from medley.environment import virtualenv
 from medley.errors import Problem
 from medley.model.resolve import Weights
 
-ALL = {name for names in GONE.values() for name in names}
+ALL = {name for names in REMOVED_VARIABLES.values() for name in names}
 
 
 @pytest.mark.parametrize(
@@ -29,9 +34,9 @@ ALL = {name for names in GONE.values() for name in names}
 def test_a_name_is_refused_from_the_release_that_dropped_it(
     name: str, last: str, first: str, instead: str
 ) -> None:
-    require_read({name: "1"}, "vllm", last)
+    require_read_variables({name: "1"}, "vllm", last)
     with pytest.raises(Problem) as caught:
-        require_read({name: "1", "PATH": "/bin"}, "vllm", first)
+        require_read_variables({name: "1", "PATH": "/bin"}, "vllm", first)
     assert caught.value.what == f"vLLM {first} does not read {name}"
     assert f"removed {name}" in caught.value.cause
     unset, replaced = caught.value.fix.splitlines()
@@ -42,13 +47,15 @@ def test_a_name_is_refused_from_the_release_that_dropped_it(
 
 def test_all_of_them_are_named_at_once() -> None:
     with pytest.raises(Problem) as caught:
-        require_read(("VLLM_USE_V1", "VLLM_MXFP4_USE_MARLIN"), "vllm", "0.33.0")
+        require_read_variables(("VLLM_USE_V1", "VLLM_MXFP4_USE_MARLIN"), "vllm", "0.33.0")
     assert caught.value.fix.splitlines()[0] == "unset VLLM_USE_V1 VLLM_MXFP4_USE_MARLIN"
 
 
 def test_one_of_a_table_is_taken_out_there() -> None:
     with pytest.raises(Problem) as caught:
-        require_read(("VLLM_USE_V1", "VLLM_MXFP4_USE_MARLIN"), "vllm", "0.33.0", file="cluster.toml")
+        require_read_variables(
+            ("VLLM_USE_V1", "VLLM_MXFP4_USE_MARLIN"), "vllm", "0.33.0", file="cluster.toml"
+        )
     first, *_, last = caught.value.fix.splitlines()
     assert first == "remove VLLM_USE_V1, VLLM_MXFP4_USE_MARLIN from cluster.toml"
     assert last == "VLLM_MXFP4_USE_MARLIN: medley serve MODEL -- --moe-backend marlin"
@@ -57,23 +64,25 @@ def test_one_of_a_table_is_taken_out_there() -> None:
 def test_those_of_a_model_s_table_are_looked_at_too() -> None:
     table = config.models()["qwen3-8b"].model_copy(update={"env": {"vllm": {"VLLM_USE_V1": "1"}}})
     weights = Weights("mine", "a/b", table)
-    require_launch_read({}, weights, "vllm", "0.10.2")
-    require_launch_read({}, weights, "sglang", "0.5.23")
+    require_read_launch_variables({}, weights, "vllm", "0.10.2")
+    require_read_launch_variables({}, weights, "sglang", "0.5.23")
     with pytest.raises(Problem) as caught:
-        require_launch_read({}, weights, "vllm", "0.33.0")
+        require_read_launch_variables({}, weights, "vllm", "0.33.0")
     assert caught.value.fix.startswith("remove VLLM_USE_V1 from models/mine.toml")
 
 
 @pytest.mark.parametrize("version", [None, "", "0.33.0"])
 def test_what_is_read_or_of_an_unknown_release_is_not_refused(version: str | None) -> None:
-    require_read(("VLLM_HOST_IP", "VLLM_LOGGING_LEVEL", "NCCL_NVLS_ENABLE", "VLLM_USE_V2"), "vllm", version)
-    require_read(ALL, "sglang", version)
-    require_read(ALL, "vllm", version and "0.9.2")
+    require_read_variables(
+        ("VLLM_HOST_IP", "VLLM_LOGGING_LEVEL", "NCCL_NVLS_ENABLE", "VLLM_USE_V2"), "vllm", version
+    )
+    require_read_variables(ALL, "sglang", version)
+    require_read_variables(ALL, "vllm", version and "0.9.2")
 
 
 def test_a_name_went_once() -> None:
-    found = [name for name, _, _ in unread(ALL, "9.0")]
-    assert len(found) == len(set(found)) == len(ALL) == sum(map(len, GONE.values()))
+    found = [name for name, _, _ in list_unread_variables(ALL, "9.0")]
+    assert len(found) == len(set(found)) == len(ALL) == sum(map(len, REMOVED_VARIABLES.values()))
 
 
 @pytest.mark.engine
@@ -84,10 +93,14 @@ def test_the_installed_release_reads_none_of_them() -> None:
     (read,) = environment.path.glob("lib/python*/site-packages/vllm/envs.py")
     known = set(re.findall(r'^    "(VLLM_\w+)":', Path(read).read_text(encoding="utf-8"), re.MULTILINE))
     assert len(known) > 200
-    assert not known & {name for name, _, _ in unread(ALL, version)}
-    later = ALL - {name for name, _, _ in unread(ALL, version)}
+    assert not known & {name for name, _, _ in list_unread_variables(ALL, version)}
+    later = ALL - {name for name, _, _ in list_unread_variables(ALL, version)}
     assert known & later or not later
-    words = {word for _, _, instead in unread(ALL, version) for word in re.findall(r"--[a-z0-9-]+", instead)}
-    installed = parser.of_programs("vllm", environment.programs, version, ask=True)
+    words = {
+        word
+        for _, _, instead in list_unread_variables(ALL, version)
+        for word in re.findall(r"--[a-z0-9-]+", instead)
+    }
+    installed = parser.read_programs_parser("vllm", environment.programs, version, ask=True)
     assert installed
-    assert not [word for word in words if installed.full_name(word) is None]
+    assert not [word for word in words if installed.find_full_name(word) is None]

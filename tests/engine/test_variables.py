@@ -6,7 +6,7 @@ import pytest
 
 from medley import config, engine
 from medley.command import AnnotatedCommand, Variable
-from medley.engine import variables
+from medley.engine import list_common_variables
 from medley.environment.toolkit import of_toolkit
 from medley.planner.plan import Plan
 
@@ -34,7 +34,7 @@ from medley.planner.plan import Plan
     ],
 )
 def test_stays(name: str, stays: bool) -> None:  # noqa: FBT001 - a table's cell
-    assert engine.stays([name]) == [name] * stays
+    assert engine.list_hidden_names([name]) == [name] * stays
 
 
 def test_the_list_is_where_vllm_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,8 +47,8 @@ def test_the_list_is_where_vllm_looks(tmp_path: Path, monkeypatch: pytest.Monkey
     hca = Variable("NCCL_IB_HCA", "=a:1,b:1", "of all hosts", everywhere=True)
     table = Variable("NCCL_DEBUG", "INFO", "of cluster.toml", local=True)
     found = (own, hca, table, Variable("HF_TOKEN", "hf_x", "the hub's"))
-    engine.write(AnnotatedCommand(("vllm",), (), found))
-    file = Path(engine.variable("vllm").value) / "ray_non_carry_over_env_vars.json"
+    engine.write_hidden_names(AnnotatedCommand(("vllm",), (), found))
+    file = Path(engine.build_hidden_names_variable("vllm").value) / "ray_non_carry_over_env_vars.json"
     assert json.loads(file.read_text()) == ["MEDLEY_STATE", "NCCL_DEBUG", "NCCL_SOCKET_IFNAME", "TMPDIR"]
 
 
@@ -57,13 +57,13 @@ HOSTS = config.hosts()
 
 def test_gpus_are_counted_as_nvidia_smi_does() -> None:
     plan = Plan(gpus=(2, 0))
-    found = {each.name: each.value for each in variables(plan, HOSTS["rtx"], {}, local=False)}
+    found = {each.name: each.value for each in list_common_variables(plan, HOSTS["rtx"], {}, local=False)}
     assert (found["CUDA_DEVICE_ORDER"], found["CUDA_VISIBLE_DEVICES"]) == ("PCI_BUS_ID", "2,0")
     assert "HF_HUB_OFFLINE" not in found
 
 
 def test_a_cpu_has_no_cuda() -> None:
-    found = {each.name for each in variables(Plan(), HOSTS["cpu"], {}, local=True)}
+    found = {each.name for each in list_common_variables(Plan(), HOSTS["cpu"], {}, local=True)}
     assert not [name for name in found if name.startswith("CUDA")]
     assert "HF_HUB_OFFLINE" in found
 
@@ -76,16 +76,24 @@ def test_the_toolkits_programs_come_first() -> None:
 
 
 def test_every_variable_has_its_reason_and_none_is_the_libraries_path() -> None:
-    found = [*variables(Plan(), HOSTS["rtx"], {}, local=True), *of_toolkit({"A": "1"}, ["/x"], "/y")]
+    found = [
+        *list_common_variables(Plan(), HOSTS["rtx"], {}, local=True),
+        *of_toolkit({"A": "1"}, ["/x"], "/y"),
+    ]
     assert all(each.why for each in found)
     assert "LD_LIBRARY_PATH" not in {each.name for each in found}
 
 
 def test_compilers_are_bounded_and_the_user_may_say_otherwise() -> None:
     plan = Plan(compile_jobs=3)
-    ours = {each.name: each for each in variables(plan, HOSTS["spark"], {}, local=False)}
+    ours = {each.name: each for each in list_common_variables(plan, HOSTS["spark"], {}, local=False)}
     assert (ours["MAX_JOBS"].value, ours["FLASHINFER_NVCC_THREADS"].value) == ("3", "1")
-    theirs = {each.name: each for each in variables(plan, HOSTS["spark"], {"MAX_JOBS": "9"}, local=False)}
+    theirs = {
+        each.name: each
+        for each in list_common_variables(plan, HOSTS["spark"], {"MAX_JOBS": "9"}, local=False)
+    }
     assert theirs["MAX_JOBS"].value == "9"
     assert theirs["MAX_JOBS"].why.startswith("set by you; medley's value is 3")
-    assert "MAX_JOBS" not in {each.name for each in variables(plan, HOSTS["cpu"], {}, local=False)}
+    assert "MAX_JOBS" not in {
+        each.name for each in list_common_variables(plan, HOSTS["cpu"], {}, local=False)
+    }

@@ -5,7 +5,7 @@ import pytest
 
 from medley import config
 from medley.command import AnnotatedCommand
-from medley.engine import Serving, chosen, vllm
+from medley.engine import Serving, drop_user_flags, vllm
 from medley.host_schema import HostTable
 from medley.planner.plan import Nodes, Plan
 from medley.schema import Model
@@ -15,9 +15,9 @@ CPU, SPARK = config.hosts()["cpu"], config.hosts()["spark"]
 
 
 def words(plan: Plan, *theirs: str, model: Model | None = None) -> str:
-    flags = tuple(chosen(vllm.flags(SERVING, plan, CPU, model), theirs))
+    flags = tuple(drop_user_flags(vllm.list_flags(SERVING, plan, CPU, model), theirs))
     return " ".join(
-        AnnotatedCommand(vllm.words(Path("/env/bin"), SERVING, plan), flags, (), theirs).command.argv
+        AnnotatedCommand(vllm.build_argv(Path("/env/bin"), SERVING, plan), flags, (), theirs).command.argv
     )
 
 
@@ -81,10 +81,15 @@ def test_command(plan: Plan, theirs: tuple[str, ...], line: str) -> None:
 
 def test_a_models_own_flags_give_way_to_the_users() -> None:
     model = Model(
-        title="x", repository="a/b", args={"vllm": ("--async-scheduling", "--block-size", "32", "-x")}
+        title="x",
+        repository="a/b",
+        args={"vllm": ("--async-scheduling", "--block-size", "32", "--enforce-eager")},
     )
-    assert words(Plan(), model=model) == f"{BASE} --async-scheduling --block-size 32 -x"
-    assert words(Plan(), "--block-size", "64", model=model) == f"{BASE} --async-scheduling -x --block-size 64"
+    assert words(Plan(), model=model) == f"{BASE} --async-scheduling --block-size 32 --enforce-eager"
+    assert (
+        words(Plan(), "--block-size", "64", model=model)
+        == f"{BASE} --async-scheduling --enforce-eager --block-size 64"
+    )
 
 
 @pytest.mark.parametrize(
@@ -122,7 +127,7 @@ def test_over_hosts(plan: Plan, line: str) -> None:
 
 
 def test_stages_have_the_layers_that_the_plan_cut() -> None:
-    found = {each.name: each.value for each in vllm.variables(SERVING, Plan(partition="9,3"), SPARK)}
+    found = {each.name: each.value for each in vllm.list_variables(SERVING, Plan(partition="9,3"), SPARK)}
     assert found["VLLM_PP_LAYER_PARTITION"] == "9,3"
 
 
@@ -136,13 +141,13 @@ def test_stages_have_the_layers_that_the_plan_cut() -> None:
     ],
 )
 def test_code_that_is_not_compiled_is_not_traced(plan: Plan, host: HostTable, is_set: bool) -> None:  # noqa: FBT001
-    found = {each.name: each.value for each in vllm.variables(SERVING, plan, host)}
+    found = {each.name: each.value for each in vllm.list_variables(SERVING, plan, host)}
     assert found.get("TORCHDYNAMO_DISABLE") == ("1" if is_set else None)
 
 
 def test_every_flag_has_its_reason() -> None:
     plan = Plan(tensor_parallel=2, kv_cache_bytes=1, memory_utilization=0.5, eager=True)
-    assert all(flag.why for flag in vllm.flags(replace(SERVING, port=1), plan, SPARK, None))
+    assert all(flag.why for flag in vllm.list_flags(replace(SERVING, port=1), plan, SPARK, None))
 
 
 @pytest.mark.parametrize(
@@ -175,7 +180,7 @@ def test_every_flag_has_its_reason() -> None:
     ],
 )
 def test_last_error(lines: list[str], error: str | None) -> None:
-    assert vllm.last_error(lines) == error
+    assert vllm.find_last_error(lines) == error
 
 
 @pytest.mark.parametrize(
@@ -196,4 +201,4 @@ def test_last_error(lines: list[str], error: str | None) -> None:
     ],
 )
 def test_whether_a_line_says_that_it_is_lost(line: str, *, lost: bool) -> None:
-    assert vllm.fatal(line) is lost
+    assert vllm.is_fatal(line) is lost

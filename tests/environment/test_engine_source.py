@@ -11,7 +11,7 @@ from medley.environment.engine_source import EngineRequest, EngineSource
 from medley.host.facts.system import L4t
 from medley.host.kind import kind_of
 from medley.planner import topology
-from medley.planner.placement import PlacementOptions, placement
+from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.topology import Topology
 from medley.schema import TITLES
 from medley.serving import alternatives
@@ -30,7 +30,7 @@ def of(
     return dict(
         alternatives.with_engine_sources(
             site(kinds), wanted or PlacementOptions(), asked or EngineRequest()
-        ).origins
+        ).engine_sources
     )
 
 
@@ -113,9 +113,9 @@ def test_an_image_is_not_for_an_older_l4t(revision: str, vllm: str | None) -> No
     assert f"its images need L4T 36.4 or later, and this host has 36.{revision}" in origin.absent
     with raises_problem("orin", cause=f"36.{revision}"):
         engine_source.default_image(kind)
-    on = Topology({"one": (found, kind)}, origins={"one": origin})
+    on = Topology({"one": (found, kind)}, engine_sources={"one": origin})
     with raises_problem("one", cause="its images need L4T 36.4 or later"):
-        placement(shape("qwen3-8b"), on, PlacementOptions())
+        place_model(shape("qwen3-8b"), on, PlacementOptions())
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,10 @@ def test_differences(one: dict[str, str], other: dict[str, str], differ: list[st
     [
         pytest.param("0.12.0", False, id="older"),
         pytest.param("0.16.9.post1", False, id="the last before"),
+        pytest.param("0.17.0rc1", False, id="a candidate of the first"),
+        pytest.param("0.17.0.dev12+g1a2b3c", False, id="a build before the first"),
         pytest.param("0.17.0", True, id="the first"),
+        pytest.param("0.17.0-nv25.10", True, id="an image's own name of it"),
         pytest.param("0.32.0+cpu", True, id="ours"),
         pytest.param(None, True, id="nobody says"),
     ],
@@ -162,7 +165,7 @@ def test_images_without_ray_make_no_cluster() -> None:
     there = of("spark:2", EngineRequest(image="default"))
     (why,) = there["spark-1"].differences(there["spark-2"])
     assert why.endswith(" has no Ray")
-    (warning,) = topology.incompatible_remedies(there)
+    (warning,) = topology.list_incompatible_remedies(there)
     assert "pip install ray==2.60.0" in warning
 
 

@@ -195,6 +195,11 @@ def test_a_lock_is_hashes_and_nothing_else() -> None:
     assert [match[1] for match in PIN.finditer(text)] == ["h11", "vllm"]
 
 
+def test_an_index_with_an_emoji_is_read_again() -> None:
+    address = "https://wheels.example/\N{ROCKET}"
+    assert table(VLLM, indexes=(address,)).indexes == (address,)
+
+
 @pytest.mark.parametrize(
     "package",
     [

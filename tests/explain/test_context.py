@@ -71,9 +71,9 @@ def test_a_warning_that_repeats_before_an_error_is_named() -> None:
 
 def test_the_report_of_a_worker_s_error_is_its_error() -> None:
     """Its calls are those of the process that reports it, and so they are not named."""
-    report = "RuntimeError: Worker failed with error 'kv_size must be 8', please check the stack trace above"
+    report = "RuntimeError: Worker failed with error 'kv_size was 8', please check the stack trace above"
     (found,) = of(traced("flashinfer/sampling.py", error=report)).problems
-    assert found.problem().cause == "its message: RuntimeError: kv_size must be 8"
+    assert found.problem().cause == "its message: RuntimeError: kv_size was 8"
     assert "FlashInfer" not in found.problem().what
 
 
@@ -141,3 +141,25 @@ def test_each_component_has_a_pattern_that_compiles_and_precise_ones_come_first(
         ("vllm/model_executor/models/qwen3.py", "the model's code"),
     ):
         assert next(each.name for each in components if each.expression.search(path)) == name
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("6144, 2560", "6144, 5120", "5120 is twice 2560"),
+        ("6144, 2560", "6144, 2561", None),
+        ("12, 2560", "6, 5120", None),
+        ("7", "6, 5120", None),
+    ],
+)
+def test_a_weight_of_half_the_size_is_of_another_quantization(
+    one: str, other: str, expected: str | None
+) -> None:
+    error = f"Tried to load weights of size torch.Size([{one}])to a parameter of size torch.Size([{other}])"
+    code = "    assert param_data.shape == loaded_weight.shape\n"
+    (found,) = of(
+        f'  File "/v/vllm/x.py", line 1, in weight_loader\n{code}AssertionError: {error}\n'
+    ).problems
+    assert error in found.problem().cause
+    assert ("is twice" in found.problem().cause) is bool(expected)
+    assert (expected or "") in found.problem().cause

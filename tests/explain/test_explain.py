@@ -8,7 +8,7 @@ import pytest
 from medley.explain import patterns
 from medley.explain.diagnosis import explained
 from medley.explain.findings import Explained, Log
-from medley.planner.memory import UNIFIED_LIMIT
+from medley.planner.memory import UNIFIED_SHARE
 
 FAILURES = {each.name: each for each in patterns.load(user=False).failures}
 HEALTHY = sorted((Path(__file__).parents[1] / "logs" / "healthy").glob("*.txt"))
@@ -55,7 +55,7 @@ def test_is_named(name: str, log: str) -> None:
 @pytest.mark.parametrize("name", FAILURES)
 def test_no_advice_exceeds_what_medley_gives_unified_memory(name: str) -> None:
     shares = re.findall(r"(?:--gpu-memory-utilization|--mem-fraction-static) ([0-9.]+)", FAILURES[name].fix)
-    assert all(float(share) <= UNIFIED_LIMIT for share in shares)
+    assert all(float(share) <= UNIFIED_SHARE for share in shares)
 
 
 def test_a_page_cache_may_be_why_no_memory_is_left() -> None:

@@ -149,9 +149,96 @@ def test_many_of_one_kind_cost_little() -> None:
     assert found.problems[0].hit.number == 1
 
 
+def test_a_line_that_reports_no_error_gives_way_to_one_that_does() -> None:
+    worked = "gpu-1:211:310 [0] NCCL INFO Connected all rings, use ring PXN 0 GDR 1\n"
+    ended = "gpu-1:211:310 [0] NCCL INFO transport/generic.cc:19 -> 2\n"
+    found = of(f"{worked}{example('shared-memory-full')}{ended}").problems[0]
+    assert found.hit.failure.name == "shared-memory-full"
+    unknown = (
+        f'{worked}Traceback (most recent call last):\n  File "/v/vllm/x.py", line 1, in f\nValueError: blue\n'
+    )
+    assert of(unknown).problems[0].hit.failure.name == "unknown-error"
+
+
+def test_a_line_of_source_code_has_no_values_yet() -> None:
+    sentence = "GGUF model with architecture {} is not supported yet."
+    code = f'    raise ValueError(f"{sentence.format("{architecture}")}")'
+    raised = f"{code}\nValueError: {sentence.format('blue3')}\n"
+    (found,) = of(f'Traceback (most recent call last):\n  File "/v/x.py", line 1, in f\n{raised}').problems
+    assert "blue3" in found.problem().cause
+
+
 def test_lines_that_belong_to_it_among_those_of_another_rank() -> None:
     text = example("flag-range")
     other = "(Worker_TP1 pid=7) INFO 11-22 08:00:00 [x.py:1] busy\n"
     (found,) = of("".join(f"[rank0]: {each}\n{other}" for each in text.splitlines())).problems
     assert found.hit.failure.name == "flag-range"
     assert found.hit.number == 5
+
+
+VLLM = "(APIServer pid=3) INFO 11-21 08:00:01 [utils.py:2] non-default args: {{'model_tag': 'm/x'{}}}\n"
+RAISED = """(APIServer pid=3) Traceback (most recent call last):
+(APIServer pid=3)   File "/v/lib/python3.12/site-packages/vllm/config/vllm.py", line 9, in __post_init__
+(APIServer pid=3)     raise ValueError(
+(APIServer pid=3) ValueError: {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("sentence", "name"),
+    [
+        ("--enable-foo is incompatible with pipeline parallelism (PP > 1).", "wording-settings-exclude"),
+        ("--enable-foo is not supported for this model", "wording-model"),
+        ("Foo is only supported on NVIDIA CUDA platforms.", "wording-gpu"),
+        ("Foo requires prefix caching.", "wording-needs"),
+        ("foo_size (3) must be divisible by bar_size (2)", "wording-indivisible"),
+        ("Unknown foo algorithm: 'x1'. Valid options are: x2, x3", "wording-choice"),
+        ("foo_len=9 cannot be larger than bar_len=8", "wording-range"),
+        ("Foo backend 'X' has been removed. Please select another.", "wording-removed"),
+        ("The fuzzy size went away", "unknown-error"),
+        ("unsupported operand type(s) for |: 'dict' and 'NoneType'", "unknown-error"),
+    ],
+)
+def test_a_sentence_of_the_engine_is_said_in_plain_words(sentence: str, name: str) -> None:
+    """Alone, and as pydantic reports it for a configuration."""
+    (found,) = of(RAISED.format(sentence)).problems
+    assert (found.hit.failure.name, found.confidence) == (
+        name,
+        "low" if name == "unknown-error" else "medium",
+    )
+    assert sentence.rstrip(".") in found.problem().cause
+    if name != "unknown-error":
+        pydantic = f"ValidationError: 1 validation error for VllmConfig\n  Value error, {sentence} [type=x]\n"
+        assert names(of(pydantic)) == [name]
+
+
+def test_a_refused_setting_is_named_as_the_log_sets_it() -> None:
+    log = VLLM.format(", 'pipeline_parallel_size': 2, 'enable_foo': True, 'seed': 7")
+    (found,) = of(log + RAISED.format("enable_foo is incompatible with pipeline parallelism")).problems
+    problem = found.problem()
+    flags = "--enable-foo and --pipeline-parallel-size 2"
+    assert f"the log sets {flags}" in problem.cause
+    assert f"leave one of the two out, the optional one first: {flags}; start it without" in problem.fix
+    assert "seed" not in f"{problem.cause}{problem.fix}"
+
+
+def test_a_known_failure_precedes_the_form_of_its_sentence() -> None:
+    assert names(of(RAISED.format("LoRA rank 32 is greater than max_lora_rank 16."))) == ["lora-rank"]
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "ERRO[0000] the frob was odd",
+        "FATA[0001] no frob",
+        "Pipeline <- 10.0.0.2 FAILED rc=3 (10.0s)",
+        "E: no frob",
+    ],
+)
+def test_the_last_line_of_a_command_is_its_error(last: str) -> None:
+    (found,) = of(f"$ frobnicate\nstep one\n{last}\n").problems
+    assert (found.hit.failure.name, found.confidence, found.hit.number) == ("unknown-error", "low", 3)
+    assert last in found.problem().cause
+    # Five lines later it did not end the command, and a server that became ready goes on.
+    assert names(of(f"$ frobnicate\n{last}\n" + "a\nb\nc\nd\n")) == []
+    assert names(of(f"{READY}\n{last}\n")) == []

@@ -44,7 +44,8 @@ def test_the_flag_that_selects_the_code_of_an_unknown_error_is_named() -> None:
     assert found.confidence == "low"
     assert "the log shows" in problem.cause
     assert "--decode-context-parallel-size 8" in problem.fix
-    assert "defect of this version" in problem.fix
+    assert "defect of this version" in problem.what
+    assert problem.fix.startswith("a newer version, or the one before")
 
 
 def test_a_command_over_several_lines_has_its_flags() -> None:
@@ -55,7 +56,8 @@ def test_a_command_over_several_lines_has_its_flags() -> None:
 
 def test_an_error_of_a_library_is_no_defect_of_the_engine() -> None:
     (found,) = of(traced("torch/x.py", error="AttributeError: odd")).problems
-    assert "defect" not in found.problem().fix
+    assert "defect" not in found.problem().what
+    assert "newer version" not in found.problem().fix
 
 
 def test_a_fix_in_a_log_of_sglang_has_no_flag_of_vllm() -> None:

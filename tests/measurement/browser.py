@@ -1,4 +1,4 @@
-"""A real browser without a window: headless Chromium, told what to do through its own pipe."""
+"""A real browser without a window: headless Chromium, controlled through its own pipe."""
 
 import base64
 import json
@@ -24,8 +24,8 @@ _FLAGS = (
 class Browser:
     """One page. The protocol: https://chromedevtools.github.io/devtools-protocol/"""
 
-    def __init__(self, to: int, of: int) -> None:
-        self._to, self._of, self._number, self._rest = to, of, 0, b""
+    def __init__(self, command_fd: int, answer_fd: int) -> None:
+        self._command_fd, self._answer_fd, self._number, self._buffer = command_fd, answer_fd, 0, b""
         target = self._send("Target.createTarget", url="about:blank")["targetId"]
         self._session = self._send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
 
@@ -39,7 +39,7 @@ class Browser:
         self._page("Page.navigate", url=url)
 
     def says(self, script: str) -> Any:
-        """The value of an expression on the page."""
+        """Return the value of an expression on the page."""
         return self._page("Runtime.evaluate", expression=script, returnByValue=True)["result"].get("value")
 
     def waits(self, script: str, limit_s: float = LIMIT_S) -> None:
@@ -51,50 +51,51 @@ class Browser:
         )
 
     def picture(self, file: Path) -> Path:
-        said = self._page("Page.captureScreenshot", format="png", captureBeyondViewport=True)
-        file.write_bytes(base64.b64decode(said["data"]))
+        answer = self._page("Page.captureScreenshot", format="png", captureBeyondViewport=True)
+        file.write_bytes(base64.b64decode(answer["data"]))
         return file
 
-    def _page(self, method: str, **words: Any) -> dict[str, Any]:
-        return self._send(method, session=self._session, **words)
+    def _page(self, method: str, **parameters: Any) -> dict[str, Any]:
+        return self._send(method, session=self._session, **parameters)
 
-    def _send(self, method: str, session: str | None = None, **words: Any) -> dict[str, Any]:
+    def _send(self, method: str, session: str | None = None, **parameters: Any) -> dict[str, Any]:
         self._number += 1
-        told = {"id": self._number, "method": method, "params": words}
+        command = {"id": self._number, "method": method, "params": parameters}
         os.write(
-            self._to, json.dumps({**told, **({"sessionId": session} if session else {})}).encode() + b"\0"
+            self._command_fd,
+            json.dumps({**command, **({"sessionId": session} if session else {})}).encode() + b"\0",
         )
         while True:
-            said = self._said()
-            if said.get("id") == self._number:
-                assert "error" not in said, said
-                found: dict[str, Any] = said["result"]
-                return found
+            answer = self._read_answer()
+            if answer.get("id") == self._number:
+                assert "error" not in answer, answer
+                result: dict[str, Any] = answer["result"]
+                return result
 
-    def _said(self) -> dict[str, Any]:
+    def _read_answer(self) -> dict[str, Any]:
         deadline = time.monotonic() + LIMIT_S
-        while b"\0" not in self._rest:
-            assert select.select([self._of], [], [], max(0, deadline - time.monotonic()))[0], (
+        while b"\0" not in self._buffer:
+            assert select.select([self._answer_fd], [], [], max(0, deadline - time.monotonic()))[0], (
                 "it says nothing"
             )
-            some = os.read(self._of, 1 << 16)
-            assert some, "the browser is gone"
-            self._rest += some
-        message, _, self._rest = self._rest.partition(b"\0")
-        said: dict[str, Any] = json.loads(message)
-        return said
+            data = os.read(self._answer_fd, 1 << 16)
+            assert data, "the browser is gone"
+            self._buffer += data
+        message, _, self._buffer = self._buffer.partition(b"\0")
+        answer: dict[str, Any] = json.loads(message)
+        return answer
 
 
 @contextmanager
 def browser(folder: Path, *flags: str) -> Iterator[Browser]:
-    """Its files are in the folder."""
-    theirs, to = os.pipe()
-    of, back = os.pipe()
-    # It reads what it is told at 3, and answers at 4.
+    """Start a browser with its files in the folder, and end it."""
+    browser_in, command_fd = os.pipe()
+    answer_fd, browser_out = os.pipe()
+    # Chromium reads commands from descriptor 3, and answers on 4.
     argv = (
         "bash",
         "-c",
-        f'exec "$@" 3<&{theirs} 4>&{back}',
+        f'exec "$@" 3<&{browser_in} 4>&{browser_out}',
         "bash",
         "chromium",
         *_FLAGS,
@@ -103,18 +104,18 @@ def browser(folder: Path, *flags: str) -> Iterator[Browser]:
     )
     process = subprocess.Popen(
         argv,
-        pass_fds=(theirs, back),
+        pass_fds=(browser_in, browser_out),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    os.close(theirs)
-    os.close(back)
+    os.close(browser_in)
+    os.close(browser_out)
     try:
-        yield Browser(to, of)
+        yield Browser(command_fd, answer_fd)
     finally:
-        os.close(to)
-        os.close(of)
+        os.close(command_fd)
+        os.close(answer_fd)
         try:
             process.wait(5)
         except subprocess.TimeoutExpired:

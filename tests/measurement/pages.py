@@ -1,4 +1,4 @@
-"""Pages as a real browser lays them out, at several widths, and what it asks of the network for them."""
+"""Layouts of pages in a real browser at several widths, and the browser's requests for them."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ needed = pytest.mark.skipif(
     reason="no chromium here, which .ci/run installs; or it is Nix's sandbox, where none starts",
 )
 _HEIGHT = 900
-_SEEN = """
+_LAYOUT_SCRIPT = """
 const box = each => { const b = each.getBoundingClientRect(); return [b.left, b.top, b.right, b.bottom] }
 const doc = document, width = doc.documentElement.clientWidth, style = getComputedStyle(doc.body)
 const all = [...doc.body.querySelectorAll("*")].filter(e => e.getClientRects().length)
@@ -41,35 +41,35 @@ class Look(NamedTuple):
     dark: bool = False
 
 
-def laid_out(
+def lay_out(
     pages: Mapping[str, str], looks: list[Look], folder: Path
 ) -> tuple[dict[Look, dict[str, Any]], list[str]]:
-    """What the browser made of each look, and what it asked of any server.
+    """Return the layout of each look, and the requests of the browser to any server.
 
-    Every name in the world leads to a server here, so a page that asks for anything is seen to do so.
+    Every host name resolves to a server here, so that a request for anything shows.
     """
-    asked: list[str] = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(pages, asked))
+    requests: list[str] = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(pages, requests))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    port, found = server.server_address[1], {}
+    port, layouts = server.server_address[1], {}
     try:
-        with browser(folder, f"--host-resolver-rules=MAP * 127.0.0.1:{port}") as shown:
+        with browser(folder, f"--host-resolver-rules=MAP * 127.0.0.1:{port}") as browser_page:
             for number, look in enumerate(looks):
-                shown.size(look.width, _HEIGHT, dark=look.dark)
-                shown.goes(f"http://here.test:{port}/{look.page}?{number}")
-                shown.waits(f"location.search === '?{number}' && document.readyState === 'complete'")
-                found[look] = json.loads(shown.says(f"(() => {{{_SEEN}}})()"))
+                browser_page.size(look.width, _HEIGHT, dark=look.dark)
+                browser_page.goes(f"http://here.test:{port}/{look.page}?{number}")
+                browser_page.waits(f"location.search === '?{number}' && document.readyState === 'complete'")
+                layouts[look] = json.loads(browser_page.says(f"(() => {{{_LAYOUT_SCRIPT}}})()"))
     finally:
         server.shutdown()
         server.server_close()
-    return found, asked
+    return layouts, requests
 
 
-def _handler(pages: Mapping[str, str], asked: list[str]) -> type[BaseHTTPRequestHandler]:
+def _handler(pages: Mapping[str, str], requests: list[str]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             path = self.path.partition("?")[0]
-            asked.append(f"{self.headers['host'].partition(':')[0]}{path}")
+            requests.append(f"{self.headers['host'].partition(':')[0]}{path}")
             text = pages.get(path.lstrip("/"), "").encode()
             self.send_response(200 if text else 404)
             self.send_header("content-type", "text/html; charset=utf-8")

@@ -24,26 +24,26 @@ def test_students_t_is_that_of_the_tables(freedom: int, value: float) -> None:
 
 
 def test_a_mean_ratio_lies_within_its_interval_and_equal_ratios_have_none() -> None:
-    found = mean_ratio([0.9, 1.0, 1.1])
-    assert found.low < found.middle < found.high
-    assert found.middle == pytest.approx((0.9 * 1.0 * 1.1) ** (1 / 3))
-    assert found.half_width == pytest.approx(math.exp(student_t(2) * _error([0.9, 1.0, 1.1])) - 1)
+    estimate = mean_ratio([0.9, 1.0, 1.1])
+    assert estimate.low < estimate.middle < estimate.high
+    assert estimate.middle == pytest.approx((0.9 * 1.0 * 1.1) ** (1 / 3))
+    assert estimate.half_width == pytest.approx(math.exp(student_t(2) * _error([0.9, 1.0, 1.1])) - 1)
     assert mean_ratio([0.97] * 5).half_width == pytest.approx(0)
 
 
 def _error(ratios: list[float]) -> float:
-    logs = [math.log(each) for each in ratios]
+    logs = [math.log(value) for value in ratios]
     middle = sum(logs) / len(logs)
-    return math.sqrt(sum((each - middle) ** 2 for each in logs) / (len(logs) - 1) / len(logs))
+    return math.sqrt(sum((value - middle) ** 2 for value in logs) / (len(logs) - 1) / len(logs))
 
 
 def test_nineteen_of_twenty_intervals_hold_the_true_ratio() -> None:
     source = random.Random(7)
-    held = 0
+    hits = 0
     for _ in range(1000):
-        found = mean_ratio([0.98 * math.exp(source.gauss(0, 0.05)) for _ in range(20)])
-        held += found.low <= 0.98 <= found.high
-    assert 930 <= held <= 970
+        estimate = mean_ratio([0.98 * math.exp(source.gauss(0, 0.05)) for _ in range(20)])
+        hits += estimate.low <= 0.98 <= estimate.high
+    assert 930 <= hits <= 970
 
 
 def test_a_slope_is_found_among_wild_samples() -> None:
@@ -62,17 +62,17 @@ def test_growth_is_that_of_an_hour_after_the_warm_up() -> None:
 
 
 def test_the_same_seed_draws_the_same_phases_and_a_round_has_each_kind() -> None:
-    one, again, other = (list(islice(phases(seed), 50)) for seed in (3, 3, 4))
-    assert one == again != other
-    for first in range(0, 50, len(SECONDS)):
-        assert {each.kind for each in one[first : first + len(SECONDS)]} == set(SECONDS)
-    assert all(SECONDS[each.kind][0] <= each.seconds <= SECONDS[each.kind][1] for each in one)
+    first, repeated, different = (list(islice(phases(seed), 50)) for seed in (3, 3, 4))
+    assert first == repeated != different
+    for start in range(0, 50, len(SECONDS)):
+        assert {phase.kind for phase in first[start : start + len(SECONDS)]} == set(SECONDS)
+    assert all(SECONDS[phase.kind][0] <= phase.seconds <= SECONDS[phase.kind][1] for phase in first)
 
 
 def test_prompts_differ_from_their_first_words_on_and_have_the_length_asked_for() -> None:
-    found = [prompt(number, 64) for number in range(3000)]
-    assert len({each[:13] for each in found}) == len(found), "else the engine would know a part of them"
-    assert {len(each.split()) for each in found} == {64}
+    prompts = [prompt(number, 64) for number in range(3000)]
+    assert len({text[:13] for text in prompts}) == len(prompts), "else the engine would know a part of them"
+    assert {len(text.split()) for text in prompts} == {64}
     assert len(prompt(5, 2).split()) == 2
 
 

@@ -154,7 +154,7 @@ def test_a_table_is_believed() -> None:
 
 
 def _values(engine: str, version: str, flag: str) -> set[str]:
-    flags = table(config.files(parser.FOLDER, ".json")[f"{engine}-{version}"])["flags"]
+    flags = table(config.files(parser.PARSERS_FOLDER, ".json")[f"{engine}-{version}"])["flags"]
     return set(next(each["values"] for each in flags if flag in each["names"]))
 
 
@@ -175,14 +175,14 @@ def test_sglang_has_what_its_names_promise() -> None:
         _values("sglang", SGLANG, "--reasoning-parser"),
     )
     for rule in TOOLS:
-        own, _ = sglang.parsers(ChatFormat(rule.parser))
+        own, _ = sglang.choose_parsers(ChatFormat(rule.parser))
         assert own is None or own in tools
         assert own or rule.parser.replace("_", "") not in {each.replace("_", "") for each in tools}
     for rule in REASONING:
-        _, own = sglang.parsers(ChatFormat(None, rule.parser))
+        _, own = sglang.choose_parsers(ChatFormat(None, rule.parser))
         assert own is None or own in reasoning
-    assert vllm.parsers(ChatFormat("openai")) == ("openai", None)
-    assert sglang.parsers(ChatFormat("openai")) == ("gpt-oss", "gpt-oss")
+    assert vllm.choose_parsers(ChatFormat("openai")) == ("openai", None)
+    assert sglang.choose_parsers(ChatFormat("openai")) == ("gpt-oss", "gpt-oss")
     known = {
         engine: {*_values(*engine, "--tool-call-parser")}
         for engine in (("vllm", VLLM[0]), ("sglang", SGLANG))

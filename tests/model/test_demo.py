@@ -35,8 +35,8 @@ def test_it_is_made_once_and_whole(made: Made, tmp_path: Path) -> None:
 
 
 def test_a_place_that_cannot_be_written_is_a_problem(made: Made, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with raises_problem(str(tmp_path / "file" / "models"), fix="export MEDLEY_CACHE=/path"):
+    (file := tmp_path / "file").touch()
+    with raises_problem(str(file / "models"), fix=f"mv {file} {file}.old"):
         demo.make(made, tmp_path / "file" / "models" / "demo")
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from medley import config, storage
 from medley.engine import Serving
-from medley.engine.launch import Order, launch
+from medley.engine.launch import Order, build_launch
 from medley.errors import Problem
 from medley.model import extra_files
 from medley.model.extra_files import ModelExtras
@@ -91,16 +91,16 @@ def test_a_launch_has_it_and_says_why(engine: EngineName) -> None:
         Weights("gpt-oss-20b", "openai/gpt-oss-20b", model),
         Serving("openai/gpt-oss-20b", "x"),
         PlacementOptions(engine=engine),
-        beside=found,
+        model_extras=found,
     )
-    started = launch(order, Plan(), config.hosts()["spark"])
+    started = build_launch(order, Plan(), config.hosts()["spark"])
     assert f" --revision {COMMIT}" in str(started.command)
     assert Path(started.command.env["TIKTOKEN_ENCODINGS_BASE"]).parent.name == "needs"
-    assert any(HUB.fingerprint in reason for _, reason in started.why())
+    assert any(HUB.fingerprint in reason for _, reason in started.list_reasons())
 
 
 def test_a_table_cannot_trust() -> None:
-    with pytest.raises(ValueError, match="only the user can trust code"):
+    with pytest.raises(ValueError, match="--trust_remote_code may run other code"):
         Model(title="x", repository="a/b", args={"sglang": ("--trust_remote_code",)})
     assert all(
         "trust" not in word

@@ -4,7 +4,7 @@ import pytest
 
 from medley import config
 from medley.errors import Problem
-from medley.model.resolve import ready, weights
+from medley.model.resolve import ready, require_weights, weights
 from medley.schema import Model
 from tests.problems import raises_problem
 
@@ -158,3 +158,36 @@ def test_a_folder_without_weights_is_planned_and_not_served(tmp_path: Path) -> N
         ready(found)
     (tmp_path / "model.gguf").touch()
     ready(found)
+
+
+def test_a_repository_that_is_also_a_folder_here_is_not_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """transformers takes ./ORG/NAME before the hub's, with code that nobody has trusted."""
+    monkeypatch.chdir(tmp_path)
+    found = weights("qwen", MODELS, tmp_path)
+    require_weights(found)
+    (tmp_path / "Qwen" / "Qwen3-8B").mkdir(parents=True)
+    for start in (ready, require_weights):
+        with raises_problem("Qwen/Qwen3-8B", fix=("cd ~", "medley serve ./Qwen/Qwen3-8B")):
+            start(found)
+    (tmp_path / "Qwen" / "Qwen3-8B").rmdir()
+    (tmp_path / "Qwen" / "Qwen3-8B").symlink_to("nowhere")
+    with raises_problem("Qwen/Qwen3-8B"):
+        require_weights(found)
+
+
+def test_a_folder_that_is_named_as_a_repository_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert weights("org/mine", MODELS, tmp_path).notice is None
+    (tmp_path / "org" / "mine").mkdir(parents=True)
+    (tmp_path / "org" / "mine" / "config.json").write_text("{}")
+    taken = weights("org/mine", MODELS, tmp_path)
+    assert (taken.target, taken.local) == (str(tmp_path / "org" / "mine"), True)
+    assert (
+        taken.notice == f"org/mine is the folder {taken.target} here, not the hub's repository of that name"
+    )
+    for typed in ("./org/mine", str(tmp_path / "org" / "mine")):
+        assert weights(typed, MODELS, tmp_path).notice is None

@@ -60,6 +60,21 @@ def test_nftables() -> None:
     assert text("nftables", RULES, undo=True) == "table inet medley\ndelete table inet medley\n"
 
 
+def test_a_limit_stands_before_the_port_is_opened() -> None:
+    lines = text("nftables", Rules((FAST,), CLOSED, (22, 8000), (8000,), 128), undo=False).splitlines()
+    first = "\t\ttcp dport { 8000 } tcp flags & (syn | ack) == syn add"
+    limits = [
+        f"{first} @strangers4 {{ ip saddr ct count over 128 }} drop",
+        f"{first} @strangers6 {{ ip6 saddr & ffff:ffff:ffff:ffff:: ct count over 128 }} drop",
+    ]
+    at = lines.index(limits[0])
+    assert lines[at - 1 : at + 3] == [
+        '\t\tiifname "eth0" ip saddr 10.78.0.0/24 accept',
+        *limits,
+        "\t\ttcp dport { 22, 8000 } accept",
+    ]
+
+
 @pytest.mark.parametrize(
     ("wire", "expected"),
     [

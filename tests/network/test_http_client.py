@@ -141,6 +141,7 @@ def test_an_account_s_key_is_not_sent_to_whoever_listens(monkeypatch: pytest.Mon
         assert server.asked
         assert all("authorization" not in headers for _, headers in server.asked)
         monkeypatch.setenv(credentials.API_KEY_VARIABLE, KEY)
+        monkeypatch.setenv("MEDLEY_URL", url)
         Medley.run(["medley", "chat", "--url", url, "--model", "demo", "Hello"], exit=False)
         assert server.asked[-1][1]["authorization"] == f"Bearer {KEY}"
 

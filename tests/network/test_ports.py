@@ -33,9 +33,9 @@ def test_where_ranks_come_together_without_ray(number: int) -> None:
 
 def test_the_page_of_top_is_this_hosts_alone() -> None:
     (page,) = of("top")
-    assert (page.bound, page.outside) == (web.place(None).address, False)
+    assert (page.bound, page.outside) == (web.parse_address(None).address, False)
     assert (page.first, page.last) == ports.EPHEMERAL, "it takes a port that is free"
-    assert web.place(None).port == 0
+    assert web.parse_address(None).port == 0
 
 
 @pytest.mark.parametrize(

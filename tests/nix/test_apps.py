@@ -14,7 +14,7 @@ pytestmark = pytest.mark.nix
 
 
 def test_version(tree: "Tree") -> None:
-    assert "0." in tree.nix("run", ".#version").stdout
+    assert "0." in tree.nix("run", ".", "--", "--version").stdout
 
 
 def test_check(tree: "Tree") -> None:

@@ -158,7 +158,7 @@ def test_medley_runs_in_it(tree: "Tree", cpu: str, settings: dict[str, str]) -> 
         network = ("--network", "none")
         return podman("run", "--rm", *LIMITS, *network, *given(tree), cpu, *words, settings=settings)
 
-    assert run("version").startswith("medley 0.")
+    assert run("--version").startswith("medley 0.")
     facts = json.loads(run("facts", "--json"))
     assert facts["kind"]["name"] == "cpu"
     assert " 0 wrong" in run("check")

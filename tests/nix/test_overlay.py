@@ -47,7 +47,7 @@ def theirs(tree: Tree, tmp_path: "Path") -> Tree:
 def test_an_overlay_adds_medley_and_nothing_else(theirs: Tree) -> None:
     assert theirs.eval("added", "--apply", "builtins.attrNames") == ["medley"]
     program = theirs.build("default") / "bin/medley"
-    assert "0." in subprocess.run([program, "version"], capture_output=True, text=True, check=True).stdout
+    assert "0." in subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
 
 
 def test_it_is_made_of_their_packages_and_knows_its_flake(theirs: Tree, tree: Tree) -> None:

@@ -68,7 +68,7 @@ def test_its_apps_take_the_toolkits_of_the_medley_it_pins(theirs: Tree, tree: Tr
 
 
 def test_its_shells_and_package_are_medley_s(theirs: Tree, tree: Tree) -> None:
-    said = theirs.nix("develop", ".#cpu", "-c", "medley", "version").stdout
+    said = theirs.nix("develop", ".#cpu", "-c", "medley", "--version").stdout
     assert said.startswith("medley 0.")
     assert theirs.build("medley") == tree.build("medley")
 

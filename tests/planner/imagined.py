@@ -10,7 +10,7 @@ from medley.host.hypothetical import imagined
 from medley.host.kind import kind_of
 from medley.model.resolve import Weights
 from medley.model.shape import of_made
-from medley.planner.placement import PlacementOptions, placement
+from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.topology import Topology
 from medley.schema import EngineName, Shape
 from medley.serving import alternatives
@@ -31,7 +31,7 @@ def site(kinds: str, *order: str, engine: EngineName = "vllm") -> Topology:
     """Return imagined hosts with this engine; with an order they are a cluster, each with a slot."""
     hosts = Topology({name: (facts, kind_of(facts)) for name, facts in imagined(kinds).items()})
     if order:
-        return replace(hosts, order=order, slots=dict.fromkeys(order, 1))
+        return replace(hosts, rank_order=order, free_slots=dict.fromkeys(order, 1))
     wanted = PlacementOptions(engine=engine)
     return alternatives.with_engine_sources(hosts, wanted, engine_source.EngineRequest())
 
@@ -42,4 +42,4 @@ def launch_steps(
     """Return what is started to serve the model, in order and with the host of each step."""
     weights = Weights(model, str(MODELS[model].repository or "/models/demo"), MODELS[model])
     order = Order(weights, Serving(weights.target, model), options or PlacementOptions(), engine_arguments)
-    return list(steps(order, placement(shape(model), hosts, order.wanted), hosts))
+    return list(steps(order, place_model(shape(model), hosts, order.placement), hosts))

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from medley.host.facts import GIB
 from medley.planner import Device, Goal, HostLink, Layout, Load, Stage
-from medley.planner.choose import CONTEXT
-from medley.planner.memory import usable_bytes
-from medley.planner.partition import Seconds, Timed, Workload
+from medley.planner.choose import DEFAULT_CONTEXT_TOKENS
+from medley.planner.memory import compute_usable_bytes
+from medley.planner.partition import StageTimer, StepTimer, Workload
 from medley.planner.prediction import Prediction
 from medley.schema import Shape
 
@@ -98,33 +98,35 @@ _ORIN_TOTAL = int(61.3 * GIB)
 
 def spark(nth: int = 1) -> Device:
     """Just after boot, with 112 GiB available: 112 - 8 for the system, and 0.85 of all is 103.4."""
-    memory = usable_bytes("spark", _SPARK_TOTAL, 112 * GIB)
+    memory = compute_usable_bytes("spark", _SPARK_TOTAL, 112 * GIB)
     return Device(f"spark-{nth}", 0, "spark", memory, 273, 125, "NVIDIA GB10", _SPARK_TOTAL)
 
 
 def thor(nth: int = 1) -> Device:
-    memory = usable_bytes("thor", _THOR_TOTAL, 115 * GIB)
+    memory = compute_usable_bytes("thor", _THOR_TOTAL, 115 * GIB)
     return Device(f"thor-{nth}", 0, "thor", memory, 273, 125, "NVIDIA Thor", _THOR_TOTAL)
 
 
 def orin(nth: int = 1) -> Device:
-    memory = usable_bytes("orin", _ORIN_TOTAL, 57 * GIB)
+    memory = compute_usable_bytes("orin", _ORIN_TOTAL, 57 * GIB)
     return Device(f"orin-{nth}", 0, "orin", memory, 204.8, 42.5, "Orin", _ORIN_TOTAL)
 
 
 def pro6000(nth: int = 1, index: int = 0) -> Device:
     total = int(95.6 * GIB)
-    memory = usable_bytes("rtx", total, 95 * GIB)
+    memory = compute_usable_bytes("rtx", total, 95 * GIB)
     return Device(f"rtx-{nth}", index, "rtx", memory, 1792, 252, "RTX PRO 6000", total)
 
 
 def rtx5090() -> Device:
     total = int(31.8 * GIB)
-    return Device("pc", 0, "rtx", usable_bytes("rtx", total, 31 * GIB), 1792, 105, "RTX 5090", total)
+    return Device("pc", 0, "rtx", compute_usable_bytes("rtx", total, 31 * GIB), 1792, 105, "RTX 5090", total)
 
 
 def cpu(nth: int = 1) -> Device:
-    return Device(f"cpu-{nth}", 0, "cpu", usable_bytes("cpu", 24 * GIB, 20 * GIB), 20, 0.5, "", 24 * GIB)
+    return Device(
+        f"cpu-{nth}", 0, "cpu", compute_usable_bytes("cpu", 24 * GIB, 20 * GIB), 20, 0.5, "", 24 * GIB
+    )
 
 
 def over(link: HostLink | None) -> Callable[[str, str], HostLink | None]:
@@ -139,10 +141,10 @@ def workload(
     shape: Shape,
     load: Load | None = None,
     goal: Goal = "latency",
-    timed: Timed | None = None,
+    timed: StepTimer | None = None,
     context: int | None = None,
 ) -> Workload:
-    return Workload(shape, context or min(shape.context, CONTEXT), load or Load(), goal, timed)
+    return Workload(shape, context or min(shape.context, DEFAULT_CONTEXT_TOKENS), load or Load(), goal, timed)
 
 
 def predict(shape: Shape, layout: Layout, load: Load) -> Prediction:
@@ -164,12 +166,12 @@ def predict(shape: Shape, layout: Layout, load: Load) -> Prediction:
     return Prediction(cycle, total, each, low, high, "memory bandwidth", tuple(times), 1 / cycle)
 
 
-def timed(shape: Shape) -> Timed:
+def timed(shape: Shape) -> StepTimer:
     """What it takes of a step on a stage, whatever the wire."""
     return lambda sequences, _link: roofline(shape, sequences)
 
 
-def roofline(shape: Shape, sequences: int) -> Seconds:
+def roofline(shape: Shape, sequences: int) -> StageTimer:
     """Weights are read once for all sequences, or their operations take longer; every expert is as likely."""
     part = shape.experts_per_token / shape.experts if shape.experts else 0.0
     met = shape.experts * (1 - (1 - part) ** sequences) - shape.experts_per_token

@@ -1,11 +1,11 @@
 import pytest
 
 from medley.host.facts import GIB
-from medley.planner import Device, HostLink, hosts_of, named, sizes
-from medley.planner.candidates import Request, candidates
-from medley.planner.fit import fit
-from medley.planner.host_order import host_groups, near_first
-from medley.planner.partition import Timed, Workload, refusals
+from medley.planner import Device, HostLink, count_sizes, describe_layout, list_hosts
+from medley.planner.candidates import Request, list_candidates
+from medley.planner.fit import compute_fit
+from medley.planner.host_order import group_hosts, order_by_link
+from medley.planner.partition import StepTimer, Workload, list_refusals
 from medley.schema import Shape
 from tests.planner.layouts import (
     GPT_OSS_120B,
@@ -27,10 +27,10 @@ from tests.planner.layouts import (
 
 
 def found(
-    shape: Shape, *devices: Device, link: HostLink | None = ROCE, timed: Timed | None = None
+    shape: Shape, *devices: Device, link: HostLink | None = ROCE, timed: StepTimer | None = None
 ) -> list[str]:
-    request = Request(Workload(shape, 4096, timed=timed), devices, over(link))
-    return [named(each) for each in candidates(request).layouts]
+    request = Request(Workload(shape, 4096, step_timer=timed), devices, over(link))
+    return [describe_layout(each) for each in list_candidates(request).layouts]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def found(
     ],
 )
 def test_limits(shape: Shape, tensor: int, *, way: bool, because: tuple[str, ...]) -> None:
-    assert refusals(shape, tensor, expert_parallel=way) == because
+    assert list_refusals(shape, tensor, expert_parallel=way) == because
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_limits(shape: Shape, tensor: int, *, way: bool, because: tuple[str, ...
     ],
 )
 def test_host_groups(devices: tuple[Device, ...], expected: list[list[str]]) -> None:
-    assert [[host[0].host for host in one.hosts] for one in host_groups(devices)] == expected
+    assert [[host[0].host for host in one.hosts] for one in group_hosts(devices)] == expected
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,8 @@ def test_hosts_with_a_cable_of_their_own_are_next_to_each_other(
     def link_of(one: str, other: str) -> HostLink:
         return HostLink(200_000 if {one, other} in cables else 1_000, 20)
 
-    (group,) = host_groups([spark(number) for number in (1, 2, 3, 4)])
-    assert [host[0].host for host in near_first(group, head, link_of).hosts] == expected
+    (group,) = group_hosts([spark(number) for number in (1, 2, 3, 4)])
+    assert [host[0].host for host in order_by_link(group, head, link_of).hosts] == expected
 
 
 def test_the_largest_of_equal_hosts_is_tried_alone() -> None:
@@ -138,11 +138,11 @@ def test_the_largest_of_equal_hosts_is_tried_alone() -> None:
 def test_replicas_are_cut_for_the_smaller() -> None:
     """The second card has 10 GiB less, and holds 43 layers where the first holds 49."""
     less = with_memory(pro6000(2), pro6000().memory_bytes - 10 * GIB)
-    made = candidates(
+    made = list_candidates(
         Request(Workload(QWEN_72B, 4096), (pro6000(1), less, spark(1), spark(2)), over(ROCE))
     ).layouts
-    twice = next(each for each in made if sizes(each) == (1, 2, 2) and len(hosts_of(each)) == 4)
-    assert fit(Workload(QWEN_72B, 4096), twice).fits
+    twice = next(each for each in made if count_sizes(each) == (1, 2, 2) and len(list_hosts(each)) == 4)
+    assert compute_fit(Workload(QWEN_72B, 4096), twice).fits
 
 
 def test_the_slowest_pair_decides() -> None:
@@ -151,7 +151,7 @@ def test_the_slowest_pair_decides() -> None:
     def link_of(one: str, other: str) -> HostLink:
         return slow if {one, other} == {"spark-1", "spark-3"} else ROCE
 
-    made = candidates(
+    made = list_candidates(
         Request(Workload(QWEN_72B, 4096), tuple(spark(nth) for nth in (1, 2, 3)), link_of)
     ).layouts
     assert {each.link for each in made if len(each.stages) == 3} == {slow}
@@ -184,47 +184,47 @@ def test_experts_may_stay_whole() -> None:
 
 def test_tensor_parallel_in_a_pipeline_of_unlike_pairs() -> None:
     """Each pair by itself, and the two pairs one after the other."""
-    made = candidates(
+    made = list_candidates(
         Request(Workload(QWEN_72B, 4096), (spark(1), spark(2), thor(1), thor(2)), over(TEN))
     ).layouts
-    wide = [(sizes(each), sorted(hosts_of(each))) for each in made if sizes(each)[0] == 2]
+    wide = [(count_sizes(each), sorted(list_hosts(each))) for each in made if count_sizes(each)[0] == 2]
     assert (((2, 2, 1)), ["spark-1", "spark-2", "thor-1", "thor-2"]) in wide
     assert (((2, 1, 1)), ["thor-1", "thor-2"]) in wide
     assert all({"spark-1", "thor-1"} - set(where) for (_, deep, _), where in wide if deep == 1)
 
 
 def test_a_slow_link_is_for_pipelines() -> None:
-    made = candidates(Request(Workload(QWEN_72B, 4096), (spark(1), spark(2)), over(ONE)))
-    assert {sizes(each)[0] for each in made.layouts} == {1}
-    assert [each.because for each in made.ruled] == [
+    made = list_candidates(Request(Workload(QWEN_72B, 4096), (spark(1), spark(2)), over(ONE)))
+    assert {count_sizes(each)[0] for each in made.layouts} == {1}
+    assert [each.reason for each in made.ruled_out] == [
         "the link carries 1 Gbit/s, below 10, and it is used twice for each layer"
     ]
 
 
 def test_hosts_that_cannot_talk_are_replicas_at_most() -> None:
-    made = candidates(Request(Workload(QWEN_30B, 4096), (spark(1), spark(2)), over(None)))
-    assert {sizes(each) for each in made.layouts} == {(1, 1, 1), (1, 1, 2)}
-    assert {each.because for each in made.ruled} == {"spark-1 and spark-2 have no link"}
+    made = list_candidates(Request(Workload(QWEN_30B, 4096), (spark(1), spark(2)), over(None)))
+    assert {count_sizes(each) for each in made.layouts} == {(1, 1, 1), (1, 1, 2)}
+    assert {each.reason for each in made.ruled_out} == {"spark-1 and spark-2 have no link"}
 
 
 def test_a_cpu_and_a_gpu_never_share_a_model() -> None:
-    made = candidates(Request(Workload(QWEN_30B, 4096), (spark(1), cpu(1), cpu(2)), over(ROCE))).layouts
+    made = list_candidates(Request(Workload(QWEN_30B, 4096), (spark(1), cpu(1), cpu(2)), over(ROCE))).layouts
     assert all(len({device.kind for stage in each.stages for device in stage.devices}) == 1 for each in made)
 
 
 def test_more_hosts_than_layers() -> None:
     few = QWEN_30B.model_copy(update={"layers": 3})
-    made = candidates(Request(Workload(few, 4096), tuple(cpu(nth) for nth in range(4)), over(TEN)))
-    assert max(sizes(each)[1] for each in made.layouts) == 3
-    assert "4 stages are more than its 3 layers" in {each.because for each in made.ruled}
+    made = list_candidates(Request(Workload(few, 4096), tuple(cpu(nth) for nth in range(4)), over(TEN)))
+    assert max(count_sizes(each)[1] for each in made.layouts) == 3
+    assert "4 stages are more than its 3 layers" in {each.reason for each in made.ruled_out}
 
 
 def test_the_heads_stage_is_first() -> None:
-    made = candidates(
+    made = list_candidates(
         Request(Workload(QWEN_72B, 4096), (pro6000(), spark(1), spark(2)), over(ROCE), head="spark-2")
     ).layouts
     first = {
-        each.stages[0].devices[0].host for each in made if "spark-2" in hosts_of(each) and not each.replicas
+        each.stages[0].devices[0].host for each in made if "spark-2" in list_hosts(each) and not each.replicas
     }
     assert first == {"spark-2"}
 
@@ -232,10 +232,10 @@ def test_the_heads_stage_is_first() -> None:
 def test_of_an_odd_number_the_head_is_not_left_over() -> None:
     """It may have the least memory free: the command line runs there."""
     head = with_memory(spark(3), 100 * GIB)
-    made = candidates(
+    made = list_candidates(
         Request(Workload(QWEN_72B, 4096), (spark(1), spark(2), head), over(ROCE), head="spark-3")
     ).layouts
-    pairs = [hosts_of(each) for each in made if sizes(each) == (2, 1, 1)]
+    pairs = [list_hosts(each) for each in made if count_sizes(each) == (2, 1, 1)]
     assert pairs
     assert all("spark-3" in pair for pair in pairs)
 
@@ -243,7 +243,7 @@ def test_of_an_odd_number_the_head_is_not_left_over() -> None:
 def test_64_hosts_stay_few() -> None:
     """7 widths, at most 11 depths of each, alone or with replicas, experts cut or whole."""
     small = QWEN_30B.model_copy(update={"layers": 4})
-    made = candidates(
+    made = list_candidates(
         Request(Workload(small, 4096), tuple(spark(nth) for nth in range(64)), over(ROCE))
     ).layouts
     assert 20 < len(made) <= 7 * 11 * 2 * 2

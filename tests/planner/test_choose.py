@@ -4,9 +4,9 @@ import pytest
 
 from medley.errors import Problem
 from medley.host.facts import GIB
-from medley.planner import Device, Goal, HostLink, Layout, Load, Stage, hosts_of, sizes
+from medley.planner import Device, Goal, HostLink, Layout, Load, Stage, count_sizes, list_hosts
 from medley.planner.candidates import Request, Sizes
-from medley.planner.choose import Choice, choose
+from medley.planner.choose import Choice, choose_layout
 from medley.planner.prediction import Prediction
 from medley.planner.remedies import NoLayout
 from medley.schema import Shape
@@ -44,7 +44,7 @@ def chosen(
     forced: Sizes | None = None,
 ) -> Choice:
     work = workload(shape, Load(concurrency), goal, timed(shape), context)
-    return choose(Request(work, devices, over(link), forced or Sizes()), predict)
+    return choose_layout(Request(work, devices, over(link), forced or Sizes()), predict)
 
 
 @pytest.mark.parametrize(
@@ -79,15 +79,15 @@ def test_choice(
 ) -> None:
     goal, concurrency = load
     found = chosen(shape, *devices, link=link, goal=goal, concurrency=concurrency)
-    assert (sizes(found.layout), len(hosts_of(found.layout))) == expected
+    assert (count_sizes(found.layout), len(list_hosts(found.layout))) == expected
 
 
 def test_about_as_good_takes_fewer_hosts() -> None:
     """Two replicas serve one stream no faster than one host does."""
     found = chosen(QWEN_30B, *SPARKS, link=ONE)
-    assert hosts_of(found.layout) == ("spark-1",)
+    assert list_hosts(found.layout) == ("spark-1",)
     assert any(
-        "about as fast, 2 hosts and 2 ranks instead of 1 host and 1 rank" in each.because
+        "about as fast, 2 hosts and 2 ranks instead of 1 host and 1 rank" in each.reason
         for each in found.rejected
     )
 
@@ -98,14 +98,14 @@ def test_a_gain_below_the_predictions_error_is_not_worth_a_host() -> None:
         alone = predict(shape, Layout((Stage((spark(1),), shape.layers),)), load)
         return replace(alone, per_stream=alone.per_stream * (1.03 if len(layout.stages) > 1 else 1))
 
-    found = choose(Request(workload(QWEN_30B, timed=timed(QWEN_30B)), SPARKS, over(ONE)), told)
-    assert hosts_of(found.layout) == ("spark-1",)
+    found = choose_layout(Request(workload(QWEN_30B, timed=timed(QWEN_30B)), SPARKS, over(ONE)), told)
+    assert list_hosts(found.layout) == ("spark-1",)
 
 
 def test_what_nearly_fits_comes_first() -> None:
     """Alone on the Spark 36.3 GiB are missing, on the RTX 52.8."""
     found = chosen(QWEN_72B, *MIXED)
-    assert [each.what for each in found.rejected] == ["spark-1 alone", "rtx-1 alone"]
+    assert [each.candidate for each in found.rejected] == ["spark-1 alone", "rtx-1 alone"]
 
 
 def test_reasons_have_numbers() -> None:
@@ -114,7 +114,7 @@ def test_reasons_have_numbers() -> None:
     assert found.why[0].startswith(
         "2 stages of 49,31 layers on rtx-1, spark-1: the only layout that fits; 2 "
     )
-    assert [each.because for each in found.rejected if each.what == "spark-1 alone"] == [
+    assert [each.reason for each in found.rejected if each.candidate == "spark-1 alone"] == [
         "does not fit: spark-1 0: weights 135.4 + KV cache 2.5 + engine 2.4 = 140.3 of 103.4 GiB, 36.9 short"
     ]
     assert any("88.0 GiB" in line for line in found.why)
@@ -124,7 +124,7 @@ def test_the_slower_are_rejected_with_their_speed() -> None:
     """Weights of 143 GB over 273 and 546 GB/s: 1.9 and 3.8 tokens/s."""
     found = chosen(QWEN_72B, *SPARKS)
     assert found.prediction.per_stream == pytest.approx(3.8, abs=0.1)
-    because = next(each.because for each in found.rejected if each.what.startswith("2 stages"))
+    because = next(each.reason for each in found.rejected if each.candidate.startswith("2 stages"))
     assert because == "1.9 tok/s per stream, the chosen layout 3.8: -50%"
 
 
@@ -136,7 +136,7 @@ def test_nothing_fits() -> None:
     assert found
     small = next(each for each in found.variants if each.weights == "nvfp4")
     assert (round(small.size_bytes / GIB, 1), small.fits) == (16.8, True)
-    assert (found.hosts, found.host) == (3, "pc")
+    assert (found.hosts, found.largest_host) == (3, "pc")
     assert caught.value.fix.startswith("medley models")
 
 
@@ -158,7 +158,7 @@ def test_without_a_device() -> None:
 def test_forced_between_unlike_hosts_is_obeyed_with_its_price() -> None:
     """3.35 billion of 16 bits at 273 GB/s halved against 1792 alone: a fraction of the speed."""
     found = chosen(QWEN_30B, *MIXED, forced=Sizes(tensor=2))
-    assert sizes(found.layout) == (2, 1, 1)
+    assert count_sizes(found.layout) == (2, 1, 1)
     unwise, price = found.warnings
     assert unwise.startswith("tensor parallel between NVIDIA GB10 and RTX PRO 6000")
     assert price.startswith("--tp 2, as asked:")
@@ -170,7 +170,7 @@ def test_forced_between_unlike_hosts_is_obeyed_with_its_price() -> None:
 
 def test_forced_over_a_slow_link_is_obeyed() -> None:
     found = chosen(QWEN_72B, *SPARKS, link=ONE, forced=Sizes(tensor=2))
-    assert sizes(found.layout) == (2, 1, 1)
+    assert count_sizes(found.layout) == (2, 1, 1)
     assert any("1 Gbit/s TCP: each layer waits for the network twice" in line for line in found.warnings)
 
 
@@ -244,5 +244,5 @@ def test_of_two_cuts_about_as_fast_the_roomier_is_taken() -> None:
     """For one stream the faster host may carry all it can hold; a hundredth is not worth a full host."""
     fast, slow = replace(thor(1), bandwidth_gb_s=273.0), replace(spark(1), bandwidth_gb_s=265.0)
     found = chosen(QWEN_72B, fast, slow, forced=Sizes(1, 2, 1))
-    assert any("about as fast, fits " in each.because for each in found.rejected)
+    assert any("about as fast, fits " in each.reason for each in found.rejected)
     assert min(rank.free_bytes for rank in found.fit.ranks) > 20 * GIB

@@ -13,15 +13,15 @@ from medley.cli.models import ModelsVerb
 from medley.cli.plan import PlanVerb
 from medley.cli.serve import ServeVerb
 from medley.command import AnnotatedCommand
-from medley.engine import Serving, table_flags
+from medley.engine import Serving, list_table_flags
 from medley.engine.launch import Order
 from medley.environment.engine_source import EngineRequest, brings_nvcc
 from medley.errors import Problem
 from medley.model.resolve import Weights
 from medley.model.shape import shape_of_config
-from medley.planner import compatibility, hosts_of
-from medley.planner.compatibility import engine_settings, refusal
-from medley.planner.placement import PlacementOptions, placement
+from medley.planner import compatibility, list_hosts
+from medley.planner.compatibility import find_refusal, list_engine_settings
+from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.plan import KvType, Plan
 from medley.planner.topology import Topology
 from medley.schema import EngineName
@@ -52,8 +52,8 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def settings(engine: EngineName, model: str, kinds: str, *user: str) -> dict[str, str | None]:
     """Return the flags that these kinds of host need for this model, without those of any several hosts."""
     on = site(kinds, engine=engine)
-    needed, _ = engine_settings(on, tuple(on.hosts), engine, shape(model), user)
-    flags = {flag.names[0]: flag.value for flag in table_flags(engine, Plan(arguments=needed), None)}
+    needed, _ = list_engine_settings(on, tuple(on.hosts), engine, shape(model), user)
+    flags = {flag.names[0]: flag.value for flag in list_table_flags(engine, Plan(arguments=needed), None)}
     return {name: value for name, value in flags.items() if name not in OF_SEVERAL}
 
 
@@ -100,7 +100,7 @@ def test_rules_follow_the_architecture_of_a_repository_without_a_table() -> None
     known = checkpoint(PUBLISHED["qwen3-8b"].config)
     found = shape_of_config(replace(known, config={**known.config, "model_type": "qwen4_exp"}))
     on = site("thor")
-    assert "cooperative_topk" in (refusal(on, on.hosts, "vllm", found) or "")
+    assert "cooperative_topk" in (find_refusal(on, on.hosts, "vllm", found) or "")
 
 
 @pytest.mark.parametrize(
@@ -173,9 +173,9 @@ def test_more_hosts_are_advised_only_where_the_engine_runs() -> None:
 
 def test_other_hosts_of_a_group_take_the_model() -> None:
     on = site("spark,thor", engine="sglang")
-    found = placement(shape("gpt-oss-120b"), on, PlacementOptions(engine="sglang"))
-    assert hosts_of(found.layout) == ("spark-1",)
-    assert any("MXFP4 Marlin" in each.because for each in found.rejected)
+    found = place_model(shape("gpt-oss-120b"), on, PlacementOptions(engine="sglang"))
+    assert list_hosts(found.layout) == ("spark-1",)
+    assert any("MXFP4 Marlin" in each.reason for each in found.rejected)
 
 
 def test_an_image_of_the_users_own_may_have_the_fix() -> None:
@@ -183,7 +183,7 @@ def test_an_image_of_the_users_own_may_have_the_fix() -> None:
     on = with_engine_sources(site("thor:2"), PlacementOptions(), request, MODELS[FLASH])
     assert launch_steps(FLASH, on)
     same = with_engine_sources(site("thor:2"), PlacementOptions(), EngineRequest(image="default"))
-    assert refusal(same, same.hosts, "vllm", shape(FLASH))
+    assert find_refusal(same, same.hosts, "vllm", shape(FLASH))
 
 
 @pytest.mark.parametrize(("version", "refused"), [("0.33.0", True), ("0.34.0", False), ("1.0", False)])
@@ -192,9 +192,11 @@ def test_a_later_engine_has_the_fix(version: str, refused: bool) -> None:  # noq
     facts, kind = on.hosts["thor-1"]
     (rule,) = (each for each in kind.host.incompatible if each.engine == "vllm")
     table = kind.host.model_copy(update={"incompatible": (rule.model_copy(update={"before": "0.34.0"}),)})
-    origin = replace(on.origins["thor-1"], versions={"vllm": version})
-    newer = replace(on, hosts={"thor-1": (facts, replace(kind, host=table))}, origins={"thor-1": origin})
-    assert bool(refusal(newer, newer.hosts, "vllm", shape(FLASH))) is refused
+    origin = replace(on.engine_sources["thor-1"], versions={"vllm": version})
+    newer = replace(
+        on, hosts={"thor-1": (facts, replace(kind, host=table))}, engine_sources={"thor-1": origin}
+    )
+    assert bool(find_refusal(newer, newer.hosts, "vllm", shape(FLASH))) is refused
 
 
 def step(model: str, kinds: str, engine: EngineName = "vllm", *user: str) -> AnnotatedCommand:
@@ -331,8 +333,8 @@ def test_a_plan_avoids_what_has_to_be_compiled(  # noqa: PLR0917 - a case
     made = launch_steps(model, bare(kinds, image=image), wanted)[-1].starts.command
     assert made.env.get("VLLM_USE_DEEP_GEMM") == deep_gemm
     assert dict(pairwise(made.argv)).get("--attention-backend") == attention
-    for known in (site(kinds), replace(bare(kinds), pinned=True)):
-        if known.pinned or any(facts.software.cuda for facts, _ in known.hosts.values()):
+    for known in (site(kinds), replace(bare(kinds), has_nix_toolkit=True)):
+        if known.has_nix_toolkit or any(facts.software.cuda for facts, _ in known.hosts.values()):
             made = launch_steps(model, known, wanted)[-1].starts.command
             assert "VLLM_USE_DEEP_GEMM" not in made.env
             assert "--attention-backend" not in made.argv
@@ -343,13 +345,13 @@ def test_a_plan_avoids_what_has_to_be_compiled(  # noqa: PLR0917 - a case
 def test_sparse_attention_that_cannot_be_compiled_is_refused(image: bool) -> None:  # noqa: FBT001 - a case
     model = "glm-5.3-flash-nvfp4"
     with raises_problem("spark-1, spark-2", cause="FLASHINFER_MLA_SPARSE_SM120"):
-        placement(shape(model), bare("spark:2", image=image), PlacementOptions())
+        place_model(shape(model), bare("spark:2", image=image), PlacementOptions())
     weights = Weights(model, str(MODELS[model].repository), MODELS[model])
     order = Order(weights, Serving(weights.target, model))
     with raises_problem("spark-1, spark-2") as caught:
         placed(order, shape(model), bare("spark:2", image=image))
     assert ("sudo apt-get install -y cuda-toolkit-13-0" in caught.value.fix) is not image, "of the host"
-    assert placement(shape(model), replace(bare("spark:2"), pinned=True), PlacementOptions())
+    assert place_model(shape(model), replace(bare("spark:2"), has_nix_toolkit=True), PlacementOptions())
 
 
 @pytest.mark.usefixtures("lock_without_nvcc")
@@ -387,7 +389,7 @@ def test_a_context_that_the_makers_name_is_allowed(engine: EngineName, variable:
         assert made.env.get(variable) == value
         assert str(context) in made.argv
     with raises_problem("--context 1100000", cause="1,048,576"):
-        placement(shape(SUPER), site("spark:2"), PlacementOptions(context=1_100_000))
+        place_model(shape(SUPER), site("spark:2"), PlacementOptions(context=1_100_000))
 
 
 def test_every_rule_names_its_source() -> None:
@@ -411,5 +413,5 @@ def test_a_flag_with_which_answers_are_wrong_is_refused(flags: tuple[str, ...]) 
     compatibility.require_flag_values(on, on.hosts, "vllm", ("--kv-cache-dtype=fp8", "--max-num-seqs=2"))
     compatibility.require_flag_values(on, on.hosts, "sglang", flags)
     compatibility.require_flag_values(site("spark"), ["spark-1"], "vllm", flags)
-    of_user = replace(on, origins={}, own=True)
+    of_user = replace(on, engine_sources={}, has_own_engine=True)
     compatibility.require_flag_values(of_user, on.hosts, "vllm", flags)

@@ -8,9 +8,9 @@ from medley import config
 from medley.engine import Serving, sglang, vllm
 from medley.host.facts import GIB
 from medley.planner.candidates import Sizes
-from medley.planner.cpu import dtype_of, in_float32
-from medley.planner.placement import PlacementOptions, placement, unplaced
-from medley.planner.plan import Asked, Launcher, Plan, plan, unplanned
+from medley.planner.cpu import convert_to_float32, read_dtype
+from medley.planner.placement import PlacementOptions, place_model, place_without_shape
+from medley.planner.plan import EngineOptions, Launcher, Plan, plan_engine, plan_without_shape
 from medley.planner.remedies import NoLayout
 from medley.planner.topology import Topology
 from medley.schema import EngineName
@@ -46,9 +46,9 @@ def planned(
     sizes: Sizes | None = None,
     launcher: Launcher = "solo",
 ) -> Plan:
-    wanted = PlacementOptions(engine=engine, dtype=dtype_of(flags), sizes=sizes or Sizes())
-    choice = placement(shape(model), on, wanted)
-    return plan(choice, on.facts, MODELS[model], launcher=launcher, engine=engine, flags=flags)
+    wanted = PlacementOptions(engine=engine, dtype=read_dtype(flags), sizes=sizes or Sizes())
+    choice = place_model(shape(model), on, wanted)
+    return plan_engine(choice, on.facts, MODELS[model], launcher=launcher, engine=engine, flags=flags)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_cpu_computes_in_float32(
     speaks = {"vllm": vllm, "sglang": sglang}[engine]
     words = [
         word
-        for flag in speaks.flags(Serving("m", "m"), found, config.hosts()["cpu"], None)
+        for flag in speaks.list_flags(Serving("m", "m"), found, config.hosts()["cpu"], None)
         for word in flag.argv()
     ]
     assert ("--dtype" in words) is (dtype is not None)
@@ -84,7 +84,7 @@ def test_a_cpu_computes_in_float32(
 def test_memory_follows_the_numbers() -> None:
     on = cpus()
     wide, narrow = (
-        placement(shape(SMALL), on, PlacementOptions(dtype=dtype)).fit.ranks[0]
+        place_model(shape(SMALL), on, PlacementOptions(dtype=dtype)).fit.ranks[0]
         for dtype in (None, "bfloat16")
     )
     assert wide.weights_bytes == 2 * narrow.weights_bytes == 538_060_032
@@ -95,7 +95,7 @@ def test_memory_follows_the_numbers() -> None:
 def test_an_fp8_cache_stays_as_small() -> None:
     on = cpus()
     wide, narrow = (
-        placement(shape(SMALL), on, PlacementOptions(kv_type="fp8", dtype=dtype)).fit.ranks[0]
+        place_model(shape(SMALL), on, PlacementOptions(kv_type="fp8", dtype=dtype)).fit.ranks[0]
         for dtype in (None, "bfloat16")
     )
     assert wide.kv_bytes == narrow.kv_bytes == 8192 * 30 * 2 * 3 * 64
@@ -104,17 +104,17 @@ def test_an_fp8_cache_stays_as_small() -> None:
 
 def test_sglang_has_no_fp8_cache_on_a_cpu() -> None:
     with raises_problem("SGLang cannot run this model", cause="AMX"):
-        placement(
+        place_model(
             shape(SMALL),
             site("cpu", engine="sglang"),
             PlacementOptions(kv_type="fp8", engine="sglang"),
         )
-    assert placement(shape(SMALL), site("cpu", engine="sglang"), PlacementOptions(engine="sglang"))
+    assert place_model(shape(SMALL), site("cpu", engine="sglang"), PlacementOptions(engine="sglang"))
 
 
 def test_files_in_32_bits_are_not_doubled() -> None:
-    once = in_float32(shape(SMALL))
-    assert in_float32(once.model_copy(update={"kv_bits": 16})).weights_bytes == once.weights_bytes
+    once = convert_to_float32(shape(SMALL))
+    assert convert_to_float32(once.model_copy(update={"kv_bits": 16})).weights_bytes == once.weights_bytes
 
 
 def test_what_float32_costs_is_said_with_numbers() -> None:
@@ -187,7 +187,7 @@ def test_stages_are_warmed_up_with_a_small_batch() -> None:
     assert (found.eager, found.batch_tokens) == (True, 512)
     words = [
         word
-        for flag in vllm.flags(Serving("m", "m"), found, config.hosts()["cpu"], None)
+        for flag in vllm.list_flags(Serving("m", "m"), found, config.hosts()["cpu"], None)
         for word in flag.argv()
     ]
     assert "--enforce-eager" not in words
@@ -198,7 +198,7 @@ def test_stages_are_warmed_up_with_a_small_batch() -> None:
 def test_a_batch_has_a_token_for_each_sequence() -> None:
     on = cpus("cpu:2", gib=300)
     wanted = PlacementOptions(sizes=Sizes(stages=2), concurrency=800, context=64)
-    found = plan(placement(shape(SMALL), on, wanted), on.facts, MODELS[SMALL], launcher="ray")
+    found = plan_engine(place_model(shape(SMALL), on, wanted), on.facts, MODELS[SMALL], launcher="ray")
     assert (found.sequences, found.batch_tokens) == (800, 800)
 
 
@@ -211,9 +211,9 @@ def test_sglang_has_no_such_code() -> None:
 
 def test_a_model_of_unknown_shape_is_not_compiled_either() -> None:
     on = cpus()
-    layout = unplaced(on, PlacementOptions())
-    assert unplanned(layout, on.facts).eager
-    compiled = unplanned(layout, on.facts, asked=Asked(flags=("--no-enforce-eager",)))
+    layout = place_without_shape(on, PlacementOptions())
+    assert plan_without_shape(layout, on.facts).eager
+    compiled = plan_without_shape(layout, on.facts, options=EngineOptions(flags=("--no-enforce-eager",)))
     assert (compiled.eager, compiled.batch_tokens) == (False, 512)
 
 

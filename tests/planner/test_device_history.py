@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 from medley.planner import device_history
-from medley.planner.device_history import Record, findings, parsed, slow, slower_than_equal
+from medley.planner.device_history import (
+    Record,
+    find_slow_devices,
+    list_findings,
+    parse_records,
+    slower_than_equal_finding,
+)
 from medley.planner.devices import DeviceSpeed
 
 GIB = 1 << 30
@@ -24,13 +30,13 @@ def day(number: int, gb_s: float = 230, tflops: float = 60, **more: object) -> R
 
 
 def whats(*records: Record) -> list[str]:
-    return [each.what for each in findings(records)]
+    return [each.what for each in list_findings(records)]
 
 
 def test_a_gb10_in_its_slow_state_is_named_with_figures_and_since_when() -> None:
     """63 against 94 ms a step, as published, is two thirds of the speed."""
     gpus = {"0": {"clocks.sm": "2405", "temperature.gpu": "52"}}
-    (found,) = findings([day(1), day(2, 226), day(3, 154), day(4, 152, gpus=gpus)])
+    (found,) = list_findings([day(1), day(2, 226), day(3, 154), day(4, 152, gpus=gpus)])
     assert found.what == "Device 0 (NVIDIA GB10) is slower than its own past"
     assert "152 GB/s on 2026-11-04, 67% of 228 GB/s, the median of 2 earlier records" in found.cause
     assert "slow since 2026-11-03T03:00Z; 2405 MHz, 52 °C" in found.cause
@@ -77,7 +83,7 @@ def test_a_measurement_of_another_size_is_no_past() -> None:
 
 
 def test_far_below_the_documented_speed() -> None:
-    (found,) = findings([day(1, 130, stated={"0": 273.0})])
+    (found,) = list_findings([day(1, 130, stated={"0": 273.0})])
     assert found.cause == "130 GB/s on 2026-11-01, documented 273 GB/s"
     assert not whats(day(1, 140, stated={"0": 273.0}))
 
@@ -100,15 +106,15 @@ def test_links(before: dict[str, object], now: dict[str, object], what: str | No
 
 def test_a_rate_of_errors_and_lanes_of_a_gpu() -> None:
     gpu = {"0": {"pcie.link.width.current": "4", "pcie.link.width.max": "16"}}
-    lanes, errors = findings([day(1, files={RX: 7}), day(2, files={RX: 103}, gpus=gpu)])
+    lanes, errors = list_findings([day(1, files={RX: 7}), day(2, files={RX: 103}, gpus=gpu)])
     assert lanes.what == "GPU 0 has 4 of 16 PCIe lanes"
     assert "96 more from 2026-11-01T03:00Z to 2026-11-02T03:00Z, 4 an hour" in errors.cause
 
 
 def test_equals_on_other_hosts() -> None:
     here, there = replace(GB10, gb_s=100, when="2026-11-02"), replace(GB10, host="spark-2", when="2026-11-03")
-    ((each, best),) = slow([here, there])
-    found = slower_than_equal(each, best, "thor")
+    ((each, best),) = find_slow_devices([here, there])
+    found = slower_than_equal_finding(each, best, "thor")
     assert found.what == "Device 0 (NVIDIA GB10) is slower than its equal in spark-2"
     assert "100 GB/s and 60 TFLOPS on 2026-11-02; there 230 GB/s" in found.cause
     assert found.fix == "sudo nvpmodel -m 0; sudo jetson_clocks"
@@ -118,7 +124,7 @@ def test_equals_on_other_hosts() -> None:
     ("kind", "word"), [("cpu", "systemd-cgtop"), ("rtx", "nvidia-smi"), (None, "nvidia-smi")]
 )
 def test_the_fix_is_that_of_the_kind(kind: str | None, word: str) -> None:
-    (found,) = findings([day(1), day(2), day(3, 150, kind=kind)])
+    (found,) = list_findings([day(1), day(2), day(3, 150, kind=kind)])
     assert word in found.fix.split()
 
 
@@ -127,9 +133,9 @@ def test_the_history_is_bounded_and_passes_over_what_it_cannot_read(
 ) -> None:
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
     for number in range(70):
-        device_history.keep(day(1 + number % 28))
-    file = tmp_path / device_history.FILE
-    assert len(device_history.history()) == 60
-    assert device_history.history()[-1].devices[0].name == "NVIDIA GB10"
+        device_history.add_record(day(1 + number % 28))
+    file = tmp_path / device_history.HISTORY_FILE
+    assert len(device_history.read_history()) == 60
+    assert device_history.read_history()[-1].devices[0].name == "NVIDIA GB10"
     file.write_text('{"when": 1}\nhalf a li\n' + file.read_text())
-    assert len(parsed(file.read_text().splitlines())) == 60
+    assert len(parse_records(file.read_text().splitlines())) == 60

@@ -2,7 +2,7 @@
 
 import pytest
 
-from medley.planner.device_specs import stated
+from medley.planner.device_specs import find_stated_speed
 
 _GIB = 1 << 30
 
@@ -31,14 +31,14 @@ _GIB = 1 << 30
     ],
 )
 def test_stated(kind: str, name: str, bandwidth: float) -> None:
-    assert stated(kind, name).bandwidth_gb_s == bandwidth
-    assert not stated(kind, name).assumed
-    assert stated(kind, name).bf16_tflops > 0
+    assert find_stated_speed(kind, name).bandwidth_gb_s == bandwidth
+    assert not find_stated_speed(kind, name).assumed
+    assert find_stated_speed(kind, name).bf16_tflops > 0
 
 
 def test_a_small_orin_has_half_the_bus() -> None:
-    assert stated("orin", "Orin (nvgpu)", memory_bytes=8 * _GIB).bandwidth_gb_s == 102.4
-    assert stated("orin", "Orin (nvgpu)", memory_bytes=30 * _GIB).bandwidth_gb_s == 204.8
+    assert find_stated_speed("orin", "Orin (nvgpu)", memory_bytes=8 * _GIB).bandwidth_gb_s == 102.4
+    assert find_stated_speed("orin", "Orin (nvgpu)", memory_bytes=30 * _GIB).bandwidth_gb_s == 204.8
 
 
 @pytest.mark.parametrize(
@@ -54,11 +54,11 @@ def test_a_small_orin_has_half_the_bus() -> None:
 )
 def test_unknown_is_a_floor(capability: str | None, gib: int | None, bandwidth: float) -> None:
     memory = None if gib is None else gib * _GIB
-    found = stated("cuda", "NVIDIA Unheard-of 1", capability=capability, memory_bytes=memory)
+    found = find_stated_speed("cuda", "NVIDIA Unheard-of 1", capability=capability, memory_bytes=memory)
     assert (found.bandwidth_gb_s, found.assumed) == (bandwidth, True)
     assert found.source
 
 
 def test_a_cpu_is_assumed() -> None:
-    assert stated("cpu").assumed
-    assert stated("cpu").bandwidth_gb_s < stated("orin").bandwidth_gb_s
+    assert find_stated_speed("cpu").assumed
+    assert find_stated_speed("cpu").bandwidth_gb_s < find_stated_speed("orin").bandwidth_gb_s

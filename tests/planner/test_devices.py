@@ -9,15 +9,15 @@ from medley.host.facts import Facts
 from medley.host.hypothetical import imagined
 from medley.host.kind import Kind, match_kind
 from medley.network.fabric.types import NetworkOptions
-from medley.planner import Device, HostLink, group_links
+from medley.planner import Device, HostLink, build_group_finder
 from medley.planner import devices as planner_devices
 from medley.planner.devices import (
     NO_MEASUREMENTS,
+    DeviceIdentity,
     DeviceSpeed,
     LinkSpeed,
-    MeasuredDevice,
     Measurements,
-    keep_measurements,
+    add_measurements,
     read_measurements,
 )
 from tests.network.networks import wired
@@ -36,18 +36,18 @@ def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_what_is_kept_is_read_again() -> None:
-    keep_measurements([CPU], [WIRE])
+    add_measurements([CPU], [WIRE])
     assert read_measurements() == Measurements({("a (10.0.0.1)", 0): CPU}, {WIRE.ends: WIRE})
 
 
 def test_newer_figures_take_the_place_of_older_ones_and_of_no_others() -> None:
     other = replace(CPU, index=1)
-    keep_measurements([CPU, other], [WIRE])
+    add_measurements([CPU, other], [WIRE])
     newer, back = replace(CPU, gb_s=3.0), replace(WIRE, one=WIRE.two, two=WIRE.one, mbit=100)
-    keep_measurements([newer], [back])
+    add_measurements([newer], [back])
     found = read_measurements()
     assert set(found.speeds.values()) == {newer, other}
-    assert list(found.wires.values()) == [back]
+    assert list(found.links.values()) == [back]
 
 
 @pytest.mark.parametrize(
@@ -59,15 +59,15 @@ def test_newer_figures_take_the_place_of_older_ones_and_of_no_others() -> None:
     ],
 )
 def test_a_device_that_is_another_is_not_known(name: str, gib: int, known: bool) -> None:  # noqa: FBT001 - a table's cell
-    found = NO_MEASUREMENTS.having([CPU], [])
-    assert (found.speed(CPU.host, 0, name, gib * GIB) is not None) == known
-    assert found.speed(CPU.host, 1, name, gib * GIB) is None
+    found = NO_MEASUREMENTS.merge([CPU], [])
+    assert (found.find_speed(CPU.host, 0, name, gib * GIB) is not None) == known
+    assert found.find_speed(CPU.host, 1, name, gib * GIB) is None
 
 
 def test_a_wire_has_no_direction() -> None:
-    found = NO_MEASUREMENTS.having([], [WIRE])
-    assert found.wire(WIRE.two, WIRE.one) == found.wire(WIRE.one, WIRE.two) == WIRE
-    assert found.wire(WIRE.one, "c") is None
+    found = NO_MEASUREMENTS.merge([], [WIRE])
+    assert found.find_link(WIRE.two, WIRE.one) == found.find_link(WIRE.one, WIRE.two) == WIRE
+    assert found.find_link(WIRE.one, "c") is None
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_wire_has_no_direction() -> None:
 def test_a_file_of_another_medley_is_as_good_as_none(state: Path, text: str) -> None:
     (state / "measured.json").write_text(text)
     assert read_measurements() == NO_MEASUREMENTS
-    keep_measurements([CPU], [])
+    add_measurements([CPU], [])
     assert list(read_measurements().speeds.values()) == [CPU]
 
 
@@ -86,10 +86,10 @@ def hosts(asked: str) -> dict[str, tuple[Facts, Kind]]:
 
 
 def devices(asked: str) -> list[Device]:
-    return list(planner_devices.devices(hosts(asked)))
+    return list(planner_devices.list_devices(hosts(asked)))
 
 
-def reached(host: str, unit: MeasuredDevice, gb_s: float) -> DeviceSpeed:
+def reached(host: str, unit: DeviceIdentity, gb_s: float) -> DeviceSpeed:
     when = "2026-11-22T03:00:00+00:00"
     return DeviceSpeed(
         host, unit.index, unit.name, unit.memory_bytes, gb_s, 0.1, 0.4, "bfloat16", 8, when, "2.13"
@@ -98,17 +98,17 @@ def reached(host: str, unit: MeasuredDevice, gb_s: float) -> DeviceSpeed:
 
 def test_what_was_measured_counts_on_that_device_alone_and_a_plan_says_so() -> None:
     found = hosts("cpu:2,spark")
-    (unit,) = planner_devices.units(*found["cpu-1"])
-    known = NO_MEASUREMENTS.having([reached("cpu-1", unit, 12.3)], [])
-    first, second, spark = planner_devices.devices(found, known)
+    (unit,) = planner_devices.list_device_identities(*found["cpu-1"])
+    known = NO_MEASUREMENTS.merge([reached("cpu-1", unit, 12.3)], [])
+    first, second, spark = planner_devices.list_devices(found, known)
     assert (first.bandwidth_gb_s, first.bf16_tflops, first.measured) == (12.3, 0.4, True)
-    assert [second, spark] == list(planner_devices.devices(found))[1:]
-    assert list(planner_devices.reasons(found, known)) == [
+    assert [second, spark] == list(planner_devices.list_devices(found))[1:]
+    assert list(planner_devices.explain_measurements(found, known)) == [
         "cpu-1 0: measured 12.3 GB/s and 0.4 TFLOPS on 2026-11-22; stated 30 and 0.5"
     ]
-    other = NO_MEASUREMENTS.having([reached("cpu-1", replace(unit, memory_bytes=1), 12.3)], [])
-    assert list(planner_devices.devices(found, other)) == list(planner_devices.devices(found))
-    assert not list(planner_devices.reasons(found, other))
+    other = NO_MEASUREMENTS.merge([reached("cpu-1", replace(unit, memory_bytes=1), 12.3)], [])
+    assert list(planner_devices.list_devices(found, other)) == list(planner_devices.list_devices(found))
+    assert not list(planner_devices.explain_measurements(found, other))
 
 
 @pytest.mark.parametrize(
@@ -126,9 +126,9 @@ def test_a_measured_wire_counts_where_the_engine_takes_the_same(
 ) -> None:
     facts = imagined(asked)
     one, other = facts
-    known = NO_MEASUREMENTS.having([], [LinkSpeed(one, other, backend, 941.5, 70.0, "2026-11-22")])
-    link = planner_devices.link_of(facts, NetworkOptions(), known)(other, one)
-    stated = planner_devices.link_of(facts, NetworkOptions())(other, one)
+    known = NO_MEASUREMENTS.merge([], [LinkSpeed(one, other, backend, 941.5, 70.0, "2026-11-22")])
+    link = planner_devices.build_link_finder(facts, NetworkOptions(), known)(other, one)
+    stated = planner_devices.build_link_finder(facts, NetworkOptions())(other, one)
     assert stated is not None
     assert link == (HostLink(941, 70.0, stated.rdma, measured=True) if counts else stated)
 
@@ -138,8 +138,8 @@ def test_the_wire_of_three_hosts_is_measured_where_all_its_pairs_are(pairs: int)
     facts = imagined("cpu:3")
     when = "2026-11-22"
     wires = [LinkSpeed(one, other, "gloo", 941.0, 70.0, when) for one, other in combinations(facts, 2)]
-    found = group_links(
-        planner_devices.link_of(facts, NetworkOptions(), NO_MEASUREMENTS.having([], wires[:pairs]))
+    found = build_group_finder(
+        planner_devices.build_link_finder(facts, NetworkOptions(), NO_MEASUREMENTS.merge([], wires[:pairs]))
     )(facts)
     assert isinstance(found, HostLink)
     assert found.measured == (pairs == 3)
@@ -184,15 +184,15 @@ def test_every_gpu_of_a_host_is_one_and_a_host_without_is_its_cpu() -> None:
 def test_a_link_is_what_the_fabric_of_the_two_is(asked: str, rdma: bool, mbit: int) -> None:  # noqa: FBT001 - a table's cell
     hosts = imagined(asked)
     one, other = hosts
-    link = planner_devices.link_of(hosts, NetworkOptions())(one, other)
+    link = planner_devices.build_link_finder(hosts, NetworkOptions())(one, other)
     assert link is not None
     assert (link.rdma, link.mbit) == (rdma, mbit)
-    assert planner_devices.link_of(hosts, NetworkOptions())(other, one) == link
+    assert planner_devices.build_link_finder(hosts, NetworkOptions())(other, one) == link
 
 
 def test_hosts_that_cannot_talk_have_no_link() -> None:
     hosts = imagined("spark,rtx")
-    assert planner_devices.link_of(hosts, NetworkOptions(link="192.168.101.0/24"))(*hosts) is None
+    assert planner_devices.build_link_finder(hosts, NetworkOptions(link="192.168.101.0/24"))(*hosts) is None
 
 
 @pytest.mark.parametrize(
@@ -207,8 +207,8 @@ def test_three_hosts_have_what_their_cabling_carries_between_all(
     cables: str, expected: tuple[int, bool]
 ) -> None:
     facts, wishes = wired(3, cables), NetworkOptions()
-    pair = planner_devices.link_of(facts, wishes)
-    between = group_links(pair, planner_devices.group_link(facts, wishes))
+    pair = planner_devices.build_link_finder(facts, wishes)
+    between = build_group_finder(pair, planner_devices.build_group_finder(facts, wishes))
     found, two = between(facts), between(["h1", "h2"])
     assert isinstance(found, HostLink)
     assert (found.mbit, found.rdma) == expected
@@ -219,6 +219,6 @@ def test_three_hosts_have_what_their_cabling_carries_between_all(
 
 def test_three_hosts_whom_no_network_reaches_have_no_link() -> None:
     facts, wishes = wired(3, "1.0-2.1 2.0-3.1 3.0-1.1", lan=None), NetworkOptions()
-    pair = planner_devices.link_of(facts, wishes)
-    found = group_links(pair, planner_devices.group_link(facts, wishes))(facts)
+    pair = planner_devices.build_link_finder(facts, wishes)
+    found = build_group_finder(pair, planner_devices.build_group_finder(facts, wishes))(facts)
     assert found == "ring of 3: h1 – h2 – h3: no network connects all of these hosts"

@@ -1,7 +1,7 @@
 import pytest
 
-from medley.planner import Layout, layers
-from medley.planner.host_order import landing
+from medley.planner import Layout, format_layers
+from medley.planner.host_order import place_in_rank_order
 from tests.planner.layouts import pipeline, pro6000, spark, thor
 from tests.problems import raises_problem
 
@@ -45,8 +45,8 @@ PAIRS = pipeline((46, (spark(1), spark(2))), (34, (thor(1), thor(2))))
 def test_landing(
     layout: Layout, order: tuple[str, ...], partition: str, permutation: tuple[int, ...]
 ) -> None:
-    found, places = landing(layout, order)
-    assert (layers(found), places) == (partition, permutation)
+    found, places = place_in_rank_order(layout, order)
+    assert (format_layers(found), places) == (partition, permutation)
     assert [device.host for stage in found.stages for device in stage.devices] == [
         host for host in order for stage in layout.stages for device in stage.devices if device.host == host
     ]
@@ -54,5 +54,5 @@ def test_landing(
 
 def test_the_order_tears_unlike_pairs_apart() -> None:
     with raises_problem("spark-1, thor-1", cause="spark-1, spark-2 + thor-1, thor-2") as caught:
-        landing(PAIRS, ("spark-1", "thor-1", "spark-2", "thor-2"))
+        place_in_rank_order(PAIRS, ("spark-1", "thor-1", "spark-2", "thor-2"))
     assert "ray-stop" in caught.value.fix

@@ -19,10 +19,15 @@ from medley.host.kind import kind_of
 from medley.network.fabric import fabric
 from medley.network.fabric.variables import of_group
 from medley.planner import Device
-from medley.planner.device_history import findings
-from medley.planner.device_specs import SHIPPED, reached, stated, step_pace
+from medley.planner.device_history import list_findings
+from medley.planner.device_specs import (
+    SHIPPED_EFFICIENCY,
+    compute_reached_speed,
+    compute_step_pace,
+    find_stated_speed,
+)
 from medley.planner.kinds import is_unified
-from medley.planner.memory import usable_bytes
+from medley.planner.memory import compute_usable_bytes
 from tests.network.networks import spark
 from tests.planner.test_device_history import day
 
@@ -61,17 +66,25 @@ def test_unified_memory_keeps_what_the_system_needs(add_kind: Path) -> None:
     add_kind.write_text(TABLE.format(unified="true", like="spark", gpu="GB10", formats='["nvfp4"]'))
     assert is_unified("mine")
     assert (
-        usable_bytes("mine", 120 * GIB, 118 * GIB) == 102 * GIB == usable_bytes("spark", 120 * GIB, 118 * GIB)
+        compute_usable_bytes("mine", 120 * GIB, 118 * GIB)
+        == 102 * GIB
+        == compute_usable_bytes("spark", 120 * GIB, 118 * GIB)
     )
-    assert stated("mine") == stated("spark")
+    assert find_stated_speed("mine") == find_stated_speed("spark")
 
 
 def test_formats_and_pace_are_those_of_the_table(add_kind: Path) -> None:
     add_kind.write_text(TABLE.format(unified="false", like="desktop", gpu="", formats='["fp8"]'))
-    assert usable_bytes("mine", 100 * GIB, 95 * GIB) == 92 * GIB
-    assert step_pace("mine", SHIPPED) == step_pace("rtx", SHIPPED) > step_pace("spark", SHIPPED)
+    assert compute_usable_bytes("mine", 100 * GIB, 95 * GIB) == 92 * GIB
+    assert (
+        compute_step_pace("mine", SHIPPED_EFFICIENCY)
+        == compute_step_pace("rtx", SHIPPED_EFFICIENCY)
+        > compute_step_pace("spark", SHIPPED_EFFICIENCY)
+    )
     operations = {
-        weights: reached(Device("a", 0, "mine", GIB, 1000, 100), weights, SHIPPED).operations
+        weights: compute_reached_speed(
+            Device("a", 0, "mine", GIB, 1000, 100), weights, SHIPPED_EFFICIENCY
+        ).operations
         for weights in ("bf16", "fp8", "nvfp4")
     }
     assert operations["fp8"] > operations["bf16"] > operations["nvfp4"], "NVFP4 is unpacked first"
@@ -100,7 +113,7 @@ def test_power_and_network_are_those_of_the_table(add_kind: Path) -> None:
         "its power supply gives too little",
         "sudo poweroff  # unplug it",
     )
-    (found,) = findings([day(1), day(2), day(3, 150, kind="mine")])
+    (found,) = list_findings([day(1), day(2), day(3, 150, kind="mine")])
     assert found.fix == check.problem.fix
 
 
@@ -118,5 +131,5 @@ def variables(hosts: Mapping[str, Facts]) -> dict[str, str]:
 
 def checks(rule: str, facts: Facts) -> list[Check]:
     host = ExaminedHost("h1", facts, Health(gpus=STUCK), kind_of(facts))
-    (look,) = (each.look for each in RULES if each.name == rule)
+    (look,) = (each.run for each in RULES if each.name == rule)
     return list(look(Case({"h1": host})))

@@ -10,7 +10,7 @@ from medley.host.hypothetical import imagined
 from medley.host.kind import kind_of
 from medley.model.resolve import Weights
 from medley.planner.choose import Choice
-from medley.planner.loading import load_time, loader_arguments
+from medley.planner.loading import compute_load_time, list_loader_arguments
 from medley.planner.placement import PlacementOptions
 from medley.planner.topology import Topology
 from medley.serving import alternatives
@@ -30,7 +30,7 @@ def planned(model: str, hosts: str, request: EngineRequest | None = None) -> tup
 
 def test_the_time_is_that_of_the_slowest_rank() -> None:
     choice, site = planned("gpt-oss-120b", "spark:2")
-    found = load_time(choice, site)
+    found = compute_load_time(choice, site)
     assert found
     most = max(rank.weights_bytes for rank in choice.fit.ranks)
     assert found.seconds == pytest.approx(most / 0.38e9)
@@ -39,7 +39,7 @@ def test_the_time_is_that_of_the_slowest_rank() -> None:
 
 
 def test_a_kind_without_a_published_rate_has_none() -> None:
-    assert load_time(*planned("gpt-oss-20b", "thor")) is None
+    assert compute_load_time(*planned("gpt-oss-20b", "thor")) is None
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_the_loader_is_for_one_rank_of_a_kind_that_has_it(
     model: str, hosts: str, engine: str, *, loads: bool
 ) -> None:
     choice, site = planned(model, hosts)
-    found = loader_arguments(choice, site, "vllm" if engine == "vllm" else "sglang")
+    found = list_loader_arguments(choice, site, "vllm" if engine == "vllm" else "sglang")
     assert [flags for flags, _ in found] == [("--load-format", "fastsafetensors")] * loads
 
 
@@ -63,12 +63,12 @@ def test_its_buffer_must_fit_beside_the_weights() -> None:
     choice, site = planned("gpt-oss-120b", "spark")
     rank = choice.fit.ranks[0]
     full = replace(rank, device=replace(rank.device, memory_bytes=rank.weights_bytes + (5 << 30)))
-    assert loader_arguments(replace(choice, fit=replace(choice.fit, ranks=(full,))), site, "vllm") == ()
+    assert list_loader_arguments(replace(choice, fit=replace(choice.fit, ranks=(full,))), site, "vllm") == ()
 
 
 def test_an_image_may_lack_the_loader() -> None:
     choice, site = planned("gpt-oss-20b", "spark", EngineRequest(image="mine"))
-    assert loader_arguments(choice, site, "vllm") == ()
+    assert list_loader_arguments(choice, site, "vllm") == ()
 
 
 @pytest.mark.parametrize(
@@ -81,10 +81,13 @@ def test_an_image_may_lack_the_loader() -> None:
 )
 def test_only_a_lock_is_known_to_have_the_loader(request_: EngineRequest, *, loads: bool) -> None:
     choice, site = planned("gpt-oss-20b", "spark", request_)
-    assert bool(loader_arguments(choice, site, "vllm")) == loads
+    assert bool(list_loader_arguments(choice, site, "vllm")) == loads
 
 
 @pytest.mark.parametrize("own", [False, True])
 def test_a_host_whose_engine_is_chosen_already_says_whether_it_is_its_own(*, own: bool) -> None:
     choice, site = planned("gpt-oss-20b", "spark")
-    assert bool(loader_arguments(choice, replace(site, origins={}, own=own), "vllm")) != own
+    assert (
+        bool(list_loader_arguments(choice, replace(site, engine_sources={}, has_own_engine=own), "vllm"))
+        != own
+    )

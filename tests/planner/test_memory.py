@@ -4,11 +4,11 @@ from medley.host.facts import GIB
 from medley.model.shape import feed_forward
 from medley.planner.memory import (
     PipelinePosition,
-    activation_bytes,
-    need,
-    token_layer_bytes,
-    usable_bytes,
-    weights_bytes,
+    compute_activation_bytes,
+    compute_need,
+    compute_token_layer_bytes,
+    compute_usable_bytes,
+    compute_weights_bytes,
 )
 from medley.schema import Shape
 from tests.planner.layouts import GPT_OSS_120B, MODELS, QWEN_30B, QWEN_30B_FP8, QWEN_72B, cpu, pro6000, spark
@@ -32,39 +32,44 @@ LAYER, WORDS = 1_755_369_472, 2_491_416_576
         ),
         pytest.param(
             QWEN_72B,
-            PipelinePosition(30, first=True, last=False),
+            PipelinePosition(30, is_first=True, is_last=False),
             30 * LAYER + WORDS,
             id="the first has embedding",
         ),
         pytest.param(
-            QWEN_72B, PipelinePosition(30, first=False, last=False), 30 * LAYER, id="the middle has neither"
+            QWEN_72B,
+            PipelinePosition(30, is_first=False, is_last=False),
+            30 * LAYER,
+            id="the middle has neither",
         ),
         pytest.param(
-            QWEN_72B, PipelinePosition(30, first=False), 30 * LAYER + WORDS, id="the last has the head"
+            QWEN_72B, PipelinePosition(30, is_first=False), 30 * LAYER + WORDS, id="the last has the head"
         ),
         pytest.param(TIED, PipelinePosition(80), 80 * LAYER + WORDS, id="tied: once, alone"),
         pytest.param(
-            TIED, PipelinePosition(30, first=False), 30 * LAYER + WORDS, id="tied: the last has a copy"
+            TIED, PipelinePosition(30, is_first=False), 30 * LAYER + WORDS, id="tied: the last has a copy"
         ),
         # Router and norms 2·2048·(2 + 128) = 532 480 on all; K and V 8·2048·512 = 4 194 304 / 4 = 1 048 576;
         # the rest of 38 281 728, / 4 = 8 388 736; experts 128·9 437 184 / 4 = 301 989 888
         pytest.param(
             QWEN_30B,
-            PipelinePosition(1, 4, first=False, last=False),
+            PipelinePosition(1, 4, is_first=False, is_last=False),
             532_480 + 1_048_576 + 8_388_736 + 301_989_888,
             id="MoE",
         ),
     ],
 )
 def test_weights(shape: Shape, place: PipelinePosition, expected: int) -> None:
-    assert weights_bytes(shape, place) == expected
+    assert compute_weights_bytes(shape, place) == expected
 
 
 def test_experts_whole_or_cut() -> None:
     """32 of 128 experts weigh what a quarter of each does; of 3 ranks one has 43, and room for it is kept."""
     cut, whole = PipelinePosition(1, 4), PipelinePosition(1, 4, expert_parallel=True)
-    assert weights_bytes(QWEN_30B, whole) == weights_bytes(QWEN_30B, cut)
-    thirds = [weights_bytes(QWEN_30B, PipelinePosition(1, 3, expert_parallel=way)) for way in (False, True)]
+    assert compute_weights_bytes(QWEN_30B, whole) == compute_weights_bytes(QWEN_30B, cut)
+    thirds = [
+        compute_weights_bytes(QWEN_30B, PipelinePosition(1, 3, expert_parallel=way)) for way in (False, True)
+    ]
     assert thirds[1] - thirds[0] == 43 * 9_437_184 - 128 * 9_437_184 // 3
 
 
@@ -79,7 +84,7 @@ def test_experts_whole_or_cut() -> None:
     ],
 )
 def test_cache_of_a_token(shape: Shape, tensor: int, expected: int) -> None:
-    assert token_layer_bytes(shape, tensor) == expected
+    assert compute_token_layer_bytes(shape, tensor) == expected
 
 
 @pytest.mark.parametrize(
@@ -91,16 +96,16 @@ def test_cache_of_a_token(shape: Shape, tensor: int, expected: int) -> None:
     ],
 )
 def test_windowed_layers_stop_growing(context: int, expected: int) -> None:
-    assert need(GPT_OSS_120B, PipelinePosition(36), spark().kind).kv_bytes(context, 1) == expected
-    assert need(GPT_OSS_120B, PipelinePosition(36), spark().kind).kv_bytes(context, 3) == 3 * expected
+    assert compute_need(GPT_OSS_120B, PipelinePosition(36), spark().kind).kv_bytes(context, 1) == expected
+    assert compute_need(GPT_OSS_120B, PipelinePosition(36), spark().kind).kv_bytes(context, 3) == 3 * expected
 
 
 def test_recurrent_state() -> None:
     """6 of 8 layers recur, 100 bytes each: a stage of 4 has up to 3 of them, and 2 ranks share it."""
     shape = QWEN_72B.model_copy(update={"layers": 8, "attention_layers": 2, "state_bytes": 600})
-    found = need(shape, PipelinePosition(4), spark().kind)
+    found = compute_need(shape, PipelinePosition(4), spark().kind)
     assert (found.state_bytes, found.token_bytes) == (300, 4096)
-    assert need(shape, PipelinePosition(4, 2), spark().kind).state_bytes == 150
+    assert compute_need(shape, PipelinePosition(4, 2), spark().kind).state_bytes == 150
 
 
 @pytest.mark.parametrize(
@@ -115,7 +120,7 @@ def test_recurrent_state() -> None:
     ],
 )
 def test_usable(kind: str, total: int, available: int, expected: int) -> None:
-    assert usable_bytes(kind, total * GIB, available * GIB) == expected * GIB
+    assert compute_usable_bytes(kind, total * GIB, available * GIB) == expected * GIB
 
 
 def test_activations_as_vllm_logged_them() -> None:
@@ -130,7 +135,7 @@ def test_activations_as_vllm_logged_them() -> None:
             "layer_bytes": 2 * 218_112_000,
         }
     )
-    assert activation_bytes(llama, 1, tokens=8192) == pytest.approx(1.26 * GIB, rel=0.1)
+    assert compute_activation_bytes(llama, 1, tokens=8192) == pytest.approx(1.26 * GIB, rel=0.1)
 
 
 @pytest.mark.parametrize(
@@ -142,15 +147,21 @@ def test_the_inner_size_is_told_from_bytes(name: str, inner: int) -> None:
 
 def test_the_sampler_grows_above_64_sequences() -> None:
     """24 bytes for each of 152 064 words of each."""
-    found = need(QWEN_72B, PipelinePosition(80), spark().kind)
+    found = compute_need(QWEN_72B, PipelinePosition(80), spark().kind)
     assert found.overhead_bytes(64) == found.overhead_bytes(1)
     assert found.overhead_bytes(100) - found.overhead_bytes(64) == 36 * 24 * 152_064
 
 
 def test_the_engines_own() -> None:
     """One GiB; one more for graphs where memory is the GPU's own; 1.3 for the API server on a CPU."""
-    least = activation_bytes(QWEN_30B_FP8, 1)
-    assert need(QWEN_30B_FP8, PipelinePosition(48), spark().kind).fixed_bytes == GIB + least
-    assert need(QWEN_30B_FP8, PipelinePosition(48), pro6000().kind).fixed_bytes == 2 * GIB + least
-    assert need(QWEN_30B_FP8, PipelinePosition(48), cpu().kind).fixed_bytes == GIB + GIB * 13 // 10 + least
-    assert need(QWEN_30B_FP8, PipelinePosition(48, first=False), cpu().kind).fixed_bytes == GIB + least
+    least = compute_activation_bytes(QWEN_30B_FP8, 1)
+    assert compute_need(QWEN_30B_FP8, PipelinePosition(48), spark().kind).fixed_bytes == GIB + least
+    assert compute_need(QWEN_30B_FP8, PipelinePosition(48), pro6000().kind).fixed_bytes == 2 * GIB + least
+    assert (
+        compute_need(QWEN_30B_FP8, PipelinePosition(48), cpu().kind).fixed_bytes
+        == GIB + GIB * 13 // 10 + least
+    )
+    assert (
+        compute_need(QWEN_30B_FP8, PipelinePosition(48, is_first=False), cpu().kind).fixed_bytes
+        == GIB + least
+    )

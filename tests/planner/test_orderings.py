@@ -7,12 +7,12 @@ import pytest
 from benchmarks import fitting, predictor, published
 from benchmarks.models import bits, shape
 from benchmarks.published import Case
-from medley.planner import Device, Goal, HostLink, Layout, Load, Stage, hosts_of, sizes
+from medley.planner import Device, Goal, HostLink, Layout, Load, Stage, count_sizes, list_hosts
 from medley.planner.candidates import Request
-from medley.planner.choose import Choice, choose
-from medley.planner.device_specs import SHIPPED
+from medley.planner.choose import Choice, choose_layout
+from medley.planner.device_specs import SHIPPED_EFFICIENCY
 from medley.planner.partition import Workload
-from medley.planner.prediction import predict, timed
+from medley.planner.prediction import build_step_timer, predict
 from medley.schema import Shape
 from tests.planner.layouts import GPT_OSS_120B, QWEN_30B, over, pro6000, spark
 
@@ -39,7 +39,7 @@ def row(model: str, site: str, hw: str, *, nodes: int = 1, tp: int = 1, streams:
 
 
 def said(case: Case) -> float:
-    return fitting.figure(case, SHIPPED)
+    return fitting.figure(case, SHIPPED_EFFICIENCY)
 
 
 def of_sparks(model: str, how: str, streams: int) -> Case:
@@ -138,8 +138,8 @@ def test_replicas_beat_tensor_parallel_over_pcie(model: str) -> None:
 
 def chosen(model: Shape, *devices: Device, goal: Goal = "throughput", streams: int = 1) -> Choice:
     load = Load(streams, 1024, 1088)
-    work = Workload(model, 2048, load, goal, timed(model, load))
-    return choose(Request(work, devices, over(ROCE)), predict)
+    work = Workload(model, 2048, load, goal, build_step_timer(model, load))
+    return choose_layout(Request(work, devices, over(ROCE)), predict)
 
 
 MODELS = {
@@ -168,10 +168,10 @@ def test_two_sparks_are_laid_as_was_best(model: str, streams: int, expected: tup
     tried = {way: of_sparks(model, name, streams).value for way, name in ways.items()} if streams > 1 else {}
     assert not tried or max(tried, key=tried.__getitem__) == expected
     found = chosen(MODELS[model], spark(1), spark(2), streams=streams)
-    assert sizes(found.layout) == expected
+    assert count_sizes(found.layout) == expected
 
 
 @pytest.mark.parametrize("goal", ["latency", "throughput"])
 def test_the_fast_host_is_chosen_alone(goal: Goal) -> None:
     found = chosen(QWEN_30B, pro6000(), spark(), goal=goal, streams=20)
-    assert hosts_of(found.layout) == ("rtx-1",)
+    assert list_hosts(found.layout) == ("rtx-1",)

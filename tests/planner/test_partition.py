@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from medley.host.facts import GIB
 from medley.planner import Device, Layout, Load, Stage
-from medley.planner.fit import fit
-from medley.planner.partition import Workload, cut, split
+from medley.planner.fit import compute_fit
+from medley.planner.partition import Workload, cut_layers, split_layers
 from tests.planner.layouts import GPT_OSS_120B, QWEN_72B, orin, pro6000, roofline, spark, timed, with_memory
 
 HUGE = with_memory(pro6000(), 400 * GIB)
@@ -34,7 +34,7 @@ def test_cut_is_as_good_as_any(costs: list[list[int]], data: st.DataObject) -> N
     if not able:
         return
     looked_up: list[Callable[[int], float]] = [row.__getitem__ for row in costs]
-    found = cut(layers, looked_up, most)
+    found = cut_layers(layers, looked_up, most)
     assert found in able
     assert largest(costs, found) == min(largest(costs, each) for each in able)
 
@@ -69,10 +69,10 @@ def test_split_is_as_good_as_any(found: list[Device], *, turns: bool, concurrenc
         return sum(times) if turns else max(times)
 
     def short(counts: Sequence[int]) -> int:
-        return fit(Workload(SMALL, 2048, Load(concurrency)), laid(counts)).short_bytes
+        return compute_fit(Workload(SMALL, 2048, Load(concurrency)), laid(counts)).short_bytes
 
-    work = Workload(SMALL, 2048, Load(concurrency), timed=timed(SMALL))
-    chosen = split(work, stages, turns=turns)
+    work = Workload(SMALL, 2048, Load(concurrency), step_timer=timed(SMALL))
+    chosen = split_layers(work, stages, turns=turns)
     every = {counts: short(counts) for counts in parts(9, len(stages))}
     able = [counts for counts, lacking in every.items() if not lacking]
     if able:
@@ -96,7 +96,7 @@ def test_split_is_as_good_as_any(found: list[Device], *, turns: bool, concurrenc
     ],
 )
 def test_split(stages: list[tuple[Device, ...]], expected: tuple[int, ...], *, turns: bool) -> None:
-    assert split(Workload(QWEN_72B, 8192, timed=timed(QWEN_72B)), stages, turns=turns) == expected
+    assert split_layers(Workload(QWEN_72B, 8192, step_timer=timed(QWEN_72B)), stages, turns=turns) == expected
 
 
 def test_by_memory_the_cache_is_as_large_as_can_be() -> None:
@@ -104,10 +104,10 @@ def test_by_memory_the_cache_is_as_large_as_can_be() -> None:
 
     def longest(counts: tuple[int, ...]) -> int:
         laid = Layout(tuple(Stage(each, count) for each, count in zip(stages, counts, strict=True)))
-        return fit(Workload(endless, 1024), laid).context
+        return compute_fit(Workload(endless, 1024), laid).context
 
     endless = GPT_OSS_120B.model_copy(update={"context": 1 << 30})
-    chosen = split(Workload(endless, 1024), stages)
+    chosen = split_layers(Workload(endless, 1024), stages)
     best = max(longest((first, 36 - first)) for first in range(1, 36))
     assert longest(chosen) >= 0.9 * best
 
@@ -118,5 +118,5 @@ def test_layers_are_cut_by_the_time_that_is_handed_in() -> None:
     def seconds(stage: Stage, last: bool) -> float:  # noqa: FBT001
         return stage.layers * (1.0 if last else 3.0)
 
-    work = Workload(GPT_OSS_120B, timed=lambda _sequences, _link: seconds)
-    assert split(work, [(spark(1),), (spark(2),)]) == (9, 27)
+    work = Workload(GPT_OSS_120B, step_timer=lambda _sequences, _link: seconds)
+    assert split_layers(work, [(spark(1),), (spark(2),)]) == (9, 27)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from medley.planner import Device, Goal, HostLink, Load
 from medley.planner.candidates import Request, Sizes
-from medley.planner.choose import Choice, choose
-from medley.planner.picture import drawn
-from medley.planner.report import PARTS, printable
+from medley.planner.choose import Choice, choose_layout
+from medley.planner.picture import draw_layout
+from medley.planner.report import PARTS, make_printable
 from tests.planner.layouts import (
     MODELS,
     ONE,
@@ -63,11 +63,11 @@ CASES = {
 def chosen(case: Case) -> Choice:
     model = MODELS[case.model]
     work = workload(model, Load(case.streams), case.goal, timed(model))
-    return choose(Request(work, case.devices, over(case.link), case.sizes or Sizes()), predict)
+    return choose_layout(Request(work, case.devices, over(case.link), case.sizes or Sizes()), predict)
 
 
 def page(choice: Choice, model: str = "a model") -> ET.Element:
-    return ET.fromstring(drawn(model, choice, COMMAND))
+    return ET.fromstring(draw_layout(model, choice, COMMAND))
 
 
 def texts(page: ET.Element) -> list[str]:
@@ -100,7 +100,7 @@ def test_each_rank_has_its_bar(case: Case) -> None:
             end += float(part.get("width", 0))
         assert end <= whole + 0.1
     described = found.findtext(f"{SVG}desc") or ""
-    assert all(printable(str(rank)) in described for rank in choice.fit.ranks)
+    assert all(make_printable(str(rank)) in described for rank in choice.fit.ranks)
 
 
 @ALL
@@ -168,14 +168,14 @@ def test_speed_is_large_and_reasons_are_in_the_description() -> None:
     described = found.findtext(f"{SVG}desc") or ""
     assert choice.warnings
     for each in (*choice.warnings, *choice.why):
-        assert printable(each) in described
+        assert make_printable(each) in described
         assert each not in sizes
     free = chosen(Case((spark(1), spark(2), orin(1), orin(2))))
     assert free.why[0] in (page(free).findtext(f"{SVG}desc") or "")
 
 
 def test_hostile_names_are_text_only() -> None:
-    text = drawn(
+    text = draw_layout(
         "</svg><script>alert(1)</script>", chosen(CASES["hostile names"]), "medley plan '<x>' & \x1b[0m"
     )
     found = ET.fromstring(text)
@@ -187,7 +187,7 @@ def test_hostile_names_are_text_only() -> None:
 
 
 def test_it_is_named_follows_the_color_scheme_and_needs_nothing_else() -> None:
-    text = drawn("a model", chosen(CASES["tensor parallel over hosts"]), COMMAND)
+    text = draw_layout("a model", chosen(CASES["tensor parallel over hosts"]), COMMAND)
     found = ET.fromstring(text)
     assert found.get("role") == "img"
     assert found.findtext(f"{SVG}title") == "a model: tensor parallel 2 on spark-1, spark-2"
@@ -201,9 +201,9 @@ def test_it_is_named_follows_the_color_scheme_and_needs_nothing_else() -> None:
 @given(st.text(alphabet=st.characters()))
 def test_any_text_makes_xml(words: str) -> None:
     element = ET.Element("text")
-    element.text = printable(words)
-    assert ET.fromstring(ET.tostring(element, encoding="unicode")).text == (printable(words) or None)
+    element.text = make_printable(words)
+    assert ET.fromstring(ET.tostring(element, encoding="unicode")).text == (make_printable(words) or None)
 
 
 def test_what_turns_writing_round_is_not_drawn() -> None:
-    assert printable("a\u202eb\x1b[0m\x00\ud800\n c") == "a�b�[0m�� c"
+    assert make_printable("a\u202eb\x1b[0m\x00\ud800\n c") == "a�b�[0m�� c"

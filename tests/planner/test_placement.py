@@ -8,11 +8,11 @@ from medley.errors import Problem
 from medley.host.facts import GIB
 from medley.host.hypothetical import imagined
 from medley.host.kind import kind_of
-from medley.planner import hosts_of, layers, named, pipelines, sizes
+from medley.planner import count_sizes, describe_layout, format_layers, list_hosts, list_pipelines
 from medley.planner.candidates import Sizes
-from medley.planner.memory import SNUG_BYTES
-from medley.planner.placement import PlacementOptions, placement, unplaced
-from medley.planner.report import reasons, summary
+from medley.planner.memory import MIN_SPARE_BYTES
+from medley.planner.placement import PlacementOptions, place_model, place_without_shape
+from medley.planner.report import format_reasons, format_summary
 from medley.planner.topology import Topology
 from tests.network.networks import wired
 from tests.planner.imagined import shape, site
@@ -23,10 +23,10 @@ def test_a_pipeline_is_cut_for_the_order_that_ray_has() -> None:
     """Planned is the thor before the second spark; Ray gives the spark its ranks first."""
     big = shape("qwen3.5-122b-a10b")
     wanted = PlacementOptions(sizes=Sizes(1, 3, 1))
-    planned = placement(big, site("spark:2,thor", "spark-1", "thor-1", "spark-2"), wanted)
-    lain = placement(big, site("spark:2,thor", "spark-1", "spark-2", "thor-1"), wanted)
-    assert hosts_of(planned.layout) == ("spark-1", "thor-1", "spark-2")
-    assert hosts_of(lain.layout) == ("spark-1", "spark-2", "thor-1")
+    planned = place_model(big, site("spark:2,thor", "spark-1", "thor-1", "spark-2"), wanted)
+    lain = place_model(big, site("spark:2,thor", "spark-1", "spark-2", "thor-1"), wanted)
+    assert list_hosts(planned.layout) == ("spark-1", "thor-1", "spark-2")
+    assert list_hosts(lain.layout) == ("spark-1", "spark-2", "thor-1")
     assert sum(stage.layers for stage in lain.layout.stages) == big.layers
     assert lain.fit.fits
     assert [rank.device.host for rank in lain.fit.ranks] == ["spark-1", "spark-2", "thor-1"]
@@ -37,33 +37,33 @@ def test_a_pipeline_is_cut_for_the_order_that_ray_has() -> None:
 def test_the_first_rank_is_where_the_engine_starts() -> None:
     """An RTX PRO 6000 alone would be fastest, but the cluster's head is the Spark."""
     small = shape("qwen3-8b")
-    free = placement(small, site("spark,rtx"), PlacementOptions())
-    headed = placement(small, site("spark,rtx", "spark-1", "rtx-1"), PlacementOptions())
-    assert hosts_of(free.layout) == ("rtx-1",)
-    assert "spark-1" in hosts_of(headed.layout)
-    because = [each.because for each in headed.rejected if each.what == "rtx-1 alone"]
+    free = place_model(small, site("spark,rtx"), PlacementOptions())
+    headed = place_model(small, site("spark,rtx", "spark-1", "rtx-1"), PlacementOptions())
+    assert list_hosts(free.layout) == ("rtx-1",)
+    assert "spark-1" in list_hosts(headed.layout)
+    because = [each.reason for each in headed.rejected if each.candidate == "rtx-1 alone"]
     assert because == ["the engine starts on spark-1 and needs a rank there; from that host: --hosts 1"]
 
 
 def test_an_engine_that_cannot_split_a_model_has_no_pipeline_of_it() -> None:
     one = shape("qwen3.8-flash-next-nvfp4")
-    assert sizes(placement(one, site("spark:2"), PlacementOptions()).layout) == (2, 1, 1)
+    assert count_sizes(place_model(one, site("spark:2"), PlacementOptions()).layout) == (2, 1, 1)
     piped = PlacementOptions(engine="sglang", sizes=Sizes(1, 2, 1))
-    assert sizes(placement(one, site("spark:2"), piped).layout) == (1, 2, 1)
+    assert count_sizes(place_model(one, site("spark:2"), piped).layout) == (1, 2, 1)
     with raises_problem("--pp 2 ", cause="vLLM ", fix="--pp 48"):
-        placement(one, site("spark:2"), PlacementOptions(sizes=Sizes(1, 2, 1)))
+        place_model(one, site("spark:2"), PlacementOptions(sizes=Sizes(1, 2, 1)))
 
 
 def test_a_gpu_without_the_attention_of_a_model_takes_none_of_it() -> None:
     """A Thor has compute capability 11.0, and vLLM's sparse attention is for 9.x, 10.x and 12.x."""
     sparse = shape("glm-5.3-flash-nvfp4")
-    mixed = placement(sparse, site("spark:2,thor"), PlacementOptions())
-    assert hosts_of(mixed.layout) == ("spark-1", "spark-2")
-    assert any("for compute capability 11.0, only for" in each.because for each in mixed.rejected)
+    mixed = place_model(sparse, site("spark:2,thor"), PlacementOptions())
+    assert list_hosts(mixed.layout) == ("spark-1", "spark-2")
+    assert any("for compute capability 11.0, only for" in each.reason for each in mixed.rejected)
     with raises_problem("thor-1, thor-2", cause="vLLM has no attention backend of this model"):
-        placement(sparse, site("thor:2"), PlacementOptions())
-    other = placement(sparse, site("thor:2"), PlacementOptions(engine="sglang"))
-    assert hosts_of(other.layout) == ("thor-1", "thor-2"), "nothing is known of SGLang's"
+        place_model(sparse, site("thor:2"), PlacementOptions())
+    other = place_model(sparse, site("thor:2"), PlacementOptions(engine="sglang"))
+    assert list_hosts(other.layout) == ("thor-1", "thor-2"), "nothing is known of SGLang's"
 
 
 def test_tables_stay_in_the_memory_of_a_host_with_its_own_gpu() -> None:
@@ -71,40 +71,40 @@ def test_tables_stay_in_the_memory_of_a_host_with_its_own_gpu() -> None:
     model = shape("qwen3.8-flash-next-nvfp4")
     for engine in ("vllm", "sglang"):
         on = site("rtx", engine=engine)
-        found = placement(model, on, PlacementOptions(engine=engine))
+        found = place_model(model, on, PlacementOptions(engine=engine))
         (rank,) = found.fit.ranks
         assert rank.weights_bytes == model.weights_bytes - model.host_table_bytes
         assert "rtx-1: 47.7 GiB of the model's tables are in its own memory, not on its GPUs" in found.why
     facts, kind = on.hosts["rtx-1"]
     full = replace(facts, memory=replace(facts.memory, available_bytes=40 * GIB))
     with raises_problem(cause=("rtx-1: its memory has 40.0 GiB available", "need 47.7 GiB")):
-        placement(model, replace(on, hosts={"rtx-1": (full, kind)}), PlacementOptions(engine="sglang"))
+        place_model(model, replace(on, hosts={"rtx-1": (full, kind)}), PlacementOptions(engine="sglang"))
     with raises_problem("does not fit", cause="spark-1 0: weights 121.0"):
-        placement(model, site("spark"), PlacementOptions())
+        place_model(model, site("spark"), PlacementOptions())
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_so_many_hosts_as_asked_for(count: int) -> None:
     names = tuple(f"cpu-{nth}" for nth in range(1, 5))
-    found = placement(shape("demo"), site("cpu:4", *names), PlacementOptions(hosts=count))
-    assert len(hosts_of(found.layout)) == count
-    assert hosts_of(found.layout)[0] == "cpu-1"
+    found = place_model(shape("demo"), site("cpu:4", *names), PlacementOptions(hosts=count))
+    assert len(list_hosts(found.layout)) == count
+    assert list_hosts(found.layout)[0] == "cpu-1"
 
 
 def test_all_of_the_gpus_that_were_named() -> None:
-    two = placement(shape("qwen3-8b"), site("thor"), PlacementOptions(gpus="all"))
-    assert sizes(two.layout) == (1, 1, 1)
+    two = place_model(shape("qwen3-8b"), site("thor"), PlacementOptions(gpus="all"))
+    assert count_sizes(two.layout) == (1, 1, 1)
 
 
 def test_one_server_has_the_replicas_that_its_engine_can() -> None:
     many = PlacementOptions(goal="throughput", concurrency=256, context=2048)
     small = shape("qwen3-4b-instruct-2507")
-    assert sizes(placement(small, site("rtx:2"), many).layout)[2] == 2
+    assert count_sizes(place_model(small, site("rtx:2"), many).layout)[2] == 2
     one = replace(many, one_server=True)
-    assert sizes(placement(small, site("rtx:2"), one).layout)[2] == 2, "vLLM has one address for both"
-    other = placement(small, site("rtx:2"), replace(one, engine="sglang"))
-    assert sizes(other.layout)[2] == 1
-    assert any("SGLang's replicas are on one host" in each.because for each in other.rejected)
+    assert count_sizes(place_model(small, site("rtx:2"), one).layout)[2] == 2, "vLLM has one address for both"
+    other = place_model(small, site("rtx:2"), replace(one, engine="sglang"))
+    assert count_sizes(other.layout)[2] == 1
+    assert any("SGLang's replicas are on one host" in each.reason for each in other.rejected)
 
 
 def test_a_cluster_has_one_pipeline_over_several_hosts() -> None:
@@ -112,18 +112,18 @@ def test_a_cluster_has_one_pipeline_over_several_hosts() -> None:
     wanted = PlacementOptions(
         goal="throughput", concurrency=64, context=2048, sizes=Sizes(tensor=2, replicas=2)
     )
-    assert sizes(placement(shape("qwen3-8b"), site("spark:4"), wanted).layout) == (2, 1, 2)
+    assert count_sizes(place_model(shape("qwen3-8b"), site("spark:4"), wanted).layout) == (2, 1, 2)
     with pytest.raises(Problem) as caught:
-        placement(shape("qwen3-8b"), site("spark:4", *names), wanted)
+        place_model(shape("qwen3-8b"), site("spark:4", *names), wanted)
     assert "needs a cluster of its own" in caught.value.cause
 
 
 def test_the_users_own_split_is_obeyed_and_priced() -> None:
     big, two = shape("qwen3-32b"), site("spark,thor", "spark-1", "thor-1")
     wanted = PlacementOptions(concurrency=8, sizes=Sizes(stages=2))
-    planned = placement(big, two, wanted)
-    forced = placement(big, two, replace(wanted, partition="10,54"))
-    assert layers(forced.layout) == "10,54" != layers(planned.layout)
+    planned = place_model(big, two, wanted)
+    forced = place_model(big, two, replace(wanted, partition="10,54"))
+    assert format_layers(forced.layout) == "10,54" != format_layers(planned.layout)
     assert forced.prediction.tokens_per_s < planned.prediction.tokens_per_s
 
 
@@ -148,7 +148,7 @@ def test_the_users_own_split_is_obeyed_and_priced() -> None:
 )
 def test_problems(wanted: PlacementOptions, what: str) -> None:
     with pytest.raises(Problem) as caught:
-        placement(shape("demo"), site("cpu:2", "cpu-1", "cpu-2"), wanted)
+        place_model(shape("demo"), site("cpu:2", "cpu-1", "cpu-2"), wanted)
     assert what in caught.value.what
 
 
@@ -163,17 +163,19 @@ def test_problems(wanted: PlacementOptions, what: str) -> None:
 def test_a_model_of_which_nothing_is_known(wanted: PlacementOptions, expected: list[list[str]]) -> None:
     renamed = dict(zip("ab", imagined("spark:2").values(), strict=True))
     two = Topology({name: (facts, kind_of(facts)) for name, facts in renamed.items()})
-    found = unplaced(replace(two, order=("b", "a"), slots={"a": 1, "b": 1}), wanted)
+    found = place_without_shape(replace(two, rank_order=("b", "a"), free_slots={"a": 1, "b": 1}), wanted)
     assert [[device.host for device in stage.devices] for stage in found.stages] == expected
 
 
 def test_so_many_hosts_of_a_model_of_which_nothing_is_known() -> None:
-    assert hosts_of(unplaced(site("spark:2"), PlacementOptions(hosts=2, sizes=Sizes(stages=2)))) == (
+    assert list_hosts(
+        place_without_shape(site("spark:2"), PlacementOptions(hosts=2, sizes=Sizes(stages=2)))
+    ) == (
         "spark-1",
         "spark-2",
     )
     with raises_problem("1 ", "2 hosts", cause="spark-1"):
-        unplaced(site("spark:2"), PlacementOptions(hosts=2))
+        place_without_shape(site("spark:2"), PlacementOptions(hosts=2))
 
 
 def test_replicas_of_a_model_of_which_nothing_is_known() -> None:
@@ -181,17 +183,19 @@ def test_replicas_of_a_model_of_which_nothing_is_known() -> None:
     (facts, kind) = two_gpus.hosts["rtx-1"]
     gpus = (facts.gpus[0], replace(facts.gpus[0], index=1))
     two_gpus = replace(two_gpus, hosts={"rtx-1": (replace(facts, gpus=gpus), kind)})
-    found = unplaced(two_gpus, PlacementOptions(sizes=Sizes(replicas=2)))
-    assert sizes(found) == (1, 1, 2)
-    assert sizes(unplaced(two_gpus, PlacementOptions(gpus="all", sizes=Sizes(replicas=2)))) == (1, 1, 2)
+    found = place_without_shape(two_gpus, PlacementOptions(sizes=Sizes(replicas=2)))
+    assert count_sizes(found) == (1, 1, 2)
+    assert count_sizes(
+        place_without_shape(two_gpus, PlacementOptions(gpus="all", sizes=Sizes(replicas=2)))
+    ) == (1, 1, 2)
     with pytest.raises(Problem, match="--dp 2"):
-        unplaced(site("spark:2"), PlacementOptions(sizes=Sizes(replicas=2)))
+        place_without_shape(site("spark:2"), PlacementOptions(sizes=Sizes(replicas=2)))
 
 
 def test_the_users_own_split_is_that_of_every_replica() -> None:
     wanted = PlacementOptions(sizes=Sizes(1, 2, 2), partition="10,54")
-    found = placement(shape("qwen3-32b"), site("spark:4"), wanted).layout
-    assert [[stage.layers for stage in stages] for stages in pipelines(found)] == [[10, 54], [10, 54]]
+    found = place_model(shape("qwen3-32b"), site("spark:4"), wanted).layout
+    assert [[stage.layers for stage in stages] for stages in list_pipelines(found)] == [[10, 54], [10, 54]]
 
 
 def changed(on: Topology, memory_bytes: int | None, available_bytes: int) -> Topology:
@@ -216,7 +220,7 @@ def changed(on: Topology, memory_bytes: int | None, available_bytes: int) -> Top
 )
 def test_memory_that_is_not_there(on: Topology, what: str) -> None:
     with pytest.raises(Problem) as caught:
-        placement(shape("demo"), on, PlacementOptions())
+        place_model(shape("demo"), on, PlacementOptions())
     assert what in caught.value.what
 
 
@@ -225,12 +229,12 @@ def test_the_largest_gpu_takes_a_model_of_which_nothing_is_known() -> None:
     facts, kind = one.hosts["rtx-1"]
     small = replace(facts.gpus[0], memory_bytes=8 << 30, memory_free_bytes=8 << 30)
     two = Topology({"rtx-1": (replace(facts, gpus=(small, replace(facts.gpus[0], index=1))), kind)})
-    assert unplaced(two, PlacementOptions()).stages[0].devices[0].index == 1
+    assert place_without_shape(two, PlacementOptions()).stages[0].devices[0].index == 1
 
 
 def test_what_is_said_of_a_split_is_said_of_it_as_it_lies() -> None:
     on = site("spark:2", "spark-1", "spark-2")
-    forced = placement(shape("gpt-oss-120b"), on, PlacementOptions(sizes=Sizes(1, 2, 1), partition="30,6"))
+    forced = place_model(shape("gpt-oss-120b"), on, PlacementOptions(sizes=Sizes(1, 2, 1), partition="30,6"))
     (tightest,) = [line for line in forced.why if line.startswith("tightest: ")]
     assert tightest == f"tightest: {forced.fit.worst}"
     (predicted,) = [line for line in forced.why if line.startswith("predicted ")]
@@ -239,18 +243,18 @@ def test_what_is_said_of_a_split_is_said_of_it_as_it_lies() -> None:
 
 def test_more_ranks_than_there_are() -> None:
     with raises_problem("4 ", " 2 ", cause=("tensor parallel 2", "2 stages"), fix="medley ray-head"):
-        unplaced(site("spark:2"), PlacementOptions(sizes=Sizes(2, 2)))
-    assert named(unplaced(site("spark:2"), PlacementOptions())) == "spark-1 alone"
+        place_without_shape(site("spark:2"), PlacementOptions(sizes=Sizes(2, 2)))
+    assert describe_layout(place_without_shape(site("spark:2"), PlacementOptions())) == "spark-1 alone"
 
 
 def test_a_layout_that_leaves_shared_memory_free_beats_one_as_fast_that_fills_it() -> None:
     """Two cuts of one speed: one leaves a Thor half a GiB, the other ten."""
-    found = placement(
+    found = place_model(
         shape("qwen3-235b-a22b-instruct-2507"), site("spark:2,thor:2,rtx:1"), PlacementOptions()
     )
     shared = [rank for rank in found.fit.ranks if rank.device.kind != "rtx"]
-    assert min(rank.free_bytes for rank in shared) > SNUG_BYTES
-    assert any("about as fast, leaves only 0." in each.because for each in found.rejected)
+    assert min(rank.free_bytes for rank in shared) > MIN_SPARE_BYTES
+    assert any("about as fast, leaves only 0." in each.reason for each in found.rejected)
 
 
 @pytest.mark.parametrize(
@@ -270,12 +274,12 @@ def test_a_plan_names_the_cabling_and_what_keeps_its_cables_idle(
     found = {name: replace(spark, net=each.net, rdma=each.rdma) for name, each in wired(3, cables).items()}
     hosts = Topology({name: (facts, kind_of(facts)) for name, facts in found.items()})
     wanted = PlacementOptions(sizes=Sizes(1, 3, 1))
-    chosen = placement(shape("qwen3-8b"), hosts, wanted)
+    chosen = place_model(shape("qwen3-8b"), hosts, wanted)
     assert chosen.layout.link is not None
     assert chosen.layout.link.rdma is rdma
-    said = [line.plain.split() for line in summary("qwen3-8b", chosen, 100)]
+    said = [line.plain.split() for line in format_summary("qwen3-8b", chosen, 100)]
     assert ["cabling", *cabling.partition(":")[0].split()] in said
-    assert f"  cabling: {cabling}" in [line.plain for line in reasons(chosen)]
+    assert f"  cabling: {cabling}" in [line.plain for line in format_reasons(chosen)]
     warned = [each for each in chosen.warnings if "two ports of one number" in each or "is missing" in each]
     assert len(warned) == (not rdma)
 
@@ -283,8 +287,8 @@ def test_a_plan_names_the_cabling_and_what_keeps_its_cables_idle(
 @pytest.mark.parametrize("hosts", ["spark:2", "rtx:2"])
 def test_a_width_that_config_gives_splits_a_hybrid(hosts: str) -> None:
     """Qwen3.8 27B in FP8 has 17,408 rows, 68 blocks a rank of two; by its bytes they would be 20,032."""
-    found = placement(shape("qwen3.8-27b-fp8"), site(hosts), PlacementOptions(sizes=Sizes(tensor=2)))
-    assert sizes(found.layout) == (2, 1, 1)
+    found = place_model(shape("qwen3.8-27b-fp8"), site(hosts), PlacementOptions(sizes=Sizes(tensor=2)))
+    assert count_sizes(found.layout) == (2, 1, 1)
     assert not any("unchecked" in each for each in found.warnings)
 
 
@@ -292,9 +296,9 @@ def test_a_guess_warns_and_refuses_nothing() -> None:
     known = shape("qwen3.8-27b-fp8")
     gaps = {"feed_forward": None, "weights_source": "config"}
     wanted = PlacementOptions(sizes=Sizes(tensor=2))
-    guessed = placement(known.model_copy(update=gaps), site("spark:2"), wanted)
+    guessed = place_model(known.model_copy(update=gaps), site("spark:2"), wanted)
     estimate, width = guessed.warnings[-2:]
     assert "estimate from config.json" in estimate
     assert "blocks of 128 is unchecked" in width
-    alone = placement(known.model_copy(update=gaps), site("spark"), PlacementOptions())
+    alone = place_model(known.model_copy(update=gaps), site("spark"), PlacementOptions())
     assert not any("unchecked" in each for each in alone.warnings), "one rank has all blocks"

@@ -11,8 +11,17 @@ from medley.host.facts import GIB
 from medley.model.chat_format import ChatFormat, of_table
 from medley.planner import Device
 from medley.planner.candidates import Sizes
-from medley.planner.placement import PlacementOptions, placement, unplaced
-from medley.planner.plan import START_LIMIT_S, Asked, Launcher, Plan, balanced, plan, understood, unplanned
+from medley.planner.placement import PlacementOptions, place_model, place_without_shape
+from medley.planner.plan import (
+    START_LIMIT_S,
+    EngineOptions,
+    Launcher,
+    Plan,
+    adapt_to_version,
+    balance_experts,
+    plan_engine,
+    plan_without_shape,
+)
 from medley.planner.topology import Topology
 from tests.planner.imagined import MODELS, shape, site
 
@@ -25,8 +34,8 @@ def planned(
     model: str, on: Topology, wanted: PlacementOptions | None = None, *, launcher: Launcher = "solo"
 ) -> Plan:
     asked = wanted or PlacementOptions()
-    choice = placement(shape(model), on, asked)
-    return plan(choice, on.facts, MODELS[model], context=asked.context, launcher=launcher)
+    choice = place_model(shape(model), on, asked)
+    return plan_engine(choice, on.facts, MODELS[model], context=asked.context, launcher=launcher)
 
 
 def available(on: Topology, gib: int) -> Topology:
@@ -49,7 +58,7 @@ def test_unified_memory_keeps_its_limit() -> None:
 
 def test_unified_memory_keeps_its_limit_whatever_the_model() -> None:
     spark = site("spark")
-    found = unplanned(unplaced(spark, PlacementOptions()), spark.facts)
+    found = plan_without_shape(place_without_shape(spark, PlacementOptions()), spark.facts)
     assert found.memory_utilization == planned("qwen3-8b", spark).memory_utilization
     assert found.sequences is None, "the engine's own: nothing is known of the model"
 
@@ -120,33 +129,35 @@ def test_a_gpus_host_needs_no_compiler_for_that() -> None:
 
 def test_a_model_of_which_nothing_is_known_is_cut_as_the_user_says() -> None:
     two = site("spark:2")
-    found = unplanned(unplaced(two, PlacementOptions(sizes=Sizes(stages=2))), two.facts, launcher="ray")
+    found = plan_without_shape(
+        place_without_shape(two, PlacementOptions(sizes=Sizes(stages=2))), two.facts, launcher="ray"
+    )
     assert found == Plan(stages=2, launcher="ray", hosts=2, memory_utilization=0.85)
 
 
 def test_what_was_asked_reaches_an_engine_without_a_plan() -> None:
     two = site("spark:2")
-    layout = unplaced(two, PlacementOptions(sizes=Sizes(tensor=2)))
-    asked = Asked(context=262_144, concurrency=100, kv_type="fp8", balanced=True)
-    found = unplanned(layout, two.facts, launcher="ray", asked=asked)
+    layout = place_without_shape(two, PlacementOptions(sizes=Sizes(tensor=2)))
+    asked = EngineOptions(context=262_144, concurrency=100, kv_type="fp8", balanced=True)
+    found = plan_without_shape(layout, two.facts, launcher="ray", options=asked)
     assert (found.context, found.sequences, found.kv_type) == (262_144, 100, "fp8")
     assert (found.expert_parallel, found.balanced) == (True, True)
-    alone = unplaced(two, PlacementOptions())
+    alone = place_without_shape(two, PlacementOptions())
     with pytest.raises(Problem, match="no experts"):
-        unplanned(alone, two.facts, asked=Asked(balanced=True))
+        plan_without_shape(alone, two.facts, options=EngineOptions(balanced=True))
 
 
 def test_gpus_of_one_host() -> None:
     device = Device("rtx", 3, "rtx", 90 * GIB, 1792, 500)
-    layout = replace(unplaced(site("rtx"), PlacementOptions()))
+    layout = replace(place_without_shape(site("rtx"), PlacementOptions()))
     stage = replace(layout.stages[0], devices=(device,))
-    assert unplanned(replace(layout, stages=(stage,)), site("rtx").facts).gpus == (3,)
+    assert plan_without_shape(replace(layout, stages=(stage,)), site("rtx").facts).gpus == (3,)
 
 
 def test_experts_are_balanced_where_there_are_some_to_balance() -> None:
     two = site("spark:2")
     moe = planned("qwen3.5-122b-a10b-fp8", two, PlacementOptions(sizes=Sizes(tensor=2)), launcher="ray")
-    found = balanced(moe, shape("qwen3.5-122b-a10b-fp8").experts)
+    found = balance_experts(moe, shape("qwen3.5-122b-a10b-fp8").experts)
     assert (found.expert_parallel, found.balanced) == (True, True)
     assert any("256 experts of a layer" in line for line in found.why)
     for model, plan_, why in (
@@ -154,7 +165,7 @@ def test_experts_are_balanced_where_there_are_some_to_balance() -> None:
         ("gpt-oss-20b", Plan(), "all of them are on one rank"),
     ):
         with pytest.raises(Problem) as caught:
-            balanced(plan_, shape(model).experts)
+            balance_experts(plan_, shape(model).experts)
         assert caught.value.cause == why
 
 
@@ -164,8 +175,8 @@ def test_a_cache_of_8_bits_holds_twice_as_much() -> None:
     whole = planned("qwen3-32b", spark, PlacementOptions(context=context, concurrency=4))
     assert (half.kv_type, whole.kv_type) == ("fp8", "auto")
     asked = PlacementOptions(concurrency=1, context=context)
-    more = placement(shape("qwen3-32b"), spark, replace(asked, kv_type="fp8")).fit.concurrency
-    assert more == pytest.approx(2 * placement(shape("qwen3-32b"), spark, asked).fit.concurrency, abs=2)
+    more = place_model(shape("qwen3-32b"), spark, replace(asked, kv_type="fp8")).fit.concurrency
+    assert more == pytest.approx(2 * place_model(shape("qwen3-32b"), spark, asked).fit.concurrency, abs=2)
 
 
 @pytest.mark.parametrize(
@@ -180,11 +191,11 @@ def test_a_cache_of_8_bits_holds_twice_as_much() -> None:
     ],
 )
 def test_an_older_vllm_is_told_the_longest_context(version: str | None, *, finds: bool) -> None:
-    found = understood(planned("qwen3-8b", site("orin")), "vllm", version, ChatFormat())
+    found = adapt_to_version(planned("qwen3-8b", site("orin")), "vllm", version, ChatFormat())
     assert found.finds_longest is finds
     assert found.longest == shape("qwen3-8b").context
     assert any("does not find the longest" in each for each in found.why) is not finds
-    assert understood(found, "sglang", "0.1.0", ChatFormat()) == found
+    assert adapt_to_version(found, "sglang", "0.1.0", ChatFormat()) == found
 
 
 def test_the_longest_context_leaves_room_where_memory_is_short() -> None:
@@ -192,7 +203,7 @@ def test_the_longest_context_leaves_room_where_memory_is_short() -> None:
     assert tight.longest is not None
     assert tight.longest < shape("qwen3-8b").context
     asked = planned("qwen3-8b", site("orin"), PlacementOptions(context=2048))
-    assert understood(asked, "vllm", "0.12.0", ChatFormat()).finds_longest, (
+    assert adapt_to_version(asked, "vllm", "0.12.0", ChatFormat()).finds_longest, (
         "what was asked for is told anyway"
     )
 
@@ -209,10 +220,10 @@ def test_the_longest_context_leaves_room_where_memory_is_short() -> None:
 def test_an_older_vllm_is_not_told_of_parsers_it_lacks(
     model: str, version: str | None, unread: list[str]
 ) -> None:
-    found = understood(Plan(), "vllm", version, of_table(MODELS[model]))
+    found = adapt_to_version(Plan(), "vllm", version, of_table(MODELS[model]))
     assert list(found.unread) == unread
     assert any("has no parser" in each for each in found.why) is bool(unread)
-    flags = {flag.names[0] for flag in vllm.flags(SERVING, found, KINDS["spark"], MODELS[model])}
+    flags = {flag.names[0] for flag in vllm.list_flags(SERVING, found, KINDS["spark"], MODELS[model])}
     assert ("--tool-call-parser" in flags) is not bool(unread)
 
 
@@ -249,7 +260,7 @@ def test_sglang_gets_states_for_its_requests(kinds: str, streams: int, sequences
     wanted = PlacementOptions(engine="sglang", concurrency=streams)
     found = planned("qwen3.8-flash-next-nvfp4", site(kinds, engine="sglang"), wanted)
     assert (found.sequences, found.states) == (sequences, 5 * sequences)
-    flags = {each.names[0]: each.value for each in sglang.flags(SERVING, found, KINDS["rtx"], None)}
+    flags = {each.names[0]: each.value for each in sglang.list_flags(SERVING, found, KINDS["rtx"], None)}
     assert flags["--max-mamba-cache-size"] == str(5 * sequences)
     assert planned("qwen3.8-flash-next-nvfp4", site(kinds), PlacementOptions()).states is None, "vLLM"
 

@@ -13,8 +13,22 @@ from benchmarks import fitting, held_out, predictor, published
 from benchmarks.models import bits, guessed, shape
 from benchmarks.published import Case
 from medley.planner import Device, HostLink, Layout, Load, Stage
-from medley.planner.device_specs import MANY_STREAMS, ONE_STREAM, PROMPTS, SHIPPED, HeldOut, reached
-from medley.planner.prediction import Given, TokenBatch, collectives_s, predict, stage_pass, timed
+from medley.planner.device_specs import (
+    MANY_STREAMS,
+    ONE_STREAM,
+    PROMPTS,
+    SHIPPED_EFFICIENCY,
+    HeldOutRange,
+    compute_reached_speed,
+)
+from medley.planner.prediction import (
+    PassConditions,
+    TokenBatch,
+    build_step_timer,
+    compute_collectives_s,
+    compute_stage_pass,
+    predict,
+)
 from medley.schema import Shape
 from tests.planner.layouts import QWEN_30B
 
@@ -31,7 +45,7 @@ SPARK2 = replace(SPARK, host="spark-2")
 
 
 def said(case: Case) -> float:
-    return fitting.figure(case, SHIPPED)
+    return fitting.figure(case, SHIPPED_EFFICIENCY)
 
 
 @pytest.mark.parametrize("model", [DENSE, EXPERTS], ids=["dense", "experts"])
@@ -100,7 +114,7 @@ def test_of_what_was_measured_all_is_reached() -> None:
     found = predict(DENSE, there, load)
     read = 32 * DENSE.layer_bytes + (DENSE.head_bytes or DENSE.embedding_bytes)
     assert read == pytest.approx(15.0e9, rel=0.01)
-    besides = (32 * SHIPPED.layer_us + SHIPPED.step_us) * 1e-6
+    besides = (32 * SHIPPED_EFFICIENCY.layer_us + SHIPPED_EFFICIENCY.step_us) * 1e-6
     reading = 1 / found.tokens_per_s - besides - 2 * 7.0e9 / 1e12
     assert reading == pytest.approx(read / 50e9, rel=0.01)
     assert "at 50 GB/s measured" in found.bound
@@ -123,7 +137,7 @@ def test_a_measured_wire_costs_what_it_was_measured_at() -> None:
     }
     wire, stated, free = step.values()
     assert wire - free == pytest.approx(500e-6)
-    assert stated - wire == pytest.approx(SHIPPED.tcp_us * 1e-6 + 131e-6 * (1 / 0.9 - 1), rel=0.01)
+    assert stated - wire == pytest.approx(SHIPPED_EFFICIENCY.tcp_us * 1e-6 + 131e-6 * (1 / 0.9 - 1), rel=0.01)
 
 
 def test_the_shipped_constants_are_near_what_is_published() -> None:
@@ -152,7 +166,7 @@ def test_the_pages_state_the_errors_of_rows_that_came_after_the_fit() -> None:
     list(zip(held_out.METRICS, (ONE_STREAM, MANY_STREAMS, PROMPTS), strict=True)),
     ids=held_out.METRICS,
 )
-def test_a_range_holds_the_share_of_measurements_that_a_plan_says(metric: str, shipped: HeldOut) -> None:
+def test_a_range_holds_the_share_of_measurements_that_a_plan_says(metric: str, shipped: HeldOutRange) -> None:
     """Each row is predicted with the constants that were fitted without its source."""
     found = [ratio for each, _, ratio in held_out.ratios(ROWS, held_out.read()) if each == metric]
     assert held_out.held_out(found) == shipped
@@ -184,7 +198,7 @@ def test_the_constants_held_out_are_those_that_fit_without_each_source() -> None
 def test_the_shipped_constants_are_those_that_fit() -> None:
     best = fitting.fit(ROWS)
     for name in fitting.GUESSES:
-        assert getattr(SHIPPED, name) == pytest.approx(getattr(best, name), rel=0.03), name
+        assert getattr(SHIPPED_EFFICIENCY, name) == pytest.approx(getattr(best, name), rel=0.03), name
     assert len(fitting.GUESSES) <= sum(case.scored for case in ROWS) / 8
 
 
@@ -289,13 +303,16 @@ def test_layers_are_cut_by_the_predictions_own_time(
 ) -> None:
     """Also of hosts of the same sorts, and of another number of layers, that were never worked out."""
     sequences = load.concurrency
-    seconds = timed(model, load)(sequences, link)
-    given_, batch = Given(model, link, SHIPPED), TokenBatch(sequences, sequences, load.context_tokens)
+    seconds = build_step_timer(model, load)(sequences, link)
+    given_, batch = (
+        PassConditions(model, link, SHIPPED_EFFICIENCY),
+        TokenBatch(sequences, sequences, load.context_tokens),
+    )
     moved = [replace(each, host=f"{each.host}-2", memory_bytes=1) for each in devices]
     for laid in (devices, moved):
         for layers, last in product((1, 3, model.layers), (False, True)):
             stage = Stage(tuple(laid), layers)
-            whole = stage_pass(given_, stage, batch, last=last).seconds
+            whole = compute_stage_pass(given_, stage, batch, last=last).seconds
             assert seconds(stage, last) == pytest.approx(whole)
 
 
@@ -303,7 +320,7 @@ def test_layers_are_cut_by_the_predictions_own_time(
 @pytest.mark.parametrize("kind", ["orin", "spark", "rtx", "cpu"])
 def test_no_share_of_what_was_measured_is_taken(kind: str, weights: str) -> None:
     device = Device("a", 0, kind, 1 << 36, 100, 2, "RTX 5090", measured=True)
-    found = reached(device, weights, SHIPPED)
+    found = compute_reached_speed(device, weights, SHIPPED_EFFICIENCY)
     assert (found.weights, found.cache, found.operations) == (100e9, 100e9, 2e12)
 
 
@@ -319,10 +336,13 @@ def test_who_reaches_the_others_data_stages_nothing(
 
     def pair(kind: str, name: str) -> float:
         ranks = tuple(Device(host, nth, kind, 1 << 35, 1008, 165, name) for nth, host in enumerate(hosts))
-        return collectives_s(
-            Given(QWEN_30B, ROCE, SHIPPED), Stage(ranks, 48), TokenBatch(64, 64, 1), last=False
+        return compute_collectives_s(
+            PassConditions(QWEN_30B, ROCE, SHIPPED_EFFICIENCY),
+            Stage(ranks, 48),
+            TokenBatch(64, 64, 1),
+            last=False,
         )
 
-    staged = 97 * 64 * 2048 * 2 / (SHIPPED.staged_gb_s * 1e9)
+    staged = 97 * 64 * 2048 * 2 / (SHIPPED_EFFICIENCY.staged_gb_s * 1e9)
     other = "thor" if kind == "cpu" else kind
     assert pair(other, slow) - pair(kind, fast) == pytest.approx(staged)

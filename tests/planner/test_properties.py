@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 
 from medley.errors import Problem
 from medley.host.facts import GIB
-from medley.planner import Device, Goal, HostLink, Load, Stage, named, pipelines
-from medley.planner import devices_of as ranks_of
+from medley.planner import Device, Goal, HostLink, Load, Stage, describe_layout, list_devices, list_pipelines
 from medley.planner.candidates import Request
-from medley.planner.choose import Choice, choose
-from medley.planner.host_order import landing
-from medley.planner.prediction import predict, timed
+from medley.planner.choose import Choice, choose_layout
+from medley.planner.host_order import place_in_rank_order
+from medley.planner.prediction import build_step_timer, predict
 from medley.schema import Shape
 from tests.planner.layouts import (
     MODELS,
@@ -72,8 +71,8 @@ cases = st.builds(Case, shapes, clusters(), links, goals, loads)
 
 def chosen(case: Case) -> Choice | Problem:
     try:
-        work = workload(case.shape, case.load, case.goal, timed(case.shape, case.load))
-        return choose(Request(work, tuple(case.devices), over(case.link)), predict)
+        work = workload(case.shape, case.load, case.goal, build_step_timer(case.shape, case.load))
+        return choose_layout(Request(work, tuple(case.devices), over(case.link)), predict)
     except Problem as problem:
         return problem
 
@@ -86,17 +85,17 @@ def test_a_choice_can_be_run(case: Case) -> None:
         assert "GiB short" in found.cause
         assert found.fix
         return
-    ranks = ranks_of(found.layout)
+    ranks = list_devices(found.layout)
     assert len(set(ranks)) == len(ranks) == len(found.fit.ranks)
     assert set(ranks) <= set(case.devices)
-    for stages in pipelines(found.layout):
+    for stages in list_pipelines(found.layout):
         assert sum(stage.layers for stage in stages) == case.shape.layers
         assert len({len(stage.devices) for stage in stages}) == 1
     _never_over(found)
     for each in found.rejected:
-        if each.because.startswith("does not fit"):
-            assert each.because.endswith(" short")
-        assert each.what != named(found.layout)
+        if each.reason.startswith("does not fit"):
+            assert each.reason.endswith(" short")
+        assert each.candidate != describe_layout(found.layout)
 
 
 def _never_over(found: Choice) -> None:
@@ -157,7 +156,7 @@ def test_a_faster_device_never_slows_what_was_chosen(
     found = chosen(case)
     if isinstance(found, Problem):
         return
-    ranks = ranks_of(found.layout)
+    ranks = list_devices(found.layout)
     slow = ranks[which % len(ranks)]
     fast = replace(
         slow, bandwidth_gb_s=slow.bandwidth_gb_s * bandwidth, bf16_tflops=slow.bf16_tflops * tflops
@@ -169,7 +168,7 @@ def test_a_faster_device_never_slows_what_was_chosen(
             for stage in stages
         )
 
-    first, *others = map(faster, pipelines(found.layout))
+    first, *others = map(faster, list_pipelines(found.layout))
     laid = replace(found.layout, stages=first, replicas=tuple(others))
     before = found.prediction.tokens_per_s
     assert predict(case.shape, laid, case.load).tokens_per_s >= before * (1 - 1e-9)
@@ -202,9 +201,9 @@ def test_every_rank_lands_once(case: Case, order: list[str]) -> None:
     planned = [device for stage in found.layout.stages for device in stage.devices]
     torn = len(found.layout.stages[0].devices) > 1 and len({device.kind for device in planned}) > 1
     try:
-        landed, _ = landing(found.layout, order)
+        landed, _ = place_in_rank_order(found.layout, order)
     except Problem:
         assert torn
         return
-    assert sorted(ranks_of(landed), key=str) == sorted(planned, key=str)
+    assert sorted(list_devices(landed), key=str) == sorted(planned, key=str)
     assert sum(stage.layers for stage in landed.stages) == case.shape.layers

@@ -9,10 +9,10 @@ import pytest
 from medley.host.facts import GIB
 from medley.model.checkpoint import Checkpoint
 from medley.model.shape import shape_of_config
-from medley.planner import sizes
+from medley.planner import count_sizes
 from medley.planner.candidates import Sizes
-from medley.planner.placement import PlacementOptions, placement
-from medley.planner.plan import plan
+from medley.planner.placement import PlacementOptions, place_model
+from medley.planner.plan import plan_engine
 from medley.planner.remedies import NoLayout
 from medley.schema import Shape
 from tests.planner.imagined import shape, site
@@ -57,25 +57,25 @@ def test_a_model_that_two_sparks_run_is_planned_with_the_way_to_do_it(
 ) -> None:
     """By estimate it needs 106.6 GiB, by the published size 103.6, and 103.4 are safe."""
     sparks = site("spark:2")
-    found = placement(large(index), sparks, ASKED)
-    assert sizes(found.layout) == (2, 1, 1)
+    found = place_model(large(index), sparks, ASKED)
+    assert count_sizes(found.layout) == (2, 1, 1)
     warning = found.warnings[0]
     assert f"needs {needs:.1f} of 121.7 GiB, and 103.4 are safe" in warning
     assert "drop_caches" in warning
-    utilization = plan(found, sparks.facts).memory_utilization
+    utilization = plan_engine(found, sparks.facts).memory_utilization
     assert utilization is not None
     assert 0.85 <= utilization <= 0.88, "no more of the memory than it needs"
 
 
 def test_what_fits_safely_comes_first() -> None:
-    found = placement(shape("qwen3-8b"), site("spark:2"), PlacementOptions())
+    found = place_model(shape("qwen3-8b"), site("spark:2"), PlacementOptions())
     assert all(rank.total_bytes <= 0.85 * (rank.device.total_bytes or 0) for rank in found.fit.ranks)
     assert not found.warnings
 
 
 def test_more_than_the_host_has_is_refused_with_the_usual_numbers() -> None:
     with pytest.raises(NoLayout) as caught:
-        placement(large(PUBLISHED), site("spark"), PlacementOptions())
+        place_model(large(PUBLISHED), site("spark"), PlacementOptions())
     assert "103.4 GiB" in caught.value.cause
 
 
@@ -85,7 +85,7 @@ def test_memory_that_others_hold_is_not_to_be_had() -> None:
     for name, (facts, kind) in sparks.hosts.items():
         hosts[name] = (replace(facts, memory=replace(facts.memory, available_bytes=100 * GIB)), kind)
     with pytest.raises(NoLayout):
-        placement(large(PUBLISHED), replace(sparks, hosts=hosts), ASKED)
+        place_model(large(PUBLISHED), replace(sparks, hosts=hosts), ASKED)
 
 
 def test_an_estimate_refuses_only_beyond_its_own_error() -> None:
@@ -99,8 +99,8 @@ def test_an_estimate_refuses_only_beyond_its_own_error() -> None:
 
     near, far = 26.2, 30.0
     with pytest.raises(NoLayout):
-        placement(of(near, "headers"), site("rtx-5090"), PlacementOptions())
-    found = placement(of(near, "config"), site("rtx-5090"), PlacementOptions())
+        place_model(of(near, "headers"), site("rtx-5090"), PlacementOptions())
+    found = place_model(of(near, "config"), site("rtx-5090"), PlacementOptions())
     assert "4% less than their estimate" in found.warnings[0]
     with pytest.raises(NoLayout):
-        placement(of(far, "config"), site("rtx-5090"), PlacementOptions())
+        place_model(of(far, "config"), site("rtx-5090"), PlacementOptions())

@@ -13,9 +13,9 @@ from medley.errors import Problem
 from medley.host.facts import Facts, facts
 from medley.host.kind import kind_of
 from medley.model.resolve import Weights
-from medley.planner import hosts_of, topology
+from medley.planner import list_hosts, topology
 from medley.planner.candidates import Sizes
-from medley.planner.placement import PlacementOptions, placement
+from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.topology import Topology
 from medley.serving import alternatives
 from medley.serving.alternatives import placed
@@ -32,30 +32,30 @@ def order(name: str, wanted: PlacementOptions | None = None) -> Order:
 
 def test_an_orin_on_jetpack_6_is_in_no_cluster_with_the_lock_of_others() -> None:
     mixed = site("spark:2,orin:2")
-    found = placement(shape("qwen2.5-72b-instruct"), mixed, PlacementOptions())
-    assert set(hosts_of(found.layout)) <= {"spark-1", "spark-2"}
+    found = place_model(shape("qwen2.5-72b-instruct"), mixed, PlacementOptions())
+    assert set(list_hosts(found.layout)) <= {"spark-1", "spark-2"}
     (warning,) = found.warnings
     assert warning.startswith(
         "orin-1, orin-2 are not used: orin-1, orin-2 and spark-1, spark-2 cannot be in one cluster. "
         "Reason: vLLM 0.12.0 and "
     )
     assert "JetPack 7.2 on orin-1, orin-2 or one image on all of them (--image NAME)" in warning
-    apart = [each.because for each in found.rejected if "orin-1 and spark-1 cannot be" in each.because]
+    apart = [each.reason for each in found.rejected if "orin-1 and spark-1 cannot be" in each.reason]
     assert apart
 
 
 def test_a_model_that_an_image_is_too_old_for_is_placed_elsewhere() -> None:
     model = MODELS["nemotron-3-super-120b-a12b-nvfp4"]
     there = alternatives.with_engine_sources(site("spark,orin:2"), PlacementOptions(), EngineRequest(), model)
-    found = placement(shape("nemotron-3-super-120b-a12b-nvfp4"), there, PlacementOptions())
-    assert hosts_of(found.layout) == ("spark-1",)
-    assert any("0.17.1 is the first that does" in each.because for each in found.rejected)
+    found = place_model(shape("nemotron-3-super-120b-a12b-nvfp4"), there, PlacementOptions())
+    assert list_hosts(found.layout) == ("spark-1",)
+    assert any("0.17.1 is the first that does" in each.reason for each in found.rejected)
     alone = alternatives.with_engine_sources(site("orin:2"), PlacementOptions(), EngineRequest(), model)
     with pytest.raises(Problem) as caught:
         placed(order("nemotron-3-super-120b-a12b-nvfp4"), shape("nemotron-3-super-120b-a12b-nvfp4"), alone)
     assert "on orin-1, orin-2: JetPack 7.2, or --image NAME of a newer one" in caught.value.fix
     own = alternatives.with_engine_sources(site("orin:2"), PlacementOptions(), ONE, model)
-    assert placement(shape("nemotron-3-super-120b-a12b-nvfp4"), own, PlacementOptions()).layout
+    assert place_model(shape("nemotron-3-super-120b-a12b-nvfp4"), own, PlacementOptions()).layout
 
 
 def test_who_asks_for_both_is_told_the_way() -> None:
@@ -82,14 +82,14 @@ def test_who_asks_for_both_is_told_the_way() -> None:
 def test_they_come_together(kinds: str, asked: EngineRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEDLEY_FLAKE", "/flake")
     there = alternatives.with_engine_sources(site(kinds), PlacementOptions(), asked)
-    assert list(topology.incompatible_warnings(there.origins, ())) == []
+    assert list(topology.list_incompatible_warnings(there.engine_sources, ())) == []
     if "cpu" not in kinds:
-        found = placement(shape("qwen3-8b"), there, PlacementOptions(sizes=Sizes(1, 2, 1)))
-        assert len(hosts_of(found.layout)) == 2
+        found = place_model(shape("qwen3-8b"), there, PlacementOptions(sizes=Sizes(1, 2, 1)))
+        assert len(list_hosts(found.layout)) == 2
 
 
 def test_a_plan_says_who_knows_what_is_in_an_image() -> None:
-    found = placement(shape("qwen3-8b"), site("orin"), PlacementOptions())
+    found = place_model(shape("qwen3-8b"), site("orin"), PlacementOptions())
     assert found.why[-1] == (
         f"orin-1: container image {IMAGE}: vLLM 0.12.0, Python 3.10, CUDA 12.6, by its tag: read, not run; "
         "its Ray version is not documented"
@@ -98,26 +98,26 @@ def test_a_plan_says_who_knows_what_is_in_an_image() -> None:
 
 def test_hosts_that_have_joined_agree() -> None:
     running = site("spark,orin", "spark-1", "orin-1")
-    assert alternatives.with_engine_sources(running, PlacementOptions(), EngineRequest()).origins == {}
-    found = placement(shape("qwen3-8b"), running, PlacementOptions(sizes=Sizes(1, 2, 1)))
+    assert alternatives.with_engine_sources(running, PlacementOptions(), EngineRequest()).engine_sources == {}
+    found = place_model(shape("qwen3-8b"), running, PlacementOptions(sizes=Sizes(1, 2, 1)))
     assert not any("one cluster" in each for each in found.warnings)
 
 
 def test_without_nix_the_nccl_of_an_orin_starts_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MEDLEY_FLAKE", raising=False)
     there = alternatives.with_engine_sources(site("orin-r39:2"), PlacementOptions(), EngineRequest())
-    alone = placement(shape("qwen3-8b"), there, PlacementOptions())
-    assert len(hosts_of(alone.layout)) == 1
+    alone = place_model(shape("qwen3-8b"), there, PlacementOptions())
+    assert len(list_hosts(alone.layout)) == 1
     assert any("one cluster. Reason: the NCCL that PyPI has" in each for each in alone.warnings)
     order = Order(Weights("qwen3-8b", "Qwen/Qwen3-8B", None), Serving("Qwen/Qwen3-8B", "qwen3-8b"))
-    order = replace(order, wanted=PlacementOptions(sizes=Sizes(2)))
+    order = replace(order, placement=PlacementOptions(sizes=Sizes(2)))
     with pytest.raises(Problem) as caught:
         placed(order, shape("qwen3-8b"), there)
     assert "nix run .#ray-head" in caught.value.fix
     assert "--nccl FILE" in caught.value.fix
     monkeypatch.setenv("VLLM_NCCL_SO_PATH", "/opt/nccl/libnccl.so.2")
     given = alternatives.with_engine_sources(there, PlacementOptions(), EngineRequest())
-    assert len(hosts_of(placed(order, shape("qwen3-8b"), given).layout)) == 2
+    assert len(list_hosts(placed(order, shape("qwen3-8b"), given).layout)) == 2
 
 
 def recorded(name: str) -> Facts:
@@ -141,7 +141,7 @@ def recorded_site(*names: str) -> Topology:
     ],
 )
 def test_gpus(asked: str | None, indexes: list[int]) -> None:
-    assert [device.index for device in recorded_site("rtx-two").devices(asked)] == indexes
+    assert [device.index for device in recorded_site("rtx-two").list_devices(asked)] == indexes
 
 
 @pytest.mark.parametrize(
@@ -156,35 +156,45 @@ def test_gpus(asked: str | None, indexes: list[int]) -> None:
 )
 def test_gpus_that_cannot_be(hosts: list[str], asked: str, what: str) -> None:
     with pytest.raises(Problem) as caught:
-        recorded_site(*hosts).devices(asked)
+        recorded_site(*hosts).list_devices(asked)
     assert what in caught.value.what
 
 
 def test_a_cluster_has_the_slots_that_are_free() -> None:
     joined = replace(
-        recorded_site("rtx-two", "spark"), order=("spark", "rtx-two"), slots={"spark": 0, "rtx-two": 1}
+        recorded_site("rtx-two", "spark"),
+        rank_order=("spark", "rtx-two"),
+        free_slots={"spark": 0, "rtx-two": 1},
     )
-    assert [(device.host, device.index) for device in joined.devices()] == [("rtx-two", 0)]
+    assert [(device.host, device.index) for device in joined.list_devices()] == [("rtx-two", 0)]
     assert joined.head == "spark"
 
 
 def test_a_gpu_that_runs_a_model_is_not_given_again() -> None:
-    joined = replace(recorded_site("rtx-two"), order=("rtx-two",), slots={"rtx-two": 1}, busy={"rtx-two": 1})
-    assert [device.index for device in joined.devices()] == [1]
-    shared = replace(
-        recorded_site("debian-vm"), order=("debian-vm",), slots={"debian-vm": 1}, busy={"debian-vm": 1}
+    joined = replace(
+        recorded_site("rtx-two"),
+        rank_order=("rtx-two",),
+        free_slots={"rtx-two": 1},
+        busy_slots={"rtx-two": 1},
     )
-    assert len(shared.devices()) == 1, "a CPU has as many slots as it was given"
-    assert joined.only(["rtx-two"]).busy == {"rtx-two": 1}
+    assert [device.index for device in joined.list_devices()] == [1]
+    shared = replace(
+        recorded_site("debian-vm"),
+        rank_order=("debian-vm",),
+        free_slots={"debian-vm": 1},
+        busy_slots={"debian-vm": 1},
+    )
+    assert len(shared.list_devices()) == 1, "a CPU has as many slots as it was given"
+    assert joined.keep_hosts(["rtx-two"]).busy_slots == {"rtx-two": 1}
 
 
 def test_a_part_of_a_cluster() -> None:
     joined = replace(
         recorded_site("rtx-two", "spark"),
-        order=("spark", "rtx-two"),
-        slots={"spark": 1, "rtx-two": 2},
+        rank_order=("spark", "rtx-two"),
+        free_slots={"spark": 1, "rtx-two": 2},
         addresses={"spark": "10.0.0.1", "rtx-two": "10.0.0.2"},
     )
-    part = joined.only(["rtx-two"])
-    assert (list(part.hosts), part.order, part.slots) == (["rtx-two"], ("rtx-two",), {"rtx-two": 2})
+    part = joined.keep_hosts(["rtx-two"])
+    assert (list(part.hosts), part.rank_order, part.free_slots) == (["rtx-two"], ("rtx-two",), {"rtx-two": 2})
     assert part.addresses == {"rtx-two": "10.0.0.2"}

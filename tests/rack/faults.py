@@ -212,6 +212,7 @@ FAULTS = (
     Fault(
         "kill medley serve", _signal("medley serve", "KILL", "host1"), ("(?i)signal 9|SIGKILL|killed|137",)
     ),
+    Fault("kill edge", _signal("caddy run", "KILL", "host1"), ("(?i)edge|caddy",)),
     Fault(
         "kill supervisor",
         _signal("medley kept medley-serve", "KILL", "host1"),

@@ -18,9 +18,9 @@ from medley.environment import payload, virtualenv
 from medley.environment.virtualenv import Environment
 from medley.errors import Problem
 from medley.network.ports import RayPorts
-from medley.planner import devices_of, sizes
+from medley.planner import count_sizes, list_devices
 from medley.planner.candidates import Sizes
-from medley.planner.placement import PlacementOptions, placement
+from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.topology import Topology
 from tests.planner.imagined import shape, site
 from tests.rack.host import Host
@@ -89,9 +89,9 @@ def placed(case: Case, engine: Environment, name: str = "placement") -> Placed:
         wanted = PlacementOptions(
             sizes=Sizes(case.tensor, case.stages), hosts=case.used or len(case.hosts), one_server=True
         )
-        layout = placement(shape(MODEL), topology, wanted).layout
-        assert sizes(layout) == (case.tensor, case.stages, 1), layout
-        planned = in_order([addresses[device.host] for device in devices_of(layout)], case.tensor)
+        layout = place_model(shape(MODEL), topology, wanted).layout
+        assert count_sizes(layout) == (case.tensor, case.stages, 1), layout
+        planned = in_order([addresses[device.host] for device in list_devices(layout)], case.tensor)
         slots = taken(layout, replace(topology, addresses=addresses))
         with held(head, engine, slots.spare):
             ranks = ray.ranks(seen(head, case, engine))
@@ -149,7 +149,7 @@ def site_of(
         known[name] = (replace(facts, gpus=cards), of_kind)
     free = {by_address[node["address"]]: node["free"] for node in nodes}
     order = tuple(by_address[node["address"]] for node in ray.in_order_of_ranks(nodes, hosts[0].address))
-    return Topology({name: known[name] for name in order}, order=order, slots=free), addresses
+    return Topology({name: known[name] for name in order}, rank_order=order, free_slots=free), addresses
 
 
 def asked(engine: Environment, verb: str, *words: str) -> Command:

@@ -16,7 +16,7 @@ from tests.rack.host import Host
 
 pytestmark = pytest.mark.rack
 ROUTES = tomllib.loads(Path(edge.__file__).with_name("edge_routes.toml").read_text())
-KEY = "/tmp/home/.local/state/medley/api-key"
+KEY, COPY = "/tmp/home/.local/state/medley/api-key", "/tmp/home/medley-key"
 Routes = dict[str, tuple[str, ...]]
 """The methods of each path; none of a websocket or a mount."""
 _LOGGED = re.compile(r"Route: (\S+), (?:Methods: (.*)|Endpoint: .*)")
@@ -113,6 +113,15 @@ def test_only_health_answers_another_host_without_the_key(engine: str, rack: Up)
     assert refused.status == 1
     assert any("requires an API key" in line for line in refused.lines)
     given = head.run([*MEDLEY, "chat", "--max-tokens", "4", "Hello"], limit_s=60)
+    assert given.status == 0, given.lines
+
+    # From another host the key travels only where its user says so.
+    other.path(COPY).write_text(key)
+    words = [*MEDLEY, "chat", "--url", "http://host1:8000", "--api-key", COPY, "--max-tokens", "4", "Hello"]
+    open_key = other.run(words)
+    assert open_key.status == 1
+    assert any("host1 unencrypted" in line for line in open_key.lines)
+    given = other.run([*words, "--insecure"], limit_s=60)
     assert given.status == 0, given.lines
     shown = "\n".join((*run.lines, *head.run(["sh", "-c", "cat /proc/[0-9]*/cmdline"]).lines))
     assert key not in shown

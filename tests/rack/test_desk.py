@@ -58,7 +58,7 @@ def test_two_commands_a_reboot_and_an_end(rack: Up) -> None:
     desk.done("down")
     for host in desk.rack.hosts:
         falls_still(host)
-        assert kept(host) <= {"api-key"}, "clients have it"
+        assert kept(host) <= {"api-key", "keys.lock"}, "clients have the key"
 
 
 def answer(desk: SshCluster) -> str:

@@ -7,7 +7,7 @@ import socket
 import struct
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from shutil import which
 from typing import Any
 
@@ -92,6 +92,23 @@ def test_rules_close_ours_to_all_but_the_wire(rack: Up, program: str) -> None:
     apply(one, program, "--undo")
     apply(one, program, "--undo")
     assert found(three, "10.78.1.1", ports) == set(ports)
+
+
+@pytest.mark.parametrize("program", ["nftables", "iptables"])
+def test_one_address_has_so_many_connections(rack: Up, program: str) -> None:
+    if which(PROGRAM[program]) is None:
+        pytest.skip(f"there is no {PROGRAM[program]}")
+    one, two, three = rack(spec()).hosts
+    port = OURS[0]
+    listen(one, port)
+    apply(one, program, "--open", str(port), "--limit", "3")
+    with ExitStack() as sessions:
+        for _ in range(3):
+            sessions.enter_context(begun(three, "10.78.1.1", port))
+        with three.network(), pytest.raises(TimeoutError):
+            socket.create_connection(("10.78.1.1", port), timeout=3)
+        for _ in range(5):  # on the cluster's network there is no limit
+            sessions.enter_context(begun(two, "10.78.0.1", port))
 
 
 def found_by_route(made: Rack, ports: Sequence[int]) -> set[int]:

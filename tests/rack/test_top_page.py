@@ -26,7 +26,7 @@ def test_it_polls_and_shows_what_it_is_told(
     chromium: Browser, tmp_path: Path, screen: str, *, dark: bool
 ) -> None:
     watched = Replayed(cluster())
-    with web.served(web.place(None), watched, 1) as place:
+    with web.serve_page(web.parse_address(None), watched, 1) as place:
         chromium.size(*WIDTHS[screen], dark=dark)
         chromium.goes(place.url)
         chromium.waits(LOOKED)
@@ -52,7 +52,7 @@ def test_it_polls_and_shows_what_it_is_told(
         assert (ground == "rgb(18, 21, 27)") == dark
         assert chromium.picture(tmp_path / "page.png").stat().st_size > 10_000
 
-        watched.now = {"spark-1": cluster()["spark-1"]}
+        watched.statuses = {"spark-1": cluster()["spark-1"]}
         chromium.waits("!document.body.innerText.includes('workstation')")
     chromium.waits("document.getElementById('when').className === 'old'")
     assert "figures are old" in str(chromium.says("document.getElementById('when').innerText"))

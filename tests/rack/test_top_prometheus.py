@@ -34,7 +34,7 @@ def test_what_is_scraped_has_no_fault(tmp_path: Path) -> None:
 
 
 def test_it_scrapes_and_every_expression_means_something(tmp_path: Path) -> None:
-    with web.served(web.place(None), Replayed(cluster()), 2) as place:
+    with web.serve_page(web.parse_address(None), Replayed(cluster()), 2) as place:
         at = f"127.0.0.1:{free_port()}"
         target = f"{place.address}:{place.port}"
         job = {"job_name": "medley", "static_configs": [{"targets": [target]}]}

@@ -1,7 +1,7 @@
 """Every known model on given hosts, each as `plan` would have it."""
 
 from medley import config
-from medley.planner.placement import PlacementOptions, placement
+from medley.planner.placement import PlacementOptions, place_model
 from medley.serving.catalog import entries
 from tests.planner.imagined import shape, site
 
@@ -11,7 +11,7 @@ def test_each_is_what_plan_says() -> None:
     found = {each.name: each for each in entries(on, wanted, {})}
     assert list(found) == sorted(config.models())
     for name in ("gpt-oss-120b", "qwen3-8b"):
-        assert found[name].choice == placement(shape(name), on, wanted)
+        assert found[name].choice == place_model(shape(name), on, wanted)
         assert found[name].lacks is None
     large = found["deepseek-v3"]
     assert (large.choice, large.layout) == (None, None)

@@ -114,6 +114,21 @@ def test_what_lacks_is_told() -> None:
     assert CLIENTS["curl"].lacks(small, tools=False) == []
 
 
+@pytest.mark.parametrize(
+    ("url", "has_key", "shows"),
+    [
+        ("http://spark-1:8000/v1", True, True),
+        ("http://192.168.1.5:8000/v1", True, True),
+        ("http://spark-1:8000/v1", False, False),
+        ("https://spark-1:8000/v1", True, False),
+        ("http://127.0.0.1:8000/v1", True, False),
+        ("http://localhost:8000/v1", True, False),
+    ],
+)
+def test_a_key_that_travels_unencrypted(url: str, has_key: bool, shows: bool) -> None:  # noqa: FBT001 - of the table
+    assert Target(url, "m", has_key=has_key).shows_key is shows
+
+
 def test_an_unknown_client_is_refused() -> None:
     with raises_problem("'emacs'", cause="medley knows curl", fix="medley connect openai"):
         client_settings.named("emacs")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from medley.engine import Tls
-from medley.serving.edge import Closed, Edge
+from medley.serving.edge import Closed, Edge, accepted_keys
 
 EDGE = Edge("127.0.0.1", 8000, Path("/run/8000/engine.sock"), Path("/run/8000"))
 KEY = "sk-0123456789abcdef01234567"
@@ -36,7 +36,19 @@ def test_a_closed_one_says_why_and_when_to_retry() -> None:
 
 
 @pytest.mark.parametrize("tls", [Tls(), Tls(Path("/c.pem"), Path("/k.pem"))])
-def test_tls_takes_http_2(tls: Tls) -> None:
+def test_tls_takes_http_1_only(tls: Tls) -> None:
     configuration = Edge(**{**vars(EDGE), "tls": tls}).configuration()
-    assert configuration["apps"]["http"]["servers"]["edge"]["protocols"] == ["h1", "h2"]
+    assert configuration["apps"]["http"]["servers"]["edge"]["protocols"] == ["h1"]
     assert ("pki" in configuration["apps"]) == (tls.certificate is None)
+
+
+def test_the_keys_of_a_running_configuration_are_read_back() -> None:
+    keys = {"alice": KEY, "bob": KEY[::-1]}
+    for given in (None, {}, keys):
+        edge = Edge(**{**vars(EDGE), "keys": given})
+        routes = edge.configuration()["apps"]["http"]["servers"]["edge"]["routes"]
+        assert accepted_keys(json.loads(json.dumps(routes))) == set((given or {}).values())
+
+
+def test_a_server_that_has_lost_its_keys_refuses_all() -> None:
+    assert '"401"' in handlers(Edge(**{**vars(EDGE), "keys": {}}))

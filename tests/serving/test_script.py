@@ -65,8 +65,8 @@ def test_alone_it_is_python_with_a_plan(engine: EngineName, tmp_path: Path) -> N
     size = {"vllm": "tensor_parallel_size", "sglang": "tp_size"}[engine]
     assert plan["arguments"][size] == 2
     assert (plan["engine"], plan["model"], plan["replica"], plan["replicas"]) == (engine, "ORG/model", 0, 1)
-    assert ("plan", "all fits") in found.why()
-    assert (f"{size}=2", "number of ranks that share each layer") in found.why()
+    assert ("plan", "all fits") in found.list_reasons()
+    assert (f"{size}=2", "number of ranks that share each layer") in found.list_reasons()
 
 
 def test_the_same_plan_is_the_same_file() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from medley import config, serving, storage
 from medley.engine import Serving
-from medley.engine.launch import Order, launch
+from medley.engine.launch import Order, build_launch
 from medley.model.resolve import Weights
 from medley.planner import Device, HostLink, Layout, Stage
 from medley.planner.plan import Plan
@@ -28,8 +28,8 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def made(*extra: str) -> Description:
     host = config.hosts()["cpu"]
-    order = Order(Weights("demo", "/models/demo", None), Serving("/models/demo", "demo"), extra=extra)
-    started = launch(order, Plan(), host)
+    order = Order(Weights("demo", "/models/demo", None), Serving("/models/demo", "demo"), engine_flags=extra)
+    started = build_launch(order, Plan(), host)
     return serving.description(order, started, LAYOUT)
 
 
@@ -38,6 +38,11 @@ def test_it_stands_there_while_its_server_runs() -> None:
         assert serving.description_of(8123) == made()
     assert serving.description_of(8123) is None
     assert list(serving.folder().glob("*")) == []
+
+
+def test_a_description_without_a_command_is_not_known() -> None:
+    with serving.keep_description(8123, dataclasses.replace(made(), argv=())):
+        assert serving.description_of(8123) is None
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"engine": "other"}', "[1]"])
@@ -70,6 +75,23 @@ def test_the_note_of_a_process_that_is_gone_does_not_count(state: Path) -> None:
         found = serving.newest()
     assert found is not None
     assert found.model == "a"
+
+
+@pytest.mark.parametrize("url", ["", "http://127.0.0.1/v1", "http://127.0.0.1:x/v1", "1:123456"])
+def test_a_record_whose_url_has_no_port_is_damaged(url: str, state: Path) -> None:
+    with serving.note_server(Serving("a", "a", port=1)):
+        file = state / "serving" / "1.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"url": url}))
+        assert serving.servers() == []
+
+
+def test_a_record_that_cannot_be_read_leaves_the_others(state: Path) -> None:
+    with serving.note_server(Serving("a", "a", port=1)):
+        (state / "serving" / "2.json").mkdir()
+        (state / "serving" / "3.json").symlink_to("3.json")
+        assert [each.model for each in serving.servers()] == ["a"]
+        with raises_problem("2.json cannot be read", cause="a folder"):
+            serving.require_none(2)
 
 
 def test_a_port_is_taken_before_its_server_is_recorded() -> None:

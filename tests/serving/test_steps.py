@@ -16,7 +16,7 @@ from medley.host.kind import kind_of
 from medley.model.resolve import Weights
 from medley.network.fabric.types import NetworkOptions
 from medley.planner.candidates import Sizes
-from medley.planner.placement import PlacementOptions, placement
+from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.topology import Topology
 from medley.schema import EngineName
 from medley.serving import alternatives
@@ -86,7 +86,7 @@ def test_a_head_is_told_its_wire_where_it_would_take_another(
 def test_a_wire_that_was_asked_for_is_typed_too() -> None:
     """By itself the head would take its fast port again."""
     head, worker, serve = launch_steps(
-        "gpt-oss-120b", site("spark:2"), PlacementOptions(sizes=Sizes(2), wishes=NetworkOptions("enP7s7"))
+        "gpt-oss-120b", site("spark:2"), PlacementOptions(sizes=Sizes(2), network=NetworkOptions("enP7s7"))
     )
     assert of(head)[1] == ["medley", "ray-head", "--link", "enP7s7"]
     addresses = [step.starts.command.env["VLLM_HOST_IP"] for step in (head, worker, serve)]
@@ -99,7 +99,7 @@ def test_a_folder_is_typed_by_its_path() -> None:
     serving = Serving(found.target, "mine", "0.0.0.0")
     order = Order(found, serving)
     on, made = site("rtx"), shape("qwen3-8b")
-    (one,) = steps(order, placement(made, on, order.wanted), on)
+    (one,) = steps(order, place_model(made, on, order.placement), on)
     assert of(one)[1] == [
         *("medley", "serve", "/models/my own/qwen3-8b"),
         *("--served-model-name", "mine", "--host", "0.0.0.0"),
@@ -121,8 +121,8 @@ def test_replicas_are_servers_of_their_own() -> None:
 def test_a_cluster_that_runs_is_only_served_over() -> None:
     on = replace(
         site("cpu:3"),
-        order=("cpu-1", "cpu-2", "cpu-3"),
-        slots={"cpu-1": 1, "cpu-2": 1, "cpu-3": 1},
+        rank_order=("cpu-1", "cpu-2", "cpu-3"),
+        free_slots={"cpu-1": 1, "cpu-2": 1, "cpu-3": 1},
         addresses={f"cpu-{n}": f"10.40.0.{9 + n}" for n in (1, 2, 3)},
     )
     (serve,) = launch_steps("demo", on, PlacementOptions(hosts=2, sizes=Sizes(stages=2)))
@@ -256,12 +256,12 @@ def test_a_ring_of_cables_is_used_where_the_nccl_of_the_engine_knows_it(
     on = Topology({name: (found, kind_of(found)) for name, found in hosts.items()})
     wanted = PlacementOptions(engine=engine, sizes=Sizes(1, 3, 1))
     on = alternatives.with_engine_sources(on, wanted, engine_source.EngineRequest())
-    *_, serve = launch_steps("qwen3-8b", replace(on, nccl=nccl) if nccl else on, wanted)
+    *_, serve = launch_steps("qwen3-8b", replace(on, nccl_version=nccl) if nccl else on, wanted)
     assert (serve.starts.command.env.get("NCCL_IB_SUBNET_AWARE_ROUTING") == "1") is ring
 
 
 @pytest.mark.parametrize("nccl", [(2, 30, 7), (2, 29, 7)])
 def test_a_running_cluster_has_the_nccl_of_its_own_environment(nccl: tuple[int, ...]) -> None:
-    on = replace(site("spark:2", "spark-1", "spark-2"), nccl=nccl)
-    assert on.wishes(NetworkOptions(), "vllm").nccl == nccl
-    assert on.only(["spark-1"]).wishes(NetworkOptions(), "sglang").nccl == nccl
+    on = replace(site("spark:2", "spark-1", "spark-2"), nccl_version=nccl)
+    assert on.complete_options(NetworkOptions(), "vllm").nccl == nccl
+    assert on.keep_hosts(["spark-1"]).complete_options(NetworkOptions(), "sglang").nccl == nccl

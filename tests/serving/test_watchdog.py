@@ -14,7 +14,7 @@ import pytest
 
 from medley import serving
 from medley.command import Command
-from medley.engine.vllm import last_error
+from medley.engine.vllm import find_last_error
 from medley.errors import Problem
 from medley.explain import explain_problem
 from medley.process_identity import descendants
@@ -59,7 +59,7 @@ def watch(
             log=log,
             on_line=lambda _: None,
             on_ready=on_ready,
-            last_error=last_error,
+            last_error=find_last_error,
             check=check,
             watchdog=dog,
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 from medley import config, credentials, engine
 from medley.command import AnnotatedCommand, Flag, Variable
 from medley.engine import Serving
-from medley.engine.flags import arguments
+from medley.engine.flags import convert_to_arguments
 from medley.engine.launch import Order
 from medley.environment import container
 from medley.environment.container import ANY_DEVICE, ContainerSpec, Image
@@ -19,7 +19,7 @@ from medley.model.resolve import Weights
 from medley.network.fabric import fabric
 from medley.network.link_backends import netplan_change
 from medley.network.link_setup import RING, LinkRequest, settings
-from medley.planner.placement import placement
+from medley.planner.placement import place_model
 from medley.planner.topology import Topology
 from medley.serving.steps import Step, joining, steps
 from tests.planner.imagined import shape
@@ -93,26 +93,26 @@ def _steps(scenario: Scenario, hosts: Topology) -> list[Step]:
     refused = not scenario.stands_for and bool(model.remote_code and model.remote_code.needed)
     name, key = (
         scenario.served or weights.name,
-        credentials.chosen_api_key(None, scenario.address, make=False),
+        credentials.choose_keys(None, scenario.address, make=False),
     )
     serving = Serving(target, name, scenario.address, scenario.port, key)
     beside = ModelExtras(files=files, without_code=refused)
     order = Order(weights, serving, scenario.wanted, scenario.extra, beside)
     made = shape(scenario.model)
     if len(hosts.hosts) == 1 or scenario.launcher == "mp":
-        return list(steps(order, placement(made, hosts, order.wanted), hosts))
+        return list(steps(order, place_model(made, hosts, order.placement), hosts))
     # The guide's head is Medley's too: that of a cluster that runs.
-    wishes = hosts.wishes(order.wanted.wishes, scenario.engine)
+    wishes = hosts.complete_options(order.placement.network, scenario.engine)
     ends = fabric(hosts.facts, wishes).ends
     ends = {host: ends[host] for host in hosts.hosts}
     names = tuple(ends)
     there = replace(
         hosts,
-        order=names,
-        slots=dict.fromkeys(names, 1),
+        rank_order=names,
+        free_slots=dict.fromkeys(names, 1),
         addresses={host: end.address for host, end in ends.items()},
     )
-    serve = steps(order, placement(made, there, order.wanted), there)
+    serve = steps(order, place_model(made, there, order.placement), there)
     return [*joining(wishes, hosts, ends, scenario.engine), *serve]
 
 
@@ -124,7 +124,9 @@ def _add_step(made: DryRun, step: Step, hosts: Topology, scenario: Scenario) -> 
         made.add(ENGINE, ("MODEL",), step.host, step.starts.words[2])
         _add_words(made, ENGINE, step.host, step.starts.extra)
         given = (*step.starts.flags, *(_flag(*each) for each in _pairs(step.starts.extra)))
-        for argument in arguments(scenario.engine, step.starts.words[2], given) if scenario.python else ():
+        for argument in (
+            convert_to_arguments(scenario.engine, step.starts.words[2], given) if scenario.python else ()
+        ):
             made.add(PYTHON, (argument.name,), step.host, str(argument.value))
     image = step.image or scenario.image
     if image:
@@ -199,7 +201,7 @@ def _add_environment(made: DryRun, found: list[Step]) -> None:
 
 def _carried(variables: tuple[Variable, ...], has: set[str]) -> Iterator[Variable]:
     everywhere = {each.name for each in variables if each.everywhere}
-    stays = engine.stays((each.name for each in variables), everywhere)
+    stays = engine.list_hidden_names((each.name for each in variables), everywhere)
     return (each for each in variables if each.name not in has and each.name not in stays)
 
 
@@ -213,9 +215,9 @@ def _add_bench(made: DryRun, scenario: Scenario) -> None:
     client, model = CLIENTS[scenario.engine], str(config.models()[scenario.model].repository)
     run, result, binary = BenchRun(8, 20, 512, 2000, 0, 1), Path("result.json"), Path()
     served = ServedModel("http://192.168.200.1:8000", "/v1", model, model)
-    _add_words(made, BENCH, "spark-1", client.command(binary, served, run, result).argv)
+    _add_words(made, BENCH, "spark-1", client.build_command(binary, served, run, result).argv)
     for mode in ("latency", "throughput"):
-        _add_words(made, BENCH, "spark-1", client.offline_argv(binary, model, mode, run, result))
+        _add_words(made, BENCH, "spark-1", client.build_offline_argv(binary, model, mode, run, result))
 
 
 def _add_links(made: DryRun, hosts: Topology) -> None:

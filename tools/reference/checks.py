@@ -13,7 +13,7 @@ def table(before: str) -> str:
     words = {row[0]: row[2:4] for row in rows(before)}
     return markdown(
         HEADS,
-        ((f"`{rule.name}`", rule.looks_at, *words.get(f"`{rule.name}`", ("", ""))) for rule in RULES),
+        ((f"`{rule.name}`", rule.topic, *words.get(f"`{rule.name}`", ("", ""))) for rule in RULES),
     )
 
 

@@ -20,7 +20,7 @@ def table(_before: str = "") -> str:
 
 def _read(file: Path) -> tuple[Failure, ...]:
     found = File.model_validate(tomllib.loads(file.read_text(encoding="utf-8")), strict=False)
-    return (*found.failure, *(phase for phase in found.phase if not phase.complete))
+    return (*found.failure, *found.wording, *(phase for phase in found.phase if not phase.complete))
 
 
 def _row(known: Failure) -> tuple[str, str, str]:

@@ -8,14 +8,15 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from medley import credentials, serving
-from medley.cli import Verb, group, switch
+from medley import serving
+from medley.cli import Verb, flag, group, switch
 from medley.cli.output import print_result, say
 from medley.cli.serve import ServeOptions, quiet, ready, show_job
+from medley.cli.served import INSECURE
 from medley.cli.terminal import console
 from medley.errors import Problem, in_words
 from medley.network import tcp
-from medley.serving import api
+from medley.serving import api, server_address
 from medley.serving.batch import Bad, Book, Request, lines, opened
 from medley.serving.batch_client import Answering, BatchProgress, send
 from medley.serving.prepare import prepare
@@ -32,6 +33,7 @@ class BatchVerb(Verb):
         ServeOptions, port=switch("--port PORT", "port of the server [default: any free one]", default=0)
     )
     url: str | None = switch("--url URL", "base URL of a running server to use")
+    is_insecure: bool = flag("--insecure", INSECURE, requires=["--url"])
     at_once: int = switch("--at-once N", "concurrent requests", (1, 4096), default=64)
 
     def main(self, model: str, source: str, answers: str, *flags: str) -> None:
@@ -56,9 +58,11 @@ class BatchVerb(Verb):
             done = len(requests) - len(left)
             say(f"{len(requests)} requests, {done} of them done; wrong lines: {len(bad)}")
             if left and self.url:
-                where, key = api.base(self.url), credentials.client_key(self.options.api_key)
-                names = api.models(where, key)
-                self._send(left, book, progress, Answering(where, model if model in names else names[0], key))
+                url, key_file = api.base(self.url), self.options.api_key
+                at = server_address.find_address(url, key_file, is_insecure=self.is_insecure)
+                names = api.models(at.local_url, at.key)
+                name = model if model in names else names[0]
+                self._send(left, book, progress, Answering(at.local_url, name, at.key))
             elif left:
                 served = partial(self._send, left, book, progress)  # it is served until this has returned
                 server = Served(asked.timeout_s, partial(ready, as_json=asked.as_json), served)

@@ -9,11 +9,12 @@ from medley.cli import Verb, ending, flag, group, output, switch
 from medley.cli.cluster_options import AtHead, typed_at
 from medley.cli.output import print_result, table
 from medley.cli.progress import watch
+from medley.cli.served import INSECURE
 from medley.errors import Problem
-from medley.measurement.bench import BenchLoad, compare, concurrencies, page, record, report
+from medley.measurement.bench import BenchLoad, compare, page, parse_concurrencies, record, report
 from medley.measurement.bench.record import Record
-from medley.measurement.bench.run import measure, measure_offline
-from medley.measurement.bench.target import TargetOptions, find_target, offline_target, require_room
+from medley.measurement.bench.run import measure_offline, measure_server
+from medley.measurement.bench.target import TargetOptions, find_target, plan_offline_target, require_room
 from medley.schema import EngineName
 
 
@@ -25,9 +26,10 @@ class Plots:
     def draw(self, *records: Record) -> None:
         """Of one, or of two compared."""
         if self.svg is not None:
-            output.save(self.svg, page.document(records))
+            output.save(self.svg, page.build_image(records))
         if self.html is not None:
-            output.save(self.html, page.page(*records) if len(records) == 1 else page.comparison(*records))
+            build = page.build_page if len(records) == 1 else page.build_comparison_page
+            output.save(self.html, build(*records))
 
 
 class BenchVerb(Verb):
@@ -49,6 +51,7 @@ class BenchVerb(Verb):
     key_file: str | None = switch(
         "--api-key FILE", "file of the server's API key [default: its own, else MEDLEY_API_KEY]"
     )
+    is_insecure: bool = flag("--insecure", INSECURE, requires=["--url"])
     concurrency: str = switch("--concurrency LIST", "concurrent streams of each step", default="1,4,16")
     repeats: int = switch("--repeats N", "runs per concurrency", (1, 100), default=3)
     input_len: int = switch("--input-len TOKENS", "prompt length, in tokens", (1, 10_000_000), default=512)
@@ -84,7 +87,7 @@ class BenchVerb(Verb):
         found = self._offline(words) if self.offline else self._served(words)
         if found:
             self.plots.draw(found)
-            print_result(found.table, report.lines(found), as_json=self.as_json)
+            print_result(found.table, report.format_record(found), as_json=self.as_json)
         return 0
 
     def _report(self, file: str, words: tuple[str, ...]) -> int:
@@ -125,12 +128,12 @@ class BenchVerb(Verb):
             )
         load, seen = self._load(), watch()
         server = (self.url, self.engine, self.environment, self.tokenizer, self.model, self.key_file)
-        found = find_target(TargetOptions(*server), seen)
-        require_room(load, found.served.model, found.longest)
+        found = find_target(TargetOptions(*server, is_insecure=self.is_insecure), seen)
+        require_room(load, found.served.model, found.max_tokens)
         if not self.dry_run:
-            return measure(found, load, self.timeout_s, seen)
-        for run in load.runs():
-            print(found.command(run, Path(f"bench-{run.concurrency}-{run.repeat}.json")))
+            return measure_server(found, load, self.timeout_s, seen)
+        for run in load.list_runs():
+            print(found.build_command(run, Path(f"bench-{run.concurrency}-{run.repeat}.json")))
         return None
 
     def _offline(self, words: tuple[str, ...]) -> Record | None:
@@ -141,7 +144,7 @@ class BenchVerb(Verb):
                 fix="medley bench smollm2 --offline",
             )
         load, seen = self._load(), watch()
-        found = offline_target(
+        found = plan_offline_target(
             words[0],
             load,
             self.engine or "vllm",
@@ -153,13 +156,13 @@ class BenchVerb(Verb):
         )
         if not self.dry_run:
             return measure_offline(found, load, self.timeout_s, seen)
-        for mode, run in found.runs(load, seen):
-            print(found.command(mode, run, Path(f"{mode}-{run.concurrency}-{run.repeat}.json")))
+        for mode, run in found.list_runs(load, seen):
+            print(found.build_command(mode, run, Path(f"{mode}-{run.concurrency}-{run.repeat}.json")))
         return None
 
     def _load(self) -> BenchLoad:
         return BenchLoad(
-            concurrencies(self.concurrency),
+            parse_concurrencies(self.concurrency),
             self.repeats,
             self.input_len,
             self.output_len,
@@ -174,22 +177,22 @@ class BenchCompareVerb(Verb):
     as_json: bool = flag("--json", "one JSON object")
 
     def main(self, first: str, second: str) -> None:
-        one, two = record.find(first), record.find(second)
-        found = compare.compare(one, two)
+        one, two = record.find_record(first), record.find_record(second)
+        found = compare.compare_records(one, two)
         self.plots.draw(one, two)
-        about = {"first": one.id, "second": two.id, "differs": compare.differing(one, two)}
+        about = {"first": one.id, "second": two.id, "differs": compare.list_differences(one, two)}
         table = {**about, "results": [each.table for each in found]}
-        print_result(table, compare.lines(one, two, found), as_json=self.as_json)
+        print_result(table, compare.format_comparison(one, two, found), as_json=self.as_json)
 
 
 class BenchHistoryVerb(Verb):
     as_json: bool = flag("--json", "one JSON list")
 
     def main(self) -> None:
-        known = list(record.every())
-        headers, *rows = report.history(known)
+        known = list(record.list_records())
+        headers, *rows = report.build_history(known)
         lines = table(headers, rows) if known else ["no bench is kept here; medley bench makes one"]
-        print_result([report.summary(each) for each in known], lines, as_json=self.as_json)
+        print_result([report.summarize_record(each) for each in known], lines, as_json=self.as_json)
 
 
 class BenchShowVerb(Verb):
@@ -198,7 +201,7 @@ class BenchShowVerb(Verb):
     as_json: bool = flag("--json", "print one JSON object: the whole record")
 
     def main(self, word: str = "last") -> None:
-        found = record.find(word)
+        found = record.find_record(word)
         self.plots.draw(found)
-        about = (f"{name:<8}{said}" for name, said in report.about(found))
-        print_result(found.table, (*report.lines(found), "", *about), as_json=self.as_json)
+        about = (f"{name:<8}{said}" for name, said in report.list_conditions(found))
+        print_result(found.table, (*report.format_record(found), "", *about), as_json=self.as_json)

@@ -62,7 +62,7 @@ class ChatVerb(Verb):
 
     def _server(self) -> _Server:
         found = self.choice.find("chat")
-        return _Server(found.local_url, found.model, found.key, self.max_tokens)
+        return _Server(found.at.local_url, found.model, found.at.key, self.max_tokens)
 
 
 def _converse(server: _Server) -> int:

@@ -69,15 +69,17 @@ class AtHead:
         return cluster.read(self.cluster).on_event if self.cluster or cluster.file() else None
 
 
-def typed_at(head: Remote, *more: str) -> int:
-    """The verb as it was typed, and `more` switches, but there; what it says is said here; Ctrl-C ends it."""
-    verb, *others = without(sys.argv[1:], {"--cluster": 1})
-    words = [verb, *more, *others]
+def typed_at(head: Remote, on_event: str | None = None) -> int:
+    """The verb as it was typed, but there; what it says is said here; Ctrl-C ends it.
+
+    The command for events goes apart from the words, which every user of that host can read.
+    """
+    words = without(sys.argv[1:], {"--cluster": 1, "--on-event": 1})
     with head:
         head.greeted()
         say(f"on {head.name}, the head: medley {' '.join(words)}")
         try:
-            said = head.ask("type", {"words": words}, float("inf"), _pass_on)
+            said = head.ask("type", {"words": words, "on_event": on_event}, float("inf"), _pass_on)
         except KeyboardInterrupt:
             say(f"stopped; {head.name} ends what this command started there")
             raise

@@ -11,13 +11,11 @@ from medley.cluster import membership
 from medley.cluster.membership import Membership
 from medley.measurement import collective, device_speed
 from medley.measurement.collective import Result, run
-from medley.measurement.collective.verdict import expected_mbit, pairs_that_fall_short
-from medley.measurement.collective.verdict import verdict as of_wire
+from medley.measurement.collective import verdict as network_verdict
 from medley.measurement.device_speed import Speeds
-from medley.measurement.device_speed import verdict as of_hosts
-from medley.measurement.link import shown_mbit
+from medley.measurement.link import format_mbit
 from medley.planner import devices
-from medley.planner.device_history import slow
+from medley.planner.device_history import find_slow_devices
 
 
 class CollectiveTestVerb(Verb):
@@ -30,12 +28,12 @@ class CollectiveTestVerb(Verb):
     as_json: bool = flag("--json", "one JSON object: speeds, members, rates, pairs, problems")
 
     def main(self) -> None:
-        sizes, seen = collective.sizes(self.sizes), watch()
+        sizes, seen = collective.parse_sizes(self.sizes), watch()
         if self.only == "speed" and membership.noted() is None:
             self._end(device_speed.measure_host(seen), None)
             return
-        found = run.current_cluster()
-        chosen = run.chosen_nodes(found, self.hosts, seen, least=1 if self.only == "speed" else 2)
+        found = run.require_cluster()
+        chosen = run.choose_nodes(found, self.hosts, seen, minimum=1 if self.only == "speed" else 2)
         speeds = result = None
         if self.only != "network":
             speeds = device_speed.measure_cluster(found, chosen, self.limit, seen)
@@ -51,14 +49,15 @@ class CollectiveTestVerb(Verb):
 
     def _end(self, speeds: Speeds | None, result: Result | None, found: Membership | None = None) -> None:
         """Keep and show all of it, then what is wrong: first with the wire, for nothing works without."""
-        problem = (result and of_wire(result)) or (speeds and of_hosts(speeds)) or None
-        devices.keep_measurements(
-            speeds.devices if speeds else (), result.link_speeds(run.now()) if result else ()
+        network_problem = network_verdict.find_problem(result) if result else None
+        problem = network_problem or (device_speed.find_problem(speeds) if speeds else None)
+        devices.add_measurements(
+            speeds.devices if speeds else (), result.list_link_speeds(run.format_now()) if result else ()
         )
         told: dict[str, Any] = {"problem": problem and problem.table}
-        told |= (speeds.table() if speeds else {}) | (result.table() if result else {})
+        told |= (speeds.build_table() if speeds else {}) | (result.build_table() if result else {})
         if result and found:
-            run.keep_result(told, found)
+            run.write_result(told, found)
         if self.as_json:
             print(json.dumps(told))
         else:
@@ -86,7 +85,7 @@ def _show(speeds: Speeds | None, result: Result | None) -> None:
 
 
 def _speeds(speeds: Speeds) -> Iterator[tuple[str, ...]]:
-    short = [each for each, _ in slow(speeds.devices)]
+    short = [each for each, _ in find_slow_devices(speeds.devices)]
     for each in speeds.devices:
         rates = (f"{each.gb_s:.3g} GB/s", f"{each.few_tflops:.3g} TFLOPS", f"{each.tflops:.3g} TFLOPS")
         yield each.host, str(each.index), each.name, *rates, "slow" if each in short else ""
@@ -99,7 +98,7 @@ def _rates(result: Result) -> Iterator[tuple[str, ...]]:
 
 
 def _pairs(result: Result) -> Iterator[tuple[str, ...]]:
-    short = pairs_that_fall_short(result)
+    short = network_verdict.find_slow_pairs(result)
     for pair in result.pairs:
         names = " - ".join(result.members[address].name for address in (pair.one, pair.two))
         there, back = pair.mbit or (None, None)
@@ -110,7 +109,7 @@ def _pairs(result: Result) -> Iterator[tuple[str, ...]]:
             _mbit(there),
             _mbit(back),
             latency,
-            _mbit(expected_mbit(result, pair)) or "unknown",
+            _mbit(network_verdict.compute_expected_mbit(result, pair)) or "unknown",
             judged,
         )
 
@@ -124,4 +123,4 @@ def _bytes(size: float) -> str:
 
 
 def _mbit(mbit: float | None) -> str:
-    return "" if mbit is None else shown_mbit(mbit)
+    return "" if mbit is None else format_mbit(mbit)

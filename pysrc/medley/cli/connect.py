@@ -4,14 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from medley import serving
+from medley import serving, storage
 from medley.cli import Verb, flag, group
 from medley.cli.output import print_line, say, table
 from medley.cli.served import RunningServer, ServerChoice
 from medley.credentials import API_KEY_VARIABLE
 from medley.engine import Tls
 from medley.errors import Problem
-from medley.serving import client_settings
+from medley.serving import client_settings, server_address
 from medley.serving.chat_parsers import TOOL_FLAG
 from medley.serving.client_settings import Client, Target
 
@@ -42,6 +42,8 @@ class ConnectVerb(Verb):
         target = _target(found, self.choice.key_file)
         for lack in known.lacks(target, tools=_tools(found)):
             say(lack)
+        if target.shows_key:
+            say(f"{known.title} will send the key unencrypted to {target.url}: medley serve MODEL --tls")
         filled = known.filled(target)
         if self.write:
             self._write(filled)
@@ -69,25 +71,25 @@ class ConnectVerb(Verb):
 
 def _target(found: RunningServer, key_file: str | None) -> Target:
     """Return the server as a client is to use it, with the key by reference."""
-    own = found.record.key if found.record else None
-    named = key_file or own
-    has_key = bool(found.key or own)
-    file = Path(named).expanduser().absolute() if named and has_key else None
-    authority = Tls().authority if found.record and found.url.startswith("https:") else None
+    at = found.at
+    file = server_address.client_key_file(at, key_file)
+    has_key = bool(at.key or (at.record and at.record.key))
+    authority = Tls().authority if at.record and at.url.startswith("https:") else None
     return Target(
-        found.url,
+        at.url,
         found.model,
         found.context,
         found.root,
-        file,
+        file if has_key else None,
         has_key=has_key,
-        authority=authority if authority and authority.exists() else None,
+        authority=authority if authority and storage.exists(authority) else None,
     )
 
 
 def _tools(found: RunningServer) -> bool | None:
     """Whether the server was started with a parser of tool calls; None where this host did not start it."""
-    told = serving.description_of(found.record.port) if found.record else None
+    record = found.at.record
+    told = serving.description_of(record.port) if record else None
     return any(word.partition("=")[0] == TOOL_FLAG for word in told.argv) if told else None
 
 

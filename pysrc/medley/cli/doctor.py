@@ -15,9 +15,16 @@ from medley.cli.output import fit, paint, print_result, say
 from medley.cli.progress import watch
 from medley.cluster.fleet import Fleet
 from medley.doctor import report
-from medley.doctor.case import fits_model, mend, of_cluster, of_this, of_transcripts, wanted
+from medley.doctor.case import (
+    apply_fix_on_host,
+    build_case_from_transcripts,
+    examine_cluster,
+    examine_this_host,
+    fit_model,
+    read_cluster,
+)
 from medley.doctor.checks import GROUP, Case, Check, Rule, State
-from medley.doctor.registry import checks
+from medley.doctor.registry import run_checks
 from medley.errors import Problem
 from medley.host.kind import answers_by_host
 
@@ -56,16 +63,18 @@ class DoctorVerb(Clustered):
                 else f"medley doctor; or only there: ssh {quote(more[0])} medley doctor",
             )
         if files:
-            return self._print(*self._examined(of_transcripts(answers_by_host(files)), files))
-        meant = wanted(self.cluster, tuple(self.without))
-        with Fleet(meant, watch()) if meant else nullcontext() as fleet:
+            return self._print(*self._examined(build_case_from_transcripts(answers_by_host(files)), files))
+        group = read_cluster(self.cluster, tuple(self.without))
+        with Fleet(group, watch()) if group else nullcontext() as fleet:
             return self._answer(fleet)
 
     def _answer(self, fleet: Fleet | None) -> int:
         """For hosts that answer, which can be changed too."""
 
         def examined() -> tuple[Case, Found]:
-            return self._examined(of_this(platform.node()) if fleet is None else of_cluster(fleet, watch()))
+            return self._examined(
+                examine_this_host(platform.node()) if fleet is None else examine_cluster(fleet, watch())
+            )
 
         case, found = examined()
         if self.fix and self._mended(found, fleet):
@@ -75,24 +84,24 @@ class DoctorVerb(Clustered):
 
     def _examined(self, case: Case, files: tuple[str, ...] = ()) -> tuple[Case, Found]:
         if self.model:
-            case = replace(case, fits=fits_model(self.model, case, self.typed, files, watch()))
-        return case, tuple(checks(case))
+            case = replace(case, model_fit=fit_model(self.model, case, self.typed, files, watch()))
+        return case, tuple(run_checks(case))
 
     def _print(self, case: Case, found: Found) -> int:
         drawn = lines(case, found, verbose=self.verbose, brief=self.brief)
         if not (sys.stdout.encoding or "").lower().startswith("utf"):
             drawn = (line.translate(_ASCII) for line in drawn)
-        print_result(report.table(found), drawn, as_json=self.as_json)
-        return report.status(found)
+        print_result(report.build_table(found), drawn, as_json=self.as_json)
+        return report.compute_exit_code(found)
 
     def _mended(self, found: Found, fleet: Fleet | None) -> int:
         """How many changes were made."""
         done, seen = 0, watch()
-        for each in report.mends(found):
-            print(f"{f'on {each.host}: ' if fleet else ''}{each.shown}", file=sys.stderr)
+        for each in report.list_fixes(found):
+            print(f"{f'on {each.host}: ' if fleet else ''}{each.command_text}", file=sys.stderr)
             if self.dry_run or not (self.yes or _consents()):
                 continue
-            problem = mend(each, fleet, seen)
+            problem = apply_fix_on_host(each, fleet, seen)
             print_problems([problem] if problem else [])
             done += problem is None
         return done
@@ -110,8 +119,8 @@ def _consents() -> bool:
 
 def lines(case: Case, found: Found, *, verbose: bool = False, brief: bool = False) -> Iterator[str]:
     """By host: errors, then warnings, each with cause and fix; then how many passed and were skipped."""
-    alone = None if case.group else next(iter(case.hosts), None)
-    by_host: dict[str, list[tuple[Rule, Check]]] = {name: [] for name in (*case.hosts, *case.silent)}
+    alone = None if case.has_several_hosts else next(iter(case.hosts), None)
+    by_host: dict[str, list[tuple[Rule, Check]]] = {name: [] for name in (*case.hosts, *case.silent_hosts)}
     for rule, check in found:
         by_host.setdefault(alone or check.host, []).append((rule, check))
     for name, own in by_host.items():
@@ -137,18 +146,18 @@ def _of_host(own: list[tuple[Rule, Check]], *, verbose: bool, brief: bool) -> It
         by_state[each[1].state].append(each)
     for state in ("wrong", "better"):
         for _, check in by_state[state]:
-            yield _line(state, check.found)
+            yield _line(state, check.summary)
             yield from _below(check)
     if brief:
         return
     passed = by_state["ok"]
     for rule, check in passed if verbose else ():
-        yield _line("ok", f"{rule.looks_at}: {check.found}")
+        yield _line("ok", f"{rule.topic}: {check.summary}")
     if passed and not verbose:
         yield _line("ok", f"{_counted(len(passed), 'checks')} passed")
     skipped: dict[str, list[str]] = defaultdict(list)
     for rule, check in by_state["unknown"]:
-        skipped[check.found].append(rule.looks_at)
+        skipped[check.summary].append(rule.topic)
     for why, titles in skipped.items():
         many = len(titles) > _FEW and not verbose
         what = f"{len(titles)} checks skipped" if many else f"{', '.join(titles)} not checked"

@@ -2,11 +2,11 @@
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
+from medley import user
 from medley.cli import Verb, flag, switch
 from medley.cli.output import fit, print_result, problem_lines, say
-from medley.doctor.report import write as write_report
+from medley.doctor.report import write_bug_report
 from medley.errors import Problem
 from medley.explain import diagnosis
 from medley.explain.diagnosis import STANDARD_INPUT, explained
@@ -25,12 +25,22 @@ class ExplainVerb(Verb):
         for warning in found.warnings:
             say(warning)
         self._say_what_is_empty(found)
-        written = None
+        written, unwritten = None, None
+        if not self.as_json:  # first, because a report asks this host much, and its disk may be full
+            print_result({}, _lines(found), as_json=False)
         if self.report or found.unknown:
-            written = write_report(found, Path(self.report) if self.report else None)
-        table = {"problems": [each.table for each in found.problems]}
+            try:
+                written = write_bug_report(found, user.expand(self.report) if self.report else None)
+            except Problem as problem:
+                unwritten = problem
         report = {"report": str(written)} if written else {}
-        print_result({**table, **report}, _lines(found, written), as_json=self.as_json)
+        table = {"problems": [each.table for each in found.problems], **report}
+        said = [f"a report to attach, without secrets: {written}"] if written else []
+        print_result(table, said, as_json=self.as_json)
+        if unwritten and self.report:
+            raise unwritten
+        if unwritten:
+            say(f"no report was written: {unwritten.what}: {unwritten.cause}")
         return 1 if found.problems else 0
 
     def _say_what_is_empty(self, found: Explained) -> None:
@@ -48,14 +58,12 @@ class ExplainVerb(Verb):
             say(f"{name} is empty")
 
 
-def _lines(found: Explained, written: Path | None) -> Iterator[str]:
+def _lines(found: Explained) -> Iterator[str]:
     for problem in found.problems:
         yield from _text(problem)
     if not found.problems:
         lines = sum(scan.lines for scan in found.scans)
         yield fit(f"no failure is in {', '.join(scan.name for scan in found.scans)} ({lines} lines)")
-    if written:
-        yield f"a report to attach, without secrets: {written}"
 
 
 def _text(found: FoundFailure) -> Iterator[str]:

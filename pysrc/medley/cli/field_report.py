@@ -12,16 +12,16 @@ from medley.cli import output
 from medley.cluster import Cluster, membership, ray_serving
 from medley.cluster.fleet import Fleet, is_here
 from medley.doctor import report as doctor_report
-from medley.doctor.case import of_cluster, of_this
+from medley.doctor.case import examine_cluster, examine_this_host
 from medley.doctor.checks import GROUP, Case
-from medley.doctor.registry import checks
+from medley.doctor.registry import run_checks
 from medley.errors import Problem
 from medley.measurement import link as link_test
 from medley.measurement.bench import BenchLoad
-from medley.measurement.field_report import FieldReport, PlanRequest, contents
-from medley.measurement.field_report.draft import Draft, verb
-from medley.measurement.field_report.models import MeasuredModel, add_model, ready_server
-from medley.measurement.link.far import measure_far
+from medley.measurement.field_report import FieldReport, PlanRequest, list_contents
+from medley.measurement.field_report.draft import Draft, run_verb
+from medley.measurement.field_report.models import MeasuredModel, add_model, find_ready_server
+from medley.measurement.link.far import measure_cluster_link
 from medley.model.resolve import weights
 from medley.network.fabric import report as fabric_report
 from medley.progress import Progress
@@ -52,7 +52,7 @@ class FieldReportOptions:
 
     def models(self, hosts: int) -> Iterator[MeasuredModel]:
         """What is served already, or else the demo over all hosts, and then the one that was named."""
-        if server := ready_server():
+        if server := find_ready_server():
             yield MeasuredModel(server.model, server=server)
             return
         found = membership.noted()
@@ -73,7 +73,7 @@ class FieldReportOptions:
             yield "medley up   # and at the end: medley down"
         for model in self.models(len(hosts) or 1):
             if not model.server:
-                yield f"medley {' '.join(model.words(8000))}   # at a free port"
+                yield f"medley {' '.join(model.build_arguments(8000))}   # at a free port"
             many = ",".join(map(str, self.load.concurrencies))
             yield f"medley bench --concurrency {many} --repeats {self.load.repeats}   # of {model.name}"
         yield f"medley {' '.join(self.collective)}"
@@ -93,7 +93,7 @@ def make(options: FieldReportOptions, seen: Progress) -> None:
             output.say(f"stopped; what was measured is kept in {options.file}")
     size = Path(options.file).stat().st_size
     print(f"{options.file}: {-(-size // 1000)} kB, and nothing of it was sent\n")
-    for line in contents(FieldReport.model_validate_json(json.dumps(draft.parts))):
+    for line in list_contents(FieldReport.model_validate_json(json.dumps(draft.parts))):
         print(output.fit(line))
     print("\nreplaced: names, public addresses, serial numbers, secrets; private addresses are in it")
     print(f"read it before you send it: less {options.file}")
@@ -105,7 +105,7 @@ def _measure(options: FieldReportOptions, draft: Draft) -> None:
         with draft.step(f"link to {name}"):
             _add_link(options, draft, name, case)
     with _cluster(options, draft):
-        found, server = membership.noted(), ready_server()
+        found, server = membership.noted(), find_ready_server()
         living = sum(node["alive"] for node in found.ask("read")["nodes"]) if found else 1
         if server and options.model not in {None, server.model}:
             draft.skip(str(options.model), f"{server.model} is served already; medley stop ends it")
@@ -115,8 +115,8 @@ def _measure(options: FieldReportOptions, draft: Draft) -> None:
             if options.cluster and not membership.noted():
                 raise Problem("no collective-test", cause="the cluster is not up", fix="medley up")
             # Exit code 1: a host or a pair is slow or broken, and all of it is printed.
-            said = verb(options.collective, _COLLECTIVE_LIMIT_S, draft.progress, fine=(0, 1))
-            draft.parts["collective"] = draft.clean(json_shape.last_table(said))
+            said = run_verb(options.collective, _COLLECTIVE_LIMIT_S, draft.progress, accepted_codes=(0, 1))
+            draft.parts["collective"] = draft.redact(json_shape.last_table(said))
 
 
 Others = Mapping[str, tuple[str, ...]]
@@ -126,10 +126,10 @@ Others = Mapping[str, tuple[str, ...]]
 def _hosts(options: FieldReportOptions, draft: Draft) -> tuple[Case, Others]:
     wanted, others = options.cluster, {}
     if wanted is None:
-        case = of_this(platform.node())
+        case = examine_this_host(platform.node())
     else:
         with Fleet(wanted, draft.progress) as fleet:
-            case = of_cluster(fleet, draft.progress)
+            case = examine_cluster(fleet, draft.progress)
         others = {
             name: (name, str(host.greeting.get("host", "")), *_named(wanted.target(name)))
             for name, host in case.hosts.items()
@@ -153,11 +153,11 @@ def _describe(draft: Draft, case: Case, others: Others, wanted: Cluster | None) 
     targets = [wanted.target(name) for name in others] if wanted else []
     users = [each.rpartition("@")[0].rpartition("/")[2] for each in targets]
     draft.describe(told, others, users, case.wishes)
-    draft.parts["doctor"] = draft.clean(doctor_report.table(tuple(checks(case))))
+    draft.parts["doctor"] = draft.redact(doctor_report.build_table(tuple(run_checks(case))))
     if case.fabric:
         facts = {name: host.facts for name, host in hosts.items()}
-        draft.parts["fabric"] = draft.clean(fabric_report.table(case.fabric, facts))
-    for name, problem in {**case.silent, **case.apart}.items():
+        draft.parts["fabric"] = draft.redact(fabric_report.table(case.fabric, facts))
+    for name, problem in {**case.silent_hosts, **case.network_problems}.items():
         draft.skip("network" if name == GROUP else f"host {name}", problem)
     draft.save()
 
@@ -166,16 +166,18 @@ def _add_link(options: FieldReportOptions, draft: Draft, name: str, case: Case) 
     end = case.fabric.ends.get(name) if case.fabric else None
     if options.cluster is None or end is None:
         raise Problem("no link to measure", cause="these hosts share no network", fix="medley doctor")
-    here, seen = case.hosts[next(iter(draft.called))].facts, draft.progress
-    found = measure_far(options.cluster, name, end.address, here, seconds=_LINK_SECONDS, progress=seen)
-    told = {"measured": asdict(found), "problems": [each.table for each in link_test.problems(found)]}
-    draft.parts["links"].append({"host": draft.called[name], **draft.clean(told)})
+    here, seen = case.hosts[next(iter(draft.report_names))].facts, draft.progress
+    found = measure_cluster_link(
+        options.cluster, name, end.address, here, seconds=_LINK_SECONDS, progress=seen
+    )
+    told = {"measured": asdict(found), "problems": [each.table for each in link_test.find_problems(found)]}
+    draft.parts["links"].append({"host": draft.report_names[name], **draft.redact(told)})
 
 
 @contextlib.contextmanager
 def _cluster(options: FieldReportOptions, draft: Draft) -> Iterator[None]:
     """Bring the cluster up where nothing of medley's runs on its hosts, and end it afterwards."""
-    if options.cluster is None or membership.noted() or ready_server():
+    if options.cluster is None or membership.noted() or find_ready_server():
         yield
         return
     with Fleet(options.cluster, draft.progress) as fleet:
@@ -186,8 +188,8 @@ def _cluster(options: FieldReportOptions, draft: Draft) -> Iterator[None]:
         return
     try:
         with draft.step("medley up"):
-            verb(("up", *options.cluster_words), _UP_LIMIT_S, draft.progress)
+            run_verb(("up", *options.cluster_words), _UP_LIMIT_S, draft.progress)
         yield
     finally:
         with draft.step("medley down"):
-            verb(("down", *options.cluster_words), _DOWN_LIMIT_S, draft.progress)
+            run_verb(("down", *options.cluster_words), _DOWN_LIMIT_S, draft.progress)

@@ -15,7 +15,7 @@ _GROUPS = {
     "Engine": "engine env kv-type tokenizer",
     "Container": "image container mount nccl",
     "Model code": "trust-remote-code no-remote-code code-revision",
-    "Server": "allow-origin api-key dashboard detach drain host model on-event port replace restart "
+    "Server": "allow-origin api-key dashboard detach drain host insecure model on-event port replace restart "
     "served-model-name stall-limit stay timeout tls tls-cert tls-key url",
     "Output": "all dry-run json svg html verbose field-report",
 }

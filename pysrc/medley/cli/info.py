@@ -1,9 +1,8 @@
-"""`medley facts`, `check`, `version`."""
+"""`medley facts`, `check`, `help`, `completion`."""
 
 import dataclasses
 import json
-import platform
-import sys
+import os
 from typing import Any
 
 from medley import config, own_version, transcript
@@ -25,7 +24,7 @@ class FactsVerb(Verb):
     def main(self, *more: str) -> None:
         files = (*self.replayed, *more)
         if self.as_transcript:
-            from medley.doctor.case import examined
+            from medley.doctor.case import read_answers
 
             if len(files) > 1:
                 raise Problem(
@@ -33,7 +32,7 @@ class FactsVerb(Verb):
                     cause=f"--from names {len(files)} files",
                     fix=f"medley facts --transcript --from {files[0]}",
                 )
-            said = answers(files[0]) if files else examined(None)
+            said = answers(files[0]) if files else read_answers(None)
             print(transcript.text((Redactor() if files else redactor_of_host()).transcript(said)), end="")
         elif self.as_json:
             hosts = [_table(found) for _, found in facts_of(files)]
@@ -63,7 +62,7 @@ def _table(found: Found) -> dict[str, Any]:
 
 
 class CheckVerb(Verb):
-    as_json: bool = flag("--json", "one JSON object: each file and its problem")
+    as_json: bool = flag("--json", "one JSON object: the folders, and each file with its problem")
 
     def main(self) -> int:
         from medley import cluster
@@ -80,28 +79,18 @@ class CheckVerb(Verb):
         if not self.as_json:
             for each in bad.values():
                 say(each)
-        table = {str(path): each and each.table for path, each in wrong.items()}
-        print_result(table, [f"{len(wrong)} tables, {len(bad)} wrong"], as_json=self.as_json)
-        return 1 if bad else 0
-
-
-class VersionVerb(Verb):
-    as_json: bool = flag("--json", "one JSON object")
-
-    def main(self) -> None:
         folders = config.folders()
         about = {
-            "medley": own_version(),
-            "python": platform.python_version(),
-            "executable": sys.executable,
-            "tables": [str(folder) for folder in folders],
+            "folders": [str(folder) for folder in folders],
+            "tables": {str(path): each and each.table for path, each in wrong.items()},
         }
         lines = (
-            f"medley {about['medley']} (Python {about['python']} at {about['executable']})",
-            "tables are looked for in, first to last:",
-            *(f"  {folder}{'' if folder.is_dir() else '  (not there)'}" for folder in folders),
+            "folders of tables, in the order of their search:",
+            *(f"  {folder}{'' if os.path.isdir(folder) else '  (missing)'}" for folder in folders),  # noqa: PTH112 - Path.is_dir raises PermissionError
+            f"{len(wrong)} tables, {len(bad)} wrong",
         )
         print_result(about, lines, as_json=self.as_json)
+        return 1 if bad else 0
 
 
 class HelpVerb(Verb):

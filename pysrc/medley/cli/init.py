@@ -7,14 +7,15 @@ from difflib import get_close_matches
 from pathlib import Path
 from shlex import join
 
-from medley import storage
+from medley import storage, user
 from medley.cli import Verb, flag, switch, terminal
 from medley.cli.progress import watch
 from medley.cluster import discovery
 from medley.cluster.discovery import HostCandidate, sources, ssh_keys, table, visit
 from medley.cluster.discovery.visit import HostSurvey
 from medley.cluster.ssh import HostKeyUnknown, KeyRefused, NameUnresolved
-from medley.errors import Problem, in_words
+from medley.errors import Problem
+from medley.unusable_file import UnusableFile
 
 
 class InitVerb(Verb):
@@ -29,7 +30,7 @@ class InitVerb(Verb):
 
     def main(self, *hosts: str) -> int:
         self.asks = terminal.is_possible() and not self.yes
-        path = Path(self.output or "cluster.toml").expanduser()
+        path = user.expand(self.output or "cluster.toml")
         if not self.dry_run:
             _require_free(path, force=self.force)
         try:
@@ -188,12 +189,10 @@ def _require_free(path: Path, *, force: bool) -> None:
 def _write(path: Path, text: str) -> None:
     """The old one is kept beside it."""
     try:
-        if path.exists():
-            shutil.copy2(path, f"{path}.1")
-        storage.write(path, text)
-    except OSError as error:
-        raise Problem(
-            f"{path} cannot be written",
-            cause=in_words(error),
-            fix="write it where you may: medley init --output ~/.config/medley/cluster.toml",
-        ) from error
+        with storage.explained(path, "written"):
+            if path.exists():
+                shutil.copy2(path, f"{path}.1")
+            storage.write(path, text)
+    except UnusableFile as problem:
+        problem.fix = "write it where you may: medley init --output ~/.config/medley/cluster.toml"
+        raise

@@ -15,8 +15,8 @@ from medley.host.kind import facts_by_host, kind_of
 from medley.model.trust import Trust
 from medley.network.fabric.types import NetworkOptions
 from medley.planner.candidates import Sizes
-from medley.planner.context import allows_longer
-from medley.planner.host_order import VARIABLE
+from medley.planner.context import allows_longer_context
+from medley.planner.host_order import PARTITION_VARIABLES
 from medley.planner.placement import PlacementOptions
 from medley.planner.plan import Launcher
 from medley.planner.topology import Topology
@@ -62,9 +62,9 @@ class Planning:
             self.context,
             Sizes(self.tensor, self.stages, self.replicas),
             gpus=gpus,
-            wishes=NetworkOptions(link, transport=self.transport),
-            partition=os.environ.get(VARIABLE[engine]),
-            longer_context=allows_longer(os.environ, engine),
+            network=NetworkOptions(link, transport=self.transport),
+            partition=os.environ.get(PARTITION_VARIABLES[engine]),
+            longer_context=allows_longer_context(os.environ, engine),
             engine=engine,
             kv_type=self.kv_type,
             balanced=self.eplb,

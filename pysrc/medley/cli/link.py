@@ -13,7 +13,7 @@ from medley.errors import Problem
 from medley.host import facts
 from medley.host.kind import facts_by_host
 from medley.measurement import link as link_test
-from medley.measurement.link import LinkMeasurement, shown_mbit
+from medley.measurement.link import LinkMeasurement, format_mbit
 from medley.network.fabric import fabric, report
 from medley.network.fabric.per_host import alone
 from medley.network.fabric.subgroups import faster_subgroups
@@ -83,8 +83,8 @@ class LinkTestVerb(Verb):
         return self._serve() if self.serve else self._measure(host)
 
     def _serve(self) -> int:
-        way = link_test.endpoint(_facts(), self.link)
-        adapter = link_test.adapter(way, tcp_only=self.tcp)
+        way = link_test.find_endpoint(_facts(), self.link)
+        adapter = link_test.find_adapter(way, tcp_only=self.tcp)
 
         def ready() -> None:
             tools = "iperf3 and perftest" if adapter else "iperf3"
@@ -96,10 +96,10 @@ class LinkTestVerb(Verb):
         return 0
 
     def _measure(self, host: str) -> int:
-        found = link_test.measure(
+        found = link_test.measure_link(
             host, _facts(), seconds=self.seconds, streams=self.streams, tcp_only=self.tcp, progress=watch()
         )
-        problems = tuple(link_test.problems(found))
+        problems = tuple(link_test.find_problems(found))
         told = {**dataclasses.asdict(found), "problems": [each.table for each in problems]}
         print_result(told, lines(found), as_json=self.as_json)
         for problem in () if self.as_json else problems:
@@ -124,8 +124,8 @@ def lines(found: LinkMeasurement) -> Iterator[str]:
     for name, one in (("there", found.there), ("back", found.back)):
         part = f", {one.mbit / promised:.0%} of it" if promised else ""
         again = "" if one.retransmits is None else f"; {one.retransmits} segments sent again"
-        yield f"TCP     {shown_mbit(one.mbit)} {name}{part}{again}"
+        yield f"TCP     {format_mbit(one.mbit)} {name}{part}{again}"
     if found.rdma:
         part = f", {found.rdma.mbit / promised:.0%} of it" if promised else ""
         latency = f"{found.rdma.latency_us:.2f} µs one way"
-        yield f"RDMA    {shown_mbit(found.rdma.mbit)} there{part}; {latency} ({found.rdma.device})"
+        yield f"RDMA    {format_mbit(found.rdma.mbit)} there{part}; {latency} ({found.rdma.device})"

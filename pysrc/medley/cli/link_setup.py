@@ -20,8 +20,8 @@ from medley.cli.terminal import require_root
 from medley.errors import Problem
 from medley.host import facts
 from medley.measurement.monitor import Sample
-from medley.measurement.monitor.rates import Flow, Rates, rates
-from medley.measurement.monitor.rows import bits
+from medley.measurement.monitor.rates import Flow, Rates, compute_rates
+from medley.measurement.monitor.rows import format_bits
 from medley.measurement.monitor.sampler import HostSampler
 from medley.network import link_apply, link_setup
 from medley.network.link_backends import Change
@@ -125,11 +125,11 @@ class LinkWatchVerb(Verb):
 
     def _intervals(self) -> Iterator[Rates]:
         here = HostSampler(self.interval)
-        before = self._shown(here.network())
+        before = self._shown(here.sample_network())
         while True:
             time.sleep(self.interval)
-            after = self._shown(here.network())
-            yield rates(before, before, after)
+            after = self._shown(here.sample_network())
+            yield compute_rates(before, before, after)
             if self.once:
                 return
             before = after
@@ -159,12 +159,13 @@ def lines(found: Rates) -> Iterator[str]:
     """Of a quiet host one line, too, so that a log shows that it was watched."""
     flows = (*found.links, *found.ports)
     for flow in flows:
-        if not flow.quiet:
-            yield f"{flow.name:<16} in {bits(flow.in_bytes_per_s):>11}  out {bits(flow.out_bytes_per_s):>11}"
+        if not flow.is_quiet:
+            in_text, out_text = format_bits(flow.in_bytes_per_s), format_bits(flow.out_bytes_per_s)
+            yield f"{flow.name:<16} in {in_text:>11}  out {out_text:>11}"
             yield from textwrap.wrap(_bad(flow), 80, initial_indent="  ! ", subsequent_indent="  ! ")
     if found.retransmits:
         yield f"{'TCP, all links':<16} {found.retransmits} segments sent again"
-    if all(flow.quiet for flow in flows):
+    if all(flow.is_quiet for flow in flows):
         yield f"no traffic on {len(flows)} links in {found.seconds:.0f} s"
 
 
@@ -176,8 +177,13 @@ def table(found: Rates) -> Table:
     table.add_column("out", justify="right", no_wrap=True, min_width=10)
     table.add_column("errors since the last line")
     for flow in (*found.links, *found.ports):
-        style = "bold red" if flow.bad else "dim" if flow.quiet else ""
-        cells = (flow.name, bits(flow.in_bytes_per_s), bits(flow.out_bytes_per_s), _bad(flow) or "none")
+        style = "bold red" if flow.bad else "dim" if flow.is_quiet else ""
+        cells = (
+            flow.name,
+            format_bits(flow.in_bytes_per_s),
+            format_bits(flow.out_bytes_per_s),
+            _bad(flow) or "none",
+        )
         table.add_row(*(Text(each, style) for each in cells))
     return table
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from medley import config, storage
+from medley import config, storage, user
 from medley.cli import Verb, flag, switch
 from medley.cli.output import fit, print_result, save, say
 from medley.errors import Problem, in_words
@@ -78,7 +78,7 @@ def _unfetched(url: str, cause: str) -> Problem:
 
 def _written(found: Imported, path: Path, source: str) -> Imported:
     """What the table that this writes leaves to the command."""
-    path = path.expanduser()
+    path = user.expand(path)
     if path.suffix != ".toml" or path.exists():
         if path.suffix != ".toml":
             cause, other = "a model's table is a file NAME.toml", path.with_name(f"{path.name}.toml")

@@ -5,7 +5,7 @@ from pathlib import Path
 from medley import config, serving, storage
 from medley.cli import Verb, flag, terminal
 from medley.cli.output import print_result
-from medley.errors import Problem, in_words
+from medley.errors import Problem
 from medley.model import hub, hub_cache
 from medley.model.resolve import Weights, weights
 
@@ -41,7 +41,7 @@ def _require_removable(found: Weights, place: Path) -> None:
     if found.local and not found.is_built:
         cause, fix = "medley did not download it", f"rm -r {place}"
         raise Problem(f"{place} is a folder of your own", cause=cause, fix=fix)
-    if not place.exists():
+    if not storage.exists(place):
         raise Problem(
             f"{found.name} is not on this host", cause=f"{place} does not exist", fix="medley models"
         )
@@ -50,11 +50,10 @@ def _require_removable(found: Weights, place: Path) -> None:
         raise Problem(f"{place} was not removed", cause=cause, fix=f"rm -r {place.resolve()} && rm {place}")
     names = {found.name, *(name for name, each in config.models().items() if each.repository == found.target)}
     for server in serving.servers():
-        port = int(server.url.removesuffix("/v1").rpartition(":")[2])
-        what = serving.description_of(port)
+        what = serving.description_of(server.port)
         if server.model in names or (what and what.target == found.target):
             cause = f"process {server.pid} serves it at {server.url}"
-            raise Problem(f"{found.name} is in use", cause=cause, fix=f"medley stop --port {port}")
+            raise Problem(f"{found.name} is in use", cause=cause, fix=f"medley stop --port {server.port}")
 
 
 def _agreed(name: str, about: str) -> bool:
@@ -72,6 +71,5 @@ def _remove(found: Weights, place: Path) -> int:
         size_bytes = storage.size_bytes(place)
         storage.remove(place)
     except OSError as error:
-        fix = f"ls -ld {place}  # remove what is left as its owner"
-        raise Problem(f"{place} was not removed completely", cause=in_words(error), fix=fix) from error
+        raise storage.problem_of(place, error, "removed completely") from error
     return size_bytes

@@ -21,6 +21,7 @@ from medley.cli.terminal import console
 from medley.command import Command
 from medley.errors import Problem, field, in_words
 from medley.progress import Output
+from medley.unusable_file import UnusableFile
 
 if TYPE_CHECKING:
     from medley.serving.steps import Step
@@ -262,6 +263,8 @@ def save(name: str, text: str, example: str = "--svg plan.svg") -> None:
             fix = fix if path.parent.exists() else f"mkdir -p {shlex.quote(str(path.parent))}"
         else:
             storage.write(path, text)
+    except UnusableFile as problem:
+        wrong = problem.cause
     except OSError as error:
         wrong = in_words(error)
     if wrong:

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import groupby
-from pathlib import Path
 from shlex import join, quote
 
 from rich.text import Text
 
-from medley import cluster, config, engine, storage
+from medley import cluster, config, engine, storage, user
 from medley.cli import Verb, ending, flag, group, output, switch, terminal
 from medley.cli.launch_options import TRUST, Planning, site
 from medley.cli.output import fit, print_result, step_table, wide
@@ -26,9 +25,9 @@ from medley.errors import Problem
 from medley.model.extra_files import ModelExtras
 from medley.model.resolve import weights
 from medley.model.trust import Trust
-from medley.planner import hosts_of, listed, report
+from medley.planner import join_names, list_hosts, report
 from medley.planner.choose import Choice
-from medley.planner.loading import LoadTime, load_time
+from medley.planner.loading import LoadTime, compute_load_time
 from medley.planner.placement import PlacementOptions
 from medley.planner.topology import Topology
 from medley.progress import SILENT, Progress
@@ -67,8 +66,10 @@ class PlanVerb(Verb):
         table = self._table(more)
         wanted = self._wanted(table)
         beside = find_extras(found, self.trust, (), wanted.engine, starts=False, refuses=False)
-        order = Order(found, listens, wanted, beside=beside, typed=self.typed)
+        order = Order(found, listens, wanted, model_extras=beside, user_command=self.typed)
         noted = _Notes(watch(), [])
+        if found.notice:
+            noted.note(found.notice)
         made = shape_of(found, noted)
         order = replace(order, serving=replace(listens, chat=format_of(found, ())))
         asked = EngineRequest(self.image, self.environment)
@@ -76,14 +77,14 @@ class PlanVerb(Verb):
         if table and asked == EngineRequest():
             site = alternatives.of_model(site, wanted.engine, found.model)
         else:
-            site = alternatives.with_engine_sources(site, order.wanted, asked, found.model)
+            site = alternatives.with_engine_sources(site, order.placement, asked, found.model)
         choice = placed(order, made, site)
         builds = alternatives.faster_builds(order, site, choice)
-        to_do, loads = tuple(steps_of(order, choice, site)), load_time(choice, site)
+        to_do, loads = tuple(steps_of(order, choice, site)), compute_load_time(choice, site)
         if self.picture is not None:
-            from medley.planner.picture import drawn
+            from medley.planner.picture import draw_layout
 
-            output.save(self.picture, drawn(found.name, choice, join(without(self.typed, ["--svg"]))))
+            output.save(self.picture, draw_layout(found.name, choice, join(without(self.typed, ["--svg"]))))
             output.say(f"the plan is drawn in {self.picture}")
         told = choice.prediction
         result = {
@@ -95,7 +96,7 @@ class PlanVerb(Verb):
             "cabling": choice.cabling.table,
             "why": choice.why,
             "warnings": choice.warnings,
-            "rejected": [{"what": each.what, "because": each.because} for each in choice.rejected],
+            "rejected": [{"what": each.candidate, "because": each.reason} for each in choice.rejected],
             "notes": noted.notes,
             "beside": list(beside.why()),
             "builds": [_build_table(each, choice) for each in builds],
@@ -107,17 +108,17 @@ class PlanVerb(Verb):
         shown = wide(WIDE)
         engine_name = None if wanted.engine == "vllm" else wanted.engine
         settings = {"link": self.link, "engine": engine_name}
-        used = hosts_of(choice.layout)
+        used = list_hosts(choice.layout)
         named = " ".join(each for each in choice.warnings if "not used" in each.partition(":")[0])
         unused = [host for host in site.hosts if host not in used and host not in named]
         blocks = (
-            report.summary(found.name, choice, shown, beside.warnings, unused),
-            report.section("Alternatives", report.alternatives(choice)),
-            report.section(
+            report.format_summary(found.name, choice, shown, beside.warnings, unused),
+            report.format_section("Alternatives", report.format_alternatives(choice)),
+            report.format_section(
                 "Faster builds", _build_lines(builds, choice, alternatives.four_bit_rate(order, site, choice))
             ),
-            report.reasons(choice, self._more(beside, loads)) if self.why else (),
-            report.section(
+            report.format_reasons(choice, self._more(beside, loads)) if self.why else (),
+            report.format_section(
                 "Run it", map(Text, typed(to_do, shown)) if self.commands else _to_type(to_do, settings)
             ),
             (Text(), Text(HINTS, "dim")),
@@ -127,7 +128,7 @@ class PlanVerb(Verb):
     def _more(self, beside: ModelExtras, loads: LoadTime | None) -> Iterator[str]:
         yield from [str(loads)] if loads else []
         files = dataclasses.replace(beside, warnings=())
-        yield from (each.replace(f"{Path.home()}/", "~/") for each in files.why())
+        yield from (each.replace(f"{user.home()}/", "~/") for each in files.why())
 
     def _table(self, more: tuple[str, ...]) -> cluster.Cluster | None:
         """The cluster of cluster.toml, where its hosts are to be asked because this host heads none."""
@@ -142,8 +143,8 @@ class PlanVerb(Verb):
             return self.planning.wanted(link=self.link)
         planning = dataclasses.replace(self.planning, engine=self.planning.engine or table.engine)
         wanted, own = planning.wanted(link=self.link), table.wishes
-        wishes = dataclasses.replace(own, link=self.link or own.link, transport=wanted.wishes.transport)
-        return dataclasses.replace(wanted, wishes=wishes)
+        wishes = dataclasses.replace(own, link=self.link or own.link, transport=wanted.network.transport)
+        return dataclasses.replace(wanted, network=wishes)
 
     def _site(self, more: tuple[str, ...]) -> Topology:
         if more and not self.replayed:
@@ -195,7 +196,7 @@ def _build_lines(builds: Iterable[Build], choice: Choice, four_bit: float | None
                 "if the hub has one: medley models add ORG/NAME",
             )
         )
-    return report.table([tuple(map(Text, row)) for row in rows])
+    return report.format_table([tuple(map(Text, row)) for row in rows])
 
 
 def _bring_up(steps: list[Step], settings: Mapping[str, str | None]) -> Iterator[Text]:
@@ -210,7 +211,7 @@ def _bring_up(steps: list[Step], settings: Mapping[str, str | None]) -> Iterator
         for source, same in groupby((step for step in steps if step.source), lambda step: step.source):
             key = f'{source[0].removeprefix("--")} = "{source[1]}"'
             yield Text(
-                f"    # then in cluster.toml, for {listed([each.host for each in same])}: {key}", "dim"
+                f"    # then in cluster.toml, for {join_names([each.host for each in same])}: {key}", "dim"
             )
     yield Text.assemble(lead[:-2], ("$ ", "green"), "medley up")
 
@@ -224,7 +225,7 @@ def _to_type(steps: Iterable[Step], settings: Mapping[str, str | None]) -> Itera
 
 def _typed_at_hosts(steps: Iterable[Step]) -> Iterator[Text]:
     for (words, image), same in groupby(steps, lambda step: (step.typed, step.image)):
-        hosts = f"  {listed([step.host for step in same])}"
+        hosts = f"  {join_names([step.host for step in same])}"
         gap = (
             " $ " if len(hosts) + len(words) + 3 <= WIDE else " $\n    "
         )  # a command stays whole on its line
@@ -280,5 +281,5 @@ def _words(command: Command) -> Iterator[str]:
 
 def _quoted(word: str) -> str:
     """As a shell reads it, with "$HOME" for this user's home folder: on other hosts it is another."""
-    home = re.compile(rf"(?<![^:=,]){re.escape(str(Path.home()))}(?=/[^/])")
+    home = re.compile(rf"(?<![^:=,]){re.escape(str(user.home()))}(?=/[^/])")
     return '"$HOME"'.join(quote(part) if part else "" for part in home.split(word)) or quote(word)

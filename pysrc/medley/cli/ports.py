@@ -38,6 +38,12 @@ class PortsVerb(Verb):
     opened: list[int] = switch(
         "--open PORT", "port to leave open to everyone", _PORT, requires=["--firewall"]
     )
+    limit: int | None = switch(
+        "--limit N",
+        "connections that one address may have to a port of --open",
+        (1, 65_535),
+        requires=["--open"],
+    )
     api: list[int] = switch("--port PORT", "port of a served model [default: 8000]", _PORT)
     undo: bool = flag("--undo", "print commands that remove the rules", requires=["--firewall"])
 
@@ -74,7 +80,14 @@ class PortsVerb(Verb):
     def _close(self, program: Program, closed: Ranges) -> None:
         found = facts.facts(answers())
         opened = {*firewall.ssh_ports(process_identity.process_environments().values()), *self.opened}
-        rules = firewall.Rules(self._wires(found), closed, tuple(sorted(opened)))
+        if program == "ufw" and self.limit:
+            raise Problem(
+                "ufw cannot limit the connections of one address",
+                cause="its own limit counts attempts: 6 within 30 s",
+                fix="--firewall nftables, or iptables",
+            )
+        limited = tuple(sorted(self.opened)) if self.limit else ()
+        rules = firewall.Rules(self._wires(found), closed, tuple(sorted(opened)), limited, self.limit or 0)
         print(firewall.text(program, rules, undo=self.undo), end="")
         for note in () if self.undo else firewall.notes(rules, found.net, tcp.outside_ports()):
             say(note)

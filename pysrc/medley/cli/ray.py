@@ -19,7 +19,7 @@ from medley.cluster.node import NodeSpec
 from medley.command import Command
 from medley.environment import container_image, engine_source, tools
 from medley.environment.tools import BARE
-from medley.errors import Problem, in_words
+from medley.errors import Problem
 from medley.host import facts
 from medley.host.facts import Facts
 from medley.host.kind import Kind, answers, recognise
@@ -46,14 +46,7 @@ class TokenFile:
             return credentials.present_token()
         if self.file == "-":
             return credentials.given_token(sys.stdin.read(), "standard input")
-        try:
-            return credentials.given_token(Path(self.file).read_text(encoding="utf-8"), self.file)
-        except (OSError, UnicodeDecodeError) as error:
-            raise Problem(
-                f"{self.file} cannot be read",
-                cause=in_words(error),
-                fix="name the copy of the head's token, or - for standard input",
-            ) from error
+        return credentials.given_token(credentials.read_api_key(Path(self.file)), self.file)
 
 
 @dataclass(frozen=True)
@@ -209,6 +202,12 @@ class JoinVerb(Verb):
 
     def main(self, head: str) -> None:
         name, colon, number = head.partition(":")
+        if number.count(":"):
+            raise Problem(
+                f"{head} is an IPv6 address",
+                cause="hosts join a model over IPv4",
+                fix="medley join 192.168.1.10  # the head's IPv4 address: ip -4 -brief address; or its name",
+            )
         if colon and not number.isdecimal():
             what = f"{head} is not a host or HOST:PORT"
             raise Problem(what, cause=f"{number!r} is not a port", fix=f"medley join {name}")

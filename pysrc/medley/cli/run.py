@@ -37,10 +37,10 @@ class RunVerb(Verb):
         launch = launched(job, topology(job, told), told).launch
         keep_files(launch)  # so that what is printed can be run
         if not self.as_json:
-            show(launch.command, launch.why(), as_json=False)
+            show(launch.command, launch.list_reasons(), as_json=False)
             return 0
         command = launch.command
-        reasons = [{"what": what, "why": reason} for what, reason in launch.why()]
+        reasons = [{"what": what, "why": reason} for what, reason in launch.list_reasons()]
         parts = {"argv": command.argv, "env": command.env, "unset": command.unset}
         print(json.dumps({"command": str(command), **parts, "plan": described(launch), "why": reasons}))
         return 0

@@ -13,7 +13,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, NoReturn
 
-from medley import serving
+from medley import credentials, serving
 from medley.cli import Verb, flag, group, switch, terminal
 from medley.cli.cluster_options import AtHead, typed_at, without
 from medley.cli.launch_options import TRUST, Container, Hosting, Planning, site
@@ -57,7 +57,7 @@ class ServeOptions:
     )
     api_key: str | None = switch(
         "--api-key FILE",
-        "file of the API key that requests need, or none [default: a new key if --host opens the server]",
+        "file of the API key that requests need, or none [default: medley's keys if --host opens the server]",
     )
     served_name: str | None = switch("--served-model-name NAME", "model name in requests")
     origins: tuple[str, ...] = switch(
@@ -122,7 +122,7 @@ def show_job(options: Options, *, as_json: bool) -> None:
         show_steps(hypothetical(job, site, told), as_json=as_json)
     else:
         launch = launched(job, site, told).launch
-        show(launch.command, launch.why(), as_json=as_json)
+        show(launch.command, launch.list_reasons(), as_json=as_json)
 
 
 class ServeVerb(Verb):
@@ -137,8 +137,8 @@ class ServeVerb(Verb):
     )
     restart: bool = flag("--restart", "start it again when it is lost, once the hosts it needs are back")
     on_event: str | None = switch(
-        "--on-event COMMAND",
-        "shell command to run on each fault and recovery; it has the event in JSON on stdin",
+        "--on-event COMMAND|FILE",
+        "shell command to run on each fault and recovery, or its file; it has the event in JSON on stdin",
     )
     drain_s: int = switch(
         "--drain SECONDS",
@@ -159,14 +159,14 @@ class ServeVerb(Verb):
         elsewhere = not (
             asked.dry_run or asked.replayed or asked.hosting.hosts == "1" or asked.hosting.launcher
         )
-        on_event = self.on_event or self.at_head.on_event()
+        on_event = self.on_event or os.environ.get(events.COMMAND) or self.at_head.on_event()
         if elsewhere and (head := self.at_head.elsewhere()):
-            return typed_at(head, *(("--on-event", on_event) if on_event and not self.on_event else ()))
+            return typed_at(head, on_event)
         if asked.dry_run:
             show_job(asked.of(model, flags, self.typed), as_json=asked.as_json)
             return 0
         if on_event:  # the unit's supervisor and whatever notes an event here reads it
-            os.environ[events.COMMAND] = on_event
+            os.environ[events.COMMAND] = str(events.command_file(on_event))
         if self.replace:
             return replaced(asked.of(model, flags, self.typed), restart=self.restart, drain_s=self.drain_s)
         if self.detach:
@@ -223,7 +223,8 @@ def _restarted(job: Job, server: "Served", told: Output) -> NoReturn:
 
 
 def ready(listens: Serving, completion: str, seconds: float, *, as_json: bool) -> None:
-    where, model, key = url(listens), listens.name, listens.key
+    where, model = url(listens), listens.name
+    key = credentials.key_file(listens.key) if listens.key else None
     table = {"url": where, "model": model, "pid": os.getpid(), "key": str(key) if key else None}
     header = f""" -H "Authorization: Bearer $(cat {quote(str(key))})\"""" if key else ""
     body = json.dumps({"model": model, "messages": [{"role": "user", "content": "Hello"}]})
@@ -256,7 +257,7 @@ def detached(port: int, *, restart: bool, drain_s: int) -> int:
     The unit goes on where its terminal is closed or this process ends. Only Ctrl-C here ends it.
     """
     serving.require_none(port)
-    unit = _unit(port, restart=restart, drain_s=drain_s)
+    unit = server_unit(port, restart=restart, drain_s=drain_s)
     name = unit.name
     seen = watch()
     with terminal.outlive():
@@ -276,7 +277,7 @@ def replaced(options: Options, *, restart: bool, drain_s: int) -> int:
     from medley.serving import upgrade
 
     port = options.listens.port
-    unit, old = _unit(port, restart=restart, drain_s=drain_s), upgrade.running(port)
+    unit, old = server_unit(port, restart=restart, drain_s=drain_s), upgrade.running(port)
     upgrade.make_ready(options, output())
     seen = watch()
     with terminal.outlive(), seen.stage(f"{unit.name}: until it is replaced"):
@@ -284,9 +285,12 @@ def replaced(options: Options, *, restart: bool, drain_s: int) -> int:
     return _serves(f"after {gap_s:.0f} s without an answer {unit.name}", lines)
 
 
-def _unit(port: int, *, restart: bool, drain_s: int) -> Unit:
-    dropped = {"--detach": 0, "--replace": 0, "--cluster": 1, "-v": 0, "--verbose": 0}
-    words = without(sys.argv[1:], dropped)
+def server_unit(port: int, *, restart: bool, drain_s: int) -> Unit:
+    dropped = {"--detach": 0, "--replace": 0, "--cluster": 1, "-v": 0, "--verbose": 0, "--on-event": 1}
+    verb, *others = without(sys.argv[1:], dropped)
+    # A unit can be read: it has the command's file, and not its text.
+    on_event = os.environ.get(events.COMMAND)
+    words = [verb, *(("--on-event", on_event) if on_event else ()), *others]
     here = ("env", f"--chdir={Path.cwd()}")  # a folder may be named from here
     command = Command((*here, *self_command.own_command(), *words), self_command.own_variables())
     # It starts its engine anew by itself; what is left is that medley itself is killed.

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import Any
 
-from medley import cluster, credentials, serving
-from medley.cli import switch
-from medley.cluster import membership, remote
+from medley import cluster, serving
+from medley.cli import flag, switch
+from medley.cluster import membership
 from medley.cluster.fleet import is_here
 from medley.errors import Problem
-from medley.network import http_client
-from medley.serving import api
+from medley.serving import api, server_address
+from medley.serving.server_address import ServerAddress
 
+INSECURE = "send the API key to another host without encryption, on a network that you trust"
 _USUAL = "http://127.0.0.1:8000/v1"
 
 
@@ -20,18 +21,12 @@ _USUAL = "http://127.0.0.1:8000/v1"
 class RunningServer:
     """A server that answers, with the model to use."""
 
-    url: str
-    """As clients name it."""
-    local_url: str
-    """Where medley asks it: at its socket, if this user runs it on this host."""
+    at: ServerAddress
     model: str
-    key: str | None
     context: int | None = None
     """The longest sequence in tokens, where the server says it."""
     root: str | None = None
     """The folder or repository of the model, where the server says it."""
-    record: remote.Server | None = None
-    """Its record, where this host runs it."""
 
 
 @dataclass(frozen=True)
@@ -43,19 +38,21 @@ class ServerChoice:
     key_file: str | None = switch(
         "--api-key FILE", "file of the server's API key [default: the value of MEDLEY_API_KEY]"
     )
+    is_insecure: bool = flag("--insecure", INSECURE)
 
     def find(self, verb: str) -> RunningServer:
         """Return the server that is named, else this host's newest; a Problem where it is not ready."""
-        named = self.url or os.environ.get("MEDLEY_URL")
-        here = _record_of(api.base(named)) if named else serving.newest()
-        url = api.base(named or (here.url if here else _USUAL))
-        key = None if here else credentials.client_key(self.key_file)
-        local = here.local_url if here else url
+        named = self.url or os.environ.get(server_address.URL_VARIABLE)
+        newest = None if named else serving.newest()
+        if newest:
+            at = server_address.address_of(newest)
+        else:
+            url = api.base(named or _USUAL)
+            at = server_address.find_address(url, self.key_file, is_insecure=self.is_insecure)
+        here = at.record
         try:
-            card = _card(local, key, self.model)
-            return RunningServer(
-                url, local, card["id"], key, card.get("max_model_len"), card.get("root"), here
-            )
+            card = _card(at.local_url, at.key, self.model)
+            return RunningServer(at, card["id"], card.get("max_model_len"), card.get("root"))
         except Problem as problem:
             if here is None and not named and (head := _head_to_ask()):
                 problem.fix = (
@@ -75,12 +72,6 @@ def _head_to_ask() -> str | None:
         return None if is_here(found, found.head) else found.target(found.head)
     part = membership.noted()
     return part.head.rpartition(":")[0] if part and part.role != "head" else None
-
-
-def _record_of(url: str) -> remote.Server | None:
-    """Of a server that this host itself runs, also at the address for other hosts."""
-    found = http_client.address(url)
-    return serving.on_port(found.port) if found.port and http_client.is_here(found.host) else None
 
 
 def _card(url: str, key: str | None, name: str | None) -> dict[str, Any]:

@@ -4,16 +4,17 @@ import dataclasses
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from getpass import getuser
 
 import psutil
 
+from medley import storage
 from medley.cli import Verb, VerbOfVerbs, flag, switch
 from medley.cli.output import print_result, say
 from medley.cli.terminal import require_root
-from medley.cluster import self_command, systemd, units
+from medley.cluster import events, self_command, systemd, units
 from medley.cluster.systemd import service_names
 from medley.errors import Problem
+from medley.user import name as user_name
 
 
 class ServiceVerb(VerbOfVerbs):
@@ -29,7 +30,9 @@ class ServiceInstallVerb(Verb):
     def main(self, role: str, *words: str) -> None:
         found = systemd.require_complete(role, words)
         env = {**systemd.carried_variables(_typed_in()), **_variables(self.settings)}
-        user = self.user or os.environ.get("SUDO_USER") or getuser()
+        if (on_event := systemd.value_of("--on-event", words) or env.get(events.COMMAND)) is not None:
+            events.require_file(on_event)
+        user = self.user or os.environ.get("SUDO_USER") or user_name()
         if user == "root" and not self.user and not self.dry_run:
             raise Problem(
                 "nothing says who it is to run as",
@@ -75,7 +78,7 @@ class ServiceShowVerb(Verb):
         for name, how in found.items():
             lines += [f"{name}: {_said(how)}"]
             if role and not self.as_json:
-                lines += systemd.file(name, system=True).read_text(encoding="utf-8").splitlines()
+                lines += (storage.read_text(systemd.file(name, system=True)) or "").splitlines()
         table = {name: how and dataclasses.asdict(how) for name, how in found.items()}
         print_result(table, lines or ["no service of medley's is installed here"], as_json=self.as_json)
 

@@ -91,7 +91,7 @@ def _kind(found: Facts) -> Kind | Problem:
 
 def usable_models(name: str, found: Facts, kind: Kind) -> list[Entry]:
     """Return the largest models that this host alone serves at a pleasant speed."""
-    site = Topology({name: (found, kind)}, measured=read_measurements())
+    site = Topology({name: (found, kind)}, measurements=read_measurements())
     wanted = PlacementOptions()
     site = alternatives.with_engine_sources(site, wanted, EngineRequest())
     return catalog.largest_usable(site, wanted, _MODELS)

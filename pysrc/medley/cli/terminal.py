@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
-from medley.errors import Problem
+from medley.errors import Problem, in_words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,32 +33,78 @@ def clean(text: str) -> str:
     return _ODD.sub(lambda found: found["kept"] or INSTEAD, text)
 
 
-class Cleaned:
-    """A stream whose every text is clean; all else is as it is of the stream itself."""
+class Checked:
+    """A stream whose disk may be full: a Problem, once, for stdout; on stderr nobody could read it."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self.own = stream
+    def __init__(self, stream: TextIO, *, has_results: bool = True) -> None:
+        self.own, self._has_results = stream, has_results
 
     def write(self, text: str) -> int:
-        self.own.write(clean(text))
+        with self._explained():
+            self.own.write(text)
         return len(text)
 
     def writelines(self, lines: Any) -> None:  # noqa: ANN401 - any iterable, as of a stream
         for line in lines:
             self.write(line)
 
+    def flush(self) -> None:
+        with self._explained():
+            self.own.flush()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            discard(self.own)
+            if self._has_results:
+                raise Problem(
+                    "standard output cannot be written",
+                    cause=in_words(error),
+                    fix="make room on its disk, or write it to a file on another one",
+                ) from error
+
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the stream has
         return getattr(self.own, name)
 
 
+class Cleaned(Checked):
+    """A stream whose every text is clean; all else is as it is of the stream itself."""
+
+    def write(self, text: str) -> int:
+        super().write(clean(text))
+        return len(text)
+
+
+def discard(stream: TextIO) -> None:
+    """Let what the stream still holds, and all that comes, go nowhere."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
+
+
+def open_closed() -> None:
+    """Open what the caller closed (>&-), so that no file or socket of ours gets the number of a stream."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null > number:  # a file has its number already
+                os.close(null)
+            setattr(sys, name, open(os.devnull, "w" if number else "r", encoding="utf-8"))  # noqa: SIM115, PTH123 - it stays open, as a stream
+
+
 def install() -> None:
     """For all that is printed from here on; a character that the stream's encoding lacks becomes `?`."""
+    open_closed()
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-        if stream is not None and not isinstance(stream, Cleaned):
-            setattr(sys, name, Cleaned(stream))
+        if not isinstance(stream, Cleaned):
+            setattr(sys, name, Cleaned(stream, has_results=name == "stdout"))
 
 
 def own(stream: TextIO) -> TextIO:
@@ -84,7 +130,8 @@ def console(stream: TextIO) -> "Console":
             )
 
     width = None if stream.isatty() else _PIPE_COLUMNS
-    return Clean(file=own(stream), width=width, highlight=False, markup=False, emoji=False)
+    file: Any = Checked(own(stream), has_results=stream is sys.stdout)
+    return Clean(file=file, width=width, highlight=False, markup=False, emoji=False)
 
 
 @contextmanager

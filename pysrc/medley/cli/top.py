@@ -23,8 +23,8 @@ from medley.errors import Problem
 from medley.measurement import monitor
 from medley.measurement.monitor import view
 from medley.measurement.monitor import web as monitor_web
-from medley.measurement.monitor.metrics import metrics
-from medley.measurement.monitor.watch import Connect, Seen, Watching, table
+from medley.measurement.monitor.metrics import format_metrics
+from medley.measurement.monitor.watch import Connect, FleetWatch, HostStatus, build_table
 
 _ONCE_EVERY_S = 1
 _ONCE_LIMIT_S = 30
@@ -61,28 +61,28 @@ class TopVerb(Clustered):
         if self.web:
             return self._served(next(iter(places), None))
         every_s = _ONCE_EVERY_S if self.once or self.metrics_once else self.every
-        with Watching(self._connects(), every_s) as watching:
+        with FleetWatch(self._connects(), every_s) as watching:
             if self.metrics_once or self.once:
                 return self._once(watching)
             if not self.as_json and is_possible():
-                show(lambda: _screen(watching.seen(), every_s))
+                show(lambda: _screen(watching.read_statuses(), every_s))
                 return 0
-            watching.settled(_ONCE_LIMIT_S)
+            watching.wait_for_rates(_ONCE_LIMIT_S)
             while True:  # for pipes, logs and terminals that can do nothing: one look after the other
-                seen = watching.seen()
-                print(json.dumps(table(seen)) if self.as_json else f"{_plain(seen)}\n", flush=True)
+                seen = watching.read_statuses()
+                print(json.dumps(build_table(seen)) if self.as_json else f"{_plain(seen)}\n", flush=True)
                 time.sleep(every_s)
 
     def _served(self, place: str | None) -> int:
-        where, every_s = monitor_web.place(place), self.every
-        monitor_web.require_meant(where, opened=self.opened)
+        where, every_s = monitor_web.parse_address(place), self.every
+        monitor_web.require_consent(where, opened=self.opened)
         with (
-            Watching(self._connects(), every_s) as watching,
-            monitor_web.served(where, watching, every_s) as found,
+            FleetWatch(self._connects(), every_s) as watching,
+            monitor_web.serve_page(where, watching, every_s) as found,
         ):
             print(f"{found.url}  for browsers; {found.url}metrics for Prometheus; Ctrl-C ends it", flush=True)
             if self.opened:
-                say(monitor_web.opens(found))
+                say(monitor_web.describe_exposure(found))
             while True:
                 time.sleep(3600)
 
@@ -93,25 +93,27 @@ class TopVerb(Clustered):
         found = self.wanted()
         return {name: partial(connection, found, name) for name in found.hosts}
 
-    def _once(self, watching: Watching) -> int:
-        seen = watching.settled(_ONCE_LIMIT_S)
+    def _once(self, watching: FleetWatch) -> int:
+        seen = watching.wait_for_rates(_ONCE_LIMIT_S)
         if self.as_json:
-            print(json.dumps(table(seen)))
+            print(json.dumps(build_table(seen)))
             return 0
         if self.metrics_once:
-            seen = watching.fresh(_SCRAPE_LIMIT_S)
-            print(metrics(seen), end="")
+            seen = watching.sample_now(_SCRAPE_LIMIT_S)
+            print(format_metrics(seen), end="")
         else:
             print(_plain(seen))
         return print_problems(each.problem for each in seen.values() if each.problem)
 
 
-def _plain(seen: Mapping[str, Seen]) -> str:
-    return view.plain(view.tables(seen), get_terminal_size((80, 24)).columns)
+def _plain(seen: Mapping[str, HostStatus]) -> str:
+    return view.format_plain(view.build_tables(seen), get_terminal_size((80, 24)).columns)
 
 
-def _screen(seen: Mapping[str, Seen], every_s: float) -> view.Screen:
-    return view.Screen(view.title(seen, every_s), f"{time.strftime('%H:%M:%S')}  q ends", view.tables(seen))
+def _screen(seen: Mapping[str, HostStatus], every_s: float) -> view.Screen:
+    return view.Screen(
+        view.format_title(seen, every_s), f"{time.strftime('%H:%M:%S')}  q ends", view.build_tables(seen)
+    )
 
 
 _LOOK_EVERY_S = 0.25

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from medley import config
+from medley import config, storage, user
 from medley.cluster import user_variables
 from medley.cluster.user_variables import Value, VariableName
 from medley.environment.container import Runtime
@@ -78,7 +78,7 @@ class Cluster(StrictTable):
     environment: Mapping[VariableName, Value] = {}
     """Variables of every engine process on every host."""
     on_event: str | None = None
-    """The shell command that a server's host runs on each fault and recovery, as `serve --on-event`."""
+    """The shell command that a server's host runs on each fault and recovery, or the file that holds it."""
 
     def environment_of(self, name: str) -> dict[str, str]:
         return {**self.environment, **self.hosts[name].environment}
@@ -122,26 +122,23 @@ class Cluster(StrictTable):
 def file(named: str | None = None) -> Path | None:
     """Find cluster.toml: as named, in $MEDLEY_CLUSTER, in this folder, or among the user's own tables."""
     if given := named or os.environ.get("MEDLEY_CLUSTER"):
-        return Path(given).expanduser()
+        return user.expand(given)
     places = (Path(FILE), config.folders()[0] / FILE)
-    found = next((place for place in places if place.is_file()), None)
+    found = next((place for place in places if storage.is_visible_file(place)), None)
     # Nobody can change a file of Nix's store; in a build its owner, root, is shown as another user.
     if found == places[0] and not found.resolve().is_relative_to("/nix/store"):
-        _require_own(found.absolute())
+        path, why = found.absolute(), "a cluster.toml names programs that medley runs"
+        require_own(path, why, f"read it, and then name it: --cluster {quote(str(path))}")
     return found
 
 
-def _require_own(path: Path) -> None:
-    """Raise a Problem for a file that somebody else can write: it names programs that medley runs."""
+def require_own(path: Path, why: str, fix: str) -> None:
+    """Raise a Problem for a file that somebody else can write; `why` says what it could change."""
     for each in (path, path.parent):
         status = each.stat()
         if status.st_uid not in {0, os.geteuid()} or _is_open_to_others(status):
-            raise Problem(
-                f"{path} may be somebody else's",
-                cause=f"{each} has owner {status.st_uid} and mode {stat.S_IMODE(status.st_mode):o}, and a "
-                "cluster.toml names programs that medley runs",
-                fix=f"read it, and then name it: --cluster {quote(str(path))}",
-            )
+            mode = f"owner {status.st_uid} and mode {stat.S_IMODE(status.st_mode):o}"
+            raise Problem(f"{path} may be somebody else's", cause=f"{each} has {mode}, and {why}", fix=fix)
 
 
 def _is_open_to_others(status: os.stat_result) -> bool:

@@ -20,9 +20,17 @@ from medley.host.facts.gpu import value
 from medley.host.health.gpu import POWER
 from medley.host.kind import Kind, recognise
 from medley.planner import devices
-from medley.planner.device_history import FILE, Record, findings, history, keep, speed_of
+from medley.planner.device_history import (
+    HISTORY_FILE,
+    Record,
+    add_record,
+    list_findings,
+    read_history,
+    read_speed,
+)
 from medley.planner.devices import DeviceSpeed
 from medley.transcript import NO_ANSWER, lines, number, readings
+from medley.unusable_file import optional
 
 _LIMIT_S = 30
 _AGAIN_S = 600
@@ -59,8 +67,8 @@ def record(found: Facts, kind: Kind, speeds: Sequence[DeviceSpeed]) -> tuple[Rec
     ports = {each.named: each.mbit for each in found.rdma if each.active and each.mbit}
     counted = ((path, number(count)) for path, count in readings(answers, FILES))
     # A CPU has no figure of its own.
-    stated = () if kind.host.device == "cpu" else devices.devices({"": (found, kind)})
-    return keep(
+    stated = () if kind.host.device == "cpu" else devices.list_devices({"": (found, kind)})
+    return add_record(
         Record(
             when=datetime.now(UTC).isoformat(timespec="seconds"),
             speeds=tuple(asdict(each) for each in speeds),
@@ -79,7 +87,7 @@ def record(found: Facts, kind: Kind, speeds: Sequence[DeviceSpeed]) -> tuple[Rec
 
 def slow_now() -> list[str]:
     """One line for each finding of this host's own history."""
-    return [str(each) for each in findings(history())]
+    return [str(each) for each in list_findings(read_history())]
 
 
 def probe(launch: Command, *, starts: bool = False) -> list[Finding]:
@@ -88,9 +96,10 @@ def probe(launch: Command, *, starts: bool = False) -> list[Finding]:
     Nothing is measured within ten minutes of the last time, beside another probe, in an image, or on a CPU
     whose server `starts`.
     """
-    with storage.lock((storage.state() / FILE).with_suffix(".probing")) as alone:
-        late = _age(history()) >= timedelta(seconds=_AGAIN_S)
+    with optional(), storage.lock((storage.state() / HISTORY_FILE).with_suffix(".probing")) as alone:
+        late = _age(read_history()) >= timedelta(seconds=_AGAIN_S)
         return _probe(launch, starts=starts) if alone and late else []
+    return []
 
 
 def _probe(launch: Command, *, starts: bool) -> list[Finding]:
@@ -106,11 +115,14 @@ def _probe(launch: Command, *, starts: bool) -> list[Finding]:
     script = str(payload.FOLDER / "device_speed.py")
     words = (str(python), script, kind.host.device, "short")
     finished = process.run(Command(words, launch.env, launch.unset), limit_s=_LIMIT_S)
-    when, units = datetime.now(UTC).isoformat(timespec="seconds"), tuple(devices.units(found, kind))
+    when, units = (
+        datetime.now(UTC).isoformat(timespec="seconds"),
+        tuple(devices.list_device_identities(found, kind)),
+    )
     told = [json_shape.table(line) for line in finished.lines if line.startswith('{"device"')]
-    speeds = [speed_of(platform.node(), units, each, when) for each in told if each]
+    speeds = [read_speed(platform.node(), units, each, when) for each in told if each]
     measured = [each for each in speeds if each]
-    slow = list(findings(record(found, kind, measured)))
+    slow = list(list_findings(record(found, kind, measured)))
     _plan_with(measured, slow)
     return slow
 
@@ -121,7 +133,7 @@ def _plan_with(measured: Sequence[DeviceSpeed], slow: Sequence[Finding]) -> None
     named = " ".join(each.what for each in slow)
     kept = [each for each in measured if (each.host, each.index) in known or f"Device {each.index} " in named]
     if kept:
-        devices.keep_measurements(kept, ())
+        devices.add_measurements(kept, ())
 
 
 def _age(records: Sequence[Record]) -> timedelta:
@@ -165,7 +177,7 @@ def probed_daily(launch: Command, idle: Callable[[], bool], say: Callable[[str],
 
     def watch() -> None:
         while not ended.wait(_LOOK_EVERY_S):
-            if _age(history()) >= _EVERY and idle():
+            if _age(read_history()) >= _EVERY and idle():
                 _probe_and_say(launch, say, starts=False)
 
     at_start(launch, say)

@@ -1,23 +1,27 @@
 """Keep what happened to this host's servers and units: starts, ends, faults and restarts, with reasons.
 
-A fault and a recovery also run the command in $MEDLEY_ON_EVENT, which `serve --on-event` sets.
+A fault and a recovery also run the command in the file $MEDLEY_ON_EVENT, which `serve --on-event` sets: it
+may hold a webhook's address, which no unit, log or command line is to show.
 """
 
 import json
 import os
+import re
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from shlex import quote
+from typing import Any, Literal, get_args
 
 from medley import json_shape, storage
+from medley.cluster import require_own
 from medley.command import Command
 from medley.errors import Problem, in_words
 from medley.process import Process
+from medley.unusable_file import optional
 
 Kind = Literal["start", "ready", "fault", "restart", "recovery", "end", "upgrade"]
 COMMAND = "MEDLEY_ON_EVENT"
@@ -27,6 +31,7 @@ _LONGEST_TEXT = 4000
 _RUN_ON = {"fault", "recovery"}
 _RUN_LIMIT_S, _RUN_EVERY_S = 30, 10
 _LOOK_EVERY_S = 0.5
+_PATH = re.compile(r"(?:~|\.{1,2})?/[^\s;&|<>$`\"']*")
 _ran: dict[tuple[str, str], float] = {}
 """When the command began last, by kind and subject; of one that failed, by its own text."""
 
@@ -44,6 +49,46 @@ class Event:
 
 def file() -> Path:
     return storage.state() / "events.jsonl"
+
+
+def command_file(text: str) -> Path:
+    """Return the file of the user's command, as named or made of its text; only its owner can change it."""
+    named = _named_file(text)
+    if named is None:
+        named = storage.state() / f"on-event-{storage.hash_bytes(text.encode())[:8]}"
+        storage.write(named, f"{text}\n", secret=True)
+    _argv(str(named))
+    return named
+
+
+def require_file(text: str) -> None:
+    """Raise a Problem for a command that is not in a file, where others could read it."""
+    if _named_file(text) is None:
+        raise Problem(
+            "the command of --on-event would be in a unit that every user can read",
+            cause="its text may hold the address of a webhook",
+            fix="write it into a file, and name that:\n(umask 077; cat > ~/.config/medley/on-event)\n"
+            "medley service install serve MODEL -- --on-event ~/.config/medley/on-event",
+        )
+
+
+def _named_file(text: str) -> Path | None:
+    return Path(text).expanduser().absolute() if _PATH.fullmatch(text) else None
+
+
+def _argv(command: str) -> tuple[str, ...]:
+    """Return how to run a file: itself where it is a program, else by sh; or a text of an older medley."""
+    file = _named_file(command)
+    if file is None:
+        return ("/bin/sh", "-c", command)
+    if not file.is_file():
+        raise Problem(
+            f"{file} of --on-event does not exist",
+            cause="it is to be a file with a shell command, or a program",
+            fix=f"(umask 077; cat > {quote(str(file))})  # the command, then Ctrl-D",
+        )
+    require_own(file, "medley runs it", f"chmod go-w {quote(str(file))} {quote(str(file.parent))}")
+    return (str(file),) if os.access(file, os.X_OK) else ("/bin/sh", str(file))
 
 
 def note(kind: Kind, subject: str, text: str) -> None:
@@ -65,19 +110,15 @@ def _clean(text: str) -> str:
 
 def _keep(event: Event) -> None:
     line = json.dumps(asdict(event)) + "\n"
-    with suppress(OSError, Problem), storage.lock(file().with_suffix(".lock"), waits=lambda: None):
-        if file().exists() and file().stat().st_size > _MOST_BYTES:
-            lines = file().read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+    with optional(), storage.lock(file().with_suffix(".lock"), waits=lambda: None):
+        kept = storage.read_text(file(), errors="replace") or ""
+        if len(kept) > _MOST_BYTES:
+            lines = kept.splitlines(keepends=True)
             storage.write(file(), "".join(lines[len(lines) // 2 :]))
-        with file().open("a", encoding="utf-8") as kept:
-            kept.write(line)
+        storage.append(file(), line)
         counted = counts()
         counted[event.kind] += 1
-        # In place, because it is killed at any time, and a new file would stay behind beside it.
-        with os.fdopen(
-            os.open(_counts(), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644), "wb", 0
-        ) as numbers:
-            numbers.truncate(numbers.write(json.dumps(counted).encode()))
+        storage.overwrite(_counts(), json.dumps(counted))
 
 
 def _run(command: str, event: Event) -> None:
@@ -85,7 +126,7 @@ def _run(command: str, event: Event) -> None:
     parts = {"": event.kind, "_SUBJECT": event.subject, "_TEXT": event.text}
     env = {f"MEDLEY_EVENT{name}": value for name, value in parts.items()}
     try:
-        process = Process(Command(("/bin/sh", "-c", command), env), lambda _: None, heard=True)
+        process = Process(Command(_argv(command), env), lambda _: None, heard=True)
         process.say(json.dumps(asdict(event)))
         process.hang_up()
         finished = process.wait(_RUN_LIMIT_S)
@@ -104,11 +145,10 @@ def _run(command: str, event: Event) -> None:
 
 def events() -> Iterator[Event]:
     """Yield all, the oldest first; a line that a power cut damaged is left out."""
-    with suppress(FileNotFoundError):
-        for line in file().read_text(encoding="utf-8", errors="replace").splitlines():
-            found = json_shape.table(line)
-            if found is not None and json_shape.fits(found, Event):
-                yield Event(**found)
+    for line in (storage.read_text(file(), errors="replace") or "").splitlines():
+        found = json_shape.table(line)
+        if found is not None and json_shape.fits(found, Event):
+            yield Event(**found)
 
 
 def last(count: int, *, follow: bool) -> Iterator[Event]:
@@ -125,7 +165,9 @@ def last(count: int, *, follow: bool) -> Iterator[Event]:
 
 def counts() -> dict[str, int]:
     """Count the events of each kind that were ever noted here."""
-    found = storage.table(_counts()) or {}
+    found: dict[str, Any] = {}
+    with optional():
+        found = storage.table(_counts()) or {}
     return {kind: count if isinstance(count := found.get(kind), int) else 0 for kind in get_args(Kind)}
 
 

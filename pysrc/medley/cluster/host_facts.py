@@ -32,4 +32,4 @@ def ask_hosts(cluster: Cluster, watch: Progress) -> Topology:
     for name, problem in failed.items():
         watch.note(f"planned without {name}: {problem.what}: {problem.cause}")
     members = {name: members[name] for name in hosts}
-    return Topology(hosts, origins=checks.sources_of_members(members, cluster.engine))
+    return Topology(hosts, engine_sources=checks.sources_of_members(members, cluster.engine))

@@ -160,7 +160,7 @@ def stop() -> int:
     process_identity.end_processes(found, grace_s=3)
     # What runs in a container may be another user's, so that only its name is ours.
     contained = _end_container()
-    _note().unlink(missing_ok=True)
+    storage.remove_file(_note())
     return len(found) or int(contained)
 
 
@@ -210,7 +210,7 @@ def _start(command: Command, image: Mapping[str, Any] | None) -> None:
 def _end_container() -> bool:
     runtime = _container_runtime()
     found = runtime is not None and container_runtime.remove(runtime, _container_name())
-    _container_note().unlink(missing_ok=True)
+    storage.remove_file(_container_note())
     return found
 
 
@@ -219,10 +219,8 @@ def _container_name() -> str:
 
 
 def _container_runtime() -> Runtime | None:
-    try:
-        return "docker" if _container_note().read_text(encoding="utf-8") == "docker" else "podman"
-    except FileNotFoundError:
-        return None
+    name = storage.read_text(_container_note(), errors="replace")
+    return None if name is None else "docker" if name == "docker" else "podman"
 
 
 def _container_note() -> Path:

@@ -7,11 +7,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from medley import storage
 from medley.cluster import membership, ray
 from medley.cluster.membership import Membership
 from medley.cluster.ray import Node
 from medley.command import AnnotatedCommand, Flag, Variable, overridden
-from medley.engine import stacks
+from medley.engine import build_stacks_variable
 from medley.engine.launch import ENGINES
 from medley.environment import container_image, engine_source, virtualenv
 from medley.environment.container_image import ContainerEnvironment
@@ -43,7 +44,7 @@ class NodeSpec:
             container_image.require_ray(self.imaged)
             return self.imaged
         there = environment(self.tools)
-        if not (there.programs / "ray").exists():
+        if not storage.exists(there.programs / "ray"):
             raise Problem(
                 f"{there.path} cannot join a cluster",
                 cause="it has no bin/ray",
@@ -72,8 +73,10 @@ class NodeSpec:
 
     def _variables(self, wiring: HostNetwork) -> Iterator[Variable]:
         ours = [*self.settings, *wiring.variables]
-        if (self.imaged and stacks().name not in self.imaged.spec.image.names) or self.tools.binary.parts:
-            ours.append(stacks())
+        if (
+            self.imaged and build_stacks_variable().name not in self.imaged.spec.image.names
+        ) or self.tools.binary.parts:
+            ours.append(build_stacks_variable())
         if self.engine == "sglang":
             why = "ranks find each other at the address registered with Ray"
             ours.append(Variable("SGLANG_HOST_IP", wiring.end.address, why))

@@ -12,14 +12,14 @@ from medley import config, transcript
 from medley.cluster import membership, ray
 from medley.cluster.membership import Membership
 from medley.command import Variable
-from medley.engine import variable
+from medley.engine import build_hidden_names_variable
 from medley.engine.launch import ENGINES
 from medley.environment import own_nccl
 from medley.errors import Problem
 from medley.host import facts
 from medley.host.kind import match_kind
 from medley.network.fabric import per_host
-from medley.planner import Layout, devices, devices_of
+from medley.planner import Layout, devices, list_devices
 from medley.planner.placement import PlacementOptions
 from medley.planner.topology import Topology
 from medley.process import wait_until
@@ -88,13 +88,15 @@ def site(found: Membership, wanted: int | None, wait_s: float, watch: Progress) 
     known, order = config.hosts(), tuple(names[address] for address in slots)
     return Topology(
         hosts={name: (hosts[name], match_kind(hosts[name], known)) for name in order},
-        order=order,
-        slots={names[address]: free for address, free in slots.items()},
-        busy={names[node["address"]]: node["slots"] - node["free"] for node in nodes},
+        rank_order=order,
+        free_slots={names[address]: free for address, free in slots.items()},
+        busy_slots={names[node["address"]]: node["slots"] - node["free"] for node in nodes},
         addresses={name: addresses[name] for name in order},
-        measured=devices.read_measurements(),
-        own=found.image is not None,
-        nccl=own_nccl.versions(Path(found.nccl))[0] if found.nccl else found.engine_environment().nccl,
+        measurements=devices.read_measurements(),
+        has_own_engine=found.image is not None,
+        nccl_version=own_nccl.versions(Path(found.nccl))[0]
+        if found.nccl
+        else found.engine_environment().nccl,
     )
 
 
@@ -107,10 +109,10 @@ class Taken:
 
 
 def taken(layout: Layout, site: Topology) -> Taken:
-    ranks = Counter(device.host for device in devices_of(layout))
-    spare = {name: free - ranks[name] for name, free in site.slots.items()}
+    ranks = Counter(device.host for device in list_devices(layout))
+    spare = {name: free - ranks[name] for name, free in site.free_slots.items()}
     return Taken(
-        {site.addresses[name]: ranks[name] for name in site.order if ranks[name]},
+        {site.addresses[name]: ranks[name] for name in site.rank_order if ranks[name]},
         {site.addresses[name]: count for name, count in spare.items() if count},
     )
 
@@ -160,9 +162,9 @@ def settings(
     found: Membership, site: Topology, wanted: PlacementOptions, environ: Mapping[str, str], watch: Progress
 ) -> Iterator[Variable]:
     """Yield the variables that an engine needs to place its ranks on these hosts and to connect them."""
-    wishes = site.wishes(wanted.wishes, wanted.engine)
+    wishes = site.complete_options(wanted.network, wanted.engine)
     fabric, wired = per_host.running_cluster_network(
-        site.facts, site.addresses, site.order[0], wishes, environ
+        site.facts, site.addresses, site.rank_order[0], wishes, environ
     )
     for line in (*fabric.why, *map(str, fabric.findings)):
         watch.note(line)
@@ -174,7 +176,7 @@ def over_ray(engine: EngineName, head: str, secret: Path, wired: Collection[Vari
     yield from ray.variables(secret)
     yield Variable("RAY_ADDRESS", head, "use this cluster instead of starting another")
     yield from wired
-    yield variable(engine)
+    yield build_hidden_names_variable(engine)
     shared = {each.name: each.value for each in wired if each.everywhere}
     if engine == "vllm" and shared:
         # vLLM's second Ray executor fills in what a host lacks and leaves what its `ray start` has

@@ -1,6 +1,7 @@
 """Connect to the agent on a host, ask it, and check that its answers have the right shape."""
 
 import json
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -25,6 +26,9 @@ _MOST_LINES = 32
 Note = Callable[[str], None]
 
 
+_PORT = re.compile(r":([0-9]{1,5})(?:/v1)?$")
+
+
 @dataclass(frozen=True)
 class Server:
     """A server that `medley serve` runs: its base URL, the model's name, and medley's own process."""
@@ -47,7 +51,9 @@ class Server:
 
     @property
     def port(self) -> int:
-        return int(self.url.removesuffix("/v1").rpartition(":")[2])
+        """0 where the URL names none, which no medley writes."""
+        found = _PORT.search(self.url)
+        return int(found[1]) if found else 0
 
     @property
     def local_url(self) -> str:

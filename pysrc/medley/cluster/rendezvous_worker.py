@@ -187,7 +187,9 @@ def _unknown(what: str) -> Problem:
 
 
 def require_order(found: object) -> Mapping[str, Any]:
-    if not isinstance(found, dict) or not fits(found, _Order) or not found["words"] or "\\x00" in repr(found):
+    if not isinstance(found, dict) or not fits(found, _Order) or not found["words"]:
+        raise _unknown("sent an order")
+    if "\\x00" in repr(found) or not all(names for names, _, _ in found["flags"]):
         raise _unknown("sent an order")
     return found
 

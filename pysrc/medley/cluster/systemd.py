@@ -3,11 +3,10 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from getpass import getuser
 from pathlib import Path
 from typing import Literal, get_args
 
-from medley import process, storage
+from medley import process, storage, user
 from medley.cluster import self_command, unit_file
 from medley.cluster.unit_file import Boot, Restart, Unit, text
 from medley.command import Command
@@ -84,7 +83,7 @@ def install_commands(name: str, *, system: bool = True) -> tuple[Command, ...]:
 
 def file(name: str, *, system: bool = False) -> Path:
     base = os.environ.get("XDG_CONFIG_HOME", "")
-    own = Path(base) if base.startswith("/") else Path.home() / ".config"
+    own = Path(base) if base.startswith("/") else user.home() / ".config"
     return (_UNIT_FOLDER if system else own / "systemd" / "user") / f"{name}.service"
 
 
@@ -111,14 +110,14 @@ def start(unit: Unit) -> None:
 
 
 def stop(name: str) -> None:
-    if file(name).exists():
+    if storage.exists(file(name)):
         _remove(name)
         process.run(systemctl("reset-failed", f"{name}.service"), limit_s=_LIMIT_S)
 
 
 def _remove(name: str, *, system: bool = False) -> None:
     _run(systemctl("disable", "--quiet", "--now", f"{name}.service", system=system))
-    file(name, system=system).unlink(missing_ok=True)
+    storage.remove_file(file(name, system=system))
     _run(systemctl("daemon-reload", system=system))
 
 
@@ -144,7 +143,7 @@ def shown(answer: str) -> Shown | None:
 
 
 def lingers() -> bool:
-    asked = Command(("loginctl", "show-user", getuser(), "--property=Linger"))
+    asked = Command(("loginctl", "show-user", user.name(), "--property=Linger"))
     # loginctl does not find a user who neither lingers nor is logged in.
     return "Linger=yes" in process.run(asked, limit_s=_LIMIT_S).lines
 
@@ -182,14 +181,18 @@ def carried_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _number(switch: str, words: tuple[str, ...], default: int) -> int:
+    value = value_of(switch, words) or ""
+    return int(value) if value.isdecimal() else default
+
+
+def value_of(switch: str, words: tuple[str, ...]) -> str | None:
     """Return the value of a switch of `serve`; words after -- are the engine's."""
     own = words[: words.index("--")] if "--" in words else words
     for at, word in enumerate(own):
         name, equals, value = word.partition("=")
-        value = value if equals else next(iter(own[at + 1 :]), "")
-        if name == switch and value.isdecimal():
-            return int(value)
-    return default
+        if name == switch:
+            return value if equals else next(iter(own[at + 1 :]), "")
+    return None
 
 
 def require_complete(role: str, words: tuple[str, ...]) -> Role:
@@ -232,7 +235,9 @@ def remove_service(role: str) -> list[str]:
 
 def service_names(role: str | None = None, folder: Path = _UNIT_FOLDER) -> list[str]:
     patterns = {each: f"{unit_file.UNIT}*" if each == "serve" else f"medley-{each}" for each in ROLES}
-    found = ((each, file.stem) for each in ROLES for file in folder.glob(f"{patterns[each]}.service"))
+    found = (
+        (each, file.stem) for each in ROLES for file in storage.listed(folder, f"{patterns[each]}.service")
+    )
     return sorted(name for each, name in found if role in {None, each, name})
 
 

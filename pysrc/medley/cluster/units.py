@@ -21,6 +21,7 @@ from medley.command import Command
 from medley.errors import Problem, in_words
 from medley.process import Finished, OnLine, Process
 from medley.process_identity import Identity, Lost, SharedMemory, descendants, end_processes, reap_orphans
+from medley.unusable_file import optional
 
 BEGINS = "medley keeps "
 _STARTED_LIMIT_S = 10
@@ -88,7 +89,7 @@ def alone(name: str) -> Iterator[None]:
 
 def _keep(name: str) -> None:
     state_ = folder() / f"{name}.state"
-    state_.unlink(missing_ok=True)
+    storage.remove_file(state_)
     keeper = Command((*self_command.own_command(), "kept", name))
     told = os.environ.get("MEDLEY_UNITS")  # systemd or own
     # By default systemd where the user lingers, so that units outlive the login and start at boot.
@@ -100,7 +101,7 @@ def _keep(name: str) -> None:
         systemd.start(Unit(name, unit.title, command, again, stop_limit_s=limit_s))
     else:
         process.detach(keeper, log(name))
-    if not process.wait_until(state_.exists, _STARTED_LIMIT_S, every_s=0.02):
+    if not process.wait_until(lambda: storage.exists(state_), _STARTED_LIMIT_S, every_s=0.02):
         raise Problem(
             f"{name} did not start",
             cause=f"its supervisor did not start within {_STARTED_LIMIT_S} s",
@@ -115,19 +116,19 @@ def boots() -> bool | None:
 
 def stop(name: str) -> bool:
     keeper = _keeper(name)
-    if systemd.file(name).exists():
+    if storage.exists(systemd.file(name)):
         systemd.stop(name)
     elif keeper is not None:
         unit = _intact(name)
         end_processes([keeper], grace_s=(unit.stop_limit_s if unit else _STOP_LIMIT_S) + 10)
     for suffix in ("state", "json", "lock"):
-        (folder() / f"{name}.{suffix}").unlink(missing_ok=True)
+        storage.remove_file(folder() / f"{name}.{suffix}")
     return keeper is not None
 
 
 def resume() -> list[str]:
     """Start all units that were not stopped, as at boot; returns their names."""
-    names = [file.stem for file in sorted(folder().glob("*.json")) if _keeper(file.stem) is None]
+    names = [file.stem for file in storage.listed(folder(), "*.json") if _keeper(file.stem) is None]
     names = [name for name in names if _intact(name)]
     for name in names:
         _keep(name)
@@ -137,9 +138,10 @@ def resume() -> list[str]:
 def read(name: str) -> Unit:
     """Read a unit, whose file a power cut may have damaged."""
     file = folder() / f"{name}.json"
+    text = storage.read_text(file, errors="replace")
     try:
-        return Unit.from_json(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        return Unit.from_json(text or "")
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise Problem(
             f"{name} cannot be restarted",
             cause=f"{file} is damaged: {in_words(error)}",
@@ -163,26 +165,25 @@ def state(name: str) -> State | None:
 
 def said(name: str) -> list[str]:
     """Return the end of its log since its last start, without timestamps."""
-    try:
-        with log(name).open("rb") as file:
-            file.seek(max(0, log(name).stat().st_size - _TAIL_BYTES))
-            lines = file.read().decode(errors="replace").splitlines()
-    except FileNotFoundError:
-        return []
+    lines: list[str] = []
+    with optional():
+        lines = storage.read_end(log(name), _TAIL_BYTES).decode(errors="replace").splitlines()
     words = [line.partition(" ")[2] for line in lines]
     began = max((at for at, line in enumerate(words) if line.startswith(BEGINS)), default=-1)
     return words[began + 1 :]
 
 
 def states() -> Iterator[State]:
-    found = (state(file.stem) for file in sorted(folder().glob("*.json")))
-    return (each for each in found if each)
+    for file in storage.listed(folder(), "*.json"):
+        with optional():
+            if found := state(file.stem):
+                yield found
 
 
 def _keeper(name: str) -> Identity | None:
     """Find its supervisor, which holds the lock as long as it lives."""
     lock = folder() / f"{name}.lock"
-    if not lock.exists():
+    if not storage.exists(lock):
         return None
     with storage.lock(lock) as free:
         return None if free else process_identity.file_holder(lock, "kept", name)
@@ -277,5 +278,5 @@ class _Keeper:
 
     def _write(self, **changed: Any) -> None:  # noqa: ANN401 - each field by its name
         self.state = replace(self.state, **changed)
-        with suppress(OSError):  # the disk is full
+        with optional():
             storage.write(folder() / f"{self.unit.name}.state", json.dumps(asdict(self.state)))

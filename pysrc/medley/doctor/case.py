@@ -1,18 +1,17 @@
-"""Collect a case from transcripts, this host or a cluster; make a fix on one of its hosts."""
+"""Collect a case from transcripts, this host or a cluster; apply a fix on one of its hosts."""
 
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from medley import cluster, config, process, storage, transcript
+from medley import cluster, config, process, storage, transcript, user
 from medley.cluster import ClusterHost, checks, self_command
 from medley.cluster.fleet import Fleet, counted
 from medley.cluster.remote import ConnectionLost, NotAnswering
 from medley.command import Command
-from medley.doctor.checks import GROUP, Case, ExaminedHost, Mend
+from medley.doctor.checks import GROUP, Case, ExaminedHost, Fix
 from medley.engine import Serving
 from medley.engine.launch import Order
 from medley.environment import engine_source
@@ -24,8 +23,8 @@ from medley.host.kind import kind_of
 from medley.model.resolve import weights
 from medley.network.fabric import fabric
 from medley.network.fabric.types import Endpoint, Fabric, NetworkOptions
-from medley.planner import named
-from medley.planner.fit import gib
+from medley.planner import describe_layout
+from medley.planner.fit import format_gib
 from medley.planner.placement import PlacementOptions
 from medley.planner.topology import Topology
 from medley.progress import Progress
@@ -33,157 +32,173 @@ from medley.serving.alternatives import placed
 from medley.serving.prepare import shape_of
 from medley.transcript import Transcript
 
-_PAIR = 2
+_MIN_NETWORK_HOSTS = 2
 _EXAMINE_LIMIT_S = 15
-"""A hub that does not answer and a driver that wakes up take seconds each, and are no reason to ask anew."""
-_LOOK_LIMIT_S = 30
+"""A hub that does not answer and a driver that wakes up take seconds each; neither justifies a retry."""
+_FLEET_LIMIT_S = 30
 _REACH_LIMIT_S = 10
-MEND_COMMAND_LIMIT_S = 60
-MEND_LIMIT_S = MEND_COMMAND_LIMIT_S + 15
+FIX_COMMAND_LIMIT_S = 60
+FIX_LIMIT_S = FIX_COMMAND_LIMIT_S + 15
 
 
-def of_transcripts(answers: Mapping[str, Transcript]) -> Case:
-    return case({name: host(name, said) for name, said in answers.items()})
+def build_case_from_transcripts(answers: Mapping[str, Transcript]) -> Case:
+    return build_case({name: examine_host(name, host_answers) for name, host_answers in answers.items()})
 
 
-def of_this(name: str) -> Case:
-    return of_transcripts({name: examined(None)})
+def examine_this_host(name: str) -> Case:
+    return build_case_from_transcripts({name: read_answers(None)})
 
 
-def of_cluster(fleet: Fleet, progress: Progress) -> Case:
-    """All that answer are asked at once, and then whether they reach each other."""
-    wanted = fleet.cluster
+def examine_cluster(fleet: Fleet, progress: Progress) -> Case:
+    """Ask all hosts in parallel for their answers; then try the connections between those that answered."""
+    group = fleet.cluster
     with progress.stage(f"check {counted(fleet.present)}"):
-        said = fleet.ask("examine", lambda name: {"env": wanted.hosts[name].env}, limit_s=_LOOK_LIMIT_S)
+        replies = fleet.ask("examine", lambda name: {"env": group.hosts[name].env}, limit_s=_FLEET_LIMIT_S)
     digest = self_command.source_digest()
     hosts = {}
-    for name, each in said.items():
-        there, answers = fleet.remotes[name], transcript.parse(each["transcript"])
-        greeting = {**there.greeting, "ahead_s": there.clock_ahead_s}
-        hosts[name] = host(name, answers, member=wanted.member(name), greeting=greeting)
-    members = {name: (each.kind, wanted.member(name)) for name, each in hosts.items() if each.kind}
-    sources = checks.sources_of_members(members, wanted.engine)
-    found = case(
+    for name, reply in replies.items():
+        remote, answers = fleet.remotes[name], transcript.parse(reply["transcript"])
+        greeting = {**remote.greeting, "ahead_s": remote.clock_ahead_s}
+        hosts[name] = examine_host(name, answers, member=group.member(name), greeting=greeting)
+    members = {name: (host.kind, group.member(name)) for name, host in hosts.items() if host.kind}
+    sources = checks.sources_of_members(members, group.engine)
+    case = build_case(
         hosts,
-        replace(wanted.wishes, nccl=engine_source.nccl(wanted.engine, sources.values())),
-        head=wanted.head,
-        silent={name: _silence(fleet, name, digest) for name in fleet.failed},
+        replace(group.wishes, nccl=engine_source.nccl(group.engine, sources.values())),
+        head=group.head,
+        silent_hosts={name: _explain_silence(fleet, name, digest) for name in fleet.failed},
         digest=digest,
-        engine=wanted.engine,
+        engine=group.engine,
     )
-    if found.fabric is None or len(found.fabric.ends) < _PAIR:
-        return found
+    if case.fabric is None or len(case.fabric.ends) < _MIN_NETWORK_HOSTS:
+        return case
     with progress.stage("check connections between the hosts"):
-        return replace(found, closed=_closed(fleet, found.fabric.ends, wanted.head))
+        problems = _try_connections(fleet, case.fabric.ends, group.head)
+    return replace(case, connection_problems=problems)
 
 
-def examined(env: str | None) -> Transcript:
-    """The answers of this host; `env` is a virtualenv that cluster.toml names."""
-    own = {OWN_VARIABLE: str(Path(env).expanduser())} if env and "/" in env else {}
-    return process.ask((*facts.QUESTIONS, *QUESTIONS), own, limit_of_all_s=_EXAMINE_LIMIT_S)
+def read_answers(env: str | None) -> Transcript:
+    """Run the questions about facts and health here; `env` is a virtualenv that cluster.toml names."""
+    variables = {OWN_VARIABLE: str(user.expand(env))} if env and "/" in env else {}
+    return process.ask((*facts.QUESTIONS, *QUESTIONS), variables, limit_of_all_s=_EXAMINE_LIMIT_S)
 
 
-def host(
+def examine_host(
     name: str,
     answers: Transcript,
     *,
     member: ClusterHost | None = None,
     greeting: Mapping[str, Any] | None = None,
 ) -> ExaminedHost:
-    found, member = facts.facts(answers), member or ClusterHost()
-    kind, problem = None, None
+    """Read facts, health and kind from a host's answers; a host of no known kind carries the Problem."""
+    host_facts, member = facts.facts(answers), member or ClusterHost()
+    kind, kind_problem = None, None
     try:
-        kind = kind_of(found, member.kind)
-    except Problem as why:
-        problem = why
-    return ExaminedHost(name, found, health(answers), kind, problem, member, greeting or {}, answers)
+        kind = kind_of(host_facts, member.kind)
+    except Problem as problem:
+        kind_problem = problem
+    return ExaminedHost(
+        name, host_facts, health(answers), kind, kind_problem, member, greeting or {}, answers
+    )
 
 
-def case(hosts: Mapping[str, ExaminedHost], wishes: NetworkOptions | None = None, **more: Any) -> Case:  # noqa: ANN401 - the case's own
-    """With the wire of those that share one; without which the others would, is named."""
+def build_case(
+    hosts: Mapping[str, ExaminedHost],
+    wishes: NetworkOptions | None = None,
+    **fields: Any,  # noqa: ANN401 - fields of Case
+) -> Case:
+    """Compute the network that the hosts share and return the case; `fields` are further fields of Case."""
     wishes = wishes or NetworkOptions()
-    linked = {name: each.facts for name, each in hosts.items() if each.facts.net.links}
-    found, apart = _fabric(linked, wishes, more.get("head"))
-    return Case(hosts, wishes, found, apart, **more)
+    linked = {name: host.facts for name, host in hosts.items() if host.facts.net.links}
+    shared_fabric, network_problems = _compute_fabric(linked, wishes, fields.get("head"))
+    return Case(hosts, wishes, shared_fabric, network_problems, **fields)
 
 
-def _fabric(
+def _compute_fabric(
     hosts: Mapping[str, facts.Facts], wishes: NetworkOptions, head: str | None
 ) -> tuple[Fabric | None, dict[str, Problem]]:
-    """Of all hosts, or of all but one; and why there is none of all."""
-    if len(hosts) < _PAIR:
+    """Return the fabric of all hosts, or of all but one; and why the excluded host or the group has none."""
+    if len(hosts) < _MIN_NETWORK_HOSTS:
         return None, {}
     try:
         return fabric(hosts, wishes), {}
     except Problem as problem:
-        for name in hosts:
-            rest = {other: each for other, each in hosts.items() if other != name}
-            if name != head and len(rest) >= _PAIR:
+        for excluded in hosts:
+            remaining = {name: host_facts for name, host_facts in hosts.items() if name != excluded}
+            if excluded != head and len(remaining) >= _MIN_NETWORK_HOSTS:
                 with suppress(Problem):
-                    return fabric(rest, wishes), {name: problem}
+                    return fabric(remaining, wishes), {excluded: problem}
         return None, {GROUP: problem}
 
 
-def _silence(fleet: Fleet, name: str, digest: str) -> Problem:
-    """Another medley may know no such request: then that it is another is what there is to say."""
-    there = fleet.remotes.get(name)
-    differs = there and there.greeting and checks.other_medley(name, there.greeting["medley"], digest)
-    return differs or fleet.failed[name]
+def _explain_silence(fleet: Fleet, name: str, digest: str) -> Problem:
+    """Return the version difference, if there is one: another medley may not know the request."""
+    remote = fleet.remotes.get(name)
+    version_problem = (
+        remote and remote.greeting and checks.other_medley(name, remote.greeting["medley"], digest)
+    )
+    return version_problem or fleet.failed[name]
 
 
-def _closed(fleet: Fleet, ends: Mapping[str, Endpoint], head: str) -> Mapping[str, Problem]:
-    """As `up` tries it; a host that cannot even listen there is told of by itself."""
+def _try_connections(fleet: Fleet, ends: Mapping[str, Endpoint], head: str) -> Mapping[str, Problem]:
+    """Try the connections that `up` needs; a host that cannot listen there has its own Problem."""
     addresses = {name: end.address for name, end in ends.items()}
-    said = fleet.reach(addresses, lambda _: {"starts": False, "head": False}, _REACH_LIMIT_S)
-    failed = {name: fleet.failed[name] for name in ends if name in fleet.failed}
-    for name, problem in failed.items():
-        # A host that has answered: what else is asked of it may be well.
+    replies = fleet.reach(addresses, lambda _: {"starts": False, "head": False}, _REACH_LIMIT_S)
+    failures = {name: fleet.failed[name] for name in ends if name in fleet.failed}
+    for name, problem in failures.items():
+        # This host answered, so other requests to it may succeed.
         if not isinstance(problem, ConnectionLost | NotAnswering):
             del fleet.failed[name]
-    return {**dict(checks.unreached(said, head, addresses)), **failed}
+    return {**dict(checks.unreached(replies, head, addresses)), **failures}
 
 
-def wanted(named: str | None, without: tuple[str, ...]) -> cluster.Cluster | None:
-    """The cluster that is meant; None where nobody named one and there is none."""
-    if not named and not without and cluster.file() is None:
+def read_cluster(name: str | None, without: tuple[str, ...]) -> cluster.Cluster | None:
+    """Read the cluster of that name or file; None if no option asks for one and there is no cluster.toml."""
+    if not name and not without and cluster.file() is None:
         return None
-    return cluster.only(cluster.read(named), without)
+    return cluster.only(cluster.read(name), without)
 
 
-def mend(found: Mend, fleet: Fleet | None, progress: Progress) -> Problem | None:
-    """Make it so; the Problem, where it could not be."""
-    asked = {"words": list(found.words), "unasked": list(found.unasked), "root": found.root}
+def apply_fix_on_host(fix: Fix, fleet: Fleet | None, progress: Progress) -> Problem | None:
+    """Apply the fix on its host of the fleet, or here; return the Problem if it failed."""
+    request = {"words": list(fix.arguments), "unasked": list(fix.consent_arguments), "root": fix.root}
     if fleet is not None:
-        fleet.ask("mend", lambda _: asked, limit_s=MEND_LIMIT_S, among=[found.host])
-        return fleet.failed.pop(found.host, None)
+        fleet.ask("mend", lambda _: request, limit_s=FIX_LIMIT_S, among=[fix.host])
+        return fleet.failed.pop(fix.host, None)
     try:
-        apply_fix(asked, progress.note)
+        apply_fix(request, progress.note)
     except Problem as problem:
         return problem
     return None
 
 
-def apply_fix(asked: Mapping[str, Any], note: Callable[[str], None]) -> Mapping[str, Any]:
-    """`words` of the command, `unasked` more of them, and whether it needs `root`."""
-    words, shown = tuple(asked["words"]), " ".join(asked["words"])
-    if words[0] == "medley":
-        words = (*self_command.own_command(), *words[1:])
-    sudo = ("sudo", "-n") if asked["root"] and os.geteuid() != 0 else ()
-    command = Command((*sudo, *words, *asked["unasked"]))
-    finished = process.run(command, limit_s=MEND_COMMAND_LIMIT_S, on_line=note)
+def apply_fix(request: Mapping[str, Any], note: Callable[[str], None]) -> Mapping[str, Any]:
+    """Run a fix on this host, or raise a Problem with its last lines.
+
+    A request has the command as `words`, what consent adds as `unasked`, and whether it needs `root`.
+    """
+    arguments, command_text = tuple(request["words"]), " ".join(request["words"])
+    if arguments[0] == "medley":
+        arguments = (*self_command.own_command(), *arguments[1:])
+    sudo, prefix = (("sudo", "-n"), "sudo ") if request["root"] and os.geteuid() != 0 else ((), "")
+    command = Command((*sudo, *arguments, *request["unasked"]))
+    finished = process.run(command, limit_s=FIX_COMMAND_LIMIT_S, on_line=note)
     if finished.status:
         raise Problem(
-            f"the change failed: {shown}",
+            f"the change failed: {command_text}",
             cause="\n".join(finished.lines[-4:]) or f"it ended with {finished.status}",
-            fix=f"run it on that host, where sudo can ask for its password: {'sudo ' if sudo else ''}{shown}",
+            fix=f"run it on that host, where sudo can ask for its password: {prefix}{command_text}",
         )
     return {}
 
 
-def fits_model(
-    model: str, case: Case, typed: tuple[str, ...], files: tuple[str, ...], watch: Progress
+def fit_model(
+    model: str, case: Case, typed: tuple[str, ...], files: tuple[str, ...], progress: Progress
 ) -> tuple[str, Problem | None]:
-    """On the hosts whose kind is known; `typed` was what asks, of the hosts of these files, if any."""
+    """Plan the model on the hosts of known kind; return its layout in words, or why it does not fit.
+
+    `typed` is the doctor's command line; `files` are the transcripts that it reads, for the fix to paste.
+    """
     hosts = {name: (host.facts, host.kind) for name, host in case.hosts.items() if host.kind}
     if not hosts:
         return "", Problem(
@@ -192,14 +207,16 @@ def fits_model(
             fix="medley doctor  # fix the errors above first",
         )
     try:
-        found = weights(model, config.models(), storage.cache(), typed)
-        wanted = PlacementOptions(wishes=case.wishes, engine=case.engine)
+        model_files = weights(model, config.models(), storage.cache(), typed)
+        options = PlacementOptions(network=case.wishes, engine=case.engine)
         plan = ("medley", "plan", model, *(("--from", *files) if files else ()))
-        order = Order(found, Serving(found.target, found.name), wanted, typed=plan)
-        pinned = all(host.pinned for host in case.hosts.values())
-        own = any(host.member.env or host.member.image for host in case.hosts.values())
-        chosen = placed(order, shape_of(found, watch), Topology(hosts, own=own, pinned=pinned))
+        serving = Serving(model_files.target, model_files.name)
+        order = Order(model_files, serving, options, user_command=plan)
+        pinned = all(host.has_nix_toolkit for host in case.hosts.values())
+        has_own_engine = any(host.member.env or host.member.image for host in case.hosts.values())
+        topology = Topology(hosts, has_own_engine=has_own_engine, has_nix_toolkit=pinned)
+        choice = placed(order, shape_of(model_files, progress), topology)
     except Problem as problem:
         return "", problem
-    free = min(rank.free_bytes for rank in chosen.fit.ranks)
-    return f"{found.name} fits: {named(chosen.layout)}; {gib(free)} GiB to spare", None
+    free_gib = format_gib(min(rank.free_bytes for rank in choice.fit.ranks))
+    return f"{model_files.name} fits: {describe_layout(choice.layout)}; {free_gib} GiB to spare", None

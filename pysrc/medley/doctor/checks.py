@@ -1,4 +1,4 @@
-"""Checks of the doctor: the hosts they look at, what they find, and the decorators that make one."""
+"""Define what doctor checks examine, what they report, and the decorators that turn functions into rules."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,69 +16,70 @@ from medley.transcript import Transcript
 
 State = Literal["ok", "better", "wrong", "unknown"]
 GROUP = "all"
-"""In the place of a host's name, where a check is of the group."""
-UNASKED = "not in this transcript; medley facts --transcript records it now"
+"""The host name of a check that concerns the whole group."""
+NOT_RECORDED = "not in this transcript; medley facts --transcript records it now"
 _Part = TypeVar("_Part")
 
 
 @dataclass(frozen=True)
-class Mend:
-    """What `--fix` may do: safe, and shown before it is done."""
+class Fix:
+    """A safe change that `doctor --fix` prints, and then makes on its host."""
 
     host: str
-    words: tuple[str, ...]
-    """A command, or a verb of medley's after `medley`."""
-    unasked: tuple[str, ...] = ()
-    """More words where it is done without being asked, as --yes."""
+    arguments: tuple[str, ...]
+    """The command line; if it begins with `medley`, medley's own program runs it."""
+    consent_arguments: tuple[str, ...] = ()
+    """Arguments appended when the user has agreed, as `--yes`."""
     root: bool = False
 
     @property
-    def shown(self) -> str:
-        if self.root and self.words[0] == "medley":  # sudo has a PATH of its own, without a virtualenv's
-            return f"sudo $(command -v medley) {join(self.words[1:])}"
-        return f"{'sudo ' if self.root else ''}{join(self.words)}"
+    def command_text(self) -> str:
+        """The command to paste into a shell; `medley` by its path, because sudo's PATH has no virtualenv."""
+        if self.root and self.arguments[0] == "medley":
+            return f"sudo $(command -v medley) {join(self.arguments[1:])}"
+        return f"{'sudo ' if self.root else ''}{join(self.arguments)}"
 
 
 @dataclass(frozen=True)
 class Check:
-    """What was found on one host; whatever is not well has a Problem with what to type."""
+    """One result for a host or the group; `better` and `wrong` come with a Problem that has the fix."""
 
     host: str
     state: State
-    found: str
+    summary: str
     problem: Problem | None = None
-    mend: Mend | None = None
+    fix: Fix | None = None
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A host by its name, or the group: what a check says something about."""
+    """The host, or GROUP, that a check reports about."""
 
     name: str
 
-    def ok(self, found: str) -> Check:
-        return Check(self.name, "ok", found)
+    def ok(self, summary: str) -> Check:
+        return Check(self.name, "ok", summary)
 
-    def unknown(self, why: str) -> Check:
-        return Check(self.name, "unknown", why)
+    def unknown(self, reason: str) -> Check:
+        return Check(self.name, "unknown", reason)
 
-    def wrong(self, what: str, *, cause: str, fix: str | Mend) -> Check:
-        return self.report("wrong", what, cause=cause, fix=fix)
+    def wrong(self, title: str, *, cause: str, fix: str | Fix) -> Check:
+        return self.report("wrong", title, cause=cause, fix=fix)
 
-    def better(self, what: str, *, cause: str, fix: str | Mend) -> Check:
-        return self.report("better", what, cause=cause, fix=fix)
+    def better(self, title: str, *, cause: str, fix: str | Fix) -> Check:
+        return self.report("better", title, cause=cause, fix=fix)
 
-    def report(self, state: State, what: str, *, cause: str, fix: str | Mend) -> Check:
-        mend = fix if isinstance(fix, Mend) else None
-        problem = Problem(what, cause=cause, fix=mend.shown if mend else str(fix))
-        return Check(self.name, state, what, problem, mend)
+    def report(self, state: State, title: str, *, cause: str, fix: str | Fix) -> Check:
+        if isinstance(fix, Fix):
+            return Check(self.name, state, title, Problem(title, cause=cause, fix=fix.command_text), fix)
+        return Check(self.name, state, title, Problem(title, cause=cause, fix=fix))
 
-    def failed(self, problem: Problem) -> Check:
-        """Report what another part of medley has found."""
+    def report_problem(self, problem: Problem) -> Check:
+        """Report a Problem that another part of medley raised or returned."""
         return Check(self.name, "wrong", problem.what, problem)
 
-    def mend(self, *words: str, unasked: tuple[str, ...] = (), root: bool = False) -> Mend:
-        return Mend(self.name, words, unasked, root)
+    def build_fix(self, *arguments: str, consent_arguments: tuple[str, ...] = (), root: bool = False) -> Fix:
+        return Fix(self.name, arguments, consent_arguments, root)
 
 
 ALL = Subject(GROUP)
@@ -90,90 +91,95 @@ class ExaminedHost(Subject):
     health: Health = field(default_factory=Health)
     kind: Kind | None = None
     kind_problem: Problem | None = None
-    """Why it is of no kind."""
+    """Why no kind could be recognised."""
     member: ClusterHost = field(default_factory=ClusterHost)
-    """What cluster.toml says of it."""
+    """Its settings in cluster.toml."""
     greeting: Mapping[str, Any] = field(default_factory=dict)
-    """What medley there said of itself; empty for a transcript."""
+    """The greeting of the agent on that host; empty for a transcript."""
     answers: Transcript = field(default_factory=dict)
-    """What it was examined by."""
+    """The transcript that facts and health were read from."""
 
     @property
     def gpu_kind(self) -> Kind | None:
-        """Its kind, where that has a GPU."""
+        """Its kind, if hosts of that kind have a GPU."""
         return self.kind if self.kind and self.kind.host.device != "cpu" else None
 
     @property
-    def unified(self) -> bool:
-        """Whether its GPU has the host's memory."""
+    def has_unified_memory(self) -> bool:
+        """Whether GPU and host share one memory."""
         return bool(self.gpu_kind and self.gpu_kind.host.memory.unified)
 
     @property
     def capability(self) -> str | None:
-        """Of its first GPU."""
+        """The compute capability of its first GPU."""
         for gpu in self.facts.gpus[:1]:
             return gpu.capability or (self.kind.host.capability if self.kind else None)
         return None
 
     @property
-    def pinned(self) -> bool:
-        """Whether Nix brings its toolkit, and the loader that its engines run on."""
+    def has_nix_toolkit(self) -> bool:
+        """Whether Nix provides its CUDA toolkit, and the loader that its engines run on."""
         return bool(self.health.compilers and self.health.compilers.pinned)
 
 
 @dataclass(frozen=True)
 class Case:
+    """Everything that the checks read: the hosts of a group, their network, and the connections tried."""
+
     hosts: Mapping[str, ExaminedHost]
     wishes: NetworkOptions = field(default_factory=NetworkOptions)
     fabric: Fabric | None = None
-    apart: Mapping[str, Problem] = field(default_factory=dict)
-    """Why the hosts of the group, or some of them, have no wire in common; by host or GROUP."""
+    network_problems: Mapping[str, Problem] = field(default_factory=dict)
+    """Why the hosts, or some of them, share no network; by host, or GROUP."""
     head: str | None = None
-    silent: Mapping[str, Problem] = field(default_factory=dict)
-    """Hosts that did not answer, or could not be asked."""
+    silent_hosts: Mapping[str, Problem] = field(default_factory=dict)
+    """Hosts that did not answer or could not be reached, with the reason."""
     digest: str | None = None
-    """Of the text of the medley that asks."""
+    """The digest of the source text of the medley that runs the doctor."""
     engine: EngineName = "vllm"
-    closed: Mapping[str, Problem] | None = None
-    """By host, what it does not reach of another, or another of it; None where nobody tried."""
-    fits: tuple[str, Problem | None] | None = None
-    """Of the model that was asked about: how it would lie, or why it cannot."""
+    connection_problems: Mapping[str, Problem] | None = None
+    """The connections that failed, by either of their hosts; None if none was tried."""
+    model_fit: tuple[str, Problem | None] | None = None
+    """The layout of the requested model, or why the model does not fit."""
 
     @property
-    def group(self) -> bool:
-        return len(self.hosts) + len(self.silent) > 1
+    def has_several_hosts(self) -> bool:
+        return len(self.hosts) + len(self.silent_hosts) > 1
 
 
 @dataclass(frozen=True)
 class Rule:
+    """A named check of a case; docs/reference/doctor-checks.md says when it fails, and the fix."""
+
     name: str
-    looks_at: str
-    """In a few words; docs/reference/doctor-checks.md says when it fails, and the fix."""
-    look: Callable[[Case], Iterator[Check]]
+    topic: str
+    """Its subject in a few words, as `clock difference`."""
+    run: Callable[[Case], Iterator[Check]]
 
 
-def case_check(name: str, looks_at: str) -> Callable[[Callable[[Case], Iterator[Check]]], Rule]:
-    return lambda look: Rule(name, looks_at, look)
+def case_check(name: str, topic: str) -> Callable[[Callable[[Case], Iterator[Check]]], Rule]:
+    """Turn a function that examines the whole case into a Rule."""
+    return lambda examine: Rule(name, topic, examine)
 
 
-def host_check(name: str, looks_at: str) -> Callable[[Callable[[ExaminedHost], Iterator[Check]]], Rule]:
-    """A check of every host by itself."""
-    return lambda look: Rule(
-        name, looks_at, lambda case: (check for host in case.hosts.values() for check in look(host))
+def host_check(name: str, topic: str) -> Callable[[Callable[[ExaminedHost], Iterator[Check]]], Rule]:
+    """Turn a function that examines one host into a Rule over all hosts."""
+    return lambda examine: Rule(
+        name, topic, lambda case: (check for host in case.hosts.values() for check in examine(host))
     )
 
 
 def health_check(
-    name: str, looks_at: str, part: Callable[[Health], _Part | None]
+    name: str, topic: str, get_part: Callable[[Health], _Part | None]
 ) -> Callable[[Callable[[ExaminedHost, _Part], Iterator[Check]]], Rule]:
-    """The same about a part of its health, which old transcripts lack."""
+    """Turn a function that examines a part of a host's health into a Rule; old transcripts lack the part."""
 
-    def rule(look: Callable[[ExaminedHost, _Part], Iterator[Check]]) -> Rule:
-        def found(case: Case) -> Iterator[Check]:
+    def build_rule(examine: Callable[[ExaminedHost, _Part], Iterator[Check]]) -> Rule:
+        def run(case: Case) -> Iterator[Check]:
             for host in case.hosts.values():
-                said = part(host.health)
-                yield from [host.unknown(UNASKED)] if said is None else look(host, said)
+                part = get_part(host.health)
+                yield from [host.unknown(NOT_RECORDED)] if part is None else examine(host, part)
 
-        return Rule(name, looks_at, found)
+        return Rule(name, topic, run)
 
-    return rule
+    return build_rule

@@ -1,10 +1,11 @@
-"""GPU clocks, power, devices, driver libraries; compilers and kernels for the GPU; limits of processes."""
+"""Check GPU clocks, power, devices, driver libraries, compilers, kernels, and limits of processes."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
 from medley.doctor.checks import (
-    UNASKED,
+    NOT_RECORDED,
     Case,
     Check,
     ExaminedHost,
@@ -18,64 +19,65 @@ from medley.environment.engine_source import brings_nvcc, needs_nccl, no_nccl
 from medley.host.driver_libraries import Seen
 from medley.host.health.access import Access, low_limits
 from medley.host.health.gpu import FOLDERS, Compilers, GpuState, GpuStates
+from medley.host.health.software import Leftovers
 from medley.host.kind import Kind
 from medley.host_schema import Power
 from medley.planner.compatibility import has_toolkit
 from medley.schema import EngineName
 
-_SLOW = ("HW Slowdown", "HW Thermal Slowdown", "HW Power Brake Slowdown", "SW Thermal Slowdown")
+_THROTTLE_REASONS = ("HW Slowdown", "HW Thermal Slowdown", "HW Power Brake Slowdown", "SW Thermal Slowdown")
 _FIRST_CUDA = {"8.7": "11.4", "8.9": "11.8", "9.0": "11.8", "10.0": "12.8", "10.3": "12.9"} | {
     "11.0": "13.0",  # Thor was sm_101 before
     "12.0": "12.8",
     "12.1": "12.9",
 }
-"""The first CUDA whose ptxas knows a capability: the table of releases in the PTX ISA."""
-_TOOLKITS = "/usr/local/cuda/bin/ptxas"
-_BLACKWELL = "10.0"
+"""The first CUDA whose ptxas supports a capability: the table of releases in the PTX ISA."""
+_TOOLKIT_PTXAS = "/usr/local/cuda/bin/ptxas"
+_BLACKWELL_CAPABILITY = "10.0"
 
 
 @health_check("clocks", "GPU clocks", lambda health: health.gpus)
 def clocks(host: ExaminedHost, states: GpuStates) -> Iterator[Check]:
     for number, gpu in enumerate(states.gpus):
-        held = [each for each in gpu.held if each in _SLOW]
-        capped = gpu.set_mhz and gpu.default_mhz and gpu.set_mhz < gpu.default_mhz
-        if held:
+        throttle_reasons = [reason for reason in gpu.held if reason in _THROTTLE_REASONS]
+        is_capped = gpu.set_mhz and gpu.default_mhz and gpu.set_mhz < gpu.default_mhz
+        if throttle_reasons:
             yield host.better(
-                f"GPU {number} is throttled: {', '.join(held)}",
+                f"GPU {number} is throttled: {', '.join(throttle_reasons)}",
                 cause="it is too hot, or its power supply is too weak",
                 fix="nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE  # then check fans and power supply",
             )
-        elif capped or "Applications Clocks Setting" in gpu.held:
+        elif is_capped or "Applications Clocks Setting" in gpu.held:
             yield host.better(
                 f"GPU {number} is limited to {gpu.set_mhz or gpu.mhz or '?'} MHz "
                 f"of {gpu.default_mhz or gpu.most_mhz or '?'}",
                 cause="its clocks were set by hand; 2,200 MHz on a GB10 cost 15 to 35 % of the speed",
                 fix=f"sudo nvidia-smi -i {number} -rgc; sudo nvidia-smi -i {number} -rac",
             )
-        elif power := _stuck(host, gpu):
+        elif power_mode := _find_stuck_power(host, gpu):
             yield host.better(
                 f"GPU {number} computes at {gpu.mhz} of {gpu.most_mhz} MHz without a reported reason",
-                cause=power.stuck_cause or "",
-                fix=power.slow_fix or "",
+                cause=power_mode.stuck_cause or "",
+                fix=power_mode.slow_fix or "",
             )
         else:
-            most = gpu.set_mhz or gpu.most_mhz or "?"
-            yield host.ok(f"GPU {number}: {gpu.mhz or '?'} MHz now, {most} at most")
+            max_mhz = gpu.set_mhz or gpu.most_mhz or "?"
+            yield host.ok(f"GPU {number}: {gpu.mhz or '?'} MHz now, {max_mhz} at most")
     if not states.gpus and host.facts.gpus and not host.facts.is_jetson:
         yield host.unknown("nvidia-smi does not report clocks")
 
 
-def _stuck(host: ExaminedHost, gpu: GpuState) -> Power | None:
-    """Return what the table of the kind has about a GPU that computes at such a clock."""
-    power = host.kind.host.power if host.kind else Power()
-    busy = any(not user.graphics for user in gpu.users) and "Idle" not in gpu.held
-    is_slow = gpu.mhz and gpu.most_mhz and gpu.mhz < (power.stuck_below or 0) * gpu.most_mhz
-    return power if busy and is_slow else None
+def _find_stuck_power(host: ExaminedHost, gpu: GpuState) -> Power | None:
+    """Return the power table of the kind if this GPU computes at a clock below `stuck_below`."""
+    power_mode = host.kind.host.power if host.kind else Power()
+    is_busy = any(not user.graphics for user in gpu.users) and "Idle" not in gpu.held
+    is_slow = gpu.mhz and gpu.most_mhz and gpu.mhz < (power_mode.stuck_below or 0) * gpu.most_mhz
+    return power_mode if is_busy and is_slow else None
 
 
 @health_check("power", "Jetson power mode", lambda health: health.gpus)
-def power(host: ExaminedHost, states: GpuStates) -> Iterator[Check]:
-    """Of a Jetson, which runs slower than it could unless it is told to."""
+def power_mode(host: ExaminedHost, states: GpuStates) -> Iterator[Check]:
+    """Check that a Jetson runs in its fastest power mode, and whether its clocks are pinned."""
     if not host.facts.is_jetson:
         return
     report = host.health.kernel
@@ -85,14 +87,14 @@ def power(host: ExaminedHost, states: GpuStates) -> Iterator[Check]:
     elif mode in fastest or mode.startswith("MAXN"):
         yield host.ok(f"{mode}, the fastest")
     else:
-        numbers = dict(report.power_modes) if report else {}
-        number = next((numbers[each] for each in fastest if each in numbers), None)
+        mode_numbers = dict(report.power_modes) if report else {}
+        number = next((mode_numbers[name] for name in fastest if name in mode_numbers), None)
         yield host.better(
             f"Power mode is {mode}, not MAXN",
             cause="it lowers the clocks of processor, GPU and memory. Some modes need a "
             "reboot, and nvpmodel then asks for it",
-            # Its number is 0 on AGX Orin and Thor, and another on smaller modules.
-            fix=host.mend("nvpmodel", "-m", number, root=True)
+            # MAXN's number is 0 on AGX Orin and Thor; smaller modules have other numbers.
+            fix=host.build_fix("nvpmodel", "-m", number, root=True)
             if number
             else "grep POWER_MODEL /etc/nvpmodel.conf; sudo nvpmodel -m 0  # or MAXN's number there",
         )
@@ -101,13 +103,13 @@ def power(host: ExaminedHost, states: GpuStates) -> Iterator[Check]:
             "GPU clock follows the load",
             cause="it rises only after some work; jetson_clocks keeps it at the power mode's maximum "
             "until the next boot, for more heat and noise",
-            fix=host.mend("jetson_clocks", root=True),
+            fix=host.build_fix("jetson_clocks", root=True),
         )
 
 
 @health_check("devices", "device permissions", lambda health: health.access)
-def devices(host: ExaminedHost, access: Access) -> Iterator[Check]:
-    """Whether this user may open those of its GPUs and of RDMA."""
+def device_permissions(host: ExaminedHost, access: Access) -> Iterator[Check]:
+    """Check that this user may open the devices of GPUs and of RDMA."""
     closed = [path for path in access.closed if "infiniband" not in path]
     rdma = [path for path in access.closed if "infiniband" in path]
     if closed:
@@ -127,61 +129,65 @@ def devices(host: ExaminedHost, access: Access) -> Iterator[Check]:
 
 
 @health_check("driver-libraries", "driver libraries", lambda health: health.driver)
-def libraries(host: ExaminedHost, files: Mapping[str, Seen]) -> Iterator[Check]:
+def driver_libraries(host: ExaminedHost, files: Mapping[str, Seen]) -> Iterator[Check]:
     if host.gpu_kind is None:
         return
     table, software = host.gpu_kind.host, host.facts.software
-    found = driver.libraries(table.driver, host.facts.system.partition("-")[0], files.get)
-    wsl = "microsoft" in (software.kernel or "").lower()
-    problem = driver.unfit(found, table, host.name, "NixOS" if software.nixos else "WSL" if wsl else None)
+    found_libraries = driver.libraries(table.driver, host.facts.system.partition("-")[0], files.get)
+    system: Literal["NixOS", "WSL"] | None = None
+    if software.nixos:
+        system = "NixOS"
+    elif "microsoft" in (software.kernel or "").lower():
+        system = "WSL"
+    problem = driver.unfit(found_libraries, table, host.name, system)
     if problem is None:
-        version = f"{found.version}, " if found.version else ""
-        yield host.ok(f"{version}libcuda is {found.paths[driver.CUDA]}")
-    elif own := {*table.driver.directories, *table.driver.shared_directories}.difference(FOLDERS):
-        yield host.unknown(f"only known folders are searched, not {', '.join(sorted(own))}")
-    elif driver.CUDA in found.paths or found.refused or host.pinned:
-        # On Nix's loader medley alone finds the driver.
-        yield host.failed(problem)
+        version = f"{found_libraries.version}, " if found_libraries.version else ""
+        yield host.ok(f"{version}libcuda is {found_libraries.paths[driver.CUDA]}")
+    elif unsearched := {*table.driver.directories, *table.driver.shared_directories}.difference(FOLDERS):
+        yield host.unknown(f"only known folders are searched, not {', '.join(sorted(unsearched))}")
+    elif driver.CUDA in found_libraries.paths or found_libraries.refused or host.has_nix_toolkit:
+        # Nix's loader has no host folders, so medley has to find the driver itself.
+        yield host.report_problem(problem)
     else:
         yield host.unknown("libcuda is not in a folder that medley searches; the host's loader may find it")
 
 
 @health_check("limits", "process limits", lambda health: health.access)
-def limits(host: ExaminedHost, access: Access) -> Iterator[Check]:
-    """Memory that may be locked, and files that may be open, for what is started from here."""
-    low = list(low_limits(access.limits, "$USER", rdma=any(port.active for port in host.facts.rdma)))
-    for each in low:
-        # In single quotes a shell leaves $USER as it is.
-        command, _, then = each.fix.replace("'", '"').partition(", then ")
-        state: State = "wrong" if each.what.startswith("Locked") else "better"
-        yield host.report(state, each.what, cause=each.cause, fix=f"{command}  # then {then}")
-    if not low:
-        files, locked = access.limits.open_files or "unlimited", access.limits.locked_bytes
-        yield host.ok(
-            f"{files} open files, {'unlimited' if locked is None else f'{locked >> 10} KiB of'} locked memory"
-        )
+def process_limits(host: ExaminedHost, access: Access) -> Iterator[Check]:
+    """Check how much memory processes may lock here, and how many files they may open."""
+    problems = list(low_limits(access.limits, "$USER", rdma=any(port.active for port in host.facts.rdma)))
+    for problem in problems:
+        # A shell does not expand $USER in single quotes.
+        command, _, next_step = problem.fix.replace("'", '"').partition(", then ")
+        state: State = "wrong" if problem.what.startswith("Locked") else "better"
+        yield host.report(state, problem.what, cause=problem.cause, fix=f"{command}  # then {next_step}")
+    if not problems:
+        files, locked_bytes = access.limits.open_files or "unlimited", access.limits.locked_bytes
+        locked_text = "unlimited" if locked_bytes is None else f"{locked_bytes >> 10} KiB of"
+        yield host.ok(f"{files} open files, {locked_text} locked memory")
 
 
 @health_check("ptxas", "ptxas for this GPU", lambda health: health.compilers)
-def assembler(host: ExaminedHost, compilers: Compilers) -> Iterator[Check]:
-    """A ptxas that knows this GPU, which Triton compiles every kernel with."""
+def ptxas(host: ExaminedHost, compilers: Compilers) -> Iterator[Check]:
+    """Check for a ptxas that supports this GPU; Triton compiles every kernel with it."""
     capability = host.capability or ""
-    needs = _FIRST_CUDA.get(capability)
-    if needs is None:
+    first_cuda = _FIRST_CUDA.get(capability)
+    if first_cuda is None:
         return
     arch = f"sm_{capability.replace('.', '')}"
-    names = f"TRITON_PTXAS_PATH={_TOOLKITS} TRITON_PTXAS_BLACKWELL_PATH={_TOOLKITS}"
-    install = f"sudo apt-get install -y cuda-nvcc-{needs.replace('.', '-')}; export {names}"
-    known = [(path, cuda) for path, cuda in compilers.ptxas if _at_least(cuda, needs)]
-    if strange := _strange(host, compilers, capability, needs):
-        variable, path, of = strange
+    names = f"TRITON_PTXAS_PATH={_TOOLKIT_PTXAS} TRITON_PTXAS_BLACKWELL_PATH={_TOOLKIT_PTXAS}"
+    install = f"sudo apt-get install -y cuda-nvcc-{first_cuda.replace('.', '-')}; export {names}"
+    suitable = [(path, cuda) for path, cuda in compilers.ptxas if _is_at_least(cuda, first_cuda)]
+    if setting := _find_bad_setting(host, compilers, capability, first_cuda):
+        variable, path, cuda = setting
+        cause = f"it is of CUDA {cuda}, and {arch} came with {first_cuda}"
         yield host.wrong(
             f"{variable}={path} does not know {arch}",
-            cause=f"it is of CUDA {of}, and {arch} came with {needs}" if of else "the program does not exist",
-            fix=f"export {variable}={known[0][0]}" if known else install,
+            cause=cause if cuda else "the program does not exist",
+            fix=f"export {variable}={suitable[0][0]}" if suitable else install,
         )
-    elif known:
-        yield host.ok(f"{known[0][0]} of CUDA {known[0][1]} knows {arch}")
+    elif suitable:
+        yield host.ok(f"{suitable[0][0]} of CUDA {suitable[0][1]} knows {arch}")
     elif compilers.pinned:
         yield host.ok("part of Nix's toolkit for this host")
     elif compilers.ptxas:
@@ -196,57 +202,62 @@ def assembler(host: ExaminedHost, compilers: Compilers) -> Iterator[Check]:
         yield host.ok("not installed; an engine environment has its own")
 
 
-def _strange(
-    host: ExaminedHost, compilers: Compilers, capability: str, needs: str
+def _find_bad_setting(
+    host: ExaminedHost, compilers: Compilers, capability: str, first_cuda: str
 ) -> tuple[str, str, str | None] | None:
-    """A variable that names one that is too old, or not there: from 3.7 on Triton reads another of them."""
-    said = host.health.settings.variables if host.health.settings else {}
-    newer = "TRITON_PTXAS_BLACKWELL_PATH"
-    variable = newer if newer in said and _at_least(capability, _BLACKWELL) else "TRITON_PTXAS_PATH"
-    path = said.get(variable)
+    """Return the variable that names a ptxas that is too old or absent, its value, and the ptxas' CUDA.
+
+    From 3.7 on Triton reads TRITON_PTXAS_BLACKWELL_PATH for GPUs from Blackwell on.
+    """
+    values = host.health.settings.variables if host.health.settings else {}
+    variable = "TRITON_PTXAS_BLACKWELL_PATH"
+    if variable not in values or not _is_at_least(capability, _BLACKWELL_CAPABILITY):
+        variable = "TRITON_PTXAS_PATH"
+    path = values.get(variable)
     cuda = dict(compilers.ptxas).get(path) if path else None
-    return (variable, path, cuda) if path and not (cuda and _at_least(cuda, needs)) else None
+    return (variable, path, cuda) if path and not (cuda and _is_at_least(cuda, first_cuda)) else None
 
 
-def _at_least(cuda: str, needs: str) -> bool:
-    ours, theirs = (
-        [int(part) for part in version.split(".")[:2] if part.isdecimal()] for version in (cuda, needs)
+def _is_at_least(version: str, minimum: str) -> bool:
+    """Compare the first two numbers of two versions."""
+    numbers, minimum_numbers = (
+        [int(part) for part in text.split(".")[:2] if part.isdecimal()] for text in (version, minimum)
     )
-    return ours >= theirs
+    return numbers >= minimum_numbers
 
 
 @case_check("compiler", "gcc, Python headers, CUDA toolkit")
-def compiler(case: Case) -> Iterator[Check]:
-    """Gcc for what Triton and torch compile while they run, nvcc for kernels that are compiled then."""
+def compilers(case: Case) -> Iterator[Check]:
+    """Check for gcc, which Triton and torch run, and for nvcc, which compiles kernels at run time."""
     for host in case.hosts.values():
         if host.gpu_kind is not None:
-            yield _compiler(host, host.gpu_kind, case.engine)
+            yield _check_compilers(host, host.gpu_kind, case.engine)
 
 
-def _compiler(host: ExaminedHost, kind: Kind, engine: EngineName) -> Check:
-    if host.pinned:
+def _check_compilers(host: ExaminedHost, kind: Kind, engine: EngineName) -> Check:
+    if host.has_nix_toolkit:
         return host.ok("gcc and nvcc are part of Nix's toolkit for this host")
-    return _c_compiler(host, kind) or _cuda_compiler(host, kind, engine)
+    return _check_c_compiler(host, kind) or _check_cuda_compiler(host, kind, engine)
 
 
-def _c_compiler(host: ExaminedHost, kind: Kind) -> Check | None:
-    """What is wrong with gcc or Python's headers, if anything."""
+def _check_c_compiler(host: ExaminedHost, kind: Kind) -> Check | None:
+    """Return what is wrong with gcc or Python's headers, if anything."""
     if "gcc" not in host.facts.software.programs:
         return host.wrong(
             "gcc is not installed",
             cause="Triton compiles a small C program for every kernel it starts: 'Failed to find C compiler'",
             fix="sudo apt-get install -y build-essential",
         )
-    if headless := _headless(host, kind):
+    if environments := _list_headless_environments(host, kind):
         return host.wrong(
-            f"Python of {headless} has no headers",
+            f"Python of {environments} has no headers",
             cause="Triton compiles a C file with them for every kernel: 'Python.h: No such file'",
             fix="sudo apt-get install -y python3-dev",
         )
     return None
 
 
-def _cuda_compiler(host: ExaminedHost, kind: Kind, engine: EngineName) -> Check:
+def _check_cuda_compiler(host: ExaminedHost, kind: Kind, engine: EngineName) -> Check:
     cuda = host.facts.software.cuda
     if host.member.image:
         return host.ok(f"gcc; nvcc is the image's own ({host.member.image})")
@@ -261,13 +272,13 @@ def _cuda_compiler(host: ExaminedHost, kind: Kind, engine: EngineName) -> Check:
             "later; FlashInfer then reports that it requires sm75 or higher",
             fix="sudo apt-get install -y cuda-toolkit-13-0  # or: export VLLM_USE_FLASHINFER_SAMPLER=0",
         )
-    return _without_toolkit(host, engine)
+    return _report_no_toolkit(host, engine)
 
 
-def _without_toolkit(host: ExaminedHost, engine: EngineName) -> Check:
+def _report_no_toolkit(host: ExaminedHost, engine: EngineName) -> Check:
     # Read in the wheels of both locks: has_flashinfer looks in CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda.
     # SGLang 0.5.23 compiles FlashInfer's and its own kernels (jit_kernel) for every model.
-    fails = (
+    consequence = (
         "SGLang compiles kernels for every model, and fails without it"
         if engine == "sglang"
         else "vLLM runs without FlashInfer and DeepGEMM, as medley plans it, and cannot run the sparse "
@@ -277,23 +288,23 @@ def _without_toolkit(host: ExaminedHost, engine: EngineName) -> Check:
         "wrong" if engine == "sglang" else "better",
         "CUDA toolkit is not installed",
         cause="kernels are compiled with the nvcc of CUDA_HOME, PATH or /usr/local/cuda, and "
-        f"{host.member.env or 'the engine environment'} brings none that fits its headers. {fails}",
+        f"{host.member.env or 'the engine environment'} brings none that fits its headers. {consequence}",
         fix="sudo apt-get install -y cuda-toolkit-13-0  # cuda-nvcc-13-0 lacks the headers",
     )
 
 
-def _headless(host: ExaminedHost, kind: Kind) -> str:
-    """Of its kind's environments, or its own."""
-    names = set(kind.host.environments.values())
-    found = host.health.compilers.headless if host.health.compilers else ()
-    ours = (each for each in found if Path(each).name.rpartition("-")[0] in names)
-    own = (each for each in found if each == host.member.env)
-    return ", ".join(Path(each).name for each in (*ours, *own))
+def _list_headless_environments(host: ExaminedHost, kind: Kind) -> str:
+    """Name the environments of its kind, and the one of cluster.toml, whose Python has no headers."""
+    locks = set(kind.host.environments.values())
+    paths = host.health.compilers.headless if host.health.compilers else ()
+    built = [path for path in paths if Path(path).name.rpartition("-")[0] in locks]
+    configured = [path for path in paths if path == host.member.env]
+    return ", ".join(Path(path).name for path in (*built, *configured))
 
 
 @host_check("kernels", "engine kernels for this GPU")
-def kernels(host: ExaminedHost) -> Iterator[Check]:
-    """What was compiled before: an engine for a GPU, of a CUDA that knows it."""
+def engine_kernels(host: ExaminedHost) -> Iterator[Check]:
+    """Check that the engine's environment or image was built for this GPU."""
     if (kind := host.gpu_kind) is None:
         return
     if host.member.image:
@@ -314,31 +325,43 @@ def kernels(host: ExaminedHost) -> Iterator[Check]:
             fix='in cluster.toml: image = "default"; on this host only: medley serve MODEL --image default',
         )
         return
-    if needs_nccl(kind) and not (host.member.env or host.member.nccl or host.pinned):
+    if needs_nccl(kind) and not (host.member.env or host.member.nccl or host.has_nix_toolkit):
         problem = no_nccl(kind)
         yield host.better(f"{problem.what}; one host can serve", cause=problem.cause, fix=problem.fix)
     keeping = host.health.keeping
     if keeping is None:
-        yield host.unknown(UNASKED)
+        yield host.unknown(NOT_RECORDED)
         return
-    names = set(kind.host.environments.values())
-    fit = {each: packages for each, packages in keeping.packages.items() if each.rpartition("-")[0] in names}
-    there = {host.member.env: keeping.own} if host.member.env and keeping.own else fit
-    found = [_unfit(host, name, packages.get("torch", "")) for name, packages in there.items()]
-    yield from filter(None, found)
-    if not any(found):
-        yield host.ok(f"{', '.join(there) or 'no environment yet'}: built for a GPU like this")
+    environments = _list_environments(host, kind, keeping)
+    failures = [
+        failure
+        for name, packages in environments.items()
+        if (failure := _check_torch(host, name, packages.get("torch", "")))
+    ]
+    yield from failures
+    if not failures:
+        yield host.ok(f"{', '.join(environments) or 'no environment yet'}: built for a GPU like this")
 
 
-def _unfit(host: ExaminedHost, name: str, torch: str) -> Check | None:
-    needs = _FIRST_CUDA.get(host.capability or "")
+def _list_environments(host: ExaminedHost, kind: Kind, keeping: Leftovers) -> Mapping[str, Mapping[str, str]]:
+    """Return packages by environment: the virtualenv of cluster.toml, or all of the kind's locks."""
+    if host.member.env and keeping.own:
+        return {host.member.env: keeping.own}
+    locks = set(kind.host.environments.values())
+    return {name: packages for name, packages in keeping.packages.items() if name.rpartition("-")[0] in locks}
+
+
+def _check_torch(host: ExaminedHost, name: str, torch: str) -> Check | None:
+    """Compare the CUDA in torch's version, as 2.13.0+cu130, with the first one that supports this GPU."""
+    first_cuda = _FIRST_CUDA.get(host.capability or "")
     build = torch.partition("+")[2]
     cuda = f"{build[2:-1]}.{build[-1]}" if build.startswith("cu") and build[2:].isdecimal() else None
-    if build != "cpu" and not (cuda and needs and not _at_least(cuda, needs)):
+    if build != "cpu" and not (cuda and first_cuda and not _is_at_least(cuda, first_cuda)):
         return None
-    why = f", and this GPU came with CUDA {needs}" if cuda else ", built for the CPU only"
+    reason = f", and this GPU came with CUDA {first_cuda}" if cuda else ", built for the CPU only"
     return host.wrong(
         f"{name} has no kernels for this GPU",
-        cause=f"its torch is {torch}{why}: 'no kernel image is available for execution on the device'",
-        fix=f"medley env build  # or into {name} a torch for CUDA {needs or '13.0'} and an engine for it",
+        cause=f"its torch is {torch}{reason}: 'no kernel image is available for execution on the device'",
+        fix=f"medley env build  # or into {name} a torch for CUDA {first_cuda or '13.0'} "
+        "and an engine for it",
     )

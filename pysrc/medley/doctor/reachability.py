@@ -1,98 +1,103 @@
-"""Addresses, connections, firewalls, ports, names; the libraries that RDMA needs."""
+"""Check addresses, connections, firewalls, ports and names, and the libraries that RDMA needs."""
 
 import re
 from collections.abc import Iterator
 
-from medley.doctor.checks import ALL, UNASKED, Case, Check, ExaminedHost, case_check, health_check
+from medley.doctor.checks import ALL, NOT_RECORDED, Case, Check, ExaminedHost, case_check, health_check
 from medley.errors import Problem
 from medley.host.health.access import Firewall
 from medley.host.health.software import Leftovers, RdmaParts
 from medley.network.ports import API, EPHEMERAL, RayPorts
 
-_RULE_LIMIT = 3
+_MAX_RULES_SHOWN = 3
 
 
 @health_check("address", "cluster address", lambda health: health.keeping)
 def address(host: ExaminedHost, keeping: Leftovers) -> Iterator[Check]:
-    noted = keeping.membership.get("address")
+    member_address = keeping.membership.get("address")
     links = {at.ip: link for link in host.facts.net.links for at in link.addresses}
-    if not noted or not links:
+    if not member_address or not links:
         return
-    if noted not in links:
+    if member_address not in links:
         yield host.wrong(
-            f"Cluster address {noted} is no longer on this host",
+            f"Cluster address {member_address} is no longer on this host",
             cause=f"its addresses are {', '.join(sorted(links))}; a model waits for the old one",
             fix="medley ray-stop  # then medley up; for addresses that stay: medley link setup",
         )
-    elif not links[noted].up:
+    elif not (link := links[member_address]).up:
         yield host.wrong(
-            f"Link {links[noted].name} of cluster address {noted} is down",
-            cause=f"{links[noted].name} has no carrier",
-            fix=f"sudo ip link set {links[noted].name} up",
+            f"Link {link.name} of cluster address {member_address} is down",
+            cause=f"{link.name} has no carrier",
+            fix=f"sudo ip link set {link.name} up",
         )
     else:
-        yield host.ok(f"{noted} on {links[noted].name}")
+        yield host.ok(f"{member_address} on {link.name}")
 
 
 @case_check("reach", "connections between hosts")
-def connect(case: Case) -> Iterator[Check]:
-    """What each of them finds open at the others, tried."""
-    if case.closed is None:
-        if case.head is None and case.group:
+def connections(case: Case) -> Iterator[Check]:
+    """Report the connections that every host has tried to all others."""
+    if case.connection_problems is None:
+        if case.head is None and case.has_several_hosts:
             yield ALL.unknown("transcripts cannot show it; run medley doctor on the cluster")
-        elif case.silent:
-            yield ALL.unknown(f"hosts did not answer: {', '.join(case.silent)}")
+        elif case.silent_hosts:
+            yield ALL.unknown(f"hosts did not answer: {', '.join(case.silent_hosts)}")
         return
     for name, host in case.hosts.items():
-        if name in case.closed:
-            yield host.failed(_where_it_is_known(case.closed[name], case))
+        if name in case.connection_problems:
+            yield host.report_problem(_name_closing_rule(case.connection_problems[name], case))
         elif case.fabric and name in case.fabric.ends:
             yield host.ok("reaches all other hosts, and they reach it")
 
 
-def _where_it_is_known(problem: Problem, case: Case) -> Problem:
-    """With the rule that is in the way, where it could be read."""
+def _name_closing_rule(problem: Problem, case: Case) -> Problem:
+    """Return the Problem with the firewall rule that drops the connection, if doctor could read it."""
     for name, host in case.hosts.items():
         doors = host.health.doors
         if problem.fix.startswith(f"on {name}: ") and doors and doors.closing and not doors.ufw:
-            fix = f"on {name}: {_opened(doors.closing[0], case)}"
+            fix = f"on {name}: {_format_opening_fix(doors.closing[0], case)}"
             return Problem(problem.what, cause=f"{problem.cause}; {doors.closing[0]}", fix=fix)
     return problem
 
 
 @case_check("firewall", "firewall rules")
 def firewall(case: Case) -> Iterator[Check]:
-    """Rules that drop what comes in; where hosts tried, and reach each other, they let these in."""
+    """Find rules that drop connections; if the hosts reach each other, the rules let them through."""
     for host in case.hosts.values():
         doors = host.health.doors
         if doors is None:
-            yield host.unknown(UNASKED)
-        elif case.closed is not None and not case.closed and case.group and (doors.ufw or doors.closing):
-            yield host.ok(f"{_what(doors)}, and the other hosts get through")
+            yield host.unknown(NOT_RECORDED)
+        elif _is_reachable(case) and (doors.ufw or doors.closing):
+            yield host.ok(f"{_summarize_firewall(doors)}, and the other hosts get through")
         else:
-            yield _alone(host, doors, case)
+            yield _check_rules(host, doors, case)
 
 
-def _alone(host: ExaminedHost, doors: Firewall, case: Case) -> Check:
-    closing = [each for each in doors.closing if _is_of_ours(each)]
+def _is_reachable(case: Case) -> bool:
+    """Return whether every connection between several hosts was tried and works."""
+    return case.has_several_hosts and case.connection_problems is not None and not case.connection_problems
+
+
+def _check_rules(host: ExaminedHost, doors: Firewall, case: Case) -> Check:
+    closing_rules = [rule for rule in doors.closing if _closes_medley_port(rule)]
     if doors.ufw:
         return host.better(
             "ufw is on",
             cause="by default it drops connections from other hosts, and ranks use any port",
             fix="medley ports --firewall ufw | sudo sh -e; sudo ufw status",
         )
-    if closing:
-        closed = case.closed or {}
-        blamed = any(each.fix.startswith(f"on {host.name}: ") for each in closed.values())
+    if closing_rules:
+        problems = case.connection_problems or {}
+        is_to_fix_here = any(problem.fix.startswith(f"on {host.name}: ") for problem in problems.values())
         return host.report(
-            "wrong" if blamed or host.name in closed else "better",
+            "wrong" if is_to_fix_here or host.name in problems else "better",
             "A firewall drops connections to medley's ports",
-            cause="; ".join(closing[:_RULE_LIMIT]),
-            fix=_opened(closing[0], case),
+            cause="; ".join(closing_rules[:_MAX_RULES_SHOWN]),
+            fix=_format_opening_fix(closing_rules[0], case),
         )
     if doors.readable or doors.closing:
-        return host.ok(_what(doors))
-    if any(each.sort == "firewall" for each in host.health.processes or ()):
+        return host.ok(_summarize_firewall(doors))
+    if any(process.sort == "firewall" for process in host.health.processes or ()):
         return host.better(
             "firewalld is running",
             cause="by default it drops connections from other hosts",
@@ -101,102 +106,108 @@ def _alone(host: ExaminedHost, doors: Firewall, case: Case) -> Check:
     return host.unknown("ufw is off, and only root can read the kernel's rules: sudo nft list ruleset")
 
 
-def _what(doors: Firewall) -> str:
-    on = "ufw is on" if doors.ufw else "ufw is off" if doors.ufw is False else "there is no ufw"
-    return f"{on}, kernel rules that drop connections: {len(doors.closing)}"
+def _summarize_firewall(doors: Firewall) -> str:
+    ufw_state = {None: "there is no ufw", True: "ufw is on", False: "ufw is off"}[doors.ufw]
+    return f"{ufw_state}, kernel rules that drop connections: {len(doors.closing)}"
 
 
-def _is_of_ours(rule: str) -> bool:
-    """Whether it closes a port of ours, or all."""
+def _closes_medley_port(rule: str) -> bool:
+    """Return whether a rule of nft or iptables closes a port that medley uses, or all ports."""
     numbers = re.search(r"dports? (?:\{ )?([0-9][0-9, :-]*)", rule)
     if numbers is None:
         return "dport" not in rule
-    ranges = [re.findall(r"[0-9]+", each) for each in numbers[1].split(",")]
-    ours = ((RayPorts.first, RayPorts.last), (API, API), EPHEMERAL)
+    closed_ranges = [re.findall(r"[0-9]+", text) for text in numbers[1].split(",")]
+    medley_ranges = ((RayPorts.first, RayPorts.last), (API, API), EPHEMERAL)
     return any(
-        int(each[0]) <= last and int(each[-1]) >= first for each in ranges if each for first, last in ours
+        int(closed[0]) <= last and int(closed[-1]) >= first
+        for closed in closed_ranges
+        if closed
+        for first, last in medley_ranges
     )
 
 
-def _opened(rule: str, case: Case) -> str:
-    """What lets the cluster's network in, before the rule that does not."""
+def _format_opening_fix(rule: str, case: Case) -> str:
+    """Return a command that accepts the cluster's network ahead of the rule that drops it."""
     networks = case.fabric.networks if case.fabric else ()
-    from_, note = (networks[0], "") if networks else ("NETWORK", "  # in CIDR form: the cluster's")
-    place = rule.partition(":")[0]
-    if place == "iptables":
-        return f"sudo iptables -I INPUT -s {from_} -j ACCEPT{note}"
-    return f"sudo nft insert rule {place} ip saddr {from_} accept{note}"
+    network, note = (networks[0], "") if networks else ("NETWORK", "  # in CIDR form: the cluster's")
+    chain = rule.partition(":")[0]
+    if chain == "iptables":
+        return f"sudo iptables -I INPUT -s {network} -j ACCEPT{note}"
+    return f"sudo nft insert rule {chain} ip saddr {network} accept{note}"
 
 
 @health_check("ports", "ports of Ray and the API", lambda health: health.doors)
 def ports(host: ExaminedHost, doors: Firewall) -> Iterator[Check]:
-    """Those of Ray's head and of its nodes, unless our own Ray has them, and that of the API."""
+    """Check that the ports of Ray and of the API are free, unless medley's own Ray or server has them."""
     ray, keeping = RayPorts, host.health.keeping
-    running = any(each.ours and each.sort == "ray" for each in host.health.processes or ())
-    open_ = {port for port, _ in doors.listening}
-    taken = sorted(open_ & {ray.gcs, *ray.of_raylet})
-    numbers = ", ".join(map(str, taken))
-    if taken and not running and not (keeping and keeping.membership and host.health.processes is None):
+    is_ray_running = any(process.ours and process.sort == "ray" for process in host.health.processes or ())
+    # An old transcript lists no processes; a member of a cluster then has medley's Ray.
+    may_be_member_ray = keeping and keeping.membership and host.health.processes is None
+    listening_ports = {port for port, _ in doors.listening}
+    used_ports = sorted(listening_ports & {ray.gcs, *ray.of_raylet})
+    numbers = ", ".join(map(str, used_ports))
+    if used_ports and not is_ray_running and not may_be_member_ray:
+        subject, verb = ("Ports", "are") if len(used_ports) > 1 else ("Port", "is")
         yield host.wrong(
-            f"Port{'s' if len(taken) > 1 else ''} {numbers} {'are' if len(taken) > 1 else 'is'} in use",
+            f"{subject} {numbers} {verb} in use",
             cause="Ray listens there, and medley has not started Ray here",
-            fix=f"sudo ss -ltnp 'sport = :{taken[0]}'  # find the process, and end it if it is yours",
+            fix=f"sudo ss -ltnp 'sport = :{used_ports[0]}'  # find the process, and end it if it is yours",
         )
-    elif API in open_ and not (running or (keeping and keeping.serving)):
+    elif API in listening_ports and not (is_ray_running or (keeping and keeping.serving)):
         yield host.better(
             f"Port {API} is already in use",
             cause="the API listens there by default",
             fix=f"sudo ss -ltnp 'sport = :{API}'  # or: medley serve MODEL --port {API + 1}",
         )
-    elif taken:
+    elif used_ports:
         yield host.ok(f"medley's Ray listens at {numbers}")
     else:
         yield host.ok(f"{ray.gcs} to {ray.of_raylet[1]} and {API} are free")
 
 
 @health_check("name", "host name", lambda health: health.doors)
-def own_name(host: ExaminedHost, doors: Firewall) -> Iterator[Check]:
-    """What the host's own name means here: torch and Gloo listen there, unless they are told otherwise."""
-    own, means = host.facts.net.ips, ", ".join(doors.means)
-    strange = [each for each in doors.means if not each.startswith("127.") and each not in own]
+def host_name(host: ExaminedHost, doors: Firewall) -> Iterator[Check]:
+    """Check the addresses of the host's own name: torch and Gloo listen there by default."""
+    host_ips, addresses = host.facts.net.ips, ", ".join(doors.means)
+    foreign_ips = [ip for ip in doors.means if not ip.startswith("127.") and ip not in host_ips]
     if not doors.means:
         yield host.better(
             "The host's own name does not resolve",
             cause="torch, Ray and sudo look it up, and wait for it",
             fix='echo "127.0.1.1 $(uname -n)" | sudo tee -a /etc/hosts',
         )
-    elif strange and own:
+    elif foreign_ips and host_ips:
         yield host.wrong(
-            f"The host's own name resolves to {', '.join(strange)}, not to an address of this host",
-            cause=f"its addresses are {', '.join(sorted(own))}; a program that listens at its own name fails",
+            f"The host's own name resolves to {', '.join(foreign_ips)}, not to an address of this host",
+            cause=f"its addresses are {', '.join(sorted(host_ips))}; "
+            "a program that listens at its own name fails",
             fix=r'sudo sed -i "s/^[0-9.]*\(.*\b$(uname -n)\b\)/127.0.1.1\1/" /etc/hosts',
         )
-    elif all(each.startswith("127.") for each in doors.means):
+    elif all(ip.startswith("127.") for ip in doors.means):
         yield host.ok(
-            f"resolves to {means}, the loopback: Gloo would listen there, "
+            f"resolves to {addresses}, the loopback: Gloo would listen there, "
             "so medley gives it the cluster's interface"
         )
     else:
-        yield host.ok(f"resolves to {means}")
+        yield host.ok(f"resolves to {addresses}")
 
 
 @health_check("rdma-libraries", "RDMA libraries", lambda health: health.rdma)
 def rdma_libraries(host: ExaminedHost, parts: RdmaParts) -> Iterator[Check]:
-    active = [port.device for port in host.facts.rdma if port.active]
-    if not active:
+    devices = [port.device for port in host.facts.rdma if port.active]
+    if not devices:
         return
     if parts.libraries is None:
         yield host.unknown("ldconfig is not installed")
         return
-    needed = (
-        "libibverbs",
-        *(["libmlx5"] if any(each.startswith(("mlx5", "roce")) for each in active) else ()),
-    )
-    lacking = [each for each in needed if each not in parts.libraries]
-    if lacking:
+    needed = ["libibverbs"]
+    if any(device.startswith(("mlx5", "roce")) for device in devices):
+        needed.append("libmlx5")
+    missing = [library for library in needed if library not in parts.libraries]
+    if missing:
         yield host.wrong(
-            f"{' and '.join(lacking)} cannot be loaded",
-            cause=f"{', '.join(active)} can do RDMA, but without these NCCL silently uses TCP",
+            f"{' and '.join(missing)} cannot be loaded",
+            cause=f"{', '.join(devices)} can do RDMA, but without these NCCL silently uses TCP",
             fix="sudo apt-get install -y libibverbs1 ibverbs-providers librdmacm1",
         )
     else:
@@ -205,21 +216,21 @@ def rdma_libraries(host: ExaminedHost, parts: RdmaParts) -> Iterator[Check]:
 
 @case_check("peer-memory", "GPUDirect RDMA")
 def peer_memory(case: Case) -> Iterator[Check]:
-    """GPU memory that RDMA reads by itself, where the GPUs of all hosts can give it."""
+    """Check that RDMA can read GPU memory directly, if the GPUs of all hosts support it."""
     if case.fabric is None or case.fabric.transport != "rdma":
         return
-    lacking = [
+    unsupported_hosts = [
         name
         for name, host in case.hosts.items()
-        if host.unified or any("GeForce" in gpu.name for gpu in host.facts.gpus)
+        if host.has_unified_memory or any("GeForce" in gpu.name for gpu in host.facts.gpus)
     ]
     for host in case.hosts.values():
         parts = host.health.rdma
-        if lacking:
-            have = "have" if len(lacking) > 1 else "has"
-            yield host.ok(f"not used: {', '.join(lacking)} {have} no GPUDirect RDMA")
+        if unsupported_hosts:
+            verb = "have" if len(unsupported_hosts) > 1 else "has"
+            yield host.ok(f"not used: {', '.join(unsupported_hosts)} {verb} no GPUDirect RDMA")
         elif parts is None:
-            yield host.unknown(UNASKED)
+            yield host.unknown(NOT_RECORDED)
         elif parts.dmabuf:
             yield host.ok("the open driver provides it by dma-buf")
         elif parts.modules & {"nvidia_peermem", "nv_peer_mem"}:
@@ -228,5 +239,5 @@ def peer_memory(case: Case) -> Iterator[Check]:
             yield host.better(
                 "RDMA cannot read GPU memory directly",
                 cause="without nvidia_peermem or the open driver all data passes through host memory",
-                fix=host.mend("modprobe", "nvidia-peermem", root=True),
+                fix=host.build_fix("modprobe", "nvidia-peermem", root=True),
             )

@@ -1,4 +1,4 @@
-"""Every check of the doctor, in the order in which it prints them."""
+"""List every check of the doctor, in the order in which it prints them."""
 
 from collections.abc import Iterator
 
@@ -17,10 +17,10 @@ from medley.doctor.checks import Case, Check, Rule
 
 _MODULES = (versions, network, manual_settings, reachability, kernel, memory, gpu, device_speed, system)
 
-RULES = tuple(each for module in _MODULES for each in vars(module).values() if isinstance(each, Rule))
+RULES = tuple(rule for module in _MODULES for rule in vars(module).values() if isinstance(rule, Rule))
 
 
-def checks(case: Case) -> Iterator[tuple[Rule, Check]]:
-    """All of them, by rule and then by host."""
+def run_checks(case: Case) -> Iterator[tuple[Rule, Check]]:
+    """Run every rule on the case; results come in the order of RULES, then of the hosts."""
     for rule in RULES:
-        yield from ((rule, check) for check in rule.look(case))
+        yield from ((rule, check) for check in rule.run(case))

@@ -1,4 +1,4 @@
-"""JSON, exit code and changes of an examination; bug report."""
+"""Compute the JSON table, exit code and fixes of an examination; write bug reports."""
 
 import sys
 import time
@@ -8,87 +8,94 @@ from pathlib import Path
 from typing import Any
 
 from medley import own_version, storage, transcript
-from medley.doctor.checks import GROUP, Check, Mend, Rule
+from medley.doctor.checks import GROUP, Check, Fix, Rule
 from medley.explain.findings import Explained, Scanned
 from medley.host import redact
 from medley.host.kind import answers
 
-Found = Sequence[tuple[Rule, Check]]
-_TAIL = 120
-"""Lines of a log's end in a bug report."""
+Results = Sequence[tuple[Rule, Check]]
+_TAIL_LINES = 120
+"""The number of lines from a log's end in a bug report."""
+_MAX_ERROR_LINES = 8
+"""The number of lines with unknown errors that a bug report lists of each log."""
+_MAX_LINE_CHARS = 1000
 
 
-def fix(check: Check, *, several: bool) -> str:
-    """What to type, and where, if there is more than one host."""
+def format_fix(check: Check, *, several_hosts: bool) -> str:
+    """Return the command to type, with the host in front if there are several."""
     text = check.problem.fix if check.problem else ""
-    said = not several or check.host == GROUP or text.startswith("on ")
-    return text if said else f"on {check.host}: {text}"
+    needs_no_host = not several_hosts or check.host == GROUP or text.startswith("on ")
+    return text if needs_no_host else f"on {check.host}: {text}"
 
 
-def status(found: Found) -> int:
-    """The exit code: 1 when something is wrong."""
-    return int(any(check.state == "wrong" for _, check in found))
+def compute_exit_code(results: Results) -> int:
+    """Return 1 if a check is `wrong`, else 0."""
+    return int(any(check.state == "wrong" for _, check in results))
 
 
-def table(found: Found) -> dict[str, Any]:
-    several = len({check.host for _, check in found} - {GROUP}) > 1
+def build_table(results: Results) -> dict[str, Any]:
+    """Return what `medley doctor --json` prints: `checks`, a row for each result, and `counts` by state."""
+    several_hosts = len({check.host for _, check in results} - {GROUP}) > 1
     rows = [
         {
             "host": check.host,
             "rule": rule.name,
-            "looked_at": rule.looks_at,
+            "looked_at": rule.topic,
             "state": check.state,
-            "found": check.found,
-            "problem": check.problem and {**check.problem.table, "fix": fix(check, several=several)},
-            "mend": check.mend and check.mend.shown,
+            "found": check.summary,
+            "problem": check.problem
+            and {**check.problem.table, "fix": format_fix(check, several_hosts=several_hosts)},
+            "mend": check.fix and check.fix.command_text,
         }
-        for rule, check in found
+        for rule, check in results
     ]
-    return {"checks": rows, "counts": dict(Counter(check.state for _, check in found))}
+    return {"checks": rows, "counts": dict(Counter(check.state for _, check in results))}
 
 
-def mends(found: Iterable[tuple[Rule, Check]]) -> tuple[Mend, ...]:
-    """What --fix may do, each once."""
-    return tuple(dict.fromkeys(check.mend for _, check in found if check.mend))
+def list_fixes(results: Iterable[tuple[Rule, Check]]) -> tuple[Fix, ...]:
+    """Return the changes that `--fix` may make, without duplicates."""
+    return tuple(dict.fromkeys(check.fix for _, check in results if check.fix))
 
 
-def write(found: Explained, file: Path | None = None) -> Path:
-    """A bug report: into this file, or a new one among medley's own; returns which."""
+def write_bug_report(explained: Explained, file: Path | None = None) -> Path:
+    """Write a bug report to this file, or to a new one in the state folder; return its path."""
     file = file or storage.state() / "reports" / time.strftime("explain-%Y%m%d-%H%M%S.txt")
     versions = {"medley": own_version(), "python": sys.version.split()[0]}
-    text = report(found, versions, transcript.text(answers()), redact.redactor_of_host().text)
+    text = format_bug_report(explained, versions, transcript.text(answers()), redact.redactor_of_host().text)
     storage.write(file, text, secret=True)
     return file
 
 
-def report(
-    found: Explained, versions: Mapping[str, str], transcript: str, conceal: Callable[[str], str]
+def format_bug_report(
+    explained: Explained, versions: Mapping[str, str], transcript: str, conceal: Callable[[str], str]
 ) -> str:
-    """As text, ready to attach; `conceal` takes names, addresses and secrets out of it."""
-    told = [line for scan in found.scans for line in scan.told]
+    """Return the report as text, ready to attach; `conceal` replaces names, addresses and secrets."""
+    plan_lines = [line for scan in explained.scans for line in scan.told]
     parts = [
         "# A report of `medley explain`: names, addresses and secrets are replaced",
         "## Versions",
         *(f"{name} {version}" for name, version in versions.items()),
         "## What was found",
-        *_found(found),
-        *(["## The plan and the command", *told] if told else ()),
-        *(line for scan in found.scans for line in _end(scan)),
+        *_format_problems(explained),
+        *(["## The plan and the command", *plan_lines] if plan_lines else ()),
+        *(line for scan in explained.scans for line in _format_log_end(scan)),
         "## This host, as medley facts --transcript asks it",
         transcript,
     ]
     return conceal("\n".join(parts)) + "\n"
 
 
-def _found(found: Explained) -> Iterator[str]:
-    for each in found.problems:
-        yield f"{each.problem()}\n  line:  {each.hit.log}:{each.hit.number}: {each.hit.line.text}"
-    for scan in found.scans:
-        yield from (f"an error, {scan.name}:{each.number}: {each.said}" for each in scan.slips[:8])
-    if not found.problems:
+def _format_problems(explained: Explained) -> Iterator[str]:
+    for finding in explained.problems:
+        match = finding.hit
+        yield f"{finding.problem()}\n  line:  {match.log}:{match.number}: {match.line.text}"
+    for scan in explained.scans:
+        for error in scan.slips[:_MAX_ERROR_LINES]:
+            yield f"an error, {scan.name}:{error.number}: {error.said}"
+    if not explained.problems:
         yield "nothing"
 
 
-def _end(scan: Scanned) -> Iterator[str]:
+def _format_log_end(scan: Scanned) -> Iterator[str]:
     yield f"## The end of {scan.name}, of {scan.lines} lines"
-    yield from (line[:1000] for line in list(scan.tail)[-_TAIL:])
+    yield from (line[:_MAX_LINE_CHARS] for line in list(scan.tail)[-_TAIL_LINES:])

@@ -1,19 +1,19 @@
-"""Disks, hub, containers, secrets, lingering, the character set; the model that was asked about."""
+"""Check disks, hub, containers, secrets, lingering and the character set; report the requested model."""
 
 import re
 from collections.abc import Iterator
 
 from medley.cluster import checks
-from medley.doctor.checks import ALL, UNASKED, Case, Check, ExaminedHost, case_check, health_check
+from medley.doctor.checks import ALL, NOT_RECORDED, Case, Check, ExaminedHost, case_check, health_check
 from medley.host.facts import GIB
 from medley.host.health import Disk
 from medley.host.health.access import Clock
 from medley.host.health.software import HUB_HOME, HUB_TOKEN, HubAccess, Leftovers, Settings
 
-_ROOM = {"models": 20 * GIB, "temporary": 2 * GIB}
+_ENOUGH_BYTES = {"models": 20 * GIB, "temporary": 2 * GIB}
 _CUDA_ENVIRONMENT_GIB, _CPU_ENVIRONMENT_GIB = 10, 3
 """Sizes of vllm-cuda, with as much again while it is built, and of vllm-cpu (docs/how-to/install.md)."""
-_LEAST = {"state": checks.LEAST, "temporary": 256 << 20}
+_MIN_BYTES = {"state": checks.LEAST, "temporary": 256 << 20}
 _NEEDS = {
     "models": "model weights are downloaded there",
     "temporary": "compilers and Ray write there",
@@ -27,21 +27,23 @@ _PLACES = {
 }
 _STATE = '"${MEDLEY_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/medley}"'
 _LINGER = 'loginctl enable-linger "${SUDO_USER:-$(id -un)}"'
-_SECRETS, _MODE = {"token", "api-key"}, re.compile("[0-7]{3,4}")
+_SECRET_FILES, _MODE_PATTERN = {"token", "api-key"}, re.compile("[0-7]{3,4}")
 _CLOSE_TOKEN = f'chmod 600 "{HUB_TOKEN}"'
 
 
 @health_check("disk", "disk space", lambda health: health.disks)
-def disks(host: ExaminedHost, found: tuple[Disk, ...]) -> Iterator[Check]:
-    fine = []
-    for disk in found:
+def disks(host: ExaminedHost, host_disks: tuple[Disk, ...]) -> Iterator[Check]:
+    summaries = []
+    for disk in host_disks:
         if disk.what == "shm":
             continue
-        said = f"Disk for {disk.what}: {_size(disk.free_bytes)} of {_size(disk.total_bytes)} free"
-        place, (room, cause) = _PLACES[disk.what], _need(host, disk.what)
-        clean = "medley env clean; " if disk.what == "environments" else ""
+        free, total = _format_bytes(disk.free_bytes), _format_bytes(disk.total_bytes)
+        summary = f"Disk for {disk.what}: {free} of {total} free"
+        place, (enough_bytes, cause) = _PLACES[disk.what], _compute_need(host, disk.what)
+        clean_command = "medley env clean; " if disk.what == "environments" else ""
         make_room = (
-            f"{clean}df -h {place}; du -xsh {place}/* | sort -h | tail  # then delete what you do not need"
+            f"{clean_command}df -h {place}; du -xsh {place}/* | sort -h | tail  "
+            "# then delete what you do not need"
         )
         if not disk.writable:
             yield host.wrong(
@@ -49,73 +51,74 @@ def disks(host: ExaminedHost, found: tuple[Disk, ...]) -> Iterator[Check]:
                 cause=cause,
                 fix=f"sudo mkdir -p {place}; sudo chown $(id -u) {place}",
             )
-        elif disk.free_bytes < _LEAST.get(disk.what, GIB):
-            yield host.wrong(said, cause=cause, fix=make_room)
-        elif disk.free_bytes < room:
-            yield host.better(said, cause=cause, fix=make_room)
+        elif disk.free_bytes < _MIN_BYTES.get(disk.what, GIB):
+            yield host.wrong(summary, cause=cause, fix=make_room)
+        elif disk.free_bytes < enough_bytes:
+            yield host.better(summary, cause=cause, fix=make_room)
         else:
-            fine.append(said)
-    if fine:
-        yield host.ok("; ".join(fine))
+            summaries.append(summary)
+    if summaries:
+        yield host.ok("; ".join(summaries))
 
 
-def _need(host: ExaminedHost, what: str) -> tuple[int, str]:
+def _compute_need(host: ExaminedHost, purpose: str) -> tuple[int, str]:
     """Return the bytes that should be free there, and why."""
-    if what != "environments":
-        return _ROOM.get(what, 0), _NEEDS[what]
-    size = _CUDA_ENVIRONMENT_GIB if host.gpu_kind or host.kind is None else _CPU_ENVIRONMENT_GIB
+    if purpose != "environments":
+        return _ENOUGH_BYTES.get(purpose, 0), _NEEDS[purpose]
+    size_gib = _CUDA_ENVIRONMENT_GIB if host.gpu_kind or host.kind is None else _CPU_ENVIRONMENT_GIB
     if host.health.keeping and host.health.keeping.packages:
-        return size * GIB, f"it has an engine environment; the next version takes another {size} GiB"
-    return 2 * size * GIB, f"an engine environment takes {size} GiB, and another {size} GiB while it is built"
+        return size_gib * GIB, f"it has an engine environment; the next version takes another {size_gib} GiB"
+    reason = f"an engine environment takes {size_gib} GiB, and another {size_gib} GiB while it is built"
+    return 2 * size_gib * GIB, reason
 
 
-def _size(count: int) -> str:
+def _format_bytes(count: int) -> str:
     return f"{count / GIB:.1f} GiB" if count >= GIB else f"{count >> 20} MiB"
 
 
 @health_check("hub", "model hub", lambda health: health.hub)
-def hub(host: ExaminedHost, found: HubAccess) -> Iterator[Check]:
-    name = "The mirror of HF_ENDPOINT" if found.mirror else "The model hub"
-    if found.mode and _is_readable(found.mode):
+def hub(host: ExaminedHost, access: HubAccess) -> Iterator[Check]:
+    name = "The mirror of HF_ENDPOINT" if access.mirror else "The model hub"
+    if access.mode and _is_readable(access.mode):
         yield host.wrong(
-            f"Other users can read the hub's token: its file has mode {found.mode}",
+            f"Other users can read the hub's token: its file has mode {access.mode}",
             cause="anyone with the token can read and write your repositories",
-            fix=host.mend("sh", "-c", _CLOSE_TOKEN),
+            fix=host.build_fix("sh", "-c", _CLOSE_TOKEN),
         )
-    if found.offline:
+    if access.offline:
         yield host.ok("HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set: only downloaded models are used")
-    elif found.status is None:
+    elif access.status is None:
         yield host.better(
-            f"{name} does not answer: {found.why}",
+            f"{name} does not answer: {access.why}",
             cause="only models that are already on this host can be used",
             fix="export HF_HUB_OFFLINE=1  # where that is meant; models then come by medley pull from a host",
         )
     else:
-        token = "with a token" if found.token else "without a token, so gated models cannot be downloaded"
-        yield host.ok(f"{name} answers ({found.status}); {token}")
+        token = "with a token" if access.token else "without a token, so gated models cannot be downloaded"
+        yield host.ok(f"{name} answers ({access.status}); {token}")
 
 
 @health_check("containers", "Docker and Podman", lambda health: health.settings)
 def containers(host: ExaminedHost, settings: Settings) -> Iterator[Check]:
-    """NVIDIA's part in docker or podman."""
+    """Check NVIDIA's container toolkit for docker and podman; only some hosts need containers."""
     if (kind := host.gpu_kind) is None:
         return
     programs, table = settings.runtimes & {"docker", "podman"}, kind.host
-    listed = " and ".join(sorted(programs))
-    named = host.member.image is not None
-    wanted = named or (table.no_environment is not None and not host.member.env)
-    if wanted and not programs:
+    program_names = " and ".join(sorted(programs))
+    has_image = host.member.image is not None
+    needs_container = has_image or (table.no_environment is not None and not host.member.env)
+    if needs_container and not programs:
         yield host.wrong(
             "Docker and Podman are not installed",
             cause="cluster.toml names an image for it"
-            if named
+            if has_image
             else f"engines for {kind.name} come as images",
             fix="sudo apt-get install -y docker.io nvidia-container-toolkit; sudo usermod -aG docker $USER",
         )
     elif programs and not (settings.nvidia_runtime or settings.cdi or "nvidia-ctk" in settings.runtimes):
         yield host.report(
-            "wrong" if wanted else "better",
-            f"{listed} cannot pass this GPU to a container",
+            "wrong" if needs_container else "better",
+            f"{program_names} cannot pass this GPU to a container",
             cause="NVIDIA's container toolkit is not installed",
             fix="sudo apt-get install -y nvidia-container-toolkit; "
             "sudo nvidia-ctk runtime configure --runtime=docker; sudo systemctl restart docker",
@@ -127,46 +130,48 @@ def containers(host: ExaminedHost, settings: Settings) -> Iterator[Check]:
             fix="sudo nvidia-ctk runtime configure --runtime=docker; sudo systemctl restart docker",
         )
     else:
-        yield host.ok(f"{listed} with NVIDIA's toolkit" if programs else "not installed, and not needed")
+        yield host.ok(
+            f"{program_names} with NVIDIA's toolkit" if programs else "not installed, and not needed"
+        )
 
 
 @health_check("secrets", "modes of secret files", lambda health: health.keeping)
 def secrets(host: ExaminedHost, keeping: Leftovers) -> Iterator[Check]:
-    """Who has the token may run code on every host of the cluster."""
-    # A bug report may have any words here, and the fix is for pasting.
-    modes = {name: mode for name, mode in keeping.modes.items() if name in _SECRETS}
+    """Find secret files that other users can read; the token lets anyone run programs on all hosts."""
+    # A bug report may hold any text here, and users paste the fix: use known names only.
+    modes = {name: mode for name, mode in keeping.modes.items() if name in _SECRET_FILES}
     readable = {name: mode for name, mode in modes.items() if _is_readable(mode)}
     for name, mode in readable.items():
-        all_hosts = "anyone with it can run programs on every host of the cluster"
+        cluster_risk = "anyone with it can run programs on every host of the cluster"
         yield host.wrong(
             f"Other users can read {name}: its file has mode {mode}",
-            cause=all_hosts if name == "token" else "it opens the API",
-            fix=host.mend("sh", "-c", f"chmod 600 {_STATE}/{name}"),
+            cause=cluster_risk if name == "token" else "it opens the API",
+            fix=host.build_fix("sh", "-c", f"chmod 600 {_STATE}/{name}"),
         )
     if not readable:
         yield host.ok(", ".join(f"{name} {mode}" for name, mode in modes.items()) or "none yet")
 
 
 def _is_readable(mode: str) -> bool:
-    return bool(_MODE.fullmatch(mode) and int(mode, 8) & 0o077)
+    return bool(_MODE_PATTERN.fullmatch(mode) and int(mode, 8) & 0o077)
 
 
 @case_check("lingers", "services after logout")
 def lingering(case: Case) -> Iterator[Check]:
-    """What was started by medley outlasts a logout and comes back after a boot."""
+    """Check that medley's services outlast a logout and start again after a boot."""
     for host in case.hosts.values():
         settings = host.health.settings
         if settings is None:
-            yield host.unknown(UNASKED)
+            yield host.unknown(NOT_RECORDED)
         elif settings.lingers is None:
             yield host.unknown("systemd is not running")
         elif settings.lingers:
             yield host.ok("medley's services start again after a reboot")
-        elif case.group:
+        elif case.has_several_hosts:
             yield host.better(
                 "The cluster does not start again here after a reboot",
                 cause="systemd stops a user's services at the last logout, unless lingering is on",
-                fix=host.mend("sh", "-c", _LINGER, root=True),
+                fix=host.build_fix("sh", "-c", _LINGER, root=True),
             )
         else:
             yield host.ok("not needed on one host")
@@ -186,6 +191,6 @@ def charset(host: ExaminedHost, clock: Clock) -> Iterator[Check]:
 
 @case_check("model", "requested model")
 def model(case: Case) -> Iterator[Check]:
-    if case.fits:
-        said, problem = case.fits
-        yield ALL.failed(problem) if problem else ALL.ok(said)
+    if case.model_fit:
+        summary, problem = case.model_fit
+        yield ALL.report_problem(problem) if problem else ALL.ok(summary)

@@ -1,4 +1,4 @@
-"""The interface of an engine, and the flags and variables that both engines need.
+"""Define the interface of an engine, and the flags and variables that both engines need.
 
 vLLM sends every rank the environment of its parent where the rank's host has no value (RayExecutorV2 of vLLM
 0.32.0): missing folders, another host's compiler, secrets. It leaves out the names in a file, where medley
@@ -26,15 +26,15 @@ from medley.network.socket_url import write_socket_url
 from medley.planner.plan import Plan
 from medley.schema import EngineName, Model
 
-_SERVER = payload.FOLDER / "engine_server.py"
+_SERVER_SCRIPT = payload.FOLDER / "engine_server.py"
 # Variables of vLLM, its libraries, torch and the hub.
-_FOR_ALL = (
+_SHARED_PREFIXES = (
     *("VLLM_", "SGLANG_", "HF_", "HUGGING_FACE_", "NCCL_", "UCX_", "LMCACHE_", "FLASHINFER_"),
     *("TORCHDYNAMO_", "TORCH_NCCL_", "PYTORCH_", "TOKENIZERS_PARALLELISM", "PYTHONHASHSEED"),
     *("DO_NOT_TRACK", "CUDA_DEVICE_ORDER", "MAX_JOBS"),
 )
-# Those that differ from host to host: interfaces, addresses, devices, folders.
-_OF_ONE_HOST = {
+# Variables that differ from host to host: interfaces, addresses, devices, folders.
+_HOST_NAMES = {
     *NOT_CARRIED,
     *("NCCL_TOPO_FILE", "NCCL_CONF_FILE", "VLLM_NCCL_SO_PATH", "VLLM_CONFIG_ROOT", *CACHES),
     *("HF_HUB_CACHE", "HF_TOKEN_PATH"),
@@ -54,45 +54,45 @@ class Tls:
     @property
     def authority(self) -> Path | None:
         """The certificate that clients must trust; None for the user's own certificate."""
-        return None if self.certificate else tls_folder() / "pki" / "authorities" / "local" / "root.crt"
+        return None if self.certificate else find_tls_folder() / "pki" / "authorities" / "local" / "root.crt"
 
 
-def tls_folder() -> Path:
+def find_tls_folder() -> Path:
     """The folder of medley's own authority, which outlives a restart of the host."""
     return storage.state() / "tls"
 
 
 @dataclass(frozen=True)
 class Serving:
-    """What an engine serves: the weights, their name, and the address."""
+    """The weights that an engine serves, their name, and the address."""
 
     target: str
     name: str
     address: str = "127.0.0.1"
     port: int = 8000
     key: Path | None = None
-    """The file of the API key, which the edge asks for."""
+    """The file of the API key that the edge asks for, or the folder of medley's own keys."""
     origins: tuple[str, ...] = ()
     """Origins of web pages whose requests are answered."""
     tls: Tls | None = None
     chat: ChatFormat | None = None
-    """How the model writes tool calls and reasoning; None: as its table says."""
-    folder: Path | None = None
+    """The format of tool calls and reasoning; None: the format in the model's table."""
+    socket_folder: Path | None = None
     """The folder of its sockets, mode 0700; None: the engine listens at the address, as `plan` prints it."""
 
     @property
     def socket(self) -> Path:
         """The engine's own socket: no other user can open it, so that it needs no key."""
-        if self.folder is None:
+        if self.socket_folder is None:
             raise AssertionError(self)
-        return self.folder / "engine.sock"
+        return self.socket_folder / "engine.sock"
 
     @property
     def local_url(self) -> str:
         """The engine's URL for this user's programs on its host."""
         return write_socket_url(self.socket)
 
-    def format(self, model: Model | None) -> ChatFormat:
+    def choose_chat_format(self, model: Model | None) -> ChatFormat:
         """Return `chat`, else what the model's table says."""
         return chat_format.of_table(model) if self.chat is None else self.chat
 
@@ -106,23 +106,25 @@ class Engine(Protocol):
     TITLE: str
     PROGRAM: str
 
-    def words(self, binary: Path, serving: Serving, plan: Plan, /) -> tuple[str, ...]:
-        """Return its command, before any flag."""
+    def build_argv(self, binary: Path, serving: Serving, plan: Plan, /) -> tuple[str, ...]:
+        """Return the engine's command, before any flag."""
 
-    def variables(self, serving: Serving, plan: Plan, host: HostTable, /) -> Iterator[Variable]:
-        """Yield what has no flag, or must not be in one, which every user of the host can read."""
+    def list_variables(self, serving: Serving, plan: Plan, host: HostTable, /) -> Iterator[Variable]:
+        """Yield settings that have no flag, or are secret: every user of the host can read flags."""
 
-    def flags(self, serving: Serving, plan: Plan, host: HostTable, model: Model | None, /) -> Iterator[Flag]:
-        """Yield its flags, each with its reason."""
+    def list_flags(
+        self, serving: Serving, plan: Plan, host: HostTable, model: Model | None, /
+    ) -> Iterator[Flag]:
+        """Yield the engine's flags, each with its reason."""
 
-    def parsers(self, chat: ChatFormat, /) -> tuple[str | None, str | None]:
-        """Return its names of the parsers of tool calls and reasoning; None where it has or needs none."""
+    def choose_parsers(self, chat: ChatFormat, /) -> tuple[str | None, str | None]:
+        """Return the engine's names of the parsers of tool calls and reasoning; None for no parser."""
 
-    def fatal(self, line: str, /) -> bool:
-        """Whether a line of its output shows that it failed, though its process goes on."""
+    def is_fatal(self, line: str, /) -> bool:
+        """Return whether a line of output shows that the engine failed, though its process goes on."""
 
-    def last_error(self, lines: Sequence[str], /) -> str | None:
-        """Return the last error in its output that gives a reason, if any."""
+    def find_last_error(self, lines: Sequence[str], /) -> str | None:
+        """Return the last error of the output that gives a reason; None without one."""
 
 
 class Why:
@@ -135,32 +137,34 @@ class Why:
     SAME_ON_EACH = "the plan's number, the same on each rank"
     FP8_CACHE = "as requested: half the size of a 16-bit KV cache"
     DTYPE = "the plan's numbers: the same tokens as the model's reference"
-    AT_ONCE = "concurrent streams in the plan's memory; --concurrency raises it"
+    CONCURRENT = "concurrent streams in the plan's memory; --concurrency raises it"
     PER_BATCH = "tokens per pass in the plan's memory"
     EAGER = "compiling would cost more than it gains, or is not possible"
 
 
-def flag(names: str, value: object, why: str) -> Flag:
+def build_flag(names: str, value: object, why: str) -> Flag:
     """Make a flag of all its names, separated by spaces; None: without a value."""
     return Flag(tuple(names.split()), None if value is None else str(value), why)
 
 
-def given(names: str, value: object, why: str) -> Iterator[Flag]:
+def build_optional_flag(names: str, value: object, why: str) -> Iterator[Flag]:
+    """Yield the flag, or nothing if its value is None."""
     if value is not None:
-        yield flag(names, value, why)
+        yield build_flag(names, value, why)
 
 
-def table_flags(engine: EngineName, plan: Plan, model: Model | None) -> Iterator[Flag]:
+def list_table_flags(engine: EngineName, plan: Plan, model: Model | None) -> Iterator[Flag]:
     """Yield the flags of the kinds of hosts, and of the model's table in models/."""
-    own = model.args.get(engine, ()) if model else ()
-    for words, why in (*plan.arguments, (own, "set in its table in models/")):
-        left = list(words)
-        while left:
-            name = left.pop(0)
-            yield Flag((name,), left.pop(0) if left and not left[0].startswith("-") else None, why)
+    model_flags = model.args.get(engine, ()) if model else ()
+    for arguments, why in (*plan.arguments, (model_flags, "set in its table in models/")):
+        remaining = list(arguments)
+        while remaining:
+            name = remaining.pop(0)
+            has_value = bool(remaining) and not remaining[0].startswith("-")
+            yield Flag((name,), remaining.pop(0) if has_value else None, why)
 
 
-def table_variables(
+def list_table_variables(
     engine: EngineName, plan: Plan, model: Model | None, environ: Mapping[str, str]
 ) -> Iterator[Variable]:
     """Yield the variables of the kinds of hosts, and of the model's table; the user's own values win."""
@@ -170,38 +174,41 @@ def table_variables(
         yield users(Variable(name, value, "set in its table in models/"), environ)
 
 
-def chosen(ours: Iterable[Flag], theirs: tuple[str, ...]) -> Iterator[Flag]:
+def drop_user_flags(flags: Iterable[Flag], user_flags: tuple[str, ...]) -> Iterator[Flag]:
     """Return medley's flags without those that the user gives in any spelling."""
-    given = {word.partition("=")[0] for word in theirs}
-    return (flag for flag in ours if not given.intersection(flag.names))
+    names = {argument.partition("=")[0] for argument in user_flags}
+    return (flag for flag in flags if not names.intersection(flag.names))
 
 
-def serve_on_socket(found: AnnotatedCommand, serving: Serving, python: str) -> AnnotatedCommand:
+def serve_on_socket(command: AnnotatedCommand, serving: Serving, python: str) -> AnnotatedCommand:
     """Put `payload/engine_server.py` before the command; medley's own programs install it themselves."""
-    program, *rest = (Path(found.words[0]).name, *found.words[1:])
-    words = found.words if program == "python" else (python, str(_SERVER), program, *rest)
-    added = [Variable("MEDLEY_SOCKET", str(serving.socket), Why.SOCKET)]
+    program, *arguments = (Path(command.words[0]).name, *command.words[1:])
+    argv = command.words if program == "python" else (python, str(_SERVER_SCRIPT), program, *arguments)
+    added_variables = [Variable("MEDLEY_SOCKET", str(serving.socket), Why.SOCKET)]
     if serving.chat and serving.chat.reads_no_reasoning:
-        added.append(Variable(NO_REASONING, "1", "a request's thinking is left out: no parser reads it"))
-    return replace(found, words=words, variables=merged((*found.variables, *added)))
+        why = "a request's thinking is left out: no parser reads it"
+        added_variables.append(Variable(NO_REASONING, "1", why))
+    return replace(command, words=argv, variables=merged((*command.variables, *added_variables)))
 
 
-def stacks() -> Variable:
-    """Return the variable by which each Python process of an engine answers the signal for its stacks."""
+def build_stacks_variable() -> Variable:
+    """Return the variable that makes each Python process of an engine print its stacks at a signal."""
     return Variable("PYTHONPATH", str(payload.FOLDER / "stacks"), "a stuck rank can print its stacks")
 
 
-def last_reason(
+def find_last_reason(
     lines: Iterable[str], prefix: re.Pattern[str], error: re.Pattern[str], empty: Iterable[str]
 ) -> str | None:
     """Return the last error without its prefix, if possible one that gives more reason than `empty`."""
-    bare = (prefix.sub("", line).strip() for line in lines)
-    errors = [line for line in bare if error.match(line)]
-    reasons = [line for line in errors if not any(each in line for each in empty)]
+    messages = (prefix.sub("", line).strip() for line in lines)
+    errors = [line for line in messages if error.match(line)]
+    reasons = [line for line in errors if not any(phrase in line for phrase in empty)]
     return next(reversed(reasons or errors), None)
 
 
-def variables(plan: Plan, host: HostTable, environ: Mapping[str, str], *, local: bool) -> Iterator[Variable]:
+def list_common_variables(
+    plan: Plan, host: HostTable, environ: Mapping[str, str], *, local: bool
+) -> Iterator[Variable]:
     """Yield the variables of any engine on this host; `local`: its model is a folder here."""
     if host.device == "cuda":
         if plan.compile_jobs is not None:
@@ -212,38 +219,50 @@ def variables(plan: Plan, host: HostTable, environ: Mapping[str, str], *, local:
             yield users(Variable("FLASHINFER_NVCC_THREADS", "1", why), environ)
         yield Variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID", "CUDA numbers GPUs as nvidia-smi does")
         if plan.gpus:
-            shown = ",".join(map(str, plan.gpus))
-            yield Variable("CUDA_VISIBLE_DEVICES", shown, "the GPUs that the plan chose")
+            indexes = ",".join(map(str, plan.gpus))
+            yield Variable("CUDA_VISIBLE_DEVICES", indexes, "the GPUs that the plan chose")
     if local:
         yield Variable("HF_HUB_OFFLINE", "1", "the model is a local folder; there is nothing to download")
     yield Variable("DO_NOT_TRACK", "1", "by default the engine and its libraries report usage")
 
 
-def stays(names: Iterable[str], everywhere: Iterable[str] = (), local: Iterable[str] = ()) -> list[str]:
+def list_hidden_names(
+    names: Iterable[str], shared_names: Iterable[str] = (), local_names: Iterable[str] = ()
+) -> list[str]:
     """Return the names of a driver's environment to hide from ranks on other hosts.
 
-    `everywhere`: names of one host whose value works on all this time; `local`: the reverse.
+    `shared_names`: names of one host whose value works on all hosts this time; `local_names`: the reverse.
     """
-    shared = set(everywhere)
-    own = _OF_ONE_HOST.difference(shared).union(local)
-    return sorted(name for name in names if name in own or not (name in shared or name.startswith(_FOR_ALL)))
+    shared_set = set(shared_names)
+    host_names = _HOST_NAMES.difference(shared_set).union(local_names)
+    return sorted(
+        name
+        for name in names
+        if name in host_names or not (name in shared_set or name.startswith(_SHARED_PREFIXES))
+    )
 
 
-def _file() -> Path:
+def _hidden_names_file() -> Path:
     return storage.state() / "vllm" / "ray_non_carry_over_env_vars.json"
 
 
-def variable(engine: EngineName) -> Variable:
-    why = "hides this host's own values from the others: paths, interfaces, secrets"
+def build_hidden_names_variable(engine: EngineName) -> Variable:
+    """Return the variable by which the engine finds the file of hidden names."""
+    file, why = (
+        _hidden_names_file(),
+        "hides this host's own values from the others: paths, interfaces, secrets",
+    )
     if engine == "sglang":
-        return Variable("MEDLEY_NOT_CARRIED", str(_file()), f"it {why}")
-    return Variable("VLLM_CONFIG_ROOT", str(_file().parent), f"its {_file().name} {why}")
+        return Variable("MEDLEY_NOT_CARRIED", str(file), f"it {why}")
+    return Variable("VLLM_CONFIG_ROOT", str(file.parent), f"its {file.name} {why}")
 
 
-def write(started: AnnotatedCommand) -> None:
-    """Write the file of `variable`: the names of this command's environment that stay on this host."""
-    command = started.command
+def write_hidden_names(annotated_command: AnnotatedCommand) -> None:
+    """Write the file with the names of this command's environment that stay on this host."""
+    command = annotated_command.command
     names = (*command.environment(os.environ), *command.secrets, *command.inherits)
-    everywhere = (each.name for each in started.variables if each.everywhere)
-    local = (each.name for each in started.variables if each.local)
-    storage.write(_file(), json.dumps(stays(names, everywhere, local), indent=0))
+    shared_names = (variable.name for variable in annotated_command.variables if variable.everywhere)
+    local_names = (variable.name for variable in annotated_command.variables if variable.local)
+    storage.write(
+        _hidden_names_file(), json.dumps(list_hidden_names(names, shared_names, local_names), indent=0)
+    )

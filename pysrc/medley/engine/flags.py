@@ -11,36 +11,39 @@ from medley.errors import Problem
 from medley.schema import EngineName
 
 
-def require_taken(
-    parser: EngineParser | None, made: Iterable[Flag], extra: Sequence[str], *, table: str | None = None
+def require_known_flags(
+    parser: EngineParser | None, flags: Iterable[Flag], user_flags: Sequence[str], *, table: str | None = None
 ) -> None:
-    """Raise a Problem that names what the engine would refuse: of medley's flags, a table's, or the user's.
+    """Raise a Problem that names the flags that the engine would refuse: medley's, a table's, or the user's.
 
-    `parser` is that of the release that will run, if known; `table` is the file of the model's table.
+    `parser`: of the release that will run, if known; `table`: the file of the model's table.
     """
     if parser is None:
         return
-    own = list(parser.faults([word for flag in made for word in flag.argv()]))
-    faults = [*own, *parser.faults(extra)]
+    own_faults = list(parser.list_faults([argument for flag in flags for argument in flag.argv()]))
+    faults = [*own_faults, *parser.list_faults(user_flags)]
     if not faults:
         return
-    words = [f"{each.word} {each.value}" if each.value else each.word for each in faults]
-    where = [f"in {table}" if each in own and table else "" for each in faults]
+    refused = [f"{fault.argument} {fault.value}" if fault.value else fault.argument for fault in faults]
+    places = [f"in {table}" if fault in own_faults and table else "" for fault in faults]
     raise Problem(
-        f"{parser.title} does not take {', '.join(words)}",
-        cause="\n".join((*(f"{each.word}: {each.cause}" for each in faults), f"its parser: {parser.source}")),
+        f"{parser.title} does not take {', '.join(refused)}",
+        cause="\n".join(
+            (*(f"{fault.argument}: {fault.cause}" for fault in faults), f"its parser: {parser.source}")
+        ),
         fix="\n".join(
-            f"{each.word}: {each.advice} {place}".rstrip() for each, place in zip(faults, where, strict=True)
+            f"{fault.argument}: {fault.advice} {place}".rstrip()
+            for fault, place in zip(faults, places, strict=True)
         ),
     )
 
 
-def require_not_ours(extra: Sequence[str]) -> None:
+def require_no_server_flags(user_flags: Sequence[str]) -> None:
     """Raise a Problem for flags after -- that medley sets itself, because it asks the server there."""
-    for word, after in zip(extra, (*extra, "")[1:], strict=True):
-        name, equals, value = word.partition("=")
-        if name.replace("_", "-") in _LISTENS:
-            option = f"{name} {value if equals else after}".rstrip()
+    for argument, next_argument in zip(user_flags, (*user_flags, "")[1:], strict=True):
+        name, equals, value = argument.partition("=")
+        if name.replace("_", "-") in _ADDRESS_FLAGS:
+            option = f"{name} {value if equals else next_argument}".rstrip()
             raise Problem(
                 f"{name} after -- would hide the server from medley",
                 cause="medley sets it, and asks the server by that name at that address until it is ready",
@@ -50,64 +53,70 @@ def require_not_ours(extra: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class Argument:
+    """An argument of the engine's Python class, with its reason."""
+
     name: str
     value: Any
     why: str
 
 
-_LISTENS = ("--port", "--host", "--served-model-name")
+_ADDRESS_FLAGS = ("--port", "--host", "--served-model-name")
 # The argument that names the model.
-_WEIGHTS: Mapping[EngineName, str] = {"vllm": "model", "sglang": "model_path"}
+_MODEL_ARGUMENTS: Mapping[EngineName, str] = {"vllm": "model", "sglang": "model_path"}
 # Flags that only a server uses.
-_SERVER = {
+_SERVER_ARGUMENTS = {
     *("host", "port", "served_model_name", "tool_call_parser", "reasoning_parser", "reasoning_parser_plugin"),
     *("enable_auto_tool_choice", "headless", "api_server_count", "enable_metrics"),
 }
-_SHORT = {"cc": "compilation_config"}
-# Text, whatever it looks like.
-_TEXT = {"revision", "tokenizer_revision", "code_revision"}
+_SHORT_NAMES = {"cc": "compilation_config"}
+# Arguments that stay text, even if they look like numbers.
+_TEXT_ARGUMENTS = {"revision", "tokenizer_revision", "code_revision"}
 # `vllm serve` reads "auto" as this number; its class takes only the number (vLLM 0.32.0).
-_WORDS: Mapping[tuple[str, str], int] = {("max_model_len", "auto"): -1}
+_VALUES_OF_WORDS: Mapping[tuple[str, str], int] = {("max_model_len", "auto"): -1}
 
 
-def arguments(engine: EngineName, target: str, flags: Iterable[Flag]) -> tuple[Argument, ...]:
+def convert_to_arguments(engine: EngineName, target: str, flags: Iterable[Flag]) -> tuple[Argument, ...]:
     """Return the arguments of the engine's class; `-cc.mode 2 -cc.backend eager` becomes one table."""
-    weights = _WEIGHTS[engine]
-    found = {weights: Argument(weights, target, "the model")}
+    model_argument = _MODEL_ARGUMENTS[engine]
+    arguments = {model_argument: Argument(model_argument, target, "the model")}
     for flag in flags:
-        name, value = _keyword(flag)
-        first, *inner = name.split(".")
-        if first not in _SERVER:
-            before = found[first].value if first in found else {}
-            found[first] = Argument(first, _merged(before, inner, value), flag.why)
-    return tuple(found.values())
+        name, value = _convert_flag(flag)
+        key, *inner_keys = name.split(".")
+        if key not in _SERVER_ARGUMENTS:
+            previous = arguments[key].value if key in arguments else {}
+            arguments[key] = Argument(key, _merge(previous, inner_keys, value), flag.why)
+    return tuple(arguments.values())
 
 
-def table(found: Iterable[Argument]) -> dict[str, Any]:
-    return {each.name: each.value for each in found}
+def build_table(arguments: Iterable[Argument]) -> dict[str, Any]:
+    """Return the values of the arguments by name."""
+    return {argument.name: argument.value for argument in arguments}
 
 
-def why(found: Iterable[Argument]) -> Iterator[tuple[str, str]]:
-    return ((f"{each.name}={each.value!r}", each.why) for each in found)
+def list_reasons(arguments: Iterable[Argument]) -> Iterator[tuple[str, str]]:
+    """Yield each argument as `name=value`, with its reason."""
+    return ((f"{argument.name}={argument.value!r}", argument.why) for argument in arguments)
 
 
-def _keyword(flag: Flag) -> tuple[str, Any]:
+def _convert_flag(flag: Flag) -> tuple[str, Any]:
+    """Return the name and the value of a flag as a Python argument."""
     name = flag.names[0].lstrip("-").replace("-", "_")
-    first, dot, rest = name.partition(".")
-    name = f"{_SHORT.get(first, first)}{dot}{rest}"
+    key, dot, inner_keys = name.partition(".")
+    name = f"{_SHORT_NAMES.get(key, key)}{dot}{inner_keys}"
     if flag.value is None:
         return (name.removeprefix("no_"), False) if name.startswith("no_") else (name, True)
-    if name in _TEXT:
+    if name in _TEXT_ARGUMENTS:
         return name, flag.value
     try:
         # JSON where it parses; else text.
-        return name, _WORDS.get((name, flag.value)) or json.loads(flag.value)
+        return name, _VALUES_OF_WORDS.get((name, flag.value)) or json.loads(flag.value)
     except ValueError:
         return name, flag.value
 
 
-def _merged(before: Any, names: list[str], value: Any) -> Any:  # noqa: ANN401 - whatever JSON has
-    if not names:
+def _merge(table: Any, keys: list[str], value: Any) -> Any:  # noqa: ANN401 - whatever JSON has
+    """Return the table with a value at the end of these keys; without keys the value."""
+    if not keys:
         return value
-    kept = dict(before) if isinstance(before, dict) else {}
-    return kept | {names[0]: _merged(kept.get(names[0]), names[1:], value)}
+    merged = dict(table) if isinstance(table, dict) else {}
+    return merged | {keys[0]: _merge(merged.get(keys[0]), keys[1:], value)}

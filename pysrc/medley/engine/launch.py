@@ -10,12 +10,12 @@ from medley.engine import (
     Engine,
     Serving,
     Why,
-    chosen,
+    build_stacks_variable,
+    drop_user_flags,
+    list_common_variables,
+    list_table_variables,
     serve_on_socket,
     sglang,
-    stacks,
-    table_variables,
-    variables,
     vllm,
 )
 from medley.environment import container
@@ -26,7 +26,7 @@ from medley.errors import Problem
 from medley.host_schema import HostTable
 from medley.model.extra_files import NOTHING, ModelExtras
 from medley.model.resolve import Weights
-from medley.planner import Layout, by_host, devices_of, pipelines
+from medley.planner import Layout, group_by_host, list_devices, list_pipelines
 from medley.planner.placement import PlacementOptions
 from medley.planner.plan import Launcher, Nodes, Plan
 from medley.schema import EngineName
@@ -43,17 +43,17 @@ class Order:
 
     weights: Weights
     serving: Serving
-    wanted: PlacementOptions = field(default_factory=PlacementOptions)
-    extra: tuple[str, ...] = ()
-    beside: ModelExtras = NOTHING
-    typed: tuple[str, ...] = ()
+    placement: PlacementOptions = field(default_factory=PlacementOptions)
+    engine_flags: tuple[str, ...] = ()
+    model_extras: ModelExtras = NOTHING
+    user_command: tuple[str, ...] = ()
     """The user's command, from `medley` on."""
 
     @property
     def table(self) -> str | None:
-        """The file of flags that the model's table adds for this engine."""
+        """The file of the model's table, if it adds flags for this engine."""
         model = self.weights.model
-        return f"models/{self.weights.name}.toml" if model and model.args.get(self.wanted.engine) else None
+        return f"models/{self.weights.name}.toml" if model and model.args.get(self.placement.engine) else None
 
 
 @dataclass(frozen=True)
@@ -61,21 +61,26 @@ class Launch:
     """One process to start, and the plan behind it."""
 
     plan: Plan
-    reasoned: AnnotatedCommand
-    beside: ModelExtras = NOTHING
+    annotated_command: AnnotatedCommand
+    model_extras: ModelExtras = NOTHING
     files: Mapping[str, str] = field(default_factory=dict)
-    told: tuple[tuple[str, str], ...] = ()
+    file_arguments: tuple[tuple[str, str], ...] = ()
     """The arguments in these files, and their reasons."""
 
     @property
     def command(self) -> Command:
-        return self.reasoned.command
+        return self.annotated_command.command
 
-    def why(self) -> list[tuple[str, str]]:
-        return [*(("plan", reason) for reason in self.plan.why), *self.reasoned.why(), *self.told]
+    def list_reasons(self) -> list[tuple[str, str]]:
+        """Return what each reason is for, and the reason: plan, flags, variables, then arguments in files."""
+        return [
+            *(("plan", reason) for reason in self.plan.why),
+            *self.annotated_command.why(),
+            *self.file_arguments,
+        ]
 
 
-def launch(
+def build_launch(
     order: Order,
     plan: Plan,
     host: HostTable,
@@ -84,77 +89,89 @@ def launch(
     environ: Mapping[str, str] = MappingProxyType({}),
     cluster: Iterable[Variable] = (),
 ) -> Launch:
-    """Return an engine's command on a host; `cluster` are variables for ranks on several hosts."""
-    engine, weights, serving = ENGINES[order.wanted.engine], order.weights, order.serving
-    ours = merged(
+    """Return an engine's command on a host; `cluster`: the variables for ranks on several hosts."""
+    engine, weights, serving = ENGINES[order.placement.engine], order.weights, order.serving
+    launch_variables = merged(
         (
-            *table_variables(order.wanted.engine, plan, weights.model, environ),
+            *list_table_variables(order.placement.engine, plan, weights.model, environ),
             *tools.variables(environ.get("PATH", "")),
-            *variables(plan, host, environ, local=weights.local),
+            *list_common_variables(plan, host, environ, local=weights.local),
             *cluster,
-            *engine.variables(serving, plan, host),
-            *order.beside.variables(),
+            *engine.list_variables(serving, plan, host),
+            *order.model_extras.variables(),
         )
     )
-    ours = overridden(ours, tools.table)
-    told = (*engine.flags(serving, plan, host, weights.model), *order.beside.flags(engine.PROGRAM))
-    made = AnnotatedCommand(
-        engine.words(tools.binary, serving, plan), tuple(chosen(told, order.extra)), ours, order.extra
+    launch_variables = overridden(launch_variables, tools.table)
+    engine_flags = (
+        *engine.list_flags(serving, plan, host, weights.model),
+        *order.model_extras.flags(engine.PROGRAM),
+    )
+    command = AnnotatedCommand(
+        engine.build_argv(tools.binary, serving, plan),
+        tuple(drop_user_flags(engine_flags, order.engine_flags)),
+        launch_variables,
+        order.engine_flags,
     )
     if tools.binary.parts:
-        made = replace(made, variables=merged((*made.variables, stacks())))
-    if serving.folder:
+        command = replace(command, variables=merged((*command.variables, build_stacks_variable())))
+    if serving.socket_folder:
         # vLLM would ask its own programs, too, for the key of a variable in the user's shell.
         keys = tuple(name for name in _ENGINE_KEYS if name in environ)
-        made = replace(made, unset=(*made.unset, *keys))
-    if tools.binary.parts and serving.folder and not (plan.nodes and plan.nodes.rank):
-        made = serve_on_socket(made, serving, str(tools.binary / "python"))
-    return Launch(plan, made, order.beside)
+        command = replace(command, unset=(*command.unset, *keys))
+    if tools.binary.parts and serving.socket_folder and not (plan.nodes and plan.nodes.rank):
+        command = serve_on_socket(command, serving, str(tools.binary / "python"))
+    return Launch(plan, command, order.model_extras)
 
 
-def out_of(found: ContainerEnvironment, made: Launch, serving: Serving, *, over_ray: bool) -> Launch:
-    """Run the launch in a container of the image; `over_ray`: next to the container of this host's Ray."""
-    target, beside = Path(serving.target), container.name(RAY) if over_ray else None
+def run_in_container(
+    environment: ContainerEnvironment, launch: Launch, serving: Serving, *, over_ray: bool
+) -> Launch:
+    """Return the launch in a container of the image; `over_ray`: next to the container of this host's Ray."""
+    target, neighbor = Path(serving.target), container.name(RAY) if over_ray else None
     model = (Mount(target, "the model"),) if target.is_absolute() else ()
-    sockets = (Mount(serving.folder, Why.SOCKET, writable=True),) if serving.folder else ()
-    mounts = (*found.spec.mounts, *model, *sockets)
-    near = replace(found, spec=replace(found.spec, beside=beside, mounts=mounts))
-    inner = made.reasoned
-    if serving.folder:
-        inner = serve_on_socket(inner, serving, str(found.python))
-    if stacks().name not in found.spec.image.names:
-        inner = replace(inner, variables=merged((*inner.variables, stacks())))
-    return replace(made, reasoned=near.contained(inner, role(serving.port)))
+    sockets = (Mount(serving.socket_folder, Why.SOCKET, writable=True),) if serving.socket_folder else ()
+    mounts = (*environment.spec.mounts, *model, *sockets)
+    spec = replace(environment.spec, beside=neighbor, mounts=mounts)
+    command = launch.annotated_command
+    if serving.socket_folder:
+        command = serve_on_socket(command, serving, str(environment.python))
+    if build_stacks_variable().name not in environment.spec.image.names:
+        command = replace(command, variables=merged((*command.variables, build_stacks_variable())))
+    contained = replace(environment, spec=spec).contained(command, role(serving.port))
+    return replace(launch, annotated_command=contained)
 
 
-def launcher(asked: Launcher | None, *, hosts: int | None, role: str | None) -> tuple[Launcher, str]:
-    """Choose the launcher, with the reason; `role`: this host's in a Ray cluster."""
-    if asked is None:
+def choose_launcher(
+    requested: Launcher | None, *, hosts: int | None, role: str | None
+) -> tuple[Launcher, str]:
+    """Return the launcher and the reason; `role`: the host's role in a Ray cluster, if it is in one."""
+    if requested is None:
         if role is not None and hosts != 1:
             return "ray", "Ray starts the ranks: this host is the head of a cluster"
         if (hosts or 1) > 1:
             return "mp", "each host starts its own ranks: there is no Ray cluster"
         return "solo", "everything runs on this host"
-    if asked == "mp" and (hosts or 1) < 2:  # noqa: PLR2004 - several
+    if requested == "mp" and (hosts or 1) < 2:  # noqa: PLR2004 - several
         raise Problem(
             "--launcher mp is for several hosts",
             cause=f"--hosts is {hosts or 'not given'}, so the number of hosts is unknown",
             fix="--launcher mp --hosts 2, and on each other host: medley join HEAD",
         )
-    if asked == "mp" and role is not None:
+    if requested == "mp" and role is not None:
         raise Problem(
             "--launcher mp cannot run on a host of a Ray cluster",
             cause=f"this host is its {role}, and Ray manages the devices",
             fix="leave --launcher out to use Ray; or end the cluster: medley ray-stop",
         )
-    if asked == "solo" and (hosts or 1) > 1:
+    if requested == "solo" and (hosts or 1) > 1:
         raise Problem(
             "--launcher solo is for one host", cause=f"--hosts is {hosts}", fix="leave one of them out"
         )
-    return asked, f"--launcher {asked}, as requested"
+    return requested, f"--launcher {requested}, as requested"
 
 
-def in_no_image() -> Problem:
+def container_without_ray_problem() -> Problem:
+    """Return the Problem that a container needs Ray."""
     return Problem(
         "without Ray a model cannot run in a container",
         cause="medley join starts the engine environment of its host",
@@ -162,29 +179,31 @@ def in_no_image() -> Problem:
     )
 
 
-def not_shown(hosts: int, *, script: bool) -> Problem:
-    """Explain that a dry run without Ray has no hosts to plan for."""
-    what = "a script without Ray" if script else "a model without Ray"
-    here = "run it: each host prints its command; for only this host: --hosts 1 --dry-run"
+def dry_run_without_ray_problem(hosts: int, *, is_script: bool) -> Problem:
+    """Return the Problem that a dry run without Ray has no hosts to plan for."""
+    subject = "a script without Ray" if is_script else "a model without Ray"
+    fix = f"name their kinds: --dry-run --launcher mp --hosts spark:{hosts}"
+    if is_script:
+        fix = "run it: each host prints its command; for only this host: --hosts 1 --dry-run"
     return Problem(
-        f"{what} cannot be planned before its hosts have joined",
+        f"{subject} cannot be planned before its hosts have joined",
         cause="the plan needs the facts that hosts send when they join",
-        fix=here if script else f"name their kinds: --dry-run --launcher mp --hosts spark:{hosts}",
+        fix=fix,
     )
 
 
-def nodes(plan: Plan, layout: Layout, addresses: Mapping[str, str], port: int) -> dict[str, Plan]:
-    """Return the plan of each host in order of ranks; `port` is the rendezvous on the first host."""
-    found, before = {}, 0
-    hosts = by_host(devices_of(layout))
-    for rank, (host, held) in enumerate(hosts.items()):
-        copies = sum(stages[0].devices[0].host == host for stages in pipelines(layout))
-        found[host] = replace(
+def plan_nodes(plan: Plan, layout: Layout, addresses: Mapping[str, str], port: int) -> dict[str, Plan]:
+    """Return the plan of each host in the order of ranks; `port`: of the rendezvous on the first host."""
+    plans, replicas_before = {}, 0
+    hosts = group_by_host(list_devices(layout))
+    for rank, (host, devices) in enumerate(hosts.items()):
+        replicas = sum(stages[0].devices[0].host == host for stages in list_pipelines(layout))
+        plans[host] = replace(
             plan,
             nodes=Nodes(len(hosts), rank, addresses[next(iter(hosts))], port, addresses[host]),
-            gpus=tuple(device.index for device in held if device.kind != "cpu"),
-            replicas_here=copies,
-            replicas_before=before,
+            gpus=tuple(device.index for device in devices if device.kind != "cpu"),
+            replicas_here=replicas,
+            replicas_before=replicas_before,
         )
-        before += copies
-    return found
+        replicas_before += replicas
+    return plans

@@ -1,4 +1,4 @@
-"""SGLang: its flags and variables, and its lines that report a lost rank or host.
+"""Build SGLang's flags and variables, and recognize its lines that report a lost rank or host.
 
 Flags as of SGLang 0.5.23 (`sglang serve --help`), in full, because a prefix such as `--pp` is ambiguous.
 """
@@ -10,12 +10,12 @@ from functools import partial
 from pathlib import Path
 
 from medley.command import Flag, Variable
-from medley.engine import Serving, Why, flag, given, last_reason, table_flags
+from medley.engine import Serving, Why, build_flag, build_optional_flag, find_last_reason, list_table_flags
 from medley.environment import payload
 from medley.host_schema import HostTable
 from medley.model.chat_format import ChatFormat
-from medley.planner.context import LONGER
-from medley.planner.host_order import VARIABLE
+from medley.planner.context import LONGER_CONTEXT_VARIABLES
+from medley.planner.host_order import PARTITION_VARIABLES
 from medley.planner.plan import Plan
 from medley.schema import TITLES, Model
 
@@ -28,20 +28,20 @@ _ERROR = re.compile(
     r"|Scheduler or DataParallelController \d+ terminated with.*)"
 )
 # Errors of processes whose peer died, which are not the reason.
-_EMPTY = ("Initialization failed. Please see the error messages above", "SIGQUIT", "EOFError")
-_OVER_RAY = payload.FOLDER / "sglang_ray.py"
+_PARENT_ERRORS = ("Initialization failed. Please see the error messages above", "SIGQUIT", "EOFError")
+_RAY_SCRIPT = payload.FOLDER / "sglang_ray.py"
 _PARSERS = tomllib.loads(Path(__file__).with_name("sglang_parsers.toml").read_text(encoding="utf-8"))
 
 
-def words(binary: Path, serving: Serving, plan: Plan) -> tuple[str, ...]:
+def build_argv(binary: Path, serving: Serving, plan: Plan) -> tuple[str, ...]:
     """Return `sglang serve`, or over Ray medley's program that starts it rank by rank."""
     if plan.launcher == "ray":
-        return (str(binary / "python"), str(_OVER_RAY), serving.target)
+        return (str(binary / "python"), str(_RAY_SCRIPT), serving.target)
     return (str(binary / PROGRAM), "serve", serving.target)
 
 
-def variables(serving: Serving, plan: Plan, host: HostTable) -> Iterator[Variable]:
-    if serving.folder:
+def list_variables(serving: Serving, plan: Plan, host: HostTable) -> Iterator[Variable]:
+    if serving.socket_folder:
         # It generates a token each time, and strangers may ask for it (http_server.py, 0.5.23).
         yield Variable(
             "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION", "0", "/health, which needs no key, is free"
@@ -50,48 +50,55 @@ def variables(serving: Serving, plan: Plan, host: HostTable) -> Iterator[Variabl
         yield Variable("SGLANG_USE_CPU_ENGINE", "1", "the CPU runs the model")
         if plan.tensor_parallel * plan.stages * plan.replicas > 1:
             why = "SGLang would bind each rank to its own NUMA node, which few hosts have"
-            yield Variable("SGLANG_CPU_OMP_THREADS_BIND", _cpus(plan), why)
+            yield Variable("SGLANG_CPU_OMP_THREADS_BIND", _list_cpus(plan), why)
     if plan.launcher == "ray":
         yield Variable("MEDLEY_RANKS", ",".join(plan.places), "the host of each rank, in order")
     if plan.partition:
-        yield Variable(VARIABLE["sglang"], plan.partition, "layers of each stage, in the order of ranks")
+        yield Variable(
+            PARTITION_VARIABLES["sglang"], plan.partition, "layers of each stage, in the order of ranks"
+        )
     if plan.beyond_config:
-        yield Variable(LONGER["sglang"], "1", Why.LONGER)
+        yield Variable(LONGER_CONTEXT_VARIABLES["sglang"], "1", Why.LONGER)
 
 
-def _cpus(plan: Plan) -> str:
-    here = -(-plan.tensor_parallel * plan.stages * plan.replicas // plan.hosts)
-    each = max(1, plan.threads // here)
-    firsts = (rank * each % max(1, plan.threads) for rank in range(here))
-    return "|".join(str(first) if each == 1 else f"{first}-{first + each - 1}" for first in firsts)
+def _list_cpus(plan: Plan) -> str:
+    """Return the CPU numbers of each rank on a host, as SGLang takes them: 0-3|4-7."""
+    host_ranks = -(-plan.tensor_parallel * plan.stages * plan.replicas // plan.hosts)
+    threads_per_rank = max(1, plan.threads // host_ranks)
+    ranges = []
+    for rank in range(host_ranks):
+        first = rank * threads_per_rank % max(1, plan.threads)
+        last = first + threads_per_rank - 1
+        ranges.append(str(first) if first == last else f"{first}-{last}")
+    return "|".join(ranges)
 
 
-def flags(serving: Serving, plan: Plan, host: HostTable, model: Model | None) -> Iterator[Flag]:
-    yield flag("--served-model-name", serving.name, "the model name in requests")
-    if serving.folder is None:
-        yield flag("--host", serving.address, "the server's address")
-    yield flag("--port", serving.port, "the server's address, near which SGLang's other ports lie")
-    if serving.folder:
+def list_flags(serving: Serving, plan: Plan, host: HostTable, model: Model | None) -> Iterator[Flag]:
+    yield build_flag("--served-model-name", serving.name, "the model name in requests")
+    if serving.socket_folder is None:
+        yield build_flag("--host", serving.address, "the server's address")
+    yield build_flag("--port", serving.port, "the server's address, near which SGLang's other ports lie")
+    if serving.socket_folder:
         why = "medley's first request warms it up; SGLang's would go to the port"
-        yield flag("--skip-server-warmup", None, why)
-    yield flag("--enable-metrics", None, "for medley top and Prometheus")
+        yield build_flag("--skip-server-warmup", None, why)
+    yield build_flag("--enable-metrics", None, "for medley top and Prometheus")
     if host.device == "cpu":
-        yield flag("--device", "cpu", "the CPU runs the model")
-    yield from _ranks(plan)
-    yield from given("--dtype", plan.dtype, Why.DTYPE)
-    yield from _memory(plan, host)
+        yield build_flag("--device", "cpu", "the CPU runs the model")
+    yield from _list_rank_flags(plan)
+    yield from build_optional_flag("--dtype", plan.dtype, Why.DTYPE)
+    yield from _list_memory_flags(plan, host)
     if plan.eager and host.device != "cpu":
-        yield flag("--cuda-graph-backend-decode --disable-cuda-graph", "disabled", Why.EAGER)
-        yield flag("--cuda-graph-backend-prefill", "disabled", Why.EAGER)
-    yield flag("--sleep-on-idle", None, "its idle scheduler would use a whole core")
-    chat = serving.format(model)
-    tools, reasoning = parsers(chat)
-    yield from given("--tool-call-parser", tools, chat.tool_why)
-    yield from given("--reasoning-parser", reasoning, chat.reasoning_why or chat.tool_why)
-    yield from table_flags("sglang", plan, model)
+        yield build_flag("--cuda-graph-backend-decode --disable-cuda-graph", "disabled", Why.EAGER)
+        yield build_flag("--cuda-graph-backend-prefill", "disabled", Why.EAGER)
+    yield build_flag("--sleep-on-idle", None, "its idle scheduler would use a whole core")
+    chat = serving.choose_chat_format(model)
+    tools, reasoning = choose_parsers(chat)
+    yield from build_optional_flag("--tool-call-parser", tools, chat.tool_why)
+    yield from build_optional_flag("--reasoning-parser", reasoning, chat.reasoning_why or chat.tool_why)
+    yield from list_table_flags("sglang", plan, model)
 
 
-def parsers(chat: ChatFormat) -> tuple[str | None, str | None]:
+def choose_parsers(chat: ChatFormat) -> tuple[str | None, str | None]:
     """Return SGLang's names of the parsers, where it has them."""
     tools = _PARSERS["tools"].get(chat.tool_parser)
     # One format for both, whose reasoning vLLM reads by the model
@@ -99,51 +106,55 @@ def parsers(chat: ChatFormat) -> tuple[str | None, str | None]:
     return tools, reasoning
 
 
-def _ranks(plan: Plan) -> Iterator[Flag]:
+def _list_rank_flags(plan: Plan) -> Iterator[Flag]:
     tensor = plan.tensor_parallel
     if tensor > 1:
-        yield flag("--tp-size --tensor-parallel-size --tp", tensor, "number of ranks that share each layer")
+        yield build_flag(
+            "--tp-size --tensor-parallel-size --tp", tensor, "number of ranks that share each layer"
+        )
     if plan.expert_parallel:
-        yield flag("--ep-size --expert-parallel-size --ep", tensor, "each expert is whole on one rank")
+        yield build_flag("--ep-size --expert-parallel-size --ep", tensor, "each expert is whole on one rank")
     if plan.balanced:
-        yield flag("--enable-eplb", None, "moves busy experts to idle ranks")
+        yield build_flag("--enable-eplb", None, "moves busy experts to idle ranks")
     if plan.stages > 1:
-        yield flag(
+        yield build_flag(
             "--pp-size --pipeline-parallel-size",
             plan.stages,
             "number of stages, each with some layers",
         )
     if plan.replicas > 1:
-        yield flag("--dp-size --data-parallel-size --dp", plan.replicas, Why.REPLICAS)
+        yield build_flag("--dp-size --data-parallel-size --dp", plan.replicas, Why.REPLICAS)
     if plan.launcher == "ray":
-        yield flag("--use-ray", None, "Ray starts the ranks on their hosts")
+        yield build_flag("--use-ray", None, "Ray starts the ranks on their hosts")
     if plan.nodes:
-        yield flag("--nnodes", plan.nodes.count, Why.WITHOUT_RAY)
-        yield flag("--node-rank", plan.nodes.rank, "this host's number")
-        at = f"{plan.nodes.address}:{plan.nodes.port}"
-        yield flag("--dist-init-addr --nccl-init-addr", at, "the first host, where the ranks find each other")
+        yield build_flag("--nnodes", plan.nodes.count, Why.WITHOUT_RAY)
+        yield build_flag("--node-rank", plan.nodes.rank, "this host's number")
+        address = f"{plan.nodes.address}:{plan.nodes.port}"
+        yield build_flag(
+            "--dist-init-addr --nccl-init-addr", address, "the first host, where the ranks find each other"
+        )
 
 
-def _memory(plan: Plan, host: HostTable) -> Iterator[Flag]:
+def _list_memory_flags(plan: Plan, host: HostTable) -> Iterator[Flag]:
     if host.device == "cpu" or plan.kv_cache_bytes is not None:
         why = "on CPU SGLang would use all memory of the host" if host.device == "cpu" else Why.SAME_ON_EACH
-        yield from given("--max-total-tokens", plan.kv_cache_tokens, why)
+        yield from build_optional_flag("--max-total-tokens", plan.kv_cache_tokens, why)
     if plan.static_share is not None:
         why = "weights and KV cache; the rest is for the engine's other memory"
-        yield flag("--mem-fraction-static", f"{plan.static_share:.2f}", why)
+        yield build_flag("--mem-fraction-static", f"{plan.static_share:.2f}", why)
     if plan.kv_type != "auto":
-        yield flag("--kv-cache-dtype", "fp8_e4m3", Why.FP8_CACHE)
-    yield from given("--max-running-requests", plan.sequences, Why.AT_ONCE)
-    yield from given(
+        yield build_flag("--kv-cache-dtype", "fp8_e4m3", Why.FP8_CACHE)
+    yield from build_optional_flag("--max-running-requests", plan.sequences, Why.CONCURRENT)
+    yield from build_optional_flag(
         "--max-mamba-cache-size", plan.states, "recurrent states; with fewer, fewer requests run"
     )
-    yield from given("--chunked-prefill-size", plan.batch_tokens, Why.PER_BATCH)
-    yield from given("--context-length", plan.context, "as requested")
+    yield from build_optional_flag("--chunked-prefill-size", plan.batch_tokens, Why.PER_BATCH)
+    yield from build_optional_flag("--context-length", plan.context, "as requested")
 
 
-def fatal(line: str) -> bool:
-    """Whether it is payload/sglang_ray.py's line: under Ray SGLang outlives a dead rank and hangs."""
+def is_fatal(line: str) -> bool:
+    """Return whether it is the line of payload/sglang_ray.py: under Ray SGLang hangs after a rank died."""
     return "SGLang's scheduler" in line and "died unexpectedly" in line
 
 
-last_error = partial(last_reason, prefix=_PREFIX, error=_ERROR, empty=_EMPTY)
+find_last_error = partial(find_last_reason, prefix=_PREFIX, error=_ERROR, empty=_PARENT_ERRORS)

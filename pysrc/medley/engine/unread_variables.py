@@ -14,67 +14,80 @@ from medley.errors import Problem
 from medley.model.resolve import Weights
 from medley.schema import TITLES, EngineName
 
-_MINOR = 2
+_COMPARED_PARTS = 2
 """Parts of a release to compare: 0.24 of 0.24.1."""
 _FILE = Path(__file__).with_suffix(".toml")
-GONE: Mapping[str, Mapping[str, str | Mapping[str, str]]] = tomllib.loads(_FILE.read_text(encoding="utf-8"))
+REMOVED_VARIABLES: Mapping[str, Mapping[str, str | Mapping[str, str]]] = tomllib.loads(
+    _FILE.read_text(encoding="utf-8")
+)
 """The replacement of each variable, or one for each of its values, by the release of vLLM that removed it."""
-_NO = {"0", "false", "no", "off", ""}
+_FALSE_VALUES = {"0", "false", "no", "off", ""}
 
 
-def require_read(
+def require_read_variables(
     environ: Mapping[str, str] | Iterable[str],
     engine: EngineName,
     version: str | None,
     *,
     file: str | None = None,
 ) -> None:
-    """Raise a Problem that names each ignored variable of the shell, or of the table `file`."""
-    found = list(unread(environ, version)) if engine == "vllm" and version else []
-    if not found:
+    """Raise a Problem that names each variable of the shell, or of the table `file`, that is not read."""
+    unread = list(list_unread_variables(environ, version)) if engine == "vllm" and version else []
+    if not unread:
         return
-    names = [name for name, _, _ in found]
-    releases = ", ".join(f"{release} removed {name}" for name, release, _ in found)
-    away = f"remove {', '.join(names)} from {file}" if file else f"unset {' '.join(names)}"
+    names = [name for name, _, _ in unread]
+    releases = ", ".join(f"{release} removed {name}" for name, release, _ in unread)
+    removal = f"remove {', '.join(names)} from {file}" if file else f"unset {' '.join(names)}"
     raise Problem(
         f"{TITLES[engine]} {version} does not read {', '.join(names)}",
         cause=f"it ignores the setting silently; {releases}",
-        fix="\n".join((away, *(f"{name}: {_typed(instead)}" for name, _, instead in found))),
+        fix="\n".join(
+            (removal, *(f"{name}: {_format_replacement(replacement)}" for name, _, replacement in unread))
+        ),
     )
 
 
-def require_launch_read(
+def require_read_launch_variables(
     environ: Mapping[str, str], weights: Weights, engine: EngineName, version: str | None
 ) -> None:
-    require_read(environ, engine, version)
+    """Raise a Problem that names each variable of the shell or of the model's table that is not read."""
+    require_read_variables(environ, engine, version)
     if weights.model:
         table = weights.model.env.get(engine, {})
-        require_read(table, engine, version, file=f"models/{weights.name}.toml")
+        require_read_variables(table, engine, version, file=f"models/{weights.name}.toml")
 
 
-def _typed(instead: str) -> str:
-    return f"medley serve MODEL -- {instead}" if instead.startswith("--") else instead
+def _format_replacement(replacement: str) -> str:
+    return f"medley serve MODEL -- {replacement}" if replacement.startswith("--") else replacement
 
 
-def unread(environ: Mapping[str, str] | Iterable[str], version: str) -> Iterator[tuple[str, str, str]]:
+def list_unread_variables(
+    environ: Mapping[str, str] | Iterable[str], version: str
+) -> Iterator[tuple[str, str, str]]:
     """Yield each name that this vLLM does not read, the release that removed it, and its value's replacement.
 
     Of names without values it is the replacement for every value.
     """
     values: Mapping[str, str | None] = environ if isinstance(environ, Mapping) else dict.fromkeys(environ)
-    for release, names in GONE.items():
-        if numbers(version)[:_MINOR] >= numbers(release):
-            for name, instead in names.items():
+    for release, names in REMOVED_VARIABLES.items():
+        if numbers(version)[:_COMPARED_PARTS] >= numbers(release):
+            for name, replacement in names.items():
                 if name in values:
-                    yield name, release, _replacement(instead, values[name])
+                    yield name, release, _choose_replacement(replacement, values[name])
 
 
-def _replacement(instead: str | Mapping[str, str], value: str | None) -> str:
-    if isinstance(instead, str):
-        return instead.replace("{value}", value or "VALUE")
+def _choose_replacement(replacements: str | Mapping[str, str], value: str | None) -> str:
+    """Return the replacement of a variable for its value; None: for every value."""
+    if isinstance(replacements, str):
+        return replacements.replace("{value}", value or "VALUE")
     if value is None:
-        yes, no = instead.get("yes") or instead["other"], instead.get("no", "")
-        return (f"{yes}  # for 0: {no}" if no.startswith("--") else yes).replace("{value}", "VALUE")
-    says = "no" if value.strip().lower() in _NO else "yes"
-    found = instead.get(value.lower().replace("_", "-")) or instead.get(value) or instead.get(says)
-    return (found or instead.get("other", "nothing replaces it")).replace("{value}", value)
+        if_true, if_false = replacements.get("yes") or replacements["other"], replacements.get("no", "")
+        text = f"{if_true}  # for 0: {if_false}" if if_false.startswith("--") else if_true
+        return text.replace("{value}", "VALUE")
+    meaning = "no" if value.strip().lower() in _FALSE_VALUES else "yes"
+    replacement = (
+        replacements.get(value.lower().replace("_", "-"))
+        or replacements.get(value)
+        or replacements.get(meaning)
+    )
+    return (replacement or replacements.get("other", "nothing replaces it")).replace("{value}", value)

@@ -1,4 +1,4 @@
-"""vLLM: its flags and variables, and its lines that report a lost rank or host.
+"""Build vLLM's flags and variables, and recognize its lines that report a lost rank or host.
 
 Flags as of vLLM 0.33.0, which GPUs run, and 0.32.0, which CPUs run (`vllm serve --help=all`).
 """
@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from medley.command import Flag, Variable
-from medley.engine import Serving, Why, flag, given, last_reason, table_flags
+from medley.engine import Serving, Why, build_flag, build_optional_flag, find_last_reason, list_table_flags
 from medley.host_schema import HostTable
 from medley.model.chat_format import ChatFormat
-from medley.planner.context import LONGER
-from medley.planner.host_order import VARIABLE
+from medley.planner.context import LONGER_CONTEXT_VARIABLES
+from medley.planner.host_order import PARTITION_VARIABLES
 from medley.planner.plan import Plan
 from medley.schema import TITLES, Model
 
@@ -22,9 +22,9 @@ PROGRAM = "vllm"
 _PREFIX = re.compile(r"^(?:\(\S+ pid=\d+\) ?)?(?:ERROR [\d-]+ [\d:]+ \[[^\]]+\] ?)?")
 _ERROR = re.compile(r"^(?:[\w.]*(?:Error|Exception|Interrupt|Exit)\b.*|vllm.*: error: .*)")
 # Printed after 10 seconds, 30, 70 and so on.
-_UNPLACED = "Waiting for creating a placement group of specs for 30 seconds"
+_UNPLACED_LINE = "Waiting for creating a placement group of specs for 30 seconds"
 # Errors of parent processes whose child died, which are not the reason.
-_EMPTY = (
+_PARENT_ERRORS = (
     "See root cause above",
     "See stack trace for root cause",
     "Engine core initialization failed",
@@ -34,11 +34,11 @@ _EMPTY = (
 )
 
 
-def words(binary: Path, serving: Serving, _: Plan) -> tuple[str, ...]:
+def build_argv(binary: Path, serving: Serving, _: Plan) -> tuple[str, ...]:
     return (str(binary / PROGRAM), "serve", serving.target)
 
 
-def variables(_: Serving, plan: Plan, host: HostTable) -> Iterator[Variable]:
+def list_variables(_: Serving, plan: Plan, host: HostTable) -> Iterator[Variable]:
     if host.device == "cpu" and plan.eager:
         # At the first request vLLM 0.32.0 compiles small functions, eager or not (logprobs.py:10 and
         # topk_topp_sampler.py:452 of v1/sample/ops): it took 12 s on quiet cores, and 160 s on busy ones.
@@ -54,124 +54,134 @@ def variables(_: Serving, plan: Plan, host: HostTable) -> Iterator[Variable]:
         yield Variable("VLLM_RAY_DP_PLACEMENT_NODE_IPS", hosts, "the hosts of the plan")
         yield Variable("VLLM_RAY_DP_PACK_STRATEGY", "fill", "each host gets as many replicas as it has slots")
     if plan.partition:
-        yield Variable(VARIABLE["vllm"], plan.partition, "layers of each stage, in the order of ranks")
+        yield Variable(
+            PARTITION_VARIABLES["vllm"], plan.partition, "layers of each stage, in the order of ranks"
+        )
     if plan.beyond_config:
-        yield Variable(LONGER["vllm"], "1", Why.LONGER)
+        yield Variable(LONGER_CONTEXT_VARIABLES["vllm"], "1", Why.LONGER)
     yield Variable("VLLM_NO_USAGE_STATS", "1", "vLLM reports usage to its makers by default")
 
 
-def flags(serving: Serving, plan: Plan, host: HostTable, model: Model | None) -> Iterator[Flag]:
-    yield flag("--served-model-name", serving.name, "the name that requests give")
+def list_flags(serving: Serving, plan: Plan, host: HostTable, model: Model | None) -> Iterator[Flag]:
+    yield build_flag("--served-model-name", serving.name, "the name that requests give")
     if plan.nodes and plan.nodes.rank:
-        yield flag("--headless", None, "only the first host serves the API")
+        yield build_flag("--headless", None, "only the first host serves the API")
     else:
-        yield from _address(serving)
-    yield from _ranks(plan)
+        yield from _list_address_flags(serving)
+    yield from _list_rank_flags(plan)
     if plan.replicas > 1:
-        yield from _replicas(plan)
+        yield from _list_replica_flags(plan)
     elif plan.nodes:
-        yield flag("--distributed-executor-backend", "mp", Why.WITHOUT_RAY)
-        yield flag("--nnodes -n", plan.nodes.count, Why.WITHOUT_RAY)
-        yield flag("--node-rank -r", plan.nodes.rank, "this host's place among them")
-        yield flag("--master-addr", plan.nodes.address, "where the ranks find each other: the first host")
-        yield flag("--master-port", plan.nodes.port, "the same")
-    yield from given("--dtype", plan.dtype, Why.DTYPE)
-    yield from _memory(plan, host)
-    yield from _compilation(plan, host)
-    chat = serving.format(model)
-    tools, reasoning = (None if name in plan.unread else name for name in parsers(chat))
+        yield build_flag("--distributed-executor-backend", "mp", Why.WITHOUT_RAY)
+        yield build_flag("--nnodes -n", plan.nodes.count, Why.WITHOUT_RAY)
+        yield build_flag("--node-rank -r", plan.nodes.rank, "this host's place among them")
+        yield build_flag(
+            "--master-addr", plan.nodes.address, "where the ranks find each other: the first host"
+        )
+        yield build_flag("--master-port", plan.nodes.port, "the same")
+    yield from build_optional_flag("--dtype", plan.dtype, Why.DTYPE)
+    yield from _list_memory_flags(plan, host)
+    yield from _list_compilation_flags(plan, host)
+    chat = serving.choose_chat_format(model)
+    tools, reasoning = (None if name in plan.unread else name for name in choose_parsers(chat))
     if tools:
-        yield flag("--enable-auto-tool-choice", None, "the model decides when to call tools")
-        yield flag("--tool-call-parser", tools, chat.tool_why)
-    yield from given("--reasoning-parser", reasoning, chat.reasoning_why)
-    yield from table_flags("vllm", plan, model)
+        yield build_flag("--enable-auto-tool-choice", None, "the model decides when to call tools")
+        yield build_flag("--tool-call-parser", tools, chat.tool_why)
+    yield from build_optional_flag("--reasoning-parser", reasoning, chat.reasoning_why)
+    yield from list_table_flags("vllm", plan, model)
 
 
-def parsers(chat: ChatFormat) -> tuple[str | None, str | None]:
+def choose_parsers(chat: ChatFormat) -> tuple[str | None, str | None]:
     """Return the format's own names, which are vLLM's."""
     return chat.tool_parser, chat.reasoning_parser
 
 
-def _address(serving: Serving) -> Iterator[Flag]:
-    if serving.folder:
-        yield flag("--uds", serving.socket, Why.SOCKET)
+def _list_address_flags(serving: Serving) -> Iterator[Flag]:
+    if serving.socket_folder:
+        yield build_flag("--uds", serving.socket, Why.SOCKET)
     else:
-        yield flag("--host", serving.address, "where it listens")
-        yield flag("--port", serving.port, "where it listens")
+        yield build_flag("--host", serving.address, "where it listens")
+        yield build_flag("--port", serving.port, "where it listens")
 
 
-def _ranks(plan: Plan) -> Iterator[Flag]:
+def _list_rank_flags(plan: Plan) -> Iterator[Flag]:
     if plan.tensor_parallel > 1:
-        yield flag(
+        yield build_flag(
             "--tensor-parallel-size -tp", plan.tensor_parallel, "number of ranks that share each layer"
         )
     if plan.expert_parallel:
-        yield flag("--enable-expert-parallel -ep", None, "experts stay whole, each on one rank")
+        yield build_flag("--enable-expert-parallel -ep", None, "experts stay whole, each on one rank")
     if plan.balanced:
-        yield flag("--enable-eplb", None, "busy experts are moved to ranks that are not")
+        yield build_flag("--enable-eplb", None, "busy experts are moved to ranks that are not")
     if plan.launcher == "ray" and plan.replicas == 1:
-        yield flag("--distributed-executor-backend", "ray", "the ranks are on several hosts")
+        yield build_flag("--distributed-executor-backend", "ray", "the ranks are on several hosts")
     if plan.stages > 1:
-        yield flag("--pipeline-parallel-size -pp", plan.stages, "number of stages, each with some layers")
+        yield build_flag(
+            "--pipeline-parallel-size -pp", plan.stages, "number of stages, each with some layers"
+        )
 
 
-def _replicas(plan: Plan) -> Iterator[Flag]:
-    yield flag("--data-parallel-size -dp", plan.replicas, Why.REPLICAS)
+def _list_replica_flags(plan: Plan) -> Iterator[Flag]:
+    yield build_flag("--data-parallel-size -dp", plan.replicas, Why.REPLICAS)
     if plan.launcher == "ray":
-        yield flag("--data-parallel-backend -dpb", "ray", "Ray starts the replicas on other hosts")
+        yield build_flag("--data-parallel-backend -dpb", "ray", "Ray starts the replicas on other hosts")
     if plan.launcher != "solo":
-        yield flag("--data-parallel-size-local -dpl", plan.replicas_here, "replicas on this host")
+        yield build_flag("--data-parallel-size-local -dpl", plan.replicas_here, "replicas on this host")
     if plan.nodes:
-        yield flag(
+        yield build_flag(
             "--data-parallel-address -dpa",
             plan.nodes.address,
             "where the replicas find each other",
         )
-        yield flag("--data-parallel-rpc-port -dpp", plan.nodes.port, "the same")
+        yield build_flag("--data-parallel-rpc-port -dpp", plan.nodes.port, "the same")
     if plan.nodes and plan.nodes.rank:
-        yield flag("--data-parallel-start-rank -dpr", plan.replicas_before, "replicas on the hosts before")
+        yield build_flag(
+            "--data-parallel-start-rank -dpr", plan.replicas_before, "replicas on the hosts before"
+        )
     else:
-        yield flag("--api-server-count -asc", 1, "one process for all; each takes half a GiB")
+        yield build_flag("--api-server-count -asc", 1, "one process for all; each takes half a GiB")
 
 
-def _memory(plan: Plan, host: HostTable) -> Iterator[Flag]:
+def _list_memory_flags(plan: Plan, host: HostTable) -> Iterator[Flag]:
     why = "on CPU vLLM would use 92 % of the host's memory" if host.device == "cpu" else Why.SAME_ON_EACH
-    yield from given("--kv-cache-memory-bytes", plan.kv_cache_bytes, why)
+    yield from build_optional_flag("--kv-cache-memory-bytes", plan.kv_cache_bytes, why)
     if plan.memory_utilization is not None:
         why = "the free memory of every rank's GPU, within its kind's limit"
-        yield flag("--gpu-memory-utilization", f"{plan.memory_utilization:.2f}", why)
+        yield build_flag("--gpu-memory-utilization", f"{plan.memory_utilization:.2f}", why)
     if plan.kv_type != "auto":
-        yield flag("--kv-cache-dtype", plan.kv_type, Why.FP8_CACHE)
-    yield from given("--max-num-seqs", plan.sequences, Why.AT_ONCE)
-    yield from given("--max-num-batched-tokens", plan.batch_tokens, Why.PER_BATCH)
+        yield build_flag("--kv-cache-dtype", plan.kv_type, Why.FP8_CACHE)
+    yield from build_optional_flag("--max-num-seqs", plan.sequences, Why.CONCURRENT)
+    yield from build_optional_flag("--max-num-batched-tokens", plan.batch_tokens, Why.PER_BATCH)
     if plan.context is not None or plan.longest is not None:
         why = "as requested" if plan.context else "the longest that fits the memory, up to the model's own"
-        yield flag("--max-model-len", plan.context or ("auto" if plan.finds_longest else plan.longest), why)
+        yield build_flag(
+            "--max-model-len", plan.context or ("auto" if plan.finds_longest else plan.longest), why
+        )
 
 
-def _compilation(plan: Plan, host: HostTable) -> Iterator[Flag]:
+def _list_compilation_flags(plan: Plan, host: HostTable) -> Iterator[Flag]:
     if not plan.eager:
         return
     if host.device == "cpu" and plan.stages > 1:
         # Without the warm-up, which eager mode skips, the first request would kill a stage.
-        yield flag("-cc.mode", 2, f"{Why.EAGER}; a pipeline on CPU still needs the warm-up")
-        yield flag("-cc.backend", "eager", "traces once, compiles nothing")
+        yield build_flag("-cc.mode", 2, f"{Why.EAGER}; a pipeline on CPU still needs the warm-up")
+        yield build_flag("-cc.backend", "eager", "traces once, compiles nothing")
     else:
-        yield flag("--enforce-eager", None, Why.EAGER)
+        yield build_flag("--enforce-eager", None, Why.EAGER)
 
 
-def fatal(line: str) -> bool:
-    """Whether a line shows that the engine failed, though its process goes on.
+def is_fatal(line: str) -> bool:
+    """Return whether a line shows that the engine failed, though its process goes on.
 
     After the loss of a rank vLLM's head waits for minutes, with /health at 200 (vLLM 0.32.0, RayExecutorV2).
     It waits half an hour for a slot whose host was lost before the rank was placed.
     """
-    return ("RayWorkerProc" in line and "died unexpectedly" in line) or _UNPLACED in line
+    return ("RayWorkerProc" in line and "died unexpectedly" in line) or _UNPLACED_LINE in line
 
 
-def last_error(lines: Iterable[str]) -> str | None:
-    """Return the last error that gives a reason, or what it means that there is none."""
-    found = last_reason(lines, _PREFIX, _ERROR, _EMPTY)
-    if found and "EngineDeadError" in found:
+def find_last_error(lines: Iterable[str]) -> str | None:
+    """Return the last error that gives a reason; a lone EngineDeadError gets an explanation."""
+    error = find_last_reason(lines, _PREFIX, _ERROR, _PARENT_ERRORS)
+    if error and "EngineDeadError" in error:
         return "EngineCore ended without an error of its own (EngineDeadError), as it does when it is killed"
-    return found
+    return error

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medley import process, storage
+from medley import process, storage, user
 from medley.command import Command
 from medley.environment import cuda_folder, patches, uv
 from medley.environment.interpreter import Interpreter
@@ -57,7 +57,7 @@ class Blueprint:
 
 def create(plan: Blueprint) -> Command:
     words = ("venv", "--no-project", "--prompt", plan.name, "--python", str(plan.interpreter.path))
-    return Command((plan.uv, *words, str(plan.path)), uv.own_configuration(os.environ, Path.home()))
+    return Command((plan.uv, *words, str(plan.path)), uv.own_configuration(os.environ, user.home()))
 
 
 def install(plan: Blueprint, settings: Mapping[str, str], *, backend: bool, look: bool = False) -> Command:

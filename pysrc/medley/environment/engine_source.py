@@ -197,9 +197,22 @@ def nccl(engine: EngineName, sources: Iterable[EngineSource] = ()) -> tuple[int,
 def unknown(model: Model | None, engine: EngineName, version: str | None) -> str | None:
     """Why an engine of this version lacks the model; None where it has it, or that is unknown."""
     first = model.since.get(engine) if model else None
-    if first is None or not version or numbers(version) >= numbers(first):
+    if first is None or not version or not is_older(version, first):
         return None
     return f"{TITLES[engine]} {version} does not know this model, {first} is the first that does"
+
+
+def is_older(version: str, release: str) -> bool:
+    """Whether a version comes before a release, as PEP 440 orders them: a candidate comes before its release.
+
+    An image's own name of a version, which PEP 440 does not know, counts by its numbers.
+    """
+    from packaging.version import InvalidVersion, Version  # noqa: PLC0415 - 30 ms, and few verbs compare
+
+    try:
+        return Version(version) < Version(release)
+    except InvalidVersion:
+        return numbers(version) < numbers(release)
 
 
 def numbers(version: str) -> tuple[int, ...]:

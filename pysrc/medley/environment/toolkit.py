@@ -70,7 +70,7 @@ def _of_flake(output: str, file: Path, watch: Progress, *, make: bool) -> Path |
     if not flake:
         return None
     link = root(output.removeprefix("toolkit-"), flake)
-    if not (link / file).exists():
+    if not storage.exists(link / file):
         if not make:
             return None
         _realise(output, flake, link, watch)
@@ -118,9 +118,9 @@ def _realise(output: str, flake: str, link: Path, watch: Progress) -> None:
             cause="\n".join(finished.lines[-8:]) or f"nix exited with {finished.status}",
             fix=f"run it by itself: {command}",
         )
-    for old in link.parent.glob(link.name[:-_DIGITS] + "?" * _DIGITS):
+    for old in storage.listed(link.parent, link.name[:-_DIGITS] + "?" * _DIGITS):
         if old != link:
-            old.unlink()  # else Nix keeps the toolkits of flakes long gone
+            storage.remove_file(old)  # else Nix keeps the toolkits of flakes long gone
 
 
 def realise(flake: str, output: str, link: Path) -> Command:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from medley import config
+from medley import config, storage, user
 from medley.command import Variable, users
 from medley.environment import cuda_folder, driver, interpreter, own_nccl, toolkit, virtualenv
 from medley.environment.cuda_folder import CUDA_HOME
@@ -160,10 +160,10 @@ def _own(named: str | None, engine: EngineName) -> Path | None:
     """Find a user's virtualenv by its path."""
     if named is None or named in config.recipes():
         return None
-    folder = Path(named).expanduser().absolute()
-    if not (folder / "bin" / "python").exists():
+    folder = user.expand(named).absolute()
+    if not storage.exists(folder / "bin" / "python"):
         return None
-    if not (folder / "bin" / engine).exists():
+    if not storage.exists(folder / "bin" / engine):
         raise Problem(
             f"{folder} cannot serve",
             cause=f"it has no bin/{engine}",

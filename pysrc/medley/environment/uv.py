@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from medley import process
+from medley import process, storage, user
 from medley.errors import Problem
 from medley.progress import Progress, share
 
@@ -160,8 +160,8 @@ def _tail(lines: Sequence[str], limit: int = 8) -> str:
 
 def settings(interpreter: Path, indexes: Sequence[str]) -> dict[str, str]:
     """The variables for uv by this machine's pip configuration, with the recipe's own indexes first."""
-    found = uv_variables(read_pip_config(os.environ, Path.home(), interpreter), os.environ)
-    return {**with_indexes_first(found, indexes, os.environ), **own_configuration(os.environ, Path.home())}
+    found = uv_variables(read_pip_config(os.environ, user.home(), interpreter), os.environ)
+    return {**with_indexes_first(found, indexes, os.environ), **own_configuration(os.environ, user.home())}
 
 
 def own_configuration(environ: Mapping[str, str], home: Path) -> dict[str, str]:
@@ -174,7 +174,7 @@ def own_configuration(environ: Mapping[str, str], home: Path) -> dict[str, str]:
         return {}
     base = environ.get("XDG_CONFIG_HOME", "")
     own = (Path(base) if base.startswith("/") else home / ".config") / "uv" / "uv.toml"
-    return {"UV_CONFIG_FILE": str(own)} if own.is_file() else {"UV_NO_CONFIG": "1"}
+    return {"UV_CONFIG_FILE": str(own)} if storage.is_visible_file(own) else {"UV_NO_CONFIG": "1"}
 
 
 def read_pip_config(environ: Mapping[str, str], home: Path, interpreter: Path) -> Options:

@@ -22,9 +22,17 @@ from medley.errors import Problem
 from medley.host_schema import Driver, Recipe
 from medley.progress import SILENT, Progress
 from medley.schema import TITLES, EngineName
+from medley.unusable_file import optional
 
 # Raised when medley itself builds the same parts into something else.
 _FORMAT = 2
+
+
+class _Parts(TypedDict):
+    """What every medley has written of an environment; there are more."""
+
+    python: str
+    machine: str
 
 
 class _Manifest(TypedDict):
@@ -32,7 +40,7 @@ class _Manifest(TypedDict):
 
     name: str
     digest: str
-    parts: dict[str, Any]
+    parts: _Parts
     built: str
 
 
@@ -57,7 +65,7 @@ class Environment:
 
     @property
     def engines(self) -> list[EngineName]:
-        return [name for name in TITLES if (self.programs / name).exists()]
+        return [name for name in TITLES if storage.exists(self.programs / name)]
 
     @property
     def nccl(self) -> tuple[int, ...] | None:
@@ -154,13 +162,16 @@ def folder() -> Path:
 
 def every() -> Iterator[Environment]:
     """Every finished environment on this host."""
-    return filter(None, (read(path) for path in _folders()))
+    for path in _folders():
+        with optional():
+            if found := read(path):
+                yield found
 
 
 def read(path: Path) -> Environment | None:
     """The environment in a folder; None where it is unfinished or its interpreter is gone."""
     table = storage.table(path / MANIFEST) or {}
-    if not json_shape.fits(table, _Manifest) or not (path / "bin/python").exists():
+    if not json_shape.fits(table, _Manifest) or not storage.exists(path / "bin/python"):
         return None
     return Environment(table["name"], table["digest"], path, table["parts"], table["built"])
 
@@ -168,7 +179,7 @@ def read(path: Path) -> Environment | None:
 def at(path: Path) -> Environment | None:
     """The environment in a folder, or the user's own virtualenv there; None where neither is."""
     found = read(path)
-    if found or not (path / "bin/python").exists():
+    if found or not storage.exists(path / "bin/python"):
         return found
     python = interpreter.of(path / "bin/python")
     known = {"python": f"{python.implementation} {python.version}", "machine": python.machine}
@@ -186,7 +197,10 @@ def is_current(environment: Environment) -> bool:
 
 def unfinished() -> Iterator[Path]:
     """What a killed build left, or one that goes on now."""
-    return (path for path in _folders() if read(path) is None)
+    for path in _folders():
+        with optional():
+            if read(path) is None:
+                yield path
 
 
 def sweep() -> list[Path]:
@@ -214,14 +228,14 @@ def remove(path: Path) -> bool:
     held = lock_file(path)
     with storage.lock(held) as free:
         if free:
-            (path / MANIFEST).unlink(missing_ok=True)  # first, so that nothing half-removed looks finished
+            storage.remove_file(path / MANIFEST)  # first, so that nothing half-removed looks finished
             storage.remove(path)
-            held.unlink(missing_ok=True)
+            storage.remove_file(held)
     return free
 
 
 def _folders() -> list[Path]:
-    return sorted(path for path in folder().glob("[!.]*") if path.is_dir())
+    return [path for path in storage.listed(folder(), "[!.]*") if path.is_dir()]
 
 
 def lock_file(path: Path) -> Path:

@@ -4,9 +4,11 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from medley import storage
 from medley.errors import Problem
 from medley.explain.lines import COLOR
 from medley.process import Finished
+from medley.unusable_file import optional
 
 _KILLED = 128
 _KERNEL = "as the kernel does when memory runs out"
@@ -40,12 +42,12 @@ def died(
 
 def explain_problem(problem: Problem, log: Path) -> Problem:
     """Add cause and fix of the known failure in its log, else how to search for it."""
-    try:
-        with log.open("rb") as file:
-            blocks = iter(lambda: file.read(1 << 20), b"")
-            return _better(problem, blocks, f"medley explain {log}", f"read its whole output: less {log}")
-    except OSError:
-        return problem
+    with optional():
+        if file := storage.open_file(log):
+            with file:
+                blocks = iter(lambda: file.read(1 << 20), b"")
+                return _better(problem, blocks, f"medley explain {log}", f"read its whole output: less {log}")
+    return problem
 
 
 def explain_output(problem: Problem, lines: Iterable[str]) -> Problem:

@@ -9,8 +9,11 @@ from typing import NamedTuple
 
 from medley.explain.cuda_errors import read_cuda_error
 from medley.explain.engine_advice import for_engine
+from medley.explain.flag_names import explain_flags
+from medley.explain.flags import read_flags
+from medley.explain.gpu_share import read_share
 from medley.explain.lines import SGLANG, WARNING, LogLine, decoded, line
-from medley.explain.patterns import Component, Known
+from medley.explain.patterns import Component, Known, Phase, engine_flags
 from medley.explain.phases import last_phase
 
 LINES = 60
@@ -19,7 +22,7 @@ _LONGEST = 400
 _FRAME = re.compile(r'\s*File "(?P<file>[^"]+)", line \d+,? in (?P<function>[^\s,]+)')
 _INSTALLED = re.compile(r".*(?:site|dist)-packages/(?P<file>.+)")
 # The innermost folder, because an environment's own may have the same name.
-_OWN = re.compile(r"(?:.*/)?(?P<file>(?:vllm|sglang|flashinfer)/.+)")
+_OWN = re.compile(r"(?:.*/)?(?P<file>(?:vllm|sglang|flashinfer|tensorrt_llm)/.+)")
 _MODULE = re.compile(r"\b(?:module|from) '(?P<top>\w+)")
 # A sentence of an error that tells its reader what to do.
 _ADVICE = re.compile(
@@ -28,7 +31,7 @@ _ADVICE = re.compile(
     r"(?:Install|Upgrade|Downgrade|Update|Set|Use|Pass|Run|Add|Disable|Enable|Reduce|Increase|Decrease|Specify|"
     r"Remove|Rebuild|Reinstall|Make sure|Ensure) |"
     r"(?:install|upgrade|set|use|pass|disable|enable) (?:[`'\"]|--|[A-Z_]{4,}=?)"
-    r")[^\n]{4,200}?)(?=[.!]?(?:$| [A-Z])|; )"
+    r")[^\n]{4,200}?)(?=[.!]?$|[.!] [A-Z]|; )"
 )
 # These report to PyTorch or debug it, and mend nothing.
 _NO_ADVICE = re.compile(
@@ -36,15 +39,23 @@ _NO_ADVICE = re.compile(
 )
 # Calls that lead to every component.
 _FORWARDS = re.compile(r"^(?:torch/(?:_ops|nn/|utils/|_compile)|contextlib|functools|vllm/tracing/)")
-_PACKAGE = re.compile(r"(?:vllm|sglang|flashinfer|sgl_kernel|lmcache|transformers|compressed_tensors)(?=/)")
+_PACKAGE = re.compile(
+    r"(?:vllm|sglang|tensorrt_llm|flashinfer|sgl_kernel|lmcache|transformers|compressed_tensors)(?=/)"
+)
 # Errors of Python's own that correct code does not raise, whatever the model and the flags are.
 _OF_CODE = re.compile(
     r"(?:Attribute|Type|Name|UnboundLocal|Import|Recursion|Key|Index)Error\b|AssertionError(?:: assert\b|$)"
 )
 _OF_USE = re.compile(r"cannot open shared object|undefined symbol|must be str, bytes or os.PathLike")
 _SIZES = re.compile(r"(?:tensor a|size|length) \((\d+)\).{0,60}?(?:tensor b|size) \((\d+)\)")
+_SHAPES = re.compile(r"torch\.Size\(\[(\d+(?:, \d+)*)\]\)")
+_PAIR = 2
 _REPEATS = 2
 _MOST_TRIED = 6
+_NAMED = re.compile(r"--[a-z][a-z0-9-]{2,50}|\b[a-z][a-z0-9]{1,20}(?:_[a-z0-9]{1,20}){1,6}\b")
+"""Flags, and settings with an underscore, because a plain word is more often not a setting."""
+_MOST_NAMED = 12
+_MOST_WAYS = 3
 _CHATTER = re.compile(
     r"warnings\.warn|resource_tracker|^\s|^Traceback|it/s|%\||deprecated|FutureWarning|\^\^|"
     r"^[\w.]*(?:Error|Exception)\b"
@@ -92,8 +103,20 @@ class Context:
     """The engine and its version, such as vLLM 0.33.0."""
     enabled: str | None = None
     """Optimizations that the engine reports to have switched on by itself."""
+    mentioned: str | None = None
+    """Flags of the log that the error's own sentence names, and those that concern its component."""
+    about: str | None = None
+    """How to start without the features that the error's own sentence names."""
+    driver: str | None = None
+    """The version of the NVIDIA driver that the log shows."""
     halved: str | None = None
     """What it shows that one size of the error is twice the other."""
+    utilization: str | None = None
+    """The share of GPU memory that the engine may use, in words."""
+    less_share: str | None = None
+    """The flag of that share with a smaller value."""
+    near_flag: str | None = None
+    """What medley knows about a flag that the engine refused."""
 
 
 class Around(NamedTuple):
@@ -112,6 +135,9 @@ class Facts:
     nccl: str | None = None
     version: str | None = None
     enabled: tuple[str, ...] = ()
+    arguments: str = ""
+    """The text in which the engine printed its arguments."""
+    driver: str | None = None
 
 
 def read_context(around: Around, said: LogLine, known: Known, log: Facts) -> Context:
@@ -151,18 +177,22 @@ def read_context(around: Around, said: LogLine, known: Known, log: Facts) -> Con
         _version_fault(said.text, last_call),
         log.version,
         "; ".join(log.enabled) or None,
+        " and ".join({**_mentioned(said.text, log), **switched}) or None,
+        _about(said.text, known.components, log.engine),
+        log.driver,
         _halved(said.text),
+        *read_share(said.text, log.arguments, log.engine),
+        explain_flags(said.text, log.engine, engine_flags()),
     )
 
 
-def calls_to(around: Around, said: LogLine, pattern: str) -> bool:
-    """Whether a call of the error's traceback, `FILE, FUNCTION`, fits a regular expression."""
-    near = (line(decoded(each[:_LONGEST])) for each in around.before[-LINES:])
-    calls = [
-        *_calls(each for each in near if each.rank in (None, said.rank)),
-        *_calls_below(around.after, said),
-    ]
-    return any(re.search(pattern, f"{file}, {function}") for file, function in calls)
+def read_places(around: Around, said: LogLine, phases: Sequence[Phase]) -> list[str]:
+    """Return the calls of an error's traceback, as `FILE, FUNCTION`, or without one the last step."""
+    texts = [decoded(each[:_LONGEST]) for each in around.before[-LINES:]]
+    near = (each for each in map(line, texts) if each.rank in (None, said.rank))
+    places = [f"{file}, {function}" for file, function in [*_calls(near), *_calls_below(around.after, said)]]
+    step = None if places else last_phase(texts, phases)
+    return [step.message] if step and not step.phase.complete else places
 
 
 def _calls(lines: Iterable[LogLine]) -> Iterator[tuple[str, str]]:
@@ -205,6 +235,20 @@ def _tried(log: Facts, switched: Collection[str]) -> str | None:
     return ", ".join([each for each in flags if each not in switched][:_MOST_TRIED]) or None
 
 
+def _mentioned(text: str, log: Facts) -> dict[str, None]:
+    """Return what to type for the flags that the sentence names and the log sets."""
+    words = (each.strip("-").replace("_", "-") for each in _NAMED.findall(text[:_LONGEST]))
+    names = list(dict.fromkeys(f"--{each}" for each in words))[:_MOST_NAMED]
+    return dict.fromkeys(read_flags(log.arguments, names).values())
+
+
+def _about(text: str, components: Sequence[Component], engine: str | None) -> str | None:
+    """Return how to start without the features that the sentence names."""
+    named = [each for each in components if each.worded and each.expression.search(text[:_LONGEST])]
+    ways = dict.fromkeys(filter(None, (each.alternative(text, engine) for each in named)))
+    return "; or ".join(list(ways)[:_MOST_WAYS]) or None
+
+
 def _version_fault(text: str, last_call: str | None) -> str | None:
     """Return what to do about an error of Python in a call of the engine's own package."""
     own = last_call and _PACKAGE.match(last_call)
@@ -220,13 +264,22 @@ def _version_fault(text: str, last_call: str | None) -> str | None:
 def _halved(text: str) -> str | None:
     """Return what it shows if one size of an error of shapes is twice the other."""
     sizes = _SIZES.search(text)
-    one, other = sorted(map(int, sizes.groups())) if sizes else (0, 1)
+    one, other = sorted(map(int, sizes.groups())) if sizes else _unlike_sizes(text)
     if one == 0 or other != 2 * one:
         return None
     return (
         f"{other} is twice {one}, as where one side has two 4-bit values in a byte and the other one value, "
         "or where two parts are fused: this tensor and the engine's layer are of different quantization"
     )
+
+
+def _unlike_sizes(text: str) -> tuple[int, int]:
+    """Return the only two sizes in which two shapes of a line differ, the smaller one first, else 0 and 1."""
+    shapes = [[int(each) for each in found.split(",")] for found in _SHAPES.findall(text[:_LONGEST])]
+    if len(shapes) != _PAIR or len(shapes[0]) != len(shapes[1]):
+        return 0, 1
+    unlike = [(min(pair), max(pair)) for pair in zip(*shapes, strict=True) if pair[0] != pair[1]]
+    return unlike[0] if len(unlike) == 1 else (0, 1)
 
 
 def _advice(text: str) -> str | None:

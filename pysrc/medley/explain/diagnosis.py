@@ -14,6 +14,7 @@ from medley.explain.findings import Explained, Log, chosen
 from medley.explain.lines import BLOCK_BYTES
 from medley.explain.patterns import Failure, Known, Phase
 from medley.explain.scan import Needles, UserPatterns, scanned
+from medley.unusable_file import optional
 
 STANDARD_INPUT = "/dev/stdin"
 _SLOW = "its search takes too long"
@@ -29,7 +30,7 @@ def explained(logs: Iterable[Log]) -> Explained:
 
 def _explained(logs: Iterable[Log], known: Known, needles: Needles) -> Explained:
     with UserPatterns(known.user) as user:
-        found = chosen([scanned(log, needles, user) for log in logs], known.phases)
+        found = chosen([scanned(log, needles, user) for log in logs], known)
     warnings = [f"known failures left out: {each.what}: {each.cause}" for each in known.problems]
     warnings += [f"known failure {name} left out: {_SLOW}" for name in sorted(user.slow)]
     return replace(found, warnings=tuple(warnings))
@@ -42,14 +43,24 @@ def named_logs(names: Sequence[str]) -> list[Log]:
 def newest_logs() -> list[Log]:
     """Return the newest log, and those of the same time, because one start may have several units."""
     folder = storage.state() / "logs"
-    written = sorted((file.stat().st_mtime, file) for file in folder.glob("*.log"))
+    written = sorted((storage.modified_s(file), file) for file in storage.listed(folder, "*.log"))
     if not written:
         raise Problem(
             "there is no log of medley on this host",
             cause=f"{folder} is empty; serve, run and the units of medley up write there",
             fix="name a file: medley explain FILE, or pipe a log: docker logs NAME 2>&1 | medley explain -",
         )
-    return [_log(file) for at, file in written if written[-1][0] - at <= _TOGETHER_S]
+    newest = [file for at, file in written if written[-1][0] - at <= _TOGETHER_S]
+    found: list[Log] = []
+    for file in newest[1:]:
+        with optional():
+            found += _opened(file)
+    return [*_opened(newest[0]), *found]
+
+
+def _opened(path: Path) -> Iterator[Log]:
+    if file := storage.open_file(path):
+        yield Log(str(path), _blocks(file, str(path)))
 
 
 def _log(path: Path) -> Log:
@@ -57,12 +68,14 @@ def _log(path: Path) -> Log:
         return Log("standard input", _blocks(sys.stdin.buffer, "standard input"))
     try:
         return Log(str(path), _blocks(path.open("rb"), str(path)))
-    except OSError as error:
+    except FileNotFoundError as error:
         raise Problem(
             f"{path} cannot be read",
             cause=in_words(error),
             fix="name another file: medley explain FILE",
         ) from error
+    except OSError as error:
+        raise storage.problem_of(path, error, "read") from error
 
 
 def _blocks(file: BinaryIO, name: str) -> Iterator[bytes]:

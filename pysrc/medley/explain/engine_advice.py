@@ -9,6 +9,9 @@ from medley.schema import StrictTable
 _Row = TypeVar("_Row", bound=StrictTable)
 # Parts of a text for one engine: [vLLM: …][SGLang: …].
 _OF_ENGINE = re.compile(r"\[(vLLM|SGLang): ([^\[\]]*)\](?:\[SGLang: ([^\[\]]*)\])?")
+# Parts of a text for some versions: [vLLM before 0.17: …][vLLM from 0.17: …].
+_OF_VERSION = re.compile(r"\[(vLLM|SGLang) (before|from) (\d[\d.]*): ([^\[\]]*)\]")
+_RELEASE = re.compile(r"(\w+) (\d[\d.]*)")
 
 
 class EngineFlag(StrictTable):
@@ -46,3 +49,21 @@ def for_engine(text: str, engine: str | None) -> str:
         return own if name == engine else (other or "")
 
     return _OF_ENGINE.sub(part, text).strip(" ,;")
+
+
+def for_version(text: str, version: str | None) -> str:
+    """Return a text without its parts for other versions than this one, such as vLLM 0.33.0.
+
+    Of an unknown version, and of another engine, it has the parts for versions before.
+    """
+    release = _RELEASE.match(version or "")
+
+    def part(found: re.Match[str]) -> str:
+        is_newer = bool(release and release[1] == found[1] and _numbers(release[2]) >= _numbers(found[3]))
+        return found[4] if is_newer == (found[2] == "from") else ""
+
+    return _OF_VERSION.sub(part, text)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(each) for each in version.split(".") if each)

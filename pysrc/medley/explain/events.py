@@ -10,6 +10,7 @@ from medley.explain.patterns import Failure, Sign, sign
 
 BEGINS, READY, STOPPED, MENDED, WRONG = "begins", "ready", "stopped", "mended", "wrong"
 CALL, NCCL, ARGUMENTS, VERSION, ENABLED = "call", "nccl", "arguments", "version", "enabled"
+DRIVER = "driver"
 ENGINES = frozenset({VLLM, SGLANG})
 ERRORS = frozenset({WRONG, CALL})
 # Lines that print a configuration, a request or source code, and report nothing.
@@ -140,8 +141,24 @@ TURNS = (
         ),
     ),
     Turn(CALL, (sign('File "', r'^\s*File "[^"]+", line \d+'),)),
-    Turn(VERSION, (sign("API server version", r"(vLLM) API server version (\d[\w.+]*)"),)),
+    Turn(
+        VERSION,
+        (
+            sign("API server version", r"vLLM API server version (\d[\w.+]*)"),
+            # vLLM's banner
+            sign("version", r"[█▀▄]\s+version (\d[\w.+]*)"),
+        ),
+    ),
     Turn(ENABLED, (sign("optimization", r"^(?:The )?(\w.{2,80}? optimization (?:is )?enabled)\b"),)),
+    # nvidia-smi, vLLM's collect_env, and the kernel's module
+    Turn(
+        DRIVER,
+        (
+            sign("river Version", r"Driver Version: (\d{3}\.[\d.]+\d)"),
+            sign("driver version", r"[Dd]river version *: (\d{3}\.[\d.]+\d)"),
+            sign("NVRM version", r"Module.{0,20} (\d{3}\.[\d.]+\d)"),
+        ),
+    ),
     Turn(NCCL, (sign("NCCL version", r"NCCL version (\d[\w.]+)"), sign("nccl==", r"using nccl==(\d[\w.]+)"))),
 )
 
@@ -158,11 +175,32 @@ UNKNOWN = Failure(
     "the engine's issues; to ask there, attach the report that medley explain writes",
     signs=(sign("rror"),),
     confidence="low",
+    reworded="message",
 )
+DEFECT = UNKNOWN.model_copy(
+    update={
+        "what": "an error in the engine's own code[, in {component}], probably a defect of this version for "
+        "this model or these flags: {kind}",
+        "cause": "its message: {message}[; raised because of: {origin}][; its traceback ends in {last_call}]"
+        "; that is code of the engine or of its packages, so host, driver and network are hardly the reason"
+        "[; this is {engine_version}][; the log shows {switched}, which concerns that code]"
+        "[; the last step before it: {step}][; printed before it: {above}]"
+        "[; the engine switched on by itself: {enabled}]",
+        "fix": "a newer version, or the one before: medley env build, or another image (medley serve MODEL "
+        "--image IMAGE); packages of one set, because one that does not match gives such errors too; until "
+        "then the other engine or another build of the model: medley plan MODEL\n"
+        "[its message says: {advice}; ][without, or with another value of: {switched}; ]"
+        "[another component: {instead}; ][without these of the log, one at a time: {tried}; ]"
+        "search for this message in the engine's issues; to ask there, attach the report that medley explain "
+        "writes",
+    }
+)
+"""An error of Python that correct code of the engine does not raise."""
 REQUEST = UNKNOWN.model_copy(
     update={
         "name": "request-failed",
         "what": "a request failed, and the server goes on: {kind}[, in {component}]",
+        "reworded": None,
     }
 )
 """An exception that ended a request."""

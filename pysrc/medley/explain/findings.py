@@ -9,14 +9,29 @@ from typing import Any
 from medley.errors import Problem
 from medley.explain import events
 from medley.explain.context import printed_warning
-from medley.explain.events import NEAR, REQUEST, UNKNOWN, Slip, echoed
-from medley.explain.lines import ERROR, INFO, WARNING, LogLine, line
-from medley.explain.patterns import RANK, Confidence, Failure, Phase
+from medley.explain.events import DEFECT, NEAR, REQUEST, UNKNOWN, Slip, echoed
+from medley.explain.lines import ERROR, INFO, WARNING, LogLine, line, reports_fault
+from medley.explain.patterns import RANK, Confidence, Failure, Known, Phase, Wording
 from medley.explain.phases import last_line, last_phase
 
 TAIL = 200
 _ONE_CLOCK_S = 900
 """Times of one log that differ by more may be of two time zones."""
+# Python, pydantic and PyTorch print these for any code, so they do not tell about a setting.
+_OF_LIBRARY = re.compile(
+    r"unsupported operand type|Input should be|tensors?\b.{0,40}\b(?:must match|same device)|mat1 and mat2|"
+    r"^shape '|must be (?:real number|str|bytes|callable|a (?:tensor|Tensor))|expected scalar type|"
+    r"^expected .{0,30}\b(?:argument|value|m1 and m2|Tensor)|index out of range|"
+    r"not (?:subscriptable|iterable|callable)"
+)
+_CLASS = re.compile(r"^[\w.]*(?:Error|Exception)(?:\(\w+\))?: ")
+_LAST = 3
+"""Lines at the end of a log, without blank ones, that may be a command's own error."""
+_REPORTS = re.compile(
+    r"^(?:[\w./-]{1,40}: )?"
+    r"(?:Error|ERROR|ERRO\[|ERR\b|FATA|FATAL|[Ff]atal|FAILED|E: |[Ff]ailed to |panic: |error: )|"
+    r"\bFAILED\b.{0,20}\b(?:rc|code|status)\b|\bexit(?:ed)? (?:with )?(?:code|status)[ :=]*[1-9]"
+)
 _AT_ONCE = 8
 """Two matches of a failure within this many lines count as one."""
 
@@ -65,6 +80,10 @@ class Scanned:
     """The engine that printed it: events.VLLM or events.SGLANG."""
     flags: dict[str, str] = field(default_factory=dict)
     """Flags of the engine that select a component, with what to type for each."""
+    driver: str | None = None
+    """The version of the NVIDIA driver that it shows."""
+    arguments: str = ""
+    """The text in which the engine printed its arguments."""
     starts: list[int] = field(default_factory=list)
     """Lines in which the engine printed its arguments, once a start."""
     told: list[str] = field(default_factory=list)
@@ -146,14 +165,15 @@ class Explained:
         return self.problems[0] if self.problems else None
 
 
-def chosen(scans: Sequence[Scanned], phases: Sequence[Phase]) -> Explained:
+def chosen(scans: Sequence[Scanned], known: Known) -> Explained:
     """Choose among the hits of all logs; without one, a log that ends in a phase of a start or of serving."""
+    phases = known.phases
     hits = [hit for scan in scans for hit in scan.hits if _counts(hit, scan) and not _mended(hit, scans)]
     worse = {name for hit in hits for name in hit.failure.over}
     said = Counter(hit.failure.name for hit in hits)
     enough = {hit.failure.name for hit in hits if said[hit.failure.name] >= hit.failure.minimum}
     hits = [hit for hit in hits if hit.failure.name in enough - worse]
-    causes = [hit for hit in hits if not hit.failure.symptom]
+    causes = _without_progress([hit for hit in hits if not hit.failure.symptom], scans)
     best = min((RANK[hit.failure.confidence] for hit in causes), default=None)
     pool = [hit for hit in causes if RANK[hit.failure.confidence] == best]
     found = list(_found(sorted(pool, key=_order(pool, scans)), scans))
@@ -165,8 +185,40 @@ def chosen(scans: Sequence[Scanned], phases: Sequence[Phase]) -> Explained:
         found = [FoundFailure(hit) for scan in scans if (hit := _unfinished(scan, scans, phases))][:1]
     if not found:
         found = [FoundFailure(hit) for scan in scans if (hit := _failed_request(scan, phases))][:1]
-    unknown = {each.hit.log for each in found[:1] if each.hit.failure in (UNKNOWN, REQUEST)}
+    if not found:
+        found = [FoundFailure(hit) for scan in scans if (hit := _last_words(scan))][:1]
+    found = [replace(each, hit=_reworded(each.hit, known.wordings)) for each in found]
+    unknown = {each.hit.log for each in found[:1] if each.hit.failure in (UNKNOWN, DEFECT, REQUEST)}
     return Explained(tuple(found), tuple(scan for scan in scans if scan.name in unknown), tuple(scans))
+
+
+def _without_progress(causes: Sequence[Hit], scans: Sequence[Scanned]) -> list[Hit]:
+    """Drop causes whose line reports no error where another does: they name what worked last.
+
+    An entry that names the error that must follow is proved by it.
+    """
+    slips = [(scan.name, slip.number) for scan in scans for slip in scan.slips]
+
+    def is_in_message(hit: Hit) -> bool:  # of an exception, whose message may have further lines
+        return any(log == hit.log and 0 < hit.number - at <= _AT_ONCE for log, at in slips)
+
+    reports = [hit for hit in causes if hit.failure.error or reports_fault(hit.line) or is_in_message(hit)]
+    has_error = bool(reports) or any(scan.reason for scan in scans)
+    return reports if has_error else list(causes)
+
+
+def _reworded(hit: Hit, wordings: Sequence[Wording]) -> Hit:
+    """Return the hit with the first wording that its engine's own sentence has."""
+    said = _CLASS.sub("", hit.found.get(hit.failure.reworded or "") or "")
+    bare = replace(hit, failure=DEFECT) if hit.failure is UNKNOWN and hit.found.get("version_fault") else hit
+    if _OF_LIBRARY.search(said):
+        return bare
+    for wording in wordings:
+        for sign in wording.signs:
+            match = sign.expression.search(said) if sign.needle in said else None
+            if match and not (wording.harmless and wording.harmless.search(said)):
+                return replace(hit, failure=wording, found={**hit.found, **match.groupdict(), "said": said})
+    return bare
 
 
 def _symptoms(hits: Sequence[Hit], scans: Sequence[Scanned]) -> list[Hit]:
@@ -209,6 +261,21 @@ def _failed_request(scan: Scanned, phases: Sequence[Phase]) -> Hit | None:
     served = scan.lines - last.after if last and last.phase.complete else 0
     failed = [each for each in scan.slips if each.traced and not each.follows and each.number > served]
     return _hit(REQUEST, failed[-1], scan) if failed else None
+
+
+def _last_words(scan: Scanned) -> Hit | None:
+    """Return the line at the end of a log that reports an error, as a command prints it before it ends."""
+    if scan.was_ready or scan.stopped:
+        return None
+    last = [(at, line(raw)) for at, raw in enumerate(scan.tail) if raw.strip()][-_LAST:]
+    wrong = [
+        (at, said) for at, said in last if _REPORTS.search(said.text) and said.level not in (INFO, WARNING)
+    ]
+    if not wrong:
+        return None
+    at, said = wrong[0]
+    words = {"kind": "an error", "message": shown(said.text)}
+    return Hit(UNKNOWN, words, said, scan.lines - len(scan.tail) + at + 1, scan.name, said.when, scan.engine)
 
 
 def _ended_before(

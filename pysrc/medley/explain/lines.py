@@ -92,6 +92,14 @@ _PARTS = tuple(
 )
 _DEEPEST = 6
 
+# Words of a line that reports something wrong, where no level says it.
+_FAULT = re.compile(
+    r"(?i)error|exception|fail|fatal|abort|assert|cannot|can't|could ?n[o']t|unable|unsupport|invalid|"
+    r"unknown|unrecogni|unexpected|not |no |denied|refused|killed|oom|dead|died|lost|missing|mismatch|exceed|"
+    r"exit|panic|traceback|time[d ]?out|too |warn|out of|require|must|larger|insufficient|terminated|signal|"
+    r"stuck|nan"
+)
+
 
 @dataclass(frozen=True)
 class LogLine:
@@ -215,3 +223,10 @@ def _of_docker(text: bytes) -> bytes:
         return str(json.loads(text)["log"]).rstrip("\n").encode()
     except (ValueError, KeyError, TypeError):
         return text
+
+
+def reports_fault(said: LogLine) -> bool:
+    """Whether a line reports something wrong, by its level or, where it has none, by its words."""
+    if said.level is None:
+        return _FAULT.search(said.text) is not None
+    return said.level != INFO

@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 
 from medley import config
 from medley.errors import Problem
-from medley.explain.engine_advice import EngineFlag, for_engine, with_flags
+from medley.explain.engine_advice import EngineFlag, for_engine, for_version, with_flags
 from medley.schema import StrictTable
 
 Confidence = Literal["high", "medium", "low"]
@@ -25,7 +25,8 @@ GIVEN = frozenset(
     {
         *("component", "last_call", "instead", "above", "step", "step_fix", "advice", "distribution"),
         *("cuda_error", "cuda_fix", "nccl", "switched", "tried", "version_fault"),
-        *("engine_version", "enabled", "halved"),
+        *("engine_version", "enabled", "halved", "mentioned", "about", "driver"),
+        *("utilization", "less_share", "near_flag"),
     }
 )
 """Groups that the scan fills in, for every failure: medley.explain.context has their meaning."""
@@ -33,7 +34,7 @@ GIVEN = frozenset(
 VARYING = "0123456789abcdef"
 _SHORTEST = 3
 _FLAGS = "engine-flags.toml"
-_FIXED = ("failure", "phase", "cuda_error")
+_FIXED = ("failure", "phase", "wording", "cuda_error")
 
 _OPTIONAL = re.compile(r"\[([^\[\]]*\{\w+\}[^\[\]]*)\]")
 _GROUP = re.compile(r"\{(\w+)\}")
@@ -95,7 +96,7 @@ class Failure(StrictTable):
     minimum: Annotated[int, Field(ge=1)] = 1
     """Fewer matching lines are not a failure."""
     within: Annotated[str, Field(max_length=2000)] | None = None
-    """A regular expression for a call of the traceback, `FILE, FUNCTION`, for words that many parts print."""
+    """A regular expression for a call of the traceback, `FILE, FUNCTION`, or without one the last step."""
     after_restart: bool = False
     """Whether an earlier start in the log that failed explains it, such as memory that is not free yet."""
     hint: bool = False
@@ -104,6 +105,8 @@ class Failure(StrictTable):
     """Whether programs print it when they are stopped before they are ready."""
     error_after: Annotated[str, Field(max_length=2000)] | None = None
     """A regular expression for an error after it; without such an error the line is only a warning."""
+    reworded: str | None = None
+    """The group with the engine's own sentence, which a [[wording]] may say in plain words instead."""
     examples: tuple[str, ...] = ()
     """Logs that show it."""
     look_alikes: tuple[str, ...] = ()
@@ -124,10 +127,12 @@ class Failure(StrictTable):
 
     def told(self, found: Mapping[str, str | None], engine: str | None = None) -> tuple[str, str, str]:
         """Return what failed, its cause and its fix, without what is for another engine than `engine`."""
-        what, cause, fix = (for_engine(text, engine) for text in (self.what, self.cause, self.fix))
+        texts = (for_version(text, found.get("engine_version")) for text in (self.what, self.cause, self.fix))
+        what, cause, fix = (for_engine(text, engine) for text in texts)
         what, cause = (_filled(text, found) for text in (what, cause))
         # These are medley's own words, or plain flags: a shell reads them as they are.
         own = {"instead", "step_fix", "cuda_fix", "switched", "tried", "version_fault", "halved"}
+        own |= {"mentioned", "about", "less_share", "engine_version"}
         typed = {name: value if name in own else _typed(value) for name, value in found.items()}
         return what, cause, _filled(fix, typed)
 
@@ -139,6 +144,10 @@ class Phase(Failure):
     """Whether a log may end after it."""
     any_step: bool = False
     """Whether it stands for the steps that no phase has; its signs are not searched."""
+
+
+class Wording(Failure):
+    """A form of sentence in which engines refuse a setting; it explains errors that no failure has."""
 
 
 class Component(StrictTable):
@@ -192,14 +201,16 @@ class File(StrictTable):
 
     failure: tuple[Failure, ...] = ()
     phase: tuple[Phase, ...] = ()
+    wording: tuple[Wording, ...] = ()
     component: tuple[Component, ...] = ()
     cuda_error: tuple[CudaError, ...] = ()
     engine_flag: tuple[EngineFlag, ...] = ()
 
     @property
     def checked(self) -> Iterator[tuple[tuple[str, int], Failure]]:
-        """Failures and phases, each with its table and number in the file."""
-        for table, rows in (("failure", self.failure), ("phase", self.phase)):
+        """Failures, phases and wordings, each with its table and number in the file."""
+        tables = (("failure", self.failure), ("phase", self.phase), ("wording", self.wording))
+        for table, rows in tables:
             yield from (((table, at), row) for at, row in enumerate(rows))
 
 
@@ -213,6 +224,7 @@ class Known:
     phases: tuple[Phase, ...] = ()
     components: tuple[Component, ...] = ()
     cuda_errors: tuple[CudaError, ...] = ()
+    wordings: tuple[Wording, ...] = ()
 
 
 def sign(needle: str, pattern: str | None = None) -> Sign:
@@ -221,7 +233,7 @@ def sign(needle: str, pattern: str | None = None) -> Sign:
 
 def files() -> tuple[list[Path], list[Path]]:
     """Return the user's files, and medley's: of the source tree or the installed package."""
-    own, *shipped = (sorted((folder / "failures").glob("*.toml")) for folder in config.folders())
+    own, *shipped = (config.listed(folder / "failures") for folder in config.folders())
     return own, next(filter(None, shipped), [])
 
 
@@ -240,6 +252,7 @@ def load(*, user: bool = True) -> Known:
         tuple(each for file in (*theirs, *ours) for each in file.phase),
         tuple(each for file in (*theirs, *ours) for each in file.component),
         tuple(each for file in (*theirs, *ours) for each in file.cuda_error),
+        tuple(each for file in (*theirs, *ours) for each in file.wording),
     )
 
 
@@ -277,7 +290,8 @@ def _unknown_groups(path: Path, at: tuple[str, int], failure: Failure) -> Iterat
     if taken := groups & GIVEN:
         cause = f"medley itself fills in the group {min(taken)}: give it another name"
         yield wrong(path, at, failure.name, "signs", cause)
-    usable = groups | GIVEN | ({"message"} if isinstance(failure, Phase) else set())
+    given = {"message"} if isinstance(failure, Phase) else {"said"} if isinstance(failure, Wording) else set()
+    usable = groups | GIVEN | given
     for key, text in (("what", failure.what), ("cause", failure.cause), ("fix", failure.fix)):
         for name in {*_GROUP.findall(text)} - usable:
             cause = f"no pattern has a group {name}; the groups are {', '.join(sorted(groups)) or 'none'}"
@@ -305,11 +319,11 @@ def _all(paths: Iterable[Path], problems: list[Problem], *, trusted: bool) -> It
 
 @lru_cache(maxsize=512)
 def _read(path: Path, _changed_ns: int) -> File:
-    return _for_engines(config.read(path, File), _engine_flags())
+    return _for_engines(config.read(path, File), engine_flags())
 
 
 @lru_cache(maxsize=1)
-def _engine_flags() -> tuple[EngineFlag, ...]:
+def engine_flags() -> tuple[EngineFlag, ...]:
     _, shipped = files()
     return tuple(
         flag for path in shipped if path.name == _FLAGS for flag in config.read(path, File).engine_flag

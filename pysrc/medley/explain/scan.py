@@ -20,7 +20,7 @@ from medley import process
 from medley.command import Command
 from medley.errors import Problem
 from medley.explain import events
-from medley.explain.context import LINES, Around, Context, Facts, calls_to, read_context
+from medley.explain.context import LINES, Around, Context, Facts, read_context, read_places
 from medley.explain.findings import TAIL, Hit, Log, Scanned
 from medley.explain.flags import read_flags
 from medley.explain.lines import INFO, WARNING, Block, LogLine, blocks, decoded, line
@@ -28,6 +28,7 @@ from medley.explain.patterns import VARYING, Failure, Known, Sign
 
 _MOST_OF_ONE = 6
 _MOST_OF_KIND = 40
+_PLACEHOLDER = re.compile(r"\{[\w.\[\]()'\"!:]{1,60}\}.{0,20}")
 _MOST_SLIPS = 48
 _RANKS_AT_ONCE = 16
 """Errors whose tracebacks may be printed line by line at the same time."""
@@ -155,6 +156,7 @@ class _Scan:
         self._seen, self._tried = Counter[str](), Counter[str]()
         self._spent = defaultdict[str, float](float)
         self._slipped = Counter[bytes]()
+        self._places: tuple[int, list[str]] = -1, []
         self._wrong = {
             sign.needle.encode() for turn in events.TURNS for sign in turn.signs if turn.kind in events.ERRORS
         }
@@ -248,8 +250,10 @@ class _Scan:
                 self.done.stopped = True
             case events.NCCL:
                 self.done.nccl = found[1]
+            case events.DRIVER:
+                self.done.driver = found[1]
             case events.VERSION:
-                self.done.version = " ".join(found.groups())
+                self.done.version = f"vLLM {found[1]}"
             case events.ENABLED:
                 self.done.enabled = [*dict.fromkeys([*self.done.enabled, found[1]])][:_MOST_ENABLED]
             case events.CALL:
@@ -268,12 +272,15 @@ class _Scan:
         ends = next((nth for nth, each in enumerate(words) if not each.rstrip().endswith(b"\\")), len(words))
         text = " ".join(line(decoded(each[:_LONGEST_ARGUMENTS])).text for each in words[: ends + 1])
         self.done.flags |= read_flags(text, self._needles.flags)
+        self.done.arguments = text
         self.done.starts.append(self.done.lines + at + 1)
         del self.done.starts[_MOST_STARTS:]
 
     def _context(self, said: LogLine, lines: Block, at: int) -> Context:
         done = self.done
-        log = Facts(done.engine, done.flags, done.nccl, done.version, tuple(done.enabled))
+        log = Facts(
+            done.engine, done.flags, done.nccl, done.version, tuple(done.enabled), done.arguments, done.driver
+        )
         return read_context(_around(lines, at), said, self._needles.known, log)
 
     def _traced(self, call: LogLine, lines: Block, at: int) -> None:
@@ -302,8 +309,10 @@ class _Scan:
         more = [(down, each) for down, each in more if each.rank in (None, said.rank)][: failure.lines_after]
         text = "\n".join([said.text, *(each.text for _, each in more)])
         match = self._searched(failure, sign, text)
-        if match is None or (failure.within and not calls_to(_around(lines, at), said, failure.within)):
+        if match is None or not self._is_within(failure, said, lines, at):
             return
+        if any(_PLACEHOLDER.fullmatch(value) for value in match.groups.values() if value):
+            return  # the traceback prints the line that raises, and its f-string has no values yet
         self._seen[failure.name] += 1
         when = said.when or lines.when(at)
         number = self.done.lines + at + 1
@@ -312,7 +321,7 @@ class _Scan:
         if match.line_at is not None:
             down = text.count("\n", 0, match.line_at)
             said, number = (more[down - 1][1], number + more[down - 1][0]) if down else (said, number)
-        given = vars(self._context(said, lines, at)) if failure.given else {}
+        given = vars(self._context(said, lines, at)) if failure.given or failure.reworded else {}
         groups = {**given, **match.groups}
         self.done.hits.append(Hit(failure, groups, said, number, self.done.name, when, self.done.engine))
 
@@ -326,6 +335,16 @@ class _Scan:
         elif self.done.stopped and (failure.symptom or failure.confidence != "high"):
             return False
         return failure.any_level or said.level not in (INFO, WARNING) or (said.nccl and said.level == WARNING)
+
+    def _is_within(self, failure: Failure, said: LogLine, lines: Block, at: int) -> bool:
+        if failure.within is None:
+            return True
+        began, number = time.thread_time(), self.done.lines + at
+        if self._places[0] != number:
+            # Several failures ask for the same line.
+            self._places = number, read_places(_around(lines, at), said, self._needles.known.phases)
+        self._spent[failure.name] += time.thread_time() - began
+        return any(re.search(failure.within, each) for each in self._places[1])
 
     def _searched(self, failure: Failure, sign: Sign, text: str) -> Match | None:
         if failure.name in self._user.names:

@@ -1,4 +1,4 @@
-"""Measure what the devices of this host or of a Ray cluster's hosts reach by themselves."""
+"""Measure the speed of the devices of this host, or of a Ray cluster's hosts."""
 
 import json
 import platform
@@ -16,116 +16,131 @@ from medley.host import facts, kind
 from medley.host.kind import match_kind
 from medley.measurement.collective import run
 from medley.planner import devices
-from medley.planner.device_history import slow, speed_of
-from medley.planner.devices import DeviceSpeed, MeasuredDevice
+from medley.planner.device_history import find_slow_devices, read_speed
+from medley.planner.devices import DeviceIdentity, DeviceSpeed
 from medley.progress import Progress
 
-# To start, to measure three times, and one to spare.
+# One step to start, three to measure, and one to spare.
 _STEPS = 5
 _HOST_LIMIT_S = 300
-_HERE = "here"  # as payload/device_speed.py calls its host
+_LOCAL_ADDRESS = "here"  # as payload/device_speed.py calls its host
 
 
 @dataclass(frozen=True)
-class Measurable:
+class HostDevices:
+    """The devices of one host by its name; empty if its facts are unknown."""
+
     name: str
-    units: tuple[MeasuredDevice, ...]
+    units: tuple[DeviceIdentity, ...]
 
 
 @dataclass(frozen=True)
 class Speeds:
+    """The measured speeds of devices, and the hosts without any."""
+
     devices: tuple[DeviceSpeed, ...] = ()
     busy: tuple[str, ...] = ()
-    """Hosts that serve a model now, so that they were left alone."""
+    """Hosts that serve a model now and were not measured, because that would slow the server down."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """The error of each host that could not be measured."""
 
-    def table(self) -> dict[str, Any]:
-        return {"speeds": [asdict(each) for each in self.devices], "busy": self.busy, "failed": self.failed}
+    def build_table(self) -> dict[str, Any]:
+        return {
+            "speeds": [asdict(device) for device in self.devices],
+            "busy": self.busy,
+            "failed": self.failed,
+        }
 
-    def having(self, event: Mapping[str, Any], hosts: Mapping[str, Measurable], when: str) -> "Speeds":
-        """Add one event of payload/device_speed.py; `hosts` by address."""
+    def add_event(self, event: Mapping[str, Any], hosts: Mapping[str, HostDevices], when: str) -> "Speeds":
+        """Return a copy with one event of payload/device_speed.py; `hosts` by address, `when` in ISO 8601."""
         match event:
-            case {"device": address, **about}:
+            case {"device": address, **figures}:
                 host = hosts[address]
-                speed = speed_of(host.name, host.units, about, when)
+                speed = read_speed(host.name, host.units, figures, when)
                 if speed is None:
-                    return self._having_failed(host, "its facts show no such device")
+                    return self._add_failure(host, "its facts show no such device")
                 return replace(self, devices=(*self.devices, speed))
             case {"busy": address}:
                 return replace(self, busy=(*self.busy, hosts[address].name))
             case {"failed": address, "said": error}:
-                return self._having_failed(hosts[address], error)
+                return self._add_failure(hosts[address], error)
             case _:
                 return self
 
-    def _having_failed(self, host: Measurable, error: str) -> "Speeds":
+    def _add_failure(self, host: HostDevices, error: str) -> "Speeds":
         return replace(self, failed={**self.failed, host.name: error})
 
 
 def measure_cluster(
-    found: Membership, chosen: Sequence[Mapping[str, Any]], limit_s: float, progress: Progress
+    member: Membership, nodes: Sequence[Mapping[str, Any]], limit_s: float, progress: Progress
 ) -> Speeds:
-    """What the devices of these hosts reach, all at the same time."""
+    """Measure the devices of all these hosts at the same time, or raise a Problem if that does not end."""
     task = {
-        "nodes": [{key: node[key] for key in ("id", "address", "free", "slots")} for node in chosen],
+        "nodes": [{key: node[key] for key in ("id", "address", "free", "slots")} for node in nodes],
         "limit_s": limit_s,
         "life_s": run.CONNECT_LIMIT_S + limit_s * _STEPS,
     }
-    hosts = {node["address"]: _measurable(node) for node in chosen}
-    when, made = run.now(), Speeds()
-    with closing(run.script_events("device_speed.py", found, task, progress)) as events:
+    hosts = {node["address"]: _read_devices(node) for node in nodes}
+    when, speeds = run.format_now(), Speeds()
+    with closing(run.run_script("device_speed.py", member, task, progress)) as events:
         for event in events:
-            made = made.having(event, hosts, when)
-    return made
+            speeds = speeds.add_event(event, hosts, when)
+    return speeds
 
 
-def _measurable(node: Mapping[str, Any]) -> Measurable:
-    units: tuple[MeasuredDevice, ...] = ()
-    with suppress(Problem):  # its facts are not known, or make it none of our kinds
+def _read_devices(node: Mapping[str, Any]) -> HostDevices:
+    units: tuple[DeviceIdentity, ...] = ()
+    with suppress(Problem):  # its facts are unknown, or fit no kind of host
         host = facts.facts(transcript.parse(node["told"] or ""))
-        units = tuple(devices.units(host, match_kind(host, config.hosts())))
-    return Measurable(f"{node['name']} ({node['address']})", units)
+        units = tuple(devices.list_device_identities(host, match_kind(host, config.hosts())))
+    return HostDevices(f"{node['name']} ({node['address']})", units)
 
 
 def measure_host(progress: Progress) -> Speeds:
-    """What this host's devices reach, where it is in no cluster."""
-    found, sort = kind.recognise()
-    chain = toolkit.with_libcuda(toolkit.find(sort.name, watch=progress), sort.host)
-    where = virtualenv.ready(tools.environment(sort, None), chain, driver=sort.host.driver, watch=progress)
-    hosts = {_HERE: Measurable(platform.node(), tuple(devices.units(found, sort)))}
-    when, made = run.now(), Speeds()
-    command = verify.command(where, chain, "device_speed.py", sort.host.device)
+    """Measure the devices of this host, without a cluster, and record the result."""
+    host_facts, host_kind = kind.recognise()
+    chain = toolkit.with_libcuda(toolkit.find(host_kind.name, watch=progress), host_kind.host)
+    environment = tools.environment(host_kind, None)
+    folder = virtualenv.ready(environment, chain, driver=host_kind.host.driver, watch=progress)
+    units = tuple(devices.list_device_identities(host_facts, host_kind))
+    hosts = {_LOCAL_ADDRESS: HostDevices(platform.node(), units)}
+    when, speeds = run.format_now(), Speeds()
+    command = verify.command(folder, chain, "device_speed.py", host_kind.host.device)
     with progress.stage("measure this host"):
         finished = process.run(command, limit_s=_HOST_LIMIT_S)
     for line in finished.lines:
         if line.startswith("{"):
-            made = made.having(json.loads(line), hosts, when)
-    if finished.status or not made.devices:
-        made = made.having({"failed": _HERE, "said": "\n".join(finished.lines[-3:])}, hosts, when)
-    device_probe.record(found, sort, made.devices)
-    return made
+            speeds = speeds.add_event(json.loads(line), hosts, when)
+    if finished.status or not speeds.devices:
+        failure = {"failed": _LOCAL_ADDRESS, "said": "\n".join(finished.lines[-3:])}
+        speeds = speeds.add_event(failure, hosts, when)
+    device_probe.record(host_facts, host_kind, speeds.devices)
+    return speeds
 
 
-def verdict(found: Speeds) -> Problem | None:
-    if found.failed:
+def find_problem(speeds: Speeds) -> Problem | None:
+    """Return a Problem if a host could not be measured, or is slower than one with the same device."""
+    if speeds.failed:
         return Problem(
-            f"{', '.join(found.failed)} cannot be measured",
-            cause="\n".join(f"{host}: {error}" for host, error in found.failed.items()),
+            f"{', '.join(speeds.failed)} cannot be measured",
+            cause="\n".join(f"{host}: {error}" for host, error in speeds.failed.items()),
             fix="there: medley env check; medley facts; or test only the network: "
             "medley collective-test --only network",
         )
-    blamed = list(slow(found.devices))
-    if not blamed:
+    slow_devices = list(find_slow_devices(speeds.devices))
+    if not slow_devices:
         return None
-    hosts = dict.fromkeys(each.host for each, _ in blamed)
+    hosts = dict.fromkeys(device.host for device, _ in slow_devices)
     return Problem(
         f"{', '.join(hosts)} {'is' if len(hosts) == 1 else 'are'} slow, and would hold up the others",
-        cause="\n".join(f"{_text(each)}; {_text(best)}, and it is the same device" for each, best in blamed),
+        cause="\n".join(
+            f"{_format_speed(device)}; {_format_speed(best)}, and it is the same device"
+            for device, best in slow_devices
+        ),
         fix="look there for what else runs, a quota, heat or a power cap: top; nvidia-smi -q -d PERFORMANCE\n"
         "or leave it so: medley plan gives it as much as it can do",
     )
 
 
-def _text(each: DeviceSpeed) -> str:
-    return f"{each.host}: {each.gb_s:.3g} GB/s, {each.tflops:.3g} TFLOPS ({each.name or 'no name'})"
+def _format_speed(device: DeviceSpeed) -> str:
+    return f"{device.host}: {device.gb_s:.3g} GB/s, {device.tflops:.3g} TFLOPS ({device.name or 'no name'})"

@@ -14,7 +14,6 @@ from statistics import NormalDist
 from typing import Any
 
 from medley import storage
-from medley.errors import Problem, in_words
 from medley.schema import Made
 
 # Byte-level BPE writes byte 0x20 as this letter (the table of GPT-2's tokenizer).
@@ -39,20 +38,18 @@ def digest(made: Made) -> str:
 
 def make(made: Made, folder: Path) -> Path:
     """Write the model into `folder` unless it is there, whole or not at all; returns the folder."""
-    if (folder / "config.json").is_file():
+    if storage.exists(folder / "config.json"):
         return folder
-    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=storage.make(folder.parent)))
+    storage.make(folder.parent)
+    with storage.explained(folder, "written"):
+        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         write(made, draft)
         draft.chmod(0o755)
         draft.rename(folder)
     except OSError as error:
         if not (folder / "config.json").is_file():  # else another process was first, with the same model
-            raise Problem(
-                f"the demo model cannot be written to {folder}",
-                cause=in_words(error),
-                fix="make room there, or use another disk: export MEDLEY_CACHE=/path",
-            ) from error
+            raise storage.problem_of(folder, error, "written") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return folder

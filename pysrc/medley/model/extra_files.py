@@ -50,9 +50,12 @@ def fetch_extras(needs: tuple[ExtraFile, ...], watch: Progress, *, limit_s: floa
         with storage.lock(
             path.parent / ".lock", waits=lambda: watch.note("another medley fetches it; waiting")
         ):
-            if path.is_file() and storage.hash_file(path) == need.sha256:
+            if storage.exists(path) and storage.hash_file(path) == need.sha256:
                 continue
-            with watch.stage(f"fetch {need.name}: {need.what}"):
+            with (
+                watch.stage(f"fetch {need.name}: {need.what}"),
+                storage.explained(path, "written"),
+            ):
                 _Fetching(need, path, watch, time.monotonic() + limit_s).fetch()
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 # The library reads its variables once, when this module of it is imported, which takes 1 ms.
 from huggingface_hub import constants
 
-from medley import json_shape
+from medley import json_shape, storage
 from medley.errors import Problem, in_words
 from medley.model.checkpoint import CONFIG, INDEX, SINGLE, has_weights, table, weight_files
 
@@ -151,18 +151,19 @@ def has(repository: str, revision: str | None = None) -> bool:
     if revision is None:
         return bool(snapshots(repository))
     ref = repository_folder(repository) / "refs" / revision
-    commit = ref.read_text(encoding="utf-8").strip() if ref.is_file() else revision
+    commit = (storage.read_text(ref) or revision).strip()
     return whole(repository_folder(repository) / "snapshots" / commit)
 
 
 def configured(repository: str) -> Path | None:
     """Find the newest snapshot in the hub's cache that has config.json."""
-    return next((each for each in _newest(repository) if (each / CONFIG).is_file()), None)
+    return next((each for each in _newest(repository) if storage.exists(each / CONFIG)), None)
 
 
 def _newest(repository: str) -> list[Path]:
     folder = repository_folder(repository) / "snapshots"
-    return sorted(folder.glob("*/"), key=lambda each: each.stat().st_mtime, reverse=True)
+    found = [each for each in storage.listed(folder) if each.is_dir()]
+    return sorted(found, key=storage.modified_s, reverse=True)
 
 
 def repository_folder(repository: str) -> Path:
@@ -171,9 +172,9 @@ def repository_folder(repository: str) -> Path:
 
 def whole(folder: Path) -> bool:
     """Check for all weights: an interrupted download leaves only a few small files."""
-    if not (folder / CONFIG).is_file():
+    if not storage.exists(folder / CONFIG):
         return False
-    if (folder / INDEX).is_file():
+    if storage.exists(folder / INDEX):
         try:
             names = weight_files(table(folder / INDEX), INDEX)
         except Problem:

@@ -28,6 +28,7 @@ from medley.model.checkpoint import (
     with_quantization,
 )
 from medley.progress import SILENT, Progress
+from medley.unusable_file import optional
 
 if TYPE_CHECKING:  # half a second to import, and seldom needed
     from huggingface_hub import HfApi
@@ -94,7 +95,8 @@ def look(repository: str, watch: Progress = SILENT) -> Look:
         return found
     found = hub.answered(repository, lambda api: _asked(api, repository, about, watch))
     if found.commit:
-        storage.write(_file(repository, found.commit), json.dumps(asdict(found)))
+        with optional():
+            storage.write(_file(repository, found.commit), json.dumps(asdict(found)))
     return found
 
 
@@ -129,8 +131,12 @@ def _fetched(repository: str) -> Look | None:
 
 def kept(repository: str, commit: str | None = None) -> Look | None:
     """Read the kept look of this commit, else the newest."""
-    paths = [_file(repository, commit)] if commit else list(_file(repository, "*").parent.glob("*.json"))
-    found = (storage.record(path, Look) for path in paths if path.is_file())
+    found = []
+    with optional():
+        folder = _file(repository, "").parent
+        for path in [_file(repository, commit)] if commit else storage.listed(folder, "*.json"):
+            with optional():
+                found.append(storage.record(path, Look))
     return max((each for each in found if each), key=lambda each: each.date, default=None)
 
 

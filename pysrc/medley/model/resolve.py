@@ -2,12 +2,14 @@
 
 import difflib
 import hashlib
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from medley import user
 from medley.command import renamed
 from medley.errors import Problem
 from medley.model import demo, hub
@@ -45,6 +47,13 @@ class Weights:
         """Whether medley writes the folder; else it is the user's, or a repository of the hub."""
         return self.model is not None and self.model.is_built
 
+    @property
+    def notice(self) -> str | None:
+        """The line that says that a folder was taken for a word that may also name a repository."""
+        if not self.local or not _REPOSITORY.fullmatch(self.word):
+            return None
+        return f"{self.word} is the folder {self.target} here, not the hub's repository of that name"
+
 
 def weights(word: str, models: Mapping[str, Model], cache: Path, typed: Sequence[str] = ()) -> Weights:
     """Find the model, folder or ORG/NAME that `word` names; a fix corrects what was `typed`."""
@@ -52,7 +61,7 @@ def weights(word: str, models: Mapping[str, Model], cache: Path, typed: Sequence
     if model := models.get(word):
         target = model.repository or str(cache / "models" / f"{word}-{_digest(model)}")
         return Weights(word, target, model, as_typed)
-    folder = Path(word).expanduser()
+    folder = user.expand(word)
     if _exists(folder) and folder.is_dir():
         folder = folder.resolve()
         if not (folder / "config.json").is_file():
@@ -161,6 +170,21 @@ def _near(word: str, models: Mapping[str, Model]) -> str | None:
     return found and tables[found]
 
 
+def require_only_on_hub(target: str) -> None:
+    """Raise a Problem where a file or folder here has a repository's name.
+
+    transformers takes ./ORG/NAME before the hub's ORG/NAME, with its code, whatever --revision says (seen
+    with vLLM 0.32.0). An engine starts in the user's folder.
+    """
+    if os.path.lexists(target):
+        folder = shlex.quote(f"./{target}")
+        raise Problem(
+            f"{target} is a repository of the hub, and a name in this folder",
+            cause=f"the engine would load {Path(target).absolute()} in its place, with any code in it",
+            fix=f"cd ~  # and type it again\nmedley serve {folder}  # for the folder itself",
+        )
+
+
 def ready(found: Weights) -> None:
     """Make the model, or see that the hub has it, before anything slow begins.
 
@@ -169,13 +193,16 @@ def ready(found: Weights) -> None:
     if found.model and found.model.made:
         demo.make(found.model.made, Path(found.target))
     elif not found.local:
+        require_only_on_hub(found.target)
         hub.require(found.target)
     else:
         require_weights(found)
 
 
 def require_weights(found: Weights) -> None:
-    """Raise a Problem for a user's folder without weights; nothing is made or fetched."""
+    """Raise a Problem for a folder without weights, or one in a repository's place; fetch nothing."""
+    if not found.local:
+        require_only_on_hub(found.target)
     if found.local and not found.is_built and not has_weights(Path(found.target)):
         raise Problem(
             f"{found.target} holds no weights",

@@ -187,9 +187,10 @@ def keep_pin(code: Code) -> None:
 
 
 def _pins() -> dict[str, CodePin]:
-    if not _file().exists():
+    content = storage.read_bytes(_file())
+    if content is None:
         return {}
-    found = storage.table(_file())
+    found = json_shape.table(content)
     if found is None or not json_shape.fits(found, dict[str, CodePin]):
         raise Problem(
             "the note of the code that you trusted is not whole",

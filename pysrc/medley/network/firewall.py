@@ -1,7 +1,7 @@
 """Write nftables, ufw and iptables rules that close medley's ports to other hosts.
 
 The rules match only the first packet of a TCP connection, so open sessions stay open, and a kernel without
-connection tracking (a Jetson's) can apply them.
+connection tracking (a Jetson's) can apply them. Only a limit of connections needs it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,9 +16,12 @@ from medley.network.ports import RayPorts
 Program = Literal["nftables", "ufw", "iptables"]
 APPLIED = {"nftables": "sudo nft -f -", "ufw": "sudo sh -e", "iptables": "sudo sh -e"}
 SSH = 22
+_IPV4 = 4
 _MANY = 1000
 """A range this large is not only medley's: the kernel gives its ports to any program."""
 Ranges = tuple[tuple[int, int], ...]
+_FAMILIES = {4: "ip saddr", 6: "ip6 saddr & ffff:ffff:ffff:ffff::"}
+"""How nftables finds the sender; one IPv6 host has the addresses of a /64 network."""
 # Deleting a missing table would be an error.
 _NOTHING_OF_NFTABLES: tuple[str, ...] = ("table inet medley", "delete table inet medley")
 _NOTHING_OF_IPTABLES = tuple(
@@ -42,6 +45,9 @@ class Rules:
     closed: Ranges
     """In order, without overlap."""
     open: tuple[int, ...] = (SSH,)
+    limited: tuple[int, ...] = ()
+    """Open ports at which an address outside may have `most_connections`; an IPv6 /64 counts as one."""
+    most_connections: int = 0
 
 
 def wires(asked: Iterable[str], net: Net) -> tuple[ClusterInterface, ...]:
@@ -87,6 +93,8 @@ def ssh_ports(environments: Iterable[Mapping[str, str]]) -> set[int]:
 def _nftables(rules: Rules) -> Iterator[str]:
     yield from _NOTHING_OF_NFTABLES
     yield "table inet medley {"
+    for number in _FAMILIES if rules.limited else ():
+        yield f"\tset strangers{number} {{ type ipv{number}_addr; size 65535; flags dynamic; }}"
     yield "\tchain input {"
     yield "\t\ttype filter hook input priority 0; policy accept;"
     yield '\t\tiifname "lo" accept'
@@ -96,6 +104,11 @@ def _nftables(rules: Rules) -> Iterator[str]:
             yield f"\t\t{interface}{'ip6' if ':' in each else 'ip'} saddr {each} accept"
         if not wire.networks:
             yield f"\t\t{interface}accept"
+    if rules.limited:
+        first = f"\t\ttcp dport {{ {', '.join(map(str, rules.limited))} }} tcp flags & (syn | ack) == syn"
+        for number, source in _FAMILIES.items():
+            over = f"{source} ct count over {rules.most_connections}"
+            yield f"{first} add @strangers{number} {{ {over} }} drop"
     yield f"\t\ttcp dport {{ {', '.join(map(str, rules.open))} }} accept"
     yield f"\t\ttcp dport {{ {', '.join(_shown(rules.closed, '-'))} }} tcp flags & (syn | ack) == syn drop"
     yield "\t}"
@@ -134,6 +147,9 @@ def _iptables(rules: Rules) -> Iterator[str]:
             fit = [each for each in wire.networks if ip_network(each).version == version]
             sources = [f" -s {each}" for each in fit] if wire.networks else [""]
             yield from (f"{add}{by}{each} -j RETURN" for each in sources)
+        above = f"-m connlimit --connlimit-above {rules.most_connections} --connlimit-mask"
+        mask = 32 if version == _IPV4 else 64
+        yield from (f"{add} -p tcp --syn --dport {each} {above} {mask} -j DROP" for each in rules.limited)
         yield from (f"{add} -p tcp --dport {each} -j RETURN" for each in rules.open)
         yield from (f"{add} -p tcp --syn --dport {each} -j DROP" for each in _shown(rules.closed, ":"))
         yield f"{program} -w -C INPUT -j MEDLEY 2>/dev/null || {program} -w -I INPUT -j MEDLEY"

@@ -162,7 +162,7 @@ def undo(*, force: bool = False) -> str:
         )
     newest, *older = notes
     path = Path(newest["path"]) if newest["path"] else None
-    there = path.read_text(encoding="utf-8") if path and path.exists() else None
+    there = storage.read_text(path) if path else None
     if path and not force and there != newest["text"]:
         raise Problem(
             f"{path} was changed",
@@ -170,7 +170,7 @@ def undo(*, force: bool = False) -> str:
             fix="to restore it anyway: medley link setup --undo --force",
         )
     if path and newest["old"] is None:
-        path.unlink(missing_ok=True)
+        storage.remove_file(path)
     elif path:
         storage.write(path, newest["old"], secret=True)
     failed = [each for each in newest["undo"] if process.run(Command(tuple(each)), limit_s=_LIMIT_S).status]
@@ -207,9 +207,10 @@ class _Note(TypedDict):
 
 
 def remembered() -> list[dict[str, Any]]:
-    if not _notes().exists():
+    content = storage.read_bytes(_notes())
+    if content is None:
         return []
-    found = json_shape.loads(_notes().read_bytes())
+    found = json_shape.loads(content)
     if json_shape.fits(found, list[_Note]):
         return list(found)
     raise Problem(

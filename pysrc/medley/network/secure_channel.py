@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from medley import json_shape
+from medley import json_shape, storage
 from medley.errors import Problem, in_words
 
 _CHALLENGE_BYTES = 32
@@ -163,7 +163,7 @@ def _open() -> Iterator[None]:
 
 
 def read_secret(token: Path) -> str:
-    return token.read_text(encoding="utf-8").strip()
+    return storage.secrets({"token": str(token)})["token"].strip()
 
 
 def connect(host: str, port: int, token: Path, limit_s: float) -> Channel:

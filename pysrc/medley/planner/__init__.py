@@ -1,4 +1,4 @@
-"""Devices, links, stages, layouts and loads of the planner, and their names for people."""
+"""Define devices, links, stages, layouts and loads of the planner, and describe them for people."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -6,25 +6,25 @@ from functools import cache
 from itertools import combinations
 from typing import Literal
 
-FAST_MBIT = 10_000
+TENSOR_PARALLEL_MBIT = 10_000
 """Tensor parallel communicates twice a layer: over 10GbE TCP it is known to work (two AGX Orin,
 jetson-containers' distributed-inference.md); below, nobody reports a gain."""
-_LISTED = 4
-_GBIT = 1000
+_MAX_NAMES = 4
+_MBIT_PER_GBIT = 1000
 
 Goal = Literal["latency", "throughput", "context"]
 
 
 @dataclass(frozen=True)
 class Load:
-    """What is asked of a server all the time."""
+    """The requests that a server answers all the time."""
 
     concurrency: int = 1
     prompt_tokens: int = 512
     context_tokens: int = 1024
-    """What a stream has behind it while it is answered, on average."""
+    """The tokens before the next one of a stream, on average over its answer."""
     cached_tokens: int = 0
-    """What stands before the prompt and was read earlier."""
+    """Tokens before the prompt that are in the KV cache already."""
 
 
 @dataclass(frozen=True)
@@ -37,36 +37,36 @@ class Device:
     kind: str
     """The kind of its host, as in hosts/: spark, thor, rtx …"""
     memory_bytes: int
-    """What a rank may take in all: what is available, less what the system keeps."""
+    """The memory that a rank may take: what is available, less what the system keeps."""
     bandwidth_gb_s: float
-    """Of its memory, as its maker states it or as `measured`."""
+    """Memory bandwidth in GB/s: the maker's figure, or the speed of a measurement if `measured`."""
     bf16_tflops: float
-    """Dense bfloat16 operations, as its maker states them; or as `measured`."""
+    """Dense bfloat16 operations: the maker's figure, or the speed of a measurement if `measured`."""
     name: str = ""
-    """The GPU's own name, where the kind does not say all."""
+    """The name that the GPU's driver gives."""
     total_bytes: int | None = None
-    """All of its memory, which a utilisation is a share of; None where that is not known."""
+    """The whole memory, of which a utilization is a share; None where it is unknown."""
     measured: bool = False
-    """Bandwidth and operations are what programs really reach on it, not what its maker states."""
+    """Whether bandwidth and operations were measured on this device."""
     most_bytes: int | None = None
-    """What a rank may take where nothing fits into `memory_bytes`; None: no more than that."""
+    """The memory that a rank may take if nothing fits into `memory_bytes`; None: no more than that."""
 
 
 @dataclass(frozen=True)
 class HostLink:
-    """What joins two hosts of a layout, at the fabric's real speed."""
+    """The network between two hosts of a layout, at the speed that its links really have."""
 
     mbit: int
     latency_us: float
-    """One way, for a small message."""
+    """Latency one way, for a small message."""
     rdma: bool = False
     measured: bool = False
-    """Speed and latency are what a collective had of it, software included."""
+    """Whether speed and latency were measured by a collective, software included."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A pipeline stage: so many consecutive layers, each spread over all of its devices (tensor parallel)."""
+    """A pipeline stage: consecutive layers, each spread over all of its devices (tensor parallel)."""
 
     devices: tuple[Device, ...]
     layers: int
@@ -78,134 +78,142 @@ class Layout:
 
     stages: tuple[Stage, ...]
     link: HostLink | None = None
-    """Between hosts; None where all is on one."""
+    """The network between the hosts; None on one host."""
     replicas: tuple[tuple[Stage, ...], ...] = ()
-    """Further copies (data parallel), each a whole pipeline of its own."""
+    """Further copies of the model (data parallel), each a whole pipeline."""
     expert_parallel: bool = False
 
 
-def pipelines(layout: Layout) -> tuple[tuple[Stage, ...], ...]:
+def list_pipelines(layout: Layout) -> tuple[tuple[Stage, ...], ...]:
+    """Return the stages of the first pipeline and of each replica."""
     return (layout.stages, *layout.replicas)
 
 
-def pipeline(units: Iterable[tuple[Device, ...]], layers: Iterable[int]) -> tuple[Stage, ...]:
-    """Stages on these devices, each with so many layers."""
+def build_pipeline(units: Iterable[tuple[Device, ...]], layers: Iterable[int]) -> tuple[Stage, ...]:
+    """Return one stage for each tuple of devices, with its number of layers."""
     return tuple(Stage(devices, count) for devices, count in zip(units, layers, strict=True))
 
 
-def devices_of(layout: Layout) -> tuple[Device, ...]:
-    """In order of ranks, a replica after the other."""
-    return tuple(device for stages in pipelines(layout) for stage in stages for device in stage.devices)
+def list_devices(layout: Layout) -> tuple[Device, ...]:
+    """Return the devices in the order of ranks, one replica after the other."""
+    return tuple(device for stages in list_pipelines(layout) for stage in stages for device in stage.devices)
 
 
-def hosts_of(layout: Layout) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(device.host for device in devices_of(layout)))
+def list_hosts(layout: Layout) -> tuple[str, ...]:
+    """Return the names of the hosts in the order of ranks."""
+    return tuple(dict.fromkeys(device.host for device in list_devices(layout)))
 
 
-def on_cpu(layout: Layout) -> bool:
-    """Whether CPUs run it: no engine runs on CPUs and GPUs at once."""
+def runs_on_cpu(layout: Layout) -> bool:
+    """Return whether CPUs run the layout: no engine runs one model on CPUs and GPUs."""
     return layout.stages[0].devices[0].kind == "cpu"
 
 
-def sizes(layout: Layout) -> tuple[int, int, int]:
-    """Tensor parallel, stages, replicas."""
+def count_sizes(layout: Layout) -> tuple[int, int, int]:
+    """Return the numbers of ranks in a stage (tensor parallel), of stages and of replicas."""
     return max(len(stage.devices) for stage in layout.stages), len(layout.stages), 1 + len(layout.replicas)
 
 
-def layers(layout: Layout) -> str:
-    """Of each stage, as engines take it: 47,46."""
+def format_layers(layout: Layout) -> str:
+    """Return the layers of each stage as engines take them: 47,46."""
     return ",".join(str(stage.layers) for stage in layout.stages)
 
 
-def arrangement(layout: Layout) -> str:
-    """How it is split, in words; empty for one device."""
-    wide, deep, many = sizes(layout)
+def describe_split(layout: Layout) -> str:
+    """Describe how the model is split; empty for one device."""
+    tensor, stages, replicas = count_sizes(layout)
     parts = [
-        *([f"tensor parallel {wide}"] if wide > 1 else []),
+        *([f"tensor parallel {tensor}"] if tensor > 1 else []),
         *(["expert parallel"] if layout.expert_parallel else []),
-        *([f"{deep} stages of {layers(layout)} layers"] if deep > 1 else []),
-        *([f"{many} replicas"] if many > 1 else []),
+        *([f"{stages} stages of {format_layers(layout)} layers"] if stages > 1 else []),
+        *([f"{replicas} replicas"] if replicas > 1 else []),
     ]
     return ", ".join(parts)
 
 
-def named(layout: Layout) -> str:
-    """Its arrangement and hosts; the indexes of a host's GPUs where it is not the first one only."""
-    places = (
-        host
-        if (indexes := [device.index for device in devices]) == [0]
-        else f"{host} ({', '.join(map(str, indexes))})"
-        for host, devices in by_host(devices_of(layout)).items()
-    )
-    split = arrangement(layout)
-    return f"{split} on {listed(places)}" if split else f"{listed(places)} alone"
+def describe_layout(layout: Layout) -> str:
+    """Describe the split and the hosts, with the GPU indexes where they are not only 0."""
+    places = []
+    for host, devices in group_by_host(list_devices(layout)).items():
+        indexes = [device.index for device in devices]
+        places.append(host if indexes == [0] else f"{host} ({', '.join(map(str, indexes))})")
+    split = describe_split(layout)
+    return f"{split} on {join_names(places)}" if split else f"{join_names(places)} alone"
 
 
-def listed(names: Iterable[str]) -> str:
-    found = list(names)
-    if len(found) <= _LISTED:
-        return ", ".join(found)
-    return f"{', '.join(found[: _LISTED - 1])} … {found[-1]} ({len(found)} hosts)"
+def join_names(names: Iterable[str]) -> str:
+    """Join the names of hosts by commas, and replace the middle of a long list with its length."""
+    host_names = list(names)
+    if len(host_names) <= _MAX_NAMES:
+        return ", ".join(host_names)
+    return f"{', '.join(host_names[: _MAX_NAMES - 1])} … {host_names[-1]} ({len(host_names)} hosts)"
 
 
-def by_host(devices: Iterable[Device]) -> dict[str, list[Device]]:
-    """The devices of each host, in the order given."""
-    found: dict[str, list[Device]] = {}
+def group_by_host(devices: Iterable[Device]) -> dict[str, list[Device]]:
+    """Return the devices of each host; hosts and devices keep their order."""
+    groups: dict[str, list[Device]] = {}
     for device in devices:
-        found.setdefault(device.host, []).append(device)
-    return found
+        groups.setdefault(device.host, []).append(device)
+    return groups
 
 
-def speed_and_transport(link: HostLink) -> str:
-    """200 Gbit/s RDMA."""
-    speed = f"{link.mbit / _GBIT:g} Gbit/s" if link.mbit >= _GBIT else f"{link.mbit} Mbit/s"
+def describe_link(link: HostLink) -> str:
+    """Describe speed and transport: 200 Gbit/s RDMA."""
+    speed = f"{link.mbit / _MBIT_PER_GBIT:g} Gbit/s" if link.mbit >= _MBIT_PER_GBIT else f"{link.mbit} Mbit/s"
     return f"{speed} {'RDMA' if link.rdma else 'TCP'}"
 
 
-LinkOf = Callable[[str, str], HostLink | str | None]
-"""The link between two hosts; None where they cannot talk, or what else separates them, in words."""
+LinkFinder = Callable[[str, str], HostLink | str | None]
+"""Finds the link between two hosts; None where they cannot talk, or the reason that separates them."""
 
 
-GroupLink = Callable[[frozenset[str]], HostLink | str]
-"""What carries between all of three hosts or more: less than each two have, where cables are no ring."""
+GroupLinkFinder = Callable[[frozenset[str]], HostLink | str]
+"""Finds the network between three hosts or more, or the reason why there is none.
+
+A chain of cables carries less between three hosts than between the two ends of each cable."""
 
 
-def group_links(
-    link_of: LinkOf, of_group: GroupLink | None = None
+def build_group_finder(
+    find_link: LinkFinder, find_group_link: GroupLinkFinder | None = None
 ) -> Callable[[Iterable[str]], HostLink | str | None]:
-    """Find the slowest link in a group of hosts, or why they have none; None for one host."""
-    link_of = cache(link_of)
+    """Return a function that finds the slowest link in a group of hosts.
+
+    It returns the reason where two hosts have no link, and None for one host.
+    """
+    find_link = cache(find_link)
 
     @cache
-    def slowest(names: frozenset[str]) -> HostLink | str | None:
-        found: HostLink | None = None
-        for one, other in combinations(sorted(names), 2):
-            link = link_of(one, other)
+    def find_slowest(names: frozenset[str]) -> HostLink | str | None:
+        slowest_link: HostLink | None = None
+        for first_host, second_host in combinations(sorted(names), 2):
+            link = find_link(first_host, second_host)
             if not isinstance(link, HostLink):
-                return f"{one} and {other} {link or 'have no link'}"
-            found = slower(found, link)
-        if found is None or of_group is None or len(names) == 2:  # noqa: PLR2004 - a pair, looked at already
-            return found
-        whole = of_group(names)
-        if isinstance(whole, str):
-            return whole
-        return found if whole.rdma == found.rdma else slower(found, whole)
+                return f"{first_host} and {second_host} {link or 'have no link'}"
+            slowest_link = combine_links(slowest_link, link)
+        if slowest_link is None or find_group_link is None or len(names) == 2:  # noqa: PLR2004 - a pair's own link
+            return slowest_link
+        group_link = find_group_link(names)
+        if isinstance(group_link, str):
+            return group_link
+        if group_link.rdma == slowest_link.rdma:
+            return slowest_link
+        return combine_links(slowest_link, group_link)
 
-    return lambda hosts: slowest(frozenset(hosts))
+    return lambda hosts: find_slowest(frozenset(hosts))
 
 
-def slower(one: HostLink | None, other: HostLink) -> HostLink:
-    """The worse figure of each."""
-    if one is None:
-        return other
+def combine_links(first: HostLink | None, second: HostLink) -> HostLink:
+    """Return a link with the worse of both speeds, latencies and transports."""
+    if first is None:
+        return second
     return HostLink(
-        mbit=min(one.mbit, other.mbit),
-        latency_us=max(one.latency_us, other.latency_us),
-        rdma=one.rdma and other.rdma,
-        measured=one.measured and other.measured,
+        mbit=min(first.mbit, second.mbit),
+        latency_us=max(first.latency_us, second.latency_us),
+        rdma=first.rdma and second.rdma,
+        measured=first.measured and second.measured,
     )
 
 
-def fast(link: HostLink | None) -> bool:
-    """Whether tensor parallel over it is worth a look."""
-    return link is None or link.rdma or link.mbit >= FAST_MBIT
+def is_fast_link(link: HostLink | None) -> bool:
+    """Return whether tensor parallel over this link may gain speed; None: all ranks are on one host."""
+    return link is None or link.rdma or link.mbit >= TENSOR_PARALLEL_MBIT

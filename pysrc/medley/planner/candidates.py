@@ -1,4 +1,4 @@
-"""Layouts worth a look, and those of the sizes the user forced."""
+"""List the layouts that may be the best, and the layouts of the sizes that the user forced."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -6,45 +6,47 @@ from itertools import product
 from typing import NamedTuple
 
 from medley.planner import (
-    FAST_MBIT,
+    TENSOR_PARALLEL_MBIT,
     Device,
-    GroupLink,
+    GroupLinkFinder,
     HostLink,
     Layout,
-    LinkOf,
-    by_host,
-    fast,
-    group_links,
-    listed,
-    pipeline,
-    slower,
+    LinkFinder,
+    build_group_finder,
+    build_pipeline,
+    combine_links,
+    count_sizes,
+    group_by_host,
+    is_fast_link,
+    join_names,
 )
-from medley.planner import sizes as sizes_of
 from medley.planner.fit import Fit
-from medley.planner.host_order import HostGroup, counts, host_groups, near_first
-from medley.planner.partition import Workload, refusals, split, too_many_stages
+from medley.planner.host_order import HostGroup, group_hosts, list_stage_counts, order_by_link
+from medley.planner.partition import Workload, find_stage_refusal, list_refusals, split_layers
 from medley.planner.prediction import Prediction
 from medley.schema import Shape
 
-_FEW = 8
+_MAX_SMALL_COUNT = 8
+"""Up to so many stages or ranks every number is tried; above, powers of two and whole groups of hosts."""
 Unit = tuple[Device, ...]
 """The devices of one stage."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Tensor parallel, stages and replicas that the user forced; None leaves one to the planner."""
+    """Ranks in a stage, stages and replicas as the user forced them; None: the planner decides."""
 
     tensor: int | None = None
     stages: int | None = None
     replicas: int | None = None
 
-    def allow(self, *found: int) -> bool:
-        pairs = zip((self.tensor, self.stages, self.replicas), found, strict=True)
-        return all(wanted in {None, size} for wanted, size in pairs)
+    def allows(self, *sizes: int) -> bool:
+        """Return whether these numbers of ranks in a stage, stages and replicas are as the user forced."""
+        pairs = zip((self.tensor, self.stages, self.replicas), sizes, strict=True)
+        return all(forced_size in {None, size} for forced_size, size in pairs)
 
     def __str__(self) -> str:
-        """As switches."""
+        """Return the forced sizes as switches of the command line."""
         pairs = (("--tp", self.tensor), ("--pp", self.stages), ("--dp", self.replicas))
         return " ".join(f"{flag} {size}" for flag, size in pairs if size is not None)
 
@@ -54,41 +56,43 @@ FREE = Sizes()
 
 @dataclass(frozen=True)
 class Request:
-    """The work that a layout is sought for, and what it can be made of."""
+    """The workload, and the devices, links and sizes that a layout for it may have."""
 
-    work: Workload
+    workload: Workload
     devices: tuple[Device, ...]
-    link_of: LinkOf
+    find_link: LinkFinder
     sizes: Sizes = FREE
     head: str | None = None
-    """The host where the engine starts: its stage is the first."""
-    refusal: Callable[[Layout], str | None] = lambda _: None
-    """Why a layout is not what was asked for."""
-    of_group: GroupLink | None = None
+    """The host where the engine starts; it has the first stage."""
+    find_refusal: Callable[[Layout], str | None] = lambda _: None
+    """Returns why a layout does not match the user's options; None if it does."""
+    find_group_link: GroupLinkFinder | None = None
 
 
 @dataclass(frozen=True)
-class Rejected:
-    """A candidate that is not taken."""
+class Rejection:
+    """A candidate that was not chosen, and why."""
 
-    what: str
-    because: str
+    candidate: str
+    reason: str
     layout: Layout | None = None
-    """Of one that fits, which has also a score, tokens per second, and `because` without that: a note."""
+    """The layout of a candidate that fits; such a candidate has a score and a note, too."""
     score: float = 0
+    """Predicted tokens per second."""
     note: str = ""
+    """The reason without its numbers."""
 
 
 @dataclass(frozen=True)
-class Evaluated:
+class CandidateRow:
     """A candidate with its memory and speed: one row of the planner's table."""
 
     layout: Layout
     fit: Fit
     prediction: Prediction
     score: float
-    usual: bool
-    """It is a candidate where no sizes are forced, too."""
+    is_unforced: bool
+    """Whether it is also a candidate if no sizes are forced."""
 
 
 @dataclass(frozen=True)
@@ -96,182 +100,209 @@ class Evaluation:
     """Every candidate of one request, evaluated once: choice, reasons and remedies are read from it."""
 
     request: Request
-    rows: tuple[Evaluated, ...]
-    ruled: tuple[Rejected, ...]
-    """Candidates of the sizes asked for that were ruled out before any arithmetic of memory or speed."""
+    rows: tuple[CandidateRow, ...]
+    ruled_out: tuple[Rejection, ...]
+    """Candidates of the forced sizes that were ruled out before memory and speed were computed."""
 
-    def fitting(self, sizes: Sizes) -> list[Evaluated]:
-        """Rows of these sizes that fit."""
-        return [row for row in self.rows if row.fit.fits and sizes.allow(*sizes_of(row.layout))]
+    def list_fitting_rows(self, sizes: Sizes) -> list[CandidateRow]:
+        """Return the rows of these sizes that fit into memory."""
+        return [row for row in self.rows if row.fit.fits and sizes.allows(*count_sizes(row.layout))]
 
 
 class Candidates(NamedTuple):
     layouts: tuple[Layout, ...]
-    ruled: tuple[Rejected, ...]
+    ruled_out: tuple[Rejection, ...]
 
 
-class Uncut(NamedTuple):
+class UncutCandidate(NamedTuple):
     """A candidate whose layers are not cut yet."""
 
     pipelines: tuple[tuple[Unit, ...], ...]
-    """A pipeline, and the same again for each of its replicas."""
+    """The devices of each stage of the first pipeline, and of each replica."""
     expert_parallel: bool
-    turns: bool = False
-    """One stream visits its stages in turn."""
+    visits_in_turn: bool = False
+    """Whether one stream visits the stages in turn, so that the sum of their times counts."""
 
 
-def candidates(request: Request) -> Candidates:
+def list_candidates(request: Request) -> Candidates:
     """List layouts, the fastest hosts first, each cut once; neither memory nor speed counts yet."""
-    between = group_links(request.link_of, request.of_group)
-    forced = () if request.sizes == FREE else _forced(request)
-    made = dict.fromkeys(
-        each if isinstance(each, Rejected) else _cut(request.work, between, each)
-        for each in dict.fromkeys((*_arranged(request, between), *forced))
-    )
+    find_slowest = build_group_finder(request.find_link, request.find_group_link)
+    forced = () if request.sizes == FREE else _list_forced(request)
+    candidates: dict[Layout | Rejection, None] = {}
+    for candidate in dict.fromkeys((*_list_arrangements(request, find_slowest), *forced)):
+        if isinstance(candidate, Rejection):
+            candidates[candidate] = None
+        else:
+            candidates[_cut_candidate(request.workload, find_slowest, candidate)] = None
     return Candidates(
-        tuple(each for each in made if isinstance(each, Layout)),
-        tuple(each for each in made if isinstance(each, Rejected)),
+        tuple(candidate for candidate in candidates if isinstance(candidate, Layout)),
+        tuple(candidate for candidate in candidates if isinstance(candidate, Rejection)),
     )
 
 
-def expert_ways(shape: Shape, tensor: int) -> list[bool]:
-    """Whether experts may be cut (False), stay whole on a rank (True), or both."""
+def list_expert_modes(shape: Shape, tensor: int) -> list[bool]:
+    """Return the ways to spread experts: cut over the ranks (False), whole on one rank (True), or both."""
     return [
-        whole
-        for whole in (False, True)
-        if not refusals(shape, tensor, expert_parallel=whole)
-        and (not whole or (tensor > 1 and shape.experts > 0))
+        is_whole
+        for is_whole in (False, True)
+        if not list_refusals(shape, tensor, expert_parallel=is_whole)
+        and (not is_whole or (tensor > 1 and shape.experts > 0))
     ]
 
 
-_Between = Callable[[Iterable[str]], HostLink | str | None]
+_GroupFinder = Callable[[Iterable[str]], HostLink | str | None]
 
 
-def _arranged(request: Request, between: _Between) -> Iterator[Uncut | Rejected]:
-    work, shape, sizes, head = request.work, request.work.shape, request.sizes, request.head
-    groups = [near_first(group, head, request.link_of) for group in host_groups(request.devices)]
-    for tensor in _tensors(groups) if sizes.tensor is None else [sizes.tensor]:
-        if not (able := expert_ways(shape, tensor)):
-            yield Rejected(f"tensor parallel {tensor}", "; ".join(refusals(shape, tensor)))
+def _list_arrangements(request: Request, find_slowest: _GroupFinder) -> Iterator[UncutCandidate | Rejection]:
+    workload, shape, sizes, head = request.workload, request.workload.shape, request.sizes, request.head
+    groups = [order_by_link(group, head, request.find_link) for group in group_hosts(request.devices)]
+    for tensor in _list_tensor_sizes(groups) if sizes.tensor is None else [sizes.tensor]:
+        if not (expert_modes := list_expert_modes(shape, tensor)):
+            yield Rejection(f"tensor parallel {tensor}", "; ".join(list_refusals(shape, tensor)))
             continue
         units: list[list[Unit]] = []
         for group in groups:
-            made = list(_units(group, tensor, between, head, forced=sizes.tensor is not None))
-            whole = [each for each in made if not isinstance(each, Rejected)]
-            units.append(sorted(whole, key=lambda unit: unit[0].host != head))
-            yield from (each for each in made if isinstance(each, Rejected))
-        for pipelines in _pipelines(groups, units, sizes, head):
-            # With fewer streams than stages, unlike ones take turns: then the fastest may carry all it can.
-            first = pipelines[0]
-            unlike = len({(unit[0].kind, unit[0].name, unit[0].bandwidth_gb_s) for unit in first}) > 1
-            few = work.goal != "context" and work.load.concurrency < len(first) * len(pipelines)
-            ways = product(able, (False, True) if unlike and few else (False,))
-            yield from (Uncut(pipelines, way, turns) for way, turns in ways)
+            is_forced = sizes.tensor is not None
+            candidates = list(_list_units(group, tensor, find_slowest, head, is_forced=is_forced))
+            group_units = [unit for unit in candidates if not isinstance(unit, Rejection)]
+            units.append(sorted(group_units, key=lambda unit: unit[0].host != head))
+            yield from (rejection for rejection in candidates if isinstance(rejection, Rejection))
+        for pipelines in _list_unit_pipelines(groups, units, sizes, head):
+            turns = (False, True) if _may_visit_in_turn(workload, pipelines) else (False,)
+            for expert_parallel, in_turn in product(expert_modes, turns):
+                yield UncutCandidate(pipelines, expert_parallel, in_turn)
 
 
-def _tensors(groups: Sequence[HostGroup]) -> list[int]:
-    most = max((group.each * len(group.hosts) for group in groups), default=0)
-    whole = {size for group in groups for size in (group.each, group.each * len(group.hosts)) if size <= _FEW}
-    return sorted({1 << nth for nth in range(most.bit_length())} | whole)
+def _may_visit_in_turn(workload: Workload, pipelines: Sequence[Sequence[Unit]]) -> bool:
+    """Return whether unlike stages take turns because there are fewer streams than stages.
+
+    Then the fastest stage may carry as many layers as fit into it.
+    """
+    first_pipeline = pipelines[0]
+    sorts = {(unit[0].kind, unit[0].name, unit[0].bandwidth_gb_s) for unit in first_pipeline}
+    stage_count = len(first_pipeline) * len(pipelines)
+    return len(sorts) > 1 and workload.goal != "context" and workload.load.concurrency < stage_count
 
 
-def _units(
-    group: HostGroup, tensor: int, between: _Between, head: str | None, *, forced: bool
-) -> Iterator[Unit | Rejected]:
-    """Stages that hosts of this group can make: several on one host, one on each, or one over several.
+def _list_tensor_sizes(groups: Sequence[HostGroup]) -> list[int]:
+    """Return powers of two, and the devices of a host and of a whole group where they are few."""
+    group_sizes = [group.devices_per_host * len(group.hosts) for group in groups]
+    powers = {1 << exponent for exponent in range(max(group_sizes, default=0).bit_length())}
+    whole = {*group_sizes, *(group.devices_per_host for group in groups)}
+    return sorted(powers | {size for size in whole if size <= _MAX_SMALL_COUNT})
 
-    The engine's own host comes first, so that where hosts do not come out even it is not the one left over.
+
+def _list_units(
+    group: HostGroup, tensor: int, find_slowest: _GroupFinder, head: str | None, *, is_forced: bool
+) -> Iterator[Unit | Rejection]:
+    """Yield the stages that hosts of this group can form: several on one host, or one over several hosts.
+
+    The head comes first, so that a remainder of hosts never leaves it out.
     """
     hosts = sorted(group.hosts, key=lambda host: host[0].host != head)
-    if tensor <= group.each:
+    if tensor <= group.devices_per_host:
         for host in hosts:
-            yield from (host[first : first + tensor] for first in range(0, group.each - tensor + 1, tensor))
+            starts = range(0, group.devices_per_host - tensor + 1, tensor)
+            yield from (host[start : start + tensor] for start in starts)
         return
-    span = tensor // group.each
-    if tensor % group.each:
+    span = tensor // group.devices_per_host
+    if tensor % group.devices_per_host:
         return
-    for first in range(0, len(hosts) - span + 1, span):
-        chosen = hosts[first : first + span]
-        names = [host[0].host for host in chosen]
-        link = between(names)
-        if isinstance(link, HostLink) and not (forced or fast(link)):
+    for start in range(0, len(hosts) - span + 1, span):
+        stage_hosts = hosts[start : start + span]
+        names = [host[0].host for host in stage_hosts]
+        link = find_slowest(names)
+        if isinstance(link, HostLink) and not (is_forced or is_fast_link(link)):
             link = (
-                f"the link carries {link.mbit / 1000:g} Gbit/s, below {FAST_MBIT / 1000:g}, "
+                f"the link carries {link.mbit / 1000:g} Gbit/s, below {TENSOR_PARALLEL_MBIT / 1000:g}, "
                 "and it is used twice for each layer"
             )
         if isinstance(link, str):
-            yield Rejected(f"tensor parallel {tensor} over {listed(names)}", link)
+            yield Rejection(f"tensor parallel {tensor} over {join_names(names)}", link)
         else:
-            yield tuple(device for host in chosen for device in host)
+            yield tuple(device for host in stage_hosts for device in host)
 
 
-def _pipelines(
+def _list_unit_pipelines(
     groups: Sequence[HostGroup], units: Sequence[Sequence[Unit]], sizes: Sizes, head: str | None
 ) -> Iterator[tuple[tuple[Unit, ...], ...]]:
-    """Which units make up a pipeline, the head's first and then the fastest, and its replicas."""
-    for chosen in counts([len(each) for each in units], sizes.stages):
-        used = [nth for nth, count in enumerate(chosen) if count]
-        if len({groups[nth].cpu for nth in used}) != 1:
+    """Yield the units of each pipeline and its replicas, the head's unit first and then the fastest."""
+    for counts in list_stage_counts([len(group_units) for group_units in units], sizes.stages):
+        used = [nth for nth, count in enumerate(counts) if count]
+        if len({groups[nth].is_cpu for nth in used}) != 1:
             continue  # no engine runs on CPUs and GPUs at once
-        most = min(len(units[nth]) // chosen[nth] for nth in used)
-        for replicas in sorted({1, most, min(most, sizes.replicas or 1)}):
-            if sizes.allow(len(units[used[0]][0]), sum(chosen), replicas):
-                stages = (
-                    [unit for nth in used for unit in units[nth][copy * chosen[nth] :][: chosen[nth]]]
-                    for copy in range(replicas)
-                )
-                yield tuple(tuple(sorted(each, key=lambda unit: unit[0].host != head)) for each in stages)
+        max_replicas = min(len(units[nth]) // counts[nth] for nth in used)
+        for replicas in sorted({1, max_replicas, min(max_replicas, sizes.replicas or 1)}):
+            if sizes.allows(len(units[used[0]][0]), sum(counts), replicas):
+                pipelines = []
+                for replica in range(replicas):
+                    stages = [
+                        unit for nth in used for unit in units[nth][replica * counts[nth] :][: counts[nth]]
+                    ]
+                    pipelines.append(tuple(sorted(stages, key=lambda unit: unit[0].host != head)))
+                yield tuple(pipelines)
 
 
-_ORDERS: tuple[Callable[[Device], tuple[float, float, str, int]], ...] = (
+_DEVICE_ORDERS: tuple[Callable[[Device], tuple[float, float, str, int]], ...] = (
     lambda device: (-device.bandwidth_gb_s, -device.memory_bytes, device.host, device.index),
     lambda device: (-device.memory_bytes, -device.bandwidth_gb_s, device.host, device.index),
 )
 
 
-def _forced(request: Request) -> Iterator[Uncut]:
-    """The fastest devices, and the largest, as they come: a stage may have unlike ones."""
-    sizes, shape = request.sizes, request.work.shape
+def _list_forced(request: Request) -> Iterator[UncutCandidate]:
+    """Yield pipelines of the fastest devices, and of the largest; a stage may have unlike devices."""
+    sizes, shape = request.sizes, request.workload.shape
     tensor, replicas = sizes.tensor or 1, sizes.replicas or 1
-    able = expert_ways(shape, tensor)
-    for cpu, order in product((False, True), _ORDERS):
-        ordered = sorted((one for one in request.devices if (one.kind == "cpu") == cpu), key=order)
-        fit_in = len(ordered) // (tensor * replicas)
-        for stages in [sizes.stages] if sizes.stages else range(1, min(_FEW, fit_in, shape.layers) + 1):
-            if stages <= fit_in:
+    expert_modes = list_expert_modes(shape, tensor)
+    for cpu, order in product((False, True), _DEVICE_ORDERS):
+        devices = sorted((device for device in request.devices if (device.kind == "cpu") == cpu), key=order)
+        max_stages = len(devices) // (tensor * replicas)
+        few_stages = min(_MAX_SMALL_COUNT, max_stages, shape.layers)
+        for stages in [sizes.stages] if sizes.stages else range(1, few_stages + 1):
+            if stages <= max_stages:
                 size = tensor * stages
-                chosen = tuple(
-                    _stages(ordered[copy * size : (copy + 1) * size], tensor, request.head)
-                    for copy in range(replicas)
+                pipelines = tuple(
+                    _group_into_units(devices[replica * size : (replica + 1) * size], tensor, request.head)
+                    for replica in range(replicas)
                 )
-                yield from (Uncut(chosen, way) for way in able)
+                yield from (UncutCandidate(pipelines, mode) for mode in expert_modes)
 
 
-def _stages(chosen: Iterable[Device], tensor: int, head: str | None) -> tuple[Unit, ...]:
-    """Devices of one host stay together, the head's first."""
-    hosts = by_host(chosen)
+def _group_into_units(devices: Iterable[Device], tensor: int, head: str | None) -> tuple[Unit, ...]:
+    """Return the stages of these devices, host by host, the head's devices first."""
+    hosts = group_by_host(devices)
     ordered = [device for host in sorted(hosts, key=lambda host: host != head) for device in hosts[host]]
-    return tuple(tuple(ordered[at : at + tensor]) for at in range(0, len(ordered), tensor))
+    return tuple(tuple(ordered[start : start + tensor]) for start in range(0, len(ordered), tensor))
 
 
-def _cut(work: Workload, between: _Between, uncut: Uncut) -> Layout | Rejected:
-    """As a layout, its layers cut for its slowest replica."""
+def _cut_candidate(
+    workload: Workload, find_slowest: _GroupFinder, uncut: UncutCandidate
+) -> Layout | Rejection:
+    """Return the candidate as a layout, with its layers cut for its slowest replica; or why it is refused."""
     pipelines = uncut.pipelines
-    first = pipelines[0]
-    what = f"a pipeline over {listed(dict.fromkeys(device.host for unit in first for device in unit))}"
-    if because := too_many_stages(work.shape, len(first)):
-        return Rejected(what, because)
+    first_pipeline = pipelines[0]
+    hosts = dict.fromkeys(device.host for unit in first_pipeline for device in unit)
+    name = f"a pipeline over {join_names(hosts)}"
+    if reason := find_stage_refusal(workload.shape, len(first_pipeline)):
+        return Rejection(name, reason)
     link: HostLink | None = None
     for units in pipelines:
-        found = between(device.host for unit in units for device in unit)
-        if isinstance(found, str):
-            return Rejected(what, found)
-        link = found and slower(link, found)
-    smallest = [
+        pipeline_link = find_slowest(device.host for unit in units for device in unit)
+        if isinstance(pipeline_link, str):
+            return Rejection(name, pipeline_link)
+        link = pipeline_link and combine_links(link, pipeline_link)
+    smallest_units = [
         min(units, key=lambda unit: min(device.memory_bytes for device in unit))
         for units in zip(*pipelines, strict=True)
     ]
-    whole, turns = uncut.expert_parallel, uncut.turns
-    layers = split(work, smallest, link, replicas=len(pipelines), expert_parallel=whole, turns=turns)
-    stages, *copies = (pipeline(units, layers) for units in pipelines)
-    return Layout(stages, link, tuple(copies), whole)
+    expert_parallel, in_turn = uncut.expert_parallel, uncut.visits_in_turn
+    layers = split_layers(
+        workload,
+        smallest_units,
+        link,
+        replicas=len(pipelines),
+        expert_parallel=expert_parallel,
+        turns=in_turn,
+    )
+    stages, *copies = (build_pipeline(units, layers) for units in pipelines)
+    return Layout(stages, link, tuple(copies), expert_parallel)

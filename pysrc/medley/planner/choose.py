@@ -1,230 +1,273 @@
-"""Best layout for a goal; why not the others."""
+"""Choose the best layout for a goal, and say why the other candidates were not chosen."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from medley.network.fabric.cabling import Cabling
-from medley.planner import Device, Goal, Layout, Load, fast, hosts_of, named, pipelines, speed_and_transport
-from medley.planner import devices_of as ranks_of
-from medley.planner import sizes as sizes_of
-from medley.planner.candidates import FREE, Evaluated, Evaluation, Rejected, Request, candidates
-from medley.planner.fit import Fit, fit, gib
+from medley.planner import (
+    Device,
+    Goal,
+    Layout,
+    Load,
+    count_sizes,
+    describe_layout,
+    describe_link,
+    is_fast_link,
+    list_devices,
+    list_hosts,
+    list_pipelines,
+)
+from medley.planner.candidates import FREE, CandidateRow, Evaluation, Rejection, Request, list_candidates
+from medley.planner.fit import Fit, compute_fit, format_gib
 from medley.planner.kinds import is_unified
-from medley.planner.memory import SNUG_BYTES
+from medley.planner.memory import MIN_SPARE_BYTES
 from medley.planner.partition import Workload
 from medley.planner.prediction import Prediction
-from medley.planner.remedies import impossible, too_large
+from medley.planner.remedies import impossible_sizes_problem, too_large_problem
 from medley.schema import Shape
 
-CONTEXT = 8192
-"""Tokens that must fit where nobody says how many."""
-UNFITTED = "no speed is predicted on a CPU: predictions are fitted to measurements of GPUs only"
-_AS_GOOD = 0.95
-"""Predictions that are nearer than this are equal: their own error is larger."""
+DEFAULT_CONTEXT_TOKENS = 8192
+"""Tokens of context that must fit if the user gives no --context."""
+NO_CPU_PREDICTION = "no speed is predicted on a CPU: predictions are fitted to measurements of GPUs only"
+_EQUAL_SCORE_SHARE = 0.95
+"""Scores count as equal from this share of the best on: the error of predictions is larger."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    work: Workload
-    """For which it was made."""
+    workload: Workload
+    """The workload that the layout was chosen for."""
     layout: Layout
     fit: Fit
     prediction: Prediction
     why: tuple[str, ...]
-    rejected: tuple[Rejected, ...]
+    rejected: tuple[Rejection, ...]
     warnings: tuple[str, ...] = ()
-    """What is unwise about the sizes that were forced, and their price."""
+    """Disadvantages of the forced sizes, and their price in speed."""
     tight: bool = False
     """Whether it takes more of shared memory than is safe, or needs an estimate to be too high."""
     cabling: Cabling = field(default_factory=Cabling)
-    """Of the hosts of this layout."""
+    """The cables between the hosts of this layout."""
 
 
-def choose(request: Request, predict: Callable[[Shape, Layout, Load], Prediction]) -> Choice:
-    """Return the layout for this work; raise a Problem with the numbers where none fits.
+def choose_layout(request: Request, predict: Callable[[Shape, Layout, Load], Prediction]) -> Choice:
+    """Return the best layout for this request; raise a Problem with the numbers if none fits.
 
-    `predict` should agree with what layers are cut by.
+    `predict` should agree with the `step_timer` of the workload, by which layers are cut.
     """
-    work, found = request.work, candidates(request)
-    free = found if request.sizes == FREE else candidates(replace(request, sizes=FREE))
-    refused = {each: request.refusal(each) for each in dict.fromkeys((*found.layouts, *free.layouts))}
-    usual = frozenset(free.layouts)
+    workload, candidates = request.workload, list_candidates(request)
+    free_candidates = candidates if request.sizes == FREE else list_candidates(replace(request, sizes=FREE))
+    layouts = dict.fromkeys((*candidates.layouts, *free_candidates.layouts))
+    refusals = {layout: request.find_refusal(layout) for layout in layouts}
+    free_layouts = frozenset(free_candidates.layouts)
     rows = []
-    for layout, because in refused.items():
-        if because is None:
-            told = predict(work.shape, layout, work.load)
-            rows.append(Evaluated(layout, fit(work, layout), told, score(work.goal, told), layout in usual))
-    refusals = (Rejected(named(each), because) for each in found.layouts if (because := refused[each]))
-    table = Evaluation(request, tuple(rows), (*found.ruled, *refusals))
-    if request.sizes != FREE and not found.layouts:
-        raise impossible(table)
-    return _chosen(table)
-
-
-def score(goal: Goal, told: Prediction) -> float:
-    """Tokens a second, as the goal counts them."""
-    return told.tokens_per_s if goal == "throughput" else told.per_stream
-
-
-def _chosen(table: Evaluation) -> Choice:
-    work, sizes, goal = table.request.work, table.request.sizes, table.request.work.goal
-    able = table.fitting(sizes)
-    tight = [row for row in table.rows if not row.fit.fits and sizes.allow(*sizes_of(row.layout))]
-    if not able:
-        raise too_large(table, tight)
-    first = _first(able, goal)
-    others = sorted((row for row in able if row is not first), key=lambda row: -row.score)
-    rejected = (
-        *(_slower(row, first, goal) for row in others),
-        *(
-            Rejected(named(row.layout), f"does not fit: {row.fit.worst}")
-            for row in sorted(tight, key=lambda row: row.fit.short_bytes)
-        ),
-        *table.ruled,
-    )
-    summary = [
-        _only(first, table) if len(able) == 1 else f"best for {goal} of {len(able)} layouts that fit",
-        *([f"{len(tight)} {'does' if len(tight) == 1 else 'do'} not fit"] if tight else []),
-        *(
-            [f"{len(table.ruled)} {'is' if len(table.ruled) == 1 else 'are'} ruled out"]
-            if table.ruled
-            else []
-        ),
+    for layout, refusal in refusals.items():
+        if refusal is None:
+            layout_fit, prediction = (
+                compute_fit(workload, layout),
+                predict(workload.shape, layout, workload.load),
+            )
+            score = compute_score(workload.goal, prediction)
+            rows.append(CandidateRow(layout, layout_fit, prediction, score, layout in free_layouts))
+    rejections = [
+        Rejection(describe_layout(layout), refusal)
+        for layout in candidates.layouts
+        if (refusal := refusals[layout])
     ]
-    why = (
-        f"{named(first.layout)}: {'; '.join(summary)}",
-        *(f"next: {each.what}: {each.because}" for each in rejected[: min(1, len(others))]),
-        *figures(work, first.fit, first.prediction),
+    evaluation = Evaluation(request, tuple(rows), (*candidates.ruled_out, *rejections))
+    if request.sizes != FREE and not candidates.layouts:
+        raise impossible_sizes_problem(evaluation)
+    return _choose_row(evaluation)
+
+
+def compute_score(goal: Goal, prediction: Prediction) -> float:
+    """Return the predicted tokens per second: of all streams for throughput, else of one stream."""
+    return prediction.tokens_per_s if goal == "throughput" else prediction.per_stream
+
+
+def _choose_row(evaluation: Evaluation) -> Choice:
+    workload, sizes = evaluation.request.workload, evaluation.request.sizes
+    goal = workload.goal
+    fitting = evaluation.list_fitting_rows(sizes)
+    unfitting = [
+        row for row in evaluation.rows if not row.fit.fits and sizes.allows(*count_sizes(row.layout))
+    ]
+    if not fitting:
+        raise too_large_problem(evaluation, unfitting)
+    best = _find_best_row(fitting, goal)
+    slower_rows = sorted((row for row in fitting if row is not best), key=lambda row: -row.score)
+    rejected = (
+        *(_build_slower_rejection(row, best, goal) for row in slower_rows),
+        *(
+            Rejection(describe_layout(row.layout), f"does not fit: {row.fit.worst}")
+            for row in sorted(unfitting, key=lambda row: row.fit.short_bytes)
+        ),
+        *evaluation.ruled_out,
     )
-    warnings = () if sizes == FREE else tuple(_warnings(table, first))
-    return Choice(work, first.layout, first.fit, first.prediction, why, rejected, warnings)
+    second = rejected[: min(1, len(slower_rows))]
+    why = (
+        f"{describe_layout(best.layout)}: {_summarize(evaluation, best, len(fitting), len(unfitting))}",
+        *(f"next: {rejection.candidate}: {rejection.reason}" for rejection in second),
+        *describe_figures(workload, best.fit, best.prediction),
+    )
+    warnings = () if sizes == FREE else tuple(_list_warnings(evaluation, best))
+    return Choice(workload, best.layout, best.fit, best.prediction, why, rejected, warnings)
 
 
-def _only(first: Evaluated, table: Evaluation) -> str:
-    """Say why there is nothing to choose: one device, sizes that the user asked for, or memory."""
-    if len(table.request.devices) == 1:
-        (rank,) = first.fit.ranks
-        return f"it fits: {gib(rank.total_bytes)} of {gib(rank.device.memory_bytes)} GiB"
-    sizes = table.request.sizes
+def _summarize(evaluation: Evaluation, best: CandidateRow, fitting: int, unfitting: int) -> str:
+    """Count the candidates that fit, that do not fit, and that were ruled out."""
+    parts = [f"best for {evaluation.request.workload.goal} of {fitting} layouts that fit"]
+    if fitting == 1:
+        parts = [_explain_single_fit(best, evaluation)]
+    if unfitting:
+        parts.append(f"{unfitting} {'does' if unfitting == 1 else 'do'} not fit")
+    if ruled_out := len(evaluation.ruled_out):
+        parts.append(f"{ruled_out} {'is' if ruled_out == 1 else 'are'} ruled out")
+    return "; ".join(parts)
+
+
+def _explain_single_fit(best: CandidateRow, evaluation: Evaluation) -> str:
+    """Return why there is nothing to choose: one device, forced sizes, or memory."""
+    if len(evaluation.request.devices) == 1:
+        (rank,) = best.fit.ranks
+        return f"it fits: {format_gib(rank.total_bytes)} of {format_gib(rank.device.memory_bytes)} GiB"
+    sizes = evaluation.request.sizes
     return "the only layout that fits" if sizes == FREE else f"the only layout that fits with {sizes}"
 
 
-def _first(able: Sequence[Evaluated], goal: Goal) -> Evaluated:
-    """The best; of those about as good one that leaves shared memory free, and of these the plainest: the
-    fewest hosts, then ranks, then ranks of an engine.
+def _find_best_row(rows: Sequence[CandidateRow], goal: Goal) -> CandidateRow:
+    """Return the plainest row whose score is about equal to the best.
 
-    Of several cuts of that one the roomiest: one that fills a stage to gain a hundredth is not worth it.
+    A row that leaves shared memory free comes first, then the fewest hosts, ranks, and ranks of an engine.
+    If layers can be cut in several ways, the cut with room for the most streams wins: a full stage is not
+    worth a hundredth of speed.
     """
     if goal == "context":
-        longest = max(each.fit.context for each in able)
-        able = [each for each in able if each.fit.context == longest]
-    enough = _AS_GOOD * max(each.score for each in able)
-    good = [each for each in able if each.score >= enough]
-    plainest = min(good, key=lambda each: (_snug(each), _plainest(each)))
-    cuts = [each for each in good if _arrangement(each.layout) == _arrangement(plainest.layout)]
-    return min(cuts, key=lambda each: (_snug(each), -each.fit.concurrency, _plainest(each)))
+        longest = max(row.fit.context for row in rows)
+        rows = [row for row in rows if row.fit.context == longest]
+    min_score = _EQUAL_SCORE_SHARE * max(row.score for row in rows)
+    good_rows = [row for row in rows if row.score >= min_score]
+    plainest = min(good_rows, key=lambda row: (_is_snug(row), _compute_complexity(row)))
+    arrangement = _compute_arrangement(plainest.layout)
+    cuts = [row for row in good_rows if _compute_arrangement(row.layout) == arrangement]
+    return min(cuts, key=lambda row: (_is_snug(row), -row.fit.concurrency, _compute_complexity(row)))
 
 
-def _plainest(one: Evaluated) -> tuple[int, int, int, bool, float, tuple[tuple[str, int], ...], str]:
-    ranks = ranks_of(one.layout)
+def _compute_complexity(
+    row: CandidateRow,
+) -> tuple[int, int, int, bool, float, tuple[tuple[str, int], ...], str]:
+    """Return a key that sorts plain layouts first: hosts, ranks, ranks of an engine, and so on."""
+    ranks = list_devices(row.layout)
     return (
-        len(hosts_of(one.layout)),
+        len(list_hosts(row.layout)),
         len(ranks),
-        len(ranks) // (1 + len(one.layout.replicas)),
-        one.layout.expert_parallel,
-        -one.score,
+        len(ranks) // (1 + len(row.layout.replicas)),
+        row.layout.expert_parallel,
+        -row.score,
         tuple((device.host, device.index) for device in ranks),
-        named(one.layout),
+        describe_layout(row.layout),
     )
 
 
-def _snug(one: Evaluated) -> bool:
-    """Whether a rank in memory that the system shares has less left than an estimate may err by."""
-    return _spare_bytes(one) < SNUG_BYTES
+def _is_snug(row: CandidateRow) -> bool:
+    """Return whether a rank on unified memory leaves less free than an estimate may err by."""
+    return _compute_spare_bytes(row) < MIN_SPARE_BYTES
 
 
-def _spare_bytes(one: Evaluated) -> float:
-    """The least that its ranks leave of memory that the system shares."""
-    return min((rank.free_bytes for rank in one.fit.ranks if is_unified(rank.device.kind)), default=math.inf)
+def _compute_spare_bytes(row: CandidateRow) -> float:
+    """Return the fewest bytes that a rank leaves free of unified memory; infinity without such memory."""
+    return min((rank.free_bytes for rank in row.fit.ranks if is_unified(rank.device.kind)), default=math.inf)
 
 
-def _arrangement(layout: Layout) -> tuple[frozenset[Device], tuple[int, int, int], bool]:
-    """All of it but which stage has which layers."""
-    return frozenset(ranks_of(layout)), sizes_of(layout), layout.expert_parallel
+def _compute_arrangement(layout: Layout) -> tuple[frozenset[Device], tuple[int, int, int], bool]:
+    """Return the parts of a layout that do not depend on the layers of each stage."""
+    return frozenset(list_devices(layout)), count_sizes(layout), layout.expert_parallel
 
 
-def _slower(one: Evaluated, first: Evaluated, goal: Goal) -> Rejected:
-    """A layout that fits and is not taken, with its speed."""
-    what = "tok/s" if goal == "throughput" else "tok/s per stream"
-    numbers = (
-        f"{one.score:.1f} {what}, the chosen layout {first.score:.1f}"
-        if first.prediction.fitted
-        else "estimated from memory bandwidth"
-    )
-    note = _worse(one, first, goal)
-    return Rejected(named(one.layout), f"{numbers}: {note}", one.layout, one.score, note)
+def _build_slower_rejection(row: CandidateRow, best: CandidateRow, goal: Goal) -> Rejection:
+    """Return the rejection of a layout that fits, with its speed."""
+    unit = "tok/s" if goal == "throughput" else "tok/s per stream"
+    numbers = "estimated from memory bandwidth"
+    if best.prediction.fitted:
+        numbers = f"{row.score:.1f} {unit}, the chosen layout {best.score:.1f}"
+    note = _describe_disadvantage(row, best, goal)
+    return Rejection(describe_layout(row.layout), f"{numbers}: {note}", row.layout, row.score, note)
 
 
-def _worse(one: Evaluated, first: Evaluated, goal: Goal) -> str:
-    if goal == "context" and one.fit.context < first.fit.context:
-        return f"context up to {one.fit.context:,} tokens instead of {first.fit.context:,}"
-    if one.score < _AS_GOOD * first.score:
-        change = f"{one.score / first.score - 1:+.0%}"
-        return change if first.prediction.fitted else "slower by memory bandwidth alone"
-    room, roomier = one.fit.concurrency, first.fit.concurrency
-    if room < roomier and _arrangement(one.layout) == _arrangement(first.layout):
-        return f"about as fast, fits {counted(room, 'concurrent stream')} instead of {roomier}"
-    if _snug(one) and not _snug(first):
-        return f"about as fast, leaves only {gib(_spare_bytes(one))} GiB of shared memory free"
-    used, chosen = (
-        f"{counted(len(hosts_of(each.layout)), 'host')} and {counted(len(ranks_of(each.layout)), 'rank')}"
-        for each in (one, first)
-    )
-    if used != chosen:
-        return f"about as fast, {used} instead of {chosen}"
-    is_more = one.layout.expert_parallel and not first.layout.expert_parallel
+def _describe_disadvantage(row: CandidateRow, best: CandidateRow, goal: Goal) -> str:
+    if goal == "context" and row.fit.context < best.fit.context:
+        return f"context up to {row.fit.context:,} tokens instead of {best.fit.context:,}"
+    if row.score < _EQUAL_SCORE_SHARE * best.score:
+        change = f"{row.score / best.score - 1:+.0%}"
+        return change if best.prediction.fitted else "slower by memory bandwidth alone"
+    streams, best_streams = row.fit.concurrency, best.fit.concurrency
+    if streams < best_streams and _compute_arrangement(row.layout) == _compute_arrangement(best.layout):
+        return f"about as fast, fits {format_count(streams, 'concurrent stream')} instead of {best_streams}"
+    if _is_snug(row) and not _is_snug(best):
+        return f"about as fast, leaves only {format_gib(_compute_spare_bytes(row))} GiB of shared memory free"
+    parts, best_parts = _count_hosts_and_ranks(row.layout), _count_hosts_and_ranks(best.layout)
+    if parts != best_parts:
+        return f"about as fast, {parts} instead of {best_parts}"
+    is_more = row.layout.expert_parallel and not best.layout.expert_parallel
     return f"about as fast{', more complex' if is_more else ''}"
 
 
-def counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def _count_hosts_and_ranks(layout: Layout) -> str:
+    hosts, ranks = len(list_hosts(layout)), len(list_devices(layout))
+    return f"{format_count(hosts, 'host')} and {format_count(ranks, 'rank')}"
 
 
-def figures(work: Workload, fitted: Fit, told: Prediction) -> tuple[str, ...]:
-    """Speed and memory, for a plan's reasons."""
-    concurrency = work.load.concurrency
-    streams = counted(concurrency, "stream")
-    rate = f"{told.tokens_per_s:.1f} tok/s ({told.low:.1f} to {told.high:.1f}) for {streams}"
-    longest = f"context up to {fitted.context:,} tokens with {streams}"
+def format_count(count: int, noun: str) -> str:
+    """Return the number with its noun, in the plural where it is not 1."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def describe_figures(workload: Workload, layout_fit: Fit, prediction: Prediction) -> tuple[str, ...]:
+    """Describe speed and memory for a plan's reasons."""
+    concurrency = workload.load.concurrency
+    streams = format_count(concurrency, "stream")
+    speed = NO_CPU_PREDICTION
+    if prediction.fitted:
+        speed_range = f"({prediction.low:.1f} to {prediction.high:.1f})"
+        rate = f"{prediction.tokens_per_s:.1f} tok/s {speed_range} for {streams}"
+        speed = f"predicted {rate}, {prediction.per_stream:.1f} for each; bottleneck: {prediction.bound}"
+    longest = f"context up to {layout_fit.context:,} tokens with {streams}"
+    most_streams = format_count(layout_fit.concurrency, "concurrent stream")
     return (
-        f"predicted {rate}, {told.per_stream:.1f} for each; bottleneck: {told.bound}"
-        if told.fitted
-        else UNFITTED,
-        f"tightest: {fitted.worst}",
-        f"{longest}, up to {counted(fitted.concurrency, 'concurrent stream')} of {work.context:,} tokens",
+        speed,
+        f"tightest: {layout_fit.worst}",
+        f"{longest}, up to {most_streams} of {workload.context:,} tokens",
     )
 
 
-def _warnings(table: Evaluation, chosen: Evaluated) -> Iterator[str]:
-    """What is unwise about the sizes that were forced, and what they cost."""
-    across = False
-    for stage in (stage for stages in pipelines(chosen.layout) for stage in stages):
+def _list_warnings(evaluation: Evaluation, best: CandidateRow) -> Iterator[str]:
+    """Yield the disadvantages of the forced sizes, and what they cost in speed."""
+    spans_hosts = False
+    for stage in (stage for stages in list_pipelines(best.layout) for stage in stages):
         kinds = sorted({device.name or device.kind for device in stage.devices})
-        across = across or len({device.host for device in stage.devices}) > 1
+        spans_hosts = spans_hosts or len({device.host for device in stage.devices}) > 1
         if len(kinds) > 1:
             yield (
                 f"tensor parallel between {' and '.join(kinds)}: "
                 "each does an equal part, so all wait for the slowest"
             )
-    link = chosen.layout.link
-    if across and link and not fast(link):
-        yield f"tensor parallel over {speed_and_transport(link)}: each layer waits for the network twice"
-    usual = [row for row in table.fitting(FREE) if row.usual]
-    if usual and (free := _first(usual, table.request.work.goal)) is not chosen:
-        if not chosen.prediction.fitted:
-            yield f"{table.request.sizes}, as asked: without it the plan takes {named(free.layout)}"
-            return
-        price = f"{chosen.score:.1f} tok/s predicted, {free.score:.1f} without it"
-        more = f"{chosen.score / free.score - 1:+.0%}"
-        yield f"{table.request.sizes}, as asked: {price} ({more}): {named(free.layout)}"
+    link = best.layout.link
+    if spans_hosts and link and not is_fast_link(link):
+        yield f"tensor parallel over {describe_link(link)}: each layer waits for the network twice"
+    yield from _compare_with_free(evaluation, best)
+
+
+def _compare_with_free(evaluation: Evaluation, best: CandidateRow) -> Iterator[str]:
+    """Yield what the plan takes without the forced sizes, and how fast that is."""
+    request = evaluation.request
+    free_rows = [row for row in evaluation.list_fitting_rows(FREE) if row.is_unforced]
+    if not free_rows or (best_free := _find_best_row(free_rows, request.workload.goal)) is best:
+        return
+    layout = describe_layout(best_free.layout)
+    if not best.prediction.fitted:
+        yield f"{request.sizes}, as asked: without it the plan takes {layout}"
+        return
+    price = f"{best.score:.1f} tok/s predicted, {best_free.score:.1f} without it"
+    change = f"{best.score / best_free.score - 1:+.0%}"
+    yield f"{request.sizes}, as asked: {price} ({change}): {layout}"

@@ -1,14 +1,14 @@
-"""Decide which engine, kind of host, weight format and architecture go together, by the tables in hosts/."""
+"""Decide which engines, hosts, weight formats and architectures go together, by the tables in hosts/."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from medley.environment.engine_source import brings_nvcc, numbers
+from medley.environment.engine_source import brings_nvcc, is_older
 from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host_schema import Arguments as ArgumentsRule
 from medley.host_schema import HostTable
 from medley.host_schema import Incompatible as IncompatibleRule
-from medley.planner import listed
+from medley.planner import join_names
 from medley.planner.memory import is_latent
 from medley.planner.plan import Arguments, Variables
 from medley.planner.remedies import NoLayout
@@ -18,110 +18,111 @@ from medley.schema import TITLES, EngineName, Shape
 _FP8_BITS = 8
 
 
-def refusal(site: Topology, hosts: Iterable[str], engine: EngineName, shape: Shape) -> str | None:
+def find_refusal(site: Topology, hosts: Iterable[str], engine: EngineName, shape: Shape) -> str | None:
     """Return why one of these hosts cannot have a rank of this model with this engine, with its name."""
-    found = ((host, _reason(site, host, engine, shape)) for host in hosts)
-    return next((f"{host}: {because}" for host, because in found if because), None)
+    reasons = ((host, _find_reason(site, host, engine, shape)) for host in hosts)
+    return next((f"{host}: {reason}" for host, reason in reasons if reason), None)
 
 
 def require_host(site: Topology, engine: EngineName, shape: Shape) -> None:
     """Raise a Problem with each reason once if no host can have a rank of this model with this engine."""
     hosts: dict[str | None, list[str]] = {}
     for host in site.hosts:
-        hosts.setdefault(_reason(site, host, engine, shape), []).append(host)
+        hosts.setdefault(_find_reason(site, host, engine, shape), []).append(host)
     if hosts and None not in hosts:
         raise NoLayout(
-            f"{TITLES[engine]} cannot run this model on {listed(site.hosts)}",
-            cause="\n".join(f"{listed(names)}: {because}" for because, names in hosts.items()),
+            f"{TITLES[engine]} cannot run this model on {join_names(site.hosts)}",
+            cause="\n".join(f"{join_names(names)}: {reason}" for reason, names in hosts.items()),
             fix="medley models  # choose another model, or other hosts",
         )
 
 
-def _reason(site: Topology, host: str, engine: EngineName, shape: Shape) -> str | None:
-    origin = site.origin(host)
-    return origin.absent or origin.lacks or _fault(site, host, engine, shape)
+def _find_reason(site: Topology, host: str, engine: EngineName, shape: Shape) -> str | None:
+    """Return why a host cannot have a rank of this model; None if it can."""
+    source = site.find_engine_source(host)
+    return source.absent or source.lacks or _find_fault(site, host, engine, shape)
 
 
-def _fault(site: Topology, host: str, engine: EngineName, shape: Shape) -> str | None:
-    """Return what is known against the model in the engine of a lock or of the default image.
+def _find_fault(site: Topology, host: str, engine: EngineName, shape: Shape) -> str | None:
+    """Return why the engine of a lock or of the default image cannot run the model; None if it can.
 
-    An image or environment of the user's own may have a fix, so nothing is known against it.
+    An image or environment of the user's own may have a fix, so it counts as able.
     """
-    capability, known = site.capability(host) or "", getattr(shape.capabilities, engine)
-    unsupported = bool(known) and capability != "" and _major(capability) not in known
-    if unsupported and site.engine_version(host, engine):
-        takes = listed(f"{major}.x" for major in known)
+    capability, supported = site.find_capability(host) or "", getattr(shape.capabilities, engine)
+    is_unsupported = bool(supported) and capability != "" and _read_major(capability) not in supported
+    if is_unsupported and site.find_engine_version(host, engine):
+        supported_names = join_names(f"{major}.x" for major in supported)
         return (
             f"{TITLES[engine]} has no attention backend of this model for compute capability {capability}, "
-            f"only for {takes}"
+            f"only for {supported_names}"
         )
-    for version, rule in _faults(site, host, engine, shape):
+    for version, rule in _list_faults(site, host, engine, shape):
         return f"{TITLES[engine]} {version} {rule.because} ({rule.source})"
     return None
 
 
-def _faults(
+def _list_faults(
     site: Topology, host: str, engine: EngineName, shape: Shape
 ) -> Iterator[tuple[str, IncompatibleRule]]:
-    """Yield the rules against the model, each with the version of the host's engine."""
+    """Yield the rules that exclude the model, each with the version of the host's engine."""
     rules = site.hosts[host][1].host.incompatible
-    against = [each for each in rules if _concerns(site, host, each, engine, shape)]
-    if against and (version := site.engine_version(host, engine)):
-        found = (each for each in against if each.before is None or numbers(version) < numbers(each.before))
-        yield from ((version, each) for each in found)
+    concerning = [rule for rule in rules if _is_concerned(site, host, rule, engine, shape)]
+    if concerning and (version := site.find_engine_version(host, engine)):
+        broken = (rule for rule in concerning if rule.before is None or is_older(version, rule.before))
+        yield from ((version, rule) for rule in broken)
 
 
-def fixes(site: Topology, engine: EngineName, shape: Shape) -> Iterator[str]:
+def list_fixes(site: Topology, engine: EngineName, shape: Shape) -> Iterator[str]:
     """Yield a command for each fault of a host that has one, with the hosts that need it."""
     hosts: dict[str, list[str]] = {}
     for host in site.hosts:
-        for _, rule in _faults(site, host, engine, shape):
+        for _, rule in _list_faults(site, host, engine, shape):
             # An image has its own programs.
-            if rule.fix and not site.origin(host).image:
+            if rule.fix and not site.find_engine_source(host).image:
                 hosts.setdefault(rule.fix, []).append(host)
-    yield from (f"{fix}  # on {listed(names)}" for fix, names in hosts.items())
+    yield from (f"{fix}  # on {join_names(names)}" for fix, names in hosts.items())
 
 
 def has_compiler(site: Topology, host: str, engine: EngineName) -> bool:
-    """Return whether CUDA code can be compiled where the engine runs; also where nobody knows."""
+    """Return whether CUDA code can be compiled where the engine runs; True if that is unknown."""
     facts, kind = site.hosts[host]
-    origin, image = site.origin(host), kind.host.container
-    if origin.image:
-        return origin.name != image.image or "nvcc" not in image.lacks
-    lock = origin.name if host in site.origins else kind.host.environments.get(engine, "")
-    if site.pinned or site.engine_version(host, engine) is None or brings_nvcc(lock):
+    source, image = site.find_engine_source(host), kind.host.container
+    if source.image:
+        return source.name != image.image or "nvcc" not in image.lacks
+    lock = source.name if host in site.engine_sources else kind.host.environments.get(engine, "")
+    if site.has_nix_toolkit or site.find_engine_version(host, engine) is None or brings_nvcc(lock):
         return True
     return has_toolkit(facts, kind.host)
 
 
 def has_toolkit(facts: Facts, host: HostTable) -> bool:
-    """Return whether the host has an nvcc, of no version that is known to be too old for its GPU."""
-    cuda, least = facts.software.cuda, host.toolkit.least_nvcc if host.toolkit else None
+    """Return whether the host has an nvcc that is not known to be too old for its GPU."""
+    cuda, min_version = facts.software.cuda, host.toolkit.least_nvcc if host.toolkit else None
     if cuda is None:
         return "nvcc" in facts.software.programs
-    return least is None or numbers(cuda) >= numbers(least)
+    return min_version is None or not is_older(cuda, min_version)
 
 
-def engine_settings(
+def list_engine_settings(
     site: Topology, hosts: Collection[str], engine: EngineName, shape: Shape, user_flags: Iterable[str] = ()
 ) -> tuple[Arguments, Variables]:
     """Return the flags and variables that these hosts need for this model, each with its reason."""
-    given = _names(user_flags)
+    names = _list_flag_names(user_flags)
     rules = [
-        each
-        for each in _arguments(site, hosts, engine, shape)
-        if given.isdisjoint(each.unless) and (each.hosts != "several" or len(hosts) > 1)
+        rule
+        for rule in _list_rules(site, hosts, engine, shape)
+        if names.isdisjoint(rule.unless) and (rule.hosts != "several" or len(hosts) > 1)
     ]
-    flags = tuple(dict.fromkeys((each.flags, each.why) for each in rules if each.flags))
-    variables = ((name, value, each.why) for each in rules for name, value in each.variables.items())
+    flags = tuple(dict.fromkeys((rule.flags, rule.why) for rule in rules if rule.flags))
+    variables = ((name, value, rule.why) for rule in rules for name, value in rule.variables.items())
     return flags, tuple(dict.fromkeys(variables))
 
 
 def needs_cache_bytes(
     site: Topology, hosts: Iterable[str], engine: EngineName, user_flags: Iterable[str] = ()
 ) -> bool:
-    """Return whether the engine must get the size of its KV cache, as the user gave no share of memory."""
-    if "--gpu-memory-utilization" in _names(user_flags):
+    """Return whether the engine needs the size of its KV cache, because the user gave no share of memory."""
+    if "--gpu-memory-utilization" in _list_flag_names(user_flags):
         return False
     return any(engine in site.hosts[host][1].host.memory.cache_in_bytes for host in hosts)
 
@@ -129,13 +130,13 @@ def needs_cache_bytes(
 def require_flag_values(
     site: Topology, hosts: Iterable[str], engine: EngineName, user_flags: Sequence[str]
 ) -> None:
-    """Raise a Problem for a user's flag with which the engine of a lock answers wrongly on such a host."""
+    """Raise a Problem for a value of a user's flag with which the engine of a lock answers wrongly."""
     for host in hosts:
-        version = site.engine_version(host, engine)
-        rules = {each.flag: each for each in site.hosts[host][1].host.flag_values if each.engine == engine}
-        for word, after in zip(user_flags, (*user_flags, "")[1:], strict=True):
-            name, equals, value = word.partition("=")
-            rule, value = rules.get(name.replace("_", "-")), value if equals else after
+        version = site.find_engine_version(host, engine)
+        rules = {rule.flag: rule for rule in site.hosts[host][1].host.flag_values if rule.engine == engine}
+        for argument, next_argument in zip(user_flags, (*user_flags, "")[1:], strict=True):
+            name, equals, value = argument.partition("=")
+            rule, value = rules.get(name.replace("_", "-")), value if equals else next_argument
             if rule and version and value not in rule.values:
                 raise Problem(
                     f"{TITLES[engine]} {version} cannot serve with {name} {value} on {host}",
@@ -144,41 +145,46 @@ def require_flag_values(
                 )
 
 
-def _names(user_flags: Iterable[str]) -> set[str]:
-    return {word.partition("=")[0] for word in user_flags}
+def _list_flag_names(user_flags: Iterable[str]) -> set[str]:
+    return {argument.partition("=")[0] for argument in user_flags}
 
 
-def _arguments(
+def _list_rules(
     site: Topology, hosts: Collection[str], engine: EngineName, shape: Shape
 ) -> Iterator[ArgumentsRule]:
-    of_hosts = [
-        [each for each in site.hosts[host][1].host.arguments if _concerns(site, host, each, engine, shape)]
-        for host in hosts
-    ]
-    for rules in of_hosts:
-        for rule in rules:
-            shared = all(any(_alike(rule, each) for each in others) for others in of_hosts)
-            if shared or rule.hosts != "all":
+    """Yield the rules of each host that concern the model; a rule for all hosts only if all have it."""
+    rules_by_host = []
+    for host in hosts:
+        rules = site.hosts[host][1].host.arguments
+        rules_by_host.append([rule for rule in rules if _is_concerned(site, host, rule, engine, shape)])
+    for concerning in rules_by_host:
+        for rule in concerning:
+            is_shared = all(
+                any(_has_same_settings(rule, candidate) for candidate in candidates)
+                for candidates in rules_by_host
+            )
+            if is_shared or rule.hosts != "all":
                 yield rule
 
 
-def _alike(one: ArgumentsRule, other: ArgumentsRule) -> bool:
-    return (one.flags, one.variables) == (other.flags, other.variables)
+def _has_same_settings(first: ArgumentsRule, second: ArgumentsRule) -> bool:
+    return (first.flags, first.variables) == (second.flags, second.variables)
 
 
-def _concerns(
+def _is_concerned(
     site: Topology, host: str, rule: ArgumentsRule | IncompatibleRule, engine: EngineName, shape: Shape
 ) -> bool:
+    """Return whether a rule of a host holds for this engine and model."""
     return (
         rule.engine == engine
         and (not rule.experts or (shape.experts > 0 and shape.weights in rule.experts))
         and (not rule.weights or shape.weights in rule.weights)
         and (not rule.architectures or shape.architecture in rule.architectures)
         and (rule.cache is None or (shape.kv_bits == _FP8_BITS and not is_latent(shape)))
-        and (not rule.gpus or _major(site.capability(host) or "") in rule.gpus)
+        and (not rule.gpus or _read_major(site.find_capability(host) or "") in rule.gpus)
         and not (rule.without_nvcc and has_compiler(site, host, engine))
     )
 
 
-def _major(capability: str) -> str:
+def _read_major(capability: str) -> str:
     return capability.partition(".")[0]

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from itertools import groupby
@@ -12,19 +11,22 @@ from typing import Any
 from medley import json_shape, storage
 from medley.errors import Finding
 from medley.planner import kinds
-from medley.planner.devices import DeviceSpeed, MeasuredDevice
+from medley.planner.devices import DeviceIdentity, DeviceSpeed
+from medley.unusable_file import optional
 
-FILE = "device-history.jsonl"
-_MOST = 60
-_PAST, _LEAST_PAST = 20, 2
-_OWN, _EQUAL, _STATED = 0.8, 0.5, 0.5
+HISTORY_FILE = "device-history.jsonl"
+_MAX_RECORDS = 60
+_MAX_PAST_SPEEDS, _MIN_PAST_SPEEDS = 20, 2
+_MIN_SHARE_OF_PAST, _MIN_SHARE_OF_EQUAL, _MIN_SHARE_OF_STATED = 0.8, 0.5, 0.5
 _CPU_HOURS = 1
-"""For which a CPU must have been slow."""
-_KEPT = ("gb_s", "few_tflops", "tflops", "dtype", "threads", "torch", "ray", "weights_bytes")
-_CLOCK, _HEAT, _CAP = "clocks.sm", "temperature.gpu", "power.limit"
-_WIDTH, _WIDEST = "pcie.link.width.current", "pcie.link.width.max"
-_LOOK = "nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE  # then look for heat, a power cap, other users"
-_COUNTER = ("/statistics/", "/counters/", "/hw_counters/")
+"""The hours for which a CPU must have been slow before it counts as slow."""
+_SPEED_KEYS = ("gb_s", "few_tflops", "tflops", "dtype", "threads", "torch", "ray", "weights_bytes")
+_CLOCK_FIELD, _TEMPERATURE_FIELD, _POWER_LIMIT_FIELD = "clocks.sm", "temperature.gpu", "power.limit"
+_LANES_FIELD, _MAX_LANES_FIELD = "pcie.link.width.current", "pcie.link.width.max"
+_DIAGNOSIS_COMMAND = (
+    "nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE  # then look for heat, a power cap, other users"
+)
+_COUNTER_FOLDERS = ("/statistics/", "/counters/", "/hw_counters/")
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Record:
     when: str
     """UTC, ISO 8601."""
     speeds: tuple[dict[str, Any], ...] = ()
-    """`DeviceSpeed` of each device that was measured."""
+    """The fields of a `DeviceSpeed` for each measured device."""
     gpus: dict[str, dict[str, str]] = field(default_factory=dict)
     """nvidia-smi's fields by index."""
     links: dict[str, int] = field(default_factory=dict)
@@ -46,7 +48,7 @@ class Record:
     mode: str | None = None
     """A Jetson's power mode."""
     device: str = "cuda"
-    """Or cpu, which other programs share."""
+    """The sort of device: cuda, or cpu, which other programs share."""
     stated: dict[str, float] = field(default_factory=dict)
     """Documented GB/s by index of a GPU."""
     kind: str | None = None
@@ -54,129 +56,146 @@ class Record:
 
     @property
     def devices(self) -> list[DeviceSpeed]:
-        return [DeviceSpeed(**each) for each in self.speeds if json_shape.fits(each, DeviceSpeed)]
+        """The measured devices, without entries of another release of medley."""
+        return [DeviceSpeed(**speed) for speed in self.speeds if json_shape.fits(speed, DeviceSpeed)]
 
 
-def speed_of(
-    host: str, units: Sequence[MeasuredDevice], about: Mapping[str, Any], when: str
+def read_speed(
+    host: str, devices: Sequence[DeviceIdentity], answer: Mapping[str, Any], when: str
 ) -> DeviceSpeed | None:
-    """Return an answer of payload/device_speed.py; None where the host's facts show no such device.
+    """Return the speed in an answer of payload/device_speed.py; None where the facts show no such device.
 
     A GPU is known by its uuid, which torch writes without nvidia-smi's prefix.
     """
-    ours = (each for each in units if each.uuid and each.uuid.removeprefix("GPU-") == str(about["uuid"]))
-    unit = units[0] if len(units) == 1 else next(ours, None)
-    if unit is None:
+    uuid = str(answer["uuid"])
+    matches = (device for device in devices if device.uuid and device.uuid.removeprefix("GPU-") == uuid)
+    device = devices[0] if len(devices) == 1 else next(matches, None)
+    if device is None:
         return None
-    kept: dict[str, Any] = {key: about[key] for key in _KEPT if key in about}
-    return DeviceSpeed(host, unit.index, unit.name, unit.memory_bytes, when=when, **kept)
+    values: dict[str, Any] = {key: answer[key] for key in _SPEED_KEYS if key in answer}
+    return DeviceSpeed(host, device.index, device.name, device.memory_bytes, when=when, **values)
 
 
-def keep(record: Record) -> tuple[Record, ...]:
+def add_record(record: Record) -> tuple[Record, ...]:
     """Add a record to this host's history, and return all of it."""
-    file = storage.state() / FILE
+    file = storage.state() / HISTORY_FILE
     with storage.lock(file.with_suffix(".lock"), waits=lambda: None):
-        found = (*history()[-_MOST + 1 :], record)
-        storage.write(file, "".join(f"{json.dumps(asdict(each))}\n" for each in found))
-    return found
+        records = (*read_history()[-_MAX_RECORDS + 1 :], record)
+        storage.write(file, "".join(f"{json.dumps(asdict(entry))}\n" for entry in records))
+    return records
 
 
-def history() -> tuple[Record, ...]:
+def read_history() -> tuple[Record, ...]:
     """Return the records of this host, the oldest first."""
-    with suppress(OSError):
-        return parsed((storage.state() / FILE).read_text(encoding="utf-8", errors="replace").splitlines())
-    return ()
+    text = None
+    with optional():
+        text = storage.read_text(storage.state() / HISTORY_FILE, errors="replace")
+    return parse_records((text or "").splitlines())
 
 
-def parsed(lines: Iterable[str]) -> tuple[Record, ...]:
-    """Leave out lines of another medley, or that a power cut damaged."""
+def parse_records(lines: Iterable[str]) -> tuple[Record, ...]:
+    """Return the records, without lines of another medley or lines that a power cut damaged."""
     tables = filter(None, map(json_shape.table, lines))
-    return tuple(Record(**each) for each in tables if json_shape.fits(each, Record))
+    return tuple(Record(**table) for table in tables if json_shape.fits(table, Record))
 
 
-def slow(found: Iterable[DeviceSpeed]) -> Iterator[tuple[DeviceSpeed, DeviceSpeed]]:
-    """Yield each device under half of the fastest of its name, and that one."""
-    by_name = sorted(found, key=lambda each: each.name)
-    for _, equals in groupby(by_name, key=lambda each: each.name):
-        group = list(equals)
-        reads, multiplies = max(group, key=lambda one: one.gb_s), max(group, key=lambda one: one.tflops)
-        for each in group:
-            if each.gb_s < _EQUAL * reads.gb_s:
-                yield each, reads
-            elif each.tflops < _EQUAL * multiplies.tflops:
-                yield each, multiplies
+def find_slow_devices(devices: Iterable[DeviceSpeed]) -> Iterator[tuple[DeviceSpeed, DeviceSpeed]]:
+    """Yield each device that has less than half the speed of the fastest of its name, and the fastest."""
+    by_name = sorted(devices, key=lambda device: device.name)
+    for _, same_name in groupby(by_name, key=lambda device: device.name):
+        group = list(same_name)
+        fastest_reader = max(group, key=lambda device: device.gb_s)
+        fastest_multiplier = max(group, key=lambda device: device.tflops)
+        for device in group:
+            if device.gb_s < _MIN_SHARE_OF_EQUAL * fastest_reader.gb_s:
+                yield device, fastest_reader
+            elif device.tflops < _MIN_SHARE_OF_EQUAL * fastest_multiplier.tflops:
+                yield device, fastest_multiplier
 
 
-def slower_than_equal(each: DeviceSpeed, best: DeviceSpeed, kind: str | None) -> Finding:
-    """Compare a device of a host of this kind with a faster one of the same name on another host."""
+def slower_than_equal_finding(device: DeviceSpeed, faster: DeviceSpeed, kind: str | None) -> Finding:
+    """Return the finding that a faster device of the same name is on another host; `kind`: the host's."""
     return Finding(
-        f"{_called(each)} is slower than its equal in {best.host}",
-        f"{_figures(each)} on {each.when[:10]}; there {_figures(best)} on {best.when[:10]}",
-        _fix(kind),
+        f"{_format_name(device)} is slower than its equal in {faster.host}",
+        f"{_format_speeds(device)} on {device.when[:10]}; "
+        f"there {_format_speeds(faster)} on {faster.when[:10]}",
+        _choose_fix(kind),
     )
 
 
-def findings(records: Sequence[Record]) -> Iterator[Finding]:
-    """Compare the newest record with the earlier ones, and with documented figures."""
+def list_findings(records: Sequence[Record]) -> Iterator[Finding]:
+    """Yield what is slower in the newest record than in earlier ones, or than documented."""
     if not records:
         return
-    # A probe that measured nothing, as where memory was full, does not make a device well.
-    measured = [each for each in records if each.speeds]
+    # A probe that measured nothing, for example because memory was full, does not clear a slow device.
+    measured = [record for record in records if record.speeds]
     for device in measured[-1].devices if measured else ():
-        found = _own_past(measured, device, "gb_s", "GB/s") or _own_past(measured, device, "tflops", "TFLOPS")
-        documented = measured[-1].stated.get(str(device.index), 0)
-        if found:
-            yield found
-        elif device.gb_s < _STATED * documented:
+        finding = _compare_with_past(measured, device, "gb_s", "GB/s")
+        finding = finding or _compare_with_past(measured, device, "tflops", "TFLOPS")
+        stated_gb_s = measured[-1].stated.get(str(device.index), 0)
+        if finding:
+            yield finding
+        elif device.gb_s < _MIN_SHARE_OF_STATED * stated_gb_s:
             yield Finding(
-                f"{_called(device)} is far below its documented speed",
-                f"{device.gb_s:.3g} GB/s on {device.when[:10]}, documented {documented:.3g} GB/s"
-                f"{_state(measured[-1], device.index)}",
-                _fix(measured[-1].kind),
+                f"{_format_name(device)} is far below its documented speed",
+                f"{device.gb_s:.3g} GB/s on {device.when[:10]}, documented {stated_gb_s:.3g} GB/s"
+                f"{_describe_gpu_state(measured[-1], device.index)}",
+                _choose_fix(measured[-1].kind),
             )
-    yield from _links(records)
-    yield from _lanes(records)
-    yield from _errors(records)
+    yield from _list_link_findings(records)
+    yield from _list_lane_findings(records)
+    yield from _list_error_findings(records)
 
 
-def _own_past(records: Sequence[Record], device: DeviceSpeed, figure: str, unit: str) -> Finding | None:
-    """Records that were slow do not count as its past, so that it stays named until it is well again."""
-    good, since, last = list[float](), None, records[-1]
+def _compare_with_past(
+    records: Sequence[Record], device: DeviceSpeed, figure: str, unit: str
+) -> Finding | None:
+    """Return the finding that a device is slower than its own past; None if it is not.
+
+    Slow records do not count as its past, so that the finding stays until the device is fast again.
+    """
+    past, slow_since, last = list[float](), None, records[-1]
     for record in records:
-        same = record.driver == last.driver and record.mode == last.mode
-        for speed in (each for each in record.devices if same and _measured_alike(each, device)):
+        if record.driver != last.driver or record.mode != last.mode:
+            continue
+        for speed in record.devices:
+            if not _is_same_measurement(speed, device):
+                continue
             value = getattr(speed, figure)
-            if len(good) >= _LEAST_PAST and value < _OWN * median(good[-_PAST:]):
-                since = since or record
+            recent = past[-_MAX_PAST_SPEEDS:]
+            if len(recent) >= _MIN_PAST_SPEEDS and value < _MIN_SHARE_OF_PAST * median(recent):
+                slow_since = slow_since or record
             else:
-                good.append(value)
-                since = None
-    if since is None or (last.device == "cpu" and _hours(since, last) < _CPU_HOURS):
+                past.append(value)
+                slow_since = None
+    if slow_since is None or (last.device == "cpu" and _count_hours(slow_since, last) < _CPU_HOURS):
         return None
-    before, now = median(good[-_PAST:]), getattr(device, figure)
+    recent = past[-_MAX_PAST_SPEEDS:]
+    current_speed, past_speed = getattr(device, figure), median(recent)
     return Finding(
-        f"{_called(device)} is slower than its own past",
-        f"{now:.3g} {unit} on {device.when[:10]}, {now / before:.0%} of {before:.3g} {unit}, the median of "
-        f"{len(good[-_PAST:])} earlier records; slow since {since.when[:16]}Z{_state(last, device.index)}",
-        _fix(last.kind),
+        f"{_format_name(device)} is slower than its own past",
+        f"{current_speed:.3g} {unit} on {device.when[:10]}, {current_speed / past_speed:.0%} of "
+        f"{past_speed:.3g} {unit}, the median of {len(recent)} earlier records; "
+        f"slow since {slow_since.when[:16]}Z{_describe_gpu_state(last, device.index)}",
+        _choose_fix(last.kind),
     )
 
 
-def _measured_alike(one: DeviceSpeed, other: DeviceSpeed) -> bool:
+def _is_same_measurement(first: DeviceSpeed, second: DeviceSpeed) -> bool:
     keys = ("index", "name", "memory_bytes", "dtype", "threads", "weights_bytes")
-    return all(getattr(one, key) == getattr(other, key) for key in keys)
+    return all(getattr(first, key) == getattr(second, key) for key in keys)
 
 
-def _state(record: Record, index: int) -> str:
+def _describe_gpu_state(record: Record, index: int) -> str:
     gpu = record.gpus.get(str(index), {})
-    units = {_CLOCK: "MHz", _HEAT: "°C", _CAP: "W at most"}
-    found = [f"{gpu[name]} {unit}" for name, unit in units.items() if name in gpu]
-    return f"; {', '.join(found)}" if found else ""
+    units = {_CLOCK_FIELD: "MHz", _TEMPERATURE_FIELD: "°C", _POWER_LIMIT_FIELD: "W at most"}
+    figures = [f"{gpu[name]} {unit}" for name, unit in units.items() if name in gpu]
+    return f"; {', '.join(figures)}" if figures else ""
 
 
-def _links(records: Sequence[Record]) -> Iterator[Finding]:
+def _list_link_findings(records: Sequence[Record]) -> Iterator[Finding]:
     for name, mbit in records[-1].links.items():
-        best = max(records, key=lambda each: each.links.get(name, 0))
+        best = max(records, key=lambda record: record.links.get(name, 0))
         if mbit < best.links.get(name, 0):
             yield Finding(
                 f"Link {name} is slower than its own past",
@@ -186,56 +205,57 @@ def _links(records: Sequence[Record]) -> Iterator[Finding]:
             )
 
 
-def _lanes(records: Sequence[Record]) -> Iterator[Finding]:
+def _list_lane_findings(records: Sequence[Record]) -> Iterator[Finding]:
     last = records[-1]
     for index, gpu in last.gpus.items():
-        now, most = gpu.get(_WIDTH, ""), gpu.get(_WIDEST, "")
-        if now.isdecimal() and most.isdecimal() and int(now) < int(most):
+        lanes, max_lanes = gpu.get(_LANES_FIELD, ""), gpu.get(_MAX_LANES_FIELD, "")
+        if lanes.isdecimal() and max_lanes.isdecimal() and int(lanes) < int(max_lanes):
             yield Finding(
-                f"GPU {index} has {now} of {most} PCIe lanes",
+                f"GPU {index} has {lanes} of {max_lanes} PCIe lanes",
                 f"on {last.when[:10]}; the slot has fewer, or the card does not sit well",
                 "nvidia-smi -q -d PERFORMANCE  # then switch off, and reseat the card or use another slot",
             )
-    for path, lanes in last.files.items():
-        most_lanes = max(each.files.get(path, 0) for each in records)
-        if path.endswith("/current_link_width") and lanes < most_lanes:
+    for path, card_lanes in last.files.items():
+        max_card_lanes = max(record.files.get(path, 0) for record in records)
+        if path.endswith("/current_link_width") and card_lanes < max_card_lanes:
             yield Finding(
-                f"{path.split('/')[1]} has {lanes} PCIe lanes, and had {most_lanes}",
+                f"{path.split('/')[1]} has {card_lanes} PCIe lanes, and had {max_card_lanes}",
                 f"on {last.when[:10]}; the card does not sit well, or its firmware has changed",
                 "switch the host off, reseat the card, and look again: medley collective-test --only speed",
             )
 
 
-def _errors(records: Sequence[Record]) -> Iterator[Finding]:
-    last, before = records[-1], records[-2] if records[1:] else records[-1]
-    hours = _hours(before, last)
+def _list_error_findings(records: Sequence[Record]) -> Iterator[Finding]:
+    last, previous = records[-1], records[-2] if records[1:] else records[-1]
+    hours = _count_hours(previous, last)
     for path, count in last.files.items():
-        # A counter that is lower began again when the host did.
-        rose = count - before.files.get(path, count)
-        if any(part in path for part in _COUNTER) and hours > 0 and rose / hours >= 1:
+        # A counter that is lower than before started again with the host.
+        increase = count - previous.files.get(path, count)
+        if any(part in path for part in _COUNTER_FOLDERS) and hours > 0 and increase / hours >= 1:
             link = path.split("/")[1]
             yield Finding(
                 f"Errors on {link} rise: {path.rpartition('/')[2]}",
-                f"{rose:,} more from {before.when[:16]}Z to {last.when[:16]}Z, {rose / hours:,.0f} an hour",
+                f"{increase:,} more from {previous.when[:16]}Z to {last.when[:16]}Z, "
+                f"{increase / hours:,.0f} an hour",
                 f"reseat or replace its cable, then: medley link watch  # {link}",
             )
 
 
-def _hours(one: Record, other: Record) -> float:
-    return (datetime.fromisoformat(other.when) - datetime.fromisoformat(one.when)).total_seconds() / 3600
+def _count_hours(earlier: Record, later: Record) -> float:
+    return (datetime.fromisoformat(later.when) - datetime.fromisoformat(earlier.when)).total_seconds() / 3600
 
 
-def _fix(kind: str | None) -> str:
-    """Return what to type where a device of a host of this kind is slow."""
-    table = kinds.host_table(kind) if kind else None
+def _choose_fix(kind: str | None) -> str:
+    """Return the command to run where a device of this kind of host is slow."""
+    table = kinds.read_host_table(kind) if kind else None
     if table and table.device == "cpu":
         return "top; systemd-cgtop  # then end what else runs, or raise the quota"
-    return (table and table.power.slow_fix) or _LOOK
+    return (table and table.power.slow_fix) or _DIAGNOSIS_COMMAND
 
 
-def _called(each: DeviceSpeed) -> str:
-    return f"Device {each.index} ({each.name or 'no name'})"
+def _format_name(device: DeviceSpeed) -> str:
+    return f"Device {device.index} ({device.name or 'no name'})"
 
 
-def _figures(each: DeviceSpeed) -> str:
-    return f"{each.gb_s:.3g} GB/s and {each.tflops:.3g} TFLOPS"
+def _format_speeds(device: DeviceSpeed) -> str:
+    return f"{device.gb_s:.3g} GB/s and {device.tflops:.3g} TFLOPS"

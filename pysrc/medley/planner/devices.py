@@ -1,11 +1,11 @@
-"""Devices and links of hosts, from facts, fabric and measurements."""
+"""Find the devices and links of hosts, from facts, fabric and measurements."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from medley import json_shape, storage
 from medley.errors import Problem
@@ -14,34 +14,35 @@ from medley.host.hypothetical import readdressed
 from medley.host.kind import Kind, gpu_capability, gpu_memory_bytes
 from medley.network.fabric import fabric
 from medley.network.fabric.types import NetworkOptions
-from medley.planner import Device, GroupLink, HostLink
-from medley.planner.device_specs import stated
-from medley.planner.memory import most_bytes, usable_bytes
+from medley.planner import Device, GroupLinkFinder, HostLink
+from medley.planner.device_specs import find_stated_speed
+from medley.planner.memory import compute_most_bytes, compute_usable_bytes
+from medley.unusable_file import optional
 
-# One way, for a small message between two GPUs. RDMA: perftest shows about 2 us between ConnectX-7; NCCL adds
-# its proxy thread. TCP: some 25 us by kernel and switch, and as much again by NCCL's socket threads.
+# Latency one way, for a small message between two GPUs. RDMA: perftest shows about 2 us between ConnectX-7;
+# NCCL adds its proxy thread. TCP: some 25 us by kernel and switch, and as much by NCCL's socket threads.
 _RDMA_US = 8.0
 _TCP_US = 50.0
-_LEAST_MBIT = 100
-"""Of a link whose driver does not say."""
+_DEFAULT_MBIT = 100
+"""The speed of a link whose driver does not report one."""
 
 
 @dataclass(frozen=True)
 class DeviceSpeed:
-    """What one device reached by itself, with the weights of a model in 16 bits."""
+    """The measured speed of one device alone, with the weights of a model in 16 bits."""
 
     host: str
-    """As a plan names it: `spark-1 (10.0.0.1)` in a cluster, `spark-1` outside of one."""
+    """The host's name in a plan: `spark-1 (10.0.0.1)` in a cluster, `spark-1` outside of one."""
     index: int
     name: str
-    """The device's own; with its memory it tells whether this is still the same device."""
+    """The device's own name; name and memory show whether this is still the same device."""
     memory_bytes: int
     gb_s: float
-    """Of weights, read for one token."""
+    """The rate in GB/s at which weights are read for one token."""
     few_tflops: float
-    """With 8 tokens at once."""
+    """Operations with 8 tokens in a batch."""
     tflops: float
-    """With 256."""
+    """Operations with 256 tokens in a batch."""
     dtype: str
     threads: int
     when: str
@@ -49,47 +50,51 @@ class DeviceSpeed:
     torch: str
     ray: str | None = None
     weights_bytes: int | None = None
-    """Of the weights that were read; None of a measurement before they were noted."""
+    """The size of the weights that were read; None in older records."""
 
 
 @dataclass(frozen=True)
 class LinkSpeed:
-    """Between two hosts, as their collectives use it."""
+    """The measured speed between two hosts, as their collectives use it."""
 
     one: str
     two: str
     backend: str
     """gloo or nccl."""
     mbit: float
-    """The slower way."""
+    """The speed in the slower direction."""
     latency_us: float
-    """One way, of 8 bytes."""
+    """The latency one way, of 8 bytes."""
     when: str
 
     @property
     def ends(self) -> frozenset[str]:
+        """The names of both hosts."""
         return frozenset((self.one, self.two))
 
 
 @dataclass(frozen=True)
 class Measurements:
+    """The measured speeds of devices, and of links between hosts."""
+
     speeds: Mapping[tuple[str, int], DeviceSpeed] = field(default_factory=dict)
-    """By host and the device's index."""
-    wires: Mapping[frozenset[str], LinkSpeed] = field(default_factory=dict)
+    """The speed of each device, by its host and index."""
+    links: Mapping[frozenset[str], LinkSpeed] = field(default_factory=dict)
 
-    def speed(self, host: str, index: int, name: str, memory_bytes: int) -> DeviceSpeed | None:
-        """None too where another device was measured there."""
-        found = self.speeds.get((host, index))
-        return found if found and (found.name, found.memory_bytes) == (name, memory_bytes) else None
+    def find_speed(self, host: str, index: int, name: str, memory_bytes: int) -> DeviceSpeed | None:
+        """Return the speed of this device; None where it was not measured, or another device was."""
+        speed = self.speeds.get((host, index))
+        return speed if speed and (speed.name, speed.memory_bytes) == (name, memory_bytes) else None
 
-    def wire(self, one: str, other: str) -> LinkSpeed | None:
-        return self.wires.get(frozenset((one, other)))
+    def find_link(self, first: str, second: str) -> LinkSpeed | None:
+        """Return the measured link of two hosts, in any order; None where it was not measured."""
+        return self.links.get(frozenset((first, second)))
 
-    def having(self, speeds: Iterable[DeviceSpeed], wires: Iterable[LinkSpeed]) -> "Measurements":
-        """With these in place of older ones."""
+    def merge(self, speeds: Iterable[DeviceSpeed], links: Iterable[LinkSpeed]) -> "Measurements":
+        """Return all measurements; these replace older ones of the same devices and links."""
         return Measurements(
-            {(each.host, each.index): each for each in chain(self.speeds.values(), speeds)},
-            {each.ends: each for each in chain(self.wires.values(), wires)},
+            {(speed.host, speed.index): speed for speed in chain(self.speeds.values(), speeds)},
+            {link.ends: link for link in chain(self.links.values(), links)},
         )
 
 
@@ -103,58 +108,65 @@ class _File(TypedDict):
 
 def read_measurements() -> Measurements:
     """What is kept here; nothing where it was written by another medley, for it can be measured again."""
-    table = storage.table(_path()) or {}
+    table: dict[str, Any] = {}
+    with optional():
+        table = storage.table(_measurements_file()) or {}
     if not json_shape.fits(table, _File):
         return NO_MEASUREMENTS
-    links = [LinkSpeed(**each) for each in table["wires"]]
-    return NO_MEASUREMENTS.having([DeviceSpeed(**each) for each in table["speeds"]], links)
+    links = [LinkSpeed(**link) for link in table["wires"]]
+    return NO_MEASUREMENTS.merge([DeviceSpeed(**speed) for speed in table["speeds"]], links)
 
 
-def keep_measurements(speeds: Iterable[DeviceSpeed], wires: Iterable[LinkSpeed]) -> None:
-    known = read_measurements().having(speeds, wires)
-    table = {"speeds": [*map(asdict, known.speeds.values())], "wires": [*map(asdict, known.wires.values())]}
-    storage.write(_path(), json.dumps(table, indent=1))
+def add_measurements(speeds: Iterable[DeviceSpeed], links: Iterable[LinkSpeed]) -> None:
+    """Add these speeds to the stored measurements."""
+    measurements = read_measurements().merge(speeds, links)
+    table = {
+        "speeds": [*map(asdict, measurements.speeds.values())],
+        "wires": [*map(asdict, measurements.links.values())],
+    }
+    storage.write(_measurements_file(), json.dumps(table, indent=1))
 
 
-def _path() -> Path:
+def _measurements_file() -> Path:
     return storage.state() / "measured.json"
 
 
 Hosts = Mapping[str, tuple[Facts, Kind]]
 
 
-def devices(hosts: Hosts, measured: Measurements = NO_MEASUREMENTS) -> Iterator[Device]:
-    """Every GPU of every host, or the CPU of one without, in the order of names; as measured if it was."""
-    for device, known in _known(hosts, measured):
-        yield (
-            replace(device, bandwidth_gb_s=known.gb_s, bf16_tflops=known.tflops, measured=True)
-            if known
-            else device
-        )
+def list_devices(hosts: Hosts, measurements: Measurements = NO_MEASUREMENTS) -> Iterator[Device]:
+    """Yield each GPU of each host, or the CPU of a host without one, by name and with measured speeds."""
+    for device, speed in _list_with_speeds(hosts, measurements):
+        if speed:
+            yield replace(device, bandwidth_gb_s=speed.gb_s, bf16_tflops=speed.tflops, measured=True)
+        else:
+            yield device
 
 
-def reasons(hosts: Hosts, measured: Measurements) -> Iterator[str]:
-    """For a plan: what was measured, and what would have counted without."""
-    for device, known in _known(hosts, measured):
-        if known:
+def explain_measurements(hosts: Hosts, measurements: Measurements) -> Iterator[str]:
+    """Yield for a plan's reasons each measured speed, and the stated speed that it replaces."""
+    for device, speed in _list_with_speeds(hosts, measurements):
+        if speed:
             yield (
-                f"{device.host} {device.index}: measured {known.gb_s:.3g} GB/s and {known.tflops:.3g} TFLOPS "
-                f"on {known.when[:10]}; stated {device.bandwidth_gb_s:.3g} and {device.bf16_tflops:.3g}"
+                f"{device.host} {device.index}: measured {speed.gb_s:.3g} GB/s and {speed.tflops:.3g} TFLOPS "
+                f"on {speed.when[:10]}; stated {device.bandwidth_gb_s:.3g} and {device.bf16_tflops:.3g}"
             )
 
 
-def _known(hosts: Hosts, measured: Measurements) -> Iterator[tuple[Device, DeviceSpeed | None]]:
-    """Each device as its maker states it, and its measurement if there is one of this very device."""
+def _list_with_speeds(
+    hosts: Hosts, measurements: Measurements
+) -> Iterator[tuple[Device, DeviceSpeed | None]]:
+    """Yield each device with the speed that its maker states, and its measurement if there is one."""
     for name in sorted(hosts):
         facts, kind = hosts[name]
-        for unit in units(facts, kind):
-            known = measured.speed(name, unit.index, unit.name, unit.memory_bytes)
-            yield _stated(name, unit, facts, kind), known
+        for identity in list_device_identities(facts, kind):
+            speed = measurements.find_speed(name, identity.index, identity.name, identity.memory_bytes)
+            yield _build_stated_device(name, identity, facts, kind), speed
 
 
 @dataclass(frozen=True)
-class MeasuredDevice:
-    """A device as its host's facts have it."""
+class DeviceIdentity:
+    """The properties by which a measurement recognizes a device, from its host's facts."""
 
     index: int
     name: str
@@ -162,75 +174,89 @@ class MeasuredDevice:
     uuid: str | None = None
 
 
-def units(facts: Facts, kind: Kind) -> Iterator[MeasuredDevice]:
-    """The same devices, as a measurement knows them again."""
+def list_device_identities(facts: Facts, kind: Kind) -> Iterator[DeviceIdentity]:
+    """Yield the identity of each GPU of a host, or of its CPU if it has no GPU."""
     if kind.host.device == "cpu":
-        yield MeasuredDevice(0, facts.cpu.model or "", facts.memory.total_bytes)
+        yield DeviceIdentity(0, facts.cpu.model or "", facts.memory.total_bytes)
         return
     for gpu in facts.gpus:
-        yield MeasuredDevice(gpu.index, gpu.name, gpu_memory_bytes(gpu, kind.host, facts) or 0, gpu.uuid)
+        yield DeviceIdentity(gpu.index, gpu.name, gpu_memory_bytes(gpu, kind.host, facts) or 0, gpu.uuid)
 
 
-def _stated(name: str, unit: MeasuredDevice, facts: Facts, kind: Kind) -> Device:
-    free, total, shown = facts.memory.available_bytes, unit.memory_bytes, None
+def _build_stated_device(name: str, identity: DeviceIdentity, facts: Facts, kind: Kind) -> Device:
+    free_bytes, total_bytes, gpu_bytes = facts.memory.available_bytes, identity.memory_bytes, None
     if kind.host.device == "cpu":
-        specs = stated("cpu")
+        specs = find_stated_speed("cpu")
     else:
-        gpu = next(each for each in facts.gpus if each.index == unit.index)
+        gpu = next(gpu for gpu in facts.gpus if gpu.index == identity.index)
         if not kind.host.memory.unified:
-            free = gpu.memory_free_bytes or total
+            free_bytes = gpu.memory_free_bytes or total_bytes
         capability = gpu_capability(gpu, kind.host)
-        specs, shown = stated(kind.name, gpu.name, capability=capability, memory_bytes=total), total or None
-    usable = usable_bytes(kind.name, total, free)
-    speeds = specs.bandwidth_gb_s, specs.bf16_tflops
-    most = most_bytes(kind.name, total, free)
-    return Device(name, unit.index, kind.name, usable, *speeds, unit.name, shown, most_bytes=most)
+        specs = find_stated_speed(kind.name, gpu.name, capability=capability, memory_bytes=total_bytes)
+        gpu_bytes = total_bytes or None
+    return Device(
+        name,
+        identity.index,
+        kind.name,
+        compute_usable_bytes(kind.name, total_bytes, free_bytes),
+        specs.bandwidth_gb_s,
+        specs.bf16_tflops,
+        identity.name,
+        gpu_bytes,
+        most_bytes=compute_most_bytes(kind.name, total_bytes, free_bytes),
+    )
 
 
-def link_of(
-    hosts: Mapping[str, Facts], wishes: NetworkOptions, measured: Measurements = NO_MEASUREMENTS
+def build_link_finder(
+    hosts: Mapping[str, Facts], options: NetworkOptions, measurements: Measurements = NO_MEASUREMENTS
 ) -> Callable[[str, str], HostLink | None]:
-    """The link between two hosts, as the fabric of these two has it; None where they cannot talk.
+    """Return a function that finds the link between two hosts by their fabric; None where they cannot talk.
 
-    What was measured counts only where it went the way that the engine's collectives will go. Hosts that are
-    alike but for their numbers in each network have the same links, and are looked at once.
+    A measurement counts only if it used the backend that the engine's collectives use. Hosts that differ only
+    by their numbers in each network have the same links, which are computed once.
     """
-    alike = {name: _alike(name, facts, wishes) for name, facts in hosts.items()}
-    between = group_link(hosts, wishes)
-    known: dict[tuple[str, str], HostLink | None] = {}
+    keys = {name: _compute_link_key(name, facts, options) for name, facts in hosts.items()}
+    find_group_link = build_group_finder(hosts, options)
+    links: dict[tuple[str, str], HostLink | None] = {}
 
-    def link(one: str, other: str) -> HostLink | None:
-        pair = (alike[one], alike[other])
-        if pair not in known:
-            carried = between(frozenset((one, other)))
-            known[pair] = carried if isinstance(carried, HostLink) else None
-        found, seen = known[pair], measured.wire(one, other)
-        backend = "nccl" if hosts[one].gpus and hosts[other].gpus else "gloo"
-        if found and seen and seen.backend == backend:
-            return HostLink(max(1, int(seen.mbit)), seen.latency_us, found.rdma, measured=True)
-        return found
+    def find_link(first: str, second: str) -> HostLink | None:
+        pair = (keys[first], keys[second])
+        if pair not in links:
+            group_link = find_group_link(frozenset((first, second)))
+            links[pair] = group_link if isinstance(group_link, HostLink) else None
+        fabric_link, measured_link = links[pair], measurements.find_link(first, second)
+        backend = "nccl" if hosts[first].gpus and hosts[second].gpus else "gloo"
+        if fabric_link and measured_link and measured_link.backend == backend:
+            mbit = max(1, int(measured_link.mbit))
+            return HostLink(mbit, measured_link.latency_us, fabric_link.rdma, measured=True)
+        return fabric_link
 
-    return link
+    return find_link
 
 
-def group_link(hosts: Mapping[str, Facts], wishes: NetworkOptions) -> GroupLink:
-    """What carries between all of these hosts, as their fabric has it; why nothing does, in words."""
+def build_group_finder(hosts: Mapping[str, Facts], options: NetworkOptions) -> GroupLinkFinder:
+    """Return a function that finds the network between hosts by their fabric, or why there is none."""
 
-    def link(names: frozenset[str]) -> HostLink | str:
+    def find_group_link(names: frozenset[str]) -> HostLink | str:
         try:
-            found = fabric({name: hosts[name] for name in sorted(names)}, wishes)
+            network = fabric({name: hosts[name] for name in sorted(names)}, options)
         except Problem as problem:
             return problem.what
-        rdma = found.transport == "rdma"
-        mbit = min(end.mbit or _LEAST_MBIT for end in found.ends.values())
+        rdma = network.transport == "rdma"
+        mbit = min(end.mbit or _DEFAULT_MBIT for end in network.ends.values())
         return HostLink(mbit, _RDMA_US if rdma else _TCP_US, rdma)
 
-    return link
+    return find_group_link
 
 
-def _alike(name: str, facts: Facts, wishes: NetworkOptions) -> str:
-    """Equal for hosts where nothing that the fabric looks at differs."""
-    bare = readdressed(facts, lambda at: str(at.network.network_address))
-    wish = (wishes.joined or {}).get(name) or wishes.link_of(name)
-    meant = [link.name for link in facts.net.links for each in link.addresses if wish in {each.ip, link.name}]
-    return repr((bare.net, bare.rdma, meant or wish))
+def _compute_link_key(name: str, facts: Facts, options: NetworkOptions) -> str:
+    """Return a text that is equal for hosts whose links are equal."""
+    bare = readdressed(facts, lambda interface: str(interface.network.network_address))
+    joined_name = (options.joined or {}).get(name) or options.link_of(name)
+    interfaces = [
+        link.name
+        for link in facts.net.links
+        for address in link.addresses
+        if joined_name in {address.ip, link.name}
+    ]
+    return repr((bare.net, bare.rdma, interfaces or joined_name))

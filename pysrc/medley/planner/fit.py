@@ -1,23 +1,30 @@
-"""Whether a layout fits, how much context and concurrency."""
+"""Compute whether a layout fits, and how much context and how many streams it holds."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from medley.host.facts import GIB
-from medley.planner import Device, Layout, pipelines
-from medley.planner.memory import BLOCK_TOKENS, SEQUENCES, MemoryNeed, PipelinePosition, batch_tokens, need
+from medley.planner import Device, Layout, list_pipelines
+from medley.planner.memory import (
+    BLOCK_TOKENS,
+    DEFAULT_SEQUENCES,
+    MemoryNeed,
+    PipelinePosition,
+    compute_batch_tokens,
+    compute_need,
+)
 from medley.planner.partition import Workload
 from medley.schema import Shape
 
-MOST_SEQUENCES = 1024
-"""Of one replica: vLLM's own largest default."""
+MAX_SEQUENCES = 1024
+"""The most sequences of one replica: vLLM's own largest default."""
 _MIB = 1 << 20
 
 
 @dataclass(frozen=True)
 class Rank:
-    """One device, and what it would have to hold."""
+    """One device, and the memory that its part of the model needs."""
 
     device: Device
     replica: int
@@ -25,7 +32,7 @@ class Rank:
     need: MemoryNeed
     weights_bytes: int
     kv_bytes: int
-    """Of the context and concurrency asked for."""
+    """The KV cache for the requested context and concurrency."""
     overhead_bytes: int
 
     @property
@@ -34,120 +41,132 @@ class Rank:
 
     @property
     def free_bytes(self) -> int:
-        """Below 0: what it is short of."""
+        """The bytes that stay free; below 0, the bytes that are missing."""
         return self.device.memory_bytes - self.total_bytes
 
     def __str__(self) -> str:
-        parts = f"weights {gib(self.weights_bytes)} + KV cache {gib(self.kv_bytes)}"
+        parts = f"weights {format_gib(self.weights_bytes)} + KV cache {format_gib(self.kv_bytes)}"
         device = f"{self.device.host} {self.device.index}"
         return (
-            f"{device}: {parts} + engine {gib(self.overhead_bytes)} = {gib(self.total_bytes)} "
-            f"of {gib(self.device.memory_bytes)} GiB"
-            + (f", {gib(-self.free_bytes)} short" if self.free_bytes < 0 else "")
+            f"{device}: {parts} + engine {format_gib(self.overhead_bytes)} = {format_gib(self.total_bytes)} "
+            f"of {format_gib(self.device.memory_bytes)} GiB"
+            + (f", {format_gib(-self.free_bytes)} short" if self.free_bytes < 0 else "")
         )
 
 
 @dataclass(frozen=True)
 class Fit:
+    """The memory of each rank of a layout, and the limits that an engine gets for it."""
+
     ranks: tuple[Rank, ...]
     short_bytes: int
-    """What the worst rank lacks; 0 where all fit."""
+    """The bytes that the tightest rank lacks; 0 if all ranks fit."""
     context: int
-    """The largest at the concurrency asked for, up to the model's own; 0 where none fits."""
+    """The longest context at the requested concurrency, up to the model's own; 0 if none fits."""
     concurrency: int
-    """The largest at the context asked for, over all replicas; 0 where not even one fits."""
+    """The most streams at the requested context, over all replicas; 0 if not even one fits."""
     kv_cache_bytes: int | None
-    """What each rank is told to take (--kv-cache-memory-bytes); None where it does not fit.
+    """The KV cache of each rank (--kv-cache-memory-bytes); None if the layout does not fit.
 
-    All get the same number, and the engine gives each as many blocks as the one with the fewest: so it is the
-    need of the rank with the most layers.
+    All ranks get the same number, and the engine gives each as many blocks as the rank with the fewest. So it
+    is the need of the rank with the most layers.
     """
     utilization: float | None
-    """The most that every rank may take of its memory (--gpu-memory-utilization, --mem-fraction-static).
+    """The share of its memory that every rank may take (--gpu-memory-utilization, --mem-fraction-static).
 
-    Beside the bytes too: vLLM does not start where less than this is free. None where some device's whole
-    memory is not known, or where it does not fit.
+    It goes with the bytes too, because vLLM does not start if less than this share is free. None if the whole
+    memory of a device is unknown, or if the layout does not fit.
     """
     utilization_does: bool
-    """It is enough by itself, without the bytes: all ranks then have what they need."""
+    """Whether the share is enough without the bytes: all ranks then have what they need."""
     sequences: int
-    """--max-num-seqs and --max-num-batched-tokens that the numbers count on, for each replica."""
+    """The --max-num-seqs of each replica that these numbers hold for."""
     batch_tokens: int
+    """The --max-num-batched-tokens of each replica that these numbers hold for."""
 
     @property
     def fits(self) -> bool:
+        """Whether every rank has enough memory."""
         return self.short_bytes == 0
 
     @property
     def worst(self) -> Rank:
+        """The rank with the least free memory."""
         return min(self.ranks, key=lambda rank: (rank.free_bytes, rank.device.host, rank.device.index))
 
 
-def fit(work: Workload, layout: Layout) -> Fit:
-    """What each rank needs for the sequences of this work, which replicas share, and how many it holds."""
-    shape, replicas = work.shape, 1 + len(layout.replicas)
-    each = -(-work.load.concurrency // replicas)
-    ranks = _ranks(work, layout, each)
+def compute_fit(workload: Workload, layout: Layout) -> Fit:
+    """Return the memory of each rank for the workload, whose streams the replicas share, and its limits."""
+    shape, replicas = workload.shape, 1 + len(layout.replicas)
+    streams = -(-workload.load.concurrency // replicas)
+    ranks = _list_ranks(workload, layout, streams)
     # Most ranks are alike: of those with equal needs, the one with the least memory decides.
     tightest: dict[MemoryNeed, int] = {}
     for rank in ranks:
-        least = tightest.get(rank.need, rank.device.memory_bytes)
-        tightest[rank.need] = min(least, rank.device.memory_bytes)
+        least_bytes = tightest.get(rank.need, rank.device.memory_bytes)
+        tightest[rank.need] = min(least_bytes, rank.device.memory_bytes)
 
-    def holds(context: int, concurrency: int) -> bool:
-        return all(one.total_bytes(context, concurrency) <= room for one, room in tightest.items())
+    def fits(context: int, concurrency: int) -> bool:
+        return all(
+            rank_need.total_bytes(context, concurrency) <= memory_bytes
+            for rank_need, memory_bytes in tightest.items()
+        )
 
-    blocks = largest(math.ceil(shape.context / BLOCK_TOKENS), lambda count: holds(count * BLOCK_TOKENS, each))
-    short = max((0, *(-rank.free_bytes for rank in ranks)))
-    share = None if short else utilization([rank.device for rank in ranks])
+    max_blocks = math.ceil(shape.context / BLOCK_TOKENS)
+    blocks = find_largest(max_blocks, lambda count: fits(count * BLOCK_TOKENS, streams))
+    missing_bytes = max((0, *(-rank.free_bytes for rank in ranks)))
+    share = None if missing_bytes else compute_utilization([rank.device for rank in ranks])
     return Fit(
         ranks=ranks,
-        short_bytes=short,
+        short_bytes=missing_bytes,
         context=min(shape.context, blocks * BLOCK_TOKENS),
-        concurrency=replicas * largest(MOST_SEQUENCES, lambda count: holds(work.context, count)),
-        kv_cache_bytes=None if short else _kv_cache_bytes(ranks),
+        concurrency=replicas * find_largest(MAX_SEQUENCES, lambda count: fits(workload.context, count)),
+        kv_cache_bytes=None if missing_bytes else _compute_kv_cache_bytes(ranks),
         utilization=share,
         utilization_does=share is not None
         and all(rank.total_bytes <= share * (rank.device.total_bytes or 0) for rank in ranks),
-        sequences=_sequences(shape, ranks, each),
-        batch_tokens=batch_tokens(shape),
+        sequences=_compute_sequences(shape, ranks, streams),
+        batch_tokens=compute_batch_tokens(shape),
     )
 
 
-def _sequences(shape: Shape, ranks: Sequence[Rank], each: int) -> int:
-    """Return how many may run at once; where an engine reserves their states, half of the memory left."""
+def _compute_sequences(shape: Shape, ranks: Sequence[Rank], streams: int) -> int:
+    """Return how many sequences may run; states that an engine reserves get half of the free memory."""
     if shape.state_copies.most == 1:
-        return max(SEQUENCES, each)
-    rooms = (
+        return max(DEFAULT_SEQUENCES, streams)
+    state_counts = (
         (rank.device.memory_bytes - rank.weights_bytes - rank.overhead_bytes) // 2 // rank.need.state_bytes
         for rank in ranks
         if rank.need.state_bytes
     )
-    return max(each, min((SEQUENCES, *rooms)))
+    return max(streams, min((DEFAULT_SEQUENCES, *state_counts)))
 
 
-def _ranks(work: Workload, layout: Layout, sequences: int) -> tuple[Rank, ...]:
-    """Each with what it needs for so many sequences of its replica."""
-    found = []
-    for replica, stages in enumerate(pipelines(layout)):
+def _list_ranks(workload: Workload, layout: Layout, sequences: int) -> tuple[Rank, ...]:
+    """Return the ranks of a layout with the memory that they need for so many sequences of each replica."""
+    ranks = []
+    for replica, stages in enumerate(list_pipelines(layout)):
         for nth, stage in enumerate(stages):
-            place = PipelinePosition(
+            position = PipelinePosition(
                 stage.layers, len(stage.devices), nth == 0, nth == len(stages) - 1, layout.expert_parallel
             )
-            # The API server runs beside the first rank; which device of the first stage that is, Ray decides.
+            # The API server runs next to the first rank; Ray decides which device of the first stage that is.
             needs = {
-                kind: need(work.shape, place, kind) for kind in {device.kind for device in stage.devices}
+                kind: compute_need(workload.shape, position, kind)
+                for kind in {device.kind for device in stage.devices}
             }
             for device in stage.devices:
-                one = needs[device.kind]
-                kv, overhead = one.kv_bytes(work.context, sequences), one.overhead_bytes(sequences)
-                found.append(Rank(device, replica, nth, one, one.weights_bytes, kv, overhead))
-    return tuple(found)
+                rank_need = needs[device.kind]
+                kv_bytes = rank_need.kv_bytes(workload.context, sequences)
+                overhead_bytes = rank_need.overhead_bytes(sequences)
+                weights_bytes = rank_need.weights_bytes
+                ranks.append(Rank(device, replica, nth, rank_need, weights_bytes, kv_bytes, overhead_bytes))
+    return tuple(ranks)
 
 
-def _kv_cache_bytes(ranks: tuple[Rank, ...]) -> int:
-    """All that the tightest rank has left, as the rank with the largest cache needs it."""
-    wanted = max(rank.kv_bytes for rank in ranks)
+def _compute_kv_cache_bytes(ranks: tuple[Rank, ...]) -> int:
+    """Return the KV cache of the rank with the most layers when the tightest rank is full."""
+    needed_bytes = max(rank.kv_bytes for rank in ranks)
     growth = min(
         (
             (rank.device.memory_bytes - rank.weights_bytes - rank.overhead_bytes) / rank.kv_bytes
@@ -156,24 +175,25 @@ def _kv_cache_bytes(ranks: tuple[Rank, ...]) -> int:
         ),
         default=1.0,
     )
-    return max(wanted, int(wanted * growth) // _MIB * _MIB)
+    return max(needed_bytes, int(needed_bytes * growth) // _MIB * _MIB)
 
 
-def utilization(devices: Sequence[Device]) -> float | None:
-    """The share of its memory that each of them may take; None where a device's whole memory is not known."""
+def compute_utilization(devices: Sequence[Device]) -> float | None:
+    """Return the share of memory that every device may take; None if the whole memory of one is unknown."""
     shares = [device.memory_bytes / device.total_bytes for device in devices if device.total_bytes]
-    # A device's memory was cut from a share, down to whole bytes.
+    # A device's memory is a share that was rounded down to whole bytes.
     return math.floor(min(shares) * 100 + 1e-6) / 100 if len(shares) == len(devices) else None
 
 
-def largest(most: int, holds: Callable[[int], bool]) -> int:
-    """The largest number up to `most` for which it holds, as it does for all below; 0 for none."""
-    low, high = 0, most
+def find_largest(maximum: int, condition: Callable[[int], bool]) -> int:
+    """Return the largest number up to `maximum` that meets the condition, as all below it do; 0 for none."""
+    low, high = 0, maximum
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if holds(middle) else (low, middle - 1)
+        low, high = (middle, high) if condition(middle) else (low, middle - 1)
     return low
 
 
-def gib(size_bytes: float) -> str:
+def format_gib(size_bytes: float) -> str:
+    """Return the size in GiB with one decimal, without the unit."""
     return f"{size_bytes / GIB:.1f}"

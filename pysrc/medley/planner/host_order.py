@@ -1,4 +1,4 @@
-"""Groups of equal hosts; the order in which Ray gives ranks."""
+"""Group equal hosts, and place a layout in the order in which Ray gives ranks."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,172 +7,192 @@ from math import inf, prod
 from operator import attrgetter
 
 from medley.errors import Problem
-from medley.planner import Device, HostLink, Layout, LinkOf, by_host, listed, pipeline
+from medley.planner import Device, HostLink, Layout, LinkFinder, build_pipeline, group_by_host, join_names
 from medley.schema import EngineName
 
-VARIABLE: Mapping[EngineName, str] = {
+PARTITION_VARIABLES: Mapping[EngineName, str] = {
     "vllm": "VLLM_PP_LAYER_PARTITION",
     "sglang": "SGLANG_PP_LAYER_PARTITION",
 }
-"""By which each engine takes the layers of each stage."""
-_ABOUT = 0.9
-"""Speeds that differ by less are one speed: measured ones are never equal."""
-# Above, not every number of stages of every group is tried: powers of two and all do.
-_MOST = 64
-_FEW = 8
+"""The variable by which each engine takes the layers of each stage."""
+_EQUAL_SPEED_SHARE = 0.9
+"""Speeds count as equal from this share of the faster one on: measured speeds are never equal."""
+_MAX_COMBINATIONS = 64
+_MAX_SMALL_COUNT = 8
+"""Up to so many units of a group every number of stages is tried; above, powers of two and all units."""
 
 
 @dataclass(frozen=True)
 class HostGroup:
+    """Hosts with equally many devices of one kind and speed."""
+
     hosts: tuple[tuple[Device, ...], ...]
-    """Each host's devices of this group; those with the most memory first."""
+    """The devices of each host; hosts with the most memory come first."""
 
     @property
-    def each(self) -> int:
-        """Devices on each host."""
+    def devices_per_host(self) -> int:
+        """The number of devices on each host."""
         return len(self.hosts[0])
 
     @property
-    def cpu(self) -> bool:
+    def is_cpu(self) -> bool:
+        """Whether the devices are CPUs."""
         return self.hosts[0][0].kind == "cpu"
 
 
-def host_groups(devices: Iterable[Device]) -> tuple[HostGroup, ...]:
-    """Group equal hosts, the fastest first. A host of unlike GPUs stands in several."""
-    ordered = sorted(devices, key=lambda device: (device.kind, device.name, *_fastest_first(device)))
-    found = [
+def group_hosts(devices: Iterable[Device]) -> tuple[HostGroup, ...]:
+    """Group equal hosts, the fastest first; a host of unlike GPUs is in several groups."""
+    ordered = sorted(devices, key=lambda device: (device.kind, device.name, *_compute_speed_key(device)))
+    groups = [
         group
-        for _, alike in groupby(ordered, key=lambda device: (device.kind, device.name))
-        for speed in _of_one_speed(alike)
-        for group in _by_count(speed)
+        for _, one_sort in groupby(ordered, key=lambda device: (device.kind, device.name))
+        for speed in _split_by_speed(one_sort)
+        for group in _group_by_count(speed)
     ]
-    return tuple(sorted(found, key=lambda group: _fastest_first(group.hosts[0][0])))
+    return tuple(sorted(groups, key=lambda group: _compute_speed_key(group.hosts[0][0])))
 
 
-def near_first(group: HostGroup, head: str | None, link_of: LinkOf) -> HostGroup:
+def order_by_link(group: HostGroup, head: str | None, find_link: LinkFinder) -> HostGroup:
     """Order equal hosts so that each has the fastest link to the one before it, the first to the head.
 
     Stages and pipelines take hosts in this order, so hosts with a cable of their own stay together.
     """
-    left, ordered, last = list(group.hosts), [], head
-    while left:
-        speeds = [_mbit(last, host[0].host, link_of) for host in left]
-        following = left.pop(speeds.index(max(speeds)))
-        ordered.append(following)
-        last = following[0].host
+    remaining, ordered, previous = list(group.hosts), [], head
+    while remaining:
+        speeds = [_find_mbit(previous, host[0].host, find_link) for host in remaining]
+        next_host = remaining.pop(speeds.index(max(speeds)))
+        ordered.append(next_host)
+        previous = next_host[0].host
     return HostGroup(tuple(ordered))
 
 
-def _mbit(one: str | None, other: str, link_of: LinkOf) -> float:
-    if one is None or one == other:
-        return inf if one == other else 0
-    link = link_of(one, other)
+def _find_mbit(first: str | None, second: str, find_link: LinkFinder) -> float:
+    if first is None or first == second:
+        return inf if first == second else 0
+    link = find_link(first, second)
     return link.mbit if isinstance(link, HostLink) else -1
 
 
-def _fastest_first(device: Device) -> tuple[float, float, int, str, int]:
+def _compute_speed_key(device: Device) -> tuple[float, float, int, str, int]:
     return (-device.bandwidth_gb_s, -device.bf16_tflops, -device.memory_bytes, device.host, device.index)
 
 
-def _of_one_speed(devices: Iterable[Device]) -> Iterator[list[Device]]:
-    """Devices of one kind, the fastest first, cut where one is slower than the first of its group."""
+def _split_by_speed(devices: Iterable[Device]) -> Iterator[list[Device]]:
+    """Yield groups of about equal speed; `devices`: of one kind, the fastest first."""
     group: list[Device] = []
     for device in devices:
-        if group and not (
-            device.bandwidth_gb_s >= _ABOUT * group[0].bandwidth_gb_s
-            and _ABOUT * group[0].bf16_tflops <= device.bf16_tflops <= group[0].bf16_tflops / _ABOUT
-        ):
+        if group and not _is_equally_fast(device, group[0]):
             yield group
             group = []
         group.append(device)
     yield group
 
 
-def _by_count(devices: Iterable[Device]) -> Iterator[HostGroup]:
-    """Hosts with equally many devices are equal."""
-    hosts = [tuple(sorted(held, key=lambda device: device.index)) for held in by_host(devices).values()]
-    hosts.sort(key=lambda host: (-len(host), -min(one.memory_bytes for one in host), host[0].host))
-    for _, alike in groupby(hosts, key=len):
-        yield HostGroup(tuple(alike))
+def _is_equally_fast(device: Device, fastest: Device) -> bool:
+    min_tflops = _EQUAL_SPEED_SHARE * fastest.bf16_tflops
+    max_tflops = fastest.bf16_tflops / _EQUAL_SPEED_SHARE
+    has_bandwidth = device.bandwidth_gb_s >= _EQUAL_SPEED_SHARE * fastest.bandwidth_gb_s
+    return has_bandwidth and min_tflops <= device.bf16_tflops <= max_tflops
 
 
-def counts(units: Sequence[int], stages: int | None) -> Iterator[tuple[int, ...]]:
-    """How many stages of each group of hosts make up a pipeline, for every pipeline worth a look."""
-    few = [range(count + 1) if count <= _FEW else sorted({0, *_powers(count), count}) for count in units]
-    fewer = [sorted({0, min(1, count), count}) for count in units]
-    options = next((each for each in (few, fewer) if prod(map(len, each)) <= _MOST), None)
-    made = product(*options) if options is not None else _prefixes(units)
+def _group_by_count(devices: Iterable[Device]) -> Iterator[HostGroup]:
+    """Yield groups of hosts with equally many devices."""
+    by_host = group_by_host(devices)
+    hosts = [tuple(sorted(host, key=lambda device: device.index)) for host in by_host.values()]
+    hosts.sort(key=lambda host: (-len(host), -min(device.memory_bytes for device in host), host[0].host))
+    for _, equal_hosts in groupby(hosts, key=len):
+        yield HostGroup(tuple(equal_hosts))
+
+
+def list_stage_counts(units: Sequence[int], stages: int | None) -> Iterator[tuple[int, ...]]:
+    """Yield how many stages of each group form a pipeline; `units`: the stages that each group can form.
+
+    `stages`: the number of stages that the user forced, if any.
+    """
+    all_counts = [
+        range(count + 1) if count <= _MAX_SMALL_COUNT else sorted({0, *_list_powers(count), count})
+        for count in units
+    ]
+    extreme_counts = [sorted({0, min(1, count), count}) for count in units]
+    combinations: Iterable[tuple[int, ...]] = _list_prefixes(units)
+    for options in (extreme_counts, all_counts):
+        if prod(map(len, options)) <= _MAX_COMBINATIONS:
+            combinations = product(*options)
     forced: list[int] = []
     for count in units if stages is not None else ():
         forced.append(min(count, (stages or 0) - sum(forced)))
-    yield from (chosen for chosen in dict.fromkeys((*made, tuple(forced))) if any(chosen))
+    yield from (counts for counts in dict.fromkeys((*combinations, tuple(forced))) if any(counts))
 
 
-def _powers(count: int) -> list[int]:
-    return [1 << nth for nth in range(count.bit_length())]
+def _list_powers(count: int) -> list[int]:
+    return [1 << exponent for exponent in range(count.bit_length())]
 
 
-def _prefixes(units: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """One unit of a group, all of a group, and all of the fastest groups."""
+def _list_prefixes(units: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield counts with one unit of a group, with all of a group, and with all of the fastest groups."""
     for nth, count in enumerate(units):
-        alone = tuple(int(each == nth and count > 0) for each in range(len(units)))
-        yield alone
-        yield tuple(count * one for one in alone)
-        if nth < _FEW or nth + 1 in {*_powers(len(units)), len(units)}:
-            yield tuple(many if each <= nth else 0 for each, many in enumerate(units))
+        single = tuple(int(index == nth and count > 0) for index in range(len(units)))
+        yield single
+        yield tuple(count * number for number in single)
+        if nth < _MAX_SMALL_COUNT or nth + 1 in {*_list_powers(len(units)), len(units)}:
+            yield tuple(size if index <= nth else 0 for index, size in enumerate(units))
 
 
-def landing(layout: Layout, order: Sequence[str]) -> tuple[Layout, tuple[int, ...]]:
-    """A pipeline on hosts that take ranks in this order, and the planned stage at each place.
+def place_in_rank_order(layout: Layout, order: Sequence[str]) -> tuple[Layout, tuple[int, ...]]:
+    """Return the pipeline with its stages in the order in which Ray gives ranks, and their planned indexes.
 
-    The driver's host is first, then they follow by Ray's node id.
-
-    Ranks go to the devices of one host after the other; so many as are tensor parallel make a stage. Each
-    carries the layers of the planned stage on these devices, or else of one on devices of the same sort. Its
-    replicas are engines of their own, each with an order of its own.
+    `order`: the hosts, the driver's first and then by Ray's node id. Ranks go to the devices of one host
+    after the other. A stage carries the layers of the planned stage on its devices, or else of a stage on
+    devices of the same sort. Replicas are engines of their own, each with its own order. Raise a Problem if
+    a stage would get unlike devices.
     """
-    made = _made(layout, order)
-    left = dict(enumerate(layout.stages))
-    found: dict[int, int] = {}
-    for alike in (attrgetter("host", "kind", "name"), attrgetter("kind", "name")):
-        for place, devices in enumerate(made):
-            if place in found:
+    rank_units = _group_ranks(layout, order)
+    unplaced = dict(enumerate(layout.stages))
+    planned_at: dict[int, int] = {}
+    for read_sort in (attrgetter("host", "kind", "name"), attrgetter("kind", "name")):
+        for place, devices in enumerate(rank_units):
+            if place in planned_at:
                 continue
-            sort = sorted(map(alike, devices))
-            planned = next(
-                (nth for nth, stage in left.items() if sorted(map(alike, stage.devices)) == sort), None
+            sort = sorted(map(read_sort, devices))
+            stage_index = next(
+                (nth for nth, stage in unplaced.items() if sorted(map(read_sort, stage.devices)) == sort),
+                None,
             )
-            if planned is not None:
-                found[place] = planned
-                del left[planned]
-    if left:
-        raise _elsewhere(made, found, layout, order)
-    permutation = tuple(found[place] for place in range(len(made)))
-    stages = pipeline(made, (layout.stages[nth].layers for nth in permutation))
+            if stage_index is not None:
+                planned_at[place] = stage_index
+                del unplaced[stage_index]
+    if unplaced:
+        raise _misplaced_stage_problem(rank_units, planned_at, layout, order)
+    permutation = tuple(planned_at[place] for place in range(len(rank_units)))
+    stages = build_pipeline(rank_units, (layout.stages[nth].layers for nth in permutation))
     return replace(layout, stages=stages, replicas=()), permutation
 
 
-def _made(layout: Layout, order: Sequence[str]) -> list[tuple[Device, ...]]:
-    hosts = by_host(device for stage in layout.stages for device in stage.devices)
-    # Which of a host's GPUs takes which of its ranks is Ray's choice too, but they follow each other.
+def _group_ranks(layout: Layout, order: Sequence[str]) -> list[tuple[Device, ...]]:
+    hosts = group_by_host(device for stage in layout.stages for device in stage.devices)
+    # Ray also chooses which of a host's GPUs takes which of its ranks, but the ranks follow each other.
     ranks = [
         device for host in order for device in sorted(hosts.get(host, []), key=lambda device: device.index)
     ]
-    wide = len(layout.stages[0].devices)
-    return [tuple(ranks[first : first + wide]) for first in range(0, len(ranks), wide)]
+    tensor = len(layout.stages[0].devices)
+    return [tuple(ranks[start : start + tensor]) for start in range(0, len(ranks), tensor)]
 
 
-def _elsewhere(
-    made: Sequence[Sequence[Device]], found: Mapping[int, int], layout: Layout, order: Sequence[str]
+def _misplaced_stage_problem(
+    rank_units: Sequence[Sequence[Device]],
+    planned_at: Mapping[int, int],
+    layout: Layout,
+    order: Sequence[str],
 ) -> Problem:
-    place = next(nth for nth in range(len(made)) if nth not in found)
-    unlike, *planned = (
+    place = next(nth for nth in range(len(rank_units)) if nth not in planned_at)
+    unlike_hosts, *planned_hosts = (
         sorted({device.host for device in devices})
-        for devices in (made[place], *(stage.devices for stage in layout.stages))
+        for devices in (rank_units[place], *(stage.devices for stage in layout.stages))
     )
     return Problem(
-        f"stage {place + 1} would lie on {listed(unlike)}, which are unlike",
-        cause=f"Ray gives ranks to {listed(order)} in this order; "
-        f"the stages planned are {' + '.join(map(listed, planned))}",
-        fix=f"on {unlike[-1]}: medley ray-stop, then medley ray-worker HEAD, which gives it another place",
+        f"stage {place + 1} would lie on {join_names(unlike_hosts)}, which are unlike",
+        cause=f"Ray gives ranks to {join_names(order)} in this order; "
+        f"the stages planned are {' + '.join(map(join_names, planned_hosts))}",
+        fix=f"on {unlike_hosts[-1]}: medley ray-stop, then medley ray-worker HEAD, "
+        "which gives it another place",
     )

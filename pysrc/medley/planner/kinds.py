@@ -6,22 +6,22 @@ from pathlib import Path
 from medley import config
 from medley.host_schema import HostTable, Speed
 
-_OTHER = Speed(like="spark")
+_DEFAULT_SPEED = Speed(like="spark")
 
 
 def is_unified(kind: str) -> bool:
     """Whether GPU and system of this kind of host share one memory; False without a GPU."""
-    table = host_table(kind)
+    table = read_host_table(kind)
     return table is not None and table.device != "cpu" and table.memory.unified
 
 
-def speed(kind: str) -> Speed:
+def read_speed(kind: str) -> Speed:
     """Return how fast this kind of host is predicted; a CPU's, and another maker's, has no formats."""
-    table = host_table(kind)
-    return (table.speed if table else None) or _OTHER
+    table = read_host_table(kind)
+    return (table.speed if table else None) or _DEFAULT_SPEED
 
 
-def host_table(kind: str) -> HostTable | None:
+def read_host_table(kind: str) -> HostTable | None:
     """Return the table of this kind of host, shipped or the user's."""
     return _host_table(config.folders(), kind)
 

@@ -1,4 +1,4 @@
-"""Layers of each pipeline stage; into how many parts a model divides."""
+"""Cut the layers of a model into pipeline stages, and check into how many parts it divides."""
 
 import heapq
 from bisect import bisect_left
@@ -7,51 +7,59 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 
 from medley.model.shape import BLOCK
-from medley.planner import Device, Goal, HostLink, Layout, Load, Stage, listed, pipeline, pipelines
-from medley.planner.memory import MemoryNeed, PipelinePosition, is_latent, need, padded_vocabulary
+from medley.planner import (
+    Device,
+    Goal,
+    HostLink,
+    Layout,
+    Load,
+    Stage,
+    build_pipeline,
+    join_names,
+    list_pipelines,
+)
+from medley.planner.memory import MemoryNeed, PipelinePosition, compute_need, is_latent, pad_vocabulary
 from medley.schema import TITLES, Shape
 
-Seconds = Callable[[Stage, bool], float]
-"""A step's time on a stage; True: it is the last, which has the head. More layers are never quicker."""
-Timed = Callable[[int, HostLink | None], Seconds]
-"""The same for so many sequences at once, where this link joins the hosts."""
+StageTimer = Callable[[Stage, bool], float]
+"""Returns the seconds of a step on a stage, which grow with its layers; True: the last, with the head."""
+StepTimer = Callable[[int, HostLink | None], StageTimer]
+"""Returns the stage timer for so many sequences in a batch over this link between the hosts."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A model and what is asked of it: what its layers are cut for, and its memory is counted for."""
+    """A model, and the load for which its layers are cut and its memory is counted."""
 
     shape: Shape
     context: int = 1
-    """Tokens that each sequence may have."""
+    """The tokens that each sequence may have."""
     load: Load = field(default_factory=Load)
     goal: Goal = "latency"
-    timed: Timed | None = field(default=None, compare=False)
-    """How fast stages are; None where layers are cut by memory only."""
-    beyond_config: bool = False
-    """Whether the context is more than config.json gives; `shape` then has as much."""
+    step_timer: StepTimer | None = field(default=None, compare=False)
+    """Returns the speed of stages; None: layers are cut by memory only."""
+    is_beyond_config: bool = False
+    """Whether the context is longer than config.json gives; `shape` then has the longer one."""
 
 
-def recut(work: Workload, layout: Layout) -> Layout:
+def recut(workload: Workload, layout: Layout) -> Layout:
     """Cut the layers of the same stages again, for each replica."""
-    first, *others = (
-        pipeline(
-            units := [stage.devices for stage in stages],
-            split(
-                work,
-                units,
-                layout.link,
-                replicas=1 + len(layout.replicas),
-                expert_parallel=layout.expert_parallel,
-            ),
+    pipelines = []
+    for stages in list_pipelines(layout):
+        units = [stage.devices for stage in stages]
+        layers = split_layers(
+            workload,
+            units,
+            layout.link,
+            replicas=1 + len(layout.replicas),
+            expert_parallel=layout.expert_parallel,
         )
-        for stages in pipelines(layout)
-    )
-    return replace(layout, stages=first, replicas=tuple(others))
+        pipelines.append(build_pipeline(units, layers))
+    return replace(layout, stages=pipelines[0], replicas=tuple(pipelines[1:]))
 
 
-def split(
-    work: Workload,
+def split_layers(
+    workload: Workload,
     stages: Sequence[tuple[Device, ...]],
     link: HostLink | None = None,
     *,
@@ -59,107 +67,113 @@ def split(
     expert_parallel: bool = False,
     turns: bool = False,
 ) -> tuple[int, ...]:
-    """Layers of each stage: the slowest is as fast as can be, and none holds more than it can.
+    """Return the layers of each stage that make the slowest stage fastest and fit into memory.
 
-    By `turns`, as one stream visits them: their sum is least. For context: the KV cache of the tightest is as
-    large as can be. Where it does not fit at all: what the tightest is short of is as little as can be. There
-    must be at least a layer for each stage.
+    With `turns`, as one stream visits the stages, the sum of their times is least. For the goal context, the
+    KV cache of the tightest stage is largest. If the model does not fit, the tightest stage lacks the least.
+    The model must have a layer for each stage.
     """
-    shape, last = work.shape, len(stages) - 1
-    each = -(-work.load.concurrency // replicas)
+    shape, last = workload.shape, len(stages) - 1
+    streams = -(-workload.load.concurrency // replicas)
     rooms = [
-        _Room(
+        _StageRoom(
             shape,
             frozenset((device.kind, device.memory_bytes) for device in devices),
             PipelinePosition(1, len(devices), nth == 0, nth == last, expert_parallel),
-            work.context,
-            each,
+            workload.context,
+            streams,
         )
         for nth, devices in enumerate(stages)
     ]
-    most = [_most(room) for room in rooms]
-    if any(count < 1 for count in most) or sum(most) < shape.layers:
-        return cut(shape.layers, [partial(_short, room) for room in rooms], [shape.layers] * len(rooms))
-    if work.goal == "context" or work.timed is None:
-        return cut(shape.layers, [partial(_fill, room) for room in rooms], most)
-    seconds = work.timed(-(-each // len(stages)), link)
+    max_layers = [_count_max_layers(room) for room in rooms]
+    if any(count < 1 for count in max_layers) or sum(max_layers) < shape.layers:
+        missing = [partial(_compute_missing_bytes, room) for room in rooms]
+        return cut_layers(shape.layers, missing, [shape.layers] * len(rooms))
+    if workload.goal == "context" or workload.step_timer is None:
+        return cut_layers(shape.layers, [partial(_compute_cache_share, room) for room in rooms], max_layers)
+    time_stage = workload.step_timer(-(-streams // len(stages)), link)
 
-    def cost(nth: int, layers: int) -> float:
-        """A step on this stage; by turns, what the last of these layers adds."""
+    def compute_cost_s(nth: int, layers: int) -> float:
+        """Return the time of a step on this stage; with turns, the time that its last layer adds."""
         devices = stages[nth]
-        rest = seconds(Stage(devices, layers - 1), nth == last) if turns else 0.0
-        return seconds(Stage(devices, layers), nth == last) - rest
+        previous_s = time_stage(Stage(devices, layers - 1), nth == last) if turns else 0.0
+        return time_stage(Stage(devices, layers), nth == last) - previous_s
 
-    return cut(shape.layers, [partial(cost, nth) for nth in range(len(stages))], most)
+    return cut_layers(shape.layers, [partial(compute_cost_s, nth) for nth in range(len(stages))], max_layers)
 
 
-def cut(layers: int, costs: Sequence[Callable[[int], float]], most: Sequence[int]) -> tuple[int, ...]:
-    """The parts of `layers`, each at least one and at most its own, of which the largest cost is least.
+def cut_layers(
+    layers: int, costs: Sequence[Callable[[int], float]], max_parts: Sequence[int]
+) -> tuple[int, ...]:
+    """Cut `layers` into parts, each between one and its maximum, so that the largest cost is least.
 
-    Each layer goes where it costs least, which is exact because no part gets cheaper by a layer more. Where a
-    cost is that of the last layer alone, and no layer costs less than the one before, the sum is least.
+    Each layer goes where it costs least, which is exact because no part gets cheaper with another layer. If a
+    cost is that of the last layer only, and no layer costs less than the one before, the sum is least.
     """
-    found = [1] * len(costs)
-    waiting = [(cost(2), nth) for nth, cost in enumerate(costs) if most[nth] > 1]
-    heapq.heapify(waiting)
-    for _ in range(layers - len(found)):
-        _, nth = heapq.heappop(waiting)
-        found[nth] += 1
-        if found[nth] < most[nth]:
-            heapq.heappush(waiting, (costs[nth](found[nth] + 1), nth))
-    return tuple(found)
+    parts = [1] * len(costs)
+    queue = [(cost(2), nth) for nth, cost in enumerate(costs) if max_parts[nth] > 1]
+    heapq.heapify(queue)
+    for _ in range(layers - len(parts)):
+        _, nth = heapq.heappop(queue)
+        parts[nth] += 1
+        if parts[nth] < max_parts[nth]:
+            heapq.heappush(queue, (costs[nth](parts[nth] + 1), nth))
+    return tuple(parts)
 
 
 @dataclass(frozen=True)
-class _Room:
-    """A stage before it is known how many layers it carries."""
+class _StageRoom:
+    """A stage without its number of layers: its devices, position and sequences."""
 
     shape: Shape
     sorts: frozenset[tuple[str, int]]
-    """Kind and memory of its devices."""
-    place: PipelinePosition
+    """Kind of host and memory in bytes of the devices."""
+    position: PipelinePosition
     context: int
     concurrency: int
 
 
 @lru_cache(maxsize=4096)
-def _most(room: _Room) -> int:
-    """The most layers that it can hold; 0 for none."""
-    return bisect_left(range(1, room.shape.layers + 1), 1, key=lambda layers: _short(room, layers) > 0)
+def _count_max_layers(room: _StageRoom) -> int:
+    """Return the most layers that fit into the stage; 0 for none."""
+    counts = range(1, room.shape.layers + 1)
+    return bisect_left(counts, 1, key=lambda layers: _compute_missing_bytes(room, layers) > 0)
 
 
-def _short(room: _Room, layers: int) -> int:
-    """What it is short of, in bytes; below 0: what it has left."""
+def _compute_missing_bytes(room: _StageRoom, layers: int) -> int:
+    """Return the bytes that the stage lacks with so many layers; below 0: the bytes that stay free."""
     return max(
-        found.total_bytes(room.context, room.concurrency) - memory_bytes
-        for memory_bytes, found in _needs(room, layers)
+        rank_need.total_bytes(room.context, room.concurrency) - memory_bytes
+        for memory_bytes, rank_need in _list_needs(room, layers)
     )
 
 
-def _fill(room: _Room, layers: int) -> float:
-    """The part of what is left for the KV cache that it takes."""
+def _compute_cache_share(room: _StageRoom, layers: int) -> float:
+    """Return the share that the KV cache takes of the memory that is left for it."""
     return max(
-        found.kv_bytes(room.context, room.concurrency)
-        / max(1, memory_bytes - found.weights_bytes - found.overhead_bytes(room.concurrency))
-        for memory_bytes, found in _needs(room, layers)
+        rank_need.kv_bytes(room.context, room.concurrency)
+        / max(1, memory_bytes - rank_need.weights_bytes - rank_need.overhead_bytes(room.concurrency))
+        for memory_bytes, rank_need in _list_needs(room, layers)
     )
 
 
 @lru_cache(maxsize=16_384)
-def _needs(room: _Room, layers: int) -> list[tuple[int, MemoryNeed]]:
-    """Equal stages of other candidates ask the same again."""
-    place = replace(room.place, layers=layers)
-    return [(memory_bytes, need(room.shape, place, kind)) for kind, memory_bytes in room.sorts]
+def _list_needs(room: _StageRoom, layers: int) -> list[tuple[int, MemoryNeed]]:
+    """Return the memory of each sort of device with its need; cached, as many candidates share stages."""
+    position = replace(room.position, layers=layers)
+    return [(memory_bytes, compute_need(room.shape, position, kind)) for kind, memory_bytes in room.sorts]
 
 
-def too_many_stages(shape: Shape, stages: int) -> str | None:
+def find_stage_refusal(shape: Shape, stages: int) -> str | None:
+    """Return why the model cannot be cut into so many stages; None if it can."""
     if stages > 1 and shape.one_stage:
-        return f"{listed([TITLES[engine] for engine in shape.one_stage])} cannot split this model into stages"
+        engines = join_names(TITLES[engine] for engine in shape.one_stage)
+        return f"{engines} cannot split this model into stages"
     return f"{stages} stages are more than its {shape.layers} layers" if stages > shape.layers else None
 
 
-def unchecked(shape: Shape, tensor: int, *, expert_parallel: bool = False) -> str | None:
-    """Return what `refusals` cannot compare because config.json does not give it; None without such a gap."""
+def find_unchecked_width(shape: Shape, tensor: int, *, expert_parallel: bool = False) -> str | None:
+    """Return what `list_refusals` cannot check because config.json does not give it; None without a gap."""
     block = shape.block or BLOCK.get(shape.weights)
     if tensor == 1 or expert_parallel or not block or shape.feed_forward is not None:
         return None
@@ -169,25 +183,25 @@ def unchecked(shape: Shape, tensor: int, *, expert_parallel: bool = False) -> st
     )
 
 
-def refusals(shape: Shape, tensor: int, *, expert_parallel: bool = False) -> tuple[str, ...]:
-    """Why its layers cannot be spread over so many devices; none where they can."""
-    found = []
-    # A model without attention has no heads: what stands for them is no number of config.json's.
-    attends = shape.attention_layers != 0 or shape.windowed_layers > 0
-    if attends and shape.heads % tensor:
-        found.append(f"{shape.heads} attention heads are not a multiple of {tensor}")
-    # MLA has one latent for all heads, whatever its table calls KV heads.
-    if attends and not is_latent(shape) and shape.kv_heads % tensor and tensor % shape.kv_heads:
-        found.append(f"{shape.kv_heads} KV heads neither divide by {tensor} nor divide it")
-    if (vocabulary := padded_vocabulary(shape)) % tensor:
-        found.append(f"a vocabulary of {vocabulary} (padded to 64) is not a multiple of {tensor}")
-    # Only what config.json gives refuses a layout: the width may be unknown, and with it this question.
-    block, inner = shape.block or BLOCK.get(shape.weights), shape.feed_forward
+def list_refusals(shape: Shape, tensor: int, *, expert_parallel: bool = False) -> tuple[str, ...]:
+    """Return why the layers cannot be spread over so many devices; empty if they can."""
+    reasons = []
+    # A model without attention has no heads; its number of heads is not from config.json.
+    has_attention = shape.attention_layers != 0 or shape.windowed_layers > 0
+    if has_attention and shape.heads % tensor:
+        reasons.append(f"{shape.heads} attention heads are not a multiple of {tensor}")
+    # MLA has one latent for all heads, even if its table has KV heads.
+    if has_attention and not is_latent(shape) and shape.kv_heads % tensor and tensor % shape.kv_heads:
+        reasons.append(f"{shape.kv_heads} KV heads neither divide by {tensor} nor divide it")
+    if (vocabulary := pad_vocabulary(shape)) % tensor:
+        reasons.append(f"a vocabulary of {vocabulary} (padded to 64) is not a multiple of {tensor}")
+    # Only numbers from config.json refuse a layout; the feed-forward width may be unknown.
+    block, rows = shape.block or BLOCK.get(shape.weights), shape.feed_forward
     if expert_parallel and shape.experts % tensor:
-        found.append(f"{shape.experts} experts are not a multiple of {tensor}")
-    elif not expert_parallel and block and inner and inner % (tensor * block):
-        what = "an expert's" if shape.experts else "the feed-forward part's"
-        found.append(
-            f"{what} {inner} rows over {tensor} are not a multiple of {shape.weights}'s block of {block}"
+        reasons.append(f"{shape.experts} experts are not a multiple of {tensor}")
+    elif not expert_parallel and block and rows and rows % (tensor * block):
+        part = "an expert's" if shape.experts else "the feed-forward part's"
+        reasons.append(
+            f"{part} {rows} rows over {tensor} are not a multiple of {shape.weights}'s block of {block}"
         )
-    return tuple(found) if tensor > 1 else ()
+    return tuple(reasons) if tensor > 1 else ()

@@ -1,4 +1,4 @@
-"""The chosen layout as its ranks will lie, and what idle fast ports would gain."""
+"""Place a model on the hosts in the order of Ray's ranks, and find what idle fast ports would gain."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,45 +12,51 @@ from medley.planner import (
     Layout,
     Load,
     Stage,
-    by_host,
+    build_pipeline,
     compatibility,
+    count_sizes,
     cpu,
+    describe_layout,
     devices,
-    devices_of,
-    hosts_of,
-    listed,
-    named,
-    on_cpu,
-    pipeline,
-    pipelines,
-    sizes,
+    group_by_host,
+    join_names,
+    list_devices,
+    list_hosts,
+    list_pipelines,
+    runs_on_cpu,
     topology,
 )
 from medley.planner.candidates import Request, Sizes
-from medley.planner.choose import CONTEXT, Choice, choose, figures, score
-from medley.planner.context import LONGER, limits, longest_context
-from medley.planner.fit import fit, gib
-from medley.planner.host_order import VARIABLE, landing
-from medley.planner.memory import PipelinePosition, need
-from medley.planner.partition import Workload, recut, unchecked
+from medley.planner.choose import (
+    DEFAULT_CONTEXT_TOKENS,
+    Choice,
+    choose_layout,
+    compute_score,
+    describe_figures,
+)
+from medley.planner.context import LONGER_CONTEXT_VARIABLES, describe_limits, find_longest_context
+from medley.planner.fit import compute_fit, format_gib
+from medley.planner.host_order import PARTITION_VARIABLES, place_in_rank_order
+from medley.planner.memory import PipelinePosition, compute_need
+from medley.planner.partition import Workload, find_unchecked_width, recut
 from medley.planner.plan import KvType, Launcher
-from medley.planner.prediction import predict, timed
+from medley.planner.prediction import build_step_timer, predict
 from medley.planner.remedies import NoLayout
 from medley.planner.tight import choose_tight
 from medley.planner.topology import Topology
 from medley.schema import TITLES, EngineName, Shape, StateCopies
 
-_ANY_ORDER = 2
-"""Stages: the head's is the first, so there is only one order."""
-_USUAL_CONTEXT = 1024
-"""Tokens that a stream has behind it, on average, where nobody says."""
-_WORTH = 1.05
-"""Predictions that are nearer than this are equal."""
+_MAX_FIXED_STAGES = 2
+"""Up to so many stages there is only one order, because the head has the first stage."""
+_DEFAULT_MEAN_CONTEXT = 1024
+"""The mean tokens before the next one of a stream, if the user gives no --context."""
+_MIN_GAIN = 1.05
+"""The least factor of speed that is worth a sentence: nearer predictions count as equal."""
 
 
 @dataclass(frozen=True)
 class PlacementOptions:
-    """What a user asks of a placement; None leaves it to us."""
+    """The user's options for a placement; None leaves an option to the planner."""
 
     goal: Goal = "latency"
     concurrency: int = 1
@@ -58,140 +64,146 @@ class PlacementOptions:
     sizes: Sizes = field(default_factory=Sizes)
     hosts: int | None = None
     gpus: str | None = None
-    """All of these GPUs of one host: indexes, or `all`."""
-    wishes: NetworkOptions = field(default_factory=NetworkOptions)
+    """The GPUs of one host that must all be used: indexes, or `all`."""
+    network: NetworkOptions = field(default_factory=NetworkOptions)
     partition: str | None = None
-    """Layers of each stage, as the engine's own variable has them in the user's environment."""
+    """The layers of each stage, from the engine's own variable in the user's environment."""
     one_server: bool = False
-    """Only what one server can run: replicas each on one host, and what its launcher starts."""
+    """Whether one server must run it: each replica is on one host, and the launcher can start all."""
     engine: EngineName = "vllm"
     launcher: Launcher | None = None
-    """What is to start ranks on several hosts; None: Ray, where hosts have joined."""
+    """The launcher of ranks on several hosts; None: Ray, if hosts have joined."""
     kv_type: KvType = "auto"
     longer_context: bool = False
     """Whether the user's environment lets the engine serve more than config.json gives."""
     balanced: bool = False
-    """Experts by expert parallel, with the load balancer."""
+    """Whether experts are whole on their ranks, with the load balancer (--eplb)."""
     dtype: str | None = None
-    """The numbers to compute with, as the user's --dtype has them; None: the hosts' kind decides."""
+    """The numbers to compute with, from the user's --dtype; None: the kind of host decides."""
 
 
-def placement(shape: Shape, site: Topology, wanted: PlacementOptions) -> Choice:
-    """The best layout, landed where Ray puts its ranks; a Problem with the numbers where none fits."""
-    longest = longest_context(shape, wanted.engine)
-    if wanted.context and wanted.context > longest and not wanted.longer_context:
+def place_model(shape: Shape, site: Topology, options: PlacementOptions) -> Choice:
+    """Return the best layout in Ray's order of ranks; raise a Problem with the numbers if none fits."""
+    longest = find_longest_context(shape, options.engine)
+    if options.context and options.context > longest and not options.longer_context:
         raise NoLayout(
-            f"--context {wanted.context} is more than {TITLES[wanted.engine]} serves of this model",
-            cause=limits(shape, wanted.engine),
+            f"--context {options.context} is more than {TITLES[options.engine]} serves of this model",
+            cause=describe_limits(shape, options.engine),
             fix=f"--context {longest}, or less",
         )
-    work, found = _workload(shape, wanted), site.devices(wanted.gpus)
-    compatibility.require_host(site, wanted.engine, work.shape)
-    links = site.link_of(wanted.wishes, wanted.engine)
-    _require_memory(found)
-    refusal = partial(_refusal, site, wanted, work.shape, len(found))
-    whole = site.group_link(wanted.wishes, wanted.engine)
-    request = Request(work, found, links, wanted.sizes, site.head, refusal, whole)
-    chosen = _chosen(request)
-    chosen = _with_dtype(shape, site, wanted, request, chosen) if on_cpu(chosen.layout) else chosen
-    layout = chosen.layout
+    workload, site_devices = _build_workload(shape, options), site.list_devices(options.gpus)
+    compatibility.require_host(site, options.engine, workload.shape)
+    find_link = site.build_link_finder(options.network, options.engine)
+    _require_memory(site_devices)
+    find_refusal = partial(_find_refusal, site, options, workload.shape, len(site_devices))
+    find_group_link = site.build_group_finder(options.network, options.engine)
+    request = Request(
+        workload, site_devices, find_link, options.sizes, site.head, find_refusal, find_group_link
+    )
+    choice = _choose(request)
+    choice = _choose_dtype(shape, site, options, request, choice) if runs_on_cpu(choice.layout) else choice
+    layout = choice.layout
     why = [
-        *chosen.why,
-        *devices.reasons(site.hosts, site.measured),
+        *choice.why,
+        *devices.explain_measurements(site.hosts, site.measurements),
         *(
-            f"{host}: {gib(size)} GiB of the model's tables are in its own memory, not on its GPUs"
-            for host, size in _host_tables(shape, layout).items()
+            f"{host}: {format_gib(size)} GiB of the model's tables are in its own memory, not on its GPUs"
+            for host, size in _count_host_table_bytes(shape, layout).items()
         ),
-        *topology.source_reasons(site.origins, hosts_of(layout)),
+        *topology.explain_sources(site.engine_sources, list_hosts(layout)),
     ]
-    # Before there is a cluster nobody knows in which order Ray takes its workers.
-    if not site.order and any(len(stages) > _ANY_ORDER for stages in pipelines(layout)):
+    # Without a cluster the order in which Ray takes its workers is unknown.
+    if not site.rank_order and any(len(stages) > _MAX_FIXED_STAGES for stages in list_pipelines(layout)):
         why.append("the order of the stages after the first is Ray's choice; serve cuts the layers for it")
     warnings = [
-        *chosen.warnings,
-        *topology.incompatible_warnings(site.origins, hosts_of(layout)),
-        *site.cabling_warnings(wanted.wishes, wanted.engine),
-        *_guesses(shape, layout),
-        *([_beyond(shape, wanted)] if work.beyond_config else []),
+        *choice.warnings,
+        *topology.list_incompatible_warnings(site.engine_sources, list_hosts(layout)),
+        *site.list_cabling_warnings(options.network, options.engine),
+        *_list_estimate_warnings(shape, layout),
+        *([_describe_long_context(shape, options)] if workload.is_beyond_config else []),
     ]
-    if shape.weights != "bf16" and on_cpu(layout):
+    if shape.weights != "bf16" and runs_on_cpu(layout):
         untried = f"vLLM's kernels for {shape.weights} on a CPU were not tried; 16 bits were"
-        warnings.insert(len(chosen.warnings), untried)
-    cabling = site.cabling(hosts_of(layout), wanted.wishes, wanted.engine)
-    chosen = replace(chosen, why=tuple(why), warnings=tuple(warnings), cabling=cabling)
-    return _landed(chosen, site, wanted)
+        warnings.insert(len(choice.warnings), untried)
+    cabling = site.find_cabling(list_hosts(layout), options.network, options.engine)
+    choice = replace(choice, why=tuple(why), warnings=tuple(warnings), cabling=cabling)
+    return _land(choice, site, options)
 
 
-def _chosen(request: Request) -> Choice:
+def _choose(request: Request) -> Choice:
+    """Return the best layout, or one that is tight but may fit."""
     try:
-        return choose(request, predict)
+        return choose_layout(request, predict)
     except NoLayout as problem:
         return choose_tight(request, problem)
 
 
-def _with_dtype(
-    shape: Shape, site: Topology, wanted: PlacementOptions, request: Request, chosen: Choice
+def _choose_dtype(
+    shape: Shape, site: Topology, options: PlacementOptions, request: Request, choice: Choice
 ) -> Choice:
-    """Return the choice for the numbers that CPUs compute with: float32 by default, where it fits."""
-    wide, short_bytes = cpu.is_float32(wanted.dtype), 0
-    if wanted.dtype is None and cpu.wants_float32(shape, chosen.layout, site.facts):
-        only = tuple(device for device in request.devices if device.kind == "cpu")
-        work = _workload(cpu.in_float32(shape), wanted)
+    """Return the choice for the numbers that CPUs compute with: float32 by default, if it fits."""
+    uses_float32, missing_bytes = cpu.is_float32(options.dtype), 0
+    if options.dtype is None and cpu.prefers_float32(shape, choice.layout, site.facts):
+        cpus = tuple(device for device in request.devices if device.kind == "cpu")
+        workload = _build_workload(cpu.convert_to_float32(shape), options)
         try:
-            chosen, wide = _chosen(replace(request, work=work, devices=only)), True
+            choice, uses_float32 = _choose(replace(request, workload=workload, devices=cpus)), True
         except NoLayout as problem:
-            rows = problem.rows.rows if problem.rows else ()
-            short_bytes = min((row.fit.short_bytes for row in rows), default=0)
-    reason = cpu.dtype_reason(shape, chosen.layout, site.facts, wide=wide, short_bytes=short_bytes)
-    return replace(chosen, why=(*chosen.why, *([reason] if reason else [])))
+            rows = problem.evaluation.rows if problem.evaluation else ()
+            missing_bytes = min((row.fit.short_bytes for row in rows), default=0)
+    reason = cpu.explain_dtype(
+        shape, choice.layout, site.facts, uses_float32=uses_float32, missing_bytes=missing_bytes
+    )
+    return replace(choice, why=(*choice.why, *([reason] if reason else [])))
 
 
-def _guesses(shape: Shape, layout: Layout) -> Iterator[str]:
-    """Yield a warning for each number of the shape that nobody published."""
+def _list_estimate_warnings(shape: Shape, layout: Layout) -> Iterator[str]:
+    """Yield a warning for each number of the shape that is an estimate or unknown."""
     if shape.weights_source != "headers":
         total = {
             "index": "only their total is in model.safetensors.index.json",
             "config": "no index gives their total either",
         }[shape.weights_source]
         yield f"the weights' bytes are an estimate from config.json. Their headers were not read; {total}"
-    tensor, _, _ = sizes(layout)
-    if gap := unchecked(shape, tensor, expert_parallel=layout.expert_parallel):
+    tensor, _, _ = count_sizes(layout)
+    if gap := find_unchecked_width(shape, tensor, expert_parallel=layout.expert_parallel):
         yield gap
 
 
-def _workload(shape: Shape, wanted: PlacementOptions) -> Workload:
-    """The model with the context and KV cache that were asked for, and what it is to carry."""
-    if cpu.is_float32(wanted.dtype):
-        shape = cpu.in_float32(shape)
-    if wanted.kv_type == "fp8":
+def _build_workload(shape: Shape, options: PlacementOptions) -> Workload:
+    """Return the model with the requested context and KV cache, and the requested load."""
+    if cpu.is_float32(options.dtype):
+        shape = cpu.convert_to_float32(shape)
+    if options.kv_type == "fp8":
         shape = shape.model_copy(update={"kv_bits": 8})
-    here = tuple(engine for engine in shape.one_stage if engine == wanted.engine)
-    copies = StateCopies.model_validate({wanted.engine: getattr(shape.state_copies, wanted.engine)})
-    shape = shape.model_copy(update={"one_stage": here, "state_copies": copies})
-    beyond = bool(wanted.context and wanted.context > shape.context)
-    if beyond:
-        shape = shape.model_copy(update={"context": wanted.context})
-    load = Load(wanted.concurrency, context_tokens=min(wanted.context or _USUAL_CONTEXT, shape.context))
-    context = wanted.context or min(shape.context, CONTEXT)
-    return Workload(shape, context, load, wanted.goal, timed(shape, load), beyond)
+    engines_without_stages = tuple(engine for engine in shape.one_stage if engine == options.engine)
+    copies = StateCopies.model_validate({options.engine: getattr(shape.state_copies, options.engine)})
+    shape = shape.model_copy(update={"one_stage": engines_without_stages, "state_copies": copies})
+    is_beyond_config = bool(options.context and options.context > shape.context)
+    if is_beyond_config:
+        shape = shape.model_copy(update={"context": options.context})
+    mean_context = min(options.context or _DEFAULT_MEAN_CONTEXT, shape.context)
+    load = Load(options.concurrency, context_tokens=mean_context)
+    context = options.context or min(shape.context, DEFAULT_CONTEXT_TOKENS)
+    return Workload(shape, context, load, options.goal, build_step_timer(shape, load), is_beyond_config)
 
 
-def _beyond(shape: Shape, wanted: PlacementOptions) -> str:
-    engine, context = wanted.engine, wanted.context or 0
-    if context <= longest_context(shape, engine):
-        return f"--context {context:,}: {limits(shape, engine)}. The command sets {LONGER[engine]}=1"
-    return (
-        f"--context {context:,} only by your {LONGER[engine]}: {limits(shape, engine)}. "
-        "Answers may be wrong past that, or NaN"
-    )
+def _describe_long_context(shape: Shape, options: PlacementOptions) -> str:
+    engine, context = options.engine, options.context or 0
+    limits, variable = describe_limits(shape, engine), LONGER_CONTEXT_VARIABLES[engine]
+    if context <= find_longest_context(shape, engine):
+        return f"--context {context:,}: {limits}. The command sets {variable}=1"
+    return f"--context {context:,} only by your {variable}: {limits}. Answers may be wrong past that, or NaN"
 
 
-def _require_memory(found: Sequence[Device]) -> None:
-    """A Problem where not one device has memory to give, or nobody says how much."""
-    if not found or any(device.memory_bytes for device in found):
+def _require_memory(site_devices: Sequence[Device]) -> None:
+    """Raise a Problem if no device has free memory, or its size is unknown."""
+    if not site_devices or any(device.memory_bytes for device in site_devices):
         return
-    names = listed(f"{device.host} {device.index} ({device.name or device.kind})" for device in found)
-    if any(device.total_bytes is None and device.kind != "cpu" for device in found):
+    names = join_names(
+        f"{device.host} {device.index} ({device.name or device.kind})" for device in site_devices
+    )
+    if any(device.total_bytes is None and device.kind != "cpu" for device in site_devices):
         raise Problem(
             f"the memory of {names} is not known",
             cause="nvidia-smi does not say it",
@@ -205,155 +217,177 @@ def _require_memory(found: Sequence[Device]) -> None:
     )
 
 
-def _refusal(
-    site: Topology, wanted: PlacementOptions, shape: Shape, ranks: int, layout: Layout
+def _find_refusal(
+    site: Topology, options: PlacementOptions, shape: Shape, ranks: int, layout: Layout
 ) -> str | None:
-    """Why this layout is not what was asked for."""
-    used = hosts_of(layout)
-    if because := compatibility.refusal(site, used, wanted.engine, shape):
-        return because
-    if site.head is not None and site.head not in used:
+    """Return why this layout does not match the user's options; None if it does."""
+    hosts = list_hosts(layout)
+    if reason := compatibility.find_refusal(site, hosts, options.engine, shape):
+        return reason
+    if site.head is not None and site.head not in hosts:
         return f"the engine starts on {site.head} and needs a rank there; from that host: --hosts 1"
-    if wanted.hosts and len(used) != wanted.hosts:
-        return f"{len(used)} of the {wanted.hosts} hosts asked for"
-    if wanted.gpus and len(devices_of(layout)) != ranks:
-        return f"not all of --gpus {wanted.gpus}"
-    if site.order and layout.replicas and len(used) > len(pipelines(layout)):
+    if options.hosts and len(hosts) != options.hosts:
+        return f"{len(hosts)} of the {options.hosts} hosts asked for"
+    if options.gpus and len(list_devices(layout)) != ranks:
+        return f"not all of --gpus {options.gpus}"
+    if site.rank_order and layout.replicas and len(hosts) > len(list_pipelines(layout)):
         return "a second pipeline over several hosts needs a cluster of its own"
-    of_one_server = _of_one_server(layout, wanted) if wanted.one_server else None
-    return of_one_server or _short_of_host_memory(site, shape, layout)
+    one_server_refusal = _find_one_server_refusal(layout, options) if options.one_server else None
+    return one_server_refusal or _find_memory_refusal(site, shape, layout)
 
 
-def _short_of_host_memory(site: Topology, shape: Shape, layout: Layout) -> str | None:
-    """Why a host's memory does not hold the tables that its GPUs leave there."""
-    for host, needed in _host_tables(shape, layout).items():
-        if needed > (available := site.facts[host].memory.available_bytes):
+def _find_memory_refusal(site: Topology, shape: Shape, layout: Layout) -> str | None:
+    """Return why a host's memory does not hold the tables that its GPUs leave there."""
+    for host, table_bytes in _count_host_table_bytes(shape, layout).items():
+        available_bytes = site.facts[host].memory.available_bytes
+        if table_bytes > available_bytes:
             return (
-                f"{host}: its memory has {gib(available)} GiB available, and the model's tables next to its "
-                f"GPUs need {gib(needed)} GiB"
+                f"{host}: its memory has {format_gib(available_bytes)} GiB available, and the model's tables "
+                f"next to its GPUs need {format_gib(table_bytes)} GiB"
             )
     return None
 
 
-def _host_tables(shape: Shape, layout: Layout) -> dict[str, int]:
-    """Bytes of tables in the memory of each host, next to the GPUs of its first stages."""
+def _count_host_table_bytes(shape: Shape, layout: Layout) -> dict[str, int]:
+    """Return the bytes of tables in the memory of each host, next to the GPUs of its first stages."""
     tables: dict[str, int] = {}
-    for stages in pipelines(layout) if shape.host_table_bytes else ():
-        place = PipelinePosition(stages[0].layers, len(stages[0].devices))
+    for stages in list_pipelines(layout) if shape.host_table_bytes else ():
+        position = PipelinePosition(stages[0].layers, len(stages[0].devices))
         for device in stages[0].devices:
-            if each := need(shape, place, device.kind).host_table_bytes:
-                tables[device.host] = tables.get(device.host, 0) + each
+            if table_bytes := compute_need(shape, position, device.kind).host_table_bytes:
+                tables[device.host] = tables.get(device.host, 0) + table_bytes
     return tables
 
 
-def _of_one_server(layout: Layout, wanted: PlacementOptions) -> str | None:
-    """What no launcher starts as one server."""
-    ranks = {host: len(held) for host, held in by_host(devices_of(layout)).items()}
+def _find_one_server_refusal(layout: Layout, options: PlacementOptions) -> str | None:
+    """Return why no launcher starts this layout as one server; None if one does."""
+    ranks = {host: len(on_host) for host, on_host in group_by_host(list_devices(layout)).items()}
     if layout.replicas:
-        if any(len({one.host for stage in each for one in stage.devices}) > 1 for each in pipelines(layout)):
+        pipelines = list_pipelines(layout)
+        hosts = [{device.host for stage in stages for device in stage.devices} for stages in pipelines]
+        if any(len(names) > 1 for names in hosts):
             return "each replica is on several hosts, and is a server of its own"
-        if wanted.engine == "sglang" and len(ranks) > 1:
+        if options.engine == "sglang" and len(ranks) > 1:
             return "SGLang's replicas are on one host; on others each is a server of its own"
-    elif wanted.launcher == "mp" and len(set(ranks.values())) > 1:
+    elif options.launcher == "mp" and len(set(ranks.values())) > 1:
         return "without Ray every host has as many ranks as the next"
     return None
 
 
-def _landed(chosen: Choice, site: Topology, wanted: PlacementOptions) -> Choice:
-    """The same choice as Ray places its ranks, or with the layers that the user gave each stage."""
-    work, layout = chosen.work, chosen.layout
-    if site.order and len(hosts_of(layout)) > 1 and not layout.replicas:
-        layout, places = landing(layout, site.order)
-        # Otherwise embedding and head are on other hosts.
+def _land(choice: Choice, site: Topology, options: PlacementOptions) -> Choice:
+    """Return the choice in Ray's order of ranks, or with the layers that the user gave each stage."""
+    workload, layout = choice.workload, choice.layout
+    if site.rank_order and len(list_hosts(layout)) > 1 and not layout.replicas:
+        layout, places = place_in_rank_order(layout, site.rank_order)
+        # Embedding and head are on other hosts then, so the layers are cut again.
         if list(places) != sorted(places):
-            layout = recut(work, layout)
-    if wanted.partition is not None:
-        layout = _partitioned(work.shape, layout, wanted.partition, VARIABLE[wanted.engine])
-    if layout == chosen.layout:
-        return chosen
-    fitted, told = fit(work, layout), predict(work.shape, layout, work.load)
-    if not fitted.fits:
+            layout = recut(workload, layout)
+    if options.partition is not None:
+        variable = PARTITION_VARIABLES[options.engine]
+        layout = _apply_partition(workload.shape, layout, options.partition, variable)
+    if layout == choice.layout:
+        return choice
+    layout_fit, prediction = compute_fit(workload, layout), predict(workload.shape, layout, workload.load)
+    if not layout_fit.fits:
+        fix = "on a worker: medley ray-stop, then medley ray-worker HEAD, which gives it another place"
+        if options.partition:
+            fix = f"unset {PARTITION_VARIABLES[options.engine]}: it sets the layers of each stage"
         raise Problem(
-            f"the layout does not fit: {named(layout)}",
-            cause=f"{gib(fitted.short_bytes)} GiB short: {fitted.worst}; planned was {named(chosen.layout)}",
-            fix=f"unset {VARIABLE[wanted.engine]}: it sets the layers of each stage"
-            if wanted.partition
-            else "on a worker: medley ray-stop, then medley ray-worker HEAD, which gives it another place",
+            f"the layout does not fit: {describe_layout(layout)}",
+            cause=f"{format_gib(layout_fit.short_bytes)} GiB short: {layout_fit.worst}; "
+            f"planned was {describe_layout(choice.layout)}",
+            fix=fix,
         )
-    stale = figures(work, chosen.fit, chosen.prediction)
+    old_figures = describe_figures(workload, choice.fit, choice.prediction)
     why = (
-        *(each for each in chosen.why if each not in stale),
-        f"planned {named(chosen.layout)}; the running cluster gives {named(layout)}",
-        *figures(work, fitted, told),
+        *(reason for reason in choice.why if reason not in old_figures),
+        f"planned {describe_layout(choice.layout)}; the running cluster gives {describe_layout(layout)}",
+        *describe_figures(workload, layout_fit, prediction),
     )
-    return replace(chosen, layout=layout, fit=fitted, prediction=told, why=why)
+    return replace(choice, layout=layout, fit=layout_fit, prediction=prediction, why=why)
 
 
-def _partitioned(shape: Shape, layout: Layout, partition: str, variable: str) -> Layout:
-    words = partition.split(",")
-    layers = [int(word) if word.strip().isdecimal() else 0 for word in words]
+def _apply_partition(shape: Shape, layout: Layout, partition: str, variable: str) -> Layout:
+    """Return the layout with the layers of the user's variable; raise a Problem if they do not match."""
+    counts = partition.split(",")
+    layers = [int(count) if count.strip().isdecimal() else 0 for count in counts]
     if len(layers) != len(layout.stages) or sum(layers) != shape.layers or not all(layers):
         raise Problem(
             f"{variable}={partition} does not cut this model",
-            cause=f"it has {shape.layers} layers, and planned is {named(layout)}",
-            fix=f"unset {variable}, or force as many stages as it names: --pp {len(words)}",
+            cause=f"it has {shape.layers} layers, and planned is {describe_layout(layout)}",
+            fix=f"unset {variable}, or force as many stages as it names: --pp {len(counts)}",
         )
-    first, *copies = (pipeline((stage.devices for stage in stages), layers) for stages in pipelines(layout))
-    return replace(layout, stages=first, replicas=tuple(copies))
+    first_pipeline, *replicas = (
+        build_pipeline((stage.devices for stage in stages), layers) for stages in list_pipelines(layout)
+    )
+    return replace(layout, stages=first_pipeline, replicas=tuple(replicas))
 
 
-def unplaced(site: Topology, wanted: PlacementOptions) -> Layout:
-    """So many ranks as were asked for, on the first hosts, of a model of which no more is known.
+def place_without_shape(site: Topology, options: PlacementOptions) -> Layout:
+    """Place the requested ranks on the first hosts, for a model whose shape is unknown.
 
-    Replicas are copies on one host; a Problem where they need more, because only a plan places them there.
+    Raise a Problem if the ranks do not match the devices, or if replicas need several hosts, because only a
+    plan places them there.
     """
-    found, forced, copies = site.devices(wanted.gpus), wanted.sizes, wanted.sizes.replicas or 1
-    count = len(found) // copies if wanted.gpus else (forced.tensor or 1) * (forced.stages or 1)
-    wide = forced.tensor or count // (forced.stages or 1)
-    largest = sorted(found, key=lambda device: -device.memory_bytes)
-    ranks = [device for host in site.order or site.hosts for device in largest if device.host == host]
-    cut = bool(wide) and count % wide == 0 and (forced.stages or count // wide) * wide == count
-    if not cut or count * copies > len(ranks) or (wanted.gpus and count * copies != len(found)):
+    site_devices, sizes = site.list_devices(options.gpus), options.sizes
+    replica_count, stages = sizes.replicas or 1, sizes.stages or 1
+    replica_ranks = (sizes.tensor or 1) * stages
+    if options.gpus:
+        replica_ranks = len(site_devices) // replica_count
+    tensor, rank_count = sizes.tensor or replica_ranks // stages, replica_ranks * replica_count
+    largest = sorted(site_devices, key=lambda device: -device.memory_bytes)
+    ranks = [device for host in site.rank_order or site.hosts for device in largest if device.host == host]
+    is_divisible = bool(tensor) and replica_ranks % tensor == 0
+    is_divisible = is_divisible and (sizes.stages or replica_ranks // tensor) * tensor == replica_ranks
+    uses_all = not options.gpus or rank_count == len(site_devices)
+    if not is_divisible or rank_count > len(ranks) or not uses_all:
         raise Problem(
-            f"{count * copies} ranks cannot be made of the {len(ranks)} GPUs or CPUs there are",
-            cause=f"each takes one; tensor parallel {wide}, {forced.stages or 1} stages, {copies} replicas",
+            f"{rank_count} ranks cannot be made of the {len(ranks)} GPUs or CPUs there are",
+            cause=f"each takes one; tensor parallel {tensor}, {stages} stages, {replica_count} replicas",
             fix="other --tp, --pp and --dp, or join more hosts: medley ray-head",
         )
-    first, *others = (
-        tuple(Stage(tuple(ranks[at : at + wide]), 0) for at in range(copy * count, (copy + 1) * count, wide))
-        for copy in range(copies)
-    )
-    made = Layout(first, replicas=tuple(others))
-    if others and len(hosts_of(made)) > 1:
+    units = [tuple(ranks[start : start + tensor]) for start in range(0, rank_count, tensor)]
+    stage_count = replica_ranks // tensor
+    pipelines = [
+        tuple(Stage(unit, 0) for unit in units[start : start + stage_count])
+        for start in range(0, len(units), stage_count)
+    ]
+    layout = Layout(pipelines[0], replicas=tuple(pipelines[1:]))
+    if layout.replicas and len(list_hosts(layout)) > 1:
         raise Problem(
-            f"--dp {copies} needs a plan on several hosts",
-            cause=f"{count * copies} ranks would run on {listed(hosts_of(made))}; only a plan places them",
+            f"--dp {replica_count} needs a plan on several hosts",
+            cause=f"{rank_count} ranks would run on {join_names(list_hosts(layout))}; "
+            "only a plan places them",
             fix="leave --dp out, or write the model's [shape] down: docs/reference/tables.md",
         )
-    if wanted.hosts and len(hosts_of(made)) != wanted.hosts:
+    if options.hosts and len(list_hosts(layout)) != options.hosts:
         raise Problem(
-            f"{count * copies} ranks cannot run on {wanted.hosts} hosts",
-            cause=f"they would run on {listed(hosts_of(made))}: without its shape the model has one split",
+            f"{rank_count} ranks cannot run on {options.hosts} hosts",
+            cause=f"they would run on {join_names(list_hosts(layout))}: "
+            "without its shape the model has one split",
             fix="--tp and --pp, together as many ranks as these hosts have GPUs, or CPUs",
         )
-    return made
+    return layout
 
 
-def idle_ports_gain(shape: Shape, site: Topology, wanted: PlacementOptions, choice: Choice) -> Iterator[str]:
-    """In a sentence what to type and how fast it would be; nothing where it would be no faster."""
-    found = site.idle_ports(wanted.wishes, wanted.engine)
-    if not found or wanted.wishes.transport == "tcp":
+def describe_idle_ports_gain(
+    shape: Shape, site: Topology, options: PlacementOptions, choice: Choice
+) -> Iterator[str]:
+    """Yield the command that gives idle ports addresses, and the speed then; nothing if it gains nothing."""
+    ports = site.find_idle_ports(options.network, options.engine)
+    if not ports or options.network.transport == "tcp":
         return
-    addressed = site.with_addresses(found)
+    addressed = site.add_addresses(ports)
     try:
-        better = placement(shape, addressed, wanted)
+        better = place_model(shape, addressed, options)
     except Problem:
         return
-    now, then = (score(wanted.goal, each.prediction) for each in (choice, better))
-    if then >= _WORTH * now and better.prediction.fitted:
-        speed = speed_text(max(link.mbit or 0 for links in found.values() for link in links))
+    current_score = compute_score(options.goal, choice.prediction)
+    better_score = compute_score(options.goal, better.prediction)
+    if better_score >= _MIN_GAIN * current_score and better.prediction.fitted:
+        speed = speed_text(max(link.mbit or 0 for links in ports.values() for link in links))
         yield (
-            f"{', '.join(found)} have fast ports that lie idle ({speed}): with addresses on them "
-            f"{then:.1f} tok/s instead of {now:.1f} ({named(better.layout)}); "
+            f"{', '.join(ports)} have fast ports that lie idle ({speed}): with addresses on them "
+            f"{better_score:.1f} tok/s instead of {current_score:.1f} ({describe_layout(better.layout)}); "
             "on each: sudo $(command -v medley) link setup"
         )

@@ -1,4 +1,4 @@
-"""What an engine runs with: the chosen layout as numbers, each with its reason.
+"""Plan the settings of an engine: the chosen layout as numbers, each with its reason.
 
 FlashInfer compiles the kernels of a model's experts after the weights are loaded. It calls ninja, which
 starts a job for each core and two more unless MAX_JOBS says otherwise. Each job takes 3 to 8 GiB (flashinfer
@@ -15,29 +15,29 @@ from typing import Literal
 from medley.errors import Problem
 from medley.host.facts import GIB, Facts
 from medley.model.chat_format import ChatFormat
-from medley.planner import Layout, devices_of, hosts_of, layers, on_cpu, sizes
+from medley.planner import Layout, count_sizes, format_layers, list_devices, list_hosts, runs_on_cpu
 from medley.planner.choose import Choice
-from medley.planner.cpu import cache_streams, compilation
-from medley.planner.fit import Fit, Rank, gib, utilization
+from medley.planner.cpu import choose_compilation, count_cache_streams
+from medley.planner.fit import Fit, Rank, compute_utilization, format_gib
 from medley.planner.kinds import is_unified
-from medley.planner.memory import SEQUENCES, recurs
+from medley.planner.memory import DEFAULT_SEQUENCES, is_recurrent
 from medley.schema import EngineName, Model, Shape
 
 START_LIMIT_S = 1800
 # FlashInfer 0.7.2 compiles 85 files for the experts of 12.x (fused_moe_120), and fewer for other GPUs.
 # Two files of its FP4 kernels took 137 s on two cores, with nvcc 13.0.
-_EXPERTS_FILES, _FILE_S = 85, 140
-_EXPERTS_JOB = 8 * GIB
-_SYSTEM = 16 * GIB
+_EXPERT_FILES, _SECONDS_PER_FILE = 85, 140
+_EXPERTS_JOB_BYTES = 8 * GIB
+_SYSTEM_BYTES = 16 * GIB
 # An attention kernel is small, but it is compiled once the KV cache has taken what it may.
-_ATTENTION_JOB = 3 * GIB
+_ATTENTION_JOB_BYTES = 3 * GIB
 # A CPU's memory is the host's: the cache takes no more of it than this, however much could be had.
-_CPU_KV_SHARE = 4
+_CPU_KV_DIVISOR = 4
 _MIB = 1 << 20
 _FP8_BITS = 8
 _FLOAT32_BITS = 32
 # vllm-project/vllm pull request 29431.
-_AUTO_SINCE = (0, 14)
+_AUTO_CONTEXT_SINCE = (0, 14)
 # The first vLLM with each parser, where images with an older one are about: vllm-project/recipes issue 51 and
 # pull request 83, zai-org/GLM-4.5 pull request 5, vllm-project/vllm pull request 36393.
 _PARSER_SINCE: Mapping[str, tuple[int, ...]] = {
@@ -57,80 +57,82 @@ Variables = tuple[tuple[str, str, str], ...]
 
 @dataclass(frozen=True)
 class Nodes:
-    """The processes of a model that is started without Ray, one on each host, as one of them sees it."""
+    """One process of a model that starts without Ray, one on each host, and the address of the first."""
 
     count: int
     rank: int
-    """Of this one; the first has the API."""
+    """The number of this process; process 0 has the API."""
     address: str
-    """Of the first, where the others find it."""
+    """The address at which the others find the first process."""
     port: int
     here: str = ""
-    """This one's own, on the same wire."""
+    """The address of this process in the same network."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What one engine is told; None leaves it to the engine. `why` has a sentence for each decision."""
+    """The settings of one engine; None leaves a setting to the engine."""
 
     gpus: tuple[int, ...] = ()
-    """Of this host, where it runs here alone; empty: all there are, or none."""
+    """The GPU indexes to use. Empty: all, or none on a CPU. Set only if everything runs on this host."""
     tensor_parallel: int = 1
     stages: int = 1
     partition: str | None = None
     """Layers of each stage in order of ranks."""
     expert_parallel: bool = False
     balanced: bool = False
-    """The load balancer moves experts that are busy to ranks that are not (EPLB)."""
+    """Whether the load balancer moves busy experts to idle ranks (EPLB)."""
     launcher: Launcher = "solo"
-    """What starts its ranks: Ray, or a process of the engine's own on each host; solo: all are on one."""
+    """The program that starts the ranks: Ray, or an engine process on each host; solo: one host has all."""
     hosts: int = 1
     places: tuple[str, ...] = ()
-    """With `ray`, the address of each rank's host, in order of ranks."""
+    """The address of each rank's host, in the order of ranks; only for `ray`."""
     nodes: Nodes | None = None
-    """With `mp`, which of its processes this one is."""
+    """The number of this process and the address of the first; only for `mp`."""
     replicas: int = 1
-    """Data parallel: engines side by side behind one address, each with all of the above."""
+    """Data parallel: engines in parallel behind one address, each with all of the above."""
     replicas_here: int = 1
-    """Of these on this host; `replicas_before`: on the hosts before it."""
+    """The replicas on this host."""
     replicas_before: int = 0
+    """The replicas on the hosts before this one."""
     kv_cache_bytes: int | None = None
     kv_cache_tokens: int | None = None
-    """The same in tokens, as the rank with the fewest holds them."""
+    """The KV cache in tokens, as the rank with the largest tokens holds them."""
     kv_type: KvType = "auto"
     memory_utilization: float | None = None
-    """Share of a GPU's memory that the engine may take."""
+    """The share of a GPU's memory that the engine may take."""
     static_share: float | None = None
-    """The part of it for weights and KV cache alone."""
+    """The share of a GPU's memory for weights and KV cache only."""
     threads: int = 1
-    """Of the host's CPU, where that runs the model: the fewest of all hosts."""
+    """CPU threads of the host with the fewest, if CPUs run the model."""
     context: int | None = None
     """Tokens of the longest sequence; None: the longest that fits."""
     beyond_config: bool = False
-    """Whether that is more than config.json gives."""
+    """Whether `context` is longer than config.json gives."""
     longest: int | None = None
-    """How long that is, so that it surely fits."""
+    """A context length in tokens that surely fits."""
     finds_longest: bool = True
-    """Whether the engine finds it by itself."""
+    """Whether the engine finds the longest context by itself."""
     sequences: int | None = None
     batch_tokens: int | None = None
     dtype: Literal["float32"] | None = None
-    """The numbers that it computes with; None: those of the model's config.json."""
+    """The numbers that the engine computes with; None: those of the model's config.json."""
     states: int | None = None
-    """Recurrent states of all sequences, where the engine must be given their number."""
+    """The number of recurrent states of all sequences, if the engine needs it."""
     eager: bool = False
     arguments: Arguments = ()
     variables: Variables = ()
     unread: tuple[str, ...] = ()
     """Parsers of the model that this version of the engine does not have."""
     compile_jobs: int | None = None
-    """Compilers that may run at once on a host while the engine starts; None on a CPU, or where unknown."""
+    """Concurrent compilers on a host while the engine starts; None on a CPU, or if unknown."""
     start_limit_s: int = START_LIMIT_S
-    """Seconds until it must be ready, at a first start that compiles the kernels of experts, too."""
+    """Seconds until the engine must be ready, also at a first start that compiles the kernels of experts."""
     why: tuple[str, ...] = ()
+    """A sentence for each decision."""
 
 
-def plan(
+def plan_engine(
     choice: Choice,
     facts: Mapping[str, Facts],
     model: Model | None = None,
@@ -143,110 +145,118 @@ def plan(
     engine: EngineName = "vllm",
     flags: tuple[str, ...] = (),
 ) -> Plan:
-    """How an engine runs this choice; `facts`: its hosts', `context`: as asked for, `flags`: the user's own.
+    """Return how an engine runs this choice.
 
-    `cache_in_bytes`: the engine gets the size of its KV cache, even where a share of memory says the same.
+    `facts`: of its hosts; `context`: the user's, in tokens; `flags`: the user's own for the engine;
+    `cache_in_bytes`: the engine gets the size of its KV cache even if a share of memory is enough.
     """
-    shape, layout, fit, cpu = choice.work.shape, choice.layout, choice.fit, on_cpu(choice.layout)
-    bare = unplanned(layout, facts, model, launcher=launcher, asked=Asked(engine=engine, flags=flags))
-    in_bytes = cache_in_bytes or not fit.utilization_does
-    jobs = None if cpu else compile_jobs(fit.ranks, facts)
-    cached, reason = (
-        _cpu_cache(choice, _cpu_share(layout, facts), context) if cpu else _gpu_cache(fit, in_bytes)
+    shape, layout, fit, is_cpu = choice.workload.shape, choice.layout, choice.fit, runs_on_cpu(choice.layout)
+    plan_without_fit = plan_without_shape(
+        layout, facts, model, launcher=launcher, options=EngineOptions(engine=engine, flags=flags)
     )
+    is_in_bytes = cache_in_bytes or not fit.utilization_does
+    compile_jobs = None if is_cpu else compute_compile_jobs(fit.ranks, facts)
+    cache_bytes, reason = _choose_gpu_cache(fit, is_in_bytes)
+    if is_cpu:
+        cache_bytes, reason = _choose_cpu_cache(choice, _compute_cpu_share(layout, facts), context)
+    compile_s = 0
+    if compile_jobs and shape.experts:
+        compile_s = _EXPERT_FILES * _SECONDS_PER_FILE // compile_jobs
     return replace(
-        bare,
-        partition=layers(layout) if len(layout.stages) > 1 else None,
+        plan_without_fit,
+        partition=format_layers(layout) if len(layout.stages) > 1 else None,
         expert_parallel=layout.expert_parallel,
-        kv_cache_bytes=cached,
-        kv_cache_tokens=_tokens(choice, cached or fit.kv_cache_bytes),
+        kv_cache_bytes=cache_bytes,
+        kv_cache_tokens=_count_cache_tokens(choice, cache_bytes or fit.kv_cache_bytes),
         kv_type="fp8" if shape.kv_bits == _FP8_BITS else "auto",
-        memory_utilization=None if cpu else fit.utilization,
-        static_share=None if cpu else _static_share(fit),
+        memory_utilization=None if is_cpu else fit.utilization,
+        static_share=None if is_cpu else _compute_static_share(fit),
         context=context,
-        beyond_config=choice.work.beyond_config,
-        # The engine's own memory is an estimate, and it refuses too long a context.
+        beyond_config=choice.workload.is_beyond_config,
+        # The engine's own memory is an estimate, and the engine refuses a context that is too long.
         longest=shape.context if fit.context >= shape.context else fit.context * 7 // 8,
         sequences=fit.sequences,
-        batch_tokens=_batch_tokens(fit, shape, bare.batch_tokens),
+        batch_tokens=_choose_batch_tokens(fit, shape, plan_without_fit.batch_tokens),
         dtype="float32" if shape.compute_bits == _FLOAT32_BITS else None,
         states=fit.sequences * copies if (copies := shape.state_copies.most) > 1 else None,
         arguments=arguments,
         variables=variables,
-        compile_jobs=jobs,
-        start_limit_s=START_LIMIT_S + (_EXPERTS_FILES * _FILE_S // jobs if jobs and shape.experts else 0),
-        why=(*choice.why, *choice.warnings, reason, *bare.why),
+        compile_jobs=compile_jobs,
+        start_limit_s=START_LIMIT_S + compile_s,
+        why=(*choice.why, *choice.warnings, reason, *plan_without_fit.why),
     )
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a user asked of an engine; it reaches the engine with and without a plan."""
+class EngineOptions:
+    """The user's options for an engine, which hold with and without a plan."""
 
     context: int | None = None
     """Tokens of a stream; None: the engine's default."""
     concurrency: int = 1
     kv_type: KvType = "auto"
     balanced: bool = False
-    """--eplb."""
+    """Whether the user gave --eplb."""
     engine: EngineName = "vllm"
     flags: tuple[str, ...] = ()
     """The engine's own flags."""
 
 
-def unplanned(
+def plan_without_shape(
     layout: Layout,
     facts: Mapping[str, Facts],
     model: Model | None = None,
     *,
     launcher: Launcher = "solo",
-    asked: Asked | None = None,
+    options: EngineOptions | None = None,
 ) -> Plan:
-    """Return the ranks of a model whose shape is unknown, with what was asked; nothing is checked to fit."""
-    asked = asked or Asked()
-    (tensor, stages, replicas), hosts, cpu = sizes(layout), hosts_of(layout), on_cpu(layout)
-    compiled = compilation(layout, facts, model, asked.engine, asked.flags)
-    found = Plan(
-        gpus=tuple(device.index for device in devices_of(layout)) if launcher == "solo" and not cpu else (),
+    """Return the plan of a model whose shape is unknown, from the user's options; it may not fit."""
+    options = options or EngineOptions()
+    (tensor, stages, replicas), hosts, is_cpu = count_sizes(layout), list_hosts(layout), runs_on_cpu(layout)
+    compilation = choose_compilation(layout, facts, model, options.engine, options.flags)
+    gpus = [device.index for device in list_devices(layout)] if launcher == "solo" and not is_cpu else []
+    engine_plan = Plan(
+        gpus=tuple(gpus),
         tensor_parallel=tensor,
         stages=stages,
         launcher=launcher,
         hosts=len(hosts),
         replicas=replicas,
-        kv_cache_bytes=_cpu_share(layout, facts) if cpu else None,
-        memory_utilization=(None if cpu else utilization(devices_of(layout))) or None,
-        threads=min(facts[host].cpu.threads for host in hosts) if cpu else 1,
-        context=asked.context,
-        kv_type=asked.kv_type,
+        kv_cache_bytes=_compute_cpu_share(layout, facts) if is_cpu else None,
+        memory_utilization=(None if is_cpu else compute_utilization(list_devices(layout))) or None,
+        threads=min(facts[host].cpu.threads for host in hosts) if is_cpu else 1,
+        context=options.context,
+        kv_type=options.kv_type,
         # One stream fits into any engine's own limit.
-        sequences=max(SEQUENCES, asked.concurrency) if asked.concurrency > 1 else None,
-        batch_tokens=compiled.warmup_tokens,
-        eager=compiled.eager,
-        why=compiled.why,
+        sequences=max(DEFAULT_SEQUENCES, options.concurrency) if options.concurrency > 1 else None,
+        batch_tokens=compilation.warmup_tokens,
+        eager=compilation.eager,
+        why=compilation.why,
     )
-    return balanced(found, None) if asked.balanced else found
+    return balance_experts(engine_plan, None) if options.balanced else engine_plan
 
 
-def understood(plan: Plan, engine: EngineName, version: str | None, chat: ChatFormat) -> Plan:
-    """The same for an engine of this version, which may be older than the one that our locks have."""
-    known = tuple(int(part) for part in re.findall(r"\d+", version or "")[:3])
-    if engine != "vllm" or not known:
-        return plan
+def adapt_to_version(engine_plan: Plan, engine: EngineName, version: str | None, chat: ChatFormat) -> Plan:
+    """Return the plan for an engine of this version, which may be older than the one in medley's locks."""
+    release = tuple(int(part) for part in re.findall(r"\d+", version or "")[:3])
+    if engine != "vllm" or not release:
+        return engine_plan
     parsers = (chat.tool_parser, chat.reasoning_parser)
-    unread = [name for name in dict.fromkeys(parsers) if name and known < _PARSER_SINCE.get(name, ())]
+    unread = [name for name in dict.fromkeys(parsers) if name and release < _PARSER_SINCE.get(name, ())]
     why = [f"vLLM {version} has no parser {name}: what it would read stays text" for name in unread]
-    if known < _AUTO_SINCE and plan.longest and not plan.context:
-        why.append(f"a context of {plan.longest} tokens: vLLM {version} does not find the longest by itself")
-        plan = replace(plan, finds_longest=False)
-    return replace(plan, unread=tuple(unread), why=(*plan.why, *why))
+    if release < _AUTO_CONTEXT_SINCE and engine_plan.longest and not engine_plan.context:
+        reason = f"vLLM {version} does not find the longest by itself"
+        why.append(f"a context of {engine_plan.longest} tokens: {reason}")
+        engine_plan = replace(engine_plan, finds_longest=False)
+    return replace(engine_plan, unread=tuple(unread), why=(*engine_plan.why, *why))
 
 
-def balanced(plan: Plan, experts: int | None) -> Plan:
-    """The same with whole experts on each rank, and the load balancer that moves them; a Problem without.
+def balance_experts(engine_plan: Plan, experts: int | None) -> Plan:
+    """Add the load balancer, with whole experts on each rank; raise a Problem if there is nothing to balance.
 
-    `experts`: of a layer; None where the shape is unknown.
+    `experts`: the experts of a layer; None if the shape is unknown.
     """
-    ranks = plan.tensor_parallel * plan.replicas
+    ranks = engine_plan.tensor_parallel * engine_plan.replicas
     if experts == 0 or ranks == 1:
         raise Problem(
             "there are no experts to balance",
@@ -255,78 +265,79 @@ def balanced(plan: Plan, experts: int | None) -> Plan:
         )
     count = "the" if experts is None else experts
     why = f"--eplb, as asked: {count} experts of a layer, whole, over {ranks} ranks"
-    return replace(plan, expert_parallel=True, balanced=True, why=(*plan.why, why))
+    return replace(engine_plan, expert_parallel=True, balanced=True, why=(*engine_plan.why, why))
 
 
-def compile_jobs(ranks: Sequence[Rank], facts: Mapping[str, Facts]) -> int:
-    """MAX_JOBS for all hosts of these ranks: that of the host which bears the fewest, at least 1."""
+def compute_compile_jobs(ranks: Sequence[Rank], facts: Mapping[str, Facts]) -> int:
+    """Return MAX_JOBS for all hosts of these ranks: the number of the host with the fewest, at least 1."""
     bounds = []
     for host in {rank.device.host for rank in ranks}:
-        # The memory of a GPU that is not shared with the host leaves the host's alone.
+        # A GPU with its own memory takes none of the host's.
         shared = [rank for rank in ranks if rank.device.host == host and is_unified(rank.device.kind)]
         free = facts[host].memory.available_bytes
         bounds += [
-            (free - sum(rank.weights_bytes for rank in shared) - _SYSTEM) // _EXPERTS_JOB,
-            (free - sum(rank.device.memory_bytes for rank in shared)) // _ATTENTION_JOB,
+            (free - sum(rank.weights_bytes for rank in shared) - _SYSTEM_BYTES) // _EXPERTS_JOB_BYTES,
+            (free - sum(rank.device.memory_bytes for rank in shared)) // _ATTENTION_JOB_BYTES,
             facts[host].cpu.threads,
         ]
     return max(1, min(bounds, default=1))
 
 
-def _batch_tokens(fit: Fit, shape: Shape, warmup_tokens: int | None) -> int:
-    """Tokens of a batch: a small one where all of it is a warm-up, but one for each sequence at least."""
-    if warmup_tokens is None or recurs(shape):
+def _choose_batch_tokens(fit: Fit, shape: Shape, warmup_tokens: int | None) -> int:
+    """Return the tokens of a batch: few if a warm-up has all of them, but one for each sequence at least."""
+    if warmup_tokens is None or is_recurrent(shape):
         return fit.batch_tokens
     return max(fit.sequences, min(warmup_tokens, fit.batch_tokens))
 
 
-def _tokens(choice: Choice, cached: int | None) -> int | None:
-    """How many the rank with the largest cache holds in so many bytes, the recurrent states aside.
+def _count_cache_tokens(choice: Choice, cache_bytes: int | None) -> int | None:
+    """Return the tokens that the rank with the largest cache holds in so many bytes, without its states.
 
-    Never fewer than were asked for: the states of all sequences that may run can take more than there is, and
-    SGLang runs as many sequences as have a state.
+    They are never fewer than requested: the states of all sequences may need more than there is, but SGLang
+    runs only as many sequences as have a state.
     """
-    fit, work = choice.fit, choice.work
-    each = max((rank.need.token_bytes + rank.need.windowed_bytes for rank in fit.ranks), default=0)
-    if not cached or not each:
+    fit, workload = choice.fit, choice.workload
+    token_bytes = max((rank.need.token_bytes + rank.need.windowed_bytes for rank in fit.ranks), default=0)
+    if not cache_bytes or not token_bytes:
         return None
-    states = max(rank.need.state_bytes for rank in fit.ranks) * fit.sequences
-    asked = -(-work.load.concurrency // (1 + len(choice.layout.replicas))) * work.context
-    return max(asked, (cached - states) // each)
+    states_bytes = max(rank.need.state_bytes for rank in fit.ranks) * fit.sequences
+    streams = -(-workload.load.concurrency // (1 + len(choice.layout.replicas)))
+    return max(streams * workload.context, (cache_bytes - states_bytes) // token_bytes)
 
 
-def _static_share(fit: Fit) -> float | None:
-    """What every rank may take, less what its engine takes beside weights and KV cache."""
+def _compute_static_share(fit: Fit) -> float | None:
+    """Return the share that every rank may take, less the engine's memory besides weights and KV cache."""
     if fit.utilization is None:
         return None
     parts = [rank.overhead_bytes / (rank.device.total_bytes or 1) for rank in fit.ranks]
     return max(0.01, math.floor((fit.utilization - max(parts)) * 100) / 100)
 
 
-def _gpu_cache(fit: Fit, in_bytes: bool) -> tuple[int | None, str]:  # noqa: FBT001 - computed by its caller
-    """Each rank's KV cache, or None where a share of its memory says the same."""
-    if not in_bytes:
+def _choose_gpu_cache(fit: Fit, is_in_bytes: bool) -> tuple[int | None, str]:  # noqa: FBT001 - computed by its caller
+    """Return the KV cache of each rank and the reason; None if a share of its memory is enough."""
+    if not is_in_bytes:
         why = f"{fit.utilization:.0%} of each GPU's memory: weights, engine, and KV cache with the rest"
         return None, why
-    words = gib(fit.kv_cache_bytes or 0)
-    return fit.kv_cache_bytes, f"KV cache {words} GiB on each rank: all that the tightest has left"
+    size = format_gib(fit.kv_cache_bytes or 0)
+    return fit.kv_cache_bytes, f"KV cache {size} GiB on each rank: all that the tightest has left"
 
 
-def _cpu_share(layout: Layout, facts: Mapping[str, Facts]) -> int:
-    return min(facts[host].memory.available_bytes for host in hosts_of(layout)) // _CPU_KV_SHARE
+def _compute_cpu_share(layout: Layout, facts: Mapping[str, Facts]) -> int:
+    """Return the KV cache in bytes that every host has as its share of available memory."""
+    return min(facts[host].memory.available_bytes for host in list_hosts(layout)) // _CPU_KV_DIVISOR
 
 
-def _cpu_cache(choice: Choice, share: int, context: int | None) -> tuple[int, str]:
-    """Each rank's: what can be of use, or the host's share; never less than what was asked for needs."""
-    fit, longest = choice.fit, context or choice.work.shape.context
-    streams = min(fit.sequences, max(choice.work.load.concurrency, cache_streams(choice.layout)))
-    useful = max(rank.need.kv_bytes(longest, streams) for rank in fit.ranks)
-    asked = max(rank.kv_bytes for rank in fit.ranks)
-    cached = max(asked, min(share, useful, fit.kv_cache_bytes or 0))
+def _choose_cpu_cache(choice: Choice, share_bytes: int, context: int | None) -> tuple[int, str]:
+    """Return the KV cache of each rank and the reason: at least the requested size, at most the share."""
+    fit, longest = choice.fit, context or choice.workload.shape.context
+    streams = min(fit.sequences, max(choice.workload.load.concurrency, count_cache_streams(choice.layout)))
+    useful_bytes = max(rank.need.kv_bytes(longest, streams) for rank in fit.ranks)
+    requested_bytes = max(rank.kv_bytes for rank in fit.ranks)
+    cache_bytes = max(requested_bytes, min(share_bytes, useful_bytes, fit.kv_cache_bytes or 0))
     reasons = {
-        asked: "what was asked for needs no less",
-        share: f"a quarter of the {gib(_CPU_KV_SHARE * share)} GiB available",
-        useful: f"{streams} streams of {longest} tokens need no more; --concurrency raises it",
+        requested_bytes: "what was asked for needs no less",
+        share_bytes: f"a quarter of the {format_gib(_CPU_KV_DIVISOR * share_bytes)} GiB available",
+        useful_bytes: f"{streams} streams of {longest} tokens need no more; --concurrency raises it",
     }
-    why = reasons.get(cached, "all that the tightest host has left")
-    return -(-cached // _MIB) * _MIB, f"KV cache {cached / GIB:.2f} GiB on each rank: {why}"
+    why = reasons.get(cache_bytes, "all that the tightest host has left")
+    return -(-cache_bytes // _MIB) * _MIB, f"KV cache {cache_bytes / GIB:.2f} GiB on each rank: {why}"

@@ -1,4 +1,4 @@
-"""Tokens per second and time to first token, by the roofline of each pass over a stage."""
+"""Predict tokens per second and time to first token, by the roofline of each pass over a stage."""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -6,61 +6,66 @@ from dataclasses import dataclass
 from functools import cache, partial
 from statistics import NormalDist
 
-from medley.planner import Device, HostLink, Layout, Load, Stage, on_cpu, pipelines
+from medley.planner import Device, HostLink, Layout, Load, Stage, list_pipelines, runs_on_cpu
 from medley.planner.device_specs import (
     LOCAL_GB_S,
     MANY_STREAMS,
+    NETWORK_SHARE,
     ONE_STREAM,
     PIECE_BYTES,
     PROMPTS,
-    SHIPPED,
-    WIRE,
+    SHIPPED_EFFICIENCY,
     Efficiency,
-    HeldOut,
-    pace,
-    peers,
-    reached,
-    step_pace,
+    HeldOutRange,
+    compute_pace,
+    compute_reached_speed,
+    compute_step_pace,
+    has_peer_access,
 )
-from medley.planner.memory import batch_tokens, token_layer_bytes
-from medley.planner.partition import Seconds, Timed
+from medley.planner.memory import compute_batch_tokens, compute_token_layer_bytes
+from medley.planner.partition import StageTimer, StepTimer
 from medley.schema import Shape
 
 _GIGA, _MICRO = 1e9, 1e-6
-_WIDE = 2  # bytes of an activation
+_ACTIVATION_BYTES = 2
 
 
 @dataclass(frozen=True)
 class Prediction:
+    """The predicted speed of a layout under a load."""
+
     ttft_s: float
-    """From a prompt to its first token, when it need not wait for others."""
+    """Seconds from a prompt to its first token, if it does not wait for other prompts."""
     tokens_per_s: float
-    """Of all streams, while they are answered."""
+    """Tokens per second of all streams, while they are answered."""
     per_stream: float
+    """Tokens per second of one stream."""
     low: float
+    """Lower end of the range of `tokens_per_s`; `held_out` has the measurements inside."""
     high: float
-    """Between them lay as many measurements as `held_out` says."""
+    """Upper end of this range."""
     bound: str
-    """What takes most of a step, in words."""
+    """The part of a step that takes the longest, with its numbers."""
     stage_s: tuple[float, ...]
-    """A step's time on each stage of the first pipeline, for the streams it handles at once."""
+    """Seconds of a step on each stage of the first pipeline, for the streams of one micro-batch."""
     prefill_tokens_per_s: float
-    """Prompts read when they queue up."""
+    """Tokens of prompts read per second, if prompts wait in a queue."""
     fitted: bool = True
-    """To measurements of such devices: none is of a CPU."""
-    held_out: HeldOut = ONE_STREAM
-    """What the range of tokens_per_s held of measurements that the fit had not seen."""
-    held_out_prompts: HeldOut = PROMPTS
-    """The same of prompts, for ttft_s."""
+    """Whether it is fitted to measurements of such devices; CPUs were not measured."""
+    held_out: HeldOutRange = ONE_STREAM
+    """The measurements inside the range of `tokens_per_s`, none of which the fit used."""
+    held_out_prompts: HeldOutRange = PROMPTS
+    """The measurements inside the range of `ttft_s`."""
 
     @property
     def ttft_range_s(self) -> tuple[float, float]:
+        """The range of `ttft_s`."""
         return self.ttft_s / self.held_out_prompts.high, self.ttft_s / self.held_out_prompts.low
 
 
 @dataclass(frozen=True)
-class Given:
-    """What holds for every stage of a layout."""
+class PassConditions:
+    """The conditions that are the same for every stage of a layout."""
 
     shape: Shape
     link: HostLink | None
@@ -71,17 +76,17 @@ class Given:
 
 @dataclass(frozen=True)
 class TokenBatch:
-    """What goes through a stage at once: a token of each stream, or a piece of a prompt."""
+    """The tokens in one pass over a stage: a token of each stream, or a piece of a prompt."""
 
     tokens: float
     streams: float
     context_tokens: float
-    """Of each stream, at the time."""
+    """Tokens of each stream that attention reads."""
 
 
 @dataclass(frozen=True)
 class Pass:
-    """Seconds of a stage's slowest device; nothing is taken to overlap."""
+    """The seconds of each part of a pass on a stage's slowest device; parts do not overlap."""
 
     weights: float
     cache: float
@@ -89,29 +94,30 @@ class Pass:
     kernels: float
     collectives: float
     weight_bytes: float
-    """Per device."""
+    """Bytes of weights that each device reads."""
     slowest: Device
 
     @property
     def seconds(self) -> float:
+        """The time of the whole pass."""
         return self.weights + self.cache + self.operations + self.kernels + self.collectives
 
 
 @dataclass(frozen=True)
-class _Pipeline:
-    """One copy of the model at its load: what a step costs on each stage, and between them."""
+class _PipelineSpeed:
+    """The speed of one copy of the model: the time of a step on each stage, and between stages."""
 
     passes: tuple[Pass, ...]
     between_s: float
     groups: float
-    """Micro-batches under way at once; with one stream its stages take turns."""
+    """Micro-batches that are in different stages; with one stream the stages take turns."""
     first_token_s: float
     prefill_tokens_per_s: float
 
     @property
     def cycle_s(self) -> float:
-        """Until every stream has one more token: the slowest stage's work for all, or one round trip."""
-        times = [each.seconds for each in self.passes]
+        """Seconds until every stream has one more token: the slowest stage's work, or one round trip."""
+        times = [stage_pass.seconds for stage_pass in self.passes]
         return max(sum(times) + self.between_s, self.groups * max(times))
 
 
@@ -119,224 +125,265 @@ def predict(
     shape: Shape,
     layout: Layout,
     load: Load,
-    efficiency: Efficiency = SHIPPED,
+    efficiency: Efficiency = SHIPPED_EFFICIENCY,
     *,
     chunk_tokens: int | None = None,
 ) -> Prediction:
-    """The roofline of `shape` lying as `layout` says, under `load`.
+    """Predict the speed of a model in this layout under this load.
 
-    chunk_tokens: of a prompt in one pass; None: as many as a launch by medley says.
+    `chunk_tokens`: the tokens of a prompt in one pass; None: as many as medley's launches set.
     """
-    copies = pipelines(layout)
-    share, streams = load.concurrency / len(copies), _busiest(load.concurrency, len(copies))
-    given = Given(shape, layout.link, efficiency, chunk_tokens or batch_tokens(shape))
+    copies = list_pipelines(layout)
+    share, streams = load.concurrency / len(copies), _count_busiest_streams(load.concurrency, len(copies))
+    conditions = PassConditions(shape, layout.link, efficiency, chunk_tokens or compute_batch_tokens(shape))
     # Copies of equal stages are equally fast.
-    alike = [tuple((_stage_sort(stage.devices), stage.layers) for stage in stages) for stages in copies]
-    unlike = dict(reversed([*zip(alike, copies, strict=True)]))
-    known = {key: _pipeline(given, stages, streams, load) for key, stages in unlike.items()}
-    found = [known[key] for key in alike]
-    total = share * sum(1 / each.cycle_s for each in found)
+    keys = [
+        tuple((_compute_stage_sort(stage.devices), stage.layers) for stage in stages) for stages in copies
+    ]
+    speed_by_key: dict[Hashable, _PipelineSpeed] = {}
+    for key, stages in zip(keys, copies, strict=True):
+        if key not in speed_by_key:
+            speed_by_key[key] = _predict_pipeline(conditions, stages, streams, load)
+    speeds = [speed_by_key[key] for key in keys]
+    total = share * sum(1 / speed.cycle_s for speed in speeds)
     held_out = ONE_STREAM if load.concurrency == 1 else MANY_STREAMS
     return Prediction(
-        ttft_s=max(each.first_token_s for each in found),
+        ttft_s=max(speed.first_token_s for speed in speeds),
         tokens_per_s=total,
         per_stream=total / load.concurrency,
         low=total * held_out.low,
         high=total * held_out.high,
-        bound=_bound(found[0]),
-        stage_s=tuple(each.seconds for each in found[0].passes),
-        prefill_tokens_per_s=sum(each.prefill_tokens_per_s for each in found),
-        fitted=not on_cpu(layout),
+        bound=_describe_bound(speeds[0]),
+        stage_s=tuple(stage_pass.seconds for stage_pass in speeds[0].passes),
+        prefill_tokens_per_s=sum(speed.prefill_tokens_per_s for speed in speeds),
+        fitted=not runs_on_cpu(layout),
         held_out=held_out,
     )
 
 
-def timed(shape: Shape, load: Load, efficiency: Efficiency = SHIPPED) -> Timed:
-    """What the layers of a pipeline are cut by: the time of a step that gives each sequence one token."""
+def build_step_timer(shape: Shape, load: Load, efficiency: Efficiency = SHIPPED_EFFICIENCY) -> StepTimer:
+    """Return the timer by which layers are cut: the time of a step that gives each sequence one token."""
 
     @cache
-    def over(sequences: int, link: HostLink | None) -> Seconds:
-        given = Given(shape, link, efficiency)
+    def build_stage_timer(sequences: int, link: HostLink | None) -> StageTimer:
+        conditions = PassConditions(shape, link, efficiency)
         batch = TokenBatch(sequences, sequences, load.context_tokens)
 
         @cache
-        def lines(devices: tuple[Device, ...], last: bool) -> list[tuple[float, float]]:  # noqa: FBT001
-            """Of each sort of device: what a stage costs besides its layers, and a layer."""
-            found = []
-            for device in {_sort(device): device for device in devices}.values():
-                one, two = (
-                    _device_pass(given, Stage(devices, layers), device, batch, last=last).seconds
+        def fit_lines(devices: tuple[Device, ...], last: bool) -> list[tuple[float, float]]:  # noqa: FBT001
+            """Return for each sort of device the seconds of a stage without its layers, and of a layer."""
+            lines = []
+            for device in {_compute_sort(device): device for device in devices}.values():
+                one_layer_s, two_layers_s = (
+                    _compute_device_pass(conditions, Stage(devices, layers), device, batch, last=last).seconds
                     for layers in (1, 2)
                 )
-                found.append((2 * one - two, two - one))
-            return found
+                lines.append((2 * one_layer_s - two_layers_s, two_layers_s - one_layer_s))
+            return lines
 
         return lambda stage, last: max(
-            rest + stage.layers * layer for rest, layer in lines(stage.devices, last)
+            fixed_s + stage.layers * layer_s for fixed_s, layer_s in fit_lines(stage.devices, last)
         )
 
-    return over
+    return build_stage_timer
 
 
-def _busiest(streams: float, copies: int) -> float:
-    """Streams of the busiest copy, at least one, where each stream goes to any of them by chance.
+def _count_busiest_streams(streams: float, copies: int) -> float:
+    """Return the streams of the busiest copy, at least one, if each stream goes to a copy by chance.
 
-    The mean and the largest of so many normal deviates (Blom, 1958). Of even sharing two Sparks behind a
-    router reached 76 to 94 %, this says 78 to 95 %: source: kubis.ai's three topology benchmarks, 2026.
+    It is the mean plus the largest of so many normal deviates (Blom, 1958). Two Sparks behind a router
+    reached 76 to 94 % of even sharing, and this gives 78 to 95 %.
+    Source: kubis.ai's three topology benchmarks, 2026.
     """
     share = streams / copies
     deviate = NormalDist().inv_cdf((copies - 0.375) / (copies + 0.25))
     return max(1.0, share + deviate * math.sqrt(share * (1 - 1 / copies)))
 
 
-def _pipeline(given: Given, stages: Sequence[Stage], streams: float, load: Load) -> _Pipeline:
+def _predict_pipeline(
+    conditions: PassConditions, stages: Sequence[Stage], streams: float, load: Load
+) -> _PipelineSpeed:
     groups = min(float(len(stages)), streams)
     batch = TokenBatch(streams / groups, streams / groups, load.context_tokens)
-    passes = _passes(given, stages, batch)
-    between_s = _between_s(given, stages, batch.tokens)
-    return _Pipeline(
+    passes = _compute_passes(conditions, stages, batch)
+    between_s = _compute_between_s(conditions, stages, batch.tokens)
+    one_prompt_s = _compute_prefill_s(conditions, stages, 1.0, load)
+    all_prompts_s = _compute_prefill_s(conditions, stages, streams, load)
+    return _PipelineSpeed(
         passes=passes,
         between_s=between_s,
         groups=groups,
-        first_token_s=_prefill_s(given, stages, 1.0, load) + sum(each.seconds for each in passes) + between_s,
-        prefill_tokens_per_s=streams * load.prompt_tokens / _prefill_s(given, stages, streams, load),
+        first_token_s=one_prompt_s + sum(stage_pass.seconds for stage_pass in passes) + between_s,
+        prefill_tokens_per_s=streams * load.prompt_tokens / all_prompts_s,
     )
 
 
-def _passes(given: Given, stages: Sequence[Stage], batch: TokenBatch) -> tuple[Pass, ...]:
+def _compute_passes(
+    conditions: PassConditions, stages: Sequence[Stage], batch: TokenBatch
+) -> tuple[Pass, ...]:
     last = len(stages) - 1
-    return tuple(stage_pass(given, stage, batch, last=at == last) for at, stage in enumerate(stages))
+    return tuple(
+        compute_stage_pass(conditions, stage, batch, last=index == last) for index, stage in enumerate(stages)
+    )
 
 
-def _prefill_s(given: Given, stages: Sequence[Stage], prompts: float, load: Load) -> float:
-    """Prompts read in pieces, which follow each other through the stages."""
+def _compute_prefill_s(
+    conditions: PassConditions, stages: Sequence[Stage], prompts: float, load: Load
+) -> float:
+    """Return the time to read prompts in pieces, which follow each other through the stages."""
     tokens = prompts * load.prompt_tokens
-    pieces = max(1, math.ceil(tokens / given.chunk_tokens))
-    before = load.cached_tokens + load.prompt_tokens / 2
-    batch = TokenBatch(tokens / pieces, max(1.0, prompts / pieces), before)
-    times = [each.seconds for each in _passes(given, stages, batch)]
-    return sum(times) + (pieces - 1) * max(times) + _between_s(given, stages, batch.tokens)
+    pieces = max(1, math.ceil(tokens / conditions.chunk_tokens))
+    cached_tokens = load.cached_tokens + load.prompt_tokens / 2
+    batch = TokenBatch(tokens / pieces, max(1.0, prompts / pieces), cached_tokens)
+    times = [stage_pass.seconds for stage_pass in _compute_passes(conditions, stages, batch)]
+    return sum(times) + (pieces - 1) * max(times) + _compute_between_s(conditions, stages, batch.tokens)
 
 
-def _between_s(given: Given, stages: Sequence[Stage], tokens: float) -> float:
-    """Hops from stage to stage, and what the engine does between two steps on the slowest of its hosts."""
+def _compute_between_s(conditions: PassConditions, stages: Sequence[Stage], tokens: float) -> float:
+    """Return the time of hops between stages, and of the engine between two steps on its slowest host."""
     devices = [device for stage in stages for device in stage.devices]
-    slowest = min(step_pace(device.kind, given.efficiency) for device in devices)
-    # Two tensors a hop, for the residual travels beside the activations.
-    hop = _call_s(given, given.link, 2 * tokens * given.shape.hidden * _WIDE, 1, direct=_direct(devices))
-    return (len(stages) - 1) * hop + given.efficiency.step_us * _MICRO / slowest
+    slowest = min(compute_step_pace(device.kind, conditions.efficiency) for device in devices)
+    # Two tensors a hop, because the residual travels with the activations.
+    message_bytes = 2 * tokens * conditions.shape.hidden * _ACTIVATION_BYTES
+    is_direct = _has_direct_access(devices)
+    hop_s = _compute_call_s(conditions, conditions.link, message_bytes, 1, is_direct=is_direct)
+    return (len(stages) - 1) * hop_s + conditions.efficiency.step_us * _MICRO / slowest
 
 
-def stage_pass(given: Given, stage: Stage, batch: TokenBatch, *, last: bool) -> Pass:
-    """What `batch` costs on `stage`; the last one has the output head too."""
-    sorts = {_sort(device): device for device in reversed(stage.devices)}
-    passes = (_device_pass(given, stage, device, batch, last=last) for device in sorts.values())
-    return max(passes, key=lambda each: each.seconds)
+def compute_stage_pass(conditions: PassConditions, stage: Stage, batch: TokenBatch, *, last: bool) -> Pass:
+    """Return the pass of a batch over a stage; the last stage has the output head too."""
+    sorts = {_compute_sort(device): device for device in reversed(stage.devices)}
+    passes = (_compute_device_pass(conditions, stage, device, batch, last=last) for device in sorts.values())
+    return max(passes, key=lambda stage_pass: stage_pass.seconds)
 
 
-def _stage_sort(devices: Sequence[Device]) -> Hashable:
-    """All that makes a stage of these devices faster or slower than another of as many layers."""
-    return len(devices), len({device.host for device in devices}), frozenset(map(_sort, devices))
+def _compute_stage_sort(devices: Sequence[Device]) -> Hashable:
+    """Return a key that is equal for stages of equal speed, if they have as many layers."""
+    return len(devices), len({device.host for device in devices}), frozenset(map(_compute_sort, devices))
 
 
-def _sort(device: Device) -> Hashable:
+def _compute_sort(device: Device) -> Hashable:
+    """Return a key that is equal for devices of equal speed."""
     return device.kind, device.name, device.bandwidth_gb_s, device.bf16_tflops, device.measured
 
 
-def _device_pass(given: Given, stage: Stage, device: Device, batch: TokenBatch, *, last: bool) -> Pass:
-    shape, efficiency, ranks = given.shape, given.efficiency, len(stage.devices)
-    part, speed = stage.layers / shape.layers, reached(device, shape.weights, efficiency)
-    weight_bytes = stage.layers * _layer_bytes(shape, batch.tokens, efficiency.routing) / ranks
+def _compute_device_pass(
+    conditions: PassConditions, stage: Stage, device: Device, batch: TokenBatch, *, last: bool
+) -> Pass:
+    shape, efficiency, ranks = conditions.shape, conditions.efficiency, len(stage.devices)
+    layer_share, speed = stage.layers / shape.layers, compute_reached_speed(device, shape.weights, efficiency)
+    weight_bytes = stage.layers * _compute_layer_bytes(shape, batch.tokens, efficiency.routing) / ranks
     weight_bytes += (shape.head_bytes or shape.embedding_bytes) / ranks if last else 0.0
-    # Tokens that attention looks back at, over all layers.
-    whole = shape.layers - shape.windowed_layers if shape.attention_layers is None else shape.attention_layers
-    near = min(batch.context_tokens, shape.window or 0)
-    attended = whole * batch.context_tokens + shape.windowed_layers * near
-    stream_bytes = whole * batch.context_tokens * token_layer_bytes(shape, ranks)
-    stream_bytes += shape.windowed_layers * near * token_layer_bytes(shape, ranks, windowed=True)
+    # The tokens that attention reads, over all layers.
+    full_layers = shape.attention_layers
+    if full_layers is None:
+        full_layers = shape.layers - shape.windowed_layers
+    window_tokens = min(batch.context_tokens, shape.window or 0)
+    attended = full_layers * batch.context_tokens + shape.windowed_layers * window_tokens
+    stream_bytes = full_layers * batch.context_tokens * compute_token_layer_bytes(shape, ranks)
+    window_layer_bytes = compute_token_layer_bytes(shape, ranks, windowed=True)
+    stream_bytes += shape.windowed_layers * window_tokens * window_layer_bytes
     stream_bytes += 2.0 * shape.state_bytes / ranks  # a state is written back too
-    # Two for each weight a token meets, four for each pair of values attention compares.
+    # Two operations for each weight that a token meets, four for each pair of values that attention compares.
     compared = shape.heads * shape.head_dim * attended
     operations = batch.tokens * (2 * shape.active_parameters + 4 * compared)
     return Pass(
         weights=weight_bytes / speed.weights,
-        cache=part * batch.streams * stream_bytes / speed.cache,
-        operations=part / ranks * operations / speed.operations,
-        kernels=stage.layers * efficiency.layer_us * _MICRO / pace(device.kind, efficiency),
-        collectives=collectives_s(given, stage, batch, last=last),
+        cache=layer_share * batch.streams * stream_bytes / speed.cache,
+        operations=layer_share / ranks * operations / speed.operations,
+        kernels=stage.layers * efficiency.layer_us * _MICRO / compute_pace(device.kind, efficiency),
+        collectives=compute_collectives_s(conditions, stage, batch, last=last),
         weight_bytes=weight_bytes,
         slowest=device,
     )
 
 
-def _layer_bytes(shape: Shape, tokens: float, routing: float) -> float:
-    """Bytes of a layer that a pass reads: from one token's to all of them as more experts are met."""
+def _compute_layer_bytes(shape: Shape, tokens: float, routing: float) -> float:
+    """Return the bytes of a layer that a pass reads; more tokens meet more of the experts."""
     if not 0 < shape.experts_per_token < shape.experts:
         return shape.active_layer_bytes
-    one = shape.experts_per_token / shape.experts
-    met: float = 1 - (1 - one) ** (max(tokens, 1.0) ** routing)
-    rest = shape.layer_bytes - shape.active_layer_bytes
-    return shape.active_layer_bytes + rest * (met - one) / (1 - one)
+    one_token_share = shape.experts_per_token / shape.experts
+    met_share: float = 1 - (1 - one_token_share) ** (max(tokens, 1.0) ** routing)
+    inactive_bytes = shape.layer_bytes - shape.active_layer_bytes
+    return shape.active_layer_bytes + inactive_bytes * (met_share - one_token_share) / (1 - one_token_share)
 
 
-def collectives_s(given: Given, stage: Stage, batch: TokenBatch, *, last: bool) -> float:
-    """Two all-reduces a layer and one for the embedding; on the last stage logits are gathered."""
+def compute_collectives_s(
+    conditions: PassConditions, stage: Stage, batch: TokenBatch, *, last: bool
+) -> float:
+    """Return the time of two all-reduces a layer and one for the embedding; the last stage gathers logits."""
     ranks, hosts = len(stage.devices), len({device.host for device in stage.devices})
     if ranks == 1:
         return 0.0
-    link, crossings = given.link if hosts > 1 else None, hosts - 1
-    part = (ranks - 1) / ranks * _WIDE
-    call = partial(_call_s, given, link, direct=_direct(stage.devices))
-    reduces = call(2 * part * batch.tokens * given.shape.hidden, 2 * crossings) * (2 * stage.layers + 1)
-    return reduces + (call(part * batch.streams * given.shape.vocabulary, crossings) if last else 0.0)
+    link, crossings = conditions.link if hosts > 1 else None, hosts - 1
+    number_bytes = (ranks - 1) / ranks * _ACTIVATION_BYTES
+    call_s = partial(_compute_call_s, conditions, link, is_direct=_has_direct_access(stage.devices))
+    reduce_bytes = 2 * number_bytes * batch.tokens * conditions.shape.hidden
+    reduces_s = call_s(reduce_bytes, 2 * crossings) * (2 * stage.layers + 1)
+    if not last:
+        return reduces_s
+    return reduces_s + call_s(number_bytes * batch.streams * conditions.shape.vocabulary, crossings)
 
 
-def _direct(devices: Sequence[Device]) -> bool:
-    """Whether they reach each other's data as it lies: CPUs, and GPUs of one host if not GeForce."""
-    together = len({device.host for device in devices}) == 1 and all(peers(device.name) for device in devices)
-    return together or all(device.kind == "cpu" for device in devices)
+def _has_direct_access(devices: Sequence[Device]) -> bool:
+    """Return whether devices reach each other's memory: CPUs, and GPUs of one host if not GeForce."""
+    is_one_host = len({device.host for device in devices}) == 1
+    if is_one_host and all(has_peer_access(device.name) for device in devices):
+        return True
+    return all(device.kind == "cpu" for device in devices)
 
 
-def _call_s(
-    given: Given, link: HostLink | None, message: float, crossings: int, *, direct: bool = False
+def _compute_call_s(
+    conditions: PassConditions,
+    link: HostLink | None,
+    message_bytes: float,
+    crossings: int,
+    *,
+    is_direct: bool = False,
 ) -> float:
-    """A collective or a hop. Unless `direct`, NCCL stages it in hosts' memory; a first piece is awaited."""
-    staged = 0.0 if direct else min(message, PIECE_BYTES) / (given.efficiency.staged_gb_s * _GIGA)
+    """Return the time of a collective or a hop.
+
+    Unless `is_direct`, NCCL stages the message in the hosts' memory, and its first piece is awaited.
+    """
+    efficiency, staged_s = conditions.efficiency, 0.0
+    if not is_direct:
+        staged_s = min(message_bytes, PIECE_BYTES) / (efficiency.staged_gb_s * _GIGA)
     if link is None:
-        return given.efficiency.local_us * _MICRO + staged + message / (LOCAL_GB_S * _GIGA)
-    started = given.efficiency.rdma_us if link.rdma else given.efficiency.tcp_us
-    wire = link.mbit * 1e6 / 8
+        return efficiency.local_us * _MICRO + staged_s + message_bytes / (LOCAL_GB_S * _GIGA)
+    start_us = efficiency.rdma_us if link.rdma else efficiency.tcp_us
+    bytes_per_s = link.mbit * 1e6 / 8
     if link.measured:
-        return crossings * link.latency_us * _MICRO + staged + message / wire
-    return (started + crossings * link.latency_us) * _MICRO + staged + message / (wire * WIRE)
+        return crossings * link.latency_us * _MICRO + staged_s + message_bytes / bytes_per_s
+    latency_us = start_us + crossings * link.latency_us
+    return latency_us * _MICRO + staged_s + message_bytes / (bytes_per_s * NETWORK_SHARE)
 
 
-def _bound(pipeline: _Pipeline) -> str:
-    """The largest part of a step, with its numbers, and how the stages take turns."""
-    passes, times = pipeline.passes, [each.seconds for each in pipeline.passes]
-    full = pipeline.groups * max(times) >= sum(times) + pipeline.between_s
+def _describe_bound(pipeline: _PipelineSpeed) -> str:
+    """Describe the largest part of a step with its numbers, and how the stages take turns."""
+    passes, times = pipeline.passes, [stage_pass.seconds for stage_pass in pipeline.passes]
+    is_stage_bound = pipeline.groups * max(times) >= sum(times) + pipeline.between_s
     busiest = max(range(len(passes)), key=times.__getitem__)
-    counted, between_s = ([passes[busiest]], 0.0) if full else (passes, pipeline.between_s)
-    slowest = max(counted, key=lambda each: each.weights).slowest
-    read = sum(each.weight_bytes for each in counted) / 1e9
+    counted_passes, between_s = ([passes[busiest]], 0.0) if is_stage_bound else (passes, pipeline.between_s)
+    slowest = max(counted_passes, key=lambda stage_pass: stage_pass.weights).slowest
+    read_gb = sum(stage_pass.weight_bytes for stage_pass in counted_passes) / 1e9
     origin = "measured" if slowest.measured else "stated"
     weights = (
-        f"reading {read:.2f} GB of weights at {slowest.bandwidth_gb_s:.0f} GB/s {origin} ({slowest.host})"
+        f"reading {read_gb:.2f} GB of weights at {slowest.bandwidth_gb_s:.0f} GB/s {origin} ({slowest.host})"
     )
     parts = {
-        weights: sum(each.weights for each in counted),
-        "reading the KV cache": sum(each.cache for each in counted),
-        "multiplying": sum(each.operations for each in counted),
-        "starting kernels": sum(each.kernels for each in counted),
-        "all-reduces between devices": sum(each.collectives for each in counted),
+        weights: sum(stage_pass.weights for stage_pass in counted_passes),
+        "reading the KV cache": sum(stage_pass.cache for stage_pass in counted_passes),
+        "multiplying": sum(stage_pass.operations for stage_pass in counted_passes),
+        "starting kernels": sum(stage_pass.kernels for stage_pass in counted_passes),
+        "all-reduces between devices": sum(stage_pass.collectives for stage_pass in counted_passes),
         "the engine between steps, and hops between stages": between_s,
     }
-    words, seconds = max(parts.items(), key=lambda part: part[1])
-    whole = sum(each.seconds for each in counted) + between_s
-    bound = f"{words}: {seconds * 1000:.1f} of {whole * 1000:.1f} ms a step"
+    description, seconds = max(parts.items(), key=lambda part: part[1])
+    total_s = sum(stage_pass.seconds for stage_pass in counted_passes) + between_s
+    bound = f"{description}: {seconds * 1000:.1f} of {total_s * 1000:.1f} ms a step"
     if len(passes) == 1:
         return bound
-    if full:
+    if is_stage_bound:
         return f"{bound}; stage {busiest + 1} of {len(passes)} is always busy and the others wait for it"
     if pipeline.groups > 1:
         return f"{bound}; the {len(passes)} stages work concurrently, each on its own group of streams"

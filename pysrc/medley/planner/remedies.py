@@ -1,23 +1,25 @@
-"""What would make a model fit, or the sizes the user forced possible."""
+"""Find what would make a model fit, or make the sizes possible that the user forced."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from medley.errors import Problem
 from medley.model.shape import BYTES
-from medley.planner import Layout, Stage, devices_of, named
-from medley.planner.candidates import FREE, Evaluated, Evaluation, expert_ways
-from medley.planner.fit import fit, gib, largest
-from medley.planner.partition import Workload, recut, refusals, too_many_stages
+from medley.planner import Layout, Stage, describe_layout, list_devices
+from medley.planner.candidates import FREE, CandidateRow, Evaluation, list_expert_modes
+from medley.planner.fit import compute_fit, find_largest, format_gib
+from medley.planner.partition import Workload, find_stage_refusal, list_refusals, recut
 from medley.schema import Shape, Weights
 
-_MOST_HOSTS = 64
-# What models are published in, where their makers offer less than 16 bits.
-_VARIANTS: tuple[Weights, ...] = ("fp8", "nvfp4")
+_MAX_HOSTS = 64
+# The formats with less than 16 bits in which makers publish models.
+_VARIANT_FORMATS: tuple[Weights, ...] = ("fp8", "nvfp4")
 
 
 @dataclass(frozen=True)
 class Variant:
+    """The model with narrower weights, and whether that fits."""
+
     weights: str
     size_bytes: int
     fits: bool
@@ -25,18 +27,22 @@ class Variant:
 
 @dataclass(frozen=True)
 class Remedies:
+    """Contexts, streams, formats and hosts with which a model would fit."""
+
     context: int
-    """The largest that fits at the concurrency asked for; 0 where none does."""
+    """The longest context in tokens that fits at the requested concurrency; 0 if none fits."""
     concurrency: int
-    """The same of sequences at the context asked for."""
+    """The most sequences that fit at the requested context; 0 if none fits."""
     variants: tuple[Variant, ...]
-    """The model in fewer bits, its embedding and head as they are."""
+    """The model in fewer bits; embedding and head stay as they are."""
     hosts: int | None
-    """So many like the largest would hold it, in a pipeline; None where that many are not to be had."""
-    host: str
+    """The number of hosts like `largest_host` that hold it as a pipeline; None if no number up to 64 does."""
+    largest_host: str
 
 
 class NoLayout(Problem):
+    """The problem that no layout fits or matches the options, with its remedies."""
+
     def __init__(
         self,
         what: str,
@@ -44,97 +50,103 @@ class NoLayout(Problem):
         cause: str,
         fix: str,
         remedies: Remedies | None = None,
-        rows: Evaluation | None = None,
+        evaluation: Evaluation | None = None,
     ) -> None:
-        """`remedies`: None where nothing could be cut as asked; `rows`: None where nothing was evaluated."""
+        """`remedies`: None if no candidate could be cut; `evaluation`: None if nothing was evaluated."""
         super().__init__(what, cause=cause, fix=fix)
-        self.remedies, self.rows = remedies, rows
+        self.remedies, self.evaluation = remedies, evaluation
 
 
-def too_large(table: Evaluation, tight: Sequence[Evaluated]) -> NoLayout:
-    """By how much the nearest of these rows is too large, and what would fit instead."""
-    work, sizes = table.request.work, table.request.sizes
-    reasons = [f"{each.what}: {each.because}" for each in table.ruled]
-    if not tight:
+def too_large_problem(evaluation: Evaluation, unfitting: Sequence[CandidateRow]) -> NoLayout:
+    """Return the Problem with the bytes that the nearest of these rows lacks, and with what fits instead."""
+    workload, sizes = evaluation.request.workload, evaluation.request.sizes
+    reasons = [f"{rejection.candidate}: {rejection.reason}" for rejection in evaluation.ruled_out]
+    if not unfitting:
         cause = "\n".join(reasons) or "there is no device"
-        return NoLayout("no layout matches the options", cause=cause, fix="ask for less", rows=table)
-    least = min(tight, key=lambda row: (row.fit.short_bytes, named(row.layout)))
-    found = replace(
-        remedies(work, least.layout),
-        context=max(row.fit.context for row in tight),
-        concurrency=max(row.fit.concurrency for row in tight),
+        return NoLayout(
+            "no layout matches the options", cause=cause, fix="ask for less", evaluation=evaluation
+        )
+    nearest = min(unfitting, key=lambda row: (row.fit.short_bytes, describe_layout(row.layout)))
+    remedies = replace(
+        find_remedies(workload, nearest.layout),
+        context=max(row.fit.context for row in unfitting),
+        concurrency=max(row.fit.concurrency for row in unfitting),
     )
-    layouts = f"{len(tight)} layout{'' if len(tight) == 1 else 's'}"
+    layouts = f"{len(unfitting)} layout{'' if len(unfitting) == 1 else 's'}"
     forced_by = "" if sizes == FREE else f"; as {sizes} says"
-    nearest = f"{gib(least.fit.short_bytes)} GiB short in the nearest of {layouts}{forced_by}"
-    streams = f"{many} concurrent streams" if (many := work.load.concurrency) > 1 else "1 stream"
+    shortage = f"{format_gib(nearest.fit.short_bytes)} GiB short in the nearest of {layouts}{forced_by}"
+    concurrency = workload.load.concurrency
+    streams = f"{concurrency} concurrent streams" if concurrency > 1 else "1 stream"
     return NoLayout(
-        f"the model does not fit with {streams} of {work.context:,} tokens",
-        cause="\n".join((nearest, f"{named(least.layout)}: {least.fit.worst}", *reasons)),
+        f"the model does not fit with {streams} of {workload.context:,} tokens",
+        cause="\n".join((shortage, f"{describe_layout(nearest.layout)}: {nearest.fit.worst}", *reasons)),
         fix="medley models  # choose a smaller one",
-        remedies=found,
-        rows=table,
+        remedies=remedies,
+        evaluation=evaluation,
     )
 
 
-def remedies(work: Workload, layout: Layout) -> Remedies:
-    shape, found = work.shape, fit(work, layout)
-    device = max(devices_of(layout), key=lambda device: (device.memory_bytes, device.host))
+def find_remedies(workload: Workload, layout: Layout) -> Remedies:
+    """Return what fits instead of this layout: less context, fewer streams, fewer bits or more hosts."""
+    shape, current_fit = workload.shape, compute_fit(workload, layout)
+    device = max(list_devices(layout), key=lambda device: (device.memory_bytes, device.host))
 
     def fits(shape: Shape, layout: Layout) -> bool:
-        # By memory alone.
-        other = replace(work, shape=shape, timed=None)
-        return fit(other, recut(other, layout)).fits
+        # Without a step timer the layers are cut by memory only.
+        memory_workload = replace(workload, shape=shape, step_timer=None)
+        return compute_fit(memory_workload, recut(memory_workload, layout)).fits
 
-    def variants() -> Iterator[Variant]:
-        for weights in _VARIANTS:
-            if smaller := quantized(shape, weights):
+    def list_variants() -> Iterator[Variant]:
+        for weights in _VARIANT_FORMATS:
+            if smaller := quantize(shape, weights):
                 yield Variant(weights, smaller.weights_bytes, fits(smaller, layout))
 
-    def in_pipeline(count: int) -> bool:
+    def fits_pipeline(count: int) -> bool:
         stages = tuple(Stage((replace(device, host=f"{nth}"),), 1) for nth in range(count))
         return fits(shape, Layout(stages))
 
-    most = min(_MOST_HOSTS, shape.layers)
-    fewest = largest(most, lambda count: not in_pipeline(count)) + 1
-    hosts = fewest if fewest <= most else None
-    return Remedies(found.context, found.concurrency, tuple(variants()), hosts, device.host)
+    max_hosts = min(_MAX_HOSTS, shape.layers)
+    min_hosts = find_largest(max_hosts, lambda count: not fits_pipeline(count)) + 1
+    hosts = min_hosts if min_hosts <= max_hosts else None
+    return Remedies(current_fit.context, current_fit.concurrency, tuple(list_variants()), hosts, device.host)
 
 
-def quantized(shape: Shape, weights: Weights) -> Shape | None:
-    """The model in fewer bits, its embedding and head as they are; None where it has as few."""
+def quantize(shape: Shape, weights: Weights) -> Shape | None:
+    """Return the model in fewer bits, with its embedding and head as they are; None if it has as few."""
     ratio = BYTES[weights] / BYTES[shape.weights]
     names = ("layer_bytes", "active_layer_bytes", "expert_bytes")
     scaled = {name: round(getattr(shape, name) * ratio) for name in names}
     return shape.model_copy(update=scaled | {"weights": weights, "block": None}) if ratio < 1 else None
 
 
-def impossible(table: Evaluation) -> NoLayout:
-    """Why there is no layout of the sizes asked for."""
-    shape, sizes, devices = table.request.work.shape, table.request.sizes, table.request.devices
+def impossible_sizes_problem(evaluation: Evaluation) -> NoLayout:
+    """Return the Problem that no layout has the forced sizes, and why."""
+    request = evaluation.request
+    shape, sizes, devices = request.workload.shape, request.sizes, request.devices
     tensor, stages = sizes.tensor or 1, sizes.stages or 1
     ranks = tensor * stages * (sizes.replicas or 1)
     if ranks > len(devices):
-        what = f"{sizes} needs {ranks} devices, and there are {len(devices)}"
+        summary = f"{sizes} needs {ranks} devices, and there are {len(devices)}"
         cause = "each rank takes one GPU, or one host without any"
         fix = "ask for less, or join more hosts: medley ray-worker HEAD"
-    elif not expert_ways(shape, tensor):
-        what = f"--tp {tensor} cannot split this model"
-        because = (
+    elif not list_expert_modes(shape, tensor):
+        summary = f"--tp {tensor} cannot split this model"
+        reasons = (
             reason
-            for whole in ((False, True) if shape.experts else (False,))
-            for reason in refusals(shape, tensor, expert_parallel=whole)
+            for is_whole in ((False, True) if shape.experts else (False,))
+            for reason in list_refusals(shape, tensor, expert_parallel=is_whole)
         )
-        cause = "\n".join(dict.fromkeys(because))
-        able = [str(size) for size in range(1, len(devices) + 1) if expert_ways(shape, size)]
-        fix = f"--tp with one of {', '.join(able)}, or --pp {tensor}"
-    elif many := too_many_stages(shape, stages):
-        what, cause = f"--pp {sizes.stages} cannot split this model", many
+        cause = "\n".join(dict.fromkeys(reasons))
+        usable_sizes = [str(size) for size in range(1, len(devices) + 1) if list_expert_modes(shape, size)]
+        fix = f"--tp with one of {', '.join(usable_sizes)}, or --pp {tensor}"
+    elif stage_refusal := find_stage_refusal(shape, stages):
+        summary, cause = f"--pp {sizes.stages} cannot split this model", stage_refusal
         fix = f"use --pp {shape.layers} or less"
     else:
-        what = f"no layout has {sizes}"
-        cause = "\n".join(f"{each.what}: {each.because}" for each in table.ruled) or (
+        summary = f"no layout has {sizes}"
+        rejections = [f"{rejection.candidate}: {rejection.reason}" for rejection in evaluation.ruled_out]
+        cause = "\n".join(rejections) or (
             f"{len(devices)} devices cannot form one: a CPU and a GPU never share a model"
         )
         fix = "remove --tp, --pp and --dp"
-    return NoLayout(what, cause=cause, fix=fix, rows=table)
+    return NoLayout(summary, cause=cause, fix=fix, evaluation=evaluation)

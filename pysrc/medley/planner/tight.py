@@ -1,6 +1,6 @@
 """Choose a layout that takes more of shared memory than is safe, or fits only if an estimate is too high.
 
-Nothing is refused over a number that may be wrong by as much as is short: such a layout has a warning with
+A number that may be wrong by as much as is missing refuses nothing: such a layout has a warning with
 the way to run it. It is chosen only where no other layout fits.
 """
 
@@ -11,84 +11,91 @@ from medley.host.facts import GIB
 from medley.model.estimate import weights_error
 from medley.planner import Device
 from medley.planner.candidates import Request
-from medley.planner.choose import Choice, choose
-from medley.planner.fit import gib
+from medley.planner.choose import Choice, choose_layout
+from medley.planner.fit import Rank, format_gib
 from medley.planner.partition import Workload
 from medley.planner.prediction import predict
 from medley.planner.remedies import NoLayout
 
-_GRAIN = GIB // 4
-_WAY = (
+_STEP_BYTES = GIB // 4
+_FREE_MEMORY_ADVICE = (
     "End other programs and the desktop on it first, and give back the page cache: "
     "sync; echo 3 | sudo tee /proc/sys/vm/drop_caches"
 )
 
 
 def choose_tight(request: Request, problem: NoLayout) -> Choice:
-    """Return such a layout with its warnings; raise `problem` again where there is none."""
+    """Return such a layout with its warnings; raise `problem` again if there is none."""
     if problem.remedies is None:
         raise problem
-    least = _least(request.work)
-    fuller = _all_of(lambda device: max(device.memory_bytes, device.most_bytes or 0), request)
-    for work in (request.work, *([least] if least else [])):
-        for each in (request, fuller):
-            if each is request and work is request.work:
+    least_workload = _build_least_workload(request.workload)
+    fuller_request = _replace_memory(lambda device: max(device.memory_bytes, device.most_bytes or 0), request)
+    for workload in (request.workload, *([least_workload] if least_workload else [])):
+        for candidate in (request, fuller_request):
+            if candidate is request and workload is request.workload:
                 continue
             try:
-                found = choose(replace(each, work=work), predict)
+                choice = choose_layout(replace(candidate, workload=workload), predict)
             except NoLayout:
                 continue
-            return _warned(_no_fuller(request, found) if each is fuller else found, request, work)
+            if candidate is fuller_request:
+                choice = _choose_with_least_memory(request, choice)
+            return _add_warnings(choice, request, workload)
     raise problem
 
 
-def _all_of(memory_bytes: Callable[[Device], int], request: Request) -> Request:
-    devices = (replace(device, memory_bytes=memory_bytes(device)) for device in request.devices)
+def _replace_memory(compute_bytes: Callable[[Device], int], request: Request) -> Request:
+    """Return the request with other amounts of memory for its devices."""
+    devices = (replace(device, memory_bytes=compute_bytes(device)) for device in request.devices)
     return replace(request, devices=tuple(devices))
 
 
-def _least(work: Workload) -> Workload | None:
-    """The same work with the bytes at the lower end of their estimate; None where they are no estimate."""
-    if work.shape.weights_source != "config":
+def _build_least_workload(workload: Workload) -> Workload | None:
+    """Return the workload with weights at the lower end of their estimate; None if they are no estimate."""
+    shape = workload.shape
+    if shape.weights_source != "config":
         return None
-    share = 1 - weights_error(work.shape.weights)
+    share = 1 - weights_error(shape.weights)
     names = ("layer_bytes", "active_layer_bytes", "expert_bytes")
-    scaled = {name: round(getattr(work.shape, name) * share) for name in names}
-    return replace(work, shape=work.shape.model_copy(update=scaled))
+    scaled = {name: round(getattr(shape, name) * share) for name in names}
+    return replace(workload, shape=shape.model_copy(update=scaled))
 
 
-def _no_fuller(request: Request, found: Choice) -> Choice:
+def _choose_with_least_memory(request: Request, choice: Choice) -> Choice:
     """Choose again with no more of each device than the tightest rank of this choice needs."""
-    usual = {(device.host, device.index): device.memory_bytes for device in request.devices}
-    over = max(rank.total_bytes - usual[rank.device.host, rank.device.index] for rank in found.fit.ranks)
-    more = -(-over // _GRAIN) * _GRAIN
+    usual_bytes = {(device.host, device.index): device.memory_bytes for device in request.devices}
+    excess_bytes = max(
+        rank.total_bytes - usual_bytes[rank.device.host, rank.device.index] for rank in choice.fit.ranks
+    )
+    extra_bytes = -(-excess_bytes // _STEP_BYTES) * _STEP_BYTES
 
-    def memory_bytes(device: Device) -> int:
-        return max(device.memory_bytes, min(device.memory_bytes + more, device.most_bytes or 0))
+    def compute_bytes(device: Device) -> int:
+        return max(device.memory_bytes, min(device.memory_bytes + extra_bytes, device.most_bytes or 0))
 
-    return choose(replace(_all_of(memory_bytes, request), work=found.work), predict)
+    return choose_layout(replace(_replace_memory(compute_bytes, request), workload=choice.workload), predict)
 
 
-def _warned(found: Choice, request: Request, work: Workload) -> Choice:
-    usual = {(device.host, device.index): device for device in request.devices}
+def _add_warnings(choice: Choice, request: Request, workload: Workload) -> Choice:
+    """Return the choice with its warnings: more memory than is safe, or weights below their estimate."""
+    usual_bytes = {(device.host, device.index): device.memory_bytes for device in request.devices}
+
+    def compute_excess_bytes(rank: Rank) -> int:
+        return rank.total_bytes - usual_bytes[rank.device.host, rank.device.index]
+
     warnings = []
-    rank = max(found.fit.ranks, key=lambda rank: rank.total_bytes - _usual_bytes(rank.device, usual))
-    safe = _usual_bytes(rank.device, usual)
-    if rank.total_bytes > safe:
-        total = f" of {gib(rank.device.total_bytes)}" if rank.device.total_bytes else ""
+    rank = max(choice.fit.ranks, key=compute_excess_bytes)
+    safe_bytes = usual_bytes[rank.device.host, rank.device.index]
+    if rank.total_bytes > safe_bytes:
+        total = f" of {format_gib(rank.device.total_bytes)}" if rank.device.total_bytes else ""
         warnings.append(
-            f"{rank.device.host} needs {gib(rank.total_bytes)}{total} GiB, and {gib(safe)} are safe for its "
-            f"shared memory. {_WAY}"
+            f"{rank.device.host} needs {format_gib(rank.total_bytes)}{total} GiB, "
+            f"and {format_gib(safe_bytes)} are safe for its shared memory. {_FREE_MEMORY_ADVICE}"
         )
-    if work is not request.work:
-        error = weights_error(request.work.shape.weights)
+    if workload is not request.workload:
+        error = weights_error(request.workload.shape.weights)
         warnings.append(
             f"it fits if the weights take {error:.0%} less than their estimate, which may be off by as much. "
-            f"The estimate is {gib(request.work.shape.weights_bytes)} GiB in all; compare it with the "
-            "repository's size"
+            f"The estimate is {format_gib(request.workload.shape.weights_bytes)} GiB in all; "
+            "compare it with the repository's size"
         )
-    return replace(found, warnings=(*warnings, *found.warnings), tight=True)
-
-
-def _usual_bytes(device: Device, usual: dict[tuple[str, int], Device]) -> int:
-    return usual[device.host, device.index].memory_bytes
+    return replace(choice, warnings=(*warnings, *choice.warnings), tight=True)

@@ -1,4 +1,4 @@
-"""Hosts a model may run on and their cluster; which cannot share one."""
+"""Describe the hosts that a model may run on and their cluster, and find hosts that cannot share one."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,162 +17,175 @@ from medley.network.fabric.cabling import Cabling
 from medley.network.fabric.findings import idle_ports
 from medley.network.fabric.types import NetworkOptions
 from medley.network.link_setup import LinkRequest, Setting, settings
-from medley.planner import Device, GroupLink, HostLink, LinkOf, by_host, devices, listed
+from medley.planner import Device, GroupLinkFinder, HostLink, LinkFinder, devices, group_by_host, join_names
 from medley.planner.devices import NO_MEASUREMENTS, Measurements
 from medley.schema import EngineName
 
-_JOINED = EngineSource(())
+_UNKNOWN_SOURCE = EngineSource(())
 
 
 @dataclass(frozen=True)
 class Topology:
+    """The hosts that a model may run on, with what is known of their cluster, engines and speeds."""
+
     hosts: Mapping[str, tuple[Facts, Kind]]
-    order: tuple[str, ...] = ()
-    """Hosts of a running cluster as Ray gives them ranks, the head first; empty where none runs."""
-    slots: Mapping[str, int] = field(default_factory=dict)
-    """How many ranks each host of the cluster still takes."""
-    busy: Mapping[str, int] = field(default_factory=dict)
-    """And how many it runs."""
+    rank_order: tuple[str, ...] = ()
+    """Hosts of a running cluster in the order in which Ray gives them ranks, the head first."""
+    free_slots: Mapping[str, int] = field(default_factory=dict)
+    """The number of ranks that each host of the cluster can still take."""
+    busy_slots: Mapping[str, int] = field(default_factory=dict)
+    """The number of ranks that each host of the cluster runs."""
     addresses: Mapping[str, str] = field(default_factory=dict)
-    """By which each has joined it."""
-    measured: Measurements = NO_MEASUREMENTS
-    """What its devices and wires were seen to reach."""
-    origins: Mapping[str, EngineSource] = field(default_factory=dict)
-    """Where each has its engine from, where that is still to be chosen: hosts that have joined agree."""
-    own: bool = False
-    """Whether its hosts' engine is of an image or of a user's own virtualenv, where `origins` has none."""
-    pinned: bool = False
-    """Whether Nix brings the CUDA toolkit of its hosts."""
-    nccl: tuple[int, ...] | None = None
-    """In the engine environment of the running cluster, where that says so."""
+    """The address by which each host joined the cluster."""
+    measurements: Measurements = NO_MEASUREMENTS
+    """The measured speeds of devices and links."""
+    engine_sources: Mapping[str, EngineSource] = field(default_factory=dict)
+    """The engine source of each host; empty for hosts that have joined, because these agree already."""
+    has_own_engine: bool = False
+    """Whether hosts without an entry in `engine_sources` run an image or a virtualenv of the user's own."""
+    has_nix_toolkit: bool = False
+    """Whether Nix provides the CUDA toolkit of the hosts."""
+    nccl_version: tuple[int, ...] | None = None
+    """The NCCL release in the engine environment of the running cluster; None where it is unknown."""
 
     @property
     def head(self) -> str | None:
-        """The host where the engine starts, and so the first rank is."""
-        return self.order[0] if self.order else None
+        """The host where the engine starts and the first rank runs."""
+        return self.rank_order[0] if self.rank_order else None
 
     @property
     def facts(self) -> dict[str, Facts]:
+        """The facts of each host."""
         return {name: facts for name, (facts, _) in self.hosts.items()}
 
-    def loading(self, host: str) -> Loading:
+    def find_loading(self, host: str) -> Loading:
+        """Return how fast this kind of host loads weights, from its table in hosts/."""
         return self.hosts[host][1].host.loading
 
-    def origin(self, host: str) -> EngineSource:
-        """Where it has its engine from; nothing is to be chosen, or known, where its Ray runs already."""
-        return self.origins.get(host, _JOINED)
+    def find_engine_source(self, host: str) -> EngineSource:
+        """Return the host's engine source; it is empty where the host's Ray runs already."""
+        return self.engine_sources.get(host, _UNKNOWN_SOURCE)
 
-    def image(self, host: str) -> str | None:
-        """That this host's part runs in."""
-        return self.origin(host).name if self.origin(host).image else None
+    def find_image(self, host: str) -> str | None:
+        """Return the container image that this host's ranks run in; None without one."""
+        return self.find_engine_source(host).name if self.find_engine_source(host).image else None
 
-    def locked(self, host: str) -> bool:
-        """Whether its engine is that of a lock: only of those medley knows the packages."""
-        found = self.origins.get(host)
-        return not self.own if found is None else not found.image and bool(found.versions)
+    def is_engine_locked(self, host: str) -> bool:
+        """Return whether the host's engine is from a lock, so that its packages are known."""
+        source = self.engine_sources.get(host)
+        if source is None:
+            return not self.has_own_engine
+        return not source.image and bool(source.versions)
 
-    def engine_version(self, host: str, engine: EngineName) -> str | None:
-        """The version of its engine; None of a user's own image or environment, which nobody has read."""
-        if host in self.origins:
-            return self.origins[host].versions.get(engine)
+    def find_engine_version(self, host: str, engine: EngineName) -> str | None:
+        """Return the version of the host's engine; None for the user's own image or environment."""
+        if host in self.engine_sources:
+            return self.engine_sources[host].versions.get(engine)
         lock = self.hosts[host][1].host.environments.get(engine)
-        return None if self.own or lock is None else locked().get(lock, {}).get(engine)
+        return None if self.has_own_engine or lock is None else locked().get(lock, {}).get(engine)
 
-    def capability(self, host: str) -> str | None:
-        """The compute capability of its GPUs."""
+    def find_capability(self, host: str) -> str | None:
+        """Return the compute capability of the host's GPUs; None without GPUs."""
         facts, kind = self.hosts[host]
         return next((gpu.capability for gpu in facts.gpus if gpu.capability), kind.host.capability)
 
-    def wishes(self, asked: NetworkOptions, engine: EngineName) -> NetworkOptions:
-        """With the NCCL of its engine; hosts that have joined keep the addresses they joined by."""
-        asked = replace(asked, nccl=self.nccl or nccl(engine, self.origins.values()))
-        return replace(asked, link=None, joined=dict(self.addresses)) if self.addresses else asked
+    def complete_options(self, options: NetworkOptions, engine: EngineName) -> NetworkOptions:
+        """Add the release of NCCL, and the addresses of hosts that have joined, to the network options."""
+        options = replace(options, nccl=self.nccl_version or nccl(engine, self.engine_sources.values()))
+        return replace(options, link=None, joined=dict(self.addresses)) if self.addresses else options
 
-    def link_of(self, asked: NetworkOptions, engine: EngineName) -> LinkOf:
-        """The links of hosts that can be in one cluster; of others, what differs."""
-        known = devices.link_of(self.facts, self.wishes(asked, engine), self.measured)
+    def build_link_finder(self, options: NetworkOptions, engine: EngineName) -> LinkFinder:
+        """Return a function that finds the link of two hosts, or why they cannot be in one cluster."""
+        complete = self.complete_options(options, engine)
+        find_measured_link = devices.build_link_finder(self.facts, complete, self.measurements)
 
-        def link(one: str, other: str) -> HostLink | str | None:
-            differ = self.origin(one).differences(self.origin(other))
-            return f"cannot be in one cluster: {', '.join(differ)}" if differ else known(one, other)
+        def find_link(first: str, second: str) -> HostLink | str | None:
+            differences = self.find_engine_source(first).differences(self.find_engine_source(second))
+            if differences:
+                return f"cannot be in one cluster: {', '.join(differences)}"
+            return find_measured_link(first, second)
 
-        return link
+        return find_link
 
-    def group_link(self, asked: NetworkOptions, engine: EngineName) -> GroupLink:
-        return devices.group_link(self.facts, self.wishes(asked, engine))
+    def build_group_finder(self, options: NetworkOptions, engine: EngineName) -> GroupLinkFinder:
+        """Return a function that finds the network between several hosts, or why there is none."""
+        return devices.build_group_finder(self.facts, self.complete_options(options, engine))
 
-    def cabling(self, hosts: Iterable[str], asked: NetworkOptions, engine: EngineName) -> Cabling:
-        """How these hosts are joined; without a word where they cannot talk at all."""
+    def find_cabling(self, hosts: Iterable[str], options: NetworkOptions, engine: EngineName) -> Cabling:
+        """Return the cables between these hosts; empty where they cannot talk."""
         names = set(hosts)
-        facts = {name: each for name, each in self.facts.items() if name in names}
+        facts = {name: host_facts for name, host_facts in self.facts.items() if name in names}
         try:
-            return fabric(facts, self.wishes(asked, engine)).cabling
+            return fabric(facts, self.complete_options(options, engine)).cabling
         except Problem:
             return Cabling()
 
-    def cabling_warnings(self, asked: NetworkOptions, engine: EngineName) -> Iterator[str]:
-        """Say which cable keeps NCCL from the cables of these hosts; a layout on fewer may use them."""
+    def list_cabling_warnings(self, options: NetworkOptions, engine: EngineName) -> Iterator[str]:
+        """Yield which cable keeps NCCL from the cables of all hosts; a layout on fewer hosts may use them."""
         try:
-            found = fabric(self.facts, self.wishes(asked, engine)).findings
+            findings = fabric(self.facts, self.complete_options(options, engine)).findings
         except Problem:
             return
-        yield from (str(one) for one in found if one.topic == "ring")
+        yield from (str(finding) for finding in findings if finding.topic == "ring")
 
-    def only(self, hosts: Iterable[str]) -> "Topology":
-        """Without its other hosts."""
-        part = set(hosts)
+    def keep_hosts(self, hosts: Iterable[str]) -> "Topology":
+        """Return the topology with these hosts only."""
+        names = set(hosts)
         return replace(
             self,
-            hosts={name: host for name, host in self.hosts.items() if name in part},
-            order=tuple(name for name in self.order if name in part),
-            slots={name: free for name, free in self.slots.items() if name in part},
-            busy={name: count for name, count in self.busy.items() if name in part},
-            addresses={name: address for name, address in self.addresses.items() if name in part},
+            hosts={name: host for name, host in self.hosts.items() if name in names},
+            rank_order=tuple(name for name in self.rank_order if name in names),
+            free_slots={name: count for name, count in self.free_slots.items() if name in names},
+            busy_slots={name: count for name, count in self.busy_slots.items() if name in names},
+            addresses={name: address for name, address in self.addresses.items() if name in names},
         )
 
-    def devices(self, gpus: str | None = None) -> tuple[Device, ...]:
-        """What can take a rank; `gpus` is what --gpus said: indexes of one host's, or `all`."""
-        found = tuple(devices.devices(self.hosts, self.measured))
+    def list_devices(self, gpus: str | None = None) -> tuple[Device, ...]:
+        """Return the devices that can take a rank; `gpus`: the value of --gpus, indexes or `all`."""
+        host_devices = tuple(devices.list_devices(self.hosts, self.measurements))
         if gpus is None:
-            return tuple(self._free(found)) if self.order else found
+            return tuple(self._list_free_devices(host_devices)) if self.rank_order else host_devices
         if len(self.hosts) > 1:
             raise Problem(
                 f"--gpus {gpus} is for one host",
                 cause=f"there are {len(self.hosts)}: {', '.join(self.hosts)}",
                 fix="serve on this host alone: --hosts 1; or set --slots when a host joins",
             )
-        return _chosen(found, gpus)
+        return _choose_gpus(host_devices, gpus)
 
-    def _free(self, found: Iterable[Device]) -> Iterator[Device]:
-        """Of each host those after the busy ones: Ray counts free ones, and gives GPUs out from the first.
+    def _list_free_devices(self, host_devices: Iterable[Device]) -> Iterator[Device]:
+        """Yield the devices after the busy ones of each host, because Ray gives GPUs out from the first.
 
-        Which ones is not known once a model has ended before another that came later. A CPU is one for all
-        slots.
+        Ray counts the free GPUs but does not show which they are, so this is wrong after a model has ended
+        before a later one. A CPU is one device for all slots.
         """
-        for host, held in by_host(found).items():
-            skipped = 0 if held[0].kind == "cpu" else self.busy.get(host, 0)
-            yield from held[skipped : skipped + self.slots.get(host, 0)]
+        for host, on_host in group_by_host(host_devices).items():
+            skipped = 0 if on_host[0].kind == "cpu" else self.busy_slots.get(host, 0)
+            yield from on_host[skipped : skipped + self.free_slots.get(host, 0)]
 
-    def idle_ports(self, asked: NetworkOptions, engine: EngineName) -> dict[str, tuple[Interface, ...]]:
-        """Of hosts that can talk already; those that cannot have a Problem that says how to join them."""
+    def find_idle_ports(
+        self, options: NetworkOptions, engine: EngineName
+    ) -> dict[str, tuple[Interface, ...]]:
+        """Return the fast ports that each host does not use; hosts that cannot talk have none in use."""
         if len(self.hosts) == 1:
             return {}
         try:
-            ends = fabric(self.facts, self.wishes(asked, engine)).ends
+            ends = fabric(self.facts, self.complete_options(options, engine)).ends
         except Problem:
             ends = {}
         return idle_ports(self.facts, ends)
 
-    def with_addresses(self, names: Iterable[str]) -> "Topology":
-        """With these hosts' links as medley link setup would have them, each host with its own number."""
+    def add_addresses(self, names: Iterable[str]) -> "Topology":
+        """Return the topology with the addresses that `medley link setup` would set on these hosts."""
         hosts = dict(self.hosts)
         for number, host in enumerate(names, 1):
             facts, kind = hosts[host]
-            hosts[host] = (_addressed(facts, settings(facts, LinkRequest(number=number), {})), kind)
+            hosts[host] = (_set_addresses(facts, settings(facts, LinkRequest(number=number), {})), kind)
         return replace(self, hosts=hosts)
 
 
-def _chosen(devices: tuple[Device, ...], gpus: str) -> tuple[Device, ...]:
+def _choose_gpus(devices: tuple[Device, ...], gpus: str) -> tuple[Device, ...]:
+    """Return the devices of --gpus; raise a Problem if it names none, an unknown one, or one twice."""
     if any(device.kind == "cpu" for device in devices):
         raise Problem(
             f"--gpus {gpus} is not available",
@@ -180,101 +193,115 @@ def _chosen(devices: tuple[Device, ...], gpus: str) -> tuple[Device, ...]:
             fix="leave --gpus out to run on the CPU; medley facts shows what was found",
         )
     by_index = {str(device.index): device for device in devices}
-    words = list(by_index) if gpus == "all" else gpus.split(",")
-    if len(set(words)) != len(words):
+    indexes = list(by_index) if gpus == "all" else gpus.split(",")
+    if len(set(indexes)) != len(indexes):
         raise Problem(
             f"--gpus {gpus} names a GPU twice",
             cause="each rank needs a GPU of its own",
-            fix="name each index once: --gpus " + ",".join(dict.fromkeys(words)),
+            fix="name each index once: --gpus " + ",".join(dict.fromkeys(indexes)),
         )
-    for word in map(str.strip, words):
-        if word not in by_index:
+    for index in map(str.strip, indexes):
+        if index not in by_index:
+            names = (f"{gpu_index} ({device.name})" for gpu_index, device in by_index.items())
             raise Problem(
-                f"there is no GPU {word!r}",
-                cause=f"this host has {', '.join(f'{at} ({one.name})' for at, one in by_index.items())}",
+                f"there is no GPU {index!r}",
+                cause=f"this host has {', '.join(names)}",
                 fix="--gpus 0, --gpus 0,1 or --gpus all",
             )
-    return tuple(by_index[word.strip()] for word in words)
+    return tuple(by_index[index.strip()] for index in indexes)
 
 
-def _addressed(facts: Facts, wanted: tuple[Setting, ...]) -> Facts:
-    by_name = {each.interface: (IPv4Interface(each.address), each.mtu) for each in wanted}
+def _set_addresses(facts: Facts, link_settings: tuple[Setting, ...]) -> Facts:
+    """Return the facts as they would be with these settings of `medley link setup`."""
+    by_name = {setting.interface: (IPv4Interface(setting.address), setting.mtu) for setting in link_settings}
 
-    def link(old: Interface) -> Interface:
-        if old.name not in by_name:
-            return old
-        at, mtu = by_name[old.name]
-        return replace(old, addresses=(Address(str(at.ip), at.network.prefixlen),), mtu=mtu)
+    def set_link(interface: Interface) -> Interface:
+        if interface.name not in by_name:
+            return interface
+        address, mtu = by_name[interface.name]
+        return replace(interface, addresses=(Address(str(address.ip), address.network.prefixlen),), mtu=mtu)
 
-    def port(old: RdmaPort) -> RdmaPort:
-        """With the RoCE v2 row that the kernel makes of an address."""
-        if old.interface not in by_name:
-            return old
-        ip = str(by_name[old.interface][0].ip)
-        return replace(old, gids=(*old.gids, Gid(3, f"::ffff:{ip}", "RoCE v2", old.interface, ip)))
+    def set_port(port: RdmaPort) -> RdmaPort:
+        if port.interface not in by_name:
+            return port
+        ip = str(by_name[port.interface][0].ip)
+        # The kernel adds a RoCE v2 row to the GID table for each address.
+        gid = Gid(3, f"::ffff:{ip}", "RoCE v2", port.interface, ip)
+        return replace(port, gids=(*port.gids, gid))
 
-    net = replace(facts.net, links=tuple(map(link, facts.net.links)))
-    return replace(facts, net=net, rdma=tuple(map(port, facts.rdma)))
+    net = replace(facts.net, links=tuple(map(set_link, facts.net.links)))
+    return replace(facts, net=net, rdma=tuple(map(set_port, facts.rdma)))
 
 
-def incompatible_warnings(of: Mapping[str, EngineSource], used: Collection[str]) -> Iterator[str]:
-    """Name hosts with GPUs that cannot be in one cluster, those left out first, and what they need."""
-    for one, other, differ in _parted(of):
-        out = [name for name in (*one, *other) if name not in used]
-        idle = f"{listed(out)} {'is' if len(out) == 1 else 'are'} not used: " if out else ""
+def list_incompatible_warnings(sources: Mapping[str, EngineSource], used: Collection[str]) -> Iterator[str]:
+    """Yield which hosts with GPUs cannot be in one cluster, the unused ones first, and what they need."""
+    for first, second, differences in _list_incompatible_pairs(sources):
+        unused = [name for name in (*first, *second) if name not in used]
+        idle = f"{join_names(unused)} {'is' if len(unused) == 1 else 'are'} not used: " if unused else ""
+        source_names = dict.fromkeys((sources[first[0]].name, sources[second[0]].name))
         yield (
-            f"{idle}{listed(one)} and {listed(other)} cannot be in one cluster. Reason: {', '.join(differ)} "
-            f"({', '.join(dict.fromkeys((of[one[0]].name, of[other[0]].name)))}); "
-            f"together they need {_way(of, one, other)}"
+            f"{idle}{join_names(first)} and {join_names(second)} cannot be in one cluster. "
+            f"Reason: {', '.join(differences)} ({', '.join(source_names)}); "
+            f"together they need {_describe_remedy(sources, first, second)}"
         )
 
 
-def incompatible_remedies(of: Mapping[str, EngineSource]) -> Iterator[str]:
-    """The same, for who asked for a layout over them."""
-    yield from (
-        f"{listed(one)} with {listed(other)}: {_way(of, one, other)}" for one, other, _ in _parted(of)
-    )
-    for names in groups({name: each for name, each in of.items() if each.absent or each.lacks}):
-        ways = (
-            of[names[0]].upgrade,
-            "--image NAME" if of[names[0]].absent else "--image NAME of a newer one",
+def list_incompatible_remedies(sources: Mapping[str, EngineSource]) -> Iterator[str]:
+    """Yield what each two groups of hosts need to be in one cluster, and hosts without a usable engine."""
+    for first, second, _ in _list_incompatible_pairs(sources):
+        yield f"{join_names(first)} with {join_names(second)}: {_describe_remedy(sources, first, second)}"
+    unusable = {name: source for name, source in sources.items() if source.absent or source.lacks}
+    for names in group_by_source(unusable):
+        remedies = (
+            sources[names[0]].upgrade,
+            "--image NAME" if sources[names[0]].absent else "--image NAME of a newer one",
         )
-        yield f"on {listed(names)}: {', or '.join(filter(None, ways))}"
+        yield f"on {join_names(names)}: {', or '.join(filter(None, remedies))}"
 
 
-def _parted(of: Mapping[str, EngineSource]) -> Iterator[tuple[list[str], list[str], list[str]]]:
-    """Each two groups of hosts with the same device that cannot be in one cluster, and what differs."""
-    found = groups(of)
-    alike = ((names[:1], names[1:]) for names in found if len(names) > 1)
-    for one, other in (*combinations(found, 2), *alike):
-        first, second = of[one[0]], of[other[0]]
-        if first.device == second.device and (differ := first.differences(second)):
-            yield one, other, differ
+def _list_incompatible_pairs(
+    sources: Mapping[str, EngineSource],
+) -> Iterator[tuple[list[str], list[str], list[str]]]:
+    """Yield each two groups of hosts with equal devices that cannot share a cluster, and what differs."""
+    groups = group_by_source(sources)
+    same_source = ((names[:1], names[1:]) for names in groups if len(names) > 1)
+    for first, second in (*combinations(groups, 2), *same_source):
+        first_source, second_source = sources[first[0]], sources[second[0]]
+        differences = first_source.differences(second_source)
+        if first_source.device == second_source.device and differences:
+            yield first, second, differences
 
 
-def groups(of: Mapping[str, EngineSource]) -> list[list[str]]:
-    """Hosts of one origin, in the order of names."""
-    found: dict[tuple[str, ...], list[str]] = {}
-    for name in sorted(of):
-        found.setdefault((of[name].name, *of[name].typed, of[name].device), []).append(name)
-    return list(found.values())
+def group_by_source(sources: Mapping[str, EngineSource]) -> list[list[str]]:
+    """Return the names of the hosts with equal engine sources, in the order of names."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name in sorted(sources):
+        source = sources[name]
+        groups.setdefault((source.name, *source.typed, source.device), []).append(name)
+    return list(groups.values())
 
 
-def _way(of: Mapping[str, EngineSource], *pair: list[str]) -> str:
-    able = dict.fromkeys(each.able for names in pair if (each := of[names[0]]).alone and each.able)
-    if able:
-        return "; ".join(able)
-    ways = [
-        f"{upgrade} on {listed(names)}" for names in pair if (upgrade := of[names[0]].upgrade) is not None
+def _describe_remedy(sources: Mapping[str, EngineSource], *pair: list[str]) -> str:
+    """Return what two groups of hosts need to be in one cluster."""
+    first_sources = [sources[names[0]] for names in pair]
+    builds = dict.fromkeys(source.able for source in first_sources if source.alone and source.able)
+    if builds:
+        return "; ".join(builds)
+    upgrades = [
+        f"{source.upgrade} on {join_names(names)}"
+        for names, source in zip(pair, first_sources, strict=True)
+        if source.upgrade is not None
     ]
-    return " or ".join((*ways, "one image on all of them (--image NAME)"))
+    return " or ".join((*upgrades, "one image on all of them (--image NAME)"))
 
 
-def source_reasons(of: Mapping[str, EngineSource], used: Iterable[str]) -> Iterator[str]:
-    """For a plan: which image its hosts run out of, and who says what is in it."""
-    for names in groups({name: of[name] for name in used if name in of}):
-        found = of[names[0]]
-        if found.image:
-            source = f", by {found.source}" if found.source else ""
-            unsaid = f"; its {' and '.join(found.unsaid)} version is not documented" if found.unsaid else ""
-            yield f"{listed(names)}: container image {found}{source}{unsaid}"
+def explain_sources(sources: Mapping[str, EngineSource], hosts: Iterable[str]) -> Iterator[str]:
+    """Yield which image the hosts of a plan run, who made it, and which versions are undocumented."""
+    for names in group_by_source({name: sources[name] for name in hosts if name in sources}):
+        source = sources[names[0]]
+        if source.image:
+            maker = f", by {source.source}" if source.source else ""
+            undocumented = ""
+            if source.unsaid:
+                undocumented = f"; its {' and '.join(source.unsaid)} version is not documented"
+            yield f"{join_names(names)}: container image {source}{maker}{undocumented}"

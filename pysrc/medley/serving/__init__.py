@@ -3,7 +3,7 @@
 import json
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from medley.errors import Problem
 from medley.planner import Layout
 from medley.progress import Progress
 from medley.schema import EngineName
+from medley.unusable_file import optional
 
 _END_LIMIT_S = 40
 _NOTE_EVERY_S, _LOOK_EVERY_S = 2, 0.1
@@ -75,16 +76,17 @@ def note_server(
             time.time(),
             drain_s,
             hosts,
-            str(listens.folder or ""),
+            str(listens.socket_folder or ""),
         )
-        with suppress(OSError):  # the disk is full: the server goes on, and is shown as it was
+        with optional():  # as where the disk is full: the server goes on, and is shown as it was
             storage.write(_note(listens.port), json.dumps(asdict(found)))
 
     report(state)
     try:
         yield report
     finally:
-        _note(listens.port).unlink(missing_ok=True)
+        with optional():
+            storage.remove_file(_note(listens.port))
 
 
 def require_none(port: int) -> None:
@@ -138,7 +140,8 @@ def end_servers(port: int | None, watch: Progress, *, now: bool = False) -> int:
     states = (state.name for state in units.states())
     names = {name for name in states if (name == f"{UNIT}{port}" if port else name.startswith(UNIT))}
     _remove_stale_records(port, watch)
-    found = [server for server in servers() if port is None or server.port == port]
+    running = [server for server in servers() if port is None or server.port == port]
+    found = [server for server in running if server.identity.is_own]
     left = {server: time.monotonic() + _END_LIMIT_S + server.drain_s * (not now) for server in found}
     shown = ", ".join(f"{server.model} on port {server.port}" for server in found)
     with watch.stage(f"end {shown}") if found else nullcontext():
@@ -149,7 +152,19 @@ def end_servers(port: int | None, watch: Progress, *, now: bool = False) -> int:
         _await_ends(left, watch)
     for name in names:
         units.stop(name)
+    if others := [server for server in running if server not in found]:
+        raise _not_own(others)
     return len(names | {f"{UNIT}{server.port}" for server in found})
+
+
+def _not_own(found: list[Server]) -> Problem:
+    named = ", ".join(f"{server.model} on port {server.port}" for server in found)
+    pids = " ".join(str(server.pid) for server in found)
+    return Problem(
+        f"you cannot end {named}",
+        cause=f"another user started it: process {pids}, as after sudo -E medley serve",
+        fix=f"sudo kill {pids}",
+    )
 
 
 def _await_ends(left: dict[Server, float], watch: Progress) -> None:
@@ -161,17 +176,18 @@ def _await_ends(left: dict[Server, float], watch: Progress) -> None:
                 del left[server]
                 units.stop(f"{UNIT}{server.port}")  # before it starts the server again
                 if on_port(server.port) is None:  # it was killed, and so did not remove its record
-                    _note(server.port).unlink(missing_ok=True)
+                    storage.remove_file(_note(server.port))
         if left and time.monotonic() > next_look:
             next_look += _NOTE_EVERY_S
             watch.line(", ".join(map(_open_requests, left)))
 
 
 def _remove_stale_records(port: int | None, watch: Progress) -> None:
-    for file in folder().glob("*.json"):
-        if _read(file) is None and (port is None or file.stem == str(port)):
-            watch.note(f"removed {file.name}: its server is gone, as after a power cut")
-            file.unlink(missing_ok=True)
+    for file in storage.listed(folder(), "*.json"):
+        with optional():
+            if (port is None or file.stem == str(port)) and _read(file) is None:
+                storage.remove_file(file)
+                watch.note(f"removed {file.name}: its server is gone, as after a power cut")
 
 
 def _has_ended(server: Server, limit: float, watch: Progress) -> bool:
@@ -193,13 +209,20 @@ def _open_requests(server: Server) -> str:
 
 def servers() -> list[Server]:
     """Return all running servers, the newest first."""
-    notes = sorted(folder().glob("*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
-    return list(filter(None, map(_read, notes)))
+    notes = sorted(storage.listed(folder(), "*.json"), key=storage.modified_s, reverse=True)
+    return list(_readable(notes))
+
+
+def _readable(notes: Iterable[Path]) -> Iterator[Server]:
+    for note in notes:
+        with optional():
+            if server := _read(note):
+                yield server
 
 
 def _read(path: Path) -> Server | None:
     server = storage.record(path, Server)
-    return server if server and server.identity.alive else None
+    return server if server and server.port and server.identity.alive else None
 
 
 def _note(port: int) -> Path:
@@ -218,7 +241,7 @@ def log_file(name: str) -> Path:
 def description(order: Order, launch: Launch, layout: Layout | None) -> Description:
     command = launch.command
     return Description(
-        order.wanted.engine,
+        order.placement.engine,
         order.weights.name,
         order.serving.target,
         tuple(_without_keys(command.argv)),
@@ -232,11 +255,13 @@ def description(order: Order, launch: Launch, layout: Layout | None) -> Descript
 def keep_description(port: int, found: Description) -> Iterator[None]:
     """Store the description next to its server's record while that runs."""
     file = folder() / f"{port}.what"
-    storage.write(file, json.dumps(asdict(found)))
+    with optional():
+        storage.write(file, json.dumps(asdict(found)))
     try:
         yield
     finally:
-        file.unlink(missing_ok=True)
+        with optional():
+            storage.remove_file(file)
 
 
 def description_of(port: int) -> Description | None:
@@ -244,9 +269,10 @@ def description_of(port: int) -> Description | None:
     from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - a tenth of a second
 
     try:
-        return TypeAdapter(Description).validate_python(storage.table(folder() / f"{port}.what"))
+        found = TypeAdapter(Description).validate_python(storage.table(folder() / f"{port}.what"))
     except ValidationError:
         return None
+    return found if found.argv else None
 
 
 def _without_keys(argv: tuple[str, ...]) -> Iterator[str]:

@@ -184,7 +184,7 @@ def _require_ok(answer: Response, url: str, model: str, key: str | None) -> None
         raise Problem(
             f"the server requires {'another' if key else 'an'} API key",
             cause=said,
-            fix="medley chat --api-key FILE, or: export MEDLEY_API_KEY=…",
+            fix="name a file with the key: --api-key FILE",
         )
     if answer.status != HTTPStatus.OK:
         raise Problem(

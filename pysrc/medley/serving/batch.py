@@ -102,8 +102,9 @@ class Book:
     def _append(self, path: Path, table: dict[str, Any]) -> None:
         # One write for a line and its end, so that an interrupted write leaves a last line without an end.
         left = _as_line(table).encode()
-        while left:
-            left = left[os.write(self.handles[path], left) :]
+        with storage.explained(path, "written"):
+            while left:
+                left = left[os.write(self.handles[path], left) :]
         self.done.add(table["custom_id"])
 
 
@@ -126,21 +127,22 @@ def opened(answers: Path, source: bytes, model: str, bad: Iterable[Bad]) -> Iter
         book = Book(answers, errors, done, len(refused))
         try:
             for path in (answers, errors):
-                book.handles[path] = os.open(path, _APPEND, 0o644)
+                with storage.explained(path, "written"):
+                    book.handles[path] = os.open(path, _APPEND, 0o644)
             yield book
         finally:
-            for handle in book.handles.values():
-                os.fsync(handle)
+            for path, handle in book.handles.items():
+                with storage.explained(path, "written"):
+                    os.fsync(handle)
                 os.close(handle)
 
 
 def kept(path: Path) -> list[dict[str, Any]]:
     """Return the whole lines of a file, and truncate an incomplete one."""
-    if not path.exists():
-        return []
-    whole, end, torn = path.read_bytes().rpartition(b"\n")
+    whole, end, torn = (storage.read_bytes(path) or b"").rpartition(b"\n")
     if torn:
-        os.truncate(path, len(whole) + len(end))
+        with storage.explained(path, "written"):
+            os.truncate(path, len(whole) + len(end))
     kept = []
     for number, line in enumerate(whole.split(b"\n"), 1):
         if line.strip():
@@ -156,7 +158,7 @@ def kept(path: Path) -> list[dict[str, Any]]:
 
 
 def _require_same(mark: Path, answers: Path, now: dict[str, str]) -> None:
-    if mark.exists():
+    if storage.exists(mark):
         before = storage.table(mark) or {}
         changed = [name for name, value in now.items() if before.get(name) != value]
         if changed:
@@ -165,7 +167,7 @@ def _require_same(mark: Path, answers: Path, now: dict[str, str]) -> None:
                 cause=f"the {' and the '.join(changed)} changed since it started",
                 fix=f"name another file, or start again: rm {answers} {mark}",
             )
-    elif answers.exists() and answers.stat().st_size:
+    elif storage.read_bytes(answers):
         raise Problem(
             f"{answers} is not empty and not of medley batch",
             cause=f"there is no {mark.name} next to it",

@@ -9,10 +9,10 @@ from medley import config, storage
 from medley.errors import Problem
 from medley.model import hub_cache, hub_checkpoint, shape
 from medley.model.resolve import weights
-from medley.planner import named
+from medley.planner import describe_layout
 from medley.planner.candidates import FREE
 from medley.planner.choose import Choice
-from medley.planner.placement import PlacementOptions, placement
+from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.topology import Topology
 from medley.schema import Model, Shape
 from medley.serving.alternatives import of_model
@@ -41,7 +41,7 @@ class Entry:
 
     @property
     def layout(self) -> str | None:
-        return named(self.choice.layout) if self.choice else None
+        return describe_layout(self.choice.layout) if self.choice else None
 
 
 def downloaded() -> dict[str, int]:
@@ -64,7 +64,7 @@ def largest_usable(site: Topology, wanted: PlacementOptions, count: int) -> list
     The fastest comes first. Only as many models are planned as it takes; none on a CPU, whose speed is not
     predicted.
     """
-    devices = [*site.devices()]
+    devices = [*site.list_devices()]
     room = sum(each.total_bytes or each.memory_bytes for each in devices)
     shapes = {name: (model, _shape(name, model)) for name, model in config.models().items()}
     sizes = {
@@ -103,7 +103,7 @@ def _entry(name: str, model: Model, site: Topology, wanted: PlacementOptions) ->
         return Entry(name, model, None, None, f"size unknown; to read it from the hub: medley plan {name}")
     site = of_model(site, wanted.engine, model)
     try:
-        choice, lacks = placement(made, site, wanted), None
+        choice, lacks = place_model(made, site, wanted), None
     except Problem as problem:
         choice, lacks = None, problem.cause.partition("\n")[0]
     # A single host is all of them; forced sizes do not count.
@@ -116,5 +116,5 @@ def _alone(made: Shape, site: Topology, wanted: PlacementOptions) -> Iterator[st
     free = replace(wanted, sizes=FREE, hosts=None)
     for host in site.hosts:
         with suppress(Problem):
-            placement(made, site.only((host,)), free)
+            place_model(made, site.keep_hosts((host,)), free)
             yield host

@@ -2,8 +2,8 @@
 
 import platform
 import ssl
-from pathlib import Path
 
+from medley import user
 from medley.engine import Tls
 from medley.errors import Problem, in_words
 from medley.network import tcp
@@ -23,7 +23,7 @@ def chosen_tls(address: str, certificate: str | None, key: str | None, *, is_wan
             cause=f"{'--tls-cert' if certificate is None else '--tls-key'} is missing",
             fix="medley serve MODEL --tls-cert FILE --tls-key FILE; or --tls, without files of your own",
         )
-    files = Path(certificate).expanduser().absolute(), Path(key).expanduser().absolute()
+    files = user.expand(certificate).absolute(), user.expand(key).absolute()
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*files)
     except (OSError, ssl.SSLError) as error:

@@ -7,6 +7,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
+from medley import user
 from medley.engine import Engine
 from medley.engine.parser import EngineParser
 from medley.errors import Problem
@@ -47,7 +48,7 @@ def warnings(chat: ChatFormat, engine: Engine, extra: Sequence[str]) -> Iterator
     """Yield what of the user's parsers contradicts the model's format, and what no parser reads."""
     given = value(extra, TOOL_FLAG), value(extra, REASONING_FLAG)
     if chat.source:
-        named = zip((TOOL_FLAG, REASONING_FLAG), given, engine.parsers(chat), strict=True)
+        named = zip((TOOL_FLAG, REASONING_FLAG), given, engine.choose_parsers(chat), strict=True)
         for flag, mine, right in named:
             rules = TOOLS if flag == TOOL_FLAG else REASONING
             own = chat.tool_parser if flag == TOOL_FLAG else chat.reasoning_parser
@@ -65,7 +66,7 @@ def warnings(chat: ChatFormat, engine: Engine, extra: Sequence[str]) -> Iterator
 
 def readable(chat: ChatFormat, engine: Engine, takes: EngineParser | None) -> tuple[ChatFormat, list[str]]:
     """Return the format without parsers that this release lacks, and a sentence for each."""
-    tool, reasoning = (None, None) if chat.is_given else engine.parsers(chat)
+    tool, reasoning = (None, None) if chat.is_given else engine.choose_parsers(chat)
     notes = []
     if tool and (lacks := _lacks(takes, TOOL_FLAG, tool)):
         notes.append(f"{lacks}: a request with tools gets 400")
@@ -93,7 +94,7 @@ def _lacks(takes: EngineParser | None, flag: str, name: str) -> str | None:
 
 def _of_given_template(found: Weights, given: str) -> ChatFormat:
     """Return the format of the template of --chat-template, which is a file or the text itself."""
-    path = Path(given).expanduser()
+    path = user.expand(given)
     try:
         is_file = path.is_file()
         text = path.read_text(encoding="utf-8") if is_file else given

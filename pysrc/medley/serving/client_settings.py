@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from medley import config, json_shape, storage
+from medley import config, json_shape, storage, user
 from medley.credentials import API_KEY_VARIABLE, NONE
 from medley.errors import Problem, in_words
+from medley.network import http_client
+from medley.network.tcp import is_loopback
 
 Format = Literal["text", "json"]
 _USUAL_CONTEXT = 8192
@@ -36,6 +38,12 @@ class Target:
     """Whether requests need a key; without a file it is in MEDLEY_API_KEY."""
     authority: Path | None = None
     """The certificate that the client must trust, for a server with TLS of medley's own authority."""
+
+    @property
+    def shows_key(self) -> bool:
+        """Whether a request takes the key over a network without encryption."""
+        where = http_client.address(self.url)
+        return self.has_key and where.scheme != "https" and not is_loopback(where.host)
 
     @property
     def context_tokens(self) -> int:
@@ -196,11 +204,13 @@ def write(file: SettingsFile, path: Path) -> Path | None:
         before = path.read_text(encoding="utf-8") if path.exists() else None
         if before == text:
             return None
+        # It may hold the key of another provider.
+        is_private = before is not None and not path.stat().st_mode & 0o077
         backup = None
         if before is not None:
             backup = _backup(path)
-            storage.write(backup, before)
-        storage.write(path, text)
+            storage.write(backup, before, secret=is_private)
+        storage.write(path, text, secret=is_private)
     except (OSError, UnicodeDecodeError) as error:
         raise Problem(
             f"{path} cannot be written",
@@ -212,7 +222,7 @@ def write(file: SettingsFile, path: Path) -> Path | None:
 
 def place(file: SettingsFile, folder: Path) -> Path:
     """Return where a file goes: below the home, or below this folder."""
-    path = Path(file.path).expanduser()
+    path = user.expand(file.path)
     return path if path.is_absolute() else folder / path
 
 

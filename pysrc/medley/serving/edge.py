@@ -7,12 +7,12 @@ here (tests/engine/test_edge.py); Caddy 2.11.7.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from medley import config
-from medley.engine import Tls, tls_folder
+from medley.engine import Tls, find_tls_folder
 from medley.serving.edge_answers import RETRY_AFTER_S, Route, refuse, write_error, write_failure
 
 BODY_MIB = 64
@@ -30,6 +30,7 @@ _NO_ROUTE = "no such route: the server answers OpenAI's and Anthropic's API"
 _OWN_HOST = (
     "without a key this server answers only http://127.0.0.1 on its own host: medley serve --api-key FILE"
 )
+_AUTHORIZATION, _API_KEY = "{http.request.header.Authorization}", "{http.request.header.X-Api-Key}"
 _TOO_LARGE = f"the body is larger than {BODY_MIB} MiB"
 
 
@@ -53,8 +54,8 @@ class Edge:
     """The engine's."""
     folder: Path
     """Mode 0700: the edge's configuration and its control socket."""
-    keys: Mapping[str, str] = field(default_factory=dict)
-    """Each key by its name; empty: no key is needed."""
+    keys: Mapping[str, str] | None = None
+    """Each key by its name; None: no key is needed."""
     loopback: bool = True
     """It listens on this host only, so without a key only this host's own programs are answered."""
     tls: Tls | None = None
@@ -75,7 +76,9 @@ class Edge:
         host = f"[{self.address}]" if ":" in self.address else self.address
         server: dict[str, Any] = {
             "listen": [f"{host}:{self.port}"],
-            "protocols": ["h1", "h2"] if self.tls else ["h1"],
+            # No HTTP/2: a connection that shakes hands while Caddy 2.11.7 takes a configuration keeps the old
+            # one, with its revoked keys, and GET /health may stream a body there.
+            "protocols": ["h1"],
             "read_header_timeout": f"{HEAD_S}s",
             # Of a client with a key that sends a body slowly, or not at all, none of these ends each request
             # (2.11.7: some ended after 10 s, some were open after 40).
@@ -94,7 +97,7 @@ class Edge:
         apps: dict[str, Any] = {"http": {"servers": {"edge": server}}}
         if self.tls:
             apps |= _tls(self.tls, server)
-        storage = tls_folder() if self.tls else self.folder / "caddy"
+        storage = find_tls_folder() if self.tls else self.folder / "caddy"
         return {
             "admin": {"listen": f"unix/{self.control}|0600", "config": {"persist": False}},
             "storage": {"module": "file_system", "root": str(storage)},
@@ -104,9 +107,10 @@ class Edge:
 
     def _routes(self, closed: Closed | None) -> Iterator[Route]:
         yield {"handle": [_without_hop_headers()]}
+        yield from refuse("400", "GET /health has no body", *_WITH_BODY)
         yield self._health(closed)
         yield from self._origins()
-        yield from self._keys() if self.keys else self._own_host()
+        yield from self._own_host() if self.keys is None else self._keys(self.keys)
         yield from self._paths()
         if closed:
             yield from refuse(
@@ -123,13 +127,16 @@ class Edge:
         }
 
     def _health(self, closed: Closed | None) -> Route:
-        """Answer /health, which needs no key; its matcher takes //health and x/../health too."""
+        """Answer /health, which needs no key; its matcher takes //health and x/../health too.
+
+        One with a body was refused before: a stranger could stream it to the engine (2.11.7 passes it on).
+        """
         if closed and not closed.has_engine:
             handle = [write_error("503", closed.reason, retry_after_s=closed.retry_after_s)]
         else:
             handle = [{"handler": "rewrite", "uri": "/health?"}, self._engine()]
         return {
-            "match": [{"path": ["/health"], "method": ["GET", "HEAD"]}],
+            "match": [_HEALTH],
             "handle": handle,
             "terminal": True,
         }
@@ -181,19 +188,19 @@ class Edge:
             "terminal": True,
         }
 
-    def _keys(self) -> Iterator[Route]:
+    def _keys(self, keys: Mapping[str, str]) -> Iterator[Route]:
         """Refuse a request without a key; where a client gives two, both must be the same."""
         named = [
             {"input": f"{prefix}{key}", "outputs": [name]}
-            for name, key in self.keys.items()
+            for name, key in keys.items()
             for prefix in ("Bearer ", "bearer ", "")
         ]
-        for header, variable in ("Authorization", "{medley.bearer}"), ("X-Api-Key", "{medley.api_key}"):
-            yield _map(f"{{http.request.header.{header}}}", variable, named, default="")
+        for header, variable in (_AUTHORIZATION, "{medley.bearer}"), (_API_KEY, "{medley.api_key}"):
+            yield _map(header, variable, named, default="")
         # Caddy never asks a second map of one destination, so the two results have a third.
         pairs = [
             {"input": pair, "outputs": [name]}
-            for name in self.keys
+            for name in keys
             for pair in (f"{name}/", f"/{name}", f"{name}/{name}")
         ]
         yield _map("{medley.bearer}/{medley.api_key}", "{medley.key}", pairs)
@@ -225,7 +232,24 @@ class Edge:
         }
 
 
+def accepted_keys(routes: Sequence[Route]) -> frozenset[str]:
+    """Return the keys that the routes of a running configuration let in."""
+    handlers = (handler for route in routes for handler in route.get("handle", ()))
+    mappings = [
+        each
+        for handler in handlers
+        if handler.get("source") == _AUTHORIZATION
+        for each in handler["mappings"]
+    ]
+    return frozenset(each["input"] for each in mappings if " " not in each["input"])
+
+
 _NEVER: Route = {"method": ["NEVER"]}
+_HEALTH: Route = {"path": ["/health"], "method": ["GET", "HEAD"]}
+_WITH_BODY: tuple[Route, ...] = (
+    {**_HEALTH, "header": {"Transfer-Encoding": ["*"]}},
+    {**_HEALTH, "header": {"Content-Length": ["*"]}, "not": [{"header": {"Content-Length": ["0"]}}]},
+)
 _LARGER = (
     '{http.request.header.Content-Length}.matches("^[0-9]{1,18}$") && '
     f"int({{http.request.header.Content-Length}}) > {BODY_MIB << 20}"

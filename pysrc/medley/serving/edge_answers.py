@@ -9,6 +9,7 @@ RETRY_AFTER_S = 10
 # OpenAI's and Anthropic's words for a status.
 # https://platform.openai.com/docs/guides/error-codes https://docs.anthropic.com/en/api/errors
 _TYPES: Mapping[str, tuple[str, str]] = {
+    "400": ("invalid_request_error", "invalid_request_error"),
     "401": ("invalid_request_error", "authentication_error"),
     "403": ("invalid_request_error", "permission_error"),
     "404": ("invalid_request_error", "not_found_error"),

@@ -80,7 +80,7 @@ class EdgeProcess:
         """Start it and wait until it listens; raises a Problem with its own reason."""
         self._starts.append(time.monotonic())
         file = self.edge.folder / "caddy.json"
-        self.edge.control.unlink(missing_ok=True)
+        storage.remove_file(self.edge.control)
         storage.write(file, json.dumps(self.edge.configuration(self._closed)), secret=True)
         own = {
             "XDG_DATA_HOME": str(self.edge.folder),
@@ -130,10 +130,12 @@ class EdgeProcess:
         return ask_control(self.edge.control, method, path, body)
 
 
-def ask_control(control: Path, method: str, path: str, body: object = None) -> httpx.Response:
+def ask_control(
+    control: Path, method: str, path: str, body: object = None, *, limit_s: float | None = None
+) -> httpx.Response:
     """Ask Caddy's control socket. Raises httpx.HTTPError."""
     url, options = http_client.target(write_socket_url(control, path))
-    with httpx.Client(timeout=_CONTROL_LIMIT_S, **options) as client:
+    with httpx.Client(timeout=limit_s or _CONTROL_LIMIT_S, **options) as client:
         return client.request(method, url, json=body)
 
 
@@ -161,6 +163,8 @@ def running_edge(edge: Edge, program: Path, say: Callable[[str], None]) -> Itera
 
 def _failed(edge: Edge, lines: tuple[str, ...]) -> Problem:
     text = next((line for line in reversed(lines) if line.strip()), "it printed nothing")
+    for key in (edge.keys or {}).values():
+        text = text.replace(key, "KEY")
     if "address already in use" in text:
         return Problem(
             f"port {edge.port} is in use by another program",

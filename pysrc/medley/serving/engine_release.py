@@ -90,7 +90,7 @@ def commands(engine: EngineName) -> list[list[str]]:
     found = []
     for (name, model), plan, host in product(config.models().items(), _PLANS, kinds):
         serving = Serving("/m", name)
-        flags = speaks.flags(serving, plan, host, model)
+        flags = speaks.list_flags(serving, plan, host, model)
         words = [word for flag in flags for word in flag.argv()]
         found.append([*(("--model-path",) if engine == "sglang" else ()), "/m", *words])
     return [list(words) for words in dict.fromkeys(map(tuple, found))]

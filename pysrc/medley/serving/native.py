@@ -16,7 +16,7 @@ from medley.cluster import checks, device_probe, model_files, node, rendezvous_w
 from medley.cluster.rendezvous_head import Meeting
 from medley.command import Command, Variable, merged
 from medley.engine import flags, parser, unread_variables
-from medley.engine.launch import ENGINES, RANKS_PORT, Launch, nodes
+from medley.engine.launch import ENGINES, RANKS_PORT, Launch, plan_nodes
 from medley.environment import engine_source, packaged_model, tools, virtualenv
 from medley.environment.tools import Tools
 from medley.errors import Problem
@@ -45,14 +45,14 @@ def meeting(job: Job, output: Output) -> Iterator[Launched]:
     """Wait for the hosts that join, start each one's part, and yield this host's; then end them all."""
     options, order, watch = job.options, job.order, output.watch
     facts, kind = recognise(options.kind, answers())
-    engine = order.wanted.engine
+    engine = order.placement.engine
     named, nccl = options.environment, options.nccl
     chosen = tools.ready(kind, named, engine=engine, joins=True, nccl=nccl, watch=watch)
     packaged_model.ready(order.weights, chosen.binary / "python", watch)
     version = virtualenv.versions(chosen.binary.parent, (engine,))[engine]
-    takes = parser.of_programs(engine, chosen.binary, version, ask=True, watch=watch)
-    flags.require_taken(takes, (), order.extra)
-    unread_variables.require_launch_read(os.environ, order.weights, engine, version)
+    takes = parser.read_programs_parser(engine, chosen.binary, version, ask=True, watch=watch)
+    flags.require_known_flags(takes, (), order.engine_flags)
+    unread_variables.require_read_launch_variables(os.environ, order.weights, engine, version)
     secret = credentials.made_token()
     head, others = gethostname(), (options.count or 2) - 1
     wanted = weights.wanted(order)
@@ -61,7 +61,7 @@ def meeting(job: Job, output: Output) -> Iterator[Launched]:
         "engine_name": engine,
         "model": order.weights.name,
         "target": order.weights.target,
-        "beside": order.beside.table(),
+        "beside": order.model_extras.table(),
         "script": options.script.path.name if options.script else None,
         "fetch": asdict(wanted) if wanted else None,
     }
@@ -79,12 +79,14 @@ def meeting(job: Job, output: Output) -> Iterator[Launched]:
             done.result()
         found = {head: facts, **{each.name: each.facts for each in members}}
         layout, launches = _launches(job, found, kind, chosen, output)
-        flags.require_taken(takes, launches[head].reasoned.flags, (), table=order.table)
+        flags.require_known_flags(takes, launches[head].annotated_command.flags, (), table=order.table)
         for each in members:
             own = launches.get(each.name)
             if own and own.plan.nodes:
                 each.rank = own.plan.nodes.rank
-                each.send({"order": {**rendezvous_worker.as_table(own.reasoned), "files": dict(own.files)}})
+                each.send(
+                    {"order": {**rendezvous_worker.as_table(own.annotated_command), "files": dict(own.files)}}
+                )
         yield Launched(order, launches[head], layout, meeting=met)
     except BaseException as error:
         met.again = met.again and isinstance(error, Problem)
@@ -96,23 +98,23 @@ def meeting(job: Job, output: Output) -> Iterator[Launched]:
 def _launches(
     job: Job, found: Mapping[str, Facts], kind: Kind, chosen: Tools, output: Output
 ) -> tuple[Layout, dict[str, Launch]]:
-    wanted = job.order.wanted
+    wanted = job.order.placement
     named = chosen.nccl.version if chosen.nccl else None
     version = named or node.environment(chosen).nccl or engine_source.nccl(wanted.engine)
-    wishes = replace(wanted.wishes, nccl=version)
+    wishes = replace(wanted.network, nccl=version)
     addresses = {host: end.address for host, end in fabric(found, wishes).ends.items()}
-    site = replace(_site(found, kind, addresses), nccl=version)
+    site = replace(_site(found, kind, addresses), nccl_version=version)
     layout, plan = planned(job, site, output)
     head = next(iter(found))
     # The user's variables on the head for engine, NCCL and hub, as Ray would send them, without tokens.
-    away = set(engine.stays(os.environ))
+    away = set(engine.list_hidden_names(os.environ))
     carried = tuple(
         Variable(name, value, "set by you on the head")
         for name, value in sorted(os.environ.items())
         if name not in away and not name.endswith("_TOKEN")
     )
     made = {}
-    for host, own in nodes(plan, layout, addresses, _free_port(addresses[head])).items():
+    for host, own in plan_nodes(plan, layout, addresses, _free_port(addresses[head])).items():
         environ = os.environ if host == head else {}
         _, wired = per_host.running_cluster_network(site.facts, addresses, host, wishes, environ)
         made[host] = job.launch(
@@ -129,8 +131,10 @@ def _launches(
 def _site(found: Mapping[str, Facts], kind: Kind, addresses: Mapping[str, str]) -> Topology:
     head, *others = found
     hosts = {head: (found[head], kind), **{name: (found[name], kind_of(found[name])) for name in others}}
-    counts = Counter(device.host for device in devices.devices(hosts))
-    return Topology(hosts, tuple(hosts), counts, addresses=addresses, measured=devices.read_measurements())
+    counts = Counter(device.host for device in devices.list_devices(hosts))
+    return Topology(
+        hosts, tuple(hosts), counts, addresses=addresses, measurements=devices.read_measurements()
+    )
 
 
 def _free_port(address: str) -> int:
@@ -187,7 +191,7 @@ def run_worker(
     order = rendezvous_worker.localized_order(
         order, storage.state() / "runs", {f"{cache}/needs/": f"{storage.cache()}/needs/"}
     )
-    found = rendezvous_worker.from_table(order, chosen.binary, (*ours, engine.stacks()))
+    found = rendezvous_worker.from_table(order, chosen.binary, (*ours, engine.build_stacks_variable()))
     command = replace(found, variables=merged(settled(found.variables, os.environ))).command
     output.say(f"$ {command}")
     log = storage.state() / "logs" / f"join-{at.rpartition(':')[2]}.log"
@@ -199,7 +203,7 @@ def run_worker(
             output.error(line)
 
         ends = terms["script"] is not None
-        last_error = ENGINES[terms["engine_name"]].last_error
+        last_error = ENGINES[terms["engine_name"]].find_last_error
         again = rendezvous_worker.run_part(channel, command, log, on_line, last_error, ends=ends)
     output.say(f"this host's part has ended{'; the head restarts it' if again else ', as the head ended it'}")
     return again
@@ -209,13 +213,14 @@ def _require_head_terms(chosen: Tools, terms: "Mapping[str, Any]", at: str, watc
     checks.require_alike(node.terms(node.environment(chosen)), terms, at)
     target = Path(terms["target"])
     if not target.is_absolute():
+        resolve.require_only_on_hub(terms["target"])
         asked = weights.Wanted(**terms["fetch"]) if terms["fetch"] else None
         weights.fetch(terms["model"], asked, watch)
     if (model := config.models().get(terms["model"])) and model.is_built:
         found = resolve.weights(terms["model"], config.models(), storage.cache())
         resolve.ready(found)
         packaged_model.ready(found, chosen.binary / "python", watch)
-    if target.is_absolute() and not (target / "config.json").exists():
+    if target.is_absolute() and not storage.exists(target / "config.json"):
         typed = shlex.quote(str(target))
         raise Problem(
             f"this host does not have {terms['model']}",

@@ -11,8 +11,8 @@ from medley.cluster import membership, ray_serving
 from medley.cluster.membership import Membership
 from medley.cluster.ray_serving import Taken
 from medley.cluster.rendezvous_head import Meeting
-from medley.engine import Serving, Tls, flags, parser, unread_variables
-from medley.engine.launch import ENGINES, Launch, Order, in_no_image, launch, launcher, not_shown, out_of
+from medley.engine import Serving, Tls, flags, launch, parser, unread_variables
+from medley.engine.launch import Launch, Order
 from medley.environment import (
     container_image,
     container_runtime,
@@ -32,13 +32,21 @@ from medley.model.resolve import Weights
 from medley.model.trust import Trust
 from medley.network import tcp
 from medley.network.ports import RENDEZVOUS_PORT
-from medley.planner import Layout, compatibility, devices, devices_of, hosts_of, loading, pipelines
+from medley.planner import Layout, compatibility, devices, list_devices, list_hosts, list_pipelines, loading
 from medley.planner.choose import Choice
-from medley.planner.context import allows_longer, maker_flags
-from medley.planner.cpu import dtype_of
-from medley.planner.host_order import VARIABLE
-from medley.planner.placement import PlacementOptions, unplaced
-from medley.planner.plan import Asked, Launcher, Plan, balanced, plan, understood, unplanned
+from medley.planner.context import allows_longer_context, find_maker_flags
+from medley.planner.cpu import read_dtype
+from medley.planner.host_order import PARTITION_VARIABLES
+from medley.planner.placement import PlacementOptions, place_without_shape
+from medley.planner.plan import (
+    EngineOptions,
+    Launcher,
+    Plan,
+    adapt_to_version,
+    balance_experts,
+    plan_engine,
+    plan_without_shape,
+)
 from medley.planner.topology import Topology
 from medley.progress import Output, Progress
 from medley.schema import EngineName, Shape
@@ -126,7 +134,7 @@ class Job:
     @property
     def launch(self) -> Callable[..., Launch]:
         """Make a launch of the order, a plan and a host."""
-        return self.options.script.launch if self.options.script else launch
+        return self.options.script.launch if self.options.script else launch.build_launch
 
 
 @dataclass(frozen=True)
@@ -152,8 +160,10 @@ def prepare(options: Options, output: Output) -> Job:
     """Find the model, the cluster and the launcher, and refuse early what cannot be started."""
     starts, watch = not options.dry_run, output.watch
     found = resolve.weights(options.model, config.models(), storage.cache(), options.typed)
+    if found.notice:
+        output.say(found.notice)
     if not options.script:
-        flags.require_not_ours(options.flags)
+        flags.require_no_server_flags(options.flags)
     listens = _listens(options, found, watch)
     by, why = (None, "") if options.elsewhere else _launcher(options)
     joined = ray_serving.cluster(options.count) if by in {"ray", "solo"} else None
@@ -168,12 +178,12 @@ def prepare(options: Options, output: Output) -> Job:
     wanted = replace(
         options.wanted,
         engine=engine,
-        partition=os.environ.get(VARIABLE[engine]),
-        longer_context=allows_longer(os.environ, engine),
+        partition=os.environ.get(PARTITION_VARIABLES[engine]),
+        longer_context=allows_longer_context(os.environ, engine),
         hosts=options.count,
         launcher=by or options.launcher,
         one_server=True,
-        dtype=dtype_of(options.flags),
+        dtype=read_dtype(options.flags),
     )
     if options.script:
         wanted = placeable(wanted, by)
@@ -183,7 +193,7 @@ def prepare(options: Options, output: Output) -> Job:
             options = replace(options, script=replace(options.script, experts=experts, port=tcp.free_port()))
     if not options.script:
         chat = chat_parsers.format_of(found, options.flags)
-        for warning_ in chat_parsers.warnings(chat, ENGINES[engine], options.flags):
+        for warning_ in chat_parsers.warnings(chat, launch.ENGINES[engine], options.flags):
             output.say(warning_)
         listens = replace(listens, chat=chat_parsers.launch_format(chat, options.flags))
     order = Order(found, listens, wanted, options.flags, extra, options.typed)
@@ -206,16 +216,16 @@ def this_host(kind: str | None, say: Callable[[str], None]) -> Topology:
     taken_for = kind_of(found, kind)
     if taken_for.warning:
         say(taken_for.warning)
-    return Topology({platform.node(): (found, taken_for)}, measured=devices.read_measurements())
+    return Topology({platform.node(): (found, taken_for)}, measurements=devices.read_measurements())
 
 
 def launched(job: Job, site: Topology, output: Output) -> Launched:
     """Plan it on these hosts, and return the command on the first of them that has a rank."""
     options, order, watch = job.options, job.order, output.watch
-    engine = order.wanted.engine
+    engine = order.placement.engine
     layout, plan = planned(job, site, output)
     over_ray = job.joined if plan.launcher == "ray" else None
-    used = site.only(hosts_of(layout))
+    used = site.keep_hosts(list_hosts(layout))
     _, kind = host = next(iter(used.hosts.values()))
     image, found = _image(job, host, watch, over_ray=over_ray is not None), BARE
     # In a cluster the engine is of the environment whose Ray runs, however this host would choose now.
@@ -227,38 +237,44 @@ def launched(job: Job, site: Topology, output: Output) -> Launched:
             packaged_model.ready(order.weights, found.binary / "python", watch)
     elif not options.dry_run:
         packaged_model.require(order.weights)
-    cluster = tuple(ray_serving.settings(over_ray, used, order.wanted, os.environ, watch)) if over_ray else ()
+    cluster = (
+        tuple(ray_serving.settings(over_ray, used, order.placement, os.environ, watch)) if over_ray else ()
+    )
     version = version_of(image, found, kind, engine, named)
-    unread_variables.require_launch_read(os.environ, order.weights, engine, version)
+    unread_variables.require_read_launch_variables(os.environ, order.weights, engine, version)
     if lacks := engine_source.unknown(order.weights.model, engine, version):
         raise Problem(
-            f"{order.weights.name} cannot be served with this {ENGINES[engine].TITLE}",
+            f"{order.weights.name} cannot be served with this {launch.ENGINES[engine].TITLE}",
             cause=lacks,
             fix="--image or --env with a newer one; a Jetson Orin on JetPack 6: docs/how-to/jetson-orin.md",
         )
-    takes = parser.of_source(engine, image or found.binary, version, ask=not options.dry_run, watch=watch)
-    chat, notes = chat_parsers.readable(order.serving.format(order.weights.model), ENGINES[engine], takes)
+    takes = parser.read_source_parser(
+        engine, image or found.binary, version, ask=not options.dry_run, watch=watch
+    )
+    chat, notes = chat_parsers.readable(
+        order.serving.choose_chat_format(order.weights.model), launch.ENGINES[engine], takes
+    )
     for note in notes:
         output.say(note)
     order = replace(order, serving=replace(order.serving, chat=chat))
-    plan = understood(plan, engine, version, chat)
+    plan = adapt_to_version(plan, engine, version, chat)
     if over_ray:
         # What is exported where `serve` is typed wins, as everywhere.
         of_table = {name: value for name, value in over_ray.table.items() if name not in os.environ}
         found = replace(found, table=of_table)
     made = job.launch(order, plan, kind.host, tools=found, environ=os.environ, cluster=cluster)
-    flags.require_taken(takes, made.reasoned.flags, order.extra, table=order.table)
+    flags.require_known_flags(takes, made.annotated_command.flags, order.engine_flags, table=order.table)
     if image:
-        made = out_of(image, made, order.serving, over_ray=over_ray is not None)
+        made = launch.run_in_container(image, made, order.serving, over_ray=over_ray is not None)
     taken = ray_serving.taken(layout, site) if job.joined else None
     return Launched(order, made, layout, job.joined, taken)
 
 
 def planned(job: Job, site: Topology, output: Output) -> tuple[Layout, Plan]:
     """Return layout and plan; where it is unplanned or its shape unknown, as the user cuts it."""
-    order, found, wanted = job.order, job.order.weights, job.order.wanted
+    order, found, wanted = job.order, job.order.weights, job.order.placement
     engine = wanted.engine
-    site = replace(site, own=_is_own(job), pinned=engine_source.is_pinned())
+    site = replace(site, has_own_engine=_is_own(job), has_nix_toolkit=engine_source.is_pinned())
     image = job.options.image.image if job.options.image else None
     if job.options.elsewhere or image == "default":
         asked = EngineRequest(image, job.options.environment)
@@ -272,23 +288,23 @@ def planned(job: Job, site: Topology, output: Output) -> tuple[Layout, Plan]:
     if choice and output.detail is not output.say:  # else they are said with all other reasons
         for warning_ in choice.warnings:
             output.say(warning_)
-    layout = choice.layout if choice else unplaced(site, wanted)
-    compatibility.require_flag_values(site, hosts_of(layout), engine, order.extra)
-    by: Launcher = "solo" if len(hosts_of(layout)) == 1 else wanted.launcher or "ray"
+    layout = choice.layout if choice else place_without_shape(site, wanted)
+    compatibility.require_flag_values(site, list_hosts(layout), engine, order.engine_flags)
+    by: Launcher = "solo" if len(list_hosts(layout)) == 1 else wanted.launcher or "ray"
     if choice:
         told = plan_of(order, choice, site, by)
         told = told if by == "solo" else replace(told, why=(*told.why, job.why))
     else:
         if wanted.goal != "latency":
             output.say(f"--for {wanted.goal} chooses a layout, and without a plan it has no effect")
-        options = Asked(
-            wanted.context, wanted.concurrency, wanted.kv_type, wanted.balanced, engine, order.extra
+        options = EngineOptions(
+            wanted.context, wanted.concurrency, wanted.kv_type, wanted.balanced, engine, order.engine_flags
         )
-        told = unplanned(layout, site.facts, found.model, launcher=by, asked=options)
+        told = plan_without_shape(layout, site.facts, found.model, launcher=by, options=options)
     if by != "ray":
         return layout, told
-    places = tuple(site.addresses.get(device.host, device.host) for device in devices_of(layout))
-    first = [site.addresses.get(stages[0].devices[0].host, "") for stages in pipelines(layout)]
+    places = tuple(site.addresses.get(device.host, device.host) for device in list_devices(layout))
+    first = [site.addresses.get(stages[0].devices[0].host, "") for stages in list_pipelines(layout)]
     return layout, replace(told, places=places, replicas_here=first.count(places[0]))
 
 
@@ -302,13 +318,15 @@ def _is_own(job: Job) -> bool:
 
 def plan_of(order: Order, choice: Choice, site: Topology, by: Launcher) -> Plan:
     """Return the plan of a choice on these hosts; `by` starts its ranks."""
-    wanted, model, shape = order.wanted, order.weights.model, choice.work.shape
-    hosts = hosts_of(choice.layout)
-    of_kinds, variables = compatibility.engine_settings(site, hosts, wanted.engine, shape, order.extra)
-    needed = (*of_kinds, *loading.loader_arguments(choice, site, wanted.engine))
-    if choice.work.beyond_config and (longer := maker_flags(shape, wanted.engine)):
+    wanted, model, shape = order.placement, order.weights.model, choice.workload.shape
+    hosts = list_hosts(choice.layout)
+    of_kinds, variables = compatibility.list_engine_settings(
+        site, hosts, wanted.engine, shape, order.engine_flags
+    )
+    needed = (*of_kinds, *loading.list_loader_arguments(choice, site, wanted.engine))
+    if choice.workload.is_beyond_config and (longer := find_maker_flags(shape, wanted.engine)):
         needed = (*needed, (longer, "the maker's way to a context longer than config.json's"))
-    found = plan(
+    found = plan_engine(
         choice,
         site.facts,
         model,
@@ -316,11 +334,11 @@ def plan_of(order: Order, choice: Choice, site: Topology, by: Launcher) -> Plan:
         launcher=by,
         arguments=needed,
         variables=variables,
-        cache_in_bytes=compatibility.needs_cache_bytes(site, hosts, wanted.engine, order.extra),
+        cache_in_bytes=compatibility.needs_cache_bytes(site, hosts, wanted.engine, order.engine_flags),
         engine=wanted.engine,
-        flags=order.extra,
+        flags=order.engine_flags,
     )
-    return balanced(found, shape.experts) if wanted.balanced else found
+    return balance_experts(found, shape.experts) if wanted.balanced else found
 
 
 def shape_of(found: Weights, watch: Progress) -> Shape:
@@ -338,7 +356,7 @@ def _listens(options: Options, found: Weights, watch: Progress) -> Serving:
         credentials.require_origins(asked.origins, asked.key)
     # A page's requests come from a browser of this host, so the key is what tells them from other pages'.
     reached = "0.0.0.0" if asked.origins else asked.address  # noqa: S104 - compared, not bound
-    key = credentials.chosen_api_key(asked.key, reached, make=not options.dry_run)
+    key = credentials.choose_keys(asked.key, reached, make=not options.dry_run)
     if not options.dry_run:
         if options.image and container_runtime.remove_leftover(container_image.role(asked.port)):
             watch.note(f"ended a leftover container on port {asked.port}")
@@ -351,17 +369,18 @@ def _listens(options: Options, found: Weights, watch: Progress) -> Serving:
         key,
         origins=asked.origins,
         tls=asked.tls,
-        folder=None if options.elsewhere else storage.sockets() / str(asked.port),
+        socket_folder=None if options.elsewhere else storage.sockets() / str(asked.port),
     )
 
 
 def _launcher(options: Options) -> tuple[Launcher, str]:
     cluster = membership.noted()
-    by, why = launcher(options.launcher, hosts=options.count, role=cluster.role if cluster else None)
+    role = cluster.role if cluster else None
+    by, why = launch.choose_launcher(options.launcher, hosts=options.count, role=role)
     if by == "mp" and options.image:
-        raise in_no_image()
+        raise launch.container_without_ray_problem()
     if by == "mp" and options.dry_run:
-        raise not_shown(options.count or 2, script=options.script is not None)
+        raise launch.dry_run_without_ray_problem(options.count or 2, is_script=options.script is not None)
     return by, why
 
 
@@ -373,7 +392,7 @@ def _image(
         options.image,
         job.joined if over_ray or not options.environment else None,
         host,
-        job.order.wanted.engine,
+        job.order.placement.engine,
         over_ray=over_ray,
         elsewhere=options.elsewhere is not None,
         dry_run=options.dry_run,

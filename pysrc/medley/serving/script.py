@@ -10,8 +10,8 @@ from typing import Any
 
 from medley import storage
 from medley.command import AnnotatedCommand, Flag, Variable, merged, overridden
-from medley.engine import table_variables, variables
-from medley.engine.flags import Argument, arguments, table, why
+from medley.engine import list_common_variables, list_table_variables
+from medley.engine.flags import Argument, build_table, convert_to_arguments, list_reasons
 from medley.engine.launch import ENGINES, Launch, Order
 from medley.environment import payload
 from medley.environment.tools import BARE, Tools
@@ -51,15 +51,18 @@ class Script:
         cluster: Iterable[Variable] = (),
     ) -> Launch:
         """Return the script's command on one host, and its plans."""
-        name, weights = order.wanted.engine, order.weights
+        name, weights = order.placement.engine, order.weights
         engine = ENGINES[name]
         told = replace(plan, nodes=None, replicas=1) if name == "vllm" else plan
         torchrun = tuple(_torchrun(plan)) if name == "vllm" and plan.replicas == 1 else ()
-        flags = [*engine.flags(order.serving, told, host, weights.model), *order.beside.flags(name)]
-        found = arguments(name, weights.target, [*flags, _LAUNCHED] if torchrun else flags)
+        flags = [
+            *engine.list_flags(order.serving, told, host, weights.model),
+            *order.model_extras.flags(name),
+        ]
+        found = convert_to_arguments(name, weights.target, [*flags, _LAUNCHED] if torchrun else flags)
         plans = dict(self._plans(name, weights.name, plan, found))
         files = {**plans, str(self.path): self.text}
-        words, extra = (str(self.path), *self.words), order.extra
+        words, extra = (str(self.path), *self.words), order.engine_flags
         if torchrun:
             words, extra = (str(tools.binary / "torchrun"),), (*words, *extra)
         elif _side_by_side(name, plan):
@@ -69,19 +72,19 @@ class Script:
             words = (str(tools.binary / "python"), *words)
         merged_variables = merged(
             (
-                *table_variables(name, plan, weights.model, environ),
+                *list_table_variables(name, plan, weights.model, environ),
                 *tools.variables(environ.get("PATH", "")),
-                *variables(plan, host, environ, local=weights.local),
+                *list_common_variables(plan, host, environ, local=weights.local),
                 *cluster,
-                *engine.variables(order.serving, told, host),
-                *order.beside.variables(),
+                *engine.list_variables(order.serving, told, host),
+                *order.model_extras.variables(),
                 Variable(PLAN, next(iter(plans)), "the file of the script's arguments"),
                 *((_LOGGED,) if name == "vllm" else ()),
             )
         )
         ours = overridden(merged_variables, tools.table)
         command = AnnotatedCommand(words, torchrun, ours, extra)
-        return Launch(plan, command, order.beside, files, tuple(why(found)))
+        return Launch(plan, command, order.model_extras, files, tuple(list_reasons(found)))
 
     def _plans(
         self, name: EngineName, model: str, plan: Plan, found: tuple[Argument, ...]
@@ -94,7 +97,7 @@ class Script:
                 {
                     "engine": name,
                     "model": model,
-                    "arguments": table(found),
+                    "arguments": build_table(found),
                     "replica": plan.replicas_before + nth if beside else 0,
                     "replicas": plan.replicas if beside else 1,
                     "variables": self._of_replica(plan, nth) if beside else {},
@@ -137,7 +140,7 @@ def _torchrun(plan: Plan) -> Iterator[Flag]:
 
 def described(found: Launch) -> dict[str, Any]:
     """Return the first plan of a script."""
-    text = found.files[next(each.value for each in found.reasoned.variables if each.name == PLAN)]
+    text = found.files[next(each.value for each in found.annotated_command.variables if each.name == PLAN)]
     plan: dict[str, Any] = json.loads(text)
     return plan
 

@@ -1,23 +1,21 @@
 """Run a server or a script on the hosts of its plan until it ends."""
 
-import json
 import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from medley import credentials, engine, explain, serving, storage
 from medley.cluster import device_probe, events, membership, model_files, ray_serving, ray_watch
-from medley.engine import Serving, tls_folder
+from medley.engine import Serving, find_tls_folder
 from medley.engine.launch import ENGINES, Launch
 from medley.environment import caddy
 from medley.errors import Problem, Terminated
-from medley.planner import hosts_of
+from medley.planner import list_hosts
 from medley.planner.topology import Topology
 from medley.process import Process
 from medley.progress import Output
@@ -26,6 +24,7 @@ from medley.serving.batch_client import Answering
 from medley.serving.drain import Drain
 from medley.serving.edge import Edge
 from medley.serving.edge_process import running_edge
+from medley.serving.live_keys import LiveKeys
 from medley.serving.memory_guard import MemoryGuard
 from medley.serving.native import meeting
 from medley.serving.prepare import Job, Launched, launched, topology
@@ -115,11 +114,11 @@ def held(found: Launched, output: Output) -> Iterator[Ranks]:
         if found.meeting:
             around.enter_context(found.meeting.blamed())
         elif joined and taken and found.over_ray:
-            engine.write(found.launch.reasoned)
+            engine.write_hidden_names(found.launch.annotated_command)
             folder = Path(found.order.serving.target)
             if folder.is_absolute():
                 ray_serving.require_weights(joined, folder)
-            model_files.bring_files(joined, found.launch.beside, output.watch)
+            model_files.bring_files(joined, found.launch.model_extras, output.watch)
             around.enter_context(ray_watch.explain_host_loss(joined, ranks.addresses))
             around.enter_context(start)
             start.enter_context(membership.held(joined, taken.spare))
@@ -152,8 +151,7 @@ class Served:
 
     def run(self, found: Launched, ranks: Ranks, output: Output) -> int:
         listens, launch = found.order.serving, found.launch
-        engine = ENGINES[found.order.wanted.engine]
-        key = credentials.read_api_key(listens.key) if listens.key else None
+        engine = ENGINES[found.order.placement.engine]
         log = serving.log_file(f"serve-{listens.port}")
         what = serving.description(found.order, launch, found.layout)
         hosts = " ".join(found.taken.slots) if found.taken else ""
@@ -165,25 +163,24 @@ class Served:
             noted as report,
             serving.keep_description(listens.port, what),
             _kept(log, launch) as keep,
-            running_edge(_edge(listens, key), caddy.ready(output.watch), output.say) as edge,
+            running_edge(_edge(listens), caddy.ready(output.watch), output.say) as edge,
             _noted(subject, launch),
             ExitStack() as served,
             device_probe.probed_daily(launch.command, lambda: metrics.is_idle(listens.local_url), output.say),
         ):
-            drain = Drain(edge, self.drain_s, output.say)
+            drain, keys = Drain(edge, self.drain_s, output.say), LiveKeys(edge, listens.key, output.say)
             memory = MemoryGuard(
                 subject, edge, output.say, found.meeting.low if found.meeting else lambda: None
             )
             lost = _check(found)
             start.enter_context(output.watch.stage(f"{engine.TITLE} starts"))
             steps = StartSteps(output.watch)
-            without = _without(key)
 
             def on_line(line: str) -> None:
                 steps.line(line)
                 if not _OFTEN.search(line):
-                    keep(shown := without(line))
-                    output.error(shown)
+                    keep(line)
+                    output.error(line)
 
             def on_ready(completion: str, seconds: float) -> None:
                 steps.is_over = True
@@ -193,7 +190,7 @@ class Served:
                 if self.then:
                     self.then(Answering(listens.local_url, listens.name, None))
                     raise Ended
-                self.on_ready(len(hosts_of(found.layout)))
+                self.on_ready(len(list_hosts(found.layout)))
                 if self.restarts and found.meeting:
                     found.meeting.will_restart()
                 report("ready")
@@ -210,6 +207,7 @@ class Served:
                 steps.look()
                 lost()
                 memory.look()
+                keys.look()
                 edge.look()
                 drain.look()
 
@@ -221,8 +219,8 @@ class Served:
                 log=log,
                 on_line=on_line,
                 on_ready=on_ready,
-                last_error=engine.last_error,
-                fatal=engine.fatal,
+                last_error=engine.find_last_error,
+                fatal=engine.is_fatal,
                 check=check,
                 watchdog=Watchdog(
                     listens.local_url,
@@ -237,13 +235,13 @@ class Served:
             )
 
 
-def _edge(listens: Serving, key: str | None) -> Edge:
+def _edge(listens: Serving) -> Edge:
     storage.make_private(listens.socket.parent.parent)
     folder = storage.make_private(listens.socket.parent)
     if listens.tls:
-        storage.make_private(tls_folder())
-    listens.socket.unlink(missing_ok=True)  # a killed engine's: vLLM 0.32.0 does not replace it
-    keys = {"key": key} if key else {}
+        storage.make_private(find_tls_folder())
+    storage.remove_file(listens.socket)  # a killed engine's: vLLM 0.32.0 does not replace it
+    keys = credentials.read_keys(listens.key) if listens.key else None
     loopback = not credentials.is_open(listens.address)
     return Edge(
         listens.address,
@@ -274,12 +272,6 @@ def _noted(subject: str, launch: Launch) -> Iterator[None]:
     except Terminated as ended:
         events.note("end", subject, str(ended))
         raise
-
-
-def _without(key: str | None) -> Callable[[str], str]:
-    """Return what hides the key in a line: SGLang says its whole configuration, as Python writes it."""
-    forms = {re.escape(each) for each in (key, repr(key)[1:-1], json.dumps(key)[1:-1])} if key else {"(?!)"}
-    return partial(re.compile("|".join(forms)).sub, "API-KEY")
 
 
 def _check(found: Launched) -> Callable[[], None]:
@@ -319,7 +311,7 @@ class ScriptRun:
         return 0
 
     def _run_here(self, found: Launched, look: Callable[[], None], output: Output) -> None:
-        launch, engine = found.launch, ENGINES[found.order.wanted.engine]
+        launch, engine = found.launch, ENGINES[found.order.placement.engine]
         keep_files(launch)
         _announce(launch, output.say, output.say)
         log = serving.log_file(f"run-{self.script.stem}")
@@ -333,7 +325,7 @@ class ScriptRun:
             def on_error(line: str) -> None:
                 keep(line)
                 errors.append(line)
-                if engine.fatal(line):
+                if engine.is_fatal(line):
                     lost.append(line)
                 output.error(line)
 
@@ -348,7 +340,7 @@ class ScriptRun:
         if status:
             # Stdout and stderr arrive in no order of their own, so its last word is that of stderr.
             lines = lost or list(process.last)
-            raise self._failed(status, engine.last_error(lines), (*lines, *errors), log)
+            raise self._failed(status, engine.find_last_error(lines), (*lines, *errors), log)
 
     def _failed(self, status: int, error: str | None, lines: Iterable[str], log: Path) -> Problem:
         printed = [each for each in lines if each.strip()]
@@ -364,14 +356,14 @@ class ScriptRun:
 def keep_files(launch: Launch) -> None:
     """Write what the command reads; what is there already is the same, or the script itself."""
     for name, text in launch.files.items():
-        if not Path(name).exists():
+        if not storage.exists(Path(name)):
             storage.write(Path(name), text)
 
 
 def _announce(launch: Launch, say: Callable[[str], None], detail: Callable[[str], None]) -> None:
     """Say the plan's first reason and what may be unwelcome; the rest is for `detail`."""
     first, others = launch.plan.why[:1], launch.plan.why[1:]
-    for shown, lines in (say, first), (detail, others), (say, launch.beside.why()):
+    for shown, lines in (say, first), (detail, others), (say, launch.model_extras.why()):
         for line in lines:
             shown(line)
     detail(f"$ {launch.command}")

@@ -224,15 +224,15 @@ def resumed(port: int, say: Callable[[str], None]) -> Iterator[int | None]:
     """
     file = _hosts_file(port)
     try:
-        hosts = int(file.read_text(encoding="utf-8")) if file.exists() else None
+        hosts = int(storage.read_text(file) or 0)
         if hosts and hosts > 1:
             say(f"it ran on {hosts} hosts before, and waits for {hosts} hosts")
             process.wait_until(membership.noted, HOSTS_LIMIT_S, every_s=1)
-        yield hosts
+        yield hosts or None
     except Problem:
         raise
     except BaseException:
-        file.unlink(missing_ok=True)
+        storage.remove_file(file)
         raise
 
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from medley import serving
+from medley import serving, storage
 from medley.cluster import events, units
 from medley.cluster.unit_file import UNIT, Unit
 from medley.engine import flags, parser
@@ -65,7 +65,7 @@ def make_ready(options: Options, output: Output) -> None:
     """Fetch and build what a server needs on this host, while another has its port and its memory."""
     aside = replace(options.listens, port=tcp.free_port())
     job = prepare(replace(options, listens=aside), output)
-    engine = job.order.wanted.engine
+    engine = job.order.placement.engine
     (host,) = this_host(options.kind, output.say).hosts.values()
     if options.image:
         container_image.imaged_on(options.image, host, engine, dry_run=False, watch=output.watch)
@@ -73,8 +73,8 @@ def make_ready(options: Options, output: Output) -> None:
         named = options.environment or (job.joined.environment if job.joined else None)
         found = tools.ready(host[1], named, engine=engine, nccl=options.nccl, watch=output.watch)
         version = virtualenv.versions(found.binary.parent, (engine,))[engine]
-        takes = parser.of_programs(engine, found.binary, version, ask=True, watch=output.watch)
-        flags.require_taken(takes, (), job.order.extra)
+        takes = parser.read_programs_parser(engine, found.binary, version, ask=True, watch=output.watch)
+        flags.require_known_flags(takes, (), job.order.engine_flags)
         packaged_model.ready(job.order.weights, found.binary / "python", output.watch)
     weights.fetch(job.order.weights.name, weights.wanted(job.order), output.watch)
 
@@ -123,5 +123,5 @@ def _or_back(old: Old, subject: str, ready: Callable[[], list[str]]) -> Iterator
 
 def environments_in_use() -> set[Path]:
     """Find the environments' folders of this host's servers."""
-    found = (serving.description_of(int(file.stem)) for file in serving.folder().glob("*.what"))
+    found = (serving.description_of(int(file.stem)) for file in storage.listed(serving.folder(), "*.what"))
     return {each.programs.parent for each in found if each}

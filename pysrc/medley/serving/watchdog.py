@@ -24,6 +24,7 @@ from medley.errors import Problem
 from medley.network import http_client
 from medley.process import Process
 from medley.serving import metrics
+from medley.unusable_file import optional
 
 _HERE = "this host"
 _ACTIVE_CORES = 0.1
@@ -342,12 +343,12 @@ def write_report(port: int, saw: Sequence[str], hosts: Mapping[str, Any], last: 
             ]
             lines += row.get("stack", "").splitlines()
         lines += ["", f"counters of {host}:", *(found.get("host") or "").splitlines()]
-    with suppress(OSError):  # the disk is full
+    with optional():
         storage.write(file, "\n".join([*lines, ""]))
     return file
 
 
 def _end_of(log: Path) -> list[str]:
-    with suppress(OSError):
-        return log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:]
+    with optional():
+        return (storage.read_text(log, errors="replace") or "").splitlines()[-_LAST_LINES:]
     return []

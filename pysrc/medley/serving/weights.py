@@ -59,14 +59,14 @@ class Wanted:
 
 def wanted(order: Order) -> Wanted | None:
     """Return the files that the engine would fetch from the hub; None where it reads something else."""
-    found, engine = order.weights, order.wanted.engine
+    found, engine = order.weights, order.placement.engine
     if found.local:
         return None
     # In the order of the command: the model's table, the code that the user trusts, the user's own flags.
     words = [*(found.model.args.get(engine, ()) if found.model else ())]
-    for flag in order.beside.flags(engine):
+    for flag in order.model_extras.flags(engine):
         words += (*flag.names, flag.value or "")
-    words += order.extra
+    words += order.engine_flags
     elsewhere = _ELSEWHERE.intersection(word.partition("=")[0] for word in words)
     loader = _value(words, "--load-format") or "auto"
     if elsewhere or loader.lower() not in _FROM_CACHE:

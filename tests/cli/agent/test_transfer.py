@@ -1,6 +1,7 @@
 """An agent's steps with the model hub."""
 
 import hashlib
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from medley.cli import agent
+from medley.cli.agent.transfer import answer_type
 from medley.model import hub
 from medley.progress import PROGRESS
 from tests.model.hub_server import COMMIT, Hub, large_repositories, serving
@@ -69,3 +71,18 @@ def test_a_copy_is_compared_with_the_hub_if_that_can_be_asked(
     monkeypatch.setenv("HF_ENDPOINT", server.url)
     server.files = {}
     assert ask("compare")[0]["damage"] == []
+
+
+def test_the_command_for_events_is_no_word_of_a_verb_that_is_typed_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every user reads words in the list of processes; a service refuses the text, wherever it comes from."""
+    monkeypatch.setattr(sys, "argv", ["pytest"])
+    words = ["service", "install", "serve", "demo", "--dry-run", "--user", "ann"]
+    lines: list[str] = []
+    assert answer_type({"words": words, "on_event": None}, lines.append) == {"status": 0}
+    assert not any("MEDLEY_ON_EVENT" in line for line in lines)
+    lines.clear()
+    assert answer_type({"words": words, "on_event": "curl ntfy.sh/tulips"}, lines.append) == {"status": 1}
+    assert any("--on-event" in line for line in lines)
+    assert not any("tulips" in line for line in lines)

@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from medley import config
-from medley.doctor.case import case, host
+from medley.doctor.case import build_case, examine_host
 from medley.doctor.checks import Case
 from medley.host import health
 from medley.host.driver_libraries import DRIVER
@@ -217,7 +217,7 @@ def case_of(hosts: Mapping[str, Said | None], **more: Any) -> Case:
     moves: Mapping[str, Mapping[str, str]] = more.pop("moves", {})
     wishes = more.pop("wishes", None)
     made = {
-        name: host(
+        name: examine_host(
             name,
             answers(name.partition(" ")[0], said, moves.get(name)),
             member=members.get(name),
@@ -225,9 +225,9 @@ def case_of(hosts: Mapping[str, Said | None], **more: Any) -> Case:
         )
         for name, said in hosts.items()
     }
-    return case(made, wishes, **more)
+    return build_case(made, wishes, **more)
 
 
 def old(name: str, moved: Mapping[str, str] | None = None) -> Case:
     """A recorded host as it was recorded before there was a doctor."""
-    return case({name: host(name, _recorded(name, tuple((moved or {}).items())))})
+    return build_case({name: examine_host(name, _recorded(name, tuple((moved or {}).items())))})

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from medley.measurement.bench import BenchRun, result_table
+from medley.measurement.bench import BenchRun, read_result
 from medley.measurement.bench.clients import CLIENTS, KEY, Offline, ServedModel
 from medley.schema import EngineName
 from tests.measurement.bench.benches import FILES
@@ -22,14 +22,14 @@ def flags(argv: tuple[str, ...]) -> dict[str, str]:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_load_is_what_is_asked(engine: EngineName) -> None:
-    command = CLIENTS[engine].command(Path("/env/bin"), TARGET, RUN, Path("/tmp/out/result.json"))
-    found = flags(command.argv)
-    assert found["--max-concurrency"] == "4"
-    assert found["--num-prompts"] == "8"
-    assert found["--random-input-len"] == "32"
-    assert found["--random-output-len"] == "16"
-    assert found["--seed"] == "7"
-    assert found["--base-url"] == "http://127.0.0.1:8311"
+    command = CLIENTS[engine].build_command(Path("/env/bin"), TARGET, RUN, Path("/tmp/out/result.json"))
+    arguments = flags(command.argv)
+    assert arguments["--max-concurrency"] == "4"
+    assert arguments["--num-prompts"] == "8"
+    assert arguments["--random-input-len"] == "32"
+    assert arguments["--random-output-len"] == "16"
+    assert arguments["--seed"] == "7"
+    assert arguments["--base-url"] == "http://127.0.0.1:8311"
     assert command.argv[0].startswith("/env/bin/")
     assert command.env == {"DO_NOT_TRACK": "1"}
 
@@ -39,7 +39,7 @@ def test_the_key_is_in_no_argument_and_not_in_the_text(engine: EngineName, tmp_p
     key = tmp_path / "key"
     key.write_text("sk-very-secret")
     aimed = ServedModel(TARGET.base, "/v1", "demo", "/models/demo", key=str(key))
-    command = CLIENTS[engine].command(Path("/env/bin"), aimed, RUN, Path("result.json"))
+    command = CLIENTS[engine].build_command(Path("/env/bin"), aimed, RUN, Path("result.json"))
     assert command.secrets == {KEY: str(key)}
     assert "sk-very-secret" not in f"{command} {command.argv} {command.env}"
 
@@ -51,17 +51,17 @@ def test_the_key_is_in_no_argument_and_not_in_the_text(engine: EngineName, tmp_p
 def test_what_it_wrote_is_read_as_it_printed_it(
     engine: EngineName, output: float, total: float, ttft: float, tpot: float
 ) -> None:
-    found = CLIENTS[engine].figures(result_table(FILES[engine].read_text()), RUN)
-    assert found
-    said = (found.output_tokens_per_s, found.total_tokens_per_s, found.ttft_ms, found.tpot_ms)
-    assert said == pytest.approx((output, total, ttft, tpot), abs=0.01)
-    assert (found.completed, found.failed) == (8, 0)
+    figures = CLIENTS[engine].read_figures(read_result(FILES[engine].read_text()), RUN)
+    assert figures
+    values = (figures.output_tokens_per_s, figures.total_tokens_per_s, figures.ttft_ms, figures.tpot_ms)
+    assert values == pytest.approx((output, total, ttft, tpot), abs=0.01)
+    assert (figures.completed, figures.failed) == (8, 0)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_another_file_is_no_result(engine: EngineName) -> None:
-    assert CLIENTS[engine].figures({}, RUN) is None
-    assert CLIENTS[engine].figures({"error": "x"}, RUN) is None
+    assert CLIENTS[engine].read_figures({}, RUN) is None
+    assert CLIENTS[engine].read_figures({"error": "x"}, RUN) is None
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -71,7 +71,7 @@ def test_where_a_server_listens_is_of_no_use_offline(engine: EngineName) -> None
 
 
 @pytest.mark.parametrize(
-    ("engine", "mode", "found"),
+    ("engine", "mode", "expected"),
     [
         pytest.param("vllm", "latency", (3, 2, 111.1, 288.0), id="vllm latency"),
         pytest.param("vllm", "throughput", (1, 8, 4546.0, 28.16), id="vllm throughput"),
@@ -79,40 +79,40 @@ def test_where_a_server_listens_is_of_no_use_offline(engine: EngineName) -> None
     ],
 )
 def test_what_it_wrote_without_a_server(
-    engine: EngineName, mode: Offline, found: tuple[int, int, float, float]
+    engine: EngineName, mode: Offline, expected: tuple[int, int, float, float]
 ) -> None:
-    """How often, of how many requests, and of the first: the whole time and the rate."""
+    """Compare the number of results, and requests, latency and rate of the first."""
     (file,) = FILES[engine].parent.glob(f"{engine}-{mode}.*")
     run = BenchRun(2, 3, 32, 16, 7, 1)
-    figures = CLIENTS[engine].offline_figures(file.read_text(), mode, run)
+    figures = CLIENTS[engine].read_offline_figures(file.read_text(), mode, run)
     first = figures[0]
-    assert (len(figures), first.completed) == found[:2]
-    assert first.latency_ms == pytest.approx(found[2], abs=0.1)
-    assert first.output_tokens_per_s == pytest.approx(found[3], abs=0.1)
-    assert first.total_tokens_per_s == pytest.approx(3 * found[3], abs=0.2)
+    assert (len(figures), first.completed) == expected[:2]
+    assert first.latency_ms == pytest.approx(expected[2], abs=0.1)
+    assert first.output_tokens_per_s == pytest.approx(expected[3], abs=0.1)
+    assert first.total_tokens_per_s == pytest.approx(3 * expected[3], abs=0.2)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("text", ["", "{}", "not JSON", '{"a": 1}\n{"b"'])
 def test_what_is_no_result_without_a_server(engine: EngineName, text: str) -> None:
-    assert CLIENTS[engine].offline_figures(text, "latency", RUN) == ()
-    assert CLIENTS[engine].offline_figures(text, "throughput", RUN) == ()
+    assert CLIENTS[engine].read_offline_figures(text, "latency", RUN) == ()
+    assert CLIENTS[engine].read_offline_figures(text, "throughput", RUN) == ()
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("mode", ["latency", "throughput"])
 def test_without_a_server_the_model_is_loaded(engine: EngineName, mode: Offline) -> None:
-    words = CLIENTS[engine].offline_argv(
+    argv = CLIENTS[engine].build_offline_argv(
         Path("/env/bin"), "/models/demo", mode, RUN, Path("/tmp/result.json")
     )
-    assert "/models/demo" in words
-    assert "/tmp/result.json" in words
-    assert "--input-len" not in words or mode == "latency"  # vLLM's throughput mode passes over it
-    assert "random" not in words or engine == "vllm"  # for SGLang's a data set would be fetched
+    assert "/models/demo" in argv
+    assert "/tmp/result.json" in argv
+    assert "--input-len" not in argv or mode == "latency"  # vLLM's throughput mode passes over it
+    assert "random" not in argv or engine == "vllm"  # for SGLang's a data set would be fetched
 
 
 def test_a_small_vocabulary_is_not_measured_by_vllms_latency_mode() -> None:
-    assert "9999" in str(CLIENTS["vllm"].unable("latency", 324))
-    assert CLIENTS["vllm"].unable("latency", 10_240) is None
-    assert CLIENTS["vllm"].unable("throughput", 324) is None
-    assert CLIENTS["sglang"].unable("latency", 324) is None
+    assert "9999" in str(CLIENTS["vllm"].find_obstacle("latency", 324))
+    assert CLIENTS["vllm"].find_obstacle("latency", 10_240) is None
+    assert CLIENTS["vllm"].find_obstacle("throughput", 324) is None
+    assert CLIENTS["sglang"].find_obstacle("latency", 324) is None

@@ -7,15 +7,17 @@ from typing import Any
 import pytest
 
 from medley.measurement.bench import BenchLoad
-from medley.measurement.bench.compare import compare, differing, lines
+from medley.measurement.bench.compare import compare_records, format_comparison, list_differences
 from medley.measurement.bench.record import Record
 from tests.measurement.bench.benches import about, bench
 from tests.problems import raises_problem
 
 
 def verdicts(first: tuple[float, ...], second: tuple[float, ...]) -> dict[str, str]:
-    found = compare(bench(factors=first), bench(factors=second))
-    return {each.measure.name: each.verdict for each in found if each.row[1] == 4}
+    comparisons = compare_records(bench(factors=first), bench(factors=second))
+    return {
+        comparison.measure.name: comparison.verdict for comparison in comparisons if comparison.row[1] == 4
+    }
 
 
 @pytest.mark.parametrize(
@@ -33,53 +35,53 @@ def verdicts(first: tuple[float, ...], second: tuple[float, ...]) -> dict[str, s
 def test_a_difference_is_one_where_no_run_lies_among_the_others(
     first: tuple[float, ...], second: tuple[float, ...], rate: str, time: str
 ) -> None:
-    found = verdicts(first, second)
-    assert (found["output_tokens_per_s"], found["tpot_ms"]) == (rate, time)
+    verdict_by_measure = verdicts(first, second)
+    assert (verdict_by_measure["output_tokens_per_s"], verdict_by_measure["tpot_ms"]) == (rate, time)
 
 
 def test_the_ratio_is_of_medians_with_what_the_runs_allow() -> None:
-    found = next(iter(compare(bench(factors=(1, 0.9, 1.1)), bench(factors=(2, 1.9, 2.2)))))
-    assert found.measure.name == "output_tokens_per_s"
-    assert found.ratio == pytest.approx(2)
-    assert (found.low, found.high) == pytest.approx((1.9 / 1.1, 2.2 / 0.9))
+    comparison = next(iter(compare_records(bench(factors=(1, 0.9, 1.1)), bench(factors=(2, 1.9, 2.2)))))
+    assert comparison.measure.name == "output_tokens_per_s"
+    assert comparison.ratio == pytest.approx(2)
+    assert (comparison.low, comparison.high) == pytest.approx((1.9 / 1.1, 2.2 / 0.9))
 
 
 def test_of_single_runs_no_spread_is_known() -> None:
     load = BenchLoad((1, 4), repeats=1, input_tokens=32, output_tokens=16, requests=8)
-    one, two = bench(load=load, factors=(1,)), bench(load=load, factors=(9,))
-    assert {each.verdict for each in compare(one, two)} == {"spread unknown"}
+    first, second = bench(load=load, factors=(1,)), bench(load=load, factors=(9,))
+    assert {comparison.verdict for comparison in compare_records(first, second)} == {"spread unknown"}
 
 
 def test_nothing_in_common() -> None:
-    other = bench(load=BenchLoad((2,), 1, 32, 16, requests=8), factors=(1,))
+    second = bench(load=BenchLoad((2,), 1, 32, 16, requests=8), factors=(1,))
     with raises_problem(
         cause=("served at 1, served at 4; ", "served at 2"), fix="medley bench --concurrency 1,4"
     ):
-        compare(bench(), other)
+        compare_records(bench(), second)
 
 
 def test_as_people_read_it() -> None:
-    one, two = (
+    first, second = (
         bench("first"),
         bench("second", factors=(1.2, 1.18, 1.25), about=about(medley={"version": "2", "source": "b"})),
     )
-    said = "\n".join(lines(one, two, compare(one, two)))
-    assert "differs: medley: 0.1 (aa) → 2 (b)" in said
-    assert "  output, tokens/s             387 → 464.4  1.20 (1.15-1.28)  better" in said
+    text = "\n".join(format_comparison(first, second, compare_records(first, second)))
+    assert "differs: medley: 0.1 (aa) → 2 (b)" in text
+    assert "  output, tokens/s             387 → 464.4  1.20 (1.15-1.28)  better" in text
 
 
 def test_another_load_is_said_first() -> None:
-    one = bench()
-    two = replace(one, load=replace(one.load, input_tokens=64))
-    said = list(lines(one, two, compare(one, two)))
-    assert said[3] == "differs: tokens in: 32 → 64"
-    assert "their loads differ, so their figures measure different things" in said
+    first = bench()
+    second = replace(first, load=replace(first.load, input_tokens=64))
+    lines = list(format_comparison(first, second, compare_records(first, second)))
+    assert lines[3] == "differs: tokens in: 32 → 64"
+    assert "their loads differ, so their figures measure different things" in lines
 
 
 def test_a_bench_compared_with_itself_differs_in_nothing() -> None:
-    said = list(lines(bench(), bench(), compare(bench(), bench())))
-    assert "differs: nothing that is known" in said
-    assert all(line.endswith("within the spread") for line in said if line.startswith("  "))
+    lines = list(format_comparison(bench(), bench(), compare_records(bench(), bench())))
+    assert "differs: nothing that is known" in lines
+    assert all(line.endswith("within the spread") for line in lines if line.startswith("  "))
 
 
 HOSTS = Path(__file__).parents[2] / "host" / "recorded"
@@ -90,20 +92,20 @@ def host(name: str, same: str = "11") -> dict[str, str]:
     return {"name": "host-1", "same": same, "facts": (HOSTS / f"{name}.txt").read_text()}
 
 
-def plan(*argv: str, **more: Any) -> dict[str, Any]:
-    return {**about()["plan"], "argv": ["/env/bin/vllm", "serve", "/m", *argv], **more}
+def plan(*argv: str, **fields: Any) -> dict[str, Any]:
+    return {**about()["plan"], "argv": ["/env/bin/vllm", "serve", "/m", *argv], **fields}
 
 
 def clocked(record: Record, mhz: int) -> Record:
     line = f"0, {mhz} MHz, 2619 MHz, 1980 MHz, 250.00 W, 45"
-    return replace(record, done=tuple(replace(each, clocks=(line,)) for each in record.done))
+    return replace(record, done=tuple(replace(result, clocks=(line,)) for result in record.done))
 
 
 SPEED = {"host": "host-1", "index": 0, "gb_s": 200.0}
 
 
 @pytest.mark.parametrize(
-    ("one", "two", "said"),
+    ("first", "second", "difference"),
     [
         pytest.param({}, {"engine": {**ENGINE, "versions": {"vllm": "0.33.0", "torch": "2.13.0"}}},
                      "vllm: 0.32.0 → 0.33.0", id="the engine's version"),
@@ -127,30 +129,32 @@ SPEED = {"host": "host-1", "index": 0, "gb_s": 200.0}
                      "measured host-1 0, GB/s: 200 → 100", id="what was measured of a device"),
     ],
 )  # fmt: skip
-def test_what_differs_is_named(one: dict[str, Any], two: dict[str, Any], said: str) -> None:
-    found = differing(bench(about=about(**one)), bench(about=about(**two)))
-    assert found == (said,)
+def test_what_differs_is_named(first: dict[str, Any], second: dict[str, Any], difference: str) -> None:
+    differences = list_differences(bench(about=about(**first)), bench(about=about(**second)))
+    assert differences == (difference,)
 
 
 def test_the_clocks_of_a_gpu() -> None:
-    assert differing(clocked(bench(), 1980), clocked(bench(), 1000)) == (
+    assert list_differences(clocked(bench(), 1980), clocked(bench(), 1000)) == (
         "clock of GPU 0: 1980 MHz → 1000 MHz",
     )
-    assert differing(clocked(bench(), 1980), clocked(bench(), 1950)) == ()
+    assert list_differences(clocked(bench(), 1980), clocked(bench(), 1950)) == ()
 
 
 def test_another_kind_of_host_is_told_by_what_speed_hangs_on() -> None:
-    one, two = about(hosts=[host("spark")]), about(hosts=[host("rtx-4090", "22")])
-    found = differing(bench(about=one), bench(about=two))
-    assert any(each.startswith("host, GPUs: NVIDIA GB10 → ") for each in found)
-    assert any(each.startswith("host, memory: ") for each in found)
+    first, second = about(hosts=[host("spark")]), about(hosts=[host("rtx-4090", "22")])
+    differences = list_differences(bench(about=first), bench(about=second))
+    assert any(difference.startswith("host, GPUs: NVIDIA GB10 → ") for difference in differences)
+    assert any(difference.startswith("host, memory: ") for difference in differences)
 
 
 def test_seeds_and_names_are_no_difference() -> None:
-    one = bench("a")
-    two = replace(bench("b"), when="2027-01-01T00:00:00+00:00", load=replace(one.load, seed=99, repeats=5))
-    assert differing(one, two) == ()
+    first = bench("a")
+    second = replace(
+        bench("b"), when="2027-01-01T00:00:00+00:00", load=replace(first.load, seed=99, repeats=5)
+    )
+    assert list_differences(first, second) == ()
 
 
 def test_a_server_of_which_nothing_is_known() -> None:
-    assert "layout: alone on host-1 → not set" in differing(bench(), bench(about=about(plan=None)))
+    assert "layout: alone on host-1 → not set" in list_differences(bench(), bench(about=about(plan=None)))

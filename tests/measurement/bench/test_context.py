@@ -6,42 +6,48 @@ import pytest
 
 from medley.host.kind import answers
 from medley.measurement.bench import BenchLoad
-from medley.measurement.bench.context import anonymous, conditions, expected, of_prediction, planner_load
-from medley.planner import Device, HostLink, Layout, Stage, devices_of
-from medley.planner.devices import DeviceSpeed, LinkSpeed, keep_measurements
+from medley.measurement.bench.context import (
+    build_planner_load,
+    convert_prediction,
+    describe_conditions,
+    predict_figures,
+    redact_table,
+)
+from medley.planner import Device, HostLink, Layout, Stage, list_devices
+from medley.planner.devices import DeviceSpeed, LinkSpeed, add_measurements
 from medley.planner.prediction import Prediction, predict
 from medley.serving import Description
 from tests.planner.layouts import QWEN_72B, spark
 
 LOAD = BenchLoad((1, 4), input_tokens=1000, output_tokens=100)
-TOLD = Prediction(0.5, 200.0, 50.0, 150.0, 260.0, "the wire", (0.02,), 4000.0)
+PREDICTION = Prediction(0.5, 200.0, 50.0, 150.0, 260.0, "the wire", (0.02,), 4000.0)
 """Four streams of 50 tokens a second, and 4000 tokens of prompts."""
 
 
 def test_the_time_of_the_prompts_is_counted() -> None:
     """Four prompts are read in a second, and four answers written in two."""
-    found = of_prediction(TOLD, LOAD, 4)
-    assert found.output_tokens_per_s == pytest.approx(400 / 3)
-    assert (found.low, found.high) == pytest.approx((100.0, 400 / 3 * 1.3))
-    assert found.tpot_ms == pytest.approx(20)
-    assert found.bound == "the wire"
+    figures = convert_prediction(PREDICTION, LOAD, 4)
+    assert figures.output_tokens_per_s == pytest.approx(400 / 3)
+    assert (figures.low, figures.high) == pytest.approx((100.0, 400 / 3 * 1.3))
+    assert figures.tpot_ms == pytest.approx(20)
+    assert figures.bound == "the wire"
 
 
 def test_the_first_token_is_known_of_one_stream_alone() -> None:
-    assert of_prediction(TOLD, LOAD, 1).ttft_ms == 500
-    assert of_prediction(TOLD, LOAD, 4).ttft_ms is None
+    assert convert_prediction(PREDICTION, LOAD, 1).ttft_ms == 500
+    assert convert_prediction(PREDICTION, LOAD, 4).ttft_ms is None
 
 
 def test_half_an_answer_stands_behind_a_stream_on_average() -> None:
-    found = planner_load(LOAD, 4)
-    assert (found.concurrency, found.prompt_tokens, found.context_tokens) == (4, 1000, 1050)
+    load = build_planner_load(LOAD, 4)
+    assert (load.concurrency, load.prompt_tokens, load.context_tokens) == (4, 1000, 1050)
 
 
 def test_more_streams_are_more_tokens_and_never_as_many_as_without_prompts() -> None:
     layout = Layout((Stage((spark(),), QWEN_72B.layers),))
-    rates = [expected(QWEN_72B, layout, LOAD, many).output_tokens_per_s for many in (1, 4, 16)]
+    rates = [predict_figures(QWEN_72B, layout, LOAD, many).output_tokens_per_s for many in (1, 4, 16)]
     assert rates == sorted(rates)
-    assert rates[2] < predict(QWEN_72B, layout, planner_load(LOAD, 16)).tokens_per_s
+    assert rates[2] < predict(QWEN_72B, layout, build_planner_load(LOAD, 16)).tokens_per_s
 
 
 HOSTS = Path(__file__).parents[2] / "host" / "recorded"
@@ -56,7 +62,7 @@ def layout() -> Layout:
     return Layout(stages, LINK)
 
 
-def described() -> Description:
+def describe_server() -> Description:
     argv = ("/home/ann/env/bin/vllm", "serve", "/home/ann/models/m", "--port", "8000")
     return Description("vllm", "m", "/home/ann/models/m", argv, {"PATH": "/x"}, {}, layout())
 
@@ -67,51 +73,53 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_names_homes_and_hardware_addresses_are_gone_wherever_they_stand() -> None:
-    told = {
+    transcripts = {
         "ann-spark (192.168.177.11)": answers(str(HOSTS / "spark-pair-a.txt")),
         "bob-spark (192.168.177.12)": answers(str(HOSTS / "spark-pair-b.txt")),
     }
-    found = conditions("vllm", Path("/home/ann/env/bin"), told, described())
-    text = str(found)
+    conditions = describe_conditions("vllm", Path("/home/ann/env/bin"), transcripts, describe_server())
+    text = str(conditions)
     assert "ann" not in text.replace("annot", "")
     assert "bob" not in text
-    assert found["plan"]["layout"].count("host-") == 2
-    assert [each["name"] for each in found["hosts"]] == ["host-2", "host-3"]  # the first is this one
-    assert found["plan"]["argv"][0] == "/home/user/env/bin/vllm"
-    assert "PATH" not in found["plan"]["env"]
-    assert "GB10" in found["hosts"][0]["facts"]
+    assert conditions["plan"]["layout"].count("host-") == 2
+    assert [host["name"] for host in conditions["hosts"]] == ["host-2", "host-3"]  # the first is this one
+    assert conditions["plan"]["argv"][0] == "/home/user/env/bin/vllm"
+    assert "PATH" not in conditions["plan"]["env"]
+    assert "GB10" in conditions["hosts"][0]["facts"]
 
 
 def test_two_hosts_with_the_same_facts_are_told_apart_and_one_is_known_again() -> None:
-    said = answers(str(HOSTS / "spark.txt"))
-    (one,) = conditions("vllm", Path("/x/bin"), {"spark-1": said}, None)["hosts"]
-    (two,) = conditions("vllm", Path("/x/bin"), {"spark-2": said}, None)["hosts"]
-    (again,) = conditions("vllm", Path("/x/bin"), {"spark-1": said}, None)["hosts"]
-    assert one["same"] == again["same"] != two["same"]
+    transcript = answers(str(HOSTS / "spark.txt"))
+    (first,) = describe_conditions("vllm", Path("/x/bin"), {"spark-1": transcript}, None)["hosts"]
+    (second,) = describe_conditions("vllm", Path("/x/bin"), {"spark-2": transcript}, None)["hosts"]
+    (first_again,) = describe_conditions("vllm", Path("/x/bin"), {"spark-1": transcript}, None)["hosts"]
+    assert first["same"] == first_again["same"] != second["same"]
 
 
 def test_what_was_measured_of_these_hosts_comes_along() -> None:
-    first, second = (device.host for device in devices_of(layout()))
+    first, second = (device.host for device in list_devices(layout()))
     speed = DeviceSpeed(first, 0, "GB10", 1, 230.0, 5.0, 60.0, "bfloat16", 20, "2026-11-22T10:00:00", "2.13")
-    keep_measurements(
+    add_measurements(
         [speed],
         [
             LinkSpeed(first, second, "nccl", 90_000.0, 12.0, "x"),
             LinkSpeed(first, "other", "nccl", 1.0, 1.0, "x"),
         ],
     )
-    found = conditions("vllm", Path("/x/bin"), {first: {}, second: {}}, described())["measured"]
-    assert [each["gb_s"] for each in found["speeds"]] == [230.0]
-    assert [each["mbit"] for each in found["wires"]] == [90_000.0]
-    assert "ann" not in str(found)
+    measured = describe_conditions("vllm", Path("/x/bin"), {first: {}, second: {}}, describe_server())[
+        "measured"
+    ]
+    assert [row["gb_s"] for row in measured["speeds"]] == [230.0]
+    assert [row["mbit"] for row in measured["wires"]] == [90_000.0]
+    assert "ann" not in str(measured)
 
 
 def test_another_servers_plan_is_not_known() -> None:
-    found = conditions("sglang", Path("/x/bin"), {}, None)
-    assert found["plan"] is None
-    assert found["engine"]["name"] == "sglang"
+    conditions = describe_conditions("sglang", Path("/x/bin"), {}, None)
+    assert conditions["plan"] is None
+    assert conditions["engine"]["name"] == "sglang"
 
 
 def test_all_else_stays() -> None:
     table = {"a": [1, None, {"b": "vllm 0.32.0"}], "c": True}
-    assert anonymous(table, ["host"]) == table
+    assert redact_table(table, ["host"]) == table

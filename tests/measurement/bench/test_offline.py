@@ -9,11 +9,11 @@ import pytest
 from medley import config
 from medley.command import Command
 from medley.engine import Serving
-from medley.engine.launch import Order, launch
+from medley.engine.launch import Order, build_launch
 from medley.host.kind import answers
 from medley.measurement.bench import BenchLoad, BenchRun, record
 from medley.measurement.bench.clients import Offline
-from medley.measurement.bench.report import lines
+from medley.measurement.bench.report import format_record
 from medley.measurement.bench.run import measure_offline
 from medley.measurement.bench.target import OfflineTarget
 from medley.model.resolve import Weights
@@ -30,12 +30,12 @@ LOAD = BenchLoad((2,), repeats=3, input_tokens=32, output_tokens=16, seed=7, req
 
 
 @dataclass(frozen=True)
-class Recorded(OfflineTarget):
-    """What the engine's own modes wrote here is written again."""
+class RecordedTarget(OfflineTarget):
+    """A target whose client writes the recorded results of the engine's own modes."""
 
     fails: Offline | None = None
 
-    def command(self, mode: Offline, run: BenchRun, result: Path) -> Command:
+    def build_command(self, mode: Offline, run: BenchRun, result: Path) -> Command:
         del run
         (file,) = FOLDER.glob(f"vllm-{mode}.*")
         program = f"import shutil; shutil.copy({str(file)!r}, {str(result)!r})"
@@ -50,49 +50,55 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def order(engine: EngineName = "vllm") -> Order:
     from dataclasses import replace
 
-    made = Order(
-        Weights("demo", "/models/demo", None), Serving("/models/demo", "demo"), extra=("--dtype", "x")
+    default = Order(
+        Weights("demo", "/models/demo", None), Serving("/models/demo", "demo"), engine_flags=("--dtype", "x")
     )
-    return replace(made, wanted=replace(made.wanted, engine=engine))
+    return replace(default, placement=replace(default.placement, engine=engine))
 
 
-def alone(engine: EngineName = "vllm", *, vocabulary: int = 10_240, fails: Offline | None = None) -> Recorded:
-    found = order(engine)
+def build_target(
+    engine: EngineName = "vllm", *, vocabulary: int = 10_240, fails: Offline | None = None
+) -> RecordedTarget:
+    server_order = order(engine)
     host = config.hosts()["cpu"]
-    made = launch(found, Plan(), host)
-    return Recorded(
-        description(found, made, None), made, vocabulary, {"vm": answers(str(HOSTS / "cpu-rack.txt"))}, fails
+    prepared = build_launch(server_order, Plan(), host)
+    return RecordedTarget(
+        description(server_order, prepared, None),
+        prepared,
+        vocabulary,
+        {"vm": answers(str(HOSTS / "cpu-rack.txt"))},
+        fails,
     )
 
 
 def test_all_of_it_is_kept_and_shown() -> None:
-    made = measure_offline(alone(), LOAD, 60, SILENT)
-    assert record.find("last") == made
-    assert made.rows == (("latency", 2), ("throughput", 2))
-    assert [len(made.runs(*row)) for row in made.rows] == [3, 3]
-    assert made.spreads("latency", 2)["latency_ms"].median == pytest.approx(106.25, abs=0.01)
-    text = "\n".join(lines(made))
+    saved = measure_offline(build_target(), LOAD, 60, SILENT)
+    assert record.find_record("last") == saved
+    assert saved.rows == (("latency", 2), ("throughput", 2))
+    assert [len(saved.find_results(*row)) for row in saved.rows] == [3, 3]
+    assert saved.compute_spreads("latency", 2)["latency_ms"].median == pytest.approx(106.25, abs=0.01)
+    text = "\n".join(format_record(saved))
     assert "latency, 2  throughput, 2" in text
     assert "predicted" not in text
 
 
 def test_what_came_before_a_failure_is_kept() -> None:
     with raises_problem(cause="code 3:"):
-        measure_offline(alone(fails="throughput"), LOAD, 60, SILENT)
-    kept = record.find("last")
-    assert (kept.whole, kept.rows) == (False, (("latency", 2),))
+        measure_offline(build_target(fails="throughput"), LOAD, 60, SILENT)
+    saved = record.find_record("last")
+    assert (saved.whole, saved.rows) == (False, (("latency", 2),))
 
 
 def test_a_mode_that_cannot_be_is_left_out() -> None:
-    modes = [mode for mode, _ in alone(vocabulary=324).runs(LOAD, SILENT)]
+    modes = [mode for mode, _ in build_target(vocabulary=324).list_runs(LOAD, SILENT)]
     assert modes == ["throughput", "throughput", "throughput"]
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_the_plans_flags_and_the_users_are_there_and_a_servers_are_not(engine: EngineName) -> None:
-    found = alone(engine)
-    for mode, run in found.runs(LOAD, SILENT):
-        argv = OfflineTarget.command(found, mode, run, Path("result.json")).argv
+    target = build_target(engine)
+    for mode, run in target.list_runs(LOAD, SILENT):
+        argv = OfflineTarget.build_command(target, mode, run, Path("result.json")).argv
         assert argv[-2:] == ("--dtype", "x")
         assert "--served-model-name" in argv
         assert not {"--host", "--port"} & set(argv)

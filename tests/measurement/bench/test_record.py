@@ -20,24 +20,26 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_it_comes_back_as_it_was(engine: EngineName) -> None:
-    made = bench(engine=engine)
-    record.save(made)
-    assert record.find("last") == made
+    saved = bench(engine=engine)
+    record.save(saved)
+    assert record.find_record("last") == saved
 
 
 def test_the_warm_up_is_kept_and_not_counted() -> None:
-    made = bench()
-    assert len(made.done) == 7
-    assert len(made.counted) == 6
-    assert made.spreads("served", 4)["output_tokens_per_s"].median == pytest.approx(387.02, abs=0.01)
-    assert made.rows == (("served", 1), ("served", 4))
+    bench_record = bench()
+    assert len(bench_record.done) == 7
+    assert len(bench_record.counted) == 6
+    assert bench_record.compute_spreads("served", 4)["output_tokens_per_s"].median == pytest.approx(
+        387.02, abs=0.01
+    )
+    assert bench_record.rows == (("served", 1), ("served", 4))
 
 
 def test_measured_over_predicted() -> None:
-    told = bench().predicted("served", 4)
-    assert told
-    assert told[1] == pytest.approx(387.02 / 1200, abs=0.001)
-    assert replace(bench(), expected={}).predicted("served", 4) is None
+    prediction = bench().find_prediction("served", 4)
+    assert prediction
+    assert prediction[1] == pytest.approx(387.02 / 1200, abs=0.001)
+    assert replace(bench(), expected={}).find_prediction("served", 4) is None
 
 
 def test_programs_read_medians_and_ratios(tmp_path: Path) -> None:
@@ -49,7 +51,7 @@ def test_programs_read_medians_and_ratios(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "found"),
+    ("text", "id_"),
     [
         ("last", "20261122-3"),
         ("last-0", "20261122-3"),
@@ -58,30 +60,30 @@ def test_programs_read_medians_and_ratios(tmp_path: Path) -> None:
         ("20261122-2", "20261122-2"),
     ],
 )
-def test_a_bench_by_its_name(word: str, found: str) -> None:
+def test_a_bench_by_its_name(text: str, id_: str) -> None:
     for name in ("20261121-1", "20261122-2", "20261122-3"):
         record.save(bench(name))
-    assert record.find(word).id == found
+    assert record.find_record(text).id == id_
 
 
-@pytest.mark.parametrize("word", ["2026112", "20261122", "x", "last-3", "last-x", "./absent.json"])
-def test_no_bench_by_that_name(word: str) -> None:
+@pytest.mark.parametrize("text", ["2026112", "20261122", "x", "last-3", "last-x", "./absent.json"])
+def test_no_bench_by_that_name(text: str) -> None:
     for name in ("20261121-1", "20261122-2", "20261122-3"):
         record.save(bench(name))
     with pytest.raises(Problem) as raised:
-        record.find(word)
+        record.find_record(text)
     assert raised.value.fix == "medley bench history"
 
 
 def test_a_file_by_its_path(tmp_path: Path) -> None:
     saved = record.save(bench())
-    other = tmp_path / "sent.json"
-    other.write_bytes(saved.read_bytes())
-    assert record.find(str(other)) == bench()
+    copy = tmp_path / "sent.json"
+    copy.write_bytes(saved.read_bytes())
+    assert record.find_record(str(copy)) == bench()
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"format": 1}', '{"format": 99}', "[]"])
 def test_what_another_wrote_is_passed_over(text: str) -> None:
     saved = record.save(bench())
     saved.with_name("0.json").write_text(text)
-    assert [each.id for each in record.every()] == [bench().id]
+    assert [listed.id for listed in record.list_records()] == [bench().id]

@@ -12,7 +12,7 @@ import pytest
 from medley.command import Command
 from medley.measurement.bench import BenchLoad, BenchRun, record
 from medley.measurement.bench.clients import ServedModel
-from medley.measurement.bench.run import Runner, measure
+from medley.measurement.bench.run import Runner, measure_server
 from medley.measurement.bench.target import BenchTarget, require_room
 from medley.process_identity import descendants
 from medley.progress import SILENT, SilentProgress
@@ -41,21 +41,23 @@ if how == "well":
 
 
 @dataclass(frozen=True)
-class Aimed(BenchTarget):
-    """At nothing: its client is that program, which behaves as it is told of each run."""
+class ProgramTarget(BenchTarget):
+    """A target without a server: its client is PROGRAM, which behaves in each run as `behaviors` lists."""
 
-    hows: tuple[str, ...] = ("well",)
+    behaviors: tuple[str, ...] = ("well",)
 
-    def command(self, run: BenchRun, result: Path) -> Command:
-        how = self.hows[(run.seed - LOAD.seed) % len(self.hows)]
-        return Command((sys.executable, "-c", PROGRAM, str(result), how))
-
-
-def aimed(*hows: str) -> Aimed:
-    return Aimed("vllm", Path("/env/bin"), ServedModel("http://127.0.0.1:9", "/v1", "demo", "/m"), hows=hows)
+    def build_command(self, run: BenchRun, result: Path) -> Command:
+        behavior = self.behaviors[(run.seed - LOAD.seed) % len(self.behaviors)]
+        return Command((sys.executable, "-c", PROGRAM, str(result), behavior))
 
 
-class Kept(SilentProgress):
+def build_target(*behaviors: str) -> ProgramTarget:
+    return ProgramTarget(
+        "vllm", Path("/env/bin"), ServedModel("http://127.0.0.1:9", "/v1", "demo", "/m"), behaviors=behaviors
+    )
+
+
+class RecordedNotes(SilentProgress):
     def __init__(self) -> None:
         self.notes: list[str] = []
 
@@ -69,7 +71,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(how: str, limit_s: float = 60) -> None:
-    Runner(SILENT, limit_s).run(aimed(how), RUN)
+    Runner(SILENT, limit_s).run(build_target(how), RUN)
 
 
 @pytest.mark.parametrize(
@@ -88,48 +90,48 @@ def test_a_run_that_measured_nothing_is_a_problem(
 
 
 def test_a_run_that_hangs_is_ended_with_its_children() -> None:
-    others = descendants(os.getpid())  # an earlier test's browser may still be ending
+    old_processes = descendants(os.getpid())  # an earlier test's browser may still be ending
     with raises_problem(cause=" 1 s", fix="--requests 8 --timeout 7200"):
         run("hangs", limit_s=1)
-    assert descendants(os.getpid()) <= others
+    assert descendants(os.getpid()) <= old_processes
 
 
 def test_a_bench_is_kept_whole() -> None:
-    made = measure(aimed("well"), LOAD, 60, SILENT)
-    assert record.find("last") == made
-    assert made.whole
-    assert [each.run for each in made.done] == list(LOAD.runs())
-    assert made.model == "demo"
+    saved = measure_server(build_target("well"), LOAD, 60, SILENT)
+    assert record.find_record("last") == saved
+    assert saved.whole
+    assert [result.run for result in saved.done] == list(LOAD.list_runs())
+    assert saved.model == "demo"
 
 
 def test_what_was_measured_before_a_failure_is_kept_and_named() -> None:
-    watch = Kept()
+    watch = RecordedNotes()
     with raises_problem(cause=("code 1:", "no such tokenizer")):
-        measure(aimed("well", "well", "dies"), LOAD, 60, watch)
-    kept = record.find("last")
-    assert (kept.whole, len(kept.counted)) == (False, 1)
-    assert f"stopped; 1 of its runs are kept: medley bench show {kept.id}" in watch.notes
+        measure_server(build_target("well", "well", "dies"), LOAD, 60, watch)
+    saved = record.find_record("last")
+    assert (saved.whole, len(saved.counted)) == (False, 1)
+    assert f"stopped; 1 of its runs are kept: medley bench show {saved.id}" in watch.notes
 
 
 def test_ctrl_c_leaves_no_process_and_keeps_what_is_done() -> None:
     def interrupt() -> None:
         wait_for(
             "the second run hangs",
-            lambda: any(each.name == "sleep" for each in descendants(os.getpid()) - others),
+            lambda: any(child.name == "sleep" for child in descendants(os.getpid()) - old_processes),
             60,
         )
         os.kill(os.getpid(), signal.SIGINT)
 
-    others = descendants(os.getpid())
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    old_processes = descendants(os.getpid())
+    old_handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=interrupt).start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            measure(aimed("well", "well", "hangs"), LOAD, 60, SILENT)
+            measure_server(build_target("well", "well", "hangs"), LOAD, 60, SILENT)
     finally:
-        signal.signal(signal.SIGINT, before)
-    assert len(record.find("last").counted) == 1
-    assert descendants(os.getpid()) <= others
+        signal.signal(signal.SIGINT, old_handler)
+    assert len(record.find_record("last").counted) == 1
+    assert descendants(os.getpid()) <= old_processes
 
 
 def test_a_load_larger_than_what_is_served_is_a_problem_at_once() -> None:

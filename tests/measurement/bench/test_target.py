@@ -1,4 +1,4 @@
-"""What a bench aims at: the server of this host with what it runs, or another one."""
+"""The target of a bench: the server of this host with its plan, or another one."""
 
 import os
 from collections.abc import Iterator
@@ -29,22 +29,24 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @contextmanager
-def served(url: str, folder: Path, *, state: str = "ready", layout: Layout | None = None) -> Iterator[Path]:
-    """As `medley serve` notes it; returns the folder of the engine's programs."""
+def note_served(
+    url: str, folder: Path, *, state: str = "ready", layout: Layout | None = None
+) -> Iterator[Path]:
+    """Note a server as `medley serve` does; return the folder of the engine's programs."""
     port, programs = int(url.rpartition(":")[2].partition("/")[0]), folder / "env" / "bin"
     programs.mkdir(parents=True)
     for name in ("python", "sglang"):
         (programs / name).touch(0o755)
     argv = (str(programs / "sglang"), "serve", str(folder))
-    what = Description("sglang", "demo", str(folder), argv, {}, {"kv_type": "auto"}, layout)
-    with ExitStack() as held:
-        tell = held.enter_context(serving.note_server(Serving(str(folder), "tiny", port=port)))
-        held.enter_context(serving.keep_description(port, what))
-        tell(state)
+    description = Description("sglang", "demo", str(folder), argv, {}, {"kv_type": "auto"}, layout)
+    with ExitStack() as stack:
+        set_state = stack.enter_context(serving.note_server(Serving(str(folder), "tiny", port=port)))
+        stack.enter_context(serving.keep_description(port, description))
+        set_state(state)
         yield programs
 
 
-class Kept(SilentProgress):
+class RecordedNotes(SilentProgress):
     def __init__(self) -> None:
         self.notes: list[str] = []
 
@@ -54,47 +56,47 @@ class Kept(SilentProgress):
 
 @pytest.mark.parametrize("by_url", [True, False], ids=["named by its address", "the newest here"])
 def test_what_this_host_serves_is_known(server: str, tmp_path: Path, *, by_url: bool) -> None:
-    with served(server, tmp_path) as programs:
-        found = find_target(TargetOptions(url=server.removesuffix("/v1") if by_url else None), SILENT)
-    assert (found.engine, found.binary, found.model) == ("sglang", programs, "demo")
-    assert found.served.model == "tiny"
-    assert found.served.tokenizer == str(tmp_path)
-    assert f"{found.served.base}{found.served.path}" == server
-    assert found.served.env["HF_HUB_OFFLINE"] == "1"
-    assert list(found.transcripts) == [os.uname().nodename]
+    with note_served(server, tmp_path) as programs:
+        target = find_target(TargetOptions(url=server.removesuffix("/v1") if by_url else None), SILENT)
+    assert (target.engine, target.binary, target.model) == ("sglang", programs, "demo")
+    assert target.served.model == "tiny"
+    assert target.served.tokenizer == str(tmp_path)
+    assert f"{target.served.base}{target.served.path}" == server
+    assert target.served.env["HF_HUB_OFFLINE"] == "1"
+    assert list(target.transcripts) == [os.uname().nodename]
 
 
 def test_the_layout_that_is_served_is_predicted(server: str, tmp_path: Path) -> None:
     layout = Layout((Stage((Device("box", 0, "spark", 1 << 34, 273.0, 125.0),), 6),))
-    with served(server, tmp_path, layout=layout):
-        found = find_target(TargetOptions(), SILENT).expected(LOAD, SILENT)
-    assert set(found) == {1, 4}
-    assert found[4].output_tokens_per_s > found[1].output_tokens_per_s > 0
+    with note_served(server, tmp_path, layout=layout):
+        figures = find_target(TargetOptions(), SILENT).predict_figures(LOAD, SILENT)
+    assert set(figures) == {1, 4}
+    assert figures[4].output_tokens_per_s > figures[1].output_tokens_per_s > 0
 
 
 def test_on_a_cpu_nothing_is_predicted(server: str, tmp_path: Path) -> None:
-    watch, layout = Kept(), Layout((Stage((Device("vm", 0, "cpu", 1 << 34, 20.0, 0.5),), 6),))
-    with served(server, tmp_path, layout=layout):
-        assert find_target(TargetOptions(), SILENT).expected(LOAD, watch) == {}
-    assert any("no speed is predicted on a CPU" in each for each in watch.notes)
+    watch, layout = RecordedNotes(), Layout((Stage((Device("vm", 0, "cpu", 1 << 34, 20.0, 0.5),), 6),))
+    with note_served(server, tmp_path, layout=layout):
+        assert find_target(TargetOptions(), SILENT).predict_figures(LOAD, watch) == {}
+    assert any("no speed is predicted on a CPU" in note for note in watch.notes)
 
 
 def test_what_is_not_known_is_not_predicted_and_said(server: str, tmp_path: Path) -> None:
-    watch = Kept()
-    with served(server, tmp_path):
-        assert find_target(TargetOptions(), SILENT).expected(LOAD, watch) == {}
+    watch = RecordedNotes()
+    with note_served(server, tmp_path):
+        assert find_target(TargetOptions(), SILENT).predict_figures(LOAD, watch) == {}
     assert watch.notes == ["not predicted: nothing here says how that server's model lies on its hosts"]
 
 
 def test_a_server_that_is_not_ready_is_waited_for_by_its_user(server: str, tmp_path: Path) -> None:
     with (
-        served(server, tmp_path, state="starting"),
+        note_served(server, tmp_path, state="starting"),
         raises_problem(cause=("tiny ", "starting")),
     ):
         find_target(TargetOptions(), SILENT)
 
 
 def test_another_servers_folder_is_no_tokenizer_here(server: str) -> None:
-    """What it says of its model is a name, which is no folder of this host."""
+    """The server's model is a folder that this host does not have."""
     with raises_problem(cause="/absent/models/m", fix="--tokenizer Qwen/Qwen3-8B"):
         find_target(TargetOptions(url=server, tokenizer="/absent/models/m"), SILENT)

@@ -36,13 +36,13 @@ def test_bandwidth_of_the_bus_as_nccl_tests_has_it(hosts: int, bus: float) -> No
     ],
 )
 def test_sizes(text: str, sizes: tuple[int, ...]) -> None:
-    assert collective.sizes(text) == sizes
+    assert collective.parse_sizes(text) == sizes
 
 
 @pytest.mark.parametrize("text", ["3", "0", "-8", "17G", "x", "1.5M", "8 9", "9" * 30])
 def test_what_is_no_size(text: str) -> None:
     with raises_problem(repr(text), cause="16G", fix="medley collective-test --sizes 8,64K,1M,16M"):
-        collective.sizes(text)
+        collective.parse_sizes(text)
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_what_is_no_size(text: str) -> None:
 def test_what_a_link_should_give(name: str, interface: str, mbit: int | None) -> None:
     host = facts(transcript.parse((HOSTS / f"{name}.txt").read_text()))
     (address,) = (link.addresses[0].ip for link in host.net.links if link.name == interface)
-    assert collective.host_mbit(host, address) == mbit
-    assert collective.host_mbit(host, "203.0.113.1") is None
+    assert collective.find_link_mbit(host, address) == mbit
+    assert collective.find_link_mbit(host, "203.0.113.1") is None
 
 
 EVENTS: tuple[dict[str, Any], ...] = (
@@ -81,20 +81,20 @@ EVENTS: tuple[dict[str, Any], ...] = (
 
 
 def test_events_fold_into_a_result_that_json_takes() -> None:
-    found = Result({"a": Participant("a", "one"), "b": Participant("b", "two")})
+    result = Result({"a": Participant("a", "one"), "b": Participant("b", "two")})
     for event in EVENTS:
-        found = found.having(event)
-    assert found.skipped == (("a", "b"),)
-    assert found.members["b"] == Participant("b", "two", "eth1")
-    assert found.rates == (AllReduceRate(8, 0.001, 2), AllReduceRate(1 << 20, None, 2))
-    (pair,) = found.pairs
+        result = result.add_event(event)
+    assert result.skipped == (("a", "b"),)
+    assert result.members["b"] == Participant("b", "two", "eth1")
+    assert result.rates == (AllReduceRate(8, 0.001, 2), AllReduceRate(1 << 20, None, 2))
+    (pair,) = result.pairs
     assert pair.mbit == pytest.approx((800, 400)), "the faster turn"
     assert pair.latency_us == pytest.approx(200)
-    table = json.loads(json.dumps(found.table()))
-    assert [each["name"] for each in table["members"]] == ["one", "two"]
+    table = json.loads(json.dumps(result.build_table()))
+    assert [member["name"] for member in table["members"]] == ["one", "two"]
     assert table["rates"][0]["bus_mbit"] == pytest.approx(0.064)
 
 
 def test_a_step_that_breaks_is_kept_with_who_was_silent() -> None:
     event = {"broken": "form the group", "errors": {"a": "timed out"}, "silent": ["b"]}
-    assert Result().having(event).broken == StepFailure("form the group", {"a": "timed out"}, ("b",))
+    assert Result().add_event(event).broken == StepFailure("form the group", {"a": "timed out"}, ("b",))

@@ -29,12 +29,14 @@ def test_ranks_have_the_group_s_variables(names: list[str], variables: dict[str,
         {"name": name, "address": ADDRESSES[name], "told": (HOSTS / f"{name}.txt").read_text()}
         for name in names
     ]
-    found = run.variables(nodes, {}, NetworkOptions())
-    assert variables.items() <= found.items()
-    assert bool(found) == bool(variables)
-    assert not [name for name in found if name.endswith("IFNAME")], "each host has its own"
+    computed = run.compute_variables(nodes, {}, NetworkOptions())
+    assert variables.items() <= computed.items()
+    assert bool(computed) == bool(variables)
+    assert not [name for name in computed if name.endswith("IFNAME")], "each host has its own"
     assert (
-        run.variables([*nodes, {"name": "x", "address": "10.0.0.9", "told": None}], {}, NetworkOptions())
+        run.compute_variables(
+            [*nodes, {"name": "x", "address": "10.0.0.9", "told": None}], {}, NetworkOptions()
+        )
         == {}
     )
 
@@ -42,4 +44,4 @@ def test_ranks_have_the_group_s_variables(names: list[str], variables: dict[str,
 def test_without_a_cluster_there_is_nothing_to_try(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
     with raises_problem(fix=("medley ray-head", "medley ray-worker on each other host")):
-        run.current_cluster()
+        run.require_cluster()

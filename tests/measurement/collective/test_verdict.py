@@ -7,10 +7,10 @@ import pytest
 
 from medley.measurement.collective import Pair, Participant, Result, StepFailure
 from medley.measurement.collective.verdict import (
-    expected_mbit,
-    hosts_to_blame,
-    pairs_that_fall_short,
-    verdict,
+    compute_expected_mbit,
+    find_problem,
+    find_slow_hosts,
+    find_slow_pairs,
 )
 
 NAMES = "abcd"
@@ -23,8 +23,8 @@ def result(
     names = sorted({name for pair in rates for name in pair})
     members = {name: Participant(name, f"host-{name}", "eth0", (links or {}).get(name)) for name in names}
     pairs = (
-        Pair(one, two, (rate, rate * 1.1), 50) if rate else Pair(one, two, said="refused")
-        for (one, two), rate in ((tuple(pair), rate) for pair, rate in rates.items())
+        Pair(first, second, (rate, rate * 1.1), 50) if rate else Pair(first, second, said="refused")
+        for (first, second), rate in ((tuple(pair), rate) for pair, rate in rates.items())
     )
     return Result(members, backend=backend, sums={}, pairs=tuple(pairs))
 
@@ -71,32 +71,32 @@ def even(hosts: int, mbit: float, **others: float) -> dict[str, float]:
 def test_who_is_to_blame(
     rates: Mapping[str, float], links: dict[str, int], hosts: str, pairs: list[str]
 ) -> None:
-    found = result(rates, links)
-    assert [pair.one + pair.two for pair in pairs_that_fall_short(found)] == pairs
-    assert "".join(member.address for member in hosts_to_blame(found)) == hosts
-    problem = verdict(found)
-    named = problem.what if problem else ""
-    blamed = hosts or "".join(pairs)
-    assert {name for name in NAMES if f"host-{name}" in named} == set(blamed)
+    measured = result(rates, links)
+    assert [pair.one + pair.two for pair in find_slow_pairs(measured)] == pairs
+    assert "".join(member.address for member in find_slow_hosts(measured)) == hosts
+    problem = find_problem(measured)
+    title = problem.what if problem else ""
+    expected = hosts or "".join(pairs)
+    assert {name for name in NAMES if f"host-{name}" in title} == set(expected)
 
 
 def test_nccl_is_judged_by_the_whole_link() -> None:
-    found = result(even(3, 6000), dict.fromkeys("abc", 200_000), backend="nccl")
-    assert expected_mbit(found, found.pairs[0]) == 200_000
-    assert "".join(member.address for member in hosts_to_blame(found)) == "abc"
+    measured = result(even(3, 6000), dict.fromkeys("abc", 200_000), backend="nccl")
+    assert compute_expected_mbit(measured, measured.pairs[0]) == 200_000
+    assert "".join(member.address for member in find_slow_hosts(measured)) == "abc"
 
 
 def test_the_order_of_hosts_changes_nothing() -> None:
     rates = even(4, 900, ac=90, bc=90, cd=90)
     for order in permutations(NAMES):
-        given = {"".join(pair): rates["".join(sorted(pair))] for pair in combinations(order, 2)}
-        found = result(given)
-        members = {name: found.members[name] for name in order}
-        assert [member.address for member in hosts_to_blame(replace(found, members=members))] == ["c"]
+        reordered = {"".join(pair): rates["".join(sorted(pair))] for pair in combinations(order, 2)}
+        measured = result(reordered)
+        members = {name: measured.members[name] for name in order}
+        assert [member.address for member in find_slow_hosts(replace(measured, members=members))] == ["c"]
 
 
 def test_a_slow_host_s_problem_has_the_numbers() -> None:
-    problem = verdict(result(even(3, 900, ac=90, bc=90)))
+    problem = find_problem(result(even(3, 900, ac=90, bc=90)))
     assert problem is not None
     assert "host-c (c)" in problem.what
     assert problem.cause.splitlines() == [
@@ -134,19 +134,19 @@ def test_a_slow_host_s_problem_has_the_numbers() -> None:
     ],
 )
 def test_what_else_goes_wrong(changes: dict[str, Any], what: str, cause: str) -> None:
-    problem = verdict(replace(result(even(3, 900)), **changes))
+    problem = find_problem(replace(result(even(3, 900)), **changes))
     assert problem is not None
     assert what in problem.what
     assert cause in problem.cause
 
 
 def test_wrong_sums_are_laid_to_the_host_whose_pairs_are_wrong() -> None:
-    found = result(even(3, 900, ab=0, ac=0))
-    problem = verdict(replace(found, sums={"a": "wrong", "b": "wrong", "c": "wrong"}))
+    measured = result(even(3, 900, ab=0, ac=0))
+    problem = find_problem(replace(measured, sums={"a": "wrong", "b": "wrong", "c": "wrong"}))
     assert problem is not None
     assert problem.what.startswith("host-a (a) is")
 
 
 def test_a_pair_that_fails_once_has_failed() -> None:
-    found = result(even(3, 900))
-    assert verdict(found.having({"pair": ["a", "b"], "said": "refused"})) is not None
+    measured = result(even(3, 900))
+    assert find_problem(measured.add_event({"pair": ["a", "b"], "said": "refused"})) is not None

@@ -10,7 +10,7 @@ from medley.host.facts import facts
 from medley.host.kind import answers, kind_of
 from medley.measurement.field_report import Backend, PlanRequest, Wishes
 from medley.measurement.field_report.draft import Draft
-from medley.measurement.field_report.replay import planned
+from medley.measurement.field_report.replay import plan_model
 from medley.measurement.link import LinkMeasurement, Rdma
 from medley.measurement.link.tools import Ping, Throughput
 from medley.network.fabric import fabric
@@ -26,23 +26,25 @@ MODEL = "gpt-oss-120b"
 
 
 def draft(written: list[str] | None = None) -> Draft:
-    """With both hosts described, and their network."""
-    made = Draft((written if written is not None else []).append, SILENT)
-    told = {name: answers(str(HOSTS / file)) for name, file in zip(NAMES, FILES, strict=True)}
-    known = {name: facts(each) for name, each in told.items()}
-    kinds = {name: (told[name], kind_of(each).name) for name, each in known.items()}
-    made.describe(kinds, {NAMES[1]: (NAMES[1], "bob.lan")}, ["bob"], NetworkOptions())
-    made.parts["fabric"] = made.clean(fabric_report.table(fabric(known, NetworkOptions()), known))
-    return made
+    """Return a draft with both hosts and their network."""
+    draft = Draft((written if written is not None else []).append, SILENT)
+    transcripts = {name: answers(str(HOSTS / file)) for name, file in zip(NAMES, FILES, strict=True)}
+    facts_by_host = {name: facts(each) for name, each in transcripts.items()}
+    kinds = {name: (transcripts[name], kind_of(each).name) for name, each in facts_by_host.items()}
+    draft.describe(kinds, {NAMES[1]: (NAMES[1], "bob.lan")}, ["bob"], NetworkOptions())
+    draft.parts["fabric"] = draft.redact(
+        fabric_report.table(fabric(facts_by_host, NetworkOptions()), facts_by_host)
+    )
+    return draft
 
 
 def report() -> dict[str, Any]:
-    """The table of the file."""
-    made = draft()
+    """Return the table of the file."""
+    draft_report = draft()
     model = config.models()[MODEL]
     assert model.shape
-    plan = planned(MODEL, model.shape, made.answers, Wishes(), PlanRequest(hosts=2, spread=True))
-    way = Throughput(104_000.0, 0, 40.0)
+    plan = plan_model(MODEL, model.shape, draft_report.answers, Wishes(), PlanRequest(hosts=2, spread=True))
+    direction = Throughput(104_000.0, 0, 40.0)
     ping = Ping(10, 10, 0.05, 0.09)
     link = LinkMeasurement(
         "192.168.177.12",
@@ -53,28 +55,28 @@ def report() -> dict[str, Any]:
         126_000,
         ping,
         ping,
-        way,
-        way,
+        direction,
+        direction,
         Rdma("rocep1s0f0", 98_000.0, 2.1),
     )
-    found = bench(model=MODEL)
-    about = {**found.about, "hosts": []}
+    record = bench(model=MODEL)
+    about = {**record.about, "hosts": []}
     line = Backend(what="NCCL transport", found="IB", line=7, text="NCCL INFO Using network IB")
-    made.parts["models"].append(
+    draft_report.parts["models"].append(
         {
             "name": MODEL,
             "by_report": True,
             "plan": plan.model_dump(),
             "ran": plan.made.model_dump(),
-            "bench": asdict(replace(found, about=about)),
+            "bench": asdict(replace(record, about=about)),
             "backends": [line.model_dump()],
         }
     )
-    made.parts["links"].append({"host": "host-2", "measured": asdict(link), "problems": []})
-    made.parts["doctor"] = {"checks": [], "counts": {"ok": 40, "better": 2}}
-    made.skip("collective-test", "the cluster is not up")
-    made.parts["whole"] = True
-    return dict(json.loads(json.dumps(made.parts)))
+    draft_report.parts["links"].append({"host": "host-2", "measured": asdict(link), "problems": []})
+    draft_report.parts["doctor"] = {"checks": [], "counts": {"ok": 40, "better": 2}}
+    draft_report.skip("collective-test", "the cluster is not up")
+    draft_report.parts["whole"] = True
+    return dict(json.loads(json.dumps(draft_report.parts)))
 
 
 def save(folder: Path, table: object) -> Path:

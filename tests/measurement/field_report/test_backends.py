@@ -1,8 +1,8 @@
-"""What engines say of their kernels is found in their logs, each with its line."""
+"""Backends and kernels in the logs of engines, each with its line."""
 
 from pathlib import Path
 
-from medley.measurement.field_report.backends import backends
+from medley.measurement.field_report.backends import find_backends
 
 LOGS = Path(__file__).parents[2] / "logs" / "healthy"
 # As vLLM 0.32.0 and NCCL format them; no such log was recorded here.
@@ -23,13 +23,13 @@ INFO 11-24 [cuda.py:506] Using FLASH_ATTN attention backend out of potential bac
 """
 
 
-def found(engine: str, text: str) -> list[tuple[str, str, int]]:
+def list_backends(engine: str, text: str) -> list[tuple[str, str, int]]:
     lines = text.splitlines()
-    return [(each.what, each.found, each.line) for each in backends(engine, lines, str)]  # type: ignore[arg-type]
+    return [(each.what, each.found, each.line) for each in find_backends(engine, lines, str)]  # type: ignore[arg-type]
 
 
 def test_a_gpu() -> None:
-    assert found("vllm", CUDA) == [
+    assert list_backends("vllm", CUDA) == [
         ("attention", "FLASH_ATTN", 1),
         ("experts", "MARLIN", 2),
         ("experts", "FLASHINFER_CUTLASS", 3),
@@ -46,9 +46,9 @@ def test_a_gpu() -> None:
 
 
 def test_recorded_logs_of_cpus() -> None:
-    vllm = {each[:2] for each in found("vllm", (LOGS / "vllm.txt").read_text())}
+    vllm = {each[:2] for each in list_backends("vllm", (LOGS / "vllm.txt").read_text())}
     assert {("CUDA graphs", "Enforce eager set"), ("collectives", "gloo")} <= vllm
-    sglang = {each[:2] for each in found("sglang", (LOGS / "sglang.txt").read_text())}
+    sglang = {each[:2] for each in list_backends("sglang", (LOGS / "sglang.txt").read_text())}
     assert {
         ("attention", "torch_native"),
         ("KV cache", "auto"),
@@ -57,8 +57,8 @@ def test_recorded_logs_of_cpus() -> None:
 
 
 def test_the_line_is_redacted_and_short() -> None:
-    (one,) = backends(
+    (backend,) = find_backends(
         "vllm", [f"x vLLM is using nccl==2.30.7 at ann {'y' * 900}"], lambda text: text.replace("ann", "N")
     )
-    assert " at N " in one.text
-    assert len(one.text) < 310
+    assert " at N " in backend.text
+    assert len(backend.text) < 310

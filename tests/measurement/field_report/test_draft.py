@@ -1,4 +1,4 @@
-"""What is put into a draft is redacted as it comes, and written after each step."""
+"""A draft redacts each part, and is written after each step."""
 
 import json
 from pathlib import Path
@@ -7,8 +7,8 @@ import pytest
 
 from medley.errors import Problem
 from medley.measurement.field_report import PlanRequest
-from medley.measurement.field_report.draft import Draft, verb
-from medley.measurement.field_report.models import MeasuredModel, shown_name
+from medley.measurement.field_report.draft import Draft, run_verb
+from medley.measurement.field_report.models import MeasuredModel, format_model_name
 from medley.network.fabric.types import NetworkOptions
 from medley.progress import SILENT
 from medley.transcript import Answer
@@ -38,19 +38,19 @@ def secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nothing_that_is_planted_is_written() -> None:
     lines: list[str] = []
-    made = Draft(lines.append, SILENT)
-    said = " ".join(
-        PLANTED[each] for each in ("hub-token", "key-of-the-environment", "host", "public-address")
-    )
-    seen = {"env": Answer(f"{said} {PLANTED['mac']}\nSerial Number: {PLANTED['serial']}\n/home/bobby/x\n")}
-    other = (PLANTED["host"], PLANTED["its-other-name"])
-    made.describe(
-        {"here": (seen, "spark"), "bob-spark": (seen, None)},
-        {"bob-spark": other},
+    draft_report = Draft(lines.append, SILENT)
+    text = " ".join(PLANTED[key] for key in ("hub-token", "key-of-the-environment", "host", "public-address"))
+    transcript = {
+        "env": Answer(f"{text} {PLANTED['mac']}\nSerial Number: {PLANTED['serial']}\n/home/bobby/x\n")
+    }
+    names = (PLANTED["host"], PLANTED["its-other-name"])
+    draft_report.describe(
+        {"here": (transcript, "spark"), "bob-spark": (transcript, None)},
+        {"bob-spark": names},
         ["bobby"],
         NetworkOptions(),
     )
-    made.parts["collective"] = made.clean(
+    draft_report.parts["collective"] = draft_report.redact(
         {
             "argv": [
                 "vllm",
@@ -66,10 +66,12 @@ def test_nothing_that_is_planted_is_written() -> None:
             "log": [f"INFO request: prompt: '{PLANTED['prompt']}', user=bobby"],
         }
     )
-    made.skip("link to bob-spark", Problem("bobs-box", cause=PLANTED["hub-token"], fix="ssh bobby@bob-spark"))
-    made.save()
-    found = {name for name, secret in PLANTED.items() if secret in lines[-1]}
-    assert found == set()
+    draft_report.skip(
+        "link to bob-spark", Problem("bobs-box", cause=PLANTED["hub-token"], fix="ssh bobby@bob-spark")
+    )
+    draft_report.save()
+    leaked = {name for name, secret in PLANTED.items() if secret in lines[-1]}
+    assert leaked == set()
     table = json.loads(lines[-1])
     assert table["collective"]["argv"][2] == "HIDDEN"
     assert table["collective"]["env"] == {"MY_PASSWORD": "HIDDEN", "host-2": "host-2"}
@@ -77,23 +79,23 @@ def test_nothing_that_is_planted_is_written() -> None:
 
 
 def test_what_is_equal_stays_equal_over_hosts() -> None:
-    made = draft()
-    text = json.dumps(made.parts)
+    draft_report = draft()
+    text = json.dumps(draft_report.parts)
     assert "ann" not in text.replace("annot", "").replace("channel", "")
     assert "bob" not in text
-    assert made.called == {"ann-spark": "host-1", "bob-spark": "host-2"}
-    assert set(made.parts["fabric"]["hosts"]) == {"host-1", "host-2"}
-    assert made.others == (("bob-spark", "bob.lan"),)
+    assert draft_report.report_names == {"ann-spark": "host-1", "bob-spark": "host-2"}
+    assert set(draft_report.parts["fabric"]["hosts"]) == {"host-1", "host-2"}
+    assert draft_report.other_hosts == (("bob-spark", "bob.lan"),)
 
 
 def test_a_step_that_fails_is_noted_and_the_next_goes_on() -> None:
     lines: list[str] = []
-    made = draft(lines)
-    with made.step("one"):
+    draft_report = draft(lines)
+    with draft_report.step("one"):
         raise Problem("it is broken", cause="why", fix="x")
-    with made.step("two"):
-        made.parts["doctor"] = {"counts": {}}
-    with pytest.raises(KeyboardInterrupt), made.step("three"):
+    with draft_report.step("two"):
+        draft_report.parts["doctor"] = {"counts": {}}
+    with pytest.raises(KeyboardInterrupt), draft_report.step("three"):
         raise KeyboardInterrupt
     table = json.loads(lines[-1])
     assert [each["step"] for each in table["skipped"]] == ["one"]
@@ -110,11 +112,11 @@ def test_nothing_is_written_before_a_host_is_known() -> None:
 
 def test_a_verb_that_fails_says_why() -> None:
     with raises_problem("medley serve ", cause="'no-such-model'", fix="medley serve no-such-model --dry-run"):
-        verb(("serve", "no-such-model", "--dry-run"), 60, SILENT)
+        run_verb(("serve", "no-such-model", "--dry-run"), 60, SILENT)
 
 
 @pytest.mark.parametrize(
-    ("word", "name"),
+    ("text", "name"),
     [
         ("demo", "demo"),
         ("Qwen/Qwen3-8B", "Qwen/Qwen3-8B"),
@@ -122,12 +124,12 @@ def test_a_verb_that_fails_says_why() -> None:
         ("./|", "model"),
     ],
 )
-def test_names_of_models(word: str, name: str) -> None:
-    assert shown_name(word) == name
+def test_names_of_models(text: str, name: str) -> None:
+    assert format_model_name(text) == name
 
 
 def test_the_words_that_serve_a_model() -> None:
-    assert MeasuredModel("demo", PlanRequest(engine="sglang", hosts=2, spread=True)).words(81) == (
+    assert MeasuredModel("demo", PlanRequest(engine="sglang", hosts=2, spread=True)).build_arguments(81) == (
         *("serve", "demo", "--port", "81", "--hosts", "2", "--dp", "1", "--engine", "sglang"),
     )
-    assert MeasuredModel("m").words(81) == ("serve", "m", "--port", "81")
+    assert MeasuredModel("m").build_arguments(81) == ("serve", "m", "--port", "81")

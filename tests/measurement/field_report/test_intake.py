@@ -43,12 +43,12 @@ def test_it_says_what_it_would_add_and_adds_nothing(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    before = {file: file.read_bytes() for file in tree.rglob("*") if file.is_file()}
+    contents = {file: file.read_bytes() for file in tree.rglob("*") if file.is_file()}
     assert run(monkeypatch, save(tmp_path, table), "--into", tree) == 0
-    said = capsys.readouterr().out
-    assert "plan of gpt-oss-120b: the same now" in said
-    assert "matrix row: spark, 2, vllm, TP 2, RDMA, gpt-oss-120b, hardware" in said
-    assert {file: file.read_bytes() for file in tree.rglob("*") if file.is_file()} == before
+    output = capsys.readouterr().out
+    assert "plan of gpt-oss-120b: the same now" in output
+    assert "matrix row: spark, 2, vllm, TP 2, RDMA, gpt-oss-120b, hardware" in output
+    assert {file: file.read_bytes() for file in tree.rglob("*") if file.is_file()} == contents
 
 
 def test_it_is_taken_in_once(
@@ -60,12 +60,12 @@ def test_it_is_taken_in_once(
 ) -> None:
     file = save(tmp_path, table)
     assert run(monkeypatch, file, "--write", "--into", tree) == 0
-    one, two = sorted((tree / field_report.RECORDED).glob("*.txt"))
-    assert one.name.startswith("spark-2-")
-    assert one.read_text().startswith(
+    first, second = sorted((tree / field_report.RECORDED).glob("*.txt"))
+    assert first.name.startswith("spark-2-")
+    assert first.read_text().startswith(
         "# Recorded by medley bench --field-report on its owner's hosts: host-1 of 2."
     )
-    assert len(answers(str(two))) > 20
+    assert len(answers(str(second))) > 20
     rows = list(csv.DictReader((tree / field_report.PUBLISHED).read_text().splitlines()))
     assert [row["concurrency"] for row in rows[-2:]] == ["1", "4"]
     *_, case = published.read(tree / field_report.PUBLISHED)
@@ -73,9 +73,9 @@ def test_it_is_taken_in_once(
     assert case.scored
     assert (case.kind, case.what, case.load.prompt_tokens, case.output_tokens) == ("spark", "decode", 32, 16)
     assert case.site.startswith("field-spark-2-")
-    known = support.read(tree / field_report.SUPPORT)
-    assert [each.badge for each in known if each.model == "gpt-oss-120b"] == ["hardware"]
-    assert (tree / field_report.PAGE).read_text() == support.page(known)
+    rows_of_matrix = support.read(tree / field_report.SUPPORT)
+    assert [each.badge for each in rows_of_matrix if each.model == "gpt-oss-120b"] == ["hardware"]
+    assert (tree / field_report.PAGE).read_text() == support.page(rows_of_matrix)
 
     assert run(monkeypatch, file, "--write", "--into", tree) == 1
     assert "was taken in before" in capsys.readouterr().err
@@ -84,9 +84,9 @@ def test_it_is_taken_in_once(
 def test_a_plan_that_comes_out_otherwise_is_shown(
     table: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    other = json.loads(json.dumps(table))
-    other["models"][0]["plan"]["tokens_per_s"] *= 2
-    assert run(monkeypatch, save(tmp_path, other)) == 1
+    changed = json.loads(json.dumps(table))
+    changed["models"][0]["plan"]["tokens_per_s"] *= 2
+    assert run(monkeypatch, save(tmp_path, changed)) == 1
     assert "otherwise now:\n    tokens_per_s: " in capsys.readouterr().out
 
 
@@ -110,10 +110,10 @@ def test_a_kind_without_a_table_gets_no_row(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    other = json.loads(json.dumps(table))
-    for host in other["hosts"]:
+    changed = json.loads(json.dumps(table))
+    for host in changed["hosts"]:
         host["kind"] = "toaster"
-    assert run(monkeypatch, save(tmp_path, other), "--write", "--into", tree) == 0
+    assert run(monkeypatch, save(tmp_path, changed), "--write", "--into", tree) == 0
     assert "no matrix row: toaster, 2, vllm" in capsys.readouterr().out
     assert (tree / field_report.SUPPORT).read_text() == support.DATA.read_text()
 
@@ -122,9 +122,9 @@ def test_a_hostile_file_is_a_problem(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(monkeypatch, save(tmp_path, {"format": "medley field report 1", "hosts": "x"})) == 1
-    said = capsys.readouterr().err
-    assert "fix:   ask its sender" in said
-    assert "Traceback" not in said
+    error = capsys.readouterr().err
+    assert "fix:   ask its sender" in error
+    assert "Traceback" not in error
 
 
 def test_the_page_is_made_of_the_data() -> None:
@@ -134,7 +134,7 @@ def test_the_page_is_made_of_the_data() -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "new", "badge", "evidence"),
+    ("old", "new", "badge", "evidence"),
     [
         ("untested", "hardware", "hardware", "b"),
         ("hardware", "simulated", "hardware", "a"),
@@ -142,18 +142,18 @@ def test_the_page_is_made_of_the_data() -> None:
     ],
 )
 def test_a_better_badge_takes_the_place(
-    known: support.Badge, new: support.Badge, badge: str, evidence: str
+    old: support.Badge, new: support.Badge, badge: str, evidence: str
 ) -> None:
     def row(badge: support.Badge, evidence: str) -> Row:
         return Row("spark", "1", "vllm", "one rank", "any", badge, evidence)
 
-    (found,) = support.with_row([row(known, "a")], row(new, "b"))
-    assert (found.badge, found.evidence) == (badge, evidence)
+    (merged,) = support.with_row([row(old, "a")], row(new, "b"))
+    assert (merged.badge, merged.evidence) == (badge, evidence)
 
 
 def test_wrong_rows_are_named() -> None:
-    found = support.wrong([Row("toaster", "1", "vllm", "TP 2", "no-model", "hardware", "")] * 2)
-    assert [each.partition(": ")[2] for each in found] == [
+    errors = support.wrong([Row("toaster", "1", "vllm", "TP 2", "no-model", "hardware", "")] * 2)
+    assert [each.partition(": ")[2] for each in errors] == [
         *("there is no kind toaster", "no table has this model", "hardware needs evidence"),
         *(
             "there is no kind toaster",

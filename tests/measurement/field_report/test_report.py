@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.field_report import intake, read
 from medley.errors import Problem
-from medley.measurement.field_report import contents
+from medley.measurement.field_report import list_contents
 from tests.measurement.field_report.reports import report, save
 from tests.problems import raises_problem
 
@@ -20,15 +20,15 @@ def good() -> dict[str, Any]:
 
 
 def test_it_is_read_as_written(tmp_path: Path, good: dict[str, Any]) -> None:
-    found = read(save(tmp_path, good))
-    assert [host.name for host in found.hosts] == ["host-1", "host-2"]
-    assert found.models[0].bench
-    assert found.models[0].bench.predicted("served", 1)
-    assert json.loads(found.model_dump_json())["links"] == good["links"]
+    field_report = read(save(tmp_path, good))
+    assert [host.name for host in field_report.hosts] == ["host-1", "host-2"]
+    assert field_report.models[0].bench
+    assert field_report.models[0].bench.find_prediction("served", 1)
+    assert json.loads(field_report.model_dump_json())["links"] == good["links"]
 
 
 def test_its_contents_are_listed(tmp_path: Path, good: dict[str, Any]) -> None:
-    said = "\n".join(contents(read(save(tmp_path, good))))
+    text = "\n".join(list_contents(read(save(tmp_path, good))))
     for part in (
         "host-2: facts, redacted; kind spark",
         "104 Gbit/s there",
@@ -36,8 +36,8 @@ def test_its_contents_are_listed(tmp_path: Path, good: dict[str, Any]) -> None:
         "predicted 300",
         "2 better",
     ):
-        assert part in said
-    assert "left out: collective-test: the cluster is not up" in said
+        assert part in text
+    assert "left out: collective-test: the cluster is not up" in text
 
 
 def deep(table: dict[str, Any]) -> None:

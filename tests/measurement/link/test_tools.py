@@ -10,7 +10,7 @@ import pytest
 
 from medley.errors import Problem
 from medley.measurement.link import tools
-from medley.measurement.link.tools import Adapter, client, server, throughput
+from medley.measurement.link.tools import Adapter, build_client_command, build_server_command, read_throughput
 from tests.problems import raises_problem
 
 RECORDED = Path(__file__).parents[2] / "measurement" / "link" / "results"
@@ -21,14 +21,14 @@ REFUSED = (
 
 def test_what_was_received_counts() -> None:
     """48190472 bytes in 2.007817 s; what was sent and not yet received would be 203 Mb/s."""
-    found = throughput((RECORDED / "iperf3.json").read_text(), "10.78.0.2")
-    assert found.mbit == pytest.approx(192.01, abs=0.01)
-    assert (found.retransmits, round(found.cpu_percent, 1)) == (0, 2.3)
+    result = read_throughput((RECORDED / "iperf3.json").read_text(), "10.78.0.2")
+    assert result.mbit == pytest.approx(192.01, abs=0.01)
+    assert (result.retransmits, round(result.cpu_percent, 1)) == (0, 2.3)
 
 
 def test_the_other_direction() -> None:
-    found = throughput((RECORDED / "iperf3-reverse.json").read_text(), "10.78.0.2")
-    assert 150 < found.mbit < 210
+    result = read_throughput((RECORDED / "iperf3-reverse.json").read_text(), "10.78.0.2")
+    assert 150 < result.mbit < 210
 
 
 @pytest.mark.parametrize(
@@ -59,18 +59,18 @@ def test_the_other_direction() -> None:
 )
 def test_no_result_is_a_problem(text: str, what: str, fix: str) -> None:
     with pytest.raises(Problem) as raised:
-        throughput(text, "host2")
+        read_throughput(text, "host2")
     assert what in raised.value.what
     assert fix in raised.value.fix
 
 
 def test_commands() -> None:
-    assert str(server("10.0.0.2")) == "iperf3 -s -B 10.0.0.2 -p 5201"
-    there = client("10.0.0.2", source="10.0.0.1", seconds=5, streams=4, reverse=False)
-    words = "iperf3 -c 10.0.0.2 -p 5201 -B 10.0.0.1 --connect-timeout 3000 -J -i 0 -t 5 -P 4"
-    assert str(there) == words
-    back = client("10.0.0.2", source="10.0.0.1", seconds=5, streams=4, reverse=True)
-    assert str(back) == f"{words} -R"
+    assert str(build_server_command("10.0.0.2")) == "iperf3 -s -B 10.0.0.2 -p 5201"
+    forward = build_client_command("10.0.0.2", source="10.0.0.1", seconds=5, streams=4, reverse=False)
+    expected = "iperf3 -c 10.0.0.2 -p 5201 -B 10.0.0.1 --connect-timeout 3000 -J -i 0 -t 5 -P 4"
+    assert str(forward) == expected
+    backward = build_client_command("10.0.0.2", source="10.0.0.1", seconds=5, streams=4, reverse=True)
+    assert str(backward) == f"{expected} -R"
 
 
 RULE = "-" * 87
@@ -102,11 +102,11 @@ Conflicting CPU frequency values detected: 2200.000000 != 1040.353000. CPU Frequ
 
 
 def test_bandwidth() -> None:
-    assert tools.mbit(BANDWIDTH, "host2") == pytest.approx(98_020)
+    assert tools.read_mbit(BANDWIDTH, "host2") == pytest.approx(98_020)
 
 
 def test_latency() -> None:
-    assert tools.latency_us(LATENCY, "host2") == pytest.approx(7.04)
+    assert tools.read_latency_us(LATENCY, "host2") == pytest.approx(7.04)
 
 
 @pytest.mark.parametrize(
@@ -127,18 +127,21 @@ def test_latency() -> None:
 )
 def test_link_perftest_no_result_is_a_problem(text: str, cause: str, fix: str) -> None:
     with raises_problem("RDMA ", "host2", cause=cause, fix=fix):
-        tools.mbit(text, "host2")
+        tools.read_mbit(text, "host2")
 
 
 def test_link_perftest_commands() -> None:
     """Both sides are told the same, but for the device and its GID."""
     roce, infiniband = Adapter("rocep1s0f0", 1, 3), Adapter("mlx5_0", 2, None)
     assert (
-        str(tools.bandwidth(roce, "10.0.0.2"))
+        str(tools.build_bandwidth_command(roce, "10.0.0.2"))
         == "ib_write_bw -d rocep1s0f0 -i 1 -x 3 -F --report_gbits -D 5 -q 4 -p 18515 10.0.0.2"
     )
     assert (
-        str(tools.bandwidth(infiniband, None))
+        str(tools.build_bandwidth_command(infiniband, None))
         == "ib_write_bw -d mlx5_0 -i 2 -F --report_gbits -D 5 -q 4 -p 18515"
     )
-    assert str(tools.latency(infiniband, None)) == "ib_write_lat -d mlx5_0 -i 2 -F -n 1000 -p 18516"
+    assert (
+        str(tools.build_latency_command(infiniband, None))
+        == "ib_write_lat -d mlx5_0 -i 2 -F -n 1000 -p 18516"
+    )

@@ -1,4 +1,4 @@
-"""What was measured, against what the link should carry; ping's words; programs that are missing."""
+"""Measured links against their expected speeds; ping's output; programs that are missing."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import pytest
 
 from medley.measurement import link
 from medley.measurement.link import LinkMeasurement, Rdma, tools
-from medley.measurement.link.tools import Ping, Throughput, ping, ping_command
+from medley.measurement.link.tools import Ping, Throughput, build_ping_command, read_ping
 from tests.network import networks
 from tests.problems import raises_problem
 
@@ -40,11 +40,13 @@ round-trip min/avg/max = 0.059/0.067/0.080 ms
     ],
 )
 def test_ping(text: str, expected: Ping | None) -> None:
-    assert ping(text) == expected
+    assert read_ping(text) == expected
 
 
 def test_a_full_ping_is_the_mtu_less_its_headers() -> None:
-    assert "-M do -s 8972 -- 10.0.0.2" in str(ping_command("10.0.0.2", source="10.0.0.1", count=3, mtu=9000))
+    assert "-M do -s 8972 -- 10.0.0.2" in str(
+        build_ping_command("10.0.0.2", source="10.0.0.1", count=3, mtu=9000)
+    )
 
 
 FINE = Throughput(9400, 12, 60)
@@ -63,7 +65,7 @@ GOOD = LinkMeasurement(
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("measurement", "expected"),
     [
         pytest.param(GOOD, [], id="as it should be"),
         pytest.param(replace(GOOD, there=Throughput(5000, 0, 1)), [], id="half is enough"),
@@ -106,32 +108,32 @@ GOOD = LinkMeasurement(
         ),
     ],
 )
-def test_problems(found: LinkMeasurement, expected: list[tuple[str, str, str]]) -> None:
-    problems = list(link.problems(found))
+def test_problems(measurement: LinkMeasurement, expected: list[tuple[str, str, str]]) -> None:
+    problems = list(link.find_problems(measurement))
     assert len(problems) == len(expected)
-    for problem, (what, cause, fix) in zip(problems, expected, strict=True):
-        assert what in problem.what
+    for problem, (title, cause, fix) in zip(problems, expected, strict=True):
+        assert title in problem.what
         assert cause in problem.cause
         assert fix in problem.fix
 
 
 def test_a_half_of_a_spark_promises_half_of_what_it_reports() -> None:
     """Both its PCIe lanes and its half of the cage are known here: 4 x 32 GT/s."""
-    way = link.endpoint(networks.spark(1), None)
-    assert (way.link.name, way.link.mbit) == ("enp1s0f0np0", 200_000)
-    assert 100_000 <= way.mbit <= 126_100
-    assert link.adapter(way, tcp_only=True) is None
-    adapter = link.adapter(way, tcp_only=False)
+    endpoint = link.find_endpoint(networks.spark(1), None)
+    assert (endpoint.link.name, endpoint.link.mbit) == ("enp1s0f0np0", 200_000)
+    assert 100_000 <= endpoint.mbit <= 126_100
+    assert link.find_adapter(endpoint, tcp_only=True) is None
+    adapter = link.find_adapter(endpoint, tcp_only=False)
     assert adapter is not None
     assert (adapter.device, adapter.gid_index) == ("rocep1s0f0", 3)
 
 
 def test_the_end_that_was_asked_for_is_taken() -> None:
-    assert str(link.endpoint(networks.spark(1), "enP2p1s0f0np0").ip) == "192.168.101.1"
+    assert str(link.find_endpoint(networks.spark(1), "enP2p1s0f0np0").ip) == "192.168.101.1"
     with raises_problem("eth7", cause="enP2p1s0f0np0 192.168.101.1/24", fix="ip -brief address"):
-        link.endpoint(networks.spark(1), "eth7")
+        link.find_endpoint(networks.spark(1), "eth7")
     with raises_problem(cause="lo: ", fix=("ip -brief link", "medley link setup")):
-        link.endpoint(networks.host(()), None)
+        link.find_endpoint(networks.host(()), None)
 
 
 @pytest.mark.parametrize(
@@ -152,5 +154,5 @@ def test_the_end_that_was_asked_for_is_taken() -> None:
     ],
 )
 def test_missing_programs(names: tuple[str, ...], what: str, fix: str) -> None:
-    problem = tools.missing(names)
+    problem = tools.missing_programs_problem(names)
     assert (problem.what, problem.fix) == (what, fix)

@@ -1,4 +1,4 @@
-"""Hosts as `medley top` sees them, made by hand: a Spark, a workstation, one that is gone, and odd names."""
+"""Statuses of hosts for `medley top`, by hand: a Spark, a workstation, a silent host, and odd names."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,8 +14,8 @@ from medley.measurement.monitor import (
     Ray,
     Sample,
 )
-from medley.measurement.monitor.rates import rates
-from medley.measurement.monitor.watch import Seen
+from medley.measurement.monitor.rates import compute_rates
+from medley.measurement.monitor.watch import HostStatus
 
 METRICS = Path(__file__).parents[2] / "measurement" / "monitor" / "metrics"
 EVIL = '<script>document.title="owned"</script>'
@@ -67,14 +67,14 @@ def spark() -> Sample:
 
 
 def later(sample: Sample, seconds: float = 2.0) -> Sample:
-    """Half of its threads busy, 1 GB/s in and 250 MB/s out by its first wire, 100 tokens/s."""
+    """Return a later sample: half of the threads busy, 1 GB/s in and 250 MB/s out, 100 tokens/s."""
     grown = {**COUNTERS, "rx_bytes": round(1e9 * seconds), "tx_bytes": round(25e7 * seconds), "rx_dropped": 3}
     tokens = {"generated_tokens_total": 100.0 * seconds, "prompt_tokens_total": 500.0 * seconds}
     tokens |= {"first_token_s_total": 0.7, "first_token_total": 2.0}
     busy = sample.cpu.threads * seconds / 2
     engines = [
-        replace(each, figures={key: value + tokens.get(key, 0) for key, value in each.figures.items()})
-        for each in sample.engines
+        replace(engine, figures={key: value + tokens.get(key, 0) for key, value in engine.figures.items()})
+        for engine in sample.engines
     ]
     ports = [
         replace(port, counters={"rx_bytes": round(5e9 * seconds), "tx_bytes": 0, "symbol_error": 7})
@@ -90,15 +90,15 @@ def later(sample: Sample, seconds: float = 2.0) -> Sample:
     )
 
 
-def seen(sample: Sample, problem: Problem | None = None, age_s: float = 1.0) -> Seen:
-    after = later(sample)
-    return Seen(rates(sample, sample, after), after, age_s, problem)
+def build_status(sample: Sample, problem: Problem | None = None, age_s: float = 1.0) -> HostStatus:
+    last = later(sample)
+    return HostStatus(compute_rates(sample, sample, last), last, age_s, problem)
 
 
 def workstation(model: str = "qwen3-8b") -> Sample:
     gpus = [
         GpuSample(
-            nth,
+            index,
             "NVIDIA RTX PRO 6000 Blackwell Workstation Edition",
             0.5,
             96 * GIB,
@@ -107,32 +107,32 @@ def workstation(model: str = "qwen3-8b") -> Sample:
             590.0,
             600.0,
         )
-        for nth in range(2)
+        for index in range(2)
     ]
     engine = EngineSample(model, "http://127.0.0.1:8000/v1", "ready", silent="timed out")
     return replace(spark(), gpus=tuple(gpus), engines=(engine,), ray=None)
 
 
-def cluster() -> dict[str, Seen]:
+def cluster() -> dict[str, HostStatus]:
     """One is a Spark, one was lost 75 s ago, one was never reached, and one serves a model of an odd name."""
     gone = replace(spark(), ray=replace(RAY, role="worker"), engines=())
     return {
-        "spark-1": seen(spark()),
-        "spark-2": seen(gone, LOST, 75.0),
-        "thor-1": Seen(problem=LOST),
-        "workstation": seen(workstation(EVIL)),
+        "spark-1": build_status(spark()),
+        "spark-2": build_status(gone, LOST, 75.0),
+        "thor-1": HostStatus(problem=LOST),
+        "workstation": build_status(workstation(EVIL)),
     }
 
 
 class Replayed:
-    """Hosts as they were seen."""
+    """A source of statuses that the test sets as `statuses`."""
 
-    def __init__(self, seen: Mapping[str, Seen]) -> None:
-        self.now = seen
+    def __init__(self, statuses: Mapping[str, HostStatus]) -> None:
+        self.statuses = statuses
 
-    def seen(self) -> Mapping[str, Seen]:
-        return self.now
+    def read_statuses(self) -> Mapping[str, HostStatus]:
+        return self.statuses
 
-    def fresh(self, limit_s: float) -> Mapping[str, Seen]:
+    def sample_now(self, limit_s: float) -> Mapping[str, HostStatus]:
         del limit_s
-        return self.now
+        return self.statuses

@@ -27,62 +27,62 @@ FUNCTIONS = {*COUNTED, "max_over_time", "delta", "absent"}
 LABEL = re.compile(r'(\w+)(=~|=)"([^"]*)"')
 
 
-class Parsed:
+class Expression:
     """An expression of the small part of PromQL that the rules use; a ValueError where it is not one."""
 
     def __init__(self, text: str) -> None:
         self.tokens: list[tuple[str, str]] = []
         self.series: list[tuple[str, str, str]] = []
-        """Name, labels, and the function of its range."""
-        at = 0
-        while at < len(text):
-            found = TOKEN.match(text, at)
-            if found is None:
-                raise ValueError(text[at:])
-            if found.lastgroup:
-                self.tokens.append((found.lastgroup, found[0]))
-            at = found.end()
-        self.operands()
+        """Name, labels, and the function of the range."""
+        position = 0
+        while position < len(text):
+            match = TOKEN.match(text, position)
+            if match is None:
+                raise ValueError(text[position:])
+            if match.lastgroup:
+                self.tokens.append((match.lastgroup, match[0]))
+            position = match.end()
+        self.read_operands()
         if self.tokens:
             raise ValueError(self.tokens)
 
-    def take(self, *wanted: str) -> str:
-        if not self.tokens or self.tokens[0][1] not in wanted:
-            raise ValueError((wanted, self.tokens[:3]))
+    def take_token(self, *expected: str) -> str:
+        if not self.tokens or self.tokens[0][1] not in expected:
+            raise ValueError((expected, self.tokens[:3]))
         return self.tokens.pop(0)[1]
 
-    def next(self, kind: str) -> bool:
+    def is_next(self, kind: str) -> bool:
         return bool(self.tokens) and self.tokens[0][0] == kind
 
-    def operands(self) -> None:
-        self.operand()
+    def read_operands(self) -> None:
+        self.read_operand()
         while self.tokens and self.tokens[0][1] in {"and", "or", "==", "!=", "<", ">", "<=", ">=", *"+-*/"}:
             self.tokens.pop(0)
-            self.operand()
+            self.read_operand()
 
-    def operand(self) -> None:
+    def read_operand(self) -> None:
         if not self.tokens:
             raise ValueError("it ends too early")
         kind, text = self.tokens.pop(0)
         if text == "(":
-            self.operands()
-            self.take(")")
+            self.read_operands()
+            self.take_token(")")
         elif kind == "name" and text in FUNCTIONS:
-            self.take("(")
-            self.of(text)
-            self.take(")")
+            self.take_token("(")
+            self.read_series(text)
+            self.take_token(")")
         elif kind == "name":
             self.tokens.insert(0, (kind, text))
-            self.of("")
+            self.read_series("")
         elif kind != "number":
             raise ValueError(text)
 
-    def of(self, function: str) -> None:
-        if not self.next("name"):
+    def read_series(self, function: str) -> None:
+        if not self.is_next("name"):
             raise ValueError(self.tokens[:3])
         name = self.tokens.pop(0)[1]
-        labels = self.tokens.pop(0)[1] if self.next("labels") else ""
-        if self.next("range") is not (function not in {"", "absent"}):
+        labels = self.tokens.pop(0)[1] if self.is_next("labels") else ""
+        if self.is_next("range") is not (function not in {"", "absent"}):
             raise ValueError((function, name))
         if function not in {"", "absent"}:
             self.tokens.pop(0)
@@ -91,19 +91,23 @@ class Parsed:
 
 @pytest.mark.parametrize("rule", RULES, ids=NAMES)
 def test_a_rule_names_series_and_labels_that_exist(rule: dict[str, Any]) -> None:
-    there = samples(everything())
-    found = Parsed(rule["expr"]).series
-    assert found
-    for name, labels, function in found:
+    all_samples = samples(everything())
+    rule_series = Expression(rule["expr"]).series
+    assert rule_series
+    for name, labels, function in rule_series:
         assert name in HELP
         assert name.endswith("_total") is (function in COUNTED)
-        of_it = [each for series, each, _ in there if series == name]
+        label_sets = [labels for series, labels, _ in all_samples if series == name]
         for label, sign, value in LABEL.findall(labels):
-            values = {each[label] for each in of_it}
-            assert [each for each in values if (re.fullmatch(value, each) if sign == "=~" else value == each)]
-    named = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
-    of_rule = [set(labels) for series, labels, _ in there if series == found[0][0]]
-    assert all(named <= labels for labels in of_rule)
+            values = {labels[label] for labels in label_sets}
+            assert [
+                labels
+                for labels in values
+                if (re.fullmatch(value, labels) if sign == "=~" else value == labels)
+            ]
+    names = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
+    rule_labels = [set(labels) for series, labels, _ in all_samples if series == rule_series[0][0]]
+    assert all(names <= labels for labels in rule_labels)
     assert rule["labels"]["severity"] in {"critical", "warning"}
 
 
@@ -112,7 +116,7 @@ def test_a_rule_names_series_and_labels_that_exist(rule: dict[str, Any]) -> None
 )
 def test_what_is_no_expression_is_refused(wrong: str) -> None:
     with pytest.raises(ValueError, match=r"."):
-        Parsed(wrong)
+        Expression(wrong)
 
 
 HOST = {"host": "spark-1"}

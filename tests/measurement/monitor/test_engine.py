@@ -24,27 +24,31 @@ def test_vllm() -> None:
 
 
 def test_sglang_tells_of_streams_apart() -> None:
-    found = engine_figures((METRICS / "sglang.txt").read_text())
-    assert (found["generated_tokens_total"], found["prompt_tokens_total"], found["first_token_total"]) == (
+    figures = engine_figures((METRICS / "sglang.txt").read_text())
+    assert (
+        figures["generated_tokens_total"],
+        figures["prompt_tokens_total"],
+        figures["first_token_total"],
+    ) == (
         28,
         28,
         2,
     )
-    assert (found["running"], found["waiting"], found["kv_cache"]) == (0, 0, 0)
+    assert (figures["running"], figures["waiting"], figures["kv_cache"]) == (0, 0, 0)
 
 
 def test_engines_side_by_side_add_up_and_ranks_of_one_do_not() -> None:
-    said = "".join(
-        f'{name}{{{key}="{nth}",model_name="m"}} {value}\n'
+    text = "".join(
+        f'{name}{{{key}="{index}",model_name="m"}} {value}\n'
         for name, key, values in (
             ("vllm:num_requests_running", "engine", (6, 2)),
             ("vllm:kv_cache_usage_perc", "engine", (0.5, 0.1)),
             ("sglang:num_queue_reqs", "pp_rank", (3, 3)),
             ("sglang:generation_tokens_total", "dp_rank", (10, 20)),
         )
-        for nth, value in enumerate(values)
+        for index, value in enumerate(values)
     )
-    assert engine_figures(said) == {"running": 8, "kv_cache": 0.5, "waiting": 3, "generated_tokens_total": 30}
+    assert engine_figures(text) == {"running": 8, "kv_cache": 0.5, "waiting": 3, "generated_tokens_total": 30}
 
 
 def test_of_other_programs_nothing_is_known() -> None:
@@ -75,6 +79,6 @@ def test_slots_of_ray() -> None:
 def test_a_line_that_is_no_sample_is_left_out(
     line: str, expected: tuple[dict[str, str], float] | None
 ) -> None:
-    found = metrics.families(["# TYPE z gauge", "z 5", line, "y 6"])
-    told = {sample.name: (sample.labels, sample.value) for family in found for sample in family.samples}
-    assert told == {"z": ({}, 5), "y": ({}, 6), **({"a": expected} if expected else {})}
+    families = metrics.families(["# TYPE z gauge", "z 5", line, "y 6"])
+    samples = {sample.name: (sample.labels, sample.value) for family in families for sample in family.samples}
+    assert samples == {"z": ({}, 5), "y": ({}, 6), **({"a": expected} if expected else {})}

@@ -6,7 +6,7 @@ import pytest
 
 from medley.measurement.monitor import GpuSample, gpu
 
-MORE, KNOWN = gpu.FIELDS
+ALL_FIELDS, BASIC_FIELDS = gpu.FIELDS
 MIB = 1 << 20
 SEVERAL = ("hardware slowdown", "heat", "heat (hardware)")
 
@@ -39,25 +39,25 @@ LINES = [
 
 @pytest.mark.parametrize(("line", "expected"), LINES)
 def test_a_line(line: str, expected: GpuSample | None) -> None:
-    assert gpu.gpu(line, MORE) == expected
+    assert gpu.parse_gpu(line, ALL_FIELDS) == expected
 
 
 def test_the_shorter_query() -> None:
-    assert gpu.gpu("0, NVIDIA Tegra, 7, 100, 50, 40, 5", KNOWN) == GpuSample(
+    assert gpu.parse_gpu("0, NVIDIA Tegra, 7, 100, 50, 40, 5", BASIC_FIELDS) == GpuSample(
         0, "NVIDIA Tegra", 0.07, 100 * MIB, 50 * MIB, 40, 5
     )
 
 
 def test_what_is_asked() -> None:
-    words = gpu.query(KNOWN, 2.0).argv
-    assert words[0] == "nvidia-smi"
-    assert words[-1] == "--loop-ms=2000"
-    assert gpu.query(KNOWN, 0.1).argv[-1] == "--loop-ms=500"
+    argv = gpu.build_query_command(BASIC_FIELDS, 2.0).argv
+    assert argv[0] == "nvidia-smi"
+    assert argv[-1] == "--loop-ms=2000"
+    assert gpu.build_query_command(BASIC_FIELDS, 0.1).argv[-1] == "--loop-ms=500"
 
 
 def test_a_jetson_counts_in_thousandths_and_hertz() -> None:
-    said = {"load": "453", "temp": "56500", "cur_freq": "1300500000", "max_freq": "1300500000"}
-    assert gpu.jetson("tegra234", said) == GpuSample(
+    texts = {"load": "453", "temp": "56500", "cur_freq": "1300500000", "max_freq": "1300500000"}
+    assert gpu.build_jetson_sample("tegra234", texts) == GpuSample(
         0, "tegra234", 0.453, temperature_c=56.5, clock_mhz=1300.5, clock_most_mhz=1300.5
     )
-    assert gpu.jetson("tegra234", {"load": "?"}) == GpuSample(0, "tegra234")
+    assert gpu.build_jetson_sample("tegra234", {"load": "?"}) == GpuSample(0, "tegra234")

@@ -1,4 +1,4 @@
-"""What Prometheus scrapes: units, labels, one family each; and a dashboard and a page that name no more."""
+"""The metrics for Prometheus: units, labels, families; a dashboard and a page that name no others."""
 
 import json
 import re
@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from medley.measurement import monitor
-from medley.measurement.monitor.metrics import HELP, metrics
+from medley.measurement.monitor.metrics import HELP, format_metrics
 from medley.serving.metrics import families
-from tests.measurement.monitor.hosts import EVIL, LOST, METRICS, cluster, seen, spark, workstation
+from tests.measurement.monitor.hosts import EVIL, LOST, METRICS, build_status, cluster, spark, workstation
 
 DASHBOARD = json.loads((Path(monitor.__file__).parent / "dashboard.json").read_text())
 EXPRESSIONS = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
 
 
-OWN = '# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{host="its own"} 5\n'
+OWN_LABEL = '# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{host="its own"} 5\n'
 """An engine of another kind, with a label that is named as ours is."""
 RTX = "NVIDIA RTX PRO 6000 Blackwell Workstation Edition"
 RANK = 'engine_type="unified",model_name="demo",moe_ep_rank="0",pp_rank="0",tp_rank="0"'
@@ -24,35 +24,37 @@ QUOTED = EVIL.replace('"', '\\"')
 
 
 def everything() -> str:
-    """Of a cluster that has all that can be had, and engines that say what they said here."""
+    """Return the metrics of a cluster with all kinds of series, and of engines with recorded metrics."""
     vllm, sglang = ((METRICS / f"{name}.txt").read_text() for name in ("vllm", "sglang"))
-    one, two = seen(spark()), seen(workstation(EVIL))
-    assert one.sample
-    assert two.sample
-    engine = replace(one.sample.engines[0], said=vllm)
-    other = replace(two.sample.engines[0], said=f"{sglang}{OWN}")
-    return metrics(
+    first, second = build_status(spark()), build_status(workstation(EVIL))
+    assert first.sample
+    assert second.sample
+    engine = replace(first.sample.engines[0], said=vllm)
+    second_engine = replace(second.sample.engines[0], said=f"{sglang}{OWN_LABEL}")
+    return format_metrics(
         {
             **cluster(),
-            "spark-1": replace(one, sample=replace(one.sample, engines=(engine,))),
-            "workstation": replace(two, sample=replace(two.sample, engines=(other,))),
+            "spark-1": replace(first, sample=replace(first.sample, engines=(engine,))),
+            "workstation": replace(second, sample=replace(second.sample, engines=(second_engine,))),
         }
     )
 
 
 def samples(text: str) -> list[tuple[str, dict[str, str], float]]:
     return [
-        (each.name, each.labels, each.value)
+        (sample.name, sample.labels, sample.value)
         for family in families(text.split("\n"))
-        for each in family.samples
+        for sample in family.samples
     ]
 
 
 def test_it_reads_as_it_was_written_and_no_family_comes_twice() -> None:
     text = everything()
-    found = families(text.split("\n"))
-    assert {family.name for family in found} > {name.removesuffix("_total") for name in HELP}
-    assert sum(len(family.samples) for family in found) == len(re.findall(r"^[^#]", text, re.MULTILINE))
+    read_families = families(text.split("\n"))
+    assert {family.name for family in read_families} > {name.removesuffix("_total") for name in HELP}
+    assert sum(len(family.samples) for family in read_families) == len(
+        re.findall(r"^[^#]", text, re.MULTILINE)
+    )
     declared = re.findall(r"^# TYPE (\S+)", text, re.MULTILINE)
     assert len(declared) == len(set(declared))
     keys = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
@@ -86,7 +88,7 @@ def test_a_sample(line: str) -> None:
 
 def test_of_a_host_that_does_not_answer_there_are_no_old_figures() -> None:
     assert (
-        metrics({"a": replace(seen(spark()), problem=LOST)}).splitlines()[-1]
+        format_metrics({"a": replace(build_status(spark()), problem=LOST)}).splitlines()[-1]
         == 'medley_host_up{host="a"} 0.0'
     )
 
@@ -103,18 +105,18 @@ def test_names_and_units() -> None:
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_the_dashboard_names_series_that_exist(expression: str) -> None:
     names = {sample.name for family in families(everything().split("\n")) for sample in family.samples}
-    named = set(re.findall(r"\b(?:medley_|vllm:|sglang:)[a-z0-9_]+", expression))
-    assert named
-    assert named <= names
+    dashboard_names = set(re.findall(r"\b(?:medley_|vllm:|sglang:)[a-z0-9_]+", expression))
+    assert dashboard_names
+    assert dashboard_names <= names
 
 
 def test_the_dashboard_shows_every_host_and_its_panels_do_not_overlap() -> None:
-    taken: set[tuple[int, int]] = set()
+    used_cells: set[tuple[int, int]] = set()
     for panel in DASHBOARD["panels"]:
-        at = panel["gridPos"]
-        cells = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
-        assert not taken & cells
-        assert at["x"] + at["w"] <= 24
-        taken |= cells
+        place = panel["gridPos"]
+        cells = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
+        assert not used_cells & cells
+        assert place["x"] + place["w"] <= 24
+        used_cells |= cells
     assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
-    assert [each["name"] for each in DASHBOARD["templating"]["list"]] == ["datasource", "host"]
+    assert [variable["name"] for variable in DASHBOARD["templating"]["list"]] == ["datasource", "host"]

@@ -6,44 +6,44 @@ from dataclasses import replace
 import pytest
 
 from medley.measurement.monitor import EngineSample, LinkSample, Sample
-from medley.measurement.monitor.rates import Rates, growth, rates
+from medley.measurement.monitor.rates import Rates, compute_growth, compute_rates
 from tests.measurement.monitor.hosts import COUNTERS, FIGURES, later, spark
 
 
-def between(before: Sample, after: Sample) -> Rates:
-    return rates(before, before, after)
+def between(first: Sample, second: Sample) -> Rates:
+    return compute_rates(first, first, second)
 
 
 def test_a_sample_goes_through_json() -> None:
     sample = later(spark())
-    assert Sample.of(json.loads(json.dumps(sample.table))) == sample
+    assert Sample.from_table(json.loads(json.dumps(sample.table))) == sample
 
 
 def test_rates_by_hand() -> None:
-    found = between(spark(), later(spark()))
-    assert (found.seconds, found.cpu_busy) == (2.0, 0.5)
-    wire, quiet = found.links
+    rates = between(spark(), later(spark()))
+    assert (rates.seconds, rates.cpu_busy) == (2.0, 0.5)
+    wire, quiet = rates.links
     assert (wire.in_bytes_per_s, wire.out_bytes_per_s) == (1e9, 2.5e8)
     assert (wire.bad, quiet.bad, quiet.in_bytes_per_s) == ({"rx_dropped": 3}, {}, 0)
-    (port,) = found.ports
+    (port,) = rates.ports
     assert (port.in_bytes_per_s, port.bad) == (5e9, {"symbol_error": 7})
-    (served,) = found.engines
+    (served,) = rates.engines
     assert (served.running, served.waiting, served.kv_cache) == (3, 1, 0.45)
     assert (served.generated_tokens_per_s, served.prompt_tokens_per_s) == (100, 500)
     assert served.first_token_s == pytest.approx(0.35)
 
 
 def test_errors_are_counted_since_we_look() -> None:
-    first, before, after = spark(), later(spark()), later(later(spark()))
-    found = rates(first, before, after)
-    assert found.links[0].bad == {"rx_dropped": 3}
-    assert found.links[0].in_bytes_per_s == 0
+    first, previous, last = spark(), later(spark()), later(later(spark()))
+    rates = compute_rates(first, previous, last)
+    assert rates.links[0].bad == {"rx_dropped": 3}
+    assert rates.links[0].in_bytes_per_s == 0
 
 
 def test_where_no_first_token_came_since_it_is_that_of_all_since_we_look() -> None:
-    first, after = spark(), later(spark())
-    assert rates(first, after, after).engines[0].first_token_s == pytest.approx(0.35)
-    assert rates(first, first, first).engines[0].first_token_s is None
+    first, last = spark(), later(spark())
+    assert compute_rates(first, last, last).engines[0].first_token_s == pytest.approx(0.35)
+    assert compute_rates(first, first, first).engines[0].first_token_s is None
 
 
 def test_a_server_that_was_started_anew_counts_from_zero() -> None:
@@ -62,8 +62,10 @@ def test_what_it_does_not_tell_is_none() -> None:
 
 
 def test_a_new_link_of_an_old_name_has_no_rate() -> None:
-    after = replace(spark(), at_s=101, links=(LinkSample("enp1s0f0np0", 9, {**COUNTERS, "rx_bytes": 10**9}),))
-    assert between(spark(), after).links[0].in_bytes_per_s == 0
+    second = replace(
+        spark(), at_s=101, links=(LinkSample("enp1s0f0np0", 9, {**COUNTERS, "rx_bytes": 10**9}),)
+    )
+    assert between(spark(), second).links[0].in_bytes_per_s == 0
 
 
 def test_no_time_is_no_division_by_zero() -> None:
@@ -75,7 +77,7 @@ def engine(figures: dict[str, float], url: str = "http://127.0.0.1:8000/v1") -> 
 
 
 @pytest.mark.parametrize(
-    ("was", "now", "expected"),
+    ("start", "count", "expected"),
     [
         pytest.param(10, 10, 0, id="still"),
         pytest.param(10, 15, 5, id="grown"),
@@ -86,5 +88,5 @@ def engine(figures: dict[str, float], url: str = "http://127.0.0.1:8000/v1") -> 
         pytest.param(1 << 40, 100, 100, id="begun anew, with 64 bits"),
     ],
 )
-def test_growth(was: int, now: int, expected: int) -> None:
-    assert growth(was, now) == expected
+def test_growth(start: int, count: int, expected: int) -> None:
+    assert compute_growth(start, count) == expected

@@ -12,7 +12,7 @@ from medley.cli import agent
 from medley.engine import Serving
 from medley.measurement.monitor import GpuSample, Sample, gpu
 from medley.measurement.monitor.gpu import GpuSampler
-from medley.measurement.monitor.sampler import HostSampler, retransmits
+from medley.measurement.monitor.sampler import HostSampler, parse_retransmits
 from tests.measurement.monitor.hosts import METRICS
 from tests.waiting import wait_for
 from tests.web_server import answering
@@ -52,7 +52,7 @@ def test_a_link_has_the_kind_that_the_facts_give_it(tmp_path: Path, monkeypatch:
         },
     )
     monkeypatch.setattr(psutil, "PROCFS_PATH", str(root / "proc"))
-    assert {each.name: each.kind for each in HostSampler(2, root / "sys")._links()} == {  # noqa: SLF001 - a sample needs all of /proc
+    assert {each.name: each.kind for each in HostSampler(2, root / "sys")._sample_links()} == {  # noqa: SLF001 - a sample needs all of /proc
         "he-ipv6": "tunnel",
         "home": "tunnel",
     }
@@ -87,11 +87,11 @@ def test_a_jetson_has_its_gpu_in_files(tmp_path: Path) -> None:
         "class/devfreq/17000000.gpu/cur_freq": "1300500000",
         "class/devfreq/17000000.gpu/max_freq": "1300500000",
     }
-    found, silent = GpuSampler(2, write(tmp_path, files)).seen()
-    assert found == (
+    gpus, problem = GpuSampler(2, write(tmp_path, files)).read_samples()
+    assert gpus == (
         GpuSample(0, "integrated GPU", 0.453, temperature_c=56.5, clock_mhz=1300.5, clock_most_mhz=1300.5),
     )
-    assert silent is None
+    assert problem is None
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["all fields", "a driver that refuses one"])
@@ -101,37 +101,37 @@ def test_nvidia_smi_goes_on_telling(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     smi.write_text(SMI.format(python=sys.executable, old=old))
     smi.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    looking = GpuSampler(1, tmp_path)
+    sampler = GpuSampler(1, tmp_path)
     try:
-        wait_for("two GPUs are seen", lambda: len(looking.seen()[0]) == 2, state=looking.seen)
-        found = looking.seen()[0]
+        wait_for("two GPUs are seen", lambda: len(sampler.read_samples()[0]) == 2, state=sampler.read_samples)
+        gpus = sampler.read_samples()[0]
     finally:
-        looking.end()
-    assert [gpu.index for gpu in found] == [0, 1]
-    assert found[0].held_back == (() if old else ("power cap",))
+        sampler.stop()
+    assert [gpu.index for gpu in gpus] == [0, 1]
+    assert gpus[0].held_back == (() if old else ("power cap",))
 
 
 def test_this_host() -> None:
-    sample = Sample.of(agent.answer("sample", {"every_s": 2, "whole": False}, print))
+    sample = Sample.from_table(agent.answer("sample", {"every_s": 2, "whole": False}, print))
     assert sample.cpu.threads == os.cpu_count()
     assert 0 < sample.memory.available_bytes < sample.memory.total_bytes
     assert "lo" not in {link.name for link in sample.links}
 
 
 def test_retransmits() -> None:
-    assert retransmits("Ip: a b\nIp: 1 2\nTcp: RtoMin RetransSegs InErrs\nTcp: 1 292 0\n") == 292
-    assert retransmits("Ip: a b\n") is None
+    assert parse_retransmits("Ip: a b\nIp: 1 2\nTcp: RtoMin RetransSegs InErrs\nTcp: 1 292 0\n") == 292
+    assert parse_retransmits("Ip: a b\n") is None
 
 
 @pytest.fixture
 def served(tmp_path: Path) -> Serving:
-    return Serving("m", "m", folder=storage.make_private(tmp_path / "sockets"))
+    return Serving("m", "m", socket_folder=storage.make_private(tmp_path / "sockets"))
 
 
 def test_an_engine_is_asked_at_its_socket(served: Serving) -> None:
     text = (METRICS / "vllm.txt").read_bytes()
     with answering({"/metrics": text}, served.socket) as server, serving.note_server(served, "ready"):
-        (engine,) = HostSampler(2).sample(whole=True).engines
+        (engine,) = HostSampler(2).sample(include_metrics=True).engines
         assert server.asked == [("/metrics", None, None)]
     assert engine.figures["generated_tokens_total"] == 28
     assert engine.said == text.decode()
@@ -141,8 +141,8 @@ def test_an_engine_is_asked_at_its_socket(served: Serving) -> None:
 
 def test_an_engine_without_metrics_says_so_and_is_not_asked_at_each_look(served: Serving) -> None:
     with answering({}, served.socket) as server, serving.note_server(served, "ready"):
-        here = HostSampler(2)
-        (engine,) = here.sample().engines
-        assert here.sample().engines == (engine,)
+        sampler = HostSampler(2)
+        (engine,) = sampler.sample().engines
+        assert sampler.sample().engines == (engine,)
         assert len(server.asked) == 1
     assert engine.silent == "it has no /metrics (SGLang: --enable-metrics)"

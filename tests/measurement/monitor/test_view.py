@@ -1,4 +1,4 @@
-"""What is shown of hosts: the words, and that no line is wider than the terminal, whatever names are."""
+"""The tables of hosts: their words, and that no line is wider than the terminal, whatever names are."""
 
 import io
 from dataclasses import replace
@@ -10,19 +10,19 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from medley.measurement.monitor import Ray, view
-from medley.measurement.monitor.rows import bits
-from medley.measurement.monitor.watch import Seen
-from tests.measurement.monitor.hosts import EVIL, LOST, cluster, seen, spark, workstation
+from medley.measurement.monitor.rows import format_bits
+from medley.measurement.monitor.watch import HostStatus
+from tests.measurement.monitor.hosts import EVIL, LOST, build_status, cluster, spark, workstation
 
 WIDE = 200
 
 
-def shown(hosts: dict[str, Seen], width: int = WIDE, height: int | None = None) -> list[str]:
+def draw(hosts: dict[str, HostStatus], width: int = WIDE, height: int | None = None) -> list[str]:
     if height is None:
-        return view.plain(view.tables(hosts), width).splitlines()
+        return view.format_plain(view.build_tables(hosts), width).splitlines()
     console = Console(file=io.StringIO(), width=width, height=height)
-    found = view.lines(view.tables(hosts), console, console.options, height)
-    return ["".join(segment.text for segment in line) for line in found]
+    lines = view.draw_lines(view.build_tables(hosts), console, console.options, height)
+    return ["".join(segment.text for segment in line) for line in lines]
 
 
 def row(lines: list[str], *words: str) -> str:
@@ -30,19 +30,19 @@ def row(lines: list[str], *words: str) -> str:
 
 
 def test_unified_memory_is_shown_once() -> None:
-    lines = shown({"spark-1": seen(spark())})
+    lines = draw({"spark-1": build_status(spark())})
     assert "61.0 of 121.0 GiB  the same: one pool" in row(lines, "head, 1 of 1")
     assert "the host's" in row(lines, "GB10")
 
 
 def test_the_memory_of_gpus_is_their_own() -> None:
-    lines = shown({"w": seen(workstation())})
+    lines = draw({"w": build_status(workstation())})
     assert "160.0 of 192.0 GiB" in row(lines, "w", "61.0 of 121.0 GiB")
     assert "80.0 of 96.0 GiB" in row(lines, "w 1", "590 of 600 W")
 
 
 def test_an_engine() -> None:
-    line = row(shown({"spark-1": seen(spark())}), "gpt-oss-120b")
+    line = row(draw({"spark-1": build_status(spark())}), "gpt-oss-120b")
     assert line.split() == [
         "spark-1",
         "gpt-oss-120b",
@@ -59,13 +59,13 @@ def test_an_engine() -> None:
 
 
 def test_links_and_ports_with_what_went_wrong() -> None:
-    lines = shown({"spark-1": seen(spark())})
+    lines = draw({"spark-1": build_status(spark())})
     assert "8 Gb/s  2 Gb/s  200 Gb/s  3 rx_dropped" in row(lines, "enp1s0f0np0 (wire)")
     assert "40 Gb/s" in row(lines, "rocep1s0f0/1", "7 symbol_error")
 
 
 def test_one_that_is_silent_has_its_last_values_their_age_and_why() -> None:
-    lines = shown(cluster(), 80)
+    lines = draw(cluster(), 80)
     assert "silent 75 s  61.0 of 121.0 GiB" in row(lines, "spark-2", "GiB")
     assert "no answer" in row(lines, "thor-1")
     assert "ssh spark-2 was still silent" in row(lines, "thor-1", "does not answer")
@@ -77,7 +77,7 @@ def test_troubles() -> None:
     gone = replace(
         spark(), ray=Ray("worker", "10.0.0.1:24000", alive=False), gpus=(), gpus_silent="nvidia-smi: no"
     )
-    lines = shown({"a": seen(gone), "b": seen(workstation(EVIL))})
+    lines = draw({"a": build_status(gone), "b": build_status(workstation(EVIL))})
     assert row(lines, "worker, gone")
     assert row(lines, "no GPU answers")
     assert row(lines, "a ", "nvidia-smi: no")
@@ -86,12 +86,12 @@ def test_troubles() -> None:
 
 
 def test_a_host_that_was_only_asked() -> None:
-    assert "asked" in row(shown({"a": Seen()}), "a ", "never")
+    assert "asked" in row(draw({"a": HostStatus()}), "a ", "never")
 
 
 def test_a_short_screen_says_how_much_more_there_is() -> None:
-    hosts = {f"host{nth}": seen(spark()) for nth in range(40)}
-    lines = shown(hosts, 80, 22)
+    hosts = {f"host{nth}": build_status(spark()) for nth in range(40)}
+    lines = draw(hosts, 80, 22)
     assert len(lines) == 22
     assert sum("and 40 more" in line for line in lines) >= 2
     assert row(lines, "… and", "more hosts")
@@ -110,15 +110,18 @@ NAMES = st.text(min_size=1, max_size=80)
 @given(st.lists(NAMES, min_size=1, max_size=6, unique=True), NAMES, st.integers(20, 200), st.integers(1, 60))
 def test_odd_names(hosts: list[str], model: str, width: int, height: int) -> None:
     assert_fits(
-        {name: seen(workstation(model), LOST if nth == 1 else None) for nth, name in enumerate(hosts)},
+        {
+            name: build_status(workstation(model), LOST if nth == 1 else None)
+            for nth, name in enumerate(hosts)
+        },
         width,
         height,
     )
 
 
-def assert_fits(hosts: dict[str, Seen], width: int, height: int) -> None:
+def assert_fits(hosts: dict[str, HostStatus], width: int, height: int) -> None:
     console = Console(file=io.StringIO(), width=width, height=height)
-    live = view.Screen(view.title(hosts, 2), "14:03:22  q ends", view.tables(hosts))
+    live = view.Screen(view.format_title(hosts, 2), "14:03:22  q ends", view.build_tables(hosts))
     lines = console.render_lines(live, console.options.update(height=height), pad=False)
     assert len(lines) <= height
     for line in lines:
@@ -139,4 +142,4 @@ def assert_fits(hosts: dict[str, Seen], width: int, height: int) -> None:
     ],
 )
 def test_bits(bytes_per_s: float, expected: str) -> None:
-    assert bits(bytes_per_s) == expected
+    assert format_bits(bytes_per_s) == expected

@@ -1,4 +1,4 @@
-"""What `medley top --web` answers, to whom, and where it may listen."""
+"""The answers of `medley top --web`, the clients that get them, and the addresses to listen on."""
 
 import http.client
 import json
@@ -17,11 +17,11 @@ from tests.problems import raises_problem
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[web.ListenAddress]:
-    with web.served(web.place(None), Replayed(cluster()), 2) as found:
-        yield found
+    with web.serve_page(web.parse_address(None), Replayed(cluster()), 2) as address:
+        yield address
 
 
-def got(
+def request_page(
     place: web.ListenAddress, path: str, host: str = "127.0.0.1", **more: str
 ) -> tuple[int, dict[str, str], bytes]:
     connection = http.client.HTTPConnection("127.0.0.1", place.port, timeout=20)
@@ -31,7 +31,7 @@ def got(
 
 
 def test_the_page_fetches_nothing_and_may_run_nothing_but_its_own(place: web.ListenAddress) -> None:
-    status, headers, body = got(place, "/")
+    status, headers, body = request_page(place, "/")
     assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
     policy = headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy
@@ -44,18 +44,18 @@ def test_the_page_fetches_nothing_and_may_run_nothing_but_its_own(place: web.Lis
 
 
 def test_what_the_page_polls(place: web.ListenAddress) -> None:
-    told = json.loads(got(place, "/view.json")[2])
-    assert told["title"] == "medley top: 4 hosts, 2 of them without an answer; every 2 s"
-    assert [table["name"] for table in told["tables"]][:2] == ["hosts", "engines"]
-    assert {cell["text"] for cell in told["tables"][1]["rows"][1]} >= {EVIL}
-    assert {table["columns"][0]["title"] for table in told["tables"]} == {"host"}
+    page_view = json.loads(request_page(place, "/view.json")[2])
+    assert page_view["title"] == "medley top: 4 hosts, 2 of them without an answer; every 2 s"
+    assert [table["name"] for table in page_view["tables"]][:2] == ["hosts", "engines"]
+    assert {cell["text"] for cell in page_view["tables"][1]["rows"][1]} >= {EVIL}
+    assert {table["columns"][0]["title"] for table in page_view["tables"]} == {"host"}
 
 
 def test_the_same_as_json_and_metrics(place: web.ListenAddress) -> None:
-    hosts = json.loads(got(place, "/json")[2])["hosts"]
+    hosts = json.loads(request_page(place, "/json")[2])["hosts"]
     assert hosts["spark-2"]["problem"]["what"] == "spark-2 does not answer"
-    status, headers, body = got(place, "/metrics")
-    assert (status, headers["Content-Type"]) == (200, metrics.TYPE)
+    status, headers, body = request_page(place, "/metrics")
+    assert (status, headers["Content-Type"]) == (200, metrics.CONTENT_TYPE)
     assert 'medley_host_up{host="thor-1"} 0.0' in body.decode()
 
 
@@ -72,15 +72,15 @@ def test_the_same_as_json_and_metrics(place: web.ListenAddress) -> None:
     ],
 )
 def test_who_is_answered(place: web.ListenAddress, path: str, host: str, expected: int) -> None:
-    status, _, body = got(place, path, host)
+    status, _, body = request_page(place, path, host)
     assert status == expected
     assert b"root:" not in body
 
 
 @pytest.fixture(scope="module")
 def opened() -> Iterator[web.ListenAddress]:
-    with web.served(web.place("0.0.0.0:0"), Replayed(cluster()), 2) as found:
-        yield found
+    with web.serve_page(web.parse_address("0.0.0.0:0"), Replayed(cluster()), 2) as address:
+        yield address
 
 
 @pytest.mark.parametrize(
@@ -99,14 +99,14 @@ def opened() -> Iterator[web.ListenAddress]:
 def test_who_is_answered_beyond_this_host(
     opened: web.ListenAddress, host: str, origin: str | None, expected: int
 ) -> None:
-    assert got(opened, "/json", host, **({"Origin": origin} if origin else {}))[0] == expected
+    assert request_page(opened, "/json", host, **({"Origin": origin} if origin else {}))[0] == expected
 
 
 def test_many_who_never_ask_do_not_keep_others_from_asking(place: web.ListenAddress) -> None:
     with flood(place.port, 100):
         time.sleep(1.2)  # for a second those who came first are safe
-        assert got(place, "/json")[0] == 200
-    assert got(place, "/json")[0] == 200
+        assert request_page(place, "/json")[0] == 200
+    assert request_page(place, "/json")[0] == 200
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -127,7 +127,7 @@ def test_odd_input_of_requests(count: int, place: web.ListenAddress) -> None:
                 pass
 
     hold(ask, blobs([whole]), count)
-    assert got(place, "/json")[0] == 200
+    assert request_page(place, "/json")[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_odd_input_of_requests(count: int, place: web.ListenAddress) -> None:
     ],
 )
 def test_a_place(text: str | None, expected: web.ListenAddress) -> None:
-    assert web.place(text) == expected
+    assert web.parse_address(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -149,25 +149,25 @@ def test_a_place(text: str | None, expected: web.ListenAddress) -> None:
 )
 def test_no_place(text: str) -> None:
     with raises_problem(repr(text), fix="medley top --web 127.0.0.1:9180"):
-        web.place(text)
+        web.parse_address(text)
 
 
 def test_beyond_this_host_only_for_who_means_it() -> None:
     for text in ("0.0.0.0:9180", "192.0.2.1:9180", "[::]:9180"):
-        where = web.place(text)
+        where = web.parse_address(text)
         with raises_problem(
             where.address,
             cause=("port 9180 ", "without a key and unencrypted"),
             fix=f"medley top --web {where.address}:9180 --open",
         ):
-            web.require_meant(where, opened=False)
-        web.require_meant(where, opened=True)
-    web.require_meant(web.place("127.0.0.1:1"), opened=False)
+            web.require_consent(where, opened=False)
+        web.require_consent(where, opened=True)
+    web.require_consent(web.parse_address("127.0.0.1:1"), opened=False)
 
 
 def test_a_port_that_is_taken_is_a_problem(place: web.ListenAddress) -> None:
     with (
         raises_problem(f"127.0.0.1:{place.port}", cause="Address already in use"),
-        web.served(web.place(f"127.0.0.1:{place.port}"), Replayed({}), 2),
+        web.serve_page(web.parse_address(f"127.0.0.1:{place.port}"), Replayed({}), 2),
     ):
         pass

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from medley.model.transfer import Manifest, ManifestFile, ManifestLink
+from medley.model.transfer.paths import beneath, reached
 from medley.model.transfer.pieces import Held, damage, recover
-from medley.storage import beneath, reached
 from tests.model.transfer.models import PIECE
 from tests.problems import raises_problem
 

@@ -61,7 +61,7 @@ def test_what_addresses_on_a_cable_would_give_is_said(names: tuple[str, ...]) ->
     (said,) = warnings(on)
     assert "with addresses on them 46.9 tok/s instead of 35.8 (tensor parallel 2" in said
     assert "sudo $(command -v medley) link setup" in said
-    assert warnings(on, PlacementOptions(wishes=NetworkOptions(transport="tcp"))) == []
+    assert warnings(on, PlacementOptions(network=NetworkOptions(transport="tcp"))) == []
     (finding,) = [each for each in fabric(on.facts).findings if each.topic == "idle"]
     assert finding.what.startswith("spark-1 and spark-2 have fast ports that are up and unused")
     assert all(f"{name} enp1s0f" in finding.cause for name in names)

@@ -124,7 +124,7 @@ def test_a_switch_of_all_has_no_subgroups() -> None:
 def test_a_plan_for_the_running_cluster_has_the_link_of_a_plan_before_it(hosts: dict[str, Facts]) -> None:
     joined = {name: end.address for name, end in fabric(hosts).ends.items()}
     pair, options = frozenset(("a", "b")), (ANY, NetworkOptions(joined=joined))
-    links = [devices.group_link(hosts, each)(pair) for each in options]
+    links = [devices.build_group_finder(hosts, each)(pair) for each in options]
     assert isinstance(links[0], HostLink)
     assert links[0] == links[1]
     assert links[0].mbit >= 25_000

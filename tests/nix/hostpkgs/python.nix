@@ -20,6 +20,7 @@ let
     httpx = null;
     huggingface-hub = null;
     hypothesis = null;
+    packaging = null;
     plumbum = null;
     prometheus-client = null;
     psutil = null;

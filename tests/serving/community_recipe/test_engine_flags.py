@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from medley.serving.community_recipe import Entry
@@ -77,10 +79,9 @@ def test_what_medley_decides_is_in_no_command(flags: str, why: str) -> None:
         ("--reasoning-parser-plugin p.py", "read it, then add -- --reasoning-parser-plugin FILE"),
         ("--api-key abc", "--api-key FILE"),
         ("--config x", "add its flags after --"),
-        ("--worker-extension-cls mine.Worker", "the author's code or opens the server"),
-        ("--worker-ext mine.Worker", "the author's code or opens the server"),
-        ("--enable-custom-logit-processor", "the author's code or opens the server"),
-        ("--hf-overrides '{\"trust_remote_code\":true}'", "the author's code or opens the server"),
+        ("--worker-extension-cls mine.Worker", "other code or open the server: read it"),
+        ("--worker-ext mine.Worker", "other code or open the server"),
+        ("--hf-overrides '{\"trust_remote_code\":true}'", "trust_remote_code may be other code"),
         ("--seed {seed}", "{seed} has no value in 'defaults'"),
         ("--override '{\"a\": {b}}'", "{b} has no value in 'defaults'"),
         ("--seed $SEED", "needs a shell"),
@@ -245,3 +246,57 @@ def test_a_few_gib_of_a_spark_are_their_share() -> None:
     """A patch of vLLM, gpu-mem-util-gb, takes GiB."""
     (found,) = became("--gpu-memory-utilization-gb 12")
     assert (found.becomes, found.changed) == (("--gpu-memory-utilization", "0.10"), True)
+
+
+@pytest.mark.parametrize(
+    ("flags", "program"),
+    [
+        ("""--structured-outputs-config '{"reasoning_parser_plugin": "evil"}'""", "vllm serve a/b"),
+        ("--structured-outputs-config.reasoning_parser_plugin evil", "vllm serve a/b"),
+        (
+            """--kv-transfer-config '{"kv_connector": "X", "kv_connector_module_path": "evil"}'""",
+            "vllm serve a/b",
+        ),
+        ("""--kv-transfer-config '{"kv_connector": "NixlConnector"}'""", "vllm serve a/b"),
+        ("""--kv-transfer-config '{"kv_port": 5557}'""", "vllm serve a/b"),
+        ("""--ec-transfer-config '{"ec_connector_module_path": "evil"}'""", "vllm serve a/b"),
+        ("""--kv-events-config '{"publisher": "zmq", "topic": "x"}'""", "vllm serve a/b"),
+        ("--otlp-traces-endpoint evil:4317", "vllm serve a/b"),
+        ("--tool-server evil:80", "vllm serve a/b"),
+        ("--uds evil", "vllm serve a/b"),
+        ("--hf-token abc", "vllm serve a/b"),
+        ("--tokenizer other/repo", "vllm serve a/b"),
+        ("--lora-modules x=other/repo", "vllm serve a/b"),
+        ("--compilation-config.backend evil.backend", "vllm serve a/b"),
+        ("""-cc '{"backend": "evil.backend"}'""", "vllm serve a/b"),
+        ("""--compilation-config '{"inductor_passes": {"x": "evil.run"}}'""", "vllm serve a/b"),
+        ("""--hf-overrides '{"auto_map": {"AutoConfig": "evil.C"}}'""", "vllm serve a/b"),
+        ("""--speculative-config '{"model": "http://evil.example/x"}'""", "vllm serve a/b"),
+        ("--generation-config evil", "vllm serve a/b"),
+        ("--allowed-origins '*'", "vllm serve a/b"),
+        ("--enable-prompt-embeds", "vllm serve a/b"),
+        ("--log-config-file x", "vllm serve a/b"),
+        ("--grpc-port 9000", "vllm serve a/b"),
+        ("--warmups evil", "sglang serve"),
+        ("--forward-hooks '[{}]'", "sglang serve"),
+        ("--custom-weight-loader evil.load", "sglang serve"),
+        ("--hicache-storage-backend dynamic", "sglang serve"),
+        ("--tokenizer-path other/repo", "sglang serve"),
+        ("--speculative-token-map other/repo", "sglang serve"),
+        ("--sidecar evil", "sglang serve"),
+        ("--lora-paths other/repo", "sglang serve"),
+    ],
+)
+def test_what_is_not_known_to_be_harmless_is_left_out_by_its_name(flags: str, program: str) -> None:
+    (found,) = became(flags, program)
+    assert (found.outcome, found.becomes) == ("refused", ())
+    assert found.why
+
+
+PUBLIC = Path(__file__).with_name("public_settings.txt").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("command", [each for each in PUBLIC if " serve " in each and each[0] != "#"])
+def test_what_public_recipes_set_is_carried(command: str) -> None:
+    (found,) = flag_entries(engine_command(command, "r.yaml"), Source("a/b"))
+    assert (found.outcome, found.part) == ("carried", "flag"), found.why

@@ -12,7 +12,7 @@ RECIPE = """
 model: a/b
 runtime: vllm
 container: c
-env: {VLLM_LOGGING_LEVEL: "INFO", TORCH_B: 'a "b" \\ c'}
+env: {VLLM_LOGGING_LEVEL: "INFO", TORCH_LOGS: 'a "b" \\ c'}
 command: |
   vllm serve {model} -tp 2 --max-num-seqs 10 --enforce-eager --cudagraph-capture-sizes 1 2 4 --seed -1 \\
     --speculative-config '{"method": "mtp"}'
@@ -26,7 +26,7 @@ def test_a_table_has_the_engine_s_flags_and_variables() -> None:
     assert model.args == {
         "vllm": ("--max-num-seqs", "10", "--enforce-eager", "--speculative-config", '{"method": "mtp"}')
     }
-    assert model.env == {"vllm": {"VLLM_LOGGING_LEVEL": "INFO", "TORCH_B": 'a "b" \\ c'}}
+    assert model.env == {"vllm": {"VLLM_LOGGING_LEVEL": "INFO", "TORCH_LOGS": 'a "b" \\ c'}}
 
 
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "PATH", "PYTHONPATH", "HF_TOKEN", "vllm_a"])

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from medley.network.fabric.variables import LEFT_UNSET, NOT_CARRIED
@@ -49,8 +51,8 @@ def test_what_medley_leaves_unset_has_its_reason(name: str) -> None:
         pytest.param("DSV41_SOURCE", "{launch.model_path}", "only sparkrun knows it", id="sparkrun's own"),
         pytest.param("VLLM_CACHE_ROOT", "cache", "is a path", id="a folder by its name"),
         pytest.param("VLLM_TUNED", "/tuning", "is a path", id="a folder by its value"),
-        pytest.param("VLLM_SERVER_DEV_MODE", "1", "opens the server", id="what opens the server"),
-        pytest.param("SGLANG_EXTERNAL_MODEL_PACKAGE", "mine", "runs the author's code", id="other code"),
+        pytest.param("VLLM_SERVER_DEV_MODE", "1", "open the server", id="what opens the server"),
+        pytest.param("VLLM_PLUGINS", "mine", "may run other code", id="other code"),
         pytest.param("LD_PRELOAD", "x.so", "is a path", id="a library"),
         pytest.param("VLLM_HOST", "${HOST}", "needs a shell", id="another's variable"),
         pytest.param("RAY_memory_monitor_refresh_ms", "0", "which start Ray", id="Ray's own"),
@@ -124,3 +126,51 @@ def test_what_a_fork_reads_says_so() -> None:
     assert variable("VLLM_ENABLE_ROCE_ALLREDUCE", "1").fork
     assert variable("SGLANG_ROCE_ALLREDUCE", "1", "sglang").fork
     assert not variable("NCCL_CUMEM_ENABLE", "0").fork
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("NCCL_TUNER_PLUGIN", "./x.so"),
+        ("NCCL_TUNER_PLUGIN", "evil"),
+        ("NCCL_PROFILER_PLUGIN", "evil"),
+        ("NCCL_CONF_FILE", "./x"),
+        ("NCCL_ENV_PLUGIN", "evil"),
+        ("FLASHINFER_NVCC", "x.sh"),
+        ("FLASHINFER_EXTRA_LDFLAGS", "-lx"),
+        ("TRITON_PTXAS_PATH", "x"),
+        ("CUDA_INJECTION64_PATH", "x"),
+        ("OMP_TOOL_LIBRARIES", "x"),
+        ("DG_JIT_NVCC_COMPILER", "x"),
+        ("TORCHINDUCTOR_CACHE_DIR", "x"),
+        ("TORCH_LOGS", "/x"),
+        ("VLLM_NIXL_SIDE_CHANNEL_PORT", "5557"),
+        ("VLLM_USAGE_STATS_SERVER", "https://evil.example"),
+        ("VLLM_LOGGING_PREFIX", "~/x"),
+    ],
+)
+def test_a_variable_that_is_not_known_to_be_harmless_is_left_out(name: str, value: str) -> None:
+    found = variable(name, value)
+    assert (found.outcome, found.becomes) == ("refused", ())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "SGLANG_OPT_CACHE_DIR",
+        "SGLANG_MOE_CONFIG_PATH",
+        "SGLANG_EXTERNAL_MODEL_PACKAGE",
+        "SGLANG_USE_PICKLE_IPC",
+    ],
+)
+def test_a_family_has_no_folders(name: str) -> None:
+    assert variable(name, "x", "sglang").outcome == "refused"
+
+
+PUBLIC = Path(__file__).with_name("public_settings.txt").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("setting", [each for each in PUBLIC if " " not in each])
+def test_what_public_recipes_set_is_carried(setting: str) -> None:
+    name, _, value = setting.partition("=")
+    assert variable(name, value).becomes == (setting,)

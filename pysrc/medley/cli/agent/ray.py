@@ -11,7 +11,7 @@ from medley.cluster import membership, ray_watch, self_command, units
 from medley.cluster.node import NodeSpec, part
 from medley.cluster.unit_file import Restart, Unit
 from medley.command import AnnotatedCommand, Command, Variable
-from medley.engine.unread_variables import require_read
+from medley.engine.unread_variables import require_read_variables
 from medley.environment import container_image, tools
 from medley.environment.container_image import ImageRequest
 from medley.environment.tools import BARE
@@ -43,7 +43,7 @@ def prepared(asked: Table, watch: Notes) -> NodeSpec:
     path, table = os.environ.get("PATH", ""), asked["environment"]
     ours = part(found, kind, tool, slots=asked["slots"], path=path, engine=engine, imaged=image, table=table)
     if not dry:
-        require_read(table, engine, ours.environment.versions((engine,))[engine], file=cluster.FILE)
+        require_read_variables(table, engine, ours.environment.versions((engine,))[engine], file=cluster.FILE)
     return ours
 
 
@@ -162,10 +162,10 @@ def answer_end(asked: Table, note: Note) -> Table:
     if not asked["part"]:
         for file in (
             credentials.token_path(),
-            *storage.state().glob("gathered.json"),
-            *storage.state().glob("sglang-*.yaml"),
+            storage.state() / "gathered.json",
+            *storage.listed(storage.state(), "sglang-*.yaml"),
         ):
-            file.unlink(missing_ok=True)
+            storage.remove_file(file)
         for folder in (units.folder(), serving.folder(), storage.state() / "vllm"):
             storage.remove(folder)
     return {"ended": ended, "left": sorted(each.pid for each in membership.processes())}

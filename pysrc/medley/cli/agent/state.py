@@ -6,24 +6,25 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict
-from getpass import getuser
 from heapq import merge
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from medley import serving, storage, transcript
+from medley import serving, storage, transcript, user
 from medley.cli.agent import Note, Table
 from medley.cluster import checks, device_probe, events, membership, ray_serving, units
 from medley.cluster.membership import Membership
-from medley.doctor.case import examined
+from medley.doctor.case import read_answers
 from medley.errors import Problem, in_words
 from medley.host.health import access
 from medley.host.kind import answers
 from medley.measurement.monitor.sampler import HostSampler
 from medley.network.ports import RayPorts
+from medley.unusable_file import optional
 
 
 def answer_look(_asked: Table, _note: Note) -> Table:
@@ -34,7 +35,7 @@ def answer_look(_asked: Table, _note: Note) -> Table:
         "membership": asdict(found) if found else None,
         "units": [asdict(state) for state in units.states()],
         "boots": units.boots(),
-        "user": getuser(),
+        "user": user.name(),
         "free_bytes": storage.free_bytes(storage.state()),
         "state": str(storage.state()),
     }
@@ -76,7 +77,7 @@ def _low() -> list[str]:
     if found is None:
         return []
     rdma = any(Path("/sys/class/infiniband").glob("*"))
-    return [f"{each.what}: medley doctor" for each in access.low_limits(found, getuser(), rdma=rdma)]
+    return [f"{each.what}: medley doctor" for each in access.low_limits(found, user.name(), rdma=rdma)]
 
 
 def _full() -> list[str]:
@@ -89,7 +90,7 @@ def _full() -> list[str]:
 
 def answer_examine(asked: Table, _note: Note) -> Table:
     """`env`: a virtualenv of the user's own, where cluster.toml names one."""
-    return {"transcript": transcript.text(examined(asked["env"]))}
+    return {"transcript": transcript.text(read_answers(asked["env"]))}
 
 
 _here: list[HostSampler] = []
@@ -99,7 +100,7 @@ def answer_sample(asked: Table, _note: Note) -> Table:
     """`every_s`: how often it will be asked; `whole`: with engines' metrics as they are."""
     if not _here:
         _here.append(HostSampler(asked["every_s"]))
-    return _here[0].sample(whole=asked["whole"]).table
+    return _here[0].sample(include_metrics=asked["whole"]).table
 
 
 _LOOK_EVERY_S = 0.2
@@ -108,7 +109,7 @@ _TAIL_BYTES = 1 << 20
 
 def answer_log(asked: Table, note: Note) -> Table:
     """The last `lines` of all units, by time; with `follow` it goes on until nobody listens."""
-    begins = {path: max(0, path.stat().st_size - _TAIL_BYTES) for path in _logs()}
+    begins = {path: max(0, _size(path) - _TAIL_BYTES) for path in _logs()}
     ends = dict(begins)
     # Where it does not begin at the top, the first line has lost a part.
     tails = [list(_more(path, ends))[bool(begin) :] for path, begin in begins.items()]
@@ -132,18 +133,27 @@ def answer_events(asked: Table, note: Note) -> Table:
 def _logs() -> list[Path]:
     """Of units and of servers: each of their lines has its time."""
     folder = storage.state() / "logs"
-    return sorted([*folder.glob("medley-*.log"), *folder.glob("serve-*.log")])
+    return sorted([*storage.listed(folder, "medley-*.log"), *storage.listed(folder, "serve-*.log")])
+
+
+def _size(path: Path) -> int:
+    with suppress(OSError):  # it was put aside, or cannot be read
+        return path.stat().st_size
+    return 0
 
 
 def _more(path: Path, ends: dict[Path, int]) -> Iterator[str]:
     """Whole lines that were added since, as TIME UNIT TEXT; a log that was put aside begins anew."""
-    size, seen = path.stat().st_size, ends.get(path, 0)
+    size, seen = _size(path), ends.get(path, 0)
     if size == seen:
         return
-    with path.open("rb") as file:
-        file.seek(seen if size > seen else 0)
-        said, _, part = file.read().rpartition(b"\n")
-        ends[path] = file.tell() - len(part)
+    said = b""
+    with optional():
+        if file := storage.open_file(path):
+            with file, storage.explained(path, "read"):
+                file.seek(seen if size > seen else 0)
+                said, _, part = file.read().rpartition(b"\n")
+                ends[path] = file.tell() - len(part)
     for line in said.decode(errors="replace").splitlines():
         when, _, text = line.partition(" ")
         if when[:1].isdigit():  # a server's log of an earlier version has no times

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from medley import credentials
+from medley import credentials, storage
 from medley.cli.agent import Note, Notes, Table
-from medley.cluster import self_command
+from medley.cluster import events, self_command
 from medley.command import Command
 from medley.doctor import case
 from medley.model import hub, hub_checksums, hub_download
@@ -32,7 +32,7 @@ def _has(asked: Table, _note: Note) -> Table:
     """Whether the whole model of this `target` seems to be here: a folder's path, or ORG/NAME."""
     target, top = asked["target"], root(asked["target"])
     here = (top / "config.json").is_file() if Path(target).is_absolute() else bool(hub.snapshots(target))
-    existing = next(each for each in (top, *top.parents) if each.exists())
+    existing = next(each for each in (top, *top.parents) if storage.exists(each))
     return {"here": here, "root": str(top), "free_bytes": shutil.disk_usage(existing).free}
 
 
@@ -114,8 +114,13 @@ _GRACE_S = 30
 
 
 def answer_type(asked: Table, note: Note) -> Table:
-    """`words` begin with the verb. Each line is noted with 1 or 2 before it, its stream's number."""
-    command = Command((*self_command.own_command(), *asked["words"]), {self_command.TYPED_HERE: "1"})
+    """`words` begin with the verb. Each line is noted with 1 or 2 before it, its stream's number.
+
+    `on_event` is the command for events, or None: only this user can read a variable of the process.
+    """
+    on_event = {events.COMMAND: asked["on_event"]} if asked.get("on_event") else {}
+    variables = {self_command.TYPED_HERE: "1", **on_event}
+    command = Command((*self_command.own_command(), *asked["words"]), variables)
     process = Process(command, lambda line: note(f"1{line}"), lambda line: note(f"2{line}"))
     try:
         finished = process.wait()
@@ -125,7 +130,7 @@ def answer_type(asked: Table, note: Note) -> Table:
 
 
 def answer_token(_asked: Table, _note: Note) -> Table:
-    return {"token": credentials.present_token().read_text(encoding="utf-8").strip()}
+    return {"token": credentials.read_api_key(credentials.present_token())}
 
 
 def answer_mend(asked: Table, note: Note) -> Table:

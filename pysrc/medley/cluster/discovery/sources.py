@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from medley import process
+from medley import process, user
 from medley.cluster import discovery
 from medley.cluster.discovery import BY, SSH_PORT, HostCandidate, HostMention, is_address, is_near
 from medley.errors import Problem
@@ -58,7 +58,7 @@ def find_candidates() -> CandidateSearch:
 
 
 def named_by_ssh() -> Iterator[HostMention]:
-    folder = Path.home() / ".ssh"
+    folder = user.home() / ".ssh"
     for _, text in _files(folder / "config"):
         yield from ssh_config_candidates(text, "~/.ssh/config", _included)
     for _, text in _files(folder / "known_hosts"):
@@ -66,7 +66,7 @@ def named_by_ssh() -> Iterator[HostMention]:
 
 
 def _included(pattern: str) -> Iterator[tuple[str, str]]:
-    whole = Path.home() / ".ssh" / Path(pattern).expanduser()
+    whole = user.home() / ".ssh" / user.expand(pattern)
     for name in sorted(glob.glob(str(whole))):  # noqa: PTH207 - Path.glob refuses an absolute pattern
         yield from _files(Path(name))
 

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from medley import process, storage
+from medley import process, storage, user
 from medley.cluster import ssh
 from medley.cluster.discovery import SSH_PORT, is_plain, parts
 from medley.cluster.discovery.sources import ssh_config_candidates
 from medley.command import Command
-from medley.errors import Problem, in_words
+from medley.errors import Problem
 from medley.network.link_backends import FileChange
 
 _LIMIT_S = 30
@@ -64,7 +64,7 @@ def barred(name: str, target: str) -> Problem | None:
 
 
 def _learn(name: str, target: str, manner: Manner, problem: Problem) -> None:
-    peer = resolved_peer(process.run(resolution(target), limit_s=_LIMIT_S).lines, Path.home())
+    peer = resolved_peer(process.run(resolution(target), limit_s=_LIMIT_S).lines, user.home())
     if peer.indirect:
         raise problem  # through a proxy, the key may be another host's
     command = scan(peer)
@@ -119,7 +119,7 @@ def _give(name: str, target: str, manner: Manner) -> None:
 
 
 def _key(manner: Manner) -> Path:
-    folder = Path.home() / ".ssh"
+    folder = user.home() / ".ssh"
     for each in (folder / name for name in _KEYS):
         if each.is_file() and each.with_suffix(".pub").is_file():
             return each
@@ -132,7 +132,8 @@ def _key(manner: Manner) -> Path:
         return folder / _KEYS[0]
     if not manner.consents("run this?"):
         raise Problem("there is no ssh key", cause="you declined a new one", fix=str(command))
-    folder.mkdir(mode=0o700, exist_ok=True)
+    with storage.explained(folder, "made"):
+        folder.mkdir(mode=0o700, exist_ok=True)
     if (ended := process.run(command, limit_s=_LIMIT_S)).status:
         raise Problem("no ssh key was made", cause=" ".join(ended.lines), fix=f"by hand: {command}")
     return folder / _KEYS[0]
@@ -150,7 +151,7 @@ def copy_id(key: Path, target: str) -> Command:
 
 
 def name_in_config(targets: Mapping[str, str], manner: Manner) -> None:
-    path = (Path.home() / ".ssh" / "config").resolve()  # it may be a link to another place
+    path = (user.home() / ".ssh" / "config").resolve()  # it may be a link to another place
     old = _text(path)
     file = FileChange(path, with_aliases(old or "", targets), old)
     if file.text == (old or ""):
@@ -268,7 +269,8 @@ def comparison(keys: Iterable[str]) -> str:
 
 def _write(file: FileChange) -> None:
     folder = file.path.parent
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with storage.explained(folder, "made"):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not os.access(folder, os.W_OK):
         raise Problem(
             f"{file.path} cannot be written",
@@ -279,11 +281,4 @@ def _write(file: FileChange) -> None:
 
 
 def _text(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise Problem(
-            f"{path} cannot be read", cause=in_words(error), fix=f"fix it, or leave --keys out: file {path}"
-        ) from error
+    return storage.read_text(path)

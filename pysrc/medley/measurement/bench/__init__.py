@@ -1,4 +1,4 @@
-"""Load of a benchmark, its figures and their spread."""
+"""Define the load of a benchmark, its figures and their spread."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -10,108 +10,115 @@ from typing import Any
 from medley import json_shape
 from medley.errors import Problem
 
-_LEAST_REQUESTS = 8
-_WAVES = 4
-"""Requests for each stream, where nobody says: fewer, and the first and last waves are most of it."""
-_MOST_STREAMS = 4096
+_MIN_REQUESTS = 8
+_REQUESTS_PER_STREAM = 4
+"""The default number; with fewer the first and the last requests of all streams outweigh the rest."""
+_MAX_STREAMS = 4096
 
 
 @dataclass(frozen=True)
 class BenchRun:
+    """One run of an engine's benchmark: its streams, requests and tokens per request."""
+
     concurrency: int
     requests: int
     input_tokens: int
     output_tokens: int
     seed: int
     repeat: int
-    """From 1; 0 is the warm-up, which is not counted."""
+    """The number of the repeat from 1; 0 is the warm-up, which does not count."""
 
     def __str__(self) -> str:
-        what = "warm-up" if self.repeat == 0 else f"repeat {self.repeat}"
-        return f"{what}, {self.concurrency} concurrent streams, {self.requests} requests"
+        title = "warm-up" if self.repeat == 0 else f"repeat {self.repeat}"
+        return f"{title}, {self.concurrency} concurrent streams, {self.requests} requests"
 
 
 @dataclass(frozen=True)
 class BenchLoad:
+    """The load of a whole benchmark: runs with each number of concurrent streams, repeated."""
+
     concurrencies: tuple[int, ...] = (1, 4, 16)
     repeats: int = 3
     input_tokens: int = 512
     output_tokens: int = 128
     seed: int = 0
-    """Of the first run; each run has another, so that no prompt is in a server's prefix cache."""
+    """The seed of the first run; each run has another one, so that no prompt is in a prefix cache."""
     requests: int | None = None
-    """In each run; None: a few for each stream."""
+    """The number in each run; None: 4 for each stream, at least 8."""
 
     @property
     def tokens(self) -> int:
         return self.input_tokens + self.output_tokens
 
-    def runs(self) -> Iterator[BenchRun]:
-        """Repeat all concurrencies in turn, so that drift affects each alike."""
+    def list_runs(self) -> Iterator[BenchRun]:
+        """Yield a warm-up, then each repeat of all concurrencies, so that drift affects all alike."""
         seeds = count(self.seed)
-        yield self._run(max(self.concurrencies), max(self.concurrencies), next(seeds), 0)
+        yield self._build_run(max(self.concurrencies), max(self.concurrencies), next(seeds), 0)
         for repeat in range(1, self.repeats + 1):
             for concurrency in self.concurrencies:
-                yield self._run(concurrency, self._requests(concurrency), next(seeds), repeat)
+                yield self._build_run(concurrency, self._count_requests(concurrency), next(seeds), repeat)
 
-    def offline_latency_runs(self) -> Iterator[BenchRun]:
-        """Each batch as often as there are repeats, in one start of the engine."""
+    def list_latency_runs(self) -> Iterator[BenchRun]:
+        """Yield a run for each batch size; one start of the engine repeats the batch."""
         for concurrency in self.concurrencies:
-            yield self._run(concurrency, self.repeats, self.seed, 1)
+            yield self._build_run(concurrency, self.repeats, self.seed, 1)
 
-    def offline_throughput_runs(self) -> Iterator[BenchRun]:
-        """All requests at once; the engine starts again for each repeat."""
-        many = max(self.concurrencies)
+    def list_throughput_runs(self) -> Iterator[BenchRun]:
+        """Yield a run of all requests together for each repeat; each starts the engine again."""
+        concurrency = max(self.concurrencies)
         for repeat in range(1, self.repeats + 1):
-            yield self._run(many, self._requests(many), self.seed + repeat, repeat)
+            requests = self._count_requests(concurrency)
+            yield self._build_run(concurrency, requests, self.seed + repeat, repeat)
 
-    def _run(self, concurrency: int, requests: int, seed: int, repeat: int) -> BenchRun:
+    def _build_run(self, concurrency: int, requests: int, seed: int, repeat: int) -> BenchRun:
         return BenchRun(concurrency, requests, self.input_tokens, self.output_tokens, seed, repeat)
 
-    def _requests(self, concurrency: int) -> int:
-        return self.requests or max(_LEAST_REQUESTS, _WAVES * concurrency)
+    def _count_requests(self, concurrency: int) -> int:
+        return self.requests or max(_MIN_REQUESTS, _REQUESTS_PER_STREAM * concurrency)
 
 
-def concurrencies(words: str) -> tuple[int, ...]:
-    """`1,4,16` as numbers, the fewest first; a Problem where one is none."""
+def parse_concurrencies(text: str) -> tuple[int, ...]:
+    """Return the numbers of `1,4,16`, ascending; raise a Problem if one is not from 1 to 4096."""
     try:
-        found = tuple(sorted({int(word) for word in words.split(",")}))
+        numbers = tuple(sorted({int(number) for number in text.split(",")}))
     except ValueError:
-        found = ()
-    if not found or found[0] < 1 or found[-1] > _MOST_STREAMS:
+        numbers = ()
+    if not numbers or numbers[0] < 1 or numbers[-1] > _MAX_STREAMS:
         raise Problem(
-            f"--concurrency {words} cannot be",
-            cause=f"it is a list of numbers of concurrent streams, each from 1 to {_MOST_STREAMS}",
+            f"--concurrency {text} cannot be",
+            cause=f"it is a list of numbers of concurrent streams, each from 1 to {_MAX_STREAMS}",
             fix="--concurrency 1,4,16",
         )
-    return found
+    return numbers
 
 
 @dataclass(frozen=True)
 class Figures:
-    """None is what this engine's benchmark does not report in this mode."""
+    """The figures of one run; None for what this engine's benchmark does not report in this mode."""
 
     duration_s: float
     completed: int
     failed: int
     output_tokens_per_s: float | None = None
     total_tokens_per_s: float | None = None
-    """With those of the prompts."""
+    """The rate with the tokens of the prompts."""
     ttft_ms: float | None = None
-    """To the first token: the median of the requests, as below."""
+    """The time to the first token: the median of the requests, as for the times below."""
     ttft_p99_ms: float | None = None
     tpot_ms: float | None = None
-    """For each token after the first."""
+    """The time of each token after the first."""
     tpot_p99_ms: float | None = None
     latency_ms: float | None = None
-    """Of a whole answer, or of a whole batch offline."""
+    """The time of a whole answer, or offline of a whole batch."""
 
 
 @dataclass(frozen=True)
 class Measure:
+    """A figure that reports show and compare."""
+
     name: str
     title: str
-    """With its unit."""
+    """Its title with the unit."""
     more_is_better: bool = False
 
 
@@ -128,27 +135,31 @@ MEASURES = (
 
 @dataclass(frozen=True)
 class Spread:
+    """The median of several runs, with the lowest and the highest value."""
+
     median: float
     low: float
     high: float
 
     @property
     def half(self) -> float:
-        """Largest distance from the median, relative to it."""
+        """The largest distance from the median, relative to it."""
         return max(self.high - self.median, self.median - self.low) / self.median if self.median else 0.0
 
 
-def spreads(runs: Iterable[Figures]) -> dict[str, Spread]:
-    known = tuple(runs)
-    values = {
-        each.name: [value for run in known if (value := getattr(run, each.name)) is not None]
-        for each in MEASURES
-    }
-    return {name: Spread(median(each), min(each), max(each)) for name, each in values.items() if each}
+def compute_spreads(runs: Iterable[Figures]) -> dict[str, Spread]:
+    """Return the spread of each figure, by the name of its Measure; absent if no run has the figure."""
+    figures = tuple(runs)
+    spreads = {}
+    for measure in MEASURES:
+        values = [value for run in figures if (value := getattr(run, measure.name)) is not None]
+        if values:
+            spreads[measure.name] = Spread(median(values), min(values), max(values))
+    return spreads
 
 
-def batch_figures(requests: int, seconds: float, run: BenchRun) -> Figures:
-    """Compute the figures of requests that were answered together."""
+def compute_batch_figures(requests: int, seconds: float, run: BenchRun) -> Figures:
+    """Compute the figures of requests that the engine answered as one batch."""
     rate = requests * run.output_tokens / seconds
     return Figures(
         duration_s=seconds,
@@ -160,7 +171,7 @@ def batch_figures(requests: int, seconds: float, run: BenchRun) -> Figures:
     )
 
 
-def result_table(text: str) -> dict[str, Any]:
+def read_result(text: str) -> dict[str, Any]:
     """Read an engine's result, the last line of a file; drop lists and tables, which may hold its key."""
     lines = [line for line in text.splitlines() if line.strip()]
     table = json_shape.table(text) or json_shape.table(lines[-1] if lines else "") or {}

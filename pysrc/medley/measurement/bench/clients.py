@@ -8,23 +8,25 @@ from pathlib import Path
 from typing import Any, Literal
 
 from medley.command import UNSET, Command
-from medley.measurement.bench import BenchRun, Figures, batch_figures
+from medley.measurement.bench import BenchRun, Figures, compute_batch_figures
 from medley.schema import EngineName
 
 Offline = Literal["latency", "throughput"]
 KEY = "OPENAI_API_KEY"
-"""Where both engines' clients look for the key of a server."""
+"""The variable from which both engines' clients read the key of a server."""
 _SGLANG_MODULES: Mapping[Offline, str] = {"latency": "one_batch", "throughput": "offline_throughput"}
 _SGLANG_WARM_UP = Path(__file__).with_name("sglang_warm_up.json")
-_ODD_RESULT = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+_READ_ERRORS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
 @dataclass(frozen=True)
 class ServedModel:
+    """A model on a server, as the engines' clients address it."""
+
     base: str
-    """Its address, without /v1."""
+    """The server's address, without /v1."""
     path: str
-    """Below it, where its API is: /v1."""
+    """The path of its API below the address: /v1."""
     model: str
     tokenizer: str
     """A folder, or ORG/NAME."""
@@ -32,23 +34,25 @@ class ServedModel:
     """The file of its key."""
     env: Mapping[str, str] = field(default_factory=dict)
 
-    def command(self, *argv: str) -> Command:
+    def build_command(self, *argv: str) -> Command:
         secrets = {KEY: self.key} if self.key else {}
-        # The user's own key of OpenAI is for OpenAI alone.
+        # The user's own key of OpenAI must not reach another server.
         return Command(argv, self.env, UNSET if self.key else (*UNSET, KEY), secrets)
 
 
 class Client(ABC):
+    """The benchmark client of one engine."""
+
     SERVER_FLAGS: frozenset[str]
-    """Flags that mean something to a server alone, so that the offline modes do not know them."""
+    """Flags of the server that the offline modes refuse."""
     LATENCY_IDS = 0
-    """How many token ids the latency mode sends, whatever the model knows."""
+    """The number of token ids that the latency mode draws from, whatever the model's vocabulary."""
 
     @abstractmethod
-    def command(self, binary: Path, served: ServedModel, run: BenchRun, result: Path) -> Command:
-        """Run against a server, and write the measurement to `result`."""
+    def build_command(self, binary: Path, served: ServedModel, run: BenchRun, result: Path) -> Command:
+        """Return the command that measures a server, and writes the measurement to `result`."""
 
-    def figures(self, table: Mapping[str, Any], run: BenchRun) -> Figures | None:
+    def read_figures(self, table: Mapping[str, Any], run: BenchRun) -> Figures | None:
         """Read a result file's table; None if it has no result."""
         if "duration" not in table:
             return None
@@ -65,23 +69,23 @@ class Client(ABC):
         )
 
     @abstractmethod
-    def offline_argv(
+    def build_offline_argv(
         self, binary: Path, model: str, mode: Offline, run: BenchRun, result: Path
     ) -> tuple[str, ...]:
-        """Run without a server; `run.requests` counts batches for latency, prompts for throughput."""
+        """Return the offline command; `run.requests` counts batches for latency, prompts for throughput."""
 
-    def offline_figures(self, text: str, mode: Offline, run: BenchRun) -> tuple[Figures, ...]:
+    def read_offline_figures(self, text: str, mode: Offline, run: BenchRun) -> tuple[Figures, ...]:
         """Read the figures of each measurement; empty if there is no result."""
         try:
-            return tuple(self._offline_figures(text, mode, run))
-        except _ODD_RESULT:
+            return tuple(self._read_offline_figures(text, mode, run))
+        except _READ_ERRORS:
             return ()
 
     @abstractmethod
-    def _offline_figures(self, text: str, mode: Offline, run: BenchRun) -> Iterable[Figures]: ...
+    def _read_offline_figures(self, text: str, mode: Offline, run: BenchRun) -> Iterable[Figures]: ...
 
-    def unable(self, mode: Offline, vocabulary: int) -> str | None:
-        """Why a model of so many tokens cannot be measured in this mode; None where it can."""
+    def find_obstacle(self, mode: Offline, vocabulary: int) -> str | None:
+        """Return why a model with so many tokens cannot be measured in this mode; None if it can."""
         if mode != "latency" or vocabulary >= self.LATENCY_IDS:
             return None
         ids = f"token ids up to {self.LATENCY_IDS - 1}"
@@ -97,9 +101,9 @@ class VllmClient(Client):
         )
     )
 
-    def command(self, binary: Path, served: ServedModel, run: BenchRun, result: Path) -> Command:
-        """Send random prompts of one length; --num-warmups would put the first in the prefix cache."""
-        return served.command(
+    def build_command(self, binary: Path, served: ServedModel, run: BenchRun, result: Path) -> Command:
+        """Return the command for random prompts; --num-warmups would put the first in the prefix cache."""
+        return served.build_command(
             *(str(binary / "vllm"), "bench", "serve", "--backend", "openai"),
             *("--base-url", served.base, "--endpoint", f"{served.path}/completions"),
             *("--model", served.model, "--tokenizer", served.tokenizer),
@@ -110,32 +114,33 @@ class VllmClient(Client):
             *("--save-result", "--result-dir", str(result.parent), "--result-filename", result.name),
         )
 
-    def offline_argv(
+    def build_offline_argv(
         self, binary: Path, model: str, mode: Offline, run: BenchRun, result: Path
     ) -> tuple[str, ...]:
-        """Its throughput mode has --input-len too, and passes over it where prompts are random."""
-        lens = (str(run.input_tokens), str(run.output_tokens))
-        words = (str(binary / "vllm"), "bench", mode, "--model", model, "--output-json", str(result))
+        """Return the command; the throughput mode ignores --input-len if prompts are random."""
+        lengths = (str(run.input_tokens), str(run.output_tokens))
+        argv = (str(binary / "vllm"), "bench", mode, "--model", model, "--output-json", str(result))
         if mode == "latency":
-            many = ("--batch-size", str(run.concurrency), "--num-iters", str(run.requests))
-            return (*words, "--input-len", lens[0], "--output-len", lens[1], *many, "--num-iters-warmup", "1")
-        random = ("--dataset-name", "random", "--random-input-len", lens[0], "--random-output-len", lens[1])
+            batches = ("--batch-size", str(run.concurrency), "--num-iters", str(run.requests))
+            tokens = ("--input-len", lengths[0], "--output-len", lengths[1])
+            return (*argv, *tokens, *batches, "--num-iters-warmup", "1")
+        tokens = ("--random-input-len", lengths[0], "--random-output-len", lengths[1])
         prompts = ("--num-prompts", str(run.requests), "--seed", str(run.seed), "--num-warmups", "4")
-        return (*words, *random, *prompts)
+        return (*argv, "--dataset-name", "random", *tokens, *prompts)
 
-    def _offline_figures(self, text: str, mode: Offline, run: BenchRun) -> Iterable[Figures]:
+    def _read_offline_figures(self, text: str, mode: Offline, run: BenchRun) -> Iterable[Figures]:
         table = json.loads(text)
         if mode == "throughput":
-            return [batch_figures(table["num_requests"], table["elapsed_time"], run)]
-        return [batch_figures(run.concurrency, seconds, run) for seconds in table["latencies"]]
+            return [compute_batch_figures(table["num_requests"], table["elapsed_time"], run)]
+        return [compute_batch_figures(run.concurrency, seconds, run) for seconds in table["latencies"]]
 
 
 class SglangClient(Client):
     SERVER_FLAGS = frozenset(("--host", "--port", "--config", "--tool-call-parser", "--reasoning-parser"))
 
-    def command(self, binary: Path, served: ServedModel, run: BenchRun, result: Path) -> Command:
-        """Send random ids, which need no data set; a warm-up would put the first in the prefix cache."""
-        return served.command(
+    def build_command(self, binary: Path, served: ServedModel, run: BenchRun, result: Path) -> Command:
+        """Return the command for random ids, without a data set; a warm-up would fill the prefix cache."""
+        return served.build_command(
             *(str(binary / "python"), "-m", "sglang.benchmark.serving", "--backend", "sglang"),
             *("--base-url", served.base, "--served-model-name", served.model),
             *("--model", served.tokenizer, "--tokenizer", served.tokenizer),
@@ -146,34 +151,34 @@ class SglangClient(Client):
             *("--output-file", str(result)),
         )
 
-    def offline_argv(
+    def build_offline_argv(
         self, binary: Path, model: str, mode: Offline, run: BenchRun, result: Path
     ) -> tuple[str, ...]:
-        """Send prompts that share nothing; its random ones, and its warm-up, would fetch a data set."""
+        """Return the command; its prompts share nothing, since random ones would fetch a data set."""
         program = (str(binary / "python"), "-m", f"sglang.benchmark.{_SGLANG_MODULES[mode]}")
-        words = (*program, "--model-path", model, "--result-filename", str(result))
+        argv = (*program, "--model-path", model, "--result-filename", str(result))
         if mode == "latency":
-            many = ("--batch-size", *([str(run.concurrency)] * run.requests))
-            lens = ("--input-len", str(run.input_tokens), "--output-len", str(run.output_tokens))
-            return (*words, *many, *lens)
+            batches = ("--batch-size", *([str(run.concurrency)] * run.requests))
+            tokens = ("--input-len", str(run.input_tokens), "--output-len", str(run.output_tokens))
+            return (*argv, *batches, *tokens)
         half = run.input_tokens // 2
         return (
-            *(*words, "--dataset-name", "generated-shared-prefix", "--gsp-prompts-per-group", "1"),
+            *(*argv, "--dataset-name", "generated-shared-prefix", "--gsp-prompts-per-group", "1"),
             *("--gsp-num-groups", str(run.requests), "--gsp-system-prompt-len", str(half)),
             *("--gsp-question-len", str(run.input_tokens - half), "--gsp-output-len", str(run.output_tokens)),
             *("--num-prompts", str(run.requests), "--seed", str(run.seed)),
             *("--dataset-path", str(_SGLANG_WARM_UP)),
         )
 
-    def _offline_figures(self, text: str, mode: Offline, run: BenchRun) -> Iterable[Figures]:
+    def _read_offline_figures(self, text: str, mode: Offline, run: BenchRun) -> Iterable[Figures]:
         for table in [json.loads(line) for line in text.splitlines() if line.strip()]:
             if mode == "throughput":
-                found = batch_figures(table["successful_requests"], table["total_latency"], run)
-                yield replace(found, total_tokens_per_s=table["total_throughput"])
+                figures = compute_batch_figures(table["successful_requests"], table["total_latency"], run)
+                yield replace(figures, total_tokens_per_s=table["total_throughput"])
             else:
-                found = batch_figures(table["batch_size"], table["total_latency"], run)
-                first, each = table["prefill_latency"], table.get("median_decode_latency")
-                yield replace(found, ttft_ms=first * 1000, tpot_ms=each and each * 1000)
+                figures = compute_batch_figures(table["batch_size"], table["total_latency"], run)
+                ttft_s, tpot_s = table["prefill_latency"], table.get("median_decode_latency")
+                yield replace(figures, ttft_ms=ttft_s * 1000, tpot_ms=tpot_s and tpot_s * 1000)
 
 
 CLIENTS: Mapping[EngineName, Client] = {"vllm": VllmClient(), "sglang": SglangClient()}

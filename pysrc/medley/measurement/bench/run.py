@@ -1,4 +1,4 @@
-"""Run each load with the engine's own benchmark, against a server or without one; keep each result."""
+"""Run each load with the engine's own benchmark, against a server or without one, and save each result."""
 
 import tempfile
 import time
@@ -12,85 +12,95 @@ from medley.command import Command
 from medley.errors import Problem
 from medley.host import facts
 from medley.host.redact import HostNames
-from medley.measurement.bench import BenchLoad, BenchRun, record, result_table
+from medley.measurement.bench import BenchLoad, BenchRun, read_result, record
 from medley.measurement.bench.clients import CLIENTS, Offline
-from medley.measurement.bench.context import CLOCKS, conditions
-from medley.measurement.bench.record import Done, Record
+from medley.measurement.bench.context import CLOCKS, describe_conditions
+from medley.measurement.bench.record import Record, RunResult
 from medley.measurement.bench.target import BenchTarget, OfflineTarget
 from medley.process import Finished, Process, ask
 from medley.progress import Progress
 from medley.transcript import Transcript
 
-_CLOCKS_EVERY_S = 5
-_SHOWN_LINES = 12
+_CLOCKS_INTERVAL_S = 5
+_KILL_AFTER_S = 5
+_MAX_ERROR_LINES, _MAX_ERROR_CHARS = 12, 300
 
 
-def measure(
+def measure_server(
     target: BenchTarget, load: BenchLoad, limit_s: float, progress: Progress, names: Iterable[HostNames] = ()
 ) -> Record:
-    """The record, kept after each run; `names` are of hosts that it calls host-2, host-3 … in this order."""
-    made = Record(
-        *_new_id(target.model),
+    """Run the load and return the record, which is saved after each run.
+
+    `names` are the hosts that the record calls host-2, host-3 and so on. Raise a Problem if a run fails.
+    """
+    new_record = Record(
+        *_build_id(target.model),
         engine=target.engine,
         load=load,
-        about=conditions(target.engine, target.binary, target.transcripts, target.what, names),
-        expected=target.expected(load, progress),
+        about=describe_conditions(
+            target.engine, target.binary, target.transcripts, target.description, names
+        ),
+        expected=target.predict_figures(load, progress),
     )
     runner = Runner(progress, limit_s, _have_gpus(target.transcripts))
 
-    def results() -> Iterator[tuple[Done]]:
-        for run in load.runs():
-            done = runner.run(target, run)
-            rate = done.figures.output_tokens_per_s
+    def run_all() -> Iterator[tuple[RunResult]]:
+        for run in load.list_runs():
+            result = runner.run(target, run)
+            rate = result.figures.output_tokens_per_s
             progress.note(f"{run}: {rate:.1f} tokens/s" if rate else str(run))
-            yield (done,)
+            yield (result,)
 
-    return _kept(made, results(), progress)
+    return _save_results(new_record, run_all(), progress)
 
 
 def measure_offline(target: OfflineTarget, load: BenchLoad, limit_s: float, progress: Progress) -> Record:
-    """Run all modes; keep each engine start's result as soon as it ends."""
-    what = target.what
-    made = Record(
-        *_new_id(what.model),
-        engine=what.engine,
+    """Run all modes and return the record, which is saved after each start of the engine."""
+    description = target.description
+    new_record = Record(
+        *_build_id(description.model),
+        engine=description.engine,
         load=load,
-        about=conditions(what.engine, what.programs, target.transcripts, what),
+        about=describe_conditions(description.engine, description.programs, target.transcripts, description),
     )
     runner = Runner(progress, limit_s, _have_gpus(target.transcripts))
-    results = (runner.run_offline(target, mode, run) for mode, run in target.runs(load, progress))
-    return _kept(made, results, progress)
+    results = (runner.run_offline(target, mode, run) for mode, run in target.list_runs(load, progress))
+    return _save_results(new_record, results, progress)
 
 
-def _new_id(model: str) -> tuple[str, str, str]:
+def _build_id(model: str) -> tuple[str, str, str]:
     """Return a new record's id, which sorts by time, the time, and the model."""
-    now = datetime.now(UTC)
-    name = "".join(each if each.isalnum() or each in "-." else "-" for each in model.rpartition("/")[2])[:40]
-    return f"{now:%Y%m%d-%H%M%S}-{name}-{token_hex(2)}", now.isoformat(timespec="seconds"), model
+    time_utc = datetime.now(UTC)
+    name = "".join(char if char.isalnum() or char in "-." else "-" for char in model.rpartition("/")[2])[:40]
+    id_ = f"{time_utc:%Y%m%d-%H%M%S}-{name}-{token_hex(2)}"
+    return id_, time_utc.isoformat(timespec="seconds"), model
 
 
 def _have_gpus(transcripts: Mapping[str, Transcript]) -> bool:
-    return any(facts.facts(each).gpus for each in transcripts.values())
+    return any(facts.facts(answers).gpus for answers in transcripts.values())
 
 
-def _kept(made: Record, results: Iterable[tuple[Done, ...]], progress: Progress) -> Record:
-    """The record with these results, saved after each; where they break off, note what is kept."""
+def _save_results(new_record: Record, results: Iterable[tuple[RunResult, ...]], progress: Progress) -> Record:
+    """Add the results to the record and save it after each; after an error, note the id of what is saved."""
+    saved = new_record
     try:
-        for done in results:
-            more = replace(made, done=(*made.done, *done))
-            record.save(more)
-            made = more
-        whole = replace(made, whole=True)
-        record.save(whole)
+        for batch in results:
+            extended = replace(saved, done=(*saved.done, *batch))
+            record.save(extended)
+            saved = extended
+        complete = replace(saved, whole=True)
+        record.save(complete)
     except BaseException:
-        if count := len(made.counted):
-            progress.note(f"stopped; {count} of its runs are kept: medley bench show {made.id}")
+        if count := len(saved.counted):
+            progress.note(f"stopped; {count} of its runs are kept: medley bench show {saved.id}")
         raise
-    return whole
+    return complete
 
 
 @dataclass(frozen=True)
-class _Ended:
+class _ClientOutput:
+    """A finished benchmark client: its result file as text, and the clocks during its run."""
+
     command: Command
     finished: Finished
     text: str
@@ -99,68 +109,72 @@ class _Ended:
 
 @dataclass(frozen=True)
 class Runner:
-    """Runs an engine's benchmark, each run with the same limit."""
+    """Runner of an engine's benchmark; each run has the same limit."""
 
     progress: Progress
     limit_s: float
-    gpus: bool = False
-    """Whether to note the clocks of this host's."""
+    has_gpus: bool = False
+    """Whether to record the clocks of this host's GPUs."""
 
-    def run(self, target: BenchTarget, run: BenchRun) -> Done:
-        """Run once; a Problem if nothing was measured."""
-        ended = self._ended(str(run), lambda result: target.command(run, result))
-        table = result_table(ended.text)
-        figures = CLIENTS[target.engine].figures(table, run) if ended.finished.status == 0 else None
+    def run(self, target: BenchTarget, run: BenchRun) -> RunResult:
+        """Run once, or raise a Problem if the client measures nothing."""
+        output = self._run_client(str(run), lambda result: target.build_command(run, result))
+        table = read_result(output.text)
+        figures = CLIENTS[target.engine].read_figures(table, run) if output.finished.status == 0 else None
         if figures is None:
-            raise _nothing_measured(ended)
+            raise _no_result_problem(output)
         if not figures.completed:
-            reasons = [line for line in ended.finished.lines if "rror" in line]
+            errors = [line for line in output.finished.lines if "rror" in line]
+            cause = errors[-1][:_MAX_ERROR_CHARS] if errors else "the engine's benchmark does not say why"
             raise Problem(
                 f"the server answered none of {run.requests} requests",
-                cause=reasons[-1][:300] if reasons else "the engine's benchmark does not say why",
+                cause=cause,
                 fix='ask it once: medley chat "Hello"; its log is what medley logs shows',
             )
-        return Done(run, figures, table, ended.clocks)
+        return RunResult(run, figures, table, output.clocks)
 
-    def run_offline(self, target: OfflineTarget, mode: Offline, run: BenchRun) -> tuple[Done, ...]:
-        """One start of the engine without a server: a Done each time that it measured."""
-        what = f"{mode}, {run.concurrency} concurrent, from repeat {run.repeat}"
-        ended = self._ended(what, lambda result: target.command(mode, run, result))
-        client = CLIENTS[target.what.engine]
-        found = client.offline_figures(ended.text, mode, run) if ended.finished.status == 0 else ()
-        if not found:
-            raise _nothing_measured(ended)
-        lines = ended.text.splitlines()
-        texts = lines if len(lines) == len(found) else [ended.text] * len(found)
+    def run_offline(self, target: OfflineTarget, mode: Offline, run: BenchRun) -> tuple[RunResult, ...]:
+        """Start the engine once without a server; return a result for each of its measurements."""
+        title = f"{mode}, {run.concurrency} concurrent, from repeat {run.repeat}"
+        output = self._run_client(title, lambda result: target.build_command(mode, run, result))
+        client = CLIENTS[target.description.engine]
+        all_figures = (
+            client.read_offline_figures(output.text, mode, run) if output.finished.status == 0 else ()
+        )
+        if not all_figures:
+            raise _no_result_problem(output)
+        lines = output.text.splitlines()
+        texts = lines if len(lines) == len(all_figures) else [output.text] * len(all_figures)
         return tuple(
-            Done(replace(run, repeat=nth), figures, result_table(text), ended.clocks, mode)
-            for nth, (figures, text) in enumerate(zip(found, texts, strict=True), run.repeat)
+            RunResult(replace(run, repeat=repeat), figures, read_result(text), output.clocks, mode)
+            for repeat, (figures, text) in enumerate(zip(all_figures, texts, strict=True), run.repeat)
         )
 
-    def _ended(self, what: str, start: Callable[[Path], Command]) -> _Ended:
+    def _run_client(self, title: str, build: Callable[[Path], Command]) -> _ClientOutput:
+        """Run the command that `build` returns for the path of its result file."""
         with tempfile.TemporaryDirectory(prefix="medley-bench-") as folder:
             result = Path(folder) / "result.json"
-            command = start(result)
-            with self.progress.stage(what):
-                finished, clocks = self._finished(command)
+            command = build(result)
+            with self.progress.stage(title):
+                finished, clocks = self._wait_for_client(command)
             text = result.read_text(encoding="utf-8") if result.exists() else ""
-        return _Ended(command, finished, text, clocks)
+        return _ClientOutput(command, finished, text, clocks)
 
-    def _finished(self, command: Command) -> tuple[Finished, tuple[str, ...]]:
-        """On Ctrl-C the process is ended with all its children."""
+    def _wait_for_client(self, command: Command) -> tuple[Finished, tuple[str, ...]]:
+        """Run the command within the limit; after an error or Ctrl-C no process of it is left."""
         process, clocks = Process(command, self.progress.line), list[str]()
         deadline = time.monotonic() + self.limit_s
         try:
-            while (left_s := deadline - time.monotonic()) > 0:
-                finished = process.wait(min(left_s, _CLOCKS_EVERY_S))
+            while (remaining_s := deadline - time.monotonic()) > 0:
+                finished = process.wait(min(remaining_s, _CLOCKS_INTERVAL_S))
                 if finished:
                     return finished, tuple(dict.fromkeys(clocks))
-                if self.gpus:
+                if self.has_gpus:
                     answer = ask([CLOCKS])[CLOCKS]
                     clocks += answer.text.splitlines() if answer.status == 0 else ()
         finally:
             if process.poll() is None:
-                process.stop(grace_s=5)
+                process.stop(grace_s=_KILL_AFTER_S)
         raise Problem(
             "the engine's benchmark did not finish",
             cause=f"its limit is {self.limit_s:.0f} s a run",
@@ -168,10 +182,11 @@ class Runner:
         )
 
 
-def _nothing_measured(ended: _Ended) -> Problem:
-    shown = [f"  {line[:300]}" for line in ended.finished.lines if line.strip()][-_SHOWN_LINES:]
+def _no_result_problem(output: _ClientOutput) -> Problem:
+    lines = [f"  {line[:_MAX_ERROR_CHARS]}" for line in output.finished.lines if line.strip()]
+    status = output.finished.status
     return Problem(
         "the engine's benchmark measured nothing",
-        cause="\n".join([f"it ended with exit code {ended.finished.status}:", *shown]),
-        fix=f"run it by itself: {ended.command}",
+        cause="\n".join([f"it ended with exit code {status}:", *lines[-_MAX_ERROR_LINES:]]),
+        fix=f"run it by itself: {output.command}",
     )

@@ -1,4 +1,4 @@
-"""Find what a benchmark measures: a server, or a model of this host that the engine loads by itself."""
+"""Find the target of a benchmark: a server, or a model of this host that the engine loads by itself."""
 
 import os
 import platform
@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from medley import config, credentials, engine, serving, storage
+from medley import config, engine, serving, storage
 from medley.cluster import membership, ray_serving
-from medley.cluster.remote import Server
 from medley.command import Command
 from medley.engine.launch import ENGINES, Launch, Order
 from medley.environment import tools
@@ -18,17 +17,18 @@ from medley.errors import Problem
 from medley.host.kind import answers, recognise
 from medley.measurement.bench import BenchLoad, BenchRun
 from medley.measurement.bench.clients import CLIENTS, Offline, ServedModel
-from medley.measurement.bench.context import Expected, expected
+from medley.measurement.bench.context import ExpectedFigures, predict_figures
 from medley.model.resolve import ready, weights
 from medley.model.shape import shape
 from medley.network import http_client
-from medley.planner import hosts_of, on_cpu
-from medley.planner.choose import CONTEXT, UNFITTED
+from medley.planner import list_hosts, runs_on_cpu
+from medley.planner.choose import DEFAULT_CONTEXT_TOKENS, NO_CPU_PREDICTION
 from medley.planner.placement import PlacementOptions
 from medley.progress import Output, Progress
 from medley.schema import EngineName
-from medley.serving import Description, api, description
+from medley.serving import Description, api, server_address
 from medley.serving.prepare import Job, Options, launched, shape_of, this_host
+from medley.serving.server_address import ServerAddress
 from medley.transcript import Transcript
 
 _FP8_BITS = 8
@@ -36,7 +36,7 @@ _FP8_BITS = 8
 
 @dataclass(frozen=True)
 class TargetOptions:
-    """The user's words about the server; medley finds out what is None."""
+    """The user's options about the server; medley detects the value of each that is None."""
 
     url: str | None = None
     engine: EngineName | None = None
@@ -44,70 +44,75 @@ class TargetOptions:
     tokenizer: str | None = None
     model: str | None = None
     key: str | None = None
-    """A file."""
+    """The file of the API key."""
+    is_insecure: bool = False
+    """Whether the key may travel unencrypted."""
 
 
 @dataclass(frozen=True)
 class BenchTarget:
+    """A server to measure, with the engine's client in `binary`."""
+
     engine: EngineName
     binary: Path
     served: ServedModel
-    longest: int | None = None
-    """Tokens that the server takes at once, prompt and answer."""
-    what: Description | None = None
+    max_tokens: int | None = None
+    """The tokens of one request that the server accepts, prompt and answer together."""
+    description: Description | None = None
+    """The server's plan, if this host knows it."""
     transcripts: Mapping[str, Transcript] = field(default_factory=dict)
 
-    def command(self, run: BenchRun, result: Path) -> Command:
-        return CLIENTS[self.engine].command(self.binary, self.served, run, result)
+    def build_command(self, run: BenchRun, result: Path) -> Command:
+        return CLIENTS[self.engine].build_command(self.binary, self.served, run, result)
 
     @property
     def model(self) -> str:
-        return self.what.model if self.what else self.served.model
+        return self.description.model if self.description else self.served.model
 
-    def expected(self, load: BenchLoad, progress: Progress) -> dict[int, Expected]:
-        """The prediction for the plan that is served; empty where it is not known, with a note."""
-        layout = self.what.layout if self.what else None
-        if self.what is None or layout is None:
+    def predict_figures(self, load: BenchLoad, progress: Progress) -> dict[int, ExpectedFigures]:
+        """Return the predicted figures by concurrency; empty if the plan is unknown, with a note."""
+        layout = self.description.layout if self.description else None
+        if self.description is None or layout is None:
             progress.note("not predicted: nothing here says how that server's model lies on its hosts")
             return {}
-        if on_cpu(layout):
-            progress.note(f"not predicted: {UNFITTED}")
+        if runs_on_cpu(layout):
+            progress.note(f"not predicted: {NO_CPU_PREDICTION}")
             return {}
         try:
-            made = shape(weights(self.what.model, config.models(), storage.cache()))
+            model_shape = shape(weights(self.description.model, config.models(), storage.cache()))
         except Problem as problem:
             progress.note(f"not predicted: {problem.what}: {problem.cause}")
             return {}
-        if self.what.plan.get("kv_type") == "fp8":
-            made = made.model_copy(update={"kv_bits": _FP8_BITS})
-        return {many: expected(made, layout, load, many) for many in load.concurrencies}
+        if self.description.plan.get("kv_type") == "fp8":
+            model_shape = model_shape.model_copy(update={"kv_bits": _FP8_BITS})
+        return {
+            concurrency: predict_figures(model_shape, layout, load, concurrency)
+            for concurrency in load.concurrencies
+        }
 
 
-def require_room(load: BenchLoad, name: str, longest: int | None) -> None:
-    """A Problem where each request would be refused; `longest`: tokens of prompt and answer."""
-    if longest is None or load.tokens <= longest:
+def require_room(load: BenchLoad, name: str, max_tokens: int | None) -> None:
+    """Raise a Problem if a request of the load exceeds `max_tokens`, prompt and answer together."""
+    if max_tokens is None or load.tokens <= max_tokens:
         return
-    room = max(1, longest - load.output_tokens)
+    input_tokens = max(1, max_tokens - load.output_tokens)
     raise Problem(
         f"{load.input_tokens} tokens in and {load.output_tokens} out are more than {name} takes",
-        cause=f"it has room for {longest} tokens, prompt and answer together",
-        fix=f"--input-len {room}"
-        if longest > load.output_tokens
-        else f"--input-len {longest // 2} --output-len {max(2, longest // 4)}",
+        cause=f"it has room for {max_tokens} tokens, prompt and answer together",
+        fix=f"--input-len {input_tokens}"
+        if max_tokens > load.output_tokens
+        else f"--input-len {max_tokens // 2} --output-len {max(2, max_tokens // 4)}",
     )
 
 
 def find_target(options: TargetOptions, progress: Progress) -> BenchTarget:
-    """The server that the options name, or the newest that this host serves."""
-    server = _server(options.url)
-    port = urlsplit(server.url).port if server else None
-    what = serving.description_of(port) if port else None
-    name = what.engine if what else options.engine or "vllm"
-    url = server.url if server else api.base(options.url or "")
-    key = _key(options.key, server)
-    secret = credentials.read_api_key(key) if key else None
-    card = _card(api.cards(server.local_url if server else url, secret), options.model, url)
-    tokenizer = options.tokenizer or (what.target if what else card.get("root") or card["id"])
+    """Find the server that the options name, or this host's newest; raise a Problem if none answers."""
+    address = _find_address(options)
+    description, url = serving.description_of(address.record.port) if address.record else None, address.url
+    name = description.engine if description else options.engine or "vllm"
+    key = _find_key_file(options.key, address)
+    card = _choose_card(api.cards(address.local_url, address.key), options.model, url)
+    tokenizer = options.tokenizer or (description.target if description else card.get("root") or card["id"])
     _require_tokenizer(tokenizer)
     env = {"DO_NOT_TRACK": "1", "VLLM_NO_USAGE_STATS": "1"}
     if tokenizer.startswith("/"):
@@ -116,49 +121,55 @@ def find_target(options: TargetOptions, progress: Progress) -> BenchTarget:
     env |= http_client.direct(parts.hostname or "", os.environ)
     base, secret_file = f"{parts.scheme}://{parts.netloc}", str(key) if key else None
     served = ServedModel(base, parts.path, card["id"], tokenizer, secret_file, env)
-    if what and options.environment is None and (what.programs / ENGINES[name].PROGRAM).exists():
-        binary = what.programs
-    else:  # last, since an environment may have to be built
-        binary = tools.ready(recognise()[1], options.environment, engine=name, watch=progress).binary
-    transcripts = _transcripts(what) if what else {}
-    return BenchTarget(name, binary, served, card.get("max_model_len"), what, transcripts)
+    binary = _find_binary(description, name, options.environment, progress)
+    transcripts = _read_transcripts(description) if description else {}
+    return BenchTarget(name, binary, served, card.get("max_model_len"), description, transcripts)
 
 
-def _server(url: str | None) -> Server | None:
-    """Find the newest ready server of this host, or the one at this address."""
-    known = serving.servers()
-    if url is not None:
-        return next((each for each in known if each.url == api.base(url)), None)
-    ready = [each for each in known if each.state == "ready"]
-    if ready:
-        return ready[0]
+def _find_binary(
+    description: Description | None, name: EngineName, environment: str | None, progress: Progress
+) -> Path:
+    """Return the folder of the client's programs: the server's own, or an environment, built if missing."""
+    if description and environment is None and storage.exists(description.programs / ENGINES[name].PROGRAM):
+        return description.programs
+    return tools.ready(recognise()[1], environment, engine=name, watch=progress).binary
+
+
+def _find_address(options: TargetOptions) -> ServerAddress:
+    """Find the newest ready server of this host, or the one at the address that the options name."""
+    if options.url is not None:
+        return server_address.find_address(
+            api.base(options.url), options.key, is_insecure=options.is_insecure
+        )
+    servers = serving.servers()
+    ready_servers = [server for server in servers if server.state == "ready"]
+    if ready_servers:
+        return server_address.address_of(ready_servers[0])
+    cause = f"{servers[0].model} is not ready yet: {servers[0].state}" if servers else "no medley serve runs"
     raise Problem(
         "nothing is served here",
-        cause=f"{known[0].model} is not ready yet: {known[0].state}" if known else "no medley serve runs",
+        cause=cause,
         fix="wait until it says ready"
-        if known
+        if servers
         else "medley serve smollm2; or: medley bench --url http://HOST:8000/v1",
     )
 
 
-def _key(file: str | None, server: Server | None) -> Path | None:
-    """The engine's client gets every key by a file, that of the environment too."""
-    if file:
-        return credentials.chosen_api_key(file, "127.0.0.1", make=False)
-    if server and server.key:
-        return Path(server.key)
-    value = os.environ.get(credentials.API_KEY_VARIABLE)
-    if value is None:
-        return None
-    kept = storage.state() / "bench-key"
-    storage.write(kept, value, secret=True)
-    return kept
+def _find_key_file(file: str | None, address: ServerAddress) -> Path | None:
+    """Return the file of the API key; a key from the environment is written to one for the client."""
+    client_file = server_address.client_key_file(address, file)
+    if client_file or address.key is None:
+        return client_file
+    key_file = storage.state() / "bench-key"
+    storage.write(key_file, address.key, secret=True)
+    return key_file
 
 
-def _card(cards: list[dict[str, Any]], name: str | None, url: str) -> dict[str, Any]:
-    found = next((card for card in cards if name in {None, card["id"]}), None)
-    if found:
-        return found
+def _choose_card(cards: list[dict[str, Any]], name: str | None, url: str) -> dict[str, Any]:
+    """Return the API's entry of the model with this name, or of the first model."""
+    match = next((card for card in cards if name in {None, card["id"]}), None)
+    if match:
+        return match
     names = ", ".join(card["id"] for card in cards)
     raise Problem(
         f"{url} does not serve {name or 'a model'}",
@@ -167,55 +178,60 @@ def _card(cards: list[dict[str, Any]], name: str | None, url: str) -> dict[str, 
     )
 
 
-def _require_tokenizer(word: str) -> None:
-    if word.startswith("/") and not Path(word).is_dir():
+def _require_tokenizer(tokenizer: str) -> None:
+    if tokenizer.startswith("/") and not Path(tokenizer).is_dir():
         raise Problem(
             "the prompts cannot be made here",
-            cause=f"the server's model is {word} on its own host, and there is no such folder here",
+            cause=f"the server's model is {tokenizer} on its own host, and there is no such folder here",
             fix="name a folder or ORG/NAME with the same tokenizer: --tokenizer Qwen/Qwen3-8B",
         )
 
 
-def _transcripts(what: Description) -> dict[str, Transcript]:
-    """Ask this host now; use a cluster's transcripts from when its hosts joined."""
-    within = hosts_of(what.layout) if what.layout else ()
-    joined = membership.noted() if len(within) > 1 else None
-    if joined is None:
+def _read_transcripts(description: Description) -> dict[str, Transcript]:
+    """Ask this host, or return the transcripts that the cluster's hosts sent when they joined."""
+    hosts = list_hosts(description.layout) if description.layout else ()
+    member = membership.noted() if len(hosts) > 1 else None
+    if member is None:
         return {platform.node(): answers()}
-    found, _ = ray_serving.told(joined)
-    return {name: found[name] for name in within if name in found}
+    transcripts, _ = ray_serving.told(member)
+    return {name: transcripts[name] for name in hosts if name in transcripts}
 
 
 @dataclass(frozen=True)
 class OfflineTarget:
-    what: Description
+    """A model that the engine loads by itself, without a server."""
+
+    description: Description
     launch: Launch
     vocabulary: int
     transcripts: Mapping[str, Transcript]
 
-    def runs(self, load: BenchLoad, progress: Progress) -> Iterator[tuple[Offline, BenchRun]]:
+    def list_runs(self, load: BenchLoad, progress: Progress) -> Iterator[tuple[Offline, BenchRun]]:
+        """Yield the runs of each mode that can measure this model; note the other modes."""
         modes: tuple[tuple[Offline, Iterator[BenchRun]], ...] = (
-            ("latency", load.offline_latency_runs()),
-            ("throughput", load.offline_throughput_runs()),
+            ("latency", load.list_latency_runs()),
+            ("throughput", load.list_throughput_runs()),
         )
         for mode, runs in modes:
-            if why := CLIENTS[self.what.engine].unable(mode, self.vocabulary):
-                progress.note(f"{mode} is left out: {why}")
+            if reason := CLIENTS[self.description.engine].find_obstacle(mode, self.vocabulary):
+                progress.note(f"{mode} is left out: {reason}")
             else:
                 yield from ((mode, run) for run in runs)
 
-    def command(self, mode: Offline, run: BenchRun, result: Path) -> Command:
-        """The plan's own flags, less those of a server alone."""
-        client, made = CLIENTS[self.what.engine], self.launch.reasoned
-        words = client.offline_argv(self.what.programs, self.what.target, mode, run, result)
-        flags = tuple(flag for flag in made.flags if flag.names[0] not in client.SERVER_FLAGS)
-        return replace(made, words=words, flags=flags).command
+    def build_command(self, mode: Offline, run: BenchRun, result: Path) -> Command:
+        """Return the client's command with the plan's flags, without those for servers."""
+        client, planned = CLIENTS[self.description.engine], self.launch.annotated_command
+        argv = client.build_offline_argv(
+            self.description.programs, self.description.target, mode, run, result
+        )
+        flags = tuple(flag for flag in planned.flags if flag.names[0] not in client.SERVER_FLAGS)
+        return replace(planned, words=argv, flags=flags).command
 
 
-def offline_target(
+def plan_offline_target(
     model: str,
     load: BenchLoad,
-    chosen: EngineName,
+    engine_name: EngineName,
     environment: str | None,
     flags: tuple[str, ...],
     *,
@@ -223,22 +239,24 @@ def offline_target(
     typed: tuple[str, ...],
     output: Output,
 ) -> OfflineTarget:
-    """The plan for the model on this host alone, its environment ready."""
-    found = weights(model, config.models(), storage.cache(), typed)
-    made = shape_of(found, output.watch)
-    require_room(load, found.name, made.context)
+    """Plan the model on this host alone; unless `dry_run`, fetch its weights and build its environment."""
+    files = weights(model, config.models(), storage.cache(), typed)
+    if files.notice:
+        output.say(files.notice)
+    model_shape = shape_of(files, output.watch)
+    require_room(load, files.name, model_shape.context)
     if not dry_run:
-        ready(found)
+        ready(files)
     placement = PlacementOptions(
         concurrency=max(load.concurrencies),
-        context=load.tokens if load.tokens > CONTEXT else None,
+        context=load.tokens if load.tokens > DEFAULT_CONTEXT_TOKENS else None,
         hosts=1,
         one_server=True,
-        engine=chosen,
+        engine=engine_name,
         launcher="solo",
     )
-    order = Order(found, engine.Serving(found.target, found.name), placement, flags, typed=typed)
+    order = Order(files, engine.Serving(files.target, files.name), placement, flags, user_command=typed)
     job = Job(Options(model, placement, environment=environment, dry_run=dry_run), order)
-    started = launched(job, this_host(None, output.say), output)
-    what = description(order, started.launch, started.layout)
-    return OfflineTarget(what, started.launch, made.vocabulary, {platform.node(): answers()})
+    prepared = launched(job, this_host(None, output.say), output)
+    description = serving.description(order, prepared.launch, prepared.layout)
+    return OfflineTarget(description, prepared.launch, model_shape.vocabulary, {platform.node(): answers()})

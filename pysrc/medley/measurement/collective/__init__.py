@@ -1,4 +1,4 @@
-"""Result of an all-reduce over hosts, folded from the events of payload/allreduce.py."""
+"""Collect the result of an all-reduce over hosts from the events of payload/allreduce.py."""
 
 import contextlib
 import re
@@ -14,17 +14,19 @@ from medley.network.fabric.types import link_mbit
 from medley.planner.devices import LinkSpeed
 
 SIZES = "8,64K,1M,16M"
-_UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
+_UNIT_SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30}
 _SMALLEST_BYTES, _LARGEST_BYTES = 4, 16 << 30
 
 
 @dataclass(frozen=True)
 class Participant:
+    """A host that takes part in an all-reduce, and its link."""
+
     address: str
     name: str
     interface: str | None = None
     mbit: int | None = None
-    """What its link should carry; None where nobody knows, as for a virtual one, whatever that reports."""
+    """The speed of its link; None if unknown, as for a virtual link, whatever that reports."""
     gpu: str | None = None
 
     def __str__(self) -> str:
@@ -33,7 +35,7 @@ class Participant:
 
 @dataclass(frozen=True)
 class AllReduceRate:
-    """The all-reduce of one size; `seconds` is None where it was left out, because it would take too long."""
+    """The all-reduce of one size; `seconds` is None if it was left out, because it would take too long."""
 
     bytes: int
     seconds: float | None
@@ -45,7 +47,7 @@ class AllReduceRate:
 
     @property
     def bus_mbit(self) -> float | None:
-        """As nccl-tests has it: what each link carries if every byte takes the least ways there are.
+        """The bus bandwidth of nccl-tests: what each link carries if every byte crosses the fewest links.
 
         https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
         """
@@ -55,12 +57,12 @@ class AllReduceRate:
 
 @dataclass(frozen=True)
 class Pair:
-    """Messages between two hosts, by address; `said` is how they failed."""
+    """Messages between two hosts, by address; `said` is the error if they failed."""
 
     one: str
     two: str
     mbit: tuple[float, float] | None = None
-    """There, and back."""
+    """The speeds there, and back."""
     latency_us: float | None = None
     said: str | None = None
 
@@ -83,27 +85,29 @@ class StepFailure:
 
 @dataclass(frozen=True)
 class Result:
+    """Everything that an all-reduce has measured so far; `table` gives it to programs."""
+
     members: Mapping[str, Participant] = field(default_factory=dict)
-    """By address, in the order of ranks."""
+    """The participants by address, in the order of ranks."""
     backend: str | None = None
     why: str | None = None
     sums: Mapping[str, str] | None = None
-    """What is wrong with them, by address: empty where they are right, None where they were not reached."""
+    """The wrong sums by address: empty if all are right, None if the test did not come so far."""
     rates: tuple[AllReduceRate, ...] = ()
     pairs: tuple[Pair, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
     """Pairs for which no time was left."""
     broken: StepFailure | None = None
 
-    def link_speeds(self, when: str) -> Iterator[LinkSpeed]:
-        """Yield the working pairs, for plans."""
+    def list_link_speeds(self, when: str) -> Iterator[LinkSpeed]:
+        """Yield the speeds of the working pairs, which plans use."""
         for pair in self.pairs:
             if self.backend and pair.mbit and pair.latency_us:
-                one, two = (str(self.members[address]) for address in (pair.one, pair.two))
-                yield LinkSpeed(one, two, self.backend, pair.slower_mbit, pair.latency_us, when)
+                first, second = (str(self.members[address]) for address in (pair.one, pair.two))
+                yield LinkSpeed(first, second, self.backend, pair.slower_mbit, pair.latency_us, when)
 
-    def table(self) -> dict[str, Any]:
-        """For programs: all of it, the derived figures too."""
+    def build_table(self) -> dict[str, Any]:
+        """Return all of it for JSON, with the derived figures."""
         rates = [
             {**asdict(rate), "algorithm_mbit": rate.algorithm_mbit, "bus_mbit": rate.bus_mbit}
             for rate in self.rates
@@ -111,21 +115,24 @@ class Result:
         members = [asdict(member) for member in self.members.values()]
         return {**asdict(self), "members": members, "rates": rates}
 
-    def having(self, event: Mapping[str, Any]) -> "Result":
-        """Add what one event of payload/allreduce.py tells."""
+    def add_event(self, event: Mapping[str, Any]) -> "Result":
+        """Return a copy with one event of payload/allreduce.py."""
         changes: dict[str, Any] = {}
         match event:
             case {"hosts": hosts, "backend": backend, "why": why}:
-                members = {at: _described(member, hosts[at]) for at, member in self.members.items()}
+                members = {
+                    address: _describe_member(member, hosts[address])
+                    for address, member in self.members.items()
+                }
                 changes = {"members": members, "backend": backend, "why": why}
             case {"sums": wrong}:
                 changes = {"sums": dict(wrong)}
             case {"size": size, "seconds": seconds}:
                 changes = {"rates": (*self.rates, AllReduceRate(size, seconds, len(self.members)))}
             case {"pair": _}:
-                changes = {"pairs": _with_pair(self.pairs, event)}
-            case {"skipped": [one, two]}:
-                changes = {"skipped": (*self.skipped, (one, two))}
+                changes = {"pairs": _add_pair(self.pairs, event)}
+            case {"skipped": [first, second]}:
+                changes = {"skipped": (*self.skipped, (first, second))}
             case {"broken": step, "errors": errors, "silent": silent}:
                 changes = {"broken": StepFailure(step, dict(errors), tuple(silent))}
             case _:
@@ -133,47 +140,48 @@ class Result:
         return replace(self, **changes)
 
 
-def _described(member: Participant, about: Mapping[str, Any]) -> Participant:
+def _describe_member(member: Participant, description: Mapping[str, Any]) -> Participant:
     mbit = None
     with contextlib.suppress(Problem):
-        mbit = host_mbit(facts.facts(transcript.parse(about["facts"])), member.address)
-    return replace(member, interface=about["interface"], mbit=mbit, gpu=about["gpu"])
+        mbit = find_link_mbit(facts.facts(transcript.parse(description["facts"])), member.address)
+    return replace(member, interface=description["interface"], mbit=mbit, gpu=description["gpu"])
 
 
-def host_mbit(host: Facts, address: str) -> int | None:
-    """What the link with this address should carry; a virtual one has no driver and no true speed."""
+def find_link_mbit(host: Facts, address: str) -> int | None:
+    """Return the speed of the link with this address; a virtual link has no driver and no true speed."""
     for link in host.net.links:
-        if link.driver and any(each.ip == address for each in link.addresses):
+        if link.driver and any(entry.ip == address for entry in link.addresses):
             return link_mbit(link, host.rdma)
     return None
 
 
-def _with_pair(pairs: tuple[Pair, ...], event: Mapping[str, Any]) -> tuple[Pair, ...]:
+def _add_pair(pairs: tuple[Pair, ...], event: Mapping[str, Any]) -> tuple[Pair, ...]:
     """Keep the faster of a pair's two turns, or the failed one."""
-    one, two = event["pair"]
-    new = Pair(one, two, said=event["said"])
-    if not new.said:
-        there, back = (event["bytes"] * 8e-6 / seconds for seconds in event["seconds"])
-        new = replace(new, mbit=(there, back), latency_us=event["latency_s"] * 1e6)
+    first, second = event["pair"]
+    new_pair = Pair(first, second, said=event["said"])
+    if not new_pair.said:
+        there_mbit, back_mbit = (event["bytes"] * 8e-6 / seconds for seconds in event["seconds"])
+        new_pair = replace(new_pair, mbit=(there_mbit, back_mbit), latency_us=event["latency_s"] * 1e6)
     by_ends = {(pair.one, pair.two): pair for pair in pairs}
-    before = by_ends.get((one, two))
-    if before is None or new.said or (not before.said and before.slower_mbit < new.slower_mbit):
-        by_ends[one, two] = new
+    old_pair = by_ends.get((first, second))
+    is_faster = old_pair is None or (not old_pair.said and old_pair.slower_mbit < new_pair.slower_mbit)
+    if new_pair.said or is_faster:
+        by_ends[first, second] = new_pair
     return tuple(by_ends.values())
 
 
-def sizes(text: str) -> tuple[int, ...]:
-    """In bytes, ascending, from `8,64K,1M`."""
-    return tuple(sorted({_size(word.strip()) for word in text.split(",") if word.strip()}))
+def parse_sizes(text: str) -> tuple[int, ...]:
+    """Return the sizes of `8,64K,1M` in bytes, ascending."""
+    return tuple(sorted({_parse_size(size.strip()) for size in text.split(",") if size.strip()}))
 
 
-def _size(word: str) -> int:
-    found = re.fullmatch(r"(\d{1,10})([KMG]?)(?:i?B)?", word, re.IGNORECASE)
-    bytes_ = int(found[1]) << _UNITS[found[2].upper()] if found else 0
-    if not _SMALLEST_BYTES <= bytes_ <= _LARGEST_BYTES:
+def _parse_size(text: str) -> int:
+    match = re.fullmatch(r"(\d{1,10})([KMG]?)(?:i?B)?", text, re.IGNORECASE)
+    size_bytes = int(match[1]) << _UNIT_SHIFTS[match[2].upper()] if match else 0
+    if not _SMALLEST_BYTES <= size_bytes <= _LARGEST_BYTES:
         raise Problem(
-            f"{word!r} is not a message size",
+            f"{text!r} is not a message size",
             cause="a size is 4 bytes to 16G: a number, or one with K, M or G",
             fix=f"medley collective-test --sizes {SIZES}",
         )
-    return bytes_
+    return size_bytes

@@ -21,96 +21,108 @@ from medley.network.fabric.types import NetworkOptions
 from medley.network.fabric.variables import NOT_CARRIED
 from medley.process import Process
 from medley.progress import Progress
+from medley.unusable_file import optional
 
 CONNECT_LIMIT_S = 40
-# Besides that of each size: start, group, sums, twice for the pairs, once more where hosts start anew.
+# Steps in addition to one for each size: start, group, sums, twice the pairs, and a restart of ranks.
 _STEPS = 6
 _END_LIMIT_S = 5
 
 
-def current_cluster() -> Membership:
-    found = membership.noted()
-    if found is None:
+def require_cluster() -> Membership:
+    """Return this host's membership, or raise a Problem if it is in no cluster."""
+    member = membership.noted()
+    if member is None:
         raise Problem(
             "this host is in no cluster",
             cause="an all-reduce is made over the hosts of one",
             fix="medley ray-head, then medley ray-worker on each other host",
         )
-    return found
+    return member
 
 
-def chosen_nodes(
-    found: Membership, wanted: int | None, progress: Progress, *, least: int = 2
+def choose_nodes(
+    member: Membership, count: int | None, progress: Progress, *, minimum: int = 2
 ) -> list[Mapping[str, Any]]:
-    """The hosts that take part, this one first: `wanted`, or all there are, and `least` at least."""
-    state = found.ask("read")
+    """Return Ray's table of each host that takes part, this one first.
+
+    `count` of them take part, or all. Raise a Problem if fewer live, or fewer than `minimum`.
+    """
+    state = member.ask("read")
     living = sorted(
         (node for node in state["nodes"] if node["alive"]),
-        key=lambda node: (node["address"] != found.address, node["id"]),
+        key=lambda node: (node["address"] != member.address, node["id"]),
     )
-    here = {node["address"] for node in living}
-    for gone in {_name(node) for node in state["nodes"] if node["address"] not in here}:
-        progress.note(f"{gone} is gone, and takes no part")
-    if len(living) < (wanted or least):
+    addresses = {node["address"] for node in living}
+    for name in {_format_node(node) for node in state["nodes"] if node["address"] not in addresses}:
+        progress.note(f"{name} is gone, and takes no part")
+    if len(living) < (count or minimum):
         raise Problem(
-            f"{wanted or least} hosts are needed, and {len(living)} are here",
-            cause=f"the cluster at {found.head} has {', '.join(node['name'] for node in living)}",
+            f"{count or minimum} hosts are needed, and {len(living)} are here",
+            cause=f"the cluster at {member.head} has {', '.join(node['name'] for node in living)}",
             fix="on each host that is missing: medley ray-worker HEAD; medley status shows who is there",
         )
-    return [{**node, "told": state["told"].get(node["address"])} for node in living[:wanted]]
+    return [{**node, "told": state["told"].get(node["address"])} for node in living[:count]]
 
 
-def _name(node: Mapping[str, Any]) -> str:
+def _format_node(node: Mapping[str, Any]) -> str:
     return f"{node['name']} ({node['address']})"
 
 
-def variables(
-    chosen: Sequence[Mapping[str, Any]], environ: Mapping[str, str], options: NetworkOptions
+def compute_variables(
+    nodes: Sequence[Mapping[str, Any]], environ: Mapping[str, str], options: NetworkOptions
 ) -> dict[str, str]:
     """Return the network variables as in `serve`; none if a host's facts are unknown."""
-    if not all(node["told"] for node in chosen):
+    if not all(node["told"] for node in nodes):
         return {}
-    hosts = {_name(node): facts.facts(transcript.parse(node["told"])) for node in chosen}
-    addresses = {_name(node): node["address"] for node in chosen}
-    _, found = per_host.running_cluster_network(hosts, addresses, next(iter(hosts)), options, environ)
-    return {each.name: each.value for each in found if each.everywhere or each.name not in NOT_CARRIED}
+    hosts = {_format_node(node): facts.facts(transcript.parse(node["told"])) for node in nodes}
+    addresses = {_format_node(node): node["address"] for node in nodes}
+    _, settings = per_host.running_cluster_network(hosts, addresses, next(iter(hosts)), options, environ)
+    return {
+        variable.name: variable.value
+        for variable in settings
+        if variable.everywhere or variable.name not in NOT_CARRIED
+    }
 
 
 def run_all_reduce(
-    found: Membership,
-    chosen: Sequence[Mapping[str, Any]],
+    member: Membership,
+    nodes: Sequence[Mapping[str, Any]],
     sizes: Sequence[int],
     limit_s: float,
     progress: Progress,
 ) -> Result:
-    """Run it; whatever happens, no rank is left on any host."""
-    nccl = found.engine_environment().nccl
-    options = NetworkOptions(nccl=nccl or engine_source.nccl(ray_serving.engine(found, None)))
+    """Run an all-reduce of each size on the nodes; no rank is left on any host, even after an error."""
+    nccl = member.engine_environment().nccl
+    options = NetworkOptions(nccl=nccl or engine_source.nccl(ray_serving.engine(member, None)))
     task = {
-        "nodes": [{key: node[key] for key in ("id", "address", "free")} for node in chosen],
-        "env": variables(chosen, os.environ, options),
+        "nodes": [{key: node[key] for key in ("id", "address", "free")} for node in nodes],
+        "env": compute_variables(nodes, os.environ, options),
         "sizes": list(sizes),
         "limit_s": limit_s,
         "life_s": CONNECT_LIMIT_S + limit_s * (_STEPS + len(sizes)),
         "script": transcript.script(facts.QUESTIONS),
     }
-    made = Result({node["address"]: Participant(node["address"], node["name"]) for node in chosen})
-    with contextlib.closing(script_events("allreduce.py", found, task, progress)) as events:
+    result = Result({node["address"]: Participant(node["address"], node["name"]) for node in nodes})
+    with contextlib.closing(run_script("allreduce.py", member, task, progress)) as events:
         for event in events:
-            made = made.having(event)
-    return made
+            result = result.add_event(event)
+    return result
 
 
-def script_events(
-    script: str, found: Membership, task: Mapping[str, Any], progress: Progress
+def run_script(
+    script: str, member: Membership, task: Mapping[str, Any], progress: Progress
 ) -> Generator[Mapping[str, Any]]:
-    """The events of a script of payload/ that works on the hosts of a cluster, until it is done."""
-    words, lines = (found.head, found.address, json.dumps(task)), SimpleQueue[str]()
-    command = found.asked(script, *words)
+    """Run a script of payload/ on the hosts of a cluster, and yield its events until it is done.
+
+    Raise a Problem if it ends early or after `life_s` of its task.
+    """
+    arguments, lines = (member.head, member.address, json.dumps(task)), SimpleQueue[str]()
+    command = member.asked(script, *arguments)
     process = Process(command, lines.put)
     try:
         with contextlib.ExitStack() as stage:
-            for line in _lines(process, lines, task["life_s"]):
+            for line in _read_lines(process, lines, task["life_s"]):
                 event = (json_shape.table(line) if line.startswith("{") else None) or {}
                 if step := event.get("step"):
                     stage.close()
@@ -121,7 +133,7 @@ def script_events(
                     return
         finished = process.poll()
         raise Problem(
-            "the trial came to no end",
+            "the measurement did not finish",
             cause="\n".join(finished.lines[-3:])
             if finished
             else f"it has taken more than {task['life_s']:.0f} s",
@@ -131,7 +143,7 @@ def script_events(
         process.stop(_END_LIMIT_S)
 
 
-def _lines(process: Process, lines: "SimpleQueue[str]", limit_s: float) -> Iterator[str]:
+def _read_lines(process: Process, lines: "SimpleQueue[str]", limit_s: float) -> Iterator[str]:
     """Yield the lines until the process ends or the time is over."""
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
@@ -142,10 +154,13 @@ def _lines(process: Process, lines: "SimpleQueue[str]", limit_s: float) -> Itera
                 return
 
 
-def keep_result(table: Mapping[str, Any], found: Membership) -> None:
-    about = {"when": now(), "head": found.head}
-    storage.write(storage.state() / "collective.json", json.dumps({**about, **table}, indent=1))
+def write_result(table: Mapping[str, Any], member: Membership) -> None:
+    """Write the result's table to collective.json in the state folder."""
+    origin = {"when": format_now(), "head": member.head}
+    with optional():
+        storage.write(storage.state() / "collective.json", json.dumps({**origin, **table}, indent=1))
 
 
-def now() -> str:
+def format_now() -> str:
+    """Return the time in UTC to the second, as 2026-11-22T03:00:00+00:00."""
     return datetime.now(UTC).isoformat(timespec="seconds")

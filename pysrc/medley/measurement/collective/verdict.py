@@ -1,8 +1,8 @@
 """Name the hosts or pairs that are slow or broken.
 
-A pair falls short if it fails or carries under half of its slower link (for Gloo 10 Gbit/s at most), or
-of the best pair if a link is unknown. A host is to blame if all its pairs fall short. Half, because TCP
-on a healthy link keeps over 90%; the best pair, because of four hosts two may be slow.
+A pair is slow if it fails or carries under half of its slower link (for Gloo 10 Gbit/s at most), or of the
+best pair if a link is unknown. A host is slow if all its pairs are. Half is the limit because TCP on a
+healthy link keeps over 90%; the best pair is the measure because two of four hosts may be slow.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,140 +10,143 @@ from collections.abc import Iterable, Sequence
 from medley.errors import Problem
 from medley.measurement.collective import Pair, Participant, Result
 
-ENOUGH = 0.5
+_MIN_SHARE = 0.5
+"""The share of its expected speed that a sound pair carries."""
 _GLOO_MBIT = 10_000
-"""Gloo copies every byte with one processor: beyond this it is no measure of a faster link."""
-_TWO = 2
-_START = "start the ranks"
-"""As payload/allreduce.py names it."""
+"""Gloo copies every byte with one processor, so beyond this speed it cannot measure a faster link."""
+_PAIR_HOSTS = 2
+_START_STEP = "start the ranks"
+"""The name of the first step in payload/allreduce.py."""
 
 
-def verdict(result: Result) -> Problem | None:
-    broken = result.broken
-    if broken and broken.silent:
-        return _silent(result, broken.step, broken.silent)
-    if broken and broken.step == _START:
+def find_problem(result: Result) -> Problem | None:
+    """Return the first of: silent hosts, hosts that cannot start, slow hosts or pairs, wrong sums."""
+    failure = result.broken
+    if failure and failure.silent:
+        return _silent_hosts_problem(result, failure.step, failure.silent)
+    if failure and failure.step == _START_STEP:
         return Problem(
-            f"{_named(result, broken.errors)} cannot take part",
-            cause=_errors(result),
+            f"{_list_names(result, failure.errors)} cannot take part",
+            cause=_list_errors(result),
             fix="there: medley facts, which shows its GPU, and medley env check; if it is slow: --limit 300",
         )
-    if blamed := hosts_to_blame(result):
-        return _slow_hosts(result, blamed)
-    if pairs := pairs_that_fall_short(result):
-        return _slow_pairs(result, pairs)
-    if broken:
+    if hosts := find_slow_hosts(result):
+        return _slow_hosts_problem(result, hosts)
+    if pairs := find_slow_pairs(result):
+        return _slow_pairs_problem(result, pairs)
+    if failure:
         return Problem(
-            f"the hosts cannot {broken.step} together, though each pair works",
-            cause=_errors(result),
+            f"the hosts cannot {failure.step} together, though each pair works",
+            cause=_list_errors(result),
             fix="if the network is slow, give each step more time: medley collective-test --limit 300",
         )
-    return _wrong_sums(result) if result.sums else None
+    return _wrong_sums_problem(result) if result.sums else None
 
 
-def _wrong_sums(result: Result) -> Problem:
+def _wrong_sums_problem(result: Result) -> Problem:
     return Problem(
         "the sums of an all-reduce are wrong, though each pair is right",
-        cause=_errors(result),
+        cause=_list_errors(result),
         fix="nothing computed here is to be trusted: try each two hosts alone, and their memory",
     )
 
 
-def pairs_that_fall_short(result: Result) -> tuple[Pair, ...]:
-    best = max((pair.slower_mbit for pair in result.pairs), default=0.0)
+def find_slow_pairs(result: Result) -> tuple[Pair, ...]:
+    """Return the pairs that fail, or that carry less than half of what they should."""
+    best_mbit = max((pair.slower_mbit for pair in result.pairs), default=0.0)
     return tuple(
         pair
         for pair in result.pairs
-        if pair.said or pair.slower_mbit < ENOUGH * (expected_mbit(result, pair) or best)
+        if pair.said or pair.slower_mbit < _MIN_SHARE * (compute_expected_mbit(result, pair) or best_mbit)
     )
 
 
-def hosts_to_blame(result: Result) -> tuple[Participant, ...]:
-    """Those of which every pair falls short; of two hosts none, because nobody can tell which it is."""
-    short = set(pairs_that_fall_short(result))
-    if len(result.members) <= _TWO:
+def find_slow_hosts(result: Result) -> tuple[Participant, ...]:
+    """Return the hosts whose pairs are all slow; none of two hosts, because either may be the cause."""
+    slow_pairs = set(find_slow_pairs(result))
+    if len(result.members) <= _PAIR_HOSTS:
         return ()
     return tuple(
         member
         for address, member in result.members.items()
-        if (own := {pair for pair in result.pairs if address in pair}) and own <= short
+        if (host_pairs := {pair for pair in result.pairs if address in pair}) and host_pairs <= slow_pairs
     )
 
 
-def expected_mbit(result: Result, pair: Pair) -> int | None:
-    """What its links should give, where both are known."""
-    known = [mbit for address in (pair.one, pair.two) if (mbit := result.members[address].mbit)]
-    if len(known) < _TWO:
+def compute_expected_mbit(result: Result, pair: Pair) -> int | None:
+    """Return what the pair's links should carry; None if the speed of one is unknown."""
+    speeds = [mbit for address in (pair.one, pair.two) if (mbit := result.members[address].mbit)]
+    if len(speeds) < _PAIR_HOSTS:
         return None
-    return min(*known, _GLOO_MBIT) if result.backend == "gloo" else min(known)
+    return min(*speeds, _GLOO_MBIT) if result.backend == "gloo" else min(speeds)
 
 
-def _silent(result: Result, step: str, silent: Sequence[str]) -> Problem:
-    others = len(result.members) - len(silent)
-    does, it, answers = ("does", "it", "answers") if len(silent) == 1 else ("do", "they", "answer")
+def _silent_hosts_problem(result: Result, step: str, silent: Sequence[str]) -> Problem:
+    answering_hosts = len(result.members) - len(silent)
+    does, pronoun, answers = ("does", "it", "answers") if len(silent) == 1 else ("do", "they", "answer")
     return Problem(
-        f"{_named(result, silent)} {does} not answer",
-        cause=f"{it} did not {step} in time, and {answers} no other question either; "
-        f"{others} of {len(result.members)} hosts do",
+        f"{_list_names(result, silent)} {does} not answer",
+        cause=f"{pronoun} did not {step} in time, and {answers} no other question either; "
+        f"{answering_hosts} of {len(result.members)} hosts do",
         fix=f"look at it: ssh {silent[0]} uptime; then there: medley ray-stop; medley ray-worker HEAD",
     )
 
 
-def _slow_hosts(result: Result, blamed: Sequence[Participant]) -> Problem:
-    own = [pair for pair in result.pairs if any(member.address in pair for member in blamed)]
-    failed = all(pair.said for pair in own)
-    trouble = "cut off from the others, or far too slow" if failed else "slow"
+def _slow_hosts_problem(result: Result, hosts: Sequence[Participant]) -> Problem:
+    pairs = [pair for pair in result.pairs if any(host.address in pair for host in hosts)]
+    failed = all(pair.said for pair in pairs)
+    fault = "cut off from the others, or far too slow" if failed else "slow"
     return Problem(
-        f"{', '.join(map(str, blamed))} {'is' if len(blamed) == 1 else 'are'} {trouble}",
-        cause=_cause(result, own),
-        fix=_fix(blamed[0], failed=failed),
+        f"{', '.join(map(str, hosts))} {'is' if len(hosts) == 1 else 'are'} {fault}",
+        cause=_format_cause(result, pairs),
+        fix=_format_fix(hosts[0], failed=failed),
     )
 
 
-def _slow_pairs(result: Result, pairs: Sequence[Pair]) -> Problem:
+def _slow_pairs_problem(result: Result, pairs: Sequence[Pair]) -> Problem:
     failed = any(pair.said for pair in pairs)
-    names = ", ".join(f"{_name(result, pair.one)} and {_name(result, pair.two)}" for pair in pairs)
+    names = ", ".join(f"{_find_name(result, pair.one)} and {_find_name(result, pair.two)}" for pair in pairs)
     return Problem(
         f"between {names} the link {'does not work' if failed else 'is slow'}",
-        cause=_cause(result, pairs),
-        fix=_fix(result.members[pairs[0].two], failed=failed),
+        cause=_format_cause(result, pairs),
+        fix=_format_fix(result.members[pairs[0].two], failed=failed),
     )
 
 
-def _fix(member: Participant, *, failed: bool) -> str:
+def _format_fix(member: Participant, *, failed: bool) -> str:
     if failed:
         return f"let all TCP ports in between these hosts; on {member.name}: sudo ufw status; medley facts"
     link = member.interface or "INTERFACE"
     return f"on {member.name}: ip -s link show {link}; cat /sys/class/net/{link}/speed; medley facts"
 
 
-def _cause(result: Result, pairs: Sequence[Pair]) -> str:
-    """Each of these pairs, and the best of the others."""
-    lines = [_pair_text(result, pair) for pair in pairs]
-    rest = [pair for pair in result.pairs if pair not in pairs and pair.mbit]
-    if rest:
-        best = max(rest, key=lambda pair: pair.slower_mbit)
-        lines.append(f"the best of the others, {_pair_text(result, best)}")
+def _format_cause(result: Result, pairs: Sequence[Pair]) -> str:
+    """Return a line for each of these pairs, and one for the best of the other pairs."""
+    lines = [_format_pair(result, pair) for pair in pairs]
+    other_pairs = [pair for pair in result.pairs if pair not in pairs and pair.mbit]
+    if other_pairs:
+        best = max(other_pairs, key=lambda pair: pair.slower_mbit)
+        lines.append(f"the best of the others, {_format_pair(result, best)}")
     return "\n".join(lines)
 
 
-def _pair_text(result: Result, pair: Pair) -> str:
-    names = f"{_name(result, pair.one)} to {_name(result, pair.two)}"
+def _format_pair(result: Result, pair: Pair) -> str:
+    names = f"{_find_name(result, pair.one)} to {_find_name(result, pair.two)}"
     if pair.said or not pair.mbit:
         return f"{names}: {pair.said}"
-    expected = expected_mbit(result, pair)
-    should = f", where its links should give {expected}" if expected else ""
-    return f"{names}: {pair.mbit[0]:.0f} Mbit/s, back {pair.mbit[1]:.0f}{should}"
+    expected_mbit = compute_expected_mbit(result, pair)
+    expected_text = f", where its links should give {expected_mbit}" if expected_mbit else ""
+    return f"{names}: {pair.mbit[0]:.0f} Mbit/s, back {pair.mbit[1]:.0f}{expected_text}"
 
 
-def _errors(result: Result) -> str:
+def _list_errors(result: Result) -> str:
     errors = {**(result.sums or {}), **(result.broken.errors if result.broken else {})}
-    return "\n".join(f"{_name(result, address)}: {text}" for address, text in errors.items())
+    return "\n".join(f"{_find_name(result, address)}: {text}" for address, text in errors.items())
 
 
-def _named(result: Result, addresses: Iterable[str]) -> str:
+def _list_names(result: Result, addresses: Iterable[str]) -> str:
     return ", ".join(str(result.members[address]) for address in addresses)
 
 
-def _name(result: Result, address: str) -> str:
+def _find_name(result: Result, address: str) -> str:
     return result.members[address].name

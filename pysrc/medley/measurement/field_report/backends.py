@@ -1,4 +1,4 @@
-"""Read from an engine's log which kernels and backends it really runs, each with its line."""
+"""Find in an engine's log which kernels and backends it runs, with the line of each."""
 
 import re
 import tomllib
@@ -9,25 +9,30 @@ from pathlib import Path
 from medley.measurement.field_report import Backend
 from medley.schema import EngineName
 
-_LONGEST = 300
+_MAX_TEXT_CHARS, _MAX_NAME_CHARS = 300, 80
+_CONTEXT_CHARS = 80
+"""The number of characters of a line to show in front of a match."""
 _FILE = Path(__file__).with_suffix(".toml")
 
 
 @cache
-def _patterns(engine: EngineName) -> tuple[tuple[str, re.Pattern[str]], ...]:
+def _read_patterns(engine: EngineName) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Return the patterns of backends.toml, with the part of the engine that each is about."""
     table: Mapping[str, Mapping[str, list[str]]] = tomllib.loads(_FILE.read_text(encoding="utf-8"))
     rows = (*table[engine].items(), *table["nccl"].items())
-    return tuple((what, re.compile(pattern)) for what, patterns in rows for pattern in patterns)
+    return tuple((part, re.compile(pattern)) for part, patterns in rows for pattern in patterns)
 
 
-def backends(engine: EngineName, lines: Iterable[str], redacted: Callable[[str], str]) -> Iterator[Backend]:
-    """Yield each once, where it stands first."""
-    seen = set()
-    for nth, line in enumerate(lines, 1):
-        for what, pattern in _patterns(engine):
+def find_backends(
+    engine: EngineName, lines: Iterable[str], redact: Callable[[str], str]
+) -> Iterator[Backend]:
+    """Yield each backend once, with the first line that names it."""
+    reported = set()
+    for number, line in enumerate(lines, 1):
+        for part, pattern in _read_patterns(engine):
             for match in pattern.finditer(line):
-                found = next(filter(None, match.groups()))
-                if (what, found) not in seen:
-                    seen.add((what, found))
-                    text = redacted(line[max(0, match.start() - 80) :].strip()[:_LONGEST])
-                    yield Backend(what=what, found=redacted(found)[:80], line=nth, text=text)
+                name = next(filter(None, match.groups()))
+                if (part, name) not in reported:
+                    reported.add((part, name))
+                    text = redact(line[max(0, match.start() - _CONTEXT_CHARS) :].strip()[:_MAX_TEXT_CHARS])
+                    yield Backend(what=part, found=redact(name)[:_MAX_NAME_CHARS], line=number, text=text)

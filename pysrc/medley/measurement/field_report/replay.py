@@ -1,6 +1,7 @@
 """Plan a model on the hosts of a field report, from their transcripts alone."""
 
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 from medley import config
 from medley.engine import Serving
@@ -11,7 +12,7 @@ from medley.host.kind import kind_of
 from medley.measurement.field_report import PlannedStage, PlanRequest, ReportedLayout, ReportedPlan, Wishes
 from medley.model.resolve import Weights
 from medley.network.fabric.types import NetworkOptions
-from medley.planner import Layout, hosts_of, named, pipelines
+from medley.planner import Layout, describe_layout, list_hosts, list_pipelines
 from medley.planner.candidates import FREE, Sizes
 from medley.planner.placement import PlacementOptions
 from medley.planner.topology import Topology
@@ -21,50 +22,55 @@ from medley.serving.steps import steps
 from medley.transcript import Transcript
 
 
-def reported(layout: Layout, called: Callable[[str], str] = str) -> ReportedLayout:
-    """`called` gives hosts in a text their names in the report."""
+def report_layout(layout: Layout, rename: Callable[[str], str] = str) -> ReportedLayout:
+    """Return the layout for the report; `rename` replaces the names of hosts in a text."""
     return ReportedLayout(
-        layout=called(named(layout)),
-        hosts=tuple(map(called, hosts_of(layout))),
+        layout=rename(describe_layout(layout)),
+        hosts=tuple(map(rename, list_hosts(layout))),
         stages=tuple(
             PlannedStage(
-                devices=tuple((called(one.host), one.index) for one in each.devices), layers=each.layers
+                devices=tuple((rename(device.host), device.index) for device in stage.devices),
+                layers=stage.layers,
             )
-            for each in layout.stages
+            for stage in layout.stages
         ),
-        replicas=len(pipelines(layout)),
+        replicas=len(list_pipelines(layout)),
         rdma=layout.link.rdma if layout.link else None,
         mbit=layout.link.mbit if layout.link else None,
     )
 
 
-def planned(
-    name: str, shape: Shape, answers: Mapping[str, Transcript], wishes: Wishes, asked: PlanRequest
+def plan_model(
+    name: str, shape: Shape, answers: Mapping[str, Transcript], wishes: Wishes, request: PlanRequest
 ) -> ReportedPlan:
-    """As `medley plan --from` plans it for one stream; nothing that was measured here counts."""
-    model, hosts = config.models().get(name), asked.hosts
-    wanted = PlacementOptions(
+    """Plan one stream as `medley plan --from` does; measurements of this host have no influence."""
+    model, hosts = config.models().get(name), request.hosts
+    launcher: Literal["solo", "ray"] | None = None
+    if hosts is not None:
+        launcher = "solo" if hosts == 1 else "ray"
+    options = PlacementOptions(
         hosts=hosts,
-        sizes=Sizes(replicas=1) if asked.spread else FREE,
-        wishes=NetworkOptions(dict(wishes.link) or None, frozenset(wishes.exclude)),
+        sizes=Sizes(replicas=1) if request.spread else FREE,
+        network=NetworkOptions(dict(wishes.link) or None, frozenset(wishes.exclude)),
         one_server=True,
-        engine=asked.engine,
-        launcher=None if hosts is None else "solo" if hosts == 1 else "ray",
+        engine=request.engine,
+        launcher=launcher,
     )
-    order = Order(Weights(name, name, model), Serving(name, name), wanted, typed=("medley", "serve", name))
-    known = {host: facts.facts(each) for host, each in answers.items()}
-    site = Topology({host: (each, kind_of(each)) for host, each in known.items()})
-    site = with_engine_sources(site, wanted, EngineRequest(), model)
+    command = ("medley", "serve", name)
+    order = Order(Weights(name, name, model), Serving(name, name), options, user_command=command)
+    facts_by_host = {host: facts.facts(host_answers) for host, host_answers in answers.items()}
+    site = Topology({host: (host_facts, kind_of(host_facts)) for host, host_facts in facts_by_host.items()})
+    site = with_engine_sources(site, options, EngineRequest(), model)
     choice = placed(order, shape, site)
-    told = choice.prediction
+    prediction = choice.prediction
     return ReportedPlan(
-        asked=asked,
+        asked=request,
         shape=shape,
-        made=reported(choice.layout),
-        tokens_per_s=told.tokens_per_s,
-        low=told.low,
-        high=told.high,
-        ttft_s=told.ttft_s,
+        made=report_layout(choice.layout),
+        tokens_per_s=prediction.tokens_per_s,
+        low=prediction.low,
+        high=prediction.high,
+        ttft_s=prediction.ttft_s,
         why=choice.why,
         typed=tuple(f"on {step.host}: {step.typed}" for step in steps(order, choice, site)),
     )

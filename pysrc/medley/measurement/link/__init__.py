@@ -1,4 +1,4 @@
-"""Measure the link to another host with ping, iperf3 and perftest, and judge it by what it should carry."""
+"""Measure the link to another host with ping, iperf3 and perftest, and compare it with its expected speed."""
 
 import json
 import socket
@@ -20,15 +20,18 @@ from medley.progress import SILENT, Progress
 _PINGS = 10
 _FULL_PINGS = 3
 _LISTENS_S = 0.3
-"""So soon iperf3 reports that its port is taken."""
-_LOOK_S = 0.5
+"""The time after which iperf3 has reported that its port is in use."""
+_POLL_S = 0.5
 _SLACK_S = 15
-"""For connecting and for the last words, after which a tool hangs."""
-_BUSY_PERCENT = 90
+"""The time to connect and to print a result; a tool that needs more hangs."""
+_BUSY_CPU_PERCENT = 90
+_KILL_AFTER_S = 2
 
 
 @dataclass(frozen=True)
 class Rdma:
+    """The speed and latency of RDMA through one device."""
+
     device: str
     mbit: float
     latency_us: float
@@ -36,24 +39,26 @@ class Rdma:
 
 @dataclass(frozen=True)
 class LinkMeasurement:
+    """The measured link to another host; its fields are the keys of the JSON output."""
+
     host: str
     interface: str
     address: str
-    """Of this end."""
+    """The address of this end."""
     mtu: int
     reported_mbit: int | None
-    """By the driver."""
+    """The speed that the driver reports."""
     promised_mbit: int | None
-    """What it can really carry: of a Spark's half, half of what is reported."""
+    """The speed that it can carry, which is half of the reported one for an interface of a Spark's port."""
     ping: Ping | None
     full_ping: Ping | None
-    """With packets as long as the MTU."""
+    """The ping with packets as long as the MTU."""
     there: Throughput
     back: Throughput
     rdma: Rdma | None = None
 
 
-def measure(
+def measure_link(
     host: str,
     facts: Facts,
     *,
@@ -62,28 +67,28 @@ def measure(
     tcp_only: bool = False,
     progress: Progress = SILENT,
 ) -> LinkMeasurement:
-    """Measure the link to a host that serves, each step with a limit."""
-    address, candidate = towards(host, facts)
-    rdma = adapter(candidate, tcp_only=tcp_only)
-    require(("ping", "iperf3", *(("ib_write_bw", "ib_write_lat") if rdma else ())))
+    """Measure the link to a host that serves, for `seconds` in each direction with `streams` of TCP."""
+    address, candidate = find_route(host, facts)
+    rdma = find_adapter(candidate, tcp_only=tcp_only)
+    require_programs(("ping", "iperf3", *(("ib_write_bw", "ib_write_lat") if rdma else ())))
     source, mtu = str(candidate.ip), candidate.link.mtu
 
-    def stream(way: str) -> Throughput:
-        command = tools.client(
-            address, source=source, seconds=seconds, streams=streams, reverse=way == "back"
+    def measure_tcp(direction: str) -> Throughput:
+        command = tools.build_client_command(
+            address, source=source, seconds=seconds, streams=streams, reverse=direction == "back"
         )
-        with progress.stage(f"TCP, {way}"):
-            return tools.throughput(_output(command, seconds + _SLACK_S), address)
+        with progress.stage(f"TCP, {direction}"):
+            return tools.read_throughput(_run(command, seconds + _SLACK_S), address)
 
     with progress.stage("ping"):
-        short = tools.ping(_output(tools.ping_command(address, source=source, count=_PINGS)))
-        filling = tools.ping_command(address, source=source, count=_FULL_PINGS, mtu=mtu)
-        full = tools.ping(_output(filling)) if mtu else None
+        short = tools.read_ping(_run(tools.build_ping_command(address, source=source, count=_PINGS)))
+        command = tools.build_ping_command(address, source=source, count=_FULL_PINGS, mtu=mtu)
+        full = tools.read_ping(_run(command)) if mtu else None
     try:
-        there, back = stream("there"), stream("back")
+        forward, backward = measure_tcp("there"), measure_tcp("back")
     except Problem as problem:
-        if _are_too_long(short, full):  # then TCP stands still, and this is why
-            raise _too_long(host, candidate.link.name, mtu) from problem
+        if _are_lost_at_mtu(short, full):  # this is why TCP carried nothing
+            raise _mtu_problem(host, candidate.link.name, mtu) from problem
         raise
     return LinkMeasurement(
         host=host,
@@ -94,20 +99,20 @@ def measure(
         promised_mbit=candidate.mbit or None,
         ping=short,
         full_ping=full,
-        there=there,
-        back=back,
+        there=forward,
+        back=backward,
         rdma=measure_rdma(rdma, address, progress) if rdma else None,
     )
 
 
-def measure_rdma(adapter: Adapter, address: str, progress: Progress = SILENT) -> Rdma:
+def measure_rdma(find_adapter: Adapter, address: str, progress: Progress = SILENT) -> Rdma:
     with progress.stage("RDMA"):
-        latency = tools.latency_us(_output(tools.latency(adapter, address)), address)
-        mbit = tools.mbit(_output(tools.bandwidth(adapter, address)), address)
-    return Rdma(adapter.device, mbit, latency)
+        latency_us = tools.read_latency_us(_run(tools.build_latency_command(find_adapter, address)), address)
+        mbit = tools.read_mbit(_run(tools.build_bandwidth_command(find_adapter, address)), address)
+    return Rdma(find_adapter.device, mbit, latency_us)
 
 
-def _output(command: Command, limit_s: float = _SLACK_S) -> str:
+def _run(command: Command, limit_s: float = _SLACK_S) -> str:
     lines: list[str] = []
     process.run(command, limit_s=limit_s, on_line=lines.append)
     return "\n".join(lines)
@@ -121,64 +126,69 @@ def serve(
     ready: Callable[[], None],
     progress: Progress = SILENT,
 ) -> None:
-    """Be the far side until `limit_s` has passed, and leave nothing running; `ready` when it listens."""
-    commands = [tools.server(str(candidate.ip))]
-    if rdma:
-        commands += [tools.bandwidth(rdma, None), tools.latency(rdma, None)]
-    require(tuple(command.argv[0] for command in commands))
-    running: list[Process] = []
-    noted: set[str] = set()
+    """Serve another host's measurement for `limit_s`; call `ready` once the servers listen.
 
-    def ended() -> Finished | None:
-        running[1:] = [_serving(each, noted, progress) for each in running[1:]]
-        return running[0].poll()
+    Raise a Problem if iperf3 ends early. No server runs afterwards.
+    """
+    commands = [tools.build_server_command(str(candidate.ip))]
+    if rdma:
+        commands += [tools.build_bandwidth_command(rdma, None), tools.build_latency_command(rdma, None)]
+    require_programs(tuple(command.argv[0] for command in commands))
+    servers: list[Process] = []
+    notes: set[str] = set()
+
+    def poll_servers() -> Finished | None:
+        servers[1:] = [_restart_if_ended(server, notes, progress) for server in servers[1:]]
+        return servers[0].poll()
 
     try:
-        running += [Process(command, lambda _: None) for command in commands]
-        finished = running[0].wait(_LISTENS_S)
+        servers += [Process(command, lambda _: None) for command in commands]
+        finished = servers[0].wait(_LISTENS_S)
         if finished is None:
             ready()
-            finished = process.wait_until(ended, limit_s, every_s=_LOOK_S)
+            finished = process.wait_until(poll_servers, limit_s, every_s=_POLL_S)
     finally:
-        for each in running:
-            if each.poll() is None:
-                each.stop(grace_s=2)
+        for server in servers:
+            if server.poll() is None:
+                server.stop(grace_s=_KILL_AFTER_S)
     if finished is not None:
-        said = "; ".join(line for line in finished.lines if line.strip())[-300:]
+        output = "; ".join(line for line in finished.lines if line.strip())[-300:]
         raise Problem(
             f"iperf3 does not serve at {candidate.ip}:{ports.IPERF3_PORT}",
-            cause=f"it ended with {finished.status}: {said}",
+            cause=f"it ended with {finished.status}: {output}",
             fix=f"see who has the port, and end it: sudo ss -ltnp 'sport = :{ports.IPERF3_PORT}'",
         )
 
 
-def _serving(process: Process, noted: set[str], progress: Progress) -> Process:
-    """Restart the server if it has ended: one of perftest serves one client."""
-    ended = process.poll()
-    if ended is None:
-        return process
-    note = f"{process.command.argv[0]} ended with {ended.status}: {' '.join(ended.lines[-2:])}"
-    if ended.status and note not in noted:
-        noted.add(note)
+def _restart_if_ended(server: Process, notes: set[str], progress: Progress) -> Process:
+    """Restart the server if it has ended, because a server of perftest ends after one client."""
+    finished = server.poll()
+    if finished is None:
+        return server
+    note = f"{server.command.argv[0]} ended with {finished.status}: {' '.join(finished.lines[-2:])}"
+    if finished.status and note not in notes:
+        notes.add(note)
         progress.note(note)
-    return Process(process.command, lambda _: None)
+    return Process(server.command, lambda _: None)
 
 
-def endpoint(facts: Facts, asked: str | None) -> EndpointCandidate:
-    """Find this host's end: the link or address asked for, else the fastest."""
-    found, rejected = endpoint_candidates("this host", facts, NetworkOptions(link=asked))
-    meant = [each for each in found if asked in {None, each.link.name, str(each.ip)}]
-    if not meant:
+def find_endpoint(facts: Facts, link: str | None) -> EndpointCandidate:
+    """Find this host's end: the link of this name or address, or the fastest one."""
+    candidates, rejected = endpoint_candidates("this host", facts, NetworkOptions(link=link))
+    matching = [
+        candidate for candidate in candidates if link in {None, candidate.link.name, str(candidate.ip)}
+    ]
+    if not matching:
         raise Problem(
             "this host has no link that others could reach",
-            cause="; ".join(f"{each.interface}: {each.why}" for each in rejected),
+            cause="; ".join(f"{rejection.interface}: {rejection.why}" for rejection in rejected),
             fix="ip -brief link; medley link setup",
         )
-    return max(meant, key=lambda each: each.rank)
+    return max(matching, key=lambda candidate: candidate.rank)
 
 
-def towards(host: str, facts: Facts) -> tuple[str, EndpointCandidate]:
-    """Return the other host's address, and this host's end of the link."""
+def find_route(host: str, facts: Facts) -> tuple[str, EndpointCandidate]:
+    """Return the other host's IPv4 address, and this host's end of the link, or raise a Problem."""
     try:
         address = str(socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0])
     except (OSError, UnicodeError) as error:
@@ -203,48 +213,50 @@ def towards(host: str, facts: Facts) -> tuple[str, EndpointCandidate]:
             cause=f"the way to {address} is the loopback",
             fix="name the other host: medley link test ADDRESS",
         )
-    return address, endpoint(facts, source)
+    return address, find_endpoint(facts, source)
 
 
-def adapter(candidate: EndpointCandidate, *, tcp_only: bool) -> Adapter | None:
+def find_adapter(candidate: EndpointCandidate, *, tcp_only: bool) -> Adapter | None:
+    """Return the RDMA adapter of this end; None without one, and with `tcp_only`."""
     port = candidate.port
     return None if port is None or tcp_only else Adapter(port.device, port.port, candidate.gid_index)
 
 
-def require(names: tuple[str, ...]) -> None:
-    lacking = [name for name in names if process.program(name) is None]
-    if lacking:
-        raise tools.missing(lacking)
+def require_programs(names: tuple[str, ...]) -> None:
+    """Raise a Problem if PATH lacks one of the programs."""
+    missing = [name for name in names if process.program(name) is None]
+    if missing:
+        raise tools.missing_programs_problem(missing)
 
 
-def problems(found: LinkMeasurement) -> Iterator[Problem]:
-    """What is wrong with the link; nothing, where it carries at least half of what it should."""
-    if _are_too_long(found.ping, found.full_ping):
-        yield _too_long(found.host, found.interface, found.mtu)
-    elif (ping := found.ping) and 0 < ping.received < ping.sent:
+def find_problems(link: LinkMeasurement) -> Iterator[Problem]:
+    """Yield what is wrong with the link; it has to carry half of its expected speed."""
+    if _are_lost_at_mtu(link.ping, link.full_ping):
+        yield _mtu_problem(link.host, link.interface, link.mtu)
+    elif (ping := link.ping) and 0 < ping.received < ping.sent:
         yield Problem(
-            f"{found.interface} loses packets",
-            cause=f"{ping.sent - ping.received} of {ping.sent} pings to {found.host} were not answered",
+            f"{link.interface} loses packets",
+            cause=f"{ping.sent - ping.received} of {ping.sent} pings to {link.host} were not answered",
             fix=f"reseat or change the cable; then see its errors on both hosts: medley link watch   "
-            f"# or: ethtool -S {found.interface}",
+            f"# or: ethtool -S {link.interface}",
         )
-    promised = found.promised_mbit or 0
-    if min(found.there.mbit, found.back.mbit) < promised / 2:
-        yield _slow(found)
-    if found.rdma and found.rdma.mbit < promised / 2:
+    promised_mbit = link.promised_mbit or 0
+    if min(link.there.mbit, link.back.mbit) < promised_mbit / 2:
+        yield _slow_problem(link)
+    if link.rdma and link.rdma.mbit < promised_mbit / 2:
         yield Problem(
-            f"{found.rdma.device} carries less than half of what it should",
-            cause=f"RDMA to {found.host}: {shown_mbit(found.rdma.mbit)} of {speed_text(promised)}",
+            f"{link.rdma.device} carries less than half of what it should",
+            cause=f"RDMA to {link.host}: {format_mbit(link.rdma.mbit)} of {speed_text(promised_mbit)}",
             fix="on both hosts, the lanes in use: medley facts; a Spark with 2 instead of 4: "
             "sudo fwupdmgr update; then its errors under load: medley link watch",
         )
 
 
-def _are_too_long(short: Ping | None, full: Ping | None) -> bool:
+def _are_lost_at_mtu(short: Ping | None, full: Ping | None) -> bool:
     return bool(short and short.received and full and not full.received)
 
 
-def _too_long(host: str, interface: str, mtu: int) -> Problem:
+def _mtu_problem(host: str, interface: str, mtu: int) -> Problem:
     return Problem(
         f"packets of {mtu} bytes do not get through to {host}",
         cause=f"short pings are answered, and those that fill {interface}'s MTU are lost: the other "
@@ -253,27 +265,27 @@ def _too_long(host: str, interface: str, mtu: int) -> Problem:
     )
 
 
-def _slow(found: LinkMeasurement) -> Problem:
-    worse = min(found.there, found.back, key=lambda one: one.mbit)
-    if worse.cpu_percent >= _BUSY_PERCENT:
+def _slow_problem(link: LinkMeasurement) -> Problem:
+    slower = min(link.there, link.back, key=lambda direction: direction.mbit)
+    if slower.cpu_percent >= _BUSY_CPU_PERCENT:
         fix = "the processor is the limit, not the link: iperf3 3.16 or later uses several cores (iperf3 -v)"
-    elif worse.retransmits:
+    elif slower.retransmits:
         fix = (
             "packets are lost: medley link watch on both hosts while this runs names the link and its errors"
         )
     else:
-        show = f"ethtool {found.interface} | grep -E 'Speed|Duplex'; tc qdisc show dev {found.interface}"
-        fix = f"compare both ends: {show}"
-    retransmits = "" if worse.retransmits is None else f", {worse.retransmits} segments sent again"
+        command = f"ethtool {link.interface} | grep -E 'Speed|Duplex'; tc qdisc show dev {link.interface}"
+        fix = f"compare both ends: {command}"
+    retransmits = "" if slower.retransmits is None else f", {slower.retransmits} segments sent again"
     return Problem(
-        f"{found.interface} carries less than half of what it should",
-        cause=f"TCP to {found.host}: {shown_mbit(found.there.mbit)} there, {shown_mbit(found.back.mbit)} "
-        f"back, of {speed_text(found.promised_mbit or 0)}; "
-        f"iperf3 used {worse.cpu_percent:.0f} % of a core{retransmits}",
+        f"{link.interface} carries less than half of what it should",
+        cause=f"TCP to {link.host}: {format_mbit(link.there.mbit)} there, {format_mbit(link.back.mbit)} "
+        f"back, of {speed_text(link.promised_mbit or 0)}; "
+        f"iperf3 used {slower.cpu_percent:.0f} % of a core{retransmits}",
         fix=fix,
     )
 
 
-def shown_mbit(mbit: float) -> str:
-    """With three digits, in the unit that fits."""
+def format_mbit(mbit: float) -> str:
+    """Return the speed with three digits, in Gbit/s from 1000 Mbit/s on."""
     return f"{mbit / 1000:.3g} Gbit/s" if mbit >= 1000 else f"{mbit:.3g} Mbit/s"  # noqa: PLR2004 - of the unit

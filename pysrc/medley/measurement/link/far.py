@@ -1,4 +1,4 @@
-"""Measure the link to another host of cluster.toml, which serves over ssh meanwhile."""
+"""Measure the link to another host of cluster.toml, on which medley starts the servers over SSH."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
@@ -8,25 +8,28 @@ from medley.cluster import Cluster
 from medley.cluster.fleet import connection
 from medley.errors import Problem
 from medley.host.facts import Facts
-from medley.measurement.link import LinkMeasurement, measure
+from medley.measurement.link import LinkMeasurement, measure_link
 from medley.process import wait_until
 from medley.progress import Progress
 
-_LIMIT_S, _LISTENS_LIMIT_S, _MINUTES = 120, 20, 3
-_STREAMS, _LAST = 4, 8
+_REQUEST_LIMIT_S, _LISTENS_LIMIT_S, _SERVE_MINUTES = 120, 20, 3
+_STREAMS, _ERROR_LINES = 4, 8
 
 
-def measure_far(
+def measure_cluster_link(
     cluster: Cluster, name: str, address: str, facts: Facts, *, seconds: int, progress: Progress
 ) -> LinkMeasurement:
-    """`facts` are of this host, `address` the other's; nothing is left to serve there."""
-    tcp_only = process.program("ib_write_bw") is None
-    words = ["link", "test", "--serve", "--link", address, "--minutes", str(_MINUTES)]
-    words += ["--tcp"] if tcp_only else []
-    ready, said = Event(), list[str]()
+    """Measure the link from this host, with these `facts`, to the host `name` at `address`.
 
-    def heard(text: str) -> None:
-        said.append(text[1:])
+    The servers there end with the measurement. Raise a Problem if they do not start.
+    """
+    tcp_only = process.program("ib_write_bw") is None
+    arguments = ["link", "test", "--serve", "--link", address, "--minutes", str(_SERVE_MINUTES)]
+    arguments += ["--tcp"] if tcp_only else []
+    ready, output = Event(), list[str]()
+
+    def read_line(text: str) -> None:
+        output.append(text[1:])
         if "on the other host:" in text:
             ready.set()
 
@@ -36,15 +39,15 @@ def measure_far(
         ThreadPoolExecutor(1) as pool,
     ):
         remote.greeted()
-        serves = pool.submit(remote.ask, "type", {"words": words}, _LIMIT_S, heard)
+        server = pool.submit(remote.ask, "type", {"words": arguments}, _REQUEST_LIMIT_S, read_line)
         try:
-            wait_until(lambda: ready.is_set() or serves.done(), _LISTENS_LIMIT_S)
+            wait_until(lambda: ready.is_set() or server.done(), _LISTENS_LIMIT_S)
             if not ready.is_set():
-                cause = "\n".join(said[-_LAST:]) or f"it was not ready after {_LISTENS_LIMIT_S} s"
+                cause = "\n".join(output[-_ERROR_LINES:]) or f"it was not ready after {_LISTENS_LIMIT_S} s"
                 raise Problem(
                     f"{name} does not serve a link test", cause=cause, fix="medley link test --serve"
                 )
-            return measure(
+            return measure_link(
                 address, facts, seconds=seconds, streams=_STREAMS, tcp_only=tcp_only, progress=progress
             )
         finally:

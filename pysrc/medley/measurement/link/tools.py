@@ -1,4 +1,4 @@
-"""Commands of ping, iperf3 and perftest, and what they print."""
+"""Build the commands of ping, iperf3 and perftest, and read their output."""
 
 import json
 import re
@@ -11,16 +11,16 @@ from medley.json_shape import fits
 from medley.network.ports import IPERF3_PORT, PERFTEST_BANDWIDTH_PORT, PERFTEST_LATENCY_PORT
 
 _IPERF3_CONNECT_MS = 3000
-# Both sides of perftest must be told the same, so nothing of it can be chosen on one.
+# perftest needs the same values on both hosts, so the user cannot choose them on one.
 _PERFTEST_SECONDS = 5
 _PERFTEST_QUEUE_PAIRS = 4
 _PERFTEST_ROUNDS = 1000
-# It names its columns with their units, and a name may have blanks in it.
+# perftest's column names have units, and some names contain blanks.
 _PERFTEST_COLUMN = re.compile(r"#\w+|[\w.%]+(?: [\w.%]+)*\[[^\]]+\]")
 _DECIMAL = re.compile(r"\d+(\.\d+)?")
 _PING_HEADERS_BYTES = 28  # of IPv4 and ICMP
 _PING_MS = r"(\d{1,9}(?:\.\d{1,9})?)"
-# Debian and Ubuntu's package, and nixpkgs' attribute.
+# The package of Debian and Ubuntu, and the attribute of nixpkgs.
 _PACKAGES = {
     "ping": ("iputils-ping", "iputils"),
     "iperf3": ("iperf3", "iperf3"),
@@ -31,138 +31,144 @@ _PACKAGES = {
 
 @dataclass(frozen=True)
 class Throughput:
+    """The result of iperf3 in one direction."""
+
     mbit: float
     retransmits: int | None
     cpu_percent: float
-    """Of the busier side's iperf3; before version 3.16, which has one thread, 100 is all it can use."""
+    """CPU use of iperf3 on the busier host; before version 3.16 it has one thread, so 100 at most."""
 
 
-def server(address: str) -> Command:
+def build_server_command(address: str) -> Command:
     return Command(("iperf3", "-s", "-B", address, "-p", str(IPERF3_PORT)))
 
 
-def client(host: str, *, source: str, seconds: int, streams: int, reverse: bool) -> Command:
-    """Without intervals, which nobody reads here; `reverse`: the other host sends."""
-    where = ("-c", host, "-p", str(IPERF3_PORT), "-B", source, "--connect-timeout", str(_IPERF3_CONNECT_MS))
-    how = ("-J", "-i", "0", "-t", str(seconds), "-P", str(streams))
-    return Command(("iperf3", *where, *how, *(("-R",) if reverse else ())))
+def build_client_command(host: str, *, source: str, seconds: int, streams: int, reverse: bool) -> Command:
+    """Return the iperf3 client's command, without interim results; with `reverse` the other host sends."""
+    target = ("-c", host, "-p", str(IPERF3_PORT), "-B", source, "--connect-timeout", str(_IPERF3_CONNECT_MS))
+    load = ("-J", "-i", "0", "-t", str(seconds), "-P", str(streams))
+    return Command(("iperf3", *target, *load, *(("-R",) if reverse else ())))
 
 
-def throughput(text: str, host: str) -> Throughput:
-    """What a client printed with -J. It may exit with 0 although it failed."""
-    shown = " ".join(text.split())[:200] or "nothing"
+def read_throughput(text: str, host: str) -> Throughput:
+    """Read the output of `iperf3 -J`, or raise a Problem; iperf3 may exit with 0 although it failed."""
+    excerpt = " ".join(text.split())[:200] or "nothing"
     unreadable = Problem(
         f"iperf3 cannot measure the way to {host}",
-        cause=f"instead of a result it printed: {shown}",
+        cause=f"instead of a result it printed: {excerpt}",
         fix=f"iperf3 --version   # 3.1 or later? then by hand: iperf3 -c {host} -J",
     )
     try:
         table = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise unreadable from error
-    if isinstance(refusal := _value(table, "error"), str):
-        raise _failed(refusal, host)
-    received = _number(table, "end", "sum_received", "bits_per_second")
-    if received is None:
+    except (ValueError, RecursionError) as cause:
+        raise unreadable from cause
+    if isinstance(error := _get_value(table, "error"), str):
+        raise _iperf3_problem(error, host)
+    received_bits = _get_number(table, "end", "sum_received", "bits_per_second")
+    if received_bits is None:
         raise unreadable
-    retransmits = _number(table, "end", "sum_sent", "retransmits")
+    retransmits = _get_number(table, "end", "sum_sent", "retransmits")
     sides = ("host_total", "remote_total")
-    busier = max(_number(table, "end", "cpu_utilization_percent", side) or 0.0 for side in sides)
-    return Throughput(received / 1e6, None if retransmits is None else int(retransmits), busier)
+    cpu_percent = max(_get_number(table, "end", "cpu_utilization_percent", side) or 0.0 for side in sides)
+    return Throughput(received_bits / 1e6, None if retransmits is None else int(retransmits), cpu_percent)
 
 
-def _value(table: object, *keys: str) -> object:
+def _get_value(table: object, *keys: str) -> object:
     for key in keys:
         table = table.get(key) if isinstance(table, dict) else None
     return table
 
 
-def _number(table: object, *keys: str) -> float | None:
-    found = _value(table, *keys)
-    return float(found) if isinstance(found, int | float) and fits(found, float) else None
+def _get_number(table: object, *keys: str) -> float | None:
+    value = _get_value(table, *keys)
+    return float(value) if isinstance(value, int | float) and fits(value, float) else None
 
 
-def _failed(error: str, host: str) -> Problem:
+def _iperf3_problem(error: str, host: str) -> Problem:
     if "refused" in error or "timed out" in error:
-        what = f"nothing answers at {host}:{IPERF3_PORT}"
-        serve = f"on {host}: medley link test --serve"
-        fix = f"{serve}   # and let TCP port {IPERF3_PORT} through its firewall"
+        title = f"nothing answers at {host}:{IPERF3_PORT}"
+        command = f"on {host}: medley link test --serve"
+        fix = f"{command}   # and let TCP port {IPERF3_PORT} through its firewall"
     elif "busy" in error:
-        what, fix = f"{host} is in another test", f"try again in a moment: medley link test {host}"
+        title, fix = f"{host} is in another test", f"try again in a moment: medley link test {host}"
     else:
-        what, fix = f"iperf3 cannot measure the way to {host}", f"ping -c 3 {host}"
-    return Problem(what, cause=f"iperf3: {error}", fix=fix)
+        title, fix = f"iperf3 cannot measure the way to {host}", f"ping -c 3 {host}"
+    return Problem(title, cause=f"iperf3: {error}", fix=fix)
 
 
 @dataclass(frozen=True)
 class Adapter:
+    """A port of an RDMA device, as perftest's switches name it."""
+
     device: str
     port: int
     gid_index: int | None
-    """None on InfiniBand, which needs no GID."""
+    """The row of the RoCE GID; None on InfiniBand, which needs no GID."""
 
-    def command(self, program: str, *words: str, host: str | None) -> Command:
-        """`host` is None where it serves."""
+    def build_command(self, program: str, *arguments: str, host: str | None) -> Command:
+        """Return a command of perftest: the client's of `host`, or the server's if `host` is None."""
         gid = () if self.gid_index is None else ("-x", str(self.gid_index))
         port = ("-d", self.device, "-i", str(self.port), *gid)
-        return Command((program, *port, "-F", *words, *([host] if host else ())))
+        return Command((program, *port, "-F", *arguments, *([host] if host else ())))
 
 
-def bandwidth(adapter: Adapter, host: str | None) -> Command:
-    how = ("--report_gbits", "-D", str(_PERFTEST_SECONDS), "-q", str(_PERFTEST_QUEUE_PAIRS))
-    return adapter.command("ib_write_bw", *how, "-p", str(PERFTEST_BANDWIDTH_PORT), host=host)
+def build_bandwidth_command(adapter: Adapter, host: str | None) -> Command:
+    load = ("--report_gbits", "-D", str(_PERFTEST_SECONDS), "-q", str(_PERFTEST_QUEUE_PAIRS))
+    return adapter.build_command("ib_write_bw", *load, "-p", str(PERFTEST_BANDWIDTH_PORT), host=host)
 
 
-def latency(adapter: Adapter, host: str | None) -> Command:
-    how = ("-n", str(_PERFTEST_ROUNDS), "-p", str(PERFTEST_LATENCY_PORT))
-    return adapter.command("ib_write_lat", *how, host=host)
+def build_latency_command(adapter: Adapter, host: str | None) -> Command:
+    load = ("-n", str(_PERFTEST_ROUNDS), "-p", str(PERFTEST_LATENCY_PORT))
+    return adapter.build_command("ib_write_lat", *load, host=host)
 
 
-def mbit(text: str, host: str) -> float:
-    """The average of `ib_write_bw --report_gbits`."""
-    return _perftest_figure(text, "BW average[Gb/sec]", host) * 1000
+def read_mbit(text: str, host: str) -> float:
+    """Read the average of `ib_write_bw --report_gbits`, in Mbit/s."""
+    return _read_perftest_figure(text, "BW average[Gb/sec]", host) * 1000
 
 
-def latency_us(text: str, host: str) -> float:
-    """The median of `ib_write_lat`, one way."""
-    return _perftest_figure(text, "t_typical[usec]", host)
+def read_latency_us(text: str, host: str) -> float:
+    """Read the median of `ib_write_lat`, one way, in µs."""
+    return _read_perftest_figure(text, "t_typical[usec]", host)
 
 
-def _perftest_figure(text: str, column: str, host: str) -> float:
-    """Read a column of the first row below the names that has at least as many figures as there are names."""
+def _read_perftest_figure(text: str, column: str, host: str) -> float:
+    """Read a column of the first row below the header that has a figure for each name, or raise a Problem."""
     columns: list[str] = []
     for line in text.splitlines():
-        words = line.split()
-        if "#bytes" in words:
+        cells = line.split()
+        if "#bytes" in cells:
             columns = _PERFTEST_COLUMN.findall(line)
-        elif column in columns and len(words) >= len(columns) and all(map(_DECIMAL.fullmatch, words)):
-            return float(words[columns.index(column)])
+        elif column in columns and len(cells) >= len(columns) and all(map(_DECIMAL.fullmatch, cells)):
+            return float(cells[columns.index(column)])
     lines = [stripped for line in text.splitlines() if (stripped := line.strip(" -*"))]
-    shown = "; ".join(lines[-3:])[:300] or "nothing"
-    if "connect" in shown.lower():
+    excerpt = "; ".join(lines[-3:])[:300] or "nothing"
+    if "connect" in excerpt.lower():
         fix = f"on {host}: medley link test --serve   # with perftest; or leave RDMA out: --tcp"
     else:
         fix = "ulimit -l (RDMA wants: unlimited); rdma link; or leave RDMA out: --tcp"
-    raise Problem(f"RDMA to {host} cannot be measured", cause=f"perftest printed: {shown}", fix=fix)
+    raise Problem(f"RDMA to {host} cannot be measured", cause=f"perftest printed: {excerpt}", fix=fix)
 
 
 @dataclass(frozen=True)
 class Ping:
+    """The counts and times that ping prints at its end."""
+
     sent: int
     received: int
     average_ms: float | None = None
     worst_ms: float | None = None
 
 
-def ping_command(host: str, *, source: str, count: int, mtu: int | None = None) -> Command:
-    """With `mtu` each packet fills it and must not be split on the way."""
-    full = () if mtu is None else ("-M", "do", "-s", str(mtu - _PING_HEADERS_BYTES))
-    how = ("-c", str(count), "-i", "0.2", "-W", "1")
-    return Command(("ping", "-n", "-I", source, *how, *full, "--", host))
+def build_ping_command(host: str, *, source: str, count: int, mtu: int | None = None) -> Command:
+    """Return the command; with `mtu` each packet is as long as that, and no router may split it."""
+    size = () if mtu is None else ("-M", "do", "-s", str(mtu - _PING_HEADERS_BYTES))
+    load = ("-c", str(count), "-i", "0.2", "-W", "1")
+    return Command(("ping", "-n", "-I", source, *load, *size, "--", host))
 
 
-def ping(text: str) -> Ping | None:
-    """None where it printed something else, as that it may not open a socket."""
+def read_ping(text: str) -> Ping | None:
+    """Read ping's output; None if it printed something else, as that it may not open a socket."""
     counts = re.search(r"(\d{1,6}) packets transmitted, (\d{1,6}) (?:packets )?received", text)
     if counts is None:
         return None
@@ -171,12 +177,12 @@ def ping(text: str) -> Ping | None:
     return Ping(sent, received, float(times[2]), float(times[3])) if times else Ping(sent, received)
 
 
-def missing(lacking: Sequence[str]) -> Problem:
-    debian = dict.fromkeys(_PACKAGES[name][0] for name in lacking)
-    nix = dict.fromkeys(f"nixpkgs#{_PACKAGES[name][1]}" for name in lacking)
-    without = "; or leave RDMA out: --tcp" if all(name.startswith("ib_") for name in lacking) else ""
+def missing_programs_problem(names: Sequence[str]) -> Problem:
+    debian = dict.fromkeys(_PACKAGES[name][0] for name in names)
+    nix = dict.fromkeys(f"nixpkgs#{_PACKAGES[name][1]}" for name in names)
+    tcp_advice = "; or leave RDMA out: --tcp" if all(name.startswith("ib_") for name in names) else ""
     return Problem(
-        f"{' and '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} not installed",
-        cause=f"PATH has no {', '.join(lacking)}; the other host needs the same",
-        fix=f"sudo apt-get install {' '.join(debian)}\nor: nix shell {' '.join(nix)}{without}",
+        f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not installed",
+        cause=f"PATH has no {', '.join(names)}; the other host needs the same",
+        fix=f"sudo apt-get install {' '.join(debian)}\nor: nix shell {' '.join(nix)}{tcp_advice}",
     )

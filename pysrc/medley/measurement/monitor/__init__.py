@@ -1,4 +1,4 @@
-"""`Sample`: counters and gauges of one host, as they travel between hosts."""
+"""Define `Sample`: counters and gauges of one host, which agents send as JSON."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -11,17 +11,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CpuSample:
+    """Processor time since boot."""
+
     threads: int
     busy_s: float
-    """Of all threads together since the start."""
+    """The busy time of all threads together."""
     idle_s: float
-    """Nothing to do, or waiting for a disk."""
+    """The time of all threads without work, or in wait for a disk."""
     load: float | None = None
-    """Of the last minute."""
+    """The load average of one minute."""
 
 
 @dataclass(frozen=True)
 class MemorySample:
+    """The host's memory and swap."""
+
     total_bytes: int
     available_bytes: int
     swap_total_bytes: int = 0
@@ -30,14 +34,14 @@ class MemorySample:
 
 @dataclass(frozen=True)
 class GpuSample:
-    """One GPU; None is what its driver does not report."""
+    """One GPU; None for what its driver does not report."""
 
     index: int
     name: str
     busy: float | None = None
-    """Of the last moments, 0 to 1."""
+    """The busy share of the last sampling period, 0 to 1."""
     memory_total_bytes: int | None = None
-    """None where it is the host's."""
+    """The GPU's own memory; None if it uses the host's."""
     memory_used_bytes: int | None = None
     temperature_c: float | None = None
     power_w: float | None = None
@@ -45,7 +49,7 @@ class GpuSample:
     clock_mhz: float | None = None
     clock_most_mhz: float | None = None
     held_back: tuple[str, ...] = ()
-    """What keeps its clock below what it could be."""
+    """The reasons that keep its clock below the maximum."""
 
 
 @dataclass(frozen=True)
@@ -53,28 +57,31 @@ class LinkSample:
     """A link, or a port of an RDMA device."""
 
     name: str
-    """Of a port DEVICE/PORT."""
+    """The link's name, or DEVICE/PORT."""
     index: int
-    """A new link of an old name has another; 0 of a port."""
+    """The kernel's index, which changes when a link of the same name is new; 0 for a port."""
     counters: Mapping[str, int]
-    """By the kernel's names (rx_bytes, tx_errors, rx_dropped …), of a port by the driver's; data in bytes."""
+    """The counters by the names of kernel (rx_bytes, tx_errors …) or RDMA driver; data in bytes."""
     up: bool | None = None
     mbit: int | None = None
-    """As the driver reports it, which for a Spark's half is twice what it carries."""
+    """The speed that the driver reports: twice the real one for an interface of a Spark's port."""
     kind: str = "ethernet"
-    """`rdma` of a port."""
+    """The kind of link; `rdma` for a port."""
 
 
 @dataclass(frozen=True)
 class Ray:
+    """The part of this host in a Ray cluster."""
+
     role: str
     head: str
     alive: bool
-    """Its processes are there."""
+    """Whether its processes run."""
     interface: str | None = None
     slots: float | None = None
-    """Of this host, by Ray's metrics; None if unknown."""
+    """The slots of this host in Ray's metrics; None if unknown."""
     taken: float | None = None
+    """The slots in use."""
 
 
 @dataclass(frozen=True)
@@ -86,36 +93,38 @@ class EngineSample:
     state: str
     figures: Mapping[str, float] = field(default_factory=dict)
     silent: str | None = None
-    """Why its figures are not known."""
+    """The reason why its figures are unknown."""
     said: str | None = None
-    """Its unchanged metrics, if asked for."""
+    """The text of its metrics, if the request asked for it."""
 
 
 @dataclass(frozen=True)
 class Sample:
+    """Everything that one host measures at one time."""
+
     at_s: float
-    """On a clock that never goes back."""
+    """The time since boot."""
     cpu: CpuSample
     memory: MemorySample
     gpus: tuple[GpuSample, ...] = ()
     gpus_silent: str | None = None
-    """Why its GPUs, which are there, do not show."""
+    """The reason why its GPUs are missing."""
     links: tuple[LinkSample, ...] = ()
     ports: tuple[LinkSample, ...] = ()
     retransmits: int | None = None
-    """Segments that TCP sent again."""
+    """The number of TCP segments that were sent again."""
     ray: Ray | None = None
     engines: tuple[EngineSample, ...] = ()
     events: Mapping[str, int] = field(default_factory=dict)
-    """How many there ever were, by kind."""
+    """The number of all events so far, by kind."""
     slow: tuple[str, ...] = ()
-    """Devices and links that are slower than they were, by the newest probe."""
+    """Devices and links that the newest probe measured as slower than before."""
     cost_s: float = 0
-    """Processor time of medley on this host since it began to sample."""
+    """The processor time of the sampling process."""
 
     @property
-    def unified(self) -> bool:
-        """Whether the GPU uses the host's memory: its driver then reports none."""
+    def has_unified_memory(self) -> bool:
+        """Whether the GPU uses the host's memory; its driver then reports none."""
         return bool(self.gpus) and all(gpu.memory_total_bytes is None for gpu in self.gpus)
 
     @property
@@ -123,13 +132,13 @@ class Sample:
         return asdict(self)
 
     @staticmethod
-    def of(table: Mapping[str, Any]) -> "Sample":
-        """Read what `table` gave, after JSON."""
-        return _adapter().validate_python(table)
+    def from_table(table: Mapping[str, Any]) -> "Sample":
+        """Read a `table` that went through JSON; raise a ValueError if it does not fit."""
+        return _build_adapter().validate_python(table)
 
 
 @cache
-def _adapter() -> "TypeAdapter[Sample]":
-    from pydantic import TypeAdapter  # noqa: PLC0415 - a tenth of a second, which only a reader needs
+def _build_adapter() -> "TypeAdapter[Sample]":
+    from pydantic import TypeAdapter  # noqa: PLC0415 - its import takes 0.1 s, which senders do not need
 
     return TypeAdapter(Sample)

@@ -13,55 +13,61 @@ from medley.measurement.monitor import EngineSample, Ray
 from medley.network import ports
 from medley.serving import metrics
 
-_RAY_EVERY_S = 10
-"""Its metrics are 300 kB, and to know its processes takes a look at every one of the host."""
+_RAY_INTERVAL_S = 10
+"""Ray's metrics have 300 kB, and to find its processes medley examines every process of the host."""
 _RETRY_S = 10
-"""After one that did not answer, so that it does not hold up the rest."""
+"""The pause after a server did not answer, so that it does not delay the other servers."""
 
 
-class ServedMetrics:
+class EngineSampler:
+    """Sampler of the engines and the Ray of this host."""
+
     def __init__(self) -> None:
         self._ray: Ray | None = None
         self._ray_at = float("-inf")
-        self._silent: dict[str, tuple[float, str]] = {}
+        self._failures: dict[str, tuple[float, str]] = {}
 
-    def engines(self, *, whole: bool) -> tuple[EngineSample, ...]:
-        """`whole`: with their metrics as they are."""
-        return tuple(self._engine(server, whole=whole) for server in serving.servers())
+    def sample_engines(self, *, include_metrics: bool) -> tuple[EngineSample, ...]:
+        """Sample each server; `include_metrics` adds the unchanged text of its metrics."""
+        return tuple(
+            self._sample_engine(server, include_metrics=include_metrics) for server in serving.servers()
+        )
 
-    def _engine(self, server: Server, *, whole: bool) -> EngineSample:
-        found = EngineSample(server.model, server.url, server.state)
+    def _sample_engine(self, server: Server, *, include_metrics: bool) -> EngineSample:
+        sample = EngineSample(server.model, server.url, server.state)
         if server.state != "ready":
-            return found
-        at, why = self._silent.get(server.url, (float("-inf"), ""))
-        if time.monotonic() < at + _RETRY_S:
-            return replace(found, silent=why)
+            return sample
+        failure_time, reason = self._failures.get(server.url, (float("-inf"), ""))
+        if time.monotonic() < failure_time + _RETRY_S:
+            return replace(sample, silent=reason)
         try:
             text = metrics.read(server.local_url)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            self._silent[server.url] = time.monotonic(), in_words(error)
-            return replace(found, silent=in_words(error))
+            self._failures[server.url] = time.monotonic(), in_words(error)
+            return replace(sample, silent=in_words(error))
         figures = metrics.engine_figures(text)
-        silent = None if figures else "its /metrics has none of the names that we know"
-        return replace(found, figures=figures, silent=silent, said=text if whole else None)
+        reason_without_figures = None if figures else "its /metrics has none of the names that we know"
+        return replace(
+            sample, figures=figures, silent=reason_without_figures, said=text if include_metrics else None
+        )
 
-    def ray(self) -> Ray | None:
-        if time.monotonic() >= self._ray_at + _RAY_EVERY_S:
-            self._ray, self._ray_at = _ray(), time.monotonic()
+    def sample_ray(self) -> Ray | None:
+        if time.monotonic() >= self._ray_at + _RAY_INTERVAL_S:
+            self._ray, self._ray_at = _read_ray(), time.monotonic()
         return self._ray
 
 
-def _ray() -> Ray | None:
-    """Slots as Ray's own metrics have them: GPUs, one of which stands for the CPU where there is none."""
-    found = membership.last()
-    if found is None:
+def _read_ray() -> Ray | None:
+    """Read the slots from Ray's own metrics; a slot is a GPU, or the CPU of a host without a GPU."""
+    member = membership.last()
+    if member is None:
         return None
     alive = membership.noted() is not None
     counts: dict[str, float] = {}
     if alive:
         with suppress(OSError, http.client.HTTPException):
-            status, text = metrics.get(f"http://{found.address}:{ports.RayPorts.metrics}")
+            status, text = metrics.get(f"http://{member.address}:{ports.RayPorts.metrics}")
             counts = ray.slots(text) if status == http.client.OK else {}
-    free, taken = counts.get("AVAILABLE"), counts.get("USED")
-    slots = free + taken if free is not None and taken is not None else None
-    return Ray(found.role, found.head, alive, found.interface, slots, taken)
+    free, used = counts.get("AVAILABLE"), counts.get("USED")
+    slots = free + used if free is not None and used is not None else None
+    return Ray(member.role, member.head, alive, member.interface, slots, used)

@@ -5,33 +5,33 @@ from dataclasses import dataclass
 
 from medley.measurement.monitor import EngineSample, GpuSample, LinkSample, MemorySample, Ray, Sample
 
-_DATA = ("rx_bytes", "tx_bytes")
+_DATA_COUNTERS = ("rx_bytes", "tx_bytes")
 
 
 @dataclass(frozen=True)
 class Flow:
-    """The traffic of one link or RDMA port."""
+    """Traffic of one link or RDMA port between two samples."""
 
     name: str
     kind: str
-    """`rdma`, or the kind of link."""
+    """The kind of link, or `rdma`."""
     up: bool | None
     mbit: int | None
     in_bytes_per_s: float
     out_bytes_per_s: float
     bad: Mapping[str, int]
-    """Errors, drops and signs of loss or congestion since the first sample; only those that grew."""
+    """Counters of errors, drops, loss or congestion that grew since the first sample, by their names."""
     total_bytes: int
-    """Since it is there, both ways."""
+    """The data in both directions since the link exists."""
 
     @property
-    def quiet(self) -> bool:
+    def is_quiet(self) -> bool:
         return not (self.in_bytes_per_s or self.out_bytes_per_s or self.bad)
 
 
 @dataclass(frozen=True)
 class EngineRates:
-    """Load of one server; None is what it does not report."""
+    """The load of one server; None for what it does not report."""
 
     model: str
     url: str
@@ -40,16 +40,18 @@ class EngineRates:
     running: float | None
     waiting: float | None
     preempted: float | None
-    """Since the first sample."""
+    """The number of preempted requests since the first sample."""
     kv_cache: float | None
     generated_tokens_per_s: float | None
     prompt_tokens_per_s: float | None
     first_token_s: float | None
-    """The mean of those that came since the sample before; of all since the first, where none came."""
+    """The mean time to the first token since the last sample, or since the first if no request came."""
 
 
 @dataclass(frozen=True)
 class Rates:
+    """The rates of one host between two samples; its fields are keys of the JSON output."""
+
     seconds: float
     cpu_busy: float
     load: float | None
@@ -61,97 +63,123 @@ class Rates:
     links: tuple[Flow, ...]
     ports: tuple[Flow, ...]
     retransmits: int
-    """Since the first sample."""
+    """The number of TCP segments that were sent again since the first sample."""
     ray: Ray | None
     engines: tuple[EngineRates, ...]
     cost_s: float
     slow: tuple[str, ...] = ()
 
 
-def rates(first: Sample, before: Sample, after: Sample) -> Rates:
-    """`first` is the one since which errors are counted."""
-    seconds = max(1e-3, after.at_s - before.at_s)
-    busy = max(0.0, after.cpu.busy_s - before.cpu.busy_s)
-    idle = max(0.0, after.cpu.idle_s - before.cpu.idle_s)
+def compute_rates(first: Sample, previous: Sample, current: Sample) -> Rates:
+    """Compute the rates since `previous`, and the growth of errors since `first`."""
+    seconds = max(1e-3, current.at_s - previous.at_s)
+    busy_s = max(0.0, current.cpu.busy_s - previous.cpu.busy_s)
+    idle_s = max(0.0, current.cpu.idle_s - previous.cpu.idle_s)
     return Rates(
         seconds=seconds,
-        cpu_busy=busy / (busy + idle) if busy + idle else 0.0,
-        load=after.cpu.load,
-        threads=after.cpu.threads,
-        memory=after.memory,
-        unified=after.unified,
-        gpus=after.gpus,
-        gpus_silent=after.gpus_silent,
-        links=tuple(_flows(first.links, before.links, after.links, seconds)),
-        ports=tuple(_flows(first.ports, before.ports, after.ports, seconds)),
-        retransmits=growth(first.retransmits or 0, after.retransmits or 0),
-        ray=after.ray,
-        engines=tuple(_engine(first, before, each, seconds) for each in after.engines),
-        cost_s=after.cost_s,
-        slow=after.slow,
+        cpu_busy=busy_s / (busy_s + idle_s) if busy_s + idle_s else 0.0,
+        load=current.cpu.load,
+        threads=current.cpu.threads,
+        memory=current.memory,
+        unified=current.has_unified_memory,
+        gpus=current.gpus,
+        gpus_silent=current.gpus_silent,
+        links=tuple(_compute_flows(first.links, previous.links, current.links, seconds)),
+        ports=tuple(_compute_flows(first.ports, previous.ports, current.ports, seconds)),
+        retransmits=compute_growth(first.retransmits or 0, current.retransmits or 0),
+        ray=current.ray,
+        engines=tuple(_compute_engine_rates(first, previous, engine, seconds) for engine in current.engines),
+        cost_s=current.cost_s,
+        slow=current.slow,
     )
 
 
-def _flows(
-    first: Sequence[LinkSample], before: Sequence[LinkSample], after: Sequence[LinkSample], seconds: float
+def _compute_flows(
+    first: Sequence[LinkSample],
+    previous: Sequence[LinkSample],
+    current: Sequence[LinkSample],
+    seconds: float,
 ) -> Iterator[Flow]:
-    """One that was not there before has no rate."""
-    at_first, at_last = (
-        {(each.name, each.index): each.counters for each in which} for which in (first, before)
+    """Yield the flow of each current link; one that is new has no rate."""
+    first_counters, previous_counters = (
+        {(link.name, link.index): link.counters for link in links} for links in (first, previous)
     )
-    for each in after:
-        now, key = each.counters, (each.name, each.index)
-        begun, was = at_first.get(key, now), at_last.get(key, now)
-        came, went = (growth(was.get(key, now.get(key, 0)), now.get(key, 0)) / seconds for key in _DATA)
-        grown = {key: growth(begun.get(key, count), count) for key, count in now.items() if key not in _DATA}
-        bad = {key: count for key, count in grown.items() if count}
-        total = sum(now.get(key, 0) for key in _DATA)
-        yield Flow(each.name, each.kind, each.up, each.mbit, came, went, bad, total)
+    for link in current:
+        key, counters = (link.name, link.index), link.counters
+        start, last = first_counters.get(key, counters), previous_counters.get(key, counters)
+        in_bytes, out_bytes = (
+            compute_growth(last.get(name, counters.get(name, 0)), counters.get(name, 0))
+            for name in _DATA_COUNTERS
+        )
+        yield Flow(
+            name=link.name,
+            kind=link.kind,
+            up=link.up,
+            mbit=link.mbit,
+            in_bytes_per_s=in_bytes / seconds,
+            out_bytes_per_s=out_bytes / seconds,
+            bad=_compute_error_growth(start, counters),
+            total_bytes=sum(counters.get(name, 0) for name in _DATA_COUNTERS),
+        )
 
 
-def _engine(first: Sample, before: Sample, now: EngineSample, seconds: float) -> EngineRates:
-    was, begun = (_figures(sample, now) for sample in (before, first))
-    figures = now.figures
-    generated, prompt = (
-        None if (grown := _grown(was, figures, f"{name}_tokens_total")) is None else grown / seconds
-        for name in ("generated", "prompt")
-    )
+def _compute_error_growth(start: Mapping[str, int], counters: Mapping[str, int]) -> dict[str, int]:
+    """Return the counters other than data that grew since `start`."""
+    growth = {
+        name: compute_growth(start.get(name, count), count)
+        for name, count in counters.items()
+        if name not in _DATA_COUNTERS
+    }
+    return {name: count for name, count in growth.items() if count}
+
+
+def _compute_engine_rates(
+    first: Sample, previous: Sample, engine: EngineSample, seconds: float
+) -> EngineRates:
+    start, last = _find_figures(first, engine), _find_figures(previous, engine)
+    figures = engine.figures
+    generated = _compute_figure_growth(last, figures, "generated_tokens_total")
+    prompt = _compute_figure_growth(last, figures, "prompt_tokens_total")
     return EngineRates(
-        model=now.model,
-        url=now.url,
-        state=now.state,
-        silent=now.silent,
+        model=engine.model,
+        url=engine.url,
+        state=engine.state,
+        silent=engine.silent,
         running=figures.get("running"),
         waiting=figures.get("waiting"),
-        preempted=_grown(begun, figures, "preempted_total"),
+        preempted=_compute_figure_growth(start, figures, "preempted_total"),
         kv_cache=figures.get("kv_cache"),
-        generated_tokens_per_s=generated,
-        prompt_tokens_per_s=prompt,
-        first_token_s=_first_token_s(was, figures) or _first_token_s(begun, figures),
+        generated_tokens_per_s=None if generated is None else generated / seconds,
+        prompt_tokens_per_s=None if prompt is None else prompt / seconds,
+        first_token_s=_compute_first_token_s(last, figures) or _compute_first_token_s(start, figures),
     )
 
 
-def _figures(sample: Sample, of: EngineSample) -> Mapping[str, float]:
-    same = (each.figures for each in sample.engines if (each.url, each.model) == (of.url, of.model))
-    return next(same, {})
+def _find_figures(sample: Sample, engine: EngineSample) -> Mapping[str, float]:
+    """Return the figures of the same server in another sample; empty if it has none."""
+    key = (engine.url, engine.model)
+    return next((server.figures for server in sample.engines if (server.url, server.model) == key), {})
 
 
-def _grown(was: Mapping[str, float], now: Mapping[str, float], name: str) -> float | None:
-    """A counter that was reset counts from zero; of one that is new the growth is not known."""
-    if name not in now:
+def _compute_figure_growth(
+    start: Mapping[str, float], figures: Mapping[str, float], name: str
+) -> float | None:
+    """Return the growth of a counter; one that was reset counts from zero, and a new one has no growth."""
+    if name not in figures:
         return None
-    before = was.get(name, 0 if was else now[name])
-    return now[name] - before if now[name] >= before else now[name]
+    start_value = start.get(name, 0 if start else figures[name])
+    return figures[name] - start_value if figures[name] >= start_value else figures[name]
 
 
-def _first_token_s(was: Mapping[str, float], now: Mapping[str, float]) -> float | None:
-    count, total = (_grown(was, now, name) for name in ("first_token_total", "first_token_s_total"))
-    return total / count if count and total is not None else None
+def _compute_first_token_s(start: Mapping[str, float], figures: Mapping[str, float]) -> float | None:
+    names = ("first_token_total", "first_token_s_total")
+    count, total_s = (_compute_figure_growth(start, figures, name) for name in names)
+    return total_s / count if count and total_s is not None else None
 
 
-def growth(was: int, now: int) -> int:
-    """Compute a counter's growth: it wrapped if it was past half of 32 or 64 bits, else it began at zero."""
-    if now >= was:
-        return now - was
-    bits = 32 if was < 1 << 32 else 64
-    return now - was + (1 << bits) if was >= 1 << (bits - 1) else now
+def compute_growth(start: int, count: int) -> int:
+    """Return a counter's growth: past half of 32 or 64 bits it wrapped, else it began again at zero."""
+    if count >= start:
+        return count - start
+    bits = 32 if start < 1 << 32 else 64
+    return count - start + (1 << bits) if start >= 1 << (bits - 1) else count

@@ -1,4 +1,4 @@
-"""Draw tables of all hosts with rich."""
+"""Draw the tables of all hosts with rich."""
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,19 +8,27 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
 from rich.segment import Segment
-from rich.table import Table as Drawn
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from medley.measurement.monitor import Ray, rows
 from medley.measurement.monitor.rates import Rates
-from medley.measurement.monitor.rows import NOTHING, Cell, Column, Mood, Row, Table, memory, share
-from medley.measurement.monitor.watch import Seen
-from medley.planner.report import printable
+from medley.measurement.monitor.rows import (
+    NOTHING,
+    Cell,
+    Column,
+    Row,
+    Table,
+    build_memory_cell,
+    build_share_cell,
+)
+from medley.measurement.monitor.watch import HostStatus
+from medley.planner.report import make_printable
 
-_OLD_S = 10
-_GAP = 2
-_LEAST = 6
-"""A narrower name has no room for an ellipsis."""
+_MAX_AGE_S = 10
+_COLUMN_GAP = 2
+_MIN_NAME_WIDTH = 6
+"""The width from which a name has room for an ellipsis."""
 _STYLES = {"": "", "good": "green", "warn": "yellow", "bad": "bold red", "dim": "dim"}
 _HOSTS = (
     Column("host"),
@@ -35,60 +43,70 @@ _TROUBLES = (Column("trouble"), Column("what, and what to do", wraps=True))
 Line = list[Segment]
 
 
-def tables(seen: Mapping[str, Seen]) -> tuple[Table, ...]:
-    """Those that have something to show."""
-    found = {name: each.rates for name, each in seen.items() if each.rates and not each.problem}
-    made = (
-        Table("hosts", _HOSTS, tuple(_host(name, each) for name, each in seen.items()), urgent=True),
-        Table("engines", rows.ENGINES, tuple(rows.engines(found)), urgent=True),
-        Table("gpus", rows.GPUS, tuple(rows.gpus(found))),
-        Table("links", rows.LINKS, tuple(rows.links(found))),
-        Table("rdma ports", rows.PORTS, tuple(rows.ports(found))),
-        Table("troubles", _TROUBLES, tuple(_troubles(seen)), urgent=True),
+def build_tables(statuses: Mapping[str, HostStatus]) -> tuple[Table, ...]:
+    """Return the tables that have rows."""
+    rates = {name: status.rates for name, status in statuses.items() if status.rates and not status.problem}
+    host_rows = tuple(_build_host_row(name, status) for name, status in statuses.items())
+    tables = (
+        Table("hosts", _HOSTS, host_rows, urgent=True),
+        Table("engines", rows.ENGINES, tuple(rows.list_engines(rates)), urgent=True),
+        Table("gpus", rows.GPUS, tuple(rows.list_gpus(rates))),
+        Table("links", rows.LINKS, tuple(rows.list_links(rates))),
+        Table("rdma ports", rows.PORTS, tuple(rows.list_ports(rates))),
+        Table("troubles", _TROUBLES, tuple(_list_troubles(statuses)), urgent=True),
     )
-    return tuple(each for each in made if each.rows)
+    return tuple(table for table in tables if table.rows)
 
 
-def title(seen: Mapping[str, Seen], every_s: float) -> str:
-    silent = sum(each.problem is not None for each in seen.values())
-    hosts = f"{len(seen)} host{'s' if len(seen) > 1 else ''}"
+def format_title(statuses: Mapping[str, HostStatus], interval_s: float) -> str:
+    """Return the headline: the number of hosts, how many do not answer, and the interval."""
+    silent = sum(status.problem is not None for status in statuses.values())
+    hosts = f"{len(statuses)} host{'s' if len(statuses) > 1 else ''}"
     unanswered = f", {silent} of them without an answer" if silent else ""
-    return f"medley top: {hosts}{unanswered}; every {every_s:g} s"
+    return f"medley top: {hosts}{unanswered}; every {interval_s:g} s"
 
 
-def _host(name: str, each: Seen) -> Row:
-    """Of one that does not answer now its last values are dim, beside their age."""
-    shown, found = printable(name), each.rates
-    old: Mood = "bad" if each.problem or (each.age_s or 0) > _OLD_S else ""
-    mood: Mood = old or ("dim" if each.age_s is None else "")
-    age = Cell("never" if each.age_s is None else f"{each.age_s:.0f} s ago", mood)
-    if found is None:
-        state = Cell("no answer", "bad") if each.problem else Cell("asked", "dim")
-        return (Cell(shown, "bad" if each.problem else ""), state, *[NOTHING] * 4, age)
-    used_bytes = found.memory.total_bytes - found.memory.available_bytes
+def _build_host_row(name: str, status: HostStatus) -> Row:
+    """Return a host's row; if it does not answer now, its last values are dim."""
+    title, rates = make_printable(name), status.rates
+    age = _build_age_cell(status)
+    if rates is None:
+        state = Cell("no answer", "bad") if status.problem else Cell("asked", "dim")
+        return (Cell(title, "bad" if status.problem else ""), state, *[NOTHING] * 4, age)
+    used_bytes = rates.memory.total_bytes - rates.memory.available_bytes
     cells: Row = (
-        share(found.cpu_busy),
-        Cell(f"{found.load:.1f}/{found.threads}") if found.load is not None else NOTHING,
-        memory(used_bytes, found.memory.total_bytes, warns=True),
-        _gpu_memory(found),
-        _ray(found.ray),
+        build_share_cell(rates.cpu_busy),
+        Cell(f"{rates.load:.1f}/{rates.threads}") if rates.load is not None else NOTHING,
+        build_memory_cell(used_bytes, rates.memory.total_bytes, warns=True),
+        _build_gpu_memory_cell(rates),
+        _build_ray_cell(rates.ray),
     )
-    if each.problem:
-        cells = (Cell(f"silent {each.age_s:.0f} s", "bad"), *(Cell(cell.text, "dim") for cell in cells[1:]))
-    return (Cell(shown, "bad" if each.problem else "warn" if found.slow else ""), *cells, age)
+    if status.problem:
+        dim_cells = (Cell(cell.text, "dim") for cell in cells[1:])
+        return (Cell(title, "bad"), Cell(f"silent {status.age_s:.0f} s", "bad"), *dim_cells, age)
+    return (Cell(title, "warn" if rates.slow else ""), *cells, age)
 
 
-def _gpu_memory(found: Rates) -> Cell:
-    if found.unified:
+def _build_age_cell(status: HostStatus) -> Cell:
+    """Return the age of the last sample; it is red if the host is silent or the sample is old."""
+    is_old = bool(status.problem) or (status.age_s or 0) > _MAX_AGE_S
+    if status.age_s is None:
+        return Cell("never", "bad" if is_old else "dim")
+    return Cell(f"{status.age_s:.0f} s ago", "bad" if is_old else "")
+
+
+def _build_gpu_memory_cell(rates: Rates) -> Cell:
+    """Return the memory of all GPUs together."""
+    if rates.unified:
         return Cell("the same: one pool")
-    own = [gpu for gpu in found.gpus if gpu.memory_total_bytes]
-    if not own:
-        return Cell("no GPU answers", "bad") if found.gpus_silent else Cell("no GPU", "dim")
-    used = sum(gpu.memory_used_bytes or 0 for gpu in own)
-    return memory(used, sum(gpu.memory_total_bytes or 0 for gpu in own))
+    gpus = [gpu for gpu in rates.gpus if gpu.memory_total_bytes]
+    if not gpus:
+        return Cell("no GPU answers", "bad") if rates.gpus_silent else Cell("no GPU", "dim")
+    used_bytes = sum(gpu.memory_used_bytes or 0 for gpu in gpus)
+    return build_memory_cell(used_bytes, sum(gpu.memory_total_bytes or 0 for gpu in gpus))
 
 
-def _ray(ray: Ray | None) -> Cell:
+def _build_ray_cell(ray: Ray | None) -> Cell:
     if ray is None:
         return NOTHING
     if not ray.alive:
@@ -97,26 +115,27 @@ def _ray(ray: Ray | None) -> Cell:
     return Cell(f"{ray.role}{slots}", "good")
 
 
-def _troubles(seen: Mapping[str, Seen]) -> Iterator[Row]:
-    for host, each in seen.items():
-        name, found = Cell(printable(host), "bad"), each.rates
-        if each.problem:
-            text = f"{each.problem.what}: {each.problem.cause}; {each.problem.fix}"
-            yield (name, Cell(printable(text), "bad"))
-        for text in found.slow if found else ():
-            yield (name, Cell(printable(text), "warn"))
-        if found and found.gpus_silent:
-            yield (name, Cell(printable(found.gpus_silent), "bad"))
-        for served in found.engines if found else ():
-            if served.silent:
-                yield (name, Cell(printable(f"{served.model}: {served.silent}"), "warn"))
-        if found and found.ray and not found.ray.alive:
+def _list_troubles(statuses: Mapping[str, HostStatus]) -> Iterator[Row]:
+    """Yield a row for everything that is wrong on a host."""
+    for host, status in statuses.items():
+        name, rates = Cell(make_printable(host), "bad"), status.rates
+        if status.problem:
+            text = f"{status.problem.what}: {status.problem.cause}; {status.problem.fix}"
+            yield (name, Cell(make_printable(text), "bad"))
+        for text in rates.slow if rates else ():
+            yield (name, Cell(make_printable(text), "warn"))
+        if rates and rates.gpus_silent:
+            yield (name, Cell(make_printable(rates.gpus_silent), "bad"))
+        for engine in rates.engines if rates else ():
+            if engine.silent:
+                yield (name, Cell(make_printable(f"{engine.model}: {engine.silent}"), "warn"))
+        if rates and rates.ray and not rates.ray.alive:
             yield (name, Cell("its Ray is gone: medley status says more", "bad"))
 
 
 @dataclass(frozen=True)
 class Name:
-    """Text on one line that keeps its beginning and its end, because names differ at the end."""
+    """A text on one line that keeps beginning and end if it is too long, because names differ at the end."""
 
     text: str
     style: str = ""
@@ -126,7 +145,7 @@ class Name:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         text, width = self.text, options.max_width
-        if cell_len(text) > width > _LEAST:
+        if cell_len(text) > width > _MIN_NAME_WIDTH:
             half = (width - 1) // 2
             end = text[-half:] if cell_len(text[-half:]) <= half else ""
             text = f"{set_cell_size(text, width - 1 - cell_len(end))}…{end}"
@@ -142,69 +161,84 @@ class Screen:
     tables: tuple[Table, ...]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        head = Drawn.grid(padding=(0, _GAP, 0, 0), pad_edge=False, expand=True)
+        head = RichTable.grid(padding=(0, _COLUMN_GAP, 0, 0), pad_edge=False, expand=True)
         head.add_column(ratio=1)
         head.add_column(justify="right", no_wrap=True)
         head.add_row(Name(self.title, "bold"), Text(self.time, "dim"))
         height = options.height or console.height
-        found = [*_rendered(head, console, options), [], *lines(self.tables, console, options, height - 2)]
-        for line in found[:height]:
+        body = draw_lines(self.tables, console, options, height - 2)
+        lines = [*_render(head, console, options), [], *body]
+        for line in lines[:height]:
             yield from line
             yield Segment.line()
 
 
-def plain(tables: Sequence[Table], width: int) -> str:
-    """The whole tables as text without colors."""
+def format_plain(tables: Sequence[Table], width: int) -> str:
+    """Return the whole tables as text without colors."""
     console = Console(file=io.StringIO(), width=width)
-    found = lines(tables, console, console.options)
-    return "\n".join("".join(segment.text for segment in line).rstrip() for line in found)
+    lines = draw_lines(tables, console, console.options)
+    return "\n".join("".join(segment.text for segment in line).rstrip() for line in lines)
 
 
-def lines(
+def draw_lines(
     tables: Sequence[Table], console: Console, options: ConsoleOptions, height: int | None = None
 ) -> list[Line]:
-    """Of each table the first rows that the height has room for, and how many more there are."""
-    drawn = [_rendered(_drawn(table, options.max_width), console, options) for table in tables]
-    given = [len(each) for each in drawn] if height is None else _given(drawn, height, tables)
-    found: list[Line] = []
-    for table, each, room in zip(tables, drawn, given, strict=True):
-        found += [[], *each[:room]]
-        if room < len(each):
-            left = "" if table.columns[-1].wraps else f"{len(each) - room + 1} "
-            found[-1:] = _rendered(Text(f"… and {left}more {table.name}", "dim"), console, options)[:1]
-    return found[1:][:height]
+    """Return the first lines of each table that the height has room for, and the number of hidden rows."""
+    drawings = [_render(_draw_table(table, options.max_width), console, options) for table in tables]
+    if height is None:
+        heights = [len(drawing) for drawing in drawings]
+    else:
+        heights = _share_height(drawings, height, tables)
+    lines: list[Line] = []
+    for table, drawing, table_height in zip(tables, drawings, heights, strict=True):
+        lines += [[], *drawing[:table_height]]
+        if table_height < len(drawing):
+            count = "" if table.columns[-1].wraps else f"{len(drawing) - table_height + 1} "
+            lines[-1:] = _render(Text(f"… and {count}more {table.name}", "dim"), console, options)[:1]
+    return lines[1:][:height]
 
 
-def _rendered(drawn: Drawn | Text, console: Console, options: ConsoleOptions) -> list[Line]:
-    return console.render_lines(drawn, options.update(height=None), pad=False)
+def _render(drawing: RichTable | Text, console: Console, options: ConsoleOptions) -> list[Line]:
+    return console.render_lines(drawing, options.update(height=None), pad=False)
 
 
-def _drawn(table: Table, width: int) -> Drawn:
-    """Columns of the highest rank go first where the width is short; rank 0 is cut instead."""
-    shown = list(range(len(table.columns)))
-    while (most := max(shown, key=lambda at: (table.columns[at].rank, at))) and table.columns[most].rank:
-        texts = ([table.columns[at].title, *(row[at].text for row in table.rows)] for at in shown)
-        natural = [max(map(cell_len, each)) for each in texts]
-        if sum(natural) + _GAP * (len(shown) - 1) <= width:
-            break
-        shown.remove(most)
-    drawn = Drawn(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="bold")
-    for at in shown:
-        column = table.columns[at]
-        drawn.add_column(Name(column.title.upper()), justify="right" if column.right else "left")
+def _draw_table(table: Table, width: int) -> RichTable:
+    drawing = RichTable(box=None, padding=(0, _COLUMN_GAP, 0, 0), pad_edge=False, header_style="bold")
+    indexes = _choose_columns(table, width)
+    for index in indexes:
+        column = table.columns[index]
+        drawing.add_column(Name(column.title.upper()), justify="right" if column.right else "left")
     for row in table.rows:
-        cells = ((Text if table.columns[at].wraps else Name, row[at]) for at in shown)
-        drawn.add_row(*(kind(cell.text, _STYLES[cell.mood]) for kind, cell in cells))
-    return drawn
+        cells = ((Text if table.columns[index].wraps else Name, row[index]) for index in indexes)
+        drawing.add_row(*(text_type(cell.text, _STYLES[cell.mood]) for text_type, cell in cells))
+    return drawing
 
 
-def _given(drawn: Sequence[list[Line]], height: int, tables: Sequence[Table]) -> list[int]:
-    """Lines go one by one to each table that wants more in turn, to the urgent ones first."""
-    given = [min(2, len(each)) for each in drawn]
-    room = height - sum(given) - (len(drawn) - 1)
-    for turn in ([at for at, table in enumerate(tables) if table.urgent], list(range(len(drawn)))):
-        while room > 0 and (short := [at for at in turn if given[at] < len(drawn[at])]):
-            for at in short[:room]:
-                given[at] += 1
-            room -= len(short[:room])
-    return given
+def _choose_columns(table: Table, width: int) -> list[int]:
+    """Leave out columns, the highest rank first, until the others fit; rank 0 stays, with its texts cut."""
+    widths = [
+        max(map(cell_len, (column.title, *(row[index].text for row in table.rows))))
+        for index, column in enumerate(table.columns)
+    ]
+    chosen = list(range(len(table.columns)))
+    while sum(widths[index] for index in chosen) + _COLUMN_GAP * (len(chosen) - 1) > width:
+        least_important = max(chosen, key=lambda index: (table.columns[index].rank, index))
+        if not table.columns[least_important].rank:
+            break
+        chosen.remove(least_important)
+    return chosen
+
+
+def _share_height(drawings: Sequence[list[Line]], height: int, tables: Sequence[Table]) -> list[int]:
+    """Give lines in turn to each table that needs more, to the urgent tables first."""
+    heights = [min(2, len(drawing)) for drawing in drawings]
+    free_lines = height - sum(heights) - (len(drawings) - 1)
+    urgent = [index for index, table in enumerate(tables) if table.urgent]
+    for indexes in (urgent, range(len(drawings))):
+        while free_lines > 0 and (
+            cut := [index for index in indexes if heights[index] < len(drawings[index])]
+        ):
+            for index in cut[:free_lines]:
+                heights[index] += 1
+            free_lines -= len(cut[:free_lines])
+    return heights

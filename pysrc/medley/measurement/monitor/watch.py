@@ -1,4 +1,4 @@
-"""Watch all hosts: sample each at its own pace, and keep what was seen last."""
+"""Watch all hosts: sample each at its own pace, and store its last samples."""
 
 import threading
 import time
@@ -10,28 +10,31 @@ from medley.cluster.remote import Remote
 from medley.errors import Problem
 from medley.json_shape import fits
 from medley.measurement.monitor import Sample
-from medley.measurement.monitor.rates import Rates, rates
+from medley.measurement.monitor.rates import Rates, compute_rates
 
 _ANSWER_LIMIT_S = 6
 _RETRY_S = (1, 2, 5)
-"""Between tries to reach one that does not answer."""
+"""The pauses between attempts to reach a host that does not answer."""
 _END_LIMIT_S = 0.3
 _CLOSE_LIMIT_S = 2
-_LEAST_S = 0.4
-"""Rates over less would be noise."""
+_MIN_RATE_S = 0.4
+"""The shortest time between two samples for rates; in less the noise is too high."""
 Connect = Callable[[], Remote]
 
 
 @dataclass(frozen=True)
-class Seen:
+class HostStatus:
+    """The last sample and rates of a host, and why it does not answer, if it does not."""
+
     rates: Rates | None = None
     sample: Sample | None = None
     age_s: float | None = None
     problem: Problem | None = None
-    """Why it does not answer now."""
+    """The reason why it does not answer now."""
 
     @property
     def table(self) -> dict[str, Any]:
+        """The status for JSON."""
         return {
             "answers": self.problem is None and self.sample is not None,
             "age_s": self.age_s,
@@ -41,31 +44,36 @@ class Seen:
 
 
 @dataclass
-class _Host:
+class _SampledHost:
     first: Sample | None = None
-    before: Sample | None = None
+    previous: Sample | None = None
     last: Sample | None = None
-    at: float = 0
+    request_time: float = 0
+    """The monotonic time at which the last sample was requested."""
     problem: Problem | None = None
 
-    def seen(self, now: float) -> Seen:
+    def build_status(self, time_s: float) -> HostStatus:
         if self.last is None:
-            return Seen(problem=self.problem)
-        found = rates(self.first, self.before, self.last) if self.first and self.before else None
-        return Seen(found, self.last, now - self.at, self.problem)
+            return HostStatus(problem=self.problem)
+        rates = None
+        if self.first and self.previous:
+            rates = compute_rates(self.first, self.previous, self.last)
+        return HostStatus(rates, self.last, time_s - self.request_time, self.problem)
 
 
-class Watching:
-    def __init__(self, connects: Mapping[str, Connect], every_s: float) -> None:
-        self._every_s = every_s
-        self._hosts = {name: _Host() for name in connects}
+class FleetWatch:
+    """A thread for each host that samples it, from `with` to its end."""
+
+    def __init__(self, connects: Mapping[str, Connect], interval_s: float) -> None:
+        self._interval_s = interval_s
+        self._hosts = {name: _SampledHost() for name in connects}
         self._remotes: dict[str, Remote] = {}
         self._changed = threading.Condition()
         self._closed = False
-        self._asked_at = 0.0
-        self._whole = False
+        self._sample_now_time = 0.0
+        self._include_metrics = False
         self._threads = [
-            threading.Thread(target=self._watch, args=each, daemon=True) for each in connects.items()
+            threading.Thread(target=self._watch, args=host, daemon=True) for host in connects.items()
         ]
 
     def __enter__(self) -> Self:
@@ -74,7 +82,7 @@ class Watching:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close at once, even if a host does not answer; threads end what they have begun."""
+        """Close immediately, even if a host does not answer; threads finish their current step."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -84,34 +92,37 @@ class Watching:
         for thread in self._threads:
             thread.join(max(0, deadline - time.monotonic()))
 
-    def seen(self) -> dict[str, Seen]:
-        now = time.monotonic()
+    def read_statuses(self) -> dict[str, HostStatus]:
+        """Return the status of each host by name, without a wait."""
+        time_s = time.monotonic()
         with self._changed:
-            return {name: host.seen(now) for name, host in self._hosts.items()}
+            return {name: host.build_status(time_s) for name, host in self._hosts.items()}
 
-    def settled(self, limit_s: float) -> dict[str, Seen]:
+    def wait_for_rates(self, limit_s: float) -> dict[str, HostStatus]:
         """Wait until each host has rates or a problem, for `limit_s` at most."""
         hosts = self._hosts.values()
         with self._changed:
-            self._changed.wait_for(lambda: all(host.before or host.problem for host in hosts), limit_s)
-        return self.seen()
+            self._changed.wait_for(lambda: all(host.previous or host.problem for host in hosts), limit_s)
+        return self.read_statuses()
 
-    def fresh(self, limit_s: float) -> dict[str, Seen]:
-        """Sample all answering hosts now, with the engines' metrics unchanged."""
+    def sample_now(self, limit_s: float) -> dict[str, HostStatus]:
+        """Sample all answering hosts now, with the text of the engines' metrics; wait `limit_s` at most."""
         with self._changed:
-            asked_at = self._asked_at = time.monotonic()
-            self._whole = True
+            start = self._sample_now_time = time.monotonic()
+            self._include_metrics = True
             self._changed.notify_all()
-            asked = [host for host in self._hosts.values() if not host.problem]
-            self._changed.wait_for(lambda: all(host.problem or host.at > asked_at for host in asked), limit_s)
-            self._whole = False
-        return self.seen()
+            hosts = [host for host in self._hosts.values() if not host.problem]
+            self._changed.wait_for(
+                lambda: all(host.problem or host.request_time > start for host in hosts), limit_s
+            )
+            self._include_metrics = False
+        return self.read_statuses()
 
     def _watch(self, name: str, connect: Connect) -> None:
         failures = 0
         while not self._closed:
             try:
-                for _ in self._samples(name, connect):
+                for _ in self._sample_host(name, connect):
                     failures = 0
             except Problem as problem:
                 with self._changed:
@@ -120,7 +131,8 @@ class Watching:
             self._wait(_RETRY_S[min(failures, len(_RETRY_S) - 1)])
             failures += 1
 
-    def _samples(self, name: str, connect: Connect) -> Iterator[None]:
+    def _sample_host(self, name: str, connect: Connect) -> Iterator[None]:
+        """Sample one host until its connection breaks; yield after each sample."""
         remote = connect()
         try:
             with self._changed:
@@ -129,44 +141,50 @@ class Watching:
                     return
             remote.greeted()
             while not self._closed:
-                began = time.monotonic()
-                asked = {"every_s": self._every_s, "whole": self._whole}
-                self._take(name, sampled(name, remote.ask("sample", asked, _ANSWER_LIMIT_S)), began)
+                start = time.monotonic()
+                request = {"every_s": self._interval_s, "whole": self._include_metrics}
+                answer = remote.ask("sample", request, _ANSWER_LIMIT_S)
+                self._store_sample(name, read_sample(name, answer), start)
                 yield
-                self._wait(self._every_s - (time.monotonic() - began), began)
+                self._wait(self._interval_s - (time.monotonic() - start), start)
         finally:
             with self._changed:
                 self._remotes.pop(name, None)
             remote.close(_END_LIMIT_S)
 
-    def _take(self, name: str, sample: Sample, began: float) -> None:
+    def _store_sample(self, name: str, sample: Sample, request_time: float) -> None:
         with self._changed:
             host = self._hosts[name]
             if host.last and sample.at_s < host.last.at_s:  # the host was restarted
-                host.first = host.before = host.last = None
+                host.first = host.previous = host.last = None
             host.first = host.first or sample
-            if host.last and sample.at_s - host.last.at_s >= _LEAST_S:
-                host.before = host.last
-            host.last, host.at, host.problem = sample, began, None
+            if host.last and sample.at_s - host.last.at_s >= _MIN_RATE_S:
+                host.previous = host.last
+            host.last, host.request_time, host.problem = sample, request_time, None
             self._changed.notify_all()
 
-    def _wait(self, seconds: float, since: float | None = None) -> None:
-        def over() -> bool:
-            return self._closed or (since is not None and self._asked_at > since)
+    def _wait(self, seconds: float, start: float | None = None) -> None:
+        """Wait, but not past the end of the watch, or a call of `sample_now` after `start`."""
+
+        def is_over() -> bool:
+            return self._closed or (start is not None and self._sample_now_time > start)
 
         with self._changed:
-            self._changed.wait_for(over, max(0, seconds))
+            self._changed.wait_for(is_over, max(0, seconds))
 
 
-def table(seen: Mapping[str, Seen]) -> dict[str, Any]:
-    return {"epoch_s": time.time(), "hosts": {name: each.table for name, each in seen.items()}}
+def build_table(statuses: Mapping[str, HostStatus]) -> dict[str, Any]:
+    """Return the object that `medley top --json` prints."""
+    hosts = {name: status.table for name, status in statuses.items()}
+    return {"epoch_s": time.time(), "hosts": hosts}
 
 
-def sampled(name: str, answer: Mapping[str, Any]) -> Sample:
+def read_sample(name: str, answer: Mapping[str, Any]) -> Sample:
+    """Return the sample in an agent's answer, or raise a Problem if another version sent it."""
     if not fits(answer, Sample):
         raise Problem(
-            f"{name} tells its figures in another way",
+            f"{name} sent figures in an unknown format",
             cause="its medley is older or newer than this one",
             fix="use the same medley on all hosts: git pull, or the same flake",
         )
-    return Sample.of(answer)
+    return Sample.from_table(answer)

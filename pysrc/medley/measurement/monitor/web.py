@@ -19,20 +19,23 @@ from typing import Any, Protocol, cast
 from medley import credentials
 from medley.errors import Problem, in_words
 from medley.measurement.monitor import metrics, view
-from medley.measurement.monitor.watch import Seen, table
+from medley.measurement.monitor.watch import HostStatus, build_table
 from medley.network.tcp import Guest, Listener, ListenLimits
 
 PAGE = Path(__file__).parent / "page.html"
 _SCRAPE_LIMIT_S = 5
 _LIMITS = ListenLimits(strangers=64, of_one_address=16, stranger_s=30)
-"""Nobody shows anything here, so that all are strangers, with one request each."""
-_LAST = 65_535
+"""Limits for strangers; the page has no keys, so every client is one, with one request per connection."""
+_MAX_PORT = 65_535
+_SSH_EXAMPLE_PORT = 9180
 Answer = tuple[str, bytes]
-"""Its type, and itself."""
+"""The content type and the body."""
 
 
 @dataclass(frozen=True)
 class ListenAddress:
+    """An address and a port to listen on."""
+
     address: str
     port: int
 
@@ -41,13 +44,13 @@ class ListenAddress:
         return f"http://{f'[{self.address}]' if ':' in self.address else self.address}:{self.port}/"
 
 
-def place(text: str | None) -> ListenAddress:
-    """ADDRESS:PORT, [ADDRESS]:PORT or :PORT; port 0 is one that is free."""
+def parse_address(text: str | None) -> ListenAddress:
+    """Parse ADDRESS:PORT, [ADDRESS]:PORT or :PORT, or raise a Problem; port 0 stands for any free one."""
     if text is None:
         return ListenAddress("127.0.0.1", 0)
     address, colon, port = text.rpartition(":")
     address = address.removeprefix("[").removesuffix("]") or "127.0.0.1"
-    if not colon or not port.isdecimal() or int(port) > _LAST or not _is_address(address):
+    if not colon or not port.isdecimal() or int(port) > _MAX_PORT or not _is_address(address):
         raise Problem(
             f"{text!r} is not an address to listen on",
             cause="it is an address of this host, a colon and a port",
@@ -64,62 +67,64 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def require_meant(where: ListenAddress, *, opened: bool) -> None:
-    """Beyond this host only for who has said that it is meant."""
-    if credentials.is_open(where.address) and not opened:
+def require_consent(endpoint: ListenAddress, *, opened: bool) -> None:
+    """Raise a Problem if other hosts could reach the address and the user has not typed --open."""
+    if credentials.is_open(endpoint.address) and not opened:
+        port = endpoint.port or _SSH_EXAMPLE_PORT
         raise Problem(
-            f"others would reach {where.address}",
-            cause=opens(where),
-            fix=f"medley top --web {where.address}:{where.port} --open; or stay on this host and reach it by "
-            f"ssh -N -L {where.port or 9180}:127.0.0.1:{where.port or 9180} HERE",
+            f"others would reach {endpoint.address}",
+            cause=describe_exposure(endpoint),
+            fix=f"medley top --web {endpoint.address}:{endpoint.port} --open; "
+            f"or stay on this host and reach it by ssh -N -L {port}:127.0.0.1:{port} HERE",
         )
 
 
-def opens(where: ListenAddress) -> str:
-    at = f" at port {where.port}" if where.port else ""
+def describe_exposure(endpoint: ListenAddress) -> str:
+    """Return what other users of the network can read at this address."""
+    port_text = f" at port {endpoint.port}" if endpoint.port else ""
     return (
-        f"anyone who can reach it{at} can read host and model names, load, links and engine metrics, "
+        f"anyone who can reach it{port_text} can read host and model names, load, links and engine metrics, "
         "without a key and unencrypted; the page changes nothing"
     )
 
 
-class Watched(Protocol):
-    """The part of a Watching that is served."""
+class StatusSource(Protocol):
+    """The methods of a FleetWatch that the server calls."""
 
-    def seen(self) -> Mapping[str, Seen]: ...
+    def read_statuses(self) -> Mapping[str, HostStatus]: ...
 
-    def fresh(self, limit_s: float) -> Mapping[str, Seen]: ...
+    def sample_now(self, limit_s: float) -> Mapping[str, HostStatus]: ...
 
 
-class Web:
-    """Answers at a place, until it is closed."""
+class PageServer:
+    """Server of the page, its JSON and its metrics, until it is closed."""
 
-    def __init__(self, where: ListenAddress, watching: Watched, every_s: float) -> None:
-        family = socket.AF_INET6 if ":" in where.address else socket.AF_INET
+    def __init__(self, endpoint: ListenAddress, source: StatusSource, interval_s: float) -> None:
+        family = socket.AF_INET6 if ":" in endpoint.address else socket.AF_INET
         try:
-            server = socket.create_server((where.address, where.port), family=family)
+            server = socket.create_server((endpoint.address, endpoint.port), family=family)
         except OSError as error:
             raise Problem(
-                f"{where.address}:{where.port} cannot be listened at",
+                f"{endpoint.address}:{endpoint.port} cannot be listened at",
                 cause=in_words(error),
                 fix="another port: medley top --web 127.0.0.1:0 takes one that is free",
             ) from error
-        self.place = ListenAddress(where.address, server.getsockname()[1])
+        self.listen_address = ListenAddress(endpoint.address, server.getsockname()[1])
         page = PAGE.read_bytes()
         self.pages: Mapping[str, Callable[[], Answer]] = {
             "/": lambda: ("text/html; charset=utf-8", page),
-            "/view.json": lambda: _json(shown(watching.seen(), every_s)),
-            "/json": lambda: _json(table(watching.seen())),
-            "/metrics": lambda: (metrics.TYPE, metrics.metrics(watching.fresh(_SCRAPE_LIMIT_S)).encode()),
+            "/view.json": lambda: _encode_json(_build_view(source.read_statuses(), interval_s)),
+            "/json": lambda: _encode_json(build_table(source.read_statuses())),
+            "/metrics": lambda: _encode_metrics(source.sample_now(_SCRAPE_LIMIT_S)),
         }
-        self.policy = _policy(page.decode())
+        self.policy = _build_policy(page.decode())
         self.names = {"localhost"}
-        if credentials.is_open(where.address):
+        if credentials.is_open(endpoint.address):
             self.names |= {socket.gethostname(), f"{socket.gethostname().partition('.')[0]}.local"}
-        self._listener = Listener(server, self._attend, _LIMITS)
+        self._listener = Listener(server, self._answer, _LIMITS)
 
-    def _attend(self, guest: Guest) -> bool:
-        with contextlib.suppress(OSError):  # a browser that hangs up is no error of ours
+    def _answer(self, guest: Guest) -> bool:
+        with contextlib.suppress(OSError):  # a browser that hangs up is not an error
             _Request(guest.connection, (guest.address, 0), cast("Any", self))
         return False
 
@@ -128,22 +133,22 @@ class Web:
 
 
 class _Request(BaseHTTPRequestHandler):
-    server: Web  # type: ignore[assignment] # the standard library's own is not ours, and it asks nothing of it
+    server: PageServer  # type: ignore[assignment] # the base class declares its own server, and calls none of it
     timeout = _LIMITS.stranger_s
     server_version, sys_version = "medley", ""
 
     def do_GET(self) -> None:
-        if not self._is_for_us():
+        if not self._is_allowed():
             self.send_error(HTTPStatus.MISDIRECTED_REQUEST, "ask by address, or by this host's own name")
             return
-        found = self.server.pages.get(self.path.partition("?")[0])
-        if found is None:
+        page = self.server.pages.get(self.path.partition("?")[0])
+        if page is None:
             self.send_error(HTTPStatus.NOT_FOUND)
             return
-        kind, body = found()
+        content_type, body = page()
         self.send_response(HTTPStatus.OK)
         for name, value in {
-            "Content-Type": kind,
+            "Content-Type": content_type,
             "Content-Length": str(len(body)),
             "Cache-Control": "no-store",
             "Content-Security-Policy": self.server.policy,
@@ -154,11 +159,11 @@ class _Request(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def _is_for_us(self) -> bool:
-        """A page from elsewhere may have its own name lead to us, and would read what we tell.
+    def _is_allowed(self) -> bool:
+        """Return whether the request is for this server by address or by this host's own name.
 
-        An address cannot be led anywhere else; names are those that this host gives itself. Where a browser
-        says on which page's behalf it asks, that page is ours.
+        A foreign page could let its own name resolve to this host, and read the answers (DNS rebinding).
+        It cannot do so with an address. If the browser sends an origin, that has to be this server, too.
         """
         host, origin = self.headers.get("host", ""), self.headers.get("origin")
         if origin is not None and origin != f"http://{host}":
@@ -168,42 +173,47 @@ class _Request(BaseHTTPRequestHandler):
         if name in {"", *map(str.lower, self.server.names)}:
             return True
         try:
-            asked = ipaddress.ip_address(name)
+            address = ipaddress.ip_address(name)
         except ValueError:
             return False
-        return asked.is_loopback or credentials.is_open(self.server.place.address)
+        return address.is_loopback or credentials.is_open(self.server.listen_address.address)
 
     def log_message(self, *_: object) -> None:
-        """It says nothing of who asked."""
+        """Log nothing about clients."""
 
 
 @contextmanager
-def served(where: ListenAddress, watching: Watched, every_s: float) -> Iterator[ListenAddress]:
-    """Until the body ends; where it listens then."""
-    with contextlib.closing(Web(where, watching, every_s)) as server:
-        yield server.place
+def serve_page(endpoint: ListenAddress, source: StatusSource, interval_s: float) -> Iterator[ListenAddress]:
+    """Serve until the body ends; yield the address with the real port. Raise a Problem if it is in use."""
+    with contextlib.closing(PageServer(endpoint, source, interval_s)) as server:
+        yield server.listen_address
 
 
-def shown(seen: Mapping[str, Seen], every_s: float) -> dict[str, Any]:
-    tables = [asdict(each) for each in view.tables(seen)]
-    for each in tables:  # on a terminal the first title names the table; on the page a heading does
-        each["columns"][0]["title"] = "host"
-    return {"epoch_s": time.time(), "every_s": every_s, "title": view.title(seen, every_s), "tables": tables}
+def _build_view(statuses: Mapping[str, HostStatus], interval_s: float) -> dict[str, Any]:
+    tables = [asdict(table) for table in view.build_tables(statuses)]
+    for table in tables:  # on a terminal the first title names the table; on the page a heading does
+        table["columns"][0]["title"] = "host"
+    title = view.format_title(statuses, interval_s)
+    return {"epoch_s": time.time(), "every_s": interval_s, "title": title, "tables": tables}
 
 
-def _json(found: object) -> Answer:
-    return "application/json", json.dumps(found).encode()
+def _encode_json(value: object) -> Answer:
+    return "application/json", json.dumps(value).encode()
 
 
-def _policy(page: str) -> str:
-    """Nothing but the page's own script and style, by their hashes, and questions to us."""
+def _encode_metrics(statuses: Mapping[str, HostStatus]) -> Answer:
+    return metrics.CONTENT_TYPE, metrics.format_metrics(statuses).encode()
+
+
+def _build_policy(page: str) -> str:
+    """Return a policy that allows the page's script and style, by hash, and requests to this server."""
     hashes = {
         kind: base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
         for kind in ("script", "style")
         for text in re.findall(rf"<{kind}>(.*?)</{kind}>", page, re.DOTALL)
     }
-    allowed = "; ".join(f"{kind}-src 'sha256-{found}'" for kind, found in hashes.items())
-    closed = "; ".join(
-        f"{each} 'none'" for each in ("default-src", "base-uri", "form-action", "frame-ancestors")
+    allowed = "; ".join(f"{kind}-src 'sha256-{digest}'" for kind, digest in hashes.items())
+    forbidden = "; ".join(
+        f"{directive} 'none'" for directive in ("default-src", "base-uri", "form-action", "frame-ancestors")
     )
-    return f"{closed}; {allowed}; connect-src 'self'"
+    return f"{forbidden}; {allowed}; connect-src 'self'"

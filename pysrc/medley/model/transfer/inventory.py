@@ -24,6 +24,7 @@ from medley.model.transfer import (
     last,
     split_hashes,
 )
+from medley.unusable_file import optional
 
 AT_ONCE = min(4, os.cpu_count() or 1)
 _READ_BYTES = 1 << 20
@@ -86,7 +87,7 @@ def _opened(path: Path) -> Iterator[tuple[int, int]]:
 def remember_hashes(path: Path, piece_bytes: int, found: tuple[str, ...]) -> None:
     of = _identity(path, piece_bytes)
     # A cache that cannot be written costs a reading the next time, and not this transfer.
-    with contextlib.suppress(OSError, Problem):
+    with optional():
         storage.write(_note(path), json.dumps({"of": of, "hashes": "".join(found)}))
 
 
@@ -126,7 +127,10 @@ def _identity(path: Path, piece_bytes: int) -> list[str | int]:
 
 
 def _kept(path: Path, identity: list[str | int]) -> tuple[str, ...] | None:
-    match storage.table(_note(path)):
+    kept = None
+    with optional():
+        kept = storage.table(_note(path))
+    match kept:
         case {"of": of, "hashes": str(text)} if of == identity and len(text) % HASH_DIGITS == 0:
             return split_hashes(text)
         case _:

@@ -16,7 +16,7 @@ from medley import storage
 from medley.errors import Problem, in_words
 from medley.model import hub_cache
 from medley.model.transfer import UNFINISHED, Manifest, ManifestFile, ManifestLink, inventory, last
-from medley.storage import beneath, reached
+from medley.model.transfer.paths import beneath, reached
 
 
 class Held:

@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from medley.engine.parser import PLUGINS, RENAMED, EngineParser, Fault, locked
-from medley.schema import EngineName
+from medley.engine.parser import FLAG_REPLACEMENTS, PLUGIN_FLAGS, EngineParser, Fault, read_locked_parser
+from medley.schema import EngineName, flag_refusal
 from medley.serving.community_recipe import RULES, Entry, engine_flag, option, reasons
 from medley.serving.community_recipe.flag_values import unusable, with_repositories
 from medley.serving.community_recipe.memory_flags import SHARES, SIZES, memory_entry
@@ -13,16 +13,13 @@ from medley.serving.community_recipe.shell_command import EngineCommand, EngineF
 
 _OPTIONS = {name: option for option, names in RULES["flags"]["options"].items() for name in names}
 _DECIDED, _REFUSED = reasons("flags", "decided"), reasons("flags", "refused")
-_OPENING = tuple(RULES["flags"]["opening"]["names"])
-_OPENS = "it runs the author's code or opens the server: if you want that, add it after --"
+_BY_HAND = "read it, and if you want it, add it after --"
 _NEEDS: Mapping[str, str] = RULES["flags"]["needs"]
 _LOADERS = {"fastsafetensors", "instanttensor"}
 _ATTENTION = {"--enable-dp-attention", "--enable-dp-lm-head"}
 _TOKENS = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([kKmM]?)")
 _UNITS: Mapping[str, int] = {"": 1, "k": 1000, "K": 1 << 10, "m": 1_000_000, "M": 1 << 20}
 _FP8 = {"fp8", "fp8_e4m3"}
-_SHORTEST = 8
-"""The shortest prefix that counts, because argparse accepts prefixes of a flag."""
 _MOST_RANKS, _LONGEST, _LAST_PORT = 64, 10_000_000, 65_535
 
 
@@ -36,7 +33,7 @@ class Source:
 
 def flag_entries(command: EngineCommand, source: Source) -> Iterator[Entry]:
     """Yield the outcome of each flag; the command may repeat the recipe's model."""
-    parser = locked(command.engine)
+    parser = read_locked_parser(command.engine)
     names = {_canonical(flag.name, parser) for flag in command.flags}
     found = [
         (_canonical(flag.name, parser), list(_entries(flag, command.engine, source, parser, names)))
@@ -65,9 +62,9 @@ def _entries(
     elif refusal := _refusal(name, flag, engine, names):
         yield Entry(key, "refused", refusal)
     elif name in _OPTIONS and not (_OPTIONS[name] == "--dp" and names & _ATTENTION):
-        yield from _option(key, _OPTIONS[name], flag, parser)
+        yield from _option(key, _OPTIONS[name], flag, engine, parser)
     else:
-        yield _own(key, name, flag, parser)
+        yield _own(key, name, flag, engine, parser)
 
 
 def _canonical(name: str, parser: EngineParser | None) -> str:
@@ -75,19 +72,16 @@ def _canonical(name: str, parser: EngineParser | None) -> str:
     if "." in name:
         return name
     plain = name.replace("_", "-") if name.startswith("--") else name
-    listed = plain in {*_OPTIONS, *_DECIDED, *_REFUSED, *_OPENING, *SHARES, *SIZES}
-    return plain if listed or parser is None else parser.full_name(plain) or plain
+    listed = plain in {*_OPTIONS, *_DECIDED, *_REFUSED, *SHARES, *SIZES}
+    return plain if listed or parser is None else parser.find_full_name(plain) or plain
 
 
 def _refusal(name: str, flag: EngineFlag, engine: EngineName, names: set[str]) -> str | None:
     """Return why a flag is left out; `names` are all flags of its command."""
     if name in _REFUSED:
         return _REFUSED[name]
-    begins = len(name) >= _SHORTEST and any(each.startswith(name) for each in _OPENING)
-    if begins or any("trust_remote_code" in value for value in flag.values):
-        return _OPENS
-    if PLUGINS.get(name) in names:
-        return f"it needs the file of {PLUGINS[name]}, which is left out"
+    if PLUGIN_FLAGS.get(name) in names:
+        return f"it needs the file of {PLUGIN_FLAGS[name]}, which is left out"
     if name == "--load-format" and engine == "sglang" and _LOADERS & set(flag.values):
         return f"the package {flag.values[0]} is not in medley's SGLang; its default loads the same weights"
     return next(filter(None, (unusable(name, value, _OPTIONS.get(name)) for value in flag.values)), None)
@@ -104,15 +98,27 @@ def named_model(key: str, named: str, model: str) -> Entry:
     return Entry(key, "refused", f"the recipe's 'model' is {model}, and this is {named}")
 
 
-def _own(key: str, name: str, flag: EngineFlag, parser: EngineParser | None) -> Entry:
+def _refused(key: str, engine: EngineName, flag: EngineFlag) -> Entry | None:
+    """Leave out a flag that is not known to be harmless."""
+    why = flag_refusal(engine, flag.name, flag.values)
+    return Entry(key, "refused", f"{why}: {_BY_HAND}") if why else None
+
+
+def _own(key: str, name: str, flag: EngineFlag, engine: EngineName, parser: EngineParser | None) -> Entry:
     """Carry a flag of the engine, as its release has it; one that it lacks is of a fork."""
     words = with_repositories(flag).words
-    faults = list(parser.faults(words)) if parser else []
-    renamed = RENAMED.get(parser.engine, {}).get(name, "") if parser else ""
-    if parser and faults and renamed.startswith("--") and not list(parser.faults((renamed, *words[1:]))):
-        return engine_flag(key, renamed, *words[1:], why=f"{parser.title} calls it {renamed}", changed=True)
+    faults = list(parser.list_faults(words)) if parser else []
+    renamed = FLAG_REPLACEMENTS.get(parser.engine, {}).get(name, "") if parser else ""
+    if parser and faults and renamed.startswith("--") and not list(parser.list_faults((renamed, *words[1:]))):
+        renamed_flag = EngineFlag(renamed, words[1:])
+        why = f"{parser.title} calls it {renamed}"
+        return _refused(key, engine, renamed_flag) or engine_flag(
+            key, *renamed_flag.words, why=why, changed=True
+        )
     if parser and faults:
         return _of_fork(key, name, faults, parser)
+    if refused := _refused(key, engine, EngineFlag(name, words[1:])):
+        return refused
     if name in {"--max-num-seqs", "--max-running-requests"}:
         why = "the engine's limit of requests; the plan reserves memory for --concurrency"
         return engine_flag(key, *words, why=why)
@@ -124,14 +130,16 @@ def _own(key: str, name: str, flag: EngineFlag, parser: EngineParser | None) -> 
 def _of_fork(key: str, name: str, faults: Sequence[Fault], parser: EngineParser) -> Entry:
     (first, *_) = faults
     if first.value is None:
-        renamed = RENAMED.get(parser.engine, {}).get(name)
+        renamed = FLAG_REPLACEMENTS.get(parser.engine, {}).get(name)
         return Entry(key, "refused", renamed or first.cause, fork=renamed is None)
     near = f"; {first.advice}" if first.advice.startswith("did you mean") else ""
-    what = f"{first.word} {first.value}" if first.word != name else first.value
+    what = f"{first.argument} {first.value}" if first.argument != name else first.value
     return Entry(key, "refused", f"{parser.title} does not have {what}: {first.cause}{near}", fork=True)
 
 
-def _option(key: str, name: str, flag: EngineFlag, parser: EngineParser | None) -> Iterator[Entry]:
+def _option(
+    key: str, name: str, flag: EngineFlag, engine: EngineName, parser: EngineParser | None
+) -> Iterator[Entry]:
     if name == "--eplb":
         yield option(key, name)
         return
@@ -143,7 +151,7 @@ def _option(key: str, name: str, flag: EngineFlag, parser: EngineParser | None) 
     if more:
         yield Entry(key, "refused", f"medley accepts one value: {' '.join(more)} is left out")
     if name == "--kv-type" and first not in _FP8 | {"auto"}:
-        yield _own(key, _canonical(flag.name, parser), flag, parser)
+        yield _own(key, _canonical(flag.name, parser), flag, engine, parser)
 
 
 def _host(key: str, name: str, value: str) -> Entry:

@@ -1,4 +1,4 @@
-"""Find values of flags that no other host can use: files of the image, blanks, and code in JSON."""
+"""Find values of flags that no other host can use: files of the image, and blanks."""
 
 import json
 import re
@@ -40,11 +40,9 @@ def _json(value: str) -> dict[str, Any] | None:
 
 
 def _unusable_json(name: str, table: Mapping[str, Any]) -> str | None:
-    """Return why a JSON value cannot be used: a file of the image, or code, inside it."""
+    """Return why a JSON value cannot be used: a file of the image inside it."""
     lost = "; speculation is lost with it" if name in {"--speculative-config", "-sc"} else ""
     for key, value in _leaves(table):
-        if key.endswith("module_path"):
-            return f"{key} {value} runs code of the recipe's image: if you have it, add it after --{lost}"
         if _PATH.match(value) and not _SNAPSHOT.search(value):
             return (
                 f"{key} {value} is a file in the recipe's image: copy it here, then add -- {name} JSON{lost}"
@@ -53,8 +51,8 @@ def _unusable_json(name: str, table: Mapping[str, Any]) -> str | None:
 
 
 def _leaves(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the text values of a JSON table, files first, each with its key."""
-    for key, value in sorted(table.items(), key=lambda each: "module_path" in each[0]):
+    """Yield the text values of a JSON table, each with its key."""
+    for key, value in table.items():
         for each in value if isinstance(value, list) else [value]:
             if isinstance(each, dict):
                 yield from _leaves(each, f"{before}{key}.")

@@ -1,7 +1,7 @@
 """Carry how much of a host a recipe takes, where it shares the host; else the plan decides."""
 
 from medley.engine.parser import EngineParser
-from medley.planner.memory import UNIFIED_LIMIT
+from medley.planner.memory import UNIFIED_SHARE
 from medley.serving.community_recipe import RULES, Entry, engine_flag
 from medley.serving.community_recipe.flag_values import UNFILLED
 from medley.serving.community_recipe.shell_command import EngineFlag, needs_shell
@@ -21,7 +21,7 @@ def memory_entry(key: str, name: str, flag: EngineFlag, parser: EngineParser | N
         return Entry(
             key, "decided", f"the plan sets it from each host's free memory; the recipe has {value or 'none'}"
         )
-    faults = list(parser.faults((name, *flag.values))) if parser else []
+    faults = list(parser.list_faults((name, *flag.values))) if parser else []
     amount = _share(value)
     if name == _GIB and amount is not None and amount < _SMALL_SHARE * _SPARK_GIB:
         words = ("--gpu-memory-utilization", f"{amount / _SPARK_GIB:.2f}")
@@ -29,7 +29,7 @@ def memory_entry(key: str, name: str, flag: EngineFlag, parser: EngineParser | N
         return engine_flag(key, *words, why=why, changed=True)
     if name in SHARES and amount is not None and amount < _SMALL_SHARE:
         why = (
-            f"the recipe leaves the rest of its host to others; without it medley takes up to {UNIFIED_LIMIT}"
+            f"the recipe leaves the rest of its host to others; without it medley takes up to {UNIFIED_SHARE}"
         )
         return engine_flag(key, name, value, why=f"{value}: {why}", changed=True)
     if name == "--kv-cache-memory-bytes" and not faults:
@@ -37,7 +37,7 @@ def memory_entry(key: str, name: str, flag: EngineFlag, parser: EngineParser | N
         return engine_flag(key, name, value, why=why, changed=True)
     lacks = f"; {faults[0].cause}" if faults else ""
     more = f"; to take the recipe's share: -- {name} {value}" if name in SHARES else ""
-    why = f"the plan sets it from each host's free memory, up to {UNIFIED_LIMIT}; the recipe has {value}"
+    why = f"the plan sets it from each host's free memory, up to {UNIFIED_SHARE}; the recipe has {value}"
     return Entry(key, "decided", f"{why}{more}{lacks}")
 
 

@@ -11,7 +11,7 @@ from itertools import chain
 from medley.command import Command
 from medley.errors import Problem
 from medley.host import hypothetical
-from medley.planner.context import LONGER
+from medley.planner.context import LONGER_CONTEXT_VARIABLES
 from medley.schema import REPOSITORY, TITLES, EngineName
 from medley.serving.community_recipe import Entry, engine_flag, option
 from medley.serving.community_recipe.defaults import generated, without_flag, without_placeholder
@@ -92,7 +92,7 @@ class Imported:
         most = min(count, hypothetical.MOST_HOSTS)
         argv = ("medley", "plan", self.model, *engine, *kept, "--hosts", f"{self.kind}:{most}")
         # Without it a context beyond config.json's is refused.
-        longer = LONGER[self.engine]
+        longer = LONGER_CONTEXT_VARIABLES[self.engine]
         return Command(argv, {name: value for name, value in self.command.env.items() if name == longer})
 
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from medley import engine
 from medley.credentials import is_secret
-from medley.engine.parser import EngineParser, locked
-from medley.engine.unread_variables import unread
+from medley.engine.parser import EngineParser, read_locked_parser
+from medley.engine.unread_variables import list_unread_variables
 from medley.network.fabric.variables import LEFT_UNSET, NOT_CARRIED
-from medley.schema import ENGINE_VARIABLE, EngineName
+from medley.schema import ENGINE_VARIABLE, EngineName, flag_refusal, variable_refusal
 from medley.serving.community_recipe import Entry, reasons
 from medley.serving.community_recipe.shell_command import needs_shell
 
@@ -34,7 +34,7 @@ def variables(
     table: Mapping[str, str], name: EngineName, flags: Iterable[str], key: str = "env."
 ) -> Iterator[Entry]:
     """Yield the outcome of each variable; `flags` are those of the command, which count first."""
-    has, parser = set(flags), locked(name)
+    has, parser = set(flags), read_locked_parser(name)
     found = [variable(each, value, name, key=f"{key}{each}") for each, value in table.items()]
     values: dict[str, set[tuple[str, ...]]] = {}
     for each in found:
@@ -48,7 +48,11 @@ def variables(
         flag, words = each.becomes[0], each.becomes
         if flag in has or words in given:
             yield Entry(each.key, "decided", f"{each.why}, and the command has {flag}")
-        elif len(values[flag]) > 1 or (parser and list(parser.faults(words))):
+        elif (
+            len(values[flag]) > 1
+            or (parser and list(parser.list_faults(words)))
+            or flag_refusal(name, flag, words[1:])
+        ):
             yield Entry(each.key, "refused", f"{each.why}: {' '.join(words)}, if that is what you want")
         else:
             given.add(words)
@@ -57,15 +61,17 @@ def variables(
 
 def variable(name: str, value: str, of: EngineName = "vllm", *, key: str = "") -> Entry:
     """Return the outcome of one variable; `key` is its place in the recipe."""
-    key, parser = key or f"env.{name}", locked(of)
+    key, parser = key or f"env.{name}", read_locked_parser(of)
     if name in _DECIDED:
         return Entry(key, "decided", _DECIDED[name])
     if refusal := _refusal(name, value):
         return Entry(key, "refused", refusal)
     if parser and (gone := _gone(key, name, value, parser)):
         return gone
+    if refusal := variable_refusal(name, value):
+        return Entry(key, "refused", f"{refusal}: read it, and if you want it, set it yourself")
     why = "the engine's own variable"
-    if engine.stays((name,)):
+    if engine.list_hidden_names((name,)):
         why += f"; {NOT_BY_RAY}"
     return Entry(key, "carried", why, (f"{name}={value}",), "variable")
 
@@ -92,10 +98,10 @@ def _gone(key: str, name: str, value: str, parser: EngineParser) -> Entry | None
         return None
     if name.startswith("VLLM_") != (parser.engine == "vllm"):
         return Entry(key, "refused", f"{why}: it is the other engine's")
-    gone = list(unread({name: value}, parser.version)) if parser.engine == "vllm" else []
+    gone = list(list_unread_variables({name: value}, parser.version)) if parser.engine == "vllm" else []
     if gone:
         return _replaced(key, why, gone[0][2])
-    return None if parser.reads(name) else Entry(key, "refused", why, fork=True)
+    return None if parser.reads_variable(name) else Entry(key, "refused", why, fork=True)
 
 
 def _replaced(key: str, why: str, instead: str) -> Entry:

@@ -1,0 +1,102 @@
+"""`medley key add|list|revoke`."""
+
+import time
+from typing import Any
+
+from medley import credentials
+from medley.cli import Verb, VerbOfVerbs, flag, switch
+from medley.cli.output import print_result, say, table
+from medley.cluster.remote import Server
+from medley.errors import Problem
+
+
+class KeyVerb(VerbOfVerbs):
+    """`medley key`, of which each verb is a class below."""
+
+
+class KeyAddVerb(Verb):
+    USAGE = "    {progname} [OPTIONS] NAME\n"
+    file: str | None = switch("--file FILE", "file with the key to add [default: a new key]")
+    as_json: bool = flag("--json", "one JSON object: name, file, key, servers")
+
+    def main(self, name: str) -> int:
+        from medley.serving import live_keys
+
+        file = credentials.add_key(name, self.file)
+        key = credentials.read_api_key(file)
+        behind = live_keys.wait_for_key(key)
+        current = [each for each in live_keys.servers_with_own_keys() if each not in behind]
+        printed = None if self.file else key
+        servers = [*_tables(current, current=True), *_tables(behind, current=False)]
+        about = {"name": name, "file": str(file), "key": printed, "servers": servers}
+        print_result(about, [printed] if printed else [], as_json=self.as_json)
+        say(f"{file} has the key; accepted by {_shown(current)}")
+        return _report(behind, f"does not accept the key {name}")
+
+
+class KeyListVerb(Verb):
+    as_json: bool = flag("--json", "one JSON array: name, file, time and servers of each key")
+
+    def main(self) -> None:
+        from medley.serving import live_keys
+
+        accepted = live_keys.read_all()
+        found: list[dict[str, Any]] = []
+        for name, file in credentials.own_keys().items():
+            key, added = credentials.read_api_key(file), time.localtime(file.stat().st_mtime)
+            servers = [server for server, keys in accepted if key in keys]
+            about = {"name": name, "file": str(file), "added": time.strftime("%Y-%m-%dT%H:%M:%S%z", added)}
+            found.append({**about, "servers": _tables(servers, current=True)})
+        rows = [
+            (each["name"], each["added"][:16].replace("T", " "), _places(each["servers"])) for each in found
+        ]
+        lines = (
+            table(("NAME", "ADDED", "SERVERS"), rows) if rows else ["there are no keys: medley key add NAME"]
+        )
+        print_result(found, lines, as_json=self.as_json)
+
+
+class KeyRevokeVerb(Verb):
+    USAGE = "    {progname} [OPTIONS] NAME\n"
+    as_json: bool = flag("--json", "one JSON object: name, servers")
+
+    def main(self, name: str) -> int:
+        from medley.serving import live_keys
+
+        key = credentials.revoke_key(name)
+        behind = live_keys.wait_for_revocation(key)
+        current = [each for each in live_keys.servers_with_own_keys() if each not in behind]
+        servers = [*_tables(current, current=True), *_tables(behind, current=False)]
+        line = f"the key {name} is revoked; refused by {_shown(current)}"
+        print_result({"name": name, "servers": servers}, [line], as_json=self.as_json)
+        return _report(behind, f"still accepts the key {name}")
+
+
+def _tables(servers: list[Server], *, current: bool) -> list[dict[str, Any]]:
+    return [{"model": each.model, "port": each.port, "current": current} for each in servers]
+
+
+def _places(servers: list[dict[str, Any]]) -> str:
+    return ", ".join(f"{each['model']}:{each['port']}" for each in servers) or "-"
+
+
+def _shown(servers: list[Server]) -> str:
+    return ", ".join(f"{each.model} on port {each.port}" for each in servers) or "no running server"
+
+
+def _report(behind: list[Server], what: str) -> int:
+    """Name each server that did not take the change; return the exit code."""
+    from medley.serving import live_keys
+
+    for server in behind:
+        has_own = server.key != str(credentials.key_folder())
+        say(
+            Problem(
+                f"{server.model} on port {server.port} {what}",
+                cause=f"its key is that of --api-key {server.key}"
+                if has_own
+                else f"it did not answer within {live_keys.CHANGE_LIMIT_S} s; it is {server.state}",
+                fix=f"end it, then serve again: medley stop --port {server.port}",
+            )
+        )
+    return 1 if behind else 0

@@ -1,0 +1,116 @@
+"""Remove names, addresses, serials and secrets from transcripts and logs.
+
+All that leaves the host goes through here: transcripts, reports, results of a bench. `Redactor` is told what
+is secret; `named_values` and `shapes` find what nobody could tell, `identities` numbers what must stay
+comparable. Each takes time in proportion to the text.
+"""
+
+import os
+import platform
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from medley import storage, user
+from medley.host.redact.identities import NOBODYS, Identities
+from medley.host.redact.named_values import HIDDEN, hide_named, is_plain, is_secret
+from medley.host.redact.shapes import hide_shapes, told_values
+from medley.transcript import Answer, Transcript
+
+HostNames = str | tuple[str, ...]
+"""A host's name; several where it has several."""
+_KEPT = ("token*", "api-key*", "keys/*", "on-event*")
+"""Secrets in medley's state folder."""
+_LONGEST_FILE = 64 << 10
+_ADDRESS = re.compile(r"[^\s\"'`;|&<>()$]*[/:@][^\s\"'`;|&<>()$]+")
+"""In the user's command for events: a webhook, a login."""
+
+
+def redactor_of_host(
+    names: Iterable[HostNames] = (), users: Iterable[str] = (), own: Iterable[str] = ()
+) -> "Redactor":
+    """One that is told what is secret on this host: its own name, its user's, its tokens and keys.
+
+    `names` are of further hosts, `users` of users there, and `own` further names of this host.
+    """
+    users = {*users, user.name(), user.home().name, os.environ.get("SUDO_USER", "")} - NOBODYS
+    return Redactor([(platform.node(), *own), *names], users, list(_secrets_of_host()))
+
+
+def _secrets_of_host() -> Iterator[str]:
+    """Yield what medley and the hub keep here, and variables that are called so: a log may show any."""
+    from huggingface_hub import constants  # noqa: PLC0415 - 1 ms, and not needed by `medley --help`
+
+    kept = (file for pattern in _KEPT for file in sorted(storage.state().glob(pattern)))
+    files = (*kept, Path(constants.HF_TOKEN_PATH))
+    texts = [text for file in files if (text := _text(file)) is not None]
+    texts += [value for name, value in os.environ.items() if is_secret(name) and not is_plain(value)]
+    for text in texts:
+        yield text
+        if commands := _text(Path(text)) if text.startswith("/") else None:
+            yield from _ADDRESS.findall(commands)
+        yield from _ADDRESS.findall(text) if " " in text else ()
+
+
+def _text(file: Path) -> str | None:
+    try:
+        return (
+            file.read_text(encoding="utf-8", errors="replace").strip()
+            if file.stat().st_size < _LONGEST_FILE
+            else None
+        )
+    except OSError:
+        return None
+
+
+class Redactor:
+    """Remembers what each name and number was replaced by: what is equal stays equal from text to text."""
+
+    def __init__(
+        self, names: Iterable[HostNames] = (), users: Iterable[str] = (), secrets: Iterable[str] = ()
+    ) -> None:
+        """`names` are of hosts; all are told, and replaced wherever they stand as a word."""
+        hosts: dict[str, str] = {}
+        for each in names:
+            known = [name.lower() for name in ((each,) if isinstance(each, str) else each) if name]
+            new = f"host-{len(set(hosts.values())) + 1}"
+            called = next((hosts[name] for name in known if name in hosts), new)
+            hosts = {**dict.fromkeys(known, called), **hosts}
+        self._words = {**{user.lower(): "user" for user in users if user}, **hosts}
+        longest_first = "|".join(map(re.escape, sorted(self._words, key=len, reverse=True)))
+        self._word = re.compile(rf"(?i)(?<![\w-])(?:{longest_first})(?![\w-])") if self._words else None
+        self._told = told_values(secrets)
+        self._identities = Identities()
+
+    def transcript(self, answers: Transcript) -> Transcript:
+        return {asked: Answer(self.text(answer.text), answer.status) for asked, answer in answers.items()}
+
+    def text(self, text: str) -> str:
+        """The text without what this one was told, and without what looks like a secret or a name."""
+        if self._told:
+            text = self._told.sub(HIDDEN, text)
+        text = self._identities.replace(hide_shapes(hide_named(text)))
+        return self._word.sub(lambda m: self._words[m[0].lower()], text) if self._word else text
+
+    def table(self, value: Any, *, hidden: bool = False) -> Any:  # noqa: ANN401 - any JSON
+        """The same with each of its texts redacted, keys too.
+
+        What stands below a key, or behind a flag, whose name says that it is secret is hidden.
+        """
+        if isinstance(value, str):
+            return HIDDEN if hidden and not is_plain(value) else self.text(value)
+        if isinstance(value, Mapping):
+            return {
+                self.text(name): self.table(part, hidden=hidden or is_secret(name))
+                for name, part in value.items()
+            }
+        return list(self._items(value, hidden=hidden)) if isinstance(value, list | tuple) else value
+
+    def _items(self, words: Iterable[Any], *, hidden: bool) -> Iterator[Any]:
+        """Redact the words of a list; in a command a secret stands behind its flag."""
+        behind = False
+        for word in words:
+            is_flag = isinstance(word, str) and word.startswith("-")
+            yield self.table(word, hidden=hidden or (behind and not is_flag))
+            behind = is_secret(word) if is_flag else behind

@@ -1,0 +1,202 @@
+"""Replace addresses, serials and names by numbers: equal stays equal.
+
+The second GPU's UUID becomes ...0002 wherever it stands, and a MAC address is replaced by the same one in a
+link's own address, in the IPv6 address made of it and in a GID. Private addresses stay: the fabric cannot be
+understood without them, and they say nothing beyond the user's own network.
+"""
+
+import ipaddress
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from medley import user
+from medley.host.redact.named_values import WORDS
+
+NOBODYS = {"root", "user", "nobody", "daemon", "ubuntu", "nvidia", "home", "build", "nixbld"}
+"""Names that say nothing of anybody, among them folders that HOME is called by in sandboxes."""
+_HOSTS = WORDS["hosts"]
+_UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE)
+_MAC = re.compile(r"(?<![0-9A-Fa-f:.])(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}(?![0-9A-Fa-f:])")
+# A bridge's id, 8000.2:42:ac:11:0:2, leaves zeros out; systemd names a USB adapter enx0242ac110002.
+_MAC_APART = re.compile(
+    r"(?<![\w-])(?:[0-9A-Fa-f]{2}-){5}[0-9A-Fa-f]{2}(?![\w-])|(?<![\w.])(?:[0-9A-Fa-f]{4}\.){2}[0-9A-Fa-f]{4}(?![\w.])"
+)
+_BRIDGE = re.compile(r"(?<=\b[0-9a-f]{4}\.)(?:[0-9a-f]{1,2}:){5}[0-9a-f]{1,2}(?![0-9a-f:])")
+_NAMED = re.compile(r"(?<=\benx)[0-9a-f]{12}\b")
+# IPoIB's address: a queue pair, fe80::/64 and the port's GUID.
+_IPOIB = re.compile(r"(?<![0-9a-f:])((?:[0-9a-f]{2}:){12})((?:[0-9a-f]{2}:){7}[0-9a-f]{2})(?![0-9a-f:])")
+_GUID = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{4}:){3}[0-9A-Fa-f]{4}(?![\w:.])")
+_HARDWARE_ID = re.compile(r'(?<=_id":")[0-9a-f]{8,64}(?=")')
+_IPV4 = re.compile(r"(?<![\w.-])\d{1,3}(?:\.\d{1,3}){3}(?![\w.-])")
+_IPV6 = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:.])")
+_IPV4_DASHED = re.compile(r"(?:(?<=ec2-)|(?<!\d)(?<!\d-))\d{1,3}(?:-\d{1,3}){3}(?!-?\d)")
+# nvidia-smi -q, dmidecode and lshw; a GPU's PDI is its own as well.
+_SERIAL = re.compile(
+    r"(?i)((?<![a-z])(?:serial(?:[ _-]?(?:number|no|num))?|pdi)[\"' \t]*+[:=][\"' \t]*+)"
+    r"(?=[\w-]{0,63}\d)([\w-]{4,64})"
+)
+_HOME = re.compile(r"(?<=/home/)(?!\.)[^/\s:\"',;)\\]{1,64}+|(?<=/Users/)[^/\s:\"',;)\\]{1,64}+")
+_HOME_QUOTED = re.compile(r"(?i)((?:%2F|\\/|\\)(?:home|Users)(?:%2F|\\/|\\{1,4}))[^/\s:\"',;)\\%]{1,64}+")
+_HOME_SHORT = re.compile(r"(?<![\w/~])~[a-z_][a-z0-9_-]{0,31}(?=/)")
+_USER = re.compile(r"(?<![\w-])((?:USER|LOGNAME|USERNAME|SUDO_USER)=[\"']?)[\w.-]{1,64}+")
+# A line of ps: user, pid, CPU, memory, sizes.
+_PS = re.compile(r"^([\w.+-]{1,32})(?=[ ]{1,32}\d{1,8}[ ]{1,8}\d{1,4}\.\d[ ]{1,8}\d{1,3}\.\d )", re.MULTILINE)
+_EMAIL = re.compile(
+    r"(?<![\w.+-])[\w.+-]{1,64}+@[\w-]{1,63}(?:\.[\w-]{1,63}){0,5}\.[A-Za-z][\w-]{1,62}(?![\w-])"
+)
+_LOGIN = re.compile(
+    r"(?<![\w.+/@:-])[a-z_][\w.-]{0,31}+@(?=[A-Za-z][\w-]{0,62}(?::|[\s\"']|$)|(?:\d{1,3}\.){3}\d|\[)"
+)
+_DOTTED = re.compile(r"(?:(?<![\w./@\\-])|(?<=//)|(?<=@))[\w-]++(?:\.[\w-]++)+(?![\w-])(?!\()")
+_PUBLIC = re.compile(rf"(?:.*\.)?(?:{'|'.join(map(re.escape, _HOSTS['public']))})")
+_OWN = re.compile(rf".*\.(?:{'|'.join(map(re.escape, _HOSTS['own']))})")
+_TLDS = {*_HOSTS["generic"], *_HOSTS["countries"].split()}
+_TLDS_OF_THREE = {*_HOSTS["countries_of_three"].split()}
+_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
+_THREE = 3
+_LONGEST_NAME = 253
+# What a GPU's user is called may be a project's name; these are nobody's.
+_GPU_USER = re.compile(r"^( +Name +: )(\S+)$", re.MULTILINE)
+_KNOWN_USER = re.compile(
+    r"python[0-9.]*|Xorg|Xwayland|gnome-\S+|kwin\S*|plasmashell|firefox|chrome|chromium|vllm|ray|raylet|ollama"
+    r"|llama-server|tritonserver|(VLLM|ray|sglang)::\S*|\[Not|N/A"
+)
+# Of a rule of nftables or iptables.
+_COMMENT = re.compile(r"((?:--comment|(?<!-m) comment) )(\"[^\"\n]*\"|\S+)")
+# Broadcast, none, and the groups that every bridge listens to tell nothing.
+_NO_ONES_MAC = re.compile(r"ff:ff:ff:ff:ff:ff|00:00:00:00:00:00|01:00:5e:.*|01:80:c2:.*|33:33:.*")
+_HALF = (1 << 64) - 1
+_LARGEST_BY_HAND = 0xFFFF
+_EUI64 = 0xFFFE
+_Replacement = tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
+
+
+class Identities:
+    """Remembers what each name and number was replaced by, from text to text."""
+
+    def __init__(self) -> None:
+        # A home that is itself called home holds folders, not other users.
+        self._own_home = f"{user.home()}/" if user.home().parent != Path("/") else "\0"
+        self._given: dict[str, dict[str, int]] = {}
+        self._replacements: tuple[_Replacement, ...] = (
+            (_UUID, lambda m: f"00000000-0000-0000-0000-{self._nth('uuid', m[0]):012x}"),
+            (_IPOIB, lambda m: m[1] + _split(self._guid(_hex(m[2])), 16, 2)),
+            (_MAC, lambda m: _split(self._mac(_hex(m[0])), 12, 2)),
+            (_BRIDGE, self._bridge),
+            (_MAC_APART, self._apart),
+            (_SERIAL, lambda m: f"{m[1]}serial-{self._nth('serial', m[2])}"),
+            (_NAMED, lambda m: f"{self._mac(int(m[0], 16)):012x}"),
+            (_GUID, lambda m: _split(self._guid(_hex(m[0])), 16, 4)),
+            (_HARDWARE_ID, lambda m: f"{self._guid(int(m[0], 16)):0{len(m[0])}x}"),
+            (_IPV4, lambda m: self._ipv4(m[0])),
+            (_IPV4_DASHED, lambda m: self._ipv4(m[0].replace("-", ".")).replace(".", "-")),
+            (_IPV6, lambda m: self._ipv6(m[0])),
+            # Users, and what they called their hosts.
+            (_EMAIL, "user@example.org"),
+            (_LOGIN, lambda m: m[0] if m[0][:-1] in NOBODYS else "user@"),
+            (_HOME, lambda m: m[0] if m.string.endswith(self._own_home, 0, m.start()) else "user"),
+            (_HOME_QUOTED, r"\1user"),
+            (_HOME_SHORT, "~user"),
+            (_USER, r"\1user"),
+            (_PS, lambda m: m[0] if m[0] in NOBODYS else "user".ljust(len(m[0]))),
+            (_COMMENT, r'\1""'),
+            (_GPU_USER, self._gpu_user),
+            (
+                _DOTTED,
+                lambda m: f"name-{self._nth('name', m[0])}.example.net" if is_host_name(m[0]) else m[0],
+            ),
+        )
+
+    def replace(self, text: str) -> str:
+        for pattern, instead in self._replacements:
+            text = pattern.sub(instead, text)
+        return text
+
+    def _gpu_user(self, match: re.Match[str]) -> str:
+        known = _KNOWN_USER.fullmatch(match[2])
+        return match[0] if known else f"{match[1]}process-{self._nth('process', match[2])}"
+
+    def _apart(self, match: re.Match[str]) -> str:
+        by, size = ("-", 2) if "-" in match[0] else (".", 4)
+        return _split(self._mac(int(match[0].replace(by, ""), 16)), 12, size).replace(":", by)
+
+    def _nth(self, sort: str, secret: str | int) -> int:
+        given = self._given.setdefault(sort, {})
+        key = secret.lower() if isinstance(secret, str) else f"{secret:x}"
+        return given.setdefault(key, len(given) + 1)
+
+    def _mac(self, mac: int) -> int:
+        return mac if _NO_ONES_MAC.fullmatch(_split(mac, 12, 2)) else (0x02 << 40) + self._nth("mac", mac)
+
+    def _bridge(self, match: re.Match[str]) -> str:
+        mac = int("".join(f"{int(part, 16):02x}" for part in match[0].split(":")), 16)
+        return ":".join(f"{byte:x}" for byte in self._mac(mac).to_bytes(6, "big"))
+
+    def _guid(self, guid: int) -> int:
+        return (0x02 << 56) + self._nth("guid", guid) if guid else guid
+
+    def _ipv4(self, word: str) -> str:
+        try:
+            public = ipaddress.IPv4Address(word).is_global
+        except ValueError:  # a version number
+            return word
+        if not public:
+            return word
+        # Of the addresses for documentation; where these end, of those for benchmarks.
+        nth, last = self._nth("ipv4", word), 254
+        return str(ipaddress.IPv4Address("203.0.113.0" if nth <= last else "198.18.0.0") + nth)
+
+    def _ipv6(self, word: str) -> str:
+        try:
+            address = ipaddress.IPv6Address(word)
+        except ValueError:  # a PCI address
+            return word
+        new = self._address(address)
+        if new == address:
+            return word
+        # As the kernel writes a GID; `exploded` of a mapped address is dotted from Python 3.13 on.
+        return _split(int(new), 32, 4) if word.lower() == _split(int(address), 32, 4) else str(new)
+
+    def _address(self, address: ipaddress.IPv6Address) -> ipaddress.IPv6Address:
+        if address.ipv4_mapped:
+            return ipaddress.IPv6Address(f"::ffff:{self._ipv4(str(address.ipv4_mapped))}")
+        if address.is_multicast:
+            return address
+        if address.is_global:
+            return ipaddress.IPv6Address("2001:db8::") + self._nth("ipv6", str(address))
+        return ipaddress.IPv6Address((int(address) & ~_HALF) + self._interface(int(address) & _HALF))
+
+    def _interface(self, own: int) -> int:
+        """The lower half of an IPv6 address: a MAC with ff:fe in its middle and a bit turned, or a GUID."""
+        if own <= _LARGEST_BY_HAND:
+            return own
+        high, low = own >> 40, own & 0xFFFFFF
+        if (own >> 24) & 0xFFFF != _EUI64:
+            return self._guid(own)
+        mac = self._mac(((high ^ 0x020000) << 24) + low)
+        return ((mac >> 24 ^ 0x020000) << 40) + (_EUI64 << 24) + (mac & 0xFFFFFF)
+
+
+def is_host_name(name: str) -> bool:
+    """Whether a word with dots is the name of somebody's host, and no file, version or module."""
+    lower = name.lower()
+    if len(name) > _LONGEST_NAME or name not in {lower, name.upper()} or _PUBLIC.fullmatch(lower):
+        return False
+    first, *_ = labels = lower.split(".")
+    if first in _HOSTS["modules"] or not any(each.isalpha() for each in first):
+        return False
+    if _OWN.fullmatch(lower):
+        return True
+    if not all(map(_LABEL.fullmatch, labels)):
+        return False
+    return labels[-1] in _TLDS or (labels[-1] in _TLDS_OF_THREE and len(labels) >= _THREE)
+
+
+def _hex(text: str) -> int:
+    return int(text.replace(":", ""), 16)
+
+
+def _split(number: int, digits: int, by: int) -> str:
+    text = f"{number:0{digits}x}"
+    return ":".join(text[start : start + by] for start in range(0, digits, by))

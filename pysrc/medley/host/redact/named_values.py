@@ -1,0 +1,262 @@
+"""Hide the values of names that say they are secret, in any notation.
+
+A name is a variable, a flag, a key or a header: `NAME=`, `--name VALUE`, `"name": "VALUE"`, `Name: VALUE`.
+The same notation closes its value: the same quote with the same backslashes (JSON inside JSON), the bracket,
+the indented block, the line, else the next blank. The text is read once, from left to right, and each
+expression is possessive or bounded, so the time is in proportion to the text.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Literal
+
+from medley import config
+
+HIDDEN = "HIDDEN"
+WORDS: Mapping[str, Mapping[str, Any]] = config.beside(__file__, "words.toml")
+Kind = Literal["secret", "password", "header", "request"]
+_NAMES = WORDS["names"]
+_LONGEST_NAME = 80
+_SECRET = re.compile(
+    rf"(?:^|_)(?:{'|'.join(_NAMES['secret'])}|(?:{'|'.join(_NAMES['keys'])})_?keys?)(?:_(?:{'|'.join(_NAMES['endings'])}))?$"
+)
+_PASSWORD = re.compile(rf"(?:^|_)(?:{'|'.join(_NAMES['passwords'])})")
+_NO_SECRET = re.compile(rf"(?:^|_)(?:{'|'.join(_NAMES['no_secrets'])})_token(?:_id|_string)?$")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+# The n of \n in a string is no letter of the name behind it.
+_WORD = re.compile(r"(?<!\\)[\w.-]++|(?<=\\)[nrt]([\w.-]++)|(?<=\\)[\w.-]++")
+# With any backslashes; '"'"' and longer ones are a shell's quotes inside of quotes.
+_QUOTE = r"(?>(?:\\*[\"']){5,40}|\\*(?:\"\"\"|'''|[\"'`]))"
+_SPACE = r"(?:\s|\\++(?:[nrt]|\r?\n))"
+_OPENING = re.compile(_QUOTE)
+_BEFORE = re.compile(rf"{_QUOTE}\Z")
+_LONGEST_QUOTE = 60
+_CLOSED = rf"{_QUOTE}?+[\])]*+"
+_BREAK = r"(?:[ \t]|\\\r?\n)*+"
+_ITEM = r"(?:\r?\n|\\++n)[ \t]*+-[ \t]++"
+"""An item of a list in YAML."""
+_NOT_PROSE = r"(?![a-z]{1,20}+(?:[\s.,;:]|$))"
+# Of all names, of flags, of a header in a pair, and of {"name": NAME, "value": VALUE}.
+_ASSIGNED = re.compile(rf"{_CLOSED}[ \t]*+(?:=>|:=|[=:>])(?!= ){_BREAK}")
+_FLAGGED = re.compile(
+    rf"{_QUOTE}?+(?:[ \t]*+[=:]{{1,2}}[ \t]*+"
+    rf"|(?:,{_SPACE}*+(?=b?{_QUOTE})|,[ \t]++(?=[^\s\"'`-]){_NOT_PROSE}|{_ITEM}|(?:[ \t]|\\++(?:\r?\n|n))++)"
+    rf"(?!b?{_QUOTE}?-[\w-]|[|&;<>]))"
+)
+_PAIRED = re.compile(rf"{_CLOSED},{_SPACE}*+(?=b?{_QUOTE})")
+_NAMED_VALUE = re.compile(rf"{_QUOTE}?+,?{_SPACE}*+{_QUOTE}?+value{_QUOTE}?+[ \t]*+[:=]{_SPACE}*+")
+_PREFIX = re.compile(rf"(?:(?:[bBrRuUfF]{{1,2}}|\$)(?={_QUOTE}))?+")
+_BARE = re.compile(r"[^\s\"'`]++")
+_NEXT_OF_LIST = re.compile(
+    rf",{_SPACE}*+b?(?={_QUOTE}(?!-))|{_ITEM}(?=[^\s-])|[ \t]++(?=[^\s\"'`|&;<>-]){_NOT_PROSE}"
+)
+_JOINED = re.compile(rf"{_QUOTE}(?![\s,;)\]}}]|\\+[nrt]|$)")
+_BLOCK = re.compile(r"[ \t]*+(?:[|>][-+\d]*+)?[ \t]*+\r?\n")
+_SHOWN_REQUEST = re.compile(rf"b?{_QUOTE}|[\[{{](?!\s*+[\]}}])|\w{{1,40}}+\(")
+_OF_BRACKETS = re.compile(rf"[\[({{]|[\])}}]|{_QUOTE}")
+# What stands for a value in a sentence, a help text or a repr, and is none.
+_PLAIN = re.compile(
+    r"(?:|HIDDEN|None|none|null|nil|True|False|true|false|yes|no|on|off|auto|required|optional|unset|FILE|KEY|TOKEN|VALUE|NAME"
+    r"|\*+|[-.…]+|<[^>\n]*>?|\$\{?[A-Z_][A-Z0-9_]*\}?|\$\([^)\n]*\)?|%\(\w+\)s|\{[a-z_]*\}|\d{1,12}(?:\.\d{1,6})?[a-zA-Z%]{0,3})"
+)
+_DIGITS = re.compile(r"\d+")
+_AFTER_PLAIN = re.compile(r"[,;)&}\]]")
+
+
+@lru_cache(maxsize=4096)
+def kind_of(name: str) -> Kind | None:
+    """Return what a name says about its value."""
+    if name == "PWD":  # the shell's folder
+        return None
+    plain = _HUMP.sub("_", name.strip("-.")).replace("-", "_").replace(".", "_").lower()
+    if plain in _NAMES["headers"]:
+        return "header"
+    if plain in _NAMES["request"]:
+        return "request"
+    if not _SECRET.search(plain) or _NO_SECRET.search(plain):
+        return None
+    return "password" if _PASSWORD.search(plain) else "secret"
+
+
+def is_secret(name: str) -> bool:
+    """Whether a variable, flag, header or key of this name has a secret value."""
+    return kind_of(name[-_LONGEST_NAME:]) in {"secret", "password", "header"}
+
+
+def is_plain(value: str) -> bool:
+    """Whether a value stands for another, or is a switch or a number."""
+    return _PLAIN.fullmatch(value) is not None
+
+
+def hide_named(text: str) -> str:
+    """Replace the values of secret names by HIDDEN."""
+    return "".join(_Reader(text).parts())
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.unclosed = -1
+        """No bracket before this place closes."""
+
+    def parts(self) -> Iterator[str]:
+        at = 0
+        for word in _WORD.finditer(self.text):
+            name = (word[1] or word[0])[-_LONGEST_NAME:]
+            kind = kind_of(name) if word.start() >= at else None
+            value = self._value(word, name, kind) if kind else None
+            if value and value[0] < value[1]:
+                yield self.text[at : value[0]]
+                yield HIDDEN
+                at = value[1]
+        yield self.text[at:]
+
+    def _value(self, word: re.Match[str], name: str, kind: Kind) -> tuple[int, int] | None:
+        """Return where the value of a name begins and ends; None where it has none."""
+        end, before = word.end(), self._quote_before(word.start(1) if word[1] else word.start())
+        quoted = before and not self.text.startswith(before, end)
+        assigned = _ASSIGNED.match(self.text, end)
+        if kind == "request":
+            return self._request(assigned.end()) if assigned else None
+        is_flag = name.startswith("-")
+        glue = (is_flag and _FLAGGED.match(self.text, end)) or assigned
+        if not glue and kind == "header":
+            glue = _PAIRED.match(self.text, end)
+        glue = glue or _NAMED_VALUE.match(self.text, end)
+        if not glue:
+            return None
+        at = glue.end()
+        if not is_flag and (block := _BLOCK.match(self.text, at)):
+            return self._block(word.start(), block.end())
+        at = _PREFIX.match(self.text, at).end()  # type: ignore[union-attr] # it matches nothing too
+        return self._from(at, kind, before if quoted else "", is_flag=is_flag, line=self._is_line(word, glue))
+
+    def _from(
+        self, at: int, kind: Kind, enclosing: str, *, is_flag: bool, line: bool
+    ) -> tuple[int, int] | None:
+        if enclosing and not (is_flag and self.text[at - 1] in " \t"):
+            end = self._closing(enclosing, at)
+        elif opening := _OPENING.match(self.text, at):
+            return None if opening[0] == enclosing else self._quoted(at, opening, kind, is_flag=is_flag)
+        elif self.text[at : at + 1] in {"[", "(", "{"}:
+            return self._bracketed(at)
+        elif kind == "header" or line:
+            end = self._line_end(at)
+        else:
+            return self._bare(at, kind, is_flag=is_flag)
+        return None if _is_no_value(self.text[at:end], kind) else (at, end)
+
+    def _quoted(
+        self, at: int, opening: re.Match[str], kind: Kind, *, is_flag: bool
+    ) -> tuple[int, int] | None:
+        start, end = opening.end(), self._closing(opening[0], opening.end())
+        after = min(end + len(opening[0]), len(self.text))
+        is_joined = bool(_JOINED.match(self.text, after)) or self.text[after : after + 1].isalnum()
+        if is_joined:
+            return at, self._word_end(after)
+        if _is_no_value(self.text[start:end], kind, whole=True):
+            return None
+        return (at, more) if is_flag and (more := self._more(after)) else (start, end)
+
+    def _more(self, at: int) -> int | None:
+        """Return the end of further values of a flag that takes several."""
+        end = None
+        while following := _NEXT_OF_LIST.match(self.text, at):
+            opening = _OPENING.match(self.text, following.end())
+            at = end = self._after_quoted(opening) if opening else self._word_end(following.end())
+        return end
+
+    def _bare(self, at: int, kind: Kind, *, is_flag: bool) -> tuple[int, int] | None:
+        end = self._word_end(at)
+        if _is_no_value(self.text[at:end], kind):
+            return None
+        return at, (is_flag and self._more(end)) or end
+
+    def _word_end(self, at: int) -> int:
+        """Return the next blank, without punctuation before it; a shell joins what quotes divide."""
+        end = at
+        while True:
+            bare = _BARE.match(self.text, end)
+            end = bare.end() if bare else end
+            if not _JOINED.match(self.text, end) or not (opening := _OPENING.match(self.text, end)):
+                return at + len(self.text[at:end].rstrip(",;)}]\\"))
+            end = self._after_quoted(opening)
+
+    def _after_quoted(self, opening: re.Match[str]) -> int:
+        return min(self._closing(opening[0], opening.end()) + len(opening[0]), len(self.text))
+
+    def _bracketed(self, at: int) -> tuple[int, int] | None:
+        end = self._close(at)
+        inside = self.text[at + 1 : end]
+        if all(is_plain(each[0]) for each in _WORD.finditer(inside)):
+            return None
+        return at + 1, end
+
+    def _close(self, at: int) -> int:
+        """Return the place of the bracket that closes this one, or the end of the line."""
+        depth, place = 0, at
+        while at > self.unclosed and (part := _OF_BRACKETS.search(self.text, place)):
+            place = part.end()
+            if part[0] in "[({":
+                depth += 1
+            elif part[0] in "])}":
+                depth -= 1
+                if depth == 0:
+                    return part.start()
+            else:
+                place = min(self._closing(part[0], place) + len(part[0]), len(self.text))
+        self.unclosed = max(self.unclosed, place if at > self.unclosed else -1)
+        return self._line_end(at)
+
+    def _request(self, at: int) -> tuple[int, int] | None:
+        shown = _SHOWN_REQUEST.match(self.text, at)
+        if not shown:
+            return None
+        close = self._close(at) if shown[0] in "[{" else at
+        return at, max(self._line_end(at), close)
+
+    def _block(self, name: int, at: int) -> tuple[int, int] | None:
+        """Return the lines below a name that are indented more, or are its list."""
+        begins = self.text.rfind("\n", 0, name) + 1
+        head = self.text[begins:name]
+        indent = len(head) - len(head.lstrip(" \t"))
+        lines = re.compile(
+            rf"(?:[ \t]{{{indent + 1},}}+[^\n]*+\n?|[ \t]{{{indent}}}- [^\n]*+\n?|[ \t]*+\r?\n)*+"
+        )
+        inside = lines.match(self.text, at)
+        end = inside.end() if inside else at
+        body = self.text[at:end]
+        start = at + len(body) - len(body.lstrip())
+        return start, at + len(body.rstrip())
+
+    def _is_line(self, word: re.Match[str], glue: re.Match[str]) -> bool:
+        """Whether a password may have spaces: it stands alone on its line, as in YAML and .ini files."""
+        if kind_of(word[0][-_LONGEST_NAME:]) != "password" or not glue[0][-1:].isspace():
+            return False
+        begins = self.text.rfind("\n", max(0, word.start() - _LONGEST_NAME), word.start())
+        return not self.text[begins + 1 : word.start()].strip(" \t-\"'") and (
+            begins >= 0 or word.start() < _LONGEST_NAME
+        )
+
+    def _quote_before(self, at: int) -> str:
+        found = _BEFORE.search(self.text, max(0, at - _LONGEST_QUOTE), at)
+        return found[0] if found else ""
+
+    def _closing(self, quote: str, at: int) -> int:
+        """Return the place of the same quote with the same backslashes, or the end of the line."""
+        end = len(self.text) if len(quote.lstrip("\\")) > 1 else self._line_end(at)
+        quotes = _OPENING.finditer(self.text, at, end)
+        return next((each.start() for each in quotes if each[0] == quote), end)
+
+    def _line_end(self, at: int) -> int:
+        end = self.text.find("\n", at)
+        return len(self.text) if end < 0 else end
+
+
+def _is_no_value(value: str, kind: Kind, *, whole: bool = False) -> bool:
+    """Whether a value is none; of one without quotes the part before punctuation counts as well."""
+    if kind == "password" and _DIGITS.fullmatch(value):
+        return False
+    head = value if whole else _AFTER_PLAIN.split(value, maxsplit=1)[0]
+    return is_plain(value) or (bool(head) and is_plain(head))

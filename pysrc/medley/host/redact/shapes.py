@@ -1,0 +1,93 @@
+"""Hide what looks like a secret without a name: keys of known services, URLs that let their reader in.
+
+`told` values are hidden in every form in which a log may write them.
+"""
+
+import base64
+import json
+import re
+import urllib.parse
+from collections.abc import Iterable, Iterator
+
+from medley.host.redact.named_values import HIDDEN, WORDS
+
+_LEAST = 6
+"""Characters of a secret that is looked for as it is."""
+_SHAPES, _HOSTS = WORDS["shapes"], WORDS["hosts"]
+_IN_URL = r"(?:[^\s\"'`<>\\|]|\\/)"
+_PRIVATE = re.compile(
+    r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----[^-]*+"
+    r"(?:-----END [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?"
+)
+_KEYS = re.compile(
+    rf"(?<![A-Za-z0-9])(?:(?:{'|'.join(_SHAPES['prefixes'])})[-_](?=[\w-]{{0,64}}[\dA-Z])[\w-]{{8,}}+"
+    rf"|{'|'.join(_SHAPES['others'])})"
+)
+_BEARER = re.compile(
+    r"(?i)\b(bearer|basic|digest|negotiate)((?:\s|%20|\\[nt]){1,4})(?=[\w.~+/=-]{0,200}[\d=_.-])[\w.~+/=-]{3,4096}+"
+)
+# A commit has forty digits as well, and says so; a program's first bytes are no secret.
+_DIGITS = re.compile(
+    r"(?<![\w:/@.-])(?<!commit )(?<!revision=)(?<!revision=')(?<!revision )(?<!sha1 )(?<!sha256 )"
+    r"(?!7f454c46)[0-9a-f]{40,128}+(?![\w-])"
+)
+_USER_OF_URL = re.compile(
+    r"(?<=:/)(\\?/)(?:[^\s/\"'<>\\]{1,512}(?=@)|[^\s/@:\"'\\]{1,64}+:(?!\d{1,5}+(?:[/?#]|$))[^\s\"'<>\\]{1,256}(?=@))"
+)
+_QUERY = re.compile(rf"([?#])[\w%.\[\]-]{{1,80}}+=(?!HIDDEN){_IN_URL}++")
+_WEBHOOK = re.compile(
+    rf"(?i)(?<![\w-])({'|'.join(_HOSTS['webhooks'])})(:\d{{1,5}})?((?:\\?/)(?!HIDDEN){_IN_URL}++)"
+)
+_HOOK_PATH = re.compile(rf"(?i)((?:\\?/)[\w-]{{0,40}}(?:webhooks?|hooks?|incoming)\\?/)(?!HIDDEN){_IN_URL}++")
+# curl's and wget's: a user and a password, and no number of a user and a group.
+_LOGIN = re.compile(
+    r"(?<![\w-])((?:-[uU]|--user|--proxy-user)(?:[\"']?,?\s{0,40}+[\"']?|=[\"']?))(?!\d+:\d+\b)"
+    r"[^\s\"':/=,-][^\s\"':/]{0,128}+:(?!//)[^\s\"']{1,256}+"
+)
+_NETRC = re.compile(r"(?<=\blogin )(\S{1,128}\s{1,8}password\s{1,8})\S++|(\bsshpass\s{1,8}-p\s{0,4})\S++")
+_XML = re.compile(r"(?i)(<[\w:-]{0,40}(?:token|secret|password|api[-_]?key)>)[^<]{1,4096}+(?=</)")
+
+
+def hide_shapes(text: str) -> str:
+    """Replace keys, logins, signed queries and the paths of webhooks by HIDDEN."""
+    text = _PRIVATE.sub(HIDDEN, text)
+    text = _USER_OF_URL.sub(rf"\1{HIDDEN}", text)
+    text = _WEBHOOK.sub(lambda m: f"{m[1]}{m[2] or ''}/{HIDDEN}", text)
+    text = _HOOK_PATH.sub(rf"\1{HIDDEN}", text)
+    text = _QUERY.sub(rf"\1{HIDDEN}", text)
+    text = _KEYS.sub(HIDDEN, text)
+    text = _DIGITS.sub(HIDDEN, text)
+    text = _BEARER.sub(rf"\1\2{HIDDEN}", text)
+    text = _LOGIN.sub(rf"\1{HIDDEN}", text)
+    text = _NETRC.sub(lambda m: f"{m[1] or m[2]}{HIDDEN}", text)
+    return _XML.sub(rf"\1{HIDDEN}", text)
+
+
+def told_values(secrets: Iterable[str]) -> re.Pattern[str] | None:
+    """Return what finds these values: as they are, quoted for URLs, JSON and shells, and in base64."""
+    forms = {form for secret in secrets if len(secret) >= _LEAST for form in _forms(secret)}
+    longest_first = sorted(forms, key=lambda form: (-len(form), form))
+    return re.compile("|".join(map(re.escape, longest_first))) if forms else None
+
+
+def _forms(secret: str) -> Iterator[str]:
+    yield secret
+    yield from (
+        urllib.parse.quote(secret),
+        urllib.parse.quote(secret, safe=""),
+        urllib.parse.quote_plus(secret),
+    )
+    for ascii_only in (True, False):
+        once = json.dumps(secret, ensure_ascii=ascii_only)[1:-1]
+        yield from (once, json.dumps(once)[1:-1], once.replace("/", "\\/"))
+    yield secret.encode("unicode_escape").decode()
+    yield secret.replace("'", "'\"'\"'")
+    yield secret.replace("'", "'\\''")
+    raw = secret.encode("utf-8", "replace")
+    yield raw.hex()
+    for before in range(3):
+        # Of a longer text in base64, such as user:secret, all but the letters that its neighbors share.
+        whole = base64.b64encode(b"\0" * before + raw).decode().rstrip("=")
+        inner = whole[(0, 2, 3)[before] : len(whole) - ((before + len(raw)) % 3 > 0)]
+        if len(inner) >= _LEAST:
+            yield from (inner, inner.replace("+", "-").replace("/", "_"))

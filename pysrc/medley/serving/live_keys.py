@@ -1,0 +1,114 @@
+"""Give changed API keys to running servers.
+
+Each server's own loop compares medley's keys with those of its edge. `medley key` asks each edge what it
+accepts, so that nothing but Caddy's own configuration says whether a change has arrived.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import httpx
+
+from medley import credentials, process, serving
+from medley.cluster.remote import Server
+from medley.errors import Problem, in_words
+from medley.serving.edge import accepted_keys
+from medley.serving.edge_process import EdgeProcess, ask_control
+from medley.unusable_file import UnusableFile
+
+CHANGE_LIMIT_S = 5
+_ASK_LIMIT_S = 2
+
+
+@dataclass
+class LiveKeys:
+    """The keys of a running edge, which follow medley's own."""
+
+    edge: EdgeProcess
+    source: Path | None
+    """Where they are, as `credentials.choose_keys` returned it; those of a file do not change."""
+    say: Callable[[str], None]
+    _problems: set[str] = field(default_factory=set)
+    """Which were said."""
+
+    def look(self) -> None:
+        """Take a change; call it often. A damaged key is left out; one that cannot be read now stays."""
+        if self.source != credentials.key_folder():
+            return
+        try:
+            keys = credentials.read_keys(self.source, self._leave_out)
+        except (OSError, UnusableFile) as error:  # such as too many open files, or a disk that fails
+            cause = error.cause if isinstance(error, UnusableFile) else in_words(error)
+            self._say_once(f"the API keys cannot be read, and stay as they were: {cause}")
+            return
+        if keys != self.edge.edge.keys:
+            self.edge.change(replace(self.edge.edge, keys=keys))
+            names = ", ".join(keys)
+            self.say(
+                f"requests need one of the keys {names}" if keys else "there are no keys: it refuses all"
+            )
+
+    def _leave_out(self, problem: Problem) -> None:
+        if isinstance(problem, UnusableFile) and not isinstance(problem.__cause__, UnicodeDecodeError):
+            raise problem
+        self._say_once(str(problem))
+
+    def _say_once(self, text: str) -> None:
+        if text not in self._problems:
+            self._problems.add(text)
+            self.say(text)
+
+
+def read_accepted(server: Server) -> frozenset[str] | None:
+    """Return the keys that a server's edge lets in; None where no edge runs. Raises httpx.HTTPError."""
+    path = "/config/apps/http/servers/edge/routes"
+    try:
+        return accepted_keys(ask_control(server.control, "GET", path, limit_s=_ASK_LIMIT_S).json())
+    except httpx.ConnectError:
+        return None
+
+
+def read_all() -> list[tuple[Server, frozenset[str]]]:
+    """Return the running servers with the keys that each lets in; without those that do not answer."""
+    found = []
+    for server in serving.servers():
+        with suppress(httpx.HTTPError):
+            found.append((server, read_accepted(server) or frozenset()))
+    return found
+
+
+def servers_with_own_keys() -> list[Server]:
+    """Return the running servers that take medley's own keys."""
+    return [each for each in serving.servers() if each.key == str(credentials.key_folder())]
+
+
+def wait_for_key(key: str) -> list[Server]:
+    """Wait until the running servers let a new key in; return those that do not."""
+    return _wait(lambda: [each for each in servers_with_own_keys() if not _is_done(each, key, accepts=True)])
+
+
+def wait_for_revocation(key: str) -> list[Server]:
+    """Wait until no running server lets a key in; return those that still do."""
+    return _wait(lambda: [each for each in serving.servers() if not _is_done(each, key, accepts=False)])
+
+
+def _wait(behind: Callable[[], list[Server]]) -> list[Server]:
+    left: list[Server] = []
+
+    def is_done() -> bool:
+        left[:] = behind()
+        return not left
+
+    process.wait_until(is_done, CHANGE_LIMIT_S)
+    return left
+
+
+def _is_done(server: Server, key: str, *, accepts: bool) -> bool:
+    """Whether its edge accepts a key or refuses it, as it should; one that starts later reads the keys."""
+    try:
+        accepted = read_accepted(server)
+    except httpx.HTTPError:
+        return False
+    return accepted is None or (key in accepted) == accepts

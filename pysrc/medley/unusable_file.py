@@ -1,0 +1,146 @@
+"""Explain why a file cannot be used: what is in its place, who owns it, and what to type.
+
+A Problem of this kind ends what needs the file. `optional` goes on without it, with one line on stderr.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from shlex import quote
+
+from medley import user
+from medley.errors import Problem, in_words
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_DENIED = {errno.EACCES, errno.EPERM}
+_left_out: set[str] = set()
+_reports: list[Callable[[str], None]] = []
+
+
+class UnusableFile(Problem):
+    """A file or folder that cannot be read, written, listed or removed."""
+
+
+def report_left_out(report: Callable[[str], None]) -> None:
+    """Begin a verb: let the command line print what `optional` goes on without."""
+    _left_out.clear()
+    _reports[:] = [report]
+
+
+def is_left_out() -> bool:
+    """Whether `optional` went on without a file in this process."""
+    return bool(_left_out)
+
+
+@contextmanager
+def optional() -> Iterator[None]:
+    """Go on without a file that cannot be used; report it in one line, once per process."""
+    try:
+        yield
+    except UnusableFile as problem:
+        if problem.what not in _left_out:
+            _left_out.add(problem.what)
+            fix = problem.fix.partition("\n")[0]
+            for report in _reports:
+                report(f"{problem.what}, and is left out: {problem.cause}; fix: {fix}")
+
+
+def unusable(
+    path: Path, error: OSError | UnicodeDecodeError, verb: str, roots: Mapping[str, Path]
+) -> UnusableFile:
+    """Return the Problem of an error.
+
+    `verb`: read, written, listed, removed; `roots`: the folder that each of medley's variables moves.
+    """
+    whole = _absolute(path)
+    variable = next((name for name, root in roots.items() if whole.is_relative_to(root)), None)
+    obstacle = _obstacle(whole, is_change=verb != "read")
+    cause, fix = _explained(whole, obstacle, error, roots[variable] if variable else None)
+    another = "name another file" if verb == "read" else "name another file, in a folder that you can write"
+    if variable and (fix or not isinstance(error, FileNotFoundError)):
+        another = f"use another folder: export {variable}=/path"
+        fix = f"{fix}\nor {another}" if fix else another
+    return UnusableFile(f"{path} cannot be {verb}", cause=cause, fix=fix or another)
+
+
+def _absolute(path: Path) -> Path:
+    try:
+        return Path(os.path.abspath(path))  # noqa: PTH100 - Path.resolve would follow links
+    except FileNotFoundError:  # the current folder was removed
+        return path
+
+
+def _obstacle(path: Path, *, is_change: bool) -> Path:
+    """Return what stands in the way: the path itself, or a part of it."""
+    for each in (*reversed(path.parents), path):
+        try:
+            status = each.stat()
+        except FileNotFoundError:
+            return each if each.is_symlink() else each.parent
+        except PermissionError:
+            return each.parent
+        except OSError:  # a link that leads to itself
+            return each
+        if each != path and not (stat.S_ISDIR(status.st_mode) and os.access(each, os.X_OK)):
+            return each
+    return path.parent if is_change and not os.access(path.parent, os.W_OK) else path
+
+
+def _explained(
+    path: Path, obstacle: Path, error: OSError | UnicodeDecodeError, root: Path | None
+) -> tuple[str, str]:
+    """Return cause and fix; `root`: the folder of medley's that the path is in."""
+    subject, typed = ("it" if obstacle == path else str(obstacle)), quote(str(obstacle))
+    number = error.errno if isinstance(error, OSError) else None
+    if path.is_relative_to(user.NO_HOME) and user.home() == user.NO_HOME:
+        uid = os.geteuid()
+        return f"HOME is not set, and uid {uid} has no home in /etc/passwd", "export HOME=/path/of/your/own"
+    if number in _FULL:
+        free, folder = os.statvfs(obstacle), quote(str(obstacle if obstacle.is_dir() else obstacle.parent))
+        free_mib = free.f_bavail * free.f_frsize >> 20
+        return f"{in_words(error)}: {free_mib} MiB are free", f"medley env clean; df -h {folder}"
+    if number in _DENIED:
+        return _denied(subject, obstacle, error, root)
+    if number is None:
+        return in_words(error), f"mv {typed} {typed}.damaged"
+    return _misplaced(subject, typed, obstacle, error)
+
+
+def _denied(subject: str, obstacle: Path, error: Exception, root: Path | None) -> tuple[str, str]:
+    uid, fix = os.geteuid(), ""
+    try:
+        status = obstacle.lstat()
+    except OSError:
+        return in_words(error), ""
+    if status.st_uid == uid:
+        fix = f"chmod u+rwX {quote(str(obstacle))}"
+    elif root and obstacle.is_relative_to(root):
+        fix = f"sudo chown -R {uid} {quote(str(root))}"
+    elif Path("/") != user.home() in obstacle.parents:
+        fix = f"sudo chown -R {uid} {quote(str(obstacle))}"
+    elif not stat.S_ISDIR(status.st_mode):
+        fix = f"sudo chown {uid} {quote(str(obstacle))}"
+    owner, mode = user.owner(status.st_uid), stat.S_IMODE(status.st_mode)
+    return (
+        f"{in_words(error)}: {subject} belongs to {owner} and has mode {mode:o}; you are {user.owner(uid)}",
+        fix,
+    )
+
+
+def _misplaced(subject: str, typed: str, obstacle: Path, error: Exception) -> tuple[str, str]:
+    if obstacle.is_symlink() and not obstacle.exists():
+        return f"{subject} is a link to {obstacle.readlink()}, which leads nowhere", f"rm {typed}"
+    try:
+        mode = obstacle.stat().st_mode
+    except OSError:
+        mode = 0
+    if stat.S_ISDIR(mode) and isinstance(error, IsADirectoryError):
+        return f"{subject} is a folder, not a file", f"mv {typed} {typed}.old"
+    if stat.S_ISREG(mode) and isinstance(error, NotADirectoryError | FileExistsError):
+        return f"{subject} is a file, not a folder", f"mv {typed} {typed}.old"
+    if mode and not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+        return f"{subject} is a pipe, a socket or a device", f"rm {typed}"
+    return in_words(error), ""

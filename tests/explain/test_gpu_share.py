@@ -1,0 +1,57 @@
+"""Which share of GPU memory a log sets, and in which step of a start memory ran out."""
+
+import pytest
+
+from medley.explain.gpu_share import read_share
+from tests.explain.test_explain import names, of
+
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 136.00 MiB. GPU 0 is full."
+VLLM = "(EngineCore pid=9) INFO 09-17 22:42:36 "
+ARGS = "(APIServer pid=1) INFO 09-17 22:41:06 [api_utils.py:273] non-default args: "
+
+
+@pytest.mark.parametrize(
+    ("arguments", "engine", "said", "less"),
+    [
+        ("{'gpu_memory_utilization': 0.98}", "vLLM", "is 0.98", "--gpu-memory-utilization 0.95"),
+        ("{'gpu_memory_utilization': 0.8}", "vLLM", "is 0.8", "--gpu-memory-utilization 0.75"),
+        ("{'model_tag': 'm'}", "vLLM", "default", "--gpu-memory-utilization 0.85"),
+        ("ServerArgs(mem_fraction_static=0.83)", "SGLang", "is 0.83", "--mem-fraction-static 0.78"),
+        ("ServerArgs(mem_fraction_static=None)", "SGLang", "itself", "--mem-fraction-static 0.05 lower"),
+        ("{'gpu_memory_utilization': 'x'}", "vLLM", "default", "--gpu-memory-utilization 0.85"),
+    ],
+)
+def test_the_share_of_a_log_and_a_smaller_one(arguments: str, engine: str, said: str, less: str) -> None:
+    share = read_share(OOM, arguments, engine)
+    assert said in share.said
+    assert share.less.startswith(less)
+
+
+def test_a_smaller_share_fits_into_the_memory_that_is_free() -> None:
+    error = "ValueError: Free memory on device cuda:0 (101.3/121.69 GiB) on startup is less than desired"
+    assert read_share(error, "{'gpu_memory_utilization': 0.87}", "vLLM").less.endswith(" 0.82")
+
+
+@pytest.mark.parametrize(
+    ("file", "function", "name"),
+    [
+        ("v1/worker/gpu_model_runner.py", "capture_model", "cuda-graph-out-of-memory"),
+        ("model_executor/layers/linear.py", "create_weights", "weights-out-of-memory"),
+        ("v1/worker/gpu_worker.py", "determine_available_memory", "profile-out-of-memory"),
+        ("v1/worker/gpu_worker.py", "initialize_from_config", "warm-up-out-of-memory"),
+        ("v1/engine/core.py", "run_busy_loop", "serving-out-of-memory"),
+        ("odd.py", "odd", "cuda-out-of-memory"),
+    ],
+)
+def test_the_calls_show_in_which_step_memory_ran_out(file: str, function: str, name: str) -> None:
+    call = f'  File "/v/site-packages/vllm/{file}", line 7, in {function}\n'
+    assert names(of(f"{call}{OOM}\n")) == [name]
+
+
+def test_without_calls_the_last_step_shows_it() -> None:
+    args = ARGS + "{'model_tag': 'm', 'gpu_memory_utilization': 0.95}\n"
+    step = f"{VLLM}Capturing CUDA graphs (PIECEWISE):   0%|          | 0/1 [00:00<?, ?it/s]\n"
+    (found,) = of(f"{args}{step}{OOM}\n").problems
+    assert found.hit.failure.name == "cuda-graph-out-of-memory"
+    assert "--gpu-memory-utilization is 0.95" in found.problem().cause
+    assert "--gpu-memory-utilization 0.92" in found.problem().fix

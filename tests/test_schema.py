@@ -1,0 +1,89 @@
+"""A recipe and a table set only what is known to be harmless."""
+
+import json
+
+import pytest
+from pydantic import ValidationError
+
+from medley import config
+from medley.engine.parser import PARSERS_FOLDER
+from medley.schema import Model, flag_refusal, harmless, variable_refusal
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("--trust-remote-code",),
+        ("--trust_remote_code",),
+        ("--worker-cls", "evil.Worker"),
+        ("--middleware=evil.run",),
+        ("--compilation-config.backend", "evil.run"),
+        ("-cc.backend=evil.run",),
+        ("--structured-outputs-config", '{"reasoning_parser_plugin": "evil.py"}'),
+        ("--hf-overrides", '{"a": [{"auto_map": {"AutoConfig": "evil.C"}}]}'),
+        ("--speculative-config", '{"model": "./draft"}'),
+        ("--block-size", "128", "--tool-server", "evil:80"),
+        ("--chat-template", "x.jinja"),
+    ],
+)
+def test_a_table_loads_no_code_by_a_flag(args: tuple[str, ...]) -> None:
+    with pytest.raises(ValidationError, match="a table cannot set it: type it in the command"):
+        Model(title="x", repository="a/b", args={"vllm": args})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("NCCL_TUNER_PLUGIN", "evil"),
+        ("NCCL_CONF_FILE", "x"),
+        ("FLASHINFER_NVCC", "x.sh"),
+        ("CUDA_INJECTION64_PATH", "x"),
+        ("VLLM_PLUGINS", "evil"),
+        ("TORCH_LOGS", "./x.so"),
+    ],
+)
+def test_a_table_loads_no_code_by_a_variable(name: str, value: str) -> None:
+    with pytest.raises(ValidationError, match="a table cannot set it"):
+        Model(title="x", repository="a/b", env={"vllm": {name: value}})
+
+
+def test_a_table_sets_what_is_harmless() -> None:
+    args = ("--block-size", "128", "--speculative-config", '{"method": "mtp", "model": "org/draft"}', "-O3")
+    assert Model(title="x", repository="a/b", args={"vllm": args}, env={"vllm": {"NCCL_DEBUG": "WARN"}})
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_the_list_names_flags_and_variables_that_a_lock_s_release_has(engine: str) -> None:
+    """What is removed upstream goes here too, so that the list stays one that somebody has read."""
+    flags, variables = set(), set()
+    for name, path in config.files(PARSERS_FOLDER, ".json").items():
+        if name.startswith(f"{engine}-"):
+            found = json.loads(path.read_text())
+            flags |= {each for flag in found["flags"] for each in flag["names"]}
+            variables |= set(found["variables"])
+    assert harmless()["flags"][engine] - flags <= {"--dp"}, "sglang reads --dp as --dp-size"
+    of = f"{engine.upper()}_"
+    named = {f"{of}{each}" for each in harmless()["variables"][of[:-1]] if not each.endswith("*")}
+    assert named - variables == set()
+
+
+def test_negations_and_short_names_count_as_the_flag() -> None:
+    for name in (
+        "--no-enable-prefix-caching",
+        "--disable-log-requests",
+        "-O",
+        "-O2",
+        "-O.mode",
+        "-cc.mode",
+        "-tp",
+    ):
+        assert flag_refusal("vllm", name, ("1",)) is None, name
+    assert flag_refusal("vllm", "--max-num-seq", ("1",)), "a beginning may be another flag in a later release"
+    assert flag_refusal("sglang", "--worker-cls", ())
+
+
+def test_a_value_that_is_a_path_is_refused() -> None:
+    for value in ("/x", "~/x", "a/b", "x.so", "x.so.1", "http://x", "libx.so:liby"):
+        assert variable_refusal("VLLM_LOGGING_PREFIX", value), value
+    for value in ("1", "expandable_segments:True", "a,b", "0.5", ""):
+        assert variable_refusal("VLLM_LOGGING_PREFIX", value) is None, value
