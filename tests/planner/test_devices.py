@@ -20,6 +20,7 @@ from medley.planner.devices import (
     add_measurements,
     read_measurements,
 )
+from medley.planner.site_network import SiteNetwork
 from tests.network.networks import wired
 
 GIB = 1 << 30
@@ -127,9 +128,9 @@ def test_a_measured_wire_counts_where_the_engine_takes_the_same(
     facts = imagined(asked)
     one, other = facts
     known = NO_MEASUREMENTS.merge([], [LinkSpeed(one, other, backend, 941.5, 70.0, "2026-11-22")])
-    link = planner_devices.build_link_finder(facts, NetworkOptions(), known)(other, one)
-    stated = planner_devices.build_link_finder(facts, NetworkOptions())(other, one)
-    assert stated is not None
+    link = SiteNetwork(facts, NetworkOptions(), known).find_link(other, one)
+    stated = SiteNetwork(facts, NetworkOptions()).find_link(other, one)
+    assert isinstance(stated, HostLink)
     assert link == (HostLink(941, 70.0, stated.rdma, measured=True) if counts else stated)
 
 
@@ -139,7 +140,7 @@ def test_the_wire_of_three_hosts_is_measured_where_all_its_pairs_are(pairs: int)
     when = "2026-11-22"
     wires = [LinkSpeed(one, other, "gloo", 941.0, 70.0, when) for one, other in combinations(facts, 2)]
     found = build_group_finder(
-        planner_devices.build_link_finder(facts, NetworkOptions(), NO_MEASUREMENTS.merge([], wires[:pairs]))
+        SiteNetwork(facts, NetworkOptions(), NO_MEASUREMENTS.merge([], wires[:pairs])).find_link
     )(facts)
     assert isinstance(found, HostLink)
     assert found.measured == (pairs == 3)
@@ -184,15 +185,15 @@ def test_every_gpu_of_a_host_is_one_and_a_host_without_is_its_cpu() -> None:
 def test_a_link_is_what_the_fabric_of_the_two_is(asked: str, rdma: bool, mbit: int) -> None:  # noqa: FBT001 - a table's cell
     hosts = imagined(asked)
     one, other = hosts
-    link = planner_devices.build_link_finder(hosts, NetworkOptions())(one, other)
-    assert link is not None
+    link = SiteNetwork(hosts, NetworkOptions()).find_link(one, other)
+    assert isinstance(link, HostLink)
     assert (link.rdma, link.mbit) == (rdma, mbit)
-    assert planner_devices.build_link_finder(hosts, NetworkOptions())(other, one) == link
+    assert SiteNetwork(hosts, NetworkOptions()).find_link(other, one) == link
 
 
 def test_hosts_that_cannot_talk_have_no_link() -> None:
     hosts = imagined("spark,rtx")
-    assert planner_devices.build_link_finder(hosts, NetworkOptions(link="192.168.101.0/24"))(*hosts) is None
+    assert SiteNetwork(hosts, NetworkOptions(link="192.168.101.0/24")).find_link(*hosts) is None
 
 
 @pytest.mark.parametrize(
@@ -207,8 +208,9 @@ def test_three_hosts_have_what_their_cabling_carries_between_all(
     cables: str, expected: tuple[int, bool]
 ) -> None:
     facts, wishes = wired(3, cables), NetworkOptions()
-    pair = planner_devices.build_link_finder(facts, wishes)
-    between = build_group_finder(pair, planner_devices.build_group_finder(facts, wishes))
+    network = SiteNetwork(facts, wishes)
+    pair = network.find_link
+    between = build_group_finder(pair, network.find_group_link)
     found, two = between(facts), between(["h1", "h2"])
     assert isinstance(found, HostLink)
     assert (found.mbit, found.rdma) == expected
@@ -219,6 +221,7 @@ def test_three_hosts_have_what_their_cabling_carries_between_all(
 
 def test_three_hosts_whom_no_network_reaches_have_no_link() -> None:
     facts, wishes = wired(3, "1.0-2.1 2.0-3.1 3.0-1.1", lan=None), NetworkOptions()
-    pair = planner_devices.build_link_finder(facts, wishes)
-    found = build_group_finder(pair, planner_devices.build_group_finder(facts, wishes))(facts)
+    network = SiteNetwork(facts, wishes)
+    pair = network.find_link
+    found = build_group_finder(pair, network.find_group_link)(facts)
     assert found == "ring of 3: h1 – h2 – h3: no network connects all of these hosts"

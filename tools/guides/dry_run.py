@@ -16,10 +16,10 @@ from medley.measurement.bench import BenchRun
 from medley.measurement.bench.clients import CLIENTS, ServedModel
 from medley.model.extra_files import ModelExtras, extra_paths, wanted_extras
 from medley.model.resolve import Weights
-from medley.network.fabric import fabric
 from medley.network.link_backends import netplan_change
 from medley.network.link_setup import RING, LinkRequest, settings
 from medley.planner.placement import place_model
+from medley.planner.site_network import SiteNetwork
 from medley.planner.topology import Topology
 from medley.serving.steps import Step, joining, steps
 from tests.planner.imagined import shape
@@ -103,8 +103,7 @@ def _steps(scenario: Scenario, hosts: Topology) -> list[Step]:
         return list(steps(order, place_model(made, hosts, order.placement), hosts))
     # The guide's head is Medley's too: that of a cluster that runs.
     wishes = hosts.complete_options(order.placement.network, scenario.engine)
-    ends = fabric(hosts.facts, wishes).ends
-    ends = {host: ends[host] for host in hosts.hosts}
+    ends = SiteNetwork(hosts.facts, wishes).list_ends(hosts.hosts)
     names = tuple(ends)
     there = replace(
         hosts,

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from medley.network.fabric.cabling import Cabling
 from medley.planner import (
@@ -25,6 +25,7 @@ from medley.planner.memory import MIN_SPARE_BYTES
 from medley.planner.partition import Workload
 from medley.planner.prediction import Prediction
 from medley.planner.remedies import impossible_sizes_problem, too_large_problem
+from medley.planner.site_network import SiteNetwork
 from medley.schema import Shape
 
 DEFAULT_CONTEXT_TOKENS = 8192
@@ -47,8 +48,13 @@ class Choice:
     """Disadvantages of the forced sizes, and their price in speed."""
     tight: bool = False
     """Whether it takes more of shared memory than is safe, or needs an estimate to be too high."""
-    cabling: Cabling = field(default_factory=Cabling)
-    """The cables between the hosts of this layout."""
+    network: SiteNetwork | None = None
+    """The network of the hosts that the layout was chosen from."""
+
+    @property
+    def cabling(self) -> Cabling:
+        """The cables between the hosts of this layout."""
+        return self.network.find_cabling(list_hosts(self.layout)) if self.network else Cabling()
 
 
 def choose_layout(request: Request, predict: Callable[[Shape, Layout, Load], Prediction]) -> Choice:

@@ -1,30 +1,19 @@
 """Find the devices and links of hosts, from facts, fabric and measurements."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypedDict
 
 from medley import json_shape, storage
-from medley.errors import Problem
 from medley.host.facts import Facts
-from medley.host.hypothetical import readdressed
 from medley.host.kind import Kind, gpu_capability, gpu_memory_bytes
-from medley.network.fabric import fabric
-from medley.network.fabric.types import NetworkOptions
-from medley.planner import Device, GroupLinkFinder, HostLink
+from medley.planner import Device
 from medley.planner.device_specs import find_stated_speed
 from medley.planner.memory import compute_most_bytes, compute_usable_bytes
 from medley.unusable_file import optional
-
-# Latency one way, for a small message between two GPUs. RDMA: perftest shows about 2 us between ConnectX-7;
-# NCCL adds its proxy thread. TCP: some 25 us by kernel and switch, and as much by NCCL's socket threads.
-_RDMA_US = 8.0
-_TCP_US = 50.0
-_DEFAULT_MBIT = 100
-"""The speed of a link whose driver does not report one."""
 
 
 @dataclass(frozen=True)
@@ -205,58 +194,3 @@ def _build_stated_device(name: str, identity: DeviceIdentity, facts: Facts, kind
         gpu_bytes,
         most_bytes=compute_most_bytes(kind.name, total_bytes, free_bytes),
     )
-
-
-def build_link_finder(
-    hosts: Mapping[str, Facts], options: NetworkOptions, measurements: Measurements = NO_MEASUREMENTS
-) -> Callable[[str, str], HostLink | None]:
-    """Return a function that finds the link between two hosts by their fabric; None where they cannot talk.
-
-    A measurement counts only if it used the backend that the engine's collectives use. Hosts that differ only
-    by their numbers in each network have the same links, which are computed once.
-    """
-    keys = {name: _compute_link_key(name, facts, options) for name, facts in hosts.items()}
-    find_group_link = build_group_finder(hosts, options)
-    links: dict[tuple[str, str], HostLink | None] = {}
-
-    def find_link(first: str, second: str) -> HostLink | None:
-        pair = (keys[first], keys[second])
-        if pair not in links:
-            group_link = find_group_link(frozenset((first, second)))
-            links[pair] = group_link if isinstance(group_link, HostLink) else None
-        fabric_link, measured_link = links[pair], measurements.find_link(first, second)
-        backend = "nccl" if hosts[first].gpus and hosts[second].gpus else "gloo"
-        if fabric_link and measured_link and measured_link.backend == backend:
-            mbit = max(1, int(measured_link.mbit))
-            return HostLink(mbit, measured_link.latency_us, fabric_link.rdma, measured=True)
-        return fabric_link
-
-    return find_link
-
-
-def build_group_finder(hosts: Mapping[str, Facts], options: NetworkOptions) -> GroupLinkFinder:
-    """Return a function that finds the network between hosts by their fabric, or why there is none."""
-
-    def find_group_link(names: frozenset[str]) -> HostLink | str:
-        try:
-            network = fabric({name: hosts[name] for name in sorted(names)}, options)
-        except Problem as problem:
-            return problem.what
-        rdma = network.transport == "rdma"
-        mbit = min(end.mbit or _DEFAULT_MBIT for end in network.ends.values())
-        return HostLink(mbit, _RDMA_US if rdma else _TCP_US, rdma)
-
-    return find_group_link
-
-
-def _compute_link_key(name: str, facts: Facts, options: NetworkOptions) -> str:
-    """Return a text that is equal for hosts whose links are equal."""
-    bare = readdressed(facts, lambda interface: str(interface.network.network_address))
-    joined_name = (options.joined or {}).get(name) or options.link_of(name)
-    interfaces = [
-        link.name
-        for link in facts.net.links
-        for address in link.addresses
-        if joined_name in {address.ip, link.name}
-    ]
-    return repr((bare.net, bare.rdma, interfaces or joined_name))

@@ -93,12 +93,17 @@ def place_model(shape: Shape, site: Topology, options: PlacementOptions) -> Choi
         )
     workload, site_devices = _build_workload(shape, options), site.list_devices(options.gpus)
     compatibility.require_host(site, options.engine, workload.shape)
-    find_link = site.build_link_finder(options.network, options.engine)
+    network = site.build_network(options.network, options.engine)
     _require_memory(site_devices)
     find_refusal = partial(_find_refusal, site, options, workload.shape, len(site_devices))
-    find_group_link = site.build_group_finder(options.network, options.engine)
     request = Request(
-        workload, site_devices, find_link, options.sizes, site.head, find_refusal, find_group_link
+        workload,
+        site_devices,
+        network.find_link,
+        options.sizes,
+        site.head,
+        find_refusal,
+        network.find_group_link,
     )
     choice = _choose(request)
     choice = _choose_dtype(shape, site, options, request, choice) if runs_on_cpu(choice.layout) else choice
@@ -118,15 +123,14 @@ def place_model(shape: Shape, site: Topology, options: PlacementOptions) -> Choi
     warnings = [
         *choice.warnings,
         *topology.list_incompatible_warnings(site.engine_sources, list_hosts(layout)),
-        *site.list_cabling_warnings(options.network, options.engine),
+        *network.list_cabling_warnings(),
         *_list_estimate_warnings(shape, layout),
         *([_describe_long_context(shape, options)] if workload.is_beyond_config else []),
     ]
     if shape.weights != "bf16" and runs_on_cpu(layout):
         untried = f"vLLM's kernels for {shape.weights} on a CPU were not tried; 16 bits were"
         warnings.insert(len(choice.warnings), untried)
-    cabling = site.find_cabling(list_hosts(layout), options.network, options.engine)
-    choice = replace(choice, why=tuple(why), warnings=tuple(warnings), cabling=cabling)
+    choice = replace(choice, why=tuple(why), warnings=tuple(warnings), network=network)
     return _land(choice, site, options)
 
 
@@ -374,7 +378,7 @@ def describe_idle_ports_gain(
     shape: Shape, site: Topology, options: PlacementOptions, choice: Choice
 ) -> Iterator[str]:
     """Yield the command that gives idle ports addresses, and the speed then; nothing if it gains nothing."""
-    ports = site.find_idle_ports(options.network, options.engine)
+    ports = choice.network.list_idle_ports() if choice.network else {}
     if not ports or options.network.transport == "tcp":
         return
     addressed = site.add_addresses(ports)

@@ -12,13 +12,11 @@ from medley.host.facts.network import Address, Interface
 from medley.host.facts.rdma import Gid, RdmaPort
 from medley.host.kind import Kind
 from medley.host_schema import Loading
-from medley.network.fabric import fabric
-from medley.network.fabric.cabling import Cabling
-from medley.network.fabric.findings import idle_ports
 from medley.network.fabric.types import NetworkOptions
 from medley.network.link_setup import LinkRequest, Setting, settings
-from medley.planner import Device, GroupLinkFinder, HostLink, LinkFinder, devices, group_by_host, join_names
+from medley.planner import Device, devices, group_by_host, join_names
 from medley.planner.devices import NO_MEASUREMENTS, Measurements
+from medley.planner.site_network import SiteNetwork
 from medley.schema import EngineName
 
 _UNKNOWN_SOURCE = EngineSource(())
@@ -94,39 +92,11 @@ class Topology:
         options = replace(options, nccl=self.nccl_version or nccl(engine, self.engine_sources.values()))
         return replace(options, link=None, joined=dict(self.addresses)) if self.addresses else options
 
-    def build_link_finder(self, options: NetworkOptions, engine: EngineName) -> LinkFinder:
-        """Return a function that finds the link of two hosts, or why they cannot be in one cluster."""
-        complete = self.complete_options(options, engine)
-        find_measured_link = devices.build_link_finder(self.facts, complete, self.measurements)
-
-        def find_link(first: str, second: str) -> HostLink | str | None:
-            differences = self.find_engine_source(first).differences(self.find_engine_source(second))
-            if differences:
-                return f"cannot be in one cluster: {', '.join(differences)}"
-            return find_measured_link(first, second)
-
-        return find_link
-
-    def build_group_finder(self, options: NetworkOptions, engine: EngineName) -> GroupLinkFinder:
-        """Return a function that finds the network between several hosts, or why there is none."""
-        return devices.build_group_finder(self.facts, self.complete_options(options, engine))
-
-    def find_cabling(self, hosts: Iterable[str], options: NetworkOptions, engine: EngineName) -> Cabling:
-        """Return the cables between these hosts; empty where they cannot talk."""
-        names = set(hosts)
-        facts = {name: host_facts for name, host_facts in self.facts.items() if name in names}
-        try:
-            return fabric(facts, self.complete_options(options, engine)).cabling
-        except Problem:
-            return Cabling()
-
-    def list_cabling_warnings(self, options: NetworkOptions, engine: EngineName) -> Iterator[str]:
-        """Yield which cable keeps NCCL from the cables of all hosts; a layout on fewer hosts may use them."""
-        try:
-            findings = fabric(self.facts, self.complete_options(options, engine)).findings
-        except Problem:
-            return
-        yield from (str(finding) for finding in findings if finding.topic == "ring")
+    def build_network(self, options: NetworkOptions, engine: EngineName) -> SiteNetwork:
+        """Return the network of these hosts, as an engine with these options uses it."""
+        return SiteNetwork(
+            self.facts, self.complete_options(options, engine), self.measurements, self.engine_sources
+        )
 
     def keep_hosts(self, hosts: Iterable[str]) -> "Topology":
         """Return the topology with these hosts only."""
@@ -162,18 +132,6 @@ class Topology:
         for host, on_host in group_by_host(host_devices).items():
             skipped = 0 if on_host[0].kind == "cpu" else self.busy_slots.get(host, 0)
             yield from on_host[skipped : skipped + self.free_slots.get(host, 0)]
-
-    def find_idle_ports(
-        self, options: NetworkOptions, engine: EngineName
-    ) -> dict[str, tuple[Interface, ...]]:
-        """Return the fast ports that each host does not use; hosts that cannot talk have none in use."""
-        if len(self.hosts) == 1:
-            return {}
-        try:
-            ends = fabric(self.facts, self.complete_options(options, engine)).ends
-        except Problem:
-            ends = {}
-        return idle_ports(self.facts, ends)
 
     def add_addresses(self, names: Iterable[str]) -> "Topology":
         """Return the topology with the addresses that `medley link setup` would set on these hosts."""

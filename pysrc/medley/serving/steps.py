@@ -13,7 +13,7 @@ from medley.engine.launch import RANKS_PORT, Order, build_launch, plan_nodes
 from medley.environment.engine_source import EngineRequest, EngineSource
 from medley.environment.tools import BARE
 from medley.network import ports
-from medley.network.fabric import fabric, per_host
+from medley.network.fabric import per_host
 from medley.network.fabric.types import Endpoint, NetworkOptions
 from medley.planner import Layout, list_devices, list_hosts, list_pipelines
 from medley.planner.choose import Choice
@@ -83,9 +83,8 @@ def _of_pipeline(order: Order, choice: Choice, site: Topology) -> Iterator[Step]
     addresses: dict[str, str] = {}
     if others:
         facts = {host: site.facts[host] for host in (first, *others)}
-        wishes = site.complete_options(wanted.network, wanted.engine)
-        found = fabric(facts, wishes).ends
-        ends = {host: found[host] for host in facts}
+        network = choice.network or site.build_network(wanted.network, wanted.engine)
+        wishes, ends = network.options, network.list_ends(facts)
         if not site.rank_order:
             yield from joining(wishes, site, ends, wanted.engine)
         addresses = {host: end.address for host, end in ends.items()}
@@ -110,8 +109,9 @@ def _without_ray(order: Order, choice: Choice, site: Topology) -> Iterator[Step]
     """Yield the server on the first host, then the command of each host that joins it."""
     wanted, used = order.placement, list_hosts(choice.layout)
     facts = {host: site.facts[host] for host in used}
-    wishes = site.complete_options(wanted.network, wanted.engine)
-    addresses = {host: end.address for host, end in fabric(facts, wishes).ends.items()}
+    network = choice.network or site.build_network(wanted.network, wanted.engine)
+    wishes = network.options
+    addresses = {host: end.address for host, end in network.list_ends(used).items()}
     told = plan_of(order, choice, site, "mp")
     join = f"ssh {shlex.quote(used[0])} cat {_TOKEN} | medley join {addresses[used[0]]} --token-file -"
     for host, own in plan_nodes(told, choice.layout, addresses, RANKS_PORT).items():

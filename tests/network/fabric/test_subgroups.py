@@ -7,7 +7,8 @@ from medley.network.fabric import fabric
 from medley.network.fabric.per_host import new_cluster_network, running_cluster_network
 from medley.network.fabric.subgroups import faster_subgroups
 from medley.network.fabric.types import NetworkOptions
-from medley.planner import HostLink, devices
+from medley.planner import HostLink
+from medley.planner.site_network import SiteNetwork
 from tests.host.recordings import recorded
 from tests.network.networks import host, link, server, spark, thor
 
@@ -124,7 +125,7 @@ def test_a_switch_of_all_has_no_subgroups() -> None:
 def test_a_plan_for_the_running_cluster_has_the_link_of_a_plan_before_it(hosts: dict[str, Facts]) -> None:
     joined = {name: end.address for name, end in fabric(hosts).ends.items()}
     pair, options = frozenset(("a", "b")), (ANY, NetworkOptions(joined=joined))
-    links = [devices.build_group_finder(hosts, each)(pair) for each in options]
+    links = [SiteNetwork(hosts, each).find_group_link(pair) for each in options]
     assert isinstance(links[0], HostLink)
     assert links[0] == links[1]
     assert links[0].mbit >= 25_000

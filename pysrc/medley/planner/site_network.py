@@ -1,0 +1,135 @@
+"""Compute how the hosts of a site are joined, once for each group of hosts."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from medley.environment.engine_source import EngineSource
+from medley.errors import Problem
+from medley.host.facts import Facts
+from medley.host.facts.network import Interface
+from medley.host.hypothetical import readdressed
+from medley.network.fabric import fabric
+from medley.network.fabric.cabling import Cabling
+from medley.network.fabric.findings import idle_ports
+from medley.network.fabric.types import Endpoint, Fabric, NetworkOptions
+from medley.planner import HostLink
+from medley.planner.devices import NO_MEASUREMENTS, Measurements
+
+# Latency one way, for a small message between two GPUs. RDMA: perftest shows about 2 us between ConnectX-7;
+# NCCL adds its proxy thread. TCP: some 25 us by kernel and switch, and as much by NCCL's socket threads.
+_RDMA_US = 8.0
+_TCP_US = 50.0
+_UNKNOWN_SOURCE = EngineSource(())
+_DEFAULT_MBIT = 100
+"""The speed of a link whose driver does not report one."""
+
+
+@dataclass(frozen=True)
+class SiteNetwork:
+    """The network between the hosts of a site, for one set of network options."""
+
+    hosts: Mapping[str, Facts]
+    options: NetworkOptions = field(default_factory=NetworkOptions)
+    measurements: Measurements = NO_MEASUREMENTS
+    engine_sources: Mapping[str, EngineSource] = field(default_factory=dict)
+    """The engine source of each host; hosts whose sources differ cannot be in one cluster."""
+    _fabrics: dict[tuple[str, ...], Fabric | Problem] = field(default_factory=dict, init=False, repr=False)
+    _link_keys: dict[str, str] = field(default_factory=dict, init=False, repr=False)
+    _links: dict[tuple[str, str], HostLink | None] = field(default_factory=dict, init=False, repr=False)
+
+    def compute_fabric(self, names: Iterable[str] | None = None) -> Fabric:
+        """Return the fabric of these hosts, or of all; raise the Problem of hosts that cannot talk."""
+        key = tuple(self.hosts if names is None else names)
+        if key not in self._fabrics:
+            try:
+                self._fabrics[key] = fabric({name: self.hosts[name] for name in key}, self.options)
+            except Problem as problem:
+                self._fabrics[key] = problem
+        result = self._fabrics[key]
+        if isinstance(result, Problem):
+            raise result
+        return result
+
+    def list_ends(self, names: Iterable[str]) -> dict[str, Endpoint]:
+        """Return the end of each of these hosts; raise the Problem of hosts that cannot talk."""
+        hosts = tuple(names)
+        ends = self.compute_fabric(hosts).ends
+        return {host: ends[host] for host in hosts}
+
+    def find_link(self, first: str, second: str) -> HostLink | str | None:
+        """Return the link of two hosts, why they cannot be in one cluster, or None without a link.
+
+        A measurement counts only if it used the backend that the engine's collectives use. Hosts that differ
+        only by their numbers in each network have the same links, which are computed once.
+        """
+        if differences := self._find_source_differences(first, second):
+            return f"cannot be in one cluster: {', '.join(differences)}"
+        key = (self._find_link_key(first), self._find_link_key(second))
+        if key not in self._links:
+            group_link = self.find_group_link(frozenset((first, second)))
+            self._links[key] = group_link if isinstance(group_link, HostLink) else None
+        fabric_link, measured_link = self._links[key], self.measurements.find_link(first, second)
+        backend = "nccl" if self.hosts[first].gpus and self.hosts[second].gpus else "gloo"
+        if fabric_link and measured_link and measured_link.backend == backend:
+            mbit = max(1, int(measured_link.mbit))
+            return HostLink(mbit, measured_link.latency_us, fabric_link.rdma, measured=True)
+        return fabric_link
+
+    def find_group_link(self, names: frozenset[str]) -> HostLink | str:
+        """Return the network between these hosts as one link, or why there is none."""
+        in_site_order = tuple(name for name in self.hosts if name in names)
+        try:
+            network = self.compute_fabric(in_site_order)
+        except Problem as problem:
+            return problem.what
+        rdma = network.transport == "rdma"
+        mbit = min(end.mbit or _DEFAULT_MBIT for end in network.ends.values())
+        return HostLink(mbit, _RDMA_US if rdma else _TCP_US, rdma)
+
+    def find_cabling(self, names: Iterable[str]) -> Cabling:
+        """Return the cables between these hosts; empty where they cannot talk."""
+        used = set(names)
+        try:
+            return self.compute_fabric(name for name in self.hosts if name in used).cabling
+        except Problem:
+            return Cabling()
+
+    def list_cabling_warnings(self) -> Iterator[str]:
+        """Yield which cable keeps NCCL from the cables of all hosts; a layout on fewer hosts may use them."""
+        try:
+            findings = self.compute_fabric().findings
+        except Problem:
+            return
+        yield from (str(finding) for finding in findings if finding.topic == "ring")
+
+    def list_idle_ports(self) -> dict[str, tuple[Interface, ...]]:
+        """Return the fast ports that each host does not use; hosts that cannot talk have none in use."""
+        if len(self.hosts) == 1:
+            return {}
+        try:
+            ends = self.compute_fabric().ends
+        except Problem:
+            ends = {}
+        return idle_ports(self.hosts, ends)
+
+    def _find_source_differences(self, first: str, second: str) -> list[str]:
+        sources = self.engine_sources
+        return sources.get(first, _UNKNOWN_SOURCE).differences(sources.get(second, _UNKNOWN_SOURCE))
+
+    def _find_link_key(self, name: str) -> str:
+        """Return a text that is equal for hosts whose links are equal."""
+        if name not in self._link_keys:
+            self._link_keys[name] = self._compute_link_key(name)
+        return self._link_keys[name]
+
+    def _compute_link_key(self, name: str) -> str:
+        facts = self.hosts[name]
+        bare = readdressed(facts, lambda interface: str(interface.network.network_address))
+        joined_name = (self.options.joined or {}).get(name) or self.options.link_of(name)
+        interfaces = [
+            link.name
+            for link in facts.net.links
+            for address in link.addresses
+            if joined_name in {address.ip, link.name}
+        ]
+        return repr((bare.net, bare.rdma, interfaces or joined_name))
