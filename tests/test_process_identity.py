@@ -275,7 +275,7 @@ def test_shared_memory_of_processes_that_were_killed_is_removed_once_nobody_has_
     second, _ = sharing(name)
     segment, watched = Path(f"/dev/shm{name}"), SharedMemory()
     try:
-        watched.look()
+        watched.check()
         first.kill()
         first.wait()
         watched.settle()

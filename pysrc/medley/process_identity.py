@@ -149,7 +149,7 @@ class SharedMemory:
     _holders: dict[Path, set[Identity]] = field(default_factory=dict)
     _next: float = 0
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Note who has which, at most every few seconds; call it often, and `settle` at the end."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + _SEGMENTS_EVERY_S

@@ -8,7 +8,7 @@ import pytest
 
 from medley import config
 from medley.cli.plan import PlanVerb
-from medley.cli.serve import ServeVerb, await_ready, quiet, ready, server_unit
+from medley.cli.serve import ServeVerb, announce_server, await_ready, build_server_unit, quiet
 from medley.cluster import events, units
 from medley.cluster.unit_file import Unit
 from medley.command import Command
@@ -306,7 +306,7 @@ class Lines(SilentProgress):
 def test_the_address_for_other_hosts_is_shown_where_it_listens_on_all(
     address: str, *, elsewhere: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ready(Serving("/m", "demo", address, 8000), "hi", 31.0, as_json=False)
+    announce_server(Serving("/m", "demo", address, 8000), "hi", 31.0, as_json=False)
     said = capsys.readouterr().out
     assert ("\nfrom other hosts: http://" in said) == elsewhere
     assert '\n    medley chat "Hello"\n' in said
@@ -351,7 +351,7 @@ def test_the_text_of_a_command_for_events_is_in_no_unit(
     monkeypatch.setattr(sys, "argv", ["medley", "serve", "demo", "--detach", *typed, "--", "--seed", "1"])
     file = events.command_file(typed[-1].removeprefix("--on-event="))
     monkeypatch.setenv(events.COMMAND, str(file))
-    unit = server_unit(8000, restart=False, drain_s=30)
+    unit = build_server_unit(8000, restart=False, drain_s=30)
     assert "tulips" not in unit.to_json()
     assert unit.title == f"serve --on-event {file} demo -- --seed 1"
     assert unit.command.env[events.COMMAND] == str(file)

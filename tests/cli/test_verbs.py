@@ -172,7 +172,7 @@ def test_the_version_is_medley_s_own(run: Run, words: tuple[str, ...]) -> None:
     [
         pytest.param("serve dem", "fix:   medley serve demo", id="an unknown model"),
         pytest.param("chat x --url http://127.0.0.1:9/v1", "cause: Connection refused\n", id="no server"),
-        pytest.param("serve demo 8000", "one model too many", id="a flag without its dashes"),
+        pytest.param("serve demo 8000", "serve takes one model", id="a flag without its dashes"),
         pytest.param(
             "serve demo --port FREE --gpus 0 --kind cpu",
             "--gpus 0 is not available",

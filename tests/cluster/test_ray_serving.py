@@ -17,9 +17,9 @@ def test_what_takes_part_and_what_is_left_alone() -> None:
         addresses={"cpu-1": "10.40.0.10", "cpu-2": "10.40.0.11", "cpu-3": "10.40.0.12"},
     )
     layout = place_model(shape("demo"), found, PlacementOptions(hosts=2)).layout
-    taken = ray_serving.taken(layout, found)
-    assert list(taken.slots.items()) == [("10.40.0.11", 1), ("10.40.0.10", 1)]
-    assert taken.spare == {"10.40.0.11": 1, "10.40.0.12": 1}
+    use = ray_serving.count_slots(layout, found)
+    assert list(use.used.items()) == [("10.40.0.11", 1), ("10.40.0.10", 1)]
+    assert use.spare == {"10.40.0.11": 1, "10.40.0.12": 1}
 
 
 def test_ranks_where_they_were_planned_are_no_problem() -> None:

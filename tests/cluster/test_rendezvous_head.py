@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from medley.cluster import rendezvous_head, rendezvous_worker
-from medley.cluster.rendezvous_head import Meeting
+from medley.cluster.rendezvous_head import Rendezvous
 from medley.command import AnnotatedCommand, Command, Flag, Variable
 from medley.engine.vllm import find_last_error
 from medley.errors import Problem
@@ -41,10 +41,10 @@ def notes() -> Notes:
 
 
 @pytest.fixture
-def met(monkeypatch: pytest.MonkeyPatch, notes: Notes) -> Iterator[Meeting]:
+def met(monkeypatch: pytest.MonkeyPatch, notes: Notes) -> Iterator[Rendezvous]:
     monkeypatch.setattr(rendezvous_head, "ALIVE_EVERY_S", 0.2)
     monkeypatch.setattr(rendezvous_worker, "ALIVE_EVERY_S", 0.2)
-    found = Meeting(0, TOKEN, {"engine": "vLLM 0.32.0"}, notes)  # type: ignore[arg-type]
+    found = Rendezvous(0, TOKEN, {"engine": "vLLM 0.32.0"}, notes)  # type: ignore[arg-type]
     try:
         yield found
     finally:
@@ -52,7 +52,7 @@ def met(monkeypatch: pytest.MonkeyPatch, notes: Notes) -> Iterator[Meeting]:
 
 
 @pytest.fixture
-def come(met: Meeting, tmp_path: Path) -> Iterator[Come]:
+def come(met: Rendezvous, tmp_path: Path) -> Iterator[Come]:
     came = []
     token = tmp_path / "token"
     token.write_text(TOKEN)
@@ -88,7 +88,9 @@ def run(channel: Channel, script: str, folder: Path, *, ends: bool = False) -> "
     return ThreadPoolExecutor(1).submit(attend)
 
 
-def test_all_who_are_needed_come_and_are_told_when_it_ends(met: Meeting, come: Come, tmp_path: Path) -> None:
+def test_all_who_are_needed_come_and_are_told_when_it_ends(
+    met: Rendezvous, come: Come, tmp_path: Path
+) -> None:
     channels = [come("one"), come("one")]
     members = met.wait(2, 30)
     assert len({each.name for each in members}) == 2
@@ -98,28 +100,28 @@ def test_all_who_are_needed_come_and_are_told_when_it_ends(met: Meeting, come: C
     for each in members:
         each.send({"order": ORDER})
     time.sleep(1)  # five signs of life, with which nobody is lost
-    met.require_all()
+    met.check()
     met.end()
     assert [end.result(20) for end in ends] == [None, None]
 
 
-def test_a_part_that_ends_well_waits_for_the_others(met: Meeting, come: Come, tmp_path: Path) -> None:
+def test_a_part_that_ends_well_waits_for_the_others(met: Rendezvous, come: Come, tmp_path: Path) -> None:
     well, badly = come("one"), come("two")
     first, second = sorted(met.wait(2, 30), key=lambda each: each.name)  # who is in first is anybody's guess
     ends = [run(well, "", tmp_path, ends=True), run(badly, "raise SystemExit(3)", tmp_path, ends=True)]
     first.send({"order": ORDER})
     wait_for("the first part has ended well", lambda: first.done)
-    met.require_all()
+    met.check()
     second.send({"order": ORDER})
     wait_for("the second part has ended", lambda: second.ended is not None)
     assert not second.done
     with raises_problem("two (127.0.0.1), rank 0", cause="code 3", fix=("medley serve", "medley join")):
-        met.require_all()
+        met.check()
     met.end()
     assert ends[0].result(20) is None
 
 
-def test_a_rank_that_ends_is_named_with_its_reason(met: Meeting, come: Come, tmp_path: Path) -> None:
+def test_a_rank_that_ends_is_named_with_its_reason(met: Rendezvous, come: Come, tmp_path: Path) -> None:
     channel = come("spark-2")
     (member,) = met.wait(1, 30)
     member.rank = 1
@@ -130,10 +132,10 @@ def test_a_rank_that_ends_is_named_with_its_reason(met: Meeting, come: Come, tmp
     assert "no available memory" in problem.cause
     wait_for("the head knows that the part has ended", lambda: member.ended is not None)
     with raises_problem("spark-2 (127.0.0.1), rank 1,", cause="ValueError: no available memory"):
-        met.require_all()
+        met.check()
 
 
-def test_the_heads_own_end_is_blamed_on_who_caused_it(met: Meeting, come: Come, tmp_path: Path) -> None:
+def test_the_heads_own_end_is_blamed_on_who_caused_it(met: Rendezvous, come: Come, tmp_path: Path) -> None:
     channel = come("spark-2")
     (member,) = met.wait(1, 30)
     end = run(channel, "import time; time.sleep(0.5); raise RuntimeError('lost')", tmp_path)
@@ -145,7 +147,7 @@ def test_the_heads_own_end_is_blamed_on_who_caused_it(met: Meeting, come: Come, 
         raise Problem("the engine ended", cause="it was the other that ended first", fix="look")
 
 
-def test_the_heads_own_reason_stays(met: Meeting, come: Come, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_heads_own_reason_stays(met: Rendezvous, come: Come, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendezvous_head, "SILENT_LIMIT_S", 3.0)
     channel = come("spark-2")
     met.wait(1, 30)
@@ -157,7 +159,7 @@ def test_the_heads_own_reason_stays(met: Meeting, come: Come, monkeypatch: pytes
         raise Problem("the engine ended here", cause="ValueError: a flag", fix="look")
 
 
-def test_a_head_that_is_gone_ends_the_part_of_others(come: Come, met: Meeting, tmp_path: Path) -> None:
+def test_a_head_that_is_gone_ends_the_part_of_others(come: Come, met: Rendezvous, tmp_path: Path) -> None:
     channel = come("spark-2")
     (member,) = met.wait(1, 30)
     begun = tmp_path / "begun"
@@ -171,7 +173,7 @@ def test_a_head_that_is_gone_ends_the_part_of_others(come: Come, met: Meeting, t
     assert_problem(problem, "the head")
 
 
-def test_a_silent_host_is_lost(met: Meeting, come: Come, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_host_is_lost(met: Rendezvous, come: Come, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cut link: nothing comes, and nothing says that the other is gone."""
     channel = come("spark-2")
     (member,) = met.wait(1, 30)
@@ -181,7 +183,7 @@ def test_a_silent_host_is_lost(met: Meeting, come: Come, monkeypatch: pytest.Mon
     channel.close()
 
 
-def test_who_is_not_needed_is_sent_away(met: Meeting, come: Come) -> None:
+def test_who_is_not_needed_is_sent_away(met: Rendezvous, come: Come) -> None:
     channel = come("spark-2")
     met.wait(1, 30)
     with ThreadPoolExecutor() as pool:
@@ -191,7 +193,7 @@ def test_who_is_not_needed_is_sent_away(met: Meeting, come: Come) -> None:
     channel.close()
 
 
-def test_too_few(met: Meeting, come: Come) -> None:
+def test_too_few(met: Rendezvous, come: Come) -> None:
     channel = come("spark-2")
     wait_for("it has joined", lambda: not met._ready.empty())  # noqa: SLF001 - before the limit of its wait begins
     with rendezvous_worker.alive(channel), raises_problem("2 ", "1 ", cause="spark-2 (127.0.0.1)"):
@@ -199,7 +201,7 @@ def test_too_few(met: Meeting, come: Come) -> None:
 
 
 def test_strangers_and_the_unready_do_not_join(
-    met: Meeting, notes: Notes, come: Come, tmp_path: Path
+    met: Rendezvous, notes: Notes, come: Come, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
     other.write_text("another-token-of-some-cluster")
@@ -219,11 +221,11 @@ def test_strangers_and_the_unready_do_not_join(
     silent.close()
 
 
-def test_a_port_that_is_taken(met: Meeting) -> None:
+def test_a_port_that_is_taken(met: Rendezvous) -> None:
     with raises_problem(
         f"port {met.port}", fix=(f"--join-port {met.port + 1}", f"medley join HEAD:{met.port + 1}")
     ):
-        Meeting(met.port, TOKEN, {}, Notes())  # type: ignore[arg-type]
+        Rendezvous(met.port, TOKEN, {}, Notes())  # type: ignore[arg-type]
 
 
 def test_an_order_is_the_same_command_elsewhere() -> None:
@@ -251,7 +253,7 @@ INTRODUCTION = {"host": "one", "facts": FACTS, "alive": True, "ended": "so", "pr
 
 
 @pytest.mark.parametrize("count", COUNTS)
-def test_odd_input_of_a_host_with_the_token(met: Meeting, tmp_path: Path, count: int) -> None:
+def test_odd_input_of_a_host_with_the_token(met: Rendezvous, tmp_path: Path, count: int) -> None:
     """Its introduction, and what it says after: whatever it is, the meeting place goes on (a thread that
     ends in a traceback fails the test)."""
     (tmp_path / "token").write_text(TOKEN)

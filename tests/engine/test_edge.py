@@ -299,7 +299,7 @@ def test_a_killed_edge_is_started_again(front: Front) -> None:
     os.kill(front.pid, signal.SIGKILL)
 
     def is_back() -> bool:
-        front.process.look()
+        front.process.check()
         try:
             return front.ask("GET", "/v1/models", AUTHORIZATION)[0] == http.client.OK
         except OSError:
@@ -316,7 +316,7 @@ def test_a_busy_edge_gets_its_configuration_later(front: Front, monkeypatch: pyt
     monkeypatch.undo()
 
     def is_closed() -> bool:
-        front.process.look()
+        front.process.check()
         return front.ask("GET", "/v1/models", AUTHORIZATION)[0] == http.client.SERVICE_UNAVAILABLE
 
     wait_for("it is closed", is_closed, 20)
@@ -334,7 +334,7 @@ def test_a_drain_ends_at_its_limit_though_the_edge_does_not_answer(
             signal.raise_signal(signal.SIGTERM)
             os.kill(front.pid, signal.SIGSTOP)
             for _ in range(10):
-                drain.look()
+                drain.check()
                 time.sleep(0.3)
 
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)

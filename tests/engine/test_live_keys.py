@@ -67,7 +67,7 @@ def looking(process: EdgeProcess, source: Path, said: list[str]) -> Iterator[Eve
     def look() -> None:
         while not is_over.wait(0.1):
             if not is_paused.is_set():
-                keys.look()
+                keys.check()
 
     thread = Thread(target=look)
     thread.start()

@@ -112,11 +112,11 @@ def test_the_old_one_keeps_its_environment_where_the_lock_has_changed(
     listens = Serving("demo", "demo", port=free_port)
     with serving.keep_description(free_port, what), serving.note_server(listens) as report:
         with raises_problem(f"port {free_port}", fix=f"medley serve MODEL --port {free_port} --detach"):
-            upgrade.running(free_port)
+            upgrade.find_running_server(free_port)
         report("ready")
-        assert upgrade.running(free_port).unit.command == command
+        assert upgrade.find_running_server(free_port).unit.command == command
         assert upgrade.environments_in_use() == {found.path}
         monkeypatch.setattr(virtualenv, "is_current", lambda _: False)
-        argv = upgrade.running(free_port).unit.command.argv
+        argv = upgrade.find_running_server(free_port).unit.command.argv
         assert argv == ("env", "medley", "serve", "--env", str(found.path), "demo", "--", "--seed", "1")
     units.stop(name)

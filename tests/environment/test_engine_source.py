@@ -14,7 +14,7 @@ from medley.planner import topology
 from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.topology import Topology
 from medley.schema import TITLES
-from medley.serving import alternatives
+from medley.serving.engine_sources import add_engine_sources
 from tests.host.recordings import recorded
 from tests.planner.imagined import MODELS, shape, site
 from tests.problems import raises_problem
@@ -28,9 +28,7 @@ def of(
     kinds: str, asked: EngineRequest | None = None, wanted: PlacementOptions | None = None
 ) -> dict[str, EngineSource]:
     return dict(
-        alternatives.with_engine_sources(
-            site(kinds), wanted or PlacementOptions(), asked or EngineRequest()
-        ).engine_sources
+        add_engine_sources(site(kinds), wanted or PlacementOptions(), asked or EngineRequest()).engine_sources
     )
 
 

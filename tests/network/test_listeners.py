@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from medley.cluster import rendezvous_head
-from medley.cluster.rendezvous_head import Meeting
+from medley.cluster.rendezvous_head import Rendezvous
 from medley.model.transfer.connection import serve
 from medley.model.transfer.inventory import offered
 from medley.model.transfer.pieces import Held
@@ -79,7 +79,7 @@ def test_a_host_joins_beside_and_after_a_flood_of_strangers(
     """The handles ran out, accept gave up, and the meeting place was deaf from then on."""
     monkeypatch.setattr(rendezvous_head, "ALIVE_EVERY_S", 0.2)
     (tmp_path / "token").write_text(TOKEN)
-    met = Meeting(0, TOKEN, {"engine": "vLLM"}, Notes())  # type: ignore[arg-type]
+    met = Rendezvous(0, TOKEN, {"engine": "vLLM"}, Notes())  # type: ignore[arg-type]
     facts = (Path(__file__).parents[1] / "host" / "recorded" / "spark.txt").read_text(encoding="utf-8")
     came = []
     try:

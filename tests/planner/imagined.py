@@ -13,8 +13,8 @@ from medley.model.shape import of_made
 from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.topology import Topology
 from medley.schema import EngineName, Shape
-from medley.serving import alternatives
-from medley.serving.steps import Step, steps
+from medley.serving.engine_sources import add_engine_sources
+from medley.serving.steps import Step, list_steps
 
 MODELS = config.models()
 
@@ -33,7 +33,7 @@ def site(kinds: str, *order: str, engine: EngineName = "vllm") -> Topology:
     if order:
         return replace(hosts, rank_order=order, free_slots=dict.fromkeys(order, 1))
     wanted = PlacementOptions(engine=engine)
-    return alternatives.with_engine_sources(hosts, wanted, engine_source.EngineRequest())
+    return add_engine_sources(hosts, wanted, engine_source.EngineRequest())
 
 
 def launch_steps(
@@ -42,4 +42,4 @@ def launch_steps(
     """Return what is started to serve the model, in order and with the host of each step."""
     weights = Weights(model, str(MODELS[model].repository or "/models/demo"), MODELS[model])
     order = Order(weights, Serving(weights.target, model), options or PlacementOptions(), engine_arguments)
-    return list(steps(order, place_model(shape(model), hosts, order.placement), hosts))
+    return list(list_steps(order, place_model(shape(model), hosts, order.placement), hosts))

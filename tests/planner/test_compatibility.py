@@ -25,7 +25,8 @@ from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.plan import KvType, Plan
 from medley.planner.topology import Topology
 from medley.schema import EngineName
-from medley.serving.alternatives import placed, with_engine_sources
+from medley.serving.alternatives import place_order
+from medley.serving.engine_sources import add_engine_sources
 from tests.model.checkpoints import checkpoint
 from tests.model.published import PUBLISHED
 from tests.planner.imagined import MODELS, launch_steps, shape, site
@@ -180,9 +181,9 @@ def test_other_hosts_of_a_group_take_the_model() -> None:
 
 def test_an_image_of_the_users_own_may_have_the_fix() -> None:
     request = EngineRequest(image="ghcr.io/nvidia-ai-iot/vllm:qwen3.8-next-jetson-thor")
-    on = with_engine_sources(site("thor:2"), PlacementOptions(), request, MODELS[FLASH])
+    on = add_engine_sources(site("thor:2"), PlacementOptions(), request, MODELS[FLASH])
     assert launch_steps(FLASH, on)
-    same = with_engine_sources(site("thor:2"), PlacementOptions(), EngineRequest(image="default"))
+    same = add_engine_sources(site("thor:2"), PlacementOptions(), EngineRequest(image="default"))
     assert find_refusal(same, same.hosts, "vllm", shape(FLASH))
 
 
@@ -288,7 +289,7 @@ def test_a_share_of_the_users_own_decides_the_cache() -> None:
 def bare(kinds: str, *, image: bool = False) -> Topology:
     """Return hosts without a CUDA toolkit; the environment has no compiler either, or the image has none."""
     asked = EngineRequest(image="default") if image else EngineRequest()
-    on = with_engine_sources(site(kinds), PlacementOptions(), asked)
+    on = add_engine_sources(site(kinds), PlacementOptions(), asked)
     hosts = {}
     for name, (facts, kind) in on.hosts.items():
         programs = {each: path for each, path in facts.software.programs.items() if each != "nvcc"}
@@ -349,7 +350,7 @@ def test_sparse_attention_that_cannot_be_compiled_is_refused(image: bool) -> Non
     weights = Weights(model, str(MODELS[model].repository), MODELS[model])
     order = Order(weights, Serving(weights.target, model))
     with raises_problem("spark-1, spark-2") as caught:
-        placed(order, shape(model), bare("spark:2", image=image))
+        place_order(order, shape(model), bare("spark:2", image=image))
     assert ("sudo apt-get install -y cuda-toolkit-13-0" in caught.value.fix) is not image, "of the host"
     assert place_model(shape(model), replace(bare("spark:2"), has_nix_toolkit=True), PlacementOptions())
 

@@ -14,6 +14,7 @@ from medley.planner.loading import compute_load_time, list_loader_arguments
 from medley.planner.placement import PlacementOptions
 from medley.planner.topology import Topology
 from medley.serving import alternatives
+from medley.serving.engine_sources import add_engine_sources
 
 MODELS = config.models()
 
@@ -24,8 +25,8 @@ def planned(model: str, hosts: str, request: EngineRequest | None = None) -> tup
     site = Topology({name: (facts, kind_of(facts)) for name, facts in imagined(hosts).items()})
     wanted = PlacementOptions()
     order = Order(Weights(model, found.repository or model, found), Serving(model, model), wanted)
-    site = alternatives.with_engine_sources(site, wanted, request or EngineRequest(), found)
-    return alternatives.placed(order, found.shape, site), site
+    site = add_engine_sources(site, wanted, request or EngineRequest(), found)
+    return alternatives.place_order(order, found.shape, site), site
 
 
 def test_the_time_is_that_of_the_slowest_rank() -> None:

@@ -17,8 +17,8 @@ from medley.planner import list_hosts, topology
 from medley.planner.candidates import Sizes
 from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.topology import Topology
-from medley.serving import alternatives
-from medley.serving.alternatives import placed
+from medley.serving.alternatives import place_order
+from medley.serving.engine_sources import add_engine_sources
 from tests.planner.imagined import MODELS, shape, site
 
 IMAGE = config.hosts()["orin"].container.older[0].image
@@ -46,21 +46,23 @@ def test_an_orin_on_jetpack_6_is_in_no_cluster_with_the_lock_of_others() -> None
 
 def test_a_model_that_an_image_is_too_old_for_is_placed_elsewhere() -> None:
     model = MODELS["nemotron-3-super-120b-a12b-nvfp4"]
-    there = alternatives.with_engine_sources(site("spark,orin:2"), PlacementOptions(), EngineRequest(), model)
+    there = add_engine_sources(site("spark,orin:2"), PlacementOptions(), EngineRequest(), model)
     found = place_model(shape("nemotron-3-super-120b-a12b-nvfp4"), there, PlacementOptions())
     assert list_hosts(found.layout) == ("spark-1",)
     assert any("0.17.1 is the first that does" in each.reason for each in found.rejected)
-    alone = alternatives.with_engine_sources(site("orin:2"), PlacementOptions(), EngineRequest(), model)
+    alone = add_engine_sources(site("orin:2"), PlacementOptions(), EngineRequest(), model)
     with pytest.raises(Problem) as caught:
-        placed(order("nemotron-3-super-120b-a12b-nvfp4"), shape("nemotron-3-super-120b-a12b-nvfp4"), alone)
+        place_order(
+            order("nemotron-3-super-120b-a12b-nvfp4"), shape("nemotron-3-super-120b-a12b-nvfp4"), alone
+        )
     assert "on orin-1, orin-2: JetPack 7.2, or --image NAME of a newer one" in caught.value.fix
-    own = alternatives.with_engine_sources(site("orin:2"), PlacementOptions(), ONE, model)
+    own = add_engine_sources(site("orin:2"), PlacementOptions(), ONE, model)
     assert place_model(shape("nemotron-3-super-120b-a12b-nvfp4"), own, PlacementOptions()).layout
 
 
 def test_who_asks_for_both_is_told_the_way() -> None:
     with pytest.raises(Problem) as caught:
-        placed(
+        place_order(
             order("qwen3-8b", PlacementOptions(sizes=Sizes(1, 2, 1))),
             shape("qwen3-8b"),
             site("spark,orin"),
@@ -81,7 +83,7 @@ def test_who_asks_for_both_is_told_the_way() -> None:
 )
 def test_they_come_together(kinds: str, asked: EngineRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEDLEY_FLAKE", "/flake")
-    there = alternatives.with_engine_sources(site(kinds), PlacementOptions(), asked)
+    there = add_engine_sources(site(kinds), PlacementOptions(), asked)
     assert list(topology.list_incompatible_warnings(there.engine_sources, ())) == []
     if "cpu" not in kinds:
         found = place_model(shape("qwen3-8b"), there, PlacementOptions(sizes=Sizes(1, 2, 1)))
@@ -98,26 +100,26 @@ def test_a_plan_says_who_knows_what_is_in_an_image() -> None:
 
 def test_hosts_that_have_joined_agree() -> None:
     running = site("spark,orin", "spark-1", "orin-1")
-    assert alternatives.with_engine_sources(running, PlacementOptions(), EngineRequest()).engine_sources == {}
+    assert add_engine_sources(running, PlacementOptions(), EngineRequest()).engine_sources == {}
     found = place_model(shape("qwen3-8b"), running, PlacementOptions(sizes=Sizes(1, 2, 1)))
     assert not any("one cluster" in each for each in found.warnings)
 
 
 def test_without_nix_the_nccl_of_an_orin_starts_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MEDLEY_FLAKE", raising=False)
-    there = alternatives.with_engine_sources(site("orin-r39:2"), PlacementOptions(), EngineRequest())
+    there = add_engine_sources(site("orin-r39:2"), PlacementOptions(), EngineRequest())
     alone = place_model(shape("qwen3-8b"), there, PlacementOptions())
     assert len(list_hosts(alone.layout)) == 1
     assert any("one cluster. Reason: the NCCL that PyPI has" in each for each in alone.warnings)
     order = Order(Weights("qwen3-8b", "Qwen/Qwen3-8B", None), Serving("Qwen/Qwen3-8B", "qwen3-8b"))
     order = replace(order, placement=PlacementOptions(sizes=Sizes(2)))
     with pytest.raises(Problem) as caught:
-        placed(order, shape("qwen3-8b"), there)
+        place_order(order, shape("qwen3-8b"), there)
     assert "nix run .#ray-head" in caught.value.fix
     assert "--nccl FILE" in caught.value.fix
     monkeypatch.setenv("VLLM_NCCL_SO_PATH", "/opt/nccl/libnccl.so.2")
-    given = alternatives.with_engine_sources(there, PlacementOptions(), EngineRequest())
-    assert len(list_hosts(placed(order, shape("qwen3-8b"), given).layout)) == 2
+    given = add_engine_sources(there, PlacementOptions(), EngineRequest())
+    assert len(list_hosts(place_order(order, shape("qwen3-8b"), given).layout)) == 2
 
 
 def recorded(name: str) -> Facts:

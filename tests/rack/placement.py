@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from medley.cluster import ray
-from medley.cluster.ray_serving import require_order, taken
+from medley.cluster.ray_serving import count_slots, require_order
 from medley.command import Command
 from medley.environment import payload, virtualenv
 from medley.environment.virtualenv import Environment
@@ -92,11 +92,11 @@ def placed(case: Case, engine: Environment, name: str = "placement") -> Placed:
         layout = place_model(shape(MODEL), topology, wanted).layout
         assert count_sizes(layout) == (case.tensor, case.stages, 1), layout
         planned = in_order([addresses[device.host] for device in list_devices(layout)], case.tensor)
-        slots = taken(layout, replace(topology, addresses=addresses))
+        slots = count_slots(layout, replace(topology, addresses=addresses))
         with held(head, engine, slots.spare):
             ranks = ray.ranks(seen(head, case, engine))
     try:
-        require_order(ranks, slots.slots, case.tensor)
+        require_order(ranks, slots.used, case.tensor)
     except Problem as problem:
         return Placed(case, planned, tuple(ranks), problem.cause)
     return Placed(case, planned, tuple(ranks), None)

@@ -10,7 +10,7 @@ import pytest
 
 from medley import serving
 from medley.process import Process
-from medley.serving.watchdog import Hosts, Watchdog
+from medley.serving.watchdog import HostQuery, Watchdog
 
 NEVER = float("inf")
 _MODULE = "medley.serving.watchdog"
@@ -46,7 +46,7 @@ class SimulatedTime(threading.Event):
         monkeypatch.setattr(f"{_MODULE}._here", lambda *_, **__: {"at_s": self.now, "processes": [idle]})
         monkeypatch.setattr(f"{_MODULE}._power", lambda: None)
 
-    def alarm(self, *answers_s: float, hosts: Hosts = lambda **_: {}) -> float:
+    def alarm(self, *answers_s: float, hosts: HostQuery = lambda **_: {}) -> float:
         """Return after which time the engine is named; it takes so long for its first answers."""
         self._answers, began, self._closed = list(answers_s), self.now, False
         self._end = began + 10 * self._limit_s

@@ -15,7 +15,7 @@ from medley.model.resolve import Weights
 from medley.planner.placement import PlacementOptions
 from medley.planner.plan import Nodes, Plan
 from medley.schema import EngineName
-from medley.serving.script import PLAN, Script, described
+from medley.serving.script import PLAN, Script, read_script_plan
 
 SCRIPT = Script(Path("/home/me/answers.py"), "print(1)\n", ("--limit", "5"))
 NODES = Nodes(2, 1, "10.0.0.1", 24_020, "10.0.0.2")
@@ -61,7 +61,7 @@ def test_alone_it_is_python_with_a_plan(engine: EngineName, tmp_path: Path) -> N
     (name,) = (each for each in found.files if each.endswith(".json"))
     assert command.env[PLAN] == name
     assert Path(name).parent == tmp_path / "runs", "a model of the hub has a slash in its name"
-    plan = described(found)
+    plan = read_script_plan(found)
     size = {"vllm": "tensor_parallel_size", "sglang": "tp_size"}[engine]
     assert plan["arguments"][size] == 2
     assert (plan["engine"], plan["model"], plan["replica"], plan["replicas"]) == (engine, "ORG/model", 0, 1)
@@ -77,7 +77,7 @@ def test_the_same_plan_is_the_same_file() -> None:
 
 def test_over_ray_the_class_is_told_so() -> None:
     found = launch(Plan(launcher="ray", stages=2, partition="3,3"))
-    assert described(found)["arguments"]["distributed_executor_backend"] == "ray"
+    assert read_script_plan(found)["arguments"]["distributed_executor_backend"] == "ray"
     assert found.command.env["VLLM_PP_LAYER_PARTITION"] == "3,3"
 
 
@@ -87,7 +87,7 @@ def test_torchrun_starts_it_for_each_rank_of_this_host() -> None:
         *("/env/bin/torchrun", "--nnodes", "2", "--node-rank", "1", "--master-addr", "10.0.0.1"),
         *("--master-port", "24020", "--nproc-per-node", "2", "/home/me/answers.py", "--limit", "5"),
     )
-    told = described(found)["arguments"]
+    told = read_script_plan(found)["arguments"]
     assert told["distributed_executor_backend"] == "external_launcher"
     assert told["tensor_parallel_size"] == 4
     assert not {"nnodes", "node_rank", "master_addr", "headless"} & set(told)
@@ -104,7 +104,7 @@ def test_replicas_are_processes_with_gpus_of_their_own() -> None:
     assert [(each["replica"], each["replicas"]) for each in plans(found)] == [(0, 2), (1, 2)]
     shown = [each["variables"]["CUDA_VISIBLE_DEVICES"] for each in plans(found)]
     assert shown == ["0,1", "2,3"]
-    assert not [name for name in described(found)["arguments"] if "data_parallel" in name]
+    assert not [name for name in read_script_plan(found)["arguments"] if "data_parallel" in name]
 
 
 def test_replicas_on_several_hosts_count_on() -> None:
@@ -115,7 +115,7 @@ def test_replicas_on_several_hosts_count_on() -> None:
 
 def test_those_of_a_model_with_experts_know_of_each_other() -> None:
     plan = Plan(launcher="mp", replicas=4, replicas_here=2, replicas_before=2, gpus=(0, 1), nodes=NODES)
-    first, second = plans(launch(plan, script=replace(SCRIPT, experts=True)))
+    first, second = plans(launch(plan, script=replace(SCRIPT, has_experts=True)))
     assert first["variables"] == {
         "VLLM_DP_SIZE": "4",
         "VLLM_DP_RANK": "2",
@@ -124,13 +124,13 @@ def test_those_of_a_model_with_experts_know_of_each_other() -> None:
         "VLLM_DP_MASTER_PORT": "24020",
     }
     assert second["variables"]["VLLM_DP_RANK"] == "3"
-    (here, _) = plans(launch(Plan(replicas=2), script=replace(SCRIPT, experts=True, port=7)))
+    (here, _) = plans(launch(Plan(replicas=2), script=replace(SCRIPT, has_experts=True, port=7)))
     assert here["variables"]["VLLM_DP_MASTER_IP"] == "127.0.0.1"
     assert here["variables"]["VLLM_DP_MASTER_PORT"] == "7"
 
 
 def test_sglangs_class_starts_its_own_replicas() -> None:
     found = launch(Plan(replicas=2), "sglang")
-    assert described(found)["arguments"]["dp_size"] == 2
+    assert read_script_plan(found)["arguments"]["dp_size"] == 2
     assert found.command.argv[0] == "/env/bin/python"
-    assert (described(found)["replica"], described(found)["replicas"]) == (0, 1)
+    assert (read_script_plan(found)["replica"], read_script_plan(found)["replicas"]) == (0, 1)

@@ -56,8 +56,8 @@ def test_a_line_of_an_engine(line: str, step: str | None) -> None:
 def test_a_slow_start_names_the_engines_own_lines_once_and_nothing_follows_its_end() -> None:
     watch = Shown()
     steps = StartSteps(watch, hint_at=0)
-    steps.look()
-    steps.look()
+    steps.check()
+    steps.check()
     steps.is_over = True
     steps.line("(APIServer pid=1) INFO 11-22 14:01:01 [api_utils.py:286] non-default args: {}")
     assert watch.texts == [IMPORTS, f"{IMPORTS}; its own lines: medley logs -f"]

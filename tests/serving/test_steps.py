@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from medley import config
-from medley.cli.plan import typed
+from medley.cli.plan import list_command_lines
 from medley.engine import Serving
 from medley.engine.launch import Order
 from medley.environment import engine_source
@@ -19,8 +19,8 @@ from medley.planner.candidates import Sizes
 from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.topology import Topology
 from medley.schema import EngineName
-from medley.serving import alternatives
-from medley.serving.steps import Step, steps
+from medley.serving.engine_sources import add_engine_sources
+from medley.serving.steps import Step, list_steps
 from tests.host.recordings import recorded
 from tests.network.fabric.groups import RING
 from tests.planner.imagined import launch_steps, shape, site
@@ -99,7 +99,7 @@ def test_a_folder_is_typed_by_its_path() -> None:
     serving = Serving(found.target, "mine", "0.0.0.0")
     order = Order(found, serving)
     on, made = site("rtx"), shape("qwen3-8b")
-    (one,) = steps(order, place_model(made, on, order.placement), on)
+    (one,) = list_steps(order, place_model(made, on, order.placement), on)
     assert of(one)[1] == [
         *("medley", "serve", "/models/my own/qwen3-8b"),
         *("--served-model-name", "mine", "--host", "0.0.0.0"),
@@ -164,10 +164,8 @@ def test_no_image_is_started_without_ray() -> None:
     wanted = PlacementOptions(sizes=Sizes(1, 2, 1), launcher="mp", one_server=True)
     request = engine_source.EngineRequest()
     with raises_problem(cause="vLLM in an image only, and images need Ray"):
-        launch_steps(
-            "gpt-oss-120b", alternatives.with_engine_sources(site("orin:2"), wanted, request), wanted
-        )
-    own = alternatives.with_engine_sources(site("orin:2"), wanted, replace(request, environment="VENV"))
+        launch_steps("gpt-oss-120b", add_engine_sources(site("orin:2"), wanted, request), wanted)
+    own = add_engine_sources(site("orin:2"), wanted, replace(request, environment="VENV"))
     assert all(step.typed.endswith("--env VENV") for step in launch_steps("gpt-oss-120b", own, wanted))
 
 
@@ -199,7 +197,7 @@ def test_the_engines_own_flags_go_along() -> None:
 def test_what_is_printed_is_what_is_started(kinds: str) -> None:
     """Lines broken for people are one command to a shell."""
     found = launch_steps("gpt-oss-120b", site(kinds))
-    text = "\n".join(typed(found)) + "\non "
+    text = "\n".join(list_command_lines(found)) + "\non "
     for step in found:
         block = text.split(f"on {step.host}: {step.typed}\n", 1)[1].split("\non ", 1)[0]
         words = shlex.split(block.replace("\\\n", ""))  # as a shell joins lines
@@ -255,7 +253,7 @@ def test_a_ring_of_cables_is_used_where_the_nccl_of_the_engine_knows_it(
     hosts = {name: recorded(name) for name in RING}
     on = Topology({name: (found, kind_of(found)) for name, found in hosts.items()})
     wanted = PlacementOptions(engine=engine, sizes=Sizes(1, 3, 1))
-    on = alternatives.with_engine_sources(on, wanted, engine_source.EngineRequest())
+    on = add_engine_sources(on, wanted, engine_source.EngineRequest())
     *_, serve = launch_steps("qwen3-8b", replace(on, nccl_version=nccl) if nccl else on, wanted)
     assert (serve.starts.command.env.get("NCCL_IB_SUBNET_AWARE_ROUTING") == "1") is ring
 

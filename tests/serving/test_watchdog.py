@@ -19,7 +19,7 @@ from medley.errors import Problem
 from medley.explain import explain_problem
 from medley.process_identity import descendants
 from medley.serving.supervise import supervise
-from medley.serving.watchdog import Clock, Hosts, Look, Watchdog, write_report
+from medley.serving.watchdog import Clock, HostQuery, Look, Watchdog, write_report
 from tests.problems import raises_problem
 from tests.serving.simulated_time import NEVER, SimulatedTime
 
@@ -32,7 +32,7 @@ class Enough(Exception):  # noqa: N818 - no error
 
 
 def watch(
-    port: int, behaviour: str, *, for_s: float = 40, stop: bool = False, hosts: Hosts = lambda **_: {}
+    port: int, behaviour: str, *, for_s: float = 40, stop: bool = False, hosts: HostQuery = lambda **_: {}
 ) -> float:
     """Serve with a watchdog; return after how many seconds from its start it ended."""
     url = f"http://127.0.0.1:{port}/v1"
@@ -44,9 +44,12 @@ def watch(
             for each in descendants(os.getpid()):
                 each.signal(signal.SIGSTOP)
 
-    def check() -> None:
-        if ready and time.monotonic() - ready[0] > for_s:
-            raise Enough
+    class Limit:
+        """Ends the run some time after the engine was ready."""
+
+        def check(self) -> None:
+            if ready and time.monotonic() - ready[0] > for_s:
+                raise Enough
 
     log = serving.log_file("x")
     dog = Watchdog(url, "tiny", port, LIMIT_S, log, hosts=hosts)
@@ -60,7 +63,7 @@ def watch(
             on_line=lambda _: None,
             on_ready=on_ready,
             last_error=find_last_error,
-            check=check,
+            monitors=[Limit()],
             watchdog=dog,
         )
     finally:

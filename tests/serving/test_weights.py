@@ -48,7 +48,7 @@ def fetched(lines: Iterable[str], monkeypatch: pytest.MonkeyPatch) -> Command:
             on_line(line)
 
     monkeypatch.setattr("medley.process.run", run)
-    asked = weights.Wanted("org/one", COMMIT)
+    asked = weights.HubFiles("org/one", COMMIT)
     weights.fetch_on_all(Joined(), ["10.0.0.1"], "one", asked, SILENT)
     return started[0]
 
@@ -87,7 +87,7 @@ def test_an_end_without_an_answer_reports_its_last_lines(monkeypatch: pytest.Mon
 def test_only_a_loader_that_reads_elsewhere_fetches_by_itself(
     flags: tuple[str, ...], *, downloads: bool
 ) -> None:
-    assert (weights.wanted(order(flags)) is not None) == downloads
+    assert (weights.find_hub_files(order(flags)) is not None) == downloads
 
 
 def order(flags: tuple[str, ...], args: tuple[str, ...] = (), beside: ModelExtras = NOTHING) -> Order:
@@ -108,11 +108,11 @@ def order(flags: tuple[str, ...], args: tuple[str, ...] = (), beside: ModelExtra
     ],
 )
 def test_the_files_are_those_of_the_engines_revision(asked: Order, revision: str | None) -> None:
-    assert weights.wanted(asked) == weights.Wanted("org/one", revision)
+    assert weights.find_hub_files(asked) == weights.HubFiles("org/one", revision)
 
 
 def test_a_table_may_name_a_loader_that_reads_elsewhere() -> None:
-    assert weights.wanted(order((), ("--load-format", "dummy"))) is None
+    assert weights.find_hub_files(order((), ("--load-format", "dummy"))) is None
 
 
 class Heard(SilentProgress):
@@ -131,7 +131,7 @@ def test_a_download_says_that_it_was_compared_with_the_hub(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
-    heard, asked = Heard(), weights.Wanted("org/both")
+    heard, asked = Heard(), weights.HubFiles("org/both")
     with serving(large_repositories(), monkeypatch, tmp_path):
         weights.fetch("both", asked, heard)
         assert hub.has("org/both")
@@ -145,7 +145,7 @@ def test_a_rate_begins_again_where_all_is_read_again(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(time, "monotonic", lambda: next(now))
     rate = weights.Rate(heard)
     for done in (0, 10**9, 0, 5 * 10**8):
-        rate.tell(done, 10**9)
+        rate.report(done, 10**9)
     assert [text.split(", ")[1] for text in heard.moves] == ["0 MB/s", "100 MB/s", "0 MB/s", "50 MB/s"]
 
 

@@ -21,7 +21,7 @@ from medley.network.link_setup import RING, LinkRequest, settings
 from medley.planner.placement import place_model
 from medley.planner.site_network import SiteNetwork
 from medley.planner.topology import Topology
-from medley.serving.steps import Step, joining, steps
+from medley.serving.steps import Step, list_ray_steps, list_steps
 from tests.planner.imagined import shape
 from tools.guides.scenarios import Scenario, table
 from tools.guides.sites import site
@@ -100,7 +100,7 @@ def _steps(scenario: Scenario, hosts: Topology) -> list[Step]:
     order = Order(weights, serving, scenario.wanted, scenario.extra, beside)
     made = shape(scenario.model)
     if len(hosts.hosts) == 1 or scenario.launcher == "mp":
-        return list(steps(order, place_model(made, hosts, order.placement), hosts))
+        return list(list_steps(order, place_model(made, hosts, order.placement), hosts))
     # The guide's head is Medley's too: that of a cluster that runs.
     wishes = hosts.complete_options(order.placement.network, scenario.engine)
     ends = SiteNetwork(hosts.facts, wishes).list_ends(hosts.hosts)
@@ -111,8 +111,8 @@ def _steps(scenario: Scenario, hosts: Topology) -> list[Step]:
         free_slots=dict.fromkeys(names, 1),
         addresses={host: end.address for host, end in ends.items()},
     )
-    serve = steps(order, place_model(made, there, order.placement), there)
-    return [*joining(wishes, hosts, ends, scenario.engine), *serve]
+    serve = list_steps(order, place_model(made, there, order.placement), there)
+    return [*list_ray_steps(wishes, hosts, ends, scenario.engine), *serve]
 
 
 def _add_step(made: DryRun, step: Step, hosts: Topology, scenario: Scenario) -> None:

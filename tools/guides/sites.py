@@ -14,7 +14,7 @@ from medley.host.facts.rdma import RdmaPort
 from medley.host.kind import kind_of
 from medley.planner.placement import PlacementOptions
 from medley.planner.topology import Topology
-from medley.serving import alternatives
+from medley.serving.engine_sources import add_engine_sources
 from medley.transcript import parse
 from tests.host.recordings import HOSTS
 
@@ -23,7 +23,7 @@ def site(table: Mapping[str, Any], name: str, wanted: PlacementOptions, image: s
     """Return the hosts of this name in scenarios.toml, each with the engine that it would have."""
     found = {host: _host(each, table["renamed"]) for host, each in table["hosts"][name].items()}
     hosts = Topology({name: (each, kind_of(each)) for name, each in found.items()})
-    return alternatives.with_engine_sources(hosts, wanted, EngineRequest(image))
+    return add_engine_sources(hosts, wanted, EngineRequest(image))
 
 
 def _host(table: Mapping[str, Any], renamings: Mapping[str, Mapping[str, str]]) -> Facts:

@@ -11,7 +11,7 @@ from pathlib import Path
 from medley import serving
 from medley.cli import Verb, flag, group, switch
 from medley.cli.output import print_result, say
-from medley.cli.serve import ServeOptions, quiet, ready, show_job
+from medley.cli.serve import ServeOptions, announce_server, quiet, show_dry_run
 from medley.cli.served import INSECURE
 from medley.cli.terminal import console
 from medley.errors import Problem, in_words
@@ -19,8 +19,8 @@ from medley.network import tcp
 from medley.serving import api, server_address
 from medley.serving.batch import Bad, Book, Request, lines, opened
 from medley.serving.batch_client import Answering, BatchProgress, send
-from medley.serving.prepare import prepare
-from medley.serving.server import Ended, Served, run
+from medley.serving.prepare import prepare_job
+from medley.serving.server import ServerRun, WorkDone, run_job
 
 _SAY_EVERY_S = 10
 
@@ -41,7 +41,7 @@ class BatchVerb(Verb):
         planning = replace(asked.planning, goal="throughput", concurrency=self.at_once)
         asked = replace(asked, port=asked.port or tcp.free_port(), planning=planning)
         if asked.dry_run:
-            show_job(asked.of(model, flags, self.typed), as_json=asked.as_json)
+            show_dry_run(asked.build_request(model, flags, self.typed), as_json=asked.as_json)
             return
         try:
             text = Path(source).read_bytes()
@@ -65,11 +65,15 @@ class BatchVerb(Verb):
                 self._send(left, book, progress, Answering(at.local_url, name, at.key))
             elif left:
                 served = partial(self._send, left, book, progress)  # it is served until this has returned
-                server = Served(asked.timeout_s, partial(ready, as_json=asked.as_json), served)
+                server = ServerRun(asked.timeout_s, partial(announce_server, as_json=asked.as_json), served)
                 try:
-                    with serving.claim_port(model, asked.host, asked.port), quiet() as told:
-                        run(prepare(asked.of(model, flags, self.typed), told), server, told)
-                except Ended:
+                    with serving.claim_port(model, asked.host, asked.port), quiet() as printer:
+                        run_job(
+                            prepare_job(asked.build_request(model, flags, self.typed), printer),
+                            server,
+                            printer,
+                        )
+                except WorkDone:
                     say("all is answered; the server has ended")
             self._end(book, progress, len(bad))
 

@@ -95,7 +95,7 @@ class BenchVerb(Verb):
 
         if len(words) > 1:
             raise Problem(
-                f"{words[1]!r} is one model too many",
+                f"bench takes one model: {words[1]!r} is a second",
                 cause="a field report measures a small model and at most one more",
                 fix=f"medley bench {words[0]} --field-report {file}",
             )

@@ -10,7 +10,7 @@ from plumbum import cli
 from medley.cli import flag, switch
 from medley.cli.output import say
 from medley.environment.container_image import ImageRequest
-from medley.host.hypothetical import imagined as hosts_of
+from medley.host.hypothetical import imagined
 from medley.host.kind import facts_by_host, kind_of
 from medley.model.trust import Trust
 from medley.network.fabric.types import NetworkOptions
@@ -21,7 +21,8 @@ from medley.planner.placement import PlacementOptions
 from medley.planner.plan import Launcher
 from medley.planner.topology import Topology
 from medley.schema import EngineName
-from medley.serving.prepare import Options, this_host
+from medley.serving.request import LaunchRequest
+from medley.serving.site import find_this_host
 
 THROUGHPUT_STREAMS = 32
 """Of who wants throughput and names no number: one stream has nothing to share a batch with."""
@@ -54,7 +55,8 @@ class Planning:
         "--kv-type TYPE", "data type of the KV cache: auto (the model's own) or fp8", default="auto"
     )
 
-    def wanted(self, *, link: str | None = None, gpus: str | None = None) -> PlacementOptions:
+    def build_placement(self, *, link: str | None = None, gpus: str | None = None) -> PlacementOptions:
+        """Return the placement options of these switches."""
         engine = self.engine or "vllm"
         return PlacementOptions(
             self.goal,
@@ -104,12 +106,14 @@ class Hosting:
     join_port: int = switch("--join-port PORT", "port for medley join", (1, 65_535), default=24_010)
     unplanned: bool = flag("--unplanned", "use --tp and --pp without a check of memory")
 
-    def options(self, model: str, planning: Planning, trust: Trust, typed: tuple[str, ...]) -> Options:
-        """Return what is to be started, as these switches say it; `typed` is the whole command."""
-        return Options(
+    def build_request(
+        self, model: str, planning: Planning, trust: Trust, user_command: tuple[str, ...]
+    ) -> LaunchRequest:
+        """Return the request of these switches; `user_command`: the whole command, from `medley` on."""
+        return LaunchRequest(
             model,
-            planning.wanted(gpus=self.gpus),
-            typed=typed,
+            planning.build_placement(gpus=self.gpus),
+            user_command=user_command,
             trust=trust,
             engine=planning.engine,
             launcher=self.launcher,
@@ -118,7 +122,7 @@ class Hosting:
             join_port=self.join_port,
             kind=self.kind,
             environment=self.environment,
-            unplanned=self.unplanned,
+            is_unplanned=self.unplanned,
         )
 
 
@@ -140,18 +144,22 @@ class Container:
         "--mount PATH[:INSIDE]", "path to mount in the container", requires=_NEEDS
     )
 
-    def wanted(self) -> ImageRequest | None:
+    def build_image_request(self) -> ImageRequest | None:
+        """Return the request for the container image; None without --image."""
         return None if self.image is None else ImageRequest(self.image, self.program, self.nccl, self.mounts)
 
 
-def site(files: Iterable[str], imagined: str | None = None, kind: str | None = None) -> Topology:
-    """The hosts of these transcripts, or of `spark:2`, or this one; `kind` is one on the user's word."""
+def read_site(files: Iterable[str], kinds: str | None = None, kind_name: str | None = None) -> Topology:
+    """Return the hosts of these transcripts, or of kinds such as spark:2, or this host.
+
+    `kind_name`: the kind of all of them, if the user gave it.
+    """
     files = tuple(files)
-    if imagined is None and not files:
-        return this_host(kind, say)
-    hosts = facts_by_host(files) if imagined is None else hosts_of(imagined)
-    found = {name: (facts, kind_of(facts, kind)) for name, facts in hosts.items()}
-    for name, (_, each) in found.items():
-        if each.warning and imagined is None:
-            say(f"{name}: {each.warning}" if len(found) > 1 else each.warning)
-    return Topology(found)
+    if kinds is None and not files:
+        return find_this_host(kind_name, say)
+    host_facts = facts_by_host(files) if kinds is None else imagined(kinds)
+    hosts = {name: (facts, kind_of(facts, kind_name)) for name, facts in host_facts.items()}
+    for name, (_, kind) in hosts.items():
+        if kind.warning and kinds is None:
+            say(f"{name}: {kind.warning}" if len(hosts) > 1 else kind.warning)
+    return Topology(hosts)

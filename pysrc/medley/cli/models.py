@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from medley.cli import Verb, flag, group, switch
-from medley.cli.launch_options import Planning, site
+from medley.cli.launch_options import Planning, read_site
 from medley.cli.output import print_result, table
 from medley.cli.progress import watch
 from medley.environment.engine_source import EngineRequest
-from medley.serving import alternatives, catalog
+from medley.serving import catalog
 from medley.serving.catalog import Entry
+from medley.serving.engine_sources import add_engine_sources
 
 _GB, _BILLION, _KI = 1e9, 1e9, 1024
 
@@ -28,9 +29,9 @@ class ModelsVerb(Verb):
             return
         if more and not self.replayed:
             raise self.no_verb(more[0])
-        wanted = self.planning.wanted()
-        hosts = site((*self.replayed, *more), self.imagined)
-        on = alternatives.with_engine_sources(hosts, wanted, EngineRequest())
+        wanted = self.planning.build_placement()
+        hosts = read_site((*self.replayed, *more), self.imagined)
+        on = add_engine_sources(hosts, wanted, EngineRequest())
         with watch().stage("plan every model"):
             here = catalog.downloaded()
             found = list(catalog.entries(on, wanted, here))

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from medley import cluster, config, engine, storage, user
 from medley.cli import Verb, ending, flag, group, output, switch, terminal
-from medley.cli.launch_options import TRUST, Planning, site
+from medley.cli.launch_options import TRUST, Planning, read_site
 from medley.cli.output import fit, print_result, step_table, wide
 from medley.cli.progress import watch
 from medley.cluster import membership, ray_serving
@@ -24,6 +24,7 @@ from medley.environment.engine_source import EngineRequest
 from medley.errors import Problem
 from medley.model.extra_files import ModelExtras
 from medley.model.resolve import weights
+from medley.model.shape import shape
 from medley.model.trust import Trust
 from medley.planner import join_names, list_hosts, report
 from medley.planner.choose import Choice
@@ -32,12 +33,11 @@ from medley.planner.placement import PlacementOptions
 from medley.planner.topology import Topology
 from medley.progress import SILENT, Progress
 from medley.serving import alternatives
-from medley.serving.alternatives import Build, placed
+from medley.serving.alternatives import Build, place_order
 from medley.serving.chat_parsers import format_of
+from medley.serving.engine_sources import add_engine_gaps, add_engine_sources
 from medley.serving.extras import find_extras
-from medley.serving.prepare import shape_of
-from medley.serving.steps import Step
-from medley.serving.steps import steps as steps_of
+from medley.serving.steps import Step, list_steps
 
 HINTS = "every reason: --why   full commands and variables: --commands   picture: --svg plan.svg"
 
@@ -61,107 +61,122 @@ class PlanVerb(Verb):
     picture: str | None = switch("--svg FILE", "SVG file to draw the plan in", check=ending(".svg"))
 
     def main(self, model: str, *more: str) -> None:
-        found = weights(model, config.models(), storage.cache(), self.typed)
-        listens = engine.Serving(found.target, found.name)
-        table = self._table(more)
-        wanted = self._wanted(table)
-        beside = find_extras(found, self.trust, (), wanted.engine, starts=False, refuses=False)
-        order = Order(found, listens, wanted, model_extras=beside, user_command=self.typed)
-        noted = _Notes(watch(), [])
-        if found.notice:
-            noted.note(found.notice)
-        made = shape_of(found, noted)
-        order = replace(order, serving=replace(listens, chat=format_of(found, ())))
-        asked = EngineRequest(self.image, self.environment)
-        site = ask_hosts(table, noted) if table else self._site(more)
-        if table and asked == EngineRequest():
-            site = alternatives.of_model(site, wanted.engine, found.model)
-        else:
-            site = alternatives.with_engine_sources(site, order.placement, asked, found.model)
-        choice = placed(order, made, site)
-        builds = alternatives.faster_builds(order, site, choice)
-        to_do, loads = tuple(steps_of(order, choice, site)), compute_load_time(choice, site)
+        model_files = weights(model, config.models(), storage.cache(), self.typed)
+        cluster_table = self._read_cluster(more)
+        placement = self._build_placement(cluster_table)
+        extras = find_extras(model_files, self.trust, (), placement.engine, starts=False, refuses=False)
+        serving = engine.Serving(model_files.target, model_files.name)
+        notes = _Notes(watch(), [])
+        if model_files.notice:
+            notes.note(model_files.notice)
+        model_shape = shape(model_files, notes)
+        serving = replace(serving, chat=format_of(model_files, ()))
+        order = Order(model_files, serving, placement, model_extras=extras, user_command=self.typed)
+        site = self._find_site(cluster_table, more, order, notes)
+        choice = place_order(order, model_shape, site)
+        builds = alternatives.list_faster_builds(order, site, choice)
+        steps, load_time = tuple(list_steps(order, choice, site)), compute_load_time(choice, site)
         if self.picture is not None:
             from medley.planner.picture import draw_layout
 
-            output.save(self.picture, draw_layout(found.name, choice, join(without(self.typed, ["--svg"]))))
+            output.save(
+                self.picture, draw_layout(model_files.name, choice, join(without(self.typed, ["--svg"])))
+            )
             output.say(f"the plan is drawn in {self.picture}")
-        told = choice.prediction
+        prediction = choice.prediction
         result = {
-            "model": found.name,
+            "model": model_files.name,
             "layout": dataclasses.asdict(choice.layout),
             "fit": dataclasses.asdict(choice.fit),
-            "prediction": dataclasses.asdict(told) | {"ttft_range_s": told.ttft_range_s},
-            "loading": dataclasses.asdict(loads) if loads else None,
+            "prediction": dataclasses.asdict(prediction) | {"ttft_range_s": prediction.ttft_range_s},
+            "loading": dataclasses.asdict(load_time) if load_time else None,
             "cabling": choice.cabling.table,
             "why": choice.why,
             "warnings": choice.warnings,
-            "rejected": [{"what": each.candidate, "because": each.reason} for each in choice.rejected],
-            "notes": noted.notes,
-            "beside": list(beside.why()),
-            "builds": [_build_table(each, choice) for each in builds],
-            "steps": [step_table(each) for each in to_do],
+            "rejected": [
+                {"what": rejection.candidate, "because": rejection.reason} for rejection in choice.rejected
+            ],
+            "notes": notes.notes,
+            "beside": list(extras.why()),
+            "builds": [_build_table(build, choice) for build in builds],
+            "steps": [step_table(step) for step in steps],
         }
         if self.as_json:
             print_result(result, (), as_json=True)
             return
-        shown = wide(WIDE)
-        engine_name = None if wanted.engine == "vllm" else wanted.engine
+        width = wide(WIDE)
+        four_bit_rate = alternatives.predict_four_bit_rate(order, site, choice)
+        engine_name = None if placement.engine == "vllm" else placement.engine
         settings = {"link": self.link, "engine": engine_name}
-        used = list_hosts(choice.layout)
-        named = " ".join(each for each in choice.warnings if "not used" in each.partition(":")[0])
-        unused = [host for host in site.hosts if host not in used and host not in named]
+        used_hosts = list_hosts(choice.layout)
+        warned = " ".join(line for line in choice.warnings if "not used" in line.partition(":")[0])
+        unused_hosts = [host for host in site.hosts if host not in used_hosts and host not in warned]
+        commands = _list_step_lines(steps, settings)
+        if self.commands:
+            commands = map(Text, list_command_lines(steps, width))
         blocks = (
-            report.format_summary(found.name, choice, shown, beside.warnings, unused),
+            report.format_summary(model_files.name, choice, width, extras.warnings, unused_hosts),
             report.format_section("Alternatives", report.format_alternatives(choice)),
-            report.format_section(
-                "Faster builds", _build_lines(builds, choice, alternatives.four_bit_rate(order, site, choice))
-            ),
-            report.format_reasons(choice, self._more(beside, loads)) if self.why else (),
-            report.format_section(
-                "Run it", map(Text, typed(to_do, shown)) if self.commands else _to_type(to_do, settings)
-            ),
+            report.format_section("Faster builds", _list_build_lines(builds, choice, four_bit_rate)),
+            report.format_reasons(choice, self._list_more_reasons(extras, load_time)) if self.why else (),
+            report.format_section("Run it", commands),
             (Text(), Text(HINTS, "dim")),
         )
         _print(line for block in blocks for line in block)
 
-    def _more(self, beside: ModelExtras, loads: LoadTime | None) -> Iterator[str]:
-        yield from [str(loads)] if loads else []
-        files = dataclasses.replace(beside, warnings=())
-        yield from (each.replace(f"{user.home()}/", "~/") for each in files.why())
+    def _list_more_reasons(self, extras: ModelExtras, load_time: LoadTime | None) -> Iterator[str]:
+        if load_time:
+            yield str(load_time)
+        files = dataclasses.replace(extras, warnings=())
+        yield from (reason.replace(f"{user.home()}/", "~/") for reason in files.why())
 
-    def _table(self, more: tuple[str, ...]) -> cluster.Cluster | None:
-        """The cluster of cluster.toml, where its hosts are to be asked because this host heads none."""
+    def _read_cluster(self, more: tuple[str, ...]) -> cluster.Cluster | None:
+        """Return the cluster of cluster.toml if its hosts must be asked, because this host heads none."""
         if more or self.replayed or self.imagined is not None or cluster.file() is None:
             return None
-        joined = membership.noted()
-        return None if joined and joined.role == "head" else cluster.read()
+        member = membership.noted()
+        return None if member and member.role == "head" else cluster.read()
 
-    def _wanted(self, table: cluster.Cluster | None) -> PlacementOptions:
-        """What is asked of the placement; what is not typed is as in cluster.toml."""
+    def _build_placement(self, table: cluster.Cluster | None) -> PlacementOptions:
+        """Return the placement options of the switches, and of cluster.toml where a switch is missing."""
         if table is None:
-            return self.planning.wanted(link=self.link)
+            return self.planning.build_placement(link=self.link)
         planning = dataclasses.replace(self.planning, engine=self.planning.engine or table.engine)
-        wanted, own = planning.wanted(link=self.link), table.wishes
-        wishes = dataclasses.replace(own, link=self.link or own.link, transport=wanted.network.transport)
-        return dataclasses.replace(wanted, network=wishes)
+        placement, network = planning.build_placement(link=self.link), table.wishes
+        network = dataclasses.replace(
+            network, link=self.link or network.link, transport=placement.network.transport
+        )
+        return dataclasses.replace(placement, network=network)
 
-    def _site(self, more: tuple[str, ...]) -> Topology:
+    def _find_site(
+        self, table: cluster.Cluster | None, more: tuple[str, ...], order: Order, notes: Progress
+    ) -> Topology:
+        """Return the hosts to plan for, with their engines."""
+        request = EngineRequest(self.image, self.environment)
+        if table is None:
+            return add_engine_sources(self._read_hosts(more), order.placement, request, order.weights.model)
+        site = ask_hosts(table, notes)
+        if request == EngineRequest():
+            return add_engine_gaps(site, order.engine, order.weights.model)
+        return add_engine_sources(site, order.placement, request, order.weights.model)
+
+    def _read_hosts(self, more: tuple[str, ...]) -> Topology:
+        """Return the hosts of --from or --hosts, else the running cluster's, else this host."""
         if more and not self.replayed:
             raise Problem(
-                f"{more[0]!r} is one model too many",
-                cause="plan takes one model; more words are files after --from",
+                f"plan takes one model: {more[0]!r} is a second",
+                cause="more words are files after --from",
                 fix="medley plan MODEL --from FILE FILE",
             )
-        joined = membership.noted() if self.imagined is None and not self.replayed else None
-        if joined and joined.role == "head":
-            return ray_serving.site(joined, None, 0, SILENT)
-        return site((*self.replayed, *more), self.imagined)
+        member = membership.noted() if self.imagined is None and not self.replayed else None
+        if member and member.role == "head":
+            return ray_serving.site(member, None, 0, SILENT)
+        return read_site((*self.replayed, *more), self.imagined)
 
 
 @dataclass
 class _Notes:
-    """Keeps what the user should know of the model for --json, too."""
+    """A progress that keeps its notes for --json."""
 
     watch: Progress
     notes: list[str]
@@ -181,26 +196,26 @@ class _Notes:
 
 
 def _build_table(build: Build, choice: Choice) -> dict[str, object]:
-    now, then = choice.prediction.tokens_per_s, build.choice.prediction.tokens_per_s
-    return {"name": build.name, "tokens_per_s": then, "instead_of": now, "type": build.typed}
+    speed, build_speed = choice.prediction.tokens_per_s, build.choice.prediction.tokens_per_s
+    return {"name": build.name, "tokens_per_s": build_speed, "instead_of": speed, "type": build.command}
 
 
-def _build_lines(builds: Iterable[Build], choice: Choice, four_bit: float | None) -> Iterator[Text]:
-    now = f"instead of {choice.prediction.tokens_per_s:.1f}"
-    rows = [(each.name, f"{each.rate} {now}", each.typed) for each in builds]
+def _list_build_lines(builds: Iterable[Build], choice: Choice, four_bit: float | None) -> Iterator[Text]:
+    comparison = f"instead of {choice.prediction.tokens_per_s:.1f}"
+    rows = [(build.name, f"{build.rate} {comparison}", build.command) for build in builds]
     if four_bit:
         rows.append(
             (
                 "a 4-bit build",
-                f"about {four_bit:.1f} tok/s {now}",
+                f"about {four_bit:.1f} tok/s {comparison}",
                 "if the hub has one: medley models add ORG/NAME",
             )
         )
     return report.format_table([tuple(map(Text, row)) for row in rows])
 
 
-def _bring_up(steps: list[Step], settings: Mapping[str, str | None]) -> Iterator[Text]:
-    """What a person types to make one cluster of these hosts, from its head."""
+def _list_cluster_lines(steps: list[Step], settings: Mapping[str, str | None]) -> Iterator[Text]:
+    """Yield what a person types to make one cluster of these hosts, from its head."""
     hosts = [step.host for step in steps]
     lead = f"  {hosts[0]} $ "
     if cluster.file() is None or not {*hosts} <= cluster.read().hosts.keys():
@@ -216,14 +231,14 @@ def _bring_up(steps: list[Step], settings: Mapping[str, str | None]) -> Iterator
     yield Text.assemble(lead[:-2], ("$ ", "green"), "medley up")
 
 
-def _to_type(steps: Iterable[Step], settings: Mapping[str, str | None]) -> Iterator[Text]:
-    """What a person types, once for hosts where it is the same."""
+def _list_step_lines(steps: Iterable[Step], settings: Mapping[str, str | None]) -> Iterator[Text]:
+    """Yield what a person types, once for hosts where it is the same."""
     for joins, part in groupby(steps, lambda step: step.joins):
         same = list(part)
-        yield from _bring_up(same, settings) if joins else _typed_at_hosts(same)
+        yield from _list_cluster_lines(same, settings) if joins else _list_host_lines(same)
 
 
-def _typed_at_hosts(steps: Iterable[Step]) -> Iterator[Text]:
+def _list_host_lines(steps: Iterable[Step]) -> Iterator[Text]:
     for (words, image), same in groupby(steps, lambda step: (step.typed, step.image)):
         hosts = f"  {join_names([step.host for step in same])}"
         gap = (
@@ -235,7 +250,7 @@ def _typed_at_hosts(steps: Iterable[Step]) -> Iterator[Text]:
 
 
 def _print(lines: Iterable[Text]) -> None:
-    """Colored on a terminal and wrapped there; plain text elsewhere."""
+    """Print colored and wrapped lines on a terminal, and plain text elsewhere."""
     out = terminal.console(sys.stdout)
     for line in (each for text in lines for each in text.split(allow_blank=True)):
         for part in fit(line.plain).split("\n"):
@@ -245,18 +260,19 @@ def _print(lines: Iterable[Text]) -> None:
 _INDENT, WIDE = 3, 100
 
 
-def typed(steps: Iterable[Step], wide: int = WIDE) -> Iterator[str]:
+def list_command_lines(steps: Iterable[Step], wide: int = WIDE) -> Iterator[str]:
+    """Yield the full command of each step, wrapped to this width."""
     for step in steps:
         yield f"on {step.host}: {step.typed}"
         if step.image:
             yield f"{' ' * _INDENT} # in the container image {step.image}"
-        yield from _wrapped(step.starts.command, wide)
+        yield from _wrap_command(step.starts.command, wide)
 
 
-def _wrapped(command: Command, wide: int) -> Iterator[str]:
-    """One variable or flag after the other, as many as a line holds."""
+def _wrap_command(command: Command, wide: int) -> Iterator[str]:
+    """Yield lines with as many variables and flags as each holds."""
     line = " " * _INDENT
-    for word in _words(command):
+    for word in _list_words(command):
         if len(line) + len(word) > wide:
             yield f"{line} \\"
             line = " " * _INDENT
@@ -264,22 +280,22 @@ def _wrapped(command: Command, wide: int) -> Iterator[str]:
     yield line
 
 
-def _words(command: Command) -> Iterator[str]:
-    """Its parts as a shell reads them, a flag and its value together."""
+def _list_words(command: Command) -> Iterator[str]:
+    """Yield the command's parts as a shell reads them, a flag and its value together."""
     if command.unset:
         yield " ".join(("env", *(f"-u {name}" for name in command.unset)))
-    yield from command.assignments(_quoted)
+    yield from command.assignments(_quote_word)
     program, *rest = command.argv
-    found = [_quoted(program)]
+    part = [_quote_word(program)]
     for word in rest:
         if word.startswith("-"):
-            yield " ".join(found)
-            found = []
-        found.append(_quoted(word))
-    yield " ".join(found)
+            yield " ".join(part)
+            part = []
+        part.append(_quote_word(word))
+    yield " ".join(part)
 
 
-def _quoted(word: str) -> str:
-    """As a shell reads it, with "$HOME" for this user's home folder: on other hosts it is another."""
+def _quote_word(word: str) -> str:
+    """Quote a word for a shell, with "$HOME" for this user's home folder, which differs on other hosts."""
     home = re.compile(rf"(?<![^:=,]){re.escape(str(user.home()))}(?=/[^/])")
     return '"$HOME"'.join(quote(part) if part else "" for part in home.split(word)) or quote(word)

@@ -29,7 +29,7 @@ from medley.network.fabric.per_host import HostNetwork
 from medley.network.fabric.types import NetworkOptions
 from medley.network.ports import RENDEZVOUS_PORT, RayPorts
 from medley.schema import EngineName
-from medley.serving.native import run_worker, worker_terms
+from medley.serving.native import receive_terms, run_worker
 from medley.transcript import Transcript, text
 
 _AGAIN_LIMIT_S = 24 * 3600
@@ -66,7 +66,7 @@ class TakingPart:
 
     def part(self, host: tuple[Facts, Kind], *, dry_run: bool = False, elsewhere: bool = False) -> NodeSpec:
         """Return this host's part of a cluster, its environment or image ready for use."""
-        wanted, engine = self.container.wanted(), self.engine
+        wanted, engine = self.container.build_image_request(), self.engine
         image = container_image.imaged_on(
             wanted, host, engine, dry_run=dry_run, elsewhere=elsewhere, watch=watch()
         )
@@ -228,7 +228,7 @@ class JoinVerb(Verb):
             channel = secure_channel.connect(name, port, secret, wait_s)
         with closing(channel):
             credentials.keep_token(secret)
-            terms = worker_terms(channel)
+            terms = receive_terms(channel)
             if self.dry_run:
                 does = f"runs {terms['script']} with" if terms["script"] else "serves"
                 what = f"{terms['model']} with {terms['engine']}, which this host would run"
@@ -236,4 +236,4 @@ class JoinVerb(Verb):
                 return False
             channel.send({"host": gethostname(), "facts": text(said)})
             place = f"{name}:{port}"
-            return run_worker(channel, terms, kind, self.own, nccl=self.nccl, at=place, output=output())
+            return run_worker(channel, terms, kind, self.own, nccl=self.nccl, head=place, output=output())

@@ -8,9 +8,13 @@ from medley.cli import Verb, flag, group
 from medley.cli.launch_options import TRUST, Hosting, Planning
 from medley.cli.output import output, show
 from medley.model.trust import Trust
-from medley.serving.prepare import launched, prepare, topology
-from medley.serving.script import described, read_script
-from medley.serving.server import ScriptRun, keep_files, run
+from medley.serving.launch_log import write_files
+from medley.serving.launches import prepare_launch
+from medley.serving.prepare import prepare_job
+from medley.serving.script import read_script, read_script_plan
+from medley.serving.script_run import ScriptRun
+from medley.serving.server import run_job
+from medley.serving.site import find_site
 
 
 class RunVerb(Verb):
@@ -29,18 +33,20 @@ class RunVerb(Verb):
         return super()._parse_args([*argv[:at], *(() if "--" in argv[at : at + 1] else ("--",)), *argv[at:]])
 
     def main(self, model: str, script: str = "", *words: str) -> int:
-        found, told = read_script(script, model, words), output()
-        options = self.hosting.options(model, self.planning, self.trust, self.typed)
-        job = prepare(replace(options, dry_run=self.dry_run, script=found), told)
+        user_script, printer = read_script(script, model, words), output()
+        request = self.hosting.build_request(model, self.planning, self.trust, self.typed)
+        job = prepare_job(replace(request, dry_run=self.dry_run, script=user_script), printer)
         if not self.dry_run:
-            return run(job, ScriptRun(found.path), told)
-        launch = launched(job, topology(job, told), told).launch
-        keep_files(launch)  # so that what is printed can be run
+            return run_job(job, ScriptRun(user_script.path), printer)
+        launch = prepare_launch(job, find_site(job, printer), printer).launch
+        write_files(launch)  # so that what is printed can be run
         if not self.as_json:
             show(launch.command, launch.list_reasons(), as_json=False)
             return 0
         command = launch.command
         reasons = [{"what": what, "why": reason} for what, reason in launch.list_reasons()]
         parts = {"argv": command.argv, "env": command.env, "unset": command.unset}
-        print(json.dumps({"command": str(command), **parts, "plan": described(launch), "why": reasons}))
+        print(
+            json.dumps({"command": str(command), **parts, "plan": read_script_plan(launch), "why": reasons})
+        )
         return 0

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 from medley import credentials, serving
 from medley.cli import Verb, flag, group, switch, terminal
 from medley.cli.cluster_options import AtHead, typed_at, without
-from medley.cli.launch_options import TRUST, Container, Hosting, Planning, site
+from medley.cli.launch_options import TRUST, Container, Hosting, Planning, read_site
 from medley.cli.output import only_dry_run, output, print_result, show, show_steps
 from medley.cli.progress import watch
 from medley.cluster import events, self_command, unit_file, units
@@ -30,11 +30,14 @@ from medley.planner.topology import Topology
 from medley.progress import Output, Progress
 from medley.serving import url
 from medley.serving.certificate import chosen_tls
-from medley.serving.prepare import Job, Listens, Options, launched, prepare, this_host, topology
-from medley.serving.steps import hypothetical
+from medley.serving.launches import prepare_launch
+from medley.serving.prepare import Job, prepare_job
+from medley.serving.request import LaunchRequest, ListenOptions
+from medley.serving.site import find_site, find_this_host
+from medley.serving.steps import list_hypothetical_steps
 
 if TYPE_CHECKING:  # httpx: a fifth of what a plan takes, and most runs end before it is needed
-    from medley.serving.server import Served
+    from medley.serving.server import ServerRun
 
 _HOSTS = switch(
     "--hosts N|KINDS",
@@ -77,51 +80,51 @@ class ServeOptions:
     as_json: bool = flag("--json", "one JSON object: the command, or the address once it is ready")
 
     @property
-    def imagined(self) -> str | None:
-        """Kinds of hosts that one need not own, where --hosts names some."""
+    def hypothetical_kinds(self) -> str | None:
+        """The value of --hosts if it names kinds of hosts, which one need not own."""
         hosts = self.hosting.hosts
         return hosts if hosts is not None and not hosts.isdecimal() else None
 
-    def of(self, model: str, flags: tuple[str, ...], typed: tuple[str, ...]) -> Options:
-        if flags and not flags[0].startswith("-"):
-            raise Problem(
-                f"{flags[0]!r} is one model too many",
-                cause="serve takes one model; its own switches begin with --, "
-                "and the engine's flags come after --",
-                fix=f"medley serve {model} --port {flags[0]}"
-                if flags[0].isdigit()
-                else f"medley serve {model}",
-            )
-        elsewhere = self.replayed or self.imagined is not None
-        if elsewhere and not self.dry_run:
-            raise only_dry_run("serve MODEL", "--from FILE" if self.replayed else f"--hosts {self.imagined}")
+    def build_request(
+        self, model: str, engine_flags: tuple[str, ...], user_command: tuple[str, ...]
+    ) -> LaunchRequest:
+        """Return the request of these options; raise a Problem for a second model or hosts elsewhere."""
+        if engine_flags and not engine_flags[0].startswith("-"):
+            raise _second_model_problem(model, engine_flags[0])
+        kinds = self.hypothetical_kinds
+        is_elsewhere = bool(self.replayed) or kinds is not None
+        if is_elsewhere and not self.dry_run:
+            raise only_dry_run("serve MODEL", "--from FILE" if self.replayed else f"--hosts {kinds}")
+        tls = chosen_tls(self.host, self.tls_certificate, self.tls_key, is_wanted=self.tls)
         return replace(
-            self.hosting.options(model, self.planning, self.trust, typed),
-            flags=flags,
-            image=self.container.wanted(),
+            self.hosting.build_request(model, self.planning, self.trust, user_command),
+            engine_flags=engine_flags,
+            image=self.container.build_image_request(),
             nccl=self.container.nccl,
             dry_run=self.dry_run,
-            elsewhere=site(self.replayed, self.imagined, self.hosting.kind) if elsewhere else None,
-            listens=Listens(
-                self.host,
-                self.port,
-                self.served_name,
-                self.api_key,
-                self.origins,
-                chosen_tls(self.host, self.tls_certificate, self.tls_key, is_wanted=self.tls),
-            ),
+            other_site=read_site(self.replayed, kinds, self.hosting.kind) if is_elsewhere else None,
+            listen=ListenOptions(self.host, self.port, self.served_name, self.api_key, self.origins, tls),
         )
 
 
-def show_job(options: Options, *, as_json: bool) -> None:
+def _second_model_problem(model: str, word: str) -> Problem:
+    fix = f"medley serve {model} --port {word}" if word.isdigit() else f"medley serve {model}"
+    return Problem(
+        f"serve takes one model: {word!r} is a second",
+        cause="switches of serve begin with --, and the engine's flags come after --",
+        fix=fix,
+    )
+
+
+def show_dry_run(request: LaunchRequest, *, as_json: bool) -> None:
     """Print what would be started, and why."""
-    told = output()
-    job = prepare(options, told)
-    site = topology(job, told)
-    if len(site.hosts) > 1 and not job.joined:
-        show_steps(hypothetical(job, site, told), as_json=as_json)
+    printer = output()
+    job = prepare_job(request, printer)
+    site = find_site(job, printer)
+    if len(site.hosts) > 1 and not job.cluster:
+        show_steps(list_hypothetical_steps(job, site, printer), as_json=as_json)
     else:
-        launch = launched(job, site, told).launch
+        launch = prepare_launch(job, site, printer).launch
         show(launch.command, launch.list_reasons(), as_json=as_json)
 
 
@@ -155,83 +158,86 @@ class ServeVerb(Verb):
     verbose: bool = flag("-v, --verbose", "print every reason, the command and the engine's output")
 
     def main(self, model: str, *flags: str) -> int:
-        asked = self.options
-        elsewhere = not (
-            asked.dry_run or asked.replayed or asked.hosting.hosts == "1" or asked.hosting.launcher
+        options = self.options
+        is_for_this_host = (
+            options.dry_run or options.replayed or options.hosting.hosts == "1" or options.hosting.launcher
         )
         on_event = self.on_event or os.environ.get(events.COMMAND) or self.at_head.on_event()
-        if elsewhere and (head := self.at_head.elsewhere()):
+        if not is_for_this_host and (head := self.at_head.elsewhere()):
             return typed_at(head, on_event)
-        if asked.dry_run:
-            show_job(asked.of(model, flags, self.typed), as_json=asked.as_json)
+        if options.dry_run:
+            show_dry_run(options.build_request(model, flags, self.typed), as_json=options.as_json)
             return 0
         if on_event:  # the unit's supervisor and whatever notes an event here reads it
             os.environ[events.COMMAND] = str(events.command_file(on_event))
         if self.replace:
-            return replaced(asked.of(model, flags, self.typed), restart=self.restart, drain_s=self.drain_s)
+            request = options.build_request(model, flags, self.typed)
+            return replace_detached(request, restart=self.restart, drain_s=self.drain_s)
         if self.detach:
-            return detached(asked.port, restart=self.restart, drain_s=self.drain_s)
-        with nullcontext(output()) if self.verbose else quiet() as told:
-            return self._serve(asked.of(model, flags, self.typed), told)
+            return serve_detached(options.port, restart=self.restart, drain_s=self.drain_s)
+        with nullcontext(output()) if self.verbose else quiet() as printer:
+            return self._serve(options.build_request(model, flags, self.typed), printer)
 
-    def _serve(self, options: Options, told: Output) -> int:
-        from medley.serving.supervise import HOSTS_LIMIT_S, resumed
+    def _serve(self, request: LaunchRequest, printer: Output) -> int:
+        from medley.serving.supervise import HOSTS_LIMIT_S, resume_hosts
 
-        listens = options.listens
+        listen = request.listen
         with (
-            serving.claim_port(listens.name or options.model, listens.address, listens.port),
-            resumed(listens.port, told.say) if self.restart else nullcontext() as hosts,
+            serving.claim_port(listen.name or request.model, listen.address, listen.port),
+            resume_hosts(listen.port, printer.say) if self.restart else nullcontext() as hosts,
         ):
-            if hosts and options.hosts is None:  # as many as it ran over before it was cut off
-                options = replace(options, hosts=str(hosts), wait_s=HOSTS_LIMIT_S)
-            job = prepare(options, told)
-            from medley.serving.server import Served, run
+            if hosts and request.hosts is None:  # as many as it ran over before it was cut off
+                request = replace(request, hosts=str(hosts), wait_s=HOSTS_LIMIT_S)
+            job = prepare_job(request, printer)
+            from medley.serving.server import ServerRun, run_job
 
-            announce = partial(ready, as_json=self.options.as_json)
-            server = Served(
+            announce = partial(announce_server, as_json=self.options.as_json)
+            server = ServerRun(
                 self.options.timeout_s, announce, drain_s=self.drain_s, stall_limit_s=self.stall_limit_s
             )
             if self.restart:
-                _restarted(job, server, told)
-            return run(job, server, told)
+                _run_restarting(job, server, printer)
+            return run_job(job, server, printer)
 
 
 @contextmanager
 def quiet() -> Iterator[Output]:
-    """Without the engine's output, of which a failure shows the end."""
-    told, last = output(), deque[str](maxlen=_LAST_LINES)
+    """Yield a printer that leaves out the engine's output; a failure shows its last lines."""
+    printer, last_lines = output(), deque[str](maxlen=_LAST_LINES)
     try:
-        yield replace(told, detail=lambda _: None, error=last.append)
+        yield replace(printer, detail=lambda _: None, error=last_lines.append)
     except Problem:
-        for line in last:
-            told.error(f"  | {line}")
+        for line in last_lines:
+            printer.error(f"  | {line}")
         raise
 
 
-def _restarted(job: Job, server: "Served", told: Output) -> NoReturn:
-    from medley.serving.server import run
+def _run_restarting(job: Job, server: "ServerRun", printer: Output) -> NoReturn:
+    from medley.serving.server import run_job
     from medley.serving.supervise import Restarter
 
-    def attempt(there: Topology, on_ready: Callable[[int], None]) -> None:
-        run(job, replace(server, on_ready=on_ready, restarts=True), told, there)
+    def attempt(site: Topology, on_ready: Callable[[int], None]) -> None:
+        run_job(job, replace(server, on_ready=on_ready, restarts=True), printer, site)
 
     rule = Restart(first_s=2, longest_s=120, limit=10, lasting_s=600)
-    here = partial(this_host, job.options.kind, told.say)
-    site = here() if job.by == "mp" else topology(job, told)
-    resumes = job.by != "mp"
-    Restarter(rule, job.order.serving, job.joined, told, here, resumes=resumes).run(attempt, site)
+    find_host = partial(find_this_host, job.request.kind, printer.say)
+    is_over_ray = job.launcher != "mp"
+    site = find_site(job, printer) if is_over_ray else find_host()
+    restarter = Restarter(rule, job.order.serving, job.cluster, printer, find_host, resumes=is_over_ray)
+    restarter.run(attempt, site)
 
 
-def ready(listens: Serving, completion: str, seconds: float, *, as_json: bool) -> None:
-    where, model = url(listens), listens.name
-    key = credentials.key_file(listens.key) if listens.key else None
+def announce_server(server: Serving, completion: str, seconds: float, *, as_json: bool) -> None:
+    """Print the address of a ready server and how to ask it."""
+    where, model = url(server), server.name
+    key = credentials.key_file(server.key) if server.key else None
     table = {"url": where, "model": model, "pid": os.getpid(), "key": str(key) if key else None}
     header = f""" -H "Authorization: Bearer $(cat {quote(str(key))})\"""" if key else ""
     body = json.dumps({"model": model, "messages": [{"role": "user", "content": "Hello"}]})
     lan = ""
-    if listens.address in {"0.0.0.0", "::"}:  # noqa: S104 - compared, not bound
-        lan = f"from other hosts: {url(replace(listens, address=tcp.outward_address()))}\n"
-    trust, authority = "", listens.tls and listens.tls.authority
+    if server.address in {"0.0.0.0", "::"}:  # noqa: S104 - compared, not bound
+        lan = f"from other hosts: {url(replace(server, address=tcp.outward_address()))}\n"
+    trust, authority = "", server.tls and server.tls.authority
     if authority:
         trust = f" --cacert {quote(str(authority))}"
         lan += f"clients trust it by this file, which other hosts need a copy of: {authority}\n"
@@ -245,19 +251,19 @@ def ready(listens: Serving, completion: str, seconds: float, *, as_json: bool) -
     print_result(table, [text], as_json=as_json)
 
 
-_LOOK_EVERY_S = 0.2
+_ASK_EVERY_S = 0.2
 _LAST_LINES = 20
-"""Of the engine's, where it fails."""
+"""Lines of the engine's output that a failure shows."""
 _END = "Ctrl-C ends it"
 
 
-def detached(port: int, *, restart: bool, drain_s: int) -> int:
-    """The verb without --detach as a unit; returns once it is ready, or its end as a Problem.
+def serve_detached(port: int, *, restart: bool, drain_s: int) -> int:
+    """Run this command without --detach as a unit; return once it is ready, or raise its end as a Problem.
 
     The unit goes on where its terminal is closed or this process ends. Only Ctrl-C here ends it.
     """
     serving.require_none(port)
-    unit = server_unit(port, restart=restart, drain_s=drain_s)
+    unit = build_server_unit(port, restart=restart, drain_s=drain_s)
     name = unit.name
     seen = watch()
     with terminal.outlive():
@@ -272,20 +278,22 @@ def detached(port: int, *, restart: bool, drain_s: int) -> int:
     return _serves(name, ready_lines)
 
 
-def replaced(options: Options, *, restart: bool, drain_s: int) -> int:
-    """The same in the place of the server on this port, which has to end first: there is one memory."""
+def replace_detached(request: LaunchRequest, *, restart: bool, drain_s: int) -> int:
+    """Run it as a unit in place of the server on this port, which ends first: there is one memory."""
     from medley.serving import upgrade
 
-    port = options.listens.port
-    unit, old = server_unit(port, restart=restart, drain_s=drain_s), upgrade.running(port)
-    upgrade.make_ready(options, output())
+    port = request.listen.port
+    unit = build_server_unit(port, restart=restart, drain_s=drain_s)
+    old = upgrade.find_running_server(port)
+    upgrade.prepare_host(request, output())
     seen = watch()
     with terminal.outlive(), seen.stage(f"{unit.name}: until it is replaced"):
         lines, gap_s = upgrade.replace_server(old, unit, port, partial(await_ready, unit.name, port, seen))
     return _serves(f"after {gap_s:.0f} s without an answer {unit.name}", lines)
 
 
-def server_unit(port: int, *, restart: bool, drain_s: int) -> Unit:
+def build_server_unit(port: int, *, restart: bool, drain_s: int) -> Unit:
+    """Return the unit that runs this command without the switches that detach it."""
     dropped = {"--detach": 0, "--replace": 0, "--cluster": 1, "-v": 0, "--verbose": 0, "--on-event": 1}
     verb, *others = without(sys.argv[1:], dropped)
     # A unit can be read: it has the command's file, and not its text.
@@ -305,7 +313,7 @@ def _serves(name: str, ready_lines: list[str]) -> int:
 
 
 def await_ready(name: str, port: int, seen: Progress) -> list[str]:
-    """Wait for the server's line, and show its own lines and how far its downloads are."""
+    """Wait until the server is ready, and show its lines and downloads; return the lines about it."""
     shown = looked = 0
     while True:
         state = units.state(name)
@@ -327,7 +335,7 @@ def await_ready(name: str, port: int, seen: Progress) -> list[str]:
             return lines[at:end]
         if is_over:
             raise _ended(name, units.said(name))
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_ASK_EVERY_S)
 
 
 def _ended(name: str, lines: list[str]) -> Problem:

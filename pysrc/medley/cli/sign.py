@@ -20,8 +20,9 @@ from medley.host.kind import Kind, answers, match_kind
 from medley.planner.devices import read_measurements
 from medley.planner.placement import PlacementOptions
 from medley.planner.topology import Topology
-from medley.serving import alternatives, catalog
+from medley.serving import catalog
 from medley.serving.catalog import Entry
+from medley.serving.engine_sources import add_engine_sources
 
 _MODELS = 3
 _WARNING_CHARS = 120
@@ -93,7 +94,7 @@ def usable_models(name: str, found: Facts, kind: Kind) -> list[Entry]:
     """Return the largest models that this host alone serves at a pleasant speed."""
     site = Topology({name: (found, kind)}, measurements=read_measurements())
     wanted = PlacementOptions()
-    site = alternatives.with_engine_sources(site, wanted, EngineRequest())
+    site = add_engine_sources(site, wanted, EngineRequest())
     return catalog.largest_usable(site, wanted, _MODELS)
 
 

@@ -18,9 +18,7 @@ from medley.environment import own_nccl
 from medley.errors import Problem
 from medley.host import facts
 from medley.host.kind import match_kind
-from medley.network.fabric import per_host
 from medley.planner import Layout, devices, list_devices
-from medley.planner.placement import PlacementOptions
 from medley.planner.topology import Topology
 from medley.process import wait_until
 from medley.progress import Progress
@@ -101,17 +99,18 @@ def site(found: Membership, wanted: int | None, wait_s: float, watch: Progress) 
 
 
 @dataclass(frozen=True)
-class Taken:
-    """The ranks of each host by address, in order of ranks, and the unused slots."""
+class SlotUse:
+    """How many slots of each host's address a layout uses, in the order of ranks, and how many stay free."""
 
-    slots: Mapping[str, int]
+    used: Mapping[str, int]
     spare: Mapping[str, int]
 
 
-def taken(layout: Layout, site: Topology) -> Taken:
+def count_slots(layout: Layout, site: Topology) -> SlotUse:
+    """Count the slots that a layout uses on each host of a cluster."""
     ranks = Counter(device.host for device in list_devices(layout))
     spare = {name: free - ranks[name] for name, free in site.free_slots.items()}
-    return Taken(
+    return SlotUse(
         {site.addresses[name]: ranks[name] for name in site.rank_order if ranks[name]},
         {site.addresses[name]: count for name, count in spare.items() if count},
     )
@@ -158,26 +157,15 @@ def require_weights(found: Membership, folder: Path) -> None:
         )
 
 
-def settings(
-    found: Membership, site: Topology, wanted: PlacementOptions, environ: Mapping[str, str], watch: Progress
+def list_variables(
+    engine: EngineName, address: str, token: Path, network_variables: Collection[Variable]
 ) -> Iterator[Variable]:
-    """Yield the variables that an engine needs to place its ranks on these hosts and to connect them."""
-    wishes = site.complete_options(wanted.network, wanted.engine)
-    fabric, wired = per_host.running_cluster_network(
-        site.facts, site.addresses, site.rank_order[0], wishes, environ
-    )
-    for line in (*fabric.why, *map(str, fabric.findings)):
-        watch.note(line)
-    yield from over_ray(wanted.engine, found.head, Path(found.token), wired)
-
-
-def over_ray(engine: EngineName, head: str, secret: Path, wired: Collection[Variable]) -> Iterator[Variable]:
-    """Yield an engine's variables for this cluster; `wired` are those of the network."""
-    yield from ray.variables(secret)
-    yield Variable("RAY_ADDRESS", head, "use this cluster instead of starting another")
-    yield from wired
+    """Yield the variables that an engine needs to start its ranks over Ray; `address`: HOST:PORT of Ray."""
+    yield from ray.variables(token)
+    yield Variable("RAY_ADDRESS", address, "use this cluster instead of starting another")
+    yield from network_variables
     yield build_hidden_names_variable(engine)
-    shared = {each.name: each.value for each in wired if each.everywhere}
+    shared = {variable.name: variable.value for variable in network_variables if variable.everywhere}
     if engine == "vllm" and shared:
         # vLLM's second Ray executor fills in what a host lacks and leaves what its `ray start` has
         # (v1/executor/ray_executor_v2.py of vLLM 0.32.0); the environment of a job wins over both
@@ -185,8 +173,8 @@ def over_ray(engine: EngineName, head: str, secret: Path, wired: Collection[Vari
         job = json.dumps({"runtime_env": {"env_vars": shared}})
         yield Variable("RAY_JOB_CONFIG_JSON_ENV_VAR", job, "ranks use these instead of those of `ray start`")
     if engine == "sglang":
-        own = head.partition(":")[0]
-        yield Variable("SGLANG_HOST_IP", own, "ranks find this host at the address registered with Ray")
+        host = address.partition(":")[0]
+        yield Variable("SGLANG_HOST_IP", host, "ranks find this host at the address registered with Ray")
 
 
 def told(found: Membership) -> tuple[dict[str, Transcript], dict[str, str]]:

@@ -195,7 +195,7 @@ class RayWatch:
         self._looked = time.monotonic()
         self._refused = 0
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Check, at most every second; call it often."""
         if time.monotonic() < self._looked + _LOOK_EVERY_S:
             return

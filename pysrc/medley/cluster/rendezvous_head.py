@@ -84,7 +84,7 @@ class JoinedHost:
                 self.ended = str(message["ended"])
 
 
-class Meeting:
+class Rendezvous:
     """The port where hosts join; `terms` are what they must share with this host."""
 
     def __init__(self, port: int, token: str, terms: Mapping[str, Any], watch: Progress) -> None:
@@ -135,7 +135,8 @@ class Meeting:
         self.members = [each for each in self.members if each.ended is None]
         return len(self.members) >= count
 
-    def require_all(self) -> None:
+    def check(self) -> None:
+        """Raise a Problem for a host that left."""
         if lost := next((each for each in self.members if each.ended is not None), None):
             raise _lost(lost)
 
@@ -149,7 +150,7 @@ class Meeting:
         for each in self.members:
             each.send({"again": True})
 
-    def look(self, *, stacks: bool) -> dict[str, Any]:
+    def ask_hosts(self, *, stacks: bool) -> dict[str, Any]:
         """Ask the hosts what their ranks do; None of one that does not answer in time."""
         for each in self.members:
             each.looked = None

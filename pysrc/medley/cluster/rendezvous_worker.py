@@ -137,7 +137,7 @@ def run_part(
             if "look" in message:
                 _send(channel, {"looked": process_stacks.look([process.pid], stacks=bool(message["look"]))})
             _watch_memory(channel, memory)
-            segments.look()
+            segments.check()
             finished = None if done else process.poll()
             if finished is not None and ends and not finished.status:
                 done = True

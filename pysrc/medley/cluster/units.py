@@ -247,7 +247,7 @@ class _Keeper:
                 return replace(ended, lines=(*ended.lines, said))
             vital = self._vital()
             ranks.look(vital and descendants(self.state.keeper))
-            self.segments.look()
+            self.segments.check()
             reap_orphans()
             if after:
                 after.poll()

@@ -21,6 +21,7 @@ from medley.host.health import QUESTIONS, health
 from medley.host.health.software import OWN_VARIABLE
 from medley.host.kind import kind_of
 from medley.model.resolve import weights
+from medley.model.shape import shape
 from medley.network.fabric import fabric
 from medley.network.fabric.types import Endpoint, Fabric, NetworkOptions
 from medley.planner import describe_layout
@@ -28,8 +29,7 @@ from medley.planner.fit import format_gib
 from medley.planner.placement import PlacementOptions
 from medley.planner.topology import Topology
 from medley.progress import Progress
-from medley.serving.alternatives import placed
-from medley.serving.prepare import shape_of
+from medley.serving.alternatives import place_order
 from medley.transcript import Transcript
 
 _MIN_NETWORK_HOSTS = 2
@@ -215,7 +215,7 @@ def fit_model(
         pinned = all(host.has_nix_toolkit for host in case.hosts.values())
         has_own_engine = any(host.member.env or host.member.image for host in case.hosts.values())
         topology = Topology(hosts, has_own_engine=has_own_engine, has_nix_toolkit=pinned)
-        choice = placed(order, shape_of(model_files, progress), topology)
+        choice = place_order(order, shape(model_files, progress), topology)
     except Problem as problem:
         return "", problem
     free_gib = format_gib(min(rank.free_bytes for rank in choice.fit.ranks))

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Protocol
 
 from medley.command import AnnotatedCommand, Command, Variable, merged, overridden
 from medley.engine import (
@@ -50,6 +51,10 @@ class Order:
     """The user's command, from `medley` on."""
 
     @property
+    def engine(self) -> EngineName:
+        return self.placement.engine
+
+    @property
     def table(self) -> str | None:
         """The file of the model's table, if it adds flags for this engine."""
         model = self.weights.model
@@ -80,6 +85,51 @@ class Launch:
         ]
 
 
+class LaunchBuilder(Protocol):
+    """The interface of `build_launch`, and of a script's own."""
+
+    def __call__(
+        self,
+        order: Order,
+        plan: Plan,
+        host: HostTable,
+        /,
+        *,
+        tools: Tools,
+        environ: Mapping[str, str],
+        cluster: Iterable[Variable],
+    ) -> Launch:
+        """Return what one host starts; `cluster`: the variables for ranks on several hosts."""
+
+
+def list_launch_variables(
+    order: Order,
+    plan: Plan,
+    host: HostTable,
+    tools: Tools,
+    environ: Mapping[str, str],
+    *,
+    cluster: Iterable[Variable] = (),
+    engine_plan: Plan | None = None,
+    script: Iterable[Variable] = (),
+) -> tuple[Variable, ...]:
+    """Return a process's variables: table, toolchain, plan, cluster, engine, model extras, then a script's.
+
+    `engine_plan`: the plan as the engine reads it, where it differs. The host's own in cluster.toml win.
+    """
+    engine = ENGINES[order.engine]
+    variables = (
+        *list_table_variables(order.engine, plan, order.weights.model, environ),
+        *tools.variables(environ.get("PATH", "")),
+        *list_common_variables(plan, host, environ, local=order.weights.local),
+        *cluster,
+        *engine.list_variables(order.serving, engine_plan or plan, host),
+        *order.model_extras.variables(),
+        *script,
+    )
+    return overridden(merged(variables), tools.table)
+
+
 def build_launch(
     order: Order,
     plan: Plan,
@@ -90,18 +140,8 @@ def build_launch(
     cluster: Iterable[Variable] = (),
 ) -> Launch:
     """Return an engine's command on a host; `cluster`: the variables for ranks on several hosts."""
-    engine, weights, serving = ENGINES[order.placement.engine], order.weights, order.serving
-    launch_variables = merged(
-        (
-            *list_table_variables(order.placement.engine, plan, weights.model, environ),
-            *tools.variables(environ.get("PATH", "")),
-            *list_common_variables(plan, host, environ, local=weights.local),
-            *cluster,
-            *engine.list_variables(serving, plan, host),
-            *order.model_extras.variables(),
-        )
-    )
-    launch_variables = overridden(launch_variables, tools.table)
+    engine, weights, serving = ENGINES[order.engine], order.weights, order.serving
+    launch_variables = list_launch_variables(order, plan, host, tools, environ, cluster=cluster)
     engine_flags = (
         *engine.list_flags(serving, plan, host, weights.model),
         *order.model_extras.flags(engine.PROGRAM),

@@ -38,7 +38,8 @@ def shape(weights: Weights, watch: Progress = SILENT) -> Shape:
     if weights.local:
         found = checkpoint.read_checkpoint(Path(weights.target))
     else:
-        found = hub_checkpoint.checkpoint(weights.target, watch)
+        with watch.stage(f"ask the hub for the shape of {weights.target}"):
+            found = hub_checkpoint.checkpoint(weights.target, watch)
     return shape_of_config(found)
 
 

@@ -1,6 +1,5 @@
-"""Suggest commands that fit instead, each planned before; find the engine sources of hosts."""
+"""Suggest commands that fit instead of one that does not; each is planned before it is shown."""
 
-import os
 import platform
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,7 +10,7 @@ from typing import NamedTuple
 from medley import cluster, config
 from medley.command import renamed, switched, without
 from medley.engine.launch import ENGINES, Order
-from medley.environment import engine_source
+from medley.environment.engine_source import EngineRequest
 from medley.errors import Problem
 from medley.host.hypothetical import imagined
 from medley.host.kind import kind_of
@@ -24,145 +23,153 @@ from medley.planner.fit import format_gib
 from medley.planner.placement import PlacementOptions, describe_idle_ports_gain, place_model
 from medley.planner.remedies import NoLayout, Remedies, quantize
 from medley.planner.topology import Topology
-from medley.schema import EngineName, Model, Shape
+from medley.schema import Model, Shape
+from medley.serving.engine_sources import add_engine_gaps, add_engine_sources
 
-_SIZES = ("--tp", "--pp", "--dp")
-_GRAIN = 1024
-_LEAST_CONTEXT = 16
-_MOST_HOSTS = 64
-_TRIED = 3
-_COUNTS = (1, 2, 4, 8)
-_MUCH = 1.5
+_SIZE_SWITCHES = ("--tp", "--pp", "--dp")
+_CONTEXT_STEP_TOKENS = 1024
+_MIN_CONTEXT_TOKENS = 16
+_MAX_HOSTS = 64
+_HOST_COUNTS_TRIED = 3
+_HOST_COUNTS: tuple[int, ...] = (1, 2, 4, 8)
+_MIN_BUILD_GAIN = 1.5
 """A build must be faster by this factor to be suggested."""
-_NEAR = 1.25
+_MAX_MEMORY_RATIO = 1.25
 """Hosts count as alike if their memory differs by less than this factor."""
-_OTHERS = 3
+_MODELS_SHOWN = 3
 
 
-def with_engine_sources(
-    site: Topology, wanted: PlacementOptions, asked: engine_source.EngineRequest, model: Model | None = None
-) -> Topology:
-    """Return the site with the engine sources of its hosts; those of a running cluster agree already."""
-    if site.rank_order:
-        return site
-    images, engine = wanted.launcher != "mp", wanted.engine
-    locked = engine_source.locked()
-    has_toolkit = site.has_nix_toolkit or engine_source.is_pinned()
-    pinned = has_toolkit or bool(os.environ.get(engine_source.OWN_NCCL))
-    origins = {
-        name: engine_source.engine_source(kind, engine, asked, locked, images=images, pinned=pinned)
-        for name, (_, kind) in site.hosts.items()
-    }
-    return of_model(replace(site, engine_sources=origins, has_nix_toolkit=has_toolkit), engine, model)
-
-
-def placed(order: Order, shape: Shape, site: Topology) -> Choice:
-    """Return its placement; where it does not fit, the Problem's fix lists commands that would."""
+def place_order(order: Order, shape: Shape, site: Topology) -> Choice:
+    """Place a model as ordered; if it does not fit, the Problem's fix lists commands that would."""
     try:
         choice = place_model(shape, site, order.placement)
     except NoLayout as problem:
-        changed = _changes(order, shape, site, problem)
-        others = topology.list_incompatible_remedies(site.engine_sources)
-        engines = _other_engines(order, shape, site)
-        fixes = compatibility.list_fixes(site, order.placement.engine, shape)
-        found = (*_missing_hosts(site), *changed, *fixes, *engines, *others)
-        found = (*found, *_other_gpus(order, shape, site))
-        problem.fix = "\n".join(found) or problem.fix
+        fixes = (
+            *_list_missing_hosts(site),
+            *_list_changes(order, shape, site, problem),
+            *compatibility.list_fixes(site, order.engine, shape),
+            *_list_other_engines(order, shape, site),
+            *topology.list_incompatible_remedies(site.engine_sources),
+            *_list_gpu_hints(order, shape, site),
+        )
+        problem.fix = "\n".join(fixes) or problem.fix
         raise
-    gained = describe_idle_ports_gain(shape, site, order.placement, choice)
-    return replace(choice, warnings=(*choice.warnings, *gained))
+    gains = describe_idle_ports_gain(shape, site, order.placement, choice)
+    return replace(choice, warnings=(*choice.warnings, *gains))
 
 
-def _missing_hosts(site: Topology) -> Iterator[str]:
+def _list_missing_hosts(site: Topology) -> Iterator[str]:
     """Yield `medley up` where hosts of cluster.toml are missing in the cluster, or this host plans alone."""
     if not (site.rank_order or set(site.hosts) == {platform.node()}) or cluster.file() is None:
         return
-    here, wanted = len(site.hosts), len(cluster.read().hosts)
-    if wanted > here:
-        yield f"medley up  # {here} of the {wanted} hosts of cluster.toml have joined; then run this again"
+    joined, total = len(site.hosts), len(cluster.read().hosts)
+    if total > joined:
+        yield f"medley up  # {joined} of the {total} hosts of cluster.toml have joined; then run this again"
 
 
-def _other_engines(order: Order, shape: Shape, site: Topology) -> Iterator[str]:
+def _list_other_engines(order: Order, shape: Shape, site: Topology) -> Iterator[str]:
     """Yield the command with another engine where this one cannot run the model on one of these hosts."""
-    refused = compatibility.find_refusal(site, site.hosts, order.placement.engine, shape)
-    if refused is None or site.rank_order or any(each.image for each in site.engine_sources.values()):
+    refusal = compatibility.find_refusal(site, site.hosts, order.engine, shape)
+    if refusal is None or site.rank_order or any(source.image for source in site.engine_sources.values()):
         return
     for engine in ENGINES:
-        wanted = replace(order.placement, engine=engine, partition=None)
-        if engine != order.placement.engine:
-            there = with_engine_sources(site, wanted, engine_source.EngineRequest(), order.weights.model)
-            if _fits(shape, there, wanted):
-                yield join(switched(_typed(order), "--engine", engine))
+        placement = replace(order.placement, engine=engine, partition=None)
+        if engine != order.engine:
+            other_site = add_engine_sources(site, placement, EngineRequest(), order.weights.model)
+            if _fits(shape, other_site, placement):
+                yield join(switched(_list_command_words(order), "--engine", engine))
 
 
-def _other_gpus(order: Order, shape: Shape, site: Topology) -> Iterator[str]:
+def _list_gpu_hints(order: Order, shape: Shape, site: Topology) -> Iterator[str]:
+    """Yield `medley models` if the GPUs of a host with an engine cannot run the model."""
     hosts = [
         host
         for host in site.hosts
         if not site.find_engine_source(host).absent and not site.find_engine_source(host).lacks
     ]
-    if any(compatibility.find_refusal(site, (host,), order.placement.engine, shape) for host in hosts):
+    if any(compatibility.find_refusal(site, (host,), order.engine, shape) for host in hosts):
         yield "medley models  # this model needs other GPUs: choose another model or other hosts"
 
 
-def _changes(order: Order, shape: Shape, site: Topology, problem: NoLayout) -> Iterator[str]:
+def _list_changes(order: Order, shape: Shape, site: Topology, problem: NoLayout) -> Iterator[str]:
     """Yield changed commands; a comment names a change that is not visible."""
-    wanted, typed = order.placement, _typed(order)
+    placement, command = order.placement, _list_command_words(order)
     # A running cluster, or the user, may place ranks differently than the planner's table.
-    table = None if site.rank_order or wanted.partition else problem.evaluation
-    sizes, free = wanted.sizes, without(typed, _SIZES)
+    table = None if site.rank_order or placement.partition else problem.evaluation
+    sizes, command_without_sizes = placement.sizes, without(command, _SIZE_SWITCHES)
 
-    def holds(sizes: Sizes) -> bool:
-        """Whether it fits with these sizes, by the table or a new plan."""
-        rows = table.list_fitting_rows(sizes) if table else []
-        return bool(rows) or (
-            not (table and sizes == FREE) and _fits(shape, site, replace(wanted, sizes=sizes))
-        )
+    def fits_with(sizes: Sizes) -> bool:
+        """Return whether it fits with these sizes, by the table or a new plan."""
+        if table and table.list_fitting_rows(sizes):
+            return True
+        if table and sizes == FREE:
+            return False
+        return _fits(shape, site, replace(placement, sizes=sizes))
 
-    if sizes != FREE and holds(FREE):
-        yield join(free)
+    if sizes != FREE and fits_with(FREE):
+        yield join(command_without_sizes)
     stages = sizes.stages or sizes.tensor
-    if sizes.tensor and holds(Sizes(stages=stages)):
-        yield join(switched(free, "--pp", str(stages)))
-    yield from _shorter(order, shape, site)
-    if (remedies := problem.remedies) is None:
+    if sizes.tensor and fits_with(Sizes(stages=stages)):
+        yield join(switched(command_without_sizes, "--pp", str(stages)))
+    yield from _list_shorter_contexts(order, shape, site)
+    yield from _list_remedies(order, shape, site, problem, has_table=table is not None)
+
+
+def _list_remedies(
+    order: Order,
+    shape: Shape,
+    site: Topology,
+    problem: NoLayout,
+    *,
+    has_table: bool,
+) -> Iterator[str]:
+    """Yield the command with less context or fewer streams, smaller builds, other hosts or other models.
+
+    `has_table`: context and streams are from the planner's own table, so that they need no new plan.
+    """
+    placement, command, remedies = order.placement, _list_command_words(order), problem.remedies
+    if remedies is None:
         return
     # Rows of the table hold both, by their own arithmetic.
-    context, many = _rounded(remedies.context), remedies.concurrency
-    if context and (table or _fits(shape, site, replace(wanted, context=context))):
-        yield join(switched(typed, "--context", str(context)))
-    if many and (table or _fits(shape, site, replace(wanted, concurrency=many))):
-        yield join(switched(typed, "--concurrency", str(many)))
-    smaller = tuple(_smaller(order, shape, site, remedies))
-    yield from smaller
-    larger = _more_hosts(order, shape, site, remedies)
-    helps = context or many or smaller or (larger and larger.alike)
-    yield from () if helps else _other_models(order, site, problem)
-    yield from (larger.typed,) if larger else ()
+    context, concurrency = _round_context(remedies.context), remedies.concurrency
+    if context and (has_table or _fits(shape, site, replace(placement, context=context))):
+        yield join(switched(command, "--context", str(context)))
+    if concurrency and (has_table or _fits(shape, site, replace(placement, concurrency=concurrency))):
+        yield join(switched(command, "--concurrency", str(concurrency)))
+    smaller_builds = tuple(_list_smaller_builds(order, shape, site, remedies))
+    yield from smaller_builds
+    more_hosts = _find_more_hosts(order, shape, site, remedies)
+    if not (context or concurrency or smaller_builds or (more_hosts and more_hosts.are_alike)):
+        yield from _list_other_models(order, site, problem)
+    if more_hosts:
+        yield more_hosts.command
 
 
-def _shorter(order: Order, shape: Shape, site: Topology) -> Iterator[str]:
+def _list_shorter_contexts(order: Order, shape: Shape, site: Topology) -> Iterator[str]:
     """Yield the longest context that the model has, and the user's own way past it."""
-    wanted, longest = order.placement, find_longest_context(shape, order.placement.engine)
-    if not wanted.context or wanted.context <= longest or wanted.longer_context:
+    placement, longest = order.placement, find_longest_context(shape, order.engine)
+    if not placement.context or placement.context <= longest or placement.longer_context:
         return
-    if _fits(shape, site, replace(wanted, context=longest)):
-        yield join(switched(_typed(order), "--context", str(longest)))
-    if _fits(shape, site, replace(wanted, longer_context=True)):
+    if _fits(shape, site, replace(placement, context=longest)):
+        yield join(switched(_list_command_words(order), "--context", str(longest)))
+    if _fits(shape, site, replace(placement, longer_context=True)):
         risk = "if its maker serves that much: otherwise answers may be wrong"
-        yield f"{LONGER_CONTEXT_VARIABLES[wanted.engine]}=1 {join(_typed(order))}  # {risk}"
+        yield f"{LONGER_CONTEXT_VARIABLES[order.engine]}=1 {join(_list_command_words(order))}  # {risk}"
 
 
-def _fits(shape: Shape, site: Topology, wanted: PlacementOptions) -> bool:
-    """Whether it fits with as much memory free as is safe."""
+def _fits(shape: Shape, site: Topology, placement: PlacementOptions) -> bool:
+    """Return whether it fits with as much memory free as is safe."""
     try:
-        return not place_model(shape, site, wanted).tight
+        return not place_model(shape, site, placement).tight
     except Problem:
         return False
 
 
-def _rounded(context: int) -> int:
-    return 0 if context < _LEAST_CONTEXT else context // _GRAIN * _GRAIN or context
+def _round_context(context: int) -> int:
+    """Return the context in whole steps of tokens; 0 for one that is too short to suggest."""
+    if context < _MIN_CONTEXT_TOKENS:
+        return 0
+    return context // _CONTEXT_STEP_TOKENS * _CONTEXT_STEP_TOKENS or context
 
 
 @dataclass(frozen=True)
@@ -171,169 +178,177 @@ class Build:
 
     name: str
     choice: Choice
-    typed: str
+    command: str
     """The command that plans it."""
 
     @property
     def rate(self) -> str | None:
         """The predicted speed, if any."""
-        told = self.choice.prediction
-        return f"{told.tokens_per_s:.1f} tok/s" if told.fitted else None
+        prediction = self.choice.prediction
+        return f"{prediction.tokens_per_s:.1f} tok/s" if prediction.fitted else None
 
     @property
-    def fits_how(self) -> str:
-        """Its speed and, in a comment, that its memory is tight; empty where neither is known."""
+    def fit_text(self) -> str:
+        """Its speed, and that its memory is tight; empty where neither is known."""
         tight = "less memory free than is safe" if self.choice.tight else None
         return ", ".join(filter(None, (self.rate, tight)))
 
 
-def builds(order: Order, shape: Shape, site: Topology) -> Iterator[Build]:
-    """Return the builds with a table that are smaller than this one and fit."""
-    for name, model in _siblings(order).items():
+def list_builds(order: Order, shape: Shape, site: Topology) -> Iterator[Build]:
+    """Yield the builds with a table that are smaller than this one and fit."""
+    for name, model in _find_siblings(order).items():
         if model.shape and model.shape.weights_bytes < shape.weights_bytes:
             with suppress(Problem):
-                engine = order.placement.engine
-                choice = place_model(model.shape, of_model(site, engine, model), order.placement)
-                yield Build(name, choice, join(_with_model(order, name)))
+                choice = place_model(model.shape, add_engine_gaps(site, order.engine, model), order.placement)
+                yield Build(name, choice, join(_replace_model(order, name)))
 
 
-def _siblings(order: Order) -> dict[str, Model]:
-    known = config.models()
-    name = next((name for name, each in known.items() if each.repository == order.weights.target), None)
-    others = (each for each in known if name and each != name and base_name(each) == base_name(name))
-    return {each: known[each] for each in others}
-
-
-def faster_builds(order: Order, site: Topology, choice: Choice) -> list[Build]:
-    """Return the builds that are predicted to be much faster than the choice, the fastest first."""
-    now = choice.prediction
-    if not now.fitted:
-        return []
-    found = (each for each in builds(order, choice.workload.shape, site) if each.choice.prediction.fitted)
-    faster = (each for each in found if each.choice.prediction.tokens_per_s >= _MUCH * now.tokens_per_s)
-    return sorted(faster, key=lambda each: -each.choice.prediction.tokens_per_s)
-
-
-def four_bit_rate(order: Order, site: Topology, choice: Choice) -> float | None:
-    """Tokens per second of a 4-bit build where medley knows none and it would be much faster."""
-    smaller, now = quantize(choice.workload.shape, "nvfp4"), choice.prediction
-    if smaller and now.fitted and not _siblings(order):
-        with suppress(Problem):
-            rate = place_model(smaller, site, order.placement).prediction.tokens_per_s
-            return rate if rate >= _MUCH * now.tokens_per_s else None
-    return None
-
-
-def of_model(site: Topology, engine: EngineName, model: Model | None) -> Topology:
-    """Return the site with what its engines lack for this model."""
-    origins = {
-        name: replace(each, lacks=engine_source.unknown(model, engine, each.versions.get(engine)))
-        for name, each in site.engine_sources.items()
+def _find_siblings(order: Order) -> dict[str, Model]:
+    """Return the other builds of the ordered model that have a table."""
+    models = config.models()
+    name = next((name for name, model in models.items() if model.repository == order.weights.target), None)
+    if name is None:
+        return {}
+    return {
+        other: model
+        for other, model in models.items()
+        if other != name and base_name(other) == base_name(name)
     }
-    return replace(site, engine_sources=origins)
 
 
-def _typed(order: Order) -> tuple[str, ...]:
+def list_faster_builds(order: Order, site: Topology, choice: Choice) -> list[Build]:
+    """Return the builds that are predicted to be much faster than the choice, the fastest first."""
+    if not choice.prediction.fitted:
+        return []
+    min_tokens_per_s = _MIN_BUILD_GAIN * choice.prediction.tokens_per_s
+    faster = []
+    for build in list_builds(order, choice.workload.shape, site):
+        prediction = build.choice.prediction
+        if prediction.fitted and prediction.tokens_per_s >= min_tokens_per_s:
+            faster.append(build)
+    return sorted(faster, key=lambda build: -build.choice.prediction.tokens_per_s)
+
+
+def predict_four_bit_rate(order: Order, site: Topology, choice: Choice) -> float | None:
+    """Return the tokens/s of a 4-bit build if medley knows none and it would be much faster; else None."""
+    four_bit, prediction = quantize(choice.workload.shape, "nvfp4"), choice.prediction
+    if four_bit is None or not prediction.fitted or _find_siblings(order):
+        return None
+    try:
+        rate = place_model(four_bit, site, order.placement).prediction.tokens_per_s
+    except Problem:
+        return None
+    return rate if rate >= _MIN_BUILD_GAIN * prediction.tokens_per_s else None
+
+
+def _list_command_words(order: Order) -> tuple[str, ...]:
     return order.user_command or ("medley", "plan", order.weights.name)
 
 
-def _with_model(order: Order, name: str) -> tuple[str, ...]:
+def _replace_model(order: Order, name: str) -> tuple[str, ...]:
     """Return the command with another model, however the user wrote this one."""
-    return renamed(_typed(order), (order.user_command and order.weights.word) or order.weights.name, name)
+    model_word = (order.user_command and order.weights.word) or order.weights.name
+    return renamed(_list_command_words(order), model_word, name)
 
 
-def _smaller(order: Order, shape: Shape, site: Topology, remedies: Remedies) -> Iterator[str]:
+def _list_smaller_builds(order: Order, shape: Shape, site: Topology, remedies: Remedies) -> Iterator[str]:
     """Yield smaller builds of the model that have a table, else a quantization to look for."""
-    fitting = list(builds(order, shape, site))
-    for each in fitting:
-        yield each.typed + (f"  # {each.fits_how}" if each.fits_how else "")
+    fitting = list(list_builds(order, shape, site))
+    for build in fitting:
+        yield build.command + (f"  # {build.fit_text}" if build.fit_text else "")
     # Do not suggest a quantization whose known build is too large.
-    known = {model.shape.weights for model in _siblings(order).values() if model.shape}
-    variant = next((each for each in remedies.variants if each.fits and each.weights not in known), None)
+    known_formats = {model.shape.weights for model in _find_siblings(order).values() if model.shape}
+    variants = (variant for variant in remedies.variants if variant.weights not in known_formats)
+    variant = next((variant for variant in variants if variant.fits), None)
     if variant and not fitting:
         size = f"about {format_gib(variant.size_bytes)} GiB, which fits"
-        line = join(_with_model(order, "ORG/NAME"))
+        line = join(_replace_model(order, "ORG/NAME"))
         yield f"{line}  # a repository with {variant.weights} weights: {size}"
 
 
-def _other_models(order: Order, site: Topology, problem: NoLayout) -> Iterator[str]:
+def _list_other_models(order: Order, site: Topology, problem: NoLayout) -> Iterator[str]:
     """Yield the largest known models that fit these hosts, else how large one may be on a single device."""
-    names = list(_fitting(site, order.placement))
-    for name, size_bytes in names:
-        line = join(_with_model(order, name))
+    models = list(_list_fitting_models(site, order.placement))
+    for name, size_bytes in models:
+        line = join(_replace_model(order, name))
         yield f"{line}  # another model, which fits: {format_gib(size_bytes)} GiB of weights"
     ranks = [row.fit.ranks for row in problem.evaluation.rows] if problem.evaluation else []
-    if names or any(len(each) > 1 for each in ranks):
+    if models or any(len(row_ranks) > 1 for row_ranks in ranks):
         return
     for (rank,) in ranks[:1]:
         room = rank.device.memory_bytes - rank.kv_bytes - rank.overhead_bytes
         if room > 0:
-            line = join(_with_model(order, "ORG/NAME"))
+            line = join(_replace_model(order, "ORG/NAME"))
             size = format_gib(room)
             yield f"{line}  # a model with at most {size} GiB of weights: no known model is so small"
 
 
-def _fitting(site: Topology, wanted: PlacementOptions) -> Iterator[tuple[str, int]]:
+def _list_fitting_models(site: Topology, placement: PlacementOptions) -> Iterator[tuple[str, int]]:
     """Yield the largest models with a shape that fit the site, and the bytes of their weights."""
-    room = sum(device.memory_bytes for device in site.list_devices(wanted.gpus))
-    able = [
+    room = sum(device.memory_bytes for device in site.list_devices(placement.gpus))
+    candidates = [
         (name, model, model.shape)
         for name, model in config.models().items()
         # A model that medley builds is for trying medley, not an answer to a user's wish.
         if model.shape and not model.is_built and model.shape.weights_bytes < room
     ]
-    found = 0
-    for name, model, shape in sorted(able, key=lambda each: -each[2].weights_bytes):
-        if found < _OTHERS and _fits(shape, of_model(site, wanted.engine, model), wanted):
+    shown = 0
+    for name, model, shape in sorted(candidates, key=lambda candidate: -candidate[2].weights_bytes):
+        if shown == _MODELS_SHOWN:
+            return
+        if _fits(shape, add_engine_gaps(site, placement.engine, model), placement):
             yield name, shape.weights_bytes
-            found += 1
+            shown += 1
 
 
-class Larger(NamedTuple):
-    """A plan on more or other hosts."""
+class LargerSite(NamedTuple):
+    """A command that plans for more or other hosts."""
 
-    typed: str
-    alike: bool
+    command: str
+    are_alike: bool
     """Whether these hosts are like the user's largest."""
 
 
-def _more_hosts(order: Order, shape: Shape, site: Topology, remedies: Remedies) -> Larger | None:
+def _find_more_hosts(order: Order, shape: Shape, site: Topology, remedies: Remedies) -> LargerSite | None:
     """Return a plan with enough hosts like the largest, else with Sparks; None where neither fits."""
-    kind = _typical(next(each for each in site.list_devices() if each.host == remedies.largest_host))
-    free = replace(order.placement, sizes=Sizes(), hosts=None, gpus=None, partition=None)
-    request, model = engine_source.EngineRequest(), order.weights.model
+    largest = next(device for device in site.list_devices() if device.host == remedies.largest_host)
+    kind = _find_typical_kind(largest)
+    placement = replace(order.placement, sizes=Sizes(), hosts=None, gpus=None, partition=None)
     # Where a pipeline is not possible its fewest hosts are no guide.
-    fewest = remedies.hosts
-    numbers = range(fewest, min(fewest + _TRIED, _MOST_HOSTS + 1)) if fewest else _COUNTS
-    alike = [(kind, number, remedies.largest_host) for number in numbers] if kind else []
-    for name, number, like in [*alike, *(("spark", number, "a DGX Spark") for number in _COUNTS)]:
-        hosts = f"{name}:{number}"
-        larger = with_engine_sources(_site(hosts), order.placement, request, model)
-        if _fits(shape, larger, free):
-            why = f"plan it for {number} host{'s' * (number > 1)} like {like}"
-            return Larger(f"{_plan(order, hosts)}  # {why}", like == remedies.largest_host)
+    min_count, counts = remedies.hosts, _HOST_COUNTS
+    if min_count:
+        counts = tuple(range(min_count, min(min_count + _HOST_COUNTS_TRIED, _MAX_HOSTS + 1)))
+    candidates = [(kind, count, remedies.largest_host) for count in counts] if kind else []
+    candidates += [("spark", count, "a DGX Spark") for count in _HOST_COUNTS]
+    for name, count, example in candidates:
+        hosts = f"{name}:{count}"
+        larger_site = add_engine_sources(
+            _build_site(hosts), order.placement, EngineRequest(), order.weights.model
+        )
+        if _fits(shape, larger_site, placement):
+            comment = f"plan it for {count} host{'s' * (count > 1)} like {example}"
+            command = f"{_write_plan_command(order, hosts)}  # {comment}"
+            return LargerSite(command, example == remedies.largest_host)
     return None
 
 
-def _typical(device: Device) -> str | None:
+def _find_typical_kind(device: Device) -> str | None:
     """Return the name in --hosts of a host with this device, and about as much memory."""
     for kind in config.files("hosts/typical", ".txt"):
-        (other, *_) = _site(kind).list_devices()
+        (other, *_) = _build_site(kind).list_devices()
         # The memory tells a Jetson Orin Nano from an AGX Orin, which the driver names alike.
-        sizes = (each.total_bytes or each.memory_bytes for each in (other, device))
-        less, more = sorted(sizes)
-        alike = more <= _NEAR * less and (device.kind == "cpu" or other.name == device.name)
-        if other.kind == device.kind and alike:
+        smaller, larger = sorted(unit.total_bytes or unit.memory_bytes for unit in (other, device))
+        has_same_name = device.kind == "cpu" or other.name == device.name
+        if other.kind == device.kind and has_same_name and larger <= _MAX_MEMORY_RATIO * smaller:
             return kind
     return None
 
 
-def _site(hosts: str) -> Topology:
+def _build_site(hosts: str) -> Topology:
     return Topology({name: (facts, kind_of(facts)) for name, facts in imagined(hosts).items()})
 
 
-def _plan(order: Order, hosts: str) -> str:
-    wanted = order.placement
+def _write_plan_command(order: Order, hosts: str) -> str:
     words = ["medley", "plan", order.weights.name, "--hosts", hosts]
     for name, field in (
         ("--for", "goal"),
@@ -342,6 +357,6 @@ def _plan(order: Order, hosts: str) -> str:
         ("--kv-type", "kv_type"),
         ("--engine", "engine"),
     ):
-        if (value := getattr(wanted, field)) != getattr(PlacementOptions, field):
+        if (value := getattr(order.placement, field)) != getattr(PlacementOptions, field):
             words += [name, str(value)]
     return join(words)

@@ -15,7 +15,7 @@ from medley.planner.choose import Choice
 from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.topology import Topology
 from medley.schema import Model, Shape
-from medley.serving.alternatives import of_model
+from medley.serving.engine_sources import add_engine_gaps
 
 _LEAST_BYTES = 1_000_000
 _USABLE_TOKENS_S = 10.0
@@ -101,7 +101,7 @@ def _entry(name: str, model: Model, site: Topology, wanted: PlacementOptions) ->
     made = _shape(name, model)
     if made is None:
         return Entry(name, model, None, None, f"size unknown; to read it from the hub: medley plan {name}")
-    site = of_model(site, wanted.engine, model)
+    site = add_engine_gaps(site, wanted.engine, model)
     try:
         choice, lacks = place_model(made, site, wanted), None
     except Problem as problem:

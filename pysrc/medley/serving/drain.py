@@ -45,7 +45,7 @@ class Drain:
             self._end("ended immediately, as requested")
         self._asked_at = time.monotonic()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """End the server where it is time; call it often."""
         now = time.monotonic()
         if self._asked_at is None or now < self._next:

@@ -55,7 +55,7 @@ class EdgeProcess:
         self.edge = edge
         self._configure()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Start it again where it has ended; call it often. Raises a Problem if it ends again and again."""
         if self._process is None:
             return

@@ -1,70 +1,149 @@
-"""Find the engine of a launch on this host: its image, its version and its NCCL."""
+"""Find the engine of a launch on its first host: container image or environment, version and NCCL."""
+
+from dataclasses import dataclass, replace
 
 from medley.cluster.membership import Membership
-from medley.environment import container_image, engine_source, own_nccl, virtualenv
+from medley.environment import (
+    container_image,
+    engine_source,
+    own_nccl,
+    packaged_model,
+    tools,
+    virtualenv,
+)
 from medley.environment.container_image import ContainerEnvironment, ImageRequest, ImageSelection
-from medley.environment.tools import Tools
+from medley.environment.tools import BARE, Tools
 from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host.kind import Kind
 from medley.progress import Progress
 from medley.schema import EngineName
+from medley.serving.prepare import Job
 
 
-def image_of(
+@dataclass(frozen=True)
+class HostEngine:
+    """The engine that a host runs: from a container image, or the programs of an environment."""
+
+    image: ContainerEnvironment | None
+    tools: Tools
+    version: str | None
+    """The engine's version; None for an image whose content is unknown."""
+
+
+def prepare_engine(
+    job: Job, host: tuple[Facts, Kind], cluster: Membership | None, watch: Progress
+) -> HostEngine:
+    """Find the engine of this host, and build its environment unless in a dry run.
+
+    `cluster`: the Ray cluster that starts the ranks. Its engine is from the environment or image whose Ray
+    runs, whatever this host would choose now.
+    """
+    request, engine = job.request, job.order.placement.engine
+    image = find_image(
+        request.image,
+        job.cluster if cluster or not request.environment else None,
+        host,
+        engine,
+        over_ray=cluster is not None,
+        is_other_host=request.other_site is not None,
+        dry_run=request.dry_run,
+        watch=watch,
+    )
+    environment = request.environment or (cluster.environment if cluster else None)
+    programs = BARE
+    if image is None:
+        programs = tools.ready(
+            host[1],
+            environment,
+            engine=engine,
+            joins=cluster is not None,
+            nccl=choose_nccl(request.nccl, cluster),
+            dry_run=request.dry_run,
+            watch=watch,
+        )
+        if not request.dry_run:
+            packaged_model.ready(job.order.weights, programs.binary / "python", watch)
+    elif not request.dry_run:
+        packaged_model.require(job.order.weights)
+    return HostEngine(image, programs, find_version(image, programs, host[1], engine, environment))
+
+
+def find_image(
     request: ImageRequest | None,
     cluster: Membership | None,
     host: tuple[Facts, Kind],
     engine: EngineName,
     *,
     over_ray: bool,
-    elsewhere: bool,
+    is_other_host: bool,
     dry_run: bool,
     watch: Progress,
 ) -> ContainerEnvironment | None:
     """Return the image to use; over a cluster that of its Ray."""
     if cluster is None:
         return container_image.imaged_on(
-            request, host, engine, dry_run=dry_run, elsewhere=elsewhere, watch=watch
+            request, host, engine, dry_run=dry_run, elsewhere=is_other_host, watch=watch
         )
-    choice = request.choice(host[1], dry_run=dry_run, watch=watch) if request else None
-    if over_ray or choice is None:
-        asked, choice = choice, ImageSelection.of(cluster.image) if cluster.image else None
-        if asked and (choice is None or asked.image.id != choice.image.id):
-            runs = f"{choice.image.name} ({choice.image.short})" if choice else cluster.environment
-            raise Problem(
-                "--image must name the image of the running Ray",
-                cause=f"this cluster runs {runs}, and --image names {asked.image.name} ({asked.image.short})",
-                fix="leave --image out, or start the cluster with it: "
-                f"medley ray-stop; medley ray-head --image {asked.image.name}",
-            )
-    if choice is None:
+    selection = request.choice(host[1], dry_run=dry_run, watch=watch) if request else None
+    if over_ray or selection is None:
+        requested, selection = selection, ImageSelection.of(cluster.image) if cluster.image else None
+        if requested and (selection is None or requested.image.id != selection.image.id):
+            raise _other_image_problem(cluster, requested, selection)
+    if selection is None:
         return None
-    return container_image.ready(choice, host, engine, dry_run=dry_run, watch=watch)
+    return container_image.ready(selection, host, engine, dry_run=dry_run, watch=watch)
 
 
-def version_of(
-    image: ContainerEnvironment | None, found: Tools, kind: Kind, engine: EngineName, named: str | None
+def _other_image_problem(
+    cluster: Membership, requested: ImageSelection, running: ImageSelection | None
+) -> Problem:
+    runs = f"{running.image.name} ({running.image.short})" if running else cluster.environment
+    name = requested.image.name
+    return Problem(
+        "--image must name the image of the running Ray",
+        cause=f"this cluster runs {runs}, and --image names {name} ({requested.image.short})",
+        fix="leave --image out, or start the cluster with it: "
+        f"medley ray-stop; medley ray-head --image {name}",
+    )
+
+
+def find_version(
+    image: ContainerEnvironment | None,
+    programs: Tools,
+    kind: Kind,
+    engine: EngineName,
+    environment: str | None,
 ) -> str | None:
     """Return the engine's version, if known: installed, of its lock, or of hosts/."""
     if image is None:
-        there = virtualenv.versions(found.binary.parent, (engine,))[engine] if found.binary.parts else None
-        lock = named or kind.host.environments.get(engine, "")
-        return there or engine_source.locked().get(lock, {}).get(engine)
+        installed = None
+        if programs.binary.parts:
+            installed = virtualenv.versions(programs.binary.parent, (engine,))[engine]
+        lock = environment or kind.host.environments.get(engine, "")
+        return installed or engine_source.locked().get(lock, {}).get(engine)
     if image.held:
         return image.versions((engine,))[engine]
     default = kind.host.container
     return default.holds.get(engine) if image.choice.image.name == default.image else None
 
 
-def ranks_nccl(named: str | None, over_ray: Membership | None) -> str | None:
-    """Return the NCCL of this host's ranks, as `named` by the user; over Ray the one of this host's Ray."""
-    asked = str(own_nccl.absolute(named)) if named else None
-    if over_ray is None or asked in {None, over_ray.nccl}:
-        return over_ray.nccl if over_ray else named
-    has = over_ray.nccl or "the engine environment's own"
+def choose_nccl(requested: str | None, cluster: Membership | None) -> str | None:
+    """Return the NCCL file of this host's ranks: the user's, over Ray the one of this host's Ray."""
+    file = str(own_nccl.absolute(requested)) if requested else None
+    if cluster is None:
+        return requested
+    if file in {None, cluster.nccl}:
+        return cluster.nccl
+    ray_nccl = cluster.nccl or "the engine environment's own"
     raise Problem(
         "--nccl must name the NCCL of this host's Ray",
-        cause=f"ranks inherit it from Ray, which uses {has}",
-        fix=f"medley ray-stop; medley ray-head --nccl {asked}   # or nccl = in cluster.toml",
+        cause=f"ranks inherit it from Ray, which uses {ray_nccl}",
+        fix=f"medley ray-stop; medley ray-head --nccl {file}   # or nccl = in cluster.toml",
     )
+
+
+def use_cluster_table(programs: Tools, cluster: Membership, environ_names: frozenset[str]) -> Tools:
+    """Return the programs with the cluster's own variables, without those that the user's shell sets."""
+    table = {name: value for name, value in cluster.table.items() if name not in environ_names}
+    return replace(programs, table=table)

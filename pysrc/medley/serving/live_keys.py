@@ -33,7 +33,7 @@ class LiveKeys:
     _problems: set[str] = field(default_factory=set)
     """Which were said."""
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Take a change; call it often. A damaged key is left out; one that cannot be read now stays."""
         if self.source != credentials.key_folder():
             return

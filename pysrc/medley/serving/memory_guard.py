@@ -20,7 +20,7 @@ class MemoryGuard:
         self.ready = False
         """Before that there are no requests, and the edge is closed anyway."""
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Raise a Problem where this host's memory is about to run out."""
         if self._watch.look():
             raise self._watch.problem(self._subject)

@@ -3,7 +3,6 @@
 import os
 import shlex
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
@@ -12,16 +11,17 @@ from socket import gethostname
 from typing import Any
 
 from medley import config, credentials, engine, storage
-from medley.cluster import checks, device_probe, model_files, node, rendezvous_worker
-from medley.cluster.rendezvous_head import Meeting
+from medley.cluster import checks, device_probe, node, rendezvous_worker
+from medley.cluster.model_files import prepare_files
+from medley.cluster.rendezvous_head import JoinedHost, Rendezvous
 from medley.command import Command, Variable, merged
 from medley.engine import flags, parser, unread_variables
-from medley.engine.launch import ENGINES, RANKS_PORT, Launch, plan_nodes
+from medley.engine.launch import ENGINES, RANKS_PORT, Launch
 from medley.environment import engine_source, packaged_model, tools, virtualenv
 from medley.environment.tools import Tools
 from medley.errors import Problem
 from medley.host.facts import Facts
-from medley.host.kind import Kind, answers, kind_of, recognise
+from medley.host.kind import Kind, answers, recognise
 from medley.model import extra_files, resolve
 from medley.network import secure_channel, tcp
 from medley.network.fabric import fabric, per_host
@@ -29,124 +29,141 @@ from medley.network.fabric.types import NetworkOptions
 from medley.network.fabric.variables import settled
 from medley.network.ports import RENDEZVOUS_PORT
 from medley.network.secure_channel import Channel
-from medley.planner import Layout, devices
+from medley.planner import Layout
 from medley.planner.topology import Topology
 from medley.progress import Output, Progress
 from medley.serving import weights
-from medley.serving.prepare import Job, Launched, planned
+from medley.serving.launch_plan import plan_job
+from medley.serving.launches import HostEnvironment, PreparedLaunch, build_launches
+from medley.serving.prepare import Job
+from medley.serving.site import build_joined_site
+from medley.serving.weights import HubFiles
 
 _WAIT_S = 300
-_LOOK_EVERY_S = 0.1
-_PORTS = 79
+_CHECK_EVERY_S = 0.1
+_PORTS_TRIED = 79
 
 
 @contextmanager
-def meeting(job: Job, output: Output) -> Iterator[Launched]:
+def wait_for_hosts(job: Job, output: Output) -> Iterator[PreparedLaunch]:
     """Wait for the hosts that join, start each one's part, and yield this host's; then end them all."""
-    options, order, watch = job.options, job.order, output.watch
-    facts, kind = recognise(options.kind, answers())
-    engine = order.placement.engine
-    named, nccl = options.environment, options.nccl
-    chosen = tools.ready(kind, named, engine=engine, joins=True, nccl=nccl, watch=watch)
-    packaged_model.ready(order.weights, chosen.binary / "python", watch)
-    version = virtualenv.versions(chosen.binary.parent, (engine,))[engine]
-    takes = parser.read_programs_parser(engine, chosen.binary, version, ask=True, watch=watch)
-    flags.require_known_flags(takes, (), order.engine_flags)
-    unread_variables.require_read_launch_variables(os.environ, order.weights, engine, version)
-    secret = credentials.made_token()
-    head, others = gethostname(), (options.count or 2) - 1
-    wanted = weights.wanted(order)
-    terms = {
-        **node.terms(node.environment(chosen)),
-        "engine_name": engine,
+    request, order, watch = job.request, job.order, output.watch
+    head_facts, kind = recognise(request.kind, answers())
+    programs = tools.ready(
+        kind, request.environment, engine=order.engine, joins=True, nccl=request.nccl, watch=watch
+    )
+    packaged_model.ready(order.weights, programs.binary / "python", watch)
+    version = virtualenv.versions(programs.binary.parent, (order.engine,))[order.engine]
+    engine_parser = parser.read_programs_parser(order.engine, programs.binary, version, ask=True, watch=watch)
+    flags.require_known_flags(engine_parser, (), order.engine_flags)
+    unread_variables.require_read_launch_variables(os.environ, order.weights, order.engine, version)
+    token_file = credentials.made_token()
+    head, other_count = gethostname(), (request.host_count or 2) - 1
+    hub_files = weights.find_hub_files(order)
+    terms = _build_terms(job, programs, hub_files)
+    rendezvous = Rendezvous(request.join_port, secure_channel.read_secret(token_file), terms, watch)
+    try:
+        address = per_host.head_network(head, head_facts, NetworkOptions(), os.environ).end.address
+        _print_join_command(address, request.join_port, token_file, other_count, output)
+        wait_s = _WAIT_S if request.wait_s is None else request.wait_s
+        with watch.stage(f"wait for {other_count} more"), weights.fetching(hub_files, watch) as download:
+            members = rendezvous.wait(other_count, wait_s)
+            while not download.done():
+                rendezvous.check()
+                time.sleep(_CHECK_EVERY_S)
+            download.result()
+        host_facts = {head: head_facts, **{member.name: member.facts for member in members}}
+        site = _build_site(job, host_facts, kind, programs)
+        layout, launches = _build_launches(job, site, programs, output)
+        own_flags = launches[head].annotated_command.flags
+        flags.require_known_flags(engine_parser, own_flags, (), table=order.table)
+        for member in members:
+            _send_launch(member, launches.get(member.name))
+        yield PreparedLaunch(order, launches[head], layout, rendezvous=rendezvous)
+    except BaseException as error:
+        rendezvous.again = rendezvous.again and isinstance(error, Problem)
+        raise
+    finally:
+        rendezvous.end()
+
+
+def _build_terms(job: Job, programs: Tools, hub_files: HubFiles | None) -> dict[str, Any]:
+    """Return what the hosts that join must share with this one, and the model's files."""
+    request, order = job.request, job.order
+    return {
+        **node.terms(node.environment(programs)),
+        "engine_name": order.engine,
         "model": order.weights.name,
         "target": order.weights.target,
         "beside": order.model_extras.table(),
-        "script": options.script.path.name if options.script else None,
-        "fetch": asdict(wanted) if wanted else None,
+        "script": request.script.path.name if request.script else None,
+        "fetch": asdict(hub_files) if hub_files else None,
     }
-    met = Meeting(options.join_port, secure_channel.read_secret(secret), terms, watch)
-    try:
-        address = per_host.head_network(head, facts, NetworkOptions(), os.environ).end.address
-        at = address if options.join_port == RENDEZVOUS_PORT else f"{address}:{options.join_port}"
-        output.say("run on the other host:" if others == 1 else f"run on each of the {others} other hosts:")
-        output.say(f"    ssh {address} cat {secret} | medley join {at} --token-file -")
-        with watch.stage(f"wait for {others} more"), weights.fetching(wanted, watch) as done:
-            members = met.wait(others, _WAIT_S if options.wait_s is None else options.wait_s)
-            while not done.done():
-                met.require_all()
-                time.sleep(_LOOK_EVERY_S)
-            done.result()
-        found = {head: facts, **{each.name: each.facts for each in members}}
-        layout, launches = _launches(job, found, kind, chosen, output)
-        flags.require_known_flags(takes, launches[head].annotated_command.flags, (), table=order.table)
-        for each in members:
-            own = launches.get(each.name)
-            if own and own.plan.nodes:
-                each.rank = own.plan.nodes.rank
-                each.send(
-                    {"order": {**rendezvous_worker.as_table(own.annotated_command), "files": dict(own.files)}}
-                )
-        yield Launched(order, launches[head], layout, meeting=met)
-    except BaseException as error:
-        met.again = met.again and isinstance(error, Problem)
-        raise
-    finally:
-        met.end()
 
 
-def _launches(
-    job: Job, found: Mapping[str, Facts], kind: Kind, chosen: Tools, output: Output
+def _print_join_command(address: str, port: int, token_file: Path, count: int, output: Output) -> None:
+    head = address if port == RENDEZVOUS_PORT else f"{address}:{port}"
+    output.say("run on the other host:" if count == 1 else f"run on each of the {count} other hosts:")
+    output.say(f"    ssh {address} cat {token_file} | medley join {head} --token-file -")
+
+
+def _build_site(job: Job, host_facts: Mapping[str, Facts], kind: Kind, programs: Tools) -> Topology:
+    """Return the hosts that joined, with the address at which each reaches the others."""
+    own_nccl = programs.nccl.version if programs.nccl else None
+    nccl_version = own_nccl or node.environment(programs).nccl
+    nccl_version = nccl_version or engine_source.nccl(job.order.engine)
+    options = replace(job.order.placement.network, nccl=nccl_version)
+    ends = fabric(host_facts, options).ends
+    addresses = {host: end.address for host, end in ends.items()}
+    return build_joined_site(host_facts, kind, addresses, nccl_version)
+
+
+def _build_launches(
+    job: Job, site: Topology, programs: Tools, output: Output
 ) -> tuple[Layout, dict[str, Launch]]:
-    wanted = job.order.placement
-    named = chosen.nccl.version if chosen.nccl else None
-    version = named or node.environment(chosen).nccl or engine_source.nccl(wanted.engine)
-    wishes = replace(wanted.network, nccl=version)
-    addresses = {host: end.address for host, end in fabric(found, wishes).ends.items()}
-    site = replace(_site(found, kind, addresses), nccl_version=version)
-    layout, plan = planned(job, site, output)
-    head = next(iter(found))
+    """Plan the job on these hosts, the head first, and return what each one starts."""
+    job_plan = plan_job(job, site, output)
+    head, *others = site.hosts
     # The user's variables on the head for engine, NCCL and hub, as Ray would send them, without tokens.
-    away = set(engine.list_hidden_names(os.environ))
+    hidden = set(engine.list_hidden_names(os.environ))
     carried = tuple(
         Variable(name, value, "set by you on the head")
         for name, value in sorted(os.environ.items())
-        if name not in away and not name.endswith("_TOKEN")
+        if name not in hidden and not name.endswith("_TOKEN")
     )
-    made = {}
-    for host, own in plan_nodes(plan, layout, addresses, _free_port(addresses[head])).items():
-        environ = os.environ if host == head else {}
-        _, wired = per_host.running_cluster_network(site.facts, addresses, host, wishes, environ)
-        made[host] = job.launch(
-            job.order,
-            own,
-            site.hosts[host][1].host,
-            tools=chosen if host == head else Tools(chosen.binary),
-            environ=environ,
-            cluster=wired if host == head else (*carried, *wired),
-        )
-    return layout, made
-
-
-def _site(found: Mapping[str, Facts], kind: Kind, addresses: Mapping[str, str]) -> Topology:
-    head, *others = found
-    hosts = {head: (found[head], kind), **{name: (found[name], kind_of(found[name])) for name in others}}
-    counts = Counter(device.host for device in devices.list_devices(hosts))
-    return Topology(
-        hosts, tuple(hosts), counts, addresses=addresses, measurements=devices.read_measurements()
+    environments = {name: HostEnvironment(Tools(programs.binary), {}, carried) for name in others}
+    environments[head] = HostEnvironment(programs, os.environ)
+    launches = build_launches(
+        job.order,
+        job_plan.layout,
+        job_plan.plan,
+        site,
+        build=job.build_launch,
+        environments=environments,
+        port=_find_free_port(site.addresses[head]),
     )
+    return job_plan.layout, launches
 
 
-def _free_port(address: str) -> int:
-    for number in range(RANKS_PORT, RANKS_PORT + _PORTS):
+def _send_launch(member: JoinedHost, launch: Launch | None) -> None:
+    """Send a joined host its part; a host without a part waits on."""
+    if launch and launch.plan.nodes:
+        member.rank = launch.plan.nodes.rank
+        table = rendezvous_worker.as_table(launch.annotated_command)
+        member.send({"order": {**table, "files": dict(launch.files)}})
+
+
+def _find_free_port(address: str) -> int:
+    """Return a free port of this address for the ranks' rendezvous, in Ray's range if one is free there."""
+    for number in range(RANKS_PORT, RANKS_PORT + _PORTS_TRIED):
         with suppress(Problem):
             tcp.require_free(address, number)
             return number
     return tcp.free_port()
 
 
-def worker_terms(channel: Channel) -> "Mapping[str, Any]":
-    """Return the terms of the head."""
+def receive_terms(channel: Channel) -> "Mapping[str, Any]":
+    """Return the head's terms; raise a Problem if it does not send them in time."""
     message = channel.receive(10)
     if not message or "terms" not in message:
         raise Problem(
@@ -161,22 +178,24 @@ def run_worker(
     channel: Channel,
     terms: "Mapping[str, Any]",
     kind: Kind,
-    env: str | None,
+    environment: str | None,
     *,
     nccl: str | None = None,
-    at: str,
+    head: str,
     output: Output,
 ) -> bool:
     """Run this host's part of a model of the head at HOST:PORT; return whether the head restarts it."""
     try:
         with rendezvous_worker.alive(channel):
-            chosen = tools.ready(
-                kind, env, engine=terms["engine_name"], joins=True, nccl=nccl, watch=output.watch
+            programs = tools.ready(
+                kind, environment, engine=terms["engine_name"], joins=True, nccl=nccl, watch=output.watch
             )
-            _require_head_terms(chosen, terms, at, output.watch)
-            ours = tuple(chosen.variables(os.environ.get("PATH", "")))
-            given = {each.name: each.value for each in ours if each.value is not None}
-            python = Command((str(chosen.binary / "python"),), given)
+            _require_head_terms(programs, terms, head, output.watch)
+            own_variables = tuple(programs.variables(os.environ.get("PATH", "")))
+            values = {
+                variable.name: variable.value for variable in own_variables if variable.value is not None
+            }
+            python = Command((str(programs.binary / "python"),), values)
             device_probe.at_start(python, output.say)
     except Problem as problem:
         channel.send({"problem": f"{problem.what}: {problem.cause}"})
@@ -191,10 +210,12 @@ def run_worker(
     order = rendezvous_worker.localized_order(
         order, storage.state() / "runs", {f"{cache}/needs/": f"{storage.cache()}/needs/"}
     )
-    found = rendezvous_worker.from_table(order, chosen.binary, (*ours, engine.build_stacks_variable()))
-    command = replace(found, variables=merged(settled(found.variables, os.environ))).command
+    annotated = rendezvous_worker.from_table(
+        order, programs.binary, (*own_variables, engine.build_stacks_variable())
+    )
+    command = replace(annotated, variables=merged(settled(annotated.variables, os.environ))).command
     output.say(f"$ {command}")
-    log = storage.state() / "logs" / f"join-{at.rpartition(':')[2]}.log"
+    log = storage.state() / "logs" / f"join-{head.rpartition(':')[2]}.log"
     idle = device_probe.quiet(lambda: [os.getpid()])
     with storage.log(log) as keep, device_probe.probed_daily(python, idle, output.say):
 
@@ -209,22 +230,23 @@ def run_worker(
     return again
 
 
-def _require_head_terms(chosen: Tools, terms: "Mapping[str, Any]", at: str, watch: Progress) -> None:
-    checks.require_alike(node.terms(node.environment(chosen)), terms, at)
+def _require_head_terms(programs: Tools, terms: "Mapping[str, Any]", head: str, watch: Progress) -> None:
+    """Require the head's engine and model on this host; fetch the files that it lacks."""
+    checks.require_alike(node.terms(node.environment(programs)), terms, head)
     target = Path(terms["target"])
     if not target.is_absolute():
         resolve.require_only_on_hub(terms["target"])
-        asked = weights.Wanted(**terms["fetch"]) if terms["fetch"] else None
-        weights.fetch(terms["model"], asked, watch)
+        hub_files = HubFiles(**terms["fetch"]) if terms["fetch"] else None
+        weights.fetch(terms["model"], hub_files, watch)
     if (model := config.models().get(terms["model"])) and model.is_built:
-        found = resolve.weights(terms["model"], config.models(), storage.cache())
-        resolve.ready(found)
-        packaged_model.ready(found, chosen.binary / "python", watch)
+        model_files = resolve.weights(terms["model"], config.models(), storage.cache())
+        resolve.ready(model_files)
+        packaged_model.ready(model_files, programs.binary / "python", watch)
     if target.is_absolute() and not storage.exists(target / "config.json"):
-        typed = shlex.quote(str(target))
+        folder = shlex.quote(str(target))
         raise Problem(
             f"this host does not have {terms['model']}",
             cause=f"{target / 'config.json'} is missing, and every host reads its own copy",
-            fix=f"copy it to the same path here: rsync -a {at.partition(':')[0]}:{typed}/ {typed}/",
+            fix=f"copy it to the same path here: rsync -a {head.partition(':')[0]}:{folder}/ {folder}/",
         )
-    model_files.prepare_files(extra_files.extras_from_table(terms["beside"]), at, watch)
+    prepare_files(extra_files.extras_from_table(terms["beside"]), head, watch)

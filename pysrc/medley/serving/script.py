@@ -9,10 +9,9 @@ from types import MappingProxyType
 from typing import Any
 
 from medley import storage
-from medley.command import AnnotatedCommand, Flag, Variable, merged, overridden
-from medley.engine import list_common_variables, list_table_variables
+from medley.command import AnnotatedCommand, Flag, Variable
 from medley.engine.flags import Argument, build_table, convert_to_arguments, list_reasons
-from medley.engine.launch import ENGINES, Launch, Order
+from medley.engine.launch import ENGINES, Launch, Order, list_launch_variables
 from medley.environment import payload
 from medley.environment.tools import BARE, Tools
 from medley.errors import Problem, in_words
@@ -22,22 +21,26 @@ from medley.planner.plan import Launcher, Plan
 from medley.schema import EngineName
 
 PLAN = "MEDLEY_PLAN"
-_MOST_BYTES = 1 << 20
-"""Limit of a script, which is sent to other hosts in one message."""
+_MAX_SCRIPT_BYTES = 1 << 20
+"""The largest script, because it is sent to other hosts in one message."""
 _REPLICAS = payload.FOLDER / "replicas.py"
-_LAUNCHED = Flag(("--distributed-executor-backend",), "external_launcher", "torchrun starts the ranks")
-_LOGGED = Variable("VLLM_LOGGING_STREAM", "ext://sys.stderr", "only the script uses stdout")
+_EXTERNAL_LAUNCHER = Flag(
+    ("--distributed-executor-backend",), "external_launcher", "torchrun starts the ranks"
+)
+_LOG_TO_STDERR = Variable("VLLM_LOGGING_STREAM", "ext://sys.stderr", "only the script uses stdout")
 
 
 @dataclass(frozen=True)
 class Script:
+    """A user's Python script that runs a model by itself."""
+
     path: Path
     text: str
     words: tuple[str, ...] = ()
-    """The script's own words."""
+    """The script's own arguments."""
     port: int = 0
     """A free port of this host for the rendezvous of replicas that share experts."""
-    experts: bool = False
+    has_experts: bool = False
     """Whether the model has experts."""
 
     def launch(
@@ -51,123 +54,129 @@ class Script:
         cluster: Iterable[Variable] = (),
     ) -> Launch:
         """Return the script's command on one host, and its plans."""
-        name, weights = order.placement.engine, order.weights
+        name, weights = order.engine, order.weights
         engine = ENGINES[name]
-        told = replace(plan, nodes=None, replicas=1) if name == "vllm" else plan
-        torchrun = tuple(_torchrun(plan)) if name == "vllm" and plan.replicas == 1 else ()
+        engine_plan = replace(plan, nodes=None, replicas=1) if name == "vllm" else plan
+        torchrun = tuple(_list_torchrun_flags(plan)) if name == "vllm" and plan.replicas == 1 else ()
         flags = [
-            *engine.list_flags(order.serving, told, host, weights.model),
+            *engine.list_flags(order.serving, engine_plan, host, weights.model),
             *order.model_extras.flags(name),
         ]
-        found = convert_to_arguments(name, weights.target, [*flags, _LAUNCHED] if torchrun else flags)
-        plans = dict(self._plans(name, weights.name, plan, found))
-        files = {**plans, str(self.path): self.text}
-        words, extra = (str(self.path), *self.words), order.engine_flags
         if torchrun:
-            words, extra = (str(tools.binary / "torchrun"),), (*words, *extra)
-        elif _side_by_side(name, plan):
+            flags.append(_EXTERNAL_LAUNCHER)
+        arguments = convert_to_arguments(name, weights.target, flags)
+        plans = dict(self._write_plans(name, weights.name, plan, arguments))
+        files = {**plans, str(self.path): self.text}
+        words, extra_words = (str(self.path), *self.words), order.engine_flags
+        if torchrun:
+            words, extra_words = (str(tools.binary / "torchrun"),), (*words, *extra_words)
+        elif _starts_replicas(name, plan):
             words = (str(tools.binary / "python"), str(_REPLICAS), *plans, "--", *words)
             files[str(_REPLICAS)] = _REPLICAS.read_text(encoding="utf-8")
         else:
             words = (str(tools.binary / "python"), *words)
-        merged_variables = merged(
-            (
-                *list_table_variables(name, plan, weights.model, environ),
-                *tools.variables(environ.get("PATH", "")),
-                *list_common_variables(plan, host, environ, local=weights.local),
-                *cluster,
-                *engine.list_variables(order.serving, told, host),
-                *order.model_extras.variables(),
-                Variable(PLAN, next(iter(plans)), "the file of the script's arguments"),
-                *((_LOGGED,) if name == "vllm" else ()),
-            )
+        script_variables = [Variable(PLAN, next(iter(plans)), "the file of the script's arguments")]
+        if name == "vllm":
+            script_variables.append(_LOG_TO_STDERR)
+        variables = list_launch_variables(
+            order,
+            plan,
+            host,
+            tools,
+            environ,
+            cluster=cluster,
+            engine_plan=engine_plan,
+            script=script_variables,
         )
-        ours = overridden(merged_variables, tools.table)
-        command = AnnotatedCommand(words, torchrun, ours, extra)
-        return Launch(plan, command, order.model_extras, files, tuple(list_reasons(found)))
+        command = AnnotatedCommand(words, torchrun, variables, extra_words)
+        return Launch(plan, command, order.model_extras, files, tuple(list_reasons(arguments)))
 
-    def _plans(
-        self, name: EngineName, model: str, plan: Plan, found: tuple[Argument, ...]
+    def _write_plans(
+        self, name: EngineName, model: str, plan: Plan, arguments: tuple[Argument, ...]
     ) -> Iterator[tuple[str, str]]:
         """Yield a plan file and its text for each process with its own plan."""
-        beside = _side_by_side(name, plan)
-        here = 1 if not beside else plan.replicas if plan.launcher == "solo" else plan.replicas_here
-        for nth in range(here):
+        is_parallel, process_count = _starts_replicas(name, plan), 1
+        if is_parallel:
+            process_count = plan.replicas if plan.launcher == "solo" else plan.replicas_here
+        for index in range(process_count):
             text = json.dumps(
                 {
                     "engine": name,
                     "model": model,
-                    "arguments": build_table(found),
-                    "replica": plan.replicas_before + nth if beside else 0,
-                    "replicas": plan.replicas if beside else 1,
-                    "variables": self._of_replica(plan, nth) if beside else {},
+                    "arguments": build_table(arguments),
+                    "replica": plan.replicas_before + index if is_parallel else 0,
+                    "replicas": plan.replicas if is_parallel else 1,
+                    "variables": self._list_replica_variables(plan, index) if is_parallel else {},
                 },
                 indent=1,
             )
             digest = hashlib.sha256(text.encode()).hexdigest()[:12]
             yield str(storage.state() / "runs" / f"{model.rpartition('/')[2]}-{digest}.json"), text
 
-    def _of_replica(self, plan: Plan, nth: int) -> dict[str, str]:
+    def _list_replica_variables(self, plan: Plan, index: int) -> dict[str, str]:
         """Return the variables of one replica; vLLM 0.32.0 refuses VLLM_DP_* for a dense model."""
-        if not self.experts:
-            each = plan.tensor_parallel * plan.stages
-            gpus = plan.gpus[nth * each : (nth + 1) * each]
+        if not self.has_experts:
+            ranks = plan.tensor_parallel * plan.stages
+            gpus = plan.gpus[index * ranks : (index + 1) * ranks]
             return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus))} if gpus else {}
         return {
             "VLLM_DP_SIZE": str(plan.replicas),
-            "VLLM_DP_RANK": str(plan.replicas_before + nth),
-            "VLLM_DP_RANK_LOCAL": str(nth),
+            "VLLM_DP_RANK": str(plan.replicas_before + index),
+            "VLLM_DP_RANK_LOCAL": str(index),
             "VLLM_DP_MASTER_IP": plan.nodes.address if plan.nodes else "127.0.0.1",
             "VLLM_DP_MASTER_PORT": str(plan.nodes.port if plan.nodes else self.port),
         }
 
 
-def _side_by_side(name: EngineName, plan: Plan) -> bool:
-    """Whether replicas are separate processes; SGLang's class starts its own."""
+def _starts_replicas(name: EngineName, plan: Plan) -> bool:
+    """Return whether replicas are separate processes; SGLang's class starts its own."""
     return name == "vllm" and plan.replicas > 1
 
 
-def _torchrun(plan: Plan) -> Iterator[Flag]:
+def _list_torchrun_flags(plan: Plan) -> Iterator[Flag]:
     if plan.nodes is None:
         return
-    each = plan.tensor_parallel * plan.stages // plan.nodes.count
+    ranks = plan.tensor_parallel * plan.stages // plan.nodes.count
     yield Flag(("--nnodes",), str(plan.nodes.count), "each host starts its own ranks")
     yield Flag(("--node-rank",), str(plan.nodes.rank), "this host's place among them")
     yield Flag(("--master-addr",), plan.nodes.address, "the first host, where the ranks find each other")
     yield Flag(("--master-port",), str(plan.nodes.port), "the same")
-    yield Flag(("--nproc-per-node",), str(each), "the script runs once per rank of this host")
+    yield Flag(("--nproc-per-node",), str(ranks), "the script runs once per rank of this host")
 
 
-def described(found: Launch) -> dict[str, Any]:
-    """Return the first plan of a script."""
-    text = found.files[next(each.value for each in found.annotated_command.variables if each.name == PLAN)]
+def read_script_plan(launch: Launch) -> dict[str, Any]:
+    """Return the first plan of a script's launch."""
+    variables = launch.annotated_command.variables
+    text = launch.files[next(variable.value for variable in variables if variable.name == PLAN)]
     plan: dict[str, Any] = json.loads(text)
     return plan
 
 
-def placeable(wanted: PlacementOptions, by: Launcher | None) -> PlacementOptions:
+def restrict_placement(placement: PlacementOptions, launcher: Launcher | None) -> PlacementOptions:
     """Restrict the placement of a script: over Ray one engine has all ranks, without replicas."""
-    if wanted.engine == "sglang" and by != "solo":
+    if placement.engine == "sglang" and launcher != "solo":
+        cause = "on other hosts sglang.Engine serves the first one, and never returns to the script"
+        if launcher == "ray":
+            cause = "sglang.Engine lets Ray choose the hosts, and waits forever without a free one"
         raise Problem(
             "a script with SGLang runs on one host",
-            cause="sglang.Engine lets Ray choose the hosts, and waits forever without a free one"
-            if by == "ray"
-            else "on other hosts sglang.Engine serves the first one, and never returns to the script",
+            cause=cause,
             fix="--hosts 1; or --engine vllm; or serve it over the hosts, and let the script use that server",
         )
-    if by != "ray":
-        return wanted
-    replicas = wanted.sizes.replicas or 1
+    if launcher != "ray":
+        return placement
+    replicas = placement.sizes.replicas or 1
     if replicas > 1:
         raise Problem(
             f"--dp {replicas} is not available over Ray",
             cause="each replica of a script is its own process, which Ray does not start",
             fix=f"end the cluster (medley ray-stop), then: --dp {replicas} --launcher mp --hosts N",
         )
-    return replace(wanted, sizes=replace(wanted.sizes, replicas=1))
+    return replace(placement, sizes=replace(placement.sizes, replicas=1))
 
 
-def in_image() -> Problem:
+def container_problem() -> Problem:
+    """Return the Problem of a script in a cluster whose Ray runs in a container."""
     return Problem(
         "a script cannot run in a container",
         cause="this cluster's Ray runs in a container, which does not have the script's files",
@@ -176,25 +185,32 @@ def in_image() -> Problem:
 
 
 def read_script(name: str, model: str, words: tuple[str, ...]) -> Script:
+    """Read the script of this name; raise a Problem for one that is missing, unreadable or too large."""
+    if not name:
+        raise Problem(
+            "missing argument SCRIPT.py",
+            cause=f"medley run starts a script with {model}; serve and chat need none",
+            fix=f"medley serve {model}  # then, in another terminal: medley chat",
+        )
     path = Path(name).absolute()
     try:
-        text = path.read_text(encoding="utf-8") if name else ""
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise Problem(
             f"{name} cannot be read",
             cause=in_words(error),
             fix="name a Python script: medley run MODEL SCRIPT.py",
         ) from error
-    if not name.endswith(".py") or len(text) > _MOST_BYTES:
+    if len(text) > _MAX_SCRIPT_BYTES:
         raise Problem(
-            f"{name} is not a Python script" if name else "missing argument SCRIPT.py",
-            cause="its name does not end in .py"
-            if name and len(text) <= _MOST_BYTES
-            else f"it is larger than {_MOST_BYTES} bytes"
-            if name
-            else f"medley run starts a script with {model}; serve and chat need none",
-            fix=f"medley run {model} SCRIPT.py  # see medley run --help"
-            if name
-            else f"medley serve {model}  # then, in another terminal: medley chat",
+            f"{name} is too large to be a script",
+            cause=f"it is larger than {_MAX_SCRIPT_BYTES} bytes",
+            fix=f"medley run {model} SCRIPT.py  # see medley run --help",
+        )
+    if not name.endswith(".py"):
+        raise Problem(
+            f"{name} is not a Python script",
+            cause="its name does not end in .py",
+            fix=f"medley run {model} SCRIPT.py  # see medley run --help",
         )
     return Script(path, text, words)

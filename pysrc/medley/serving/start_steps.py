@@ -46,7 +46,7 @@ class StartSteps:
             self._step = step
             self._show()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Say where the engine's own lines are, once a start is slow; call it often."""
         if not (self.is_over or self._is_slow) and time.monotonic() >= self.hint_at:
             self._is_slow = True

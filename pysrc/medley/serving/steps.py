@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 
 from medley import credentials
 from medley.cluster.node import NodeSpec, part
-from medley.cluster.ray_serving import over_ray
-from medley.command import AnnotatedCommand, Variable
+from medley.command import AnnotatedCommand
 from medley.engine import Serving, flags, parser
-from medley.engine.launch import RANKS_PORT, Order, build_launch, plan_nodes
+from medley.engine.launch import Order
 from medley.environment.engine_source import EngineRequest, EngineSource
 from medley.environment.tools import BARE
+from medley.model import shape
 from medley.network import ports
 from medley.network.fabric import per_host
 from medley.network.fabric.types import Endpoint, NetworkOptions
@@ -24,14 +24,19 @@ from medley.planner.plan import adapt_to_version
 from medley.planner.topology import Topology
 from medley.progress import Output
 from medley.schema import EngineName
-from medley.serving.alternatives import placed, with_engine_sources
-from medley.serving.prepare import Job, plan_of, shape_of
+from medley.serving.alternatives import place_order
+from medley.serving.engine_sources import add_engine_sources
+from medley.serving.launch_plan import build_plan
+from medley.serving.launches import RayEndpoint, build_launches
+from medley.serving.prepare import Job
 
-_TOKEN = ".local/state/medley/token"  # noqa: S105 - where a head keeps it, from its own home folder
+_TOKEN_FILE = ".local/state/medley/token"  # noqa: S105 - a head's file, relative to its home folder
 
 
 @dataclass(frozen=True)
 class Step:
+    """A command to type on a host, and the process that it starts."""
+
     host: str
     typed: str
     starts: AnnotatedCommand
@@ -45,178 +50,171 @@ class Step:
     """The switch that chooses its engine and the value, which cluster.toml has as a key of the host."""
 
 
-def hypothetical(job: Job, site: Topology, output: Output) -> Iterator[Step]:
+def list_hypothetical_steps(job: Job, site: Topology, output: Output) -> Iterator[Step]:
     """Return the commands for hypothetical hosts, where each replica is a separate server."""
-    options, order = job.options, job.order
-    asked = EngineRequest(options.image.image if options.image else None, options.environment)
-    site = with_engine_sources(site, order.placement, asked, order.weights.model)
+    request, order = job.request, job.order
+    engine_request = EngineRequest(request.image.image if request.image else None, request.environment)
+    site = add_engine_sources(site, order.placement, engine_request, order.weights.model)
     order = replace(order, placement=replace(order.placement, one_server=order.placement.launcher == "mp"))
-    return steps(order, placed(order, shape_of(order.weights, output.watch), site), site)
+    return list_steps(order, place_order(order, shape.shape(order.weights, output.watch), site), site)
 
 
-def steps(order: Order, choice: Choice, site: Topology) -> Iterator[Step]:
+def list_steps(order: Order, choice: Choice, site: Topology) -> Iterator[Step]:
     """Yield the commands in order, one replica after the other."""
-    copies = list_pipelines(choice.layout)
+    pipelines = list_pipelines(choice.layout)
     if order.placement.launcher == "mp" and len(list_hosts(choice.layout)) > 1:
-        yield from _without_ray(order, choice, site)
+        yield from _list_steps_without_ray(order, choice, site)
         return
-    if len(copies) == 1:
-        yield from _of_pipeline(order, choice, site)
+    if len(pipelines) == 1:
+        yield from _list_pipeline_steps(order, choice, site)
         return
-    each = replace(
-        order.placement, concurrency=-(-order.placement.concurrency // len(copies)), one_server=True
-    )
-    work = replace(choice.workload, load=replace(choice.workload.load, concurrency=each.concurrency))
-    ports = dict.fromkeys(site.hosts, order.serving.port)
-    for stages in copies:
+    concurrency = -(-order.placement.concurrency // len(pipelines))
+    placement = replace(order.placement, concurrency=concurrency, one_server=True)
+    workload = replace(choice.workload, load=replace(choice.workload.load, concurrency=concurrency))
+    next_ports = dict.fromkeys(site.hosts, order.serving.port)
+    for stages in pipelines:
         layout = replace(choice.layout, stages=stages, replicas=())
         host = list_hosts(layout)[0]
-        serving = replace(order.serving, port=ports[host])
-        ports[host] += 1
-        one = replace(choice, layout=layout, fit=compute_fit(work, layout))
-        yield from _of_pipeline(replace(order, placement=each, serving=serving), one, site)
+        serving = replace(order.serving, port=next_ports[host])
+        next_ports[host] += 1
+        replica_choice = replace(choice, layout=layout, fit=compute_fit(workload, layout))
+        replica_order = replace(order, placement=placement, serving=serving)
+        yield from _list_pipeline_steps(replica_order, replica_choice, site)
 
 
-def _of_pipeline(order: Order, choice: Choice, site: Topology) -> Iterator[Step]:
-    wanted, (first, *others) = order.placement, list_hosts(choice.layout)
-    cluster: tuple[Variable, ...] = ()
-    addresses: dict[str, str] = {}
-    if others:
-        facts = {host: site.facts[host] for host in (first, *others)}
-        network = choice.network or site.build_network(wanted.network, wanted.engine)
-        wishes, ends = network.options, network.list_ends(facts)
+def _list_pipeline_steps(order: Order, choice: Choice, site: Topology) -> Iterator[Step]:
+    """Yield the commands of one server: those of its Ray, if there is none yet, then serve."""
+    placement, hosts = order.placement, list_hosts(choice.layout)
+    head = hosts[0]
+    used, ray = site.keep_hosts(hosts), None
+    if len(hosts) > 1:
+        network = choice.network or site.build_network(placement.network, placement.engine)
+        ends = network.list_ends(hosts)
         if not site.rank_order:
-            yield from joining(wishes, site, ends, wanted.engine)
-        addresses = {host: end.address for host, end in ends.items()}
-        _, wired = per_host.running_cluster_network(facts, addresses, first, wishes, {})
-        cluster = tuple(over_ray(wanted.engine, _gcs(addresses[first]), credentials.token_path(), wired))
-    told, origin = plan_of(order, choice, site, "ray" if others else "solo"), site.find_engine_source(first)
+            yield from list_ray_steps(network.options, site, ends, placement.engine)
+        used = replace(used, addresses={host: end.address for host, end in ends.items()})
+        ray = RayEndpoint(_ray_address(ends[head].address), credentials.token_path())
+    plan, source = build_plan(order, choice, site, "ray" if ray else "solo"), site.find_engine_source(head)
     chat = order.serving.choose_chat_format(order.weights.model)
-    told = adapt_to_version(told, wanted.engine, origin.versions.get(wanted.engine), chat)
-    if others:
-        told = replace(told, places=tuple(addresses[device.host] for device in list_devices(choice.layout)))
-    started = build_launch(order, told, site.hosts[first][1].host, cluster=cluster)
-    _require_flags(order, started.annotated_command, origin)
-    split = f"{PARTITION_VARIABLES[wanted.engine]}={wanted.partition} " if wanted.partition else ""
+    plan = adapt_to_version(plan, placement.engine, source.versions.get(placement.engine), chat)
+    if ray:
+        places = tuple(used.addresses[device.host] for device in list_devices(choice.layout))
+        plan = replace(plan, places=places)
+    command = build_launches(order, choice.layout, plan, used, ray=ray)[head].annotated_command
+    _require_known_flags(order, command, source)
     # A cluster's engine is from the environment of its Ray.
-    typed = (
-        split + _longer(order, choice) + _serve(order, choice.layout, site, () if others else origin.typed)
-    )
-    yield Step(first, typed, started.annotated_command, site.find_image(first), told.why)
+    environment = () if ray else source.typed
+    partition = ""
+    if placement.partition:
+        partition = f"{PARTITION_VARIABLES[placement.engine]}={placement.partition} "
+    typed = partition + _write_context_variable(order, choice)
+    typed += _write_serve(order, choice.layout, site, environment)
+    yield Step(head, typed, command, site.find_image(head), plan.why)
 
 
-def _without_ray(order: Order, choice: Choice, site: Topology) -> Iterator[Step]:
+def _list_steps_without_ray(order: Order, choice: Choice, site: Topology) -> Iterator[Step]:
     """Yield the server on the first host, then the command of each host that joins it."""
-    wanted, used = order.placement, list_hosts(choice.layout)
-    facts = {host: site.facts[host] for host in used}
-    network = choice.network or site.build_network(wanted.network, wanted.engine)
-    wishes = network.options
-    addresses = {host: end.address for host, end in network.list_ends(used).items()}
-    told = plan_of(order, choice, site, "mp")
-    join = f"ssh {shlex.quote(used[0])} cat {_TOKEN} | medley join {addresses[used[0]]} --token-file -"
-    for host, own in plan_nodes(told, choice.layout, addresses, RANKS_PORT).items():
-        _, wired = per_host.running_cluster_network(facts, addresses, host, wishes, {})
-        started = build_launch(order, own, site.hosts[host][1].host, cluster=wired).annotated_command
-        environment = site.find_engine_source(host).typed
-        if host == used[0]:
-            _require_flags(order, started, site.find_engine_source(host))
-            typed = _longer(order, choice) + _serve(order, choice.layout, site, environment)
-            yield Step(host, typed, started, why=told.why)
+    hosts = list_hosts(choice.layout)
+    network = choice.network or site.build_network(order.placement.network, order.engine)
+    addresses = {host: end.address for host, end in network.list_ends(hosts).items()}
+    used = replace(site.keep_hosts(hosts), addresses=addresses)
+    plan = build_plan(order, choice, site, "mp")
+    join = f"ssh {shlex.quote(hosts[0])} cat {_TOKEN_FILE} | medley join {addresses[hosts[0]]} --token-file -"
+    for host, launch in build_launches(order, choice.layout, plan, used).items():
+        command, source = launch.annotated_command, site.find_engine_source(host)
+        if host == hosts[0]:
+            _require_known_flags(order, command, source)
+            typed = _write_context_variable(order, choice)
+            typed += _write_serve(order, choice.layout, site, source.typed)
+            yield Step(host, typed, command, why=plan.why)
         else:
-            yield Step(host, " ".join((join, shlex.join(environment))).rstrip(), started)
+            yield Step(host, " ".join((join, shlex.join(source.typed))).rstrip(), command)
 
 
-def _require_flags(order: Order, made: AnnotatedCommand, origin: EngineSource) -> None:
+def _require_known_flags(order: Order, command: AnnotatedCommand, source: EngineSource) -> None:
     """Raise a Problem for flags that a lock's release would refuse; an image's is not known here."""
-    engine, version = order.placement.engine, origin.versions.get(order.placement.engine)
-    if version and not origin.image:
-        flags.require_known_flags(
-            parser.read_release_parser(engine, version), made.flags, order.engine_flags, table=order.table
-        )
+    version = source.versions.get(order.engine)
+    if version and not source.image:
+        engine_parser = parser.read_release_parser(order.engine, version)
+        flags.require_known_flags(engine_parser, command.flags, order.engine_flags, table=order.table)
 
 
-def joining(
-    wishes: NetworkOptions, site: Topology, ends: Mapping[str, Endpoint], engine: EngineName
+def list_ray_steps(
+    options: NetworkOptions, site: Topology, ends: Mapping[str, Endpoint], engine: EngineName
 ) -> Iterator[Step]:
     """Yield the commands of Ray on these hosts, the first of which is the head."""
-    head, *others = ends
-    named = () if engine == "vllm" else ("--engine", engine)
-    at, secret = ends[head].address, credentials.token_path()
-    own = per_host.head_network(head, site.facts[head], wishes, {})
-    by_itself = wishes.link is None and own.end.interface == ends[head].interface
-    link = () if by_itself else ("--link", ends[head].interface)
-    if link:
-        own = per_host.head_network(head, site.facts[head], replace(wishes, link=link[1]), {})
-    ours = _part(head, site, engine)
-    typed = shlex.join(("medley", "ray-head", *link, *named, *site.find_engine_source(head).typed))
+    head, *workers = ends
+    engine_switch = () if engine == "vllm" else ("--engine", engine)
+    address, token = ends[head].address, credentials.token_path()
+    network = per_host.head_network(head, site.facts[head], options, {})
+    link: tuple[str, ...] = ()
+    if options.link is not None or network.end.interface != ends[head].interface:
+        link = ("--link", ends[head].interface)
+        network = per_host.head_network(head, site.facts[head], replace(options, link=link[1]), {})
+    source = site.find_engine_source(head).typed
     yield Step(
         head,
-        typed,
-        ours.head(own, secret),
+        shlex.join(("medley", "ray-head", *link, *engine_switch, *source)),
+        _build_node(head, site, engine).head(network, token),
         site.find_image(head),
         joins=True,
-        source=site.find_engine_source(head).typed,
+        source=source,
     )
-    for host in others:
+    for host in workers:
         source = site.find_engine_source(host).typed
-        both = {name: site.facts[name] for name in (head, host)}
-        wired = per_host.worker_network(both, host, (head, at), wishes, {})
-        ours = _part(host, site, engine)
-        typed = f"ssh {shlex.quote(head)} cat {_TOKEN} | medley ray-worker {at} --token-file -"
-        typed = " ".join((typed, *named, shlex.join(source))).rstrip()
-        started = ours.worker(wired, secret, _gcs(at))
-        yield Step(host, typed, started, site.find_image(host), joins=True, source=source)
+        pair = {name: site.facts[name] for name in (head, host)}
+        network = per_host.worker_network(pair, host, (head, address), options, {})
+        typed = f"ssh {shlex.quote(head)} cat {_TOKEN_FILE} | medley ray-worker {address} --token-file -"
+        typed = " ".join((typed, *engine_switch, shlex.join(source))).rstrip()
+        command = _build_node(host, site, engine).worker(network, token, _ray_address(address))
+        yield Step(host, typed, command, site.find_image(host), joins=True, source=source)
 
 
-def _part(host: str, site: Topology, engine: EngineName) -> NodeSpec:
+def _build_node(host: str, site: Topology, engine: EngineName) -> NodeSpec:
     facts, kind = site.hosts[host]
     return part(facts, kind, BARE, slots=None, path="", engine=engine)
 
 
-def _gcs(head: str) -> str:
-    return f"{head}:{ports.RayPorts.gcs}"
+def _ray_address(head_address: str) -> str:
+    return f"{head_address}:{ports.RayPorts.gcs}"
 
 
-def _longer(order: Order, choice: Choice) -> str:
-    """The user's own variable for a context that neither config.json nor the maker gives."""
-    wanted = order.placement
-    return (
-        f"{LONGER_CONTEXT_VARIABLES[wanted.engine]}=1 "
-        if choice.workload.is_beyond_config and wanted.longer_context
-        else ""
-    )
+def _write_context_variable(order: Order, choice: Choice) -> str:
+    """Return the user's own variable for a context that neither config.json nor the maker gives."""
+    if not (choice.workload.is_beyond_config and order.placement.longer_context):
+        return ""
+    return f"{LONGER_CONTEXT_VARIABLES[order.engine]}=1 "
 
 
-def _serve(order: Order, layout: Layout, site: Topology, environment: tuple[str, ...]) -> str:
-    engines = ("--", *order.engine_flags) if order.engine_flags else ()
-    return shlex.join((*_switches(order, layout, site), *environment, *engines))
+def _write_serve(order: Order, layout: Layout, site: Topology, environment: tuple[str, ...]) -> str:
+    engine_flags = ("--", *order.engine_flags) if order.engine_flags else ()
+    return shlex.join((*_list_serve_words(order, layout, site), *environment, *engine_flags))
 
 
-def _switches(order: Order, layout: Layout, site: Topology) -> Iterator[str]:
-    wanted, used = order.placement, list_hosts(layout)
-    found = order.weights
+def _list_serve_words(order: Order, layout: Layout, site: Topology) -> Iterator[str]:
+    placement, hosts, model_files = order.placement, list_hosts(layout), order.weights
     # A folder by its path, because its name may be that of a known model.
-    yield from ("medley", "serve", found.name if found.model else found.target)
-    if len(used) > 1 or site.rank_order:
-        yield from ("--hosts", str(len(used)))
-    elif len(list_devices(layout)) < sum(device.host == used[0] for device in site.list_devices()):
+    yield from ("medley", "serve", model_files.name if model_files.model else model_files.target)
+    if len(hosts) > 1 or site.rank_order:
+        yield from ("--hosts", str(len(hosts)))
+    elif len(list_devices(layout)) < sum(device.host == hosts[0] for device in site.list_devices()):
         yield from ("--gpus", ",".join(str(device.index) for device in list_devices(layout)))
-    if wanted.balanced:
+    if placement.balanced:
         yield "--eplb"
     yield from order.model_extras.typed()
-    for name, value, usual in (
-        ("--launcher", wanted.launcher, None),
-        ("--engine", wanted.engine, "vllm"),
-        ("--kv-type", wanted.kv_type, "auto"),
-        ("--for", wanted.goal, "latency"),
-        ("--concurrency", wanted.concurrency, 1),
-        ("--context", wanted.context, None),
-        ("--tp", wanted.sizes.tensor, None),
-        ("--pp", wanted.sizes.stages, None),
-        ("--transport", wanted.network.transport, None),
-        ("--served-model-name", order.serving.name, found.name),
+    for name, value, default in (
+        ("--launcher", placement.launcher, None),
+        ("--engine", placement.engine, "vllm"),
+        ("--kv-type", placement.kv_type, "auto"),
+        ("--for", placement.goal, "latency"),
+        ("--concurrency", placement.concurrency, 1),
+        ("--context", placement.context, None),
+        ("--tp", placement.sizes.tensor, None),
+        ("--pp", placement.sizes.stages, None),
+        ("--transport", placement.network.transport, None),
+        ("--served-model-name", order.serving.name, model_files.name),
         ("--host", order.serving.address, Serving.address),
         ("--port", order.serving.port, Serving.port),
     ):
-        if value != usual:
+        if value != default:
             yield from (name, str(value))

@@ -1,11 +1,11 @@
 """Supervise an engine from its start to its end, and restart a server with backoff."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from medley import process, serving, storage
 from medley.cluster import events, membership, ray_serving
@@ -25,11 +25,18 @@ from medley.serving import api
 from medley.serving.watchdog import Watchdog
 
 HOSTS_LIMIT_S = 24 * 3600
-_LOOK_EVERY_S = 0.1
+_CHECK_EVERY_S = 0.1
 _END_LIMIT_S = 5
 _GRACE_S, _LOADING_GRACE_S = 15, 3
 _BACK, _BACK_LIMIT_S = 0.75, 60
 """Of the memory before the first start."""
+
+
+class Monitor(Protocol):
+    """Something that may end a running engine."""
+
+    def check(self) -> None:
+        """Raise a Problem if the engine must end; called several times a second."""
 
 
 def supervise(
@@ -43,15 +50,15 @@ def supervise(
     on_ready: Callable[[str, float], None],
     last_error: LastError,
     fatal: Callable[[str], bool] = lambda _: False,
-    check: Callable[[], None] = lambda: None,
+    monitors: Sequence[Monitor] = (),
     watchdog: Watchdog | None = None,
     on_lost: Callable[[str], None] = lambda _: None,
 ) -> NoReturn:
     """Run an engine until it ends, which is always a Problem: it is only left by Ctrl-C or a signal.
 
-    `check` is called all the time, and raises a Problem where something else ends the engine. `limit_s` is
-    for its first completion; `on_lost` is told why it is served no longer, before its processes end.
-    However this is left, no process of the engine stays behind.
+    The monitors are checked several times a second. `limit_s`: seconds until the first completion. `on_lost`
+    gets the reason why the model is served no longer, before the engine's processes end. However this is
+    left, no process of the engine stays behind.
     """
     lost: list[str] = []
 
@@ -65,15 +72,15 @@ def supervise(
     engine.die_first()
     completion = None
     try:
-        completion = _first_completion(engine, lambda: api.answered(url, model), model, limit_s, check)
+        completion = _first_completion(engine, lambda: api.answered(url, model), model, limit_s, monitors)
         if completion is not None:
             on_ready(completion, time.monotonic() - began)
             with watchdog.watching(engine) if watchdog else nullcontext():
-                while engine.wait(_LOOK_EVERY_S) is None and not lost:
-                    check()
-                    segments.look()
+                while engine.wait(_CHECK_EVERY_S) is None and not lost:
+                    _check_all(monitors)
+                    segments.check()
                     if watchdog:
-                        watchdog.look()
+                        watchdog.check()
         on_lost((lost or ["its engine ended"])[0][:200])
         if not lost:
             engine.wait(_END_LIMIT_S)
@@ -97,15 +104,24 @@ def supervise(
     )
 
 
+def _check_all(monitors: Sequence[Monitor]) -> None:
+    for monitor in monitors:
+        monitor.check()
+
+
 def _first_completion(
-    engine: Process, answered: Callable[[], str | None], model: str, limit_s: float, check: Callable[[], None]
+    engine: Process,
+    answered: Callable[[], str | None],
+    model: str,
+    limit_s: float,
+    monitors: Sequence[Monitor],
 ) -> str | None:
     """Return the first completion, or None when the engine ended instead."""
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
-        if engine.wait(_LOOK_EVERY_S) is not None:
+        if engine.wait(_CHECK_EVERY_S) is not None:
             return None
-        check()
+        _check_all(monitors)
         try:
             completion = answered()
         except Problem:
@@ -217,10 +233,10 @@ class Restarter:
 
 
 @contextmanager
-def resumed(port: int, say: Callable[[str], None]) -> Iterator[int | None]:
-    """Yield how many hosts this port's server ran over when it was cut off, once there is a cluster again.
+def resume_hosts(port: int, say: Callable[[str], None]) -> Iterator[int | None]:
+    """Yield the number of hosts that this port's server ran over when it was cut off, or None.
 
-    None where it was not cut off. Where somebody ends the body, nothing is kept of it.
+    Wait until there is a cluster again. If somebody ends the body, the number is forgotten.
     """
     file = _hosts_file(port)
     try:

@@ -15,13 +15,15 @@ from medley.errors import Problem
 from medley.network import tcp
 from medley.progress import Output
 from medley.serving import weights
-from medley.serving.prepare import Options, prepare, this_host
+from medley.serving.prepare import prepare_job
+from medley.serving.request import LaunchRequest
+from medley.serving.site import find_this_host
 
 _SOURCES = ("--env", "--image")
 
 
 @dataclass(frozen=True)
-class Old:
+class RunningServer:
     """The server that is to be replaced."""
 
     unit: Unit
@@ -29,8 +31,8 @@ class Old:
     """Its engine and version, or its environment's name."""
 
 
-def running(port: int) -> Old:
-    """Return the detached server of this port; a Problem where none is ready."""
+def find_running_server(port: int) -> RunningServer:
+    """Return the detached server of this port; raise a Problem if none is ready."""
     state = units.state(f"{UNIT}{port}")
     if not (state and state.kept and serving.is_ready(port)):
         raise Problem(
@@ -38,7 +40,7 @@ def running(port: int) -> Old:
             cause="only one that serve --detach started, and that is ready, can be",
             fix=f"medley serve MODEL --port {port} --detach",
         )
-    return Old(_pinned(units.read(state.name), port), engine_of(port))
+    return RunningServer(_pinned(units.read(state.name), port), engine_of(port))
 
 
 def engine_of(port: int) -> str:
@@ -61,25 +63,31 @@ def _pinned(unit: Unit, port: int) -> Unit:
     return replace(unit, command=replace(unit.command, argv=argv))
 
 
-def make_ready(options: Options, output: Output) -> None:
+def prepare_host(request: LaunchRequest, output: Output) -> None:
     """Fetch and build what a server needs on this host, while another has its port and its memory."""
-    aside = replace(options.listens, port=tcp.free_port())
-    job = prepare(replace(options, listens=aside), output)
-    engine = job.order.placement.engine
-    (host,) = this_host(options.kind, output.say).hosts.values()
-    if options.image:
-        container_image.imaged_on(options.image, host, engine, dry_run=False, watch=output.watch)
-    elif not (job.joined and job.joined.image):
-        named = options.environment or (job.joined.environment if job.joined else None)
-        found = tools.ready(host[1], named, engine=engine, nccl=options.nccl, watch=output.watch)
-        version = virtualenv.versions(found.binary.parent, (engine,))[engine]
-        takes = parser.read_programs_parser(engine, found.binary, version, ask=True, watch=output.watch)
-        flags.require_known_flags(takes, (), job.order.engine_flags)
-        packaged_model.ready(job.order.weights, found.binary / "python", output.watch)
-    weights.fetch(job.order.weights.name, weights.wanted(job.order), output.watch)
+    other_port = replace(request.listen, port=tcp.free_port())
+    job = prepare_job(replace(request, listen=other_port), output)
+    order = job.order
+    (host,) = find_this_host(request.kind, output.say).hosts.values()
+    if request.image:
+        container_image.imaged_on(request.image, host, order.engine, dry_run=False, watch=output.watch)
+    elif not (job.cluster and job.cluster.image):
+        environment = request.environment or (job.cluster.environment if job.cluster else None)
+        programs = tools.ready(
+            host[1], environment, engine=order.engine, nccl=request.nccl, watch=output.watch
+        )
+        version = virtualenv.versions(programs.binary.parent, (order.engine,))[order.engine]
+        engine_parser = parser.read_programs_parser(
+            order.engine, programs.binary, version, ask=True, watch=output.watch
+        )
+        flags.require_known_flags(engine_parser, (), order.engine_flags)
+        packaged_model.ready(order.weights, programs.binary / "python", output.watch)
+    weights.fetch(order.weights.name, weights.find_hub_files(order), output.watch)
 
 
-def replace_server(old: Old, new: Unit, port: int, ready: Callable[[], list[str]]) -> tuple[list[str], float]:
+def replace_server(
+    old: RunningServer, new: Unit, port: int, ready: Callable[[], list[str]]
+) -> tuple[list[str], float]:
     """Return what `ready` did for the new server, and the seconds without an answer.
 
     Where the new server does not answer, or Ctrl-C ends this, start the old one as it was.
@@ -94,7 +102,7 @@ def replace_server(old: Old, new: Unit, port: int, ready: Callable[[], list[str]
 
 
 @contextmanager
-def _or_back(old: Old, subject: str, ready: Callable[[], list[str]]) -> Iterator[None]:
+def _or_back(old: RunningServer, subject: str, ready: Callable[[], list[str]]) -> Iterator[None]:
     began = time.monotonic()
     try:
         yield

@@ -42,7 +42,7 @@ _KEPT, _LAST_LINES = 5, 100
 _POWER = ("nvidia-smi", "--query-gpu=power.draw", "--format=csv,noheader,nounits")
 
 
-class Hosts(Protocol):
+class HostQuery(Protocol):
     """What ranks on other hosts do, by host; None of one that does not answer."""
 
     def __call__(self, *, stacks: bool) -> Mapping[str, Any]:
@@ -128,7 +128,7 @@ class Watchdog:
     port: int
     limit_s: float
     log: Path
-    hosts: Hosts = lambda **_: {}
+    hosts: HostQuery = lambda **_: {}
     say: Callable[[str], None] = lambda _: None
     _ended: threading.Event = field(default_factory=threading.Event)
     _naming: bool = False
@@ -158,7 +158,7 @@ class Watchdog:
         finally:
             self._ended.set()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Raise the Problem of an engine that is stuck; call it often."""
         if self._problem:
             raise self._problem

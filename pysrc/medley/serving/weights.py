@@ -30,14 +30,16 @@ _LAST_LINES = 4
 
 @dataclass
 class Rate:
-    """The text of a download: bytes done, bytes a second, minutes left."""
+    """The progress of a download: bytes done, bytes a second, minutes left."""
 
     watch: Progress
     host: str = ""
     began: tuple[float, int] | None = None
+    """The time and the bytes of the first report."""
     last_bytes: int = 0
 
-    def tell(self, done: int, total: int) -> None:
+    def report(self, done: int, total: int) -> None:
+        """Print how many bytes of the total are done."""
         now = time.monotonic()
         if self.began is None or done < self.last_bytes:  # the comparison with the hub reads all of it again
             self.began = (now, done)
@@ -49,7 +51,7 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class HubFiles:
     """The files of the hub that an engine will read."""
 
     repository: str
@@ -57,41 +59,42 @@ class Wanted:
     """A commit, branch or tag; `main` where it is None."""
 
 
-def wanted(order: Order) -> Wanted | None:
+def find_hub_files(order: Order) -> HubFiles | None:
     """Return the files that the engine would fetch from the hub; None where it reads something else."""
-    found, engine = order.weights, order.placement.engine
-    if found.local:
+    model_files, engine = order.weights, order.engine
+    if model_files.local:
         return None
     # In the order of the command: the model's table, the code that the user trusts, the user's own flags.
-    words = [*(found.model.args.get(engine, ()) if found.model else ())]
+    words = [*(model_files.model.args.get(engine, ()) if model_files.model else ())]
     for flag in order.model_extras.flags(engine):
         words += (*flag.names, flag.value or "")
     words += order.engine_flags
-    elsewhere = _ELSEWHERE.intersection(word.partition("=")[0] for word in words)
-    loader = _value(words, "--load-format") or "auto"
-    if elsewhere or loader.lower() not in _FROM_CACHE:
+    reads_elsewhere = _ELSEWHERE.intersection(word.partition("=")[0] for word in words)
+    loader = _find_value(words, "--load-format") or "auto"
+    if reads_elsewhere or loader.lower() not in _FROM_CACHE:
         return None
-    return Wanted(found.target, _value(words, "--revision") or None)
+    return HubFiles(model_files.target, _find_value(words, "--revision") or None)
 
 
-def _value(words: Sequence[str], flag: str) -> str | None:
-    found = None
-    for word, after in pairwise((*words, "")):
-        name, given, value = word.partition("=")
+def _find_value(words: Sequence[str], flag: str) -> str | None:
+    """Return the last value of a flag, written as one word or two; None without it."""
+    last_value = None
+    for word, next_word in pairwise((*words, "")):
+        name, equals, value = word.partition("=")
         if name == flag:
-            found = value if given else after
-    return found
+            last_value = value if equals else next_word
+    return last_value
 
 
-def _has_all(asked: Wanted) -> bool:
-    """Whether nothing is to be downloaded, or can be."""
-    return bool(hub.offline() or hub.has(asked.repository, asked.revision))
+def _has_all(hub_files: HubFiles) -> bool:
+    """Return whether nothing is to be downloaded, or can be."""
+    return bool(hub.offline() or hub.has(hub_files.repository, hub_files.revision))
 
 
 @contextmanager
-def fetching(asked: Wanted | None, watch: Progress) -> Iterator[Future[None]]:
+def fetching(hub_files: HubFiles | None, watch: Progress) -> Iterator[Future[None]]:
     """Download a model to this host, where it lacks it, in a process that ends with the body."""
-    if asked is None or _has_all(asked):
+    if hub_files is None or _has_all(hub_files):
         done: Future[None] = Future()
         done.set_result(None)
         yield done
@@ -100,38 +103,38 @@ def fetching(asked: Wanted | None, watch: Progress) -> Iterator[Future[None]]:
 
     def on_note(_: str, text: str) -> None:
         if text.startswith(PROGRESS):
-            rate.tell(*map(int, text.removeprefix(PROGRESS).split()))
+            rate.report(*map(int, text.removeprefix(PROGRESS).split()))
         else:
             watch.note(text)
 
     # The connection is cut first, so that the thread ends too.
-    with ThreadPoolExecutor(1) as pool, Fleet(alone(), watch, on_note) as everyone:
-        yield pool.submit(ModelPull(everyone, asked.repository, {}, revision=asked.revision).download)
+    with ThreadPoolExecutor(1) as pool, Fleet(alone(), watch, on_note) as fleet:
+        yield pool.submit(ModelPull(fleet, hub_files.repository, {}, revision=hub_files.revision).download)
 
 
-def fetch(name: str, asked: Wanted | None, watch: Progress) -> None:
+def fetch(name: str, hub_files: HubFiles | None, watch: Progress) -> None:
     """Download a model to this host where it lacks it."""
-    if asked is None or _has_all(asked):
+    if hub_files is None or _has_all(hub_files):
         return
-    with watch.stage(f"weights of {name}"), fetching(asked, watch) as done:
-        done.result()
+    with watch.stage(f"weights of {name}"), fetching(hub_files, watch) as download:
+        download.result()
 
 
 def fetch_on_all(
-    joined: Membership, hosts: Iterable[str], name: str, asked: Wanted | None, watch: Progress
+    joined: Membership, hosts: Iterable[str], name: str, hub_files: HubFiles | None, watch: Progress
 ) -> None:
     """Download a model to the hosts at these addresses of a Ray cluster, all at once, where they lack it."""
-    if asked is None or hub.offline():
+    if hub_files is None or hub.offline():
         return
-    repository, revision = asked.repository, asked.revision or ""
+    repository, revision = hub_files.repository, hub_files.revision or ""
     rates: dict[str, Rate] = {}
     lines: list[str] = []
 
     def on_line(line: str) -> None:
-        told = json_shape.table(line) or {}
-        for host, (done, total) in told.get("progress", {}).items():
-            rates.setdefault(host, Rate(watch, f"{host}: ")).tell(done, total)
-        if "progress" not in told:
+        message = json_shape.table(line) or {}
+        for host, (done_bytes, total_bytes) in message.get("progress", {}).items():
+            rates.setdefault(host, Rate(watch, f"{host}: ")).report(done_bytes, total_bytes)
+        if "progress" not in message:
             # A warning may come after the answer, because stderr is in these lines too.
             lines.append(line)
 
@@ -140,13 +143,17 @@ def fetch_on_all(
     )
     with watch.stage(f"weights of {name} on every host"):
         process.run(command, on_line=on_line)
-    said = json_shape.last_table(lines) or {"error": "it ended", "said": "\n".join(lines[-_LAST_LINES:])}
-    if failed := said.get("failed") or ({"Ray": said["said"]} if "error" in said else None):
-        host, why = next(iter(failed.items()))
-        raise _failed(host, repository, why)
+    last_lines = "\n".join(lines[-_LAST_LINES:])
+    answer = json_shape.last_table(lines) or {"error": "it ended", "said": last_lines}
+    failures = answer.get("failed")
+    if not failures and "error" in answer:
+        failures = {"Ray": answer["said"]}
+    if failures:
+        host, reason = next(iter(failures.items()))
+        raise _download_problem(host, repository, reason)
 
 
-def _failed(host: str, target: str, why: str) -> Problem:
+def _download_problem(host: str, target: str, why: str) -> Problem:
     return Problem(
         f"{host} could not download {target}",
         cause=why,

@@ -15,7 +15,7 @@ from medley.network.fabric.per_host import alone
 from medley.network.fabric.types import NetworkOptions
 from medley.planner.placement import PlacementOptions
 from medley.planner.topology import Topology
-from medley.serving.alternatives import placed
+from medley.serving.alternatives import place_order
 from tests.host.recordings import recorded
 from tests.planner.imagined import shape, site
 
@@ -44,7 +44,7 @@ def stripped(on: Topology, names: Collection[str]) -> Topology:
 
 def warnings(on: Topology, wanted: PlacementOptions | None = None) -> list[str]:
     order = Order(Weights("gpt-oss-120b", "x/y", None), Serving("x/y", "y"), wanted or PlacementOptions())
-    return [each for each in placed(order, shape("gpt-oss-120b"), on).warnings if "lie idle" in each]
+    return [each for each in place_order(order, shape("gpt-oss-120b"), on).warnings if "lie idle" in each]
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,11 @@ from medley.planner.placement import PlacementOptions
 from medley.progress import Output, Progress
 from medley.schema import EngineName
 from medley.serving import Description, api, server_address
-from medley.serving.prepare import Job, Options, launched, shape_of, this_host
+from medley.serving.launches import prepare_launch
+from medley.serving.prepare import Job
+from medley.serving.request import LaunchRequest
 from medley.serving.server_address import ServerAddress
+from medley.serving.site import find_this_host
 from medley.transcript import Transcript
 
 _FP8_BITS = 8
@@ -243,7 +246,7 @@ def plan_offline_target(
     files = weights(model, config.models(), storage.cache(), typed)
     if files.notice:
         output.say(files.notice)
-    model_shape = shape_of(files, output.watch)
+    model_shape = shape(files, output.watch)
     require_room(load, files.name, model_shape.context)
     if not dry_run:
         ready(files)
@@ -256,7 +259,7 @@ def plan_offline_target(
         launcher="solo",
     )
     order = Order(files, engine.Serving(files.target, files.name), placement, flags, user_command=typed)
-    job = Job(Options(model, placement, environment=environment, dry_run=dry_run), order)
-    prepared = launched(job, this_host(None, output.say), output)
+    job = Job(LaunchRequest(model, placement, environment=environment, dry_run=dry_run), order)
+    prepared = prepare_launch(job, find_this_host(None, output.say), output)
     description = serving.description(order, prepared.launch, prepared.layout)
     return OfflineTarget(description, prepared.launch, model_shape.vocabulary, {platform.node(): answers()})

@@ -23,10 +23,10 @@ from medley.measurement.field_report.backends import find_backends
 from medley.measurement.field_report.draft import Draft
 from medley.measurement.field_report.replay import plan_model, report_layout
 from medley.model.resolve import weights
+from medley.model.shape import shape
 from medley.network import tcp
 from medley.planner import list_hosts
 from medley.process import Process, wait_until
-from medley.serving.prepare import shape_of
 from medley.unusable_file import optional
 
 _NCCL_VARIABLES = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
@@ -98,7 +98,7 @@ def _add_plan(draft: Draft, model: MeasuredModel, part: dict[str, Any]) -> None:
         request = PlanRequest(engine=description.engine, hosts=hosts)
     files = weights(name, config.models(), storage.cache())
     part["name"] = format_model_name(files.name)
-    plan = plan_model(part["name"], shape_of(files, draft.progress), draft.answers, draft.wishes, request)
+    plan = plan_model(part["name"], shape(files, draft.progress), draft.answers, draft.wishes, request)
     part["plan"] = plan.model_dump(mode="json")
 
 

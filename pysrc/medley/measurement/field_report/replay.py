@@ -17,8 +17,9 @@ from medley.planner.candidates import FREE, Sizes
 from medley.planner.placement import PlacementOptions
 from medley.planner.topology import Topology
 from medley.schema import Shape
-from medley.serving.alternatives import placed, with_engine_sources
-from medley.serving.steps import steps
+from medley.serving.alternatives import place_order
+from medley.serving.engine_sources import add_engine_sources
+from medley.serving.steps import list_steps
 from medley.transcript import Transcript
 
 
@@ -60,8 +61,8 @@ def plan_model(
     order = Order(Weights(name, name, model), Serving(name, name), options, user_command=command)
     facts_by_host = {host: facts.facts(host_answers) for host, host_answers in answers.items()}
     site = Topology({host: (host_facts, kind_of(host_facts)) for host, host_facts in facts_by_host.items()})
-    site = with_engine_sources(site, options, EngineRequest(), model)
-    choice = placed(order, shape, site)
+    site = add_engine_sources(site, options, EngineRequest(), model)
+    choice = place_order(order, shape, site)
     prediction = choice.prediction
     return ReportedPlan(
         asked=request,
@@ -72,5 +73,5 @@ def plan_model(
         high=prediction.high,
         ttft_s=prediction.ttft_s,
         why=choice.why,
-        typed=tuple(f"on {step.host}: {step.typed}" for step in steps(order, choice, site)),
+        typed=tuple(f"on {step.host}: {step.typed}" for step in list_steps(order, choice, site)),
     )

@@ -1,0 +1,36 @@
+"""Add to a site the engine that each host has, and what that engine lacks for a model."""
+
+import os
+from dataclasses import replace
+
+from medley.environment import engine_source
+from medley.environment.engine_source import EngineRequest
+from medley.planner.placement import PlacementOptions
+from medley.planner.topology import Topology
+from medley.schema import EngineName, Model
+
+
+def add_engine_sources(
+    site: Topology, placement: PlacementOptions, request: EngineRequest, model: Model | None = None
+) -> Topology:
+    """Return the site with the engine sources of its hosts; those of a running cluster agree already."""
+    if site.rank_order:
+        return site
+    uses_images, engine = placement.launcher != "mp", placement.engine
+    locked = engine_source.locked()
+    has_toolkit = site.has_nix_toolkit or engine_source.is_pinned()
+    pinned = has_toolkit or bool(os.environ.get(engine_source.OWN_NCCL))
+    sources = {
+        name: engine_source.engine_source(kind, engine, request, locked, images=uses_images, pinned=pinned)
+        for name, (_, kind) in site.hosts.items()
+    }
+    return add_engine_gaps(replace(site, engine_sources=sources, has_nix_toolkit=has_toolkit), engine, model)
+
+
+def add_engine_gaps(site: Topology, engine: EngineName, model: Model | None) -> Topology:
+    """Return the site with what each host's engine lacks for this model."""
+    sources = {
+        name: replace(source, lacks=engine_source.unknown(model, engine, source.versions.get(engine)))
+        for name, source in site.engine_sources.items()
+    }
+    return replace(site, engine_sources=sources)

@@ -1,0 +1,137 @@
+"""Plan a job on its site: the layout of its ranks, and the plan of its engine."""
+
+from dataclasses import dataclass, replace
+
+from medley import config
+from medley.engine.launch import Order
+from medley.environment import engine_source
+from medley.environment.engine_source import EngineRequest
+from medley.errors import Problem
+from medley.model import shape
+from medley.planner import Layout, compatibility, list_devices, list_hosts, list_pipelines, loading
+from medley.planner.choose import Choice
+from medley.planner.context import find_maker_flags
+from medley.planner.placement import place_without_shape
+from medley.planner.plan import (
+    EngineOptions,
+    Launcher,
+    Plan,
+    balance_experts,
+    plan_engine,
+    plan_without_shape,
+)
+from medley.planner.topology import Topology
+from medley.progress import Output
+from medley.schema import Shape
+from medley.serving.alternatives import place_order
+from medley.serving.engine_sources import add_engine_sources
+from medley.serving.prepare import Job
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """The layout of a job's ranks, and the plan of its engine."""
+
+    layout: Layout
+    plan: Plan
+
+
+def plan_job(job: Job, site: Topology, output: Output) -> JobPlan:
+    """Plan a job on these hosts; unplanned, or if its shape is unknown, with the user's sizes."""
+    order, placement = job.order, job.order.placement
+    site = _complete_site(job, site)
+    model_shape = None if job.request.is_unplanned else _read_shape(job, output)
+    if model_shape is None:
+        layout = place_without_shape(site, placement)
+        compatibility.require_flag_values(site, list_hosts(layout), placement.engine, order.engine_flags)
+        if placement.goal != "latency":
+            output.say(f"--for {placement.goal} chooses a layout, and without a plan it has no effect")
+        plan = _plan_without_shape(order, layout, site, _launcher_of(job, layout))
+    else:
+        choice = place_order(order, model_shape, site)
+        if output.detail is not output.say:  # else they are said with all other reasons
+            for warning in choice.warnings:
+                output.say(warning)
+        layout = choice.layout
+        compatibility.require_flag_values(site, list_hosts(layout), placement.engine, order.engine_flags)
+        plan = build_plan(order, choice, site, _launcher_of(job, layout))
+        if plan.launcher != "solo":
+            plan = replace(plan, why=(*plan.why, job.launcher_reason))
+    return JobPlan(layout, _add_places(plan, layout, site) if plan.launcher == "ray" else plan)
+
+
+def build_plan(order: Order, choice: Choice, site: Topology, launcher: Launcher) -> Plan:
+    """Return the engine's plan for a choice on these hosts; `launcher` starts its ranks."""
+    placement, model, model_shape = order.placement, order.weights.model, choice.workload.shape
+    hosts, engine = list_hosts(choice.layout), placement.engine
+    kind_arguments, variables = compatibility.list_engine_settings(
+        site, hosts, engine, model_shape, order.engine_flags
+    )
+    arguments = [*kind_arguments, *loading.list_loader_arguments(choice, site, engine)]
+    maker_flags = find_maker_flags(model_shape, engine) if choice.workload.is_beyond_config else None
+    if maker_flags:
+        arguments.append((maker_flags, "the maker's way to a context longer than config.json's"))
+    plan = plan_engine(
+        choice,
+        site.facts,
+        model,
+        context=placement.context,
+        launcher=launcher,
+        arguments=tuple(arguments),
+        variables=variables,
+        cache_in_bytes=compatibility.needs_cache_bytes(site, hosts, engine, order.engine_flags),
+        engine=engine,
+        flags=order.engine_flags,
+    )
+    return balance_experts(plan, model_shape.experts) if placement.balanced else plan
+
+
+def _complete_site(job: Job, site: Topology) -> Topology:
+    """Return the site with the engines that its hosts run."""
+    request, order = job.request, job.order
+    site = replace(site, has_own_engine=_has_own_engine(job), has_nix_toolkit=engine_source.is_pinned())
+    image = request.image.image if request.image else None
+    if request.other_site or image == "default":
+        engine_request = EngineRequest(image, request.environment)
+        site = add_engine_sources(site, order.placement, engine_request, order.weights.model)
+    return site
+
+
+def _has_own_engine(job: Job) -> bool:
+    """Return whether an engine on one host is from an image or the user's own virtualenv."""
+    request = job.request
+    if request.environment:
+        return request.environment not in config.recipes()
+    return bool(request.image or (job.cluster and job.cluster.image))
+
+
+def _read_shape(job: Job, output: Output) -> Shape | None:
+    try:
+        return shape.shape(job.order.weights, output.watch)
+    except Problem as problem:
+        output.say(f"not planned: {problem.what}: {problem.cause}")
+        return None
+
+
+def _launcher_of(job: Job, layout: Layout) -> Launcher:
+    return "solo" if len(list_hosts(layout)) == 1 else job.order.placement.launcher or "ray"
+
+
+def _plan_without_shape(order: Order, layout: Layout, site: Topology, launcher: Launcher) -> Plan:
+    placement = order.placement
+    options = EngineOptions(
+        placement.context,
+        placement.concurrency,
+        placement.kv_type,
+        placement.balanced,
+        placement.engine,
+        order.engine_flags,
+    )
+    return plan_without_shape(layout, site.facts, order.weights.model, launcher=launcher, options=options)
+
+
+def _add_places(plan: Plan, layout: Layout, site: Topology) -> Plan:
+    """Return the plan with the address of each rank, in the order in which Ray places them."""
+    places = tuple(site.addresses.get(device.host, device.host) for device in list_devices(layout))
+    first = [site.addresses.get(stages[0].devices[0].host, "") for stages in list_pipelines(layout)]
+    return replace(plan, places=places, replicas_here=first.count(places[0]))

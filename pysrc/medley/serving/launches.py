@@ -1,0 +1,204 @@
+"""Build what each host starts for a plan; servers, scripts, dry runs and benchmarks all use it."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+
+from medley.cluster import ray_serving
+from medley.cluster.membership import Membership
+from medley.cluster.ray_serving import SlotUse
+from medley.cluster.rendezvous_head import Rendezvous
+from medley.command import Variable
+from medley.engine import flags, parser, unread_variables
+from medley.engine.launch import (
+    ENGINES,
+    RANKS_PORT,
+    Launch,
+    LaunchBuilder,
+    Order,
+    build_launch,
+    plan_nodes,
+    run_in_container,
+)
+from medley.engine.parser import EngineParser
+from medley.environment import engine_source
+from medley.environment.tools import BARE, Tools
+from medley.errors import Problem
+from medley.network.fabric import per_host
+from medley.planner import Layout, list_hosts
+from medley.planner.plan import Plan, adapt_to_version
+from medley.planner.topology import Topology
+from medley.progress import Output
+from medley.serving import chat_parsers
+from medley.serving.launch_engine import HostEngine, prepare_engine, use_cluster_table
+from medley.serving.launch_plan import plan_job
+from medley.serving.prepare import Job
+
+
+@dataclass(frozen=True)
+class HostEnvironment:
+    """The programs and variables that a host's process gets besides those of its plan."""
+
+    tools: Tools = BARE
+    environ: Mapping[str, str] = field(default_factory=dict)
+    """The variables of the user's shell."""
+    carried: tuple[Variable, ...] = ()
+    """The user's variables on the head, for a host that joined it."""
+
+
+@dataclass(frozen=True)
+class RayEndpoint:
+    """The address of a Ray cluster, HOST:PORT, and the file of its token."""
+
+    address: str
+    token: Path
+
+
+@dataclass(frozen=True)
+class PreparedLaunch:
+    """The launch on this host, with the hosts and slots that its ranks take."""
+
+    order: Order
+    launch: Launch
+    layout: Layout
+    cluster: Membership | None = None
+    """The Ray cluster whose slots it takes."""
+    slots: SlotUse | None = None
+    """The slots of the cluster that it takes."""
+    rendezvous: Rendezvous | None = None
+    """The hosts that joined it without Ray."""
+
+    @property
+    def ray_cluster(self) -> Membership | None:
+        """The cluster whose Ray starts the ranks; None where the engine starts them by itself."""
+        return self.cluster if self.launch.plan.launcher == "ray" else None
+
+
+def prepare_launch(job: Job, site: Topology, output: Output) -> PreparedLaunch:
+    """Plan a job on these hosts; return the command on the first of them that has a rank."""
+    job_plan = plan_job(job, site, output)
+    layout, plan = job_plan.layout, job_plan.plan
+    cluster = job.cluster if plan.launcher == "ray" else None
+    used = site.keep_hosts(list_hosts(layout))
+    name, host = next(iter(used.hosts.items()))
+    engine = prepare_engine(job, host, cluster, output.watch)
+    _require_model(job, engine)
+    engine_parser = _read_parser(job, engine, output)
+    order = _adapt_order(job, engine_parser, output)
+    plan = adapt_to_version(
+        plan, order.engine, engine.version, order.serving.choose_chat_format(order.weights.model)
+    )
+    tools = use_cluster_table(engine.tools, cluster, frozenset(os.environ)) if cluster else engine.tools
+    launches = build_launches(
+        order,
+        layout,
+        plan,
+        used,
+        build=job.build_launch,
+        environments={name: HostEnvironment(tools, os.environ)},
+        ray=RayEndpoint(cluster.head, Path(cluster.token)) if cluster else None,
+        note=output.watch.note,
+    )
+    launch = launches[name]
+    planned_flags = launch.annotated_command.flags
+    flags.require_known_flags(engine_parser, planned_flags, order.engine_flags, table=order.table)
+    if engine.image:
+        launch = run_in_container(engine.image, launch, order.serving, over_ray=cluster is not None)
+    slots = ray_serving.count_slots(layout, site) if job.cluster else None
+    return PreparedLaunch(order, launch, layout, job.cluster, slots)
+
+
+def build_launches(
+    order: Order,
+    layout: Layout,
+    plan: Plan,
+    site: Topology,
+    *,
+    build: LaunchBuilder = build_launch,
+    environments: Mapping[str, HostEnvironment] = MappingProxyType({}),
+    ray: RayEndpoint | None = None,
+    port: int = RANKS_PORT,
+    note: Callable[[str], object] = lambda _: None,
+) -> dict[str, Launch]:
+    """Return what each host starts: without Ray every host its ranks, else the first host the engine.
+
+    `site`: the hosts of the layout, with the address of each where there are several. `port`: the ranks'
+    rendezvous on the first host. `note` gets the reasons for the network of Ray's ranks.
+    """
+    plans = {list_hosts(layout)[0]: plan}
+    if plan.launcher == "mp":
+        plans = plan_nodes(plan, layout, site.addresses, port)
+    launches = {}
+    for host, host_plan in plans.items():
+        environment = environments.get(host, HostEnvironment())
+        variables = list(environment.carried)
+        if plan.launcher != "solo":
+            variables += _list_cluster_variables(
+                order, site, host, environ=environment.environ, ray=ray, note=note
+            )
+        launches[host] = build(
+            order,
+            host_plan,
+            site.hosts[host][1].host,
+            tools=environment.tools,
+            environ=environment.environ,
+            cluster=variables,
+        )
+    return launches
+
+
+def _list_cluster_variables(
+    order: Order,
+    site: Topology,
+    host: str,
+    *,
+    environ: Mapping[str, str],
+    ray: RayEndpoint | None,
+    note: Callable[[str], object],
+) -> Iterator[Variable]:
+    """Yield the variables by which a host's ranks reach those of other hosts."""
+    options = site.complete_options(order.placement.network, order.engine)
+    fabric, network_variables = per_host.running_cluster_network(
+        site.facts, site.addresses, host, options, environ
+    )
+    if ray is None:
+        yield from network_variables
+        return
+    for line in (*fabric.why, *map(str, fabric.findings)):
+        note(line)
+    yield from ray_serving.list_variables(order.engine, ray.address, ray.token, network_variables)
+
+
+def _require_model(job: Job, engine: HostEngine) -> None:
+    """Raise a Problem if this release of the engine lacks the model, or ignores a variable of its launch."""
+    order = job.order
+    unread_variables.require_read_launch_variables(os.environ, order.weights, order.engine, engine.version)
+    if gap := engine_source.unknown(order.weights.model, order.engine, engine.version):
+        raise Problem(
+            f"{order.weights.name} cannot be served with this {ENGINES[order.engine].TITLE}",
+            cause=gap,
+            fix="--image or --env with a newer one; a Jetson Orin on JetPack 6: docs/how-to/jetson-orin.md",
+        )
+
+
+def _adapt_order(job: Job, engine_parser: EngineParser | None, output: Output) -> Order:
+    """Return the order with a chat format that the engine's parsers can read."""
+    order = job.order
+    chat_format = order.serving.choose_chat_format(order.weights.model)
+    chat, notes = chat_parsers.readable(chat_format, ENGINES[order.engine], engine_parser)
+    for line in notes:
+        output.say(line)
+    return replace(order, serving=replace(order.serving, chat=chat))
+
+
+def _read_parser(job: Job, engine: HostEngine, output: Output) -> EngineParser | None:
+    """Return the parser of the engine that will run; a dry run does not start a program for it."""
+    return parser.read_source_parser(
+        job.order.engine,
+        engine.image or engine.tools.binary,
+        engine.version,
+        ask=not job.request.dry_run,
+        watch=output.watch,
+    )
