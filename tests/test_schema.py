@@ -1,13 +1,18 @@
 """A recipe and a table set only what is known to be harmless."""
 
 import json
+import re
+import tomllib
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
-from medley import config
+from medley import config, host_schema
+from medley.engine.launch import ENGINES
 from medley.engine.parser import PARSERS_FOLDER
-from medley.schema import Model, flag_refusal, harmless, variable_refusal
+from medley.host_schema import ENGINE_TABLES
+from medley.schema import TITLES, Model, flag_refusal, harmless, variable_refusal
 
 
 @pytest.mark.parametrize(
@@ -87,3 +92,19 @@ def test_a_value_that_is_a_path_is_refused() -> None:
         assert variable_refusal("VLLM_LOGGING_PREFIX", value), value
     for value in ("1", "expandable_segments:True", "a,b", "0.5", ""):
         assert variable_refusal("VLLM_LOGGING_PREFIX", value) is None, value
+
+
+def test_every_engine_has_its_table() -> None:
+    tables = tomllib.loads((Path(host_schema.__file__).with_name("engines.toml")).read_text(encoding="utf-8"))
+    assert tables.keys() == ENGINE_TABLES.keys() == ENGINES.keys() == {*TITLES}
+    figures = [set(table.metrics) for table in ENGINE_TABLES.values()]
+    assert all(names == figures[0] for names in figures)
+
+
+def test_outside_of_the_engines_code_no_engine_is_compared_by_its_name() -> None:
+    comparison = re.compile(r"""[!=]= "(?:vllm|sglang)"|"(?:vllm|sglang)" [!=]=""")
+    package = Path(host_schema.__file__).parent
+    names = [file.relative_to(package) for file in package.rglob("*.py")]
+    # The payload runs in an engine's own Python and may not import medley.
+    others = [name for name in names if name.parts[0] != "engine" and "payload" not in name.parts]
+    assert [name for name in others if comparison.search((package / name).read_text(encoding="utf-8"))] == []

@@ -13,7 +13,7 @@ from pathlib import Path
 from medley import config
 from medley.environment.payload import FOLDER as PAYLOAD
 from medley.errors import Problem
-from medley.planner.host_order import PARTITION_VARIABLES
+from medley.host_schema import ENGINE_TABLES
 from medley.planner.placement import PlacementOptions
 from medley.schema import EngineName
 from medley.serving.steps import Step
@@ -62,7 +62,11 @@ def line(case: DryRun) -> str:
     except Problem as problem:
         lacks = " | ".join(each.strip() for each in problem.cause.splitlines()[:2])
         return f"{case} | {REFUSED} {problem.what} | {lacks}"
-    cut = [f"{name}={made.env[name]}" for name in PARTITION_VARIABLES.values() if name in made.env]
+    cut = [
+        f"{name}={made.env[name]}"
+        for name in (each.partition_variable for each in ENGINE_TABLES.values())
+        if name in made.env
+    ]
     words = [word.removeprefix(f"{PAYLOAD}/") for word in made.argv]
     return f"{case} | {' '.join((*cut, shlex.join(words)))}"
 

@@ -1,15 +1,19 @@
-"""pydantic models of hosts/ and locks/ tables.
+"""pydantic models of the tables of hosts/, locks/ and engines.toml.
 
 These classes are the only validator of the tables; Nix reads hosts/*.toml without one.
 """
 
+import json
+import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from medley.schema import (
     ENGINE_VARIABLE,
+    TITLES,
     Capability,
     EngineName,
     Major,
@@ -295,3 +299,40 @@ class Recipe(StrictTable):
     """Libraries that its wheels need and some systems lack, with Debian's package of each."""
     note: str | None = None
     """A note before use; `medley env build` prints it."""
+
+
+class EngineTable(StrictTable):
+    """What areas outside of engine/ know of an engine."""
+
+    partition_variable: str
+    """The variable with the number of layers of each pipeline stage."""
+    context_variable: str
+    """The variable that allows a longer context than config.json gives."""
+    variable_prefixes: tuple[str, ...]
+    """The first letters of the names of the engine's own variables."""
+    metrics: Mapping[str, str]
+    """The engine's name of each figure that medley reads at /metrics."""
+    needs_toolkit: bool
+    """Whether every model needs a CUDA toolkit on the host, to compile kernels."""
+    without_toolkit: str
+    """What happens without a CUDA toolkit, in a sentence."""
+    spreads_replicas: bool
+    """Whether one server can have replicas on several hosts."""
+    code_revision_flags: tuple[str, ...] = ()
+    """The flags that pin the commit of a model's own code, besides --revision."""
+    has_parser_plugins: bool = False
+    """Whether it loads a parser from a file."""
+    cpu_plugins: tuple[Plugin, ...] = ()
+    """The plugins that its CPU environment needs for Ray."""
+    missing_loaders: tuple[str, ...] = ()
+    """Values of --load-format whose package its lock does not have."""
+    auto_context_since: Version = "0.0"
+    """The first release that finds the longest context by itself."""
+    parsers_since: Mapping[str, Version] = {}
+    """The first release with each parser, if images with an older one are in use."""
+
+
+_ENGINES = tomllib.loads(Path(__file__).with_name("engines.toml").read_text(encoding="utf-8"))
+ENGINE_TABLES: Mapping[EngineName, EngineTable] = {
+    name: EngineTable.model_validate_json(json.dumps(_ENGINES[name])) for name in TITLES
+}

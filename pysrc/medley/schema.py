@@ -18,6 +18,7 @@ System = Literal["x86_64-linux", "aarch64-linux"]
 EngineName = Literal["vllm", "sglang"]
 TITLES: Mapping[EngineName, str] = {"vllm": "vLLM", "sglang": "SGLang"}
 """The name of each engine's project."""
+DEFAULT_ENGINE: EngineName = "vllm"
 # Formats, named after vLLM's parsers; engine/ has each engine's own names.
 ToolParser = Literal[
     "hermes",

@@ -19,7 +19,7 @@ from medley.command import UNSET, Command
 from medley.environment import virtualenv
 from medley.environment.virtualenv import Environment
 from medley.errors import Problem
-from medley.planner.host_order import PARTITION_VARIABLES
+from medley.host_schema import ENGINE_TABLES
 from tools.dry_runs import DryRun, cases, last_step
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
@@ -40,7 +40,9 @@ class Asked:
 
     def table(self, folder: Path) -> dict[str, Any]:
         at = model_configs.write(self.model, folder)
-        variables = dict.fromkeys(PARTITION_VARIABLES.values(), "") | dict(self.variables)
+        variables = dict.fromkeys((table.partition_variable for table in ENGINE_TABLES.values()), "") | dict(
+            self.variables
+        )
         return {"words": [str(at), *self.words], "variables": variables}
 
 
@@ -64,7 +66,11 @@ def recorded() -> dict[Asked, DryRun]:
         except Problem:
             continue
         made = step.starts.command
-        cut = tuple((name, made.env[name]) for name in PARTITION_VARIABLES.values() if name in made.env)
+        cut = tuple(
+            (name, made.env[name])
+            for name in (each.partition_variable for each in ENGINE_TABLES.values())
+            if name in made.env
+        )
         at = config.hosts()[step.host.rpartition("-")[0]].capability or "12.0"
         found.setdefault(Asked(case.model, tuple(made.argv[3:]), at, cut), case)
     return found

@@ -17,7 +17,7 @@ from medley.environment import virtualenv
 from medley.errors import Problem
 from medley.model.resolve import Weights
 
-ALL = {name for names in REMOVED_VARIABLES.values() for name in names}
+ALL = {name for names in REMOVED_VARIABLES["vllm"].values() for name in names}
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,8 @@ def test_what_is_read_or_of_an_unknown_release_is_not_refused(version: str | Non
 
 
 def test_a_name_went_once() -> None:
-    found = [name for name, _, _ in list_unread_variables(ALL, "9.0")]
-    assert len(found) == len(set(found)) == len(ALL) == sum(map(len, REMOVED_VARIABLES.values()))
+    found = [name for name, _, _ in list_unread_variables(ALL, "vllm", "9.0")]
+    assert len(found) == len(set(found)) == len(ALL) == sum(map(len, REMOVED_VARIABLES["vllm"].values()))
 
 
 @pytest.mark.engine
@@ -93,12 +93,12 @@ def test_the_installed_release_reads_none_of_them() -> None:
     (read,) = environment.path.glob("lib/python*/site-packages/vllm/envs.py")
     known = set(re.findall(r'^    "(VLLM_\w+)":', Path(read).read_text(encoding="utf-8"), re.MULTILINE))
     assert len(known) > 200
-    assert not known & {name for name, _, _ in list_unread_variables(ALL, version)}
-    later = ALL - {name for name, _, _ in list_unread_variables(ALL, version)}
+    assert not known & {name for name, _, _ in list_unread_variables(ALL, "vllm", version)}
+    later = ALL - {name for name, _, _ in list_unread_variables(ALL, "vllm", version)}
     assert known & later or not later
     words = {
         word
-        for _, _, instead in list_unread_variables(ALL, version)
+        for _, _, instead in list_unread_variables(ALL, "vllm", version)
         for word in re.findall(r"--[a-z0-9-]+", instead)
     }
     installed = parser.read_programs_parser("vllm", environment.programs, version, ask=True)

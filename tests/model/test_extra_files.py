@@ -35,7 +35,7 @@ def need(kind: str, name: str) -> ExtraFile:
         ("sglang", f"--trust-remote-code --revision {COMMIT}"),
     ],
 )
-def test_trusted_code_of_a_repository_is_held_to_its_commit(engine: str, flags: str) -> None:
+def test_trusted_code_of_a_repository_is_held_to_its_commit(engine: EngineName, flags: str) -> None:
     found = list(ModelExtras(HUB).flags(engine))
     assert " ".join(word for flag in found for word in flag.argv()) == flags
     assert HUB.fingerprint in found[0].why

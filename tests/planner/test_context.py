@@ -2,8 +2,8 @@
 
 import pytest
 
+from medley.host_schema import ENGINE_TABLES
 from medley.planner.context import (
-    LONGER_CONTEXT_VARIABLES,
     allows_longer_context,
     describe_limits,
     find_longest_context,
@@ -22,7 +22,9 @@ def test_the_maker_serves_more_than_config_gives() -> None:
     sparks = site("spark:2")
     found = place_model(shape(NEMOTRON), sparks, PlacementOptions(context=1_000_000))
     assert (found.fit.context, found.workload.is_beyond_config) == (1_000_000, True)
-    assert any("262,144" in each and LONGER_CONTEXT_VARIABLES["vllm"] in each for each in found.warnings)
+    assert any(
+        "262,144" in each and ENGINE_TABLES["vllm"].context_variable in each for each in found.warnings
+    )
     assert plan_engine(found, sparks.facts, context=1_000_000).beyond_config
     usual = place_model(shape(NEMOTRON), sparks, PlacementOptions(context=262_144))
     assert not usual.workload.is_beyond_config
@@ -56,7 +58,7 @@ def test_the_users_own_variable_is_obeyed_and_warned_about() -> None:
 
 @pytest.mark.parametrize(("value", "allowed"), [("1", True), (" True ", True), ("0", False), ("", False)])
 def test_what_engines_take_for_yes(value: str, allowed: bool) -> None:  # noqa: FBT001
-    assert allows_longer_context({LONGER_CONTEXT_VARIABLES["vllm"]: value}, "vllm") is allowed
+    assert allows_longer_context({ENGINE_TABLES["vllm"].context_variable: value}, "vllm") is allowed
     assert not allows_longer_context({}, "sglang")
 
 

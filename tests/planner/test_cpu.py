@@ -9,10 +9,11 @@ from medley.engine import Serving, sglang, vllm
 from medley.host.facts import GIB
 from medley.planner.candidates import Sizes
 from medley.planner.cpu import convert_to_float32, read_dtype
-from medley.planner.placement import PlacementOptions, place_model, place_without_shape
+from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.plan import EngineOptions, Launcher, Plan, plan_engine, plan_without_shape
 from medley.planner.remedies import NoLayout
 from medley.planner.topology import Topology
+from medley.planner.unplanned import place_without_shape
 from medley.schema import EngineName
 from tests.planner.imagined import MODELS, shape, site
 from tests.problems import raises_problem

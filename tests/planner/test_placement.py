@@ -11,9 +11,10 @@ from medley.host.kind import kind_of
 from medley.planner import count_sizes, describe_layout, format_layers, list_hosts, list_pipelines
 from medley.planner.candidates import Sizes
 from medley.planner.memory import MIN_SPARE_BYTES
-from medley.planner.placement import PlacementOptions, place_model, place_without_shape
+from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.report import format_reasons, format_summary
 from medley.planner.topology import Topology
+from medley.planner.unplanned import place_without_shape
 from tests.network.networks import wired
 from tests.planner.imagined import shape, site
 from tests.problems import raises_problem

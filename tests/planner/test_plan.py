@@ -11,7 +11,7 @@ from medley.host.facts import GIB
 from medley.model.chat_format import ChatFormat, of_table
 from medley.planner import Device
 from medley.planner.candidates import Sizes
-from medley.planner.placement import PlacementOptions, place_model, place_without_shape
+from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.plan import (
     START_LIMIT_S,
     EngineOptions,
@@ -23,6 +23,7 @@ from medley.planner.plan import (
     plan_without_shape,
 )
 from medley.planner.topology import Topology
+from medley.planner.unplanned import place_without_shape
 from tests.planner.imagined import MODELS, shape, site
 
 KINDS = config.hosts()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from medley.planner.host_order import PARTITION_VARIABLES
+from medley.host_schema import ENGINE_TABLES
 from medley.process import Process
 from medley.schema import EngineName
 from tests.rack.cluster import READY_LIMIT_S, cluster, medley, token_of, typed
@@ -133,7 +133,7 @@ class Matrix:
             else ("--launcher", cell.launcher, "--hosts", str(cell.hosts))
         )
         env = ENVIRONMENT[cell.engine] if cell.flags is None else ONE_THREAD
-        env = env | ({PARTITION_VARIABLES[cell.engine]: cell.split} if cell.split else {})
+        env = env | ({ENGINE_TABLES[cell.engine].partition_variable: cell.split} if cell.split else {})
         words = ("--engine", cell.engine, *hosts, *cell.words, "--served-model-name", self.model)
         flags = FLAGS[cell.engine] if cell.flags is None else cell.flags
         lines: list[str] = []

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from medley.host_schema import ENGINE_TABLES
 from medley.model import demo
-from medley.planner.host_order import PARTITION_VARIABLES
 from medley.schema import Made
 from tests.rack.cluster import cluster, medley, served
 from tests.rack.rack import Rack, up
@@ -83,12 +83,16 @@ class Uneven:
     @contextmanager
     def serving(self, split: str, *, forced: bool) -> Iterator[None]:
         """With the model cut so: by force, or as `serve` does it by itself."""
-        env = {"TORCHDYNAMO_DISABLE": "1"} | ({PARTITION_VARIABLES["vllm"]: split} if forced else {})
+        env = {"TORCHDYNAMO_DISABLE": "1"} | (
+            {ENGINE_TABLES["vllm"].partition_variable: split} if forced else {}
+        )
         words = (*WISHES, "--served-model-name", "uneven", "--", *FLAGS)
         self.slowed(slowed=False)
         run = served(self.rack.hosts[0], *words, model=self.model, env=env)
         try:
-            assert any(f"{PARTITION_VARIABLES['vllm']}={split}" in line for line in run.lines), run.lines
+            assert any(f"{ENGINE_TABLES['vllm'].partition_variable}={split}" in line for line in run.lines), (
+                run.lines
+            )
             self.slowed(slowed=True)
             yield
         finally:

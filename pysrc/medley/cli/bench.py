@@ -15,7 +15,10 @@ from medley.measurement.bench import BenchLoad, compare, page, parse_concurrenci
 from medley.measurement.bench.record import Record
 from medley.measurement.bench.run import measure_offline, measure_server
 from medley.measurement.bench.target import TargetOptions, find_target, plan_offline_target, require_room
-from medley.schema import EngineName
+from medley.schema import (
+    DEFAULT_ENGINE,
+    EngineName,
+)
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ class BenchVerb(Verb):
             self._load(),
             self.timeout_s,
             words[0] if words else None,
-            self.engine or (wanted.engine if wanted else "vllm"),
+            self.engine or (wanted.engine if wanted else DEFAULT_ENGINE),
             wanted if wanted and len(wanted.hosts) > 1 else None,
             ("--cluster", named) if named else (),
         )
@@ -147,7 +150,7 @@ class BenchVerb(Verb):
         found = plan_offline_target(
             words[0],
             load,
-            self.engine or "vllm",
+            self.engine or DEFAULT_ENGINE,
             self.environment,
             words[1:],
             dry_run=self.dry_run,

@@ -16,6 +16,7 @@ from medley.environment.virtualenv import Environment
 from medley.errors import Problem
 from medley.host.kind import recognise
 from medley.host_schema import Driver
+from medley.schema import DEFAULT_ENGINE
 from medley.serving import answer_check
 from medley.serving.upgrade import environments_in_use
 
@@ -234,7 +235,7 @@ def _finished(name: str) -> tuple[Environment, Toolkit | None]:
 def _wanted(name: str) -> tuple[str, Toolkit | None, Driver]:
     """The environment's name, and what this kind of host gives it."""
     _, here = recognise()
-    name = name or here.host.environments.get("vllm", "")
+    name = name or here.host.environments.get(DEFAULT_ENGINE, "")
     if not name:
         raise Problem(
             f"{here.host.title} has no engine environment",

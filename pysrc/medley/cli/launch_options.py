@@ -12,15 +12,20 @@ from medley.cli.output import say
 from medley.environment.container_image import ImageRequest
 from medley.host.hypothetical import imagined
 from medley.host.kind import facts_by_host, kind_of
+from medley.host_schema import ENGINE_TABLES
 from medley.model.trust import Trust
 from medley.network.fabric.types import NetworkOptions
 from medley.planner.candidates import Sizes
-from medley.planner.context import allows_longer_context
-from medley.planner.host_order import PARTITION_VARIABLES
+from medley.planner.context import (
+    allows_longer_context,
+)
 from medley.planner.placement import PlacementOptions
 from medley.planner.plan import Launcher
 from medley.planner.topology import Topology
-from medley.schema import EngineName
+from medley.schema import (
+    DEFAULT_ENGINE,
+    EngineName,
+)
 from medley.serving.request import LaunchRequest
 from medley.serving.site import find_this_host
 
@@ -57,7 +62,7 @@ class Planning:
 
     def build_placement(self, *, link: str | None = None, gpus: str | None = None) -> PlacementOptions:
         """Return the placement options of these switches."""
-        engine = self.engine or "vllm"
+        engine = self.engine or DEFAULT_ENGINE
         return PlacementOptions(
             self.goal,
             self.concurrency or (THROUGHPUT_STREAMS if self.goal == "throughput" else 1),
@@ -65,7 +70,7 @@ class Planning:
             Sizes(self.tensor, self.stages, self.replicas),
             gpus=gpus,
             network=NetworkOptions(link, transport=self.transport),
-            partition=os.environ.get(PARTITION_VARIABLES[engine]),
+            partition=os.environ.get(ENGINE_TABLES[engine].partition_variable),
             longer_context=allows_longer_context(os.environ, engine),
             engine=engine,
             kv_type=self.kv_type,

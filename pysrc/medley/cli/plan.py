@@ -32,6 +32,7 @@ from medley.planner.loading import LoadTime, compute_load_time
 from medley.planner.placement import PlacementOptions
 from medley.planner.topology import Topology
 from medley.progress import SILENT, Progress
+from medley.schema import DEFAULT_ENGINE
 from medley.serving import alternatives
 from medley.serving.alternatives import Build, place_order
 from medley.serving.chat_parsers import format_of
@@ -106,7 +107,7 @@ class PlanVerb(Verb):
             return
         width = wide(WIDE)
         four_bit_rate = alternatives.predict_four_bit_rate(order, site, choice)
-        engine_name = None if placement.engine == "vllm" else placement.engine
+        engine_name = None if placement.engine == DEFAULT_ENGINE else placement.engine
         settings = {"link": self.link, "engine": engine_name}
         used_hosts = list_hosts(choice.layout)
         warned = " ".join(line for line in choice.warnings if "not used" in line.partition(":")[0])

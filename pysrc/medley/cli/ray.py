@@ -28,7 +28,10 @@ from medley.network.fabric import per_host
 from medley.network.fabric.per_host import HostNetwork
 from medley.network.fabric.types import NetworkOptions
 from medley.network.ports import RENDEZVOUS_PORT, RayPorts
-from medley.schema import EngineName
+from medley.schema import (
+    DEFAULT_ENGINE,
+    EngineName,
+)
 from medley.serving.native import receive_terms, run_worker
 from medley.transcript import Transcript, text
 
@@ -56,7 +59,7 @@ class TakingPart:
     exclude: tuple[str, ...] = switch("--exclude INTERFACE", "interface to ignore")
     kind: str | None = switch("--kind KIND", "kind of this host, such as spark [default: detected]")
     environment: str | None = switch("--env ENV", "engine environment, or virtualenv with Ray and vLLM")
-    engine: EngineName = switch("--engine ENGINE", "vllm or sglang", default="vllm")
+    engine: EngineName = switch("--engine ENGINE", "vllm or sglang", default=DEFAULT_ENGINE)
     slots: int | None = switch("--slots N", "ranks of this host [default: one per GPU]", (1, 64))
     stay: bool = flag("--stay", "wait until Ray ends; Ctrl-C ends it")
     dry_run: bool = flag("--dry-run", "print the command with its reasons; start nothing")
@@ -124,7 +127,7 @@ class RayHeadVerb(Verb):
         asked.stayed(start.command)
 
     def _say(self, address: str, secret: str, slots: int) -> None:
-        more = f" --engine {self.part.engine}" if self.part.engine != "vllm" else ""
+        more = f" --engine {self.part.engine}" if self.part.engine != DEFAULT_ENGINE else ""
         text = (
             f"Ray head at {address}, {slots} slot{'s' if slots != 1 else ''} here. On each other host:\n\n"
             f"    ssh {address} cat {secret} | medley ray-worker {address} --token-file -{more}\n\n"

@@ -17,7 +17,11 @@ from medley.cluster.user_variables import Value, VariableName
 from medley.environment.container import Runtime
 from medley.errors import Problem
 from medley.network.fabric.types import NetworkOptions
-from medley.schema import EngineName, StrictTable
+from medley.schema import (
+    DEFAULT_ENGINE,
+    EngineName,
+    StrictTable,
+)
 
 FILE = "cluster.toml"
 _NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}$"
@@ -72,7 +76,7 @@ class Cluster(StrictTable):
     """The network of all hosts: an address or a network."""
     exclude: tuple[str, ...] = ()
     """Interfaces that are never used, on any host."""
-    engine: EngineName = "vllm"
+    engine: EngineName = DEFAULT_ENGINE
     image: str | None = None
     """The image of every host without an image or an environment of its own."""
     environment: Mapping[VariableName, Value] = {}

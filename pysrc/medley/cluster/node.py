@@ -23,7 +23,10 @@ from medley.host.facts import Facts
 from medley.host.kind import Kind
 from medley.network.fabric.per_host import HostNetwork
 from medley.network.fabric.types import Endpoint
-from medley.schema import EngineName
+from medley.schema import (
+    DEFAULT_ENGINE,
+    EngineName,
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class NodeSpec:
     threads: int
     memory_bytes: int
     settings: tuple[Variable, ...]
-    engine: EngineName = "vllm"
+    engine: EngineName = DEFAULT_ENGINE
     imaged: ContainerEnvironment | None = None
     table: Mapping[str, str] = field(default_factory=dict)
 
@@ -77,9 +80,7 @@ class NodeSpec:
             self.imaged and build_stacks_variable().name not in self.imaged.spec.image.names
         ) or self.tools.binary.parts:
             ours.append(build_stacks_variable())
-        if self.engine == "sglang":
-            why = "ranks find each other at the address registered with Ray"
-            ours.append(Variable("SGLANG_HOST_IP", wiring.end.address, why))
+        ours += ENGINES[self.engine].list_node_variables(wiring.end.address)
         yield from overridden(ours, self.table)
 
     @property
@@ -157,7 +158,7 @@ def part(
     *,
     slots: int | None,
     path: str,
-    engine: EngineName = "vllm",
+    engine: EngineName = DEFAULT_ENGINE,
     imaged: ContainerEnvironment | None = None,
     table: Mapping[str, str] = MappingProxyType({}),
 ) -> NodeSpec:

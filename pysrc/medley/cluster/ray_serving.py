@@ -1,6 +1,5 @@
 """Serve over a Ray cluster: wait for its hosts, choose slots, and check where the ranks are."""
 
-import json
 import shlex
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
@@ -22,7 +21,7 @@ from medley.planner import Layout, devices, list_devices
 from medley.planner.topology import Topology
 from medley.process import wait_until
 from medley.progress import Progress
-from medley.schema import EngineName
+from medley.schema import DEFAULT_ENGINE, EngineName
 from medley.transcript import Transcript
 
 _LOOK_EVERY_S = 2
@@ -61,7 +60,7 @@ def engine(found: Membership, asked: EngineName | None) -> EngineName:
             cause=f"it runs {found.environment}, which has {' and '.join(there) or 'no engine'}",
             fix=f"on all hosts: medley ray-stop; then start it again: medley ray-head --engine {asked}",
         )
-    return asked or (there or ["vllm"])[0]
+    return asked or (there or [DEFAULT_ENGINE])[0]
 
 
 def site(found: Membership, wanted: int | None, wait_s: float, watch: Progress) -> Topology:
@@ -165,16 +164,7 @@ def list_variables(
     yield Variable("RAY_ADDRESS", address, "use this cluster instead of starting another")
     yield from network_variables
     yield build_hidden_names_variable(engine)
-    shared = {variable.name: variable.value for variable in network_variables if variable.everywhere}
-    if engine == "vllm" and shared:
-        # vLLM's second Ray executor fills in what a host lacks and leaves what its `ray start` has
-        # (v1/executor/ray_executor_v2.py of vLLM 0.32.0); the environment of a job wins over both
-        # (ray/_private/worker.py of Ray 2.60.0).
-        job = json.dumps({"runtime_env": {"env_vars": shared}})
-        yield Variable("RAY_JOB_CONFIG_JSON_ENV_VAR", job, "ranks use these instead of those of `ray start`")
-    if engine == "sglang":
-        host = address.partition(":")[0]
-        yield Variable("SGLANG_HOST_IP", host, "ranks find this host at the address registered with Ray")
+    yield from ENGINES[engine].list_ray_variables(address.partition(":")[0], network_variables)
 
 
 def told(found: Membership) -> tuple[dict[str, Transcript], dict[str, str]]:

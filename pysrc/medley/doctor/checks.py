@@ -11,7 +11,10 @@ from medley.host.facts import Facts
 from medley.host.health import Health
 from medley.host.kind import Kind
 from medley.network.fabric.types import Fabric, NetworkOptions
-from medley.schema import EngineName
+from medley.schema import (
+    DEFAULT_ENGINE,
+    EngineName,
+)
 from medley.transcript import Transcript
 
 State = Literal["ok", "better", "wrong", "unknown"]
@@ -136,7 +139,7 @@ class Case:
     """Hosts that did not answer or could not be reached, with the reason."""
     digest: str | None = None
     """The digest of the source text of the medley that runs the doctor."""
-    engine: EngineName = "vllm"
+    engine: EngineName = DEFAULT_ENGINE
     connection_problems: Mapping[str, Problem] | None = None
     """The connections that failed, by either of their hosts; None if none was tried."""
     model_fit: tuple[str, Problem | None] | None = None

@@ -21,9 +21,15 @@ from medley.host.health.access import Access, low_limits
 from medley.host.health.gpu import FOLDERS, Compilers, GpuState, GpuStates
 from medley.host.health.software import Leftovers
 from medley.host.kind import Kind
-from medley.host_schema import Power
+from medley.host_schema import (
+    ENGINE_TABLES,
+    Power,
+)
 from medley.planner.compatibility import has_toolkit
-from medley.schema import EngineName
+from medley.schema import (
+    TITLES,
+    EngineName,
+)
 
 _THROTTLE_REASONS = ("HW Slowdown", "HW Thermal Slowdown", "HW Power Brake Slowdown", "SW Thermal Slowdown")
 _FIRST_CUDA = {"8.7": "11.4", "8.9": "11.8", "9.0": "11.8", "10.0": "12.8", "10.3": "12.9"} | {
@@ -277,15 +283,12 @@ def _check_cuda_compiler(host: ExaminedHost, kind: Kind, engine: EngineName) -> 
 
 def _report_no_toolkit(host: ExaminedHost, engine: EngineName) -> Check:
     # Read in the wheels of both locks: has_flashinfer looks in CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda.
-    # SGLang 0.5.23 compiles FlashInfer's and its own kernels (jit_kernel) for every model.
-    consequence = (
-        "SGLang compiles kernels for every model, and fails without it"
-        if engine == "sglang"
-        else "vLLM runs without FlashInfer and DeepGEMM, as medley plans it, and cannot run the sparse "
-        "attention of GLM-5 and DeepSeek; SGLang fails"
-    )
+    needs_toolkit, consequence = ENGINE_TABLES[engine].needs_toolkit, ENGINE_TABLES[engine].without_toolkit
+    for name, table in ENGINE_TABLES.items():
+        if table.needs_toolkit and not needs_toolkit:
+            consequence += f"; {TITLES[name]} fails"
     return host.report(
-        "wrong" if engine == "sglang" else "better",
+        "wrong" if needs_toolkit else "better",
         "CUDA toolkit is not installed",
         cause="kernels are compiled with the nvcc of CUDA_HOME, PATH or /usr/local/cuda, and "
         f"{host.member.env or 'the engine environment'} brings none that fits its headers. {consequence}",

@@ -8,7 +8,7 @@ lists all that ranks do not need. SGLang sends nothing: payload/sglang_ray.py se
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -105,6 +105,14 @@ class Engine(Protocol):
 
     TITLE: str
     PROGRAM: str
+    PARSER_MODEL_FLAGS: tuple[str, ...]
+    """The flags before the model's folder where only the engine's parser is run."""
+    SCRIPT_OBSTACLES: Mapping[str, str]
+    """Why a user's script cannot use the engine with a launcher, by launcher."""
+    SCRIPT_LAUNCHER: Flag | None
+    """The flag of a script whose ranks torchrun starts; None if the engine starts its ranks itself."""
+    SCRIPT_VARIABLES: tuple[Variable, ...]
+    """The variables that a script needs besides those of a server."""
 
     def build_argv(self, binary: Path, serving: Serving, plan: Plan, /) -> tuple[str, ...]:
         """Return the engine's command, before any flag."""
@@ -116,6 +124,12 @@ class Engine(Protocol):
         self, serving: Serving, plan: Plan, host: HostTable, model: Model | None, /
     ) -> Iterator[Flag]:
         """Yield the engine's flags, each with its reason."""
+
+    def list_ray_variables(self, address: str, network: Collection[Variable], /) -> Iterator[Variable]:
+        """Yield the variables of an engine over Ray; `address`: the head's, `network`: the ranks' network."""
+
+    def list_node_variables(self, address: str, /) -> Iterator[Variable]:
+        """Yield the variables of a host's Ray, at this address, for the ranks that it will start."""
 
     def choose_parsers(self, chat: ChatFormat, /) -> tuple[str | None, str | None]:
         """Return the engine's names of the parsers of tool calls and reasoning; None for no parser."""

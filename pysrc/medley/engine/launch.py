@@ -144,7 +144,7 @@ def build_launch(
     launch_variables = list_launch_variables(order, plan, host, tools, environ, cluster=cluster)
     engine_flags = (
         *engine.list_flags(serving, plan, host, weights.model),
-        *order.model_extras.flags(engine.PROGRAM),
+        *order.model_extras.flags(order.engine),
     )
     command = AnnotatedCommand(
         engine.build_argv(tools.binary, serving, plan),

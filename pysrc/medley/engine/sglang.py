@@ -5,22 +5,31 @@ Flags as of SGLang 0.5.23 (`sglang serve --help`), in full, because a prefix suc
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
 from medley.command import Flag, Variable
 from medley.engine import Serving, Why, build_flag, build_optional_flag, find_last_reason, list_table_flags
 from medley.environment import payload
-from medley.host_schema import HostTable
+from medley.host_schema import (
+    ENGINE_TABLES,
+    HostTable,
+)
 from medley.model.chat_format import ChatFormat
-from medley.planner.context import LONGER_CONTEXT_VARIABLES
-from medley.planner.host_order import PARTITION_VARIABLES
 from medley.planner.plan import Plan
 from medley.schema import TITLES, Model
 
 TITLE = TITLES["sglang"]
+TABLE = ENGINE_TABLES["sglang"]
 PROGRAM = "sglang"
+PARSER_MODEL_FLAGS: tuple[str, ...] = ("--model-path",)
+SCRIPT_OBSTACLES: Mapping[str, str] = {
+    "ray": "sglang.Engine lets Ray choose the hosts, and waits forever without a free one",
+    "mp": "on other hosts sglang.Engine serves the first one, and never returns to the script",
+}
+SCRIPT_LAUNCHER: Flag | None = None
+SCRIPT_VARIABLES: tuple[Variable, ...] = ()
 # For example: [2026-11-22 08:01:33 PP1 TP0] message
 _PREFIX = re.compile(r"^\[\d{4}-\d\d-\d\d [\d:]+[^\]]*\] ?")
 _ERROR = re.compile(
@@ -55,10 +64,12 @@ def list_variables(serving: Serving, plan: Plan, host: HostTable) -> Iterator[Va
         yield Variable("MEDLEY_RANKS", ",".join(plan.places), "the host of each rank, in order")
     if plan.partition:
         yield Variable(
-            PARTITION_VARIABLES["sglang"], plan.partition, "layers of each stage, in the order of ranks"
+            ENGINE_TABLES["sglang"].partition_variable,
+            plan.partition,
+            "layers of each stage, in the order of ranks",
         )
     if plan.beyond_config:
-        yield Variable(LONGER_CONTEXT_VARIABLES["sglang"], "1", Why.LONGER)
+        yield Variable(TABLE.context_variable, "1", Why.LONGER)
 
 
 def _list_cpus(plan: Plan) -> str:
@@ -158,3 +169,11 @@ def is_fatal(line: str) -> bool:
 
 
 find_last_error = partial(find_last_reason, prefix=_PREFIX, error=_ERROR, empty=_PARENT_ERRORS)
+
+
+def list_ray_variables(address: str, _: Collection[Variable]) -> Iterator[Variable]:
+    yield from list_node_variables(address)
+
+
+def list_node_variables(address: str) -> Iterator[Variable]:
+    yield Variable("SGLANG_HOST_IP", address, "ranks find this host at the address registered with Ray")

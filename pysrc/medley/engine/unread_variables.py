@@ -17,10 +17,10 @@ from medley.schema import TITLES, EngineName
 _COMPARED_PARTS = 2
 """Parts of a release to compare: 0.24 of 0.24.1."""
 _FILE = Path(__file__).with_suffix(".toml")
-REMOVED_VARIABLES: Mapping[str, Mapping[str, str | Mapping[str, str]]] = tomllib.loads(
+REMOVED_VARIABLES: Mapping[str, Mapping[str, Mapping[str, str | Mapping[str, str]]]] = tomllib.loads(
     _FILE.read_text(encoding="utf-8")
 )
-"""The replacement of each variable, or one for each of its values, by the release of vLLM that removed it."""
+"""The replacement of each variable, or one for each value, by the engine and the release that removed it."""
 _FALSE_VALUES = {"0", "false", "no", "off", ""}
 
 
@@ -32,7 +32,7 @@ def require_read_variables(
     file: str | None = None,
 ) -> None:
     """Raise a Problem that names each variable of the shell, or of the table `file`, that is not read."""
-    unread = list(list_unread_variables(environ, version)) if engine == "vllm" and version else []
+    unread = list(list_unread_variables(environ, engine, version)) if version else []
     if not unread:
         return
     names = [name for name, _, _ in unread]
@@ -62,14 +62,14 @@ def _format_replacement(replacement: str) -> str:
 
 
 def list_unread_variables(
-    environ: Mapping[str, str] | Iterable[str], version: str
+    environ: Mapping[str, str] | Iterable[str], engine: EngineName, version: str
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield each name that this vLLM does not read, the release that removed it, and its value's replacement.
+    """Yield each name that this engine does not read, the release that removed it, and the replacement.
 
-    Of names without values it is the replacement for every value.
+    The replacement is for the value; for a name without a value it is the one for every value.
     """
     values: Mapping[str, str | None] = environ if isinstance(environ, Mapping) else dict.fromkeys(environ)
-    for release, names in REMOVED_VARIABLES.items():
+    for release, names in REMOVED_VARIABLES.get(engine, {}).items():
         if numbers(version)[:_COMPARED_PARTS] >= numbers(release):
             for name, replacement in names.items():
                 if name in values:

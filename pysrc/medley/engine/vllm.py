@@ -3,21 +3,32 @@
 Flags as of vLLM 0.33.0, which GPUs run, and 0.32.0, which CPUs run (`vllm serve --help=all`).
 """
 
+import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from medley.command import Flag, Variable
 from medley.engine import Serving, Why, build_flag, build_optional_flag, find_last_reason, list_table_flags
-from medley.host_schema import HostTable
+from medley.host_schema import (
+    ENGINE_TABLES,
+    HostTable,
+)
 from medley.model.chat_format import ChatFormat
-from medley.planner.context import LONGER_CONTEXT_VARIABLES
-from medley.planner.host_order import PARTITION_VARIABLES
 from medley.planner.plan import Plan
 from medley.schema import TITLES, Model
 
 TITLE = TITLES["vllm"]
+TABLE = ENGINE_TABLES["vllm"]
 PROGRAM = "vllm"
+PARSER_MODEL_FLAGS: tuple[str, ...] = ()
+SCRIPT_OBSTACLES: Mapping[str, str] = {}
+SCRIPT_LAUNCHER: Flag | None = Flag(
+    ("--distributed-executor-backend",), "external_launcher", "torchrun starts the ranks"
+)
+SCRIPT_VARIABLES: tuple[Variable, ...] = (
+    Variable("VLLM_LOGGING_STREAM", "ext://sys.stderr", "only the script uses stdout"),
+)
 # "(EngineCore pid=12) ERROR 11-21 08:01:33 [core.py:1109] ValueError: …"; each part is optional
 _PREFIX = re.compile(r"^(?:\(\S+ pid=\d+\) ?)?(?:ERROR [\d-]+ [\d:]+ \[[^\]]+\] ?)?")
 _ERROR = re.compile(r"^(?:[\w.]*(?:Error|Exception|Interrupt|Exit)\b.*|vllm.*: error: .*)")
@@ -55,10 +66,12 @@ def list_variables(_: Serving, plan: Plan, host: HostTable) -> Iterator[Variable
         yield Variable("VLLM_RAY_DP_PACK_STRATEGY", "fill", "each host gets as many replicas as it has slots")
     if plan.partition:
         yield Variable(
-            PARTITION_VARIABLES["vllm"], plan.partition, "layers of each stage, in the order of ranks"
+            ENGINE_TABLES["vllm"].partition_variable,
+            plan.partition,
+            "layers of each stage, in the order of ranks",
         )
     if plan.beyond_config:
-        yield Variable(LONGER_CONTEXT_VARIABLES["vllm"], "1", Why.LONGER)
+        yield Variable(TABLE.context_variable, "1", Why.LONGER)
     yield Variable("VLLM_NO_USAGE_STATS", "1", "vLLM reports usage to its makers by default")
 
 
@@ -185,3 +198,17 @@ def find_last_error(lines: Iterable[str]) -> str | None:
     if error and "EngineDeadError" in error:
         return "EngineCore ended without an error of its own (EngineDeadError), as it does when it is killed"
     return error
+
+
+def list_ray_variables(_: str, network: Collection[Variable]) -> Iterator[Variable]:
+    shared = {variable.name: variable.value for variable in network if variable.everywhere}
+    if shared:
+        # vLLM's second Ray executor fills in what a host lacks and leaves what its `ray start` has
+        # (v1/executor/ray_executor_v2.py of vLLM 0.32.0); the environment of a job wins over both
+        # (ray/_private/worker.py of Ray 2.60.0).
+        job = json.dumps({"runtime_env": {"env_vars": shared}})
+        yield Variable("RAY_JOB_CONFIG_JSON_ENV_VAR", job, "ranks use these instead of those of `ray start`")
+
+
+def list_node_variables(_: str) -> Iterator[Variable]:
+    yield from ()

@@ -17,6 +17,7 @@ from medley.command import Command
 from medley.environment import build, uv
 from medley.environment.interpreter import Interpreter
 from medley.errors import Problem
+from medley.host_schema import ENGINE_TABLES
 from medley.progress import Progress
 from medley.schema import TITLES, EngineName
 
@@ -132,7 +133,7 @@ class Locked:
             "python": ".".join(self.python.version.split(".")[:2]),
             "systems": [f"{self.python.machine}-linux"],
             "disk_bytes": disk_bytes or _needed_bytes(self.pins),
-            "plugins": ["cpu_ray"] if device == "cpu" and kind == "vllm" and with_ray else [],
+            "plugins": list(ENGINE_TABLES[kind].cpu_plugins) if device == "cpu" and with_ray else [],
             "indexes": list(self.order.indexes),
         }
         text = "".join(

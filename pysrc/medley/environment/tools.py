@@ -17,7 +17,11 @@ from medley.errors import Problem
 from medley.host.driver_libraries import MORE as PRELOAD
 from medley.host.kind import Kind
 from medley.progress import SILENT, Progress
-from medley.schema import TITLES, EngineName
+from medley.schema import (
+    DEFAULT_ENGINE,
+    TITLES,
+    EngineName,
+)
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ def ready(
     kind: Kind,
     named: str | None = None,
     *,
-    engine: EngineName = "vllm",
+    engine: EngineName = DEFAULT_ENGINE,
     joins: bool = False,
     nccl: str | None = None,
     dry_run: bool = False,
@@ -123,7 +127,7 @@ def require_driver(kind: Kind, loads: Preload) -> None:
             raise problem
 
 
-def environment(kind: Kind, named: str | None, engine: EngineName = "vllm") -> str:
+def environment(kind: Kind, named: str | None, engine: EngineName = DEFAULT_ENGINE) -> str:
     """Return the engine environment's name: as named, or by the kind's table."""
     title, offered = TITLES[engine], kind.host.environments.get(engine)
     if named is not None:

@@ -11,10 +11,17 @@ from typing import IO, Any
 from medley import config, storage
 from medley.command import Flag, Variable
 from medley.errors import Problem, in_words
+from medley.host_schema import ENGINE_TABLES
 from medley.model import hub
 from medley.model.remote_code import Code
 from medley.progress import Progress
-from medley.schema import ExtraFile, Model
+from medley.schema import (
+    DEFAULT_ENGINE,
+    TITLES,
+    EngineName,
+    ExtraFile,
+    Model,
+)
 
 ENCODINGS_VARIABLE = "TIKTOKEN_ENCODINGS_BASE"
 FLAGS: Mapping[str, str] = {
@@ -166,14 +173,14 @@ class ModelExtras:
         elif self.without_code:
             yield "--no-remote-code"
 
-    def flags(self, engine: str) -> Iterator[Flag]:
+    def flags(self, engine: EngineName) -> Iterator[Flag]:
         if self.code:
             yield Flag(("--trust-remote-code",), None, f"as you chose: {self.code.named}")
         if self.code and self.code.commit:
             why = "the commit whose code you trust, and no newer one"
             yield Flag(("--revision",), self.code.commit, why)
-            if engine == "vllm":
-                yield Flag(("--code-revision",), self.code.commit, why)
+            for name in ENGINE_TABLES[engine].code_revision_flags:
+                yield Flag((name,), self.code.commit, why)
         for need, path in self.files:
             if need.kind in FLAGS:
                 yield Flag((FLAGS[need.kind],), str(path), f"{need.what}; SHA-256 {need.sha256}")
@@ -192,17 +199,17 @@ NOTHING = ModelExtras()
 
 
 def extra_paths(
-    found: tuple[ExtraFile, ...], engine: str, *, trusted: bool
+    found: tuple[ExtraFile, ...], engine: EngineName, *, trusted: bool
 ) -> tuple[tuple[ExtraFile, Path], ...]:
     """List the paths for an engine; a parser is code and must be trusted."""
     for need in found:
         if need.kind != "reasoning-parser-plugin":
             continue
-        if engine != "vllm":
+        if not ENGINE_TABLES[engine].has_parser_plugins:
             raise Problem(
-                f"{need.name} is a parser for vLLM, and {engine} takes none",
+                f"{need.name} is a parser for {TITLES[DEFAULT_ENGINE]}, and {engine} takes none",
                 cause=f"the model's table needs it: {need.what}",
-                fix="--engine vllm",
+                fix=f"--engine {DEFAULT_ENGINE}",
             )
         if not trusted:
             raise Problem(

@@ -7,19 +7,15 @@ Nemotron 3, are served so by their maker; others with YaRN.
 
 from collections.abc import Mapping
 
+from medley.host_schema import ENGINE_TABLES
 from medley.schema import TITLES, EngineName, Shape
 
-LONGER_CONTEXT_VARIABLES: Mapping[EngineName, str] = {
-    "vllm": "VLLM_ALLOW_LONG_MAX_MODEL_LEN",
-    "sglang": "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN",
-}
-"""The variable that lets each engine serve a longer context than config.json gives."""
 _TRUE_VALUES = {"1", "true"}
 
 
 def allows_longer_context(environ: Mapping[str, str], engine: EngineName) -> bool:
     """Return whether the user's environment lets this engine serve more than config.json gives."""
-    return environ.get(LONGER_CONTEXT_VARIABLES[engine], "").strip().lower() in _TRUE_VALUES
+    return environ.get(ENGINE_TABLES[engine].context_variable, "").strip().lower() in _TRUE_VALUES
 
 
 def find_longest_context(shape: Shape, engine: EngineName) -> int:
@@ -29,7 +25,8 @@ def find_longest_context(shape: Shape, engine: EngineName) -> int:
 
 def find_maker_flags(shape: Shape, engine: EngineName) -> tuple[str, ...] | None:
     """Return the engine's flags for the maker's context; None where the maker names none for this engine."""
-    return {"vllm": shape.long_context.vllm, "sglang": shape.long_context.sglang}[engine]
+    flags: tuple[str, ...] | None = getattr(shape.long_context, engine)
+    return flags
 
 
 def describe_limits(shape: Shape, engine: EngineName) -> str:

@@ -8,13 +8,7 @@ from operator import attrgetter
 
 from medley.errors import Problem
 from medley.planner import Device, HostLink, Layout, LinkFinder, build_pipeline, group_by_host, join_names
-from medley.schema import EngineName
 
-PARTITION_VARIABLES: Mapping[EngineName, str] = {
-    "vllm": "VLLM_PP_LAYER_PARTITION",
-    "sglang": "SGLANG_PP_LAYER_PARTITION",
-}
-"""The variable by which each engine takes the layers of each stage."""
 _EQUAL_SPEED_SHARE = 0.9
 """Speeds count as equal from this share of the faster one on: measured speeds are never equal."""
 _MAX_COMBINATIONS = 64

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from medley.errors import Problem
+from medley.host_schema import ENGINE_TABLES
 from medley.network.fabric.types import NetworkOptions, speed_text
 from medley.planner import (
     Device,
     Goal,
     Layout,
     Load,
-    Stage,
     build_pipeline,
     compatibility,
     count_sizes,
@@ -34,9 +34,14 @@ from medley.planner.choose import (
     compute_score,
     describe_figures,
 )
-from medley.planner.context import LONGER_CONTEXT_VARIABLES, describe_limits, find_longest_context
+from medley.planner.context import (
+    describe_limits,
+    find_longest_context,
+)
 from medley.planner.fit import compute_fit, format_gib
-from medley.planner.host_order import PARTITION_VARIABLES, place_in_rank_order
+from medley.planner.host_order import (
+    place_in_rank_order,
+)
 from medley.planner.memory import PipelinePosition, compute_need
 from medley.planner.partition import Workload, find_unchecked_width, recut
 from medley.planner.plan import KvType, Launcher
@@ -44,7 +49,13 @@ from medley.planner.prediction import build_step_timer, predict
 from medley.planner.remedies import NoLayout
 from medley.planner.tight import choose_tight
 from medley.planner.topology import Topology
-from medley.schema import TITLES, EngineName, Shape, StateCopies
+from medley.schema import (
+    DEFAULT_ENGINE,
+    TITLES,
+    EngineName,
+    Shape,
+    StateCopies,
+)
 
 _MAX_FIXED_STAGES = 2
 """Up to so many stages there is only one order, because the head has the first stage."""
@@ -70,7 +81,7 @@ class PlacementOptions:
     """The layers of each stage, from the engine's own variable in the user's environment."""
     one_server: bool = False
     """Whether one server must run it: each replica is on one host, and the launcher can start all."""
-    engine: EngineName = "vllm"
+    engine: EngineName = DEFAULT_ENGINE
     launcher: Launcher | None = None
     """The launcher of ranks on several hosts; None: Ray, if hosts have joined."""
     kv_type: KvType = "auto"
@@ -194,7 +205,7 @@ def _build_workload(shape: Shape, options: PlacementOptions) -> Workload:
 
 def _describe_long_context(shape: Shape, options: PlacementOptions) -> str:
     engine, context = options.engine, options.context or 0
-    limits, variable = describe_limits(shape, engine), LONGER_CONTEXT_VARIABLES[engine]
+    limits, variable = describe_limits(shape, engine), ENGINE_TABLES[engine].context_variable
     if context <= find_longest_context(shape, engine):
         return f"--context {context:,}: {limits}. The command sets {variable}=1"
     return f"--context {context:,} only by your {variable}: {limits}. Answers may be wrong past that, or NaN"
@@ -271,8 +282,10 @@ def _find_one_server_refusal(layout: Layout, options: PlacementOptions) -> str |
         hosts = [{device.host for stage in stages for device in stage.devices} for stages in pipelines]
         if any(len(names) > 1 for names in hosts):
             return "each replica is on several hosts, and is a server of its own"
-        if options.engine == "sglang" and len(ranks) > 1:
-            return "SGLang's replicas are on one host; on others each is a server of its own"
+        if len(ranks) > 1 and not ENGINE_TABLES[options.engine].spreads_replicas:
+            return (
+                f"{TITLES[options.engine]}'s replicas are on one host; on others each is a server of its own"
+            )
     elif options.launcher == "mp" and len(set(ranks.values())) > 1:
         return "without Ray every host has as many ranks as the next"
     return None
@@ -287,7 +300,7 @@ def _land(choice: Choice, site: Topology, options: PlacementOptions) -> Choice:
         if list(places) != sorted(places):
             layout = recut(workload, layout)
     if options.partition is not None:
-        variable = PARTITION_VARIABLES[options.engine]
+        variable = ENGINE_TABLES[options.engine].partition_variable
         layout = _apply_partition(workload.shape, layout, options.partition, variable)
     if layout == choice.layout:
         return choice
@@ -295,7 +308,9 @@ def _land(choice: Choice, site: Topology, options: PlacementOptions) -> Choice:
     if not layout_fit.fits:
         fix = "on a worker: medley ray-stop, then medley ray-worker HEAD, which gives it another place"
         if options.partition:
-            fix = f"unset {PARTITION_VARIABLES[options.engine]}: it sets the layers of each stage"
+            fix = (
+                f"unset {ENGINE_TABLES[options.engine].partition_variable}: it sets the layers of each stage"
+            )
         raise Problem(
             f"the layout does not fit: {describe_layout(layout)}",
             cause=f"{format_gib(layout_fit.short_bytes)} GiB short: {layout_fit.worst}; "
@@ -325,53 +340,6 @@ def _apply_partition(shape: Shape, layout: Layout, partition: str, variable: str
         build_pipeline((stage.devices for stage in stages), layers) for stages in list_pipelines(layout)
     )
     return replace(layout, stages=first_pipeline, replicas=tuple(replicas))
-
-
-def place_without_shape(site: Topology, options: PlacementOptions) -> Layout:
-    """Place the requested ranks on the first hosts, for a model whose shape is unknown.
-
-    Raise a Problem if the ranks do not match the devices, or if replicas need several hosts, because only a
-    plan places them there.
-    """
-    site_devices, sizes = site.list_devices(options.gpus), options.sizes
-    replica_count, stages = sizes.replicas or 1, sizes.stages or 1
-    replica_ranks = (sizes.tensor or 1) * stages
-    if options.gpus:
-        replica_ranks = len(site_devices) // replica_count
-    tensor, rank_count = sizes.tensor or replica_ranks // stages, replica_ranks * replica_count
-    largest = sorted(site_devices, key=lambda device: -device.memory_bytes)
-    ranks = [device for host in site.rank_order or site.hosts for device in largest if device.host == host]
-    is_divisible = bool(tensor) and replica_ranks % tensor == 0
-    is_divisible = is_divisible and (sizes.stages or replica_ranks // tensor) * tensor == replica_ranks
-    uses_all = not options.gpus or rank_count == len(site_devices)
-    if not is_divisible or rank_count > len(ranks) or not uses_all:
-        raise Problem(
-            f"{rank_count} ranks cannot be made of the {len(ranks)} GPUs or CPUs there are",
-            cause=f"each takes one; tensor parallel {tensor}, {stages} stages, {replica_count} replicas",
-            fix="other --tp, --pp and --dp, or join more hosts: medley ray-head",
-        )
-    units = [tuple(ranks[start : start + tensor]) for start in range(0, rank_count, tensor)]
-    stage_count = replica_ranks // tensor
-    pipelines = [
-        tuple(Stage(unit, 0) for unit in units[start : start + stage_count])
-        for start in range(0, len(units), stage_count)
-    ]
-    layout = Layout(pipelines[0], replicas=tuple(pipelines[1:]))
-    if layout.replicas and len(list_hosts(layout)) > 1:
-        raise Problem(
-            f"--dp {replica_count} needs a plan on several hosts",
-            cause=f"{rank_count} ranks would run on {join_names(list_hosts(layout))}; "
-            "only a plan places them",
-            fix="leave --dp out, or write the model's [shape] down: docs/reference/tables.md",
-        )
-    if options.hosts and len(list_hosts(layout)) != options.hosts:
-        raise Problem(
-            f"{rank_count} ranks cannot run on {options.hosts} hosts",
-            cause=f"they would run on {join_names(list_hosts(layout))}: "
-            "without its shape the model has one split",
-            fix="--tp and --pp, together as many ranks as these hosts have GPUs, or CPUs",
-        )
-    return layout
 
 
 def describe_idle_ports_gain(

@@ -7,13 +7,14 @@ its GPU.
 """
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from medley.environment.engine_source import numbers
 from medley.errors import Problem
 from medley.host.facts import GIB, Facts
+from medley.host_schema import ENGINE_TABLES
 from medley.model.chat_format import ChatFormat
 from medley.planner import Layout, count_sizes, format_layers, list_devices, list_hosts, runs_on_cpu
 from medley.planner.choose import Choice
@@ -21,7 +22,7 @@ from medley.planner.cpu import choose_compilation, count_cache_streams
 from medley.planner.fit import Fit, Rank, compute_utilization, format_gib
 from medley.planner.kinds import is_unified
 from medley.planner.memory import DEFAULT_SEQUENCES, is_recurrent
-from medley.schema import EngineName, Model, Shape
+from medley.schema import DEFAULT_ENGINE, TITLES, EngineName, Model, Shape
 
 START_LIMIT_S = 1800
 # FlashInfer 0.7.2 compiles 85 files for the experts of 12.x (fused_moe_120), and fewer for other GPUs.
@@ -36,16 +37,6 @@ _CPU_KV_DIVISOR = 4
 _MIB = 1 << 20
 _FP8_BITS = 8
 _FLOAT32_BITS = 32
-# vllm-project/vllm pull request 29431.
-_AUTO_CONTEXT_SINCE = (0, 14)
-# The first vLLM with each parser, where images with an older one are about: vllm-project/recipes issue 51 and
-# pull request 83, zai-org/GLM-4.5 pull request 5, vllm-project/vllm pull request 36393.
-_PARSER_SINCE: Mapping[str, tuple[int, ...]] = {
-    "glm45": (0, 10, 1),
-    "qwen3_coder": (0, 10, 1),
-    "openai": (0, 10, 2),
-    "nemotron_v3": (0, 18),
-}
 
 Launcher = Literal["solo", "ray", "mp"]
 KvType = Literal["auto", "fp8"]
@@ -142,7 +133,7 @@ def plan_engine(
     arguments: Arguments = (),
     variables: Variables = (),
     cache_in_bytes: bool = False,
-    engine: EngineName = "vllm",
+    engine: EngineName = DEFAULT_ENGINE,
     flags: tuple[str, ...] = (),
 ) -> Plan:
     """Return how an engine runs this choice.
@@ -197,7 +188,7 @@ class EngineOptions:
     kv_type: KvType = "auto"
     balanced: bool = False
     """Whether the user gave --eplb."""
-    engine: EngineName = "vllm"
+    engine: EngineName = DEFAULT_ENGINE
     flags: tuple[str, ...] = ()
     """The engine's own flags."""
 
@@ -238,14 +229,15 @@ def plan_without_shape(
 
 def adapt_to_version(engine_plan: Plan, engine: EngineName, version: str | None, chat: ChatFormat) -> Plan:
     """Return the plan for an engine of this version, which may be older than the one in medley's locks."""
-    release = tuple(int(part) for part in re.findall(r"\d+", version or "")[:3])
-    if engine != "vllm" or not release:
+    release, table, title = numbers(version or "")[:3], ENGINE_TABLES[engine], TITLES[engine]
+    if not release:
         return engine_plan
-    parsers = (chat.tool_parser, chat.reasoning_parser)
-    unread = [name for name in dict.fromkeys(parsers) if name and release < _PARSER_SINCE.get(name, ())]
-    why = [f"vLLM {version} has no parser {name}: what it would read stays text" for name in unread]
-    if release < _AUTO_CONTEXT_SINCE and engine_plan.longest and not engine_plan.context:
-        reason = f"vLLM {version} does not find the longest by itself"
+    parsers, since = (chat.tool_parser, chat.reasoning_parser), table.parsers_since
+    unread = [name for name in dict.fromkeys(parsers) if name and release < numbers(since.get(name, ""))]
+    why = [f"{title} {version} has no parser {name}: what it would read stays text" for name in unread]
+    finds_longest = release >= numbers(table.auto_context_since)
+    if not finds_longest and engine_plan.longest and not engine_plan.context:
+        reason = f"{title} {version} does not find the longest by itself"
         why.append(f"a context of {engine_plan.longest} tokens: {reason}")
         engine_plan = replace(engine_plan, finds_longest=False)
     return replace(engine_plan, unread=tuple(unread), why=(*engine_plan.why, *why))

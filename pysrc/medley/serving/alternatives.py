@@ -14,11 +14,14 @@ from medley.environment.engine_source import EngineRequest
 from medley.errors import Problem
 from medley.host.hypothetical import imagined
 from medley.host.kind import kind_of
+from medley.host_schema import ENGINE_TABLES
 from medley.model.table import base_name
 from medley.planner import Device, compatibility, topology
 from medley.planner.candidates import FREE, Sizes
 from medley.planner.choose import Choice
-from medley.planner.context import LONGER_CONTEXT_VARIABLES, find_longest_context
+from medley.planner.context import (
+    find_longest_context,
+)
 from medley.planner.fit import format_gib
 from medley.planner.placement import PlacementOptions, describe_idle_ports_gain, place_model
 from medley.planner.remedies import NoLayout, Remedies, quantize
@@ -154,7 +157,7 @@ def _list_shorter_contexts(order: Order, shape: Shape, site: Topology) -> Iterat
         yield join(switched(_list_command_words(order), "--context", str(longest)))
     if _fits(shape, site, replace(placement, longer_context=True)):
         risk = "if its maker serves that much: otherwise answers may be wrong"
-        yield f"{LONGER_CONTEXT_VARIABLES[order.engine]}=1 {join(_list_command_words(order))}  # {risk}"
+        yield f"{ENGINE_TABLES[order.engine].context_variable}=1 {join(_list_command_words(order))}  # {risk}"
 
 
 def _fits(shape: Shape, site: Topology, placement: PlacementOptions) -> bool:

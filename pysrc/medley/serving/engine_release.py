@@ -92,7 +92,7 @@ def commands(engine: EngineName) -> list[list[str]]:
         serving = Serving("/m", name)
         flags = speaks.list_flags(serving, plan, host, model)
         words = [word for flag in flags for word in flag.argv()]
-        found.append([*(("--model-path",) if engine == "sglang" else ()), "/m", *words])
+        found.append([*speaks.PARSER_MODEL_FLAGS, "/m", *words])
     return [list(words) for words in dict.fromkeys(map(tuple, found))]
 
 

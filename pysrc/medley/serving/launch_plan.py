@@ -11,7 +11,6 @@ from medley.model import shape
 from medley.planner import Layout, compatibility, list_devices, list_hosts, list_pipelines, loading
 from medley.planner.choose import Choice
 from medley.planner.context import find_maker_flags
-from medley.planner.placement import place_without_shape
 from medley.planner.plan import (
     EngineOptions,
     Launcher,
@@ -21,6 +20,7 @@ from medley.planner.plan import (
     plan_without_shape,
 )
 from medley.planner.topology import Topology
+from medley.planner.unplanned import place_without_shape
 from medley.progress import Output
 from medley.schema import Shape
 from medley.serving.alternatives import place_order

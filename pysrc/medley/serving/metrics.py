@@ -7,28 +7,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from medley.host_schema import ENGINE_TABLES
 from medley.network.socket_url import read_socket_url
+from medley.schema import DEFAULT_ENGINE
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
-# Samples of each figure, of which the first that is present counts (vLLM's v1/metrics/loggers.py, SGLang's
-# srt/observability/metrics_collector.py).
 _NAMES: Mapping[str, tuple[str, ...]] = {
-    "running": ("vllm:num_requests_running", "sglang:num_running_reqs"),
-    "waiting": ("vllm:num_requests_waiting", "sglang:num_queue_reqs"),
-    "preempted_total": ("vllm:num_preemptions_total", "sglang:num_retracted_requests_total"),
-    "kv_cache": ("vllm:kv_cache_usage_perc", "sglang:token_usage"),
-    **{
-        figure: tuple(f"{engine}:{name}" for engine in ("vllm", "sglang"))
-        for figure, name in {
-            "generated_tokens_total": "generation_tokens_total",
-            "prompt_tokens_total": "prompt_tokens_total",
-            "first_token_s_total": "time_to_first_token_seconds_sum",
-            "first_token_total": "time_to_first_token_seconds_count",
-        }.items()
-    },
+    figure: tuple(table.metrics[figure] for table in ENGINE_TABLES.values())
+    for figure in ENGINE_TABLES[DEFAULT_ENGINE].metrics
 }
+"""The engines' names of each figure, of which the first that is present counts."""
 _SHARES = {"kv_cache"}
 _RANKS = {"tp_rank", "pp_rank", "moe_ep_rank", "pid"}
 """Labels of ranks of one model, each of which reports the same queue."""

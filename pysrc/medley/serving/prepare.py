@@ -9,15 +9,20 @@ from medley.cluster.membership import Membership
 from medley.engine import Serving, flags, launch
 from medley.engine.launch import LaunchBuilder, Order
 from medley.environment import container_image, container_runtime
+from medley.host_schema import ENGINE_TABLES
 from medley.model import resolve, shape
 from medley.model.resolve import Weights
 from medley.network import tcp
-from medley.planner.context import allows_longer_context
+from medley.planner.context import (
+    allows_longer_context,
+)
 from medley.planner.cpu import read_dtype
-from medley.planner.host_order import PARTITION_VARIABLES
 from medley.planner.plan import Launcher
 from medley.progress import Output, Progress
-from medley.schema import EngineName
+from medley.schema import (
+    DEFAULT_ENGINE,
+    EngineName,
+)
 from medley.serving import chat_parsers
 from medley.serving.extras import find_extras
 from medley.serving.request import LaunchRequest
@@ -53,7 +58,7 @@ def prepare_job(request: LaunchRequest, output: Output) -> Job:
     serving = _build_serving(request, model_files, watch)
     launcher, launcher_reason = (None, "") if request.other_site else _choose_launcher(request)
     cluster = ray_serving.cluster(request.host_count) if launcher in {"ray", "solo"} else None
-    engine = ray_serving.engine(cluster, request.engine) if cluster else request.engine or "vllm"
+    engine = ray_serving.engine(cluster, request.engine) if cluster else request.engine or DEFAULT_ENGINE
     if request.script and cluster and cluster.image:
         raise container_problem()
     if starts:
@@ -64,7 +69,7 @@ def prepare_job(request: LaunchRequest, output: Output) -> Job:
     placement = replace(
         request.placement,
         engine=engine,
-        partition=os.environ.get(PARTITION_VARIABLES[engine]),
+        partition=os.environ.get(ENGINE_TABLES[engine].partition_variable),
         longer_context=allows_longer_context(os.environ, engine),
         hosts=request.host_count,
         launcher=launcher or request.launcher,

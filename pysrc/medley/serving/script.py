@@ -18,16 +18,15 @@ from medley.errors import Problem, in_words
 from medley.host_schema import HostTable
 from medley.planner.placement import PlacementOptions
 from medley.planner.plan import Launcher, Plan
-from medley.schema import EngineName
+from medley.schema import (
+    DEFAULT_ENGINE,
+    EngineName,
+)
 
 PLAN = "MEDLEY_PLAN"
 _MAX_SCRIPT_BYTES = 1 << 20
 """The largest script, because it is sent to other hosts in one message."""
 _REPLICAS = payload.FOLDER / "replicas.py"
-_EXTERNAL_LAUNCHER = Flag(
-    ("--distributed-executor-backend",), "external_launcher", "torchrun starts the ranks"
-)
-_LOG_TO_STDERR = Variable("VLLM_LOGGING_STREAM", "ext://sys.stderr", "only the script uses stdout")
 
 
 @dataclass(frozen=True)
@@ -56,14 +55,16 @@ class Script:
         """Return the script's command on one host, and its plans."""
         name, weights = order.engine, order.weights
         engine = ENGINES[name]
-        engine_plan = replace(plan, nodes=None, replicas=1) if name == "vllm" else plan
-        torchrun = tuple(_list_torchrun_flags(plan)) if name == "vllm" and plan.replicas == 1 else ()
+        launcher_flag, torchrun, engine_plan = engine.SCRIPT_LAUNCHER, tuple[Flag, ...](), plan
+        if launcher_flag:
+            engine_plan = replace(plan, nodes=None, replicas=1)
+            torchrun = tuple(_list_torchrun_flags(plan)) if plan.replicas == 1 else ()
         flags = [
             *engine.list_flags(order.serving, engine_plan, host, weights.model),
             *order.model_extras.flags(name),
         ]
-        if torchrun:
-            flags.append(_EXTERNAL_LAUNCHER)
+        if torchrun and launcher_flag:
+            flags.append(launcher_flag)
         arguments = convert_to_arguments(name, weights.target, flags)
         plans = dict(self._write_plans(name, weights.name, plan, arguments))
         files = {**plans, str(self.path): self.text}
@@ -75,9 +76,7 @@ class Script:
             files[str(_REPLICAS)] = _REPLICAS.read_text(encoding="utf-8")
         else:
             words = (str(tools.binary / "python"), *words)
-        script_variables = [Variable(PLAN, next(iter(plans)), "the file of the script's arguments")]
-        if name == "vllm":
-            script_variables.append(_LOG_TO_STDERR)
+        plan_variable = Variable(PLAN, next(iter(plans)), "the file of the script's arguments")
         variables = list_launch_variables(
             order,
             plan,
@@ -86,7 +85,7 @@ class Script:
             environ,
             cluster=cluster,
             engine_plan=engine_plan,
-            script=script_variables,
+            script=(plan_variable, *engine.SCRIPT_VARIABLES),
         )
         command = AnnotatedCommand(words, torchrun, variables, extra_words)
         return Launch(plan, command, order.model_extras, files, tuple(list_reasons(arguments)))
@@ -129,8 +128,8 @@ class Script:
 
 
 def _starts_replicas(name: EngineName, plan: Plan) -> bool:
-    """Return whether replicas are separate processes; SGLang's class starts its own."""
-    return name == "vllm" and plan.replicas > 1
+    """Return whether replicas are separate processes, because the engine's class starts no replicas."""
+    return ENGINES[name].SCRIPT_LAUNCHER is not None and plan.replicas > 1
 
 
 def _list_torchrun_flags(plan: Plan) -> Iterator[Flag]:
@@ -154,14 +153,13 @@ def read_script_plan(launch: Launch) -> dict[str, Any]:
 
 def restrict_placement(placement: PlacementOptions, launcher: Launcher | None) -> PlacementOptions:
     """Restrict the placement of a script: over Ray one engine has all ranks, without replicas."""
-    if placement.engine == "sglang" and launcher != "solo":
-        cause = "on other hosts sglang.Engine serves the first one, and never returns to the script"
-        if launcher == "ray":
-            cause = "sglang.Engine lets Ray choose the hosts, and waits forever without a free one"
+    engine = ENGINES[placement.engine]
+    if obstacle := engine.SCRIPT_OBSTACLES.get(launcher or ""):
         raise Problem(
-            "a script with SGLang runs on one host",
-            cause=cause,
-            fix="--hosts 1; or --engine vllm; or serve it over the hosts, and let the script use that server",
+            f"a script with {engine.TITLE} runs on one host",
+            cause=obstacle,
+            fix=f"--hosts 1; or --engine {DEFAULT_ENGINE}; "
+            "or serve it over the hosts, and let the script use that server",
         )
     if launcher != "ray":
         return placement

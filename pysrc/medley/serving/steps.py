@@ -11,19 +11,21 @@ from medley.engine import Serving, flags, parser
 from medley.engine.launch import Order
 from medley.environment.engine_source import EngineRequest, EngineSource
 from medley.environment.tools import BARE
+from medley.host_schema import ENGINE_TABLES
 from medley.model import shape
 from medley.network import ports
 from medley.network.fabric import per_host
 from medley.network.fabric.types import Endpoint, NetworkOptions
 from medley.planner import Layout, list_devices, list_hosts, list_pipelines
 from medley.planner.choose import Choice
-from medley.planner.context import LONGER_CONTEXT_VARIABLES
 from medley.planner.fit import compute_fit
-from medley.planner.host_order import PARTITION_VARIABLES
 from medley.planner.plan import adapt_to_version
 from medley.planner.topology import Topology
 from medley.progress import Output
-from medley.schema import EngineName
+from medley.schema import (
+    DEFAULT_ENGINE,
+    EngineName,
+)
 from medley.serving.alternatives import place_order
 from medley.serving.engine_sources import add_engine_sources
 from medley.serving.launch_plan import build_plan
@@ -106,7 +108,7 @@ def _list_pipeline_steps(order: Order, choice: Choice, site: Topology) -> Iterat
     environment = () if ray else source.typed
     partition = ""
     if placement.partition:
-        partition = f"{PARTITION_VARIABLES[placement.engine]}={placement.partition} "
+        partition = f"{ENGINE_TABLES[placement.engine].partition_variable}={placement.partition} "
     typed = partition + _write_context_variable(order, choice)
     typed += _write_serve(order, choice.layout, site, environment)
     yield Step(head, typed, command, site.find_image(head), plan.why)
@@ -144,7 +146,7 @@ def list_ray_steps(
 ) -> Iterator[Step]:
     """Yield the commands of Ray on these hosts, the first of which is the head."""
     head, *workers = ends
-    engine_switch = () if engine == "vllm" else ("--engine", engine)
+    engine_switch = () if engine == DEFAULT_ENGINE else ("--engine", engine)
     address, token = ends[head].address, credentials.token_path()
     network = per_host.head_network(head, site.facts[head], options, {})
     link: tuple[str, ...] = ()
@@ -183,7 +185,7 @@ def _write_context_variable(order: Order, choice: Choice) -> str:
     """Return the user's own variable for a context that neither config.json nor the maker gives."""
     if not (choice.workload.is_beyond_config and order.placement.longer_context):
         return ""
-    return f"{LONGER_CONTEXT_VARIABLES[order.engine]}=1 "
+    return f"{ENGINE_TABLES[order.engine].context_variable}=1 "
 
 
 def _write_serve(order: Order, layout: Layout, site: Topology, environment: tuple[str, ...]) -> str:
@@ -204,7 +206,7 @@ def _list_serve_words(order: Order, layout: Layout, site: Topology) -> Iterator[
     yield from order.model_extras.typed()
     for name, value, default in (
         ("--launcher", placement.launcher, None),
-        ("--engine", placement.engine, "vllm"),
+        ("--engine", placement.engine, DEFAULT_ENGINE),
         ("--kv-type", placement.kv_type, "auto"),
         ("--for", placement.goal, "latency"),
         ("--concurrency", placement.concurrency, 1),

@@ -25,7 +25,10 @@ from medley.planner import list_hosts, runs_on_cpu
 from medley.planner.choose import DEFAULT_CONTEXT_TOKENS, NO_CPU_PREDICTION
 from medley.planner.placement import PlacementOptions
 from medley.progress import Output, Progress
-from medley.schema import EngineName
+from medley.schema import (
+    DEFAULT_ENGINE,
+    EngineName,
+)
 from medley.serving import Description, api, server_address
 from medley.serving.launches import prepare_launch
 from medley.serving.prepare import Job
@@ -112,7 +115,7 @@ def find_target(options: TargetOptions, progress: Progress) -> BenchTarget:
     """Find the server that the options name, or this host's newest; raise a Problem if none answers."""
     address = _find_address(options)
     description, url = serving.description_of(address.record.port) if address.record else None, address.url
-    name = description.engine if description else options.engine or "vllm"
+    name = description.engine if description else options.engine or DEFAULT_ENGINE
     key = _find_key_file(options.key, address)
     card = _choose_card(api.cards(address.local_url, address.key), options.model, url)
     tokenizer = options.tokenizer or (description.target if description else card.get("root") or card["id"])

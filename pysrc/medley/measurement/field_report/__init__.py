@@ -8,7 +8,12 @@ from pydantic import Field
 from medley.measurement.bench.record import Record
 from medley.measurement.bench.report import format_number
 from medley.measurement.link import LinkMeasurement
-from medley.schema import EngineName, Shape, StrictTable
+from medley.schema import (
+    DEFAULT_ENGINE,
+    EngineName,
+    Shape,
+    StrictTable,
+)
 
 FORMAT = "medley field report 1"
 
@@ -59,7 +64,7 @@ class ReportedLayout(StrictTable):
 class PlanRequest(StrictTable):
     """The options of the plan."""
 
-    engine: EngineName = "vllm"
+    engine: EngineName = DEFAULT_ENGINE
     hosts: Count | None = None
     """The number of hosts; None lets the planner choose."""
     spread: bool = False

@@ -5,7 +5,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from medley.engine.parser import FLAG_REPLACEMENTS, PLUGIN_FLAGS, EngineParser, Fault, read_locked_parser
-from medley.schema import EngineName, flag_refusal
+from medley.host_schema import ENGINE_TABLES
+from medley.schema import (
+    TITLES,
+    EngineName,
+    flag_refusal,
+)
 from medley.serving.community_recipe import RULES, Entry, engine_flag, option, reasons
 from medley.serving.community_recipe.flag_values import unusable, with_repositories
 from medley.serving.community_recipe.memory_flags import SHARES, SIZES, memory_entry
@@ -15,7 +20,6 @@ _OPTIONS = {name: option for option, names in RULES["flags"]["options"].items() 
 _DECIDED, _REFUSED = reasons("flags", "decided"), reasons("flags", "refused")
 _BY_HAND = "read it, and if you want it, add it after --"
 _NEEDS: Mapping[str, str] = RULES["flags"]["needs"]
-_LOADERS = {"fastsafetensors", "instanttensor"}
 _ATTENTION = {"--enable-dp-attention", "--enable-dp-lm-head"}
 _TOKENS = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([kKmM]?)")
 _UNITS: Mapping[str, int] = {"": 1, "k": 1000, "K": 1 << 10, "m": 1_000_000, "M": 1 << 20}
@@ -82,8 +86,9 @@ def _refusal(name: str, flag: EngineFlag, engine: EngineName, names: set[str]) -
         return _REFUSED[name]
     if PLUGIN_FLAGS.get(name) in names:
         return f"it needs the file of {PLUGIN_FLAGS[name]}, which is left out"
-    if name == "--load-format" and engine == "sglang" and _LOADERS & set(flag.values):
-        return f"the package {flag.values[0]} is not in medley's SGLang; its default loads the same weights"
+    if name == "--load-format" and set(ENGINE_TABLES[engine].missing_loaders) & set(flag.values):
+        package = f"the package {flag.values[0]}"
+        return f"{package} is not in medley's {TITLES[engine]}; its default loads the same weights"
     return next(filter(None, (unusable(name, value, _OPTIONS.get(name)) for value in flag.values)), None)
 
 

@@ -11,8 +11,13 @@ from itertools import chain
 from medley.command import Command
 from medley.errors import Problem
 from medley.host import hypothetical
-from medley.planner.context import LONGER_CONTEXT_VARIABLES
-from medley.schema import REPOSITORY, TITLES, EngineName
+from medley.host_schema import ENGINE_TABLES
+from medley.schema import (
+    DEFAULT_ENGINE,
+    REPOSITORY,
+    TITLES,
+    EngineName,
+)
 from medley.serving.community_recipe import Entry, engine_flag, option
 from medley.serving.community_recipe.defaults import generated, without_flag, without_placeholder
 from medley.serving.community_recipe.document import Value, document, tables
@@ -71,7 +76,7 @@ class Imported:
     def command(self) -> Command:
         """The command that serves the model, with its variables."""
         flags = self.words("flag")
-        engine = () if self.engine == "vllm" else ("--engine", self.engine)
+        engine = () if self.engine == DEFAULT_ENGINE else ("--engine", self.engine)
         argv = (
             "medley",
             "serve",
@@ -88,11 +93,11 @@ class Imported:
         options = {each.becomes[0]: each.becomes for each in self.entries if each.part == "option"}
         kept = chain.from_iterable(words for name, words in options.items() if name in {*SIZES, *_PLANNED})
         count = math.prod(int(options[name][1]) for name in SIZES if name in options)
-        engine = () if self.engine == "vllm" else ("--engine", self.engine)
+        engine = () if self.engine == DEFAULT_ENGINE else ("--engine", self.engine)
         most = min(count, hypothetical.MOST_HOSTS)
         argv = ("medley", "plan", self.model, *engine, *kept, "--hosts", f"{self.kind}:{most}")
         # Without it a context beyond config.json's is refused.
-        longer = LONGER_CONTEXT_VARIABLES[self.engine]
+        longer = ENGINE_TABLES[self.engine].context_variable
         return Command(argv, {name: value for name, value in self.command.env.items() if name == longer})
 
 

@@ -8,8 +8,15 @@ from medley import engine
 from medley.credentials import is_secret
 from medley.engine.parser import EngineParser, read_locked_parser
 from medley.engine.unread_variables import list_unread_variables
+from medley.host_schema import ENGINE_TABLES
 from medley.network.fabric.variables import LEFT_UNSET, NOT_CARRIED
-from medley.schema import ENGINE_VARIABLE, EngineName, flag_refusal, variable_refusal
+from medley.schema import (
+    DEFAULT_ENGINE,
+    ENGINE_VARIABLE,
+    EngineName,
+    flag_refusal,
+    variable_refusal,
+)
 from medley.serving.community_recipe import Entry, reasons
 from medley.serving.community_recipe.shell_command import needs_shell
 
@@ -26,7 +33,7 @@ _NO_RECIPES = "a recipe must not hold secrets: export it yourself, or for reques
 # A folder: not a switch that only ends so, as TORCHINDUCTOR_AUTOGRAD_CACHE=0.
 _PATHS = re.compile(r"(PATH|PRELOAD|_DIR|_HOME|_ROOT|_CACHE|_FOLDER|VIRTUAL_ENV)$")
 _SWITCH = re.compile(r"[01]|true|false|on|off", re.IGNORECASE)
-_OF_ENGINE = re.compile(r"(VLLM|SGLANG|SGL)_")
+_ENGINE_PREFIXES = tuple(prefix for table in ENGINE_TABLES.values() for prefix in table.variable_prefixes)
 _PLACEHOLDER = re.compile(r"\{[a-z]\w*(?:\.\w+)+\}")
 
 
@@ -59,7 +66,7 @@ def variables(
             yield replace(each, why=f"{each.why}: {' '.join(words)} replaces it", changed=True)
 
 
-def variable(name: str, value: str, of: EngineName = "vllm", *, key: str = "") -> Entry:
+def variable(name: str, value: str, of: EngineName = DEFAULT_ENGINE, *, key: str = "") -> Entry:
     """Return the outcome of one variable; `key` is its place in the recipe."""
     key, parser = key or f"env.{name}", read_locked_parser(of)
     if name in _DECIDED:
@@ -94,11 +101,11 @@ def _refusal(name: str, value: str) -> str | None:
 def _gone(key: str, name: str, value: str, parser: EngineParser) -> Entry | None:
     """Return what becomes of a variable that the locked release does not read: a flag, or nothing."""
     why = f"{parser.title} does not read it"
-    if not _OF_ENGINE.match(name):
+    if not name.startswith(_ENGINE_PREFIXES):
         return None
-    if name.startswith("VLLM_") != (parser.engine == "vllm"):
+    if not name.startswith(ENGINE_TABLES[parser.engine].variable_prefixes):
         return Entry(key, "refused", f"{why}: it is the other engine's")
-    gone = list(list_unread_variables({name: value}, parser.version)) if parser.engine == "vllm" else []
+    gone = list(list_unread_variables({name: value}, parser.engine, parser.version))
     if gone:
         return _replaced(key, why, gone[0][2])
     return None if parser.reads_variable(name) else Entry(key, "refused", why, fork=True)
