@@ -35,6 +35,22 @@ def test_the_cluster_that_is_here_is_one_of_them(capsys: pytest.CaptureFixture[s
     assert json.loads(capsys.readouterr().out)["tables"]["cluster.toml"] is None
 
 
+def test_it_checks_a_file_whose_programs_are_not_accepted(capsys: pytest.CaptureFixture[str]) -> None:
+    """Because it runs none of them."""
+    Path("cluster.toml").write_text('[hosts.a]\nenv = "x"\n', encoding="utf-8")
+    assert run("--json") == 0
+    assert json.loads(capsys.readouterr().out)["tables"]["cluster.toml"] is None
+
+
+def test_accepting_prints_the_programs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+    Path("cluster.toml").write_text('[hosts.a]\nenv = "x"\n', encoding="utf-8")
+    assert run("--json", "--accept", "cluster.toml") == 0
+    assert json.loads(capsys.readouterr().out)["programs"] == ['hosts.a.env = "x"']
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

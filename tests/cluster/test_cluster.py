@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from medley import cluster
+from medley.cli.info import CheckVerb
 from medley.cluster import fleet
 from medley.cluster.discovery.table import read_back
 from medley.errors import Problem
@@ -110,6 +111,47 @@ def test_where_it_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("MEDLEY_CLUSTER", "/elsewhere.toml")
     assert cluster.file() == Path("/elsewhere.toml")
     assert cluster.file("named.toml") == Path("named.toml")
+
+
+PROGRAM = '[hosts.spark-1]\nmedley = "./run"\n'
+
+
+def test_a_program_in_the_folder_s_file_runs_only_once_it_is_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clone's folder is the user's own, and its cluster.toml somebody else's."""
+    for name in ("own", "state"):
+        monkeypatch.setenv("MEDLEY_CONFIG" if name == "own" else "MEDLEY_STATE", str(tmp_path / name))
+    monkeypatch.delenv("MEDLEY_CLUSTER", raising=False)
+    (clone := tmp_path / "clone").mkdir()
+    monkeypatch.chdir(clone)
+    file = Path(written(clone, PROGRAM))
+    with raises_problem(
+        str(file), cause='hosts.spark-1.medley = "./run"', fix=f"medley check --accept {file}"
+    ):
+        cluster.read()
+    assert cluster.read("cluster.toml").hosts
+    monkeypatch.setenv("MEDLEY_CLUSTER", "cluster.toml")
+    assert cluster.read().hosts
+    monkeypatch.delenv("MEDLEY_CLUSTER")
+    assert CheckVerb.run(["medley check", "--accept", "cluster.toml"], exit=False)[1] == 0
+    assert cluster.read().hosts["spark-1"].medley == "./run"
+    file.write_text(f"{PROGRAM}\n[hosts.spark-2]\nlink = '10.0.0.2'\n", encoding="utf-8")
+    assert list(cluster.read().hosts) == ["spark-1", "spark-2"]
+    file.write_text(f'on_event = "./more"\n{PROGRAM}', encoding="utf-8")
+    with raises_problem(str(file), cause='on_event = "./more"'):
+        cluster.read()
+
+
+def test_a_file_among_the_user_s_own_tables_needs_no_consent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEDLEY_CONFIG", str(tmp_path))
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+    monkeypatch.delenv("MEDLEY_CLUSTER", raising=False)
+    written(tmp_path, PROGRAM)
+    monkeypatch.chdir(tmp_path)
+    assert cluster.read().hosts["spark-1"].medley == "./run"
 
 
 def test_a_folder_that_may_not_be_entered_has_no_cluster(tmp_path: Path) -> None:

@@ -39,6 +39,8 @@ class SshCluster:
         others = "".join(f"\n[hosts.{host.name}]\n{more.get(host.name, '')}\n" for host in rack.hosts[1:])
         for host in rack.hosts:
             host.path("/tmp/home/cluster.toml").write_text(TABLE + others)
+            if more:
+                host.says(*MEDLEY, "check", "--accept", "/tmp/home/cluster.toml")
         return cls(rack)
 
     @property

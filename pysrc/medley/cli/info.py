@@ -3,9 +3,10 @@
 import dataclasses
 import json
 import os
+from pathlib import Path
 from typing import Any
 
-from medley import config, own_version, transcript
+from medley import config, own_version, transcript, user
 from medley.cli import Medley, Verb, command_tree, flag, shell_scripts, switch
 from medley.cli.output import print_result, say, table
 from medley.errors import Problem
@@ -63,16 +64,19 @@ def _table(found: Found) -> dict[str, Any]:
 
 class CheckVerb(Verb):
     as_json: bool = flag("--json", "one JSON object: the folders, and each file with its problem")
+    accept: str | None = switch("--accept FILE", "cluster.toml whose programs medley may run")
 
     def main(self) -> int:
         from medley import cluster
         from medley.explain import diagnosis
 
+        if self.accept:
+            return self._accept(user.expand(self.accept))
         wrong = {**config.check(), **diagnosis.check()}
         if path := cluster.file():
             wrong[path] = None
             try:
-                cluster.read()
+                cluster.read(str(path))
             except Problem as problem:
                 wrong[path] = problem
         bad = {path: problem for path, problem in wrong.items() if problem}
@@ -91,6 +95,17 @@ class CheckVerb(Verb):
         )
         print_result(about, lines, as_json=self.as_json)
         return 1 if bad else 0
+
+    def _accept(self, path: Path) -> int:
+        from medley import cluster
+        from medley.cluster import program_consent
+
+        table = cluster.programs_table(cluster.read(str(path)))
+        program_consent.record_consent(path, table)
+        programs = list(program_consent.list_programs(table))
+        lines = (f"accepted: {path}", *(f"  {each}" for each in programs))
+        print_result({"accepted": str(path), "programs": programs}, lines, as_json=self.as_json)
+        return 0
 
 
 class HelpVerb(Verb):

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from medley import config, storage, user
-from medley.cluster import user_variables
+from medley.cluster import program_consent, user_variables
 from medley.cluster.user_variables import Value, VariableName
 from medley.environment.container import Runtime
 from medley.errors import Problem
@@ -125,7 +125,7 @@ class Cluster(StrictTable):
 
 def file(named: str | None = None) -> Path | None:
     """Find cluster.toml: as named, in $MEDLEY_CLUSTER, in this folder, or among the user's own tables."""
-    if given := named or os.environ.get("MEDLEY_CLUSTER"):
+    if given := _given(named):
         return user.expand(given)
     places = (Path(FILE), config.folders()[0] / FILE)
     found = next((place for place in places if storage.is_visible_file(place)), None)
@@ -134,6 +134,11 @@ def file(named: str | None = None) -> Path | None:
         path, why = found.absolute(), "a cluster.toml names programs that medley runs"
         require_own(path, why, f"read it, and then name it: --cluster {quote(str(path))}")
     return found
+
+
+def _given(named: str | None) -> str | None:
+    """Return the file that the user names, by --cluster or by the variable."""
+    return named or os.environ.get("MEDLEY_CLUSTER")
 
 
 def require_own(path: Path, why: str, fix: str) -> None:
@@ -153,7 +158,10 @@ def _is_open_to_others(status: os.stat_result) -> bool:
 
 
 def read(named: str | None = None) -> Cluster:
-    """Read the cluster; raise a Problem where there is none, or it has two heads."""
+    """Read the cluster; raise a Problem where there is none, or it has two heads.
+
+    A file of the current folder that names programs needs the user's consent, unless the user names the file.
+    """
     path = file(named)
     if path is None:
         raise Problem(
@@ -171,7 +179,14 @@ def read(named: str | None = None) -> Cluster:
             cause=f'role = "head" is set for {" and ".join(heads)}',
             fix=f"keep it only for {heads[0]}",
         )
+    if not _given(named) and path == Path(FILE) and Path.cwd() != config.folders()[0].resolve():
+        program_consent.require_consent(path, programs_table(found))
     return found
+
+
+def programs_table(found: Cluster) -> Mapping[str, Any]:
+    """Return what the file sets, for `program_consent`."""
+    return found.model_dump(mode="json", exclude_defaults=True)
 
 
 def alone() -> Cluster:

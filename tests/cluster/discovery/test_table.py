@@ -2,6 +2,7 @@ import tomllib
 
 import pytest
 
+from medley.cluster import program_consent, programs_table
 from medley.cluster.discovery.table import cluster_text, read_back
 from medley.cluster.discovery.visit import HostSurvey
 from medley.errors import Problem
@@ -27,6 +28,13 @@ def test_a_host_that_needs_an_image_has_one() -> None:
     orin = HostSurvey("a", "a", facts=recorded("orin-r36"), kind=kind_of(recorded("orin-r36")))
     made = cluster_text({"a": orin, "spark-1": SPARK}, "a", (), None)
     assert [host.image for host in read_back(made).hosts.values()] == ["default", None]
+
+
+def test_what_is_written_needs_no_consent() -> None:
+    """The user typed its hosts, and `medley up` is the next command."""
+    orin = HostSurvey("a", "a", facts=recorded("orin-r36"), kind=kind_of(recorded("orin-r36")))
+    made = read_back(cluster_text({"a": orin, **BOTH}, "a", WIRE, "192.168.100.0/24"))
+    assert program_consent.list_programs(programs_table(made)) == ()
 
 
 def test_the_head_need_not_be_the_first() -> None:

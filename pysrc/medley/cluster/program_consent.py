@@ -1,0 +1,81 @@
+"""List the programs that a cluster.toml names, and keep the user's consent to run them.
+
+A repository may bring a cluster.toml, and the folder of a clone is the user's own. Consent is to the programs
+of one path, so that a changed host or network needs none.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from medley import config, json_shape, storage
+from medley.errors import Problem
+from medley.schema import variable_refusal
+
+_HARMLESS = {"link", "exclude", "engine", "role", "kind", "slots", "container"}
+_DEFAULT_IMAGE = ("image", "default")
+_PLAIN_TARGET = re.compile(r"[\w.@:/\[\]-]+(%\w+)?\]?(:\d+)?", re.ASCII)
+"""A target without a sign of a shell: ProxyCommand and `Match exec` of ssh_config put it into a command."""
+
+
+def list_programs(table: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return each key of a cluster.toml that may run a program or load code, with its value."""
+    hosts = table.get("hosts", {}).items()
+    parts = [("", {key: value for key, value in table.items() if key != "hosts"})]
+    parts += [(f"hosts.{name}.", host) for name, host in hosts]
+    return tuple(
+        f"{prefix}{key} = {json.dumps(value)}" for prefix, part in parts for key, value in _keys(part)
+    )
+
+
+def _keys(part: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in part.items():
+        if key == "environment":
+            yield from (
+                (f"environment.{name}", text) for name, text in value.items() if variable_refusal(name, text)
+            )
+        elif key == "ssh":
+            yield from () if _PLAIN_TARGET.fullmatch(value) else ((key, value),)
+        elif key == "env":
+            yield from () if value in config.recipes() else ((key, value),)
+        elif key not in _HARMLESS and (key, value) != _DEFAULT_IMAGE:
+            yield key, value
+
+
+def require_consent(path: Path, table: Mapping[str, Any]) -> None:
+    """Raise a Problem for a file with programs that the user has not accepted."""
+    programs = list_programs(table)
+    if not programs or _consents().get(str(path.resolve())) == _digest(programs):
+        return
+    typed = quote(str(path.absolute()))
+    raise Problem(
+        f"{path.absolute()} would run programs that you have not accepted",
+        cause="it lies in this folder, as it may in any clone, and names:\n" + "\n".join(programs),
+        fix=f"medley check --accept {typed}  # after you read it; or once: --cluster {typed}",
+    )
+
+
+def record_consent(path: Path, table: Mapping[str, Any]) -> None:
+    """Accept the programs that the file names now, if any."""
+    programs, file = list_programs(table), _file()
+    if not programs:
+        return
+    with storage.lock(file.with_suffix(".lock"), waits=lambda: None):
+        found = {**_consents(), str(path.resolve()): _digest(programs)}
+        storage.write(file, json.dumps(found, indent=1))
+
+
+def _digest(programs: tuple[str, ...]) -> str:
+    return storage.hash_bytes("\n".join(programs).encode())
+
+
+def _consents() -> dict[str, str]:
+    found = storage.table(_file())
+    return found if found is not None and json_shape.fits(found, dict[str, str]) else {}
+
+
+def _file() -> Path:
+    return storage.state() / "accepted-clusters.json"
