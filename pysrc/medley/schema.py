@@ -60,6 +60,7 @@ ENGINE_VARIABLE = (
 """Variables of the engines and their libraries."""
 REPOSITORY = r"^[\w.-]+/[\w.-]+$"
 _FILE = re.compile(r"(~|\.{1,2})?/|.*\.(jinja2?|py|so|ya?ml|json|toml|sh|pt|bin)$|.*://|.*\.so\b")
+_NAMES = {"repository": REPOSITORY, "revision": r"[A-Za-z0-9][\w.-]*"}
 _LIBRARIES = ENGINE_VARIABLE.partition("(")[2].partition(")")[0].split("|")
 
 
@@ -69,8 +70,9 @@ def harmless() -> Mapping[str, Any]:
     found = tomllib.loads(Path(__file__).with_name("harmless_settings.toml").read_text(encoding="utf-8"))
     for part in ("flags", "variables"):
         found[part] = {name: frozenset(text.split()) for name, text in found[part].items()}
-    endings = "|".join(found["keys"]["endings"])
-    return {**found, "refused_key": re.compile(rf"(?:.*[_-])?(?:{endings})", re.IGNORECASE)}
+    endings, lists = "|".join(found["keys"]["endings"]), found["keys"]["only"].items()
+    only = {flag: frozenset(text.split()) for flags, text in lists for flag in flags.split()}
+    return {**found, "refused_key": re.compile(rf"(?:.*_)?(?:{endings})", re.IGNORECASE), "only_keys": only}
 
 
 def flag_refusal(engine: EngineName, name: str, values: Sequence[str]) -> str | None:
@@ -84,7 +86,8 @@ def flag_refusal(engine: EngineName, name: str, values: Sequence[str]) -> str | 
     plain = re.sub(r"^(-O)=?\w*$", r"\1", first.replace("_", "-"))
     plain = table["short"].get(plain, plain)
     switch = re.sub(r"^--(?:no|enable|disable)-", "", plain)
-    if not table["flags"][engine] & {plain, f"--{switch}", f"--enable-{switch}", f"--disable-{switch}"}:
+    disabled = f"--disable-{switch}" if plain.startswith("--no-") else plain  # it does not allow to enable
+    if not table["flags"][engine] & {plain, f"--{switch}", f"--enable-{switch}", disabled}:
         return f"{first} may run other code or open the server"
     for value in (*values, *([joined] if equals else ())):
         for path, text in _settings(keys, value):
@@ -114,16 +117,20 @@ def _leaves(keys: Sequence[str], value: Any) -> Iterator[tuple[Sequence[str], st
 
 
 def _setting_refusal(flag: str, keys: Sequence[str], text: str) -> str | None:
-    table = harmless()
-    allowed = table["values"].get(" ".join((flag, *keys)))
+    table, keys = harmless(), [key.rstrip("+").replace("-", "_") for key in keys]
+    values, only = table["values"], table["only_keys"].get(flag)
+    allowed = values.get(" ".join((flag, *keys)))
+    for key in keys if allowed is None else ():
+        if table["refused_key"].fullmatch(key) or (only and key not in only):
+            return f"{f'{key} {text}'.rstrip()} may be other code, or open the server"
+    last = keys[-1] if keys else flag.lstrip("-").replace("-", "_")
+    if allowed is None:
+        allowed = next((each for name, each in values.items() if f"_{last}".endswith(f"_{name}")), None)
     if allowed is not None:
-        is_repository = "repository" in allowed and re.match(REPOSITORY, text) and not _FILE.match(text)
-        return None if is_repository or text in allowed else f"{text} may be other code, or open the server"
-    if key := next((key for key in keys if table["refused_key"].fullmatch(key)), None):
-        return f"{f'{key} {text}'.rstrip()} may be other code, or open the server"
-    if _FILE.match(text) or (not keys and re.match(REPOSITORY, text)):
-        return f"{text} is a file or a repository"
-    return None
+        is_name = any(re.fullmatch(_NAMES[each], text) for each in {*allowed} & _NAMES.keys())
+        is_harmless = (is_name and not _FILE.match(text)) or text in allowed
+        return None if is_harmless else f"{text} may be other code, or open the server"
+    return f"{text} is a file or a repository" if _FILE.match(text) or re.match(REPOSITORY, text) else None
 
 
 def variable_refusal(name: str, value: str) -> str | None:

@@ -168,6 +168,12 @@ def test_a_revision_is_the_engine_s() -> None:
     assert str(minimal("model_revision: abc123").command) == "medley serve a/b -- --revision abc123"
 
 
+def test_a_revision_that_anyone_can_push_is_left_out() -> None:
+    found = minimal("model_revision: refs/pr/3")
+    assert "--revision" not in str(found.command)
+    assert [each.key for each in found.left_out] == ["model_revision"]
+
+
 def test_without_a_command_the_defaults_are_its_flags() -> None:
     found = minimal(
         "defaults: {port: 9000, tensor_parallel: 2, max_num_seqs: 4, enforce_eager: true,"

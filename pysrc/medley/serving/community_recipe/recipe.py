@@ -17,6 +17,7 @@ from medley.schema import (
     REPOSITORY,
     TITLES,
     EngineName,
+    flag_refusal,
 )
 from medley.serving.community_recipe import Entry, engine_flag, option
 from medley.serving.community_recipe.defaults import generated, without_flag, without_placeholder
@@ -312,5 +313,9 @@ def _revision(recipe: Mapping[str, object], command: EngineCommand) -> Iterator[
     key, revision = "model_revision", recipe.get("model_revision")
     if not revision and folder:
         key, revision = "command", folder[1]
-    if revision and not any(flag.name == "--revision" for flag in command.flags):
+    if not revision or any(flag.name == "--revision" for flag in command.flags):
+        return
+    if why := flag_refusal(command.engine, "--revision", (str(revision),)):
+        yield Entry(key, "refused", why)
+    else:
         yield engine_flag(key, "--revision", str(revision), why="the engine downloads this commit")
