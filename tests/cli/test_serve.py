@@ -1,6 +1,7 @@
 """`medley serve --dry-run` for hosts that one does not own, and what cannot be asked of it."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -311,6 +312,20 @@ def test_the_address_for_other_hosts_is_shown_where_it_listens_on_all(
     assert ("\nfrom other hosts: http://" in said) == elsewhere
     assert '\n    medley chat "Hello"\n' in said
     assert "0.0.0.0" not in said
+
+
+def test_the_request_to_paste_has_the_key_in_no_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each user of the host can read the words of curl."""
+    (tmp_path / "a key").write_text("sk-0123456789abcdef01234567")
+    ready(Serving("/m", "demo", "127.0.0.1", 8000, key=tmp_path / "a key"), "hi", 31.0, as_json=False)
+    typed = next(line for line in capsys.readouterr().out.splitlines() if "curl" in line)
+    stub = 'curl() { echo "words: $*"; cat; }'
+    done = subprocess.run(["bash", "-c", f"{stub}\n{typed}"], capture_output=True, text=True, check=True)
+    words, sent = done.stdout.splitlines()
+    assert "sk-" not in words
+    assert sent == "Authorization: Bearer sk-0123456789abcdef01234567"
 
 
 FAILS_LATER = """\

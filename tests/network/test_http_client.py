@@ -118,15 +118,18 @@ def test_no_proxy_sees_what_is_for_this_host(name: str, monkeypatch: pytest.Monk
         assert proxy.asked
 
 
-def test_a_redirect_does_not_take_the_key_elsewhere() -> None:
+def test_a_redirect_does_not_take_the_key_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     with running(Seen(b"{}")) as thief:
         away = (("Location", f"http://127.0.0.1:{thief.port}/v1/models"),)
         with running(Seen(b"", 307, away)) as server:
             address = f"http://127.0.0.1:{server.port}/v1/models"
-            typed = f'curl -H "Authorization: Bearer $MEDLEY_API_KEY" {address}'
+            typed = f"printf 'Authorization: Bearer %s\\n' \"$MEDLEY_API_KEY\" | curl {address} -H @-"
             with raises_problem("'any'", cause="307", fix=typed):
                 api.models(f"http://127.0.0.1:{server.port}/v1", KEY)
             assert server.asked[0][1]["authorization"] == f"Bearer {KEY}"
+            monkeypatch.setenv(credentials.API_KEY_VARIABLE, KEY)
+            subprocess.run(["bash", "-c", typed], check=True, capture_output=True)
+            assert server.asked[1][1]["authorization"] == f"Bearer {KEY}"
         assert not thief.asked
 
 

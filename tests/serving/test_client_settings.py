@@ -1,6 +1,7 @@
 """Settings name the server, its model and limits, never the key, and parse in each client's own format."""
 
 import json
+import os
 import re
 import shlex
 import stat
@@ -63,6 +64,28 @@ def test_what_is_typed_is_a_shell_s(name: str, target: Target) -> None:
         ["bash", "-n", "-c", CLIENTS[name].filled(target).run], capture_output=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+PROGRAMS = (
+    *("curl", "docker", "guidellm", "llama-benchy", "llm", "aider", "codex", "opencode", "claude"),
+    *("python", "python3"),
+)
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_no_program_gets_the_key_as_a_word(name: str, target: Target, tmp_path: Path) -> None:
+    """Each user of the host can read the words of every process; its input and variables are its own."""
+    (tmp_path / "bin").mkdir()
+    for program in PROGRAMS:
+        (tmp_path / "bin" / program).write_text(f'#!/bin/sh\necho "{program} $*" >>"{tmp_path}/words"\n')
+        (tmp_path / "bin" / program).chmod(0o755)
+    (tmp_path / "home/.continue").mkdir(parents=True)
+    own = {"MEDLEY_API_KEY": KEY} if target.has_key and not target.key_file else {}
+    variables = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "HOME": f"{tmp_path}/home", **own}
+    subprocess.run(["bash", "-ec", CLIENTS[name].filled(target).run], env=variables, check=True)
+    words = (tmp_path / "words").read_text() if (tmp_path / "words").exists() else ""
+    assert KEY not in words
+    assert words or name in {"cline", "n8n", "continue"}
 
 
 @pytest.mark.parametrize("name", [name for name, each in CLIENTS.items() if "<<'END'" in each.run])

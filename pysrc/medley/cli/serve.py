@@ -26,6 +26,7 @@ from medley.engine import Serving
 from medley.errors import Problem
 from medley.model.trust import Trust
 from medley.network import tcp
+from medley.network.http_client import pipe_bearer
 from medley.planner.topology import Topology
 from medley.progress import Output, Progress
 from medley.serving import url
@@ -232,7 +233,7 @@ def announce_server(server: Serving, completion: str, seconds: float, *, as_json
     where, model = url(server), server.name
     key = credentials.key_file(server.key) if server.key else None
     table = {"url": where, "model": model, "pid": os.getpid(), "key": str(key) if key else None}
-    header = f""" -H "Authorization: Bearer $(cat {quote(str(key))})\"""" if key else ""
+    pipe, header = (pipe_bearer(f"$(cat {quote(str(key))})"), " -H @-") if key else ("", "")
     body = json.dumps({"model": model, "messages": [{"role": "user", "content": "Hello"}]})
     lan = ""
     if server.address in {"0.0.0.0", "::"}:  # noqa: S104 - compared, not bound
@@ -244,7 +245,7 @@ def announce_server(server: Serving, completion: str, seconds: float, *, as_json
     text = (
         f"\nready after {seconds:.0f} s: {model} at {where}, and it answered {completion!r}\n{lan}\n"
         f'    medley chat "Hello"\n'
-        f"    curl{trust} {where}/chat/completions"
+        f"    {pipe}curl{trust} {where}/chat/completions"
         f" -H 'Content-Type: application/json'{header} -d '{body}'\n\n"
         f"{_END}; medley logs shows what the engine prints.\n"
     )

@@ -103,6 +103,14 @@ def bearer(key: str | None) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
+def pipe_bearer(reference: str) -> str:
+    """Return what a shell types before `curl -H @-`; `reference` is $NAME or $(cat FILE).
+
+    Every user of the host can read the words of curl. printf is the shell's own: its words are in no list.
+    """
+    return f"""printf 'Authorization: Bearer %s\\n' "{reference}" | """
+
+
 def ask(
     method: str,
     url: str,

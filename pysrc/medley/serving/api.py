@@ -9,9 +9,10 @@ from typing import Any
 import httpx
 
 from medley import json_shape
+from medley.credentials import API_KEY_VARIABLE
 from medley.errors import Problem, in_words
 from medley.network import http_client
-from medley.network.http_client import Response, bearer, unanswered
+from medley.network.http_client import Response, bearer, pipe_bearer, unanswered
 from medley.network.socket_url import read_socket_url
 
 # Ready is when a completion was answered: vLLM's /health says 200 to servers whose first request then fails.
@@ -197,8 +198,8 @@ def _require_ok(answer: Response, url: str, model: str, key: str | None) -> None
 def _list_command(url: str, key: str | None) -> str:
     if read_socket_url(url):
         return "medley status"
-    header = '-H "Authorization: Bearer $MEDLEY_API_KEY" ' if key else ""
-    return f"curl {header}{http_client.address(url).copy_with(path='/v1/models')}"
+    typed = f"curl {http_client.address(url).copy_with(path='/v1/models')}"
+    return f"{pipe_bearer(f'${API_KEY_VARIABLE}')}{typed} -H @-" if key else typed
 
 
 def _odd(url: str, text: str) -> Problem:

@@ -261,7 +261,8 @@ def _filled(text: str, target: Target, quote: Callable[[str], str]) -> str:
     )
     shell = f'"{reference}"' if target.has_key else NONE
     raw = {
-        "KEY": shell,
+        "PIPE_KEY": http_client.pipe_bearer(reference) if target.has_key else "",
+        "PIPED_KEY": "-H @- " if target.has_key else "",
         "EXPORT_KEY": f"export {API_KEY_VARIABLE}={shell}"
         if target.key_file or not target.has_key
         else f"# {API_KEY_VARIABLE} is set",
