@@ -12,6 +12,7 @@ from pathlib import Path
 
 from medley import storage, user
 from medley.errors import Problem
+from medley.unusable_file import optional
 
 NONE = "none"
 API_KEY_VARIABLE = "MEDLEY_API_KEY"
@@ -157,6 +158,22 @@ def _require_single(key: str, name: str, keys: Mapping[str, str]) -> None:
 def key_file(source: Path) -> Path:
     """Return a file with one of a server's keys, for clients on its host."""
     return next(iter(own_keys().values()), api_key_path()) if source == key_folder() else source
+
+
+def remember_secret(file: Path) -> None:
+    """Keep the path of a file of the user's that holds a secret, so that no report shows what it holds."""
+    with optional():
+        if file not in secret_files():
+            storage.append(_secret_list(), f"{file}\n")
+
+
+def secret_files() -> list[Path]:
+    """Return the files that `remember_secret` was given; some may be gone."""
+    return [Path(line) for line in (storage.read_text(_secret_list(), "replace") or "").splitlines()]
+
+
+def _secret_list() -> Path:
+    return storage.state() / "secret-files"
 
 
 def add_key(name: str, file: str | None = None) -> Path:

@@ -16,7 +16,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, Literal, get_args
 
-from medley import json_shape, storage
+from medley import credentials, json_shape, storage
 from medley.cluster import require_own
 from medley.command import Command
 from medley.errors import Problem, in_words
@@ -58,6 +58,7 @@ def command_file(text: str) -> Path:
         named = storage.state() / f"on-event-{storage.hash_bytes(text.encode())[:8]}"
         storage.write(named, f"{text}\n", secret=True)
     _argv(str(named))
+    credentials.remember_secret(named)
     return named
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from medley import process_identity, storage
+from medley import credentials, process_identity, storage
 from medley.cluster import units
 from medley.cluster.remote import Server
 from medley.cluster.unit_file import UNIT
@@ -62,6 +62,8 @@ def note_server(
     hosts: str = "",
 ) -> Iterator[Callable[[str], None]]:
     """Keep the server's record while the body runs; yields a function that reports its state."""
+    if listens.key and listens.key != credentials.key_folder():
+        credentials.remember_secret(listens.key)
 
     def report(state: str) -> None:
         us, key = process_identity.own_identity(), str(listens.key) if listens.key else None

@@ -42,7 +42,8 @@ def find_address(url: str, key_file: str | None, *, is_insecure: bool) -> Server
     is_local = is_loopback(where.host)
     source = key_file or API_KEY_VARIABLE
     if key_file:
-        key: str | None = credentials.read_api_key(credentials.require_key(key_file))
+        key: str | None = credentials.read_api_key(file := credentials.require_key(key_file))
+        credentials.remember_secret(file)
     else:
         key = _key_of_environment(url, is_local=is_local)
     if key and where.scheme != "https" and not (is_local or is_insecure):

@@ -101,6 +101,10 @@ ASSIGNED = {
     "an account's key": f"DefaultEndpointsProtocol=https;AccountName=x;AccountKey={S}==;EndpointSuffix=y",
     "client's secret": f"client_secret={S}&grant_type=x",
     "a webhook's name": f"SLACK_WEBHOOK_URL={S}",
+    "a second line in a shell's quotes": f"export API_KEY='first\n{S}'\nx",
+    "a second line in a shell's double quotes": f'API_KEY="first\n{S}\nthird" serve',
+    "a value that begins with a sign": f"API_KEY== {S}",
+    "a value of YAML that begins with a sign": f"api_key: = {S}",
 }
 HEADERS = {
     "authorization": f"Authorization: Bearer {S}",
@@ -218,6 +222,9 @@ def test_an_odd_secret_is_hidden_in_nested_notations() -> None:
         (f"ServerArgs(api_key='{S}', port=1)", "ServerArgs(api_key='HIDDEN', port=1)"),
         (f"curl -H 'X-Api-Key: {S}' http://127.0.0.1", "curl -H 'X-Api-Key: HIDDEN' http://127.0.0.1"),
         (f"HF_TOKEN={S} vllm serve m", "HF_TOKEN=HIDDEN vllm serve m"),
+        (f"API_KEY='first\n{S}'\nPORT=1", "API_KEY='HIDDEN'\nPORT=1"),
+        (f"api_key='{S}\nit's another line, isn't it", "api_key='HIDDEN\nit's another line, isn't it"),
+        (f"API_KEY== {S}\nPORT=1", "API_KEY=HIDDEN\nPORT=1"),
         (f"api_key: |\n  {S}\nport: 1", "api_key: |\n  HIDDEN\nport: 1"),
         (f'[["authorization", "Bearer {S}"], 1]', '[["authorization", "HIDDEN"], 1]'),
     ],
@@ -241,6 +248,7 @@ def test_what_stands_around_it_stays(text: str, shown: str) -> None:
         "cache_key=abcdef, sort_key: name, keys: x, KeyError: 'model'",
         "stop=None, stop=[], prompt_logprobs=None, inputs: 3",
         "content-type: application/json",
+        "if token == other: pass",
         "PWD=/srv/models OLDPWD=/srv MEDLEY_STATE=/srv/state",
         "tokenizer='Qwen/Qwen3-8B', tokenizer_mode=auto, author: someone",
         "ValueError: the engine needs --tool-call-parser with --enable-auto-tool-choice",

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from medley import credentials
+from medley import credentials, serving
+from medley.cluster import events
+from medley.engine import Serving
 from medley.host import redact
 from medley.host.facts import facts
 from medley.host.redact import Redactor
@@ -308,6 +310,35 @@ def test_the_command_for_events_is_told(tmp_path: Path, monkeypatch: pytest.Monk
         monkeypatch.setenv("MEDLEY_ON_EVENT", command)
         shown = redact.redactor_of_host().text("could not resolve push.lan/tulips-in-may: MEDLEY_EVENT_TEXT")
         assert shown == f"could not resolve {HIDDEN}: MEDLEY_EVENT_TEXT"
+
+
+def test_the_user_s_own_files_with_secrets_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of --api-key, that of --on-event, and the one where the how-to puts it, after the server's end."""
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("MEDLEY_CONFIG", str(tmp_path / "config"))
+    monkeypatch.delenv("MEDLEY_ON_EVENT", raising=False)
+    texts = {
+        "config/on-event": "#!/bin/sh\ncurl -s push.lan/tulips-in-april\n",
+        "mine/notify": "curl -s push.lan/tulips-in-may\n",
+        "mine/key": "tulips-grow-for-me-in-june\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    events.command_file(str(tmp_path / "mine/notify"))
+    with serving.note_server(Serving("/m", "m", "127.0.0.1", 8000, key=tmp_path / "mine/key")):
+        pass
+    shown = redact.redactor_of_host().text("at push.lan/tulips-in-april, push.lan/tulips-in-may: #!/bin/sh")
+    assert shown == f"at {HIDDEN}, {HIDDEN}: #!/bin/sh"
+    assert "tulips" not in redact.redactor_of_host().text("with tulips-grow-for-me-in-june")
+
+
+def test_a_secret_of_several_lines_is_hidden_where_a_log_divides_it() -> None:
+    lines = ("aVeryLongLineOfASecretKey", "andAnotherLineOfTheSecret")
+    said = Redactor(secrets=["\n".join(("-----BEGIN KEY-----", *lines))]).text(
+        f"12:00 {lines[0]}\n12:01   {lines[1]}"
+    )
+    assert said == f"12:00 {HIDDEN}\n12:01   {HIDDEN}"
 
 
 def test_each_named_key_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from medley import storage, user
+from medley import credentials, storage, user
 from medley.host.redact.identities import NOBODYS, Identities
 from medley.host.redact.named_values import HIDDEN, hide_named, is_plain, is_secret
 from medley.host.redact.shapes import hide_shapes, told_values
 from medley.transcript import Answer, Transcript
+from medley.unusable_file import optional
 
 HostNames = str | tuple[str, ...]
 """A host's name; several where it has several."""
@@ -43,14 +44,26 @@ def _secrets_of_host() -> Iterator[str]:
     from huggingface_hub import constants  # noqa: PLC0415 - 1 ms, and not needed by `medley --help`
 
     kept = (file for pattern in _KEPT for file in sorted(storage.state().glob(pattern)))
-    files = (*kept, Path(constants.HF_TOKEN_PATH))
+    own = (*sorted(storage.tables().glob("on-event*")), *_remembered())
+    files = (*kept, *own, Path(constants.HF_TOKEN_PATH))
     texts = [text for file in files if (text := _text(file)) is not None]
     texts += [value for name, value in os.environ.items() if is_secret(name) and not is_plain(value)]
     for text in texts:
         yield text
         if commands := _text(Path(text)) if text.startswith("/") else None:
-            yield from _ADDRESS.findall(commands)
-        yield from _ADDRESS.findall(text) if " " in text else ()
+            yield from _addresses(commands)
+        yield from _addresses(text) if " " in text else ()
+
+
+def _addresses(commands: str) -> Iterator[str]:
+    return (word for word in _ADDRESS.findall(commands) if not word.startswith("#!"))
+
+
+def _remembered() -> list[Path]:
+    """Return the user's own files with secrets: of --api-key and of --on-event."""
+    with optional():
+        return credentials.secret_files()
+    return []
 
 
 def _text(file: Path) -> str | None:

@@ -32,13 +32,17 @@ _SPACE = r"(?:\s|\\++(?:[nrt]|\r?\n))"
 _OPENING = re.compile(_QUOTE)
 _BEFORE = re.compile(rf"{_QUOTE}\Z")
 _LONGEST_QUOTE = 60
+_AFTER_CLOSING = re.compile(r"[\s;&|)]|\Z")
+_LONGEST_BELOW = 8192
+"""Characters of a value in quotes below its first line."""
 _CLOSED = rf"{_QUOTE}?+[\])]*+"
 _BREAK = r"(?:[ \t]|\\\r?\n)*+"
 _ITEM = r"(?:\r?\n|\\++n)[ \t]*+-[ \t]++"
 """An item of a list in YAML."""
 _NOT_PROSE = r"(?![a-z]{1,20}+(?:[\s.,;:]|$))"
 # Of all names, of flags, of a header in a pair, and of {"name": NAME, "value": VALUE}.
-_ASSIGNED = re.compile(rf"{_CLOSED}[ \t]*+(?:=>|:=|[=:>])(?!= ){_BREAK}")
+# NAME == VALUE is a comparison; NAME== VALUE sets a value that begins with a sign.
+_ASSIGNED = re.compile(rf"{_CLOSED}(?:[ \t]++(?:=>|:=|[=:>])(?!= )|(?:=>|:=|[=:>])){_BREAK}")
 _FLAGGED = re.compile(
     rf"{_QUOTE}?+(?:[ \t]*+[=:]{{1,2}}[ \t]*+"
     rf"|(?:,{_SPACE}*+(?=b?{_QUOTE})|,[ \t]++(?=[^\s\"'`-]){_NOT_PROSE}|{_ITEM}|(?:[ \t]|\\++(?:\r?\n|n))++)"
@@ -127,6 +131,8 @@ class _Reader:
         if not glue:
             return None
         at = glue.end()
+        if self.text.startswith("= ", at):
+            return at, self._line_end(at)
         if not is_flag and (block := _BLOCK.match(self.text, at)):
             return self._block(word.start(), block.end())
         at = _PREFIX.match(self.text, at).end()  # type: ignore[union-attr] # it matches nothing too
@@ -151,8 +157,11 @@ class _Reader:
         self, at: int, opening: re.Match[str], kind: Kind, *, is_flag: bool
     ) -> tuple[int, int] | None:
         start, end = opening.end(), self._closing(opening[0], opening.end())
+        if opening[0] in {"'", '"'} and not self.text.startswith(opening[0], end):
+            end = self._closing_below(opening[0], end)
         after = min(end + len(opening[0]), len(self.text))
-        is_joined = bool(_JOINED.match(self.text, after)) or self.text[after : after + 1].isalnum()
+        is_closed = self.text.startswith(opening[0], end)
+        is_joined = is_closed and (_JOINED.match(self.text, after) or self.text[after : after + 1].isalnum())
         if is_joined:
             return at, self._word_end(after)
         if _is_no_value(self.text[start:end], kind, whole=True):
@@ -248,6 +257,14 @@ class _Reader:
         end = len(self.text) if len(quote.lstrip("\\")) > 1 else self._line_end(at)
         quotes = _OPENING.finditer(self.text, at, end)
         return next((each.start() for each in quotes if each[0] == quote), end)
+
+    def _closing_below(self, quote: str, line_end: int) -> int:
+        """Return where a shell's quotes over several lines close, or the end of the first line.
+
+        What follows a closing quote of a shell is a blank or a sign of the shell's.
+        """
+        place = self.text.find(quote, line_end, line_end + _LONGEST_BELOW)
+        return place if place >= 0 and _AFTER_CLOSING.match(self.text, place + 1) else line_end
 
     def _line_end(self, at: int) -> int:
         end = self.text.find("\n", at)

@@ -13,6 +13,8 @@ from medley.host.redact.named_values import HIDDEN, WORDS
 
 _LEAST = 6
 """Characters of a secret that is looked for as it is."""
+_LEAST_LINE = 16
+"""Characters of a line without a blank; a script's first line is shorter, or has one."""
 _SHAPES, _HOSTS = WORDS["shapes"], WORDS["hosts"]
 _IN_URL = r"(?:[^\s\"'`<>\\|]|\\/)"
 _PRIVATE = re.compile(
@@ -65,9 +67,16 @@ def hide_shapes(text: str) -> str:
 
 def told_values(secrets: Iterable[str]) -> re.Pattern[str] | None:
     """Return what finds these values: as they are, quoted for URLs, JSON and shells, and in base64."""
-    forms = {form for secret in secrets if len(secret) >= _LEAST for form in _forms(secret)}
+    parts = (part for secret in secrets for part in (secret, *_long_lines(secret)))
+    forms = {form for part in parts if len(part) >= _LEAST for form in _forms(part)}
     longest_first = sorted(forms, key=lambda form: (-len(form), form))
     return re.compile("|".join(map(re.escape, longest_first))) if forms else None
+
+
+def _long_lines(secret: str) -> Iterator[str]:
+    """Yield the lines of a secret of several, each of which a log may indent or begin with a time."""
+    lines = secret.splitlines()
+    yield from (line for line in lines if len(lines) > 1 and len(line) >= _LEAST_LINE and " " not in line)
 
 
 def _forms(secret: str) -> Iterator[str]:
