@@ -110,6 +110,25 @@ def test_a_file_parses(name: str, file: SettingsFile, target: Target) -> None:
     assert ODD in json.dumps(table).encode().decode("unicode_escape")
 
 
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_model_s_name_cannot_end_a_comment(name: str, tmp_path: Path) -> None:
+    """A server chooses the names of its models, and a user pastes what is printed."""
+    odd = f"m'\n: >{tmp_path}/ran #\r\x1bé\\"
+    filled = CLIENTS[name].filled(Target("http://127.0.0.1:8000/v1", odd, 32_768, odd))
+    typed = filled.run.partition("<<'END'\n")[0]
+    assert not any(line.startswith(": >") for line in filled.run.splitlines())
+    stubs = "".join(
+        f"{each}() {{ printf '%s\\n' \"$@\" >>{tmp_path}/words; }}\n" for each in ("curl", "aider")
+    )
+    done = subprocess.run(["bash", "-nc", typed], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    if name in {"cline", "n8n", "curl", "aider"}:
+        subprocess.run(["bash", "-c", stubs + filled.run], check=True)
+        assert not (tmp_path / "ran").exists()
+    if name == "aider":
+        assert f"openai/{odd}" in (tmp_path / "words").read_bytes().decode()
+
+
 def test_limits_are_those_of_the_server() -> None:
     told = json.loads(CLIENTS["opencode"].filled(Target("http://a/v1", "m", 8192)).files[0].text)
     assert told["provider"]["medley"]["models"]["m"]["limit"] == {"context": 8192, "output": 2048}

@@ -106,7 +106,7 @@ class Client:
         """Return it with the words of this server in its templates."""
         files = tuple(replace(each, text=_filled(each.text, target, _inside_quotes)) for each in self.files)
         is_python = "python -" in self.run
-        run = _filled(self.run, target, _inside_quotes if is_python else shlex.quote)
+        run = _filled(self.run, target, _inside_quotes if is_python else _shell_word)
         if target.authority:
             run = f"{_trust(target.authority)}\n{run}"
         return Client(self.name, self.title, self.source, self.tried, run, files)
@@ -269,6 +269,16 @@ def _filled(text: str, target: Target, quote: Callable[[str], str]) -> str:
         "CHAT": shlex.quote(json.dumps(body)),
     }
     return _MARK.sub(lambda mark: raw[mark[1]] if mark[1] in raw else quote(words[mark[1]]), text)
+
+
+def _shell_word(word: str) -> str:
+    """Quote a word on one line, also for a comment, which a model's name with a newline would end."""
+    if word.isprintable():
+        return shlex.quote(word)
+    plain = (
+        letter if letter.isprintable() and letter not in "'\\" else f"\\U{ord(letter):08x}" for letter in word
+    )
+    return f"$'{''.join(plain)}'"
 
 
 def _inside_quotes(word: str) -> str:
