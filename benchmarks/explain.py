@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterator
 
 from medley.explain.diagnosis import explained
-from medley.explain.findings import Log
 from medley.explain.lines import BLOCK_BYTES
+from medley.explain.scanned_log import Log
 
 MB = 1_000_000
 SIZE = 100 * MB

@@ -11,7 +11,7 @@ from medley import config, process
 from medley.command import Command
 from medley.environment import virtualenv
 from medley.explain.diagnosis import explained
-from medley.explain.findings import Log
+from medley.explain.scanned_log import Log
 from medley.model import demo
 
 pytestmark = pytest.mark.engine

@@ -14,7 +14,7 @@ from medley import process
 from medley.command import Command
 from medley.environment import virtualenv
 from medley.explain.diagnosis import explained
-from medley.explain.findings import Log
+from medley.explain.scanned_log import Log
 from medley.process import Process
 from tests.waiting import becomes_true
 

@@ -7,7 +7,8 @@ import pytest
 
 from medley.explain import patterns
 from medley.explain.diagnosis import explained
-from medley.explain.findings import Explained, Log
+from medley.explain.findings import Explained
+from medley.explain.scanned_log import Log
 from medley.planner.memory import UNIFIED_SHARE
 
 FAILURES = {each.name: each for each in patterns.load(user=False).failures}

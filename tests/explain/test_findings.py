@@ -129,8 +129,8 @@ def test_the_one_by_which_it_ended() -> None:
 def test_wherever_it_stands(fill: int) -> None:
     """Also where a block ends in it, and the lines that belong to it are in the next."""
     from medley.explain.diagnosis import explained
-    from medley.explain.findings import Log
     from medley.explain.lines import BLOCK_BYTES
+    from medley.explain.scanned_log import Log
 
     versions = (
         "RuntimeError: Version mismatch: The cluster was started with:\n    Ray: 2.52.0\n    Python: 3.12.3\n"

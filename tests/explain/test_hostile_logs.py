@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from medley.explain import context, events, lines
-from medley.explain.findings import Log
 from medley.explain.patterns import Failure, Known, load, sign
 from medley.explain.scan import LONGEST, Needles, UserPatterns, scanned
+from medley.explain.scanned_log import Log
 from tests.explain.test_explain import FAILURES, of
 from tests.odd_input import COUNTS, MEBIBYTE, hold, texts
 

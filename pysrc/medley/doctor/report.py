@@ -9,7 +9,8 @@ from typing import Any
 
 from medley import own_version, storage, transcript
 from medley.doctor.checks import GROUP, Check, Fix, Rule
-from medley.explain.findings import Explained, Scanned
+from medley.explain.findings import Explained
+from medley.explain.scanned_log import Scanned
 from medley.host import redact
 from medley.host.kind import answers
 

@@ -56,7 +56,7 @@ def explain_output(problem: Problem, lines: Iterable[str]) -> Problem:
 
 def _better(problem: Problem, blocks: Iterable[bytes], fix: str, *more: str) -> Problem:
     from medley.explain.diagnosis import explained  # noqa: PLC0415 - only after a failure
-    from medley.explain.findings import Log  # noqa: PLC0415 - as above
+    from medley.explain.scanned_log import Log  # noqa: PLC0415 - as above
 
     found, cause = explained([Log("output", blocks)]), problem.cause
     if found.first and found.first.is_proven:

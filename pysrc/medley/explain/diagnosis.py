@@ -10,10 +10,11 @@ from typing import BinaryIO
 from medley import storage
 from medley.errors import Problem, in_words
 from medley.explain import patterns
-from medley.explain.findings import Explained, Log, chosen
+from medley.explain.findings import Explained, chosen
 from medley.explain.lines import BLOCK_BYTES
 from medley.explain.patterns import Failure, Known, Phase
 from medley.explain.scan import Needles, UserPatterns, scanned
+from medley.explain.scanned_log import Log
 from medley.unusable_file import optional
 
 STANDARD_INPUT = "/dev/stdin"

@@ -1,20 +1,23 @@
 """Choose the first failure of those found in logs."""
 
 import re
-from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from medley.errors import Problem
-from medley.explain import events
-from medley.explain.context import printed_warning
-from medley.explain.events import DEFECT, NEAR, REQUEST, UNKNOWN, Slip, echoed
-from medley.explain.lines import ERROR, INFO, WARNING, LogLine, line, reports_fault
-from medley.explain.patterns import RANK, Confidence, Failure, Known, Phase, Wording
-from medley.explain.phases import last_line, last_phase
+from medley.explain.events import DEFECT, NEAR, REQUEST, UNKNOWN
+from medley.explain.lines import reports_fault
+from medley.explain.log_ends import (
+    find_failed_request,
+    find_last_words,
+    find_unfinished_step,
+)
+from medley.explain.patterns import RANK, Confidence, Known, Phase, Wording
+from medley.explain.refused_request import find_refused_request
+from medley.explain.scanned_log import Hit, Scanned, shown, unknown_hit
 
-TAIL = 200
 _ONE_CLOCK_S = 900
 """Times of one log that differ by more may be of two time zones."""
 # Python, pydantic and PyTorch print these for any code, so they do not tell about a setting.
@@ -25,91 +28,8 @@ _OF_LIBRARY = re.compile(
     r"not (?:subscriptable|iterable|callable)"
 )
 _CLASS = re.compile(r"^[\w.]*(?:Error|Exception)(?:\(\w+\))?: ")
-_LAST = 3
-"""Lines at the end of a log, without blank ones, that may be a command's own error."""
-_REPORTS = re.compile(
-    r"^(?:[\w./-]{1,40}: )?"
-    r"(?:Error|ERROR|ERRO\[|ERR\b|FATA|FATAL|[Ff]atal|FAILED|E: |[Ff]ailed to |panic: |error: )|"
-    r"\bFAILED\b.{0,20}\b(?:rc|code|status)\b|\bexit(?:ed)? (?:with )?(?:code|status)[ :=]*[1-9]"
-)
 _AT_ONCE = 8
 """Two matches of a failure within this many lines count as one."""
-
-
-@dataclass(frozen=True)
-class Log:
-    name: str
-    blocks: Iterable[bytes]
-
-
-@dataclass(frozen=True)
-class Hit:
-    failure: Failure
-    found: Mapping[str, str | None]
-    line: LogLine
-    number: int
-    log: str
-    when: tuple[int, int, float] | None
-    engine: str | None = None
-    """The engine that printed the log."""
-
-
-@dataclass
-class Scanned:
-    """The contents of a log since its last start, or since it was ready."""
-
-    name: str
-    hits: list[Hit] = field(default_factory=list)
-    ready: tuple[int, int, float] | None = None
-    """The time when it last became ready."""
-    was_ready: bool = False
-    stopped: bool = False
-    """Whether it was asked to end; later errors are not failures."""
-    slips: list[Slip] = field(default_factory=list)
-    death: int | None = None
-    """The line of the engine's last error."""
-    tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL))
-    lines: int = 0
-    nccl: str | None = None
-    """The version of NCCL that it shows."""
-    version: str | None = None
-    """The engine and its version, such as vLLM 0.33.0."""
-    enabled: list[str] = field(default_factory=list)
-    """Optimizations that the engine reports to have switched on by itself."""
-    engine: str | None = None
-    """The engine that printed it: events.VLLM or events.SGLANG."""
-    flags: dict[str, str] = field(default_factory=dict)
-    """Flags of the engine that select a component, with what to type for each."""
-    driver: str | None = None
-    """The version of the NVIDIA driver that it shows."""
-    arguments: str = ""
-    """The text in which the engine printed its arguments."""
-    starts: list[int] = field(default_factory=list)
-    """Lines in which the engine printed its arguments, once a start."""
-    told: list[str] = field(default_factory=list)
-    """Medley's own lines at its beginning: the plan's reasons and the command."""
-
-    def begin(self, *, ready: bool) -> None:
-        """Drop earlier failures."""
-        self.hits = [hit for hit in self.hits if hit.failure.also_when_ready and ready]
-        self.slips, self.death, self.stopped, self.was_ready = [], None, False, ready
-
-    @property
-    def empty(self) -> bool:
-        """Whether it has only blank lines."""
-        return self.lines <= TAIL and not any(line.strip() for line in self.tail)
-
-    @property
-    def reason(self) -> Slip | None:
-        """The unknown error that ended it."""
-        named = {hit.number for hit in self.hits}
-        own = [each for each in self.slips if each.number not in named]
-        return events.reason(own, ready=self.was_ready, death=self.death, lines=self.lines)
-
-    def mend(self, names: tuple[str, ...]) -> None:
-        over = {hit.number for hit in self.hits if hit.failure.name.startswith(names)}
-        self.hits = [hit for hit in self.hits if hit.number not in over]
-        self.slips = [each for each in self.slips if each.number not in over]
 
 
 @dataclass(frozen=True)
@@ -182,14 +102,21 @@ def chosen(scans: Sequence[Scanned], known: Known) -> Explained:
         ended = _ended_before(found, scans, phases)
         found = [*ended, *(replace(each, follows=bool(ended)) for each in found)]
     if not found and not any(scan.stopped for scan in scans):
-        found = [FoundFailure(hit) for scan in scans if (hit := _unfinished(scan, scans, phases))][:1]
+        found = _firsts(find_unfinished_step(scan, scans, phases) for scan in scans)
     if not found:
-        found = [FoundFailure(hit) for scan in scans if (hit := _failed_request(scan, phases))][:1]
+        found = _firsts(find_failed_request(scan, phases) for scan in scans)
     if not found:
-        found = [FoundFailure(hit) for scan in scans if (hit := _last_words(scan))][:1]
+        found = _firsts(map(find_refused_request, scans))
+    if not found:
+        found = _firsts(map(find_last_words, scans))
     found = [replace(each, hit=_reworded(each.hit, known.wordings)) for each in found]
     unknown = {each.hit.log for each in found[:1] if each.hit.failure in (UNKNOWN, DEFECT, REQUEST)}
     return Explained(tuple(found), tuple(scan for scan in scans if scan.name in unknown), tuple(scans))
+
+
+def _firsts(hits: Iterable[Hit | None]) -> list[FoundFailure]:
+    first = next(filter(None, hits), None)
+    return [FoundFailure(first)] if first else []
 
 
 def _without_progress(causes: Sequence[Hit], scans: Sequence[Scanned]) -> list[Hit]:
@@ -227,7 +154,7 @@ def _symptoms(hits: Sequence[Hit], scans: Sequence[Scanned]) -> list[Hit]:
         # The error is harmless if another rank's log shows that the model became ready.
         ready = any(other.was_ready for other in scans if other is not scan)
         if not ready and (slip := scan.reason):
-            own.append(_hit(UNKNOWN, slip, scan))
+            own.append(unknown_hit(UNKNOWN, slip, scan))
     firsts: list[Hit] = []
     for scan in scans:
         of_log = [hit for hit in [*hits, *own] if hit.log == scan.name]
@@ -247,37 +174,6 @@ def _symptoms(hits: Sequence[Hit], scans: Sequence[Scanned]) -> list[Hit]:
     return sorted(pool, key=lambda hit: (hit.failure is not UNKNOWN, order(hit)))
 
 
-def _hit(failure: Failure, slip: Slip, scan: Scanned) -> Hit:
-    said: dict[str, str | None] = {"kind": slip.kind, "message": shown(slip.said), "log": scan.name}
-    said |= {**vars(slip.context), "origin": slip.origin and shown(slip.origin)}
-    return Hit(failure, said, slip.line, slip.number, scan.name, slip.when, scan.engine)
-
-
-def _failed_request(scan: Scanned, phases: Sequence[Phase]) -> Hit | None:
-    """Return the last exception of a server that did not end, if no request is answered after it."""
-    if not scan.was_ready or scan.stopped or scan.death is not None:
-        return None
-    last = last_phase(scan.tail, phases)
-    served = scan.lines - last.after if last and last.phase.complete else 0
-    failed = [each for each in scan.slips if each.traced and not each.follows and each.number > served]
-    return _hit(REQUEST, failed[-1], scan) if failed else None
-
-
-def _last_words(scan: Scanned) -> Hit | None:
-    """Return the line at the end of a log that reports an error, as a command prints it before it ends."""
-    if scan.was_ready or scan.stopped:
-        return None
-    last = [(at, line(raw)) for at, raw in enumerate(scan.tail) if raw.strip()][-_LAST:]
-    wrong = [
-        (at, said) for at, said in last if _REPORTS.search(said.text) and said.level not in (INFO, WARNING)
-    ]
-    if not wrong:
-        return None
-    at, said = wrong[0]
-    words = {"kind": "an error", "message": shown(said.text)}
-    return Hit(UNKNOWN, words, said, scan.lines - len(scan.tail) + at + 1, scan.name, said.when, scan.engine)
-
-
 def _ended_before(
     found: Sequence[FoundFailure], scans: Sequence[Scanned], phases: Sequence[Phase]
 ) -> list[FoundFailure]:
@@ -285,7 +181,7 @@ def _ended_before(
     if not found or not found[0].hit.failure.symptom:
         return []
     silent = [scan for scan in scans if not (scan.hits or scan.slips or scan.stopped)]
-    ends = (FoundFailure(hit) for scan in silent if (hit := _unfinished(scan, scans, phases)))
+    ends = (FoundFailure(hit) for scan in silent if (hit := find_unfinished_step(scan, scans, phases)))
     return list(ends)[:1]
 
 
@@ -308,33 +204,6 @@ def _follows_restart(hit: Hit, scan: Scanned) -> bool:
     first = min((number for number in causes if number not in effects), default=hit.number)
     between = [*scan.starts, *(each.number for each in scan.hits if each.failure.ends)]
     return hit.failure.after_restart and any(first < number < hit.number for number in between)
-
-
-def _unfinished(scan: Scanned, scans: Sequence[Scanned], phases: Sequence[Phase]) -> Hit | None:
-    """Return the phase in which a log ends, unless the log of another rank shows that it passed."""
-    last = last_phase(scan.tail, phases) or (None if scan.was_ready else last_line(scan.tail, phases))
-    if last is None or last.phase.complete or any(other.was_ready for other in scans if other is not scan):
-        return None
-    after = list(scan.tail)[-last.after :] if last.after else []
-    errors = (at for at, each in enumerate(map(line, after)) if _is_error(each))
-    at = next(errors, None)
-    if at is not None:
-        said = line(after[at])
-        words = {"kind": "an error", "message": shown(said.text), "step": last.message}
-        number = scan.lines - last.after + at + 1
-        return Hit(UNKNOWN, words, said, number, scan.name, said.when, scan.engine)
-    raw = scan.tail[-1 - last.after]
-    number = scan.lines - last.after
-    given: dict[str, str | None] = {**last.groups}
-    given |= {"above": printed_warning([line(each) for each in scan.tail])}
-    return Hit(last.phase, given, line(raw[-400:]), number, scan.name, None, scan.engine)
-
-
-def _is_error(said: LogLine) -> bool:
-    """Whether a line reports an error, or begins a traceback whose end the log does not have."""
-    if said.level in (INFO, WARNING):
-        return False
-    return (said.level == ERROR and not echoed(said.text)) or said.text.startswith("Traceback (most recent")
 
 
 def _found(ordered: Sequence[Hit], scans: Sequence[Scanned]) -> Iterable[FoundFailure]:
@@ -393,7 +262,3 @@ def _mended(hit: Hit, scans: Sequence[Scanned]) -> bool:
     if hit.failure.also_when_ready or hit.when is None:
         return False
     return any(scan.ready and scan.ready > hit.when for scan in scans if scan.name != hit.log)
-
-
-def shown(text: str) -> str:
-    return re.sub(r"\s+", " ", text).strip()[:400]

@@ -21,10 +21,10 @@ from medley.command import Command
 from medley.errors import Problem
 from medley.explain import events
 from medley.explain.context import LINES, Around, Context, Facts, read_context, read_places
-from medley.explain.findings import TAIL, Hit, Log, Scanned
 from medley.explain.flags import read_flags
 from medley.explain.lines import INFO, WARNING, Block, LogLine, blocks, decoded, line
 from medley.explain.patterns import VARYING, Failure, Known, Sign
+from medley.explain.scanned_log import TAIL, Hit, Log, Scanned
 
 _MOST_OF_ONE = 6
 _MOST_OF_KIND = 40

@@ -1,0 +1,52 @@
+"""A ready server that prints errors and answers 4xx or 5xx has a finding, which a healthy one has not."""
+
+import pytest
+
+from tests.explain.test_explain import names, of
+
+READY = "(APIServer pid=1) INFO:     Application startup complete.\n"
+ERROR = "(APIServer pid=1) ERROR 01-10 10:12:21 [serving.py:315] "
+POST = '(APIServer pid=1) INFO:     127.0.0.1:48912 - "POST /v1/chat/completions HTTP/1.1" {}\n'
+BROKEN = ERROR + "Error in chat completion stream generator.\n"
+
+
+def test_errors_before_an_answer_of_5xx_are_the_finding() -> None:
+    (found,) = of(READY + POST.format("200 OK") + BROKEN + POST.format("500 Internal Server Error")).problems
+    assert found.hit.failure.name == "request-refused"
+    assert found.confidence == "low"
+    assert "500 Internal Server Error" in found.problem().what
+    assert "POST /v1/chat/completions" in found.problem().cause
+    assert "Error in chat completion stream generator" in found.problem().cause
+    assert found.hit.number == 3
+
+
+def test_they_are_also_where_later_requests_succeed() -> None:
+    later = POST.format("200 OK") * 3
+    assert names(of(READY + BROKEN + POST.format("400 Bad Request") + later)) == ["request-refused"]
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ("404 Not Found", "--served-model-name"),
+        ("401 Unauthorized", "--api-key"),
+        ("400 Bad Request", "curl"),
+    ],
+)
+def test_a_status_alone_has_its_advice(status: str, words: str) -> None:
+    (found,) = of(READY + POST.format(status)).problems
+    assert words in found.problem().fix
+    assert "'\"'\"'" not in found.problem().fix
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        READY + POST.format("400 Bad Request") + POST.format("200 OK"),
+        READY + 'INFO:     127.0.0.1:1 - "GET /favicon.ico HTTP/1.1" 404 Not Found\n',
+        READY + POST.format("404 Not Found") + "INFO:     Shutting down\n",
+    ],
+    ids=["answered later", "a browser's icon", "stopped"],
+)
+def test_is_no_finding(log: str) -> None:
+    assert names(of(log)) == []
