@@ -163,3 +163,12 @@ def test_a_weight_of_half_the_size_is_of_another_quantization(
     assert error in found.problem().cause
     assert ("is twice" in found.problem().cause) is bool(expected)
     assert (expected or "") in found.problem().cause
+
+
+def test_advice_in_a_further_line_of_the_message_is_named() -> None:
+    more = f"{ERROR}Piecewise graphs are on by default.\n{ERROR}To work around this error, add --odd-flag.\n"
+    (found,) = of(traced("vllm/x.py", error="FooError: graph failed\n" + more)).problems
+    assert "To work around this error, add --odd-flag" in found.problem().fix
+    other = "(APIServer pid=1) INFO 11-22 08:01:33 [x.py:1] To work around this error, add --odd-flag.\n"
+    (alone,) = of(traced("vllm/x.py") + other).problems
+    assert "--odd-flag" not in alone.problem().fix

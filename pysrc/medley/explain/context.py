@@ -8,11 +8,15 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from medley.explain.cuda_errors import read_cuda_error
+from medley.explain.draft_model import find_own_draft
 from medley.explain.engine_advice import for_engine
+from medley.explain.extensions import find_extension
 from medley.explain.flag_names import explain_flags
 from medley.explain.flags import read_flags
 from medley.explain.gpu_share import read_share
+from medley.explain.jetson_release import compare_releases
 from medley.explain.lines import SGLANG, WARNING, LogLine, decoded, line
+from medley.explain.memory_fit import explain_fit
 from medley.explain.patterns import Component, Known, Phase, engine_flags
 from medley.explain.phases import last_phase
 
@@ -30,6 +34,8 @@ _ADVICE = re.compile(
     r"(?:[Pp]lease|[Tt]ry|[Cc]onsider|[Yy]ou (?:can|should|may|need to|must)) \S+|"
     r"(?:Install|Upgrade|Downgrade|Update|Set|Use|Pass|Run|Add|Disable|Enable|Reduce|Increase|Decrease|Specify|"
     r"Remove|Rebuild|Reinstall|Make sure|Ensure) |"
+    r"(?:[Oo]ne )?(?:[Pp]otential|[Pp]ossible) (?:fix|solution|workaround) is |"
+    r"To (?:work ?around|fix|resolve|avoid|disable) (?:this|it)\b|"
     r"(?:install|upgrade|set|use|pass|disable|enable) (?:[`'\"]|--|[A-Z_]{4,}=?)"
     r")[^\n]{4,200}?)(?=[.!]?$|[.!] [A-Z]|; )"
 )
@@ -37,6 +43,9 @@ _ADVICE = re.compile(
 _NO_ADVICE = re.compile(
     r"report a bug|stack ?trace|TORCH_USE_CUDA_DSA|CUDA_LAUNCH_BLOCKING|NCCL_DEBUG|root cause"
 )
+_MESSAGE_LINES = 10
+# The next traceback, or a report of another process.
+_OTHER = re.compile(r"Traceback|During handling|The above exception|\w*(?:Error|Exception): |Received sig")
 # Calls that lead to every component.
 _FORWARDS = re.compile(r"^(?:torch/(?:_ops|nn/|utils/|_compile)|contextlib|functools|vllm/tracing/)")
 _PACKAGE = re.compile(
@@ -117,6 +126,26 @@ class Context:
     """The flag of that share with a smaller value."""
     near_flag: str | None = None
     """What medley knows about a flag that the engine refused."""
+    extension: str | None = None
+    """The compiled extension whose function failed, such as _vllm_fa2_C (varlen_fwd)."""
+    draft: str | None = None
+    """That the draft model of speculative decoding is the model itself."""
+    l4t: str | None = None
+    """The releases of L4T of the host and of its container image, if their JetPacks differ."""
+    l4t_image: str | None = None
+    """The image to take for that host."""
+    weights: str | None = None
+    """The size of the weights, and of the GPU's memory."""
+    exceeds: str | None = None
+    """Why no share or context makes the weights fit."""
+    filled: str | None = None
+    """How much of the GPU the process alone has filled."""
+    others: str | None = None
+    """How much of it other processes hold."""
+    smaller: str | None = None
+    """What would fit, to type."""
+    larger_share: str | None = None
+    """The least share of the GPU that leaves room for a small KV cache."""
 
 
 class Around(NamedTuple):
@@ -138,6 +167,8 @@ class Facts:
     arguments: str = ""
     """The text in which the engine printed its arguments."""
     driver: str | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """Figures of memory and releases of L4T, by the groups of events.TURNS."""
 
 
 def read_context(around: Around, said: LogLine, known: Known, log: Facts) -> Context:
@@ -167,7 +198,7 @@ def read_context(around: Around, said: LogLine, known: Known, log: Facts) -> Con
         printed_warning(near),
         step.message if step else None,
         for_engine(step.phase.fix, log.engine).replace("\n", "; ") if step else None,
-        _advice(said.text),
+        _advice(said.text) or _advice_below(around.after, said),
         _distribution(said.text, calls),
         f"{error.meaning} ({error.name}, {error.code})" if error else None,
         for_engine(error.fix or "", log.engine) or None if error else None,
@@ -183,6 +214,10 @@ def read_context(around: Around, said: LogLine, known: Known, log: Facts) -> Con
         _halved(said.text),
         *read_share(said.text, log.arguments, log.engine),
         explain_flags(said.text, log.engine, engine_flags()),
+        find_extension(said.text, [each.text for each in near]),
+        find_own_draft(log.arguments, log.engine),
+        *compare_releases(log.facts),
+        *explain_fit(said.text, log.facts, log.arguments),
     )
 
 
@@ -285,6 +320,16 @@ def _unlike_sizes(text: str) -> tuple[int, int]:
 def _advice(text: str) -> str | None:
     sentences = (found["advice"].strip() for found in _ADVICE.finditer(text[:2000]))
     return next((each[:200] for each in sentences if not _NO_ADVICE.search(each)), None)
+
+
+def _advice_below(after: Sequence[bytes], said: LogLine) -> str | None:
+    """Return the advice in further lines of an exception's message, before another line with a level."""
+    lines = (line(decoded(each[:_LONGEST])) for each in after[:_MESSAGE_LINES])
+    own = takewhile(
+        lambda each: each.level in (None, said.level) and not _OTHER.match(each.text),
+        (each for each in lines if each.rank in (None, said.rank)),
+    )
+    return next((found for each in own if (found := _advice(each.text))), None)
 
 
 def _distribution(text: str, calls: Sequence[tuple[str, str]]) -> str | None:

@@ -10,7 +10,7 @@ from medley.explain.patterns import Failure, Sign, sign
 
 BEGINS, READY, STOPPED, MENDED, WRONG = "begins", "ready", "stopped", "mended", "wrong"
 CALL, NCCL, ARGUMENTS, VERSION, ENABLED = "call", "nccl", "arguments", "version", "enabled"
-DRIVER = "driver"
+DRIVER, FACT = "driver", "fact"
 ENGINES = frozenset({VLLM, SGLANG})
 ERRORS = frozenset({WRONG, CALL})
 # Lines that print a configuration, a request or source code, and report nothing.
@@ -30,6 +30,9 @@ _SGLANG_FILE = r"sglang[/\\](?:srt|launch_server|cli|multimodal_gen)\b"
 _VLLM_COMMAND = r"(?:^|[ /])vllm serve |vllm\.entrypoints\.openai\.api_server "
 _SGLANG_COMMAND = r"\bsglang(?:\.launch_server| serve) "
 _SOURCE = re.compile(r"^\s+(?:raise |return |assert |logger\.|f?[\"'])|^raise [\w.]+\(")
+
+_THOR_IMAGE = r"\bnvidia-ai-iot/[\w./-]*:\S*jetson-(?P<image_thor>thor)"
+_JETSON_IMAGE = r"\b(?:dustynv|nvidia-ai-iot|l4t)[\w./-]*:(?:\w[\w.]*-)*r(?P<image_l4t>3\d(?:\.\d+)*)"
 
 
 @dataclass(frozen=True)
@@ -157,6 +160,31 @@ TURNS = (
             sign("river Version", r"Driver Version: (\d{3}\.[\d.]+\d)"),
             sign("driver version", r"[Dd]river version *: (\d{3}\.[\d.]+\d)"),
             sign("NVRM version", r"Module.{0,20} (\d{3}\.[\d.]+\d)"),
+        ),
+    ),
+    # vLLM's and SGLang's figures of memory, in GiB
+    Turn(
+        FACT,
+        (
+            sign("Model loading took", r"Model loading took (?P<weights>[\d.]+) Gi?B"),
+            sign("Checkpoint size", r"Checkpoint size: (?P<checkpoint>[\d.]+) GiB"),
+            sign("Load weight end", r"Load weight end\b.* mem usage=(?P<weights>[\d.]+) GB"),
+            sign("Load weight begin", r"Load weight begin\. avail mem=(?P<gpu>[\d.]+) GB"),
+            sign("total capacity of", r"total capacity of (?P<gpu>[\d.]+) GiB"),
+            sign("ree memory on device", r"Free memory on device.{0,20} \([\d.]+/(?P<gpu>[\d.]+) GiB\)"),
+        ),
+    ),
+    # Releases of Jetson Linux: of the host, and in the tag of an image
+    Turn(
+        FACT,
+        (
+            sign("(release), REVISION", r"# R(?P<host_l4t>\d\d) \(release\), REVISION: (?P<revision>[\d.]+)"),
+            sign("JETPACK_VERSION=", r"L4T_VERSION=(?P<host_l4t>[\d.]+) +JETPACK_VERSION="),
+            sign("L4T BSP Version", r"L4T BSP Version: +L4T R(?P<host_l4t>[\d.]+)"),
+            sign("-tegra", r"\b(?P<tegra_kernel>\d+\.\d+)\.\d+-(?:\w+-)?tegra\b"),
+            sign("NVIDIA Thor", r"(?P<thor>NVIDIA Thor)\b"),
+            sign("jetson-thor", _THOR_IMAGE),
+            *(sign(each, _JETSON_IMAGE) for each in ("dustynv/", "nvidia-ai-iot/", "/l4t-")),
         ),
     ),
     Turn(NCCL, (sign("NCCL version", r"NCCL version (\d[\w.]+)"), sign("nccl==", r"using nccl==(\d[\w.]+)"))),

@@ -26,7 +26,8 @@ GIVEN = frozenset(
         *("component", "last_call", "instead", "above", "step", "step_fix", "advice", "distribution"),
         *("cuda_error", "cuda_fix", "nccl", "switched", "tried", "version_fault"),
         *("engine_version", "enabled", "halved", "mentioned", "about", "driver"),
-        *("utilization", "less_share", "near_flag"),
+        *("utilization", "less_share", "near_flag", "extension", "draft", "l4t", "l4t_image"),
+        *("weights", "exceeds", "filled", "others", "smaller", "larger_share"),
     }
 )
 """Groups that the scan fills in, for every failure: medley.explain.context has their meaning."""
@@ -97,6 +98,8 @@ class Failure(StrictTable):
     """Fewer matching lines are not a failure."""
     within: Annotated[str, Field(max_length=2000)] | None = None
     """A regular expression for a call of the traceback, `FILE, FUNCTION`, or without one the last step."""
+    needs: str | None = None
+    """A group that the scan must fill in for it, so that it counts."""
     after_restart: bool = False
     """Whether an earlier start in the log that failed explains it, such as memory that is not free yet."""
     hint: bool = False
@@ -123,7 +126,8 @@ class Failure(StrictTable):
     @cached_property
     def given(self) -> frozenset[str]:
         """The groups of its texts that the scan fills in."""
-        return GIVEN & set(_GROUP.findall(f"{self.what} {self.cause} {self.fix}"))
+        named = set(_GROUP.findall(f"{self.what} {self.cause} {self.fix}"))
+        return GIVEN & (named | {self.needs or ""})
 
     def told(self, found: Mapping[str, str | None], engine: str | None = None) -> tuple[str, str, str]:
         """Return what failed, its cause and its fix, without what is for another engine than `engine`."""
@@ -132,7 +136,7 @@ class Failure(StrictTable):
         what, cause = (_filled(text, found) for text in (what, cause))
         # These are medley's own words, or plain flags: a shell reads them as they are.
         own = {"instead", "step_fix", "cuda_fix", "switched", "tried", "version_fault", "halved"}
-        own |= {"mentioned", "about", "less_share", "engine_version"}
+        own |= {"mentioned", "about", "less_share", "engine_version", "l4t_image", "smaller"}
         typed = {name: value if name in own else _typed(value) for name, value in found.items()}
         return what, cause, _filled(fix, typed)
 
@@ -290,6 +294,8 @@ def _unknown_groups(path: Path, at: tuple[str, int], failure: Failure) -> Iterat
     if taken := groups & GIVEN:
         cause = f"medley itself fills in the group {min(taken)}: give it another name"
         yield wrong(path, at, failure.name, "signs", cause)
+    if failure.needs and failure.needs not in groups | GIVEN:
+        yield wrong(path, at, failure.name, "needs", f"there is no group {failure.needs}")
     given = {"message"} if isinstance(failure, Phase) else {"said"} if isinstance(failure, Wording) else set()
     usable = groups | GIVEN | given
     for key, text in (("what", failure.what), ("cause", failure.cause), ("fix", failure.fix)):

@@ -27,6 +27,8 @@ from medley.explain.patterns import VARYING, Failure, Known, Sign
 from medley.explain.scanned_log import TAIL, Hit, Log, Scanned
 
 _MOST_OF_ONE = 6
+_MOST_UNMET = 8
+"""Lines that a failure matches without the group that it needs."""
 _MOST_OF_KIND = 40
 _PLACEHOLDER = re.compile(r"\{[\w.\[\]()'\"!:]{1,60}\}.{0,20}")
 _MOST_SLIPS = 48
@@ -153,7 +155,7 @@ class _Scan:
         self.done = Scanned(name)
         self._needles, self._user = needles, user
         self._kinds: dict[bytes, tuple[bytes, ...]] = {}
-        self._seen, self._tried = Counter[str](), Counter[str]()
+        self._seen, self._tried, self._unmet = Counter[str](), Counter[str](), Counter[str]()
         self._spent = defaultdict[str, float](float)
         self._slipped = Counter[bytes]()
         self._places: tuple[int, list[str]] = -1, []
@@ -227,8 +229,9 @@ class _Scan:
             if what.kind in events.ENGINES:
                 return self.done.engine is not None or self._tried[what.kind] > _MOST_OF_ENGINE
             return what.kind in events.ERRORS and self.done.stopped
-        tried, spent_s = self._tried[what.name], self._spent[what.name]
-        return self._seen[what.name] >= _MOST_OF_ONE or tried >= _MOST_TRIES or spent_s > _MOST_S
+        if self._seen[what.name] >= _MOST_OF_ONE or self._unmet[what.name] >= _MOST_UNMET:
+            return True
+        return self._tried[what.name] >= _MOST_TRIES or self._spent[what.name] > _MOST_S
 
     def _turn(self, turn: events.Turn, sign: Sign, said: LogLine, lines: Block, at: int) -> None:
         found = sign.expression.search(said.text)
@@ -239,6 +242,9 @@ class _Scan:
             self.done.engine = turn.kind
         elif turn.kind == events.ARGUMENTS:
             self._arguments(lines, at)
+        elif turn.kind == events.FACT:
+            own = {name: value for name, value in found.groupdict().items() if value}
+            self.done.facts = own | self.done.facts
         elif not events.echoed(said.text):
             self._turned(turn, found, said, lines, at)
 
@@ -263,6 +269,7 @@ class _Scan:
             case _:
                 self.done.begin(ready=turn.kind == events.READY)
                 self._seen.clear()
+                self._unmet.clear()
                 self._slipped.clear()
                 self.done.ready = said.when if turn.kind == events.READY else self.done.ready
 
@@ -279,7 +286,14 @@ class _Scan:
     def _context(self, said: LogLine, lines: Block, at: int) -> Context:
         done = self.done
         log = Facts(
-            done.engine, done.flags, done.nccl, done.version, tuple(done.enabled), done.arguments, done.driver
+            done.engine,
+            done.flags,
+            done.nccl,
+            done.version,
+            tuple(done.enabled),
+            done.arguments,
+            done.driver,
+            done.facts,
         )
         return read_context(_around(lines, at), said, self._needles.known, log)
 
@@ -313,16 +327,19 @@ class _Scan:
             return
         if any(_PLACEHOLDER.fullmatch(value) for value in match.groups.values() if value):
             return  # the traceback prints the line that raises, and its f-string has no values yet
-        self._seen[failure.name] += 1
-        when = said.when or lines.when(at)
         number = self.done.lines + at + 1
-        if failure.ends and self.done.death is None:
-            self.done.death = number
         if match.line_at is not None:
             down = text.count("\n", 0, match.line_at)
             said, number = (more[down - 1][1], number + more[down - 1][0]) if down else (said, number)
         given = vars(self._context(said, lines, at)) if failure.given or failure.reworded else {}
         groups = {**given, **match.groups}
+        if failure.needs and not groups.get(failure.needs):
+            self._unmet[failure.name] += 1
+            return
+        self._seen[failure.name] += 1
+        when = said.when or lines.when(at)
+        if failure.ends and self.done.death is None:
+            self.done.death = self.done.lines + at + 1
         self.done.hits.append(Hit(failure, groups, said, number, self.done.name, when, self.done.engine))
 
     def _counts(self, failure: Failure, said: LogLine) -> bool:

@@ -59,6 +59,8 @@ class Scanned:
     """Flags of the engine that select a component, with what to type for each."""
     driver: str | None = None
     """The version of the NVIDIA driver that it shows."""
+    facts: dict[str, str] = field(default_factory=dict)
+    """Figures of memory in GiB, and releases of L4T, by the groups of events.TURNS."""
     arguments: str = ""
     """The text in which the engine printed its arguments."""
     starts: list[int] = field(default_factory=list)
