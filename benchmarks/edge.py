@@ -118,7 +118,7 @@ def verdict(engine: str, ratios: list[float], late_ms: list[float]) -> str:
 @contextmanager
 def serve(engine: str, model: str) -> Iterator[Server]:
     with tempfile.TemporaryDirectory() as folder:
-        key, port = Path(folder) / "key", tcp.free_port()
+        key, port = Path(folder) / "key", tcp.find_free_port()
         key.write_text(KEY)
         os.environ["MEDLEY_STATE"] = str(Path(folder) / "state")
         words = ("serve", model, "--engine", engine, "--port", str(port), "--api-key", str(key))

@@ -80,7 +80,7 @@ def one(folder: Path, nth: int) -> dict[str, float]:
 def measured(place: Path) -> dict[str, float]:
     home, clone = place / "home", place / "clone"
     home.mkdir()
-    port = tcp.free_port()
+    port = tcp.find_free_port()
     done(Command(("git", "clone", "-q", str(ROOT), str(clone))))
     *first, serve = readme(clone)
     model = serve.split()[-1]

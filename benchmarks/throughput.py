@@ -205,7 +205,7 @@ def started(asked: argparse.Namespace, start: int) -> Iterator[dict[str, Server]
 
 @contextmanager
 def serving(way: str, asked: argparse.Namespace, model: Path, state: Path) -> Iterator[Server]:
-    port = tcp.free_port()
+    port = tcp.find_free_port()
     pinned = ("taskset", "--cpu-list", str(asked.engine_core))
     command = served(model, port, asked.words)
     command = replace(command, argv=(*pinned, *command.argv)).with_env({"MEDLEY_STATE": str(state)})

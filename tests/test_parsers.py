@@ -174,7 +174,7 @@ FILES: dict[str, tuple[str, Callable[[Path], object], Callable[[int], Iterator[s
         lambda _: devices.read_measurements(),
         json_of({"speeds": [SPEED], "wires": []}),
     ),
-    "links.json": ("state/links.json", lambda _: link_apply.remembered(), json_of([NOTE])),
+    "links.json": ("state/links.json", lambda _: link_apply.load_records(), json_of([NOTE])),
     "an environment's manifest": (
         "env/medley.json",
         lambda file: virtualenv.read(file.parent),

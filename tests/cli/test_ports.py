@@ -68,7 +68,7 @@ def test_a_server_is_listed_as_it_is_bound(
             StatusVerb.run(["medley status"], exit=False)
     (api,) = (each for each in found if each["first"] == each["last"] == port)
     assert (api["bound"], api["outside"], api["auth"]) == ("0.0.0.0", True, auth)
-    assert f"open to the network: http://{tcp.outward_address()}:{port}/v1" in capsys.readouterr().out
+    assert f"open to the network: http://{tcp.find_outward_address()}:{port}/v1" in capsys.readouterr().out
 
 
 def test_a_listener_is_not_listed_as_tops_page(capsys: pytest.CaptureFixture[str]) -> None:

@@ -211,7 +211,7 @@ def test_without_its_head_there_is_no_cluster(desk: Desk) -> None:
 def test_a_port_of_ray_that_is_taken_keeps_its_host_out(desk: Desk) -> None:
     with bringing_up(one=desk.host(7), two=desk.host(8)) as bringup:
         wired(bringup)
-        port = next(iter(ports.RayPorts.of_raylet))
+        port = next(iter(ports.RayPorts.raylet))
         with socket.create_server(("127.40.0.8", port)):
             bringup.reach()
         assert_problem(bringup.everyone.failed["two"], "two: ", f"port {port} ")

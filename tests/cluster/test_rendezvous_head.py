@@ -16,7 +16,7 @@ from medley.command import AnnotatedCommand, Command, Flag, Variable
 from medley.engine.vllm import find_last_error
 from medley.errors import Problem
 from medley.model import extra_files
-from medley.network.secure_channel import Channel, ChannelRefused, Closed, connect
+from medley.network.secure_channel import Channel, ChannelClosed, ChannelRefused, connect
 from tests.odd_input import COUNTS, hold, values
 from tests.problems import assert_problem, raises_problem
 from tests.waiting import NewThreads, wait_for
@@ -260,7 +260,7 @@ def test_odd_input_of_a_host_with_the_token(met: Rendezvous, tmp_path: Path, cou
 
     def come(said: object) -> None:
         channel = connect("127.0.0.1", met.port, tmp_path / "token", 20)
-        with contextlib.suppress(Closed, ChannelRefused):
+        with contextlib.suppress(ChannelClosed, ChannelRefused):
             channel.receive(20)
             for text in (said, {"ready": True}, said):
                 channel.send(text)  # type: ignore[arg-type] # odd input

@@ -284,7 +284,7 @@ def test_the_one_that_is_apart_is_named_and_the_others_are_wired() -> None:
     )
     assert set(case.network_problems) == {"rtx-wifi"}
     assert case.fabric
-    assert set(case.fabric.ends) == {"spark-pair-a", "spark-pair-b"}
+    assert set(case.fabric.endpoints) == {"spark-pair-a", "spark-pair-b"}
 
 
 def test_libcuda_elsewhere_is_no_fault_where_the_hosts_own_loader_finds_it() -> None:

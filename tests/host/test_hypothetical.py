@@ -3,16 +3,16 @@ import pytest
 from medley import config
 from medley.host.hypothetical import imagined
 from medley.host.kind import match_kind
-from medley.network.fabric import fabric
+from medley.network.fabric import choose_fabric
 from tests.problems import raises_problem
 
 
 def test_they_are_numbered_and_meet_on_their_networks() -> None:
     hosts = imagined("spark:2, rtx")
     assert list(hosts) == ["spark-1", "spark-2", "rtx-1"]
-    found = fabric(hosts)
+    found = choose_fabric(hosts)
     assert found.transport == "rdma"
-    assert len({end.address for end in found.ends.values()}) == 3
+    assert len({end.address for end in found.endpoints.values()}) == 3
 
 
 @pytest.mark.parametrize("name", sorted(config.files("hosts/typical", ".txt")))
@@ -20,7 +20,7 @@ def test_each_is_of_a_kind_and_two_of_them_can_talk(name: str) -> None:
     hosts = imagined(f"{name}:2")
     for facts in hosts.values():
         assert name.startswith(match_kind(facts, config.hosts()).name)
-    assert len(fabric(hosts).networks) >= 1
+    assert len(choose_fabric(hosts).networks) >= 1
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,14 @@
 import pytest
 
 from medley.host.facts.network import Net
-from medley.network.firewall import ClusterInterface, Rules, notes, ssh_ports, text, wires
+from medley.network.firewall import (
+    ClusterInterface,
+    Rules,
+    list_notes,
+    list_ssh_ports,
+    resolve_interfaces,
+    write_rules,
+)
 from tests.network.networks import LO, default, link
 from tests.problems import raises_problem
 
@@ -35,16 +42,16 @@ RULES = Rules((FAST,), CLOSED, (22, 9000))
     ],
 )
 def test_a_wire_as_it_is_named(asked: str, expected: tuple[ClusterInterface, ...]) -> None:
-    assert wires([asked, asked], NET) == expected
+    assert resolve_interfaces([asked, asked], NET) == expected
 
 
 def test_what_is_no_wire_is_a_problem_that_names_one() -> None:
     with raises_problem("eht0", fix="--link eth0"):
-        wires(["eht0"], NET)
+        resolve_interfaces(["eht0"], NET)
 
 
 def test_nftables() -> None:
-    assert text("nftables", RULES, undo=False) == (
+    assert write_rules("nftables", RULES, undo=False) == (
         "table inet medley\n"
         "delete table inet medley\n"
         "table inet medley {\n"
@@ -57,11 +64,11 @@ def test_nftables() -> None:
         "\t}\n"
         "}\n"
     )
-    assert text("nftables", RULES, undo=True) == "table inet medley\ndelete table inet medley\n"
+    assert write_rules("nftables", RULES, undo=True) == "table inet medley\ndelete table inet medley\n"
 
 
 def test_a_limit_stands_before_the_port_is_opened() -> None:
-    lines = text("nftables", Rules((FAST,), CLOSED, (22, 8000), (8000,), 128), undo=False).splitlines()
+    lines = write_rules("nftables", Rules((FAST,), CLOSED, (22, 8000), (8000,), 128), undo=False).splitlines()
     first = "\t\ttcp dport { 8000 } tcp flags & (syn | ack) == syn add"
     limits = [
         f"{first} @strangers4 {{ ip saddr ct count over 128 }} drop",
@@ -88,12 +95,12 @@ def test_a_limit_stands_before_the_port_is_opened() -> None:
     ],
 )
 def test_wires_of_nftables(wire: ClusterInterface, expected: str) -> None:
-    lines = text("nftables", Rules((wire,), CLOSED), undo=False).splitlines()
+    lines = write_rules("nftables", Rules((wire,), CLOSED), undo=False).splitlines()
     assert f"\t\t{expected}" in lines
 
 
 def test_ufw_has_first_what_is_written_last() -> None:
-    assert text("ufw", RULES, undo=False).splitlines()[1:] == [
+    assert write_rules("ufw", RULES, undo=False).splitlines()[1:] == [
         "ufw prepend deny proto tcp to any port 8000,24000:24999,32768:60999 comment medley",
         "ufw prepend allow in on eth0 from 10.78.0.0/24 comment medley",
         "ufw prepend allow 22/tcp",
@@ -102,7 +109,7 @@ def test_ufw_has_first_what_is_written_last() -> None:
 
 
 def test_ufw_taken_back_leaves_ssh_open() -> None:
-    assert text("ufw", RULES, undo=True).splitlines() == [
+    assert write_rules("ufw", RULES, undo=True).splitlines() == [
         "ufw delete deny proto tcp to any port 8000,24000:24999,32768:60999",
         "ufw delete allow in on eth0 from 10.78.0.0/24",
     ]
@@ -110,7 +117,7 @@ def test_ufw_taken_back_leaves_ssh_open() -> None:
 
 def test_iptables_of_each_family_has_the_wires_of_its_own() -> None:
     both = Rules((FAST, ClusterInterface("eth1", ("fd00::/64",)), ClusterInterface("bare")), CLOSED)
-    lines = text("iptables", both, undo=False).splitlines()
+    lines = write_rules("iptables", both, undo=False).splitlines()
     four, six = (
         [line.split(" -w -A MEDLEY ")[1] for line in lines if line.startswith(f"{name} -w -A")]
         for name in ("iptables", "ip6tables")
@@ -135,7 +142,7 @@ def test_iptables_of_each_family_has_the_wires_of_its_own() -> None:
     ],
 )
 def test_ssh_stays_open_where_it_is_used(said: dict[str, str], expected: set[int]) -> None:
-    assert ssh_ports([said, {}]) == expected
+    assert list_ssh_ports([said, {}]) == expected
 
 
 @pytest.mark.parametrize(
@@ -159,6 +166,6 @@ def test_ssh_stays_open_where_it_is_used(said: dict[str, str], expected: set[int
     ],
 )
 def test_what_is_said_before(rules: Rules, listening: tuple[int, ...], expected: tuple[str, ...]) -> None:
-    said = list(notes(rules, Net(NET.links, (default("eth1"),)), listening))
+    said = list(list_notes(rules, Net(NET.links, (default("eth1"),)), listening))
     assert len(said) == len(expected)
     assert all(line.startswith(start) for line, start in zip(said, expected, strict=True))

@@ -150,7 +150,7 @@ def test_an_account_s_key_is_not_sent_to_whoever_listens(monkeypatch: pytest.Mon
 
 
 def test_what_is_read_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_client, "MOST_BYTES", 1 << 16)
+    monkeypatch.setattr(http_client, "MAX_ANSWER_BYTES", 1 << 16)
     with running(Seen(b"x" * (1 << 20))) as server:
         url = f"http://127.0.0.1:{server.port}/v1"
         for ask in (lambda: api.models(url), lambda: list(api.chat(url, "demo", HELLO, max_tokens=1))):
@@ -173,7 +173,7 @@ def test_what_is_read_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_is_no_address_of_http_is_a_problem(url: str) -> None:
     with raises_problem(repr(url), fix="--url http://HOST:PORT/v1"):
-        http_client.address(url)
+        http_client.parse_url(url)
 
 
 @pytest.mark.parametrize(
@@ -189,13 +189,15 @@ def test_what_is_no_address_of_http_is_a_problem(url: str) -> None:
     ],
 )
 def test_which_host_is_this_one(host: str, found: bool) -> None:  # noqa: FBT001 - of the table above
-    assert http_client.is_here(host) is found
+    assert http_client.is_this_host(host) is found
 
 
 def test_another_program_is_told_to_go_without_a_proxy() -> None:
-    assert http_client.direct("127.0.0.1", {}) == {}
-    assert http_client.direct("far.example", {"HTTP_PROXY": "http://p"}) == {}
-    told = http_client.direct("127.0.0.1", {"HTTP_PROXY": "http://p", "NO_PROXY": "a.example"})
+    assert http_client.list_no_proxy_variables("127.0.0.1", {}) == {}
+    assert http_client.list_no_proxy_variables("far.example", {"HTTP_PROXY": "http://p"}) == {}
+    told = http_client.list_no_proxy_variables(
+        "127.0.0.1", {"HTTP_PROXY": "http://p", "NO_PROXY": "a.example"}
+    )
     assert told == {"no_proxy": "127.0.0.1,a.example", "NO_PROXY": "127.0.0.1,a.example"}
 
 
@@ -203,8 +205,8 @@ def replies(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Have the client's transport answer with a text: 10,000 connections would measure the kernel."""
     said = [""]
     handler = httpx.MockTransport(lambda _: httpx.Response(200, text=said[0]))
-    real = http_client.options
-    monkeypatch.setattr(http_client, "options", lambda url: {**real(url), "transport": handler})
+    real = http_client.choose_client_options
+    monkeypatch.setattr(http_client, "choose_client_options", lambda url: {**real(url), "transport": handler})
 
     def reply(text: str) -> None:
         said[0] = text.encode("utf-8", "replace").decode()

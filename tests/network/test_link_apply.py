@@ -32,17 +32,17 @@ def written(folder: Path, text: str, *, commands: tuple[str, ...] = (), undo: tu
 
 def test_changes_are_taken_back_newest_first(state: Path) -> None:
     path = state / "net.yaml"
-    link_apply.apply(written(state, "one\n", undo=(f"echo first >>{state}/log",)))
-    link_apply.apply(written(state, "two\n", undo=(f"echo second >>{state}/log",)))
+    link_apply.apply_change(written(state, "one\n", undo=(f"echo first >>{state}/log",)))
+    link_apply.apply_change(written(state, "two\n", undo=(f"echo second >>{state}/log",)))
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.read_text() == "two\n"
-    link_apply.undo()
+    link_apply.undo_change()
     assert path.read_text() == "one\n"
-    link_apply.undo()
+    link_apply.undo_change()
     assert not path.exists()
     assert (state / "log").read_text() == "second\nfirst\n"
     with raises_problem(cause="/links.json", fix="ip -brief address"):
-        link_apply.undo()
+        link_apply.undo_change()
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,9 @@ def test_a_step_that_fails_leaves_all_as_it_was(state: Path, command: str, said:
     path = state / "net.yaml"
     path.write_text("by hand\n")
     with raises_problem(cause="sh -c ", fix="--with ip") as raised:
-        link_apply.apply(written(state, "ours\n", commands=(command,), undo=(f"touch {state}/undone",)))
+        link_apply.apply_change(
+            written(state, "ours\n", commands=(command,), undo=(f"touch {state}/undone",))
+        )
     assert said in raised.value.cause
     assert path.read_text() == "by hand\n"
     assert (state / "undone").exists()
@@ -64,19 +66,19 @@ def test_a_step_that_fails_leaves_all_as_it_was(state: Path, command: str, said:
 
 
 def test_a_file_that_somebody_changed_is_not_overwritten(state: Path) -> None:
-    link_apply.apply(written(state, "ours\n"))
+    link_apply.apply_change(written(state, "ours\n"))
     (state / "net.yaml").write_text("theirs\n")
     with raises_problem("net.yaml", fix="medley link setup --undo --force"):
-        link_apply.undo()
+        link_apply.undo_change()
     assert (state / "net.yaml").read_text() == "theirs\n"
-    link_apply.undo(force=True)
+    link_apply.undo_change(force=True)
     assert not (state / "net.yaml").exists()
 
 
 def test_what_cannot_be_taken_back_is_said(state: Path) -> None:
-    link_apply.apply(written(state, "ours\n", undo=("exit 2",)))
+    link_apply.apply_change(written(state, "ours\n", undo=("exit 2",)))
     with raises_problem(cause="1 command", fix="sh -c 'exit 2'"):
-        link_apply.undo()
+        link_apply.undo_change()
 
 
 def test_who_is_logged_in_is_found_by_any_process() -> None:
@@ -85,7 +87,7 @@ def test_who_is_logged_in_is_found_by_any_process() -> None:
         Command(("sleep", "30"), env={"SSH_CONNECTION": "fe80::1%eth7 5000 10.9.8.7 22"}), lambda _: None
     )
     try:
-        found = link_apply.sessions()
+        found = link_apply.list_ssh_sessions()
     finally:
         process.stop()
     assert found["10.9.8.7"] == found["eth7"] == "fe80::1%eth7"
@@ -122,26 +124,26 @@ PROGRAMS = "/usr/sbin/netplan\n/usr/bin/nmcli\n"
     ],
 )
 def test_who_keeps_addresses(said: dict[str, str], named: str | None, chosen: str) -> None:
-    assert link_apply.managers(asked(**said), named).chosen == chosen
+    assert link_apply.find_managers(asked(**said), named).program == chosen
 
 
 def test_a_manager_that_is_not_there_is_a_problem() -> None:
     with raises_problem("netplan", cause="ip", fix="--with ip"):
-        link_apply.managers(asked(), "netplan")
+        link_apply.find_managers(asked(), "netplan")
 
 
 def test_what_is_there_of_ours_is_read() -> None:
-    found = link_apply.managers(
+    found = link_apply.find_managers(
         asked(
             NETPLANS="/etc/netplan/60-medley.yaml\n",
-            OUR_NETPLAN=OURS,
-            OUR_PROFILES="medley-eth1 10.9.0.1/24 4000 \n",
-            ACTIVE="11112222-aaaa:eth1\n",
-            UP="lo UNKNOWN 00:00\neth1@if4 UP 02:00\n",
+            MEDLEY_NETPLAN=OURS,
+            MEDLEY_PROFILES="medley-eth1 10.9.0.1/24 4000 \n",
+            ACTIVE_CONNECTIONS="11112222-aaaa:eth1\n",
+            UP_LINKS="lo UNKNOWN 00:00\neth1@if4 UP 02:00\n",
         )
     )
-    assert (found.our_netplan, found.readable) == (OURS, True)
+    assert (found.medley_netplan, found.is_netplan_readable) == (OURS, True)
     assert found.profiles == {"eth1": ("10.9.0.1/24", "4000")}
     assert found.active == {"eth1": "11112222-aaaa"}
     assert found.up == {"lo", "eth1"}
-    assert not link_apply.managers(asked(NETPLANS="/etc/netplan/60-medley.yaml\n")).readable
+    assert not link_apply.find_managers(asked(NETPLANS="/etc/netplan/60-medley.yaml\n")).is_netplan_readable

@@ -42,10 +42,10 @@ def lines(change: Change) -> tuple[list[str], list[str]]:
 
 
 def test_netplan_writes_one_file() -> None:
-    change = link_backends.netplan_change((ONE, TWIN), None)
+    change = link_backends.build_netplan_change((ONE, TWIN), None)
     assert change.file == FileChange(Path("/etc/netplan/60-medley.yaml"), YAML, None)
     assert lines(change) == (["netplan generate", "netplan apply"], ["netplan generate", "netplan apply"])
-    first, second, hunk, *_ = change.shown.splitlines()
+    first, second, hunk, *_ = change.preview.splitlines()
     assert (first, second) == ("--- /dev/null", "+++ /etc/netplan/60-medley.yaml")
     assert hunk == "@@ -0,0 +1,18 @@"
 
@@ -55,7 +55,7 @@ def test_netplan_keeps_what_the_file_has_of_other_links() -> None:
     old = YAML.replace("      mtu: 9000\n", "      mtu: 4000\n", 1).replace(
         "101.10/24]", "101.10/24, 10.9.0.1/24]"
     )
-    change = link_backends.netplan_change((replace(ONE, mtu=1500),), old)
+    change = link_backends.build_netplan_change((replace(ONE, mtu=1500),), old)
     assert change.file is not None
     assert change.file.text == old.replace("mtu: 9000", "mtu: 1500")
     assert [line for line in change.file.diff.splitlines() if line[0] in "+-"][2:] == [
@@ -65,12 +65,12 @@ def test_netplan_keeps_what_the_file_has_of_other_links() -> None:
 
 
 def test_netplan_says_where_an_address_has_to_go_by_hand() -> None:
-    _, note = link_backends.netplan_change((MOVED,), None).notes
+    _, note = link_backends.build_netplan_change((MOVED,), None).notes
     assert "remove 192.168.100.11/24 of enP2p1s0f1np1 from the other one" in note
 
 
 def test_network_manager_makes_a_connection_and_deletes_it() -> None:
-    change = link_backends.network_manager_change((ONE,), {}, {"enp1s0f1np1": "11112222-aaaa"})
+    change = link_backends.build_network_manager_change((ONE,), {}, {"enp1s0f1np1": "11112222-aaaa"})
     assert lines(change) == (
         [
             (
@@ -86,7 +86,7 @@ def test_network_manager_makes_a_connection_and_deletes_it() -> None:
 
 
 def test_network_manager_changes_a_connection_of_ours_and_back() -> None:
-    change = link_backends.network_manager_change((ONE,), {"enp1s0f1np1": ("10.9.0.1/24", "4000")}, {})
+    change = link_backends.build_network_manager_change((ONE,), {"enp1s0f1np1": ("10.9.0.1/24", "4000")}, {})
     assert lines(change) == (
         [
             (
@@ -109,10 +109,10 @@ def test_network_manager_changes_a_connection_of_ours_and_back() -> None:
 
 
 def test_nixos_is_told_what_to_write() -> None:
-    change = link_backends.nixos_change((ONE,))
+    change = link_backends.build_nixos_change((ONE,))
     assert (change.commands, change.undo, change.file) == ((), (), None)
     assert (
-        change.shown
+        change.preview
         == """\
 {
   networking.interfaces."enp1s0f1np1" = {
@@ -161,7 +161,7 @@ def test_nixos_is_told_what_to_write() -> None:
     ],
 )
 def test_ip(setting: Setting, up: bool, commands: list[str], undo: list[str]) -> None:  # noqa: FBT001 - a table's
-    change = link_backends.iproute_change((setting,), frozenset({setting.interface} if up else ()))
+    change = link_backends.build_iproute_change((setting,), frozenset({setting.interface} if up else ()))
     assert lines(change) == ([f"ip {each}" for each in commands], [f"ip {each}" for each in undo])
     assert "this does not survive a reboot" in change.notes[0]
 
@@ -183,4 +183,4 @@ NMCLI = "nmcli connection modify NAME ipv4.method manual"
 def test_a_bond_is_left_to_its_owner(manager: str, cause: str, fix: str) -> None:
     bond = replace(ONE, interface="bond0", kind="bond")
     with raises_problem("bond0", cause=cause, fix=fix):
-        link_apply.change((bond,), Managers(chosen=manager))
+        link_apply.build_change((bond,), Managers(program=manager))

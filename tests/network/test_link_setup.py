@@ -6,7 +6,7 @@ import pytest
 
 from medley.host.facts import Facts
 from medley.host.facts.network import Address, Net, Route
-from medley.network.link_setup import LinkRequest, Setting, held, settings
+from medley.network.link_setup import LinkRequest, Setting, choose_settings, find_protected_links
 from tests.host.recordings import recorded
 from tests.network import networks
 from tests.network.networks import default, host, link
@@ -20,7 +20,7 @@ def brief(found: tuple[Setting, ...]) -> list[tuple[str, str, int, tuple[str, ..
 
 
 def suggested(facts: Facts, asked: LinkRequest | None = None) -> tuple[Setting, ...]:
-    return settings(facts, asked or LinkRequest(), held(facts, {}))
+    return choose_settings(facts, asked or LinkRequest(), find_protected_links(facts, {}))
 
 
 ETH = link("eth0", "10.0.0.7/24")
@@ -85,8 +85,8 @@ def test_suggestions(facts: Facts, expected: list[tuple[str, str, int, tuple[str
 
 
 def test_what_is_so_already_says_so() -> None:
-    assert [each.is_so for each in suggested(networks.spark(3))] == [True, True]
-    assert [each.is_so for each in suggested(networks.spark(3, mtu=1500))] == [False, False]
+    assert [each.is_applied for each in suggested(networks.spark(3))] == [True, True]
+    assert [each.is_applied for each in suggested(networks.spark(3, mtu=1500))] == [False, False]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_what_is_refused(asked: LinkRequest, name: str, cause: str) -> None:
     off = replace(link("eth3"), up=False)
     facts = host((ETH, FAST, PART, off, networks.DOCKER), routes=(default("eth0"),))
     with raises_problem(name, cause=cause):
-        settings(facts, asked, held(facts, {"eth1": "192.0.2.9"}))
+        choose_settings(facts, asked, find_protected_links(facts, {"eth1": "192.0.2.9"}))
 
 
 def test_what_is_held() -> None:
@@ -146,7 +146,7 @@ def test_what_is_held() -> None:
     vlan = replace(link("eth1.7"), kind="vlan")
     bridge = replace(link("br0", "10.2.0.1/24"), kind="bridge")
     facts = host((ETH, FAST, PART, vlan, bridge), routes=(default("eth1.7"),))
-    assert held(facts, {"10.2.0.1": "192.0.2.9", "10.7.7.7": "192.0.2.1"}) == {
+    assert find_protected_links(facts, {"10.2.0.1": "192.0.2.9", "10.7.7.7": "192.0.2.1"}) == {
         "eth1.7": "it carries the default route",
         "eth1": "it is a part of eth1.7: it carries the default route",
         "br0": "the ssh session from 192.0.2.9 uses it",

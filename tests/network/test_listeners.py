@@ -22,7 +22,7 @@ from tests.model.transfer.models import PIECE, SECRET, model
 from tests.waiting import NewThreads, wait_for
 
 TOKEN = "0123456789abcdef" * 2
-SAFE_S = ListenLimits.safe_s + 0.2
+SAFE_S = ListenLimits.min_stranger_s + 0.2
 """After so long those who came first make room."""
 # A process of its own, whose sockets do not count as the listener's: each says a byte now and then.
 FLOOD = """
@@ -153,7 +153,7 @@ def let_go(connection: socket.socket, limit_s: float = 30) -> bool:
 
 def test_a_stranger_has_one_time_limit_for_all_that_it_says() -> None:
     with (
-        listening(ListenLimits(stranger_s=1)) as (port, _),
+        listening(ListenLimits(stranger_limit_s=1)) as (port, _),
         socket.create_connection(("127.0.0.1", port)) as stranger,
     ):
         began = time.monotonic()
@@ -164,7 +164,10 @@ def test_a_stranger_has_one_time_limit_for_all_that_it_says() -> None:
 
 def test_strangers_of_one_address_are_few_and_one_who_was_here_long_makes_room() -> None:
     with (
-        listening(ListenLimits(of_one_address=3, safe_s=300, stranger_s=3000)) as (port, guests),
+        listening(ListenLimits(max_per_address=3, min_stranger_s=300, stranger_limit_s=3000)) as (
+            port,
+            guests,
+        ),
         contextlib.ExitStack() as stack,
     ):
 
@@ -186,7 +189,7 @@ def test_strangers_of_one_address_are_few_and_one_who_was_here_long_makes_room()
 
 
 def test_in_all_they_are_few_and_the_address_with_most_makes_room() -> None:
-    limits = ListenLimits(strangers=4, of_one_address=4, safe_s=0)
+    limits = ListenLimits(max_strangers=4, max_per_address=4, min_stranger_s=0)
     with listening(limits) as (port, _), contextlib.ExitStack() as stack:
 
         def come(source: str) -> socket.socket:
@@ -201,7 +204,7 @@ def test_in_all_they_are_few_and_the_address_with_most_makes_room() -> None:
 
 
 def test_who_is_known_has_limits_of_its_own_and_stays() -> None:
-    limits = ListenLimits(strangers=1, of_one_address=1, stranger_s=2, known=2)
+    limits = ListenLimits(max_strangers=1, max_per_address=1, stranger_limit_s=2, max_authenticated=2)
     with listening(limits, admits=True) as (port, guests), contextlib.ExitStack() as stack:
 
         def come() -> socket.socket:

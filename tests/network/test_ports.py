@@ -5,9 +5,9 @@ import pytest
 from medley.engine import launch
 from medley.measurement.monitor import web
 from medley.network import ports
-from medley.network.ports import ROLES, Port, RayPorts, closed
+from medley.network.ports import ROLES, Port, RayPorts, list_closed_ranges
 
-ALL = ports.ports()
+ALL = ports.list_ports()
 
 
 def of(role: str) -> tuple[Port, ...]:
@@ -20,21 +20,21 @@ def test_every_role_has_ports(role: str) -> None:
 
 
 def test_every_port_that_ray_is_told_is_listed() -> None:
-    given = [int(flag.value or 0) for flag in RayPorts.flags()]
+    given = [int(flag.value or 0) for flag in RayPorts.list_flags()]
     listed = {each.first for each in of("worker")} | {each.last for each in of("worker")}
     assert set(given) <= listed
-    assert {RayPorts.gcs, RayPorts.dashboard, *RayPorts.of_metrics} <= {each.first for each in of("head")}
+    assert {RayPorts.gcs, RayPorts.dashboard, *RayPorts.head_metrics} <= {each.first for each in of("head")}
 
 
 @pytest.mark.parametrize("number", [ports.RENDEZVOUS_PORT, launch.RANKS_PORT])
 def test_where_ranks_come_together_without_ray(number: int) -> None:
-    assert [each for each in of("serve") if each.first == number and each.outside]
+    assert [each for each in of("serve") if each.first == number and each.is_reachable]
 
 
 def test_the_page_of_top_is_this_hosts_alone() -> None:
     (page,) = of("top")
-    assert (page.bound, page.outside) == (web.parse_address(None).address, False)
-    assert (page.first, page.last) == ports.EPHEMERAL, "it takes a port that is free"
+    assert (page.bound, page.is_reachable) == (web.parse_address(None).address, False)
+    assert (page.first, page.last) == ports.EPHEMERAL_RANGE, "it takes a port that is free"
     assert web.parse_address(None).port == 0
 
 
@@ -47,14 +47,14 @@ def test_the_page_of_top_is_this_hosts_alone() -> None:
     ],
 )
 def test_what_others_reach(bound: str, *, outside: bool) -> None:
-    assert Port(("head",), "x", 1, 1, bound, "y", "z").outside is outside
+    assert Port(("head",), "x", 1, 1, bound, "y", "z").is_reachable is outside
 
 
 def test_an_api_is_this_hosts_alone() -> None:
-    (usual,) = (each for each in ALL if each.first == ports.API)
-    assert not usual.outside
-    several = ports.ports(api=(9000, 9001))
-    assert [(each.first, each.outside) for each in several if each.what == "a model's API"] == [
+    (usual,) = (each for each in ALL if each.first == ports.API_PORT)
+    assert not usual.is_reachable
+    several = ports.list_ports(api=(9000, 9001))
+    assert [(each.first, each.is_reachable) for each in several if each.what == "a model's API"] == [
         (9000, False),
         (9001, False),
     ]
@@ -64,7 +64,7 @@ def test_an_api_is_this_hosts_alone() -> None:
     ("picked", "expected"),
     [
         pytest.param(
-            ports.EPHEMERAL,
+            ports.EPHEMERAL_RANGE,
             ((5201, 5201), (8000, 8000), (18515, 18516), (22000, 29999), (32768, 60999)),
             id="Linux' own",
         ),
@@ -81,4 +81,4 @@ def test_an_api_is_this_hosts_alone() -> None:
 def test_what_a_firewall_closes_has_no_overlap(
     picked: tuple[int, int], expected: tuple[tuple[int, int], ...]
 ) -> None:
-    assert closed(ports.ports(picked=picked)) == expected
+    assert list_closed_ranges(ports.list_ports(ephemeral=picked)) == expected

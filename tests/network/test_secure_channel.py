@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from medley.network.secure_channel import Channel, ChannelRefused, Closed, connect
+from medley.network.secure_channel import Channel, ChannelClosed, ChannelRefused, connect
 from tests.odd_input import COUNTS, blobs, hold, json_texts
 from tests.problems import raises_problem
 from tests.waiting import wait_for
@@ -51,28 +51,28 @@ def test_a_part_of_a_file_goes_beside_the_messages(
     content = bytes(range(256)) * 20_000
     (tmp_path / "x").write_bytes(content)
     into = memoryview(bytearray(len(content) - 1000))
-    assert client.take(into, 0.1) == 0
+    assert client.receive_file_part(into, 0.1) == 0
     with ThreadPoolExecutor() as pool, (tmp_path / "x").open("rb") as file:
         server.send({"comes": len(into)})
-        given = pool.submit(server.give, file, 1000, len(into), 20)
+        given = pool.submit(server.send_file_part, file, 1000, len(into), 20)
         assert client.receive(20) == {"comes": len(into)}
         at = 0
         while at < len(into):
-            at += client.take(into[at:], 20)
+            at += client.receive_file_part(into[at:], 20)
         given.result(20)
         assert bytes(into) == content[1000:]
-        with pytest.raises(Closed, match="ended 1 bytes too soon"):
-            server.give(file, len(content) - 1, 2, 20)
+        with pytest.raises(ChannelClosed, match="ended 1 bytes too soon"):
+            server.send_file_part(file, len(content) - 1, 2, 20)
         server.send({"next": 1})
-    assert client.take(into[:1], 20) == 1
+    assert client.receive_file_part(into[:1], 20) == 1
     assert client.receive(20) == {"next": 1}
 
 
 def test_a_part_ends_with_its_channel(pair: tuple[socket.socket, socket.socket]) -> None:
     server, client = both(pair)
     server.close()
-    with pytest.raises(Closed):
-        client.take(memoryview(bytearray(10)), 20)
+    with pytest.raises(ChannelClosed):
+        client.receive_file_part(memoryview(bytearray(10)), 20)
 
 
 def test_nothing_said_is_none_in_time(pair: tuple[socket.socket, socket.socket]) -> None:
@@ -89,7 +89,7 @@ def test_another_token_is_refused_on_both_ends(pair: tuple[socket.socket, socket
             pool.submit(Channel, pair[1], OTHER, server=False),
         ]
         for end in ends:
-            assert isinstance(end.exception(20), ChannelRefused | Closed)
+            assert isinstance(end.exception(20), ChannelRefused | ChannelClosed)
 
 
 def test_the_token_is_not_on_the_wire() -> None:
@@ -110,7 +110,7 @@ def test_the_token_is_not_on_the_wire() -> None:
             end = pool.submit(Channel, connection, TOKEN, server=False)
             wait_for("it has sent its challenge and its answer", lambda: b"".join(said).count(b"\n") == 2)
             connection.shutdown(socket.SHUT_RDWR)
-            assert isinstance(end.exception(20), Closed | ChannelRefused)
+            assert isinstance(end.exception(20), ChannelClosed | ChannelRefused)
         thread.join(20)
     assert said
     assert TOKEN.encode() not in b"".join(said)
@@ -175,7 +175,7 @@ def _line(source: socket.socket) -> bytes:
 def test_an_end_that_is_gone_is_closed(pair: tuple[socket.socket, socket.socket]) -> None:
     server, client = both(pair)
     client.close()
-    with pytest.raises(Closed):
+    with pytest.raises(ChannelClosed):
         server.receive(20)
 
 
@@ -241,7 +241,7 @@ def test_odd_input_of_a_handshake(count: int) -> None:
             other.shutdown(socket.SHUT_WR)
             Channel(one, TOKEN, server=next(sides))
 
-    hold(shake, blobs([whole]), count, (ChannelRefused, Closed))
+    hold(shake, blobs([whole]), count, (ChannelRefused, ChannelClosed))
 
 
 @pytest.mark.parametrize("count", COUNTS)

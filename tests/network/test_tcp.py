@@ -4,7 +4,12 @@ import socket
 import pytest
 
 from medley.network import tcp
-from medley.network.tcp import ephemeral_range, outside_ports, outward_address, require_free
+from medley.network.tcp import (
+    find_outward_address,
+    list_reachable_ports,
+    read_ephemeral_range,
+    require_free_port,
+)
 from tests.problems import raises_problem
 
 
@@ -12,11 +17,11 @@ def test_a_free_port_is_no_problem() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    require_free("127.0.0.1", port)
+    require_free_port("127.0.0.1", port)
 
 
 def test_the_outward_address_is_one_of_this_hosts() -> None:
-    with socket.create_server((outward_address(), 0)) as server:
+    with socket.create_server((find_outward_address(), 0)) as server:
         assert server.getsockname()[1]
 
 
@@ -26,7 +31,7 @@ def test_a_port_in_use_names_who_holds_it() -> None:
         server.listen()
         port = server.getsockname()[1]
         with raises_problem(f"port {port} ", cause=f"process {os.getpid()} ", fix=f"--port {port + 1}"):
-            require_free("127.0.0.1", port)
+            require_free_port("127.0.0.1", port)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +45,7 @@ def test_a_port_in_use_names_who_holds_it() -> None:
 )
 def test_what_cannot_be_listened_on(address: str, port: int, what: str, fix: str) -> None:
     with raises_problem(what, fix=fix):
-        require_free(address, port)
+        require_free_port(address, port)
 
 
 @pytest.mark.parametrize(
@@ -59,15 +64,15 @@ def test_what_others_reach(family: socket.AddressFamily, address: str, *, reache
             server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         server.bind((address, 0))
         server.listen()
-        assert (server.getsockname()[1] in outside_ports()) is reached
+        assert (server.getsockname()[1] in list_reachable_ports()) is reached
 
 
 def test_a_port_that_is_picked_is_of_the_kernels_range() -> None:
-    first, last = ephemeral_range()
+    first, last = read_ephemeral_range()
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert first <= server.getsockname()[1] <= last
 
 
 def test_an_address_that_this_host_lost_is_named() -> None:
-    assert tcp.lost_address("127.0.0.1") == ""
-    assert tcp.lost_address("192.0.2.7") == "this host does not have 192.0.2.7 any more; "
+    assert tcp.explain_lost_address("127.0.0.1") == ""
+    assert tcp.explain_lost_address("192.0.2.7") == "this host does not have 192.0.2.7 any more; "

@@ -16,8 +16,8 @@ from medley.host.facts.gpu import Gpu
 from medley.host.health import Health
 from medley.host.health.gpu import GpuState, GpuStates, User
 from medley.host.kind import kind_of
-from medley.network.fabric import fabric
-from medley.network.fabric.variables import of_group
+from medley.network.fabric import choose_fabric
+from medley.network.fabric.variables import list_group_variables
 from medley.planner import Device
 from medley.planner.device_history import list_findings
 from medley.planner.device_specs import (
@@ -126,7 +126,7 @@ def test_without_values_no_gpu_is_stuck_or_without_gpudirect(add_kind: Path) -> 
 
 
 def variables(hosts: Mapping[str, Facts]) -> dict[str, str]:
-    return {each.name: each.value for each in of_group(fabric(hosts), hosts)}
+    return {each.name: each.value for each in list_group_variables(choose_fabric(hosts), hosts)}
 
 
 def checks(rule: str, facts: Facts) -> list[Check]:

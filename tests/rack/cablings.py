@@ -12,7 +12,7 @@ from medley.host.facts.gpu import Gpu
 from medley.host.facts.network import Interface
 from medley.host.facts.system import Board
 from medley.network.fabric.types import Fabric
-from medley.network.fabric.variables import of_host
+from medley.network.fabric.variables import list_host_variables
 from medley.transcript import parse
 from tests.network.networks import port
 from tests.rack.cluster import MEDLEY
@@ -122,8 +122,10 @@ def all_reduced(rack: Rack, found: Fabric, hosts: Mapping[str, Facts]) -> dict[s
     outputs: dict[str, list[str]] = {host.name: [] for host in rack.hosts}
     started = []
     for rank, host in enumerate(rack.hosts):
-        words = (str(rank), str(len(rack.hosts)), found.ends[first].address, str(ELEMENTS))
-        variables = {each.name: each.value for each in of_host(found, host.name, hosts[host.name])}
+        words = (str(rank), str(len(rack.hosts)), found.endpoints[first].address, str(ELEMENTS))
+        variables = {
+            each.name: each.value for each in list_host_variables(found, host.name, hosts[host.name])
+        }
         command = Command((python, "-c", ALL_REDUCE, *words), {**variables, "OMP_NUM_THREADS": "1"})
         started.append(host.start(command, outputs[host.name].append))
     wait_for(

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import pytest
 
 from medley.errors import Problem
-from medley.network.fabric import fabric
-from medley.network.fabric.types import SUBNET_AWARE, NetworkOptions
-from medley.network.fabric.variables import of_group, of_host
+from medley.network.fabric import choose_fabric
+from medley.network.fabric.types import SUBNET_AWARE_NCCL, NetworkOptions
+from medley.network.fabric.variables import list_group_variables, list_host_variables
 from tests.network.fabric.environments import rdma, tcp, values
 from tests.network.fabric.groups import BOTH_HALVES, ONE_PORT, SOCKETS, UNLIKE
 from tests.network.fabric.test_ring import RING
@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it makes namespaces and mounts"),
 ]
 
-ALL = NetworkOptions(nccl=SUBNET_AWARE)
+ALL = NetworkOptions(nccl=SUBNET_AWARE_NCCL)
 FIRST, SECOND = "rocep1s0f0:1", "rocep1s0f1:1"
 BOTH = f"{FIRST},{SECOND}"
 RING_OF_THREE = "1.0-2.1 2.0-3.1 3.0-1.1"
@@ -138,17 +138,19 @@ REFUSED = {
 def is_decided_so_and_gloo_runs_over_it(case: Case) -> None:
     with cabled(case.layout) as rack:
         hosts = transcribed(case.layout, rack)
-        found = fabric(hosts, ALL)
+        found = choose_fabric(hosts, ALL)
         assert str(found.cabling) == case.cabling
-        assert values(tuple(of_group(found, hosts))) == case.shared
-        assert [values(tuple(of_host(found, name, facts))) for name, facts in hosts.items()] == case.each
+        assert values(tuple(list_group_variables(found, hosts))) == case.shared
+        assert [
+            values(tuple(list_host_variables(found, name, facts))) for name, facts in hosts.items()
+        ] == case.each
         before = {host.name: carried(host) for host in rack.hosts}
         sums = all_reduced(rack, found, hosts)
         total = (1 << len(rack.hosts)) - 1
         assert sums == dict.fromkeys(hosts, f"sum {total} {total}")
         for host in rack.hosts:
             grown = {name: size - before[host.name][name] for name, size in carried(host).items()}
-            chosen = grown.pop(found.ends[host.name].interface)
+            chosen = grown.pop(found.endpoints[host.name].interface)
             assert chosen > 4 * ELEMENTS / 2, (host.name, chosen)
             assert all(size < 100_000 for size in grown.values()), (host.name, grown)
 
@@ -173,6 +175,6 @@ def test_every_other_cabling(case: Case) -> None:
 )
 def test_what_no_network_reaches_is_refused_by_name(layout: Layout, cause: str) -> None:
     with cabled(layout) as rack, pytest.raises(Problem) as caught:
-        fabric(transcribed(layout, rack), ALL)
+        choose_fabric(transcribed(layout, rack), ALL)
     assert "no network connects all of these hosts" in caught.value.what
     assert cause in caught.value.cause

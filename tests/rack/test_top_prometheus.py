@@ -12,7 +12,7 @@ import pytest
 from medley import process
 from medley.command import Command
 from medley.measurement.monitor import web
-from medley.network.tcp import free_port
+from medley.network.tcp import find_free_port
 from medley.process import Process
 from tests.measurement.monitor.hosts import Replayed, cluster
 from tests.measurement.monitor.test_metrics import EXPRESSIONS, everything
@@ -35,7 +35,7 @@ def test_what_is_scraped_has_no_fault(tmp_path: Path) -> None:
 
 def test_it_scrapes_and_every_expression_means_something(tmp_path: Path) -> None:
     with web.serve_page(web.parse_address(None), Replayed(cluster()), 2) as place:
-        at = f"127.0.0.1:{free_port()}"
+        at = f"127.0.0.1:{find_free_port()}"
         target = f"{place.address}:{place.port}"
         job = {"job_name": "medley", "static_configs": [{"targets": [target]}]}
         config = {"global": {"scrape_interval": "1s"}, "scrape_configs": [job]}

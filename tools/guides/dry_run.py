@@ -16,8 +16,8 @@ from medley.measurement.bench import BenchRun
 from medley.measurement.bench.clients import CLIENTS, ServedModel
 from medley.model.extra_files import ModelExtras, extra_paths, wanted_extras
 from medley.model.resolve import Weights
-from medley.network.link_backends import netplan_change
-from medley.network.link_setup import RING, LinkRequest, settings
+from medley.network.link_backends import build_netplan_change
+from medley.network.link_setup import RING_HOSTS, LinkRequest, choose_settings
 from medley.planner.placement import place_model
 from medley.planner.site_network import SiteNetwork
 from medley.planner.topology import Topology
@@ -221,13 +221,13 @@ def _add_bench(made: DryRun, scenario: Scenario) -> None:
 
 def _add_links(made: DryRun, hosts: Topology) -> None:
     """What `medley link setup` writes for netplan on each host, whose fast ports have no address before."""
-    of_ring = len(hosts.hosts) == RING
+    of_ring = len(hosts.hosts) == RING_HOSTS
     for place, (host, (facts, _)) in enumerate(hosts.hosts.items(), 1):
         asked = LinkRequest(ring=place if of_ring else None)
-        found = settings(
+        found = choose_settings(
             facts, asked, {link.name: "the LAN" for link in facts.net.links if link.name == "enP7s7"}
         )
-        change = netplan_change(found, None)
+        change = build_netplan_change(found, None)
         for each in found:
             made.add(LINK, ("address",), host, f"{each.interface} {each.address}")
         for line in change.file.text.splitlines() if change.file else ():

@@ -39,7 +39,7 @@ class BatchVerb(Verb):
     def main(self, model: str, source: str, answers: str, *flags: str) -> None:
         asked = self.options
         planning = replace(asked.planning, goal="throughput", concurrency=self.at_once)
-        asked = replace(asked, port=asked.port or tcp.free_port(), planning=planning)
+        asked = replace(asked, port=asked.port or tcp.find_free_port(), planning=planning)
         if asked.dry_run:
             show_dry_run(asked.build_request(model, flags, self.typed), as_json=asked.as_json)
             return

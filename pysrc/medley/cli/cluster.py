@@ -146,8 +146,8 @@ class StatusVerb(Clustered):
         part = f"the {found.role} of the cluster at {found.head}" if found else "in no cluster"
         how = f" ({server.state})" if server and server.state != "ready" else ""
         served = f"serving {server.model} at {server.url}{how}" if server else "nothing is served here"
-        if server and (own := http_client.address(server.url)).port in tcp.outside_ports():
-            name = tcp.outward_address() if tcp.is_loopback(own.host) else own.host
+        if server and (own := http_client.parse_url(server.url)).port in tcp.list_reachable_ports():
+            name = tcp.find_outward_address() if tcp.is_loopback(own.host) else own.host
             served += f"\nopen to the network: {own.copy_with(host=name)}"
         drawn = (
             table(("ADDRESS", "HOST", "ROLE", "SLOTS", "FREE", "STATE"), map(_row, nodes)) if nodes else ()

@@ -156,14 +156,14 @@ def _describe(draft: Draft, case: Case, others: Others, wanted: Cluster | None) 
     draft.parts["doctor"] = draft.redact(doctor_report.build_table(tuple(run_checks(case))))
     if case.fabric:
         facts = {name: host.facts for name, host in hosts.items()}
-        draft.parts["fabric"] = draft.redact(fabric_report.table(case.fabric, facts))
+        draft.parts["fabric"] = draft.redact(fabric_report.build_fabric_table(case.fabric, facts))
     for name, problem in {**case.silent_hosts, **case.network_problems}.items():
         draft.skip("network" if name == GROUP else f"host {name}", problem)
     draft.save()
 
 
 def _add_link(options: FieldReportOptions, draft: Draft, name: str, case: Case) -> None:
-    end = case.fabric.ends.get(name) if case.fabric else None
+    end = case.fabric.endpoints.get(name) if case.fabric else None
     if options.cluster is None or end is None:
         raise Problem("no link to measure", cause="these hosts share no network", fix="medley doctor")
     here, seen = case.hosts[next(iter(draft.report_names))].facts, draft.progress

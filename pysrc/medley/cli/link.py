@@ -14,10 +14,10 @@ from medley.host import facts
 from medley.host.kind import facts_by_host
 from medley.measurement import link as link_test
 from medley.measurement.link import LinkMeasurement, format_mbit
-from medley.network.fabric import fabric, report
-from medley.network.fabric.per_host import alone
-from medley.network.fabric.subgroups import faster_subgroups
-from medley.network.fabric.types import NetworkOptions, speed_text
+from medley.network.fabric import choose_fabric, report
+from medley.network.fabric.per_host import rank_host_links
+from medley.network.fabric.subgroups import find_faster_subgroups
+from medley.network.fabric.types import NetworkOptions, format_speed
 
 
 class LinkVerb(VerbOfVerbs):
@@ -36,19 +36,22 @@ class LinkShowVerb(Verb):
     def main(self, *more: str) -> None:
         options = NetworkOptions(self.link, frozenset(self.exclude), self.transport)
         hosts = facts_by_host((*self.replayed, *more))
-        one = None if len(hosts) > 1 else alone(*next(iter(hosts.items())), options)
-        group = fabric(hosts, options)
-        subgroups, _ = faster_subgroups(hosts, group, options)
+        one = None if len(hosts) > 1 else rank_host_links(*next(iter(hosts.items())), options)
+        group = choose_fabric(hosts, options)
+        subgroups, _ = find_faster_subgroups(hosts, group, options)
         if self.as_json:
             # The loopback is what one host uses by itself; what it would bring to a group was asked for.
-            shown = {**report.table(group, hosts), "subgroups": [each.table for each in subgroups]}
-            print(json.dumps({**shown, **(report.table_of_one(one) if one else {})}))
+            shown = {
+                **report.build_fabric_table(group, hosts),
+                "subgroups": [each.table for each in subgroups],
+            }
+            print(json.dumps({**shown, **(report.build_host_links_table(one) if one else {})}))
         elif one:
             columns = ("INTERFACE", "KIND", "ADDRESS")
-            _print(columns, report.rows_of_one(one), list(report.lines_of_one(one)))
+            _print(columns, report.list_candidate_rows(one), list(report.describe_host_links(one)))
         else:
             columns = ("HOST", "INTERFACE", "ADDRESS")
-            _print(columns, report.rows(group), list(report.lines(group, subgroups)))
+            _print(columns, report.list_endpoint_rows(group), list(report.describe_fabric(group, subgroups)))
 
 
 def _print(
@@ -113,8 +116,8 @@ def _facts() -> facts.Facts:
 
 def lines(found: LinkMeasurement) -> Iterator[str]:
     promised, reported = found.promised_mbit or 0, found.reported_mbit or 0
-    over = f", though it reports {speed_text(reported)}" if reported > promised else ""
-    carries = f"should carry {speed_text(promised)}{over}"
+    over = f", though it reports {format_speed(reported)}" if reported > promised else ""
+    carries = f"should carry {format_speed(promised)}{over}"
     yield f"link    {found.interface} {found.address}, MTU {found.mtu}, {carries}"
     if found.ping is None or found.ping.average_ms is None:
         yield "ping    not answered, which a firewall may do"

@@ -25,7 +25,7 @@ from medley.measurement.monitor.rows import format_bits
 from medley.measurement.monitor.sampler import HostSampler
 from medley.network import link_apply, link_setup
 from medley.network.link_backends import Change
-from medley.network.link_setup import RING, LinkRequest, Setting
+from medley.network.link_setup import RING_HOSTS, LinkRequest, Setting
 
 
 class LinkSetupVerb(Verb):
@@ -33,7 +33,7 @@ class LinkSetupVerb(Verb):
     address: str | None = switch("--address CIDR", "address of the link, such as 192.168.100.10/24")
     mtu: int | None = switch("--mtu N", "MTU in bytes [default: 9000 from 25 Gbit/s]", (576, 65_535))
     number: int | None = switch("--number N", "last number of this host's addresses", (1, 254))
-    ring: int | None = switch("--ring N", "place of this host in a ring of three hosts", (1, RING))
+    ring: int | None = switch("--ring N", "place of this host in a ring of three hosts", (1, RING_HOSTS))
     manager: Literal["netplan", "networkmanager", "nixos", "ip"] | None = switch(
         "--with PROGRAM",
         "netplan, networkmanager, nixos, or ip (until the next boot)",
@@ -47,26 +47,28 @@ class LinkSetupVerb(Verb):
     def main(self) -> int:
         if self.undo:
             require_root("change links")
-            print(f"taken back: {link_apply.undo(force=self.force)}")
+            print(f"taken back: {link_apply.undo_change(force=self.force)}")
             return 0
         found = facts.facts(process.ask(facts.QUESTIONS))
         asked = LinkRequest(self.interface, self.address, self.mtu, self.number, self.ring, force=self.force)
-        settings = link_setup.settings(found, asked, link_setup.held(found, link_apply.sessions()))
+        settings = link_setup.choose_settings(
+            found, asked, link_setup.find_protected_links(found, link_apply.list_ssh_sessions())
+        )
         for each in settings:
             print(f"{each.interface}  {each.address}  MTU {each.mtu}  ({each.why})", file=sys.stderr)
-        todo = tuple(each for each in settings if not each.is_so)
+        todo = tuple(each for each in settings if not each.is_applied)
         if not todo:
             print("all of it is so already")
             return 0
         change = self._change(todo)
-        if change.by_hand or self.dry_run:
+        if change.manual_text or self.dry_run:
             return 0
         require_root("change links")
         if not self.yes and not _consents():
             print("nothing was changed")
             return 1
-        link_apply.apply(change)
-        if left := link_apply.unsettled(todo):
+        link_apply.apply_change(change)
+        if left := link_apply.wait_for_settings(todo):
             raise Problem(
                 "the change was made, and the links are not as it says",
                 cause=", ".join(
@@ -82,12 +84,12 @@ class LinkSetupVerb(Verb):
 
     def _change(self, todo: tuple[Setting, ...]) -> Change:
         """Made, and shown."""
-        found = link_apply.managers(process.ask(link_apply.MANAGER_QUESTIONS), self.manager)
-        change = link_apply.change(todo, found)
-        print(f"with {found.chosen}: {found.why}", file=sys.stderr)
-        print(change.shown, end="")
+        found = link_apply.find_managers(process.ask(link_apply.MANAGER_QUESTIONS), self.manager)
+        change = link_apply.build_change(todo, found)
+        print(f"with {found.program}: {found.why}", file=sys.stderr)
+        print(change.preview, end="")
         unread = "the file that is there cannot be read, so this is not the whole change"
-        for note in (*change.notes, *([] if found.readable else [unread])):
+        for note in (*change.notes, *([] if found.is_netplan_readable else [unread])):
             print(f"note: {note}", file=sys.stderr)
         return change
 

@@ -55,18 +55,22 @@ class PortsVerb(Verb):
                 cause=f"roles are {', '.join(ports.ROLES)}",
                 fix="medley ports",
             )
-        found = ports.ports(api=tuple(self.api) or (ports.API,), picked=tcp.ephemeral_range())
+        found = ports.list_ports(
+            api=tuple(self.api) or (ports.API_PORT,), ephemeral=tcp.read_ephemeral_range()
+        )
         if self.firewall:
-            self._close(self.firewall, ports.closed(found))
+            self._close(self.firewall, ports.list_closed_ranges(found))
             return
         chosen = tuple(map(_as_bound, (each for each in found if not roles or set(each.roles) & set(roles))))
-        outside, listening = sorted(tcp.outside_ports()), list(tcp.listening())
+        outside, listening = sorted(tcp.list_reachable_ports()), list(tcp.list_listeners())
         rows = [
             {
                 **asdict(each),
                 "auth": _auth(each),
-                "outside": each.outside,
-                "now": [number for number in outside if each.outside and each.first <= number <= each.last],
+                "outside": each.is_reachable,
+                "now": [
+                    number for number in outside if each.is_reachable and each.first <= number <= each.last
+                ],
                 "listening": [
                     {"port": port, "pid": pid, "process": Path(words.split()[0]).name if pid else words}
                     for port, pid, words in listening
@@ -79,7 +83,7 @@ class PortsVerb(Verb):
 
     def _close(self, program: Program, closed: Ranges) -> None:
         found = facts.facts(answers())
-        opened = {*firewall.ssh_ports(process_identity.process_environments().values()), *self.opened}
+        opened = {*firewall.list_ssh_ports(process_identity.process_environments().values()), *self.opened}
         if program == "ufw" and self.limit:
             raise Problem(
                 "ufw cannot limit the connections of one address",
@@ -88,28 +92,28 @@ class PortsVerb(Verb):
             )
         limited = tuple(sorted(self.opened)) if self.limit else ()
         rules = firewall.Rules(self._wires(found), closed, tuple(sorted(opened)), limited, self.limit or 0)
-        print(firewall.text(program, rules, undo=self.undo), end="")
-        for note in () if self.undo else firewall.notes(rules, found.net, tcp.outside_ports()):
+        print(firewall.write_rules(program, rules, undo=self.undo), end="")
+        for note in () if self.undo else firewall.list_notes(rules, found.net, tcp.list_reachable_ports()):
             say(note)
         if sys.stdout.isatty():
-            say(f"nothing was changed; to apply the rules: … | {firewall.APPLIED[program]}")
+            say(f"nothing was changed; to apply the rules: … | {firewall.APPLY_COMMANDS[program]}")
 
     def _wires(self, found: Facts) -> tuple[ClusterInterface, ...]:
         """Those that were named; else the one that the cluster is on, or would be."""
         if self.undo and not self.link and self.firewall == "nftables":
             return ()  # its table goes as a whole
         if self.link:
-            return firewall.wires([each for each in self.link if each != "none"], found.net)
+            return firewall.resolve_interfaces([each for each in self.link if each != "none"], found.net)
         if joined := membership.noted():
-            return firewall.wires([joined.interface], found.net)
-        wired = per_host.head_network(gethostname(), found, NetworkOptions(), os.environ)
-        say(next(wired.said()))
-        return firewall.wires(wired.end.lanes or (wired.end.interface,), found.net)
+            return firewall.resolve_interfaces([joined.interface], found.net)
+        wired = per_host.choose_head_network(gethostname(), found, NetworkOptions(), os.environ)
+        say(next(wired.describe()))
+        return firewall.resolve_interfaces(wired.endpoint.lanes or (wired.endpoint.interface,), found.net)
 
 
 def _as_bound(port: Port) -> Port:
     """A model's API with the addresses where it listens now, if it does."""
-    found = tcp.bound_addresses(port.first) if port.what == ports.MODEL_API else []
+    found = tcp.list_bound_addresses(port.first) if port.what == ports.MODEL_API else []
     return replace(port, bound=", ".join(found)) if found else port
 
 

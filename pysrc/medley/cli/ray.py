@@ -105,8 +105,8 @@ class RayHeadVerb(Verb):
         said = answers(self.replayed)
         host = recognise(asked.kind, said)
         wishes = asked.wishes(engine_source.nccl(asked.engine))
-        wired = per_host.head_network(gethostname(), host[0], wishes, os.environ)
-        for line in wired.said():
+        wired = per_host.choose_head_network(gethostname(), host[0], wishes, os.environ)
+        for line in wired.describe():
             say(line)
         ours = asked.part(host, dry_run=asked.dry_run, elsewhere=self.replayed is not None)
         secret = credentials.token_path() if asked.dry_run else credentials.made_token()
@@ -115,7 +115,7 @@ class RayHeadVerb(Verb):
             show(start.command, start.why(), as_json=self.as_json)
             return
         device_probe.at_start(start.command, say)
-        end = wired.end
+        end = wired.endpoint
         at = f"{end.address}:{RayPorts.gcs}"
         noted = ours.membership("head", at, end, secret)
         with watch().stage(f"Ray head at {at}"), membership.begun(start.command, noted):
@@ -154,7 +154,7 @@ class RayWorkerVerb(Verb):
         there = membership.read(ours.environment, secret, named)
         checks.require_alike(ours.terms(), there["note"], named)
         wired = self._wired(found, there, ours.nccl)
-        for line in wired.said():
+        for line in wired.describe():
             say(line)
         secret = credentials.keep_token(secret)
         # By the wire that both are on, whatever address of the head was typed.
@@ -164,7 +164,7 @@ class RayWorkerVerb(Verb):
             show(start.command, start.why(), as_json=self.as_json)
             return
         device_probe.at_start(start.command, say)
-        end = wired.end
+        end = wired.endpoint
         noted = ours.membership("worker", at, end, secret)
         with watch().stage(f"join {at}"), membership.begun(start.command, noted):
             ray_watch.require_reach(noted)
@@ -180,7 +180,7 @@ class RayWorkerVerb(Verb):
         name = here if here != note["host"] else f"{here} (here)"
         heads = facts.facts(transcript.parse(there["told"][note["address"]]))
         hosts = {note["host"]: heads, name: found}
-        return per_host.worker_network(
+        return per_host.choose_worker_network(
             hosts, name, (note["host"], note["address"]), self.part.wishes(nccl), os.environ
         )
 

@@ -237,7 +237,7 @@ def announce_server(server: Serving, completion: str, seconds: float, *, as_json
     body = json.dumps({"model": model, "messages": [{"role": "user", "content": "Hello"}]})
     lan = ""
     if server.address in {"0.0.0.0", "::"}:  # noqa: S104 - compared, not bound
-        lan = f"from other hosts: {url(replace(server, address=tcp.outward_address()))}\n"
+        lan = f"from other hosts: {url(replace(server, address=tcp.find_outward_address()))}\n"
     trust, authority = "", server.tls and server.tls.authority
     if authority:
         trust = f" --cacert {quote(str(authority))}"

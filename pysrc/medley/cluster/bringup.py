@@ -78,7 +78,7 @@ class Bringup:
         origins = checks.sources_of_members({name: members[name] for name in found}, cluster.engine)
         wishes = replace(cluster.wishes, nccl=engine_source.nccl(cluster.engine, origins.values()))
         try:
-            self.ends, self.variables, self.why = per_host.new_cluster_network(found, wishes)
+            self.ends, self.variables, self.why = per_host.choose_new_cluster_network(found, wishes)
         except Problem as problem:
             apart = next(
                 (name for name in found if name != self.head and _share_network(found, name, wishes)), None
@@ -229,7 +229,9 @@ class Bringup:
 
 def _share_network(found: Mapping[str, facts.Facts], without: str, wishes: NetworkOptions) -> bool:
     try:
-        per_host.new_cluster_network({name: each for name, each in found.items() if name != without}, wishes)
+        per_host.choose_new_cluster_network(
+            {name: each for name, each in found.items() if name != without}, wishes
+        )
     except Problem:
         return False
     return True

@@ -65,7 +65,7 @@ class NodeSpec:
 
     def _node(self, wiring: HostNetwork, token: Path) -> Node:
         return Node(
-            wiring.end.address,
+            wiring.endpoint.address,
             self.slots,
             self.threads,
             self.memory_bytes,
@@ -80,7 +80,7 @@ class NodeSpec:
             self.imaged and build_stacks_variable().name not in self.imaged.spec.image.names
         ) or self.tools.binary.parts:
             ours.append(build_stacks_variable())
-        ours += ENGINES[self.engine].list_node_variables(wiring.end.address)
+        ours += ENGINES[self.engine].list_node_variables(wiring.endpoint.address)
         yield from overridden(ours, self.table)
 
     @property

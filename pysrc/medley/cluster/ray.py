@@ -61,7 +61,7 @@ def head(node: Node, *, dashboard: bool, more: Iterable[Variable]) -> AnnotatedC
     else:
         role += (Flag(("--include-dashboard",), "false", "medley does not need it, and it is a way in"),)
     # `ray start` has no flags for these, and they listen on every address.
-    autoscaler, dashboard_metrics = RayPorts.of_metrics
+    autoscaler, dashboard_metrics = RayPorts.head_metrics
     metrics = (
         Variable("AUTOSCALER_METRIC_PORT", str(autoscaler), "in the same range; 44217 otherwise"),
         Variable("DASHBOARD_METRIC_PORT", str(dashboard_metrics), "in the same range; 44227 otherwise"),
@@ -87,7 +87,7 @@ def _start(node: Node, role: tuple[Flag, ...], more: Iterable[Variable]) -> Anno
         ),
         Flag(("--temp-dir",), str(node.temporary), "Ray's logs and sockets"),
         Flag(("--disable-usage-stats",), None, "Ray reports usage to its makers by default"),
-        *RayPorts.flags(),
+        *RayPorts.list_flags(),
     )
     env = merged((*variables(node.token), *_of_node(node), *more))
     return AnnotatedCommand((str(node.program), "start"), flags, env)

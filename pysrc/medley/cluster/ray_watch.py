@@ -62,7 +62,7 @@ def require_listening(host: str, port: int, ours: Net) -> str:
 def require_reach(joined: Membership) -> None:
     """Require that this host, which has joined, and the head reach each other's RayPorts."""
     here, there = joined.address, joined.head.partition(":")[0]
-    ports = map(str, (RayPorts.last, *RayPorts.of_raylet))
+    ports = map(str, (RayPorts.last, *RayPorts.raylet))
     said = joined.ask("reach", here, *ports, limit_s=_REACH_LIMIT_S)
     if not said["back"]:
         raise Problem(
@@ -116,7 +116,7 @@ def explain_host_loss(found: Membership | None, places: Mapping[int, str]) -> It
     except Problem as problem:
         if _STOPPED.search(problem.cause):
             raise
-        lost, here = _RANK.search(problem.cause), tcp.lost_address(found.address) if found else ""
+        lost, here = _RANK.search(problem.cause), tcp.explain_lost_address(found.address) if found else ""
         address = places.get(int(lost[1])) if lost else None
         reached = not lost and bool(places) and all(map(_answers, set(places.values())))
         gone = _gone(found, address) if found and not reached else []
@@ -134,7 +134,7 @@ def explain_host_loss(found: Membership | None, places: Mapping[int, str]) -> It
 def _answers(address: str) -> bool:
     """Whether a host's Ray accepts connections, which a lost host does not."""
     with contextlib.suppress(OSError):
-        socket.create_connection((address, RayPorts.of_raylet[0]), timeout=_CONNECT_LIMIT_S).close()
+        socket.create_connection((address, RayPorts.raylet[0]), timeout=_CONNECT_LIMIT_S).close()
         return True
     return False
 

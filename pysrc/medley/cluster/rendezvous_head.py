@@ -20,7 +20,7 @@ from medley.host import facts
 from medley.host.facts import Facts
 from medley.json_shape import fits
 from medley.network import tcp
-from medley.network.secure_channel import Channel, ChannelRefused, Closed
+from medley.network.secure_channel import Channel, ChannelClosed, ChannelRefused
 from medley.network.tcp import Guest, Listener
 from medley.progress import Progress
 
@@ -64,7 +64,7 @@ class JoinedHost:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def send(self, message: Mapping[str, Any]) -> None:
-        with self._lock, contextlib.suppress(Closed):  # listen() notices a lost host
+        with self._lock, contextlib.suppress(ChannelClosed):  # listen() notices a lost host
             self.channel.send(message)
 
     def listen(self) -> None:
@@ -73,11 +73,11 @@ class JoinedHost:
             self.send({"alive": True})
             try:
                 message = self.channel.receive(ALIVE_EVERY_S) or {}
-            except (Closed, ChannelRefused) as error:
+            except (ChannelClosed, ChannelRefused) as error:
                 message = {"ended": f"it left: {error}"}
             self.done, self.low = self.done or "done" in message, message.get("low", self.low)
             self.looked = message.get("looked", self.looked)
-            if "ended" not in message and time.monotonic() - self.channel.heard > SILENT_LIMIT_S:
+            if "ended" not in message and time.monotonic() - self.channel.last_received_s > SILENT_LIMIT_S:
                 message = {"ended": f"nothing came for {SILENT_LIMIT_S:.0f} s: its power or link is gone"}
             if "ended" in message:
                 self.ended_at = time.monotonic()
@@ -203,7 +203,7 @@ class Rendezvous:
             self._preparing.add(id(guest))
             _told(channel, _PREPARE_LIMIT_S)
             found = facts.facts(transcript.parse(told["facts"]))
-        except (ChannelRefused, Closed, TimeoutError, ValueError, LookupError, Problem) as error:
+        except (ChannelRefused, ChannelClosed, TimeoutError, ValueError, LookupError, Problem) as error:
             self._watch.note(f"{guest.address} did not join: {str(error).partition(chr(10))[0]}")
             return False
         finally:
@@ -221,7 +221,7 @@ def _require(right: bool, cause: str) -> None:  # noqa: FBT001 - it is the quest
 def _lost(member: JoinedHost) -> Problem:
     return Problem(
         f"{member.name}, rank {member.rank}, is lost, and the model with it",
-        cause=f"{tcp.lost_address(member.met_at)}{member.ended}",
+        cause=f"{tcp.explain_lost_address(member.met_at)}{member.ended}",
         fix="read the last lines of its output, then start both again: medley serve, medley join",
     )
 
@@ -235,6 +235,6 @@ def _told(channel: Channel, limit_s: float) -> dict[str, Any]:
             raise ChannelRefused(str(message["problem"]))
         if message and "alive" not in message:
             return message
-        if time.monotonic() - channel.heard > SILENT_LIMIT_S:
+        if time.monotonic() - channel.last_received_s > SILENT_LIMIT_S:
             break
     raise TimeoutError("it sent nothing")

@@ -18,7 +18,7 @@ from medley.host import memory_pressure
 from medley.host.memory_pressure import MemoryWatch
 from medley.json_shape import fits
 from medley.model.remote_code import Code
-from medley.network.secure_channel import Channel, ChannelRefused, Closed
+from medley.network.secure_channel import Channel, ChannelClosed, ChannelRefused
 from medley.process import Process
 from medley.process_identity import SharedMemory
 
@@ -225,15 +225,15 @@ class _Head:
                 self._sent = time.monotonic()
                 self._channel.send({"alive": True})
             message = self._channel.receive(_LOOK_EVERY_S)
-        except (Closed, ChannelRefused) as error:
+        except (ChannelClosed, ChannelRefused) as error:
             raise _gone(str(error)) from error
-        if time.monotonic() - self._channel.heard > SILENT_LIMIT_S:
+        if time.monotonic() - self._channel.last_received_s > SILENT_LIMIT_S:
             raise _gone(f"nothing came for {SILENT_LIMIT_S:.0f} s: its power or link is gone")
         return message or {}
 
 
 def _send(channel: Channel, message: Mapping[str, Any]) -> None:
-    with contextlib.suppress(Closed):
+    with contextlib.suppress(ChannelClosed):
         channel.send(message)
 
 

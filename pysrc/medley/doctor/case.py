@@ -22,7 +22,7 @@ from medley.host.health.software import OWN_VARIABLE
 from medley.host.kind import kind_of
 from medley.model.resolve import weights
 from medley.model.shape import shape
-from medley.network.fabric import fabric
+from medley.network.fabric import choose_fabric
 from medley.network.fabric.types import Endpoint, Fabric, NetworkOptions
 from medley.planner import describe_layout
 from medley.planner.fit import format_gib
@@ -70,10 +70,10 @@ def examine_cluster(fleet: Fleet, progress: Progress) -> Case:
         digest=digest,
         engine=group.engine,
     )
-    if case.fabric is None or len(case.fabric.ends) < _MIN_NETWORK_HOSTS:
+    if case.fabric is None or len(case.fabric.endpoints) < _MIN_NETWORK_HOSTS:
         return case
     with progress.stage("check connections between the hosts"):
-        problems = _try_connections(fleet, case.fabric.ends, group.head)
+        problems = _try_connections(fleet, case.fabric.endpoints, group.head)
     return replace(case, connection_problems=problems)
 
 
@@ -121,13 +121,13 @@ def _compute_fabric(
     if len(hosts) < _MIN_NETWORK_HOSTS:
         return None, {}
     try:
-        return fabric(hosts, wishes), {}
+        return choose_fabric(hosts, wishes), {}
     except Problem as problem:
         for excluded in hosts:
             remaining = {name: host_facts for name, host_facts in hosts.items() if name != excluded}
             if excluded != head and len(remaining) >= _MIN_NETWORK_HOSTS:
                 with suppress(Problem):
-                    return fabric(remaining, wishes), {excluded: problem}
+                    return choose_fabric(remaining, wishes), {excluded: problem}
         return None, {GROUP: problem}
 
 

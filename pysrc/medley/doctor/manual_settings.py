@@ -29,7 +29,7 @@ def variables(case: Case) -> Iterator[Check]:
             *_check_cuda(host, values),
             *_check_unread(case, host),
         ]
-        if case.fabric and case.fabric.transport == "rdma" and (end := case.fabric.ends.get(name)):
+        if case.fabric and case.fabric.transport == "rdma" and (end := case.fabric.endpoints.get(name)):
             results += _check_rdma(host, values, end)
         yield from results or [host.ok(_summarize_variables(host, values))]
 

@@ -7,9 +7,9 @@ from medley.doctor.checks import ALL, NOT_RECORDED, Case, Check, Rule, State, Su
 from medley.doctor.checks import ExaminedHost as Host
 from medley.errors import Finding
 from medley.host.facts.network import Interface
-from medley.network.fabric.per_host import alone
-from medley.network.fabric.subgroups import Subgroup, faster_subgroups
-from medley.network.fabric.types import speed_text
+from medley.network.fabric.per_host import rank_host_links
+from medley.network.fabric.subgroups import Subgroup, find_faster_subgroups
+from medley.network.fabric.types import format_speed
 
 _TRANSPORT_TEXTS = {"tcp": "TCP", "rdma": "RDMA", "none": "none needed"}
 _CABLE_KINDS = {"ethernet", "infiniband", "bond"}
@@ -28,8 +28,8 @@ def shared_network(case: Case) -> Iterator[Check]:
         if not case.has_several_hosts:
             yield ALL.ok("one host needs no network")
         return
-    for name, end in case.fabric.ends.items():
-        speed = speed_text(end.mbit) if end.mbit else "speed unknown"
+    for name, end in case.fabric.endpoints.items():
+        speed = format_speed(end.mbit) if end.mbit else "speed unknown"
         gid = f", GID {end.gid_index}" if end.gid_index is not None else ""
         rdma = f", RDMA by {' and '.join(port.device for port in end.ports)}{gid}" if end.ports else ""
         yield Subject(name).ok(f"{end.interface} {end.address}, {speed}{rdma}")
@@ -60,7 +60,7 @@ def down_links(case: Case) -> Iterator[Check]:
 
 def _find_shared_address(link: Interface, case: Case, name: str) -> str | None:
     """Return the link's address in a network of another host, or in the one that the user chose."""
-    choice = case.wishes.link_of(name)
+    choice = case.wishes.find_link(name)
     for address in link.addresses:
         text = str(address.at)
         is_chosen = choice in {link.name, address.ip, str(address.at.network)}
@@ -141,8 +141,8 @@ def _find_subject(finding: Finding, names: list[str]) -> str:
 def _find_subgroups(case: Case) -> tuple[tuple[Subgroup, ...], tuple[Finding, ...]]:
     if case.fabric is None:
         return (), ()
-    facts = {name: case.hosts[name].facts for name in case.fabric.ends}
-    return faster_subgroups(facts, case.fabric, case.wishes)
+    facts = {name: case.hosts[name].facts for name in case.fabric.endpoints}
+    return find_faster_subgroups(facts, case.fabric, case.wishes)
 
 
 def _list_findings(case: Case) -> Iterator[Finding]:
@@ -151,7 +151,7 @@ def _list_findings(case: Case) -> Iterator[Finding]:
         yield from _find_subgroups(case)[1]
     elif len(case.hosts) == 1 and not case.network_problems:
         for name, host in case.hosts.items():
-            yield from alone(name, host.facts, case.wishes).findings
+            yield from rank_host_links(name, host.facts, case.wishes).findings
 
 
 one_subnet = _build_fabric_rule(
@@ -202,7 +202,7 @@ def mtu(case: Case) -> Iterator[Check]:
 
 def _list_used_links(network: IPv4Network, case: Case) -> Iterator[tuple[Host, Interface, str]]:
     """Yield for each host the link that it uses in this network, and the link's address."""
-    ends = case.fabric.ends if case.fabric else {}
+    ends = case.fabric.endpoints if case.fabric else {}
     for name, end in ends.items():
         used_names = {end.interface, *end.lanes, *(port.interface for port in end.ports)}
         links = [
@@ -224,11 +224,11 @@ def link_speed(case: Case) -> Iterator[Check]:
         for host, link, mbit in ends:
             max_mbit, best = max((speed, peer.name) for peer, _, speed in ends if peer.kind == host.kind)
             if mbit == max_mbit:
-                yield host.ok(f"{link.name} has {speed_text(mbit)}")
+                yield host.ok(f"{link.name} has {format_speed(mbit)}")
                 continue
             yield host.better(
-                f"{link.name} has {speed_text(mbit)}, "
-                f"and {best}, of the same kind, has {speed_text(max_mbit)}",
+                f"{link.name} has {format_speed(mbit)}, "
+                f"and {best}, of the same kind, has {format_speed(max_mbit)}",
                 cause=f"in {network}: a bad cable, a slower port of the switch, or a slower card",
                 fix=f"reseat or replace the cable, or use another port; then: ethtool {link.name}",
             )
@@ -239,7 +239,7 @@ def boot_mtu(case: Case) -> Iterator[Check]:
     """Check that some file sets the MTU of each used link at boot."""
     for name, host in case.hosts.items():
         settings = host.health.settings
-        end = case.fabric.ends.get(name) if case.fabric else None
+        end = case.fabric.endpoints.get(name) if case.fabric else None
         if settings is None:
             yield host.unknown(NOT_RECORDED)
         elif end is None or end.interface == "lo":

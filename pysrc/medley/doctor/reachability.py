@@ -7,7 +7,7 @@ from medley.doctor.checks import ALL, NOT_RECORDED, Case, Check, ExaminedHost, c
 from medley.errors import Problem
 from medley.host.health.access import Firewall
 from medley.host.health.software import Leftovers, RdmaParts
-from medley.network.ports import API, EPHEMERAL, RayPorts
+from medley.network.ports import API_PORT, EPHEMERAL_RANGE, RayPorts
 
 _MAX_RULES_SHOWN = 3
 
@@ -46,7 +46,7 @@ def connections(case: Case) -> Iterator[Check]:
     for name, host in case.hosts.items():
         if name in case.connection_problems:
             yield host.report_problem(_name_closing_rule(case.connection_problems[name], case))
-        elif case.fabric and name in case.fabric.ends:
+        elif case.fabric and name in case.fabric.endpoints:
             yield host.ok("reaches all other hosts, and they reach it")
 
 
@@ -117,7 +117,7 @@ def _closes_medley_port(rule: str) -> bool:
     if numbers is None:
         return "dport" not in rule
     closed_ranges = [re.findall(r"[0-9]+", text) for text in numbers[1].split(",")]
-    medley_ranges = ((RayPorts.first, RayPorts.last), (API, API), EPHEMERAL)
+    medley_ranges = ((RayPorts.first, RayPorts.last), (API_PORT, API_PORT), EPHEMERAL_RANGE)
     return any(
         int(closed[0]) <= last and int(closed[-1]) >= first
         for closed in closed_ranges
@@ -144,7 +144,7 @@ def ports(host: ExaminedHost, doors: Firewall) -> Iterator[Check]:
     # An old transcript lists no processes; a member of a cluster then has medley's Ray.
     may_be_member_ray = keeping and keeping.membership and host.health.processes is None
     listening_ports = {port for port, _ in doors.listening}
-    used_ports = sorted(listening_ports & {ray.gcs, *ray.of_raylet})
+    used_ports = sorted(listening_ports & {ray.gcs, *ray.raylet})
     numbers = ", ".join(map(str, used_ports))
     if used_ports and not is_ray_running and not may_be_member_ray:
         subject, verb = ("Ports", "are") if len(used_ports) > 1 else ("Port", "is")
@@ -153,16 +153,16 @@ def ports(host: ExaminedHost, doors: Firewall) -> Iterator[Check]:
             cause="Ray listens there, and medley has not started Ray here",
             fix=f"sudo ss -ltnp 'sport = :{used_ports[0]}'  # find the process, and end it if it is yours",
         )
-    elif API in listening_ports and not (is_ray_running or (keeping and keeping.serving)):
+    elif API_PORT in listening_ports and not (is_ray_running or (keeping and keeping.serving)):
         yield host.better(
-            f"Port {API} is already in use",
+            f"Port {API_PORT} is already in use",
             cause="the API listens there by default",
-            fix=f"sudo ss -ltnp 'sport = :{API}'  # or: medley serve MODEL --port {API + 1}",
+            fix=f"sudo ss -ltnp 'sport = :{API_PORT}'  # or: medley serve MODEL --port {API_PORT + 1}",
         )
     elif used_ports:
         yield host.ok(f"medley's Ray listens at {numbers}")
     else:
-        yield host.ok(f"{ray.gcs} to {ray.of_raylet[1]} and {API} are free")
+        yield host.ok(f"{ray.gcs} to {ray.raylet[1]} and {API_PORT} are free")
 
 
 @health_check("name", "host name", lambda health: health.doors)

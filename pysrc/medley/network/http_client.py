@@ -20,10 +20,12 @@ from medley.errors import Problem, in_words
 from medley.network.socket_url import read_socket_url
 from medley.network.tcp import is_loopback
 
-MOST_BYTES = 64 << 20
-"""Of a whole answer, or of one line of a streamed one."""
+MAX_ANSWER_BYTES = 64 << 20
+"""The limit of a whole answer, or of one line of a streamed one."""
 _CONNECT_S = 5.0
-_LAST_PORT, _LONGEST_LABEL = 65_535, 63
+_LAST_PORT = 65_535
+_MAX_LABEL_CHARS = 63
+"""The limit of each part of a host name (RFC 1035)."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +39,15 @@ class Response:
         return json_shape.loads(self.text)
 
 
-def address(url: str) -> httpx.URL:
+def parse_url(url: str) -> httpx.URL:
+    """Return a server's URL; raise a Problem if it is not an HTTP URL with a valid host and port."""
     try:
-        found = httpx.URL(url)
-        labels = [] if ":" in found.host else found.host.removesuffix(".").split(".")
-        if not all(0 < len(label) <= _LONGEST_LABEL for label in labels):
+        parsed = httpx.URL(url)
+        labels = [] if ":" in parsed.host else parsed.host.removesuffix(".").split(".")
+        if not all(0 < len(label) <= _MAX_LABEL_CHARS for label in labels):
             cause = "a part of its host's name is empty or longer than 63 letters"
-        elif found.scheme in {"http", "https"} and found.host and (found.port or 0) <= _LAST_PORT:
-            return found
+        elif parsed.scheme in {"http", "https"} and parsed.host and (parsed.port or 0) <= _LAST_PORT:
+            return parsed
         else:
             cause = "it needs http:// or https://, a host, and a port up to 65535 if any"
     except (httpx.InvalidURL, ValueError) as error:
@@ -52,14 +55,14 @@ def address(url: str) -> httpx.URL:
     raise Problem(f"{url!r} is not a URL of a server", cause=cause, fix="--url http://HOST:PORT/v1")
 
 
-def target(url: str) -> tuple[httpx.URL, dict[str, Any]]:
+def resolve_target(url: str) -> tuple[httpx.URL, dict[str, Any]]:
     """Return the URL that a request to a server names, and httpx's options by which it gets there."""
-    if local := read_socket_url(url):
-        socket_file, path = local
+    if socket_and_path := read_socket_url(url):
+        socket_file, path = socket_and_path
         _require_listener(socket_file)
         return httpx.URL(f"http://localhost{path}"), {"transport": httpx.HTTPTransport(uds=str(socket_file))}
-    where = address(url)
-    return where, options(where)
+    server_url = parse_url(url)
+    return server_url, choose_client_options(server_url)
 
 
 def _require_listener(socket_file: Path) -> None:
@@ -72,34 +75,35 @@ def _require_listener(socket_file: Path) -> None:
             raise httpx.ConnectError(in_words(error)) from error
 
 
-def options(url: httpx.URL) -> dict[str, Any]:
+def choose_client_options(server_url: httpx.URL) -> dict[str, Any]:
     """Return httpx's options; loading certificates takes longer than a local request."""
-    return {"verify": url.scheme == "https", "trust_env": not is_here(url.host)}
+    return {"verify": server_url.scheme == "https", "trust_env": not is_this_host(server_url.host)}
 
 
-def is_here(host: str) -> bool:
+def is_this_host(host: str) -> bool:
+    """Return whether an address or name is this host's; a name counts only if it is a loopback name."""
     try:
-        found = ipaddress.ip_address(host.strip("[]"))
+        address = ipaddress.ip_address(host.strip("[]"))
     except ValueError:  # a name, which only a proxy may be able to resolve
         return is_loopback(host)
-    family = socket.AF_INET6 if found.version == 6 else socket.AF_INET  # noqa: PLR2004 - of IP
+    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET  # noqa: PLR2004 - of IP
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.bind((str(found), 0))
+            probe.bind((str(address), 0))
     except OSError:
         return is_loopback(host)
     return True
 
 
-def direct(host: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables by which another program reaches this host without a proxy."""
-    if not is_here(host) or not any(name.lower().endswith("_proxy") for name in environ):
+def list_no_proxy_variables(host: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables with which another program reaches this host without a proxy."""
+    if not is_this_host(host) or not any(name.lower().endswith("_proxy") for name in environ):
         return {}
-    but = ",".join(filter(None, (host, environ.get("no_proxy") or environ.get("NO_PROXY"))))
-    return {"no_proxy": but, "NO_PROXY": but}
+    exceptions = ",".join(filter(None, (host, environ.get("no_proxy") or environ.get("NO_PROXY"))))
+    return {"no_proxy": exceptions, "NO_PROXY": exceptions}
 
 
-def bearer(key: str | None) -> dict[str, str]:
+def build_auth_header(key: str | None) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
@@ -122,35 +126,35 @@ def ask(
     redirects: bool = False,
 ) -> Response:
     """Send a request and return its answer; raises httpx.HTTPError, or a Problem if it is too long."""
-    with _answering(
+    with _stream_answer(
         method, url, limit_s, body=body, headers=headers, connect_s=connect_s, redirects=redirects
     ) as answer:
-        found = bytearray()
+        content = bytearray()
         for chunk in answer.iter_bytes():
-            found += chunk
-            if len(found) > MOST_BYTES:
-                raise _too_long(url)
-        return Response(answer.status_code, answer.headers, found.decode("utf-8", "replace"))
+            content += chunk
+            if len(content) > MAX_ANSWER_BYTES:
+                raise _too_large_problem(url)
+        return Response(answer.status_code, answer.headers, content.decode("utf-8", "replace"))
 
 
 @contextmanager
-def lines(
+def stream_lines(
     method: str, url: str, *, limit_s: float, body: object = None, headers: Mapping[str, str] | None = None
 ) -> Iterator[tuple[int, Iterator[str]]]:
     """Send a request, and yield the answer's status and its lines."""
-    with _answering(method, url, limit_s, body=body, headers=headers) as answer:
-        yield answer.status_code, _lines(url, answer.iter_bytes())
+    with _stream_answer(method, url, limit_s, body=body, headers=headers) as answer:
+        yield answer.status_code, _split_lines(url, answer.iter_bytes())
 
 
 def download(
     url: str, *, limit_s: float, headers: Mapping[str, str] | None = None, connect_s: float = _CONNECT_S
 ) -> AbstractContextManager[httpx.Response]:
     """Download a file and follow redirects; only the first host gets the credentials."""
-    return _answering("GET", url, limit_s, headers=headers, connect_s=connect_s, redirects=True)
+    return _stream_answer("GET", url, limit_s, headers=headers, connect_s=connect_s, redirects=True)
 
 
 @contextmanager
-def _answering(
+def _stream_answer(
     method: str,
     url: str,
     limit_s: float,
@@ -161,26 +165,27 @@ def _answering(
     redirects: bool = False,
 ) -> Iterator[httpx.Response]:
     limit = httpx.Timeout(limit_s, connect=connect_s)
-    where, how = target(url)
+    request_url, client_options = resolve_target(url)
     with (
-        httpx.Client(timeout=limit, follow_redirects=redirects, **how) as client,
-        client.stream(method, where, json=body, headers=dict(headers or {})) as answer,
+        httpx.Client(timeout=limit, follow_redirects=redirects, **client_options) as client,
+        client.stream(method, request_url, json=body, headers=dict(headers or {})) as answer,
     ):
         yield answer
 
 
-def _lines(url: str, chunks: Iterator[bytes]) -> Iterator[str]:
-    left = b""
+def _split_lines(url: str, chunks: Iterator[bytes]) -> Iterator[str]:
+    """Yield the lines of an answer as they arrive; raise a Problem if one is too long."""
+    partial_line = b""
     for chunk in chunks:
-        *whole, left = (left + chunk).split(b"\n")
-        yield from (each.decode("utf-8", "replace").rstrip("\r") for each in whole)
-        if len(left) > MOST_BYTES:
-            raise _too_long(url)
-    if left:
-        yield left.decode("utf-8", "replace")
+        *complete_lines, partial_line = (partial_line + chunk).split(b"\n")
+        yield from (line.decode("utf-8", "replace").rstrip("\r") for line in complete_lines)
+        if len(partial_line) > MAX_ANSWER_BYTES:
+            raise _too_large_problem(url)
+    if partial_line:
+        yield partial_line.decode("utf-8", "replace")
 
 
-def unanswered(url: str, error: Exception) -> Problem:
+def no_answer_problem(url: str, error: Exception) -> Problem:
     return Problem(
         f"no server answers at {url}",
         cause=in_words(error),
@@ -188,9 +193,9 @@ def unanswered(url: str, error: Exception) -> Problem:
     )
 
 
-def _too_long(url: str) -> Problem:
+def _too_large_problem(url: str) -> Problem:
     return Problem(
         f"the answer of {url} is too large",
-        cause=f"an answer or a line of one is larger than {MOST_BYTES >> 20} MiB",
+        cause=f"an answer or a line of one is larger than {MAX_ANSWER_BYTES >> 20} MiB",
         fix="check which program listens there: ss -ltnp",
     )

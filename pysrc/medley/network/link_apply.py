@@ -19,131 +19,157 @@ from medley.transcript import NO_ANSWER, Transcript, first, lines
 
 PROGRAMS = "for p in netplan nmcli; do command -v $p; done"
 NETPLANS = "ls /etc/netplan/*.yaml"
-OUR_NETPLAN = f"cat {link_backends.NETPLAN_PATH}"
+MEDLEY_NETPLAN = f"cat {link_backends.NETPLAN_PATH}"
 NETWORK_MANAGER = "nmcli -t -f RUNNING general"
-ACTIVE = "nmcli -t -f UUID,DEVICE connection show --active"
-OUR_PROFILES = (
+ACTIVE_CONNECTIONS = "nmcli -t -f UUID,DEVICE connection show --active"
+MEDLEY_PROFILES = (
     "nmcli -g NAME connection show | grep '^medley-' | while read -r n; do"
     ' echo "$n $(nmcli -g ipv4.addresses,802-3-ethernet.mtu connection show "$n" | tr "\\n" " ")"; done'
 )
-UP = "ip -brief link show up"
+UP_LINKS = "ip -brief link show up"
 _LIMIT_S = 60
-_SETTLES_S = 10
-MANAGER_QUESTIONS = (MARKS, PROGRAMS, NETPLANS, OUR_NETPLAN, NETWORK_MANAGER, ACTIVE, OUR_PROFILES, UP)
+_SETTLE_LIMIT_S = 10
+MANAGER_QUESTIONS = (
+    MARKS,
+    PROGRAMS,
+    NETPLANS,
+    MEDLEY_NETPLAN,
+    NETWORK_MANAGER,
+    ACTIVE_CONNECTIONS,
+    MEDLEY_PROFILES,
+    UP_LINKS,
+)
 
 
 @dataclass(frozen=True)
 class Managers:
-    chosen: str = "ip"
+    """The program that manages this host's addresses, and its state."""
+
+    program: str = "ip"
+    """netplan, networkmanager, nixos or ip."""
     why: str = ""
-    our_netplan: str | None = None
-    readable: bool = True
+    medley_netplan: str | None = None
+    """The text of medley's file in /etc/netplan; None without one."""
+    is_netplan_readable: bool = True
+    """Whether this user may read that file."""
     profiles: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """Address and MTU of medley's connections in NetworkManager, by interface."""
+    """The address and MTU of medley's connections in NetworkManager, by interface."""
     active: Mapping[str, str] = field(default_factory=dict)
     """The UUID of each interface's connection in NetworkManager."""
     up: frozenset[str] = frozenset()
-    """Links that are administratively up."""
+    """The links that are administratively up."""
 
 
-def managers(answers: Transcript, named: str | None = None) -> Managers:
-    usable, why = _usable(answers)
-    if named is not None and named not in usable:
+def find_managers(answers: Transcript, wanted_program: str | None = None) -> Managers:
+    """Read the answers to MANAGER_QUESTIONS; `named` is the program of --with.
+
+    Raise a Problem if that program does not manage addresses here.
+    """
+    usable, why = _list_usable_programs(answers)
+    if wanted_program is not None and wanted_program not in usable:
         raise Problem(
-            f"{named} does not manage this host's addresses",
+            f"{wanted_program} does not manage this host's addresses",
             cause=f"found: {', '.join(sorted(usable))}; {why}",
             fix=f"leave --with out, or: --with {min(usable)}",
         )
-    ours = answers.get(OUR_NETPLAN, NO_ANSWER)
-    profiles = (re.fullmatch(r"medley-(\S+) (\S+) (\S+) *", line) for line in lines(answers, OUR_PROFILES))
-    there = str(link_backends.NETPLAN_PATH) in lines(answers, NETPLANS)
+    netplan = answers.get(MEDLEY_NETPLAN, NO_ANSWER)
+    profiles = (re.fullmatch(r"medley-(\S+) (\S+) (\S+) *", line) for line in lines(answers, MEDLEY_PROFILES))
+    has_netplan = str(link_backends.NETPLAN_PATH) in lines(answers, NETPLANS)
     return Managers(
-        chosen=named or usable[0],
-        why="named with --with" if named else why,
-        our_netplan=ours.text if there and not ours.status else None,
-        readable=not (there and ours.status),
-        profiles={each[1]: (each[2], each[3]) for each in profiles if each},
-        active={device: uuid for uuid, _, device in (line.partition(":") for line in lines(answers, ACTIVE))},
-        up=frozenset(line.split()[0].partition("@")[0] for line in lines(answers, UP)),
+        program=wanted_program or usable[0],
+        why="named with --with" if wanted_program else why,
+        medley_netplan=netplan.text if has_netplan and not netplan.status else None,
+        is_netplan_readable=not (has_netplan and netplan.status),
+        profiles={match[1]: (match[2], match[3]) for match in profiles if match},
+        active={
+            device: uuid
+            for uuid, _, device in (line.partition(":") for line in lines(answers, ACTIVE_CONNECTIONS))
+        },
+        up=frozenset(line.split()[0].partition("@")[0] for line in lines(answers, UP_LINKS)),
     )
 
 
-def _usable(answers: Transcript) -> tuple[tuple[str, ...], str]:
+def _list_usable_programs(answers: Transcript) -> tuple[tuple[str, ...], str]:
     if "/etc/NIXOS" in lines(answers, MARKS):
         # On NixOS the configuration starts every other program.
         return ("nixos", "ip"), "NixOS, whose configuration sets addresses"
     programs = {PurePosixPath(path).name for path in lines(answers, PROGRAMS)}
-    found, why = ["ip"], "neither netplan nor NetworkManager runs here"
+    usable, why = ["ip"], "neither netplan nor NetworkManager runs here"
     if "nmcli" in programs and first(answers, NETWORK_MANAGER) == "running":
-        found, why = ["networkmanager", *found], "NetworkManager runs, and /etc/netplan has no file"
+        usable, why = ["networkmanager", *usable], "NetworkManager runs, and /etc/netplan has no file"
     if "netplan" in programs and lines(answers, NETPLANS):
-        found, why = ["netplan", *found], "/etc/netplan has files"
-    return tuple(found), why
+        usable, why = ["netplan", *usable], "/etc/netplan has files"
+    return tuple(usable), why
 
 
-def sessions() -> dict[str, str]:
+def list_ssh_sessions() -> dict[str, str]:
     """Return the clients of open ssh sessions, by address and interface here, also under sudo."""
-    said = {env.get("SSH_CONNECTION", "") for env in process_identity.process_environments().values()}
-    found = [words for each in said if len(words := each.split()) == 4]  # noqa: PLR2004 - both ends' address, port
-    plain = (client for client, *_ in found if client.replace(".", "").replace(":", "").isalnum())
+    environments = process_identity.process_environments().values()
+    values = {environment.get("SSH_CONNECTION", "") for environment in environments}
+    # The address and port of the client, then of the server.
+    connections = [words for value in values if len(words := value.split()) == 4]  # noqa: PLR2004
+    plain = (client for client, *_ in connections if client.replace(".", "").replace(":", "").isalnum())
     questions = {f"ip -json route get {client}": client for client in plain}
     answers = process.ask(questions) if questions else {}
-    by_interface = {_interface(answers[each].text): client for each, client in questions.items()}
+    by_interface = {
+        _parse_interface(answers[question].text): client for question, client in questions.items()
+    }
     # A link-local address of IPv6 names the interface itself.
-    by_interface |= {client.partition("%")[2]: client for client, *_ in found if "%" in client}
-    return {**{server: client for client, _, server, _ in found}, **by_interface}
+    by_interface |= {client.partition("%")[2]: client for client, *_ in connections if "%" in client}
+    return {**{server: client for client, _, server, _ in connections}, **by_interface}
 
 
-def _interface(route_json: str) -> str:
+def _parse_interface(route_json: str) -> str:
     try:
         return str(json.loads(route_json)[0]["dev"])
     except (ValueError, LookupError, TypeError):
         return ""
 
 
-def change(settings: tuple[Setting, ...], found: Managers) -> Change:
-    match found.chosen:
+def build_change(settings: tuple[Setting, ...], managers: Managers) -> Change:
+    """Return the change that makes these settings, for the program that manages this host's addresses."""
+    match managers.program:
         case "netplan":
-            return link_backends.netplan_change(settings, found.our_netplan)
+            return link_backends.build_netplan_change(settings, managers.medley_netplan)
         case "networkmanager":
-            return link_backends.network_manager_change(settings, found.profiles, found.active)
+            return link_backends.build_network_manager_change(settings, managers.profiles, managers.active)
         case "nixos":
-            return link_backends.nixos_change(settings)
+            return link_backends.build_nixos_change(settings)
         case _:
-            return link_backends.iproute_change(settings, found.up)
+            return link_backends.build_iproute_change(settings, managers.up)
 
 
-def apply(made: Change) -> None:
+def apply_change(change: Change) -> None:
     """Apply a change; undo all of it where a step fails."""
-    file = made.file
-    note = {
-        "what": "; ".join(str(command) for command in made.commands),
+    file = change.file
+    record = {
+        "what": "; ".join(str(command) for command in change.commands),
         "path": str(file.path) if file else None,
         "text": file.text if file else None,
-        "old": file.old if file else None,
-        "undo": [command.argv for command in made.undo],
+        "old": file.old_text if file else None,
+        "undo": [command.argv for command in change.undo],
     }
-    storage.write(_notes(), json.dumps([note, *remembered()]), secret=True)
+    storage.write(_find_record_path(), json.dumps([record, *load_records()]), secret=True)
     try:
-        _make(made)
+        _run_change(change)
     except BaseException as error:
-        undo(force=True)
+        undo_change(force=True)
         if isinstance(error, OSError):
-            raise _failed(in_words(error)) from error
+            raise _failed_step_problem(in_words(error)) from error
         raise
 
 
-def _make(made: Change) -> None:
-    if made.file:
-        storage.write(made.file.path, made.file.text, secret=True)
-    for command in made.commands:
-        ended = process.run(command, limit_s=_LIMIT_S)
-        if ended.status:
-            said = "\n".join(line for line in ended.lines if line.strip()) or f"it exited with {ended.status}"
-            raise _failed(f"{command}\n{said}")
+def _run_change(change: Change) -> None:
+    if change.file:
+        storage.write(change.file.path, change.file.text, secret=True)
+    for command in change.commands:
+        result = process.run(command, limit_s=_LIMIT_S)
+        if result.status:
+            output = "\n".join(line for line in result.lines if line.strip())
+            raise _failed_step_problem(f"{command}\n{output or f'it exited with {result.status}'}")
 
 
-def _failed(cause: str) -> Problem:
+def _failed_step_problem(cause: str) -> Problem:
     return Problem(
         "a step failed, so the change was undone",
         cause=cause,
@@ -151,32 +177,35 @@ def _failed(cause: str) -> Problem:
     )
 
 
-def undo(*, force: bool = False) -> str:
-    """Undo the newest change, and return its commands."""
-    notes = remembered()
-    if not notes:
+def undo_change(*, force: bool = False) -> str:
+    """Undo the newest change, and return its commands as text.
+
+    Raise a Problem without a change, if its file was edited since (unless forced), or if commands fail.
+    """
+    records = load_records()
+    if not records:
         raise Problem(
             "there is nothing to undo",
-            cause=f"{_notes()} has no change of medley link setup",
+            cause=f"{_find_record_path()} has no change of medley link setup",
             fix="ip -brief address  # shows the addresses; for changes made with sudo, use sudo",
         )
-    newest, *older = notes
+    newest, *older = records
     path = Path(newest["path"]) if newest["path"] else None
-    there = storage.read_text(path) if path else None
-    if path and not force and there != newest["text"]:
+    text = storage.read_text(path) if path else None
+    if path and not force and text != newest["text"]:
         raise Problem(
             f"{path} was changed",
-            cause="it differs from what medley wrote" if there is not None else "it was removed",
+            cause="it differs from what medley wrote" if text is not None else "it was removed",
             fix="to restore it anyway: medley link setup --undo --force",
         )
     if path and newest["old"] is None:
         storage.remove_file(path)
     elif path:
         storage.write(path, newest["old"], secret=True)
-    failed = [each for each in newest["undo"] if process.run(Command(tuple(each)), limit_s=_LIMIT_S).status]
-    storage.write(_notes(), json.dumps(older), secret=True)
+    failed = [argv for argv in newest["undo"] if process.run(Command(tuple(argv)), limit_s=_LIMIT_S).status]
+    storage.write(_find_record_path(), json.dumps(older), secret=True)
     if failed and not force:
-        commands = "\n".join(str(Command(tuple(each))) for each in failed)
+        commands = "\n".join(str(Command(tuple(argv))) for argv in failed)
         raise Problem(
             "not everything could be undone",
             cause=f"{len(failed)} commands failed; after a reboot there may be nothing left to undo",
@@ -185,20 +214,23 @@ def undo(*, force: bool = False) -> str:
     return str(newest["what"])
 
 
-def unsettled(settings: Iterable[Setting]) -> tuple[Setting, ...]:
-    """Wait for the settings to hold; return those that do not."""
-    wanted = tuple(settings)
-    process.wait_until(lambda: not _left(wanted), _SETTLES_S, every_s=0.5)
-    return _left(wanted)
+def wait_for_settings(settings: Iterable[Setting]) -> tuple[Setting, ...]:
+    """Wait up to 10 s for the settings to hold; return those that do not."""
+    expected = tuple(settings)
+    process.wait_until(lambda: not _list_missing_settings(expected), _SETTLE_LIMIT_S, every_s=0.5)
+    return _list_missing_settings(expected)
 
 
-def _left(wanted: tuple[Setting, ...]) -> tuple[Setting, ...]:
-    found = network.net(process.ask(network.QUESTIONS))
-    there = {(link.name, str(each.at), link.mtu) for link in found.links for each in link.addresses}
-    return tuple(each for each in wanted if (each.interface, each.address, each.mtu) not in there)
+def _list_missing_settings(settings: tuple[Setting, ...]) -> tuple[Setting, ...]:
+    """Return the settings that this host does not have now."""
+    net = network.net(process.ask(network.QUESTIONS))
+    current = {(link.name, str(address.at), link.mtu) for link in net.links for address in link.addresses}
+    return tuple(
+        setting for setting in settings if (setting.interface, setting.address, setting.mtu) not in current
+    )
 
 
-class _Note(TypedDict):
+class _ChangeRecord(TypedDict):
     what: str
     path: str | None
     text: str | None
@@ -206,19 +238,20 @@ class _Note(TypedDict):
     undo: list[list[str]]
 
 
-def remembered() -> list[dict[str, Any]]:
-    content = storage.read_bytes(_notes())
+def load_records() -> list[dict[str, Any]]:
+    """Return the records of changes, the newest first; raise a Problem if their file is damaged."""
+    content = storage.read_bytes(_find_record_path())
     if content is None:
         return []
-    found = json_shape.loads(content)
-    if json_shape.fits(found, list[_Note]):
-        return list(found)
+    records = json_shape.loads(content)
+    if json_shape.fits(records, list[_ChangeRecord]):
+        return list(records)
     raise Problem(
         "the record of changes to this host's links is damaged",
-        cause=f"{_notes()} is incomplete, or another version of medley wrote it",
-        fix=f"read it for what to undo by hand, then: mv {_notes()} {_notes()}.torn",
+        cause=f"{_find_record_path()} is incomplete, or another version of medley wrote it",
+        fix=f"read it for what to undo by hand, then: mv {_find_record_path()} {_find_record_path()}.torn",
     )
 
 
-def _notes() -> Path:
+def _find_record_path() -> Path:
     return storage.state() / "links.json"

@@ -13,13 +13,13 @@ from medley.network.link_setup import Setting
 
 NETPLAN_PATH = Path("/etc/netplan/60-medley.yaml")
 # No renderer, which the host's other files choose.
-_HEAD = """\
+_NETPLAN_HEAD = """\
 # Written by medley link setup, which replaces it; taken back by medley link setup --undo.
 network:
   version: 2
   ethernets:
 """
-_LINK = """\
+_NETPLAN_LINK = """\
     {name}:
       dhcp4: false
       dhcp6: false
@@ -28,9 +28,9 @@ _LINK = """\
       mtu: {mtu}
       optional: true
 """
-_OURS = re.compile(r"^    (\S+):\n((?:      .*\n)+)", re.MULTILINE)
+_NETPLAN_LINK_PATTERN = re.compile(r"^    (\S+):\n((?:      .*\n)+)", re.MULTILINE)
 # medley's connection has priority over NetworkManager's automatic one.
-_OURS_FIRST = (
+_PRIORITY_WORDS = (
     *("connection.autoconnect", "yes", "connection.autoconnect-priority", "100"),
     *("ipv6.method", "disabled"),
 )
@@ -47,42 +47,51 @@ _NIXOS_LINK = """\
 class FileChange:
     path: Path
     text: str
-    old: str | None
+    """The text to write."""
+    old_text: str | None
+    """The text of the existing file; None without one."""
 
     @property
     def diff(self) -> str:
-        before = (self.old or "").splitlines(keepends=True)
-        names = ("/dev/null" if self.old is None else str(self.path), str(self.path))
-        return "".join(difflib.unified_diff(before, self.text.splitlines(keepends=True), *names))
+        old_lines = (self.old_text or "").splitlines(keepends=True)
+        names = ("/dev/null" if self.old_text is None else str(self.path), str(self.path))
+        return "".join(difflib.unified_diff(old_lines, self.text.splitlines(keepends=True), *names))
 
 
 @dataclass(frozen=True)
 class Change:
+    """The file and the commands that make some settings, and the commands that undo them."""
+
     commands: tuple[Command, ...] = ()
     undo: tuple[Command, ...] = ()
     file: FileChange | None = None
-    by_hand: str = ""
+    """The file to write before the commands run."""
+    manual_text: str = ""
     """Text for the user to add, where medley must not write."""
     notes: tuple[str, ...] = ()
 
     @property
-    def shown(self) -> str:
-        if self.by_hand:
-            return self.by_hand
+    def preview(self) -> str:
+        if self.manual_text:
+            return self.manual_text
         diff = self.file.diff if self.file else ""
         return diff + "".join(f"{command}\n" for command in self.commands)
 
 
-def iproute_change(settings: tuple[Setting, ...], up: frozenset[str]) -> Change:
-    steps = [list(_ip_steps(each, up=each.interface in up)) for each in settings]
-    return Change(
-        tuple(command for each in steps for do, _ in each for command in do),
-        tuple(command for each in steps for _, undo in reversed(each) for command in undo),
-        notes=("this does not survive a reboot: run it again then",),
-    )
+def build_iproute_change(settings: tuple[Setting, ...], up: frozenset[str]) -> Change:
+    """Return ip commands; `up` has the interfaces that are up."""
+    commands: list[Command] = []
+    undo_commands: list[Command] = []
+    for setting in settings:
+        steps = list(_list_ip_steps(setting, up=setting.interface in up))
+        commands += [command for step, _ in steps for command in step]
+        undo_commands += [command for _, undo in reversed(steps) for command in undo]
+    notes = ("this does not survive a reboot: run it again then",)
+    return Change(tuple(commands), tuple(undo_commands), notes=notes)
 
 
-def _ip_steps(setting: Setting, *, up: bool) -> Iterator[tuple[list[Command], list[Command]]]:
+def _list_ip_steps(setting: Setting, *, up: bool) -> Iterator[tuple[list[Command], list[Command]]]:
+    """Yield the commands of each step and those that undo it."""
 
     def ip(*words: str) -> Command:
         return Command(("ip", *words))
@@ -91,7 +100,8 @@ def _ip_steps(setting: Setting, *, up: bool) -> Iterator[tuple[list[Command], li
         return ip("address", verb, address, "dev", setting.interface)
 
     link = ("link", "set", "dev", setting.interface)
-    yield [address("del", each) for each in setting.drops], [address("add", each) for each in setting.drops]
+    drops = setting.drops
+    yield [address("del", dropped) for dropped in drops], [address("add", dropped) for dropped in drops]
     if setting.mtu != setting.old_mtu:
         yield [ip(*link, "mtu", str(setting.mtu))], [ip(*link, "mtu", str(setting.old_mtu))]
     if not up:
@@ -100,71 +110,88 @@ def _ip_steps(setting: Setting, *, up: bool) -> Iterator[tuple[list[Command], li
         yield [address("add", setting.address)], [address("del", setting.address)]
 
 
-def netplan_change(settings: tuple[Setting, ...], old: str | None) -> Change:
-    """Change medley's file, whose text is `old`; its other links stay."""
-    for each in settings:
-        if each.kind != "ethernet":
+def build_netplan_change(settings: tuple[Setting, ...], old_text: str | None) -> Change:
+    """Return medley's file with these settings, whose text was `old`; its other links stay.
+
+    Raise a Problem for a link that is not Ethernet, because another file defines it.
+    """
+    for setting in settings:
+        if setting.kind != "ethernet":
             raise Problem(
-                f"{each.interface} is configured elsewhere",
-                cause=f"netplan defines a {each.kind} with its parts in a file that is not medley's",
-                fix=f"in its file in /etc/netplan: addresses: [{each.address}], mtu: {each.mtu}",
+                f"{setting.interface} is configured elsewhere",
+                cause=f"netplan defines a {setting.kind} with its parts in a file that is not medley's",
+                fix=f"in its file in /etc/netplan: addresses: [{setting.address}], mtu: {setting.mtu}",
             )
-    links = {name: f"    {name}:\n{lines}" for name, lines in _OURS.findall(old or "")}
-    for each in settings:
-        links[each.interface] = _LINK.format(name=each.interface, address=each.address, mtu=each.mtu)
-    text = _HEAD + "".join(links[name] for name in sorted(links))
+    links = {name: f"    {name}:\n{lines}" for name, lines in _NETPLAN_LINK_PATTERN.findall(old_text or "")}
+    for setting in settings:
+        links[setting.interface] = _NETPLAN_LINK.format(
+            name=setting.interface, address=setting.address, mtu=setting.mtu
+        )
+    text = _NETPLAN_HEAD + "".join(links[name] for name in sorted(links))
     commands = (Command(("netplan", "generate")), Command(("netplan", "apply")))
-    all_of_it = "netplan apply applies all of /etc/netplan, including other unapplied changes"
+    apply_note = "netplan apply applies all of /etc/netplan, including other unapplied changes"
     notes = tuple(
-        f"netplan merges the addresses of all its files: remove {', '.join(each.drops)} of {each.interface} "
-        "from the other one (grep -r addresses /etc/netplan)"
-        for each in settings
-        if each.drops
+        f"netplan merges the addresses of all its files: remove {', '.join(setting.drops)} "
+        f"of {setting.interface} from the other one (grep -r addresses /etc/netplan)"
+        for setting in settings
+        if setting.drops
     )
-    return Change(commands, commands, FileChange(NETPLAN_PATH, text, old), notes=(all_of_it, *notes))
+    return Change(commands, commands, FileChange(NETPLAN_PATH, text, old_text), notes=(apply_note, *notes))
 
 
-def network_manager_change(
+def build_network_manager_change(
     settings: tuple[Setting, ...], profiles: Mapping[str, tuple[str, str]], active: Mapping[str, str]
 ) -> Change:
-    """Change connections; by interface, `profiles` are medley's, `active` the UUIDs in use."""
+    """Return nmcli commands; by interface, `profiles` are medley's connections, `active` the UUIDs in use.
+
+    Raise a Problem for a link that is not Ethernet, because another connection defines it.
+    """
     commands, undo = [], []
-    for each in settings:
-        if each.kind != "ethernet":
+    for setting in settings:
+        if setting.kind != "ethernet":
             raise Problem(
-                f"{each.interface} is configured elsewhere",
-                cause=f"NetworkManager has the {each.kind} as a connection that is not medley's",
-                fix=f"nmcli connection modify NAME ipv4.method manual ipv4.addresses {each.address}",
+                f"{setting.interface} is configured elsewhere",
+                cause=f"NetworkManager has the {setting.kind} as a connection that is not medley's",
+                fix=f"nmcli connection modify NAME ipv4.method manual ipv4.addresses {setting.address}",
             )
-        name, link = f"medley-{each.interface}", each.interface
-        modify, start = ("modify", name), _nmcli("up", name)
-        add = ("add", "type", "ethernet", "con-name", name, "ifname", link)
-        make = modify if link in profiles else add
-        commands += [_nmcli(*make, *_ipv4(each.address, str(each.mtu)), *_OURS_FIRST), start]
-        if link in profiles:
-            undo += [_nmcli(*modify, *_ipv4(*profiles[link])), start]
+        name, interface = f"medley-{setting.interface}", setting.interface
+        modify, start = ("modify", name), _build_nmcli_command("up", name)
+        add = ("add", "type", "ethernet", "con-name", name, "ifname", interface)
+        save = modify if interface in profiles else add
+        commands += [
+            _build_nmcli_command(
+                *save, *_list_ipv4_words(setting.address, str(setting.mtu)), *_PRIORITY_WORDS
+            ),
+            start,
+        ]
+        if interface in profiles:
+            undo += [_build_nmcli_command(*modify, *_list_ipv4_words(*profiles[interface])), start]
         else:
-            undo += [_nmcli("delete", name), *([_nmcli("up", active[link])] if link in active else [])]
+            undo += [
+                _build_nmcli_command("delete", name),
+                *([_build_nmcli_command("up", active[interface])] if interface in active else []),
+            ]
     return Change(tuple(commands), tuple(undo))
 
 
-def _ipv4(address: str, mtu: str) -> tuple[str, ...]:
-    how = ("ipv4.method", "manual", "ipv4.addresses", address, "ipv4.never-default", "yes")
-    return (*how, "802-3-ethernet.mtu", mtu)
+def _list_ipv4_words(address: str, mtu: str) -> tuple[str, ...]:
+    ipv4_words = ("ipv4.method", "manual", "ipv4.addresses", address, "ipv4.never-default", "yes")
+    return (*ipv4_words, "802-3-ethernet.mtu", mtu)
 
 
-def _nmcli(*words: str) -> Command:
+def _build_nmcli_command(*words: str) -> Command:
     return Command(("nmcli", "connection", *words))
 
 
-def nixos_change(settings: tuple[Setting, ...]) -> Change:
-    names = " ".join(f'"interface-name:{each.interface}"' for each in settings)
-    links = ((each, IPv4Interface(each.address)) for each in settings)
-    text = "{\n" + "".join(
-        _NIXOS_LINK.format(name=each.interface, mtu=each.mtu, ip=at.ip, prefix=at.network.prefixlen)
-        for each, at in links
-    )
+def build_nixos_change(settings: tuple[Setting, ...]) -> Change:
+    """Return the text for the user's NixOS configuration, which medley does not edit."""
+    names = " ".join(f'"interface-name:{setting.interface}"' for setting in settings)
+    text = "{\n"
+    for setting in settings:
+        address = IPv4Interface(setting.address)
+        prefix = address.network.prefixlen
+        text += _NIXOS_LINK.format(name=setting.interface, mtu=setting.mtu, ip=address.ip, prefix=prefix)
     # It has no effect without NetworkManager.
     text += f"  networking.networkmanager.unmanaged = [ {names} ];\n}}\n"
     notes = ("add this to your configuration, then: sudo nixos-rebuild switch",)
-    return Change(by_hand=text, notes=notes)
+    return Change(manual_text=text, notes=notes)

@@ -8,16 +8,19 @@ from ipaddress import IPv4Interface, IPv4Network
 from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host.facts.network import Interface
-from medley.network.fabric.types import speed_text
+from medley.network.fabric.types import format_speed
 
-_REAL = {"ethernet", "infiniband", "bond", "bridge", "vlan"}
+_LINK_KINDS = {"ethernet", "infiniband", "bond", "bridge", "vlan"}
 _FAST_MBIT = 25_000
 _FAST_MTU = 9000
-"""For fast links; the switch of a LAN seldom forwards such packets."""
-_FIRST, _LAST = 100, 199
-"""N of the suggested networks 192.168.N.0/24."""
-RING = 3
-_PORTS = 2
+"""The MTU of fast links; the switch of a LAN seldom forwards such packets."""
+_FIRST_SUBNET, _LAST_SUBNET = 100, 199
+"""The least and the largest N of the suggested networks 192.168.N.0/24."""
+_POINT_TO_POINT_PREFIX = 31
+"""The prefix length from which a network reserves no address (RFC 3021)."""
+RING_HOSTS = 3
+_RING_PORTS = 2
+"""The number of ports of each host of a ring."""
 
 
 @dataclass(frozen=True)
@@ -36,70 +39,81 @@ class LinkRequest:
 
 @dataclass(frozen=True)
 class Setting:
+    """The address and MTU of one link, and what it has now."""
+
     interface: str
     kind: str
     address: str
+    """The address with its prefix length."""
     mtu: int
     old_mtu: int
     has_address: bool
+    """Whether the link has the address already."""
     drops: tuple[str, ...] = ()
-    """Addresses to remove, such as a second one in the same network."""
+    """The addresses to remove, such as a second one in the same network."""
     why: str = ""
 
     @property
-    def is_so(self) -> bool:
+    def is_applied(self) -> bool:
         return self.has_address and self.mtu == self.old_mtu and not self.drops
 
 
-def held(facts: Facts, sessions: Mapping[str, str]) -> dict[str, str]:
+def find_protected_links(facts: Facts, sessions: Mapping[str, str]) -> dict[str, str]:
     """Return by interface why not to change it; `sessions`: ssh clients by interface or address."""
     carries = dict.fromkeys(facts.net.default_links, "it carries the default route")
     for link in facts.net.links:
-        for mark in (link.name, *(address.ip for address in link.addresses)):
-            if mark in sessions:
-                carries[link.name] = f"the ssh session from {sessions[mark]} uses it"
-    found = dict(carries)
+        for key in (link.name, *(address.ip for address in link.addresses)):
+            if key in sessions:
+                carries[link.name] = f"the ssh session from {sessions[key]} uses it"
+    protected = dict(carries)
     for link in facts.net.links:
         for name, why in carries.items():
             if link.master == name or name.startswith(f"{link.name}."):
-                found[link.name] = f"it is a part of {name}: {why}"
-    return found
+                protected[link.name] = f"it is a part of {name}: {why}"
+    return protected
 
 
-def settings(facts: Facts, asked: LinkRequest, why_held: Mapping[str, str]) -> tuple[Setting, ...]:
-    """Return the settings for each link, also where it has them already."""
-    if asked.ring and asked.interface:
+def choose_settings(
+    facts: Facts, request: LinkRequest, protected_links: Mapping[str, str]
+) -> tuple[Setting, ...]:
+    """Return the settings for each link, also where it has them already.
+
+    `why_held` has by interface why not to change it. Raise a Problem for options that exclude each other, an
+    unusable link or address, or if there is no fast link.
+    """
+    if request.ring and request.interface:
         raise Problem(
             "--ring is for all cables of this host",
-            cause=f"--interface {asked.interface} names only one",
-            fix=f"medley link setup --ring {asked.ring}",
+            cause=f"--interface {request.interface} names only one",
+            fix=f"medley link setup --ring {request.ring}",
         )
-    if asked.address and not asked.interface:
+    if request.address and not request.interface:
         raise Problem(
-            f"--address {asked.address} needs a link",
+            f"--address {request.address} needs a link",
             cause="--address was given without --interface",
-            fix=f"ip -brief link; then: medley link setup --interface NAME --address {asked.address}",
+            fix=f"ip -brief link; then: medley link setup --interface NAME --address {request.address}",
         )
-    if asked.interface:
-        link = _named(facts, asked.interface, why_held, force=asked.force)
-        return tuple(_settings(facts, [link], asked))
-    found, passed_over = _free(facts, why_held)
-    if not found:
+    if request.interface:
+        link = _require_link(facts, request.interface, protected_links, force=request.force)
+        return tuple(_list_settings(facts, [link], request))
+    fast_links, unused_links = _find_free_links(facts, protected_links)
+    if not fast_links:
         raise Problem(
             "there is no fast link to set up",
-            cause="; ".join(f"{name}: {why}" for name, why in passed_over.items()) or "there is no link",
+            cause="; ".join(f"{name}: {why}" for name, why in unused_links.items()) or "there is no link",
             fix="name one: medley link setup --interface NAME",
         )
-    if asked.ring:
-        return tuple(_of_ring(_by_port(found), asked.ring, asked))
-    return tuple(_settings(facts, found, asked))
+    if request.ring:
+        return tuple(_list_ring_settings(_group_by_port(fast_links), request.ring, request))
+    return tuple(_list_settings(facts, fast_links, request))
 
 
-def _by_port(links: list[Interface]) -> list[list[Interface]]:
+def _group_by_port(links: list[Interface]) -> list[list[Interface]]:
+    """Return the links of each QSFP port; raise a Problem unless there are two ports."""
     ports: dict[str, list[Interface]] = {}
     for link in links:
         ports.setdefault(link.port_name or link.name, []).append(link)
-    if len(ports) != _PORTS:
+    if len(ports) != _RING_PORTS:
         raise Problem(
             "a ring needs two ports with cables on this host",
             cause=f"{len(ports)} of them up and fast: {', '.join(link.name for link in links)}",
@@ -108,34 +122,35 @@ def _by_port(links: list[Interface]) -> list[list[Interface]]:
     return list(ports.values())
 
 
-def _of_ring(ports: list[list[Interface]], place: int, asked: LinkRequest) -> Iterator[Setting]:
+def _list_ring_settings(ports: list[list[Interface]], place: int, request: LinkRequest) -> Iterator[Setting]:
     """Yield the settings of the first port, to the next host, and the second, to the previous one."""
-    for port, cable in zip(ports, (place, (place - 2) % RING + 1), strict=True):
-        to = place % RING + 1 if cable == place else cable
-        for half, link in enumerate(port):
-            wanted = IPv4Interface(f"192.168.{_FIRST + 10 * cable + half}.{asked.number or place}/24")
-            has = [each.at for each in link.addresses]
-            ours = [each for each in has if each.is_link_local or _suggested(each)]
+    for port, cable in zip(ports, (place, (place - 2) % RING_HOSTS + 1), strict=True):
+        neighbor = place % RING_HOSTS + 1 if cable == place else cable
+        for function, link in enumerate(port):
+            third = _FIRST_SUBNET + 10 * cable + function
+            address = IPv4Interface(f"192.168.{third}.{request.number or place}/24")
+            current = [link_address.at for link_address in link.addresses]
+            replaced = [old for old in current if old.is_link_local or _is_suggested(old)]
             yield Setting(
                 interface=link.name,
                 kind=link.kind,
-                address=str(wanted),
-                mtu=asked.mtu or _FAST_MTU,
+                address=str(address),
+                mtu=request.mtu or _FAST_MTU,
                 old_mtu=link.mtu,
-                has_address=wanted in has,
-                drops=tuple(str(each) for each in ours if each != wanted),
-                why=f"the cable to host {to} of the ring",
+                has_address=address in current,
+                drops=tuple(str(old) for old in replaced if old != address),
+                why=f"the cable to host {neighbor} of the ring",
             )
 
 
-def _suggested(at: IPv4Interface) -> bool:
-    return str(at.ip).startswith("192.168.") and _FIRST <= at.ip.packed[2] <= _LAST
+def _is_suggested(address: IPv4Interface) -> bool:
+    return str(address.ip).startswith("192.168.") and _FIRST_SUBNET <= address.ip.packed[2] <= _LAST_SUBNET
 
 
-def _named(facts: Facts, name: str, why_held: Mapping[str, str], *, force: bool) -> Interface:
+def _require_link(facts: Facts, name: str, protected_links: Mapping[str, str], *, force: bool) -> Interface:
     link = next((link for link in facts.net.links if link.name == name), None)
-    if link is None or link.kind not in _REAL:
-        known = ", ".join(each.name for each in facts.net.links if each.kind in _REAL)
+    if link is None or link.kind not in _LINK_KINDS:
+        known = ", ".join(known_link.name for known_link in facts.net.links if known_link.kind in _LINK_KINDS)
         raise Problem(
             f"{name} is not a link that can be set up",
             cause=f"it is a {link.kind}" if link else f"this host's links are {known or 'none'}",
@@ -147,113 +162,124 @@ def _named(facts: Facts, name: str, why_held: Mapping[str, str], *, force: bool)
             cause=f"it is a part of {link.master}, which has the addresses",
             fix=f"medley link setup --interface {link.master}",
         )
-    if name in why_held and not force:
+    if name in protected_links and not force:
         raise Problem(
             f"{name} was not changed",
-            cause=f"{why_held[name]}: a mistake would cut this host off",
+            cause=f"{protected_links[name]}: a mistake would cut this host off",
             fix=f"if you can reach its console: medley link setup --interface {name} --force",
         )
     return link
 
 
-def _free(facts: Facts, why_held: Mapping[str, str]) -> tuple[list[Interface], dict[str, str]]:
-    why = {link.name: reason for link in facts.net.links if (reason := _unfit(link, why_held))}
-    fit = [link for link in facts.net.links if link.name not in why]
-    fastest = max((link.mbit or 0 for link in fit), default=0)
-    for link in fit:
+def _find_free_links(
+    facts: Facts, protected_links: Mapping[str, str]
+) -> tuple[list[Interface], dict[str, str]]:
+    """Return the fastest links that may be changed, in order of ports, and why the others are not."""
+    why = {
+        link.name: reason for link in facts.net.links if (reason := _find_unfit_reason(link, protected_links))
+    }
+    usable = [link for link in facts.net.links if link.name not in why]
+    fastest = max((link.mbit or 0 for link in usable), default=0)
+    for link in usable:
         if (link.mbit or 0) < fastest:
-            why[link.name] = f"{speed_text(link.mbit or 0)}, and another has {speed_text(fastest)}"
-    found = (link for link in fit if link.name not in why)
-    return sorted(found, key=lambda link: (link.port_name or "", link.pci or "", link.name)), why
+            why[link.name] = f"{format_speed(link.mbit or 0)}, and another has {format_speed(fastest)}"
+    fastest_links = (link for link in usable if link.name not in why)
+    return sorted(fastest_links, key=lambda link: (link.port_name or "", link.pci or "", link.name)), why
 
 
-def _unfit(link: Interface, why_held: Mapping[str, str]) -> str | None:
+def _find_unfit_reason(link: Interface, protected_links: Mapping[str, str]) -> str | None:
     if link.kind != "ethernet":
         return f"a {link.kind}"
     if link.master:
         return f"a part of {link.master}"
     if not link.up:
         return "down, or without a cable"
-    return why_held.get(link.name)
+    return protected_links.get(link.name)
 
 
-def _settings(facts: Facts, links: list[Interface], asked: LinkRequest) -> Iterator[Setting]:
+def _list_settings(facts: Facts, links: list[Interface], request: LinkRequest) -> Iterator[Setting]:
+    """Yield the setting of each link, in a network that no other link or route has."""
     names = {link.name for link in links}
     taken = [network for link in facts.net.links if link.name not in names for network in link.networks]
-    others = [each.destination for each in facts.net.routes if each.interface not in names]
-    taken += [IPv4Network(each, strict=False) for each in others if each != "default"]
+    other_routes = [route for route in facts.net.routes if route.interface not in names]
+    destinations = (route.destination for route in other_routes if route.destination != "default")
+    taken += [IPv4Network(destination, strict=False) for destination in destinations]
     for link in links:
-        wanted, why = _address(link, taken, asked, facts)
-        taken.append(wanted.network)
-        fast = link.kind == "ethernet" and (link.mbit or 0) >= _FAST_MBIT
-        has = [each.at for each in link.addresses]
+        address, why = _choose_address(link, taken, request, facts)
+        taken.append(address.network)
+        is_fast = link.kind == "ethernet" and (link.mbit or 0) >= _FAST_MBIT
+        current = [link_address.at for link_address in link.addresses]
         # All cables share the link-local network, which does not identify a cable.
-        drops = [each for each in has if each.is_link_local or _overlaps(each.network, taken)]
+        replaced = [old for old in current if old.is_link_local or _has_overlap(old.network, taken)]
         yield Setting(
             interface=link.name,
             kind=link.kind,
-            address=str(wanted),
-            mtu=asked.mtu or (_FAST_MTU if fast else link.mtu),
+            address=str(address),
+            mtu=request.mtu or (_FAST_MTU if is_fast else link.mtu),
             old_mtu=link.mtu,
-            has_address=wanted in has,
-            drops=tuple(str(each) for each in drops if each != wanted),
+            has_address=address in current,
+            drops=tuple(str(old) for old in replaced if old != address),
             why=why,
         )
 
 
-def _address(
-    link: Interface, taken: list[IPv4Network], asked: LinkRequest, facts: Facts
+def _choose_address(
+    link: Interface, taken: list[IPv4Network], request: LinkRequest, facts: Facts
 ) -> tuple[IPv4Interface, str]:
-    if asked.address:
-        return _checked(asked.address, taken, asked), "as requested"
-    for at in (each.at for each in link.addresses):
-        if not at.is_link_local and not _overlaps(at.network, taken):
-            return at, "it has this address already"
-    number, of = _number(asked, facts)
-    for third in range(_FIRST, _LAST + 1):
-        at = IPv4Interface(f"192.168.{third}.{number}/24")
-        if not _overlaps(at.network, taken):
-            return at, f"a network that no other link has; .{number} {of}"
+    """Return the address of a link and the reason: the user's, its own, or a suggested one."""
+    if request.address:
+        return _parse_address(request.address, taken, request), "as requested"
+    for candidate in (link_address.at for link_address in link.addresses):
+        if not candidate.is_link_local and not _has_overlap(candidate.network, taken):
+            return candidate, "it has this address already"
+    host_number, number_reason = _choose_host_number(request, facts)
+    for third in range(_FIRST_SUBNET, _LAST_SUBNET + 1):
+        candidate = IPv4Interface(f"192.168.{third}.{host_number}/24")
+        if not _has_overlap(candidate.network, taken):
+            return candidate, f"a network that no other link has; .{host_number} {number_reason}"
     raise Problem(
         f"there is no free network for {link.name}",
-        cause=f"this host has addresses in all of 192.168.{_FIRST}.0/24 to 192.168.{_LAST}.0/24",
+        cause="this host has addresses in all of "
+        f"192.168.{_FIRST_SUBNET}.0/24 to 192.168.{_LAST_SUBNET}.0/24",
         fix=f"name an address: medley link setup --interface {link.name} --address 10.99.0.1/24",
     )
 
 
-def _checked(text: str, taken: list[IPv4Network], asked: LinkRequest) -> IPv4Interface:
-    again = f"medley link setup --interface {asked.interface} --address"
+def _parse_address(text: str, taken: list[IPv4Network], request: LinkRequest) -> IPv4Interface:
+    command = f"medley link setup --interface {request.interface} --address"
     if not re.fullmatch(r"[0-9.]+/[0-9]+", text):
         raise Problem(
             f"{text} is not an address with a prefix length",
             cause="it needs a prefix length, the same on both hosts",
-            fix=f"{again} 192.168.100.1/24",
+            fix=f"{command} 192.168.100.1/24",
         )
     try:
-        at = IPv4Interface(text)
+        address = IPv4Interface(text)
     except ValueError as error:
         raise Problem(
-            f"{text} is not an address", cause=str(error), fix=f"{again} 192.168.100.1/24"
+            f"{text} is not an address", cause=str(error), fix=f"{command} 192.168.100.1/24"
         ) from error
-    if at.network.prefixlen < 31 and at.ip in {at.network.network_address, at.network.broadcast_address}:  # noqa: PLR2004 - a pair
+    network = address.network
+    reserved = {network.network_address, network.broadcast_address}
+    if network.prefixlen < _POINT_TO_POINT_PREFIX and address.ip in reserved:
         raise Problem(
-            f"{at.ip} is not a host address",
-            cause=f"it is the first or last of {at.network}",
-            fix=f"{again} {at.network.network_address + 1}/{at.network.prefixlen}",
+            f"{address.ip} is not a host address",
+            cause=f"it is the first or last of {address.network}",
+            fix=f"{command} {address.network.network_address + 1}/{address.network.prefixlen}",
         )
-    if _overlaps(at.network, taken) and not asked.force:
+    if _has_overlap(address.network, taken) and not request.force:
         raise Problem(
-            f"another link of this host has {at.network} already",
+            f"another link of this host has {address.network} already",
             cause="with two links in one network the kernel mixes up their MAC addresses",
-            fix=f"use another network: {again} 192.168.{_FIRST}.1/24   # or --force",
+            fix=f"use another network: {command} 192.168.{_FIRST_SUBNET}.1/24   # or --force",
         )
-    return at
+    return address
 
 
-def _number(asked: LinkRequest, facts: Facts) -> tuple[int, str]:
-    """Take the last number of the host's LAN address, which is unique there."""
-    if asked.number is not None:
-        return asked.number, "as requested"
+def _choose_host_number(request: LinkRequest, facts: Facts) -> tuple[int, str]:
+    """Return the last number of the host's LAN address, which is unique there, and why it was chosen."""
+    if request.number is not None:
+        return request.number, "as requested"
     for link in facts.net.links:
         if link.name in facts.net.default_links and link.addresses:
             ip = link.addresses[0].ip
@@ -261,5 +287,5 @@ def _number(asked: LinkRequest, facts: Facts) -> tuple[int, str]:
     return 1, "without an address in a LAN; give the other hosts --number 2, 3, ..."
 
 
-def _overlaps(network: IPv4Network, taken: list[IPv4Network]) -> bool:
-    return any(network.overlaps(each) for each in taken)
+def _has_overlap(network: IPv4Network, networks: list[IPv4Network]) -> bool:
+    return any(network.overlaps(other) for other in networks)

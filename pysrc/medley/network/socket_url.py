@@ -6,6 +6,7 @@ SCHEME = "unix"
 
 
 def write_socket_url(socket: Path, path: str = "/v1") -> str:
+    """Return the URL of a server on this socket."""
     return f"{SCHEME}:{socket}:{path}"
 
 

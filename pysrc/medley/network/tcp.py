@@ -20,20 +20,22 @@ from typing import Any
 
 from medley.errors import Problem, in_words
 
-_LAST = 65_535
-_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
-_LOOK_EVERY_S = 0.25
+_LAST_PORT = 65_535
+_EPHEMERAL_RANGE_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_POLL_INTERVAL_S = 0.25
 _PAUSE_S = 0.1
-_USED_UP = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_EXHAUSTED_ERRORS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+"""The errors of `accept` where the process or the host has no more handles or memory."""
 
 
-def free_port() -> int:
+def find_free_port() -> int:
+    """Return a port of the loopback that no program uses now."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port: int = probe.getsockname()[1]
         return port
 
 
-def outward_address() -> str:
+def find_outward_address() -> str:
     """Return this host's address on its default route, else on a link that is up; else its name."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
         probe.connect(("192.0.2.1", 9))  # documentation's (RFC 5737); of a datagram socket it sends nothing
@@ -42,29 +44,31 @@ def outward_address() -> str:
 
     up = {name for name, state in psutil.net_if_stats().items() if state.isup}
     for name, addresses in psutil.net_if_addrs().items():
-        found = (each.address for each in addresses if each.family == socket.AF_INET)
-        if name in up and (own := next((each for each in found if not is_loopback(each)), None)):
-            return str(own)
+        ipv4 = (entry.address for entry in addresses if entry.family == socket.AF_INET)
+        if name in up and (outward := next((ip for ip in ipv4 if not is_loopback(ip)), None)):
+            return str(outward)
     return socket.gethostname()
 
 
-def require_free(address: str, port: int) -> None:
+def require_free_port(address: str, port: int) -> None:
     """Raise a Problem unless a server could listen there now."""
-    if not 0 < port <= _LAST:
-        raise Problem(f"port {port} does not exist", cause=f"ports are 1 to {_LAST}", fix="--port 8000")
+    if not 0 < port <= _LAST_PORT:
+        raise Problem(f"port {port} does not exist", cause=f"ports are 1 to {_LAST_PORT}", fix="--port 8000")
     try:
-        family, kind, protocol, _, where = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
+        family, kind, protocol, _, socket_address = socket.getaddrinfo(
+            address, port, type=socket.SOCK_STREAM
+        )[0]
         with socket.socket(family, kind, protocol) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(where)
+            probe.bind(socket_address)
     except (OSError, UnicodeError) as error:
         cause = in_words(error)
         # UnicodeError: a part of a name is empty or longer than 63 letters
         if isinstance(error, socket.gaierror | UnicodeError):
             what, fix = f"{address} is not an address", "--host 127.0.0.1, or 0.0.0.0 for every interface"
         elif error.errno == errno.EADDRINUSE:
-            what, cause = f"port {port} is in use", _holder(port) or "another process listens there"
-            fix = f"end it, or use another port: --port {port + 1 if port < _LAST else 8000}"
+            what, cause = f"port {port} is in use", _describe_holder(port) or "another process listens there"
+            fix = f"end it, or use another port: --port {port + 1 if port < _LAST_PORT else 8000}"
         elif error.errno == errno.EADDRNOTAVAIL:
             what = f"this host has no address {address}"
             fix = "ip -brief address  # give one of these as --host, or 0.0.0.0 for all"
@@ -73,25 +77,29 @@ def require_free(address: str, port: int) -> None:
         raise Problem(what, cause=cause, fix=fix) from error
 
 
-def _holder(port: int) -> str | None:
-    """Name the process that listens on the port, as far as the kernel lets this user see."""
-    found = ((pid, words) for at, pid, words in listening() if at == port and pid)
-    return next((f"process {pid} listens there: {words}" for pid, words in found), None)
+def _describe_holder(port: int) -> str | None:
+    """Name the process that listens on the port; None where the kernel hides it from this user."""
+    for used_port, pid, words in list_listeners():
+        if used_port == port and pid:
+            return f"process {pid} listens there: {words}"
+    return None
 
 
-def outside_ports() -> frozenset[int]:
-    return frozenset(each.laddr.port for each in _listeners() if not is_loopback(each.laddr.ip))
+def list_reachable_ports() -> frozenset[int]:
+    """Return the ports on which a program listens at more than the loopback."""
+    return frozenset(entry.laddr.port for entry in _list_connections() if not is_loopback(entry.laddr.ip))
 
 
-def bound_addresses(port: int) -> list[str]:
-    return sorted({each.laddr.ip for each in _listeners() if each.laddr.port == port})
+def list_bound_addresses(port: int) -> list[str]:
+    """Return the addresses at which a program listens on this port."""
+    return sorted({entry.laddr.ip for entry in _list_connections() if entry.laddr.port == port})
 
 
-def listening() -> Iterator[tuple[int, int | None, str]]:
+def list_listeners() -> Iterator[tuple[int, int | None, str]]:
     """Yield each port where something listens, with its process and command, where this user may see them."""
     import psutil  # noqa: PLC0415 - 20 ms, and few verbs need it
 
-    for port, pid in sorted({(each.laddr.port, each.pid or 0) for each in _listeners()}):
+    for port, pid in sorted({(entry.laddr.port, entry.pid or 0) for entry in _list_connections()}):
         with suppress(psutil.Error):  # it is another user's, or ended meanwhile
             process = psutil.Process(pid)
             yield port, pid, (" ".join(process.cmdline()).strip() or process.name())[:120]
@@ -99,59 +107,65 @@ def listening() -> Iterator[tuple[int, int | None, str]]:
         yield port, None, "another user's process"
 
 
-def _listeners() -> Iterator[Any]:
+def _list_connections() -> Iterator[Any]:
     import psutil  # noqa: PLC0415 - as above
 
     connections = psutil.net_connections("tcp")
-    return (each for each in connections if each.status == psutil.CONN_LISTEN and each.laddr)
+    return (entry for entry in connections if entry.status == psutil.CONN_LISTEN and entry.laddr)
 
 
-def lost_address(address: str) -> str:
-    """Say that this host has no such address any more, or that its interface is down; empty if neither."""
+def explain_lost_address(address: str) -> str:
+    """Return that this host lost an address, or that its interface is down; empty if neither."""
     import psutil  # noqa: PLC0415 - as above
 
-    found = psutil.net_if_addrs().items()
-    name = next((name for name, those in found if any(each.address == address for each in those)), None)
-    if name is None:
-        return f"this host does not have {address} any more; "
-    state = psutil.net_if_stats().get(name)
-    return "" if state and state.isup else f"{name} of this host ({address}) is down; "
+    for name, entries in psutil.net_if_addrs().items():
+        if any(entry.address == address for entry in entries):
+            state = psutil.net_if_stats().get(name)
+            return "" if state and state.isup else f"{name} of this host ({address}) is down; "
+    return f"this host does not have {address} any more; "
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a URL's host is this host itself."""
+    """Return whether a URL's host is a loopback address or name; also an IPv4 address mapped to IPv6."""
     name = host.strip("[]").lower()
     try:
-        found = ipaddress.ip_address(name.partition("%")[0])
+        address = ipaddress.ip_address(name.partition("%")[0])
     except ValueError:
         return name == "localhost" or name.endswith(".localhost")
-    mapped = getattr(found, "ipv4_mapped", None)
-    return bool((mapped or found).is_loopback)
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)
 
 
-def ephemeral_range() -> tuple[int, int]:
-    first, last = _RANGE.read_text(encoding="ascii").split()
+def read_ephemeral_range() -> tuple[int, int]:
+    """Return the first and last port that the kernel gives to programs that ask for any."""
+    first, last = _EPHEMERAL_RANGE_FILE.read_text(encoding="ascii").split()
     return int(first), int(last)
 
 
 @dataclass(frozen=True)
 class ListenLimits:
-    strangers: int = 64
-    of_one_address: int = 16
-    stranger_s: float = 10
-    safe_s: float = 1
-    """A stranger is not replaced for this long, which is enough to authenticate."""
-    known: int = 64
-    """Limit of authenticated connections."""
+    """The number of connections and the time that clients may take."""
+
+    max_strangers: int = 64
+    max_per_address: int = 16
+    stranger_limit_s: float = 10
+    """The time in which a stranger has to authenticate."""
+    min_stranger_s: float = 1
+    """The time for which a stranger is not replaced, which is enough to authenticate."""
+    max_authenticated: int = 64
+    """The limit of authenticated connections."""
 
 
 @dataclass(eq=False)
 class Guest:
+    """A client's connection."""
+
     connection: socket.socket
     address: str
     admit: Callable[["Guest"], bool]
-    """Call it once the guest has authenticated; it returns False at the limit."""
+    """The function to call once the guest has authenticated; it returns False at the limit."""
     since: float = field(default_factory=time.monotonic)
+    """The monotonic time of its connection in seconds."""
 
     def drop(self) -> None:
         """Shut down the connection; closing it would not wake a waiting thread."""
@@ -160,6 +174,8 @@ class Guest:
 
 
 class Listener:
+    """A server socket that serves each client in a thread, with limits on strangers."""
+
     def __init__(
         self, server: socket.socket, attend: Callable[[Guest], bool], limits: ListenLimits | None = None
     ) -> None:
@@ -170,41 +186,41 @@ class Listener:
         self._lock = threading.Lock()
         self._closed = False
         server.setblocking(False)  # noqa: FBT003 - the name is the standard library's
-        self._accepting = threading.Thread(target=self._accept, daemon=True)
-        self._accepting.start()
+        self._accept_thread = threading.Thread(target=self._accept, daemon=True)
+        self._accept_thread.start()
 
     def stop(self) -> None:
         self._closed = True
         with suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
-        if threading.current_thread() is not self._accepting:
-            self._accepting.join()
+        if threading.current_thread() is not self._accept_thread:
+            self._accept_thread.join()
 
     def close(self) -> None:
         """Accept no more connections, and end those that are open."""
         self.stop()
         with self._lock:
-            left = dict(self._threads)
-        for guest, thread in left.items():
+            open_threads = dict(self._threads)
+        for guest, thread in open_threads.items():
             guest.drop()
             thread.join()
 
     def _accept(self) -> None:
-        coming = select.poll()
-        coming.register(self._server, select.POLLIN)
+        poller = select.poll()
+        poller.register(self._server, select.POLLIN)
         with self._server:
             while not self._closed:
                 self._drop_late()
                 try:
-                    if coming.poll(_LOOK_EVERY_S * 1000):
+                    if poller.poll(_POLL_INTERVAL_S * 1000):
                         connection, address = self._server.accept()
-                        self._welcome(connection, str(address[0]))
+                        self._start_guest(connection, str(address[0]))
                 except OSError as error:
                     # A lost client needs nothing; wait where handles have run out.
-                    if error.errno in _USED_UP:
+                    if error.errno in _EXHAUSTED_ERRORS:
                         time.sleep(_PAUSE_S)
 
-    def _welcome(self, connection: socket.socket, address: str) -> None:
+    def _start_guest(self, connection: socket.socket, address: str) -> None:
         connection.setblocking(True)  # noqa: FBT003 - the name is the standard library's
         guest = Guest(connection, address, self._admit)
         with self._lock:
@@ -212,7 +228,7 @@ class Listener:
                 connection.close()
                 return
             self._strangers.add(guest)
-            thread = threading.Thread(target=self._run, args=(guest,), daemon=True)
+            thread = threading.Thread(target=self._serve_guest, args=(guest,), daemon=True)
             self._threads[guest] = thread
         try:
             thread.start()
@@ -221,14 +237,15 @@ class Listener:
             connection.close()
 
     def _has_room(self, address: str) -> bool:
-        """Make room by dropping the oldest stranger of the same address, or of the busiest one."""
-        count = Counter(each.address for each in self._strangers)
-        full = count[address] >= self._limits.of_one_address
-        if not full and len(self._strangers) < self._limits.strangers:
+        """Drop the oldest stranger of the same address, or of the busiest one, where none more may come."""
+        counts = Counter(guest.address for guest in self._strangers)
+        is_full = counts[address] >= self._limits.max_per_address
+        if not is_full and len(self._strangers) < self._limits.max_strangers:
             return True
-        crowd = address if full else max(count, key=lambda each: count[each])
-        oldest = min((each for each in self._strangers if each.address == crowd), key=lambda each: each.since)
-        if time.monotonic() - oldest.since < self._limits.safe_s:
+        busiest = address if is_full else max(counts, key=lambda other: counts[other])
+        candidates = (guest for guest in self._strangers if guest.address == busiest)
+        oldest = min(candidates, key=lambda guest: guest.since)
+        if time.monotonic() - oldest.since < self._limits.min_stranger_s:
             return False
         self._strangers.discard(oldest)
         oldest.drop()
@@ -236,26 +253,26 @@ class Listener:
 
     def _drop_late(self) -> None:
         with self._lock:
-            end = time.monotonic() - self._limits.stranger_s
-            for each in [each for each in self._strangers if each.since < end]:
-                self._strangers.discard(each)
-                each.drop()
+            end = time.monotonic() - self._limits.stranger_limit_s
+            for guest in [guest for guest in self._strangers if guest.since < end]:
+                self._strangers.discard(guest)
+                guest.drop()
 
     def _admit(self, guest: Guest) -> bool:
         with self._lock:
             known = len(self._threads) - len(self._strangers)
-            if guest not in self._strangers or known >= self._limits.known:
+            if guest not in self._strangers or known >= self._limits.max_authenticated:
                 return False
             self._strangers.discard(guest)
             return True
 
-    def _run(self, guest: Guest) -> None:
-        taken = False
+    def _serve_guest(self, guest: Guest) -> None:
+        stays_open = False
         try:
-            taken = self._attend(guest)
+            stays_open = self._attend(guest)
         finally:
             self._forget(guest)
-            if not taken:
+            if not stays_open:
                 guest.connection.close()
 
     def _forget(self, guest: Guest) -> None:

@@ -6,7 +6,7 @@ from functools import partial
 
 from medley.errors import Problem
 from medley.host_schema import ENGINE_TABLES
-from medley.network.fabric.types import NetworkOptions, speed_text
+from medley.network.fabric.types import NetworkOptions, format_speed
 from medley.planner import (
     Device,
     Goal,
@@ -357,7 +357,7 @@ def describe_idle_ports_gain(
     current_score = compute_score(options.goal, choice.prediction)
     better_score = compute_score(options.goal, better.prediction)
     if better_score >= _MIN_GAIN * current_score and better.prediction.fitted:
-        speed = speed_text(max(link.mbit or 0 for links in ports.values() for link in links))
+        speed = format_speed(max(link.mbit or 0 for links in ports.values() for link in links))
         yield (
             f"{', '.join(ports)} have fast ports that lie idle ({speed}): with addresses on them "
             f"{better_score:.1f} tok/s instead of {current_score:.1f} ({describe_layout(better.layout)}); "

@@ -8,9 +8,9 @@ from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host.facts.network import Interface
 from medley.host.hypothetical import readdressed
-from medley.network.fabric import fabric
+from medley.network.fabric import choose_fabric
 from medley.network.fabric.cabling import Cabling
-from medley.network.fabric.findings import idle_ports
+from medley.network.fabric.findings import find_idle_ports
 from medley.network.fabric.types import Endpoint, Fabric, NetworkOptions
 from medley.planner import HostLink
 from medley.planner.devices import NO_MEASUREMENTS, Measurements
@@ -42,7 +42,7 @@ class SiteNetwork:
         key = tuple(self.hosts if names is None else names)
         if key not in self._fabrics:
             try:
-                self._fabrics[key] = fabric({name: self.hosts[name] for name in key}, self.options)
+                self._fabrics[key] = choose_fabric({name: self.hosts[name] for name in key}, self.options)
             except Problem as problem:
                 self._fabrics[key] = problem
         result = self._fabrics[key]
@@ -53,7 +53,7 @@ class SiteNetwork:
     def list_ends(self, names: Iterable[str]) -> dict[str, Endpoint]:
         """Return the end of each of these hosts; raise the Problem of hosts that cannot talk."""
         hosts = tuple(names)
-        ends = self.compute_fabric(hosts).ends
+        ends = self.compute_fabric(hosts).endpoints
         return {host: ends[host] for host in hosts}
 
     def find_link(self, first: str, second: str) -> HostLink | str | None:
@@ -83,7 +83,7 @@ class SiteNetwork:
         except Problem as problem:
             return problem.what
         rdma = network.transport == "rdma"
-        mbit = min(end.mbit or _DEFAULT_MBIT for end in network.ends.values())
+        mbit = min(end.mbit or _DEFAULT_MBIT for end in network.endpoints.values())
         return HostLink(mbit, _RDMA_US if rdma else _TCP_US, rdma)
 
     def find_cabling(self, names: Iterable[str]) -> Cabling:
@@ -107,10 +107,10 @@ class SiteNetwork:
         if len(self.hosts) == 1:
             return {}
         try:
-            ends = self.compute_fabric().ends
+            ends = self.compute_fabric().endpoints
         except Problem:
             ends = {}
-        return idle_ports(self.hosts, ends)
+        return find_idle_ports(self.hosts, ends)
 
     def _find_source_differences(self, first: str, second: str) -> list[str]:
         sources = self.engine_sources
@@ -125,7 +125,7 @@ class SiteNetwork:
     def _compute_link_key(self, name: str) -> str:
         facts = self.hosts[name]
         bare = readdressed(facts, lambda interface: str(interface.network.network_address))
-        joined_name = (self.options.joined or {}).get(name) or self.options.link_of(name)
+        joined_name = (self.options.ray_addresses or {}).get(name) or self.options.find_link(name)
         interfaces = [
             link.name
             for link in facts.net.links

@@ -13,7 +13,7 @@ from medley.host.facts.rdma import Gid, RdmaPort
 from medley.host.kind import Kind
 from medley.host_schema import Loading
 from medley.network.fabric.types import NetworkOptions
-from medley.network.link_setup import LinkRequest, Setting, settings
+from medley.network.link_setup import LinkRequest, Setting, choose_settings
 from medley.planner import Device, devices, group_by_host, join_names
 from medley.planner.devices import NO_MEASUREMENTS, Measurements
 from medley.planner.site_network import SiteNetwork
@@ -90,7 +90,7 @@ class Topology:
     def complete_options(self, options: NetworkOptions, engine: EngineName) -> NetworkOptions:
         """Add the release of NCCL, and the addresses of hosts that have joined, to the network options."""
         options = replace(options, nccl=self.nccl_version or nccl(engine, self.engine_sources.values()))
-        return replace(options, link=None, joined=dict(self.addresses)) if self.addresses else options
+        return replace(options, link=None, ray_addresses=dict(self.addresses)) if self.addresses else options
 
     def build_network(self, options: NetworkOptions, engine: EngineName) -> SiteNetwork:
         """Return the network of these hosts, as an engine with these options uses it."""
@@ -138,7 +138,10 @@ class Topology:
         hosts = dict(self.hosts)
         for number, host in enumerate(names, 1):
             facts, kind = hosts[host]
-            hosts[host] = (_set_addresses(facts, settings(facts, LinkRequest(number=number), {})), kind)
+            hosts[host] = (
+                _set_addresses(facts, choose_settings(facts, LinkRequest(number=number), {})),
+                kind,
+            )
         return replace(self, hosts=hosts)
 
 

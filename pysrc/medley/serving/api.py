@@ -12,7 +12,7 @@ from medley import json_shape
 from medley.credentials import API_KEY_VARIABLE
 from medley.errors import Problem, in_words
 from medley.network import http_client
-from medley.network.http_client import Response, bearer, pipe_bearer, unanswered
+from medley.network.http_client import Response, build_auth_header, no_answer_problem, pipe_bearer
 from medley.network.socket_url import read_socket_url
 
 # Ready is when a completion was answered: vLLM's /health says 200 to servers whose first request then fails.
@@ -132,7 +132,9 @@ def _pieces(event: dict[str, Any]) -> Iterator[str]:
 
 
 def _events(url: str, body: dict[str, object], key: str | None) -> Iterator[dict[str, Any]]:
-    answer = http_client.lines("POST", url, body=body, limit_s=_FIRST_TOKEN_LIMIT_S, headers=bearer(key))
+    answer = http_client.stream_lines(
+        "POST", url, body=body, limit_s=_FIRST_TOKEN_LIMIT_S, headers=build_auth_header(key)
+    )
     try:
         with answer as (status, lines):
             if status != HTTPStatus.OK:
@@ -148,12 +150,12 @@ def _events(url: str, body: dict[str, object], key: str | None) -> Iterator[dict
                         raise Problem("the server aborted its answer", cause=cause, fix=fix)
                     yield event
     except httpx.HTTPError as error:
-        raise unanswered(url, error) from error
+        raise no_answer_problem(url, error) from error
 
 
 def base(url: str) -> str:
     """Complete a server's base URL, given with or without http:// and /v1."""
-    parsed = http_client.address(url if "://" in url else f"http://{url}")
+    parsed = http_client.parse_url(url if "://" in url else f"http://{url}")
     return f"{parsed}".rstrip("/") + ("/v1" if parsed.path in {"", "/"} else "")
 
 
@@ -164,9 +166,9 @@ def models(url: str, key: str | None = None) -> list[str]:
 def cards(url: str, key: str | None = None) -> list[dict[str, Any]]:
     """Return a server's models: `id`, and often `root` and `max_model_len`."""
     try:
-        answer = http_client.ask("GET", f"{url}/models", limit_s=5, headers=bearer(key))
+        answer = http_client.ask("GET", f"{url}/models", limit_s=5, headers=build_auth_header(key))
     except httpx.HTTPError as error:
-        raise unanswered(url, error) from error
+        raise no_answer_problem(url, error) from error
     _require_ok(answer, url, "any", key)
     match answer.json():
         case {"data": [*found]} if all(isinstance(each, dict) for each in found):
@@ -198,7 +200,7 @@ def _require_ok(answer: Response, url: str, model: str, key: str | None) -> None
 def _list_command(url: str, key: str | None) -> str:
     if read_socket_url(url):
         return "medley status"
-    typed = f"curl {http_client.address(url).copy_with(path='/v1/models')}"
+    typed = f"curl {http_client.parse_url(url).copy_with(path='/v1/models')}"
     return f"{pipe_bearer(f'${API_KEY_VARIABLE}')}{typed} -H @-" if key else typed
 
 

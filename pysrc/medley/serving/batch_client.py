@@ -56,12 +56,12 @@ async def _send(
     requests: Sequence[Request], book: Book, progress: BatchProgress, server: Answering, at_once: int
 ) -> None:
     local = read_socket_url(server.url)
-    base = http_client.address("http://localhost" if local else server.url.removesuffix("/v1"))
+    base = http_client.parse_url("http://localhost" if local else server.url.removesuffix("/v1"))
     limits = httpx.Limits(max_connections=at_once)
     how = (
         {"transport": httpx.AsyncHTTPTransport(uds=str(local[0]), limits=limits)}
         if local
-        else http_client.options(base)
+        else http_client.choose_client_options(base)
     )
     waiting = iter(requests)
 
@@ -80,7 +80,7 @@ async def _send(
 
     client = httpx.AsyncClient(
         base_url=base,
-        headers=http_client.bearer(server.key),
+        headers=http_client.build_auth_header(server.key),
         limits=limits,
         timeout=httpx.Timeout(_ANSWER_LIMIT_S, connect=_CONNECT_LIMIT_S),
         **how,

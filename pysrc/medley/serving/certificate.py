@@ -38,6 +38,6 @@ def chosen_tls(address: str, certificate: str | None, key: str | None, *, is_wan
 def _names(address: str) -> tuple[str, ...]:
     """Return the names by which clients may ask; the first answers for clients that send none."""
     name = platform.node()
-    outward = tcp.outward_address() if address in {"0.0.0.0", "::"} else address  # noqa: S104 - compared, not bound
+    outward = tcp.find_outward_address() if address in {"0.0.0.0", "::"} else address  # noqa: S104 - compared, not bound
     found = (name, f"{name}.local", "localhost", "127.0.0.1", outward)
     return tuple(dict.fromkeys(each for each in found if each))

@@ -42,7 +42,7 @@ class Target:
     @property
     def shows_key(self) -> bool:
         """Whether a request takes the key over a network without encryption."""
-        where = http_client.address(self.url)
+        where = http_client.parse_url(self.url)
         return self.has_key and where.scheme != "https" and not is_loopback(where.host)
 
     @property

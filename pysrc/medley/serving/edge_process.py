@@ -134,7 +134,7 @@ def ask_control(
     control: Path, method: str, path: str, body: object = None, *, limit_s: float | None = None
 ) -> httpx.Response:
     """Ask Caddy's control socket. Raises httpx.HTTPError."""
-    url, options = http_client.target(write_socket_url(control, path))
+    url, options = http_client.resolve_target(write_socket_url(control, path))
     with httpx.Client(timeout=limit_s or _CONTROL_LIMIT_S, **options) as client:
         return client.request(method, url, json=body)
 

@@ -160,7 +160,7 @@ def _list_cluster_variables(
 ) -> Iterator[Variable]:
     """Yield the variables by which a host's ranks reach those of other hosts."""
     options = site.complete_options(order.placement.network, order.engine)
-    fabric, network_variables = per_host.running_cluster_network(
+    fabric, network_variables = per_host.choose_running_cluster_network(
         site.facts, site.addresses, host, options, environ
     )
     if ray is None:

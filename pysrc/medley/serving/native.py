@@ -24,9 +24,9 @@ from medley.host.facts import Facts
 from medley.host.kind import Kind, answers, recognise
 from medley.model import extra_files, resolve
 from medley.network import secure_channel, tcp
-from medley.network.fabric import fabric, per_host
+from medley.network.fabric import choose_fabric, per_host
 from medley.network.fabric.types import NetworkOptions
-from medley.network.fabric.variables import settled
+from medley.network.fabric.variables import merge_user_variables
 from medley.network.ports import RENDEZVOUS_PORT
 from medley.network.secure_channel import Channel
 from medley.planner import Layout
@@ -63,7 +63,9 @@ def wait_for_hosts(job: Job, output: Output) -> Iterator[PreparedLaunch]:
     terms = _build_terms(job, programs, hub_files)
     rendezvous = Rendezvous(request.join_port, secure_channel.read_secret(token_file), terms, watch)
     try:
-        address = per_host.head_network(head, head_facts, NetworkOptions(), os.environ).end.address
+        address = per_host.choose_head_network(
+            head, head_facts, NetworkOptions(), os.environ
+        ).endpoint.address
         _print_join_command(address, request.join_port, token_file, other_count, output)
         wait_s = _WAIT_S if request.wait_s is None else request.wait_s
         with watch.stage(f"wait for {other_count} more"), weights.fetching(hub_files, watch) as download:
@@ -113,7 +115,7 @@ def _build_site(job: Job, host_facts: Mapping[str, Facts], kind: Kind, programs:
     nccl_version = own_nccl or node.environment(programs).nccl
     nccl_version = nccl_version or engine_source.nccl(job.order.engine)
     options = replace(job.order.placement.network, nccl=nccl_version)
-    ends = fabric(host_facts, options).ends
+    ends = choose_fabric(host_facts, options).endpoints
     addresses = {host: end.address for host, end in ends.items()}
     return build_joined_site(host_facts, kind, addresses, nccl_version)
 
@@ -157,9 +159,9 @@ def _find_free_port(address: str) -> int:
     """Return a free port of this address for the ranks' rendezvous, in Ray's range if one is free there."""
     for number in range(RANKS_PORT, RANKS_PORT + _PORTS_TRIED):
         with suppress(Problem):
-            tcp.require_free(address, number)
+            tcp.require_free_port(address, number)
             return number
-    return tcp.free_port()
+    return tcp.find_free_port()
 
 
 def receive_terms(channel: Channel) -> "Mapping[str, Any]":
@@ -213,7 +215,9 @@ def run_worker(
     annotated = rendezvous_worker.from_table(
         order, programs.binary, (*own_variables, engine.build_stacks_variable())
     )
-    command = replace(annotated, variables=merged(settled(annotated.variables, os.environ))).command
+    command = replace(
+        annotated, variables=merged(merge_user_variables(annotated.variables, os.environ))
+    ).command
     output.say(f"$ {command}")
     log = storage.state() / "logs" / f"join-{head.rpartition(':')[2]}.log"
     idle = device_probe.quiet(lambda: [os.getpid()])

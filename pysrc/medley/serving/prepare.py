@@ -91,7 +91,9 @@ def _connect_replicas(request: LaunchRequest, model_files: Weights, watch: Progr
     if request.script is None or ((placement.sizes.replicas or 1) == 1 and placement.goal != "throughput"):
         return request
     has_experts = not request.is_unplanned and shape.shape(model_files, watch).experts > 0
-    return replace(request, script=replace(request.script, has_experts=has_experts, port=tcp.free_port()))
+    return replace(
+        request, script=replace(request.script, has_experts=has_experts, port=tcp.find_free_port())
+    )
 
 
 def _add_chat_format(
@@ -116,7 +118,7 @@ def _build_serving(request: LaunchRequest, model_files: Weights, watch: Progress
     if not request.dry_run:
         if request.image and container_runtime.remove_leftover(container_image.role(listen.port)):
             watch.note(f"ended a leftover container on port {listen.port}")
-        tcp.require_free(listen.address, listen.port)
+        tcp.require_free_port(listen.address, listen.port)
     return Serving(
         model_files.target,
         listen.name or model_files.name,

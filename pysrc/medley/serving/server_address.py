@@ -35,8 +35,8 @@ def address_of(server: Server) -> ServerAddress:
 
 def find_address(url: str, key_file: str | None, *, is_insecure: bool) -> ServerAddress:
     """Return how to ask the server at a base URL; a Problem where that would show its key to others."""
-    where = http_client.address(url)
-    record = serving.on_port(where.port) if where.port and http_client.is_here(where.host) else None
+    where = http_client.parse_url(url)
+    record = serving.on_port(where.port) if where.port and http_client.is_this_host(where.host) else None
     if record:
         return ServerAddress(url, record.local_url, None, record)
     is_local = is_loopback(where.host)

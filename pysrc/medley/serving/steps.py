@@ -148,11 +148,11 @@ def list_ray_steps(
     head, *workers = ends
     engine_switch = () if engine == DEFAULT_ENGINE else ("--engine", engine)
     address, token = ends[head].address, credentials.token_path()
-    network = per_host.head_network(head, site.facts[head], options, {})
+    network = per_host.choose_head_network(head, site.facts[head], options, {})
     link: tuple[str, ...] = ()
-    if options.link is not None or network.end.interface != ends[head].interface:
+    if options.link is not None or network.endpoint.interface != ends[head].interface:
         link = ("--link", ends[head].interface)
-        network = per_host.head_network(head, site.facts[head], replace(options, link=link[1]), {})
+        network = per_host.choose_head_network(head, site.facts[head], replace(options, link=link[1]), {})
     source = site.find_engine_source(head).typed
     yield Step(
         head,
@@ -165,7 +165,7 @@ def list_ray_steps(
     for host in workers:
         source = site.find_engine_source(host).typed
         pair = {name: site.facts[name] for name in (head, host)}
-        network = per_host.worker_network(pair, host, (head, address), options, {})
+        network = per_host.choose_worker_network(pair, host, (head, address), options, {})
         typed = f"ssh {shlex.quote(head)} cat {_TOKEN_FILE} | medley ray-worker {address} --token-file -"
         typed = " ".join((typed, *engine_switch, shlex.join(source))).rstrip()
         command = _build_node(host, site, engine).worker(network, token, _ray_address(address))

@@ -65,7 +65,7 @@ def _pinned(unit: Unit, port: int) -> Unit:
 
 def prepare_host(request: LaunchRequest, output: Output) -> None:
     """Fetch and build what a server needs on this host, while another has its port and its memory."""
-    other_port = replace(request.listen, port=tcp.free_port())
+    other_port = replace(request.listen, port=tcp.find_free_port())
     job = prepare_job(replace(request, listen=other_port), output)
     order = job.order
     (host,) = find_this_host(request.kind, output.say).hosts.values()

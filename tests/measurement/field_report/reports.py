@@ -13,7 +13,7 @@ from medley.measurement.field_report.draft import Draft
 from medley.measurement.field_report.replay import plan_model
 from medley.measurement.link import LinkMeasurement, Rdma
 from medley.measurement.link.tools import Ping, Throughput
-from medley.network.fabric import fabric
+from medley.network.fabric import choose_fabric
 from medley.network.fabric import report as fabric_report
 from medley.network.fabric.types import NetworkOptions
 from medley.progress import SILENT
@@ -33,7 +33,7 @@ def draft(written: list[str] | None = None) -> Draft:
     kinds = {name: (transcripts[name], kind_of(each).name) for name, each in facts_by_host.items()}
     draft.describe(kinds, {NAMES[1]: (NAMES[1], "bob.lan")}, ["bob"], NetworkOptions())
     draft.parts["fabric"] = draft.redact(
-        fabric_report.table(fabric(facts_by_host, NetworkOptions()), facts_by_host)
+        fabric_report.build_fabric_table(choose_fabric(facts_by_host, NetworkOptions()), facts_by_host)
     )
     return draft
 

@@ -10,7 +10,7 @@ import pytest
 from medley.model.transfer import connection
 from medley.model.transfer.inventory import offered
 from medley.model.transfer.pieces import Held
-from medley.network.secure_channel import Channel, ChannelRefused, Closed
+from medley.network.secure_channel import Channel, ChannelClosed, ChannelRefused
 from tests.model.transfer.models import COUNT, PIECE, SECRET, model
 from tests.problems import raises_problem
 from tests.waiting import NewThreads, wait_for
@@ -35,7 +35,7 @@ def asked(source: Held, channel: Channel, number: int) -> bytes:
     into = memoryview(bytearray(source.manifest.pieces[number].size_bytes))
     at = 0
     while at < len(into):
-        at += channel.take(into[at:], 10)
+        at += channel.receive_file_part(into[at:], 10)
     return bytes(into)
 
 
@@ -51,7 +51,7 @@ def test_pieces_are_handed_out_in_any_order(source: Held) -> None:
 
 def test_who_lacks_the_secret_gets_nothing(source: Held) -> None:
     with connection.serve(source, "127.0.0.1", SECRET) as port:
-        with pytest.raises((ChannelRefused, Closed)), channel(port, "another"):
+        with pytest.raises((ChannelRefused, ChannelClosed)), channel(port, "another"):
             pass
         with socket.create_connection(("127.0.0.1", port), timeout=10) as stranger:
             stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
@@ -66,7 +66,7 @@ def test_nonsense_ends_a_connection_and_no_other(source: Held, message: dict[str
     with connection.serve(source, "127.0.0.1", SECRET) as port, channel(port) as well:
         with channel(port) as odd:
             odd.send(message)
-            with pytest.raises(Closed):
+            with pytest.raises(ChannelClosed):
                 odd.receive(10)
         assert asked(source, well, 0)
 

@@ -19,7 +19,7 @@ from medley.model.transfer import Manifest, ManifestFile, connection
 from medley.model.transfer.download import Fetching, Source, Stopped
 from medley.model.transfer.inventory import offered, root
 from medley.model.transfer.pieces import Held
-from medley.network.secure_channel import Channel, Closed
+from medley.network.secure_channel import Channel, ChannelClosed
 from medley.progress import SilentProgress
 from tests.model.transfer.models import COUNT, PIECE, SECRET, SIZES, files, flip, model, repository
 from tests.problems import raises_problem
@@ -194,7 +194,7 @@ def odd(behave: Callable[[Channel, socket.socket], None]) -> Iterator[Source]:
 
         def attend() -> None:
             connection = stack.enter_context(server.accept()[0])
-            with contextlib.suppress(Closed):
+            with contextlib.suppress(ChannelClosed):
                 behave(Channel(connection, SECRET, server=True), connection)
 
         thread = threading.Thread(target=attend)

@@ -1,9 +1,9 @@
 """The environments of a group, and those of single hosts as they are written by hand."""
 
 from medley.host.facts import Facts
-from medley.network.fabric import fabric
+from medley.network.fabric import choose_fabric
 from medley.network.fabric.types import LOCKED_NCCL, NetworkOptions
-from medley.network.fabric.variables import of_group, of_host
+from medley.network.fabric.variables import list_group_variables, list_host_variables
 
 OLDER_NCCL = (2, 29, 7)
 """One that knows no subnets; the locks have a newer one."""
@@ -20,9 +20,9 @@ def environments(
 ) -> tuple[dict[str, str], list[dict[str, str]]]:
     """The group's, and each host's."""
     named = {f"h{nth}": facts for nth, facts in enumerate(hosts, 1)}
-    found = fabric(named, wishes or NetworkOptions(nccl=nccl))
-    each = [values(tuple(of_host(found, name, facts))) for name, facts in named.items()]
-    return values(tuple(of_group(found, named))), each
+    found = choose_fabric(named, wishes or NetworkOptions(nccl=nccl))
+    each = [values(tuple(list_host_variables(found, name, facts))) for name, facts in named.items()]
+    return values(tuple(list_group_variables(found, named))), each
 
 
 def cpu(address: str, interface: str) -> dict[str, str]:

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import pytest
 
 from medley.host.facts import Facts
-from medley.network.fabric import fabric
-from medley.network.fabric.cabling import Cabling, missing
-from medley.network.fabric.endpoints import Group, endpoint_candidates
-from medley.network.fabric.neighbors import cabled
+from medley.network.fabric import choose_fabric
+from medley.network.fabric.cabling import Cabling, list_missing_pairs
+from medley.network.fabric.endpoints import Group, find_endpoint_candidates
+from medley.network.fabric.neighbors import find_cabling
 from medley.network.fabric.types import NetworkOptions
 from tests.host.recordings import hosts
 from tests.network.fabric.groups import RING
@@ -18,8 +18,8 @@ from tests.network.networks import default, group, link, orin, server, spark, th
 def of(facts: Mapping[str, Facts]) -> Cabling:
     """Without a fabric: some of these have none."""
     options = NetworkOptions()
-    ways = {host: endpoint_candidates(host, facts[host], options)[0] for host in sorted(facts)}
-    return cabled(Group(facts, ways, options))
+    ways = {host: find_endpoint_candidates(host, facts[host], options)[0] for host in sorted(facts)}
+    return find_cabling(Group(facts, ways, options))
 
 
 @pytest.mark.parametrize(
@@ -119,13 +119,13 @@ def test_the_cables_of_a_ring_by_interface() -> None:
 
 def test_a_line_of_three_lacks_one_cable_and_a_longer_one_is_no_ring_of_three() -> None:
     (line,) = of(wired(3, "1.0-2.1 2.0-3.1")).groups
-    assert missing(line) == (("h1", "h3"),)
+    assert list_missing_pairs(line) == (("h1", "h3"),)
     (longer,) = of(wired(4, "1.0-2.1 2.0-3.1 3.0-4.1")).groups
-    assert missing(longer) == ()
+    assert list_missing_pairs(longer) == ()
 
 
 def test_every_host_is_named_once_whatever_fabric_is_chosen() -> None:
-    found = fabric(wired(5, "1.0-2.1 2.0-3.1 4.0-5.1")).cabling
+    found = choose_fabric(wired(5, "1.0-2.1 2.0-3.1 4.0-5.1")).cabling
     named = [host for each in found.groups for host in each.hosts]
     assert sorted((*named, *found.others)) == ["h1", "h2", "h3", "h4", "h5"]
     assert found.table["groups"][0]["cables"][0]["hosts"] == ("h1", "h2")

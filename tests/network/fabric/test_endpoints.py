@@ -9,15 +9,20 @@ from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host.facts.network import Interface
 from medley.host.facts.rdma import Gid
-from medley.network.fabric import fabric
-from medley.network.fabric.types import SUBNET_AWARE, NetworkOptions, pcie_mbit, twins
+from medley.network.fabric import choose_fabric
+from medley.network.fabric.types import (
+    SUBNET_AWARE_NCCL,
+    NetworkOptions,
+    compute_pcie_mbit,
+    find_second_functions,
+)
 from tests.network.networks import group, half, host, link, port, rtx, server, spark, thor, trio
 
 
 def test_a_secondary_address_never_wins() -> None:
     """Though it is the lower one: Ray and NCCL go by the first."""
-    found = fabric(group(server(1, link("eth0", "10.0.0.9/24", "10.0.0.1/24")), server(2)))
-    assert found.ends["h1"].address == "10.0.0.9"
+    found = choose_fabric(group(server(1, link("eth0", "10.0.0.9/24", "10.0.0.1/24")), server(2)))
+    assert found.endpoints["h1"].address == "10.0.0.9"
 
 
 def test_the_gid_is_that_of_the_address() -> None:
@@ -25,8 +30,11 @@ def test_the_gid_is_that_of_the_address() -> None:
     two = link("eth0", "10.0.0.9/24", "10.8.0.9/24", mbit=100_000)
     one = link("eth0", "10.8.0.2/24", mbit=100_000)
     hosts = [host((each,), rdma=(port(each, "mlx5_0", "0000:01:00.0"),)) for each in (two, one)]
-    found = fabric(group(*hosts))
-    assert [(end.address, end.gid_index) for end in found.ends.values()] == [("10.8.0.9", 5), ("10.8.0.2", 3)]
+    found = choose_fabric(group(*hosts))
+    assert [(end.address, end.gid_index) for end in found.endpoints.values()] == [
+        ("10.8.0.9", 5),
+        ("10.8.0.2", 3),
+    ]
     assert found.gid_index is None
 
 
@@ -43,7 +51,7 @@ def test_the_gid_is_that_of_the_address() -> None:
 def test_neighbors(first: str, second: str, *, shared: bool) -> None:
     hosts = group(*(server(1, link("eth0", each)) for each in (first, second)))
     try:
-        assert fabric(hosts).transport == "tcp"
+        assert choose_fabric(hosts).transport == "tcp"
         there = True
     except Problem:
         there = False
@@ -52,13 +60,13 @@ def test_neighbors(first: str, second: str, *, shared: bool) -> None:
 
 def test_twins_are_told_by_card_and_port_and_not_by_name() -> None:
     renamed = [replace(port, device=f"mlx5_{n}") for n, port in enumerate(spark(1).rdma)]
-    assert {one: other.device for one, other in twins(renamed).items()} == {
+    assert {one: other.device for one, other in find_second_functions(renamed).items()} == {
         "mlx5_0": "mlx5_1",
         "mlx5_1": "mlx5_0",
         "mlx5_2": "mlx5_3",
         "mlx5_3": "mlx5_2",
     }
-    assert twins(rtx(1).rdma) == {}
+    assert find_second_functions(rtx(1).rdma) == {}
 
 
 @pytest.mark.parametrize(
@@ -71,7 +79,7 @@ def test_twins_are_told_by_card_and_port_and_not_by_name() -> None:
     ],
 )
 def test_what_pcie_carries(width: int | None, gt: float, mbit: int | None) -> None:
-    assert pcie_mbit(replace(rtx(1).rdma[0], pcie_width=width, pcie_gt=gt)) == mbit
+    assert compute_pcie_mbit(replace(rtx(1).rdma[0], pcie_width=width, pcie_gt=gt)) == mbit
 
 
 def card(nth: int, *, cards: int = 1, **more: Any) -> Facts:
@@ -105,20 +113,25 @@ def card(nth: int, *, cards: int = 1, **more: Any) -> Facts:
     ],
 )
 def test_one_host_without_rdma_is_tcp_for_all(second: Facts, why: str) -> None:
-    found = fabric(group(card(1), second))
+    found = choose_fabric(group(card(1), second))
     assert found.transport == "tcp"
     assert found.why[-1] == f"TCP on all hosts: {why}"
 
 
 def test_cards_of_one_make_are_rails_unless_one_of_them_is_named() -> None:
     hosts = group(card(1, cards=2), card(2, cards=2))
-    assert [len(end.ports) for end in fabric(hosts).ends.values()] == [2, 2]
-    assert [len(end.ports) for end in fabric(hosts, NetworkOptions(link="eth1")).ends.values()] == [1, 1]
+    assert [len(end.ports) for end in choose_fabric(hosts).endpoints.values()] == [2, 2]
+    assert [
+        len(end.ports) for end in choose_fabric(hosts, NetworkOptions(link="eth1")).endpoints.values()
+    ] == [
+        1,
+        1,
+    ]
 
 
 def test_functions_of_one_pci_domain_are_no_halves() -> None:
     """Virtual functions have their card's GUID and its port's name too."""
-    assert twins(card(1, cards=2, system_guid="1", port_name="p0").rdma) == {}
+    assert find_second_functions(card(1, cards=2, system_guid="1", port_name="p0").rdma) == {}
 
 
 def test_a_second_cable_hangs_on_the_same_lanes() -> None:
@@ -127,7 +140,7 @@ def test_a_second_cable_hangs_on_the_same_lanes() -> None:
         second, more = half(nth, 1, ("192.168.3", "192.168.4"))
         return host((*first, *second), gpu="NVIDIA GB10", rdma=(*ports, *more))
 
-    end = fabric(group(two_cables(1), two_cables(2))).ends["h1"]
+    end = choose_fabric(group(two_cables(1), two_cables(2))).endpoints["h1"]
     assert (len(end.ports), end.mbit) == (4, 252_060)
 
 
@@ -137,14 +150,14 @@ def test_half_of_what_a_half_reports_where_pcie_is_not_told() -> None:
         return replace(facts, rdma=tuple(replace(each, pcie_width=None) for each in facts.rdma))
 
     alone = NetworkOptions(exclude=frozenset({"enP2p1s0f0np0"}))
-    assert fabric(group(blind(1), blind(2)), alone).ends["h1"].mbit == 100_000
+    assert choose_fabric(group(blind(1), blind(2)), alone).endpoints["h1"].mbit == 100_000
 
 
 def test_lanes_in_one_subnet_are_one_lane() -> None:
     lanes = ("10.1.0", "10.1.1", "10.1.1", "10.1.2")
     hosts = [thor(nth, lanes=lanes) for nth in (1, 2)]
     apart = [replace(each, net=replace(each.net, links=moved(each.net.links))) for each in hosts]
-    assert fabric(group(*apart)).ends["h1"].lanes == ("mgbe0_0", "mgbe3_0")
+    assert choose_fabric(group(*apart)).endpoints["h1"].lanes == ("mgbe0_0", "mgbe3_0")
 
 
 def moved(links: tuple[Interface, ...]) -> tuple[Interface, ...]:
@@ -165,5 +178,7 @@ def test_a_ring_that_is_no_faster_than_what_all_share_is_left_alone() -> None:
         )
         return replace(facts, net=replace(facts.net, links=links))
 
-    found = fabric(group(*(with_switch(nth) for nth in (1, 2, 3))), NetworkOptions(nccl=SUBNET_AWARE))
-    assert (found.ring, found.findings, found.ends["h1"].interface) == (False, (), "enP7s7")
+    found = choose_fabric(
+        group(*(with_switch(nth) for nth in (1, 2, 3))), NetworkOptions(nccl=SUBNET_AWARE_NCCL)
+    )
+    assert (found.is_ring, found.findings, found.endpoints["h1"].interface) == (False, (), "enP7s7")

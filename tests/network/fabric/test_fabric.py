@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from medley.host.facts import Facts
-from medley.network.fabric import fabric
-from medley.network.fabric.types import SUBNET_AWARE, Fabric, NetworkOptions
+from medley.network.fabric import choose_fabric
+from medley.network.fabric.types import SUBNET_AWARE_NCCL, Fabric, NetworkOptions
 from tests.network.fabric.environments import OLDER_NCCL
 from tests.network.networks import (
     BRIDGE_OF_DOCKER,
@@ -34,7 +34,7 @@ LOCAL = ("169.254.0", None)
 def ends(found: Fabric) -> dict[str, tuple[str, int | None, str]]:
     return {
         name: (end.interface, end.mbit, " ".join(port.device for port in end.ports))
-        for name, end in found.ends.items()
+        for name, end in found.endpoints.items()
     }
 
 
@@ -165,33 +165,33 @@ def ends(found: Fabric) -> dict[str, tuple[str, int | None, str]]:
 def test_the_wire_of_a_group(
     hosts: Mapping[str, Facts], transport: str, expected: dict[str, tuple[str, int | None, str]]
 ) -> None:
-    found = fabric(hosts)
+    found = choose_fabric(hosts)
     assert (found.transport, ends(found)) == (transport, expected)
     assert found.why
 
 
 def test_the_ring_needs_an_nccl_that_knows_it() -> None:
     hosts = group(trio(1), trio(2), trio(3))
-    found = fabric(hosts, NetworkOptions(nccl=SUBNET_AWARE))
-    assert (found.transport, found.ring, found.subnet_bits) == ("rdma", True, 24)
+    found = choose_fabric(hosts, NetworkOptions(nccl=SUBNET_AWARE_NCCL))
+    assert (found.transport, found.is_ring, found.subnet_bits) == ("rdma", True, 24)
     ports = "rocep1s0f0 rocep1s0f1 roceP2p1s0f0 roceP2p1s0f1"
     assert ends(found) == dict.fromkeys(hosts, ("enP7s7", 200000, ports))
-    older = fabric(hosts, NetworkOptions(nccl=OLDER_NCCL))
+    older = choose_fabric(hosts, NetworkOptions(nccl=OLDER_NCCL))
     assert (older.transport, ends(older)) == ("tcp", dict.fromkeys(hosts, ("enP7s7", 10000, "")))
     assert "2.30.7" in older.findings[0].fix
 
 
 def test_an_older_nccl_takes_one_of_two_crossed_halves() -> None:
     hosts = group(spark(1), spark(2, first="192.168.101", second="192.168.100"))
-    assert ends(fabric(hosts, NetworkOptions(nccl=OLDER_NCCL))) == {
+    assert ends(choose_fabric(hosts, NetworkOptions(nccl=OLDER_NCCL))) == {
         "h1": ("enp1s0f0np0", 126_030, "rocep1s0f0"),
         "h2": ("enP2p1s0f0np0", 126_030, "roceP2p1s0f0"),
     }
 
 
 def test_one_host_alone_needs_no_network() -> None:
-    found = fabric({"h1": host(())})
-    assert (found.transport, found.ends["h1"].address) == ("none", "127.0.0.1")
+    found = choose_fabric({"h1": host(())})
+    assert (found.transport, found.endpoints["h1"].address) == ("none", "127.0.0.1")
 
 
 def test_two_links_that_are_link_local_say_nothing_of_where_they_lead() -> None:
@@ -201,6 +201,6 @@ def test_two_links_that_are_link_local_say_nothing_of_where_they_lead() -> None:
         wide = [replace(each, addresses=(replace(each.addresses[0], prefix=16),)) for each in (one, other)]
         return host((*wide, link("enP7s7", f"10.0.0.{nth}/24")), gpu="NVIDIA GB10", rdma=(port, second))
 
-    found = fabric(group(both(1), both(2)))
-    assert found.ends["h1"].interface == "enP7s7"
+    found = choose_fabric(group(both(1), both(2)))
+    assert found.endpoints["h1"].interface == "enP7s7"
     assert "169.254.0.0/16" in found.findings[0].what

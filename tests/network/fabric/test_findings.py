@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from medley.host.facts import Facts
-from medley.network.fabric import fabric
+from medley.network.fabric import choose_fabric
 from medley.network.fabric.types import NetworkOptions
 from tests.network.fabric.environments import OLDER_NCCL
 from tests.network.networks import (
@@ -72,7 +72,7 @@ WIFI: dict[str, Any] = {"kind": "wifi", "mbit": 1200}
     ],
 )
 def test_what_is_said_with_its_fix(hosts: tuple[Facts, ...], what: str, fix: str) -> None:
-    found = fabric(group(*hosts), NetworkOptions(nccl=OLDER_NCCL)).findings
+    found = choose_fabric(group(*hosts), NetworkOptions(nccl=OLDER_NCCL)).findings
     assert [each for each in found if what in each.what and fix in each.fix], found
 
 
@@ -86,12 +86,12 @@ def test_what_is_said_with_its_fix(hosts: tuple[Facts, ...], what: str, fix: str
     ],
 )
 def test_nothing_is_said_where_nothing_is_wrong(hosts: tuple[Facts, ...]) -> None:
-    assert fabric(group(*hosts)).findings == ()
+    assert choose_fabric(group(*hosts)).findings == ()
 
 
 def test_every_link_that_is_not_taken_has_its_reason() -> None:
     wifi = link("wlP9s9", "10.0.0.91/24", **WIFI)
-    found = fabric(group(spark(1, extra=(*CLUTTER, wifi), second="192.168.77"), spark(2)))
+    found = choose_fabric(group(spark(1, extra=(*CLUTTER, wifi), second="192.168.77"), spark(2)))
     assert {each.interface: each.why for each in found.rejected if each.host == "h1"} == {
         "br-1a2b3c": "it belongs to containers, and every host has one like it",
         "docker0": "it belongs to containers, and every host has one like it",
@@ -108,7 +108,7 @@ def test_every_link_that_is_not_taken_has_its_reason() -> None:
 def test_a_network_that_one_host_has_by_wifi_alone_is_second_to_wires() -> None:
     air = server(1, link("wlan0", "10.0.0.1/24", **WIFI), link("eth1", "10.1.0.1/24", mbit=100))
     wire = server(2, link("eth0", "10.0.0.2/24"), link("eth1", "10.1.0.2/24", mbit=100))
-    why = {each.interface: each.why for each in fabric(group(air, wire)).rejected}
+    why = {each.interface: each.why for each in choose_fabric(group(air, wire)).rejected}
     assert why["wlan0"] == "Wi-Fi, and all hosts have a cabled link in 10.1.0.0/24"
     assert why["eth0"] == "h1 uses Wi-Fi, and all hosts have a cabled link in 10.1.0.0/24"
 
@@ -138,22 +138,22 @@ def test_a_network_that_one_host_has_by_wifi_alone_is_second_to_wires() -> None:
     ],
 )
 def test_the_users_wish(wishes: NetworkOptions, expected: tuple[str, str, int]) -> None:
-    found = fabric(group(spark(1), spark(2)), wishes)
-    end = found.ends["h1"]
+    found = choose_fabric(group(spark(1), spark(2)), wishes)
+    end = found.endpoints["h1"]
     assert (found.transport, end.interface, len(end.ports)) == expected
 
 
 def test_over_tcp_both_halves_are_lanes() -> None:
-    found = fabric(group(spark(1), spark(2)), NetworkOptions(transport="tcp"))
-    assert found.ends["h1"].lanes == ("enp1s0f0np0", "enP2p1s0f0np0")
+    found = choose_fabric(group(spark(1), spark(2)), NetworkOptions(transport="tcp"))
+    assert found.endpoints["h1"].lanes == ("enp1s0f0np0", "enP2p1s0f0np0")
 
 
 def test_a_tunnel_that_is_named_is_taken_and_noted() -> None:
     hosts = group(
         *(server(n, replace(TAILSCALE, addresses=link("x", f"100.64.0.{n}/24").addresses)) for n in (1, 2))
     )
-    found = fabric(hosts, NetworkOptions(link="tailscale0"))
-    assert found.ends["h1"].interface == "tailscale0"
+    found = choose_fabric(hosts, NetworkOptions(link="tailscale0"))
+    assert found.endpoints["h1"].interface == "tailscale0"
     assert "tailscale0 (tunnel)" in found.findings[0].what
 
 
@@ -215,12 +215,12 @@ def test_what_cannot_be(
     hosts: tuple[Facts, ...], wishes: NetworkOptions, names: tuple[str, ...], cause: str
 ) -> None:
     with raises_problem(*names, cause=cause) as caught:
-        fabric(group(*hosts), wishes)
+        choose_fabric(group(*hosts), wishes)
     assert caught.value.fix
 
 
 def test_a_gateway_is_the_last_choice_and_is_noted() -> None:
     far = server(2, link("eth0", "10.9.0.2/24"), routes=(default("eth0", "10.9.0.254"),))
-    found = fabric(group(server(1, routes=(default("eth0"),)), far))
+    found = choose_fabric(group(server(1, routes=(default("eth0"),)), far))
     assert found.transport == "tcp"
     assert "ping -c 3 10.9.0.2" in found.findings[0].fix

@@ -10,8 +10,8 @@ from medley.engine.launch import Order
 from medley.host.facts import Facts
 from medley.host.facts.network import Interface
 from medley.model.resolve import Weights
-from medley.network.fabric import fabric
-from medley.network.fabric.per_host import alone
+from medley.network.fabric import choose_fabric
+from medley.network.fabric.per_host import rank_host_links
 from medley.network.fabric.types import NetworkOptions
 from medley.planner.placement import PlacementOptions
 from medley.planner.topology import Topology
@@ -62,7 +62,7 @@ def test_what_addresses_on_a_cable_would_give_is_said(names: tuple[str, ...]) ->
     assert "with addresses on them 46.9 tok/s instead of 35.8 (tensor parallel 2" in said
     assert "sudo $(command -v medley) link setup" in said
     assert warnings(on, PlacementOptions(network=NetworkOptions(transport="tcp"))) == []
-    (finding,) = [each for each in fabric(on.facts).findings if each.topic == "idle"]
+    (finding,) = [each for each in choose_fabric(on.facts).findings if each.topic == "idle"]
     assert finding.what.startswith("spark-1 and spark-2 have fast ports that are up and unused")
     assert all(f"{name} enp1s0f" in finding.cause for name in names)
     assert "$(command -v medley) link setup" in finding.fix
@@ -72,19 +72,19 @@ def test_what_addresses_on_a_cable_would_give_is_said(names: tuple[str, ...]) ->
 
 def test_a_port_at_one_host_alone_may_lead_anywhere() -> None:
     on = stripped(site("spark,orin"), ("spark-1",))
-    assert [each for each in fabric(on.facts).findings if each.topic == "idle"] == []
+    assert [each for each in choose_fabric(on.facts).findings if each.topic == "idle"] == []
 
 
 def test_a_port_that_a_ring_needs_gets_one_address() -> None:
     hosts = {name: recorded(f"faults/{name}") for name in ("spark-ring4-a", "spark-ring4-b", "spark-ring4-c")}
     addresses = dict.fromkeys(hosts, "")
-    addresses |= {name: end.address for name, end in fabric(hosts).ends.items()}
-    for options in (NetworkOptions(), NetworkOptions(joined=addresses)):
-        assert [each.topic for each in fabric(hosts, options).findings] == ["ring"]
+    addresses |= {name: end.address for name, end in choose_fabric(hosts).endpoints.items()}
+    for options in (NetworkOptions(), NetworkOptions(ray_addresses=addresses)):
+        assert [each.topic for each in choose_fabric(hosts, options).findings] == ["ring"]
 
 
 def test_one_host_says_it_of_itself() -> None:
     facts = without(site("spark").facts["spark-1"])
-    (finding,) = alone("spark-1", facts, NetworkOptions()).findings
+    (finding,) = rank_host_links("spark-1", facts, NetworkOptions()).findings
     assert finding.topic == "idle"
     assert "has no IPv4 address" in finding.cause

@@ -5,13 +5,13 @@ import pytest
 from medley.host.facts import Facts
 from medley.network.fabric.per_host import (
     HostNetwork,
-    alone,
-    foreseen,
-    head_network,
-    running_cluster_network,
-    worker_network,
+    choose_head_network,
+    choose_mirrored_fabric,
+    choose_running_cluster_network,
+    choose_worker_network,
+    rank_host_links,
 )
-from medley.network.fabric.types import SUBNET_AWARE, NetworkOptions
+from medley.network.fabric.types import SUBNET_AWARE_NCCL, NetworkOptions
 from tests.host.recordings import recorded, with_networks
 from tests.network.fabric.environments import OLDER_NCCL
 from tests.network.networks import (
@@ -67,21 +67,21 @@ from tests.problems import raises_problem
     ],
 )
 def test_the_order_of_the_ways_of_a_host(name: str, wishes: NetworkOptions, expected: list[str]) -> None:
-    assert [way.link.name for way in alone(name, recorded(name), wishes).ways] == expected
+    assert [way.link.name for way in rank_host_links(name, recorded(name), wishes).candidates] == expected
 
 
 @pytest.mark.parametrize("name", with_networks())
 def test_every_link_is_a_way_or_has_its_reason(name: str) -> None:
-    found = alone(name, recorded(name), NetworkOptions())
+    found = rank_host_links(name, recorded(name), NetworkOptions())
     lost = [each.interface for each in found.rejected]
-    kept = {way.link.name for way in found.ways}
+    kept = {way.link.name for way in found.candidates}
     assert sorted((*kept, *lost)) == sorted(link.name for link in recorded(name).net.links)
 
 
 @pytest.mark.parametrize("name", with_networks())
 def test_the_best_way_is_what_a_head_takes_before_it_knows_others(name: str) -> None:
-    first = alone(name, recorded(name), NetworkOptions()).ways[0]
-    end = foreseen(name, recorded(name), NetworkOptions()).ends[name]
+    first = rank_host_links(name, recorded(name), NetworkOptions()).candidates[0]
+    end = choose_mirrored_fabric(name, recorded(name), NetworkOptions()).endpoints[name]
     assert (first.link.name, str(first.ip)) == (end.interface, end.address)
 
 
@@ -98,7 +98,7 @@ def test_the_best_way_is_what_a_head_takes_before_it_knows_others(name: str) -> 
     ],
 )
 def test_why_a_link_is_no_way(name: str, interface: str, why: str) -> None:
-    found = alone(name, recorded(name), NetworkOptions())
+    found = rank_host_links(name, recorded(name), NetworkOptions())
     assert {each.interface: each.why for each in found.rejected}[interface] == why
 
 
@@ -115,18 +115,18 @@ def test_why_a_link_is_no_way(name: str, interface: str, why: str) -> None:
     ids=["twins", "half down", "x2", "right", "a half left out", "Thor"],
 )
 def test_what_is_said_of_one_host(name: str, wishes: NetworkOptions, words: list[str]) -> None:
-    found = [each.what for each in alone(name, recorded(name), wishes).findings]
+    found = [each.what for each in rank_host_links(name, recorded(name), wishes).findings]
     assert [word in said for word, said in zip(words, found, strict=True)] == [True] * len(found)
 
 
 def test_a_link_that_is_not_there() -> None:
     with raises_problem("a ", "eth9", cause="enP2p1s0f0np0 ", fix="ip -brief address"):
-        alone("a", recorded("spark"), NetworkOptions(link="eth9"))
+        rank_host_links("a", recorded("spark"), NetworkOptions(link="eth9"))
 
 
 def test_rdma_is_first_where_it_is_asked_for() -> None:
-    rack = alone("a", recorded("rtx-roce"), NetworkOptions(transport="rdma"))
-    assert [way.port is not None for way in rack.ways] == [True, False]
+    rack = rank_host_links("a", recorded("rtx-roce"), NetworkOptions(transport="rdma"))
+    assert [way.port is not None for way in rack.candidates] == [True, False]
 
 
 CLUTTER = (DOCKER, BRIDGE_OF_DOCKER, TAILSCALE)
@@ -176,23 +176,23 @@ CLUTTER = (DOCKER, BRIDGE_OF_DOCKER, TAILSCALE)
     ],
 )
 def test_the_fastest_way_out(facts: Facts, wishes: NetworkOptions, interface: str, ports: list[str]) -> None:
-    found = foreseen("here", facts, wishes)
-    end = found.ends["here"]
+    found = choose_mirrored_fabric("here", facts, wishes)
+    end = found.endpoints["here"]
     assert end.interface == interface
     assert [port.device for port in end.ports] == ports
-    assert list(found.ends) == ["here"]
+    assert list(found.endpoints) == ["here"]
     taken = {interface, *end.lanes, *(port.interface for port in end.ports)}
     assert {one.interface for one in found.rejected} == {each.name for each in facts.net.links} - taken
 
 
 def test_no_way_out_is_a_problem_with_every_link_and_its_reason() -> None:
     with raises_problem("this host", cause=("lo: ", "docker0: ", "tailscale0: "), fix="--link INTERFACE"):
-        foreseen("here", host(CLUTTER), NetworkOptions())
+        choose_mirrored_fabric("here", host(CLUTTER), NetworkOptions())
 
 
 def test_a_link_that_is_not_there_is_a_problem() -> None:
     with raises_problem("eth7", fix="on here: ip -brief address"):
-        foreseen("here", rtx(1), NetworkOptions("eth7"))
+        choose_mirrored_fabric("here", rtx(1), NetworkOptions("eth7"))
 
 
 ANY = NetworkOptions()
@@ -203,36 +203,38 @@ def env(found: HostNetwork) -> dict[str, str]:
 
 
 def test_a_head_says_what_it_took_and_what_not() -> None:
-    found = head_network("spark-1", spark(1), ANY, {})
+    found = choose_head_network("spark-1", spark(1), ANY, {})
     assert env(found)["VLLM_HOST_IP"] == "192.168.100.1"
     assert env(found)["NCCL_IB_HCA"] == "=rocep1s0f0:1,roceP2p1s0f0:1"
-    (line,) = found.said()
+    (line,) = found.describe()
     assert line.startswith("enp1s0f0np0 (192.168.100.1): the fastest link of this host; ")
     assert "not enP7s7: " in line
 
 
 def test_the_gids_index_is_left_to_nccl_because_hosts_come_one_by_one() -> None:
-    assert "NCCL_IB_GID_INDEX" not in env(head_network("h", spark(1), ANY, {}))
+    assert "NCCL_IB_GID_INDEX" not in env(choose_head_network("h", spark(1), ANY, {}))
     hosts = {"a": spark(1), "b": spark(2)}
-    _, found = running_cluster_network(hosts, {"a": "192.168.100.1", "b": "192.168.100.2"}, "a", ANY, {})
+    _, found = choose_running_cluster_network(
+        hosts, {"a": "192.168.100.1", "b": "192.168.100.2"}, "a", ANY, {}
+    )
     values = {each.name: each.value for each in found}
     assert "NCCL_IB_GID_INDEX" not in values
     assert (values["NCCL_IB_ROCE_VERSION_NUM"], values["NCCL_IB_ADDR_FAMILY"]) == ("2", "AF_INET")
 
 
 def worker(head: Facts, mine: Facts, address: str, wishes: NetworkOptions = ANY) -> HostNetwork:
-    return worker_network({"head": head, "mine": mine}, "mine", ("head", address), wishes, {})
+    return choose_worker_network({"head": head, "mine": mine}, "mine", ("head", address), wishes, {})
 
 
 def test_a_worker_takes_the_heads_wire() -> None:
     found = worker(spark(1), spark(2, cage=1), "192.168.100.1")
-    assert (found.end.interface, found.end.address) == ("enp1s0f1np1", "192.168.100.2")
+    assert (found.endpoint.interface, found.endpoint.address) == ("enp1s0f1np1", "192.168.100.2")
     assert not found.findings
 
 
 def test_a_slow_head_is_followed_and_the_faster_wire_is_named() -> None:
     found = worker(spark(1), spark(2), "10.0.0.1")
-    assert found.end.interface == "enP7s7"
+    assert found.endpoint.interface == "enP7s7"
     (finding,) = found.findings
     assert "faster link" in finding.what
     assert finding.fix.endswith("medley ray-head --link 192.168.100.0/24")
@@ -264,7 +266,7 @@ def test_nothing_shared_is_a_problem() -> None:
 def test_one_host_without_rdma_makes_all_go_by_tcp() -> None:
     hosts = {"a": spark(1), "b": spark(2), "c": thor(3)}
     addresses = {"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.3"}
-    fabric, found = running_cluster_network(hosts, addresses, "a", ANY, {"NCCL_DEBUG": "INFO"})
+    fabric, found = choose_running_cluster_network(hosts, addresses, "a", ANY, {"NCCL_DEBUG": "INFO"})
     values = {each.name: each.value for each in found}
     assert fabric.transport == "tcp"
     assert values["NCCL_IB_DISABLE"] == "1"
@@ -273,8 +275,8 @@ def test_one_host_without_rdma_makes_all_go_by_tcp() -> None:
 
 def test_the_ends_are_where_ray_knows_them() -> None:
     hosts = {"a": rtx(1), "b": rtx(2)}
-    fabric, _ = running_cluster_network(hosts, {"a": "10.0.0.1", "b": "10.0.0.2"}, "a", ANY, {})
-    assert {host: end.address for host, end in fabric.ends.items()} == {"a": "10.0.0.1", "b": "10.0.0.2"}
+    fabric, _ = choose_running_cluster_network(hosts, {"a": "10.0.0.1", "b": "10.0.0.2"}, "a", ANY, {})
+    assert {host: end.address for host, end in fabric.endpoints.items()} == {"a": "10.0.0.1", "b": "10.0.0.2"}
 
 
 @pytest.mark.parametrize(
@@ -294,10 +296,10 @@ def test_the_ends_are_where_ray_knows_them() -> None:
 )
 def test_nccl_takes_the_cable_of_the_hosts_in_the_layout(hosts: dict[str, Facts], hca: str | None) -> None:
     at = {name: f"10.0.0.{number}" for number, name in enumerate(hosts, 1)}
-    found, variables = running_cluster_network(hosts, at, "a", ANY, {})
+    found, variables = choose_running_cluster_network(hosts, at, "a", ANY, {})
     values = {each.name: each for each in variables}
     assert values["VLLM_HOST_IP"].value == "10.0.0.1", "the address registered with Ray"
-    assert values["GLOO_SOCKET_IFNAME"].value == found.ends["a"].interface == "enP7s7"
+    assert values["GLOO_SOCKET_IFNAME"].value == found.endpoints["a"].interface == "enP7s7"
     assert ("NCCL_IB_DISABLE" in values) is (hca is None)
     if hca is None:
         return
@@ -305,7 +307,7 @@ def test_nccl_takes_the_cable_of_the_hosts_in_the_layout(hosts: dict[str, Facts]
     assert values["NCCL_IB_HCA"].everywhere, "every rank takes its own ports of it"
     assert values["NCCL_NET"].value == "IB"
     assert any("Ray and sockets stay in 10.0.0.0/24" in each for each in found.why)
-    _, asked = running_cluster_network(hosts, at, "a", NetworkOptions(transport="tcp"), {})
+    _, asked = choose_running_cluster_network(hosts, at, "a", NetworkOptions(transport="tcp"), {})
     assert "NCCL_IB_DISABLE" in {each.name for each in asked}
 
 
@@ -320,10 +322,10 @@ def test_a_dark_port_that_another_host_means_by_the_same_name_is_passed_over() -
     ("nccl", "bits", "expected"),
     [
         pytest.param(
-            SUBNET_AWARE, 24, {"NCCL_IB_SUBNET_AWARE_ROUTING": "1", "NCCL_IB_MERGE_NICS": "0"}, id="ring"
+            SUBNET_AWARE_NCCL, 24, {"NCCL_IB_SUBNET_AWARE_ROUTING": "1", "NCCL_IB_MERGE_NICS": "0"}, id="ring"
         ),
         pytest.param(
-            SUBNET_AWARE, 30, {"NCCL_IB_SUBNET_AWARE_ROUTING": "1", "NCCL_IB_DISABLE": None}, id="in /30"
+            SUBNET_AWARE_NCCL, 30, {"NCCL_IB_SUBNET_AWARE_ROUTING": "1", "NCCL_IB_DISABLE": None}, id="in /30"
         ),
         pytest.param(OLDER_NCCL, 24, {"NCCL_IB_DISABLE": "1", "NCCL_IB_HCA": None}, id="an older NCCL"),
     ],
@@ -340,11 +342,11 @@ def test_two_of_a_ring_whose_ray_is_on_the_lan_take_their_own_cable(
 def test_what_keeps_the_cables_idle_is_said_of_a_running_cluster_too() -> None:
     hosts = wired(3, "1.0-2.0 1.1-3.0 2.1-3.1")
     addresses = {name: f"10.0.0.{name[1:]}" for name in hosts}
-    found, _ = running_cluster_network(hosts, addresses, "h1", ANY, {})
+    found, _ = choose_running_cluster_network(hosts, addresses, "h1", ANY, {})
     assert (found.transport, [each.topic for each in found.findings]) == ("tcp", ["ring"])
 
 
 def joined(hosts: dict[str, Facts], options: NetworkOptions) -> dict[str, str]:
     at = {name: f"10.0.0.{number}" for number, name in enumerate(hosts, 1)}
-    _, variables = running_cluster_network(hosts, at, "a", options, {})
+    _, variables = choose_running_cluster_network(hosts, at, "a", options, {})
     return {each.name: each.value for each in variables}

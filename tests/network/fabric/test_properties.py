@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host.facts.network import Net, Route
-from medley.network.fabric import fabric
-from medley.network.fabric.types import LOCKED_NCCL, SUBNET_AWARE, Fabric, NetworkOptions, nccl_speaks
-from medley.network.fabric.variables import of_group, of_host
+from medley.network.fabric import choose_fabric
+from medley.network.fabric.types import LOCKED_NCCL, SUBNET_AWARE_NCCL, Fabric, NetworkOptions, has_nccl_gpu
+from medley.network.fabric.variables import list_group_variables, list_host_variables
 from tests.network.networks import LAN, group, host, link, port, rtx, server, spark, thor, trio
 
 WIRES = ("ethernet", "bond", "vlan", "bridge", "infiniband", "wifi")
@@ -93,7 +93,7 @@ def besides(facts: Facts, nth: int, drawn: list[tuple[Any, ...]]) -> Facts:
 
 def said(found: Mapping[str, Facts], wished: NetworkOptions, version: tuple[int, ...]) -> dict[str, Any]:
     try:
-        return asdict(fabric(found, replace(wished, nccl=version)))
+        return asdict(choose_fabric(found, replace(wished, nccl=version)))
     except Problem as problem:
         return {"what": problem.what, "cause": problem.cause, "fix": problem.fix}
 
@@ -101,7 +101,7 @@ def said(found: Mapping[str, Facts], wished: NetworkOptions, version: tuple[int,
 def had(found: Mapping[str, Facts], wished: NetworkOptions, version: tuple[int, ...]) -> Fabric | None:
     """None where these hosts cannot talk: what is then raised is the table's to test."""
     try:
-        return fabric(found, replace(wished, nccl=version))
+        return choose_fabric(found, replace(wished, nccl=version))
     except Problem:
         return None
 
@@ -111,7 +111,7 @@ def backwards(facts: Facts) -> Facts:
     return replace(facts, net=net, rdma=facts.rdma[::-1])
 
 
-versions = st.sampled_from((LOCKED_NCCL, SUBNET_AWARE))
+versions = st.sampled_from((LOCKED_NCCL, SUBNET_AWARE_NCCL))
 
 
 @settings(max_examples=30, deadline=None, derandomize=True)
@@ -133,7 +133,7 @@ def test_no_link_is_chosen_that_others_cannot_reach(
     chosen = had(found, NetworkOptions(), version)
     if chosen is None:
         return
-    for name, end in chosen.ends.items():
+    for name, end in chosen.endpoints.items():
         by_name = {one.name: one for one in found[name].net.links}
         taken = {end.interface, *end.lanes, *(port.interface or "" for port in end.ports)}
         assert all(by_name[one].up and by_name[one].kind in WIRES for one in taken)
@@ -151,9 +151,9 @@ def test_all_hosts_of_a_group_have_one_transport(
     if chosen is None:
         return
     rdma = chosen.transport == "rdma"
-    assert {bool(end.ports) for end in chosen.ends.values()} == {rdma}
-    names = {each.name for each in of_group(chosen, found)}
-    each = [{one.name for one in of_host(chosen, name, facts)} for name, facts in found.items()]
-    if any(nccl_speaks(facts) for facts in found.values()):
+    assert {bool(end.ports) for end in chosen.endpoints.values()} == {rdma}
+    names = {each.name for each in list_group_variables(chosen, found)}
+    each = [{one.name for one in list_host_variables(chosen, name, facts)} for name, facts in found.items()]
+    if any(has_nccl_gpu(facts) for facts in found.values()):
         assert ("NCCL_IB_DISABLE" in names) is not rdma
     assert {"NCCL_IB_HCA" in one for one in each} == {rdma}

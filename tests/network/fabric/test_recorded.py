@@ -2,9 +2,9 @@
 
 import pytest
 
-from medley.network.fabric import fabric
-from medley.network.fabric.types import SUBNET_AWARE, NetworkOptions
-from medley.network.fabric.variables import of_group, of_host
+from medley.network.fabric import choose_fabric
+from medley.network.fabric.types import SUBNET_AWARE_NCCL, NetworkOptions
+from medley.network.fabric.variables import list_group_variables, list_host_variables
 from tests.host.recordings import hosts, with_networks
 from tests.network.fabric.environments import OLDER_NCCL, rdma, values
 from tests.network.fabric.groups import FOUR, GROUPS, NO_GPUDIRECT, RING, Group
@@ -14,9 +14,11 @@ from tests.problems import raises_problem
 @pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)
 def test_the_environment_of_recorded_hosts(group: Group) -> None:
     named = hosts(group.names)
-    found = fabric(named, NetworkOptions(nccl=OLDER_NCCL))
-    assert values(tuple(of_group(found, named))) == group.shared
-    assert [values(tuple(of_host(found, name, facts))) for name, facts in named.items()] == group.each
+    found = choose_fabric(named, NetworkOptions(nccl=OLDER_NCCL))
+    assert values(tuple(list_group_variables(found, named))) == group.shared
+    assert [
+        values(tuple(list_host_variables(found, name, facts))) for name, facts in named.items()
+    ] == group.each
     noted = [f"{one.what}; {one.cause}; {one.fix}" for one in found.findings]
     missing = [word for word, said in zip(group.findings, noted, strict=True) if word not in said]
     assert not missing, noted
@@ -24,9 +26,9 @@ def test_the_environment_of_recorded_hosts(group: Group) -> None:
 
 def test_the_recorded_ring_with_an_nccl_that_knows_it() -> None:
     named = hosts(RING)
-    found = fabric(named, NetworkOptions(nccl=SUBNET_AWARE))
+    found = choose_fabric(named, NetworkOptions(nccl=SUBNET_AWARE_NCCL))
     # Ports of one card lead to different hosts, so none are merged; no plugin knows of subnets.
-    assert values(tuple(of_group(found, named))) == {
+    assert values(tuple(list_group_variables(found, named))) == {
         "NCCL_NET": "IB",
         "NCCL_IB_SUBNET_AWARE_ROUTING": "1",
         "NCCL_IB_MERGE_NICS": "0",
@@ -35,7 +37,7 @@ def test_the_recorded_ring_with_an_nccl_that_knows_it() -> None:
         **NO_GPUDIRECT,
     }
     # Every port, and sockets on the one network that reaches all three.
-    each = [values(tuple(of_host(found, name, facts))) for name, facts in named.items()]
+    each = [values(tuple(list_host_variables(found, name, facts))) for name, facts in named.items()]
     assert each == [rdma(f"192.168.1.{n}", "enP7s7", FOUR) for n in (10, 11, 12)]
     assert found.findings == ()
 
@@ -55,7 +57,7 @@ def test_the_recorded_ring_with_an_nccl_that_knows_it() -> None:
 def test_recorded_hosts_that_cannot_talk(names: tuple[str, ...], cause: str) -> None:
     fix = "sudo ip address add 192.168.100.1/24 dev INTERFACE"
     with raises_problem(*names, cause=cause, fix=fix):
-        fabric(hosts(names))
+        choose_fabric(hosts(names))
 
 
 def test_no_recording_is_forgotten() -> None:
@@ -65,7 +67,7 @@ def test_no_recording_is_forgotten() -> None:
 
 
 def test_decoys_that_reach_every_host_are_rejected_by_name() -> None:
-    found = fabric(hosts(("rtx-vpn-docker", "rtx-vpn-docker again")))
+    found = choose_fabric(hosts(("rtx-vpn-docker", "rtx-vpn-docker again")))
     why = {one.interface: one.why for one in found.rejected if one.host == "rtx-vpn-docker"}
     assert why["wlp6s0"] == "Wi-Fi, and enp5s0 is a cabled link to the same network"
     assert all("tunnel" in why[name] for name in ("tailscale0", "wg0", "tun0", "zt5u4yabcd"))
@@ -73,7 +75,7 @@ def test_decoys_that_reach_every_host_are_rejected_by_name() -> None:
 
 
 def test_a_managing_controllers_address_is_the_same_on_every_server() -> None:
-    found = fabric(hosts(("cpu-rack", "cpu-rack again")))
+    found = choose_fabric(hosts(("cpu-rack", "cpu-rack again")))
     why = {one.interface: one.why for one in found.rejected if one.host == "cpu-rack"}
     assert why["idrac"] == "cpu-rack again has the same address 169.254.1.2"
     assert why["eno1"] == "192.168.1.0/24 has 1 Gbit/s at cpu-rack, 10.40.0.0/24 50 Gbit/s"

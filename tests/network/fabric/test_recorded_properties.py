@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from medley.errors import Problem
 from medley.host.facts import Facts
-from medley.network.fabric import fabric
+from medley.network.fabric import choose_fabric
 from medley.network.fabric.types import Fabric, NetworkOptions
-from medley.network.fabric.variables import of_group
+from medley.network.fabric.variables import list_group_variables
 from tests.host.recordings import AGAIN, hosts, with_networks
 
 WIRES = {"ethernet", "bond", "vlan", "bridge", "infiniband", "wifi"}
@@ -32,7 +32,7 @@ CLUTTERED = ["rtx-vpn-docker", "rtx-vpn-docker again"]
 
 def made(found: Mapping[str, Facts], exclude: frozenset[str] = frozenset()) -> Fabric | Problem:
     try:
-        return fabric(found, NetworkOptions(exclude=exclude))
+        return choose_fabric(found, NetworkOptions(exclude=exclude))
     except Problem as problem:
         return problem
 
@@ -49,7 +49,7 @@ def test_no_link_is_chosen_that_is_no_wire(names: list[str], exclude: frozenset[
         assert chosen.cause
         assert chosen.fix
         return
-    for name, end in chosen.ends.items():
+    for name, end in chosen.endpoints.items():
         kinds = {link.name: link.kind for link in found[name].net.links}
         taken = {end.interface, *end.lanes, *(port.interface or "" for port in end.ports)}
         assert {kinds[interface] for interface in taken} <= WIRES
@@ -63,8 +63,8 @@ def test_a_group_has_one_transport(names: list[str]) -> None:
     chosen = made(found)
     if isinstance(chosen, Problem):
         return
-    assert {"rdma" if end.ports else "tcp" for end in chosen.ends.values()} == {chosen.transport}
-    shared = {each.name for each in of_group(chosen, found)}
+    assert {"rdma" if end.ports else "tcp" for end in chosen.endpoints.values()} == {chosen.transport}
+    shared = {each.name for each in list_group_variables(chosen, found)}
     assert not {"NCCL_NET", "NCCL_IB_DISABLE"} <= shared
 
 
@@ -82,7 +82,7 @@ def called(order: Sequence[str]) -> object:
     chosen = made({f"h{nth}": found[name] for nth, name in enumerate(order, 1)})
     if isinstance(chosen, Problem):
         return None
-    ends = {name: chosen.ends[f"h{nth}"] for nth, name in enumerate(order, 1)}
+    ends = {name: chosen.endpoints[f"h{nth}"] for nth, name in enumerate(order, 1)}
     return chosen.transport, chosen.networks, ends
 
 

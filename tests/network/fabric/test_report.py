@@ -4,10 +4,17 @@ import json
 
 import pytest
 
-from medley.network.fabric import fabric
-from medley.network.fabric.per_host import alone
-from medley.network.fabric.report import lines, lines_of_one, rows, rows_of_one, table, table_of_one
-from medley.network.fabric.types import SUBNET_AWARE, Fabric, NetworkOptions
+from medley.network.fabric import choose_fabric
+from medley.network.fabric.per_host import rank_host_links
+from medley.network.fabric.report import (
+    build_fabric_table,
+    build_host_links_table,
+    describe_fabric,
+    describe_host_links,
+    list_candidate_rows,
+    list_endpoint_rows,
+)
+from medley.network.fabric.types import SUBNET_AWARE_NCCL, Fabric, NetworkOptions
 from tests.host.recordings import hosts, recorded
 from tests.network.fabric.environments import rdma
 from tests.network.fabric.groups import GROUPS, RING
@@ -17,13 +24,13 @@ DROPPED = "frames above the smallest are dropped silently (ping, UDP, tests belo
 
 
 def of(*names: str) -> Fabric:
-    return fabric(hosts(names))
+    return choose_fabric(hosts(names))
 
 
 def test_the_lines_of_a_group() -> None:
     hosts = (server(n, link("eth0", f"10.0.0.{n}/24", mtu=mtu)) for n, mtu in ((1, 9000), (2, 1500)))
-    found = fabric(group(*hosts))
-    assert list(lines(found)) == [
+    found = choose_fabric(group(*hosts))
+    assert list(describe_fabric(found)) == [
         ("transport", "TCP"),
         ("network", "10.0.0.0/24"),
         ("because", "all hosts are in 10.0.0.0/24: 10 Gbit/s at its slowest end (h1)"),
@@ -34,7 +41,7 @@ def test_the_lines_of_a_group() -> None:
         ("not taken", "h1 lo: the loopback reaches only this host"),
         ("not taken", "h2 lo: the loopback reaches only this host"),
     ]
-    assert list(rows(found)) == [
+    assert list(list_endpoint_rows(found)) == [
         ("h1", "eth0", "10.0.0.1", "10 Gbit/s", "9000", "-"),
         ("h2", "eth0", "10.0.0.2", "10 Gbit/s", "1500", "-"),
     ]
@@ -66,11 +73,11 @@ def test_the_lines_of_a_group() -> None:
     ],
 )
 def test_the_row_of_an_end(names: tuple[str, ...], expected: tuple[str, ...]) -> None:
-    assert next(rows(of(*names))) == (names[0], *expected)
+    assert next(list_endpoint_rows(of(*names))) == (names[0], *expected)
 
 
 def test_a_ring_says_so() -> None:
-    assert next(lines(fabric(hosts(RING), NetworkOptions(nccl=SUBNET_AWARE)))) == (
+    assert next(describe_fabric(choose_fabric(hosts(RING), NetworkOptions(nccl=SUBNET_AWARE_NCCL)))) == (
         "transport",
         "RDMA over a ring of cables",
     )
@@ -79,7 +86,7 @@ def test_a_ring_says_so() -> None:
 @pytest.mark.parametrize("names", [group.names for group in GROUPS.values()], ids=GROUPS)
 def test_every_link_that_was_not_taken_stands_beside_its_reason(names: tuple[str, ...]) -> None:
     found = of(*names)
-    said = [text.partition(": ") for heading, text in lines(found) if heading == "not taken"]
+    said = [text.partition(": ") for heading, text in describe_fabric(found) if heading == "not taken"]
     named = hosts(names)
     shown = {(host, name, why) for words, _, why in said for host, name in pairs(words, sorted(named))}
     assert shown == {(each.host, each.interface, each.why) for each in found.rejected}
@@ -93,7 +100,7 @@ def pairs(words: str, names: list[str]) -> list[tuple[str, str]]:
 
 def test_the_table_of_a_group() -> None:
     named = hosts(("spark-gid-drift", "spark-pair-b"))
-    said = json.loads(json.dumps(table(fabric(named), named)))
+    said = json.loads(json.dumps(build_fabric_table(choose_fabric(named), named)))
     assert (said["transport"], said["ring"]) == ("rdma", False)
     assert said["networks"] == ["192.168.100.0/24", "192.168.101.0/24"]
     end = said["hosts"]["spark-pair-b"]
@@ -107,9 +114,9 @@ def test_the_table_of_a_group() -> None:
 
 
 def test_the_lines_of_one_host() -> None:
-    one = alone("a", recorded("spark-pair-a"), NetworkOptions())
-    said, wired = list(lines_of_one(one)), "ethernet"
-    assert list(rows_of_one(one)) == [
+    one = rank_host_links("a", recorded("spark-pair-a"), NetworkOptions())
+    said, wired = list(describe_host_links(one)), "ethernet"
+    assert list(list_candidate_rows(one)) == [
         ("enp1s0f1np1", wired, "192.168.100.10/24", "126 Gbit/s", "9000", "rocep1s0f1 (GID 3)"),
         ("enP2p1s0f1np1", wired, "192.168.101.10/24", "126 Gbit/s", "9000", "roceP2p1s0f1 (GID 3)"),
         ("enP7s7", wired, "192.168.1.10/24", "1 Gbit/s", "1500", "none: enP7s7 has no RDMA device"),
@@ -118,13 +125,15 @@ def test_the_lines_of_one_host() -> None:
 
 
 def test_a_host_without_links_is_told_so() -> None:
-    assert ("best", "none: no other host can reach this one") in lines_of_one(
-        alone("a", recorded("debian-vm"), NetworkOptions())
+    assert ("best", "none: no other host can reach this one") in describe_host_links(
+        rank_host_links("a", recorded("debian-vm"), NetworkOptions())
     )
 
 
 def test_the_table_of_one_host() -> None:
-    said = json.loads(json.dumps(table_of_one(alone("a", recorded("rtx-wifi"), NetworkOptions()))))
+    said = json.loads(
+        json.dumps(build_host_links_table(rank_host_links("a", recorded("rtx-wifi"), NetworkOptions())))
+    )
     (way,) = said["ways"]
     assert (way["interface"], way["kind"], way["network"], way["mbit"], way["port"]) == (
         *("wlp2s0", "wifi", "192.168.1.0/24"),

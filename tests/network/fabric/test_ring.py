@@ -7,9 +7,9 @@ import pytest
 
 from medley.errors import Problem
 from medley.host.facts import Facts
-from medley.network.fabric import fabric
-from medley.network.fabric.types import SUBNET_AWARE, NetworkOptions
-from medley.network.fabric.variables import of_group, of_host
+from medley.network.fabric import choose_fabric
+from medley.network.fabric.types import SUBNET_AWARE_NCCL, NetworkOptions
+from medley.network.fabric.variables import list_group_variables, list_host_variables
 from tests.network.fabric.environments import OLDER_NCCL, rdma, tcp, values
 from tests.network.fabric.groups import BOTH_HALVES, F0, F1, FOUR, NO_GPUDIRECT, SOCKETS, UNLIKE
 from tests.network.networks import group, spark, thor, wired
@@ -22,7 +22,7 @@ RING = {
     "NCCL_NET_PLUGIN": "none",
     **NO_GPUDIRECT,
 }
-ALL = NetworkOptions(nccl=SUBNET_AWARE)
+ALL = NetworkOptions(nccl=SUBNET_AWARE_NCCL)
 RING_OF_THREE = "1.0-2.1 2.0-3.1 3.0-1.1"
 MIRRORED = "1.0-2.0 1.1-3.0 2.1-3.1"
 RING_OF_FOUR = "1.0-2.1 2.0-3.1 3.0-4.1 4.0-1.1"
@@ -125,9 +125,11 @@ SERVED = {
 
 @pytest.mark.parametrize("case", SERVED.values(), ids=SERVED)
 def test_what_a_cabling_is_served_over(case: Case) -> None:
-    found = fabric(case.hosts, ALL)
-    assert values(tuple(of_group(found, case.hosts))) == case.shared
-    assert [values(tuple(of_host(found, name, facts))) for name, facts in case.hosts.items()] == case.each
+    found = choose_fabric(case.hosts, ALL)
+    assert values(tuple(list_group_variables(found, case.hosts))) == case.shared
+    assert [
+        values(tuple(list_host_variables(found, name, facts))) for name, facts in case.hosts.items()
+    ] == case.each
     noted = [f"{one.what}; {one.cause}" for one in found.findings if one.topic == "ring"]
     assert len(noted) == bool(case.finding), noted
     assert case.finding in "".join(noted)
@@ -154,7 +156,7 @@ REFUSED = {
 @pytest.mark.parametrize(("hosts", "cause"), REFUSED.values(), ids=REFUSED)
 def test_what_no_network_reaches_is_refused_by_name(hosts: Mapping[str, Facts], cause: str) -> None:
     with pytest.raises(Problem) as caught:
-        fabric(hosts, ALL)
+        choose_fabric(hosts, ALL)
     assert "h1" in caught.value.what
     assert cause in caught.value.cause
     assert caught.value.fix
@@ -164,20 +166,20 @@ def test_what_no_network_reaches_is_refused_by_name(hosts: Mapping[str, Facts], 
 def test_rdma_that_was_asked_for_is_refused_where_nccl_cannot_use_the_cables(cables: str) -> None:
     hosts = wired(4 if "4." in cables else 3, cables)
     with pytest.raises(Problem) as caught:
-        fabric(hosts, NetworkOptions(transport="rdma", nccl=SUBNET_AWARE))
+        choose_fabric(hosts, NetworkOptions(transport="rdma", nccl=SUBNET_AWARE_NCCL))
     assert (caught.value.what, caught.value.fix) == next(
-        (one.what, one.fix) for one in fabric(hosts, ALL).findings if one.topic == "ring"
+        (one.what, one.fix) for one in choose_fabric(hosts, ALL).findings if one.topic == "ring"
     )
 
 
 def test_the_cabling_counts_before_the_version() -> None:
     """A newer NCCL would not help these."""
-    found = fabric(wired(3, MIRRORED), NetworkOptions(nccl=OLDER_NCCL))
+    found = choose_fabric(wired(3, MIRRORED), NetworkOptions(nccl=OLDER_NCCL))
     assert ["ports of one number" in one.what for one in found.findings] == [True]
 
 
 def test_the_missing_cable_is_named_with_what_to_type() -> None:
-    (finding,) = fabric(wired(3, "1.0-2.1 2.0-3.1"), ALL).findings
+    (finding,) = choose_fabric(wired(3, "1.0-2.1 2.0-3.1"), ALL).findings
     assert (
         "on h1: sudo $(command -v medley) link setup --interface enp1s0f1np1 --address 192.168.192.1/24"
         in finding.fix
@@ -189,6 +191,6 @@ def test_the_missing_cable_is_named_with_what_to_type() -> None:
 
 
 def test_a_ring_is_mended_where_the_finding_says() -> None:
-    (finding,) = fabric(wired(3, MIRRORED), ALL).findings
+    (finding,) = choose_fabric(wired(3, MIRRORED), ALL).findings
     assert "on h2: swap the cables of enp1s0f0np0 and enp1s0f1np1" in finding.fix
-    assert fabric(wired(3, "1.0-2.1 1.1-3.0 2.0-3.1"), ALL).ring
+    assert choose_fabric(wired(3, "1.0-2.1 1.1-3.0 2.0-3.1"), ALL).is_ring

@@ -3,9 +3,9 @@
 import pytest
 
 from medley.host.facts import Facts
-from medley.network.fabric import fabric
-from medley.network.fabric.per_host import new_cluster_network, running_cluster_network
-from medley.network.fabric.subgroups import faster_subgroups
+from medley.network.fabric import choose_fabric
+from medley.network.fabric.per_host import choose_new_cluster_network, choose_running_cluster_network
+from medley.network.fabric.subgroups import find_faster_subgroups
 from medley.network.fabric.types import NetworkOptions
 from medley.planner import HostLink
 from medley.planner.site_network import SiteNetwork
@@ -32,7 +32,7 @@ def lan_only(number: int, *, gpus: int = 1) -> Facts:
 def variables(hosts: dict[str, Facts], options: NetworkOptions = ANY) -> dict[str, tuple[str, bool]]:
     """Return the value of each variable, and whether it is for all hosts; Ray is on the LAN."""
     at = {name: f"10.0.0.{number}" for number, name in enumerate(hosts, 1)}
-    _, settled = running_cluster_network(hosts, at, "a", options, {})
+    _, settled = choose_running_cluster_network(hosts, at, "a", options, {})
     return {each.name: (each.value, each.everywhere) for each in settled}
 
 
@@ -72,27 +72,27 @@ def test_a_cable_that_one_list_cannot_name_is_a_finding_with_both_speeds(
     hosts: dict[str, Facts], cause: str
 ) -> None:
     at = {name: f"10.0.0.{number}" for number, name in enumerate(hosts, 1)}
-    found, settled = running_cluster_network(hosts, at, "a", ANY, {})
-    assert found.rank_ends == {}
+    found, settled = choose_running_cluster_network(hosts, at, "a", ANY, {})
+    assert found.rank_endpoints == {}
     assert not any(each.everywhere for each in settled)
     (finding,) = (each for each in found.findings if each.topic == "names")
     assert "25 Gbit/s" in finding.what
     assert "1 Gbit/s" in finding.cause
     assert cause in finding.cause
     whole = hosts | {"c": lan_only(3)}
-    assert faster_subgroups(whole, fabric(whole), ANY) == ((), (finding,))
+    assert find_faster_subgroups(whole, choose_fabric(whole), ANY) == ((), (finding,))
 
 
 def test_a_cluster_says_which_of_its_hosts_have_a_faster_network() -> None:
     """The owner's own case: two Sparks with a cable, and a Thor on the LAN."""
     hosts = {name: recorded(name) for name in ("spark-pair-a", "spark-pair-b", "thor-mgbe-a")}
-    subgroups, findings = faster_subgroups(hosts, fabric(hosts), ANY)
+    subgroups, findings = find_faster_subgroups(hosts, choose_fabric(hosts), ANY)
     assert findings == ()
     (one,) = subgroups
     assert one.hosts == ("spark-pair-a", "spark-pair-b")
     assert (one.fabric.transport, one.whole_mbit) == ("rdma", 1_000)
     assert "200 Gbit/s" in str(one)
-    assert str(one) in new_cluster_network(hosts, ANY)[2]
+    assert str(one) in choose_new_cluster_network(hosts, ANY)[2]
 
 
 def test_two_pairs_with_cables_are_two_subgroups() -> None:
@@ -106,13 +106,13 @@ def test_two_pairs_with_cables_are_two_subgroups() -> None:
         )
         for number in (3, 4)
     }
-    subgroups, _ = faster_subgroups(hosts, fabric(hosts), ANY)
+    subgroups, _ = find_faster_subgroups(hosts, choose_fabric(hosts), ANY)
     assert [each.hosts for each in subgroups] == [("h1", "h2"), ("h3", "h4")]
 
 
 def test_a_switch_of_all_has_no_subgroups() -> None:
     hosts = {f"h{number}": server(number) for number in (1, 2, 3)}
-    assert faster_subgroups(hosts, fabric(hosts), ANY) == ((), ())
+    assert find_faster_subgroups(hosts, choose_fabric(hosts), ANY) == ((), ())
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_a_switch_of_all_has_no_subgroups() -> None:
     ],
 )
 def test_a_plan_for_the_running_cluster_has_the_link_of_a_plan_before_it(hosts: dict[str, Facts]) -> None:
-    joined = {name: end.address for name, end in fabric(hosts).ends.items()}
-    pair, options = frozenset(("a", "b")), (ANY, NetworkOptions(joined=joined))
+    joined = {name: end.address for name, end in choose_fabric(hosts).endpoints.items()}
+    pair, options = frozenset(("a", "b")), (ANY, NetworkOptions(ray_addresses=joined))
     links = [SiteNetwork(hosts, each).find_group_link(pair) for each in options]
     assert isinstance(links[0], HostLink)
     assert links[0] == links[1]

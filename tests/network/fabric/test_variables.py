@@ -8,9 +8,14 @@ import pytest
 
 from medley.command import Variable
 from medley.host.facts import Facts
-from medley.network.fabric import fabric
-from medley.network.fabric.types import LOCKED_NCCL, SUBNET_AWARE, NetworkOptions, nccl_text
-from medley.network.fabric.variables import LEFT_UNSET, NOT_CARRIED, of_group, settled
+from medley.network.fabric import choose_fabric
+from medley.network.fabric.types import LOCKED_NCCL, SUBNET_AWARE_NCCL, NetworkOptions, format_nccl_version
+from medley.network.fabric.variables import (
+    LEFT_UNSET,
+    NOT_CARRIED,
+    list_group_variables,
+    merge_user_variables,
+)
 from tests.network.fabric.environments import OLDER_NCCL, cpu, environments, rdma, tcp
 from tests.network.networks import DOCKER, TAILSCALE, host, link, orin, port, rtx, server, spark, thor, trio
 
@@ -53,7 +58,7 @@ OURS = (
     ],
 )
 def test_what_the_user_set(environment: dict[str, str], name: str, expected: tuple[str, str] | None) -> None:
-    found = {each.name: (each.value, each.why) for each in settled(OURS, environment)}
+    found = {each.name: (each.value, each.why) for each in merge_user_variables(OURS, environment)}
     assert found.get(name) == expected
     assert set(found) >= {each.name for each in OURS}
 
@@ -61,8 +66,8 @@ def test_what_the_user_set(environment: dict[str, str], name: str, expected: tup
 def test_who_wants_the_nics_of_a_ring_merged_says_so_by_the_variable() -> None:
     """An owner of four Sparks reports 1 as needed; NVIDIA's playbook has 0."""
     hosts = {f"h{n}": trio(n) for n in (1, 2, 3)}
-    ours = tuple(of_group(fabric(hosts, NetworkOptions(nccl=SUBNET_AWARE)), hosts))
-    found = {each.name: each for each in settled(ours, {"NCCL_IB_MERGE_NICS": "1"})}
+    ours = tuple(list_group_variables(choose_fabric(hosts, NetworkOptions(nccl=SUBNET_AWARE_NCCL)), hosts))
+    found = {each.name: each for each in merge_user_variables(ours, {"NCCL_IB_MERGE_NICS": "1"})}
     merged = found["NCCL_IB_MERGE_NICS"]
     assert merged.value == "1"
     assert merged.why.startswith("set by you; medley's value is 0")
@@ -231,7 +236,7 @@ def test_the_environment_of_a_group(
 )
 def test_the_ring(bits: int, more: dict[str, str]) -> None:
     hosts = [trio(n, bits=24) if bits == 24 else narrow(n) for n in (1, 2, 3)]
-    group, each = environments(*hosts, nccl=SUBNET_AWARE)
+    group, each = environments(*hosts, nccl=SUBNET_AWARE_NCCL)
     assert group == {
         "NCCL_NET": "IB",
         "NCCL_IB_SUBNET_AWARE_ROUTING": "1",
@@ -277,7 +282,7 @@ def test_what_a_driver_must_not_carry_is_what_differs_from_host_to_host() -> Non
 
 def test_the_locks_nccl_is_the_one_we_reckon_with() -> None:
     assert re.findall(r"^nvidia-nccl-cu\d+==([\d.]+)", LOCK.read_text(), re.MULTILINE) == [
-        nccl_text(LOCKED_NCCL)
+        format_nccl_version(LOCKED_NCCL)
     ]
 
 

@@ -170,7 +170,7 @@ def answer_listen(asked: Table, _note: Note) -> Table:
         _open.pop().close()
     own = asked["address"]
     if asked["starts"]:
-        for port in (RayPorts.gcs, *RayPorts.of_raylet) if asked["head"] else RayPorts.of_raylet:
+        for port in (RayPorts.gcs, *RayPorts.raylet) if asked["head"] else RayPorts.raylet:
             _require_free(own, port)
     _open.extend((_of_workers(own, RayPorts.last), socket.create_server((own, 0))))
     return {"ports": [server.getsockname()[1] for server in _open]}

@@ -18,7 +18,7 @@ from medley.errors import Problem
 from medley.host import facts
 from medley.host.facts import Facts
 from medley.host.kind import answers
-from medley.network.fabric.endpoints import endpoint_candidates
+from medley.network.fabric.endpoints import find_endpoint_candidates
 from medley.network.fabric.types import NetworkOptions
 from medley.transcript import Transcript, lines, objects
 
@@ -80,8 +80,8 @@ def _files(path: Path) -> Iterator[tuple[str, str]]:
 
 def neighbor_links(facts: Facts) -> dict[str, bool]:
     """Return the interfaces that a cluster could use, and whether each is fast."""
-    found, _ = endpoint_candidates("this host", facts, NetworkOptions())
-    return {way.link.name: way.mbit >= _FAST_MBIT for way in found if way.wired}
+    found, _ = find_endpoint_candidates("this host", facts, NetworkOptions())
+    return {way.link.name: way.mbit >= _FAST_MBIT for way in found if way.is_wired}
 
 
 def neighbor_candidates(answers: Transcript, facts: Facts) -> tuple[HostMention, ...]:

@@ -12,10 +12,10 @@ from medley.errors import Problem
 from medley.host import facts, kind
 from medley.host.facts import GIB, Facts
 from medley.host.kind import Kind
-from medley.network.fabric import fabric
-from medley.network.fabric.per_host import alone
-from medley.network.fabric.subgroups import faster_subgroups
-from medley.network.fabric.types import NetworkOptions, least_mbit, speed_text
+from medley.network.fabric import choose_fabric
+from medley.network.fabric.per_host import rank_host_links
+from medley.network.fabric.subgroups import find_faster_subgroups
+from medley.network.fabric.types import NetworkOptions, find_slowest_mbit, format_speed
 from medley.progress import Progress
 
 _LOOK_LIMIT_S = 90
@@ -55,11 +55,11 @@ class HostSurvey:
         if self.facts is None:
             return f"not reached: {self.problem.cause if self.problem else ''}"
         what = f"{self.kind.name if self.kind else 'unknown kind'}, {self.memory_bytes / GIB:.1f} GiB"
-        ways = alone(self.name, self.facts, NetworkOptions()).ways
+        ways = rank_host_links(self.name, self.facts, NetworkOptions()).candidates
         if not ways:
             return f"{what}, no link that other hosts can reach"
         rdma = " RDMA" if ways[0].port else ""
-        return f"{what}, {ways[0].link.name} {ways[0].ip}, {speed_text(ways[0].mbit)}{rdma}"
+        return f"{what}, {ways[0].link.name} {ways[0].ip}, {format_speed(ways[0].mbit)}{rdma}"
 
     @property
     def comments(self) -> Iterator[str]:
@@ -117,26 +117,26 @@ def shared_network(made: Mapping[str, HostSurvey]) -> tuple[tuple[str, ...], str
     if len(found) < 2:  # noqa: PLR2004 - a link has two ends
         return ("Too few hosts answered to choose it.",), None
     try:
-        best = fabric(found)
+        best = choose_fabric(found)
     except Problem as problem:
         return (f"No shared network: {problem.what}: {problem.cause}.", f"To fix it: {problem.fix}"), None
-    ends = ", ".join(f"{name} {end.interface} {end.address}" for name, end in best.ends.items())
+    ends = ", ".join(f"{name} {end.interface} {end.address}" for name, end in best.endpoints.items())
     how = {"rdma": "RDMA", "tcp": "TCP", "none": ""}[best.transport]
     where = best.networks[0] if best.networks else "no network"
     missing = [name for name, each in made.items() if not each.facts]
     but = f" Without {', '.join(missing)}: not reached." if missing else ""
-    subgroups, idle = faster_subgroups(found, best, NetworkOptions())
+    subgroups, idle = find_faster_subgroups(found, best, NetworkOptions())
     faster = (f"{str(part)[0].upper()}{str(part)[1:]}." for part in subgroups)
     noted = (f"But {each.what}: {each.cause}. To fix it: {each.fix}" for each in (*best.findings, *idle))
     return (
-        f"Now that is {where}, {how} at {speed_text(least_mbit(best))}: {ends}.{but}",
+        f"Now that is {where}, {how} at {format_speed(find_slowest_mbit(best))}: {ends}.{but}",
         *faster,
         *noted,
     ), where
 
 
 def _addresses(visit: HostSurvey) -> set[str]:
-    found = alone(visit.name, visit.facts, NetworkOptions()).ways if visit.facts else ()
+    found = rank_host_links(visit.name, visit.facts, NetworkOptions()).candidates if visit.facts else ()
     return {str(way.ip) for way in found}
 
 

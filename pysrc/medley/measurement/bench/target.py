@@ -124,7 +124,7 @@ def find_target(options: TargetOptions, progress: Progress) -> BenchTarget:
     if tokenizer.startswith("/"):
         env["HF_HUB_OFFLINE"] = "1"
     parts = urlsplit(url)
-    env |= http_client.direct(parts.hostname or "", os.environ)
+    env |= http_client.list_no_proxy_variables(parts.hostname or "", os.environ)
     base, secret_file = f"{parts.scheme}://{parts.netloc}", str(key) if key else None
     served = ServedModel(base, parts.path, card["id"], tokenizer, secret_file, env)
     binary = _find_binary(description, name, options.environment, progress)

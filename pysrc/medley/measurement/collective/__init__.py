@@ -10,7 +10,7 @@ from medley import transcript
 from medley.errors import Problem
 from medley.host import facts
 from medley.host.facts import Facts
-from medley.network.fabric.types import link_mbit
+from medley.network.fabric.types import compute_link_mbit
 from medley.planner.devices import LinkSpeed
 
 SIZES = "8,64K,1M,16M"
@@ -151,7 +151,7 @@ def find_link_mbit(host: Facts, address: str) -> int | None:
     """Return the speed of the link with this address; a virtual link has no driver and no true speed."""
     for link in host.net.links:
         if link.driver and any(entry.ip == address for entry in link.addresses):
-            return link_mbit(link, host.rdma)
+            return compute_link_mbit(link, host.rdma)
     return None
 
 

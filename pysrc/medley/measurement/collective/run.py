@@ -77,7 +77,9 @@ def compute_variables(
         return {}
     hosts = {_format_node(node): facts.facts(transcript.parse(node["told"])) for node in nodes}
     addresses = {_format_node(node): node["address"] for node in nodes}
-    _, settings = per_host.running_cluster_network(hosts, addresses, next(iter(hosts)), options, environ)
+    _, settings = per_host.choose_running_cluster_network(
+        hosts, addresses, next(iter(hosts)), options, environ
+    )
     return {
         variable.name: variable.value
         for variable in settings

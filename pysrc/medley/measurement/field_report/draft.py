@@ -63,7 +63,7 @@ class Draft:
             redacted = self.answers[report_name] = self.redactor.transcript(answers)
             row = {"name": report_name, "kind": kind, "transcript": transcript.text(redacted)}
             self.parts["hosts"].append(row)
-        links = {self.report_names[name]: link for name in hosts if (link := wishes.link_of(name))}
+        links = {self.report_names[name]: link for name in hosts if (link := wishes.find_link(name))}
         self.wishes = Wishes(link=links, exclude=tuple(sorted(wishes.exclude)))
         self.parts["wishes"] = self.wishes.model_dump(mode="json")
 

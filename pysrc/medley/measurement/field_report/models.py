@@ -108,7 +108,7 @@ def _serve_model(draft: Draft, model: MeasuredModel) -> Iterator[Server]:
     if model.server:
         yield model.server
         return
-    port, output, progress = tcp.free_port(), list[str](), draft.progress
+    port, output, progress = tcp.find_free_port(), list[str](), draft.progress
     arguments = model.build_arguments(port)
     variables = {name: value for name, value in _NCCL_VARIABLES.items() if name not in os.environ}
 

@@ -12,8 +12,8 @@ from medley.host.facts import Facts
 from medley.measurement.link import tools
 from medley.measurement.link.tools import Adapter, Ping, Throughput
 from medley.network import ports
-from medley.network.fabric.endpoints import EndpointCandidate, endpoint_candidates
-from medley.network.fabric.types import NetworkOptions, speed_text
+from medley.network.fabric.endpoints import EndpointCandidate, find_endpoint_candidates
+from medley.network.fabric.types import NetworkOptions, format_speed
 from medley.process import Finished, Process
 from medley.progress import SILENT, Progress
 
@@ -174,7 +174,7 @@ def _restart_if_ended(server: Process, notes: set[str], progress: Progress) -> P
 
 def find_endpoint(facts: Facts, link: str | None) -> EndpointCandidate:
     """Find this host's end: the link of this name or address, or the fastest one."""
-    candidates, rejected = endpoint_candidates("this host", facts, NetworkOptions(link=link))
+    candidates, rejected = find_endpoint_candidates("this host", facts, NetworkOptions(link=link))
     matching = [
         candidate for candidate in candidates if link in {None, candidate.link.name, str(candidate.ip)}
     ]
@@ -246,7 +246,7 @@ def find_problems(link: LinkMeasurement) -> Iterator[Problem]:
     if link.rdma and link.rdma.mbit < promised_mbit / 2:
         yield Problem(
             f"{link.rdma.device} carries less than half of what it should",
-            cause=f"RDMA to {link.host}: {format_mbit(link.rdma.mbit)} of {speed_text(promised_mbit)}",
+            cause=f"RDMA to {link.host}: {format_mbit(link.rdma.mbit)} of {format_speed(promised_mbit)}",
             fix="on both hosts, the lanes in use: medley facts; a Spark with 2 instead of 4: "
             "sudo fwupdmgr update; then its errors under load: medley link watch",
         )
@@ -280,7 +280,7 @@ def _slow_problem(link: LinkMeasurement) -> Problem:
     return Problem(
         f"{link.interface} carries less than half of what it should",
         cause=f"TCP to {link.host}: {format_mbit(link.there.mbit)} there, {format_mbit(link.back.mbit)} "
-        f"back, of {speed_text(link.promised_mbit or 0)}; "
+        f"back, of {format_speed(link.promised_mbit or 0)}; "
         f"iperf3 used {slower.cpu_percent:.0f} % of a core{retransmits}",
         fix=fix,
     )

@@ -24,7 +24,7 @@ from medley.network.tcp import Guest, Listener, ListenLimits
 
 PAGE = Path(__file__).parent / "page.html"
 _SCRAPE_LIMIT_S = 5
-_LIMITS = ListenLimits(strangers=64, of_one_address=16, stranger_s=30)
+_LIMITS = ListenLimits(max_strangers=64, max_per_address=16, stranger_limit_s=30)
 """Limits for strangers; the page has no keys, so every client is one, with one request per connection."""
 _MAX_PORT = 65_535
 _SSH_EXAMPLE_PORT = 9180
@@ -134,7 +134,7 @@ class PageServer:
 
 class _Request(BaseHTTPRequestHandler):
     server: PageServer  # type: ignore[assignment] # the base class declares its own server, and calls none of it
-    timeout = _LIMITS.stranger_s
+    timeout = _LIMITS.stranger_limit_s
     server_version, sys_version = "medley", ""
 
     def do_GET(self) -> None:

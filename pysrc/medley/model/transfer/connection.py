@@ -14,7 +14,7 @@ from medley.errors import Problem, in_words
 from medley.model.transfer.inventory import page_cache_kept
 from medley.model.transfer.pieces import Held
 from medley.network.ports import TRANSFER_PORTS
-from medley.network.secure_channel import Channel, ChannelRefused, Closed
+from medley.network.secure_channel import Channel, ChannelClosed, ChannelRefused
 from medley.network.tcp import Guest, Listener
 
 _AHEAD = 3
@@ -47,7 +47,7 @@ class Stream:
             self._channel = Channel(connection, secret, server=False)
         except ChannelRefused as error:
             raise SourceLost("it does not know this transfer's secret") from error
-        except Closed as error:
+        except ChannelClosed as error:
             raise SourceLost(str(error)) from error
 
     def run(self, tell: Callable[[], None]) -> None:
@@ -55,7 +55,7 @@ class Stream:
         with ThreadPoolExecutor(_KEEPERS) as pool:
             try:
                 self._take(pool, tell)
-            except (Closed, ChannelRefused) as error:
+            except (ChannelClosed, ChannelRefused) as error:
                 raise SourceLost(str(error)) from error
             finally:
                 # What has come is kept, whatever became of the source.
@@ -100,7 +100,7 @@ class Stream:
         at, begun = 0, time.monotonic()
         heard = begun
         while at < len(into):
-            size = self._channel.take(into[at:], LOOK_S)
+            size = self._channel.receive_file_part(into[at:], LOOK_S)
             now = time.monotonic()
             if size:
                 heard = now
@@ -128,7 +128,7 @@ def serve(held: Held, address: str, secret: str) -> Iterator[int]:
 
     def attend(guest: Guest) -> bool:
         # What fails is gone, or was none of ours: it asks another, or again.
-        with contextlib.suppress(Closed, ChannelRefused, OSError, ValueError, LookupError, TypeError):
+        with contextlib.suppress(ChannelClosed, ChannelRefused, OSError, ValueError, LookupError, TypeError):
             channel = Channel(guest.connection, secret, server=True)
             if guest.admit(guest):
                 while message := channel.receive(_IDLE_LIMIT_S):
@@ -155,7 +155,7 @@ def _answer(channel: Channel, held: Held, number: int, closed: threading.Event) 
             channel.send({"piece": number})
             with page_cache_kept(file.fileno(), piece.offset, piece.size_bytes):
                 # The kernel sends the file's bytes unchanged: the manifest has their hashes.
-                channel.give(file, piece.offset, piece.size_bytes, _SEND_LIMIT_S)
+                channel.send_file_part(file, piece.offset, piece.size_bytes, _SEND_LIMIT_S)
     except FileNotFoundError:
         channel.send({"gone": f"{piece.file.path} is no longer there"})
 

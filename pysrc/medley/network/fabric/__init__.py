@@ -6,270 +6,305 @@ from dataclasses import replace
 from medley.errors import Finding, Problem
 from medley.host.facts import Facts
 from medley.network.fabric import findings, ring, subnets, types
-from medley.network.fabric.endpoints import Candidates, EndpointCandidate, Group, endpoint_candidates
-from medley.network.fabric.findings import idle_findings, rejections
-from medley.network.fabric.neighbors import cabled
-from medley.network.fabric.subnets import Shared, together_mbit
-from medley.network.fabric.transport import Carried, carried, muddles, unmuddled
+from medley.network.fabric.endpoints import Candidates, EndpointCandidate, Group, find_endpoint_candidates
+from medley.network.fabric.findings import list_idle_findings, list_rejections
+from medley.network.fabric.neighbors import find_cabling
+from medley.network.fabric.subnets import SharedNetwork, compute_parallel_mbit
+from medley.network.fabric.transport import (
+    DataPath,
+    choose_data_path,
+    list_ambiguity_findings,
+    list_unambiguous_networks,
+)
 from medley.network.fabric.types import Endpoint, Fabric, NetworkOptions, RejectedLink
 
-_ANYTHING = NetworkOptions()
+_NO_OPTIONS = NetworkOptions()
 _LOOPBACK_MTU = 65536
 
 
-def fabric(hosts: Mapping[str, Facts], options: NetworkOptions = _ANYTHING) -> Fabric:
+def choose_fabric(hosts: Mapping[str, Facts], options: NetworkOptions = _NO_OPTIONS) -> Fabric:
     """Choose the fabric of these hosts; raise a Problem where they share none."""
-    if options.joined and len(hosts) > 1:
-        return _over_cable(hosts, options)
-    looked = {host: endpoint_candidates(host, hosts[host], options) for host in sorted(hosts)}
-    group = Group(hosts, {host: each[0] for host, each in looked.items()}, options)
-    unfit = tuple(one for host in looked for one in looked[host][1])
+    if options.ray_addresses and len(hosts) > 1:
+        return _choose_joined_fabric(hosts, options)
+    candidates: dict[str, Candidates] = {}
+    rejected: list[RejectedLink] = []
+    for host in sorted(hosts):
+        candidates[host], unfit_links = find_endpoint_candidates(host, hosts[host], options)
+        rejected += unfit_links
+    group = Group(hosts, candidates, options)
     if len(hosts) < 2:  # noqa: PLR2004 - a group
-        return _alone(group, unfit)
-    everywhere = subnets.shared(group.wanted())
-    usable = list(unmuddled(everywhere, group))
+        return _build_lone_fabric(group, tuple(rejected))
+    allowed_networks = subnets.find_shared_networks(group.select_candidates())
+    usable = list(list_unambiguous_networks(allowed_networks, group))
     if not usable:
-        return _without_network(group, everywhere, unfit)
-    best = next((one for one in usable if one.rdma and options.transport == "rdma"), usable[0])
-    every = subnets.shared(group.ways)
-    # Where the user named a link, only the other lanes of its QSFP port are used with it.
-    beside = [
-        one for one in unmuddled(every, group) if options.link is None or subnets.of_one_cage(best, one)
-    ]
-    data = carried(best, beside, group)
-    seen = (*muddles([*everywhere, *every], group), *data.findings, *_noted(best, data, hosts))
-    lost = rejections(group, (*best.ways, *data.every), best, usable)
-    return _made(group, best.ways, data, best=best, findings=seen, rejected=(*unfit, *lost))
+        return _choose_routed_fabric(group, allowed_networks, tuple(rejected))
+    best = usable[0]
+    if options.transport == "rdma":
+        best = next((network for network in usable if network.has_rdma), best)
+    all_networks = subnets.find_shared_networks(group.candidates)
+    parallel = list(list_unambiguous_networks(all_networks, group))
+    if options.link is not None:
+        # Where the user named a link, only the other lanes of its QSFP port are used with it.
+        parallel = [network for network in parallel if subnets.is_same_port(best, network)]
+    path = choose_data_path(best, parallel, group)
+    ambiguities = list_ambiguity_findings([*allowed_networks, *all_networks], group)
+    problems = (*ambiguities, *path.findings, *_list_findings(best, path, hosts))
+    rejected += list_rejections(group, (*best.candidates, *path.all_candidates), best, usable)
+    return _build_fabric(group, best.candidates, path, best=best, findings=problems, rejected=tuple(rejected))
 
 
-def _made(
+def _build_fabric(
     group: Group,
     sockets: Candidates,
-    data: Carried,
+    path: DataPath,
     *,
-    best: Shared | None,
+    best: SharedNetwork | None,
     findings: tuple[Finding, ...],
     rejected: tuple[RejectedLink, ...],
 ) -> Fabric:
-    by_host = {way.host: way for way in sockets}
-    ends = {host: _end(by_host[host], data) for host in group.hosts}
+    """Build the fabric from one candidate of each host; `best` is their network if they share one."""
+    by_host = {candidate.host: candidate for candidate in sockets}
+    endpoints = {host: _build_endpoint(by_host[host], path) for host in group.hosts}
     first = (str(best.network),) if best else ()
-    others = {str(way.network) for way in data.every} - set(first)
+    others = {str(candidate.network) for candidate in path.all_candidates} - set(first)
     return Fabric(
-        transport="rdma" if data.rdma else "tcp",
-        ends=ends,
+        transport="rdma" if path.is_rdma else "tcp",
+        endpoints=endpoints,
         networks=(*first, *sorted(others)),
-        ring=data.ring,
-        subnet_bits=data.subnet_bits,
-        cabling=cabled(group),
-        why=tuple(_why(best, data)),
-        findings=tuple(dict.fromkeys((*findings, *idle_findings(group.hosts, ends, findings)))),
-        rejected=tuple(sorted(rejected, key=lambda one: (one.host, one.interface))),
+        is_ring=path.is_ring,
+        subnet_bits=path.subnet_bits,
+        cabling=find_cabling(group),
+        why=tuple(_list_reasons(best, path)),
+        findings=tuple(dict.fromkeys((*findings, *list_idle_findings(group.hosts, endpoints, findings)))),
+        rejected=tuple(sorted(rejected, key=lambda link: (link.host, link.interface))),
     )
 
 
-def _end(way: EndpointCandidate, data: Carried) -> Endpoint:
-    carrying = data.ways[way.host]
-    mbit = data.pair_mbit or together_mbit(carrying)
-    end = Endpoint(way.link.name, str(way.ip), mbit, way.link.mtu, lanes=(way.link.name,))
-    if not data.rdma:
-        return replace(end, lanes=tuple(each.link.name for each in carrying))
-    ports = {each.port.device: each.port for each in carrying if each.port}
+def _build_endpoint(candidate: EndpointCandidate, path: DataPath) -> Endpoint:
+    used_candidates = path.candidates[candidate.host]
+    speed_mbit = path.pair_mbit or compute_parallel_mbit(used_candidates)
+    endpoint = Endpoint(
+        candidate.link.name, str(candidate.ip), speed_mbit, candidate.link.mtu, lanes=(candidate.link.name,)
+    )
+    if not path.is_rdma:
+        return replace(endpoint, lanes=tuple(used.link.name for used in used_candidates))
+    ports = {used.port.device: used.port for used in used_candidates if used.port}
     in_order = sorted(ports.values(), key=lambda port: (port.pci or "", port.device))
-    indexes = {each.gid_index for each in carrying}
-    return replace(end, ports=tuple(in_order), gid_index=indexes.pop() if len(indexes) == 1 else None)
+    indexes = {used.gid_index for used in used_candidates}
+    return replace(endpoint, ports=tuple(in_order), gid_index=indexes.pop() if len(indexes) == 1 else None)
 
 
-def _why(best: Shared | None, data: Carried) -> Iterator[str]:
+def _list_reasons(best: SharedNetwork | None, path: DataPath) -> Iterator[str]:
     if best is not None:
-        slow = min(best.ways, key=lambda way: (way.mbit, way.host))
-        speed = types.speed_text(slow.mbit)
-        yield f"all hosts are in {best.network}: {speed} at its slowest end ({slow.host})"
-    yield from data.why
-    if data.rdma and len({way.gid_index for way in data.every}) > 1:
+        slowest = min(best.candidates, key=lambda candidate: (candidate.mbit, candidate.host))
+        speed = types.format_speed(slowest.mbit)
+        yield f"all hosts are in {best.network}: {speed} at its slowest end ({slowest.host})"
+    yield from path.why
+    if path.is_rdma and len({candidate.gid_index for candidate in path.all_candidates}) > 1:
         shown = ", ".join(
-            f"{host} {'/'.join(str(way.gid_index) for way in data.ways[host])}" for host in sorted(data.ways)
+            f"{host} {'/'.join(str(candidate.gid_index) for candidate in path.candidates[host])}"
+            for host in sorted(path.candidates)
         )
         yield f"the GID's index differs ({shown}): NCCL picks it by RoCE version and address family"
 
 
-def _noted(best: Shared, data: Carried, hosts: Mapping[str, Facts]) -> Iterator[Finding]:
-    yield from findings.mtus([*best.ways, *data.every])
-    muddled = subnets.muddled(best, hosts)
-    if not muddled:
-        yield from findings.doubled(best)
-    yield from findings.odd_kinds(best.ways)
-    speeds = {host: together_mbit(ways) or 0 for host, ways in data.ways.items()}
-    for host in sorted(data.ways):
-        slowest = speeds[host] == min(speeds.values())
-        known = {way.link.name for pair in muddled for way in pair if way.host == host}
-        yield from findings.of_host(hosts[host], data.ways[host], slowest=slowest, known=known)
-
-
-def _without_network(group: Group, everywhere: list[Shared], unfit: tuple[RejectedLink, ...]) -> Fabric:
-    if muddle := list(muddles(everywhere, group)):
-        raise Problem(
-            "; ".join(each.what for each in muddle) + ": there is no other network",
-            cause="; ".join(each.cause for each in muddle),
-            fix="\n".join(each.fix for each in muddle),
+def _list_findings(best: SharedNetwork, path: DataPath, hosts: Mapping[str, Facts]) -> Iterator[Finding]:
+    yield from findings.list_mtu_findings([*best.candidates, *path.all_candidates])
+    ambiguous_links = subnets.find_ambiguous_links(best, hosts)
+    if not ambiguous_links:
+        yield from findings.list_duplicate_findings(best)
+    yield from findings.list_kind_findings(best.candidates)
+    speeds = {host: compute_parallel_mbit(candidates) or 0 for host, candidates in path.candidates.items()}
+    for host in sorted(path.candidates):
+        is_slowest = speeds[host] == min(speeds.values())
+        reported = {
+            candidate.link.name for pair in ambiguous_links for candidate in pair if candidate.host == host
+        }
+        yield from findings.list_port_findings(
+            hosts[host], path.candidates[host], slowest=is_slowest, reported=reported
         )
-    chosen = subnets.routed(group.wanted(), group.hosts)
+
+
+def _choose_routed_fabric(
+    group: Group, networks: list[SharedNetwork], unfit_links: tuple[RejectedLink, ...]
+) -> Fabric:
+    """Choose TCP through gateways; raise a Problem where the hosts have no usable route."""
+    if ambiguities := list(list_ambiguity_findings(networks, group)):
+        raise Problem(
+            "; ".join(finding.what for finding in ambiguities) + ": there is no other network",
+            cause="; ".join(finding.cause for finding in ambiguities),
+            fix="\n".join(finding.fix for finding in ambiguities),
+        )
+    chosen = subnets.find_routed_candidates(group.select_candidates(), group.hosts)
     if chosen is None or group.options.transport == "rdma":
-        raise _apart(group)
+        raise _no_network_problem(group)
     why = ("these hosts share no subnet", "TCP: RDMA needs a shared subnet")
-    data = Carried(rdma=False, ways={way.host: (way,) for way in chosen}, why=why)
-    lost = rejections(group, chosen, None, [])
-    noted = (findings.by_route(chosen), *findings.odd_kinds(chosen))
-    return _made(group, chosen, data, best=None, findings=noted, rejected=(*unfit, *lost))
+    path = DataPath(is_rdma=False, candidates={candidate.host: (candidate,) for candidate in chosen}, why=why)
+    rejections = list_rejections(group, chosen, None, [])
+    problems = (findings.routed_finding(chosen), *findings.list_kind_findings(chosen))
+    return _build_fabric(
+        group, chosen, path, best=None, findings=problems, rejected=(*unfit_links, *rejections)
+    )
 
 
-def _apart(group: Group) -> Problem:
-    named = group.wanted()
-    cabling = cabled(group)
+def _no_network_problem(group: Group) -> Problem:
+    """Return the Problem of hosts without a common network; mention cables between them."""
+    addresses = findings.format_addresses(group.select_candidates())
+    cabling = find_cabling(group)
     if cabling.groups and not cabling.others:
-        lacking = ring.unserved(cabling.whole, group) if cabling.whole else None
-        why = f"; {lacking.what}" if lacking else ""
+        obstacle = ring.find_ring_obstacle(cabling.only_group, group) if cabling.only_group else None
+        obstacle_text = f"; {obstacle.what}" if obstacle else ""
         return Problem(
             f"{cabling}: no network connects all of these hosts",
-            cause=f"Ray, Gloo and NCCL's bootstrap need one; {findings.addresses(named)}{why}",
+            cause=f"Ray, Gloo and NCCL's bootstrap need one; {addresses}{obstacle_text}",
             fix="connect the hosts' Ethernet ports to a switch; RDMA can then use the cables"
-            + (f"\n{lacking.fix}" if lacking else ""),
+            + (f"\n{obstacle.fix}" if obstacle else ""),
         )
     return Problem(
-        f"{', '.join(group.ways)} have no network in common",
-        cause=findings.addresses(named),
+        f"{', '.join(group.candidates)} have no network in common",
+        cause=addresses,
         fix="connect them with a cable or a switch, and give each an address in one subnet: "
         "sudo ip address add 192.168.100.1/24 dev INTERFACE (.2 on the next)",
     )
 
 
-def _alone(group: Group, unfit: tuple[RejectedLink, ...]) -> Fabric:
-    rest = tuple(
-        RejectedLink(way.host, name, "a single host needs no network")
-        for ways in group.ways.values()
-        for name, way in {way.link.name: way for way in ways}.items()
+def _build_lone_fabric(group: Group, unfit_links: tuple[RejectedLink, ...]) -> Fabric:
+    unused = tuple(
+        RejectedLink(candidate.host, name, "a single host needs no network")
+        for candidates in group.candidates.values()
+        for name, candidate in {candidate.link.name: candidate for candidate in candidates}.items()
     )
-    end = Endpoint("lo", "127.0.0.1", None, _LOOPBACK_MTU, lanes=("lo",))
+    endpoint = Endpoint("lo", "127.0.0.1", None, _LOOPBACK_MTU, lanes=("lo",))
     return Fabric(
         transport="none",
-        ends=dict.fromkeys(group.ways, end),
+        endpoints=dict.fromkeys(group.candidates, endpoint),
         why=("a single host needs no network",),
-        rejected=tuple(sorted((*unfit, *rest), key=lambda one: (one.host, one.interface))),
+        rejected=tuple(sorted((*unfit_links, *unused), key=lambda link: (link.host, link.interface))),
     )
 
 
-def _over_cable(hosts: Mapping[str, Facts], options: NetworkOptions) -> Fabric:
+def _choose_joined_fabric(hosts: Mapping[str, Facts], options: NetworkOptions) -> Fabric:
     """Choose the fabric at the hosts' addresses in Ray, with the ranks on another network if that is faster.
 
     Ray stays on its network, because vLLM waits for a host at its address in Ray.
     """
-    at = replace(options, link=options.joined, joined=None)
+    at_ray_addresses = replace(options, link=options.ray_addresses, ray_addresses=None)
     if options.transport == "tcp":
-        return _with_faster_sockets(fabric(hosts, at), hosts, options)
-    base = fabric(hosts, replace(at, transport=None))
+        return _move_rank_sockets(choose_fabric(hosts, at_ray_addresses), hosts, options)
+    base = choose_fabric(hosts, replace(at_ray_addresses, transport=None))
     if base.transport != "tcp":
         return base
     try:
-        cable = fabric(hosts, replace(options, joined=None, transport="rdma"))
+        cable = choose_fabric(hosts, replace(options, ray_addresses=None, transport="rdma"))
     except Problem:
         # Raises the reason against RDMA on this network, where the user asked for it.
-        found = _with_cables_noted(fabric(hosts, at), hosts, options)
-        return _with_faster_sockets(found, hosts, options)
-    hca = _hca(hosts, cable)
-    if hca is None and (bits := ring.pair_bits(hosts, cable.ends, options.nccl)):
-        cable = replace(cable, ring=True, subnet_bits=bits)
-        hca = ",".join(_ports(cable))
+        without_cable = _add_ring_findings(choose_fabric(hosts, at_ray_addresses), hosts, options)
+        return _move_rank_sockets(without_cable, hosts, options)
+    hca = _build_hca_list(hosts, cable)
+    if hca is None and (bits := ring.compute_pair_bits(hosts, cable.endpoints, options.nccl)):
+        cable = replace(cable, is_ring=True, subnet_bits=bits)
+        hca = ",".join(_list_port_names(cable))
     if hca and (_is_faster(cable, base) or options.transport == "rdma"):
-        return _with_rdma(base, cable, hca)
-    return _with_faster_sockets(fabric(hosts, at), hosts, options)
+        return _move_rdma_to_cables(base, cable, hca)
+    return _move_rank_sockets(choose_fabric(hosts, at_ray_addresses), hosts, options)
 
 
-def _is_faster(one: Fabric, other: Fabric) -> bool:
-    """Whether every host has a faster end in `one`; an unknown speed is the slowest."""
-    return all((end.mbit or 0) > (other.ends[host].mbit or 0) for host, end in one.ends.items())
-
-
-def _with_faster_sockets(found: Fabric, hosts: Mapping[str, Facts], options: NetworkOptions) -> Fabric:
-    """Move the ranks' sockets to a faster network of these hosts; where its names do not allow it, say so."""
-    if found.transport != "tcp":
-        return found
-    try:
-        free = fabric(hosts, replace(options, joined=None, transport="tcp"))
-    except Problem:  # two links in one subnet, of which Ray's address names one
-        return found
-    if not _is_faster(free, found):
-        return found
-    if finding := _socket_obstacle(hosts, free, found):
-        return replace(found, findings=(*found.findings, finding))
-    ends = {host: replace(end, mbit=free.ends[host].mbit) for host, end in found.ends.items()}
-    why = f"sockets of the ranks use {', '.join(free.networks)}; Ray stays in {', '.join(found.networks)}"
-    return replace(
-        found,
-        ends=ends,
-        networks=tuple(dict.fromkeys((*found.networks, *free.networks))),
-        rank_ends=free.ends,
-        why=(why, *free.why),
-        findings=free.findings,
-        rejected=free.rejected,
+def _is_faster(first: Fabric, second: Fabric) -> bool:
+    """Return whether every host has a faster end in `one`; an unknown speed is the slowest."""
+    return all(
+        (endpoint.mbit or 0) > (second.endpoints[host].mbit or 0)
+        for host, endpoint in first.endpoints.items()
     )
 
 
-def _socket_obstacle(hosts: Mapping[str, Facts], free: Fabric, now: Fabric) -> Finding | None:
-    """Report why one list of interfaces cannot name those of all hosts; variables of ranks are equal."""
-    cause, first = "", sorted({end.interface for end in free.ends.values()})
-    interfaces = {lane for end in free.ends.values() for lane in end.lanes}
+def _move_rank_sockets(base: Fabric, hosts: Mapping[str, Facts], options: NetworkOptions) -> Fabric:
+    """Move the ranks' sockets to a faster network; add a finding where interface names do not allow it."""
+    if base.transport != "tcp":
+        return base
+    try:
+        faster = choose_fabric(hosts, replace(options, ray_addresses=None, transport="tcp"))
+    except Problem:  # two links in one subnet, of which Ray's address names one
+        return base
+    if not _is_faster(faster, base):
+        return base
+    if finding := _find_socket_obstacle(hosts, faster, base):
+        return replace(base, findings=(*base.findings, finding))
+    endpoints = {
+        host: replace(endpoint, mbit=faster.endpoints[host].mbit) for host, endpoint in base.endpoints.items()
+    }
+    why = f"sockets of the ranks use {', '.join(faster.networks)}; Ray stays in {', '.join(base.networks)}"
+    return replace(
+        base,
+        endpoints=endpoints,
+        networks=tuple(dict.fromkeys((*base.networks, *faster.networks))),
+        rank_endpoints=faster.endpoints,
+        why=(why, *faster.why),
+        findings=faster.findings,
+        rejected=faster.rejected,
+    )
+
+
+def _find_socket_obstacle(hosts: Mapping[str, Facts], faster: Fabric, current: Fabric) -> Finding | None:
+    """Report why one list of interfaces cannot name those of all hosts; all ranks get the same variables."""
+    cause, first = "", sorted({endpoint.interface for endpoint in faster.endpoints.values()})
+    interfaces = {lane for endpoint in faster.endpoints.values() for lane in endpoint.lanes}
     for host, facts in hosts.items():
-        there = {link.name for link in facts.net.links if link.up and link.addresses}
-        if other := (there & interfaces) - set(free.ends[host].lanes):
-            cause = f"{', '.join(sorted(other))} of {host} has another host's name and leads elsewhere"
-    if not cause and len(first) > 1 and not any(types.nccl_speaks(facts) for facts in hosts.values()):
+        usable = {link.name for link in facts.net.links if link.up and link.addresses}
+        if foreign := (usable & interfaces) - set(faster.endpoints[host].lanes):
+            cause = f"{', '.join(sorted(foreign))} of {host} has another host's name and leads elsewhere"
+    if not cause and len(first) > 1 and not any(types.has_nccl_gpu(facts) for facts in hosts.values()):
         cause = f"Gloo takes one name, and theirs differ: {', '.join(first)}"
     if not cause:
         return None
-    speeds = [types.speed_text(types.least_mbit(each)) for each in (free, now)]
+    speeds = [
+        types.format_speed(types.find_slowest_mbit(fabric_choice)) for fabric_choice in (faster, current)
+    ]
     return Finding(
         f"{' and '.join(hosts)} have a faster network that Ray's variables cannot name ({speeds[0]})",
         f"their ranks use {speeds[1]}: {cause}",
-        f'a cluster of only these hosts can use it: link = "{free.networks[0]}" in its cluster.toml',
+        f'a cluster of only these hosts can use it: link = "{faster.networks[0]}" in its cluster.toml',
         topic="names",
     )
 
 
-def _with_cables_noted(found: Fabric, hosts: Mapping[str, Facts], options: NetworkOptions) -> Fabric:
+def _add_ring_findings(base: Fabric, hosts: Mapping[str, Facts], options: NetworkOptions) -> Fabric:
     try:
-        free = fabric(hosts, replace(options, joined=None, transport=None))
+        unrestricted = choose_fabric(hosts, replace(options, ray_addresses=None, transport=None))
     except Problem:  # Ray's own network has none
-        return found
-    noted = tuple(each for each in free.findings if each.topic == "ring")
-    kept = (each for each in found.findings if each.topic != "idle")
-    idle = idle_findings(hosts, found.ends, noted)
-    return replace(found, findings=(*kept, *noted, *idle))
+        return base
+    ring_findings = tuple(finding for finding in unrestricted.findings if finding.topic == "ring")
+    base_findings = (finding for finding in base.findings if finding.topic != "idle")
+    idle = list_idle_findings(hosts, base.endpoints, ring_findings)
+    return replace(base, findings=(*base_findings, *ring_findings, *idle))
 
 
-def _ports(cable: Fabric) -> list[str]:
-    return sorted({port.named for end in cable.ends.values() for port in end.ports})
+def _list_port_names(cable: Fabric) -> list[str]:
+    return sorted({port.named for endpoint in cable.endpoints.values() for port in endpoint.ports})
 
 
-def _hca(hosts: Mapping[str, Facts], cable: Fabric) -> str | None:
+def _build_hca_list(hosts: Mapping[str, Facts], cable: Fabric) -> str | None:
     """Return the ports of all hosts by name; None where NCCL, which uses active ones, would use another."""
-    every = _ports(cable)
+    all_ports = _list_port_names(cable)
     for host, facts in hosts.items():
-        own = {port.named for port in cable.ends[host].ports}
-        if {port.named for port in facts.rdma if port.active} & set(every) != own:
+        own_ports = {port.named for port in cable.endpoints[host].ports}
+        if {port.named for port in facts.rdma if port.active} & set(all_ports) != own_ports:
             return None
-    return ",".join(every) or None
+    return ",".join(all_ports) or None
 
 
-def _with_rdma(base: Fabric, cable: Fabric, hca: str) -> Fabric:
-    ends = {
-        host: replace(end, mbit=cable.ends[host].mbit, ports=cable.ends[host].ports, gid_index=None)
-        for host, end in base.ends.items()
+def _move_rdma_to_cables(base: Fabric, cable: Fabric, hca: str) -> Fabric:
+    """Return the fabric with Ray and sockets in `base` and RDMA over `cable`."""
+    endpoints = {
+        host: replace(
+            endpoint, mbit=cable.endpoints[host].mbit, ports=cable.endpoints[host].ports, gid_index=None
+        )
+        for host, endpoint in base.endpoints.items()
     }
     cables = tuple(network for network in cable.networks if network not in base.networks)
     why = f"RDMA over {', '.join(cables)}; Ray and sockets stay in {base.networks[0]}"
     return replace(
         cable,
-        ends=ends,
+        endpoints=endpoints,
         networks=(*base.networks[:1], *cables),
         hca=hca,
         why=(why, *cable.why),

@@ -7,67 +7,91 @@ from medley.host.facts.network import Interface
 from medley.network.fabric import cabling
 from medley.network.fabric.cabling import Cable, CabledGroup, Cabling
 from medley.network.fabric.endpoints import Candidates, EndpointCandidate, Group
-from medley.network.fabric.subnets import TEGRA_ETHERNET, Shared, shared
+from medley.network.fabric.subnets import TEGRA_ETHERNET, SharedNetwork, find_shared_networks
 from medley.network.fabric.types import FAST_MBIT
 
-_PORTS = {"ethernet", "infiniband"}
-"""A bond, VLAN or bridge leads to a switch, and Wi-Fi has no cable."""
-_SWITCHED = 3
-"""This many hosts in one network need a switch."""
+_CABLE_KINDS = {"ethernet", "infiniband"}
+"""The kinds of links that may be one cable: a bond, VLAN or bridge leads to a switch, and Wi-Fi has none."""
+_MIN_SWITCHED_HOSTS = 3
+"""The number of hosts in one network from which there must be a switch."""
 
 
-def cabled(group: Group) -> Cabling:
+def find_cabling(group: Group) -> Cabling:
     """Find the cabling of a group; two hosts on a switch look like a pair and work like one."""
-    networks = _networks(group)
-    cables = sorted(_cables(networks, group), key=lambda cable: (cable.hosts, cable.interfaces))
-    return cabling.cabling(tuple(sorted(group.hosts)), tuple(cables), tuple(_stars(networks, group)))
+    networks = _list_shared_networks(group)
+    cables = sorted(_list_cables(networks, group), key=lambda cable: (cable.hosts, cable.interfaces))
+    return cabling.build_cabling(
+        tuple(sorted(group.hosts)), tuple(cables), tuple(_list_stars(networks, group))
+    )
 
 
-def _networks(group: Group) -> list[Shared]:
-    found: dict[Candidates, Shared] = {}
-    for network in sorted({way.network for ways in group.ways.values() for way in ways}):
-        there = {host: tuple(way for way in group.ways[host] if way.ip in network) for host in group.ways}
-        members = {host: ways for host, ways in there.items() if ways}
-        met = shared(members) if len(members) > 1 else []
-        found.update({one.ways: one for one in met if one.network == network})
-    return list(found.values())
-
-
-def _cables(networks: list[Shared], group: Group) -> Iterator[Cable]:
-    by_cage: dict[tuple[object, ...], list[Shared]] = {}
-    for one in networks:
-        odd = len(group.hosts) > len(one.ways)
-        if len(one.ways) < _SWITCHED and _for_data(one, group, odd=odd):
-            by_cage.setdefault((one.hosts, *(_cage(way, group) for way in one.ways)), []).append(one)
-    for found in by_cage.values():
-        first, second = found[0].hosts
-        yield Cable(
-            (first, second), (_interfaces(found, group, 0), _interfaces(found, group, 1)), _cidr(found)
+def _list_shared_networks(group: Group) -> list[SharedNetwork]:
+    """Return the networks that two or more hosts of the group share."""
+    by_candidates: dict[Candidates, SharedNetwork] = {}
+    for subnet in sorted(
+        {candidate.network for candidates in group.candidates.values() for candidate in candidates}
+    ):
+        members: dict[str, Candidates] = {}
+        for host, candidates in group.candidates.items():
+            if in_subnet := tuple(candidate for candidate in candidates if candidate.ip in subnet):
+                members[host] = in_subnet
+        networks = find_shared_networks(members) if len(members) > 1 else []
+        by_candidates.update(
+            {network.candidates: network for network in networks if network.network == subnet}
         )
+    return list(by_candidates.values())
 
 
-def _stars(networks: list[Shared], group: Group) -> Iterator[CabledGroup]:
-    found: dict[tuple[str, ...], list[Shared]] = {}
-    for one in networks:
-        if len(one.ways) >= _SWITCHED and _for_data(one, group):
-            found.setdefault(one.hosts, []).append(one)
-    for hosts, switched in found.items():
-        yield CabledGroup("star", hosts, networks=_cidr(switched))
+def _list_cables(networks: list[SharedNetwork], group: Group) -> Iterator[Cable]:
+    """Yield a cable for each pair of QSFP ports whose networks only two hosts share."""
+    by_port: dict[tuple[object, ...], list[SharedNetwork]] = {}
+    for network in networks:
+        is_partial = len(group.hosts) > len(network.candidates)
+        if len(network.candidates) < _MIN_SWITCHED_HOSTS and _is_for_data(
+            network, group, is_partial=is_partial
+        ):
+            by_port.setdefault(
+                (
+                    network.hosts,
+                    *(_find_candidate_port_key(candidate, group) for candidate in network.candidates),
+                ),
+                [],
+            ).append(network)
+    for port_networks in by_port.values():
+        first, second = port_networks[0].hosts
+        interfaces = (_list_interfaces(port_networks, group, 0), _list_interfaces(port_networks, group, 1))
+        yield Cable((first, second), interfaces, _format_networks(port_networks))
 
 
-def _for_data(network: Shared, group: Group, *, odd: bool = False) -> bool:
-    """Whether a network is for data and not the LAN; `odd`: other hosts of the group are not in it."""
-    if any(way.link.kind not in _PORTS or _is_default(way, group) for way in network.ways):
+def _list_stars(networks: list[SharedNetwork], group: Group) -> Iterator[CabledGroup]:
+    by_hosts: dict[tuple[str, ...], list[SharedNetwork]] = {}
+    for network in networks:
+        if len(network.candidates) >= _MIN_SWITCHED_HOSTS and _is_for_data(network, group):
+            by_hosts.setdefault(network.hosts, []).append(network)
+    for hosts, star_networks in by_hosts.items():
+        yield CabledGroup("star", hosts, networks=_format_networks(star_networks))
+
+
+def _is_for_data(network: SharedNetwork, group: Group, *, is_partial: bool = False) -> bool:
+    """Return whether a network is for data and not the LAN; `odd`: other hosts of the group are not in it."""
+    if any(
+        candidate.link.kind not in _CABLE_KINDS or _has_default_route(candidate, group)
+        for candidate in network.candidates
+    ):
         return False
-    beside_lan = any(_is_default(way, group) for ways in group.ways.values() for way in ways)
-    return odd or beside_lan or network.rdma or network.mbit >= FAST_MBIT
+    has_lan = any(
+        _has_default_route(candidate, group)
+        for candidates in group.candidates.values()
+        for candidate in candidates
+    )
+    return is_partial or has_lan or network.has_rdma or network.mbit >= FAST_MBIT
 
 
-def _is_default(way: EndpointCandidate, group: Group) -> bool:
-    return way.link.name in group.hosts[way.host].net.default_links
+def _has_default_route(candidate: EndpointCandidate, group: Group) -> bool:
+    return candidate.link.name in group.hosts[candidate.host].net.default_links
 
 
-def cage_of(link: Interface, facts: Facts) -> object:
+def find_port_key(link: Interface, facts: Facts) -> object:
     """Return a key that is equal for both interfaces of a Spark's QSFP port, and for a Thor's lanes."""
     port = next((port for port in facts.rdma if port.interface == link.name), None)
     if port and port.port_name and port.system_guid:
@@ -75,18 +99,24 @@ def cage_of(link: Interface, facts: Facts) -> object:
     return TEGRA_ETHERNET if link.driver == TEGRA_ETHERNET else link.name
 
 
-def _cage(way: EndpointCandidate, group: Group) -> object:
-    return cage_of(way.link, group.hosts[way.host])
+def _find_candidate_port_key(candidate: EndpointCandidate, group: Group) -> object:
+    return find_port_key(candidate.link, group.hosts[candidate.host])
 
 
-def _interfaces(found: list[Shared], group: Group, end: int) -> tuple[str, ...]:
-    ways = [one.ways[end] for one in found]
-    cages = {_cage(way, group) for way in ways}
-    beside = [two for one in found for _, two in one.doubled if two.host == ways[0].host]
-    every = [*ways, *(way for way in beside if _cage(way, group) in cages)]
-    in_order = sorted(every, key=lambda way: (way.link.pci or "", way.link.name))
-    return tuple(dict.fromkeys(way.link.name for way in in_order))
+def _list_interfaces(networks: list[SharedNetwork], group: Group, end: int) -> tuple[str, ...]:
+    """Return the interfaces at one end (0 or 1) of the cable of these networks, in PCI order."""
+    candidates = [network.candidates[end] for network in networks]
+    port_keys = {_find_candidate_port_key(candidate, group) for candidate in candidates}
+    for network in networks:
+        for _, duplicate in network.duplicates:
+            if (
+                duplicate.host == candidates[0].host
+                and _find_candidate_port_key(duplicate, group) in port_keys
+            ):
+                candidates.append(duplicate)
+    in_order = sorted(candidates, key=lambda candidate: (candidate.link.pci or "", candidate.link.name))
+    return tuple(dict.fromkeys(candidate.link.name for candidate in in_order))
 
 
-def _cidr(found: list[Shared]) -> tuple[str, ...]:
-    return tuple(str(network) for network in sorted(one.network for one in found))
+def _format_networks(networks: list[SharedNetwork]) -> tuple[str, ...]:
+    return tuple(str(subnet) for subnet in sorted(network.network for network in networks))

@@ -12,125 +12,138 @@ from medley.command import Variable
 from medley.errors import Finding, Problem
 from medley.host.facts import Facts
 from medley.host.hypothetical import readdressed
-from medley.network.fabric import fabric, findings, subnets, types
-from medley.network.fabric.endpoints import Candidates, EndpointCandidate, Group, endpoint_candidates
-from medley.network.fabric.subgroups import faster_subgroups
-from medley.network.fabric.subnets import Shared
-from medley.network.fabric.transport import muddles, unmuddled
+from medley.network.fabric import choose_fabric, findings, subnets, types
+from medley.network.fabric.endpoints import Candidates, EndpointCandidate, Group, find_endpoint_candidates
+from medley.network.fabric.subgroups import find_faster_subgroups
+from medley.network.fabric.subnets import SharedNetwork
+from medley.network.fabric.transport import list_ambiguity_findings, list_unambiguous_networks
 from medley.network.fabric.types import Endpoint, Fabric, NetworkOptions, RejectedLink
-from medley.network.fabric.variables import of_group, of_host, settled
+from medley.network.fabric.variables import list_group_variables, list_host_variables, merge_user_variables
 
 _PEER = "its mirror image"  # not a possible host name
 
 
 @dataclass(frozen=True)
-class LoneHost:
-    ways: Candidates
+class HostLinks:
+    """The links of one host that a group may use, the best first, and its rejected links."""
+
+    candidates: Candidates
     rejected: tuple[RejectedLink, ...]
     findings: tuple[Finding, ...] = ()
 
 
-def alone(host: str, facts: Facts, options: NetworkOptions) -> LoneHost:
-    """Find the links of this host for a group; raise a Problem without the link that the user named."""
-    found, unfit = endpoint_candidates(host, facts, options)
-    group = Group({host: facts}, {host: found}, options)
-    usable = list(unmuddled(subnets.shared(group.wanted()), group))
+def rank_host_links(host: str, facts: Facts, options: NetworkOptions) -> HostLinks:
+    """Rank the links of this host for a group; raise a Problem without the link that the user named."""
+    candidates, unfit = find_endpoint_candidates(host, facts, options)
+    group = Group({host: facts}, {host: candidates}, options)
+    usable = list(list_unambiguous_networks(subnets.find_shared_networks(group.select_candidates()), group))
     if options.transport == "rdma":
-        usable.sort(key=lambda one: not one.rdma)
-    ranked = tuple(one.ways[0] for one in usable)
-    every = subnets.shared(group.ways)
-    pairs = [pair for one in every for pair in subnets.muddled(one, group.hosts)]
-    taken = {way.link.name for way in ranked}
-    rest = {way.link.name: way for way in reversed(found) if way.link.name not in taken}
-    lost = [RejectedLink(host, name, _why(way, group, every, pairs)) for name, way in rest.items()]
+        usable.sort(key=lambda network: not network.has_rdma)
+    ranked = tuple(network.candidates[0] for network in usable)
+    all_networks = subnets.find_shared_networks(group.candidates)
+    pairs = [pair for network in all_networks for pair in subnets.find_ambiguous_links(network, group.hosts)]
+    ranked_names = {candidate.link.name for candidate in ranked}
+    rejected = list(unfit)
+    unranked = [candidate for candidate in reversed(candidates) if candidate.link.name not in ranked_names]
+    for name, candidate in {candidate.link.name: candidate for candidate in unranked}.items():
+        rejected.append(RejectedLink(host, name, _explain_rejection(candidate, group, all_networks, pairs)))
     # Do not report an interface that the user left out.
-    whole = options.link is None and not options.exclude
-    noted = (
-        *muddles(every, group),
-        *findings.of_host(
-            facts, ranked, slowest=whole, known={way.link.name for pair in pairs for way in pair}
-        ),
-        *_idle(host, facts, ranked),
+    is_unrestricted = options.link is None and not options.exclude
+    paired = {candidate.link.name for pair in pairs for candidate in pair}
+    problems = (
+        *list_ambiguity_findings(all_networks, group),
+        *findings.list_port_findings(facts, ranked, slowest=is_unrestricted, reported=paired),
+        *_list_idle_findings(host, facts, ranked),
     )
-    return LoneHost(ranked, tuple(sorted((*unfit, *lost), key=lambda one: one.interface)), noted)
+    return HostLinks(ranked, tuple(sorted(rejected, key=lambda link: link.interface)), problems)
 
 
-def _idle(host: str, facts: Facts, ranked: Candidates) -> Iterator[Finding]:
+def _list_idle_findings(host: str, facts: Facts, ranked: Candidates) -> Iterator[Finding]:
     """Yield fast ports without an address, unless another fast port is used."""
-    named = {way.link.name for way in ranked}
-    free = findings.idle_ports({host: facts}, {}).get(host, ())
-    left = tuple(link for link in free if link.name not in named and not link.addresses)
-    if left and not any((way.link.mbit or 0) >= types.FAST_MBIT for way in ranked):
-        yield findings.idle_finding({host: left})
+    ranked_names = {candidate.link.name for candidate in ranked}
+    idle_links = findings.find_idle_ports({host: facts}, {}).get(host, ())
+    unaddressed = tuple(link for link in idle_links if link.name not in ranked_names and not link.addresses)
+    if unaddressed and not any((candidate.link.mbit or 0) >= types.FAST_MBIT for candidate in ranked):
+        yield findings.idle_ports_finding({host: unaddressed})
 
 
-def _why(
-    way: EndpointCandidate,
+def _explain_rejection(
+    candidate: EndpointCandidate,
     group: Group,
-    every: list[Shared],
-    muddled: list[tuple[EndpointCandidate, EndpointCandidate]],
+    networks: list[SharedNetwork],
+    ambiguous_pairs: list[tuple[EndpointCandidate, EndpointCandidate]],
 ) -> str:
-    if not group.is_wanted(way):
-        return f"you asked for {group.options.link_of(way.host)}"
-    if pair := next((pair for pair in muddled if way in pair), None):
-        names = " and ".join(each.link.name for each in pair)
-        return f"{names} are both in {way.network}, and each may answer for the other"
-    first = next((one.ways[0] for one in every if way.ip in one.network), way)
-    if first.wired and not way.wired:
+    if not group.is_wanted(candidate):
+        return f"you asked for {group.options.find_link(candidate.host)}"
+    if pair := next((pair for pair in ambiguous_pairs if candidate in pair), None):
+        names = " and ".join(paired.link.name for paired in pair)
+        return f"{names} are both in {candidate.network}, and each may answer for the other"
+    first = next(
+        (network.candidates[0] for network in networks if candidate.ip in network.network), candidate
+    )
+    if first.is_wired and not candidate.is_wired:
         return f"Wi-Fi, and {first.link.name} is a cabled link to the same network"
-    return f"{first.link.name} is in {way.network} too, and is preferred"
+    return f"{first.link.name} is in {candidate.network} too, and is preferred"
 
 
-def foreseen(host: str, facts: Facts, options: NetworkOptions) -> Fabric:
+def choose_mirrored_fabric(host: str, facts: Facts, options: NetworkOptions) -> Fabric:
     """Choose the fabric of this host and a mirror image of it."""
-    found, rejected = endpoint_candidates(host, facts, options)
-    if not found:
-        shown = "; ".join(f"{one.interface}: {one.why}" for one in rejected)
+    candidates, rejected = find_endpoint_candidates(host, facts, options)
+    if not candidates:
+        reasons = "; ".join(f"{link.interface}: {link.why}" for link in rejected)
         raise Problem(
             "this host has no address that other hosts can reach",
-            cause=shown or "it has no network interface",
+            cause=reasons or "it has no network interface",
             fix="bring a link up (ip -brief link), or name one: --link INTERFACE",
         )
     one_sided = replace(options, link={host: options.link} if isinstance(options.link, str) else options.link)
-    both = fabric({host: facts, _PEER: readdressed(facts, _neighbor)}, one_sided)
+    mirrored = choose_fabric({host: facts, _PEER: readdressed(facts, _choose_neighbor_address)}, one_sided)
     return replace(
-        both,
-        ends={host: both.ends[host]},
+        mirrored,
+        endpoints={host: mirrored.endpoints[host]},
         findings=(),
-        rejected=tuple(one for one in both.rejected if one.host == host),
+        rejected=tuple(link for link in mirrored.rejected if link.host == host),
     )
 
 
-def _neighbor(at: IPv4Interface) -> str:
-    following = IPv4Address(int(at.ip) + 1) if int(at.ip) < 2**32 - 1 else at.ip
-    fits = following in at.network and following != at.network.broadcast_address
-    return str(following if fits else IPv4Address(int(at.ip) - 1))
+def _choose_neighbor_address(address: IPv4Interface) -> str:
+    """Return the next address in the same network, else the one before."""
+    following = IPv4Address(int(address.ip) + 1) if int(address.ip) < 2**32 - 1 else address.ip
+    fits = following in address.network and following != address.network.broadcast_address
+    return str(following if fits else IPv4Address(int(address.ip) - 1))
 
 
 @dataclass(frozen=True)
 class HostNetwork:
-    end: Endpoint
+    """One host's endpoint, the variables of its `ray start`, and the reasons for the choice."""
+
+    endpoint: Endpoint
     variables: tuple[Variable, ...]
     why: tuple[str, ...]
     findings: tuple[Finding, ...] = ()
 
-    def said(self) -> Iterator[str]:
-        yield f"{self.end.interface} ({self.end.address}): {'; '.join(self.why)}"
+    def describe(self) -> Iterator[str]:
+        """Yield the endpoint with its reasons, then the findings."""
+        yield f"{self.endpoint.interface} ({self.endpoint.address}): {'; '.join(self.why)}"
         yield from map(str, self.findings)
 
 
-def head_network(
+def choose_head_network(
     name: str, facts: Facts, options: NetworkOptions, environment: Mapping[str, str]
 ) -> HostNetwork:
     """Choose the fastest link of this host, unless the user names one."""
-    found = _by_version(foreseen(name, facts, options))
-    end = found.ends[name]
-    rest = (f"not {one.interface}: {one.why}" for one in found.rejected if one.interface != "lo")
+    expected = _drop_gid_index(choose_mirrored_fabric(name, facts, options))
+    endpoint = expected.endpoints[name]
+    rejections = (f"not {link.interface}: {link.why}" for link in expected.rejected if link.interface != "lo")
     why = "named with --link" if options.link else "the fastest link of this host"
-    return HostNetwork(end, settled(of_host(found, name, facts), environment), (why, *rest))
+    return HostNetwork(
+        endpoint,
+        merge_user_variables(list_host_variables(expected, name, facts), environment),
+        (why, *rejections),
+    )
 
 
-def worker_network(
+def choose_worker_network(
     hosts: Mapping[str, Facts],
     name: str,
     head: tuple[str, str],
@@ -140,69 +153,90 @@ def worker_network(
     """Find how this host reaches the head, given as (name, address)."""
     links = {head[0]: head[1], **({name: options.link} if isinstance(options.link, str) else {})}
     try:
-        found = _by_version(fabric(hosts, replace(options, link=links)))
+        joined_fabric = _drop_gid_index(choose_fabric(hosts, replace(options, link=links)))
     except Problem as problem:
-        raise _apart(hosts, options, head, problem) from problem
-    faster = tuple(_faster(hosts, options, found)) if options.link is None else ()
-    variables = settled(of_host(found, name, hosts[name]), environment)
-    return HostNetwork(found.ends[name], variables, found.why, (*found.findings, *faster))
+        raise _other_network_problem(hosts, options, head, problem) from problem
+    faster_findings = (
+        tuple(_list_faster_link_findings(hosts, options, joined_fabric)) if options.link is None else ()
+    )
+    variables = merge_user_variables(list_host_variables(joined_fabric, name, hosts[name]), environment)
+    return HostNetwork(
+        joined_fabric.endpoints[name],
+        variables,
+        joined_fabric.why,
+        (*joined_fabric.findings, *faster_findings),
+    )
 
 
-def running_cluster_network(
+def choose_running_cluster_network(
     hosts: Mapping[str, Facts],
     addresses: Mapping[str, str],
-    here: str,
+    host_name: str,
     options: NetworkOptions,
     environment: Mapping[str, str],
 ) -> tuple[Fabric, tuple[Variable, ...]]:
     """Find the fabric of a cluster whose hosts have these addresses in Ray, and its engine's variables."""
-    found = _by_version(fabric(hosts, replace(options, link=None, joined=dict(addresses))))
-    ours = (*of_host(found, here, hosts[here]), *of_group(found, hosts))
-    return found, settled(ours, environment)
+    joined_fabric = _drop_gid_index(
+        choose_fabric(hosts, replace(options, link=None, ray_addresses=dict(addresses)))
+    )
+    own_variables = (
+        *list_host_variables(joined_fabric, host_name, hosts[host_name]),
+        *list_group_variables(joined_fabric, hosts),
+    )
+    return joined_fabric, merge_user_variables(own_variables, environment)
 
 
-def new_cluster_network(
+def choose_new_cluster_network(
     hosts: Mapping[str, Facts], options: NetworkOptions
 ) -> tuple[Mapping[str, Endpoint], Mapping[str, tuple[Variable, ...]], tuple[str, ...]]:
     """Return each host's end, the variables of its Ray, and the reasons."""
     if len(hosts) == 1:
         ((name, facts),) = hosts.items()
-        alone = head_network(name, facts, replace(options, link=options.link_of(name)), {})
-        return {name: alone.end}, {name: alone.variables}, tuple(alone.said())
-    found = _by_version(fabric(hosts, options))
-    variables = {name: settled(of_host(found, name, facts), {}) for name, facts in hosts.items()}
-    subgroups, idle = faster_subgroups(hosts, found, options)
-    return found.ends, variables, (*found.why, *map(str, (*subgroups, *found.findings, *idle)))
+        head = choose_head_network(name, facts, replace(options, link=options.find_link(name)), {})
+        return {name: head.endpoint}, {name: head.variables}, tuple(head.describe())
+    chosen = _drop_gid_index(choose_fabric(hosts, options))
+    variables = {
+        name: merge_user_variables(list_host_variables(chosen, name, facts), {})
+        for name, facts in hosts.items()
+    }
+    subgroups, idle = find_faster_subgroups(hosts, chosen, options)
+    return chosen.endpoints, variables, (*chosen.why, *map(str, (*subgroups, *chosen.findings, *idle)))
 
 
-def _by_version(found: Fabric) -> Fabric:
+def _drop_gid_index(chosen: Fabric) -> Fabric:
     """Remove the GID's index, which a later host may not share; NCCL >= 2.21 finds it by RoCE version."""
-    return replace(found, ends={host: replace(end, gid_index=None) for host, end in found.ends.items()})
+    return replace(
+        chosen,
+        endpoints={host: replace(endpoint, gid_index=None) for host, endpoint in chosen.endpoints.items()},
+    )
 
 
-def _apart(
+def _other_network_problem(
     hosts: Mapping[str, Facts], options: NetworkOptions, head: tuple[str, str], problem: Problem
 ) -> Problem:
     """Explain a host that shares another network with the head."""
     try:
-        other = fabric(hosts, options).ends[head[0]]
+        shared = choose_fabric(hosts, options).endpoints[head[0]]
     except Problem:
         return problem
     return Problem(
         f"this host cannot reach {head[0]} at {head[1]}, its cluster's address",
-        cause=f"{problem.cause}; both are in the network of {other.address} ({other.interface} there)",
-        fix=f"on {head[0]}: medley ray-stop; medley ray-head --link {other.interface}",
+        cause=f"{problem.cause}; both are in the network of {shared.address} ({shared.interface} there)",
+        fix=f"on {head[0]}: medley ray-stop; medley ray-head --link {shared.interface}",
     )
 
 
-def _faster(hosts: Mapping[str, Facts], options: NetworkOptions, found: Fabric) -> Iterator[Finding]:
-    best = fabric(hosts, options)
-    for name, end in best.ends.items():
-        now = found.ends[name]
-        if end.address != now.address and (end.mbit or 0) > (now.mbit or 0):
+def _list_faster_link_findings(
+    hosts: Mapping[str, Facts], options: NetworkOptions, current: Fabric
+) -> Iterator[Finding]:
+    """Yield at most one finding: a host that shares a faster link than the one of its cluster."""
+    free = choose_fabric(hosts, options)
+    for name, endpoint in free.endpoints.items():
+        used = current.endpoints[name]
+        if endpoint.address != used.address and (endpoint.mbit or 0) > (used.mbit or 0):
             yield Finding(
                 f"{name} shares a faster link with this cluster's hosts",
-                f"{end.interface} carries {end.mbit} Mbit/s, {now.interface} {now.mbit}",
-                f"medley ray-stop on all hosts, then on the head: medley ray-head --link {best.networks[0]}",
+                f"{endpoint.interface} carries {endpoint.mbit} Mbit/s, {used.interface} {used.mbit}",
+                f"medley ray-stop on all hosts, then on the head: medley ray-head --link {free.networks[0]}",
             )
             return

@@ -8,164 +8,210 @@ from itertools import combinations, permutations
 from medley.host.facts import Facts
 from medley.host.facts.network import Route
 from medley.network.fabric.endpoints import Candidates, EndpointCandidate, Group
-from medley.network.fabric.types import pcie_mbit, twins
+from medley.network.fabric.types import compute_pcie_mbit, find_second_functions
 
 TEGRA_ETHERNET = "nvethernet"
 """The driver of Thor's four lanes in one QSFP28 port."""
 
 
 @dataclass(frozen=True)
-class Shared:
-    """A network, and each host's way to it, in the order of names."""
+class SharedNetwork:
+    """A network, and each host's candidate in it, in the order of host names."""
 
     network: IPv4Network
-    ways: Candidates
-    doubled: tuple[tuple[EndpointCandidate, EndpointCandidate], ...] = ()
+    candidates: Candidates
+    duplicates: tuple[tuple[EndpointCandidate, EndpointCandidate], ...] = ()
+    """Pairs of cabled links of one host in this network; the first is used."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        return tuple(way.host for way in self.ways)
+        return tuple(way.host for way in self.candidates)
 
     @property
     def mbit(self) -> int:
-        return min(way.mbit for way in self.ways)
+        """The speed of the slowest candidate; 0 where one is unknown."""
+        return min(way.mbit for way in self.candidates)
 
     @property
-    def wired(self) -> bool:
-        return all(way.wired for way in self.ways)
+    def is_wired(self) -> bool:
+        return all(way.is_wired for way in self.candidates)
 
     @property
-    def rdma(self) -> bool:
-        layers = {way.port.link_layer if way.port else None for way in self.ways}
+    def has_rdma(self) -> bool:
+        layers = {way.port.link_layer if way.port else None for way in self.candidates}
         return len(layers) == 1 and None not in layers
 
     @property
     def rank(self) -> tuple[bool, int, bool, int, int, int]:
-        mtu = min(way.link.mtu for way in self.ways)
+        """The sort key; a higher rank is better."""
+        mtu = min(way.link.mtu for way in self.candidates)
         lowest = int(self.network.network_address)
-        return self.wired, self.mbit, self.rdma, mtu, -lowest, -self.network.prefixlen
+        return self.is_wired, self.mbit, self.has_rdma, mtu, -lowest, -self.network.prefixlen
 
 
-def shared(found: Mapping[str, Candidates]) -> list[Shared]:
-    hosts = sorted(found)
-    each = {way.network for name in hosts for way in found[name]}
-    met = {one.ways: one for network in sorted(each) if (one := _met(network, hosts, found))}
-    return sorted(met.values(), key=lambda one: one.rank, reverse=True)
+def find_shared_networks(candidates: Mapping[str, Candidates]) -> list[SharedNetwork]:
+    """Return the networks that all of these hosts share, the best first."""
+    subnets = {candidate.network for on_host in candidates.values() for candidate in on_host}
+    by_candidates: dict[Candidates, SharedNetwork] = {}
+    for subnet in sorted(subnets):
+        if network := _match_subnet(subnet, candidates):
+            by_candidates[network.candidates] = network
+    return sorted(by_candidates.values(), key=lambda network: network.rank, reverse=True)
 
 
-def _met(network: IPv4Network, hosts: list[str], found: Mapping[str, Candidates]) -> Shared | None:
-    best, doubled = [], []
-    for host in hosts:
-        there = sorted(
-            (way for way in found[host] if way.ip in network), key=lambda way: way.rank, reverse=True
-        )
-        if not there:
+def _match_subnet(subnet: IPv4Network, candidates: Mapping[str, Candidates]) -> SharedNetwork | None:
+    """Return the network of the hosts' best candidates in a subnet; None unless all can reach each other."""
+    chosen: list[EndpointCandidate] = []
+    duplicates: list[tuple[EndpointCandidate, EndpointCandidate]] = []
+    for host in sorted(candidates):
+        in_subnet = [candidate for candidate in candidates[host] if candidate.ip in subnet]
+        if not in_subnet:
             return None
-        best.append(there[0])
-        doubled += [(there[0], way) for way in there[1:] if way.link.name != there[0].link.name]
-    if not all(one.meets(other) for one, other in combinations(best, 2)):
+        best, *others = sorted(in_subnet, key=lambda candidate: candidate.rank, reverse=True)
+        chosen.append(best)
+        duplicates += [
+            (best, other)
+            for other in others
+            if other.link.name != best.link.name and best.is_wired and other.is_wired
+        ]
+    if not all(first.can_reach(second) for first, second in combinations(chosen, 2)):
         return None
-    return Shared(network, tuple(best), tuple((one, two) for one, two in doubled if one.wired and two.wired))
+    return SharedNetwork(subnet, tuple(chosen), tuple(duplicates))
 
 
-def muddled(one: Shared, hosts: Mapping[str, Facts]) -> list[tuple[EndpointCandidate, EndpointCandidate]]:
+def find_ambiguous_links(
+    network: SharedNetwork, hosts: Mapping[str, Facts]
+) -> list[tuple[EndpointCandidate, EndpointCandidate]]:
     """Return pairs of links of a host in one subnet, where the kernel may use the wrong one.
 
     Both interfaces of a QSFP port: the kernel answers for each with the other's MAC address. Link-local: all
     cables share 169.254.0.0/16, which does not identify a cable.
     """
-    local = one.network.is_link_local
-    return [pair for pair in one.doubled if local or are_twins(*pair, hosts[pair[0].host])]
+    is_link_local = network.network.is_link_local
+    return [
+        pair for pair in network.duplicates if is_link_local or are_port_functions(*pair, hosts[pair[0].host])
+    ]
 
 
-def are_twins(one: EndpointCandidate, other: EndpointCandidate, facts: Facts) -> bool:
-    """Compare interfaces, because the second one may lack its port without a GID."""
-    of = twins(facts.rdma)
-    mates = {(port.interface, of[port.device].interface) for port in facts.rdma if port.device in of}
-    return (one.link.name, other.link.name) in mates
+def are_port_functions(
+    link_candidate: EndpointCandidate, other_candidate: EndpointCandidate, facts: Facts
+) -> bool:
+    """Return whether two links are both functions of one QSFP port.
+
+    Interfaces are compared, because a candidate without a GID has no port.
+    """
+    second_functions = find_second_functions(facts.rdma)
+    pairs = {
+        (port.interface, second_functions[port.device].interface)
+        for port in facts.rdma
+        if port.device in second_functions
+    }
+    return (link_candidate.link.name, other_candidate.link.name) in pairs
 
 
-def of_twins(way: EndpointCandidate, group: Group) -> list[IPv4Network]:
-    """Return other subnets of the second interface of a way's port."""
-    facts = group.hosts[way.host]
-    others = (other for other in group.ways[way.host] if other.network != way.network)
-    return [other.network for other in others if are_twins(way, other, facts)]
+def list_second_function_subnets(candidate: EndpointCandidate, group: Group) -> list[IPv4Network]:
+    """Return the other subnets of the second interface of a candidate's port."""
+    facts = group.hosts[candidate.host]
+    others = (other for other in group.candidates[candidate.host] if other.network != candidate.network)
+    return [other.network for other in others if are_port_functions(candidate, other, facts)]
 
 
-def rails(best: Shared, others: Iterable[Shared], *, rdma: bool) -> list[Shared]:
+def select_rails(best: SharedNetwork, others: Iterable[SharedNetwork], *, rdma: bool) -> list[SharedNetwork]:
     """Return the best network, and those used in parallel with it: the same kind of link on every host."""
-    return [best, *(one for one in others if one is not best and _beside(best, one, rdma=rdma))]
+    return [
+        best,
+        *(network for network in others if network is not best and _is_parallel(best, network, rdma=rdma)),
+    ]
 
 
-def of_one_cage(best: Shared, one: Shared) -> bool:
-    return all(_one_cage(first, second) for first, second in zip(best.ways, one.ways, strict=True))
+def is_same_port(best: SharedNetwork, network: SharedNetwork) -> bool:
+    """Return whether both networks use lanes of the same QSFP port on every host."""
+    return all(
+        _are_lanes_of_port(first, second)
+        for first, second in zip(best.candidates, network.candidates, strict=True)
+    )
 
 
-def _beside(best: Shared, one: Shared, *, rdma: bool) -> bool:
-    pairs = list(zip(best.ways, one.ways, strict=True))
-    if one.doubled or any(first.link.name == second.link.name for first, second in pairs):
+def _is_parallel(best: SharedNetwork, network: SharedNetwork, *, rdma: bool) -> bool:
+    """Return whether `one` has on every host the same kind of link as `best`, but another link."""
+    pairs = list(zip(best.candidates, network.candidates, strict=True))
+    if network.duplicates or any(first.link.name == second.link.name for first, second in pairs):
         return False
     # The reported speeds, because one function of a port may have fewer PCIe lanes.
-    makes = (((way.link.driver, way.link.mbit, way.link.mtu) for way in pair) for pair in pairs)
-    if not all(first == second for first, second in makes):
+    link_types = (
+        ((candidate.link.driver, candidate.link.mbit, candidate.link.mtu) for candidate in pair)
+        for pair in pairs
+    )
+    if not all(first == second for first, second in link_types):
         return False
-    return one.rdma if rdma else of_one_cage(best, one)
+    return network.has_rdma if rdma else is_same_port(best, network)
 
 
-def _one_cage(first: EndpointCandidate, second: EndpointCandidate) -> bool:
-    """Whether both are lanes of one QSFP port; other links may have another purpose."""
+def _are_lanes_of_port(first: EndpointCandidate, second: EndpointCandidate) -> bool:
+    """Return whether both are lanes of one QSFP port; other links may have another purpose."""
     if first.link.driver == second.link.driver == TEGRA_ETHERNET:
         return True
-    one, two = first.port, second.port
-    if one is None or two is None or one.system_guid is None:
+    first_port, second_port = first.port, second.port
+    if first_port is None or second_port is None or first_port.system_guid is None:
         return False
-    return (one.system_guid, one.port_name) == (two.system_guid, two.port_name)
+    return (first_port.system_guid, first_port.port_name) == (second_port.system_guid, second_port.port_name)
 
 
-def crossed(found: list[Shared]) -> bool:
-    """Whether the hosts order their ports differently on the bus, by which NCCL pairs them."""
-    ports = [[way.port for way in ways] for ways in zip(*(one.ways for one in found), strict=True)]
-    places = [[(port.pci or "", port.device) if port else ("", "") for port in each] for each in ports]
-    orders = {tuple(sorted(range(len(each)), key=each.__getitem__)) for each in places}
+def is_port_order_crossed(found: list[SharedNetwork]) -> bool:
+    """Return whether the hosts order their ports differently on the PCI bus, by which NCCL pairs them."""
+    orders = set()
+    for on_host in zip(*(network.candidates for network in found), strict=True):
+        ports = [candidate.port for candidate in on_host]
+        places = [(port.pci or "", port.device) if port else ("", "") for port in ports]
+        orders.add(tuple(sorted(range(len(places)), key=places.__getitem__)))
     return len(orders) > 1
 
 
-def cable_mbit(pairs: Iterable[list[Shared]]) -> int:
-    return min(together_mbit([each.ways[end] for each in found]) or 0 for found in pairs for end in (0, 1))
+def compute_cable_mbit(pairs: Iterable[list[SharedNetwork]]) -> int:
+    """Return the speed of the slowest pair; each item has the networks of the cables of two hosts."""
+    return min(
+        compute_parallel_mbit([network.candidates[end] for network in networks]) or 0
+        for networks in pairs
+        for end in (0, 1)
+    )
 
 
-def together_mbit(carrying: Collection[EndpointCandidate]) -> int | None:
+def compute_parallel_mbit(carrying: Collection[EndpointCandidate]) -> int | None:
     """Return the speed of parallel links: a multiple of the slowest, within cables and PCIe slots."""
     cables: dict[object, int] = {}
     slots: dict[object, int] = {}
-    for way in carrying:
-        link, port = way.link, way.port
-        reported = link.mbit or (port and port.mbit) or way.mbit
-        cage = (port.system_guid, port.port_name) if port and port.port_name else link.name
-        cables[cage] = max(cables.get(cage, 0), reported)
+    for candidate in carrying:
+        link, port = candidate.link, candidate.port
+        reported = link.mbit or (port and port.mbit) or candidate.mbit
+        port_key = (port.system_guid, port.port_name) if port and port.port_name else link.name
+        cables[port_key] = max(cables.get(port_key, 0), reported)
         # Both QSFP ports of a Spark share PCIe lanes, so a second cable adds little.
         slot = port.pci.rpartition(".")[0] if port and port.pci else link.name
-        slots[slot] = max(slots.get(slot, 0), (port and pcie_mbit(port)) or reported)
-    slowest = min((way.mbit for way in carrying), default=0)
+        slots[slot] = max(slots.get(slot, 0), (port and compute_pcie_mbit(port)) or reported)
+    slowest = min((candidate.mbit for candidate in carrying), default=0)
     return min(slowest * len(carrying), sum(cables.values()), sum(slots.values())) or None
 
 
-def routed(found: Mapping[str, Candidates], facts: Mapping[str, Facts]) -> Candidates | None:
-    """Return a way of each host with a gateway to all others outside its network; or None."""
+def find_routed_candidates(
+    candidates: Mapping[str, Candidates], facts: Mapping[str, Facts]
+) -> Candidates | None:
+    """Return a candidate of each host with a gateway to all others outside its network; None without."""
 
-    def gateways(way: EndpointCandidate) -> list[Route]:
-        routes = facts[way.host].net.routes
-        return [route for route in routes if route.gateway and route.interface == way.link.name]
+    def gateways(candidate: EndpointCandidate) -> list[Route]:
+        routes = facts[candidate.host].net.routes
+        return [route for route in routes if route.gateway and route.interface == candidate.link.name]
 
     def leads(one: EndpointCandidate, other: EndpointCandidate) -> bool:
-        return one.meets(other) or any(
+        return one.can_reach(other) or any(
             route.destination == "default" or other.ip in ip_network(route.destination, strict=False)
             for route in gateways(one)
             if one.ip != other.ip
         )
 
-    leading = [[way for way in found[host] if gateways(way)] for host in sorted(found)]
+    leading = [
+        [candidate for candidate in candidates[host] if gateways(candidate)] for host in sorted(candidates)
+    ]
     if not all(leading):
         return None
-    chosen = tuple(max(each, key=lambda way: way.rank) for each in leading)
+    chosen = tuple(max(each, key=lambda candidate: candidate.rank) for each in leading)
     return chosen if all(leads(*pair) for pair in permutations(chosen, 2)) else None

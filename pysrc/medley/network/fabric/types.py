@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import permutations
 from typing import Literal
 
 from medley.errors import Finding
@@ -11,22 +12,23 @@ from medley.host.facts.rdma import RdmaPort
 from medley.network.fabric.cabling import Cabling
 
 _PCIE3_GT = 8.0
+"""The transfer rate of a PCIe 3 lane in GT/s; from PCIe 3, 128 of 130 bits are data."""
 FAST_MBIT = 25_000
-"""Ports of this speed connect hosts, and are not for a LAN."""
+"""The speed from which a port connects hosts, and is not for a LAN."""
 LOCKED_NCCL = (2, 30, 7)
-"""nvidia-nccl-cu13 in locks/vllm-cuda.txt: assumed where no engine is chosen yet."""
-SUBNET_AWARE = (2, 30, 7)
-"""First with NCCL_IB_SUBNET_AWARE_ROUTING.
+"""The version of nvidia-nccl-cu13 in locks/vllm-cuda.txt, assumed where no engine is chosen yet."""
+SUBNET_AWARE_NCCL = (2, 30, 7)
+"""The first NCCL with NCCL_IB_SUBNET_AWARE_ROUTING.
 
 It is in src/transport/net_ib/connect.cc at tag v2.30.7-1 of https://github.com/NVIDIA/nccl, not at v2.30.4-1.
 """
 
 
-def nccl_text(version: tuple[int, ...]) -> str:
+def format_nccl_version(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
-AWARE_TEXT = nccl_text(SUBNET_AWARE)
+SUBNET_AWARE_TEXT = format_nccl_version(SUBNET_AWARE_NCCL)
 
 
 @dataclass(frozen=True)
@@ -36,27 +38,29 @@ class NetworkOptions:
     link: Mapping[str, str] | str | None = None
     exclude: frozenset[str] = frozenset()
     transport: Literal["tcp", "rdma"] | None = None
-    joined: Mapping[str, str] | None = None
-    """The hosts' addresses in Ray: it stays there, and the ranks use the best network."""
+    ray_addresses: Mapping[str, str] | None = None
+    """The hosts' addresses in Ray, which keeps them; the ranks use the best network."""
     nccl: tuple[int, ...] = LOCKED_NCCL
     """The oldest version in the engine environments of these hosts."""
 
-    def link_of(self, host: str) -> str | None:
+    def find_link(self, host: str) -> str | None:
         return self.link.get(host) if isinstance(self.link, Mapping) else self.link
 
 
 @dataclass(frozen=True)
 class Endpoint:
+    """One host's end of the fabric; report.build_fabric_table writes these keys as JSON."""
+
     interface: str
-    """Ray's sockets use it, and those of Gloo and NCCL unless the fabric has `rank_ends`."""
+    """The interface of Ray's sockets, and of Gloo's and NCCL's unless the fabric has `rank_endpoints`."""
     address: str
     mbit: int | None
     """The speed of all its lanes or ports; in a ring, to one neighbor."""
     mtu: int
     lanes: tuple[str, ...] = ()
-    """Interfaces that NCCL's sockets may use in parallel; `interface` is the first."""
+    """The interfaces that NCCL's sockets may use in parallel; `interface` is the first."""
     ports: tuple[RdmaPort, ...] = ()
-    """RDMA ports in use, in PCI order; both functions of a Spark's QSFP port. Empty over TCP."""
+    """The RDMA ports in use, in PCI order; both functions of a Spark's QSFP port. Empty over TCP."""
     gid_index: int | None = None
     """The index of the RoCE v2 GID on all its ports; None where they differ, and over TCP."""
 
@@ -70,19 +74,19 @@ class RejectedLink:
 
 @dataclass(frozen=True)
 class Fabric:
-    """One transport for the whole group, and the end at each host."""
+    """One transport for the whole group, and the endpoint of each host."""
 
     transport: Literal["none", "tcp", "rdma"]
     """`none`: a single host."""
-    ends: Mapping[str, Endpoint]
+    endpoints: Mapping[str, Endpoint]
     networks: tuple[str, ...] = ()
-    """In CIDR form: the sockets' first, then those of further lanes, rails or cables."""
-    ring: bool = False
+    """The networks in CIDR form: the sockets' first, then those of further lanes, rails or cables."""
+    is_ring: bool = False
     """Whether RDMA uses a cable for each pair of hosts, and sockets the shared network."""
     hca: str | None = None
     """One list of RDMA ports for all hosts, where sockets use another network."""
-    rank_ends: Mapping[str, Endpoint] = field(default_factory=dict)
-    """The ends of the ranks' sockets, where Ray uses another network; else empty."""
+    rank_endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
+    """The endpoints of the ranks' sockets, where Ray uses another network; else empty."""
     subnet_bits: int | None = None
     """The prefix length by which NCCL separates the networks of a ring."""
     cabling: Cabling = field(default_factory=Cabling)
@@ -92,17 +96,18 @@ class Fabric:
 
     @property
     def gid_index(self) -> int | None:
-        found = {end.gid_index for end in self.ends.values()}
-        return found.pop() if len(found) == 1 else None
+        """The index of the RoCE v2 GID on all hosts; None where they differ, and over TCP."""
+        indexes = {end.gid_index for end in self.endpoints.values()}
+        return indexes.pop() if len(indexes) == 1 else None
 
 
-def least_mbit(fabric: Fabric) -> int:
+def find_slowest_mbit(fabric: Fabric) -> int:
     """Return the speed of the slowest end; 0 where one is unknown."""
-    return min(end.mbit or 0 for end in fabric.ends.values())
+    return min(end.mbit or 0 for end in fabric.endpoints.values())
 
 
-def pcie_mbit(port: RdmaPort) -> int | None:
-    """Return the speed of its PCIe lanes before packet headers: width x GT/s x 128/130 (8/10 before PCIe 3).
+def compute_pcie_mbit(port: RdmaPort) -> int | None:
+    """Return the Mbit/s of its PCIe lanes before packet headers: width x GT/s x 128/130 (8/10 before PCIe 3).
 
     4 lanes of 32 GT/s are 126 Gbit/s; ib_write_bw measures 92.57 and 97.28 Gbit/s over a Spark's functions
     (https://github.com/NVIDIA/dgx-spark-playbooks).
@@ -113,36 +118,42 @@ def pcie_mbit(port: RdmaPort) -> int | None:
     return int(port.pcie_width * port.pcie_gt * 1000 * coded)
 
 
-def speed_text(mbit: int) -> str:
+def format_speed(mbit: int) -> str:
+    """Return a speed in Gbit/s with three digits; 0 is unknown."""
     return f"{mbit / 1000:.3g} Gbit/s" if mbit else "an unknown speed"
 
 
-def twins(ports: Iterable[RdmaPort]) -> dict[str, RdmaPort]:
-    """Return by device the second function of its QSFP port, as of a Spark's ConnectX-7."""
-    found = [(port, port.pci.partition(":")[0]) for port in ports if port.port_name and port.pci]
-    return {
-        one.device: other
-        for one, domain in found
-        for other, other_domain in found
-        if one.system_guid
-        and (one.system_guid, one.port_name) == (other.system_guid, other.port_name)
-        and domain != other_domain
-    }
+def find_second_functions(ports: Iterable[RdmaPort]) -> dict[str, RdmaPort]:
+    """Return by device the second function of its QSFP port, as of a Spark's ConnectX-7.
+
+    Both functions have the GUID of one card and the name of one port, and are in two PCI domains.
+    """
+    by_device = {}
+    functions = [port for port in ports if port.port_name and port.pci and port.system_guid]
+    for port, other in permutations(functions, 2):
+        is_one_port = (port.system_guid, port.port_name) == (other.system_guid, other.port_name)
+        if is_one_port and _find_pci_domain(port) != _find_pci_domain(other):
+            by_device[port.device] = other
+    return by_device
 
 
-def link_mbit(link: Interface, ports: tuple[RdmaPort, ...]) -> int | None:
-    """Return the speed of one link: the reported one, or less where PCIe limits it."""
+def _find_pci_domain(port: RdmaPort) -> str:
+    return (port.pci or "").partition(":")[0]
+
+
+def compute_link_mbit(link: Interface, ports: tuple[RdmaPort, ...]) -> int | None:
+    """Return the Mbit/s of one link: the reported speed, or less where PCIe limits it; None if unknown."""
     port = next((port for port in ports if port.interface == link.name and port.active), None)
     reported = link.mbit or (port.mbit if port else None)
     if port is None or reported is None:
         return reported
-    lanes = pcie_mbit(port)
-    if lanes is None and port.device in twins(ports):
+    lanes = compute_pcie_mbit(port)
+    if lanes is None and port.device in find_second_functions(ports):
         # Each function reports the speed of the port that they share.
         return reported // 2
     return min(reported, lanes or reported)
 
 
-def nccl_speaks(facts: Facts) -> bool:
-    """Whether a host has a GPU for NCCL; a Jetson has one even without nvidia-smi."""
+def has_nccl_gpu(facts: Facts) -> bool:
+    """Return whether a host has a GPU for NCCL; a Jetson has one even without nvidia-smi."""
     return bool(facts.gpus) or facts.is_jetson
