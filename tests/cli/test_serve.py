@@ -321,8 +321,6 @@ def test_the_request_to_paste_has_the_key_in_no_command(
     (tmp_path / "a key").write_text("sk-0123456789abcdef01234567")
     server = Serving("/m", "demo", "127.0.0.1", 8000, key=tmp_path / "a key")
     announce_server(server, "hi", 31.0, as_json=False)
-        Serving("/m", "demo", "127.0.0.1", 8000, key=tmp_path / "a key"), "hi", 31.0, as_json=False
-    )
     typed = next(line for line in capsys.readouterr().out.splitlines() if "curl" in line)
     stub = 'curl() { echo "words: $*"; cat; }'
     done = subprocess.run(["bash", "-c", f"{stub}\n{typed}"], capture_output=True, text=True, check=True)
