@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tools.architecture import PAGE, modules
+from tools import architecture, decisions
 from tools.documents import DOCS
 
 LOCK = DOCS.parent / "locks" / "docs.txt"
@@ -30,10 +30,12 @@ def build() -> None:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "docs"
         shutil.copytree(DOCS, source)
-        page = source / PAGE.relative_to(DOCS)
-        page.write_text(
-            f"{page.read_text(encoding='utf-8')}\n## Every module\n\n{modules()}\n", encoding="utf-8"
-        )
+        for page, title, table in (
+            (architecture.PAGE, "Every module", architecture.modules()),
+            (decisions.PAGE, "Where each is decided", decisions.tables()),
+        ):
+            with (source / page.relative_to(DOCS)).open("a", encoding="utf-8") as file:
+                file.write(f"\n## {title}\n\n{table}\n")
         words = (str(builder()), "build", "--strict", "--clean", "--config-file", str(source / "mkdocs.yml"))
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         said = done.stdout + done.stderr
