@@ -123,25 +123,26 @@ def own_keys() -> dict[str, Path]:
     return ({DEFAULT_KEY: default} if storage.exists(default) else {}) | named
 
 
-def read_keys(source: Path, on_damage: Callable[[Problem], None] | None = None) -> dict[str, str]:
+def read_keys(source: Path, on_damage: Callable[[str, Problem], str | None] | None = None) -> dict[str, str]:
     """Return a server's keys by name, from what `choose_keys` returned.
 
-    Raises a Problem for a damaged file, or calls `on_damage` with it and goes on without that key.
+    Raises a Problem for a file without a key, or takes what `on_damage` returns for that name instead.
     """
     if source != key_folder():
         return {"key": read_api_key(source)}
     keys: dict[str, str] = {}
     for name, file in own_keys().items():
         try:
-            key = read_api_key(file)
-            _require_single(key, name, keys)
-            keys[name] = key
+            _require_single(read := read_api_key(file), name, keys)
+            key: str | None = read
         except Problem as problem:
             if isinstance(problem.__cause__, FileNotFoundError):  # it was revoked meanwhile
                 continue
             if on_damage is None:
                 raise
-            on_damage(problem)
+            key = on_damage(name, problem)
+        if key is not None and key not in keys.values():
+            keys[name] = key
     return keys
 
 

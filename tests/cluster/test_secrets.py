@@ -100,7 +100,7 @@ def test_a_copy_of_a_key_is_named_without_its_text(state: Path) -> None:
     key = credentials.read_api_key(credentials.add_key("alice"))
     (state / "keys" / "bob").write_text(key)
     said: list[str] = []
-    keys = credentials.read_keys(credentials.key_folder(), lambda problem: said.append(str(problem)))
+    keys = credentials.read_keys(credentials.key_folder(), lambda _, problem: said.append(str(problem)))
     assert keys == {"alice": key}
     assert "the key named bob is that of alice" in said[0]
     assert key not in said[0]

@@ -788,6 +788,12 @@ FAULTS = (
         fix="chmod 600",
     ),
     Fault(
+        "secrets",
+        "Other users can read keys/*",
+        with_("spark", overrides={software.SECRETS: "600 token\n640 keys/*\n"}),
+        fix="/keys/*",
+    ),
+    Fault(
         "lingers",
         "does not start again",
         pair({software.LINGERS: "no\n"}),

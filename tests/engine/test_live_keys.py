@@ -206,19 +206,22 @@ def test_a_damaged_file_is_left_out_and_said_once(run: Run, listens: Serving) ->
     assert len([line for line in said if "is not an API key" in line]) == 1
 
 
-def test_keys_that_cannot_be_read_stay(listens: Serving) -> None:
-    """As when a disk fails; here a folder stands in the file's place, which root cannot read either."""
+def test_a_folder_in_a_key_s_place_keeps_no_key_in_force(run: Run, listens: Serving) -> None:
+    """Neither its own nor another one, which is revoked later."""
     assert listens.key
     said: list[str] = []
     file = credentials.add_key("alice")
-    header, _ = both(credentials.read_api_key(file))
-    with fronted(listens) as process, looking(process, listens.key, said) as is_paused:
-        is_paused.set()
-        time.sleep(0.5)  # the last look is over
+    alice, bob = credentials.read_api_key(file), credentials.read_api_key(credentials.add_key("bob"))
+    header, _ = both(credentials.read_api_key(credentials.api_key_path()))
+    with fronted(listens) as process, looking(process, listens.key, said):
         file.unlink()
         file.mkdir()
-        is_paused.clear()
-        wait_for("it is said", lambda: any("stay as they were" in line for line in said), 20)
+        wait_for("it is said", lambda: any("the key alice is left out" in line for line in said), 20)
+        wait_for(
+            "it is refused", lambda: status(listens.port, both(alice)[0]) == http.client.UNAUTHORIZED, 20
+        )
+        assert run("key", "revoke", "bob")[0] == 0
+        assert status(listens.port, both(bob)[0]) == http.client.UNAUTHORIZED
         assert status(listens.port, header) == http.client.OK
 
 

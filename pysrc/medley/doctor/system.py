@@ -27,7 +27,7 @@ _PLACES = {
 }
 _STATE = '"${MEDLEY_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/medley}"'
 _LINGER = 'loginctl enable-linger "${SUDO_USER:-$(id -un)}"'
-_SECRET_FILES, _MODE_PATTERN = {"token", "api-key"}, re.compile("[0-7]{3,4}")
+_SECRET_FILES, _MODE_PATTERN = {"token", "api-key", "keys/*"}, re.compile("[0-7]{3,4}")
 _CLOSE_TOKEN = f'chmod 600 "{HUB_TOKEN}"'
 
 

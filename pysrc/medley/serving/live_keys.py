@@ -4,6 +4,7 @@ Each server's own loop compares medley's keys with those of its edge. `medley ke
 accepts, so that nothing but Caddy's own configuration says whether a change has arrived.
 """
 
+import errno
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,8 @@ from medley.unusable_file import UnusableFile
 
 CHANGE_LIMIT_S = 5
 _ASK_LIMIT_S = 2
+_OF_HOST = {errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE, errno.ETIMEDOUT}
+"""Errors of a disk or of the whole host, which pass; others are of what stands in the file's place."""
 
 
 @dataclass
@@ -34,14 +37,14 @@ class LiveKeys:
     """Which were said."""
 
     def check(self) -> None:
-        """Take a change; call it often. A damaged key is left out; one that cannot be read now stays."""
+        """Take a change; call it often. A file without a key is left out, and the others count."""
         if self.source != credentials.key_folder():
             return
         try:
-            keys = credentials.read_keys(self.source, self._leave_out)
-        except (OSError, UnusableFile) as error:  # such as too many open files, or a disk that fails
+            keys = credentials.read_keys(self.source, self._replace)
+        except (OSError, UnusableFile) as error:  # such as too many open files
             cause = error.cause if isinstance(error, UnusableFile) else in_words(error)
-            self._say_once(f"the API keys cannot be read, and stay as they were: {cause}")
+            self._say_once(f"the API keys cannot be listed, and stay as they were: {cause}")
             return
         if keys != self.edge.edge.keys:
             self.edge.change(replace(self.edge.edge, keys=keys))
@@ -50,10 +53,14 @@ class LiveKeys:
                 f"requests need one of the keys {names}" if keys else "there are no keys: it refuses all"
             )
 
-    def _leave_out(self, problem: Problem) -> None:
-        if isinstance(problem, UnusableFile) and not isinstance(problem.__cause__, UnicodeDecodeError):
-            raise problem
-        self._say_once(str(problem))
+    def _replace(self, name: str, problem: Problem) -> str | None:
+        """Return the key that this name had, if the host failed to read its file; None to leave it out."""
+        error = problem.__cause__
+        if isinstance(error, OSError) and error.errno in _OF_HOST:
+            self._say_once(f"the key {name} cannot be read, and stays as it was: {problem.cause}")
+            return (self.edge.edge.keys or {}).get(name)
+        self._say_once(f"the key {name} is left out: {problem}")
+        return None
 
     def _say_once(self, text: str) -> None:
         if text not in self._problems:

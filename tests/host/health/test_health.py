@@ -388,6 +388,22 @@ def test_no_token_is_among_the_variables() -> None:
     assert "KEY" not in software.VARIABLES
 
 
+@pytest.mark.parametrize(("mode", "found"), [(0o600, {}), (0o640, {"keys/*": "640"})])
+def test_a_key_that_others_can_read_is_found_and_not_named(
+    mode: int, found: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this machine's own shell; a name is of a person, and the answer goes into bug reports."""
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
+    (tmp_path / "token").touch(0o600)
+    (tmp_path / "keys").mkdir()
+    for name in ("alice", "bob"):
+        (tmp_path / "keys" / name).touch(0o600)
+    (tmp_path / "keys/bob").chmod(mode)
+    told = ask((software.SECRETS,))
+    assert software.leftovers(told).modes == {"token": "600", **found}
+    assert "bob" not in told[software.SECRETS].text
+
+
 def test_keeping() -> None:
     found = software.leftovers(
         said(

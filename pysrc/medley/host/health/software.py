@@ -55,7 +55,11 @@ RUNTIMES = (
     " ls /etc/cdi/nvidia.yaml /var/run/cdi/nvidia.yaml 2>/dev/null; :"
 )
 _STATE = '"${MEDLEY_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/medley}"'
-SECRETS = f"cd {_STATE} && stat -c '%a %n' token api-key sglang-*.yaml 2>/dev/null; :"
+# The names of keys are of people: one that others can read is enough.
+SECRETS = (
+    f"cd {_STATE} && {{ stat -c '%a %n' token api-key sglang-*.yaml;"
+    " find keys -type f -perm /077 -printf '%m keys/*\\n' -quit; } 2>/dev/null; :"
+)
 MEMBERSHIP = f'cd {_STATE} && grep -ohE \'"(role|head|address|interface)": "[^"]*"\' ray.json'
 # The ports of servers whose process is still there.
 SERVING = (
