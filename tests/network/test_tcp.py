@@ -6,6 +6,7 @@ import pytest
 from medley.network import tcp
 from medley.network.tcp import (
     find_outward_address,
+    is_loopback,
     list_reachable_ports,
     read_ephemeral_range,
     require_free_port,
@@ -76,3 +77,17 @@ def test_a_port_that_is_picked_is_of_the_kernels_range() -> None:
 def test_an_address_that_this_host_lost_is_named() -> None:
     assert tcp.explain_lost_address("127.0.0.1") == ""
     assert tcp.explain_lost_address("192.0.2.7") == "this host does not have 192.0.2.7 any more; "
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        *(("127.0.0.1", True), ("::1", True), ("[::1]", True), ("::1%lo", True), ("::ffff:127.0.0.1", True)),
+        *(("localhost", True), ("a.localhost", True), ("fe80::1%eth0", False), ("10.0.0.1", False)),
+        pytest.param("127.0.0.1%.evil.example", False, id="a name that begins as an address"),
+        pytest.param("localhost%.evil.example", False, id="a name that begins as localhost"),
+    ],
+)
+def test_which_host_of_a_url_is_loopback(host: str, *, expected: bool) -> None:
+    """What is loopback gets the key without encryption; only IPv6 has zones behind a `%`."""
+    assert is_loopback(host) is expected

@@ -129,7 +129,7 @@ def is_loopback(host: str) -> bool:
     """Return whether a URL's host is a loopback address or name; also an IPv4 address mapped to IPv6."""
     name = host.strip("[]").lower()
     try:
-        address = ipaddress.ip_address(name.partition("%")[0])
+        address = ipaddress.ip_address(name)  # it knows IPv6's zones; 127.0.0.1%x is a name to resolve
     except ValueError:
         return name == "localhost" or name.endswith(".localhost")
     mapped = getattr(address, "ipv4_mapped", None)
