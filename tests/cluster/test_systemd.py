@@ -1,10 +1,12 @@
 """Services of a host, as text; what systemd makes of it is in tests/rack/test_service.py."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from medley.cluster import systemd
 from medley.cluster.systemd import (
     Service,
     Shown,
@@ -16,6 +18,8 @@ from medley.cluster.systemd import (
     shown,
     systemctl,
 )
+from medley.cluster.unit_file import Unit
+from medley.command import Command
 from tests.problems import raises_problem
 
 HEAD = Service("head", ("--link", "eth0"), "ann", ("/opt/medley",), {"MEDLEY_CACHE": "/data"})
@@ -179,3 +183,13 @@ def test_the_commands_of_a_start() -> None:
 
 def test_the_systems_own_manager() -> None:
     assert systemctl("start", "x", system=True).argv == ("systemctl", "--no-pager", "start", "x")
+
+
+def test_others_cannot_read_a_user_s_own_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "systemctl").write_text("#!/bin/sh\n")
+    (tmp_path / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    command = Command(("/bin/true",), {"HF_ENDPOINT": "https://ann:tulips@mirror.lan"})
+    systemd.start(Unit("medley-x", "t", command))
+    assert (tmp_path / "systemd/user/medley-x.service").stat().st_mode & 0o777 == 0o600

@@ -126,6 +126,26 @@ def test_a_secret_of_the_environment_is_the_users(name: str) -> None:
     assert "hidden" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (Command(("/m", "serve"), {"HF_ENDPOINT": "https://ann:tulips@mirror.lan/hf"}), "HF_ENDPOINT"),
+        (Command(("/m", "serve"), {"HTTPS_PROXY": "http://tulips@proxy.lan:3128"}), "HTTPS_PROXY"),
+        (Command(("/m", "serve", "--x=socks5h://ann:tulips@proxy.lan")), "the command"),
+    ],
+)
+def test_a_login_in_a_url_is_in_no_unit_of_the_system(command: Command, name: str) -> None:
+    with raises_problem(name, cause="every user") as caught:
+        text(Unit("a", "t", command), Boot("ann"))
+    assert "tulips" not in str(caught.value)
+    assert "tulips" in text(Unit("a", "t", command)), "a user's own file is closed to others"
+
+
+@pytest.mark.parametrize("word", ["ssh://ann@spark-1", "http://a.lan/x?to=b@c", "ann@spark-1", "a://b/c@d"])
+def test_what_is_no_login_in_a_url(word: str) -> None:
+    assert word in text(Unit("a", "t", Command(("/m", word))), Boot("ann"))
+
+
 def test_a_secrets_file_is_none() -> None:
     assert "RAY_AUTH_TOKEN_PATH=/t" in text(
         replace(PLAIN, command=replace(PLAIN.command, env={"RAY_AUTH_TOKEN_PATH": "/t"}))

@@ -94,7 +94,7 @@ def start(unit: Unit) -> None:
     if found is None:
         raise Problem(f"{argv[0]} not found", cause="it is not on PATH", fix=f"command -v {argv[0]}")
     whole = replace(unit, command=replace(unit.command, argv=(found, *argv[1:])))
-    storage.write(file(unit.name), text(whole))
+    storage.write(file(unit.name), text(whole), secret=True)  # a URL may have a login
     # systemd starts a unit that failed often only after a while.
     process.run(systemctl("reset-failed", f"{unit.name}.service"), limit_s=_LIMIT_S)
     *prepared, restart = install_commands(unit.name, system=False)

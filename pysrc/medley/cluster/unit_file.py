@@ -23,6 +23,10 @@ _PROTECTION = (
 )
 _PLAIN = re.compile(r"[\w@+=:,./-]+", re.ASCII)
 _SECRET = re.compile(r"(?i)(token|key|secret|password|passwd|credentials?)$")
+_LOGIN = re.compile(
+    r"(?i)(?<![\w+.-])(?:(?!ssh:)[a-z][a-z0-9+.-]*://[^/\s?#@]+|ssh://[^/\s?#@:]+:[^/\s?#@]+)@"
+)
+"""A URL with a login; of ssh a user alone is none."""
 _UNFIT = re.compile(
     r"[\x00-\x1f\x7f\ud800-\udfff\ufdd0-\ufdef"
     + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x11_0000, 0x1_0000))
@@ -108,6 +112,8 @@ def text(unit: Unit, boot: Boot | None = None) -> str:
                 cause="a unit's file holds all its variables",
                 fix=f"unset {name}; for the hub's token use: hf auth login",
             )
+    if boot:
+        _require_no_login(command)
     wants = " ".join(each for each in boot.after if each.endswith(".target")) if boot else ""
     variables = (quoted(f"{name}={value}", variables="kept") for name, value in sorted(command.env.items()))
     parts = {
@@ -135,6 +141,19 @@ def text(unit: Unit, boot: Boot | None = None) -> str:
         "Install": (f"WantedBy={'multi-user' if boot else 'default'}.target",),
     }
     return "\n".join("\n".join((f"[{name}]", *lines, "")) for name, lines in parts.items())
+
+
+def _require_no_login(command: Command) -> None:
+    """Raise a Problem for a URL with a login, which `systemctl show` prints for every user."""
+    fixes = {**{name: f"unset {name}, or: --set {name}=" for name in command.env}, "the command": "type "}
+    texts = {**command.env, "the command": "\n".join(command.argv)}
+    for name, text in texts.items():
+        if _LOGIN.search(text):
+            raise Problem(
+                f"a login in a URL of {name} would be in a file that others can read",
+                cause="every user of this host can read the units of the system",
+                fix=f"{fixes[name]}URL  # without USER:PASSWORD@; uv and git read a login from ~/.netrc",
+            )
 
 
 def _restart(rule: Restart | None) -> Iterator[str]:
