@@ -377,6 +377,38 @@ def test_a_named_page_may_ask(edge: Edge) -> None:
         )
 
 
+def test_a_configuration_that_caddy_refuses_ends_nothing(
+    edge: Edge, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Here two names have one key, as no file of medley's; the engine and the keys from before stay."""
+    other = "sk-fedcba9876543210fedcba98"
+    with fronted(edge) as front:
+        front.process.change(replace(edge, keys={"a": other, "b": other}))
+        front.process.look()
+        assert front.process.refusal
+        answers = [front.ask("GET", "/v1/models", {"x-api-key": key})[0] for key in (KEY, other)]
+        assert answers == [http.client.OK, http.client.UNAUTHORIZED]
+        os.kill(front.pid, signal.SIGKILL)
+
+        def is_started_again() -> bool:
+            front.process.look()
+            return front.process.refusal is None
+
+        wait_for("it is started again", is_started_again, 20)
+        assert front.ask("GET", "/v1/models", {"x-api-key": KEY})[0] == http.client.OK
+        front.process.change(replace(edge, keys={"a": other}))
+        assert front.process.refusal is None
+        wait_for(
+            "the other key is taken",
+            lambda: front.ask("GET", "/v1/models", {"x-api-key": other})[0] == http.client.OK,
+            20,
+        )
+        assert front.ask("GET", "/v1/models", {"x-api-key": KEY})[0] == http.client.UNAUTHORIZED
+    said = capsys.readouterr().out
+    assert said.count("Caddy refuses a change, and keeps what it had") == 1
+    assert other not in said
+
+
 def test_tls_of_its_own_authority(edge: Edge) -> None:
     with fronted(replace(edge, tls=Tls(names=("localhost", "127.0.0.1")))) as front:
         root = Tls().authority

@@ -95,8 +95,8 @@ def _report(behind: list[Server], what: str) -> int:
                 f"{server.model} on port {server.port} {what}",
                 cause=f"its key is that of --api-key {server.key}"
                 if has_own
-                else f"it did not answer within {live_keys.CHANGE_LIMIT_S} s; it is {server.state}",
-                fix=f"end it, then serve again: medley stop --port {server.port}",
+                else f"it did not take the change within {live_keys.CHANGE_LIMIT_S} s; it is {server.state}",
+                fix=f"medley logs  # shows why; or serve it again: medley stop --port {server.port}",
             )
         )
     return 1 if behind else 0

@@ -24,6 +24,7 @@ from medley.serving.edge import Closed, Edge
 _START_LIMIT_S, _CONTROL_LIMIT_S, _END_GRACE_S = 20, 10, 5
 _LAST_LINES = 20
 _MOST_RESTARTS, _RESTARTS_WITHIN_S = 5, 60
+_RETRY_S = 10
 STARTING = Closed("the model is loading", has_engine=False)
 
 
@@ -40,6 +41,12 @@ class EdgeProcess:
     _lines: deque[str] = field(default_factory=lambda: deque(maxlen=_LAST_LINES))
     _is_current: bool = True
     """Whether Caddy has the present configuration; `look` sends it again where a busy one did not answer."""
+    _retry_at_s: float = 0
+    """When `look` may send it again, by the monotonic clock."""
+    _taken: Edge | None = None
+    """What Caddy has."""
+    refusal: str | None = None
+    """Why Caddy refuses the present configuration; it keeps the one before, and the engine runs on."""
 
     def close(self, by: str, closed: Closed | None) -> None:
         """Refuse new requests, or with None take that back; it is open while nobody (`by`) has a reason."""
@@ -61,7 +68,7 @@ class EdgeProcess:
             return
         finished = self._process.poll()
         if finished is None:
-            if not self._is_current:
+            if not self._is_current and time.monotonic() >= self._retry_at_s:
                 self._configure()
             return
         now = time.monotonic()
@@ -74,6 +81,8 @@ class EdgeProcess:
             f"the edge ended with exit code {finished.status}; it is started again",
         )
         self.say(f"Caddy, which answers on port {self.edge.port}, ended; it is started again")
+        if self.refusal and self._taken:
+            self.edge = self._taken
         self.start()
 
     def start(self) -> None:
@@ -88,12 +97,13 @@ class EdgeProcess:
             "GOMEMLIMIT": "512MiB",
         }
         command = Command((str(self.program), "run", "--config", str(file)), own)
-        self._is_current = True
+        self._is_current, self.refusal = True, None
         self._process = started = Process(command, self._lines.append)
         process.wait_until(lambda: started.poll() or self._answers(), _START_LIMIT_S)
         if (finished := started.poll()) or not self._answers():
             started.stop(_END_GRACE_S)
             raise _failed(self.edge, finished.lines if finished else tuple(started.last))
+        self._taken = self.edge
 
     def stop(self) -> None:
         if self._process:
@@ -117,14 +127,23 @@ class EdgeProcess:
         """Change the running configuration; streams go on (18 ms were seen)."""
         if self._process is None:
             return
-        self._is_current = False
+        self._is_current, self._retry_at_s = False, 0
         try:
             answer = self._ask("POST", "/load", self.edge.configuration(self._closed))
         except httpx.HTTPError:  # it is busy, or it ended: `look` goes on
             return
-        self._is_current = True
-        if answer.status_code != HTTPStatus.OK:
-            raise _failed(self.edge, (answer.text[:500],))
+        if answer.status_code == HTTPStatus.OK:
+            if self.refusal:
+                self.say("Caddy takes the change now")
+            self._is_current, self.refusal, self._taken = True, None, self.edge
+            return
+        self._retry_at_s = time.monotonic() + _RETRY_S  # such as a certificate that comes back
+        problem = _failed(self.edge, (answer.text[:500],))
+        if problem.cause != self.refusal:
+            self.refusal = problem.cause
+            text = f"Caddy refuses a change, and keeps what it had: {problem.cause}"
+            events.note("fault", str(self.edge.port), text)
+            self.say(text)
 
     def _ask(self, method: str, path: str, body: object = None) -> httpx.Response:
         return ask_control(self.edge.control, method, path, body)

@@ -48,6 +48,8 @@ class LiveKeys:
             return
         if keys != self.edge.edge.keys:
             self.edge.change(replace(self.edge.edge, keys=keys))
+            if self.edge.refusal:  # which the edge said
+                return
             names = ", ".join(keys)
             self.say(
                 f"requests need one of the keys {names}" if keys else "there are no keys: it refuses all"
