@@ -30,6 +30,7 @@ _NO_ROUTE = "no such route: the server answers OpenAI's and Anthropic's API"
 _OWN_HOST = (
     "without a key this server answers only http://127.0.0.1 on its own host: medley serve --api-key FILE"
 )
+_GIVE_KEY = "give the key: Authorization: Bearer KEY, or x-api-key: KEY; with both, the same in each"
 _AUTHORIZATION, _API_KEY = "{http.request.header.Authorization}", "{http.request.header.X-Api-Key}"
 _TOO_LARGE = f"the body is larger than {BODY_MIB} MiB"
 
@@ -189,14 +190,21 @@ class Edge:
         }
 
     def _keys(self, keys: Mapping[str, str]) -> Iterator[Route]:
-        """Refuse a request without a key; where a client gives two, both must be the same."""
+        """Refuse a request without a key, and one with two headers that differ.
+
+        A header that is not there, or empty, counts as none; a wrong one as `-`, which no pair has.
+        """
+        absent = {"input": "", "outputs": [""]}
         named = [
-            {"input": f"{prefix}{key}", "outputs": [name]}
-            for name, key in keys.items()
-            for prefix in ("Bearer ", "bearer ", "")
+            absent,
+            *(
+                {"input": f"{prefix}{key}", "outputs": [name]}
+                for name, key in keys.items()
+                for prefix in ("Bearer ", "bearer ", "")
+            ),
         ]
         for header, variable in (_AUTHORIZATION, "{medley.bearer}"), (_API_KEY, "{medley.api_key}"):
-            yield _map(header, variable, named, default="")
+            yield _map(header, variable, named)
         # Caddy never asks a second map of one destination, so the two results have a third.
         pairs = [
             {"input": pair, "outputs": [name]}
@@ -205,9 +213,7 @@ class Edge:
         ]
         yield _map("{medley.bearer}/{medley.api_key}", "{medley.key}", pairs)
         missing = {"vars": {"{medley.key}": ["-"]}}
-        yield from refuse(
-            "401", "give the key: Authorization: Bearer KEY, or x-api-key: KEY", missing, challenge=True
-        )
+        yield from refuse("401", _GIVE_KEY, missing, challenge=True)
 
     def _paths(self) -> Iterator[Route]:
         """Replace the path by an entry of the list; refuse a request of another."""
@@ -241,7 +247,7 @@ def accepted_keys(routes: Sequence[Route]) -> frozenset[str]:
         if handler.get("source") == _AUTHORIZATION
         for each in handler["mappings"]
     ]
-    return frozenset(each["input"] for each in mappings if " " not in each["input"])
+    return frozenset(each["input"] for each in mappings if each["input"] and " " not in each["input"])
 
 
 _NEVER: Route = {"method": ["NEVER"]}
@@ -261,8 +267,8 @@ def _is(request: str) -> Route:
     return {"method": [method], "vars": {"{medley.path}": [path]}}
 
 
-def _map(source: str, destination: str, mappings: Sequence[Route], default: str = "-") -> Route:
-    handler = {"handler": "map", "source": source, "destinations": [destination], "defaults": [default]}
+def _map(source: str, destination: str, mappings: Sequence[Route]) -> Route:
+    handler = {"handler": "map", "source": source, "destinations": [destination], "defaults": ["-"]}
     return {"handle": [{**handler, "mappings": list(mappings)}]}
 
 
