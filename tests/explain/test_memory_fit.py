@@ -47,6 +47,21 @@ def test_who_holds_the_memory_is_computed(own: str, name: str) -> None:
     assert found.hit.failure.name == name
 
 
+def test_processes_that_the_error_lists_are_counted() -> None:
+    each = "Process 12 has 15.01 GiB memory in use. Process 99 has 8.20 GiB memory in use."
+    (found,) = of(f"torch.OutOfMemoryError: {CAPACITY}38.69 MiB is free. {each}\n").problems
+    assert found.hit.failure.name == "gpu-memory-held"
+    assert "2 processes hold 15.01 and 8.20 GiB" in found.problem().cause
+
+
+def test_the_host_s_own_programs_are_not_others_on_unified_memory() -> None:
+    said = "GPU 0 has a total capacity of {} GiB of which 1.10 GiB is free. Including non-PyTorch memory, "
+    said += "this process has {} GiB memory in use."
+    assert fit(said.format("119.70", "101.22")).others is None
+    assert fit(said.format("119.70", "51.22")).others
+    assert fit(said.format("79.10", "66.90")).others
+
+
 def test_a_4_bit_build_is_not_told_to_become_one() -> None:
     smaller = fit(arguments="'model': 'x/y-AWQ'", weights="30", gpu="23.5").smaller
     assert smaller

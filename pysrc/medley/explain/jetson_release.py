@@ -7,7 +7,7 @@ from typing import NamedTuple
 _JETPACKS = {38: 7, 36: 6, 34: 5, 32: 4}
 _IMAGES = {
     7: "a tag with r38 or newer and cu130, such as ghcr.io/nvidia-ai-iot/vllm:latest-jetson-thor for Thor",
-    6: "a tag with r36 and cu126, such as those of dustynv/vllm",
+    6: "a tag with r36 and cu126, such as ghcr.io/nvidia-ai-iot/vllm:latest-jetson-orin for Orin",
     5: "a tag with r35",
     4: "a tag with r32",
 }

@@ -9,6 +9,7 @@ from medley.explain.flags import read_flags
 
 _RANKS = ("--tensor-parallel-size", "--pipeline-parallel-size", "--tp-size", "--pp-size", "--tp")
 _CAPACITY = re.compile(r"total capacity of (?P<gpu>[\d.]+) GiB of which (?P<free>[\d.]+) (?P<unit>[MG])iB")
+_PROCESS = re.compile(r"Process \d+ has ([\d.]+) GiB memory in use")
 _IN_USE = re.compile(r"this process has (?P<own>[\d.]+) GiB memory in use")
 _FOUR_BITS = re.compile(r"(?i)awq|gptq|int4|w4a|nvfp4|mxfp4|fp4|4-?bit|q4_|autoround")
 _EIGHT_BITS = re.compile(r"(?i)fp8|int8|w8a|8-?bit|q8_")
@@ -21,6 +22,9 @@ _PLANNED = 0.75
 """The share that they can take with room for context."""
 _FILLED = 0.85
 _OTHERS_SHARE, _OTHERS_GIB = 0.08, 1.0
+_UNIFIED_GIB = (110.0, 128.0)
+"""The capacity of GB10 and Thor, which is the memory of the host, and which no other GPU has."""
+_OWN_OF_UNIFIED = 0.6
 # 4 bits and their scales against 16 bits, and against 8.
 _OF_SIXTEEN, _OF_EIGHT = 0.31, 0.58
 _MOST_OFFLOADED = 0.5
@@ -57,6 +61,8 @@ def explain_fit(said: str, facts: Mapping[str, str], arguments: str) -> MemoryFi
     weights = _number(facts, "weights") or (checkpoint / ranks if checkpoint else None)
     own = _IN_USE.search(said)
     filled, others = _held(capacity, float(own["own"]) if own else None)
+    if own is None and len(each := _PROCESS.findall(said)) > 1:
+        others = f"{len(each)} processes hold {' and '.join(each)} GiB of this GPU's memory"
     smaller = _smaller(weights or (gpu if filled else None), gpu, ranks, arguments, is_least=weights is None)
     if weights is None:
         return MemoryFit(filled=filled, others=others, smaller=smaller)
@@ -78,6 +84,8 @@ def _held(capacity: re.Match[str] | None, own: float | None) -> tuple[str | None
     gpu = float(capacity["gpu"])
     free = float(capacity["free"]) / (1024 if capacity["unit"] == "M" else 1)
     others = gpu - free - own
+    if _UNIFIED_GIB[0] < gpu < _UNIFIED_GIB[1] and own > gpu * _OWN_OF_UNIFIED:
+        return None, None
     if others > max(gpu * _OTHERS_SHARE, _OTHERS_GIB):
         return None, f"{others:.1f} of {gpu:.1f} GiB are held by others than this process"
     return (
