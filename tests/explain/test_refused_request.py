@@ -50,3 +50,19 @@ def test_a_status_alone_has_its_advice(status: str, words: str) -> None:
 )
 def test_is_no_finding(log: str) -> None:
     assert names(of(log)) == []
+
+
+def test_an_exception_of_a_request_has_its_status() -> None:
+    error = f'{ERROR}  File "/v/vllm/x.py", line 3, in run\n{ERROR}FooError: odd\n'
+    (found,) = of(READY + error + POST.format("500 Internal Server Error")).problems
+    assert found.hit.failure.name == "request-failed"
+    assert found.problem().what.startswith(
+        "a request failed (500 Internal Server Error), and the server goes on"
+    )
+    (alone,) = of(READY + error).problems
+    assert alone.problem().what.startswith("a request failed, and the server goes on")
+
+
+def test_an_error_of_memory_without_figures_has_no_stop_at_its_start() -> None:
+    (found,) = of("RuntimeError: CUDA error: out of memory\n").problems
+    assert found.problem().cause.startswith("Usual causes")

@@ -227,7 +227,7 @@ DEFECT = UNKNOWN.model_copy(
 REQUEST = UNKNOWN.model_copy(
     update={
         "name": "request-failed",
-        "what": "a request failed, and the server goes on: {kind}[, in {component}]",
+        "what": "a request failed[ ({status})], and the server goes on: {kind}[, in {component}]",
         "reworded": None,
     }
 )

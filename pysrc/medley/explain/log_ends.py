@@ -2,16 +2,21 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
 
 from medley.explain.context import printed_warning
 from medley.explain.events import REQUEST, UNKNOWN, echoed
 from medley.explain.lines import ERROR, INFO, WARNING, LogLine, line
 from medley.explain.patterns import Phase
 from medley.explain.phases import last_line, last_phase
+from medley.explain.refused_request import find_status
 from medley.explain.scanned_log import Hit, Scanned, shown, unknown_hit
 
 _LAST = 3
 """Lines at the end of a log, without blank ones, that may be a command's own error."""
+_NEAR_ANSWER = 60
+"""Lines before an exception that may have the answer of its request."""
 _REPORTS = re.compile(
     r"^(?:[\w./-]{1,40}: )?"
     r"(?:Error|ERROR|ERRO\[|ERR\b|FATA|FATAL|[Ff]atal|FAILED|E: |[Ff]ailed to |panic: |error: )|"
@@ -53,7 +58,12 @@ def find_failed_request(scan: Scanned, phases: Sequence[Phase]) -> Hit | None:
     last = last_phase(scan.tail, phases)
     served = scan.lines - last.after if last and last.phase.complete else 0
     failed = [each for each in scan.slips if each.traced and not each.follows and each.number > served]
-    return unknown_hit(REQUEST, failed[-1], scan) if failed else None
+    if not failed:
+        return None
+    hit = unknown_hit(REQUEST, failed[-1], scan)
+    # An answer is printed after its error, or before the exception that followed it.
+    near = islice(scan.tail, max(failed[-1].number - (scan.lines - len(scan.tail)) - _NEAR_ANSWER, 0), None)
+    return replace(hit, found={**hit.found, "status": find_status(near)})
 
 
 def find_last_words(scan: Scanned) -> Hit | None:

@@ -39,6 +39,7 @@ _FIXED = ("failure", "phase", "wording", "cuda_error")
 
 _OPTIONAL = re.compile(r"\[([^\[\]]*\{\w+\}[^\[\]]*)\]")
 _GROUP = re.compile(r"\{(\w+)\}")
+_FIRST_STOP = re.compile(r"^[.:] +")
 _STOPS = re.compile(r"[.:,;]\s*;")
 # Not an option, except one without a value.
 _SAFE = re.compile(r"(?:~/)?[\w@%+=:,./][\w@%+=:,./-]*|--[a-z][a-z0-9-]*")
@@ -364,4 +365,4 @@ def _filled(template: str, found: Mapping[str, str | None]) -> str:
 
     kept = _OPTIONAL.sub(optional, template)
     said = _GROUP.sub(lambda match: _LINES.sub(" ", (found.get(match[1]) or "?").strip()), kept)
-    return _STOPS.sub(";", said).strip(" ,;")
+    return _FIRST_STOP.sub("", _STOPS.sub(";", said).strip(" ,;"))

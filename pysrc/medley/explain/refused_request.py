@@ -1,6 +1,7 @@
 """Explain a request that a ready server answered with an error of HTTP."""
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from medley.explain.events import echoed
@@ -82,6 +83,12 @@ def find_refused_request(scan: Scanned) -> Hit | None:
             number = scan.lines - len(lines) + lines.index((errors or [lines[at]])[0]) + 1
             return _refused(scan, found, errors, (errors or [lines[at]])[0], number)
     return None
+
+
+def find_status(lines: Iterable[str]) -> str | None:
+    """Return the first status of 4xx or 5xx in these lines."""
+    answers = (found["status"] for raw in lines if (found := _ANSWER.search(line(raw).text)))
+    return next((each for each in answers if each >= _FAILED), None)
 
 
 def _is_message(said: LogLine) -> bool:
