@@ -390,14 +390,14 @@ def test_a_configuration_that_caddy_refuses_ends_nothing(
     other = "sk-fedcba9876543210fedcba98"
     with fronted(edge) as front:
         front.process.change(replace(edge, keys={"a": other, "b": other}))
-        front.process.look()
+        front.process.check()
         assert front.process.refusal
         answers = [front.ask("GET", "/v1/models", {"x-api-key": key})[0] for key in (KEY, other)]
         assert answers == [http.client.OK, http.client.UNAUTHORIZED]
         os.kill(front.pid, signal.SIGKILL)
 
         def is_started_again() -> bool:
-            front.process.look()
+            front.process.check()
             return front.process.refusal is None
 
         wait_for("it is started again", is_started_again, 20)

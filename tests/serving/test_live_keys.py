@@ -30,7 +30,7 @@ def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]) -> Li
 
 
 def names(live: LiveKeys) -> list[str]:
-    live.look()
+    live.check()
     return list(live.edge.edge.keys or {})
 
 
