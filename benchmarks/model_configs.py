@@ -89,7 +89,7 @@ def _quantization(table: Model) -> Mapping[str, Any] | None:
 
 def _tokenizer() -> dict[str, Any]:
     """Return a tokenizer of bytes with the tokens that parsers look up."""
-    tokens = demo.tokenizer(_VOCABULARY)
+    tokens = demo.build_tokenizer(_VOCABULARY)
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
     added = [{"id": _VOCABULARY + at, "content": token, **flags} for at, token in enumerate(_TOKENS)]
     known = tokens.get("added_tokens")

@@ -194,7 +194,7 @@ def started(asked: argparse.Namespace, start: int) -> Iterator[dict[str, Server]
     """Both servers, ready and warm; they start in turns, too."""
     os.sched_setaffinity(0, {asked.client_core})
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        model = demo.make(MADE, Path(folder) / "model")
+        model = demo.make_model(MADE, Path(folder) / "model")
         found = {}
         for way in WAYS if start % 2 == 0 else reversed(WAYS):
             found[way] = stack.enter_context(serving(way, asked, model, Path(folder) / "state"))

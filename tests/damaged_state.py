@@ -41,9 +41,9 @@ from medley.measurement.bench import record
 from medley.measurement.collective import run as collective
 from medley.model import demo, hub_checkpoint, trust
 from medley.model.checkpoint import read_checkpoint
-from medley.model.hub_checkpoint import Look, merged
+from medley.model.hub_checkpoint import HubRecord, merge_experts
 from medley.model.remote_code import Code
-from medley.model.resolve import weights
+from medley.model.resolve import resolve_weights
 from medley.model.transfer import inventory
 from medley.network import link_apply
 from medley.planner import device_history, devices
@@ -133,14 +133,14 @@ def _write_units() -> None:
 
 
 def _write_cache() -> None:
-    found = weights("demo", config.models(), storage.cache())
+    found = resolve_weights("demo", config.models(), storage.cache())
     assert found.model
     assert found.model.made
-    folder = demo.make(found.model.made, Path(found.target))
-    inventory.remember_hashes(folder / "config.json", 1 << 20, ("0" * 64,))
+    folder = demo.make_model(found.model.made, Path(found.target))
+    inventory.save_hashes(folder / "config.json", 1 << 20, ("0" * 64,))
     text, tensors = (folder / "config.json").read_text(), read_checkpoint(folder).tensors
-    look = Look(LOOK, "0" * 40, "2026-11-27", None, (), json.loads(text), merged(tensors))
-    kept = hub_checkpoint._file(look.repository, "0" * 40)  # noqa: SLF001 - as of the hub's answer
+    look = HubRecord(LOOK, "0" * 40, "2026-11-27", None, (), json.loads(text), merge_experts(tensors))
+    kept = hub_checkpoint._find_record_path(look.repository, "0" * 40)  # noqa: SLF001 - as of the hub's answer
     storage.write(kept, json.dumps(asdict(look)))
     place, about = _environment()
     programs = storage.make(place / "bin")

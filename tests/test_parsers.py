@@ -22,8 +22,8 @@ from medley.measurement.bench.clients import CLIENTS
 from medley.measurement.link import tools
 from medley.measurement.monitor import watch
 from medley.model import checkpoint
-from medley.model.checkpoint import Checkpoint, parsed
-from medley.model.shape import shape_of_config
+from medley.model.checkpoint import Checkpoint, parse_table
+from medley.model.shape import compute_shape
 from medley.model.transfer import Manifest, inventory
 from medley.network import link_apply
 from medley.planner import devices
@@ -139,8 +139,8 @@ READERS: dict[str, tuple[Callable[[Any], object], Callable[[int], Iterator[Any]]
         lambda text: toolkit.parse(text, "t"),
         json_of({"kind": "cpu", "uv": "/uv", "path": ["/p"]}),
     ),
-    "safetensors": (lambda text: checkpoint.tensors(text, "f"), json_of(HEADER)),
-    "a checkpoint's tables": (lambda text: parsed(text.encode("utf-8", "replace"), "f"), json_of(SMALL)),
+    "safetensors": (lambda text: checkpoint.parse_header(text, "f"), json_of(HEADER)),
+    "a checkpoint's tables": (lambda text: parse_table(text.encode("utf-8", "replace"), "f"), json_of(SMALL)),
     "iperf3": (lambda text: tools.read_throughput(text, "h"), json_of(IPERF)),
     "vLLM's figures": (
         lambda text: CLIENTS["vllm"].read_offline_figures(text, "throughput", RUN),
@@ -151,8 +151,8 @@ READERS: dict[str, tuple[Callable[[Any], object], Callable[[int], Iterator[Any]]
         json_of(FIGURES),
     ),
     "an engine's figures": (bench.read_result, json_of(FIGURES)),
-    "manifests": (of_table(Manifest.parsed), values_of(MANIFEST)),
-    "config.json": (of_table(lambda table: shape_of_config(Checkpoint("x", table, {}))), values_of(SMALL)),
+    "manifests": (of_table(Manifest.from_table), values_of(MANIFEST)),
+    "config.json": (of_table(lambda table: compute_shape(Checkpoint("x", table, {}))), values_of(SMALL)),
     "an agent's answer": (lambda value: remote.require("h", "look", {}, value), values_of(LOOK)),
     "a sample of top": (of_table(lambda table: watch.read_sample("h", table)), values_of(SAMPLE)),
 }
@@ -213,16 +213,16 @@ def test_odd_input_of_hashes(count: int, tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "cache"))
     file = tmp_path / "x"
     file.write_bytes(b"content")
-    (whole,) = inventory.file_hashes(file, 1024)
+    (whole,) = inventory.hash_file_pieces(file, 1024)
     (note,) = (tmp_path / "cache" / "hashes").iterdir()
     sample = json.loads(note.read_text())
 
     def torn(text: str) -> None:
         note.write_bytes(text.encode("utf-8", "replace"))
-        assert all(isinstance(each, str) for each in inventory.file_hashes(file, 1024))
+        assert all(isinstance(each, str) for each in inventory.hash_file_pieces(file, 1024))
 
     hold(torn, json_texts([sample]), count)
-    assert inventory.file_hashes(file, 1024, fresh=True) == (whole,)
+    assert inventory.hash_file_pieces(file, 1024, fresh=True) == (whole,)
 
 
 def test_a_table_may_have_a_mark_before_it_and_other_ends_of_lines(tmp_path: Path) -> None:

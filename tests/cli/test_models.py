@@ -71,7 +71,7 @@ def test_it_shows_what_is_on_this_host_and_its_size(
     files = large_repositories() | {"a/look/config.json": b"{}"}
     with serving(files, monkeypatch, cache):
         for name in ("openai/gpt-oss-20b", "org/both", "a/look"):
-            hub_download.download(name)
+            hub_download.download_model(name)
     assert (cache / "hf" / "hub" / "blobs").is_dir() is cache_layout
     assert run("--hosts", "spark:2") == 0
     lines = capsys.readouterr().out.splitlines()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from medley import config
-from medley.model.shape import of_made
+from medley.model.shape import compute_demo_shape
 from medley.schema import Model
 from tests.model.hub_server import COMMIT, MADE, SECRET, Hub, demo_repositories, serving
 from tests.problems import assert_problem, problem_in
@@ -40,7 +40,7 @@ def test_a_table_is_written_and_its_name_can_be_planned(run: Run, table: Path) -
     assert (status, out.splitlines()[0]) == (0, f"{table}: written")
     assert out.splitlines()[-1] == "medley plan two"
     found = config.read(table, Model)
-    assert (found.repository, found.license, found.shape) == ("org/two", "mit", of_made(MADE))
+    assert (found.repository, found.license, found.shape) == ("org/two", "mit", compute_demo_shape(MADE))
     assert COMMIT in table.read_text()
     status, out, err = run("plan", "two", "--hosts", "spark:1")
     assert (status, err) == (0, "")
@@ -57,7 +57,7 @@ def test_a_table_of_ones_own_without_a_shape_is_listed_once_it_was_planned(run: 
 
     assert listed()["lacks"] == "size unknown; to read it from the hub: medley plan two"
     assert run("plan", "two", "--hosts", "spark:1")[0] == 0
-    assert listed()["parameters"] == of_made(MADE).parameters
+    assert listed()["parameters"] == compute_demo_shape(MADE).parameters
 
 
 def test_no_weights_are_fetched(run: Run, served: Hub) -> None:
@@ -107,7 +107,7 @@ def test_another_file(run: Run, tmp_path: Path, table: Path) -> None:
     status, out, _ = run("models", "add", "org/two", "--output", str(tmp_path / "mine.toml"))
     assert status == 0
     assert out.splitlines()[-1] == "medley plan org/two"
-    assert config.read(tmp_path / "mine.toml", Model).shape == of_made(MADE)
+    assert config.read(tmp_path / "mine.toml", Model).shape == compute_demo_shape(MADE)
     assert not table.exists()
 
 

@@ -24,7 +24,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache_layout: bool) -> 
     """The folder of one model in a cache that the hub's library made."""
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
     with serving_hub(large_repositories(), monkeypatch, tmp_path):
-        folder = hub_download.download("openai/gpt-oss-20b").parents[1]
+        folder = hub_download.download_model("openai/gpt-oss-20b").parents[1]
     assert (folder.parent / "blobs").is_dir() is cache_layout
     return folder
 

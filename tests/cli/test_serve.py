@@ -236,7 +236,7 @@ def with_tools(tmp_path: Path) -> Path:
     """A folder of a model that no table knows, whose template shows tools."""
     made = config.models()["demo"].made
     assert made
-    demo.write(made, tmp_path)
+    demo.write_model(made, tmp_path)
     (tmp_path / "chat_template.jinja").write_text(QWEN)
     return tmp_path
 

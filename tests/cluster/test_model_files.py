@@ -57,10 +57,12 @@ def test_a_host_that_joins_has_it_in_its_own_cache(monkeypatch: pytest.MonkeyPat
     need = NEED.model_copy(update={"sha256": storage.hash_bytes(content), "url": "http://127.0.0.1:9/x"})
     monkeypatch.setenv("MEDLEY_CACHE", "/head/cache")
     table = json.loads(
-        json.dumps(ModelExtras(files=extra_files.extra_paths((need,), "vllm", trusted=False)).table())
+        json.dumps(
+            ModelExtras(files=extra_files.require_usable_extras((need,), "vllm", trusted=False)).build_table()
+        )
     )
     monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path))
-    found = extra_files.extras_from_table(table)
+    found = extra_files.read_extras(table)
     ((_, path),) = found.files
     assert path.is_relative_to(tmp_path)
     with raises_problem("x.tiktoken", cause="http://127.0.0.1:9/x: ") as caught:
@@ -76,11 +78,11 @@ def test_a_host_that_joins_has_it_in_its_own_cache(monkeypatch: pytest.MonkeyPat
 def test_a_host_that_joins_with_other_code_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("1")
     own = Code(str(tmp_path), {"a.py": storage.hash_bytes(b"1")})
-    table = json.loads(json.dumps(ModelExtras(own).table()))
-    model_files.prepare_files(extra_files.extras_from_table(table), "head", SILENT)
+    table = json.loads(json.dumps(ModelExtras(own).build_table()))
+    model_files.prepare_files(extra_files.read_extras(table), "head", SILENT)
     (tmp_path / "a.py").write_text("2")
     with raises_problem(str(tmp_path), cause="a.py: SHA-256 ", fix=f"rsync -a head:{tmp_path}/ {tmp_path}/"):
-        model_files.prepare_files(extra_files.extras_from_table(table), "head", SILENT)
+        model_files.prepare_files(extra_files.read_extras(table), "head", SILENT)
 
 
 @pytest.mark.parametrize(

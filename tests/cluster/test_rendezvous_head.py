@@ -292,7 +292,7 @@ def test_odd_input_of_terms(count: int) -> None:
     }
 
     def read(terms: object) -> None:
-        extra_files.extras_from_table(rendezvous_worker.require_terms(terms)["beside"])
+        extra_files.read_extras(rendezvous_worker.require_terms(terms)["beside"])
 
     hold(read, values([sample]), count)
 

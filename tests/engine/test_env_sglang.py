@@ -143,7 +143,7 @@ def served(programs: Path, free_port: int, tmp_path: Path) -> Iterator[str]:
     """The base URL of SGLang itself, with the demo model."""
     made = config.models()["demo"].made
     assert made is not None
-    folder = demo.make(made, tmp_path / "demo")
+    folder = demo.make_model(made, tmp_path / "demo")
     lines: list[str] = []
     words = ("serve", str(folder), "--device", "cpu", "--host", "127.0.0.1", "--port", str(free_port))
     bounds = ("--max-total-tokens", "4096", "--sleep-on-idle", "--served-model-name", "demo")

@@ -29,7 +29,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     path = f"{python.parent}:{os.environ['PATH']}"
     made = config.models()["demo"].made
     assert made
-    model = demo.make(made, folder / "models")
+    model = demo.make_model(made, folder / "models")
     command = Command((str(python), str(FAILING), str(model), str(folder)), {**env, "PATH": path})
     lines: list[str] = []
     finished = process.run(command, limit_s=_LIMIT_S, on_line=lines.append)

@@ -9,7 +9,7 @@ from medley import config
 from medley.engine import Serving, flags, parser, vllm
 from medley.environment import engine_source, virtualenv
 from medley.errors import Problem
-from medley.model.extra_files import FLAGS, ModelExtras
+from medley.model.extra_files import FLAG_BY_KIND, ModelExtras
 from medley.model.remote_code import Code
 from medley.planner.plan import Plan
 from medley.progress import SILENT
@@ -53,10 +53,10 @@ def test_every_models_flags_are_known(programs: Path) -> None:
 
 def test_what_stands_beside_the_weights_is_known(programs: Path) -> None:
     source = {"url": "http://example.org/x", "sha256": "0" * 64, "what": "x", "name": "x"}
-    needs = [ExtraFile.model_validate({"kind": kind, **source}) for kind in FLAGS]
+    needs = [ExtraFile.model_validate({"kind": kind, **source}) for kind in FLAG_BY_KIND]
     code = Code("org/x", {}, "0" * 40)
     found = ModelExtras(code, tuple((need, Path("/x")) for need in needs))
-    words = [word for flag in found.flags("vllm") for word in flag.argv()]
+    words = [word for flag in found.list_flags("vllm") for word in flag.argv()]
     assert len([word for word in words if word.startswith("--")]) == 5
     flags.require_known_flags(installed(programs), (), words)
 

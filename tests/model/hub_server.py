@@ -244,9 +244,9 @@ def disk_bytes(folder: Path) -> int:
 
 def demo_repositories(folder: Path) -> dict[str, bytes]:
     """The demo as a repository of one file, of two, gated, and broken in two ways."""
-    demo.write(MADE, folder)
+    demo.write_model(MADE, folder)
     told, whole = ((folder / name).read_bytes() for name in ("config.json", "model.safetensors"))
-    names = sorted(demo.shapes(MADE))
+    names = sorted(demo.list_tensor_shapes(MADE))
     parts = {"1.safetensors": names[:9], "2.safetensors": names[9:]}
     index = {"weight_map": {name: part for part, held in parts.items() for name in held}}
     header = json.loads(whole[8 : 8 + struct.unpack("<Q", whole[:8])[0]])

@@ -8,8 +8,8 @@ import pytest
 from medley import config
 from medley.engine import parser, sglang, vllm
 from medley.model import chat_format
-from medley.model.chat_format import REASONING, TOOLS, ChatFormat, Rule
-from medley.model.checkpoint import table
+from medley.model.chat_format import REASONING_RULES, TOOL_RULES, ChatFormat, Rule
+from medley.model.checkpoint import read_table
 
 VLLM = ("0.32.0", "0.33.0")
 SGLANG = "0.5.23"
@@ -73,7 +73,7 @@ THINKS = "{% if enable_thinking is false %}<think>\n\n</think>{% endif %}"
 def test_marks_of_the_template_name_the_parsers(
     template: str, architecture: str, tool: str | None, reasoning: str | None
 ) -> None:
-    found = chat_format.of_template(template, template, architecture, "chat_template.jinja")
+    found = chat_format.find_template_format(template, template, architecture, "chat_template.jinja")
     assert (found.tool_parser, found.reasoning_parser) == (tool, reasoning)
     assert bool(found.tool_why), "each choice has its reason"
     assert bool(found.reasoning_why) == bool(reasoning)
@@ -95,13 +95,13 @@ def test_marks_of_the_template_name_the_parsers(
     ],
 )
 def test_without_a_parser_the_reason_is_given(template: str, why: str) -> None:
-    found = chat_format.of_template(template, template, "llama", "chat_template.jinja")
+    found = chat_format.find_template_format(template, template, "llama", "chat_template.jinja")
     assert found.tool_parser is None
     assert why in found.tool_why
 
 
 def test_marks_of_thoughts_without_a_rule_are_told() -> None:
-    found = chat_format.of_template("<think>{{ messages }}", "", "llama", "chat_template.jinja")
+    found = chat_format.find_template_format("<think>{{ messages }}", "", "llama", "chat_template.jinja")
     assert found.reasoning_parser is None
     assert "thoughts stay in the answer" in found.reasoning_why
 
@@ -144,24 +144,24 @@ def test_the_template_is_read_where_transformers_reads_it(
     (tmp_path / "config.json").write_text('{"model_type": "qwen3"}')
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    assert chat_format.of_folder(tmp_path).tool_parser == tool
+    assert chat_format.read_folder_format(tmp_path).tool_parser == tool
 
 
 def test_a_table_is_believed() -> None:
-    found = chat_format.of_table(config.models()["qwen3-8b"])
+    found = chat_format.read_table_format(config.models()["qwen3-8b"])
     assert (found.tool_parser, found.reasoning_parser) == ("hermes", "qwen3")
-    assert chat_format.of_table(None) == ChatFormat()
+    assert chat_format.read_table_format(None) == ChatFormat()
 
 
 def _values(engine: str, version: str, flag: str) -> set[str]:
-    flags = table(config.files(parser.PARSERS_FOLDER, ".json")[f"{engine}-{version}"])["flags"]
+    flags = read_table(config.files(parser.PARSERS_FOLDER, ".json")[f"{engine}-{version}"])["flags"]
     return set(next(each["values"] for each in flags if flag in each["names"]))
 
 
 @pytest.mark.parametrize("version", VLLM)
 @pytest.mark.parametrize(
     ("rules", "flag"),
-    [(TOOLS, "--tool-call-parser"), (REASONING, "--reasoning-parser")],
+    [(TOOL_RULES, "--tool-call-parser"), (REASONING_RULES, "--reasoning-parser")],
     ids=["tools", "reasoning"],
 )
 def test_every_rule_names_a_parser_of_vllm(rules: tuple[Rule, ...], flag: str, version: str) -> None:
@@ -174,11 +174,11 @@ def test_sglang_has_what_its_names_promise() -> None:
         _values("sglang", SGLANG, "--tool-call-parser"),
         _values("sglang", SGLANG, "--reasoning-parser"),
     )
-    for rule in TOOLS:
+    for rule in TOOL_RULES:
         own, _ = sglang.choose_parsers(ChatFormat(rule.parser))
         assert own is None or own in tools
         assert own or rule.parser.replace("_", "") not in {each.replace("_", "") for each in tools}
-    for rule in REASONING:
+    for rule in REASONING_RULES:
         _, own = sglang.choose_parsers(ChatFormat(None, rule.parser))
         assert own is None or own in reasoning
     assert vllm.choose_parsers(ChatFormat("openai")) == ("openai", None)
@@ -187,4 +187,4 @@ def test_sglang_has_what_its_names_promise() -> None:
         engine: {*_values(*engine, "--tool-call-parser")}
         for engine in (("vllm", VLLM[0]), ("sglang", SGLANG))
     }
-    assert {name for rule in TOOLS for name in rule.same} <= set.union(*known.values())
+    assert {name for rule in TOOL_RULES for name in rule.same_parsers} <= set.union(*known.values())

@@ -79,9 +79,9 @@ def test_a_download_that_broke_off_is_a_problem(tmp_path: Path) -> None:
 )
 def test_an_index_that_names_no_files_beside_it(names: Any) -> None:
     with raises_problem("x ", cause="'weight_map'"):
-        checkpoint.weight_files({"weight_map": names}, "x")
+        checkpoint.list_weight_files({"weight_map": names}, "x")
 
 
 def test_the_files_of_an_index() -> None:
     index = {"weight_map": {"a": "2.safetensors", "b": "1.safetensors", "c": "2.safetensors"}}
-    assert checkpoint.weight_files(index, "x") == ("1.safetensors", "2.safetensors")
+    assert checkpoint.list_weight_files(index, "x") == ("1.safetensors", "2.safetensors")

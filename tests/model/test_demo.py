@@ -19,17 +19,17 @@ def made() -> Made:
 
 
 def test_the_same_seed_makes_the_same_bytes(made: Made, tmp_path: Path) -> None:
-    one, two = demo.make(made, tmp_path / "one"), demo.make(made, tmp_path / "two")
-    other = demo.make(made.model_copy(update={"seed": 1}), tmp_path / "other")
+    one, two = demo.make_model(made, tmp_path / "one"), demo.make_model(made, tmp_path / "two")
+    other = demo.make_model(made.model_copy(update={"seed": 1}), tmp_path / "other")
     weights = "model.safetensors"
     assert (one / weights).read_bytes() == (two / weights).read_bytes()
     assert (one / weights).read_bytes() != (other / weights).read_bytes()
 
 
 def test_it_is_made_once_and_whole(made: Made, tmp_path: Path) -> None:
-    folder = demo.make(made, tmp_path / "deep" / "demo")
+    folder = demo.make_model(made, tmp_path / "deep" / "demo")
     before = (folder / "config.json").stat().st_mtime_ns
-    demo.make(made, folder)
+    demo.make_model(made, folder)
     assert (folder / "config.json").stat().st_mtime_ns == before
     assert [path.name for path in folder.parent.iterdir()] == ["demo"]
 
@@ -37,11 +37,11 @@ def test_it_is_made_once_and_whole(made: Made, tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_is_a_problem(made: Made, tmp_path: Path) -> None:
     (file := tmp_path / "file").touch()
     with raises_problem(str(file / "models"), fix=f"mv {file} {file}.old"):
-        demo.make(made, tmp_path / "file" / "models" / "demo")
+        demo.make_model(made, tmp_path / "file" / "models" / "demo")
 
 
 def test_safetensors_offsets_cover_the_file(made: Made, tmp_path: Path) -> None:
-    raw = (demo.make(made, tmp_path / "demo") / "model.safetensors").read_bytes()
+    raw = (demo.make_model(made, tmp_path / "demo") / "model.safetensors").read_bytes()
     (length,) = struct.unpack("<Q", raw[:8])
     assert length % 8 == 0
     header = json.loads(raw[8 : 8 + length])
@@ -50,11 +50,11 @@ def test_safetensors_offsets_cover_the_file(made: Made, tmp_path: Path) -> None:
     assert spans[0][0] == 0
     assert all(end == begin for (_, end), (begin, _) in itertools.pairwise(spans))
     assert spans[-1][1] == len(raw) - 8 - length
-    assert {name: tuple(tensor["shape"]) for name, tensor in header.items()} == demo.shapes(made)
+    assert {name: tuple(tensor["shape"]) for name, tensor in header.items()} == demo.list_tensor_shapes(made)
 
 
 def test_weights_are_normal_noise_and_norms_are_one(made: Made, tmp_path: Path) -> None:
-    raw = (demo.make(made, tmp_path / "demo") / "model.safetensors").read_bytes()
+    raw = (demo.make_model(made, tmp_path / "demo") / "model.safetensors").read_bytes()
     (length,) = struct.unpack("<Q", raw[:8])
     header = json.loads(raw[8 : 8 + length])
 
@@ -71,7 +71,7 @@ def test_weights_are_normal_noise_and_norms_are_one(made: Made, tmp_path: Path) 
 
 
 def test_the_tokenizer_is_large_enough_and_every_entry_can_be_reached(made: Made) -> None:
-    table = demo.tokenizer(made.vocabulary)
+    table = demo.build_tokenizer(made.vocabulary)
     model = table["model"]
     assert isinstance(model, dict)
     vocabulary: dict[str, int] = model["vocab"]

@@ -11,7 +11,7 @@ from medley import config
 from medley.errors import Problem
 from medley.model.checkpoint import Checkpoint, read_checkpoint
 from medley.model.resolve import Weights
-from medley.model.shape import shape, shape_of_config
+from medley.model.shape import compute_shape, find_shape
 from medley.schema import Shape
 from tests.model.checkpoints import checkpoint
 from tests.model.published import PUBLISHED
@@ -30,7 +30,7 @@ def known(name: str) -> Shape:
 
 
 def estimate(name: str, index: Mapping[str, Any] | None = None) -> Shape:
-    return shape_of_config(Checkpoint("x", PUBLISHED[name].config, {}, index or {}))
+    return compute_shape(Checkpoint("x", PUBLISHED[name].config, {}, index or {}))
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -94,7 +94,7 @@ _CONVOLUTIONS = tuple("full_attention" if n in {2, 5, 8, 10, 12, 14} else "conv"
 )
 def test_parameters_that_a_models_page_gives(told: dict[str, Any], parameters: int) -> None:
     """Feed-forwards without a gate or of an adjusted width, one key for all heads, layers of Mamba alone."""
-    found = shape_of_config(Checkpoint("x", told | {"tie_word_embeddings": True}, {}, {}))
+    found = compute_shape(Checkpoint("x", told | {"tie_word_embeddings": True}, {}, {}))
     assert found.parameters == pytest.approx(parameters, rel=0.02)
 
 
@@ -112,7 +112,7 @@ def test_parameters_that_a_models_page_gives(told: dict[str, Any], parameters: i
 def test_which_layers_have_experts(told: dict[str, Any], sparse: int) -> None:
     table = {"num_hidden_layers": 4, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 100}
     table |= {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "head_dim": 16}
-    found = shape_of_config(Checkpoint("x", table | {"intermediate_size": 96} | told, {}, {}))
+    found = compute_shape(Checkpoint("x", table | {"intermediate_size": 96} | told, {}, {}))
     assert found.expert_bytes == sparse * 3 * 64 * 32 * 2 // 4
 
 
@@ -128,7 +128,7 @@ def test_which_layers_have_experts(told: dict[str, Any], sparse: int) -> None:
 def test_a_head(tied: bool | None, names: tuple[str, ...], head: bool) -> None:  # noqa: FBT001
     told = {**PUBLISHED["qwen3-8b"].config, "tie_word_embeddings": tied}
     index = {"weight_map": dict.fromkeys(names, "1.safetensors")}
-    assert (shape_of_config(Checkpoint("x", told, {}, index)).head_bytes > 0) == head
+    assert (compute_shape(Checkpoint("x", told, {}, index)).head_bytes > 0) == head
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_head(tied: bool | None, names: tuple[str, ...], head: bool) -> None: 
 )
 def test_what_cannot_be_estimated_names_the_entry(changed: dict[str, Any], entry: str) -> None:
     with pytest.raises(Problem) as caught:
-        shape_of_config(Checkpoint("x", {**PUBLISHED["qwen3-8b"].config, **changed}, {}, {}))
+        compute_shape(Checkpoint("x", {**PUBLISHED["qwen3-8b"].config, **changed}, {}, {}))
     assert entry in str(caught.value)
 
 
@@ -157,7 +157,7 @@ def test_a_folder_of_two_small_files_has_a_shape(tmp_path: Path) -> None:
     index = {"metadata": {"total_size": 16_381_470_720}, "weight_map": {"lm_head.weight": "1.safetensors"}}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
     assert not read_checkpoint(tmp_path).tensors
-    assert total_bytes(shape(Weights("x", str(tmp_path), None))) == pytest.approx(16_381_470_720, abs=99)
+    assert total_bytes(find_shape(Weights("x", str(tmp_path), None))) == pytest.approx(16_381_470_720, abs=99)
 
 
 # deepseek-ai/DeepSeek-V4-Flash, config.json (ai-dynamo/aiconfigurator's copy). It has one ratio more than
@@ -194,7 +194,7 @@ FP8_BLOCKS = {"quant_method": "fp8", "weight_block_size": [128, 128]}
 def test_deepseek_v4_from_its_own_config() -> None:
     """As its table, which comes from the headers; that counts the weights of what routes, too."""
     told = DEEPSEEK_V4 | {"quantization_config": FP8_BLOCKS}
-    found, exact = shape_of_config(Checkpoint("x", told, {}, {})), known("deepseek-v4-flash")
+    found, exact = compute_shape(Checkpoint("x", told, {}, {})), known("deepseek-v4-flash")
     assert (found.weights, found.block, found.kv_bits) == ("mxfp4", None, 8)
     assert total_bytes(found) == pytest.approx(exact.weights_bytes, rel=0.005)
     assert found.active_layer_bytes == pytest.approx(exact.active_layer_bytes, rel=0.03)
@@ -224,7 +224,7 @@ _FOUR_BITS = {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group
 )
 def test_builds_of_deepseek_v4_with_experts_in_nvfp4(told: dict[str, Any]) -> None:
     """NVIDIA's takes 175.5 GB with its draft layer (T0mSIlver/working-set, research/nvfp4_2026-09.md)."""
-    found = shape_of_config(Checkpoint("x", DEEPSEEK_V4 | {"quantization_config": told}, {}, {}))
+    found = compute_shape(Checkpoint("x", DEEPSEEK_V4 | {"quantization_config": told}, {}, {}))
     assert (found.weights, found.block) == ("nvfp4", 16)
     assert total_bytes(found) == pytest.approx(165e9, rel=0.01)
 
@@ -232,7 +232,7 @@ def test_builds_of_deepseek_v4_with_experts_in_nvfp4(told: dict[str, Any]) -> No
 @pytest.mark.parametrize("told", [{"q_lora_rank": None}, {"compress_ratios": [0, 4]}])
 def test_deepseek_v4_without_a_size_names_it(told: dict[str, Any]) -> None:
     with pytest.raises(Problem) as caught:
-        shape_of_config(Checkpoint("x", DEEPSEEK_V4 | told, {}, {}))
+        compute_shape(Checkpoint("x", DEEPSEEK_V4 | told, {}, {}))
     assert next(iter(told)) in caught.value.what
 
 
@@ -241,13 +241,13 @@ def test_modelopts_own_file_says_the_format(tmp_path: Path) -> None:
     told = dict(PUBLISHED["nemotron-3-super-120b-a12b-nvfp4"].config)
     beside = {"producer": {"name": "modelopt"}, "quantization": told.pop("quantization_config")}
     (tmp_path / "config.json").write_text(json.dumps(told))
-    wide = shape(Weights("x", str(tmp_path), None))
+    wide = find_shape(Weights("x", str(tmp_path), None))
     (tmp_path / "hf_quant_config.json").write_text(json.dumps(beside))
-    found = shape(Weights("x", str(tmp_path), None))
+    found = find_shape(Weights("x", str(tmp_path), None))
     assert (wide.weights, found.weights) == ("bf16", "nvfp4")
-    assert found == shape_of_config(
+    assert found == compute_shape(
         Checkpoint("x", PUBLISHED["nemotron-3-super-120b-a12b-nvfp4"].config, {}, {})
     )
     assert found.weights_bytes < 0.4 * wide.weights_bytes
     (tmp_path / "config.json").write_text(json.dumps(told | {"quantization_config": {"quant_method": "fp8"}}))
-    assert shape(Weights("x", str(tmp_path), None)).weights == "fp8", "what config.json says comes first"
+    assert find_shape(Weights("x", str(tmp_path), None)).weights == "fp8", "what config.json says comes first"

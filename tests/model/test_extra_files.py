@@ -36,15 +36,15 @@ def need(kind: str, name: str) -> ExtraFile:
     ],
 )
 def test_trusted_code_of_a_repository_is_held_to_its_commit(engine: EngineName, flags: str) -> None:
-    found = list(ModelExtras(HUB).flags(engine))
+    found = list(ModelExtras(HUB).list_flags(engine))
     assert " ".join(word for flag in found for word in flag.argv()) == flags
     assert HUB.fingerprint in found[0].why
     assert COMMIT in found[0].why
-    assert list(ModelExtras(HUB).why()) == [f"trusted code: {HUB.named}"]
+    assert list(ModelExtras(HUB).list_reasons()) == [f"trusted code: {HUB.description}"]
 
 
 def test_trusted_code_of_a_folder_has_no_revision() -> None:
-    assert [flag.argv() for flag in ModelExtras(Code("/m", {"a.py": HASH})).flags("vllm")] == [
+    assert [flag.argv() for flag in ModelExtras(Code("/m", {"a.py": HASH})).list_flags("vllm")] == [
         ("--trust-remote-code",)
     ]
 
@@ -59,13 +59,13 @@ def test_files_become_flags_and_variables() -> None:
             need("reasoning-parser-plugin", "p.py"),
         ),
     )
-    found = ModelExtras(files=extra_files.extra_paths(model.needs, "vllm", trusted=True))
+    found = ModelExtras(files=extra_files.require_usable_extras(model.needs, "vllm", trusted=True))
     places = {each.name: path for each, path in found.files}
-    assert [flag.argv() for flag in found.flags("vllm")] == [
+    assert [flag.argv() for flag in found.list_flags("vllm")] == [
         ("--chat-template", str(places["c.jinja"])),
         ("--reasoning-parser-plugin", str(places["p.py"])),
     ]
-    ((variable),) = found.variables()
+    ((variable),) = found.list_variables()
     assert (variable.name, variable.value) == ("TIKTOKEN_ENCODINGS_BASE", str(places["t.tiktoken"].parent))
     assert len(set(map(str, places.values()))) == 3
 
@@ -73,20 +73,20 @@ def test_files_become_flags_and_variables() -> None:
 def test_a_parser_is_code() -> None:
     parser = (need("reasoning-parser-plugin", "p.py"),)
     with raises_problem("p.py", cause="http://example.org/x", fix="--trust-remote-code"):
-        extra_files.extra_paths(parser, "vllm", trusted=False)
+        extra_files.require_usable_extras(parser, "vllm", trusted=False)
     with raises_problem("p.py", "sglang", fix="--engine vllm"):
-        extra_files.extra_paths(parser, "sglang", trusted=True)
+        extra_files.require_usable_extras(parser, "sglang", trusted=True)
 
 
 def test_the_users_own_folder_of_encodings_wins() -> None:
-    (variable,) = ModelExtras(base="/mine").variables()
+    (variable,) = ModelExtras(encodings_folder="/mine").list_variables()
     assert (variable.name, variable.value) == ("TIKTOKEN_ENCODINGS_BASE", "/mine")
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_a_launch_has_it_and_says_why(engine: EngineName) -> None:
     model = config.models()["gpt-oss-20b"]
-    found = ModelExtras(HUB, extra_files.extra_paths(model.needs, engine, trusted=False))
+    found = ModelExtras(HUB, extra_files.require_usable_extras(model.needs, engine, trusted=False))
     order = Order(
         Weights("gpt-oss-20b", "openai/gpt-oss-20b", model),
         Serving("openai/gpt-oss-20b", "x"),
@@ -135,7 +135,7 @@ def needs_need(server: Answering, name: str = "a.tiktoken", content: bytes = CON
 
 def fetched(*found: ExtraFile, limit_s: float = 30) -> list[Path]:
     extra_files.fetch_extras(found, SILENT, limit_s=limit_s)
-    return [path for _, path in extra_files.extra_files(found)]
+    return [path for _, path in extra_files.list_extra_paths(found)]
 
 
 def test_a_file_is_fetched_once(server: Answering, tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_a_wrong_file_is_refused_and_not_kept(server: Answering) -> None:
         fetched(needs_need(server))
     assert storage.hash_bytes(OTHER) in caught.value.cause
     assert storage.hash_bytes(CONTENT) in caught.value.cause
-    ((_, path),) = extra_files.extra_files((needs_need(server),))
+    ((_, path),) = extra_files.list_extra_paths((needs_need(server),))
     assert [each.name for each in path.parent.iterdir()] == [".lock"]
 
 
@@ -188,7 +188,7 @@ def test_a_server_that_knows_no_ranges_gives_it_whole(server: Answering) -> None
 
 
 def test_a_part_of_another_file_is_begun_anew(server: Answering) -> None:
-    ((_, path),) = extra_files.extra_files((needs_need(server),))
+    ((_, path),) = extra_files.list_extra_paths((needs_need(server),))
     path.parent.mkdir(parents=True)
     path.with_name(".a.tiktoken.part").write_bytes(b"x" * 5000)
     assert fetched(needs_need(server)) == [path]
@@ -196,7 +196,7 @@ def test_a_part_of_another_file_is_begun_anew(server: Answering) -> None:
 
 
 def test_a_part_that_is_all_of_it_is_taken(server: Answering) -> None:
-    ((_, path),) = extra_files.extra_files((needs_need(server),))
+    ((_, path),) = extra_files.list_extra_paths((needs_need(server),))
     path.parent.mkdir(parents=True)
     path.with_name(".a.tiktoken.part").write_bytes(CONTENT)
     assert fetched(needs_need(server)) == [path]
@@ -210,7 +210,7 @@ def test_a_slow_server_is_given_up_in_time(server: Answering) -> None:
 
 
 def test_a_file_that_does_not_end_is_given_up(server: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extra_files, "LARGEST_BYTES", 2000)
+    monkeypatch.setattr(extra_files, "MAX_FILE_BYTES", 2000)
     with pytest.raises(Problem) as caught:
         fetched(needs_need(server))
     assert "is larger than" in caught.value.cause
@@ -220,7 +220,7 @@ def test_without_a_network_it_says_how_to_bring_it_by_hand(server: Answering) ->
     wanted = needs_need(server).model_copy(update={"url": "http://127.0.0.1:9/a.tiktoken"})
     with pytest.raises(Problem) as caught:
         fetched(wanted)
-    ((_, path),) = extra_files.extra_files((wanted,))
+    ((_, path),) = extra_files.list_extra_paths((wanted,))
     told = (str(wanted.url), str(path), wanted.sha256, "export TIKTOKEN_ENCODINGS_BASE=FOLDER")
     assert [each for each in told if each not in caught.value.fix] == []
     path.write_bytes(CONTENT)
@@ -259,9 +259,9 @@ def test_one_of_the_hub_takes_its_token_and_others_do_not(
 
 def test_a_place_of_the_users_own_wins(server: Answering) -> None:
     model = Model(title="x", repository="a/b", needs=(needs_need(server),))
-    assert extra_files.wanted_extras(model, {}) == model.needs
-    assert extra_files.wanted_extras(model, {"TIKTOKEN_ENCODINGS_BASE": "/mine"}) == ()
-    assert extra_files.wanted_extras(None, {}) == ()
+    assert extra_files.list_extras(model, {}) == model.needs
+    assert extra_files.list_extras(model, {"TIKTOKEN_ENCODINGS_BASE": "/mine"}) == ()
+    assert extra_files.list_extras(None, {}) == ()
 
 
 @pytest.mark.parametrize("name", ["gpt-oss-20b", "gpt-oss-120b"])

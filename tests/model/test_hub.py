@@ -43,14 +43,14 @@ def endpoint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
 
 
 def test_what_the_hub_has_can_be_had() -> None:
-    hub.require("org/open")
+    hub.require_model("org/open")
 
 
 def test_a_token_opens_what_is_gated(monkeypatch: pytest.MonkeyPatch) -> None:
     with raises_problem("org/gated", cause=" 401", fix="export HF_TOKEN=…"):
-        hub.require("org/gated")
+        hub.require_model("org/gated")
     monkeypatch.setenv("HF_TOKEN", "secret")
-    hub.require("org/gated")
+    hub.require_model("org/gated")
 
 
 @pytest.mark.parametrize(
@@ -62,33 +62,33 @@ def test_a_token_opens_what_is_gated(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_cannot_be_had_is_a_problem(repository: str, what: str) -> None:
     with pytest.raises(Problem) as caught:
-        hub.require(repository)
+        hub.require_model(repository)
     assert what in caught.value.what
 
 
 def test_what_is_cached_needs_no_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     with raises_problem("org/none", cause=("http://127.0.0.1:9 ", str(tmp_path / "hub"))):
-        hub.require("org/none")
+        hub.require_model("org/none")
     snapshot = tmp_path / "hub" / "models--org--none" / "snapshots" / "abc"
     snapshot.mkdir(parents=True)
     (snapshot / "config.json").write_text("{}")
     with raises_problem("org/none", cause=("http://127.0.0.1:9 ", str(tmp_path / "hub"))):
-        hub.require("org/none")  # config.json alone is no model
+        hub.require_model("org/none")  # config.json alone is no model
     (snapshot / "model.safetensors").touch()
-    hub.require("org/none")
+    hub.require_model("org/none")
 
 
 def test_offline_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with raises_problem("org/open", cause="HF_HUB_OFFLINE"):
-        hub.require("org/open")
+        hub.require_model("org/open")
 
 
 def test_the_other_name_of_offline_says_so_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRANSFORMERS_OFFLINE", "1")
     with raises_problem("org/open", cause="TRANSFORMERS_OFFLINE", fix="unset TRANSFORMERS_OFFLINE"):
-        hub.require("org/open")
+        hub.require_model("org/open")
 
 
 ANSWERS = """
@@ -98,7 +98,9 @@ from medley.model import hub
 from tests.problems import raises_problem
 token = get_token()
 library = [constants.HF_HUB_CACHE, constants.ENDPOINT, constants.HF_HUB_OFFLINE, token and f"Bearer {token}"]
-medley = [str(hub.cache()), hub.endpoint(), bool(hub.offline()), hub.headers().get("Authorization")]
+headers = hub.build_headers()
+offline = bool(hub.find_offline_variable())
+medley = [str(hub.find_cache()), hub.find_endpoint(), offline, headers.get("Authorization")]
 print(json.dumps([library, medley]))
 """
 
@@ -137,4 +139,4 @@ def test_the_environment_means_what_it_means_to_the_library(
 
 def test_a_login_opens_what_is_gated(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("secret")
-    hub.require("org/gated")
+    hub.require_model("org/gated")

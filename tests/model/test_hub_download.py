@@ -19,9 +19,9 @@ def test_what_is_missing_is_fetched_and_counted(tmp_path: Path, monkeypatch: pyt
     said: list[str] = []
     sizes = {name: len(files[f"org/one/{name}"]) for name in ("config.json", "model.safetensors")}
     with serving(files, monkeypatch, tmp_path) as server:
-        assert hub.snapshots("org/one") == []
-        folder = hub_download.download("org/one", lambda *done: told.append(done), said.append)
-        assert hub.snapshots("org/one") == [folder]
+        assert hub.list_snapshots("org/one") == []
+        folder = hub_download.download_model("org/one", lambda *done: told.append(done), said.append)
+        assert hub.list_snapshots("org/one") == [folder]
         assert {path.name for path in folder.iterdir()} == set(sizes)
         compared = told.index((sizes["model.safetensors"],) * 2)
         assert told[compared - 1] == (sum(sizes.values()),) * 2
@@ -29,7 +29,7 @@ def test_what_is_missing_is_fetched_and_counted(tmp_path: Path, monkeypatch: pyt
         assert "1 of 1 large files" in said[-1]
         assert COMMIT[:12] in said[-1]
         asked = len(server.asked)
-        hub_download.download("org/one")
+        hub_download.download_model("org/one")
         assert all(size == 0 for _, _, size in server.asked[asked:]), "what is there is kept"
 
 
@@ -37,13 +37,13 @@ def test_only_what_is_missing_counts(tmp_path: Path, monkeypatch: pytest.MonkeyP
     files = demo_repositories(tmp_path)
     told: list[tuple[int, int]] = []
     with serving(files, monkeypatch, tmp_path):
-        folder = hub_download.download("org/two")
+        folder = hub_download.download_model("org/two")
         (folder / "2.safetensors").resolve().unlink()
         (folder / "2.safetensors").unlink()
         for left in (folder.parents[1] / "blobs").iterdir():
             if not left.exists():
                 left.unlink()
-        hub_download.download("org/two", lambda *done: told.append(done))
+        hub_download.download_model("org/two", lambda *done: told.append(done))
     assert told[0][1] == len(files["org/two/2.safetensors"])
 
 
@@ -52,7 +52,7 @@ def test_what_cannot_be_fetched_is_a_problem(tmp_path: Path, monkeypatch: pytest
         serving(demo_repositories(tmp_path), monkeypatch, tmp_path),
         raises_problem("org/none", cause=("401", str(tmp_path))),
     ):
-        hub_download.download("org/none")
+        hub_download.download_model("org/none")
 
 
 def type_command(command: str) -> None:
@@ -66,18 +66,18 @@ def test_weights_that_came_otherwise_are_a_problem(tmp_path: Path, monkeypatch: 
         content = server.files["org/one/model.safetensors"]
         server.damaged = {content}
         with pytest.raises(Problem) as caught:
-            hub_download.download("org/one")
+            hub_download.download_model("org/one")
         found = hashlib.sha256(content[:-1] + bytes([content[-1] ^ 1])).hexdigest()
         fix = f"hf download org/one model.safetensors --revision {COMMIT} --force-download"
         cause = ("model.safetensors", found, hashlib.sha256(content).hexdigest())
         assert_problem(caught.value, "org/one", cause=cause, fix=fix)
-        assert not hub.has("org/one"), "no engine loads it"
+        assert not hub.is_cached("org/one"), "no engine loads it"
         with pytest.raises(Problem):
-            hub_download.download("org/one")
+            hub_download.download_model("org/one")
         server.damaged = set()
         type_command(fix)
-        hub_download.download("org/one")
-        assert (hub.snapshots("org/one")[0] / "model.safetensors").read_bytes() == content
+        hub_download.download_model("org/one")
+        assert (hub.list_snapshots("org/one")[0] / "model.safetensors").read_bytes() == content
 
 
 def test_the_fix_reaches_a_file_that_two_models_share(
@@ -86,14 +86,14 @@ def test_the_fix_reaches_a_file_that_two_models_share(
     files = demo_repositories(tmp_path)
     files |= {name.replace("/one/", "/twin/"): content for name, content in files.items() if "/one/" in name}
     with serving(files, monkeypatch, tmp_path):
-        first, second = hub_download.download("org/one"), hub_download.download("org/twin")
+        first, second = hub_download.download_model("org/one"), hub_download.download_model("org/twin")
         content = files["org/one/model.safetensors"]
         file = (first / "model.safetensors").resolve()
         file.chmod(0o600)
         file.write_bytes(content[:-1] + b"?")
         with pytest.raises(Problem) as caught:
-            hub_download.download("org/one")
+            hub_download.download_model("org/one")
         type_command(caught.value.fix)
-        hub_download.download("org/one")
-        hub_download.download("org/twin")
+        hub_download.download_model("org/one")
+        hub_download.download_model("org/twin")
         assert (second / "model.safetensors").read_bytes() == content

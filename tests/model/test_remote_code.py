@@ -97,29 +97,29 @@ def snapshot(home: Path, files: dict[str, bytes], commit: str) -> None:
 
 
 def test_the_newest_commit_and_all_its_python() -> None:
-    code = remote_code.hub_code("org/own")
+    code = remote_code.read_hub_code("org/own")
     assert code == Code("org/own", {"configuration_x.py": storage.hash_bytes(b"new\n")}, NEW)
 
 
 def test_a_commit_that_is_named(hub: Hub) -> None:
-    code = remote_code.hub_code("org/own", OLD)
+    code = remote_code.read_hub_code("org/own", OLD)
     assert code is not None
     assert (code.commit, set(code.files)) == (OLD, {"configuration_x.py", "sub/more.py"})
     assert not any("x.bin" in path for path in hub.asked), "no weights"
 
 
 def test_python_that_nothing_names_is_no_code() -> None:
-    assert remote_code.hub_code("org/plain") is None
+    assert remote_code.read_hub_code("org/plain") is None
 
 
 def test_what_is_cached_needs_no_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(Problem):
-        remote_code.hub_code("org/own")
-    assert list(trust.warning(Weights("own", "org/own", None), Trust())) == []
+        remote_code.read_hub_code("org/own")
+    assert list(trust.list_warnings(Weights("own", "org/own", None), Trust())) == []
     snapshot(tmp_path, FILES[OLD], OLD)
-    assert "(configuration_x.py)" in next(trust.warning(Weights("own", "org/own", None), Trust()))
-    code = remote_code.hub_code("org/own")
+    assert "(configuration_x.py)" in next(trust.list_warnings(Weights("own", "org/own", None), Trust()))
+    code = remote_code.read_hub_code("org/own")
     assert code is not None
     assert (code.commit, len(code.files)) == (OLD, 2)
 
@@ -127,14 +127,14 @@ def test_what_is_cached_needs_no_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 def test_cached_weights_without_their_code_take_that_of_their_commit(tmp_path: Path) -> None:
     """An engine that trusts nothing leaves the Python behind."""
     snapshot(tmp_path, {name: each for name, each in FILES[OLD].items() if not name.endswith(".py")}, OLD)
-    code = remote_code.hub_code("org/own")
+    code = remote_code.read_hub_code("org/own")
     assert code is not None
     assert code.commit == OLD
 
 
 def test_an_unknown_commit_is_a_problem() -> None:
     with raises_problem("org/own", "2" * 40):
-        remote_code.hub_code("org/own", "2" * 40)
+        remote_code.read_hub_code("org/own", "2" * 40)
 
 
 def test_the_first_use_stays_where_it_is_when_the_repository_moves(hub: Hub) -> None:
@@ -142,11 +142,11 @@ def test_the_first_use_stays_where_it_is_when_the_repository_moves(hub: Hub) -> 
     found = Weights("org/own", "org/own", None)
     fix = f"medley serve org/own --trust-remote-code --code-revision {OLD}"
     with raises_problem("org/own", cause=f"commit {OLD}", fix=fix):
-        trust.trusted(found, Trust(), starts=True)
-    first = trust.trusted(found, Trust(given=True), starts=True)
+        trust.require_trusted_code(found, Trust(), starts=True)
+    first = trust.require_trusted_code(found, Trust(is_given=True), starts=True)
     hub.head = NEW
-    assert trust.trusted(found, Trust(given=True), starts=True) == first
-    moved = trust.trusted(found, Trust(given=True, pin=NEW), starts=True)
+    assert trust.require_trusted_code(found, Trust(is_given=True), starts=True) == first
+    moved = trust.require_trusted_code(found, Trust(is_given=True, pin=NEW), starts=True)
     assert moved is not None
     assert moved.commit == NEW
     assert getattr(trust.read_pin("org/own"), "commit", None) == NEW
@@ -154,10 +154,10 @@ def test_the_first_use_stays_where_it_is_when_the_repository_moves(hub: Hub) -> 
 
 def test_a_hub_that_gives_other_files_for_a_commit_is_found_out(hub: Hub) -> None:
     found = Weights("org/own", "org/own", None)
-    trust.trusted(found, Trust(given=True), starts=True)
+    trust.require_trusted_code(found, Trust(is_given=True), starts=True)
     hub.commits["org/own"][NEW] = {**FILES[NEW], "more.py": b"and this\n"}
     with raises_problem("org/own", cause=": more.py", fix=f"--trust-remote-code --code-revision {NEW}"):
-        trust.trusted(found, Trust(given=True), starts=True)
+        trust.require_trusted_code(found, Trust(is_given=True), starts=True)
 
 
 @pytest.mark.parametrize(
@@ -187,14 +187,14 @@ def test_a_hub_that_gives_other_files_for_a_commit_is_found_out(hub: Hub) -> Non
     ],
 )
 def test_what_its_configs_name(configs: dict[str, dict[str, Any]], files: tuple[str, ...]) -> None:
-    assert remote_code.code_modules(configs, "x") == files
+    assert remote_code.list_code_modules(configs, "x") == files
 
 
 def test_code_of_another_repository_cannot_be_pinned() -> None:
     """Transformers reads the newest commit of it, whatever revision the model has."""
     configs = {"config.json": {"auto_map": {"AutoConfig": "else/where--configuration_x.X"}}}
     with pytest.raises(Problem) as caught:
-        remote_code.code_modules(configs, "org/name")
+        remote_code.list_code_modules(configs, "org/name")
     assert "another repository" in caught.value.what
     assert "else/where--configuration_x.X" in caught.value.cause
     assert "--no-remote-code" in caught.value.fix
@@ -210,18 +210,18 @@ def model(folder: Path) -> Path:
 
 def test_all_python_of_a_folder_is_its_code(tmp_path: Path) -> None:
     """What is named imports what is not."""
-    code = remote_code.folder_code(model(tmp_path / "m"))
+    code = remote_code.read_folder_code(model(tmp_path / "m"))
     assert code is not None
     assert set(code.files) == {"configuration_x.py", "sub/more.py"}
     assert code.pin == code.fingerprint == storage.hash_all(code.files)
     assert code.files["sub/more.py"] == storage.hash_bytes(b"1\n")
     (tmp_path / "m" / "sub" / "more.py").write_text("2\n")
-    assert remote_code.folder_code(tmp_path / "m") != code
+    assert remote_code.read_folder_code(tmp_path / "m") != code
 
 
 def test_remote_code_python_that_nothing_names_is_no_code(tmp_path: Path) -> None:
     (model(tmp_path / "m") / "config.json").write_text("{}")
-    assert remote_code.folder_code(tmp_path / "m") is None
+    assert remote_code.read_folder_code(tmp_path / "m") is None
 
 
 def test_a_folder_full_of_python_is_no_model(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_a_folder_full_of_python_is_no_model(tmp_path: Path) -> None:
     for number in range(201):
         (folder / f"{number}.py").touch()
     with raises_problem(str(folder), cause=("203 ", " 200 ")):
-        remote_code.folder_code(folder)
+        remote_code.read_folder_code(folder)
 
 
 @pytest.mark.parametrize(
@@ -240,20 +240,22 @@ def test_code_is_found_whichever_table_names_it(tmp_path: Path, file: str) -> No
     folder = model(tmp_path / "m")
     (folder / "config.json").write_text("{}")
     (folder / file).write_text(json.dumps([{"auto_map": {"AutoVideoProcessor": "configuration_x.X"}}]))
-    code = remote_code.folder_code(folder)
+    code = remote_code.read_folder_code(folder)
     assert code is not None
     assert "configuration_x.py" in code.files
 
 
 def test_the_key_in_other_letters_of_json_is_the_key(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(r'{"\u0061uto\u005Fm\u0061p": {"AutoConfig": "configuration_x.X"}}')
-    assert remote_code.code_modules(remote_code.model_configs(tmp_path), "x") == ("configuration_x.py",)
+    assert remote_code.list_code_modules(remote_code.read_model_configs(tmp_path), "x") == (
+        "configuration_x.py",
+    )
 
 
 @pytest.mark.parametrize("name", ["/tmp/evil.X", "../evil.X", "a/../../evil.X", "a b.X", "x", "a\0.X"])
 def test_a_name_that_leads_out_of_the_model_is_refused(name: str) -> None:
     with raises_problem("x ", cause=("config.json", repr(name)), fix="--no-remote-code"):
-        remote_code.code_modules({"config.json": {"auto_map": {"AutoConfig": name}}}, "x")
+        remote_code.list_code_modules({"config.json": {"auto_map": {"AutoConfig": name}}}, "x")
 
 
 def test_python_behind_a_linked_folder_is_refused(tmp_path: Path) -> None:
@@ -263,22 +265,22 @@ def test_python_behind_a_linked_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere" / "evil.py").touch()
     (folder / "linked").symlink_to(tmp_path / "elsewhere")
     with raises_problem(f"{folder}/linked", cause=str(tmp_path / "elsewhere"), fix=f"rm {folder}/linked"):
-        remote_code.folder_code(folder)
+        remote_code.read_folder_code(folder)
 
 
 def test_a_table_of_too_many_bytes_is_refused(tmp_path: Path) -> None:
     with (tmp_path / "config.json").open("wb") as file:
         file.truncate(65 << 20)
     with raises_problem(str(tmp_path / "config.json"), cause=(f"{65 << 20} ", "64 MiB")):
-        remote_code.folder_code(tmp_path)
+        remote_code.read_folder_code(tmp_path)
 
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_odd_input_of_what_configs_name(count: int) -> None:
     sample = {"auto_map": {"AutoConfig": "configuration_x.X", "AutoTokenizer": ["tok.Slow", None]}}
     hold(
-        lambda text: remote_code.code_modules(
-            {"config.json": remote_code.naming(text.encode("utf-8", "replace"), "x")}, "x"
+        lambda text: remote_code.list_code_modules(
+            {"config.json": remote_code.parse_code_config(text.encode("utf-8", "replace"), "x")}, "x"
         ),
         json_texts([sample]),
         count,

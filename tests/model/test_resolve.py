@@ -4,7 +4,7 @@ import pytest
 
 from medley import config
 from medley.errors import Problem
-from medley.model.resolve import ready, require_weights, weights
+from medley.model.resolve import prepare_weights, require_weights, resolve_weights
 from medley.schema import Model
 from tests.problems import raises_problem
 
@@ -12,13 +12,13 @@ MODELS = {**config.models(), "qwen": Model(title="x", repository="Qwen/Qwen3-8B"
 
 
 def test_a_model_that_is_made_lies_in_the_cache(tmp_path: Path) -> None:
-    found = weights("demo", MODELS, tmp_path)
-    assert (found.name, found.local) == ("demo", True)
+    found = resolve_weights("demo", MODELS, tmp_path)
+    assert (found.name, found.is_local) == ("demo", True)
     assert Path(found.target).parent == tmp_path / "models"
     made = MODELS["demo"].made
     assert made is not None
     other = {"demo": Model(title="x", made=made.model_copy(update={"seed": 1}))}
-    assert weights("demo", other, tmp_path).target != found.target, "another model lies elsewhere"
+    assert resolve_weights("demo", other, tmp_path).target != found.target, "another model lies elsewhere"
 
 
 @pytest.mark.parametrize(
@@ -30,8 +30,8 @@ def test_a_model_that_is_made_lies_in_the_cache(tmp_path: Path) -> None:
     ],
 )
 def test_a_repository(word: str, name: str, known: bool, tmp_path: Path) -> None:  # noqa: FBT001
-    found = weights(word, MODELS, tmp_path)
-    assert (found.name, found.local, found.model is not None) == (name, False, known)
+    found = resolve_weights(word, MODELS, tmp_path)
+    assert (found.name, found.is_local, found.model is not None) == (name, False, known)
     assert found.target.count("/") == 1
 
 
@@ -39,14 +39,14 @@ def test_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "config.json").write_text("{}")
     monkeypatch.chdir(tmp_path)
-    found = weights("./mine", MODELS, tmp_path)
-    assert (found.name, found.target, found.local) == ("mine", str(tmp_path / "mine"), True)
+    found = resolve_weights("./mine", MODELS, tmp_path)
+    assert (found.name, found.target, found.is_local) == ("mine", str(tmp_path / "mine"), True)
 
 
 @pytest.mark.parametrize("word", ["large", "LARGE", "Llama-Large", "LLAMA-LARGE"])
 def test_a_table_by_an_alias_or_in_other_letters(word: str, tmp_path: Path) -> None:
     models = {"llama-large": MODELS["llama-3.3-70b-instruct"].model_copy(update={"aliases": ("large",)})}
-    assert weights(word, models, tmp_path).name == "llama-large"
+    assert resolve_weights(word, models, tmp_path).name == "llama-large"
 
 
 @pytest.mark.parametrize(
@@ -67,12 +67,12 @@ def test_a_table_by_an_alias_or_in_other_letters(word: str, tmp_path: Path) -> N
 )
 def test_what_is_no_model_is_a_problem(word: str, fix: str, tmp_path: Path) -> None:
     with raises_problem(word, fix=fix):
-        weights(word, MODELS, tmp_path)
+        resolve_weights(word, MODELS, tmp_path)
 
 
 def test_the_cause_has_the_nearest_names(tmp_path: Path) -> None:
     with pytest.raises(Problem) as caught:
-        weights("qwen3-23b", MODELS, tmp_path, ("medley", "plan", "qwen3-23b", "--tp", "2"))
+        resolve_weights("qwen3-23b", MODELS, tmp_path, ("medley", "plan", "qwen3-23b", "--tp", "2"))
     assert "the nearest: qwen3-32b, " in caught.value.cause
     assert caught.value.fix == "medley plan qwen3-32b --tp 2"
 
@@ -83,7 +83,7 @@ def test_the_cause_has_the_nearest_names(tmp_path: Path) -> None:
 )
 def test_a_model_of_a_known_shape_says_so(verb: str, fix: str, tmp_path: Path) -> None:
     with raises_problem("'DeepSeek-R1'", cause=" deepseek-v3,", fix=fix):
-        weights("DeepSeek-R1", MODELS, tmp_path, ("medley", verb, "DeepSeek-R1"))
+        resolve_weights("DeepSeek-R1", MODELS, tmp_path, ("medley", verb, "DeepSeek-R1"))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_model_of_a_known_shape_says_so(verb: str, fix: str, tmp_path: Path) -
 )
 def test_the_made_model_is_nobodys_near_miss(word: str, tmp_path: Path) -> None:
     with raises_problem(repr(word)) as caught:
-        weights(word, MODELS, tmp_path)
+        resolve_weights(word, MODELS, tmp_path)
     assert "demo" not in caught.value.fix
 
 
@@ -106,7 +106,7 @@ def test_the_made_model_is_nobodys_near_miss(word: str, tmp_path: Path) -> None:
 )
 def test_a_near_miss_of_an_alias_names_the_table(word: str, name: str, tmp_path: Path) -> None:
     with pytest.raises(Problem) as caught:
-        weights(word, MODELS, tmp_path)
+        resolve_weights(word, MODELS, tmp_path)
     assert caught.value.fix == f"medley serve {name}"
 
 
@@ -117,7 +117,7 @@ def test_no_alias_is_a_name_or_another_models() -> None:
     assert len({*aliases, *models}) == len(aliases) + len(models)
     assert all(alias == alias.lower() for alias in aliases)
     for name, model in models.items():
-        assert {weights(alias, models, Path("/none")).name for alias in model.aliases} <= {name}
+        assert {resolve_weights(alias, models, Path("/none")).name for alias in model.aliases} <= {name}
 
 
 @pytest.mark.parametrize(
@@ -130,34 +130,34 @@ def test_no_alias_is_a_name_or_another_models() -> None:
 )
 def test_its_fix_is_what_was_typed(typed: str, fix: str, tmp_path: Path) -> None:
     with pytest.raises(Problem) as caught:
-        weights("dem", MODELS, tmp_path, typed.split())
+        resolve_weights("dem", MODELS, tmp_path, typed.split())
     assert caught.value.fix == fix
 
 
 @pytest.mark.parametrize("word", ["./none/such", "/tmp/none", "~/none", "../none"])
 def test_a_path_that_is_not_there_is_a_problem(word: str, tmp_path: Path) -> None:
     with raises_problem(f" {word}", cause=str(Path(word).expanduser().absolute())):
-        weights(word, MODELS, tmp_path)
+        resolve_weights(word, MODELS, tmp_path)
 
 
 def test_a_file_is_no_model(tmp_path: Path) -> None:
     (tmp_path / "model.gguf").touch()
     with raises_problem(f"{tmp_path}/model.gguf ", cause="config.json"):
-        weights(str(tmp_path / "model.gguf"), MODELS, tmp_path)
+        resolve_weights(str(tmp_path / "model.gguf"), MODELS, tmp_path)
 
 
 def test_an_empty_folder_is_a_problem(tmp_path: Path) -> None:
     with raises_problem(f"{tmp_path} ", cause="config.json", fix=f"ls {tmp_path}"):
-        weights(str(tmp_path), MODELS, tmp_path)
+        resolve_weights(str(tmp_path), MODELS, tmp_path)
 
 
 def test_a_folder_without_weights_is_planned_and_not_served(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
-    found = weights(str(tmp_path), MODELS, tmp_path)
+    found = resolve_weights(str(tmp_path), MODELS, tmp_path)
     with raises_problem(f"{tmp_path} ", cause="*.safetensors", fix=f"medley plan {tmp_path}"):
-        ready(found)
+        prepare_weights(found)
     (tmp_path / "model.gguf").touch()
-    ready(found)
+    prepare_weights(found)
 
 
 def test_a_repository_that_is_also_a_folder_here_is_not_started(
@@ -165,10 +165,10 @@ def test_a_repository_that_is_also_a_folder_here_is_not_started(
 ) -> None:
     """transformers takes ./ORG/NAME before the hub's, with code that nobody has trusted."""
     monkeypatch.chdir(tmp_path)
-    found = weights("qwen", MODELS, tmp_path)
+    found = resolve_weights("qwen", MODELS, tmp_path)
     require_weights(found)
     (tmp_path / "Qwen" / "Qwen3-8B").mkdir(parents=True)
-    for start in (ready, require_weights):
+    for start in (prepare_weights, require_weights):
         with raises_problem("Qwen/Qwen3-8B", fix=("cd ~", "medley serve ./Qwen/Qwen3-8B")):
             start(found)
     (tmp_path / "Qwen" / "Qwen3-8B").rmdir()
@@ -181,13 +181,13 @@ def test_a_folder_that_is_named_as_a_repository_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert weights("org/mine", MODELS, tmp_path).notice is None
+    assert resolve_weights("org/mine", MODELS, tmp_path).notice is None
     (tmp_path / "org" / "mine").mkdir(parents=True)
     (tmp_path / "org" / "mine" / "config.json").write_text("{}")
-    taken = weights("org/mine", MODELS, tmp_path)
-    assert (taken.target, taken.local) == (str(tmp_path / "org" / "mine"), True)
+    taken = resolve_weights("org/mine", MODELS, tmp_path)
+    assert (taken.target, taken.is_local) == (str(tmp_path / "org" / "mine"), True)
     assert (
         taken.notice == f"org/mine is the folder {taken.target} here, not the hub's repository of that name"
     )
     for typed in ("./org/mine", str(tmp_path / "org" / "mine")):
-        assert weights(typed, MODELS, tmp_path).notice is None
+        assert resolve_weights(typed, MODELS, tmp_path).notice is None

@@ -13,8 +13,8 @@ from medley import config
 from medley.errors import Problem
 from medley.model import demo
 from medley.model.checkpoint import Checkpoint, Tensor
-from medley.model.resolve import Weights, weights
-from medley.model.shape import feed_forward, shape, shape_of_config
+from medley.model.resolve import Weights, resolve_weights
+from medley.model.shape import compute_feed_forward_width, compute_shape, find_shape
 from medley.schema import Made, Model, Shape
 from tests.model.checkpoints import checkpoint
 from tests.model.published import PUBLISHED
@@ -36,18 +36,18 @@ MADE = Made(
 
 def test_the_table_comes_first(tmp_path: Path) -> None:
     known = PUBLISHED["qwen3-8b"]
-    found = shape(weights("Qwen/Qwen3-8B", config.models(), tmp_path))
+    found = find_shape(resolve_weights("Qwen/Qwen3-8B", config.models(), tmp_path))
     assert found.layers == known.config["num_hidden_layers"]
 
 
 def test_the_demo_has_the_shape_of_what_is_written(tmp_path: Path) -> None:
     model = config.models()["demo"]
     assert model.made is not None
-    written = demo.make(model.made, tmp_path / "demo")
-    found = shape(weights("demo", config.models(), tmp_path / "cache"))
-    assert found == shape(weights(str(written), {}, tmp_path))
+    written = demo.make_model(model.made, tmp_path / "demo")
+    found = find_shape(resolve_weights("demo", config.models(), tmp_path / "cache"))
+    assert found == find_shape(resolve_weights(str(written), {}, tmp_path))
     assert not (tmp_path / "cache").exists()
-    assert found.parameters == sum(tensor_size(size) for size in demo.shapes(model.made).values())
+    assert found.parameters == sum(tensor_size(size) for size in demo.list_tensor_shapes(model.made).values())
 
 
 def tensor_size(size: tuple[int, ...]) -> int:
@@ -84,23 +84,23 @@ def tensor_size(size: tuple[int, ...]) -> int:
 def test_a_broken_folder_is_a_problem(
     tmp_path: Path, broken: dict[str, str | None], file: str, cause: str
 ) -> None:
-    demo.write(MADE, tmp_path)
+    demo.write_model(MADE, tmp_path)
     for name, text in broken.items():
         (tmp_path / name).write_text(text) if text is not None else (tmp_path / name).unlink()
     with raises_problem(f"{tmp_path / file} ", cause=cause):
-        shape(Weights("x", str(tmp_path), None))
+        find_shape(Weights("x", str(tmp_path), None))
 
 
 def test_several_files_are_one_model(tmp_path: Path) -> None:
-    demo.write(MADE, tmp_path)
-    whole = shape(Weights("x", str(tmp_path), Model(title="x", repository="a/b")))
+    demo.write_model(MADE, tmp_path)
+    whole = find_shape(Weights("x", str(tmp_path), Model(title="x", repository="a/b")))
     (tmp_path / "model.safetensors").rename(tmp_path / "part-1.safetensors")
     (tmp_path / "consolidated.safetensors").touch()  # would be a broken header
-    assert shape(Weights("x", str(tmp_path), None)) == whole
-    index = {"weight_map": dict.fromkeys(demo.shapes(MADE), "part-1.safetensors")}
+    assert find_shape(Weights("x", str(tmp_path), None)) == whole
+    index = {"weight_map": dict.fromkeys(demo.list_tensor_shapes(MADE), "part-1.safetensors")}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
     (tmp_path / "other.safetensors").touch()
-    assert shape(Weights("x", str(tmp_path), None)) == whole
+    assert find_shape(Weights("x", str(tmp_path), None)) == whole
 
 
 SMALL: dict[str, Any] = {
@@ -124,7 +124,7 @@ HYBRID: Mapping[str, Any] = {
 def of(tensors: Mapping[str, Tensor] | None = None, **changed: Any) -> Shape:
     table = {name: value for name, value in (SMALL | changed).items() if value is not None}
     held = checkpoint(SMALL).tensors if tensors is None else tensors
-    return shape_of_config(Checkpoint("x", table, held))
+    return compute_shape(Checkpoint("x", table, held))
 
 
 def renamed(old: str, new: str) -> dict[str, Tensor]:
@@ -213,14 +213,14 @@ def test_speech_of_an_omni_model_is_not_loaded() -> None:
 @pytest.mark.parametrize(("top", "part", "head"), [(False, True, 12800), (True, False, 0), (None, True, 0)])
 def test_the_whole_says_whether_the_head_is_the_embedding(top: object, part: object, head: int) -> None:
     table = {"tie_word_embeddings": top, "text_config": SMALL | {"tie_word_embeddings": part}}
-    assert shape_of_config(Checkpoint("x", table, checkpoint(SMALL).tensors)).head_bytes == head
+    assert compute_shape(Checkpoint("x", table, checkpoint(SMALL).tensors)).head_bytes == head
 
 
 def test_dbrx_keeps_its_sizes_in_two_tables() -> None:
     table: dict[str, Any] = {"n_layers": 2, "d_model": 64, "n_heads": 4, "max_seq_len": 99, "vocab_size": 100}
     table |= {"attn_config": {"kv_n_heads": 2}, "ffn_config": {"moe_num_experts": 4, "moe_top_k": 2}}
     held = dict(checkpoint(SMALL).tensors) | stacked(("w1", "v1"), at="ffn.experts.mlp")
-    found = shape_of_config(Checkpoint("x", table, held))
+    found = compute_shape(Checkpoint("x", table, held))
     assert (found.heads, found.kv_heads, found.context) == (4, 2, 99)
     assert (found.experts, found.experts_per_token) == (4, 2)
 
@@ -345,7 +345,7 @@ def test_how_weights_are_stored(quantised: dict[str, Any], format_: str) -> None
 def test_the_width_is_that_of_config_not_of_the_bytes() -> None:
     """Gates and states of recurrent layers take bytes that no attention of this size has."""
     hybrid = of(**HYBRID, full_attention_interval=2)
-    assert (hybrid.feed_forward, feed_forward(hybrid)) == (128, 128)
+    assert (hybrid.feed_forward, compute_feed_forward_width(hybrid)) == (128, 128)
     assert of(intermediate_size=None).feed_forward is None
     assert of(intermediate_size=[128, 256]).feed_forward is None
 
@@ -437,7 +437,7 @@ _HELD = checkpoint(SMALL).tensors
 def test_nothing_but_a_problem_comes_of_any_config(changed: dict[str, Any]) -> None:
     """It names the entry, or there is a shape."""
     with contextlib.suppress(Problem):
-        assert shape_of_config(Checkpoint("x", SMALL | changed, _HELD)).layer_bytes > 0
+        assert compute_shape(Checkpoint("x", SMALL | changed, _HELD)).layer_bytes > 0
 
 
 @pytest.mark.parametrize(
@@ -452,9 +452,11 @@ def test_nothing_but_a_problem_comes_of_any_config(changed: dict[str, Any]) -> N
 def test_what_engines_cannot_do_follows_from_the_architecture(
     architecture: str, one_stage: tuple[str, ...], majors: tuple[str, ...]
 ) -> None:
-    config = demo.config(MADE) | {"architectures": [architecture]}
-    tensors = {name: Tensor("BF16", size, 2 * prod(size)) for name, size in demo.shapes(MADE).items()}
-    found = shape_of_config(Checkpoint("x", config, tensors))
+    config = demo.build_config(MADE) | {"architectures": [architecture]}
+    tensors = {
+        name: Tensor("BF16", size, 2 * prod(size)) for name, size in demo.list_tensor_shapes(MADE).items()
+    }
+    found = compute_shape(Checkpoint("x", config, tensors))
     assert (found.one_stage, found.capabilities.vllm) == (one_stage, majors)
 
 
@@ -463,6 +465,8 @@ def test_what_engines_cannot_do_follows_from_the_architecture(
     [pytest.param(True, ("sglang",), id="the embedding"), pytest.param(False, (), id="its own")],
 )
 def test_sglang_needs_a_head_on_a_llamas_last_stage(tied: bool, one_stage: tuple[str, ...]) -> None:  # noqa: FBT001
-    config = demo.config(MADE) | {"architectures": ["LlamaForCausalLM"], "tie_word_embeddings": tied}
-    tensors = {name: Tensor("BF16", size, 2 * prod(size)) for name, size in demo.shapes(MADE).items()}
-    assert shape_of_config(Checkpoint("x", config, tensors)).one_stage == one_stage
+    config = demo.build_config(MADE) | {"architectures": ["LlamaForCausalLM"], "tie_word_embeddings": tied}
+    tensors = {
+        name: Tensor("BF16", size, 2 * prod(size)) for name, size in demo.list_tensor_shapes(MADE).items()
+    }
+    assert compute_shape(Checkpoint("x", config, tensors)).one_stage == one_stage

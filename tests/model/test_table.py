@@ -3,15 +3,15 @@
 import pytest
 
 from medley import config
-from medley.model.hub_checkpoint import Look, merged
-from medley.model.shape import architecture, shape_of_config
+from medley.model.hub_checkpoint import HubRecord, merge_experts
+from medley.model.shape import compute_shape, find_architecture
 from medley.model.table import (
     Proposal,
-    base_name,
-    model_of,
-    proposal,
-    table_name,
-    table_text,
+    find_table_name,
+    parse_model,
+    propose_values,
+    remove_format,
+    write_table,
 )
 from medley.schema import Model
 from tests.model.checkpoints import checkpoint
@@ -20,24 +20,24 @@ from tests.model.published import PUBLISHED
 COMMIT = "a" * 40
 
 
-def look(name: str, **changed: object) -> Look:
+def look(name: str, **changed: object) -> HubRecord:
     known = PUBLISHED[name]
     found = checkpoint(known.config, dense=known.dense, routed=known.routed)
     told = {**found.config, **changed}
     files = ("model-1.safetensors", "model-2.safetensors")
-    return Look("org/New", COMMIT, "2026-11-24", "mit", files, told, merged(found.tensors))
+    return HubRecord("org/New", COMMIT, "2026-11-24", "mit", files, told, merge_experts(found.tensors))
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_it_reads_back_as_the_shape_of_the_headers(name: str) -> None:
     seen = look(name)
-    found = model_of(table_text(seen, Proposal()), "x")
-    assert found.shape == shape_of_config(seen.checkpoint)
+    found = parse_model(write_table(seen, Proposal()), "x")
+    assert found.shape == compute_shape(seen.checkpoint)
     assert (found.title, found.repository, found.license) == ("New", "org/New", "mit")
 
 
 def test_each_group_of_numbers_has_its_source() -> None:
-    text = table_text(look("gpt-oss-20b"), Proposal())
+    text = write_table(look("gpt-oss-20b"), Proposal())
     of_config, of_headers = text.split("# source: config.json")[1].split(
         "# source: the headers of the weights"
     )
@@ -49,17 +49,17 @@ def test_each_group_of_numbers_has_its_source() -> None:
 
 
 def test_the_same_commit_gives_the_same_text() -> None:
-    later = Look(**{**vars(look("qwen3-8b")), "date": "2027-01-01"})
-    assert table_text(look("qwen3-8b"), Proposal()) == table_text(later, Proposal())
+    later = HubRecord(**{**vars(look("qwen3-8b")), "date": "2027-01-01"})
+    assert write_table(look("qwen3-8b"), Proposal()) == write_table(later, Proposal())
 
 
 def test_a_stranger_cannot_write_keys_of_the_table() -> None:
     """The license and the names are the repository's own words."""
     seen = look("qwen3-8b", model_type='x"\nargs.vllm = ["--trust-remote-code"]')
-    seen = Look(
+    seen = HubRecord(
         **{**vars(seen), "license": 'mit"\n\x7f\x00eager = true # é', "files": ("a\n\x1b\x7feager = true",)}
     )
-    found = model_of(table_text(seen, Proposal()), "x")
+    found = parse_model(write_table(seen, Proposal()), "x")
     assert found.license == 'mit"eager = true # é'
     assert (found.architecture, found.eager, found.args) == (None, False, {})
 
@@ -75,30 +75,30 @@ def test_a_stranger_cannot_write_keys_of_the_table() -> None:
     ],
 )
 def test_the_name_of_a_model_without_its_format(name: str, base: str) -> None:
-    assert base_name(name) == base
-    assert table_name(f"Org/{name.upper()}") == name
+    assert remove_format(name) == base
+    assert find_table_name(f"Org/{name.upper()}") == name
 
 
 def test_another_build_of_a_known_model_has_what_that_one_has() -> None:
-    found = proposal("qwen3-8b-nvfp4", "qwen3", config.models())
-    assert found.like == ("qwen3-8b",)
+    found = propose_values("qwen3-8b-nvfp4", "qwen3", config.models())
+    assert found.similar == ("qwen3-8b",)
     assert found.values == {"tool_parser": "hermes", "reasoning_parser": "qwen3"}
     assert found.left_out == {}
 
 
 def test_where_the_family_differs_nothing_is_proposed_and_that_is_said() -> None:
-    found = proposal("qwen3-14b", "qwen3", config.models())
+    found = propose_values("qwen3-14b", "qwen3", config.models())
     assert found.values == {"tool_parser": "hermes"}
     assert 'qwen3-8b has "qwen3"' in found.left_out["reasoning_parser"]
     assert "qwen3-4b-instruct-2507 has none" in found.left_out["reasoning_parser"]
-    text = table_text(look("qwen3-32b"), found)
+    text = write_table(look("qwen3-32b"), found)
     assert "# left out, because known tables differ in reasoning_parser" in text
-    assert model_of(text, "x").reasoning_parser is None
+    assert parse_model(text, "x").reasoning_parser is None
 
 
 def test_flags_and_versions_are_proposed_too() -> None:
-    found = proposal("minimax-m3-fp8", "minimax_m3_vl", config.models())
-    model = model_of(table_text(look("minimax-m3", auto_map={"AutoModel": "m.M"}), found), "x")
+    found = propose_values("minimax-m3-fp8", "minimax_m3_vl", config.models())
+    model = parse_model(write_table(look("minimax-m3", auto_map={"AutoModel": "m.M"}), found), "x")
     assert model.args == {"vllm": ("--block-size", "128")}
     assert model.since == {"vllm": "0.24.0"}
     assert model.remote_code is not None
@@ -108,11 +108,11 @@ def test_flags_and_versions_are_proposed_too() -> None:
 @pytest.mark.parametrize("kind", ["strange_new", None])
 def test_an_architecture_that_nobody_knows(kind: str | None) -> None:
     seen = look("qwen3-8b", model_type=kind, auto_map={"AutoModel": "m.M"})
-    assert architecture(seen.config) == kind
-    found = proposal("new", kind, {**config.models(), "mine": Model(title="x", repository="a/b")})
+    assert find_architecture(seen.config) == kind
+    found = propose_values("new", kind, {**config.models(), "mine": Model(title="x", repository="a/b")})
     assert found == Proposal()
-    text = table_text(seen, found)
+    text = write_table(seen, found)
     assert "no parser and no flag is proposed" in text
-    model = model_of(text, "x")
+    model = parse_model(text, "x")
     assert model.remote_code is not None
     assert model.remote_code.needed

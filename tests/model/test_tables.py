@@ -3,7 +3,7 @@ import pytest
 from medley import config
 from medley.engine import Engine, Serving
 from medley.engine.launch import ENGINES
-from medley.model.shape import shape_of_config
+from medley.model.shape import compute_shape
 from medley.planner.plan import Plan
 from medley.schema import Shape
 from tests.model.checkpoints import checkpoint
@@ -35,7 +35,7 @@ def test_the_parts_come_to_what_was_counted(name: str) -> None:
 def test_the_table_is_what_the_checkpoint_gives(name: str) -> None:
     """The sizes are those of config.json; every sum in the table follows from them."""
     model = PUBLISHED[name]
-    found = shape_of_config(checkpoint(model.config, dense=model.dense, routed=model.routed))
+    found = compute_shape(checkpoint(model.config, dense=model.dense, routed=model.routed))
     assert config.models()[name].shape == found.model_copy(update=model.otherwise)
 
 

@@ -83,7 +83,7 @@ def test_what_a_table_lists_must_be_so() -> None:
             require(HUB, asked=COMMIT, listed=RemoteCode(needed=True, files={file: TWO}))
 
 
-GIVEN = Trust(given=True)
+GIVEN = Trust(is_given=True)
 
 
 @pytest.fixture(autouse=True)
@@ -106,7 +106,7 @@ def own(tmp_path: Path) -> Weights:
 
 
 def test_code_that_nobody_trusts_is_shown_and_not_run(own: Weights) -> None:
-    code = remote_code.folder_code(Path(own.target))
+    code = remote_code.read_folder_code(Path(own.target))
     assert code is not None
     for starts in (True, False):
         with raises_problem(
@@ -117,41 +117,41 @@ def test_code_that_nobody_trusts_is_shown_and_not_run(own: Weights) -> None:
                 f"medley serve {own.target} --no-remote-code",
             ),
         ):
-            trust.trusted(own, Trust(), starts=starts)
+            trust.require_trusted_code(own, Trust(), starts=starts)
     assert trust.read_pin(own.target) is None
 
 
 def test_first_use_pins_it_and_a_change_is_a_problem(own: Weights) -> None:
-    seen = trust.trusted(own, GIVEN, starts=False)
+    seen = trust.require_trusted_code(own, GIVEN, starts=False)
     assert seen is not None
     assert trust.read_pin(own.target) is None, "a dry run trusts nothing"
-    assert trust.trusted(own, GIVEN, starts=True) == seen
-    assert trust.trusted(own, GIVEN, starts=True) == seen
+    assert trust.require_trusted_code(own, GIVEN, starts=True) == seen
+    assert trust.require_trusted_code(own, GIVEN, starts=True) == seen
     (Path(own.target) / "configuration_x.py").write_text("print('other code')\n")
     with raises_problem(own.target, cause=(seen.fingerprint, ": configuration_x.py")):
-        trust.trusted(own, GIVEN, starts=True)
-    now = remote_code.folder_code(Path(own.target))
+        trust.require_trusted_code(own, GIVEN, starts=True)
+    now = remote_code.read_folder_code(Path(own.target))
     assert now is not None
-    assert trust.trusted(own, Trust(given=True, pin=now.fingerprint[:16]), starts=True) == now
-    assert trust.trusted(own, GIVEN, starts=True) == now
+    assert trust.require_trusted_code(own, Trust(is_given=True, pin=now.fingerprint[:16]), starts=True) == now
+    assert trust.require_trusted_code(own, GIVEN, starts=True) == now
 
 
 def test_who_wants_none_of_it_gets_none(own: Weights) -> None:
-    assert trust.trusted(own, Trust(refused=True), starts=True) is None
+    assert trust.require_trusted_code(own, Trust(is_refused=True), starts=True) is None
 
 
 def test_trust_where_there_is_no_code_is_nothing(own: Weights) -> None:
     """So that no flag reaches the engine that would let it run what comes later."""
     (Path(own.target) / "config.json").write_text("{}")
-    assert trust.trusted(own, GIVEN, starts=True) is None
-    assert trust.trusted(own, Trust(), starts=True) is None
+    assert trust.require_trusted_code(own, GIVEN, starts=True) is None
+    assert trust.require_trusted_code(own, Trust(), starts=True) is None
 
 
 @pytest.mark.parametrize("word", ["abc", "main", "0123456789A"])
 def test_a_pin_that_pins_nothing(own: Weights, word: str) -> None:
     for found, length in ((own, "12 digits"), (Weights("org/x", "org/x", None), "40 digits")):
         with raises_problem(f"--code-revision {word} ", cause=length):
-            trust.trusted(found, Trust(given=True, pin=word), starts=True)
+            trust.require_trusted_code(found, Trust(is_given=True, pin=word), starts=True)
 
 
 def table(*, needed: bool) -> Weights:
@@ -164,18 +164,18 @@ def test_a_table_that_says_so_is_enough_without_a_hub() -> None:
         with raises_problem(
             "x ", fix=("medley serve x --trust-remote-code", "medley serve x --no-remote-code")
         ):
-            trust.trusted(table(needed=True), Trust(), starts=starts)
-    assert trust.trusted(table(needed=False), Trust(), starts=True) is None
-    assert list(trust.warning(table(needed=True), Trust())) == [
+            trust.require_trusted_code(table(needed=True), Trust(), starts=starts)
+    assert trust.require_trusted_code(table(needed=False), Trust(), starts=True) is None
+    assert list(trust.list_warnings(table(needed=True), Trust())) == [
         "this model has code of its own, and serve runs it only with --trust-remote-code"
     ]
-    for said in (GIVEN, Trust(refused=True)):
-        assert list(trust.warning(table(needed=True), said)) == []
-    assert list(trust.warning(table(needed=False), Trust())) == []
+    for said in (GIVEN, Trust(is_refused=True)):
+        assert list(trust.list_warnings(table(needed=True), said)) == []
+    assert list(trust.list_warnings(table(needed=False), Trust())) == []
 
 
 def test_a_plan_names_the_files_that_it_knows(own: Weights) -> None:
-    (said,) = trust.warning(own, Trust())
+    (said,) = trust.list_warnings(own, Trust())
     assert "configuration_x.py" in said
 
 
@@ -194,12 +194,12 @@ def test_a_plan_names_the_files_that_it_knows(own: Weights) -> None:
 def test_it_is_said_to_medley_and_not_to_the_engine(words: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "flags.yaml").write_text("trust_remote_code: true\n")
     typed = tuple(word.replace("FILE", str(tmp_path / "flags.yaml")) for word in words)
-    for said in (Trust(), GIVEN, Trust(refused=True)):
+    for said in (Trust(), GIVEN, Trust(is_refused=True)):
         with raises_problem(
             next(word for word in reversed(typed) if word.startswith("--")),
             fix="medley serve MODEL --trust-remote-code",
         ):
-            trust.require_through_us(said, typed)
+            trust.refuse_engine_flags(said, typed)
 
 
 @pytest.mark.parametrize(
@@ -215,12 +215,12 @@ def test_it_is_said_to_medley_and_not_to_the_engine(words: tuple[str, ...], tmp_
 )
 def test_nothing_that_reads_code_from_elsewhere_goes_with_it(word: str) -> None:
     with raises_problem(f"{word} ", "--trust-remote-code", fix="--code-revision COMMIT"):
-        trust.require_through_us(GIVEN, (word, "x"))
-    trust.require_through_us(Trust(), (word, "x"))
+        trust.refuse_engine_flags(GIVEN, (word, "x"))
+    trust.refuse_engine_flags(Trust(), (word, "x"))
 
 
 def test_other_flags_go_with_it(tmp_path: Path) -> None:
     (tmp_path / "flags.yaml").write_text("max-model-len: 9\n")
     words = ("--max-model-len", "9", "--tokenizer-mode", "slow", "-O3", "--dtype=float32", "--tp", "2")
-    trust.require_through_us(GIVEN, words)
-    trust.require_through_us(Trust(), (*words, "--config", str(tmp_path / "flags.yaml")))
+    trust.refuse_engine_flags(GIVEN, words)
+    trust.refuse_engine_flags(Trust(), (*words, "--config", str(tmp_path / "flags.yaml")))

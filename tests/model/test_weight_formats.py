@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from medley.model.checkpoint import Checkpoint
-from medley.model.shape import shape_of_config
+from medley.model.shape import compute_shape
 from tests.model.checkpoints import checkpoint
 from tests.model.weight_formats import (
     Scheme,
@@ -71,8 +71,8 @@ def test_a_format_changes_bytes_and_no_parameters(scheme: Scheme, quantized: dic
     whole, packed = checkpoint(_SIZES).tensors, checkpoint(_SIZES, dense=scheme).tensors
     mixed = {name: tensor for name, tensor in whole.items() if ".layers.1." not in name}
     mixed |= {name: tensor for name, tensor in packed.items() if ".layers.1." in name}
-    found = shape_of_config(Checkpoint("x", _SIZES | {"quantization_config": quantized}, mixed))
-    assert found.parameters == shape_of_config(Checkpoint("x", _SIZES, whole)).parameters
+    found = compute_shape(Checkpoint("x", _SIZES | {"quantization_config": quantized}, mixed))
+    assert found.parameters == compute_shape(Checkpoint("x", _SIZES, whole)).parameters
     layers = sum(tensor.size_bytes for name, tensor in mixed.items() if ".layers." in name)
     assert found.layer_bytes == layers // 2
     ends = found.embedding_bytes + found.head_bytes

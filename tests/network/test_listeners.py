@@ -13,9 +13,9 @@ import pytest
 
 from medley.cluster import rendezvous_head
 from medley.cluster.rendezvous_head import Rendezvous
-from medley.model.transfer.connection import serve
-from medley.model.transfer.inventory import offered
-from medley.model.transfer.pieces import Held
+from medley.model.transfer.connection import serve_pieces
+from medley.model.transfer.inventory import build_manifest
+from medley.model.transfer.pieces import PieceStore
 from medley.network.secure_channel import Channel, connect
 from medley.network.tcp import Guest, Listener, ListenLimits
 from tests.model.transfer.models import PIECE, SECRET, model
@@ -104,8 +104,8 @@ def test_a_host_gets_its_pieces_beside_slow_strangers(
     """Sixty-four of them held every place that there was."""
     monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "cache"))
     top = model(tmp_path / "from")
-    source = Held(offered(str(top), piece_bytes=PIECE), top, whole=True)
-    with serve(source, "127.0.0.1", SECRET) as port, flood(port, 200):
+    source = PieceStore(build_manifest(str(top), piece_bytes=PIECE), top, whole=True)
+    with serve_pieces(source, "127.0.0.1", SECRET) as port, flood(port, 200):
         time.sleep(SAFE_S)
         for _ in range(3):
             with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:

@@ -9,7 +9,7 @@ from medley.environment import engine_source
 from medley.host.hypothetical import imagined
 from medley.host.kind import kind_of
 from medley.model.resolve import Weights
-from medley.model.shape import of_made
+from medley.model.shape import compute_demo_shape
 from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.topology import Topology
 from medley.schema import EngineName, Shape
@@ -22,7 +22,7 @@ MODELS = config.models()
 def shape(model: str) -> Shape:
     table = MODELS[model]
     if table.made:
-        return of_made(table.made)
+        return compute_demo_shape(table.made)
     assert table.shape
     return table.shape
 

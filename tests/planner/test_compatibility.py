@@ -18,7 +18,7 @@ from medley.engine.launch import Order
 from medley.environment.engine_source import EngineRequest, brings_nvcc
 from medley.errors import Problem
 from medley.model.resolve import Weights
-from medley.model.shape import shape_of_config
+from medley.model.shape import compute_shape
 from medley.planner import compatibility, list_hosts
 from medley.planner.compatibility import find_refusal, list_engine_settings
 from medley.planner.placement import PlacementOptions, place_model
@@ -99,7 +99,7 @@ def test_a_generic_gpu_needs_them_by_its_capability() -> None:
 
 def test_rules_follow_the_architecture_of_a_repository_without_a_table() -> None:
     known = checkpoint(PUBLISHED["qwen3-8b"].config)
-    found = shape_of_config(replace(known, config={**known.config, "model_type": "qwen4_exp"}))
+    found = compute_shape(replace(known, config={**known.config, "model_type": "qwen4_exp"}))
     on = site("thor")
     assert "cooperative_topk" in (find_refusal(on, on.hosts, "vllm", found) or "")
 

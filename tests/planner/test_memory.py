@@ -1,7 +1,7 @@
 import pytest
 
 from medley.host.facts import GIB
-from medley.model.shape import feed_forward
+from medley.model.shape import compute_feed_forward_width
 from medley.planner.memory import (
     PipelinePosition,
     compute_activation_bytes,
@@ -142,7 +142,7 @@ def test_activations_as_vllm_logged_them() -> None:
     ("name", "inner"), [("72b", 29568), ("30b", 768), ("30b-fp8", 768), ("120b", 2880)], ids=list(MODELS)
 )
 def test_the_inner_size_is_told_from_bytes(name: str, inner: int) -> None:
-    assert feed_forward(MODELS[name]) == pytest.approx(inner, rel=0.01)
+    assert compute_feed_forward_width(MODELS[name]) == pytest.approx(inner, rel=0.01)
 
 
 def test_the_sampler_grows_above_64_sequences() -> None:

@@ -8,7 +8,7 @@ from medley import config
 from medley.engine import Serving, sglang, vllm
 from medley.errors import Problem
 from medley.host.facts import GIB
-from medley.model.chat_format import ChatFormat, of_table
+from medley.model.chat_format import ChatFormat, read_table_format
 from medley.planner import Device
 from medley.planner.candidates import Sizes
 from medley.planner.placement import PlacementOptions, place_model
@@ -221,7 +221,7 @@ def test_the_longest_context_leaves_room_where_memory_is_short() -> None:
 def test_an_older_vllm_is_not_told_of_parsers_it_lacks(
     model: str, version: str | None, unread: list[str]
 ) -> None:
-    found = adapt_to_version(Plan(), "vllm", version, of_table(MODELS[model]))
+    found = adapt_to_version(Plan(), "vllm", version, read_table_format(MODELS[model]))
     assert list(found.unread) == unread
     assert any("has no parser" in each for each in found.why) is bool(unread)
     flags = {flag.names[0] for flag in vllm.list_flags(SERVING, found, KINDS["spark"], MODELS[model])}

@@ -8,7 +8,7 @@ import pytest
 
 from medley.host.facts import GIB
 from medley.model.checkpoint import Checkpoint
-from medley.model.shape import shape_of_config
+from medley.model.shape import compute_shape
 from medley.planner import count_sizes
 from medley.planner.candidates import Sizes
 from medley.planner.placement import PlacementOptions, place_model
@@ -48,7 +48,7 @@ ASKED = PlacementOptions(context=262_144, kv_type="fp8", sizes=Sizes(tensor=2))
 
 
 def large(index: Mapping[str, Any]) -> Shape:
-    return shape_of_config(Checkpoint("x", CONFIG, {}, index))
+    return compute_shape(Checkpoint("x", CONFIG, {}, index))
 
 
 @pytest.mark.parametrize(("index", "needs"), [({}, 106.6), (PUBLISHED, 103.6)], ids=["estimate", "published"])

@@ -33,7 +33,7 @@ def own(folder: Path, hosts: tuple[Host, ...]) -> None:
     """The demo, of a type that nobody knows but its own code, on each host."""
     made = config.models()["demo"].made
     assert made is not None
-    demo.write(made, folder)
+    demo.write_model(made, folder)
     told = json.loads((folder / "config.json").read_text())
     told |= {"model_type": "own_of_this_test", "auto_map": {"AutoConfig": "configuration_own.OwnConfig"}}
     (folder / "config.json").write_text(json.dumps(told))

@@ -73,7 +73,7 @@ def bring(host: Host) -> None:
     """The model to a host, as it was made."""
     folder = host.path(MODEL)
     folder.mkdir(exist_ok=True)
-    demo.write(made(), folder)
+    demo.write_model(made(), folder)
 
 
 def spoil(host: Host) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 
 from medley.errors import Problem
 from medley.model.transfer import Manifest, connection
-from medley.model.transfer.download import Fetching, Source
-from medley.model.transfer.inventory import offered
-from medley.model.transfer.pieces import Held, damage
+from medley.model.transfer.download import ModelFetch, Source
+from medley.model.transfer.inventory import build_manifest
+from medley.model.transfer.pieces import PieceStore, find_damage
 from medley.progress import SilentProgress
 from tests.waiting import wait_for
 
@@ -39,19 +39,21 @@ def main() -> None:
 
 
 def offer(root: Path, address: str) -> None:
-    manifest = offered(str(root))
+    manifest = build_manifest(str(root))
     (HERE / "manifest.json").write_text(json.dumps(manifest.table))
-    with connection.serve(Held(manifest, root, whole=True), address, secret()) as port:
+    with connection.serve_pieces(PieceStore(manifest, root, whole=True), address, secret()) as port:
         say("port", port)
         time.sleep(STAYS_S)
 
 
 def fetch(root: Path, address: str) -> None:
-    held = Held(manifest(), root)
-    with connection.serve(held, address, secret()) as port:
+    held = PieceStore(manifest(), root)
+    with connection.serve_pieces(held, address, secret()) as port:
         say("port", port)
         sources = [Source(*each) for each in awaited("sources.json")]
-        run = Fetching(held, sources, secret(), on_progress=lambda *each: say("progress", each), watch=Said())
+        run = ModelFetch(
+            held, sources, secret(), on_progress=lambda *each: say("progress", each), watch=Said()
+        )
         run.run()
         say("done", run.received_bytes)
         time.sleep(STAYS_S)
@@ -59,11 +61,11 @@ def fetch(root: Path, address: str) -> None:
 
 def check(root: Path, address: str) -> None:
     del address
-    say("damage", damage(manifest(), root))
+    say("damage", find_damage(manifest(), root))
 
 
 def manifest() -> Manifest:
-    return Manifest.parsed(awaited("manifest.json"))
+    return Manifest.from_table(awaited("manifest.json"))
 
 
 def secret() -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from medley.command import Command
-from medley.model.transfer import chain
+from medley.model.transfer import order_sources
 from medley.process import Process
 from medley.process_identity import descendants
 from tests.rack.host import Host
@@ -96,7 +96,7 @@ class Transfer:
     def __init__(self, having: tuple[Host, ...], lacking: tuple[Host, ...], root: str = ROOT) -> None:
         self.hosts, self.root = {host.name: host for host in (*having, *lacking)}, root
         self._secret = secrets.token_hex(32)
-        self._sources = chain([*self.hosts], [host.name for host in having])
+        self._sources = order_sources([*self.hosts], [host.name for host in having])
         self.runs: dict[str, Run] = {}
         for host in self.hosts.values():
             folder = host.path(HERE)

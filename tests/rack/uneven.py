@@ -108,7 +108,7 @@ class Uneven:
 @contextmanager
 def uneven(folder: Path) -> Iterator[Uneven]:
     """Their cluster, and the model, written to `folder`."""
-    demo.write(MADE, folder)
+    demo.write_model(MADE, folder)
     spec = Spec(2, cores={"host1": "0", "host2": "1"}, share=(str(folder),), name=f"uneven-{os.getpid()}")
     with up(spec) as rack:
         cluster(rack.hosts)

@@ -15,7 +15,7 @@ from medley.engine import Serving
 from medley.engine.launch import Order
 from medley.errors import Problem
 from medley.model import hub
-from medley.model.extra_files import NOTHING, ModelExtras
+from medley.model.extra_files import NO_EXTRAS, ModelExtras
 from medley.model.remote_code import Code
 from medley.model.resolve import Weights
 from medley.progress import SILENT, SilentProgress
@@ -90,7 +90,7 @@ def test_only_a_loader_that_reads_elsewhere_fetches_by_itself(
     assert (weights.find_hub_files(order(flags)) is not None) == downloads
 
 
-def order(flags: tuple[str, ...], args: tuple[str, ...] = (), beside: ModelExtras = NOTHING) -> Order:
+def order(flags: tuple[str, ...], args: tuple[str, ...] = (), beside: ModelExtras = NO_EXTRAS) -> Order:
     model = config.models()["qwen3-8b"].model_copy(update={"args": {"vllm": args}})
     return Order(
         Weights("one", "org/one", model), Serving("org/one", "one"), engine_flags=flags, model_extras=beside
@@ -134,7 +134,7 @@ def test_a_download_says_that_it_was_compared_with_the_hub(
     heard, asked = Heard(), weights.HubFiles("org/both")
     with serving(large_repositories(), monkeypatch, tmp_path):
         weights.fetch("both", asked, heard)
-        assert hub.has("org/both")
+        assert hub.is_cached("org/both")
         assert "2 of 2 large files" in heard.notes[-1]
         weights.fetch("both", asked, again := Heard())
     assert again.notes == [], "once"

@@ -14,7 +14,7 @@ from medley.environment import container
 from medley.environment.container import ANY_DEVICE, ContainerSpec, Image
 from medley.measurement.bench import BenchRun
 from medley.measurement.bench.clients import CLIENTS, ServedModel
-from medley.model.extra_files import ModelExtras, extra_paths, wanted_extras
+from medley.model.extra_files import ModelExtras, list_extras, require_usable_extras
 from medley.model.resolve import Weights
 from medley.network.link_backends import build_netplan_change
 from medley.network.link_setup import RING_HOSTS, LinkRequest, choose_settings
@@ -89,14 +89,14 @@ def _steps(scenario: Scenario, hosts: Topology) -> list[Step]:
     model = config.models()[scenario.model]
     target = scenario.stands_for or str(model.repository)
     weights = Weights(scenario.stands_for or scenario.model, target, None if scenario.stands_for else model)
-    files = extra_paths(wanted_extras(model, {}), scenario.engine, trusted=False)
+    files = require_usable_extras(list_extras(model, {}), scenario.engine, trusted=False)
     refused = not scenario.stands_for and bool(model.remote_code and model.remote_code.needed)
     name, key = (
         scenario.served or weights.name,
         credentials.choose_keys(None, scenario.address, make=False),
     )
     serving = Serving(target, name, scenario.address, scenario.port, key)
-    beside = ModelExtras(files=files, without_code=refused)
+    beside = ModelExtras(files=files, is_code_refused=refused)
     order = Order(weights, serving, scenario.wanted, scenario.extra, beside)
     made = shape(scenario.model)
     if len(hosts.hosts) == 1 or scenario.launcher == "mp":

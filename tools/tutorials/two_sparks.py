@@ -50,7 +50,7 @@ def _arrive(host: Host) -> None:
     if host.name == "host1":
         made = config.models()["demo"].made
         assert made
-        demo.make(made, host.path(FOLDER))
+        demo.make_model(made, host.path(FOLDER))
 
 
 def typed(rack: Rack, step: Step) -> str:

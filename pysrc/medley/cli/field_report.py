@@ -22,7 +22,7 @@ from medley.measurement.field_report import FieldReport, PlanRequest, list_conte
 from medley.measurement.field_report.draft import Draft, run_verb
 from medley.measurement.field_report.models import MeasuredModel, add_model, find_ready_server
 from medley.measurement.link.far import measure_cluster_link
-from medley.model.resolve import weights
+from medley.model.resolve import resolve_weights
 from medley.network.fabric import report as fabric_report
 from medley.progress import Progress
 from medley.schema import EngineName
@@ -82,7 +82,9 @@ class FieldReportOptions:
 def make(options: FieldReportOptions, seen: Progress) -> None:
     """Measure, write the file after each step, and print what is in it."""
     if options.model:
-        weights(options.model, config.models(), storage.cache())  # a Problem before anything is measured
+        resolve_weights(
+            options.model, config.models(), storage.cache()
+        )  # a Problem before anything is measured
     draft = Draft(lambda text: output.save(options.file, text, "--field-report report.json"), seen)
     try:
         _measure(options, draft)

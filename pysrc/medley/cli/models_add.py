@@ -12,8 +12,8 @@ from medley.cli.output import print_result, save
 from medley.cli.progress import watch
 from medley.errors import Problem
 from medley.model import hub, hub_checkpoint, resolve, table
-from medley.model.hub_checkpoint import Look
-from medley.model.shape import architecture
+from medley.model.hub_checkpoint import HubRecord
+from medley.model.shape import find_architecture
 from medley.model.table import Proposal
 from medley.schema import Model
 
@@ -34,9 +34,9 @@ class ModelsAddVerb(Verb):
         resolve.require_repository(repository)
         if self.name and not re.fullmatch(r"\w[\w.-]*", self.name):
             cause = "a name is letters, digits, '.', '_' and '-', and begins with a letter or digit"
-            fix = f"medley models add {repository} --name {table.table_name(repository)}"
+            fix = f"medley models add {repository} --name {table.find_table_name(repository)}"
             raise Problem(f"{self.name!r} is not a name for a model", cause=cause, fix=fix)
-        name = self.name or table.table_name(repository)
+        name = self.name or table.find_table_name(repository)
         path = Path(self.destination) if self.destination else _own(name)
         name, known = path.stem, config.models()
         there = next((each for each, model in known.items() if model.repository == repository), None)
@@ -51,12 +51,12 @@ class ModelsAddVerb(Verb):
         self._require_free(name, repository, known)
         look = _look(repository, name)
         others = {each: model for each, model in known.items() if model.repository != repository}
-        proposed = table.proposal(name, architecture(look.config), others)
-        text = table.table_text(look, proposed)
-        model = table.model_of(text, str(path))
+        proposed = table.propose_values(name, find_architecture(look.config), others)
+        text = table.write_table(look, proposed)
+        model = table.parse_model(text, str(path))
         written = not self.dry_run and self._write(path, text, model)
         result = {"name": name, "path": str(path), "written": written, "repository": repository}
-        result |= {"commit": look.commit, "text": text, "like": proposed.like, "proposed": proposed.values}
+        result |= {"commit": look.commit, "text": text, "like": proposed.similar, "proposed": proposed.values}
         result |= {"left_out": proposed.left_out}
         lines = [text.rstrip("\n")] if self.dry_run else _lines(path, model, proposed, written=written)
         print_result(result, lines, as_json=self.as_json)
@@ -90,13 +90,13 @@ class ModelsAddVerb(Verb):
         return True
 
 
-def _look(repository: str, name: str) -> Look:
+def _look(repository: str, name: str) -> HubRecord:
     seen = watch()
     try:
         with seen.stage(f"ask the hub what {repository} is made of"):
-            return hub_checkpoint.look(repository, seen)
+            return hub_checkpoint.fetch_record(repository, seen)
     except hub.Unreachable as problem:
-        network = f"unset {variable}" if (variable := hub.offline()) else "check the network"
+        network = f"unset {variable}" if (variable := hub.find_offline_variable()) else "check the network"
         elsewhere = f"medley models add {repository} --output {name}.toml"
         problem.fix = f"{network}, or on a host that has one: {elsewhere}\nthen copy it: {_own(name)}"
         raise
@@ -130,10 +130,10 @@ def _lines(path: Path, model: Model, proposed: Proposal, *, written: bool) -> It
 
 
 def _proposed(model: Model, proposed: Proposal) -> Iterator[str]:
-    if not proposed.like:
+    if not proposed.similar:
         yield f"no known table has the architecture {model.architecture}: no parser and no flag is proposed"
     for key, value in proposed.values.items():
-        yield f"proposed, not tried: {key} = {_shown(value)}, as {', '.join(proposed.like)}"
+        yield f"proposed, not tried: {key} = {_shown(value)}, as {', '.join(proposed.similar)}"
     for key, why in proposed.left_out.items():
         yield f"left out, because known tables differ in {key}: {why}"
 

@@ -7,7 +7,7 @@ from medley.cli import Verb, flag, terminal
 from medley.cli.output import print_result
 from medley.errors import Problem
 from medley.model import hub, hub_cache
-from medley.model.resolve import Weights, weights
+from medley.model.resolve import Weights, resolve_weights
 
 _GB = 1e9
 
@@ -19,10 +19,12 @@ class ModelsRmVerb(Verb):
     as_json: bool = flag("--json", "one JSON object: model, path, bytes, removed")
 
     def main(self, model: str) -> int:
-        found = weights(model, config.models(), storage.cache(), self.typed)
-        place = Path(found.target) if found.local else hub.repository_folder(found.target)
+        found = resolve_weights(model, config.models(), storage.cache(), self.typed)
+        place = Path(found.target) if found.is_local else hub.find_repository_folder(found.target)
         _require_removable(found, place)
-        size = storage.size_bytes(place) if found.local else hub_cache.removable_bytes(found.target)
+        size = (
+            storage.size_bytes(place) if found.is_local else hub_cache.estimate_removable_bytes(found.target)
+        )
         removed = not self.dry_run and (self.yes or _agreed(found.name, _about(size, place)))
         if removed:
             size = _remove(found, place)
@@ -38,7 +40,7 @@ def _about(size_bytes: int, place: Path) -> str:
 
 def _require_removable(found: Weights, place: Path) -> None:
     """Raise a Problem where it is the user's own, is not here, or is being served."""
-    if found.local and not found.is_built:
+    if found.is_local and not found.is_built:
         cause, fix = "medley did not download it", f"rm -r {place}"
         raise Problem(f"{place} is a folder of your own", cause=cause, fix=fix)
     if not storage.exists(place):
@@ -66,8 +68,8 @@ def _agreed(name: str, about: str) -> bool:
 def _remove(found: Weights, place: Path) -> int:
     """Return the bytes that are free then."""
     try:
-        if not found.local:
-            return hub_cache.remove(found.target)
+        if not found.is_local:
+            return hub_cache.remove_model(found.target)
         size_bytes = storage.size_bytes(place)
         storage.remove(place)
     except OSError as error:

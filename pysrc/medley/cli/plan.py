@@ -23,8 +23,8 @@ from medley.engine.launch import Order
 from medley.environment.engine_source import EngineRequest
 from medley.errors import Problem
 from medley.model.extra_files import ModelExtras
-from medley.model.resolve import weights
-from medley.model.shape import shape
+from medley.model.resolve import resolve_weights
+from medley.model.shape import find_shape
 from medley.model.trust import Trust
 from medley.planner import join_names, list_hosts, report
 from medley.planner.choose import Choice
@@ -62,7 +62,7 @@ class PlanVerb(Verb):
     picture: str | None = switch("--svg FILE", "SVG file to draw the plan in", check=ending(".svg"))
 
     def main(self, model: str, *more: str) -> None:
-        model_files = weights(model, config.models(), storage.cache(), self.typed)
+        model_files = resolve_weights(model, config.models(), storage.cache(), self.typed)
         cluster_table = self._read_cluster(more)
         placement = self._build_placement(cluster_table)
         extras = find_extras(model_files, self.trust, (), placement.engine, starts=False, refuses=False)
@@ -70,7 +70,7 @@ class PlanVerb(Verb):
         notes = _Notes(watch(), [])
         if model_files.notice:
             notes.note(model_files.notice)
-        model_shape = shape(model_files, notes)
+        model_shape = find_shape(model_files, notes)
         serving = replace(serving, chat=format_of(model_files, ()))
         order = Order(model_files, serving, placement, model_extras=extras, user_command=self.typed)
         site = self._find_site(cluster_table, more, order, notes)
@@ -98,7 +98,7 @@ class PlanVerb(Verb):
                 {"what": rejection.candidate, "because": rejection.reason} for rejection in choice.rejected
             ],
             "notes": notes.notes,
-            "beside": list(extras.why()),
+            "beside": list(extras.list_reasons()),
             "builds": [_build_table(build, choice) for build in builds],
             "steps": [step_table(step) for step in steps],
         }
@@ -129,7 +129,7 @@ class PlanVerb(Verb):
         if load_time:
             yield str(load_time)
         files = dataclasses.replace(extras, warnings=())
-        yield from (reason.replace(f"{user.home()}/", "~/") for reason in files.why())
+        yield from (reason.replace(f"{user.home()}/", "~/") for reason in files.list_reasons())
 
     def _read_cluster(self, more: tuple[str, ...]) -> cluster.Cluster | None:
         """Return the cluster of cluster.toml if its hosts must be asked, because this host heads none."""

@@ -28,7 +28,7 @@ class PullVerb(Clustered):
         # A folder may be on another host than this one, or a part of it here.
         target = str(Path(model))
         if not model.startswith("/"):
-            found = resolve.weights(model, config.models(), storage.cache(), self.typed)
+            found = resolve.resolve_weights(model, config.models(), storage.cache(), self.typed)
             target = found.target
             if found.model and found.model.made:
                 raise Problem(

@@ -16,7 +16,7 @@ from medley.errors import Problem
 from medley.model import extra_files, remote_code
 from medley.model.extra_files import ModelExtras
 from medley.model.remote_code import Code
-from medley.model.transfer import chain
+from medley.model.transfer import order_sources
 from medley.progress import Progress
 from medley.schema import ExtraFile
 
@@ -81,7 +81,7 @@ class ModelPull:
         )
         self._need(source)
         places = {name: [name, self.addresses[name], each["port"]] for name, each in opened.items()}
-        asks = chain(list(places), [source])
+        asks = order_sources(list(places), [source])
         said = self._ask(
             "fetch",
             lambda name: {"secret": secret, "sources": [places[each] for each in asks[name]]},
@@ -150,7 +150,7 @@ def prepare_files(beside: ModelExtras, head: str, watch: Progress) -> None:
     extra_files.fetch_extras(tuple(need for need, _ in beside.files), watch)
     if beside.code and beside.code.commit is None:
         folder = beside.code.where
-        ours, typed = remote_code.code_fingerprints(Path(folder)), shlex.quote(folder)
+        ours, typed = remote_code.compute_fingerprints(Path(folder)), shlex.quote(folder)
         _require_code(
             ours,
             beside.code,

@@ -20,8 +20,8 @@ from medley.host import facts
 from medley.host.health import QUESTIONS, health
 from medley.host.health.software import OWN_VARIABLE
 from medley.host.kind import kind_of
-from medley.model.resolve import weights
-from medley.model.shape import shape
+from medley.model.resolve import resolve_weights
+from medley.model.shape import find_shape
 from medley.network.fabric import choose_fabric
 from medley.network.fabric.types import Endpoint, Fabric, NetworkOptions
 from medley.planner import describe_layout
@@ -207,7 +207,7 @@ def fit_model(
             fix="medley doctor  # fix the errors above first",
         )
     try:
-        model_files = weights(model, config.models(), storage.cache(), typed)
+        model_files = resolve_weights(model, config.models(), storage.cache(), typed)
         options = PlacementOptions(network=case.wishes, engine=case.engine)
         plan = ("medley", "plan", model, *(("--from", *files) if files else ()))
         serving = Serving(model_files.target, model_files.name)
@@ -215,7 +215,7 @@ def fit_model(
         pinned = all(host.has_nix_toolkit for host in case.hosts.values())
         has_own_engine = any(host.member.env or host.member.image for host in case.hosts.values())
         topology = Topology(hosts, has_own_engine=has_own_engine, has_nix_toolkit=pinned)
-        choice = place_order(order, shape(model_files, progress), topology)
+        choice = place_order(order, find_shape(model_files, progress), topology)
     except Problem as problem:
         return "", problem
     free_gib = format_gib(min(rank.free_bytes for rank in choice.fit.ranks))

@@ -94,7 +94,7 @@ class Serving:
 
     def choose_chat_format(self, model: Model | None) -> ChatFormat:
         """Return `chat`, else what the model's table says."""
-        return chat_format.of_table(model) if self.chat is None else self.chat
+        return chat_format.read_table_format(model) if self.chat is None else self.chat
 
     def __str__(self) -> str:
         return f"{self.name} on port {self.port}"
@@ -199,7 +199,7 @@ def serve_on_socket(command: AnnotatedCommand, serving: Serving, python: str) ->
     program, *arguments = (Path(command.words[0]).name, *command.words[1:])
     argv = command.words if program == "python" else (python, str(_SERVER_SCRIPT), program, *arguments)
     added_variables = [Variable("MEDLEY_SOCKET", str(serving.socket), Why.SOCKET)]
-    if serving.chat and serving.chat.reads_no_reasoning:
+    if serving.chat and serving.chat.has_no_reasoning_parser:
         why = "a request's thinking is left out: no parser reads it"
         added_variables.append(Variable(NO_REASONING, "1", why))
     return replace(command, words=argv, variables=merged((*command.variables, *added_variables)))

@@ -25,7 +25,7 @@ from medley.environment.container_image import RAY, ContainerEnvironment, role
 from medley.environment.tools import BARE, Tools
 from medley.errors import Problem
 from medley.host_schema import HostTable
-from medley.model.extra_files import NOTHING, ModelExtras
+from medley.model.extra_files import NO_EXTRAS, ModelExtras
 from medley.model.resolve import Weights
 from medley.planner import Layout, group_by_host, list_devices, list_pipelines
 from medley.planner.placement import PlacementOptions
@@ -46,7 +46,7 @@ class Order:
     serving: Serving
     placement: PlacementOptions = field(default_factory=PlacementOptions)
     engine_flags: tuple[str, ...] = ()
-    model_extras: ModelExtras = NOTHING
+    model_extras: ModelExtras = NO_EXTRAS
     user_command: tuple[str, ...] = ()
     """The user's command, from `medley` on."""
 
@@ -67,7 +67,7 @@ class Launch:
 
     plan: Plan
     annotated_command: AnnotatedCommand
-    model_extras: ModelExtras = NOTHING
+    model_extras: ModelExtras = NO_EXTRAS
     files: Mapping[str, str] = field(default_factory=dict)
     file_arguments: tuple[tuple[str, str], ...] = ()
     """The arguments in these files, and their reasons."""
@@ -121,10 +121,10 @@ def list_launch_variables(
     variables = (
         *list_table_variables(order.engine, plan, order.weights.model, environ),
         *tools.variables(environ.get("PATH", "")),
-        *list_common_variables(plan, host, environ, local=order.weights.local),
+        *list_common_variables(plan, host, environ, local=order.weights.is_local),
         *cluster,
         *engine.list_variables(order.serving, engine_plan or plan, host),
-        *order.model_extras.variables(),
+        *order.model_extras.list_variables(),
         *script,
     )
     return overridden(merged(variables), tools.table)
@@ -144,7 +144,7 @@ def build_launch(
     launch_variables = list_launch_variables(order, plan, host, tools, environ, cluster=cluster)
     engine_flags = (
         *engine.list_flags(serving, plan, host, weights.model),
-        *order.model_extras.flags(order.engine),
+        *order.model_extras.list_flags(order.engine),
     )
     command = AnnotatedCommand(
         engine.build_argv(tools.binary, serving, plan),

@@ -222,7 +222,7 @@ def _mounts(choice: ImageSelection) -> Iterator[Mount]:
 def _variables() -> Iterator[Variable]:
     """Where it keeps what the next container shall find."""
     why = "models that this host has, and those to come"
-    yield Variable("HF_HUB_CACHE", str(hub.cache().absolute()), why)
+    yield Variable("HF_HUB_CACHE", str(hub.find_cache().absolute()), why)
     cache, why = storage.cache() / "images", "what it compiles outlives the container"
     yield from (Variable(name, str(cache / folder), why) for name, folder in container.CACHES.items())
     token = Path(constants.HF_TOKEN_PATH)

@@ -15,7 +15,7 @@ from medley.environment import build, bytecode, uv, virtualenv
 from medley.environment.payload import FOLDER, convert_gguf
 from medley.errors import Problem
 from medley.model.resolve import Weights
-from medley.model.transfer.inventory import file_sha256
+from medley.model.transfer.inventory import hash_whole_file
 from medley.process import Finished, Process
 from medley.progress import PROGRESS, SILENT, Progress, share
 from medley.schema import Package
@@ -149,7 +149,7 @@ def _conversion_problem(name: str, python: Path, model: Path, finished: Finished
 
 
 def _require_weights(name: str, package: Package, model: Path) -> None:
-    written = file_sha256(model / "model.safetensors", lambda _: None)
+    written = hash_whole_file(model / "model.safetensors", lambda _: None)
     if written != package.weights_sha256:
         raise Problem(
             f"the weights of {name} are not those of its table",

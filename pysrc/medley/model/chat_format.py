@@ -1,4 +1,4 @@
-"""Know from a model's own files how it writes tool calls and reasoning.
+"""Find from a model's own files how it writes tool calls and reasoning.
 
 An engine reads both with a parser that it must be given by name. The chat template shows the marks:
 `<tool_call>`, `[TOOL_CALLS]`, `<think>`. `chat_formats.toml` has the rules, each with its source.
@@ -15,10 +15,10 @@ from medley import config
 from medley.model.checkpoint import CONFIG
 from medley.schema import Model
 
-JINJA, TOKENIZER = "chat_template.jinja", "tokenizer_config.json"
-_THINKS = re.compile(r"<think>|\[THINK\]")
+JINJA, TOKENIZER_CONFIG = "chat_template.jinja", "tokenizer_config.json"
+_REASONING_MARKS = re.compile(r"<think>|\[THINK\]")
 # `tools` as a variable of the template: not `message.tools`, "tools" or <tools>.
-_SHOWS_TOOLS = re.compile(
+_TOOLS_VARIABLE = re.compile(
     r"""\{[%{](?:[^%}'"]|'[^']*'|"[^"]*"|%(?!\})|\}(?!\}))*?(?<![.\w'"<])tools\b(?!['">])"""
 )
 
@@ -30,19 +30,18 @@ class Rule:
     parser: str
     marks: tuple[str, ...]
     source: str
-    without: tuple[str, ...] = ()
-    same: tuple[str, ...] = ()
-    """Other names, of either engine, for a parser that reads the same."""
+    absent_marks: tuple[str, ...] = ()
+    same_parsers: tuple[str, ...] = ()
+    """Other names, in either engine, for a parser that reads the same."""
     architectures: tuple[str, ...] = ()
-    """The beginnings of `model_type` that it is for [default: any]."""
+    """The prefixes of `model_type` to which the rule applies; empty: any."""
 
-    def holds(self, template: str, architecture: str) -> bool:
-        """Whether a template of this architecture is written so."""
+    def is_match(self, template: str, architecture: str) -> bool:
+        """Return whether a template of this architecture has the rule's marks."""
         if self.architectures and not architecture.startswith(self.architectures):
             return False
-        return all(mark in template for mark in self.marks) and not any(
-            mark in template for mark in self.without
-        )
+        has_marks = all(mark in template for mark in self.marks)
+        return has_marks and not any(mark in template for mark in self.absent_marks)
 
 
 @dataclass(frozen=True)
@@ -54,37 +53,30 @@ class ChatFormat:
     tool_why: str = ""
     reasoning_why: str = ""
     source: str = ""
-    """Its table, or the file of its template; empty where neither is known."""
+    """The model's table, or the file of its template; empty where neither is known."""
     is_given: bool = False
     """Whether the user named a parser, which is then not looked at again."""
 
     @property
-    def reads_no_reasoning(self) -> bool:
-        """Whether it is known, and engines read no reasoning; vLLM reads gpt-oss's by the model."""
+    def has_no_reasoning_parser(self) -> bool:
+        """Whether the format is known and has no parser of reasoning; vLLM reads gpt-oss's by the model."""
         return bool(self.source) and not self.reasoning_parser and self.tool_parser != "openai"
 
 
-def _rules(name: str) -> tuple[Rule, ...]:
-    def words(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
-        return tuple(table.get(key, ()))
-
-    return tuple(
-        Rule(
-            each["parser"],
-            words(each, "marks"),
-            each["source"],
-            words(each, "without"),
-            words(each, "same"),
-            words(each, "architectures"),
-        )
-        for each in config.beside(__file__, "chat_formats.toml")[name]
-    )
+def _load_rules(name: str) -> tuple[Rule, ...]:
+    """Return the rules of chat_formats.toml under this name."""
+    keys = ("marks", "without", "same", "architectures")
+    rules = []
+    for table in config.beside(__file__, "chat_formats.toml")[name]:
+        marks, absent_marks, same_parsers, architectures = (tuple(table.get(key, ())) for key in keys)
+        rules.append(Rule(table["parser"], marks, table["source"], absent_marks, same_parsers, architectures))
+    return tuple(rules)
 
 
-TOOLS, REASONING = _rules("tools"), _rules("reasoning")
+TOOL_RULES, REASONING_RULES = _load_rules("tools"), _load_rules("reasoning")
 
 
-def of_table(model: Model | None) -> ChatFormat:
+def read_table_format(model: Model | None) -> ChatFormat:
     """Return the format that a model's table gives."""
     if model is None:
         return ChatFormat()
@@ -93,79 +85,84 @@ def of_table(model: Model | None) -> ChatFormat:
     return ChatFormat(model.tool_parser, model.reasoning_parser, tool, reasoning, "its table in models/")
 
 
-def of_folder(folder: Path) -> ChatFormat:
-    """Return the format by the files of a folder."""
-    return of_files(lambda name: _text(folder / name))
+def read_folder_format(folder: Path) -> ChatFormat:
+    """Return the format that the files of a folder show."""
+    return find_format(lambda name: _read_text(folder / name))
 
 
-def architecture_of(path: Path) -> str | None:
+def read_architecture(path: Path) -> str | None:
     """Return `model_type` of a config.json, if it is there."""
-    kind = _table(_text(path)).get("model_type")
+    kind = _parse_table(_read_text(path)).get("model_type")
     return kind if isinstance(kind, str) else None
 
 
-def _text(path: Path) -> str | None:
+def _read_text(path: Path) -> str | None:
     try:
         return path.read_text(encoding="utf-8") if path.is_file() else None
     except (OSError, UnicodeDecodeError):
         return None
 
 
-def of_files(read: Callable[[str], str | None]) -> ChatFormat:
-    """Return the format by a checkpoint's files; `read` returns a file's text, or None without it."""
-    kind = _table(read(CONFIG)).get("model_type")
+def find_format(read: Callable[[str], str | None]) -> ChatFormat:
+    """Return the format that a checkpoint's files show; `read` returns a file's text, or None without it."""
+    kind = _parse_table(read(CONFIG)).get("model_type")
     architecture = kind if isinstance(kind, str) else ""
     if jinja := read(JINJA):
-        return of_template(jinja, jinja, architecture, JINJA)
-    match _table(read(TOKENIZER)).get("chat_template"):
+        return find_template_format(jinja, jinja, architecture, JINJA)
+    match _parse_table(read(TOKENIZER_CONFIG)).get("chat_template"):
         case str(text):
-            return of_template(text, text, architecture, TOKENIZER)
-        case [*several]:
-            named = {each.get("name"): each.get("template") for each in several if isinstance(each, dict)}
-            texts = {name: text for name, text in named.items() if isinstance(text, str)}
-            plain = texts.get("default", "")
-            return of_template(plain, texts.get("tool_use", plain), architecture, TOKENIZER)
+            return find_template_format(text, text, architecture, TOKENIZER_CONFIG)
+        case [*entries]:
+            tables = [entry for entry in entries if isinstance(entry, dict)]
+            templates = {table.get("name"): table.get("template") for table in tables}
+            texts = {name: text for name, text in templates.items() if isinstance(text, str)}
+            default_template = texts.get("default", "")
+            return find_template_format(
+                default_template, texts.get("tool_use", default_template), architecture, TOKENIZER_CONFIG
+            )
         case _:
             return ChatFormat()
 
 
-def of_template(plain: str, with_tools: str, architecture: str, source: str) -> ChatFormat:
+def find_template_format(template: str, with_tools: str, architecture: str, source: str) -> ChatFormat:
     """Return the format of a template, and of the one for requests with tools where that is another."""
-    tool, tool_why = _tools(_read(with_tools), architecture, source)
-    reasoning, why = _chosen(REASONING, _read(plain), architecture, source)
-    if reasoning is None and not why and _THINKS.search(plain):
-        why = f"{source} has marks of reasoning that no rule knows: thoughts stay in the answer"
-    return ChatFormat(tool, reasoning, tool_why, why, source)
+    tool, tool_why = _find_tool_parser(_unescape(with_tools), architecture, source)
+    reasoning, reasoning_why = _choose_parser(REASONING_RULES, _unescape(template), architecture, source)
+    if reasoning is None and not reasoning_why and _REASONING_MARKS.search(template):
+        reasoning_why = f"{source} has marks of reasoning that no rule knows: thoughts stay in the answer"
+    return ChatFormat(tool, reasoning, tool_why, reasoning_why, source)
 
 
-def _tools(template: str, architecture: str, source: str) -> tuple[str | None, str]:
-    if not _SHOWS_TOOLS.search(template):
+def _find_tool_parser(template: str, architecture: str, source: str) -> tuple[str | None, str]:
+    if not _TOOLS_VARIABLE.search(template):
         return None, f"{source} shows the model no tools: a request with tools gets 400"
-    parser, why = _chosen(TOOLS, template, architecture, source)
+    parser, why = _choose_parser(TOOL_RULES, template, architecture, source)
     return parser, why or f"{source} writes tool calls as no rule knows: a request with tools gets 400"
 
 
-def _chosen(rules: Iterable[Rule], template: str, architecture: str, source: str) -> tuple[str | None, str]:
+def _choose_parser(
+    rules: Iterable[Rule], template: str, architecture: str, source: str
+) -> tuple[str | None, str]:
     """Return the only parser whose rule holds, and why; None where none does, or several do."""
-    holding = [rule for rule in rules if rule.holds(template, architecture)]
-    holding = [rule for rule in holding if rule.architectures] or holding
-    parsers = dict.fromkeys(rule.parser for rule in holding)
+    matching = [rule for rule in rules if rule.is_match(template, architecture)]
+    matching = [rule for rule in matching if rule.architectures] or matching
+    parsers = dict.fromkeys(rule.parser for rule in matching)
     if len(parsers) > 1:
         return None, f"{source} could be read by {' or '.join(parsers)}: none is set"
-    if not holding:
+    if not matching:
         return None, ""
-    first = next(mark for mark in holding[0].marks)
-    return holding[0].parser, f"{source} writes {first.strip()}"
+    first = next(mark for mark in matching[0].marks)
+    return matching[0].parser, f"{source} writes {first.strip()}"
 
 
-def _read(template: str) -> str:
+def _unescape(template: str) -> str:
     """Return a template's text with the escapes of its strings replaced."""
     return template.replace("\\n", "\n").replace('\\"', '"')
 
 
-def _table(text: str | None) -> Mapping[str, Any]:
+def _parse_table(text: str | None) -> Mapping[str, Any]:
     try:
-        found = json.loads(text) if text else {}
+        table = json.loads(text) if text else {}
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return table if isinstance(table, dict) else {}

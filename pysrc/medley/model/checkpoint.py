@@ -13,17 +13,21 @@ from typing import Any, Literal
 
 from medley.errors import Problem, in_words
 
-CONFIG, SINGLE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+CONFIG, WEIGHTS_FILE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 QUANTIZATION = "hf_quant_config.json"
-"""How ModelOpt before 0.31 says what it quantized, where config.json says nothing: vLLM 0.33 reads it too
-(transformers_utils/config.py, get_config)."""
+"""The file in which ModelOpt before 0.31 names the quantization, where config.json does not.
+
+vLLM 0.33 reads it too (transformers_utils/config.py, get_config).
+"""
 _WEIGHTS = {".safetensors", ".bin", ".gguf", ".pt"}
 # The format's own limit; a longer one is no header.
-_LONGEST_BYTES = 100_000_000
-_AGAIN = "fetch that file again"
+_MAX_HEADER_BYTES = 100_000_000
+_FETCH_AGAIN = "fetch that file again"
 _LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(\d+)\.")
 # Parts beside the language model that an engine keeps with the embedding, on the first stage.
-_BESIDE = re.compile(r"(?:^|\.)(?:\w*vision\w*|visual|vit|\w*audio\w*|multi_modal_projector|mlp1|encoder)\.")
+_OTHER_PARTS = re.compile(
+    r"(?:^|\.)(?:\w*vision\w*|visual|vit|\w*audio\w*|multi_modal_projector|mlp1|encoder)\."
+)
 # ChatGLM and Qianfan-OCR call their decoder so too.
 _DECODER = re.compile(r"^(?:transformer|language_model\.model)\.encoder\.layers\.")
 _DRAFT = re.compile(r"(?:^|\.)mtp\w*\.")
@@ -47,7 +51,7 @@ Part = Literal["layers", "first", "head", "draft", "unused"]
 @dataclass(frozen=True)
 class Tensor:
     dtype: str
-    """As safetensors writes it: BF16, F8_E4M3, U8 …"""
+    """The data type as safetensors writes it: BF16, F8_E4M3, U8 …"""
     shape: tuple[int, ...]
     size_bytes: int
 
@@ -57,20 +61,24 @@ class Tensor:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    with readable(path), path.open("rb") as file:
-        length = _length(file.read(8), str(path))
+    """Return the tensors of a safetensors file; raise a Problem if its header or its size is wrong."""
+    with raise_read_problem(path), path.open("rb") as file:
+        length = _read_header_length(file.read(8), str(path))
         text = file.read(length)
         size_bytes = path.stat().st_size
     if len(text) < length:
-        raise _wrong(str(path), f"its header of {length} bytes ends after {len(text)}")
-    found = tensors(text, str(path))
-    wanted = 8 + length + sum(tensor.size_bytes for tensor in found.values())
-    if size_bytes < wanted:
-        raise _wrong(str(path), f"it has {size_bytes} bytes of the {wanted} that its header promises")
-    return found
+        raise _bad_safetensors_problem(str(path), f"its header of {length} bytes ends after {len(text)}")
+    header = parse_header(text, str(path))
+    expected_bytes = 8 + length + sum(tensor.size_bytes for tensor in header.values())
+    if size_bytes < expected_bytes:
+        raise _bad_safetensors_problem(
+            str(path), f"it has {size_bytes} bytes of the {expected_bytes} that its header promises"
+        )
+    return header
 
 
-def _length(start: bytes, where: str) -> int:
+def _read_header_length(start: bytes, where: str) -> int:
+    """Return the length of the header from the first 8 bytes of the file."""
     if start.startswith(b"version "):
         raise Problem(
             f"{where} is not the weights",
@@ -78,51 +86,56 @@ def _length(start: bytes, where: str) -> int:
             fix="git lfs pull  # in that folder",
         )
     if len(start) < 8:  # noqa: PLR2004 - the format's
-        raise _wrong(where, f"it has {len(start)} bytes, and the length alone takes 8")
+        raise _bad_safetensors_problem(where, f"it has {len(start)} bytes, and the length alone takes 8")
     length: int = struct.unpack("<Q", start)[0]
-    if not 0 < length <= _LONGEST_BYTES:
-        raise _wrong(where, f"its header would be {length} bytes long")
+    if not 0 < length <= _MAX_HEADER_BYTES:
+        raise _bad_safetensors_problem(where, f"its header would be {length} bytes long")
     return length
 
 
-def tensors(text: bytes | str, where: str) -> dict[str, Tensor]:
+def parse_header(text: bytes | str, where: str) -> dict[str, Tensor]:
     try:
         table = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _wrong(where, f"its header is not JSON: {error}") from error
+        raise _bad_safetensors_problem(where, f"its header is not JSON: {error}") from error
     if not isinstance(table, dict):
-        raise _wrong(where, "its header is not a table")
-    return {name: _tensor(name, entry, where) for name, entry in table.items() if name != "__metadata__"}
+        raise _bad_safetensors_problem(where, "its header is not a table")
+    return {
+        name: _parse_tensor(name, entry, where) for name, entry in table.items() if name != "__metadata__"
+    }
 
 
-def _tensor(name: str, entry: Any, where: str) -> Tensor:  # noqa: ANN401 - whatever JSON held
+def _parse_tensor(name: str, entry: Any, where: str) -> Tensor:  # noqa: ANN401 - whatever JSON held
     match entry:
         case {"dtype": str(dtype), "shape": [*shape], "data_offsets": [int(start), int(end)]} if (
             0 <= start <= end and all(isinstance(size, int) and size >= 0 for size in shape)
         ):
             return Tensor(dtype, tuple(shape), end - start)
         case _:
-            raise _wrong(where, f"what its header says of {name!r} has no dtype, shape and data_offsets")
+            raise _bad_safetensors_problem(
+                where, f"what its header says of {name!r} has no dtype, shape and data_offsets"
+            )
 
 
-def weight_files(index: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    spread = index.get("weight_map")
-    names = list(spread.values()) if isinstance(spread, dict) else []
-    plain = (
-        isinstance(each, str) and each not in {"", ".", ".."} and not {"/", "\0"} & set(each)
-        for each in names
-    )
-    if names and all(plain):
+def list_weight_files(index: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    """Return the names of the files in an index; raise a Problem if it has none or a path."""
+    weight_map = index.get("weight_map")
+    names = list(weight_map.values()) if isinstance(weight_map, dict) else []
+    if names and all(map(_is_file_name, names)):
         return tuple(sorted(set(names)))
     raise Problem(
         f"{where} names no files",
         cause="'weight_map' is not a table of tensors and their files",
-        fix=_AGAIN,
+        fix=_FETCH_AGAIN,
     )
 
 
-def _wrong(where: str, cause: str) -> Problem:
-    return Problem(f"{where} is not whole safetensors", cause=cause, fix=_AGAIN)
+def _is_file_name(name: object) -> bool:
+    return isinstance(name, str) and name not in {"", ".", ".."} and not {"/", "\0"} & set(name)
+
+
+def _bad_safetensors_problem(where: str, cause: str) -> Problem:
+    return Problem(f"{where} is not whole safetensors", cause=cause, fix=_FETCH_AGAIN)
 
 
 @dataclass(frozen=True)
@@ -131,90 +144,92 @@ class Checkpoint:
     config: Mapping[str, Any]
     tensors: Mapping[str, Tensor]
     index: Mapping[str, Any] | None = None
-    """model.safetensors.index.json, or empty, instead of headers: then bytes are estimated."""
+    """The content of model.safetensors.index.json, or empty, if bytes are estimated; None with headers."""
 
 
 def read_config(folder: Path) -> Checkpoint:
     """Read config.json and the index, if it is there, of a folder without weights."""
-    index = table(folder / INDEX) if (folder / INDEX).is_file() else {}
-    return Checkpoint(str(folder), _configuration(folder), {}, index)
+    index = read_table(folder / INDEX) if (folder / INDEX).is_file() else {}
+    return Checkpoint(str(folder), _read_configuration(folder), {}, index)
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
     """Read config.json and all headers of a folder, or its index if it has no weights."""
     if not has_weights(folder):
         return read_config(folder)
-    config = _configuration(folder)
+    config = _read_configuration(folder)
     tensors: dict[str, Tensor] = {}
-    for path in _files(folder):
+    for path in _list_files(folder):
         tensors |= read_tensors(path)
     return Checkpoint(str(folder), config, tensors)
 
 
-def _configuration(folder: Path) -> Mapping[str, Any]:
-    config = table(folder / CONFIG)
-    if names_quantization(config) or not (folder / QUANTIZATION).is_file():
+def _read_configuration(folder: Path) -> Mapping[str, Any]:
+    config = read_table(folder / CONFIG)
+    if has_quantization(config) or not (folder / QUANTIZATION).is_file():
         return config
-    return with_quantization(config, table(folder / QUANTIZATION))
+    return add_quantization(config, read_table(folder / QUANTIZATION))
 
 
-def names_quantization(config: Mapping[str, Any]) -> bool:
-    """Whether config.json says how its weights are stored, for the whole or for a part of the model."""
-    parts = (config, *(each for each in config.values() if isinstance(each, dict)))
-    return any(each.get(name) for each in parts for name in ("quantization_config", "compression_config"))
+def has_quantization(config: Mapping[str, Any]) -> bool:
+    """Return whether config.json names a quantization, for the whole model or for a part."""
+    keys = ("quantization_config", "compression_config")
+    parts = (config, *(value for value in config.values() if isinstance(value, dict)))
+    return any(part.get(key) for part in parts for key in keys)
 
 
-def with_quantization(config: Mapping[str, Any], quantization: Mapping[str, Any]) -> dict[str, Any]:
-    """Return config.json with what hf_quant_config.json says."""
+def add_quantization(config: Mapping[str, Any], quantization: Mapping[str, Any]) -> dict[str, Any]:
+    """Return config.json with the content of hf_quant_config.json as its quantization."""
     return {**config, "quantization_config": dict(quantization)}
 
 
 def has_weights(folder: Path) -> bool:
-    with readable(folder):
+    with raise_read_problem(folder):
         return any(path.suffix in _WEIGHTS for path in folder.iterdir())
 
 
-def _files(folder: Path) -> list[Path]:
+def _list_files(folder: Path) -> list[Path]:
     if (folder / INDEX).is_file():
-        paths = [folder / name for name in weight_files(table(folder / INDEX), str(folder / INDEX))]
-    elif (folder / SINGLE).is_file():
-        return [folder / SINGLE]
+        paths = [folder / name for name in list_weight_files(read_table(folder / INDEX), str(folder / INDEX))]
+    elif (folder / WEIGHTS_FILE).is_file():
+        return [folder / WEIGHTS_FILE]
     else:
         # Mistral's repositories hold the same weights a second time under this name.
         paths = [path for path in sorted(folder.glob("*.safetensors")) if "consolidated" not in path.name]
     missing = [path.name for path in paths if not path.is_file()]
     if missing or not paths:
+        cause = "it has no *.safetensors"
+        if missing:
+            cause = f"{len(missing)} of {len(paths)} files are missing: {', '.join(missing[:3])}"
         raise Problem(
             f"{folder} does not hold the whole model",
-            cause=f"{len(missing)} of {len(paths)} files are missing: {', '.join(missing[:3])}"
-            if missing
-            else "it has no *.safetensors",
+            cause=cause,
             fix="fetch the model again, or name a folder that holds all of it as safetensors",
         )
     return paths
 
 
-def table(path: Path) -> dict[str, Any]:
-    with readable(path):
-        return parsed(path.read_bytes(), str(path))
+def read_table(path: Path) -> dict[str, Any]:
+    with raise_read_problem(path):
+        return parse_table(path.read_bytes(), str(path))
 
 
-def parsed(text: bytes, where: str) -> dict[str, Any]:
-    found = json_value(text, where)
-    if not isinstance(found, dict):
-        raise Problem(f"{where} is not a table", cause="it holds something else", fix=_AGAIN)
-    return found
+def parse_table(text: bytes, where: str) -> dict[str, Any]:
+    value = parse_json(text, where)
+    if not isinstance(value, dict):
+        raise Problem(f"{where} is not a table", cause="it holds something else", fix=_FETCH_AGAIN)
+    return value
 
 
-def json_value(text: bytes, where: str) -> Any:  # noqa: ANN401 - JSON may hold anything
+def parse_json(text: bytes, where: str) -> Any:  # noqa: ANN401 - JSON may hold anything
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Problem(f"{where} is not JSON", cause=str(error), fix=_AGAIN) from error
+        raise Problem(f"{where} is not JSON", cause=str(error), fix=_FETCH_AGAIN) from error
 
 
 @contextlib.contextmanager
-def readable(path: Path) -> Iterator[None]:
+def raise_read_problem(path: Path) -> Iterator[None]:
     """Turn an error of the file system into a Problem."""
     try:
         yield
@@ -226,6 +241,8 @@ def readable(path: Path) -> Iterator[None]:
 
 @dataclass
 class Amount:
+    """The bytes and weights of some tensors; routed experts also count on their own."""
+
     size_bytes: int = 0
     parameters: int = 0
     expert_bytes: int = 0
@@ -233,37 +250,45 @@ class Amount:
 
 
 @dataclass
-class Stored:
+class TensorSizes:
+    """The sizes of a checkpoint's tensors by part; the names are those of `Part`."""
+
     layers: Amount = field(default_factory=Amount)
     first: Amount = field(default_factory=Amount)
     """The embedding, and all that belongs to no layer."""
     head: Amount = field(default_factory=Amount)
     draft: Amount = field(default_factory=Amount)
-    """Layers that guess further tokens (MTP), loaded only if used."""
+    """The layers that guess further tokens (MTP), loaded only if used."""
     unused: Amount = field(default_factory=Amount)
-    """Parts of the checkpoint that no engine loads."""
-    seen: set[int] = field(default_factory=set)
+    """The parts of the checkpoint that no engine loads."""
+    layer_numbers: set[int] = field(default_factory=set)
+    """The numbers of the layers that have a tensor."""
 
 
-def stored(tensors: Mapping[str, Tensor], layers: int, bits: int, experts: int | None = None) -> Stored:
-    """Add up the tensors of a model of so many layers; `bits` is what one packed weight takes."""
-    found = Stored()
+def sum_tensors(
+    tensors: Mapping[str, Tensor], layers: int, bits: int, experts: int | None = None
+) -> TensorSizes:
+    """Add up the tensors of a model with this number of layers and experts.
+
+    `bits` is the size of a weight in packed tensors.
+    """
+    sizes = TensorSizes()
     for name, tensor in tensors.items():
-        part, layer = part_of(name, layers)
+        part, layer = find_part(name, layers)
         if part == "layers":
-            found.seen.add(layer)
-        amount: Amount = getattr(found, part)
-        count = parameters(name, tensor, bits)
+            sizes.layer_numbers.add(layer)
+        amount: Amount = getattr(sizes, part)
+        count = count_parameters(name, tensor, bits)
         amount.size_bytes += tensor.size_bytes
         amount.parameters += count
-        if _routed(name, tensor, experts):
+        if _is_routed(name, tensor, experts):
             amount.expert_bytes += tensor.size_bytes
             amount.expert_parameters += count
-    return found
+    return sizes
 
 
-def _routed(name: str, tensor: Tensor, experts: int | None) -> bool:
-    """Check for routed experts: by name, or by a shape of one matrix for each."""
+def _is_routed(name: str, tensor: Tensor, experts: int | None) -> bool:
+    """Return whether a tensor is of routed experts: by name, or by a shape with one matrix for each."""
     match tensor.shape:
         case (int(count), int(rows), _, *_) if count == experts and rows > 1:  # a convolution has one row
             return True
@@ -271,22 +296,23 @@ def _routed(name: str, tensor: Tensor, experts: int | None) -> bool:
             return "experts" in name.split(".") and not _ROUTER.search(name)
 
 
-def part_of(name: str, layers: int) -> tuple[Part, int]:
+def find_part(name: str, layers: int) -> tuple[Part, int]:
+    """Return the part of the model that a tensor belongs to, and its layer; 0 outside layers."""
     if _UNUSED.search(name):
         return "unused", 0
     if _DRAFT.search(name):
         return "draft", 0
-    if _BESIDE.search(name) and not _DECODER.search(name):
+    if _OTHER_PARTS.search(name) and not _DECODER.search(name):
         return "first", 0
-    numbered = _LAYER.search(name)
-    if numbered is not None:
-        layer = int(numbered[1])
+    layer_match = _LAYER.search(name)
+    if layer_match is not None:
+        layer = int(layer_match[1])
         # DeepSeek's and GLM's draft layers are counted on after the others.
         return ("layers", layer) if layer < layers else ("draft", 0)
     return ("head", 0) if _HEAD.search(name) else ("first", 0)
 
 
-def parameters(name: str, tensor: Tensor, bits: int) -> int:
+def count_parameters(name: str, tensor: Tensor, bits: int) -> int:
     """Count a tensor's weights: several per number if packed, none if it is a scale."""
     if _SCALE.search(name):
         return 0

@@ -5,27 +5,33 @@ For DeepSeek-V4-Flash they come to what the headers of its weights have (models/
 """
 
 from medley.model.config_fields import NAMES, Fields
-from medley.model.kv_cache import OVERLAPPING, head_dim, query_heads
+from medley.model.kv_cache import OVERLAPPING_RATIO, count_query_heads, find_head_dim
 
-ATTENTION_BYTES = 1.0
-"""Of a weight of attention and shared experts: the builds of DeepSeek, NVIDIA and Red Hat keep them in FP8
-(ai-dynamo/aiconfigurator, model_configs)."""
+BYTES_PER_ATTENTION_WEIGHT = 1.0
+"""The bytes of a weight of attention and shared experts.
+
+The builds of DeepSeek, NVIDIA and Red Hat keep them in FP8 (ai-dynamo/aiconfigurator, model_configs).
+"""
 
 
-def attention_weights(fields: Fields, ratio: int) -> int:
+def count_attention_weights(fields: Fields, ratio: int) -> int:
     """Count a layer's queries, keys and outputs, and the queries of an index."""
-    hidden, wide = fields.whole(*NAMES["hidden"]), query_heads(fields) * head_dim(fields)
-    rank, out, groups = fields.whole("q_lora_rank"), fields.whole("o_lora_rank"), fields.whole("o_groups")
-    found = rank * (hidden + wide) + hidden * head_dim(fields) + out * (wide + groups * hidden)
-    if ratio == OVERLAPPING:
-        found += rank * fields.whole("index_n_heads") * fields.whole("index_head_dim")
-    return found
+    hidden, wide = fields.require_number(*NAMES["hidden"]), count_query_heads(fields) * find_head_dim(fields)
+    rank, out, groups = (
+        fields.require_number("q_lora_rank"),
+        fields.require_number("o_lora_rank"),
+        fields.require_number("o_groups"),
+    )
+    count = rank * (hidden + wide) + hidden * find_head_dim(fields) + out * (wide + groups * hidden)
+    if ratio == OVERLAPPING_RATIO:
+        count += rank * fields.require_number("index_n_heads") * fields.require_number("index_head_dim")
+    return count
 
 
-def compressor_weights(fields: Fields, ratio: int) -> int:
-    """Count what makes an entry of `ratio` tokens, in 16 bits: keys and scores, twice if groups overlap."""
-    hidden = fields.whole(*NAMES["hidden"])
-    if ratio == OVERLAPPING:
-        index = 4 * fields.whole("index_head_dim") + fields.whole("index_n_heads")
-        return hidden * (4 * head_dim(fields) + index)
-    return 2 * hidden * head_dim(fields) if ratio else 0
+def count_compressor_weights(fields: Fields, ratio: int) -> int:
+    """Count the 16-bit weights that make an entry of `ratio` tokens: keys and scores, twice in overlaps."""
+    hidden = fields.require_number(*NAMES["hidden"])
+    if ratio == OVERLAPPING_RATIO:
+        index = 4 * fields.require_number("index_head_dim") + fields.require_number("index_n_heads")
+        return hidden * (4 * find_head_dim(fields) + index)
+    return 2 * hidden * find_head_dim(fields) if ratio else 0

@@ -24,87 +24,88 @@ from medley.schema import (
 )
 
 ENCODINGS_VARIABLE = "TIKTOKEN_ENCODINGS_BASE"
-FLAGS: Mapping[str, str] = {
+FLAG_BY_KIND: Mapping[str, str] = {
     "chat-template": "--chat-template",
     "reasoning-parser-plugin": "--reasoning-parser-plugin",
 }
-LARGEST_BYTES = 16 << 20
-_CONNECT_S, _READ_S, _ALL_S = 8.0, 20.0, 300.0
+MAX_FILE_BYTES = 16 << 20
+_CONNECT_S, _READ_S, _FETCH_LIMIT_S = 8.0, 20.0, 300.0
 
 
-def wanted_extras(model: Model | None, environ: Mapping[str, str]) -> tuple[ExtraFile, ...]:
+def list_extras(model: Model | None, environ: Mapping[str, str]) -> tuple[ExtraFile, ...]:
     """List a model's extra files, except those that the user's environment replaces."""
     return tuple(
-        need
-        for need in (model.needs if model else ())
-        if need.kind != "tiktoken" or not environ.get(ENCODINGS_VARIABLE)
+        extra
+        for extra in (model.needs if model else ())
+        if extra.kind != "tiktoken" or not environ.get(ENCODINGS_VARIABLE)
     )
 
 
-def folder(need: ExtraFile, needs: Iterable[ExtraFile]) -> Path:
-    """The folder that holds all files of one kind, named by the hash of them."""
-    kind = {each.name: each.sha256 for each in needs if each.kind == need.kind}
-    return storage.cache() / "needs" / storage.hash_all(kind)[:16]
+def find_extras_folder(extra: ExtraFile, extras: Iterable[ExtraFile]) -> Path:
+    """Return the folder of all files of one kind, which is named by their hash."""
+    checksums = {other.name: other.sha256 for other in extras if other.kind == extra.kind}
+    return storage.cache() / "needs" / storage.hash_all(checksums)[:16]
 
 
-def extra_files(needs: tuple[ExtraFile, ...]) -> Iterator[tuple[ExtraFile, Path]]:
-    return ((need, folder(need, needs) / need.name) for need in needs)
+def list_extra_paths(extras: tuple[ExtraFile, ...]) -> Iterator[tuple[ExtraFile, Path]]:
+    """Return each file with its path on this host."""
+    return ((extra, find_extras_folder(extra, extras) / extra.name) for extra in extras)
 
 
-def fetch_extras(needs: tuple[ExtraFile, ...], watch: Progress, *, limit_s: float = _ALL_S) -> None:
+def fetch_extras(extras: tuple[ExtraFile, ...], watch: Progress, *, limit_s: float = _FETCH_LIMIT_S) -> None:
     """Fetch each file and verify its hash; the Problem shows how to copy it by hand."""
-    for need, path in extra_files(needs):
+    for extra, path in list_extra_paths(extras):
         with storage.lock(
             path.parent / ".lock", waits=lambda: watch.note("another medley fetches it; waiting")
         ):
-            if storage.exists(path) and storage.hash_file(path) == need.sha256:
+            if storage.exists(path) and storage.hash_file(path) == extra.sha256:
                 continue
             with (
-                watch.stage(f"fetch {need.name}: {need.what}"),
+                watch.stage(f"fetch {extra.name}: {extra.what}"),
                 storage.explained(path, "written"),
             ):
-                _Fetching(need, path, watch, time.monotonic() + limit_s).fetch()
+                _Fetcher(extra, path, watch, time.monotonic() + limit_s).fetch()
 
 
 @dataclass(frozen=True)
-class _Fetching:
-    need: ExtraFile
+class _Fetcher:
+    extra: ExtraFile
     path: Path
     watch: Progress
     deadline: float
 
     @property
     def url(self) -> str:
-        need = self.need
-        return need.url or f"{hub.endpoint()}/{need.repository}/resolve/{need.commit}/{need.name}"
+        extra = self.extra
+        return extra.url or f"{hub.find_endpoint()}/{extra.repository}/resolve/{extra.commit}/{extra.name}"
 
     def fetch(self) -> None:
         """Fetch into a part file, which a later run continues; start again once if its hash is wrong."""
-        part = self.path.with_name(f".{self.need.name}.part")
-        for _ in range(2 if part.is_file() else 1):
-            self._load(part)
-            found = storage.hash_file(part)
-            if found == self.need.sha256:
-                part.replace(self.path)
+        part_path = self.path.with_name(f".{self.extra.name}.part")
+        for _ in range(2 if part_path.is_file() else 1):
+            self._download(part_path)
+            sha256 = storage.hash_file(part_path)
+            if sha256 == self.extra.sha256:
+                part_path.replace(self.path)
                 return
-            part.unlink()
+            part_path.unlink()
         raise Problem(
-            f"{self.need.name} is not the file that the model's table knows",
-            cause=f"{self.url} has SHA-256 {found}; the table has {self.need.sha256}",
+            f"{self.extra.name} is not the file that the model's table knows",
+            cause=f"{self.url} has SHA-256 {sha256}; the table has {self.extra.sha256}",
             fix=f"do not use it before you know why; the right one can be put here: {self.path}",
         )
 
-    def _load(self, part: Path) -> None:
+    def _download(self, part_path: Path) -> None:
         from httpx import HTTPError  # noqa: PLC0415 - a fifth of the time that a plan takes, and seldom needed
 
         from medley.network import http_client  # noqa: PLC0415 - as above
 
-        if self.need.repository and (name := hub.offline()):
+        if self.extra.repository and (name := hub.find_offline_variable()):
             raise self._problem(f"{name} is set")
-        have = part.stat().st_size if part.is_file() else 0
-        headers = {"Range": f"bytes={have}-"} if have else {}
-        # The hub's token is for the hub alone.
-        headers |= hub.headers() if self.need.repository else {}
+        part_bytes = part_path.stat().st_size if part_path.is_file() else 0
+        headers = {"Range": f"bytes={part_bytes}-"} if part_bytes else {}
+        # Only the hub gets the hub's token.
+        headers |= hub.build_headers() if self.extra.repository else {}
         try:
             with http_client.download(
                 self.url, limit_s=_READ_S, headers=headers, connect_s=_CONNECT_S
@@ -113,8 +114,8 @@ class _Fetching:
                     return  # all of it is there
                 if answer.status_code not in {HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT}:
                     raise self._problem(f"{self.url} answered {answer.status_code}")
-                goes_on = answer.status_code == HTTPStatus.PARTIAL_CONTENT
-                with part.open("ab" if goes_on else "wb") as file:
+                is_continued = answer.status_code == HTTPStatus.PARTIAL_CONTENT
+                with part_path.open("ab" if is_continued else "wb") as file:
                     self._write(answer.iter_bytes(), file)
         except HTTPError as error:
             raise self._problem(f"{self.url}: {in_words(error)}") from error
@@ -123,8 +124,8 @@ class _Fetching:
         for chunk in chunks:
             file.write(chunk)
             self.watch.line(f"{file.tell() / (1 << 20):.1f} MiB")
-            if file.tell() > LARGEST_BYTES:
-                raise self._problem(f"{self.url} is larger than {LARGEST_BYTES >> 20} MiB")
+            if file.tell() > MAX_FILE_BYTES:
+                raise self._problem(f"{self.url} is larger than {MAX_FILE_BYTES >> 20} MiB")
             if time.monotonic() > self.deadline:
                 raise self._problem(
                     f"{self.url} is too slow; what has come is kept, and the next try goes on"
@@ -133,94 +134,101 @@ class _Fetching:
         os.fsync(file.fileno())
 
     def _problem(self, cause: str) -> Problem:
-        own = f"\nor, if you have it: export {ENCODINGS_VARIABLE}=FOLDER"
+        variable_hint = f"\nor, if you have it: export {ENCODINGS_VARIABLE}=FOLDER"
         return Problem(
-            f"{self.need.name} cannot be fetched, which this model needs: {self.need.what}",
+            f"{self.extra.name} cannot be fetched, which this model needs: {self.extra.what}",
             cause=cause,
             fix=f"try again, or fetch {self.url} on a host that can, and put it here: {self.path}\n"
-            f"its SHA-256 is {self.need.sha256}{own if self.need.kind == 'tiktoken' else ''}",
+            f"its SHA-256 is {self.extra.sha256}{variable_hint if self.extra.kind == 'tiktoken' else ''}",
         )
 
 
 @dataclass(frozen=True)
 class ModelExtras:
+    """The code and the extra files that a model's engine gets."""
+
     code: Code | None = None
     """The code that the user trusts, pinned by its commit or fingerprint."""
     files: tuple[tuple[ExtraFile, Path], ...] = ()
-    base: str | None = None
-    without_code: bool = False
+    encodings_folder: str | None = None
+    """The user's own folder of encodings, from TIKTOKEN_ENCODINGS_BASE."""
+    is_code_refused: bool = False
+    """Whether the user gave --no-remote-code."""
     warnings: tuple[str, ...] = ()
 
-    def why(self) -> Iterator[str]:
+    def list_reasons(self) -> Iterator[str]:
         yield from self.warnings
         if self.code:
-            yield f"trusted code: {self.code.named}"
-        for need, path in self.files:
-            yield f"{need.name} ({need.what}), SHA-256 {need.sha256}: {path}"
+            yield f"trusted code: {self.code.description}"
+        for extra, path in self.files:
+            yield f"{extra.name} ({extra.what}), SHA-256 {extra.sha256}: {path}"
 
-    def table(self) -> dict[str, Any]:
-        """For a host that joins this model; `extras_from_table` reads it there."""
+    def build_table(self) -> dict[str, Any]:
+        """Return the table for a host that joins this model, which reads it with `read_extras`."""
         return {
             "cache": str(storage.cache()),
-            "needs": [need.model_dump() for need, _ in self.files],
+            "needs": [extra.model_dump() for extra, _ in self.files],
             "code": asdict(self.code) if self.code else None,
         }
 
-    def typed(self) -> Iterator[str]:
+    def list_options(self) -> Iterator[str]:
         """Yield the flags that repeat this choice."""
         if self.code:
             yield from ("--trust-remote-code", "--code-revision", self.code.pin)
-        elif self.without_code:
+        elif self.is_code_refused:
             yield "--no-remote-code"
 
-    def flags(self, engine: EngineName) -> Iterator[Flag]:
+    def list_flags(self, engine: EngineName) -> Iterator[Flag]:
         if self.code:
-            yield Flag(("--trust-remote-code",), None, f"as you chose: {self.code.named}")
+            yield Flag(("--trust-remote-code",), None, f"as you chose: {self.code.description}")
         if self.code and self.code.commit:
             why = "the commit whose code you trust, and no newer one"
             yield Flag(("--revision",), self.code.commit, why)
             for name in ENGINE_TABLES[engine].code_revision_flags:
                 yield Flag((name,), self.code.commit, why)
-        for need, path in self.files:
-            if need.kind in FLAGS:
-                yield Flag((FLAGS[need.kind],), str(path), f"{need.what}; SHA-256 {need.sha256}")
+        for extra, path in self.files:
+            if extra.kind in FLAG_BY_KIND:
+                yield Flag((FLAG_BY_KIND[extra.kind],), str(path), f"{extra.what}; SHA-256 {extra.sha256}")
 
-    def variables(self) -> Iterator[Variable]:
-        found = next((path.parent for need, path in self.files if need.kind == "tiktoken"), None)
-        if self.base:
-            yield Variable(ENCODINGS_VARIABLE, self.base, "your own: nothing is fetched")
-        elif found:
+    def list_variables(self) -> Iterator[Variable]:
+        encodings = next((path.parent for extra, path in self.files if extra.kind == "tiktoken"), None)
+        if self.encodings_folder:
+            yield Variable(ENCODINGS_VARIABLE, self.encodings_folder, "your own: nothing is fetched")
+        elif encodings:
             yield Variable(
-                ENCODINGS_VARIABLE, str(found), "else the engine fetches these encodings when it starts"
+                ENCODINGS_VARIABLE, str(encodings), "else the engine fetches these encodings when it starts"
             )
 
 
-NOTHING = ModelExtras()
+NO_EXTRAS = ModelExtras()
 
 
-def extra_paths(
-    found: tuple[ExtraFile, ...], engine: EngineName, *, trusted: bool
+def require_usable_extras(
+    extras: tuple[ExtraFile, ...], engine: EngineName, *, trusted: bool
 ) -> tuple[tuple[ExtraFile, Path], ...]:
-    """List the paths for an engine; a parser is code and must be trusted."""
-    for need in found:
-        if need.kind != "reasoning-parser-plugin":
+    """Return the paths for an engine.
+
+    Raise a Problem for a parser that the engine cannot load, or that is not trusted, because it is code.
+    """
+    for extra in extras:
+        if extra.kind != "reasoning-parser-plugin":
             continue
         if not ENGINE_TABLES[engine].has_parser_plugins:
             raise Problem(
-                f"{need.name} is a parser for {TITLES[DEFAULT_ENGINE]}, and {engine} takes none",
-                cause=f"the model's table needs it: {need.what}",
+                f"{extra.name} is a parser for {TITLES[DEFAULT_ENGINE]}, and {engine} takes none",
+                cause=f"the model's table needs it: {extra.what}",
                 fix=f"--engine {DEFAULT_ENGINE}",
             )
         if not trusted:
             raise Problem(
-                f"this model needs {need.name}, which is code, and it is not trusted",
-                cause=f"{need.what}; {need.url or need.repository}, SHA-256 {need.sha256}",
+                f"this model needs {extra.name}, which is code, and it is not trusted",
+                cause=f"{extra.what}; {extra.url or extra.repository}, SHA-256 {extra.sha256}",
                 fix="read it, then: --trust-remote-code",
             )
-    return tuple(extra_files(found))
+    return tuple(list_extra_paths(extras))
 
 
-def extras_from_table(table: Mapping[str, Any]) -> ModelExtras:
+def read_extras(table: Mapping[str, Any]) -> ModelExtras:
     """Read a head's table; the paths are this host's."""
-    found = tuple(config.build(each, ExtraFile, "what the head's model needs") for each in table["needs"])
-    return ModelExtras(Code(**table["code"]) if table["code"] else None, tuple(extra_files(found)))
+    extras = tuple(config.build(entry, ExtraFile, "what the head's model needs") for entry in table["needs"])
+    return ModelExtras(Code(**table["code"]) if table["code"] else None, tuple(list_extra_paths(extras)))

@@ -16,7 +16,7 @@ from huggingface_hub import constants
 
 from medley import json_shape, storage
 from medley.errors import Problem, in_words
-from medley.model.checkpoint import CONFIG, INDEX, SINGLE, has_weights, table, weight_files
+from medley.model.checkpoint import CONFIG, INDEX, WEIGHTS_FILE, has_weights, list_weight_files, read_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,15 +26,17 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 LIMIT_S = 8
-# Of all questions together: a model of 160 files is 160 small answers.
-_ALL_S = 45
+_QUERY_LIMIT_S = 45
+"""The time limit of all requests of one question: a model of 160 files is 160 small answers."""
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True)
-class About:
+class RepositoryInfo:
+    """The state of a repository on the hub."""
+
     commit: str | None
-    """Of `main`."""
+    """The commit of `main`."""
     license: str | None
 
 
@@ -43,86 +45,86 @@ class Unreachable(Problem):
 
     @property
     def reason(self) -> str:
-        """Why the hub was not asked, without what that means for the model."""
+        """The reason why the hub was not asked, without its consequence for the model."""
         return self.cause.partition(",")[0]
 
 
-def require(repository: str) -> None:
-    """Raise a Problem unless the repository is in the hub's cache here, or the hub says that it has it."""
-    if not snapshots(repository):
-        about(repository)
+def require_model(repository: str) -> None:
+    """Raise a Problem unless the repository is in the hub's cache here, or on the hub."""
+    if not list_snapshots(repository):
+        fetch_info(repository)
 
 
-def about(repository: str) -> About:
-    """Ask the hub for the newest commit; Unreachable without an answer, another Problem if it refuses."""
+def fetch_info(repository: str) -> RepositoryInfo:
+    """Ask the hub for the newest commit; raise Unreachable without an answer, a Problem if it refuses."""
     refuse_offline(repository)
     # A fifth of the time that a plan takes, for what most plans never ask.
     from httpx import HTTPError  # noqa: PLC0415 - see above
 
     from medley.network import http_client  # noqa: PLC0415 - see above
 
-    url = f"{endpoint()}/api/models/{repository}"
+    url = f"{find_endpoint()}/api/models/{repository}"
     try:
-        answer = http_client.ask("GET", url, limit_s=LIMIT_S, headers=headers(), redirects=True)
+        answer = http_client.ask("GET", url, limit_s=LIMIT_S, headers=build_headers(), redirects=True)
     except HTTPError as error:
-        raise unreachable(repository, in_words(error)) from error
+        raise unreachable_problem(repository, in_words(error)) from error
     if answer.status != HTTPStatus.OK:
-        raise _refused(repository, answer.status)
-    return _about(json_shape.table(answer.text) or {})
+        raise _refused_problem(repository, answer.status)
+    return _parse_info(json_shape.table(answer.text) or {})
 
 
-def _about(told: Mapping[str, Any]) -> About:
+def _parse_info(answer: Mapping[str, Any]) -> RepositoryInfo:
     """Read `sha` and `cardData`, as huggingface_hub's own ModelInfo does."""
-    card = told.get("cardData")
+    card = answer.get("cardData")
     card = card if isinstance(card, dict) else {}
-    named = card.get("license_name") if card.get("license") == "other" else card.get("license")
-    commit = told.get("sha")
-    return About(
+    license_name = card.get("license_name") if card.get("license") == "other" else card.get("license")
+    commit = answer.get("sha")
+    return RepositoryInfo(
         commit if isinstance(commit, str) and _COMMIT.fullmatch(commit) else None,
-        named if isinstance(named, str) else None,
+        license_name if isinstance(license_name, str) else None,
     )
 
 
-def answered(repository: str, question: "Callable[[HfApi], _T]") -> _T:
-    """Ask with huggingface_hub's client within a time limit; any failure is a Problem."""
+def run_query(repository: str, query: "Callable[[HfApi], _T]") -> _T:
+    """Ask with huggingface_hub's client within a time limit; raise a Problem for any failure."""
     answers: Queue[_T | Problem] = Queue()
     # A thread that may be left behind: not every step of the library's takes a time limit.
-    Thread(target=lambda: answers.put(_asked(repository, question)), daemon=True).start()
+    Thread(target=lambda: answers.put(_run_query(repository, query)), daemon=True).start()
     try:
-        answer = answers.get(timeout=_ALL_S)
+        answer = answers.get(timeout=_QUERY_LIMIT_S)
     except Empty:
-        raise unreachable(repository, f"no answer in {_ALL_S} s") from None
+        raise unreachable_problem(repository, f"no answer in {_QUERY_LIMIT_S} s") from None
     if isinstance(answer, Problem):
         raise answer
     return answer
 
 
-def _asked(repository: str, question: "Callable[[HfApi], _T]") -> _T | Problem:
+def _run_query(repository: str, query: "Callable[[HfApi], _T]") -> _T | Problem:
     # Half a second to import, and seldom needed.
     from huggingface_hub import HfApi, errors  # noqa: PLC0415 - see above
 
-    silence()
+    silence_library()
     try:
-        return question(HfApi(library_name="medley"))
+        return query(HfApi(library_name="medley"))
     except Problem as problem:
         return problem
     except errors.HfHubHTTPError as error:
         if isinstance(error, errors.EntryNotFoundError):
             return Problem(
                 f"{repository} holds no model that medley can measure",
-                cause=f"it lacks {CONFIG}, or {INDEX} and {SINGLE}",
+                cause=f"it lacks {CONFIG}, or {INDEX} and {WEIGHTS_FILE}",
                 fix="name a repository with safetensors, "
                 "or write its [shape] down: docs/reference/tables.md, models/NAME.toml",
             )
-        return _refused(repository, error.response.status_code)
+        return _refused_problem(repository, error.response.status_code)
     except errors.SafetensorsParsingError as error:
         what = f"the weights of {repository} are not safetensors"
         return Problem(what, cause=str(error), fix="name another repository")
     except (errors.HTTPError, OSError, ValueError) as error:  # type: ignore[attr-defined]
-        return unreachable(repository, type(error).__name__)
+        return unreachable_problem(repository, type(error).__name__)
 
 
-def silence() -> None:
+def silence_library() -> None:
     """Stop the library's bars and warnings: errors become Problems, and progress has medley's own form."""
     from huggingface_hub.utils.tqdm import disable_progress_bars  # noqa: PLC0415 - 60 ms, and seldom needed
 
@@ -130,68 +132,72 @@ def silence() -> None:
     logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)
 
 
-def file(api: "HfApi", repository: str, name: str, commit: str | None = None) -> bytes:
+def read_file(api: "HfApi", repository: str, name: str, commit: str | None = None) -> bytes:
     """Read a small file through the hub's cache."""
-    found = api.hf_hub_download(repository, name, revision=commit, cache_dir=cache(), etag_timeout=LIMIT_S)
-    return Path(found).read_bytes()
+    path = api.hf_hub_download(
+        repository, name, revision=commit, cache_dir=find_cache(), etag_timeout=LIMIT_S
+    )
+    return Path(path).read_bytes()
 
 
-def snapshot(repository: str) -> Path | None:
+def find_snapshot(repository: str) -> Path | None:
     """Find a snapshot with safetensors in the hub's cache."""
-    return next((each for each in snapshots(repository) if any(each.glob("*.safetensors"))), None)
+    return next((folder for folder in list_snapshots(repository) if any(folder.glob("*.safetensors"))), None)
 
 
-def snapshots(repository: str) -> list[Path]:
+def list_snapshots(repository: str) -> list[Path]:
     """List snapshots with weights, newest first; each folder is named by its commit."""
-    return [each for each in _newest(repository) if whole(each)]
+    return [folder for folder in _list_newest_folders(repository) if is_complete(folder)]
 
 
-def has(repository: str, revision: str | None = None) -> bool:
-    """Check for the weights of this commit, branch or tag, or of any snapshot."""
+def is_cached(repository: str, revision: str | None = None) -> bool:
+    """Return whether the hub's cache has the weights of this commit, branch or tag, or of any snapshot."""
     if revision is None:
-        return bool(snapshots(repository))
-    ref = repository_folder(repository) / "refs" / revision
+        return bool(list_snapshots(repository))
+    ref = find_repository_folder(repository) / "refs" / revision
     commit = (storage.read_text(ref) or revision).strip()
-    return whole(repository_folder(repository) / "snapshots" / commit)
+    return is_complete(find_repository_folder(repository) / "snapshots" / commit)
 
 
-def configured(repository: str) -> Path | None:
+def find_configured_snapshot(repository: str) -> Path | None:
     """Find the newest snapshot in the hub's cache that has config.json."""
-    return next((each for each in _newest(repository) if storage.exists(each / CONFIG)), None)
+    return next(
+        (folder for folder in _list_newest_folders(repository) if storage.exists(folder / CONFIG)), None
+    )
 
 
-def _newest(repository: str) -> list[Path]:
-    folder = repository_folder(repository) / "snapshots"
-    found = [each for each in storage.listed(folder) if each.is_dir()]
-    return sorted(found, key=storage.modified_s, reverse=True)
+def _list_newest_folders(repository: str) -> list[Path]:
+    folder = find_repository_folder(repository) / "snapshots"
+    folders = [path for path in storage.listed(folder) if path.is_dir()]
+    return sorted(folders, key=storage.modified_s, reverse=True)
 
 
-def repository_folder(repository: str) -> Path:
-    return cache() / f"models--{repository.replace('/', '--')}"
+def find_repository_folder(repository: str) -> Path:
+    return find_cache() / f"models--{repository.replace('/', '--')}"
 
 
-def whole(folder: Path) -> bool:
-    """Check for all weights: an interrupted download leaves only a few small files."""
+def is_complete(folder: Path) -> bool:
+    """Return whether a folder has all weights: an interrupted download leaves only a few small files."""
     if not storage.exists(folder / CONFIG):
         return False
     if storage.exists(folder / INDEX):
         try:
-            names = weight_files(table(folder / INDEX), INDEX)
+            names = list_weight_files(read_table(folder / INDEX), INDEX)
         except Problem:
             return False
         return all((folder / name).is_file() for name in names)
     return has_weights(folder)
 
 
-def cache() -> Path:
+def find_cache() -> Path:
     return Path(constants.HF_HUB_CACHE)
 
 
-def endpoint() -> str:
+def find_endpoint() -> str:
     return constants.ENDPOINT
 
 
-def headers() -> dict[str, str]:
+def build_headers() -> dict[str, str]:
     """Return the header with the token of HF_TOKEN or of `hf auth login`, as the library sends it."""
     from huggingface_hub import get_token  # noqa: PLC0415 - 80 ms, and seldom needed
 
@@ -199,39 +205,40 @@ def headers() -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
-def offline() -> str | None:
+def find_offline_variable() -> str | None:
     """Return the variable that forbids requests to the hub."""
     names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
     return next(filter(os.environ.get, names), names[0]) if constants.HF_HUB_OFFLINE else None
 
 
 def refuse_offline(repository: str) -> None:
-    if name := offline():
+    if name := find_offline_variable():
         raise Unreachable(
             f"{repository} is not on this host",
-            cause=f"{name} is set, and {cache()} does not hold it",
+            cause=f"{name} is set, and {find_cache()} does not hold it",
             fix=f"unset {name}, or name a folder that holds the model",
         )
 
 
-def unreachable(repository: str, error: str) -> Unreachable:
+def unreachable_problem(repository: str, error: str) -> Unreachable:
     return Unreachable(
         f"{repository} cannot be fetched",
-        cause=f"the hub at {endpoint()} does not answer ({error}), and {cache()} does not hold the model",
+        cause=f"the hub at {find_endpoint()} does not answer ({error}), "
+        f"and {find_cache()} does not hold the model",
         fix="check the network, or name a folder that holds the model instead",
     )
 
 
-def _refused(repository: str, status: int) -> Problem:
+def _refused_problem(repository: str, status: int) -> Problem:
     if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND}:
         # The hub answers 401 for a name that does not exist, so as not to tell which private ones do.
         return Problem(
             f"the hub has no model {repository}, or you may not read it",
-            cause=f"{endpoint()} answered {status}",
+            cause=f"{find_endpoint()} answered {status}",
             fix="check the name; for a gated model accept its terms on the hub, then: export HF_TOKEN=…",
         )
     return Unreachable(
         f"the hub cannot say whether it has {repository}",
-        cause=f"{endpoint()} answered {status}",
+        cause=f"{find_endpoint()} answered {status}",
         fix="try again in a minute, or name a folder that holds the model",
     )

@@ -1,4 +1,4 @@
-"""Measure and remove models in the hub's cache by the hub's own library.
+"""Measure and remove models in the hub's cache with the hub's own library.
 
 From huggingface_hub 1.32 on, a file that comes by Xet lies in `blobs` of the whole cache, and each model that
 needs it has a link there (its pull request 4498; HF_HUB_DISABLE_SHARED_BLOBS=1 turns it off). Only the
@@ -17,61 +17,64 @@ if TYPE_CHECKING:
     from huggingface_hub import DeleteCacheStrategy, HFCacheInfo
 
 
-def sizes() -> dict[str, int]:
+def measure_models() -> dict[str, int]:
     """Return the bytes of each model by repository; a file that two models share counts for both."""
-    folders = [each for each in hub.cache().glob("models--*--*") if each.is_dir()]
+    folders = [folder for folder in hub.find_cache().glob("models--*--*") if folder.is_dir()]
     if not folders:
         return {}
     # The library leaves out parts of files, and a model whose ref names a commit that is not here.
-    found = {each.repo_path.name: each.size_on_disk + _part_bytes(each.repo_path) for each in _scan().repos}
-    return {
-        each.name.removeprefix("models--").replace("--", "/", 1): found.get(each.name)
-        or storage.size_bytes(each)
-        for each in folders
+    measured = {
+        repo.repo_path.name: repo.size_on_disk + _measure_parts(repo.repo_path)
+        for repo in _scan_cache().repos
     }
+    by_repository = {}
+    for folder in folders:
+        repository = folder.name.removeprefix("models--").replace("--", "/", 1)
+        by_repository[repository] = measured.get(folder.name) or storage.size_bytes(folder)
+    return by_repository
 
 
-def _part_bytes(folder: Path) -> int:
+def _measure_parts(folder: Path) -> int:
     return sum(path.stat().st_size for path in (folder / "blobs").glob("*.incomplete"))
 
 
-def removable_bytes(repository: str) -> int:
+def estimate_removable_bytes(repository: str) -> int:
     """Estimate what `remove` frees, to a block of each file."""
-    folder = hub.repository_folder(repository)
-    alone = _of(_scan(), folder)
-    files = (file for each in alone.repos for revision in each.revisions for file in revision.files)
-    own = {file.blob_path: file.size_on_disk for file in files if not file.blob_path.is_symlink()}
-    shared = _deletion(alone).expected_freed_size - sum(own.values())
-    return storage.size_bytes(folder) + shared
+    folder = hub.find_repository_folder(repository)
+    cached_model = _select_model(_scan_cache(), folder)
+    files = (file for repo in cached_model.repos for revision in repo.revisions for file in revision.files)
+    unshared = {file.blob_path: file.size_on_disk for file in files if not file.blob_path.is_symlink()}
+    shared_bytes = _plan_deletion(cached_model).expected_freed_size - sum(unshared.values())
+    return storage.size_bytes(folder) + shared_bytes
 
 
-def remove(repository: str) -> int:
+def remove_model(repository: str) -> int:
     """Remove a model, and the shared files that no other model needs; return the bytes that are free then."""
-    folder, cache = hub.repository_folder(repository), hub.cache().resolve()
+    folder, cache = hub.find_repository_folder(repository), hub.find_cache().resolve()
     links = [path.resolve() for path in (folder / "blobs").glob("*") if path.is_symlink()]
-    shared = {path.parent for path in links if path.is_relative_to(cache)}
-    before = sum(map(storage.size_bytes, (folder, *shared)))
-    _repair(folder)
-    _deletion(_of(_scan(), folder)).execute()
+    shared_folders = {path.parent for path in links if path.is_relative_to(cache)}
+    bytes_before = sum(map(storage.size_bytes, (folder, *shared_folders)))
+    _remove_broken_links(folder)
+    _plan_deletion(_select_model(_scan_cache(), folder)).execute()
     if folder.exists():
         storage.remove(folder)
-    return before - sum(map(storage.size_bytes, shared))
+    return bytes_before - sum(map(storage.size_bytes, shared_folders))
 
 
-def discard(blobs: Iterable[Path]) -> None:
+def discard_blobs(blobs: Iterable[Path]) -> None:
     """Remove damaged files that are links in the cache, and the shared files that no other model needs."""
-    inside, links = hub.cache().resolve(), (path for path in blobs if path.is_symlink())
-    wanted = {path.parent.resolve() / path.name for path in links}
-    if not any(path.is_relative_to(inside) for path in wanted):
+    cache_folder, links = hub.find_cache().resolve(), (path for path in blobs if path.is_symlink())
+    paths = {path.parent.resolve() / path.name for path in links}
+    if not any(path.is_relative_to(cache_folder) for path in paths):
         return
-    cache = _scan()
+    cache = _scan_cache()
     files = (file for repo in cache.repos for revision in repo.revisions for file in revision.files)
     # A library without shared files has neither such paths nor delete_files.
-    if damaged := [file for file in files if file.blob_path in wanted]:
+    if damaged := [file for file in files if file.blob_path in paths]:
         cache.delete_files(*damaged).execute()
 
 
-def _repair(folder: Path) -> None:
+def _remove_broken_links(folder: Path) -> None:
     """Remove links and refs that lead nowhere, because the library leaves out a model that has one."""
     if (folder / "refs").is_dir():
         storage.remove(folder / "refs")
@@ -80,18 +83,19 @@ def _repair(folder: Path) -> None:
             path.unlink()
 
 
-def _scan() -> "HFCacheInfo":
+def _scan_cache() -> "HFCacheInfo":
     from huggingface_hub import scan_cache_dir  # noqa: PLC0415 - 60 ms, and seldom needed
 
-    hub.silence()
-    return scan_cache_dir(hub.cache())
+    hub.silence_library()
+    return scan_cache_dir(hub.find_cache())
 
 
-def _deletion(cache: "HFCacheInfo") -> "DeleteCacheStrategy":
-    commits = (revision.commit_hash for each in cache.repos for revision in each.revisions)
+def _plan_deletion(cache: "HFCacheInfo") -> "DeleteCacheStrategy":
+    commits = (revision.commit_hash for repo in cache.repos for revision in repo.revisions)
     return cache.delete_revisions(*commits)
 
 
-def _of(cache: "HFCacheInfo", folder: Path) -> "HFCacheInfo":
-    """Return what the cache has of this model; a renamed one has the same commits under both names."""
-    return replace(cache, repos=frozenset(each for each in cache.repos if each.repo_path.name == folder.name))
+def _select_model(cache: "HFCacheInfo", folder: Path) -> "HFCacheInfo":
+    """Return the cache with this model only; a renamed one has the same commits under both names."""
+    repos = frozenset(repo for repo in cache.repos if repo.repo_path.name == folder.name)
+    return replace(cache, repos=repos)

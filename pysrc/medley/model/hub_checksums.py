@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from medley.errors import Problem
 from medley.model import hub
-from medley.model.transfer.inventory import AT_ONCE, OnProgress, counter, file_sha256
+from medley.model.transfer.inventory import HASH_THREADS, OnProgress, build_counter, hash_whole_file
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -34,44 +34,48 @@ class Comparison:
     repository: str
     commit: str
     files: int = 0
-    """Those that the hub has a SHA-256 of: weights and other large files."""
+    """The number of compared files: weights and other large files, of which the hub has a SHA-256."""
     differences: tuple[Difference, ...] = ()
     reason: str | None = None
-    """Why nothing was compared."""
+    """The reason why nothing was compared; None if files were."""
 
     def __str__(self) -> str:
         if self.reason:
             return f"not compared with the hub: {self.reason}"
-        same = self.files - len(self.differences)
-        return f"{same} of {self.files} large files have the hub's SHA-256, of commit {self.commit[:12]}"
+        equal_files = self.files - len(self.differences)
+        return (
+            f"{equal_files} of {self.files} large files have the hub's SHA-256, of commit {self.commit[:12]}"
+        )
 
     @property
     def fix(self) -> str:
         """The command that downloads the files that differ, also where another model shares them."""
-        names = shlex.join(each.name for each in self.differences)
+        names = shlex.join(difference.name for difference in self.differences)
         return f"hf download {self.repository} {names} --revision {self.commit} --force-download"
 
 
-def compare(repository: str, snapshot: Path, on_progress: OnProgress | None = None) -> Comparison:
-    """Read the files of a snapshot that the hub has a SHA-256 of."""
+def compare_snapshot(repository: str, snapshot: Path, on_progress: OnProgress | None = None) -> Comparison:
+    """Compare the large files of a snapshot with the SHA-256 that the hub has of them."""
     try:
         # One request first: the library's own (2.4) repeats a refused connection for 23 s.
-        hub.about(repository)
-        known = hub.answered(repository, lambda api: dict(_checksums(api, repository, snapshot.name)))
+        hub.fetch_info(repository)
+        checksums = hub.run_query(
+            repository, lambda api: dict(_list_checksums(api, repository, snapshot.name))
+        )
     except Problem as problem:
         reason = problem.reason if isinstance(problem, hub.Unreachable) else problem.what
         return Comparison(repository, snapshot.name, reason=reason)
-    names = [name for name in known if (snapshot / name).is_file()]
-    count = counter(sum((snapshot / name).stat().st_size for name in names), on_progress)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        read = pool.map(
-            lambda name: Difference(name, file_sha256(snapshot / name, count), known[name]), names
+    names = [name for name in checksums if (snapshot / name).is_file()]
+    count = build_counter(sum((snapshot / name).stat().st_size for name in names), on_progress)
+    with ThreadPoolExecutor(HASH_THREADS) as pool:
+        results = pool.map(
+            lambda name: Difference(name, hash_whole_file(snapshot / name, count), checksums[name]), names
         )
-    differences = tuple(each for each in read if each.sha256 != each.hub_sha256)
+    differences = tuple(difference for difference in results if difference.sha256 != difference.hub_sha256)
     return Comparison(repository, snapshot.name, len(names), differences)
 
 
-def _checksums(api: "HfApi", repository: str, commit: str) -> Iterator[tuple[str, str]]:
+def _list_checksums(api: "HfApi", repository: str, commit: str) -> Iterator[tuple[str, str]]:
     for entry in api.list_repo_tree(repository, revision=commit, recursive=True):
         if lfs := getattr(entry, "lfs", None):
             yield entry.path, lfs.sha256

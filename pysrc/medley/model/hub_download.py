@@ -8,12 +8,12 @@ from medley.errors import Problem, in_words
 from medley.model import hub, hub_checksums
 from medley.model.transfer.inventory import OnProgress
 
-# The same weights in other forms, which no engine of ours reads beside safetensors.
-NOT_NEEDED = ("*.gguf", "*.onnx", "*.h5", "*.msgpack", "original/*", "metal/*")
+IGNORED_PATTERNS = ("*.gguf", "*.onnx", "*.h5", "*.msgpack", "original/*", "metal/*")
+"""The same weights in other forms, which medley's engines do not read next to safetensors."""
 OnNote = Callable[[str], None]
 
 
-def download(
+def download_model(
     repository: str,
     on_progress: OnProgress = lambda *_: None,
     on_note: OnNote = lambda _: None,
@@ -22,45 +22,49 @@ def download(
 ) -> Path:
     """Fetch the missing files of this commit, branch or tag (main without), and return the snapshot's folder.
 
-    Weights that differ from the hub's are a Problem, and leave the snapshot, so that no engine loads them.
+    Raise a Problem for weights that differ from the hub's, and remove them, so that no engine loads them.
     """
     # Half a second to import, and seldom needed.
     from huggingface_hub import snapshot_download  # noqa: PLC0415 - see above
 
-    hub.silence()
+    hub.silence_library()
     options: dict[str, Any] = {
         "revision": revision,
-        "cache_dir": hub.cache(),
-        "ignore_patterns": list(NOT_NEEDED),
+        "cache_dir": hub.find_cache(),
+        "ignore_patterns": list(IGNORED_PATTERNS),
         "library_name": "medley",
     }
     try:
         files = snapshot_download(repository, dry_run=True, **options)
-        total = sum(each.file_size or 0 for each in files if each.will_download)
-        folder = Path(snapshot_download(repository, tqdm_class=_bar(on_progress, total), **options))
+        total = sum(file.file_size or 0 for file in files if file.will_download)
+        folder = Path(
+            snapshot_download(repository, tqdm_class=_build_bar_class(on_progress, total), **options)
+        )
     except Exception as error:
         reason = error.__cause__ or error  # a dry run wraps the reason in an error of its own
-        raise hub.unreachable(repository, f"{type(reason).__name__}: {in_words(reason)[:200]}") from error
-    _require_same(repository, folder, on_progress, on_note)
+        raise hub.unreachable_problem(
+            repository, f"{type(reason).__name__}: {in_words(reason)[:200]}"
+        ) from error
+    _require_equal(repository, folder, on_progress, on_note)
     return folder
 
 
-def _require_same(repository: str, folder: Path, on_progress: OnProgress, on_note: OnNote) -> None:
+def _require_equal(repository: str, folder: Path, on_progress: OnProgress, on_note: OnNote) -> None:
     on_note(f"comparing {repository} with the hub's SHA-256 …")
-    found = hub_checksums.compare(repository, folder, on_progress)
-    on_note(str(found))
-    for each in found.differences:
-        (folder / each.name).unlink()
-    if found.differences:
-        files = "\n".join(map(str, found.differences))
+    comparison = hub_checksums.compare_snapshot(repository, folder, on_progress)
+    on_note(str(comparison))
+    for difference in comparison.differences:
+        (folder / difference.name).unlink()
+    if comparison.differences:
+        files = "\n".join(map(str, comparison.differences))
         raise Problem(
             f"{repository} is not here as the hub has it",
             cause=f"{files}\nmedley removed this from {folder}, so that no engine loads it",
-            fix=found.fix,
+            fix=comparison.fix,
         )
 
 
-def _bar(on_progress: OnProgress, total: int) -> Any:  # noqa: ANN401 - a class, made when the library is imported
+def _build_bar_class(on_progress: OnProgress, total: int) -> Any:  # noqa: ANN401 - a class, made when the library is imported
     """Return the class of bars that draw nothing and report the bytes on the disk."""
     from huggingface_hub.utils.tqdm import tqdm  # noqa: PLC0415 - as in download
 

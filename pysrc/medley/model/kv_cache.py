@@ -1,4 +1,4 @@
-"""Count the bytes that each layer of a model keeps of a token or of a sequence, as vLLM allocates them."""
+"""Count the bytes of the KV cache that each layer of a model takes, as vLLM allocates them."""
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -12,32 +12,36 @@ from medley.model.config_fields import (
     SPARSE,
     WINDOWED,
     Fields,
-    layer_kinds,
-    window,
+    find_window,
+    list_layer_kinds,
 )
-from medley.model.recurrent_state import short_convolutions, state_bytes
+from medley.model.recurrent_state import compute_short_convolution_bytes, compute_state_bytes
 
-_16_BITS = 2
+_16_BITS_BYTES = 2
 # An index key is kept in 8 bits, with a scale of 4 bytes for 128 of them (vLLM 0.32, models/deepseek_v32/
 # attention.py, DeepseekV32Indexer).
-_INDEX_SCALE_BYTES, _INDEX_BLOCK = 4, 128
-_ENTRY_BYTES, _ALIGNMENT = 584, 576
-_RATIOS = {"sliding_attention": 0, "compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
+_INDEX_SCALE_BYTES, _INDEX_BLOCK_NUMBERS = 4, 128
+_COMPRESSED_ENTRY_BYTES, _PAGE_ALIGNMENT_BYTES = 584, 576
+_RATIO_BY_KIND = {
+    "sliding_attention": 0,
+    "compressed_sparse_attention": 4,
+    "heavily_compressed_attention": 128,
+}
 """Kinds of DeepSeek V4's layers in transformers 5, with their default compression."""
 # A key's and its score's state in 32 bits; groups of this many tokens overlap, so both are kept twice.
 _STATE_BYTES = 8
-OVERLAPPING = 4
+OVERLAPPING_RATIO = 4
 """Tokens of an entry whose groups overlap."""
 # They compress keys and values as MLA does, and cache what is expanded (is_deepseek_mla in vLLM 0.32,
 # transformers_utils/model_arch_config_convertor.py, does not list them).
-_EXPANDED = {"minicpm3"}
+_EXPANDED_MODELS = {"minicpm3"}
 # vLLM 0.32, model_executor/models/iquest_loopcoder.py.
-_LOOP_WINDOW = 64
+_LOOP_WINDOW_TOKENS = 64
 
 
 @dataclass(frozen=True)
-class Kept:
-    """Bytes of one token in one layer: in each KV head, and once for all of them."""
+class TokenBytes:
+    """The bytes of one token in one layer: in each KV head, and once for all of them."""
 
     heads: int
     head_bytes: int | Fraction
@@ -45,275 +49,330 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Layer:
-    growing: Kept | None = None
-    windowed: Kept | None = None
+class LayerCache:
+    """The cache of one layer."""
+
+    growing: TokenBytes | None = None
+    """The bytes of every token of the sequence."""
+    windowed: TokenBytes | None = None
+    """The bytes of each token of the window."""
     window: int = 0
-    """Tokens that `windowed` holds at most."""
+    """The most tokens that `windowed` holds."""
     state_bytes: int = 0
+    """The bytes of a sequence, whatever its length."""
 
-    def times(self, number: Fraction) -> "Layer":
-        kept = self.growing
-        if kept is None or number == 1:
+    def multiply(self, number: Fraction) -> "LayerCache":
+        """Return the layer with this number of attentions."""
+        token = self.growing
+        if token is None or number == 1:
             return self
-        more = Kept(kept.heads, kept.head_bytes * number, kept.shared_bytes * number)
-        return replace(self, growing=more)
+        multiple = TokenBytes(token.heads, token.head_bytes * number, token.shared_bytes * number)
+        return replace(self, growing=multiple)
 
 
-def cache_fields(fields: Fields, count: int) -> dict[str, Any]:
+def build_cache_fields(fields: Fields, count: int) -> dict[str, Any]:
     """Return the entries of `Shape` for the cache of `count` layers, with heads and head_dim."""
-    layers = _layers(fields, count)
+    layers = _build_layers(fields, count)
     growing = [layer.growing for layer in layers if layer.growing]
     windowed = [layer.windowed for layer in layers if layer.windowed]
-    head = head_dim(fields)
-    found: dict[str, Any] = {"heads": query_heads(fields), "head_dim": head}
-    found |= _means(growing or windowed, head, ("kv_heads", "kv_head_bytes", "kv_bytes_per_token"))
+    head_size = find_head_dim(fields)
+    entries: dict[str, Any] = {"heads": count_query_heads(fields), "head_dim": head_size}
+    entries |= _compute_means(
+        growing or windowed, head_size, ("kv_heads", "kv_head_bytes", "kv_bytes_per_token")
+    )
     if growing and windowed and set(growing) != set(windowed):
         names = ("windowed_kv_heads", "windowed_head_bytes", "windowed_bytes_per_token")
-        found |= _means(windowed, head, names)
-    return found | {
+        entries |= _compute_means(windowed, head_size, names)
+    return entries | {
         "attention_layers": len(growing) if windowed or len(growing) != count else None,
-        "kv_bits": 8 if _in_8_bits(fields) else 16,
+        "kv_bits": 8 if _has_8_bit_cache(fields) else 16,
         "windowed_layers": len(windowed),
         "window": max((layer.window for layer in layers), default=0) or None,
         "state_bytes": sum(layer.state_bytes for layer in layers),
     }
 
 
-def _means(kept: list[Kept], head: int, names: tuple[str, str, str]) -> dict[str, Any]:
-    """Heads, their bytes and what is kept once, as means over layers, so that sums over layers are exact."""
-    if not kept:
+def _compute_means(tokens: list[TokenBytes], head_size: int, names: tuple[str, str, str]) -> dict[str, Any]:
+    """Return heads, bytes of a head and bytes shared by all heads, under these names.
+
+    They are means over layers, so that sums over layers are exact.
+    """
+    if not tokens:
         return {names[0]: 1}
-    heads = max(each.heads for each in kept)
-    split = sum((Fraction(each.heads * each.head_bytes) for each in kept), Fraction(0)) / (heads * len(kept))
-    shared = sum((each.shared_bytes for each in kept), Fraction(0)) / len(kept)
-    usual = split == 2 * _16_BITS * head and not shared
+    heads = max(token.heads for token in tokens)
+    split_bytes = sum((Fraction(token.heads * token.head_bytes) for token in tokens), Fraction(0))
+    split = split_bytes / (heads * len(tokens))
+    shared = sum((token.shared_bytes for token in tokens), Fraction(0)) / len(tokens)
+    is_usual = split == 2 * _16_BITS_BYTES * head_size and not shared
     return {
         names[0]: heads,
-        names[1]: None if usual or (shared and not split) else _number(split),
-        names[2]: _number(shared) if shared else None,
+        names[1]: None if is_usual or (shared and not split) else _simplify(split),
+        names[2]: _simplify(shared) if shared else None,
     }
 
 
-def _number(value: Fraction) -> int | float:
+def _simplify(value: Fraction) -> int | float:
     return value.numerator if value.denominator == 1 else float(value)
 
 
-def query_heads(fields: Fields) -> int:
-    return fields.optional(*NAMES["query_heads"]) or 1
+def count_query_heads(fields: Fields) -> int:
+    return fields.find_number(*NAMES["query_heads"]) or 1
 
 
-def head_dim(fields: Fields) -> int:
+def find_head_dim(fields: Fields) -> int:
     """Return the size of a key, and by default of a value."""
-    if fields.optional("kv_lora_rank") is not None:
-        return fields.whole("qk_nope_head_dim") + fields.whole("qk_rope_head_dim", least=0)
-    told = fields.optional(*NAMES["head_dim"])
-    return told or fields.whole(*NAMES["hidden"]) // query_heads(fields)
-
-
-def _layers(fields: Fields, count: int) -> tuple[Layer, ...]:
-    if _in_8_bits(fields):
-        layer = _compressed if fields.word("model_type") == "deepseek_v4" else _compressed_for_others
-        return tuple(
-            layer(fields, ratio, number) for number, ratio in enumerate(compression_ratios(fields, count))
+    if fields.find_number("kv_lora_rank") is not None:
+        return fields.require_number("qk_nope_head_dim") + fields.require_number(
+            "qk_rope_head_dim", minimum=0
         )
-    kinds = layer_kinds(fields, count)
-    # The last layers may read what an earlier one keeps: Gemma 3n and 4.
-    own = count - (fields.optional("num_kv_shared_layers", least=0) or 0)
-    times = _times(fields, count)
-    return tuple(
-        _layer(_of_layer(fields, number), kind, number).times(times) if number < own else Layer()
-        for number, kind in enumerate(kinds)
-    )
+    size = fields.find_number(*NAMES["head_dim"])
+    return size or fields.require_number(*NAMES["hidden"]) // count_query_heads(fields)
 
 
-def _times(fields: Fields, count: int) -> Fraction:
+def _build_layers(fields: Fields, count: int) -> tuple[LayerCache, ...]:
+    """Return the cache of each layer."""
+    if _has_8_bit_cache(fields):
+        build = _build_v4_layer if fields.find_word("model_type") == "deepseek_v4" else _build_v4_1_layer
+        ratios = list_compression_ratios(fields, count)
+        return tuple(build(fields, ratio, number) for number, ratio in enumerate(ratios))
+    kinds = list_layer_kinds(fields, count)
+    # The last layers may read the cache of an earlier one: Gemma 3n and 4.
+    shared = fields.find_number("num_kv_shared_layers", minimum=0) or 0
+    attentions = _count_attentions(fields, count)
+    layers = []
+    for number, kind in enumerate(kinds):
+        layer = LayerCache()
+        if number < count - shared:
+            layer = _build_layer(_find_layer_fields(fields, number), kind, number).multiply(attentions)
+        layers.append(layer)
+    return tuple(layers)
+
+
+def _count_attentions(fields: Fields, count: int) -> Fraction:
     """Return the number of attentions per layer."""
-    model = fields.word("model_type")
+    model = fields.find_word("model_type")
     if model == "longcat_flash":
         return Fraction(2)
-    if model == "hrm_text":  # each stack of layers runs in cycles, and keeps anew in each
-        steps = fields.whole("H_cycles") * (fields.whole("L_cycles") + 1)
-        return Fraction(fields.whole("num_layers_per_stack") * steps, count)
+    if model == "hrm_text":  # each stack of layers runs in cycles, and each run has its own cache
+        steps = fields.require_number("H_cycles") * (fields.require_number("L_cycles") + 1)
+        return Fraction(fields.require_number("num_layers_per_stack") * steps, count)
     return Fraction(1)
 
 
-def _of_layer(fields: Fields, number: int) -> Fields:
+def _find_layer_fields(fields: Fields, number: int) -> Fields:
     """Return the entries of one layer: transformers 5 lists differences by number."""
-    several = fields.inner("per_layer_config")
-    own = several and (several.inner(str(number)) or several.inner(f"{number:02}"))
-    return Fields({**fields.table, **own.table}, own.where) if own else fields
+    by_number = fields.find_table("per_layer_config")
+    differences = by_number and (by_number.find_table(str(number)) or by_number.find_table(f"{number:02}"))
+    return Fields({**fields.table, **differences.table}, differences.where) if differences else fields
 
 
-def _layer(fields: Fields, kind: str, number: int) -> Layer:
+def _build_layer(fields: Fields, kind: str, number: int) -> LayerCache:
     if kind in FULL:
-        kept = _kept(fields, number)
-        state = _open_group_bytes(fields) + short_convolutions(fields, kept.heads, head_dim(fields))
-        return _repeated(fields, Layer(kept, state_bytes=state))
+        token = _compute_full_bytes(fields, number)
+        state_size = _compute_open_group_bytes(fields) + compute_short_convolution_bytes(
+            fields, token.heads, find_head_dim(fields)
+        )
+        return _add_repeats(fields, LayerCache(token, state_bytes=state_size))
     if kind in WINDOWED:
-        kept, size = _windowed(fields, number), fields.optional("swa_head_dim") or head_dim(fields)
-        inputs = short_convolutions(fields, kept.heads, size)
-        return Layer(windowed=kept, window=window(fields) or 0, state_bytes=inputs)
+        token, head_size = (
+            _compute_windowed_bytes(fields, number),
+            fields.find_number("swa_head_dim") or find_head_dim(fields),
+        )
+        input_bytes = compute_short_convolution_bytes(fields, token.heads, head_size)
+        return LayerCache(windowed=token, window=find_window(fields) or 0, state_bytes=input_bytes)
     if kind in PARALLEL:
-        return Layer(growing=_kept(fields, number), state_bytes=state_bytes(fields, "mamba"))
-    return Layer(state_bytes=state_bytes(fields, kind)) if kind in RECURRENT else Layer()
+        return LayerCache(
+            growing=_compute_full_bytes(fields, number), state_bytes=compute_state_bytes(fields, "mamba")
+        )
+    return LayerCache(state_bytes=compute_state_bytes(fields, kind)) if kind in RECURRENT else LayerCache()
 
 
-def compression_ratios(fields: Fields, count: int) -> tuple[int, ...]:
+def list_compression_ratios(fields: Fields, count: int) -> tuple[int, ...]:
     """Return each layer's tokens per entry; 0 if it has only a window."""
-    kinds, said = fields.words("layer_types"), fields.inner("compress_rates")
-    ratios = fields.numbers("compress_ratios")
-    if not ratios and kinds and set(kinds) <= set(_RATIOS):
-        ratios = tuple((said and said.optional(kind)) or _RATIOS[kind] for kind in kinds)
+    kinds, rates = fields.find_words("layer_types"), fields.find_table("compress_rates")
+    ratios = fields.find_numbers("compress_ratios")
+    if not ratios and kinds and set(kinds) <= set(_RATIO_BY_KIND):
+        ratios = tuple((rates and rates.find_number(kind)) or _RATIO_BY_KIND[kind] for kind in kinds)
     if len(ratios) < count:
         raise fields.problem("compress_ratios", f"it names {len(ratios)} layers of {count}")
     # The list goes on with the layers that guess ahead.
     return ratios[:count]
 
 
-def _compressed(fields: Fields, ratio: int, _: int) -> Layer:
-    """DeepSeek V4: a window in each layer, and one entry for `ratio` tokens.
+def _build_v4_layer(fields: Fields, ratio: int, _: int) -> LayerCache:
+    """Return a layer of DeepSeek V4, which has a window, and one entry for `ratio` tokens.
 
     vLLM 0.32's fp8_ds_mla (models/deepseek_v4/attention.py, compressor.py): pages of 64 windowed or 256 other
     tokens, padded to 576 bytes; an entry has 584 bytes.
     """
-    near = _page(_ENTRY_BYTES, 64)
-    far, state = Fraction(0), 0
+    window_bytes = _compute_paged_bytes(_COMPRESSED_ENTRY_BYTES, 64)
+    entry_bytes, state_size = Fraction(0), 0
     if ratio > 1:
-        far += _page(_ENTRY_BYTES, 256, ratio)
-        row = _STATE_BYTES * fields.whole("head_dim")
-        if ratio == OVERLAPPING:
-            size = fields.whole("index_head_dim")
-            far += _page(size + size // _INDEX_BLOCK * _INDEX_SCALE_BYTES, 256, ratio)
-            state = _open_groups(2 * row) + _open_groups(2 * _STATE_BYTES * size)
+        entry_bytes += _compute_paged_bytes(_COMPRESSED_ENTRY_BYTES, 256, ratio)
+        row_bytes = _STATE_BYTES * fields.require_number("head_dim")
+        if ratio == OVERLAPPING_RATIO:
+            index_size = fields.require_number("index_head_dim")
+            entry_bytes += _compute_paged_bytes(
+                index_size + index_size // _INDEX_BLOCK_NUMBERS * _INDEX_SCALE_BYTES, 256, ratio
+            )
+            state_size = _compute_open_page_bytes(2 * row_bytes) + _compute_open_page_bytes(
+                2 * _STATE_BYTES * index_size
+            )
         else:
-            near += _page(row, 8)
-    growing = Kept(1, 0, far) if far else None
-    return Layer(growing, Kept(1, 0, near), fields.whole("sliding_window"), state)
+            window_bytes += _compute_paged_bytes(row_bytes, 8)
+    growing = TokenBytes(1, 0, entry_bytes) if entry_bytes else None
+    return LayerCache(
+        growing, TokenBytes(1, 0, window_bytes), fields.require_number("sliding_window"), state_size
+    )
 
 
-def _open_groups(row_bytes: int) -> int:
-    """Count two pages of four tokens each: a window of eight tokens, which is always full."""
-    return 2 * _aligned(row_bytes * OVERLAPPING)
+def _compute_open_page_bytes(row_bytes: int) -> int:
+    """Return the bytes of two pages of four tokens each: a window of eight tokens, which is always full."""
+    return 2 * _align(row_bytes * OVERLAPPING_RATIO)
 
 
-def _compressed_for_others(fields: Fields, ratio: int, number: int) -> Layer:
-    """DeepSeek V4.1: a window in each layer; few keep compressed keys and values, which those behind read.
+def _build_v4_1_layer(fields: Fields, ratio: int, number: int) -> LayerCache:
+    """Return a layer of DeepSeek V4.1, which has a window; few have compressed keys and values for all.
 
-    As vLLM 0.32 lays fp8_ds_mla out but for compute capability 10.x (models/deepseek_v41/attention.py): pages
-    of 32 windowed or 256 other tokens, and a ring of 8 rows in 32 bits where a group of tokens is open.
+    This is fp8_ds_mla of vLLM 0.32, except on compute capability 10.x (models/deepseek_v41/attention.py):
+    pages of 32 windowed or 256 other tokens, and a ring of 8 rows in 32 bits where a group of tokens is open.
     """
-    near = Kept(1, 0, _page(_ENTRY_BYTES, 32))
-    if not ratio or number not in fields.numbers("kv_source_layer_ids"):
-        return Layer(windowed=near, window=fields.whole("sliding_window"))
-    far = _page(_ENTRY_BYTES, 256, ratio)
-    if number in fields.numbers("index_source_layer_ids"):
-        size = fields.whole("index_head_dim")
-        far += _page(size + size // _INDEX_BLOCK * _INDEX_SCALE_BYTES, 256, ratio)
-    ring = 8 * _STATE_BYTES * fields.whole("head_dim") if ratio > 1 else 0
-    return Layer(Kept(1, 0, far), near, fields.whole("sliding_window"), ring)
+    windowed = TokenBytes(1, 0, _compute_paged_bytes(_COMPRESSED_ENTRY_BYTES, 32))
+    if not ratio or number not in fields.find_numbers("kv_source_layer_ids"):
+        return LayerCache(windowed=windowed, window=fields.require_number("sliding_window"))
+    entry_bytes = _compute_paged_bytes(_COMPRESSED_ENTRY_BYTES, 256, ratio)
+    if number in fields.find_numbers("index_source_layer_ids"):
+        index_size = fields.require_number("index_head_dim")
+        entry_bytes += _compute_paged_bytes(
+            index_size + index_size // _INDEX_BLOCK_NUMBERS * _INDEX_SCALE_BYTES, 256, ratio
+        )
+    ring_bytes = 8 * _STATE_BYTES * fields.require_number("head_dim") if ratio > 1 else 0
+    return LayerCache(
+        TokenBytes(1, 0, entry_bytes), windowed, fields.require_number("sliding_window"), ring_bytes
+    )
 
 
-def _in_8_bits(fields: Fields) -> bool:
-    """Check for models with an 8-bit KV cache only: `Shape` then has twice the bytes, as of 16 bits."""
-    return fields.word("model_type") in {"deepseek_v4", "deepseek_v41"}
+def _has_8_bit_cache(fields: Fields) -> bool:
+    """Return whether a model has only an 8-bit KV cache: `Shape` then has twice the bytes, as for 16 bits."""
+    return fields.find_word("model_type") in {"deepseek_v4", "deepseek_v41"}
 
 
-def _page(entry_bytes: int, tokens: int, ratio: int = 1) -> Fraction:
-    """Return the bytes of one token, as if of 16 bits; a page has an entry per `ratio` tokens."""
-    return 2 * Fraction(_aligned(entry_bytes * (tokens // ratio)), tokens)
+def _compute_paged_bytes(entry_bytes: int, tokens: int, ratio: int = 1) -> Fraction:
+    """Return the bytes of one token, as if in 16 bits; a page has an entry per `ratio` tokens."""
+    return 2 * Fraction(_align(entry_bytes * (tokens // ratio)), tokens)
 
 
-def _aligned(page_bytes: int) -> int:
-    return -(-page_bytes // _ALIGNMENT) * _ALIGNMENT
+def _align(page_bytes: int) -> int:
+    return -(-page_bytes // _PAGE_ALIGNMENT_BYTES) * _PAGE_ALIGNMENT_BYTES
 
 
-def _repeated(fields: Fields, layer: Layer) -> Layer:
+def _add_repeats(fields: Fields, layer: LayerCache) -> LayerCache:
     """Add the keys and values of a layer that runs again on its output."""
-    kept, again = layer.growing, (fields.optional("loop_num") or 1) - 1
-    if kept is None or not again:
+    token, repeats = layer.growing, (fields.find_number("loop_num") or 1) - 1
+    if token is None or not repeats:
         return layer
-    near = replace(kept, head_bytes=again * kept.head_bytes)
-    return Layer(growing=kept, windowed=near, window=fields.optional("loop_window_size") or _LOOP_WINDOW)
+    windowed = replace(token, head_bytes=repeats * token.head_bytes)
+    return LayerCache(token, windowed, window=fields.find_number("loop_window_size") or _LOOP_WINDOW_TOKENS)
 
 
-def _kept(fields: Fields, number: int) -> Kept:
-    latent = fields.optional("kv_lora_rank")
-    if latent is not None and fields.word("model_type") not in _EXPANDED:
+def _compute_full_bytes(fields: Fields, number: int) -> TokenBytes:
+    """Return the bytes of a token in a layer with full attention."""
+    latent_size = fields.find_number("kv_lora_rank")
+    if latent_size is not None and fields.find_word("model_type") not in _EXPANDED_MODELS:
         # All heads share one compressed key and value, which tensor parallelism cannot split.
-        rope = fields.whole("qk_rope_head_dim", least=0)
-        return Kept(1, 0, _16_BITS * (latent + rope) + _index_bytes(fields, number))
-    if latent is not None:
-        return Kept(query_heads(fields), 2 * _16_BITS * head_dim(fields))
-    wide = fields.optional("global_head_dim")
-    if wide is not None and window(fields) is not None:
+        rope_size = fields.require_number("qk_rope_head_dim", minimum=0)
+        return TokenBytes(
+            1, 0, _16_BITS_BYTES * (latent_size + rope_size) + _compute_index_bytes(fields, number)
+        )
+    if latent_size is not None:
+        return TokenBytes(count_query_heads(fields), 2 * _16_BITS_BYTES * find_head_dim(fields))
+    global_size = fields.find_number("global_head_dim")
+    if global_size is not None and find_window(fields) is not None:
         # Gemma 4: full layers have other heads, and fewer where a key is also the value.
-        fewer = fields.optional("num_global_key_value_heads") if fields.flag("attention_k_eq_v") else None
-        return Kept(fewer or kv_heads(fields), 2 * _16_BITS * wide)
-    size = head_dim(fields)
-    value = fields.optional("v_head_dim") or size
-    return Kept(kv_heads(fields), _16_BITS * (size + value), _block_index_bytes(fields, number))
+        global_heads = (
+            fields.find_number("num_global_key_value_heads") if fields.find_flag("attention_k_eq_v") else None
+        )
+        return TokenBytes(global_heads or count_kv_heads(fields), 2 * _16_BITS_BYTES * global_size)
+    key_size = find_head_dim(fields)
+    value_size = fields.find_number("v_head_dim") or key_size
+    return TokenBytes(
+        count_kv_heads(fields),
+        _16_BITS_BYTES * (key_size + value_size),
+        _compute_block_index_bytes(fields, number),
+    )
 
 
-def _windowed(fields: Fields, number: int) -> Kept:
-    """Return the bytes of a layer with a window, which may have other heads."""
-    other = fields.inner("attention_other_setting")
-    if other is not None:
-        return Kept(other.whole("num_attention_groups"), 2 * _16_BITS * other.whole("head_dim"))
-    heads = fields.optional("swa_num_key_value_heads")
+def _compute_windowed_bytes(fields: Fields, number: int) -> TokenBytes:
+    """Return the bytes of a token in a layer with a window, which may have other heads."""
+    other_setting = fields.find_table("attention_other_setting")
+    if other_setting is not None:
+        return TokenBytes(
+            other_setting.require_number("num_attention_groups"),
+            2 * _16_BITS_BYTES * other_setting.require_number("head_dim"),
+        )
+    heads = fields.find_number("swa_num_key_value_heads")
     if heads is None:
-        return _kept(Fields({**fields.table, "global_head_dim": None}, fields.where), number)
-    size = fields.optional("swa_head_dim") or head_dim(fields)
-    value = fields.optional("swa_v_head_dim", "v_head_dim") or size
-    return Kept(heads, _16_BITS * (size + value))
+        return _compute_full_bytes(Fields({**fields.table, "global_head_dim": None}, fields.where), number)
+    key_size = fields.find_number("swa_head_dim") or find_head_dim(fields)
+    value_size = fields.find_number("swa_v_head_dim", "v_head_dim") or key_size
+    return TokenBytes(heads, _16_BITS_BYTES * (key_size + value_size))
 
 
-def kv_heads(fields: Fields) -> int:
+def count_kv_heads(fields: Fields) -> int:
     # Falcon: one head for all, unless it is of the newer kind. Step 3: one for all.
-    falcon = fields.flag("multi_query") and not fields.flag("new_decoder_architecture")
-    if falcon or fields.word("model_type") == "step3_text":
+    falcon = fields.find_flag("multi_query") and not fields.find_flag("new_decoder_architecture")
+    if falcon or fields.find_word("model_type") == "step3_text":
         return 1
-    return fields.optional(*NAMES["kv_heads"]) or query_heads(fields)
+    return fields.find_number(*NAMES["kv_heads"]) or count_query_heads(fields)
 
 
-def _index_bytes(fields: Fields, number: int) -> Fraction:
+def _compute_index_bytes(fields: Fields, number: int) -> Fraction:
     """Return the index bytes of sparse attention, in layers that choose tokens."""
-    size = fields.optional("index_head_dim")
-    if size is None or not _chooses(fields, number):
+    size = fields.find_number("index_head_dim")
+    if size is None or not _has_index(fields, number):
         return Fraction(0)
-    kept = size + size // _INDEX_BLOCK * _INDEX_SCALE_BYTES
-    return Fraction(kept, fields.optional("index_kpool") or 1)
+    key_bytes = size + size // _INDEX_BLOCK_NUMBERS * _INDEX_SCALE_BYTES
+    return Fraction(key_bytes, fields.find_number("index_kpool") or 1)
 
 
-def _block_index_bytes(fields: Fields, number: int) -> Fraction:
+def _compute_block_index_bytes(fields: Fields, number: int) -> Fraction:
     """Return the index bytes with KV heads: MiniMax M3 in some layers, Qwen 4 in all with attention."""
-    sparse = fields.inner("sparse_attention_config")
+    sparse = fields.find_table("sparse_attention_config")
     if sparse is not None:
-        chosen = sparse.numbers("sparse_attention_freq")
-        size = sparse.whole("sparse_index_dim") if number < len(chosen) and chosen[number] else 0
-        return Fraction(_16_BITS * size)
-    size = fields.optional("indexer_head_dim") or 0
-    return Fraction(_16_BITS * size, fields.optional("indexer_compress_ratio") or 1)
+        is_chosen = sparse.find_numbers("sparse_attention_freq")
+        size = (
+            sparse.require_number("sparse_index_dim") if number < len(is_chosen) and is_chosen[number] else 0
+        )
+        return Fraction(_16_BITS_BYTES * size)
+    size = fields.find_number("indexer_head_dim") or 0
+    return Fraction(_16_BITS_BYTES * size, fields.find_number("indexer_compress_ratio") or 1)
 
 
-def _open_group_bytes(fields: Fields) -> int:
+def _compute_open_group_bytes(fields: Fields) -> int:
     """Return the bytes of keys, for GLM 5 Next also scores, that the next index entry is made from."""
-    pooled, grouped = fields.optional("index_kpool"), fields.optional("indexer_compress_ratio")
-    if pooled is not None:
-        return 2 * _16_BITS * pooled * fields.whole("index_head_dim")
-    return 0 if grouped is None else _16_BITS * grouped * fields.whole("indexer_head_dim")
+    pooled_tokens, grouped_tokens = (
+        fields.find_number("index_kpool"),
+        fields.find_number("indexer_compress_ratio"),
+    )
+    if pooled_tokens is not None:
+        return 2 * _16_BITS_BYTES * pooled_tokens * fields.require_number("index_head_dim")
+    return (
+        0
+        if grouped_tokens is None
+        else _16_BITS_BYTES * grouped_tokens * fields.require_number("indexer_head_dim")
+    )
 
 
-def _chooses(fields: Fields, number: int) -> bool:
-    """Check whether this layer has an index, or uses another layer's."""
-    types, pattern = fields.words("indexer_types"), fields.word("index_topk_pattern")
-    kinds = fields.words("layer_types") or ()
-    if fields.word("model_type") == "hy_v4" and (number >= len(kinds) or kinds[number] not in SPARSE):
+def _has_index(fields: Fields, number: int) -> bool:
+    """Return whether this layer has an index of its own, and does not use another layer's."""
+    types, pattern = fields.find_words("indexer_types"), fields.find_word("index_topk_pattern")
+    kinds = fields.find_words("layer_types") or ()
+    if fields.find_word("model_type") == "hy_v4" and (number >= len(kinds) or kinds[number] not in SPARSE):
         return False
     if types is not None:
         return number < len(types) and types[number] == "full"
     if pattern is not None:
         return number >= len(pattern) or pattern[number] != "S"
-    every = fields.optional("index_topk_freq") or 1
-    offset = fields.optional("index_skip_topk_offset", least=0)
-    return max(number - (2 if offset is None else offset) + 1, 0) % every == 0
+    frequency = fields.find_number("index_topk_freq") or 1
+    offset = fields.find_number("index_skip_topk_offset", minimum=0)
+    return max(number - (2 if offset is None else offset) + 1, 0) % frequency == 0

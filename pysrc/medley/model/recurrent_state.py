@@ -1,88 +1,125 @@
-"""Count the bytes that a recurrent layer keeps of a sequence, whatever its length."""
+"""Count the bytes of a recurrent layer's state for a sequence, whatever its length."""
 
 from medley.model.config_fields import NAMES, Fields
 
-_16_BITS, _32_BITS = 2, 4
+_16_BITS_BYTES, _32_BITS_BYTES = 2, 4
 # vLLM 0.32 keeps a state in the model's 16 bits unless config.json names a type, except for these: KDA
 # (model_executor/layers/mamba/mamba_utils.py, kda_state_dtype) and Nemotron-H (model_executor/models/
 # config.py, NemotronHForCausalLMConfig). SGLang takes 32 bits for all unless config.json names a type.
-_WIDE_STATES = ("nemotron_h",)
-FIRST_MAMBA = {"mamba", "falcon_mamba", "jamba"}
+_32_BIT_STATE_MODELS = ("nemotron_h",)
+MAMBA_1_MODELS = {"mamba", "falcon_mamba", "jamba"}
 
 
-def state_bytes(fields: Fields, kind: str) -> int:
-    """Count a layer's state and the last inputs of its convolution in 16 bits."""
+def compute_state_bytes(fields: Fields, kind: str) -> int:
+    """Return the bytes of a layer's state and of the last inputs of its convolution in 16 bits."""
     if kind == "conv":
-        # LFM2: a convolution is all there is.
-        return _convolution(fields.whole("hidden_size"), fields.whole("conv_L_cache"))
+        # LFM2 has only a convolution.
+        return _compute_convolution_bytes(
+            fields.require_number("hidden_size"), fields.require_number("conv_L_cache")
+        )
     # transformers 5 calls Mamba linear attention too.
-    if kind == "linear_attention" and fields.optional("ssm_state_size", "mamba_d_state") is None:
-        return _linear(fields)
-    return _mamba_1(fields) if fields.word("model_type") in FIRST_MAMBA else _mamba_2(fields)
+    if kind == "linear_attention" and fields.find_number("ssm_state_size", "mamba_d_state") is None:
+        return _compute_linear_bytes(fields)
+    return (
+        _compute_mamba_1_bytes(fields)
+        if fields.find_word("model_type") in MAMBA_1_MODELS
+        else _compute_mamba_2_bytes(fields)
+    )
 
 
-def _linear(fields: Fields) -> int:
-    delta = fields.inner("linear_attn_config")
-    if delta is not None:
-        return _kimi_delta(delta, delta.whole("num_heads"))
-    renamed = fields.optional("linear_num_heads")
-    if renamed is not None:
-        return _kimi_delta(fields, renamed)
-    if fields.optional("layer_group_size") is None:
-        return _gated_delta(fields)
-    heads, size = fields.whole("num_attention_heads"), fields.whole("head_dim")
-    if fields.optional("short_conv_kernel_size") is not None:
-        return _kimi_delta(fields, heads)
-    return heads * size * size * _16_BITS  # lightning attention has no convolution
+def _compute_linear_bytes(fields: Fields) -> int:
+    linear_config = fields.find_table("linear_attn_config")
+    if linear_config is not None:
+        return _compute_kimi_delta_bytes(linear_config, linear_config.require_number("num_heads"))
+    heads_number = fields.find_number("linear_num_heads")
+    if heads_number is not None:
+        return _compute_kimi_delta_bytes(fields, heads_number)
+    if fields.find_number("layer_group_size") is None:
+        return _compute_gated_delta_bytes(fields)
+    heads, size = fields.require_number("num_attention_heads"), fields.require_number("head_dim")
+    if fields.find_number("short_conv_kernel_size") is not None:
+        return _compute_kimi_delta_bytes(fields, heads)
+    return heads * size * size * _16_BITS_BYTES  # lightning attention has no convolution
 
 
-def _gated_delta(fields: Fields) -> int:
-    heads, size = fields.whole("linear_num_value_heads"), fields.whole("linear_value_head_dim")
-    groups, state = fields.whole("linear_num_key_heads"), fields.whole("linear_key_head_dim")
-    inputs = _convolution(heads * size + 2 * groups * state, fields.whole("linear_conv_kernel_dim"))
-    return inputs + heads * size * state * _width(fields, _16_BITS)
+def _compute_gated_delta_bytes(fields: Fields) -> int:
+    heads, size = (
+        fields.require_number("linear_num_value_heads"),
+        fields.require_number("linear_value_head_dim"),
+    )
+    groups, state = (
+        fields.require_number("linear_num_key_heads"),
+        fields.require_number("linear_key_head_dim"),
+    )
+    inputs = _compute_convolution_bytes(
+        heads * size + 2 * groups * state, fields.require_number("linear_conv_kernel_dim")
+    )
+    return inputs + heads * size * state * _find_element_bytes(fields, _16_BITS_BYTES)
 
 
-def _kimi_delta(fields: Fields, heads: int) -> int:
-    """Under the model's own names, or transformers 5's."""
-    size = fields.whole("linear_head_dim", "head_dim")
-    kernel = fields.whole("linear_conv_kernel_dim", "short_conv_kernel_size")
-    inputs = _convolution(3 * heads * size, kernel)
-    return inputs + heads * size * size * _width(fields, _32_BITS)
+def _compute_kimi_delta_bytes(fields: Fields, heads: int) -> int:
+    """Return the bytes of Kimi's delta attention, under the model's own names or transformers 5's."""
+    size = fields.require_number("linear_head_dim", "head_dim")
+    kernel = fields.require_number("linear_conv_kernel_dim", "short_conv_kernel_size")
+    inputs = _compute_convolution_bytes(3 * heads * size, kernel)
+    return inputs + heads * size * size * _find_element_bytes(fields, _32_BITS_BYTES)
 
 
-def _mamba_2(fields: Fields) -> int:
+def _compute_mamba_2_bytes(fields: Fields) -> int:
     # Mamba 2's own names are those of attention in models that have both.
-    last = None if fields.word("model_type") == "mamba2" else -1
-    heads, size = fields.whole(*NAMES["mamba_heads"][:last]), fields.whole(*NAMES["mamba_head_dim"][:last])
-    wide = fields.optional("mamba_d_ssm") or heads * size
-    state = fields.whole(*NAMES["mamba_state"])
-    groups = fields.whole(*NAMES["mamba_groups"])
-    kernel = fields.whole("conv_kernel", "mamba_d_conv")
-    usual = _32_BITS if (fields.word("model_type") or "").startswith(_WIDE_STATES) else _16_BITS
-    return _convolution(wide + 2 * groups * state, kernel) + wide * state * _width(fields, usual)
+    name_end = None if fields.find_word("model_type") == "mamba2" else -1
+    heads, size = (
+        fields.require_number(*NAMES["mamba_heads"][:name_end]),
+        fields.require_number(*NAMES["mamba_head_dim"][:name_end]),
+    )
+    inner_size = fields.find_number("mamba_d_ssm") or heads * size
+    state = fields.require_number(*NAMES["mamba_state"])
+    groups = fields.require_number(*NAMES["mamba_groups"])
+    kernel = fields.require_number("conv_kernel", "mamba_d_conv")
+    default_bytes = (
+        _32_BITS_BYTES
+        if (fields.find_word("model_type") or "").startswith(_32_BIT_STATE_MODELS)
+        else _16_BITS_BYTES
+    )
+    return _compute_convolution_bytes(
+        inner_size + 2 * groups * state, kernel
+    ) + inner_size * state * _find_element_bytes(fields, default_bytes)
 
 
-def _mamba_1(fields: Fields) -> int:
-    expanded = fields.optional("mamba_expand")
-    wide = expanded * fields.whole("hidden_size") if expanded else fields.whole("intermediate_size")
-    state, kernel = fields.whole("mamba_d_state", "state_size"), fields.whole("mamba_d_conv", "conv_kernel")
-    return _convolution(wide, kernel) + wide * state * _width(fields, _16_BITS)
+def _compute_mamba_1_bytes(fields: Fields) -> int:
+    expansion = fields.find_number("mamba_expand")
+    inner_size = (
+        expansion * fields.require_number("hidden_size")
+        if expansion
+        else fields.require_number("intermediate_size")
+    )
+    state, kernel = (
+        fields.require_number("mamba_d_state", "state_size"),
+        fields.require_number("mamba_d_conv", "conv_kernel"),
+    )
+    return _compute_convolution_bytes(inner_size, kernel) + inner_size * state * _find_element_bytes(
+        fields, _16_BITS_BYTES
+    )
 
 
-def _convolution(wide: int, kernel: int) -> int:
-    return wide * (kernel - 1) * _16_BITS
+def _compute_convolution_bytes(channels: int, kernel: int) -> int:
+    return channels * (kernel - 1) * _16_BITS_BYTES
 
 
-def short_convolutions(fields: Fields, heads: int, size: int) -> int:
-    """Count Inkling's convolution inputs (vLLM 0.32, models/inkling/nvidia/sconv_swa_attn.py)."""
-    if not (fields.word("model_type") or "").startswith("inkling"):
+def compute_short_convolution_bytes(fields: Fields, heads: int, size: int) -> int:
+    """Return the bytes of Inkling's convolution inputs.
+
+    See models/inkling/nvidia/sconv_swa_attn.py of vLLM 0.32.
+    """
+    if not (fields.find_word("model_type") or "").startswith("inkling"):
         return 0
-    wide = 2 * size + 2 * (fields.whole("hidden_size") // heads)
-    kernel = fields.optional("sconv_kernel_size", "conv_kernel_size") or 4
-    return kernel * heads * (1 << (wide - 1).bit_length()) * _16_BITS
+    width = 2 * size + 2 * (fields.require_number("hidden_size") // heads)
+    kernel = fields.find_number("sconv_kernel_size", "conv_kernel_size") or 4
+    return kernel * heads * (1 << (width - 1).bit_length()) * _16_BITS_BYTES
 
 
-def _width(fields: Fields, usual: int) -> int:
-    dtype = fields.word("mamba_ssm_cache_dtype") or fields.word("mamba_ssm_dtype")
-    return {"float16": _16_BITS, "bfloat16": _16_BITS, "float32": _32_BITS}.get(dtype or "", usual)
+def _find_element_bytes(fields: Fields, default_bytes: int) -> int:
+    dtype = fields.find_word("mamba_ssm_cache_dtype") or fields.find_word("mamba_ssm_dtype")
+    return {"float16": _16_BITS_BYTES, "bfloat16": _16_BITS_BYTES, "float32": _32_BITS_BYTES}.get(
+        dtype or "", default_bytes
+    )

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any
 from medley import storage
 from medley.errors import Problem
 from medley.model import hub
-from medley.model.checkpoint import json_value, readable
+from medley.model.checkpoint import parse_json, raise_read_problem
 
 if TYPE_CHECKING:  # half a second to import, and seldom needed
     from huggingface_hub import HfApi
 
-MOST_FILES = 200
-"""Python files, or tables, that a model may have."""
-_MOST_BYTES = 8 << 20
-_MOST_TABLE_BYTES = 64 << 20
-"""Of one table; the largest in use, a tokenizer's, has some 20 MiB."""
-_DATA = ("tokenizer.json", "vocab.json", ".index.json")
-"""Ends of the names of large files that hold data alone, and which no class is made from."""
-_MAP = "auto_map"
+MAX_FILES = 200
+"""The most Python files, or tables, that a model may have."""
+_MAX_CODE_BYTES = 8 << 20
+_MAX_TABLE_BYTES = 64 << 20
+"""The limit of one table; the largest in use, a tokenizer's, has some 20 MiB."""
+_DATA_SUFFIXES = ("tokenizer.json", "vocab.json", ".index.json")
+"""The suffixes of large files that hold only data, from which no class is made."""
+_CODE_KEY = "auto_map"
 # The key as JSON may write it: any letter may stand as \u and four digits.
-_NAMED = re.compile(
-    b"".join(rb"(?:%s|\\u00%x)" % (re.escape(each.encode()), ord(each)) for each in _MAP), re.IGNORECASE
+_CODE_KEY_PATTERN = re.compile(
+    b"".join(rb"(?:%s|\\u00%x)" % (re.escape(char.encode()), ord(char)) for char in _CODE_KEY), re.IGNORECASE
 )
 _REFERENCE = re.compile(r"[\w-]+(?:[./][\w-]+)*\.\w+")
 
@@ -37,9 +37,9 @@ class Code:
 
     where: str
     files: Mapping[str, str]
-    """SHA-256 by path."""
+    """The SHA-256 of each file by path."""
     commit: str | None = None
-    """Of a repository; a folder has none."""
+    """The commit of a repository; None for a folder."""
 
     @property
     def fingerprint(self) -> str:
@@ -51,76 +51,81 @@ class Code:
         return self.commit or self.fingerprint
 
     @property
-    def named(self) -> str:
-        at = f" at commit {self.commit}" if self.commit else ""
+    def description(self) -> str:
+        commit_text = f" at commit {self.commit}" if self.commit else ""
         files = "1 Python file" if len(self.files) == 1 else f"{len(self.files)} Python files"
-        return f"{files} of {self.where}{at}, SHA-256 {self.fingerprint}"
+        return f"{files} of {self.where}{commit_text}, SHA-256 {self.fingerprint}"
 
 
-def folder_code(folder: Path) -> Code | None:
-    """Read the code in a model's folder; None if its configs name none."""
-    if not code_modules(model_configs(folder), str(folder)):
+def read_folder_code(folder: Path) -> Code | None:
+    """Return the code in a model's folder; None if its configs name none."""
+    if not list_code_modules(read_model_configs(folder), str(folder)):
         return None
-    return Code(str(folder), code_fingerprints(folder))
+    return Code(str(folder), compute_fingerprints(folder))
 
 
-def hub_code(repository: str, commit: str | None = None) -> Code | None:
+def read_hub_code(repository: str, commit: str | None = None) -> Code | None:
     """Read the code at that commit, else the newest, into the hub's cache, where an engine reads it."""
-    for folder in hub.snapshots(repository):
+    for folder in hub.list_snapshots(repository):
         if commit in {None, folder.name}:
-            named = code_modules(model_configs(folder), repository)
-            if not named:
+            modules = list_code_modules(read_model_configs(folder), repository)
+            if not modules:
                 return None
-            if all((folder / name).is_file() for name in named):
-                return Code(repository, code_fingerprints(folder), folder.name)
+            if all((folder / name).is_file() for name in modules):
+                return Code(repository, compute_fingerprints(folder), folder.name)
             commit = folder.name
-    hub.require(repository)
+    hub.require_model(repository)
     hub.refuse_offline(repository)
-    return hub.answered(repository, lambda api: _asked(api, repository, commit))
+    return hub.run_query(repository, lambda api: _query_code(api, repository, commit))
 
 
-def _asked(api: "HfApi", repository: str, commit: str | None) -> Code | None:
+def _query_code(api: "HfApi", repository: str, commit: str | None) -> Code | None:
     from huggingface_hub.errors import RevisionNotFoundError  # noqa: PLC0415 - half a second, and seldom needed
 
     try:
-        about = api.model_info(repository, revision=commit, timeout=hub.LIMIT_S)
+        info = api.model_info(repository, revision=commit, timeout=hub.LIMIT_S)
     except RevisionNotFoundError as error:
         raise Problem(
             f"{repository} has no commit {commit}",
             cause="the hub knows the repository, and not this",
             fix="look it up there; without --code-revision the newest is taken, and pinned",
         ) from error
-    if about.sha is None:
+    if info.sha is None:
         raise Problem(
             f"the hub does not say which commit of {repository} it has",
             cause="its answer has none",
             fix="name one: --code-revision COMMIT",
         )
-    commit, names = about.sha, [each.rfilename for each in about.siblings or ()]
+    commit, names = info.sha, [sibling.rfilename for sibling in info.siblings or ()]
 
-    def files(suffix: str, what: str) -> Iterator[tuple[str, bytes]]:
-        found = [name for name in names if name.endswith(suffix) and not name.endswith(_DATA)]
-        if len(found) > MOST_FILES:
+    def list_files(suffix: str, what: str) -> Iterator[tuple[str, bytes]]:
+        matching = [name for name in names if name.endswith(suffix) and not name.endswith(_DATA_SUFFIXES)]
+        if len(matching) > MAX_FILES:
             raise Problem(
                 f"{repository} holds more {what} than any model has",
-                cause=f"{len(found)} files; the limit is {MOST_FILES}",
+                cause=f"{len(matching)} files; the limit is {MAX_FILES}",
                 fix="name another repository",
             )
-        return ((name, hub.file(api, repository, name, commit)) for name in found)
+        return ((name, hub.read_file(api, repository, name, commit)) for name in matching)
 
-    configs = {name: naming(text, f"{repository}/{name}") for name, text in files(".json", "tables")}
-    if not code_modules(configs, repository):
+    configs = {
+        name: parse_code_config(text, f"{repository}/{name}") for name, text in list_files(".json", "tables")
+    }
+    if not list_code_modules(configs, repository):
         return None
-    code = {name: storage.hash_bytes(text) for name, text in files(".py", "Python files")}
+    code = {name: storage.hash_bytes(text) for name, text in list_files(".py", "Python files")}
     return Code(repository, code, commit)
 
 
-def code_modules(configs: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    """List the Python files that configs name; a Problem for another repository's, which cannot be pinned."""
-    found: dict[str, None] = {}
+def list_code_modules(configs: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    """Return the Python files that configs name; raise a Problem for those of another repository.
+
+    They cannot be pinned: an engine may take the newest commit of that repository.
+    """
+    modules: dict[str, None] = {}
     for file, config in configs.items():
-        for reference in _references(config):
-            repository, separator, rest = reference.rpartition("--")
+        for reference in _list_references(config):
+            repository, separator, module_reference = reference.rpartition("--")
             if separator:
                 raise Problem(
                     f"{where} runs code of another repository, which cannot be pinned",
@@ -130,73 +135,73 @@ def code_modules(configs: Mapping[str, Any], where: str) -> tuple[str, ...]:
                     f"and without '{repository}--' in {file}\n"
                     "or without its code, if the engine knows this model by itself: --no-remote-code",
                 )
-            if not _REFERENCE.fullmatch(rest):
+            if not _REFERENCE.fullmatch(module_reference):
                 raise Problem(
                     f"{where} names code that is not next to its weights",
                     cause=f"{file} names {reference[:200]!r}, but only MODULE.CLASS can be checked",
                     fix="take nothing of this model before you know why; without its code: --no-remote-code",
                 )
-            found[f"{rest.rpartition('.')[0].replace('.', '/')}.py"] = None
-    return tuple(found)
+            modules[f"{module_reference.rpartition('.')[0].replace('.', '/')}.py"] = None
+    return tuple(modules)
 
 
-def _references(value: object, *, named: bool = False) -> Iterator[str]:
-    """Each `MODULE.CLASS` of every auto_map, however deep: a tokenizer's has a list, or null."""
-    if isinstance(value, str) and named:
+def _list_references(value: object, *, is_named: bool = False) -> Iterator[str]:
+    """Yield each `MODULE.CLASS` of every auto_map, however deep: a tokenizer's has a list, or null."""
+    if isinstance(value, str) and is_named:
         yield value
     elif isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _references(inner, named=named or key == _MAP)
+        for key, entry in value.items():
+            yield from _list_references(entry, is_named=is_named or key == _CODE_KEY)
     elif isinstance(value, list):
-        for inner in value:
-            yield from _references(inner, named=named)
+        for entry in value:
+            yield from _list_references(entry, is_named=is_named)
 
 
-def model_configs(folder: Path) -> dict[str, Any]:
-    """Read all `*.json` of the model that may hold an `auto_map`: engines differ in which they read."""
-    paths = _inside(folder, ".json", "tables")
-    return {name: found for name, path in paths.items() if (found := _table(path))}
+def read_model_configs(folder: Path) -> dict[str, Any]:
+    """Return all `*.json` of the model that may hold an `auto_map`: engines differ in which they read."""
+    paths = _list_files(folder, ".json", "tables")
+    return {name: table for name, path in paths.items() if (table := _read_table(path))}
 
 
-def code_fingerprints(folder: Path) -> dict[str, str]:
+def compute_fingerprints(folder: Path) -> dict[str, str]:
     """Hash every Python file in it; refuse linked folders, from which an engine would import too."""
-    for where, folders, _ in os.walk(folder):
-        for link in (Path(where) / name for name in folders):
+    for parent, folders, _ in os.walk(folder):
+        for link in (Path(parent) / name for name in folders):
             if link.is_symlink():
                 raise Problem(
                     f"{link} is a link to a folder, in a model that has code",
                     cause=f"it leads to {link.readlink()}, whose Python files are not checked",
                     fix=f"rm {shlex.quote(str(link))}  # or put the folder itself there",
                 )
-    paths = _inside(folder, ".py", "Python files", _MOST_BYTES)
+    paths = _list_files(folder, ".py", "Python files", _MAX_CODE_BYTES)
     return {name: storage.hash_file(path) for name, path in paths.items()}
 
 
-def _inside(folder: Path, suffix: str, what: str, most_bytes: int | None = None) -> dict[str, Path]:
-    found = (Path(where) / name for where, _, names in os.walk(folder) for name in names)
-    paths = sorted(path for path in found if path.name.endswith(suffix) and path.is_file())
-    if len(paths) > MOST_FILES or (most_bytes and sum(path.stat().st_size for path in paths) > most_bytes):
-        size = f" of {most_bytes >> 20} MiB" if most_bytes else ""
+def _list_files(folder: Path, suffix: str, what: str, max_bytes: int | None = None) -> dict[str, Path]:
+    all_paths = (Path(parent) / name for parent, _, names in os.walk(folder) for name in names)
+    paths = sorted(path for path in all_paths if path.name.endswith(suffix) and path.is_file())
+    if len(paths) > MAX_FILES or (max_bytes and sum(path.stat().st_size for path in paths) > max_bytes):
+        size = f" of {max_bytes >> 20} MiB" if max_bytes else ""
         raise Problem(
             f"{folder} holds more {what} than any model has",
-            cause=f"{len(paths)} files; the limit is {MOST_FILES}{size}",
+            cause=f"{len(paths)} files; the limit is {MAX_FILES}{size}",
             fix="move the model to a folder of its own",
         )
     return {path.relative_to(folder).as_posix(): path for path in paths}
 
 
-def _table(path: Path) -> Any:  # noqa: ANN401 - JSON may hold anything
-    with readable(path):
+def _read_table(path: Path) -> Any:  # noqa: ANN401 - JSON may hold anything
+    with raise_read_problem(path):
         size = path.stat().st_size
-        if size > _MOST_TABLE_BYTES:
+        if size > _MAX_TABLE_BYTES:
             raise Problem(
                 f"{path} is too large for a model's configuration file",
-                cause=f"it has {size} bytes; the limit is {_MOST_TABLE_BYTES >> 20} MiB",
+                cause=f"it has {size} bytes; the limit is {_MAX_TABLE_BYTES >> 20} MiB",
                 fix="see what it is, and move it out of the model's folder",
             )
-        return naming(path.read_bytes(), str(path))
+        return parse_code_config(path.read_bytes(), str(path))
 
 
-def naming(text: bytes, where: str) -> Any:  # noqa: ANN401 - JSON may hold anything
-    """Parse a JSON text that may name code; None where it cannot."""
-    return json_value(text, where) if _NAMED.search(text) else None
+def parse_code_config(text: bytes, where: str) -> Any:  # noqa: ANN401 - JSON may hold anything
+    """Return the value of a JSON text that may name code; None for other texts."""
+    return parse_json(text, where) if _CODE_KEY_PATTERN.search(text) else None

@@ -16,30 +16,32 @@ from medley.model import demo, hub
 from medley.model.checkpoint import has_weights
 from medley.schema import Model
 
-_TWINS = {"deepseek-r1": ("deepseek-v3", "deepseek-ai/DeepSeek-R1")}
-"""Models without a table that have the shape of one with a table; and their repositories."""
-_PAGE = re.compile(
+_SAME_SHAPES = {"deepseek-r1": ("deepseek-v3", "deepseek-ai/DeepSeek-R1")}
+"""Models without a table, by name: the table of the same shape, and their repositories."""
+_HUB_PAGE = re.compile(
     r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/([\w-][\w.-]*/[\w-][\w.-]*)(?:[/?#].*)?"
 )
-_LEAST_LIKE = 0.85
-"""How alike a word must be to the name of a model that medley makes, as difflib counts."""
-# Raised when the same package is written into other files.
-_PACKAGED_FORMAT = 1
+_MIN_SIMILARITY = 0.85
+"""The least similarity, as difflib counts it, of a word to the name of a model that medley makes."""
+_PACKAGE_FORMAT_NUMBER = 1
+"""A number that is raised when the same package is written into other files."""
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 
 @dataclass(frozen=True)
 class Weights:
+    """A model that the user named: where its weights are, and its table."""
+
     name: str
-    """The name it is served under."""
+    """The name under which it is served."""
     target: str
     """A folder's path, or ORG/NAME."""
     model: Model | None
     word: str = field(default="", compare=False)
-    """What the user typed for it: a name in other case, an alias, a folder or ORG/NAME."""
+    """The user's word for it: a name in other case, an alias, a folder or ORG/NAME."""
 
     @property
-    def local(self) -> bool:
+    def is_local(self) -> bool:
         return Path(self.target).is_absolute()
 
     @property
@@ -50,17 +52,19 @@ class Weights:
     @property
     def notice(self) -> str | None:
         """The line that says that a folder was taken for a word that may also name a repository."""
-        if not self.local or not _REPOSITORY.fullmatch(self.word):
+        if not self.is_local or not _REPOSITORY.fullmatch(self.word):
             return None
         return f"{self.word} is the folder {self.target} here, not the hub's repository of that name"
 
 
-def weights(word: str, models: Mapping[str, Model], cache: Path, typed: Sequence[str] = ()) -> Weights:
+def resolve_weights(
+    word: str, models: Mapping[str, Model], cache: Path, command_words: Sequence[str] = ()
+) -> Weights:
     """Find the model, folder or ORG/NAME that `word` names; a fix corrects what was `typed`."""
-    as_typed, word = word, _table_name(word, models)
+    user_word, word = word, _find_table_name(word, models)
     if model := models.get(word):
-        target = model.repository or str(cache / "models" / f"{word}-{_digest(model)}")
-        return Weights(word, target, model, as_typed)
+        target = model.repository or str(cache / "models" / f"{word}-{_compute_digest(model)}")
+        return Weights(word, target, model, user_word)
     folder = user.expand(word)
     if _exists(folder) and folder.is_dir():
         folder = folder.resolve()
@@ -70,16 +74,16 @@ def weights(word: str, models: Mapping[str, Model], cache: Path, typed: Sequence
                 cause="it has no config.json, which every model of the hub has",
                 fix=f"ls {shlex.quote(str(folder))}  # name the folder that holds config.json",
             )
-        return Weights(folder.name, str(folder), None, as_typed)
+        return Weights(folder.name, str(folder), None, user_word)
     if _REPOSITORY.fullmatch(word):
-        known = (each for each in models.values() if each.repository == word)
-        return Weights(word, word, next(known, None), as_typed)
-    typed = tuple(typed) or ("medley", "serve", word)
-    if page := _PAGE.fullmatch(word):
+        tables = (table for table in models.values() if table.repository == word)
+        return Weights(word, word, next(tables, None), user_word)
+    command_words = tuple(command_words) or ("medley", "serve", word)
+    if page := _HUB_PAGE.fullmatch(word):
         raise Problem(
             f"{word} is a page of the hub",
             cause="a model is named by its repository, ORG/NAME",
-            fix=shlex.join(renamed(typed, word, page[1])),
+            fix=shlex.join(renamed(command_words, word, page[1])),
         )
     if word.lower().endswith(".gguf"):
         raise Problem(
@@ -87,38 +91,45 @@ def weights(word: str, models: Mapping[str, Model], cache: Path, typed: Sequence
             cause="it is in llama.cpp's format, and the engines load config.json and *.safetensors",
             fix="medley models  # or name the repository whose weights are safetensors: ORG/NAME",
         )
-    if word.startswith((".", "~", "/")) or _exists(folder):
-        raise Problem(
-            f"{word} is a file, and a model is a folder" if _exists(folder) else f"there is no folder {word}",
-            cause=f"{folder.absolute()} {'holds no config.json' if _exists(folder) else 'does not exist'}",
-            fix="name the folder that holds config.json and the weights",
-        )
-    raise _unknown(word, models, typed)
+    fix = "name the folder that holds config.json and the weights"
+    if _exists(folder):
+        cause = f"{folder.absolute()} holds no config.json"
+        raise Problem(f"{word} is a file, and a model is a folder", cause=cause, fix=fix)
+    if word.startswith((".", "~", "/")):
+        cause = f"{folder.absolute()} does not exist"
+        raise Problem(f"there is no folder {word}", cause=cause, fix=fix)
+    raise _unknown_model_problem(word, models, command_words)
 
 
-def _digest(model: Model) -> str:
-    """Return what a built model is made of, because a table that has changed is another model."""
+def _compute_digest(model: Model) -> str:
+    """Return the hash of a built model's table, because a changed table is another model."""
     if model.package:
-        text = f"{_PACKAGED_FORMAT} {model.package.model_dump_json()}"
+        text = f"{_PACKAGE_FORMAT_NUMBER} {model.package.model_dump_json()}"
         return hashlib.sha256(text.encode()).hexdigest()[:8]
-    return demo.digest(model.made) if model.made else ""
+    return demo.compute_digest(model.made) if model.made else ""
 
 
-def _unknown(word: str, models: Mapping[str, Model], typed: tuple[str, ...]) -> Problem:
+def _unknown_model_problem(word: str, models: Mapping[str, Model], command_words: tuple[str, ...]) -> Problem:
     """Return a Problem whose cause has the nearest names, and whose fix is the nearest typed."""
-    what, small = f"there is no model {word!r}", word.lower()
-    for name, (twin, repository) in _TWINS.items():
-        if small == name and twin in models:
-            fix = shlex.join(renamed(typed, word, twin if typed[1] == "plan" else repository))
-            return Problem(what, cause=f"it has the shape of {twin}, whose plan holds for it too", fix=fix)
-    near = _near(small, models)
-    like = [each for each in difflib.get_close_matches(small, models, cutoff=0.5) if not models[each].made]
-    nearest = ", ".join(dict.fromkeys((near, *like))) if near else ""
+    what, lower_word = f"there is no model {word!r}", word.lower()
+    for name, (known_name, repository) in _SAME_SHAPES.items():
+        if lower_word == name and known_name in models:
+            fix = shlex.join(
+                renamed(command_words, word, known_name if command_words[1] == "plan" else repository)
+            )
+            return Problem(
+                what, cause=f"it has the shape of {known_name}, whose plan holds for it too", fix=fix
+            )
+    nearest_name = _find_nearest_name(lower_word, models)
+    similar = [
+        name for name in difflib.get_close_matches(lower_word, models, cutoff=0.5) if not models[name].made
+    ]
+    nearest_names = ", ".join(dict.fromkeys((nearest_name, *similar))) if nearest_name else ""
     return Problem(
         what,
         cause=f"it is not a folder, not ORG/NAME of the hub, and not one of {len(models)} known models"
-        + (f"; the nearest: {nearest}" if nearest else ""),
-        fix=shlex.join(renamed(typed, word, near)) if near else "medley models",
+        + (f"; the nearest: {nearest_names}" if nearest_names else ""),
+        fix=shlex.join(renamed(command_words, word, nearest_name)) if nearest_name else "medley models",
     )
 
 
@@ -135,39 +146,41 @@ def require_repository(word: str) -> None:
         )
 
 
-def _table_name(word: str, models: Mapping[str, Model]) -> str:
-    """Find the table for `word` in other case or by alias; else return `word`."""
+def _find_table_name(word: str, models: Mapping[str, Model]) -> str:
+    """Return the name of the table for `word`, which may be in other case or an alias; else `word`."""
     if word in models or "/" in word or _exists(Path(word)):
         return word
-    small = word.lower()
-    aliased = (name for name, model in models.items() if small in model.aliases)
-    return small if small in models else next(aliased, word)
+    lower_word = word.lower()
+    alias_names = (name for name, model in models.items() if lower_word in model.aliases)
+    return lower_word if lower_word in models else next(alias_names, word)
 
 
 def _exists(path: Path) -> bool:
-    """False too where a word is too long for the name of a file."""
+    """Return whether a path exists; False if it is too long for the name of a file."""
     try:
         return path.exists()
     except OSError:
         return False
 
 
-def _near(word: str, models: Mapping[str, Model]) -> str | None:
-    """Find the name closest to `word`; a model that medley makes needs half of its name."""
-    tables = {alias: name for name, model in models.items() for alias in model.aliases}
-    tables |= {
+def _find_nearest_name(word: str, models: Mapping[str, Model]) -> str | None:
+    """Return the name closest to `word`; a model that medley makes needs half of its name."""
+    names = {alias: name for name, model in models.items() for alias in model.aliases}
+    names |= {
         name: name
         for name, model in models.items()
         if not model.made or (name.startswith(word) and 2 * len(word) > len(name))
     }
-    longer = min((name for name in tables if name.startswith(word)), key=len, default=None)
-    made = [name for name, model in models.items() if model.made]
-    if longer is None and (like := difflib.get_close_matches(word, made, n=1, cutoff=_LEAST_LIKE)):
-        return like[0]
-    begins = {name[: len(word) + 1]: name for name in sorted(tables, key=len, reverse=True)}
-    like = difflib.get_close_matches(word, tables, n=1) or difflib.get_close_matches(word, begins, n=1)
-    found = longer or next((begins.get(each, each) for each in like), None)
-    return found and tables[found]
+    completion = min((name for name in names if name.startswith(word)), key=len, default=None)
+    demo_names = [name for name, model in models.items() if model.made]
+    if completion is None and (
+        similar := difflib.get_close_matches(word, demo_names, n=1, cutoff=_MIN_SIMILARITY)
+    ):
+        return similar[0]
+    prefixes = {name[: len(word) + 1]: name for name in sorted(names, key=len, reverse=True)}
+    similar = difflib.get_close_matches(word, names, n=1) or difflib.get_close_matches(word, prefixes, n=1)
+    nearest = completion or next((prefixes.get(prefix, prefix) for prefix in similar), None)
+    return nearest and names[nearest]
 
 
 def require_only_on_hub(target: str) -> None:
@@ -185,27 +198,27 @@ def require_only_on_hub(target: str) -> None:
         )
 
 
-def ready(found: Weights) -> None:
-    """Make the model, or see that the hub has it, before anything slow begins.
+def prepare_weights(weights: Weights) -> None:
+    """Make the model, or check that the hub has it, before anything slow begins.
 
-    One of a package is built with an engine's Python: `environment.packaged_model`.
+    A model of a package is built with an engine's Python: `environment.packaged_model`.
     """
-    if found.model and found.model.made:
-        demo.make(found.model.made, Path(found.target))
-    elif not found.local:
-        require_only_on_hub(found.target)
-        hub.require(found.target)
+    if weights.model and weights.model.made:
+        demo.make_model(weights.model.made, Path(weights.target))
+    elif not weights.is_local:
+        require_only_on_hub(weights.target)
+        hub.require_model(weights.target)
     else:
-        require_weights(found)
+        require_weights(weights)
 
 
-def require_weights(found: Weights) -> None:
+def require_weights(weights: Weights) -> None:
     """Raise a Problem for a folder without weights, or one in a repository's place; fetch nothing."""
-    if not found.local:
-        require_only_on_hub(found.target)
-    if found.local and not found.is_built and not has_weights(Path(found.target)):
+    if not weights.is_local:
+        require_only_on_hub(weights.target)
+    if weights.is_local and not weights.is_built and not has_weights(Path(weights.target)):
         raise Problem(
-            f"{found.target} holds no weights",
+            f"{weights.target} holds no weights",
             cause="it has config.json, which is enough for a plan, and no *.safetensors",
-            fix=f"medley plan {shlex.quote(found.target)}  # or put the weights next to it",
+            fix=f"medley plan {shlex.quote(weights.target)}  # or put the weights next to it",
         )

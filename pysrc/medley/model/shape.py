@@ -12,10 +12,10 @@ from pydantic import ValidationError
 
 from medley import config
 from medley.model import checkpoint, demo, hub_checkpoint
-from medley.model.checkpoint import Checkpoint, Stored, Tensor, stored
-from medley.model.config_fields import NAMES, Fields, context_length, layer_count, of_text
-from medley.model.estimate import estimated, feed_forward_width, total_bytes
-from medley.model.kv_cache import cache_fields
+from medley.model.checkpoint import Checkpoint, Tensor, TensorSizes, sum_tensors
+from medley.model.config_fields import NAMES, Fields, count_layers, find_context_length, find_text_fields
+from medley.model.estimate import estimate_tensors, find_feed_forward_width, read_total_bytes
+from medley.model.kv_cache import build_cache_fields
 from medley.model.resolve import Weights
 from medley.progress import SILENT, Progress
 from medley.schema import Made, Shape
@@ -23,202 +23,223 @@ from medley.schema import Weights as Format
 
 _FORMATS: Mapping[Format, Mapping[str, Any]] = cast("Any", config.beside(__file__, "weight_formats.toml"))
 _LIMITS = config.beside(__file__, "engine_limits.toml")
-BYTES: Mapping[str, float] = {name: each["bytes"] for name, each in _FORMATS.items()}
-BLOCK: Mapping[str, int] = {name: each["block"] for name, each in _FORMATS.items() if "block" in each}
-"""Weights that share a scale where the format itself fixes their number."""
-ONE_STAGE = frozenset(_LIMITS["one_stage"])
+BYTES_PER_WEIGHT: Mapping[str, float] = {name: table["bytes"] for name, table in _FORMATS.items()}
+BLOCK_WEIGHTS: Mapping[str, int] = {
+    name: table["block"] for name, table in _FORMATS.items() if "block" in table
+}
+"""The number of weights that share a scale, where the format itself fixes it."""
+ONE_STAGE_ARCHITECTURES = frozenset(_LIMITS["one_stage"])
 
 
-def shape(weights: Weights, watch: Progress = SILENT) -> Shape:
-    """Find the model's shape, its weights neither fetched nor read; a Problem if it cannot be had."""
+def find_shape(weights: Weights, watch: Progress = SILENT) -> Shape:
+    """Return the model's shape without fetching its weights; raise a Problem if it cannot be found."""
     if weights.model and weights.model.shape:
         return weights.model.shape
     if weights.model and weights.model.made:
-        return of_made(weights.model.made)
-    if weights.local:
-        found = checkpoint.read_checkpoint(Path(weights.target))
+        return compute_demo_shape(weights.model.made)
+    if weights.is_local:
+        files = checkpoint.read_checkpoint(Path(weights.target))
     else:
         with watch.stage(f"ask the hub for the shape of {weights.target}"):
-            found = hub_checkpoint.checkpoint(weights.target, watch)
-    return shape_of_config(found)
+            files = hub_checkpoint.fetch_checkpoint(weights.target, watch)
+    return compute_shape(files)
 
 
-def of_made(made: Made) -> Shape:
+def compute_demo_shape(spec: Made) -> Shape:
     """Compute the shape of a model that need not be written yet."""
-    tensors = {name: Tensor("BF16", size, 2 * prod(size)) for name, size in demo.shapes(made).items()}
-    return shape_of_config(Checkpoint("the made model", demo.config(made), tensors))
+    tensors = {
+        name: Tensor("BF16", size, 2 * prod(size)) for name, size in demo.list_tensor_shapes(spec).items()
+    }
+    return compute_shape(Checkpoint("the made model", demo.build_config(spec), tensors))
 
 
-def shape_of_config(found: Checkpoint) -> Shape:
-    """Compute the shape; a Problem names the bad entry of config.json."""
-    fields = of_text(found.config, found.where)
-    layers = layer_count(fields)
+def compute_shape(checkpoint_files: Checkpoint) -> Shape:
+    """Compute the shape; raise a Problem that names the bad entry of config.json."""
+    fields = find_text_fields(checkpoint_files.config, checkpoint_files.where)
+    layers = count_layers(fields)
     # The weights first: they show whether config.json's number of layers is sound.
-    known = weight_fields(found) | cache_fields(fields, layers)
+    entries = build_weight_fields(checkpoint_files) | build_cache_fields(fields, layers)
     try:
         return Shape.model_validate(
-            known
+            entries
             | {
                 "layers": layers,
-                "hidden": fields.whole(*NAMES["hidden"]),
-                "vocabulary": fields.whole("vocab_size"),
-                "context": context_length(fields),
-                "architecture": architecture(found.config),
-                **_engine_limits(found.config),
+                "hidden": fields.require_number(*NAMES["hidden"]),
+                "vocabulary": fields.require_number("vocab_size"),
+                "context": find_context_length(fields),
+                "architecture": find_architecture(checkpoint_files.config),
+                **_build_engine_limits(checkpoint_files.config),
             }
         )
     except ValidationError as error:
         raise fields.problem(str(error.errors()[0]["loc"][-1]), error.errors()[0]["msg"]) from error
 
 
-def architecture(config: Mapping[str, Any]) -> str | None:
+def find_architecture(config: Mapping[str, Any]) -> str | None:
     """Return the `model_type` of a config.json, if it has a sound one."""
-    found = config.get("model_type")
-    return found if isinstance(found, str) and re.fullmatch(r"[\w.-]+", found) else None
+    name = config.get("model_type")
+    return name if isinstance(name, str) and re.fullmatch(r"[\w.-]+", name) else None
 
 
-def _engine_limits(config: Mapping[str, Any]) -> dict[str, Any]:
+def _build_engine_limits(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entries that follow from the engines' limits for the architecture."""
     fields = Fields(config, "config.json")
-    names = fields.words("architectures") or ()
+    architectures = fields.find_words("architectures") or ()
     one_stage = {
-        "vllm": any(name in ONE_STAGE or name.startswith(tuple(_LIMITS["refused"])) for name in names),
-        "sglang": fields.flag("tie_word_embeddings")
-        and not set(_LIMITS["tied_one_stage_sglang"]).isdisjoint(names),
+        "vllm": any(
+            known_name in ONE_STAGE_ARCHITECTURES or known_name.startswith(tuple(_LIMITS["refused"]))
+            for known_name in architectures
+        ),
+        "sglang": fields.find_flag("tie_word_embeddings")
+        and not set(_LIMITS["tied_one_stage_sglang"]).isdisjoint(architectures),
     }
-    limits: dict[str, Any] = {"one_stage": tuple(engine for engine, is_so in one_stage.items() if is_so)}
+    limits: dict[str, Any] = {
+        "one_stage": tuple(engine for engine, is_limited in one_stage.items() if is_limited)
+    }
     sparse = _LIMITS["sparse_attention"]
-    if any(name.startswith(tuple(sparse["names"])) for name in names):
+    if any(name.startswith(tuple(sparse["names"])) for name in architectures):
         limits["capabilities"] = {"vllm": tuple(sparse["capabilities"])}
     return limits
 
 
-def weight_fields(found: Checkpoint) -> dict[str, Any]:
+def build_weight_fields(checkpoint_files: Checkpoint) -> dict[str, Any]:
     """Return the entries of `Shape` for the weights: bytes and parameters by part."""
-    fields = of_text(found.config, found.where)
-    layers = layer_count(fields)
-    held, weights = held_by(found)
-    _require_all(fields, held, layers)
-    tied = fields.flag("tie_word_embeddings") or held.head.size_bytes == 0
-    return _experts(fields, held, layers) | {
-        "layer_bytes": held.layers.size_bytes // layers,
-        "embedding_bytes": held.first.size_bytes,
-        "head_bytes": 0 if tied else held.head.size_bytes,
-        "draft_bytes": held.draft.size_bytes,
+    fields = find_text_fields(checkpoint_files.config, checkpoint_files.where)
+    layers = count_layers(fields)
+    sizes, weights = sum_checkpoint(checkpoint_files)
+    _require_all_layers(fields, sizes, layers)
+    is_tied = fields.find_flag("tie_word_embeddings") or sizes.head.size_bytes == 0
+    return _build_expert_fields(fields, sizes, layers) | {
+        "layer_bytes": sizes.layers.size_bytes // layers,
+        "embedding_bytes": sizes.first.size_bytes,
+        "head_bytes": 0 if is_tied else sizes.head.size_bytes,
+        "draft_bytes": sizes.draft.size_bytes,
         "weights": weights,
-        "weights_source": _source(found),
-        "feed_forward": feed_forward_width(fields),
-        "block": _block(fields, weights),
+        "weights_source": _find_source(checkpoint_files),
+        "feed_forward": find_feed_forward_width(fields),
+        "block": _find_block_weights(fields, weights),
     }
 
 
-def _source(found: Checkpoint) -> Literal["headers", "index", "config"]:
-    if found.index is None:
+def _find_source(checkpoint_files: Checkpoint) -> Literal["headers", "index", "config"]:
+    if checkpoint_files.index is None:
         return "headers"
-    return "config" if total_bytes(found.index) is None else "index"
+    return "config" if read_total_bytes(checkpoint_files.index) is None else "index"
 
 
-def held_by(found: Checkpoint) -> tuple[Stored, Format]:
+def sum_checkpoint(checkpoint_files: Checkpoint) -> tuple[TensorSizes, Format]:
     """Add up the headers by part, in bytes, and find the format of most weights."""
-    fields = of_text(found.config, found.where)
-    if found.index is not None:
-        each = BYTES[_format(fields) or "bf16"]
-        found = replace(found, tensors=estimated(fields, found.index, each))
+    fields = find_text_fields(checkpoint_files.config, checkpoint_files.where)
+    if checkpoint_files.index is not None:
+        bytes_per_weight = BYTES_PER_WEIGHT[_find_format(fields) or "bf16"]
+        checkpoint_files = replace(
+            checkpoint_files, tensors=estimate_tensors(fields, checkpoint_files.index, bytes_per_weight)
+        )
     sizes = Counter[str]()
-    for tensor in found.tensors.values():
+    for tensor in checkpoint_files.tensors.values():
         sizes[tensor.dtype] += tensor.size_bytes
     # Some repositories say the format in no config.json: it is the one that most bytes have.
-    most = max(sizes, key=lambda dtype: sizes[dtype], default="BF16")
-    weights = _format(fields) or _named("dtypes", most) or "bf16"
-    count, bits = fields.optional(*NAMES["experts"], least=0), 8 if weights in {"int8", "fp8"} else 4
-    return stored(found.tensors, layer_count(fields), bits, count), weights
+    main_dtype = max(sizes, key=lambda dtype: sizes[dtype], default="BF16")
+    weight_format = _find_format(fields) or _find_format_by_name("dtypes", main_dtype) or "bf16"
+    count, bits = (
+        fields.find_number(*NAMES["experts"], minimum=0),
+        8 if weight_format in {"int8", "fp8"} else 4,
+    )
+    return sum_tensors(checkpoint_files.tensors, count_layers(fields), bits, count), weight_format
 
 
-def _require_all(fields: Fields, held: Stored, layers: int) -> None:
-    if len(held.seen) != layers:
-        lacking = sorted(set(range(min(layers, len(held.seen) + 1))) - held.seen)
+def _require_all_layers(fields: Fields, sizes: TensorSizes, layers: int) -> None:
+    if len(sizes.layer_numbers) != layers:
+        missing_layers = sorted(set(range(min(layers, len(sizes.layer_numbers) + 1))) - sizes.layer_numbers)
         raise fields.problem(
             "num_hidden_layers",
-            f"it is {layers}, and the weights name {len(held.seen)} layers"
-            + (f"; layer {lacking[0]} is not among them" if lacking else ""),
+            f"it is {layers}, and the weights name {len(sizes.layer_numbers)} layers"
+            + (f"; layer {missing_layers[0]} is not among them" if missing_layers else ""),
         )
-    if held.first.size_bytes == 0:
+    if sizes.first.size_bytes == 0:
         raise fields.problem("vocab_size", "no tensor is an embedding")
 
 
-def _experts(fields: Fields, held: Stored, layers: int) -> dict[str, int]:
-    """Means over all layers, also where some have no experts, so that sums over layers come out right."""
-    count = fields.optional(*NAMES["experts"], least=0) or 0
-    every = held.layers
-    total = every.parameters + held.first.parameters + held.head.parameters
-    if every.expert_bytes == 0 or count == 0:
-        if every.expert_bytes:
+def _build_expert_fields(fields: Fields, sizes: TensorSizes, layers: int) -> dict[str, int]:
+    """Return the entries of `Shape` for parameters and experts.
+
+    They are means over all layers, also where some have no experts, so that sums over layers are right.
+    """
+    count = fields.find_number(*NAMES["experts"], minimum=0) or 0
+    amount = sizes.layers
+    total = amount.parameters + sizes.first.parameters + sizes.head.parameters
+    if amount.expert_bytes == 0 or count == 0:
+        if amount.expert_bytes:
             raise fields.problem(NAMES["experts"][0], "it is missing, and the weights hold experts")
-        size = every.size_bytes // layers
+        size = amount.size_bytes // layers
         return {"parameters": total, "active_parameters": total, "active_layer_bytes": size}
-    chosen = fields.whole(*NAMES["experts_per_token"])
-    if chosen > count:
-        raise fields.problem(NAMES["experts_per_token"][0], f"it is {chosen} of {count} experts")
-    idle = count - chosen
-    each = every.expert_bytes // (count * layers)
+    active_experts = fields.require_number(*NAMES["experts_per_token"])
+    if active_experts > count:
+        raise fields.problem(NAMES["experts_per_token"][0], f"it is {active_experts} of {count} experts")
+    idle_experts = count - active_experts
+    expert_bytes = amount.expert_bytes // (count * layers)
     return {
         "parameters": total,
-        "active_parameters": total - every.expert_parameters * idle // count,
-        "active_layer_bytes": every.size_bytes // layers - idle * each,
+        "active_parameters": total - amount.expert_parameters * idle_experts // count,
+        "active_layer_bytes": amount.size_bytes // layers - idle_experts * expert_bytes,
         "experts": count,
-        "experts_per_token": chosen,
-        "expert_bytes": each,
+        "experts_per_token": active_experts,
+        "expert_bytes": expert_bytes,
     }
 
 
-def _format(fields: Fields) -> Format | None:
-    """The format of most weights, if config.json names it."""
-    quantised = _quantization(fields)
-    if quantised is None:
+def _find_format(fields: Fields) -> Format | None:
+    """Return the format of most weights; None if config.json does not name it."""
+    quantization = _find_quantization(fields)
+    if quantization is None:
         return None
-    if fields.word("expert_dtype") == "fp4" and quantised.word("quant_method") == "fp8":
+    if fields.find_word("expert_dtype") == "fp4" and quantization.find_word("quant_method") == "fp8":
         return "mxfp4"  # DeepSeek V4: most of it is experts
-    method = quantised.word("quant_method") or "modelopt"
-    found = _named("methods", method)
-    if found is not None:
-        return found
+    method = quantization.find_word("quant_method") or "modelopt"
+    weight_format = _find_format_by_name("methods", method)
+    if weight_format is not None:
+        return weight_format
     if method in {"gptq", "auto-round"}:
-        found = "int8" if quantised.optional("bits") == 8 else "int4"  # noqa: PLR2004 - bits
+        weight_format = "int8" if quantization.find_number("bits") == 8 else "int4"  # noqa: PLR2004 - bits
     elif method == "compressed-tensors":
-        found = _of_groups(quantised)
+        weight_format = _find_group_format(quantization)
     elif method.startswith("modelopt"):
-        algorithm = quantised.word("quant_algo")
-        found = _of_groups(quantised) if algorithm is None else _named("algorithms", algorithm)
-    if found is None:
-        raise quantised.problem("quant_method", f"medley does not know how {method!r} stores its weights")
-    return found
+        algorithm = quantization.find_word("quant_algo")
+        weight_format = (
+            _find_group_format(quantization)
+            if algorithm is None
+            else _find_format_by_name("algorithms", algorithm)
+        )
+    if weight_format is None:
+        raise quantization.problem("quant_method", f"medley does not know how {method!r} stores its weights")
+    return weight_format
 
 
-def _quantization(fields: Fields) -> Fields | None:
-    found = fields.inner("quantization_config") or fields.inner("compression_config")
+def _find_quantization(fields: Fields) -> Fields | None:
+    quantization = fields.find_table("quantization_config") or fields.find_table("compression_config")
     # ModelOpt's file of its own has it one table deeper, beside the producer.
-    return found and (found.inner("quantization") or found)
+    return quantization and (quantization.find_table("quantization") or quantization)
 
 
-def _named(by: str, name: str) -> Format | None:
-    return next((each for each, known in _FORMATS.items() if name in known.get(by, ())), None)
+def _find_format_by_name(by: str, name: str) -> Format | None:
+    return next((candidate for candidate, table in _FORMATS.items() if name in table.get(by, ())), None)
 
 
-def _of_groups(quantised: Fields) -> Format | None:
-    """The narrowest format of the groups: the experts' or the feed-forward's, which are most of a model."""
-    formats = [_of_weights(each) for each in _group_weights(quantised)]
-    order: tuple[Format, ...] = ("nvfp4", "mxfp4", "int4", "fp8", "int8")
-    return next((each for each in order if each in formats), None)
+def _find_group_format(quantization: Fields) -> Format | None:
+    """Return the narrowest format of the groups: the experts' or the feed-forward's, most of a model."""
+    formats = [_find_weights_format(weights) for weights in _list_group_weights(quantization)]
+    narrowest_first: tuple[Format, ...] = ("nvfp4", "mxfp4", "int4", "fp8", "int8")
+    return next((candidate for candidate in narrowest_first if candidate in formats), None)
 
 
-def _group_weights(quantised: Fields) -> list[Mapping[str, Any]]:
-    groups = quantised.table.get("config_groups")
+def _list_group_weights(quantization: Fields) -> list[Mapping[str, Any]]:
+    groups = quantization.table.get("config_groups")
     tables = groups.values() if isinstance(groups, dict) else ()
     weights = [group.get("weights") for group in tables if isinstance(group, dict)]
-    return [each for each in weights if isinstance(each, dict)]
+    return [table for table in weights if isinstance(table, dict)]
 
 
-def _of_weights(weights: Mapping[str, Any]) -> Format | None:
+def _find_weights_format(weights: Mapping[str, Any]) -> Format | None:
     match weights.get("num_bits"), weights.get("type"):
         case 4, "float":
             return "nvfp4" if weights.get("group_size") != 32 else "mxfp4"  # noqa: PLR2004 - MXFP4's block
@@ -232,21 +253,21 @@ def _of_weights(weights: Mapping[str, Any]) -> Format | None:
             return None
 
 
-def _block(fields: Fields, weights: Format) -> int | None:
-    """Return the weights that share a scale; None where scales are of whole rows, channels or tensors."""
-    quantised = _quantization(fields)
-    if quantised is None:
+def _find_block_weights(fields: Fields, weights: Format) -> int | None:
+    """Return the number of weights that share a scale; None for scales of whole rows, channels or tensors."""
+    quantization = _find_quantization(fields)
+    if quantization is None:
         return None
-    groups = [each for each in _group_weights(quantised) if _of_weights(each) == weights]
-    tables = [Fields(each, quantised.where) for each in groups] or [quantised]
+    groups = [group for group in _list_group_weights(quantization) if _find_weights_format(group) == weights]
+    tables = [Fields(group, quantization.where) for group in groups] or [quantization]
     # DeepSeek V4 has FP8 in such blocks beside experts in MXFP4.
     names = ("weight_block_size", "block_structure") if weights == "fp8" else ()
-    sizes = [size for each in tables for name in names for size in each.numbers(name)]
-    sizes += [each.optional("group_size", least=-1) or 0 for each in tables]
+    sizes = [size for table in tables for name in names for size in table.find_numbers(name)]
+    sizes += [table.find_number("group_size", minimum=-1) or 0 for table in tables]
     return max((size for size in sizes if size > 0), default=None)
 
 
-def feed_forward(shape: Shape) -> int:
+def compute_feed_forward_width(shape: Shape) -> int:
     """Return the inner width of an expert, else of the feed-forward part; guess from bytes if it is unknown.
 
     The guess takes every layer's mixer for an attention with as many queries as outputs. It is too large for
@@ -254,8 +275,8 @@ def feed_forward(shape: Shape) -> int:
     """
     if shape.feed_forward is not None:
         return shape.feed_forward
-    per_row = 3 * shape.hidden * BYTES[shape.weights]
+    per_row = 3 * shape.hidden * BYTES_PER_WEIGHT[shape.weights]
     if shape.experts:
         return round(shape.expert_bytes / per_row)
     attention = 2 * shape.hidden * shape.head_dim * (shape.heads + shape.kv_heads)
-    return max(0, round((shape.layer_bytes - attention * BYTES[shape.weights]) / per_row))
+    return max(0, round((shape.layer_bytes - attention * BYTES_PER_WEIGHT[shape.weights]) / per_row))

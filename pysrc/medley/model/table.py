@@ -1,4 +1,4 @@
-"""Write the table of a model, models/NAME.toml, from a look at its repository."""
+"""Write the table of a model, models/NAME.toml, from its repository on the hub."""
 
 import json
 import re
@@ -10,8 +10,8 @@ from typing import Any, get_args
 
 from medley import config
 from medley.model.checkpoint import CONFIG
-from medley.model.hub_checkpoint import Look
-from medley.model.shape import architecture, shape_of_config
+from medley.model.hub_checkpoint import HubRecord
+from medley.model.shape import compute_shape, find_architecture
 from medley.schema import Model, Shape, Weights
 
 _CONFIG_KEYS = (
@@ -23,149 +23,157 @@ _COMPUTED_KEYS = (
     *("kv_bytes_per_token", "kv_head_bytes", "windowed_kv_heads", "windowed_head_bytes"),
     *("windowed_bytes_per_token", "state_bytes"),
 )
-_PROPOSED = ("tool_parser", "reasoning_parser", "args", "env", "since", "eager")
-_LARGE = 10_000
+_PROPOSED_KEYS = ("tool_parser", "reasoning_parser", "args", "env", "since", "eager")
+_MIN_GROUPED_NUMBER = 10_000
 _FORMAT = re.compile(rf"-(?:{'|'.join(('gptq', *get_args(Weights)))})(?:-.*)?$")
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """Values of known tables of the same architecture, except the shape."""
+    """The values, except the shape, to write for a model from known tables of the same architecture."""
 
-    like: tuple[str, ...] = ()
+    similar: tuple[str, ...] = ()
+    """The names of these tables."""
     values: Mapping[str, Any] = field(default_factory=dict)
-    """Values that all of them have, by key."""
+    """The values that all of them have, by key."""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """Differences between them, by key."""
-    knows_code: bool = False
-    """Engines know all of them without the code of their repositories."""
+    """The differences between them, by key."""
+    is_code_known: bool = False
+    """Whether engines know all of them without the code of their repositories."""
 
 
-def table_name(repository: str) -> str:
+def find_table_name(repository: str) -> str:
     return repository.rpartition("/")[2].lower()
 
 
-def base_name(name: str) -> str:
-    """The name of a model without the format of its weights: of qwen3-8b-fp8 it is qwen3-8b."""
+def remove_format(name: str) -> str:
+    """Return a model's name without the format of its weights: qwen3-8b for qwen3-8b-fp8."""
     return _FORMAT.sub("", name)
 
 
-def proposal(name: str, architecture: str | None, models: Mapping[str, Model]) -> Proposal:
-    """What to write for a new table `name`: from other builds of the same model, else from its family."""
-    family = {each: model for each, model in models.items() if architecture == model.architecture}
+def propose_values(name: str, architecture: str | None, models: Mapping[str, Model]) -> Proposal:
+    """Propose the values of a new table `name` from other builds of the same model, else from its family."""
+    family = {table: model for table, model in models.items() if architecture == model.architecture}
     if architecture is None or not family:
         return Proposal()
-    builds = {each: model for each, model in family.items() if base_name(each) == base_name(name)}
-    like, values, left_out = builds or family, {}, {}
-    for key in _PROPOSED:
-        said = {each: getattr(model, key) for each, model in like.items()}
-        first, *others = said.values()
+    builds = {table: model for table, model in family.items() if remove_format(table) == remove_format(name)}
+    similar, values, left_out = builds or family, {}, {}
+    for key in _PROPOSED_KEYS:
+        by_table = {table: getattr(model, key) for table, model in similar.items()}
+        first, *others = by_table.values()
         if any(other != first for other in others):
-            left_out[key] = "; ".join(f"{each} has {_shown(value)}" for each, value in said.items())
+            left_out[key] = "; ".join(
+                f"{table} has {_format_json(value)}" for table, value in by_table.items()
+            )
         elif first:
             values[key] = first
-    knows = all(model.remote_code is None or not model.remote_code.needed for model in like.values())
-    return Proposal(tuple(sorted(like)), values, left_out, knows)
+    is_known = all(model.remote_code is None or not model.remote_code.needed for model in similar.values())
+    return Proposal(tuple(sorted(similar)), values, left_out, is_known)
 
 
-def _shown(value: object) -> str:
+def _format_json(value: object) -> str:
     return json.dumps(value) if value else "none"
 
 
-def model_of(text: str, where: str) -> Model:
+def parse_model(text: str, where: str) -> Model:
     return config.build(tomllib.loads(text), Model, where, text)
 
 
-def table_text(look: Look, proposed: Proposal) -> str:
-    """The text of the table, with the source of each number; the same for the same commit."""
-    family = architecture(look.config)
-    lines = [f"title = {_quoted(look.repository.rpartition('/')[2])}"]
+def write_table(look: HubRecord, proposed: Proposal) -> str:
+    """Return the text of the table, with the source of each number; the same for the same commit."""
+    family = find_architecture(look.config)
+    lines = [f"title = {_quote(look.repository.rpartition('/')[2])}"]
     lines += [f'repository = "{look.repository}"']
     lines += [f'architecture = "{family}"'] if family else []
     if look.license:
-        lines += ["# source: the repository's card on the hub", f"license = {_quoted(look.license)}"]
-    lines += [*_proposed(proposed, family), *_code(look, proposed), "", "[shape]"]
-    lines += _shape(look, shape_of_config(look.checkpoint))
+        lines += ["# source: the repository's card on the hub", f"license = {_quote(look.license)}"]
+    lines += [*_list_proposed_lines(proposed, family), *_list_code_lines(look, proposed), "", "[shape]"]
+    lines += _list_shape_lines(look, compute_shape(look.checkpoint))
     return "\n".join(lines) + "\n"
 
 
-def _proposed(proposed: Proposal, family: str | None) -> Iterator[str]:
-    if not proposed.like:
+def _list_proposed_lines(proposed: Proposal, family: str | None) -> Iterator[str]:
+    if not proposed.similar:
         yield f"# no known table has the architecture {family}: no parser and no flag is proposed"
         return
     if proposed.values:
-        yield from _comment(
-            f"proposed, not tried: all known tables like it say so: {', '.join(proposed.like)}"
+        yield from _wrap_comment(
+            f"proposed, not tried: all known tables like it say so: {', '.join(proposed.similar)}"
         )
     for key, value in proposed.values.items():
-        inner = value.items() if isinstance(value, dict) else ()
-        yield from (f"{key}.{engine} = {_value(each)}" for engine, each in inner)
+        engine_values = value.items() if isinstance(value, dict) else ()
+        yield from (
+            f"{key}.{engine} = {_format_value(engine_value)}" for engine, engine_value in engine_values
+        )
         if not isinstance(value, dict):
-            yield f"{key} = {_value(value)}"
+            yield f"{key} = {_format_value(value)}"
     for key, why in proposed.left_out.items():
-        yield from _comment(f"left out, because known tables differ in {key}: {why}")
+        yield from _wrap_comment(f"left out, because known tables differ in {key}: {why}")
 
 
-def _code(look: Look, proposed: Proposal) -> Iterator[str]:
+def _list_code_lines(look: HubRecord, proposed: Proposal) -> Iterator[str]:
     if look.config.get("auto_map"):
         yield from ("", "[remote_code]")
         why = "no known table says that engines do without it"
-        if proposed.knows_code:
-            why = f"engines do without that of {', '.join(proposed.like)}"
-        yield from _comment(f"source: {CONFIG} names code of the repository (auto_map); {why}")
-        yield f"needed = {_value(not proposed.knows_code)}"
+        if proposed.is_code_known:
+            why = f"engines do without that of {', '.join(proposed.similar)}"
+        yield from _wrap_comment(f"source: {CONFIG} names code of the repository (auto_map); {why}")
+        yield f"needed = {_format_value(not proposed.is_code_known)}"
 
 
-def _shape(look: Look, shape: Shape) -> Iterator[str]:
+def _list_shape_lines(look: HubRecord, shape: Shape) -> Iterator[str]:
     # The architecture is an entry of the model.
-    said = shape.model_dump(exclude_defaults=True, exclude={"architecture"}) | {"weights": shape.weights}
-    at = f"commit {look.commit}" if look.commit else f"what the hub had on {look.date}"
-    yield from _comment(f"source: {CONFIG} of {look.repository} at {at}")
-    yield from _entries(said, _CONFIG_KEYS)
+    values = shape.model_dump(exclude_defaults=True, exclude={"architecture"}) | {"weights": shape.weights}
+    origin = f"commit {look.commit}" if look.commit else f"what the hub had on {look.date}"
+    yield from _wrap_comment(f"source: {CONFIG} of {look.repository} at {origin}")
+    yield from _list_entry_lines(values, _CONFIG_KEYS)
     files = look.files[0] if len(look.files) == 1 else f"{len(look.files)} files, {look.files[0]} and so on"
     total = sum(size for _, _, size in look.tensors.values())
-    yield from _comment(
+    yield from _wrap_comment(
         f"source: the headers of the weights at the same commit, {files}: {total:_} bytes in all. "
         "layer_bytes is the mean of all layers"
     )
-    yield from _entries(
-        said, (key for key in said if key not in {*_CONFIG_KEYS, *_COMPUTED_KEYS, *_ENGINE_KEYS})
+    yield from _list_entry_lines(
+        values, (key for key in values if key not in {*_CONFIG_KEYS, *_COMPUTED_KEYS, *_ENGINE_KEYS})
     )
-    if any(said.get(key) for key in _COMPUTED_KEYS):
-        yield from _comment(f"computed from {CONFIG}")
-        yield from _entries(said, _COMPUTED_KEYS)
-    if any(said.get(key) for key in _ENGINE_KEYS):
-        yield from _comment("read in vLLM: what it can do with this architecture; not run on hardware")
-        yield from _entries(said, ("one_stage",))
-        majors = said.get("capabilities", {})
-        yield from (f"capabilities.{engine} = {_value(each)}" for engine, each in majors.items())
+    if any(values.get(key) for key in _COMPUTED_KEYS):
+        yield from _wrap_comment(f"computed from {CONFIG}")
+        yield from _list_entry_lines(values, _COMPUTED_KEYS)
+    if any(values.get(key) for key in _ENGINE_KEYS):
+        yield from _wrap_comment("read in vLLM: what it can do with this architecture; not run on hardware")
+        yield from _list_entry_lines(values, ("one_stage",))
+        majors = values.get("capabilities", {})
+        yield from (
+            f"capabilities.{engine} = {_format_value(capabilities)}"
+            for engine, capabilities in majors.items()
+        )
 
 
-def _entries(said: Mapping[str, Any], keys: Iterable[str]) -> Iterator[str]:
-    yield from (f"{key} = {_value(said[key])}" for key in keys if said.get(key) is not None)
+def _list_entry_lines(values: Mapping[str, Any], keys: Iterable[str]) -> Iterator[str]:
+    yield from (f"{key} = {_format_value(values[key])}" for key in keys if values.get(key) is not None)
 
 
-def _value(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
-        return _value(int(value)) if value.is_integer() else repr(value)
+        return _format_value(int(value)) if value.is_integer() else repr(value)
     if isinstance(value, int):
-        return f"{value:_}" if value >= _LARGE else str(value)
+        return f"{value:_}" if value >= _MIN_GROUPED_NUMBER else str(value)
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_value, value))}]"
-    return _quoted(str(value))
+        return f"[{', '.join(map(_format_value, value))}]"
+    return _quote(str(value))
 
 
-def _quoted(text: str) -> str:
-    """A string of TOML, which takes no control characters."""
-    return json.dumps(_printable(text), ensure_ascii=False)
+def _quote(text: str) -> str:
+    """Return a string of TOML, which takes no control characters."""
+    return json.dumps(_drop_control_chars(text), ensure_ascii=False)
 
 
-def _printable(text: str) -> str:
-    return "".join(each for each in text if each.isprintable())
+def _drop_control_chars(text: str) -> str:
+    return "".join(char for char in text if char.isprintable())
 
 
-def _comment(text: str) -> list[str]:
-    words = " ".join(map(_printable, text.split()))
+def _wrap_comment(text: str) -> list[str]:
+    words = " ".join(map(_drop_control_chars, text.split()))
     return [f"# {line}" for line in textwrap.wrap(words, 104, break_long_words=False, break_on_hyphens=False)]

@@ -10,205 +10,240 @@ from pathlib import Path
 from medley import json_shape, storage
 from medley.errors import Problem
 from medley.model import hub
-from medley.model.remote_code import Code, code_modules, folder_code, hub_code, model_configs
+from medley.model.remote_code import (
+    Code,
+    list_code_modules,
+    read_folder_code,
+    read_hub_code,
+    read_model_configs,
+)
 from medley.model.resolve import Weights
 from medley.schema import RemoteCode
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _FINGERPRINT = re.compile(r"[0-9a-f]{12,64}")
-_SWITCH = "--trust-remote-code"
-# What an engine would read code from, or another commit of it, behind our back.
-_OTHERS = (
+_TRUST_FLAG = "--trust-remote-code"
+# Flags with which an engine would read code from elsewhere, or another commit of it.
+_OTHER_SOURCE_FLAGS = (
     *("--revision", "--code-revision", "--tokenizer-revision", "--tokenizer", "--tokenizer-path", "--model"),
     *("--model-path", "--hf-config-path", "--hf-overrides", "--json-model-override-args", "--config"),
     *("--speculative-config", "-sc", "--speculative-draft-model-path", "--speculative-draft-model"),
 )
-_SHORTEST = 5
-"""Shortest prefix of these flags that argparse accepts."""
+_MIN_FLAG_CHARS = 5
+"""The length of the shortest prefix of these flags that argparse accepts."""
 
 
 @dataclass(frozen=True)
 class Trust:
-    given: bool = False
+    """The user's options on a model's own code."""
+
+    is_given: bool = False
+    """Whether the user gave --trust-remote-code."""
     pin: str | None = None
     """The commit, or the beginning of a folder's fingerprint."""
-    refused: bool = False
+    is_refused: bool = False
+    """Whether the user gave --no-remote-code."""
 
 
 @dataclass(frozen=True)
 class CodePin:
+    """The code that the user trusted; its fields are keys of remote-code.json."""
+
     commit: str | None
     files: dict[str, str]
+    """The SHA-256 of each file by path."""
     when: str
+    """The day, as 2026-11-24."""
 
 
-def trusted(found: Weights, trust: Trust, *, starts: bool) -> Code | None:
-    """Return the pinned code to run, or None; a Problem if it is not trusted. `starts` asks the hub."""
-    listed = found.model.remote_code if found.model else None
-    if trust.refused or found.is_built:
+def require_trusted_code(weights: Weights, trust: Trust, *, starts: bool) -> Code | None:
+    """Return the pinned code to run; None if the model has none. Raise a Problem if it is not trusted.
+
+    `starts` asks the hub, and keeps the pin.
+    """
+    table_code = weights.model.remote_code if weights.model else None
+    if trust.is_refused or weights.is_built:
         return None
-    if not trust.given:
-        if listed is None or listed.needed:
-            _require_no_code(found, starts=starts)
+    if not trust.is_given:
+        if table_code is None or table_code.needed:
+            _require_no_code(weights, starts=starts)
         return None
-    pinned = read_pin(found.target)
-    _require_exact(trust.pin, local=found.local)
-    code = _code(found, trust.pin or (pinned and pinned.commit) or (listed.commit if listed else None))
+    pinned = read_pin(weights.target)
+    _require_exact_pin(trust.pin, local=weights.is_local)
+    code = _read_code(
+        weights, trust.pin or (pinned and pinned.commit) or (table_code.commit if table_code else None)
+    )
     if code is not None:
-        require_pinned(code, trust.pin, pinned, listed)
+        require_pinned(code, trust.pin, pinned, table_code)
         if starts:
             keep_pin(code)
     return code
 
 
-def warning(found: Weights, trust: Trust) -> Iterator[str]:
-    """Warn in a plan that serve is going to refuse."""
-    listed = found.model.remote_code if found.model else None
-    if trust.given or trust.refused or (listed and not listed.needed):
+def list_warnings(weights: Weights, trust: Trust) -> Iterator[str]:
+    """Yield the warning of a plan that serve is going to refuse."""
+    table_code = weights.model.remote_code if weights.model else None
+    if trust.is_given or trust.is_refused or (table_code and not table_code.needed):
         return
-    known = _known_modules(found)
-    if known or listed:
-        names = f" ({', '.join(known)})" if known else ""
-        yield f"this model has code of its own{names}, and serve runs it only with {_SWITCH}"
+    modules = _list_known_modules(weights)
+    if modules or table_code:
+        names = f" ({', '.join(modules)})" if modules else ""
+        yield f"this model has code of its own{names}, and serve runs it only with {_TRUST_FLAG}"
 
 
-def require_through_us(trust: Trust, extra: tuple[str, ...]) -> None:
-    """Refuse flags of the engine that would let code run that nobody has pinned."""
-    for word in (each for each in extra if each.startswith("-")):
+def refuse_engine_flags(trust: Trust, engine_words: tuple[str, ...]) -> None:
+    """Raise a Problem for flags of the engine with which code would run that nobody has pinned."""
+    for word in (engine_word for engine_word in engine_words if engine_word.startswith("-")):
         name = re.split(r"[=.]", word, maxsplit=1)[0].replace("_", "-")
-        if (name.startswith("--tr") and _SWITCH.startswith(name)) or _trusting(name, word, extra):
+        if (name.startswith("--tr") and _TRUST_FLAG.startswith(name)) or _is_trusting_config(
+            name, word, engine_words
+        ):
             raise Problem(
                 f"{word} after -- would run whatever code the model has now",
                 cause="medley runs it only where its commit or its hash is pinned, and shown in the plan",
-                fix=f"say it before the --: medley serve MODEL {_SWITCH}",
+                fix=f"say it before the --: medley serve MODEL {_TRUST_FLAG}",
             )
-        begins = len(name) >= _SHORTEST and any(each.startswith(name) for each in _OTHERS)
-        if trust.given and (begins or name in _OTHERS):
+        is_prefix = len(name) >= _MIN_FLAG_CHARS and any(
+            flag.startswith(name) for flag in _OTHER_SOURCE_FLAGS
+        )
+        if trust.is_given and (is_prefix or name in _OTHER_SOURCE_FLAGS):
             raise Problem(
-                f"{word} cannot go with {_SWITCH}",
+                f"{word} cannot go with {_TRUST_FLAG}",
                 cause="the engine would read code from elsewhere, or of another commit, than what is pinned",
                 fix="leave it out; name the commit before the --: --code-revision COMMIT",
             )
 
 
-def _trusting(name: str, word: str, extra: tuple[str, ...]) -> bool:
-    """Check for a file of flags with --trust-remote-code in it."""
+def _is_trusting_config(name: str, word: str, engine_words: tuple[str, ...]) -> bool:
+    """Return whether a word names a file of flags with --trust-remote-code in it."""
     if name != "--config":
         return False
-    _, given, value = word.partition("=")
-    path = Path(value if given else next(iter(extra[extra.index(word) + 1 :]), ""))
+    _, separator, value = word.partition("=")
+    path = Path(value if separator else next(iter(engine_words[engine_words.index(word) + 1 :]), ""))
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     return "trust-remote-code" in text.replace("_", "-")
 
 
-def _require_exact(given: str | None, *, local: bool) -> None:
-    right, what = (
-        (_FINGERPRINT, "for a folder at least 12 digits of its code's SHA-256")
-        if local
-        else (_COMMIT, "the whole commit, 40 digits: a branch or a tag can be moved")
-    )
-    if given is not None and not right.fullmatch(given):
+def _require_exact_pin(pin: str | None, *, local: bool) -> None:
+    pattern, form = _COMMIT, "the whole commit, 40 digits: a branch or a tag can be moved"
+    if local:
+        pattern, form = _FINGERPRINT, "for a folder at least 12 digits of its code's SHA-256"
+    if pin is not None and not pattern.fullmatch(pin):
         raise Problem(
-            f"--code-revision {given} pins nothing",
-            cause=f"it is {what}",
+            f"--code-revision {pin} pins nothing",
+            cause=f"it is {form}",
             fix="leave it out: what is there now is pinned, and shown",
         )
 
 
-def _require_no_code(found: Weights, *, starts: bool) -> None:
+def _require_no_code(weights: Weights, *, starts: bool) -> None:
     def is_known() -> bool:
-        return bool((found.model and found.model.remote_code) or _known_modules(found))
+        return bool((weights.model and weights.model.remote_code) or _list_known_modules(weights))
 
-    if not (starts or found.local):
+    if not (starts or weights.is_local):
         if is_known():
-            raise _refusal(found, "which files it has is seen when it is served", "")
+            raise _refusal_problem(weights, "which files it has is seen when it is served", "")
         return
     try:
-        code = _code(found, None)
+        code = _read_code(weights, None)
     except Problem as problem:
-        if found.local or not is_known():
+        if weights.is_local or not is_known():
             raise
-        raise _refusal(found, f"{problem.what}: {problem.cause}", "") from problem
+        raise _refusal_problem(weights, f"{problem.what}: {problem.cause}", "") from problem
     if code is not None:
-        listing = (f"{each}  {name}" for name, each in sorted(code.files.items()))  # as sha256sum prints them
-        raise _refusal(found, "\n".join((code.named, *listing)), f" --code-revision {code.pin}")
+        # The form of sha256sum.
+        listing = (f"{sha256}  {name}" for name, sha256 in sorted(code.files.items()))
+        raise _refusal_problem(
+            weights, "\n".join((code.description, *listing)), f" --code-revision {code.pin}"
+        )
 
 
-def _refusal(found: Weights, cause: str, pinned: str) -> Problem:
-    typed = found.name if found.model else found.target
+def _refusal_problem(weights: Weights, cause: str, pin_words: str) -> Problem:
+    word = weights.name if weights.model else weights.target
     return Problem(
-        f"{typed} has extra model code, which is not trusted",
+        f"{word} has extra model code, which is not trusted",
         cause=cause,
-        fix=f"read it, and to run it: medley serve {typed} {_SWITCH}{pinned}\n"
-        f"or without it, if the engine knows this model by itself: medley serve {typed} --no-remote-code",
+        fix=f"read it, and to run it: medley serve {word} {_TRUST_FLAG}{pin_words}\n"
+        f"or without it, if the engine knows this model by itself: medley serve {word} --no-remote-code",
     )
 
 
-def require_pinned(code: Code, asked: str | None, pinned: CodePin | None, listed: RemoteCode | None) -> None:
-    """Require the code asked for (commit or fingerprint) or pinned, and the files in the table."""
-    for name, known in (listed.files if listed else {}).items():
-        if code.files.get(name) != known:
+def require_pinned(
+    code: Code, wanted_pin: str | None, pinned: CodePin | None, table_code: RemoteCode | None
+) -> None:
+    """Raise a Problem unless the code is the one asked for or pinned, with the files in the table.
+
+    `asked` is a commit or a fingerprint.
+    """
+    for name, sha256 in (table_code.files if table_code else {}).items():
+        if code.files.get(name) != sha256:
             raise Problem(
                 f"{name} of {code.where} is not the file that the model's table knows",
-                cause=f"the table has SHA-256 {known}, and it is {code.files.get(name) or 'missing'}",
+                cause=f"the table has SHA-256 {sha256}, and it is {code.files.get(name) or 'missing'}",
                 fix="trust it when you know why, with a table of your own for that commit: "
                 "docs/reference/tables.md",
             )
-    look = f"read what it is now, and to trust that: {_SWITCH} --code-revision {code.pin}"
-    if asked and not code.pin.startswith(asked):
+    fix = f"read what it is now, and to trust that: {_TRUST_FLAG} --code-revision {code.pin}"
+    if wanted_pin and not code.pin.startswith(wanted_pin):
         raise Problem(
             f"the code of {code.where} is not the one that you named",
-            cause=f"--code-revision says {asked}; it is {code.pin}",
-            fix=look,
+            cause=f"--code-revision says {wanted_pin}; it is {code.pin}",
+            fix=fix,
         )
     if pinned is None or pinned.files == code.files:
         return
     # Another commit that was asked for is another code; one and the same commit is not.
-    if not asked or (code.commit is not None and code.commit == pinned.commit):
-        every = sorted({*pinned.files, *code.files})
-        differ = ", ".join(name for name in every if pinned.files.get(name) != code.files.get(name))
+    if not wanted_pin or (code.commit is not None and code.commit == pinned.commit):
+        names = sorted({*pinned.files, *code.files})
+        changed = ", ".join(name for name in names if pinned.files.get(name) != code.files.get(name))
         raise Problem(
             f"the code of {code.where} has changed since you trusted it",
             cause=f"on {pinned.when} its SHA-256 was {storage.hash_all(pinned.files)}, "
-            f"now it is {code.fingerprint}; what differs: {differ}",
-            fix=look,
+            f"now it is {code.fingerprint}; what differs: {changed}",
+            fix=fix,
         )
 
 
 def read_pin(where: str) -> CodePin | None:
-    return _pins().get(where)
+    return _read_pins().get(where)
 
 
 def keep_pin(code: Code) -> None:
-    with storage.lock(_file().with_suffix(".lock"), waits=lambda: None):
+    with storage.lock(_find_pins_file().with_suffix(".lock"), waits=lambda: None):
         today = datetime.now(UTC).date().isoformat()
-        pins = {**_pins(), code.where: CodePin(code.commit, dict(code.files), today)}
-        storage.write(_file(), json.dumps({where: asdict(pin) for where, pin in pins.items()}, indent=1))
+        pins = {**_read_pins(), code.where: CodePin(code.commit, dict(code.files), today)}
+        storage.write(
+            _find_pins_file(), json.dumps({where: asdict(pin) for where, pin in pins.items()}, indent=1)
+        )
 
 
-def _pins() -> dict[str, CodePin]:
-    content = storage.read_bytes(_file())
+def _read_pins() -> dict[str, CodePin]:
+    content = storage.read_bytes(_find_pins_file())
     if content is None:
         return {}
-    found = json_shape.table(content)
-    if found is None or not json_shape.fits(found, dict[str, CodePin]):
+    weights = json_shape.table(content)
+    if weights is None or not json_shape.fits(weights, dict[str, CodePin]):
         raise Problem(
             "the note of the code that you trusted is not whole",
-            cause=f"{_file()} is torn, as by a power cut or by hand",
-            fix=f"mv {_file()} {_file()}.torn  # then trust each model's code again",
+            cause=f"{_find_pins_file()} is torn, as by a power cut or by hand",
+            fix=f"mv {_find_pins_file()} {_find_pins_file()}.torn  # then trust each model's code again",
         )
-    return {where: CodePin(**pin) for where, pin in found.items()}
+    return {where: CodePin(**pin) for where, pin in weights.items()}
 
 
-def _file() -> Path:
+def _find_pins_file() -> Path:
     return storage.state() / "remote-code.json"
 
 
-def _code(found: Weights, commit: str | None) -> Code | None:
-    return folder_code(Path(found.target)) if found.local else hub_code(found.target, commit)
+def _read_code(weights: Weights, commit: str | None) -> Code | None:
+    return (
+        read_folder_code(Path(weights.target)) if weights.is_local else read_hub_code(weights.target, commit)
+    )
 
 
-def _known_modules(found: Weights) -> tuple[str, ...]:
+def _list_known_modules(weights: Weights) -> tuple[str, ...]:
     """List the Python files that its configs on this host name."""
-    folders = [Path(found.target)] if found.local else hub.snapshots(found.target)[:1]
-    return tuple(name for each in folders for name in code_modules(model_configs(each), found.target))
+    folders = [Path(weights.target)] if weights.is_local else hub.list_snapshots(weights.target)[:1]
+    return tuple(
+        name for folder in folders for name in list_code_modules(read_model_configs(folder), weights.target)
+    )

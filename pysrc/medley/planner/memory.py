@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from medley.host.facts import GIB
-from medley.model.shape import feed_forward
+from medley.model.shape import compute_feed_forward_width
 from medley.planner.kinds import is_unified
 from medley.schema import Shape
 
@@ -213,7 +213,7 @@ def compute_batch_tokens(shape: Shape) -> int:
 def compute_activation_bytes(shape: Shape, tensor: int, tokens: int | None = None) -> int:
     """Return the peak memory of one forward pass of so many tokens; None: the most tokens of a pass."""
     attention_width = 2 * (shape.heads + shape.kv_heads) * shape.head_dim
-    inner_width = 3 * feed_forward(shape) * max(1, shape.experts_per_token)
+    inner_width = 3 * compute_feed_forward_width(shape) * max(1, shape.experts_per_token)
     numbers_per_token = _ACTIVATION_TENSORS * shape.hidden + (attention_width + inner_width) // tensor
     return _compute_number_bytes(shape) * (tokens or compute_batch_tokens(shape)) * numbers_per_token
 

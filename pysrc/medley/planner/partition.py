@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 
-from medley.model.shape import BLOCK
+from medley.model.shape import BLOCK_WEIGHTS
 from medley.planner import (
     Device,
     Goal,
@@ -174,7 +174,7 @@ def find_stage_refusal(shape: Shape, stages: int) -> str | None:
 
 def find_unchecked_width(shape: Shape, tensor: int, *, expert_parallel: bool = False) -> str | None:
     """Return what `list_refusals` cannot check because config.json does not give it; None without a gap."""
-    block = shape.block or BLOCK.get(shape.weights)
+    block = shape.block or BLOCK_WEIGHTS.get(shape.weights)
     if tensor == 1 or expert_parallel or not block or shape.feed_forward is not None:
         return None
     return (
@@ -196,7 +196,7 @@ def list_refusals(shape: Shape, tensor: int, *, expert_parallel: bool = False) -
     if (vocabulary := pad_vocabulary(shape)) % tensor:
         reasons.append(f"a vocabulary of {vocabulary} (padded to 64) is not a multiple of {tensor}")
     # Only numbers from config.json refuse a layout; the feed-forward width may be unknown.
-    block, rows = shape.block or BLOCK.get(shape.weights), shape.feed_forward
+    block, rows = shape.block or BLOCK_WEIGHTS.get(shape.weights), shape.feed_forward
     if expert_parallel and shape.experts % tensor:
         reasons.append(f"{shape.experts} experts are not a multiple of {tensor}")
     elif not expert_parallel and block and rows and rows % (tensor * block):

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from medley.errors import Problem
-from medley.model.shape import BYTES
+from medley.model.shape import BYTES_PER_WEIGHT
 from medley.planner import Layout, Stage, describe_layout, list_devices
 from medley.planner.candidates import FREE, CandidateRow, Evaluation, list_expert_modes
 from medley.planner.fit import compute_fit, find_largest, format_gib
@@ -113,7 +113,7 @@ def find_remedies(workload: Workload, layout: Layout) -> Remedies:
 
 def quantize(shape: Shape, weights: Weights) -> Shape | None:
     """Return the model in fewer bits, with its embedding and head as they are; None if it has as few."""
-    ratio = BYTES[weights] / BYTES[shape.weights]
+    ratio = BYTES_PER_WEIGHT[weights] / BYTES_PER_WEIGHT[shape.weights]
     names = ("layer_bytes", "active_layer_bytes", "expert_bytes")
     scaled = {name: round(getattr(shape, name) * ratio) for name in names}
     return shape.model_copy(update=scaled | {"weights": weights, "block": None}) if ratio < 1 else None

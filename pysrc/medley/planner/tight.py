@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from medley.host.facts import GIB
-from medley.model.estimate import weights_error
+from medley.model.estimate import find_weights_error
 from medley.planner import Device
 from medley.planner.candidates import Request
 from medley.planner.choose import Choice, choose_layout
@@ -55,7 +55,7 @@ def _build_least_workload(workload: Workload) -> Workload | None:
     shape = workload.shape
     if shape.weights_source != "config":
         return None
-    share = 1 - weights_error(shape.weights)
+    share = 1 - find_weights_error(shape.weights)
     names = ("layer_bytes", "active_layer_bytes", "expert_bytes")
     scaled = {name: round(getattr(shape, name) * share) for name in names}
     return replace(workload, shape=shape.model_copy(update=scaled))
@@ -92,7 +92,7 @@ def _add_warnings(choice: Choice, request: Request, workload: Workload) -> Choic
             f"and {format_gib(safe_bytes)} are safe for its shared memory. {_FREE_MEMORY_ADVICE}"
         )
     if workload is not request.workload:
-        error = weights_error(request.workload.shape.weights)
+        error = find_weights_error(request.workload.shape.weights)
         warnings.append(
             f"it fits if the weights take {error:.0%} less than their estimate, which may be off by as much. "
             f"The estimate is {format_gib(request.workload.shape.weights_bytes)} GiB in all; "

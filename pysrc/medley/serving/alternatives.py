@@ -15,7 +15,7 @@ from medley.errors import Problem
 from medley.host.hypothetical import imagined
 from medley.host.kind import kind_of
 from medley.host_schema import ENGINE_TABLES
-from medley.model.table import base_name
+from medley.model.table import remove_format
 from medley.planner import Device, compatibility, topology
 from medley.planner.candidates import FREE, Sizes
 from medley.planner.choose import Choice
@@ -216,7 +216,7 @@ def _find_siblings(order: Order) -> dict[str, Model]:
     return {
         other: model
         for other, model in models.items()
-        if other != name and base_name(other) == base_name(name)
+        if other != name and remove_format(other) == remove_format(name)
     }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from medley import config, storage
 from medley.errors import Problem
 from medley.model import hub_cache, hub_checkpoint, shape
-from medley.model.resolve import weights
+from medley.model.resolve import resolve_weights
 from medley.planner import describe_layout
 from medley.planner.candidates import FREE
 from medley.planner.choose import Choice
@@ -46,15 +46,15 @@ class Entry:
 
 def downloaded() -> dict[str, int]:
     """Return the bytes of each downloaded repository; the few small files of a look at the hub are none."""
-    return {name: size for name, size in sorted(hub_cache.sizes().items()) if size >= _LEAST_BYTES}
+    return {name: size for name, size in sorted(hub_cache.measure_models().items()) if size >= _LEAST_BYTES}
 
 
 def entries(site: Topology, wanted: PlacementOptions, here: Mapping[str, int]) -> Iterator[Entry]:
     """Yield every model by name, planned on the site, with its bytes of `downloaded`; sends no requests."""
     known = config.models()
     for name in sorted(known):
-        found = weights(name, known, storage.cache())
-        on_disk = storage.size_bytes(Path(found.target)) if found.local else here.get(found.target)
+        found = resolve_weights(name, known, storage.cache())
+        on_disk = storage.size_bytes(Path(found.target)) if found.is_local else here.get(found.target)
         yield replace(_entry(name, known[name], site, wanted), on_disk_bytes=on_disk or None)
 
 
@@ -90,11 +90,11 @@ def to_try() -> str:
 
 
 def _shape(name: str, model: Model) -> Shape | None:
-    look = hub_checkpoint.kept(model.repository) if model.repository and not model.shape else None
+    look = hub_checkpoint.load_record(model.repository) if model.repository and not model.shape else None
     if look:
-        return shape.shape_of_config(look.checkpoint)
+        return shape.compute_shape(look.checkpoint)
     known = model.shape or model.made
-    return shape.shape(weights(name, {name: model}, storage.cache())) if known else None
+    return shape.find_shape(resolve_weights(name, {name: model}, storage.cache())) if known else None
 
 
 def _entry(name: str, model: Model, site: Topology, wanted: PlacementOptions) -> Entry:

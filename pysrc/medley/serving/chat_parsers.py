@@ -12,7 +12,7 @@ from medley.engine import Engine
 from medley.engine.parser import EngineParser
 from medley.errors import Problem
 from medley.model import chat_format, hub_checkpoint
-from medley.model.chat_format import REASONING, TOOLS, ChatFormat
+from medley.model.chat_format import REASONING_RULES, TOOL_RULES, ChatFormat
 from medley.model.checkpoint import CONFIG
 from medley.model.resolve import Weights
 
@@ -26,11 +26,11 @@ def format_of(found: Weights, extra: Sequence[str]) -> ChatFormat:
     if given := value(extra, TEMPLATE_FLAG):
         return _of_given_template(found, given)
     if found.model and not found.model.package:
-        return chat_format.of_table(found.model)
-    if found.local:
-        return chat_format.of_folder(Path(found.target))
+        return chat_format.read_table_format(found.model)
+    if found.is_local:
+        return chat_format.read_folder_format(Path(found.target))
     with suppress(Problem):  # the hub does not answer: what needs the model says so
-        return chat_format.of_files(partial(hub_checkpoint.small_file, found.target))
+        return chat_format.find_format(partial(hub_checkpoint.read_small_file, found.target))
     return ChatFormat()
 
 
@@ -50,9 +50,9 @@ def warnings(chat: ChatFormat, engine: Engine, extra: Sequence[str]) -> Iterator
     if chat.source:
         named = zip((TOOL_FLAG, REASONING_FLAG), given, engine.choose_parsers(chat), strict=True)
         for flag, mine, right in named:
-            rules = TOOLS if flag == TOOL_FLAG else REASONING
+            rules = TOOL_RULES if flag == TOOL_FLAG else REASONING_RULES
             own = chat.tool_parser if flag == TOOL_FLAG else chat.reasoning_parser
-            same = {name for rule in rules if rule.parser == own for name in rule.same}
+            same = {name for rule in rules if rule.parser == own for name in rule.same_parsers}
             if mine and right and mine not in {right, *same, *_ANY_FORMAT}:
                 why = chat.tool_why if flag == TOOL_FLAG else chat.reasoning_why
                 yield f"{flag} {mine} contradicts the model: {why}, which {right} reads"
@@ -101,6 +101,8 @@ def _of_given_template(found: Weights, given: str) -> ChatFormat:
     except (OSError, UnicodeDecodeError):  # too long for a name, or not text: the engine says so
         is_file, text = False, given
     architecture = found.model.architecture if found.model else None
-    if architecture is None and found.local:
-        architecture = chat_format.architecture_of(Path(found.target) / CONFIG)
-    return chat_format.of_template(text, text, architecture or "", path.name if is_file else TEMPLATE_FLAG)
+    if architecture is None and found.is_local:
+        architecture = chat_format.read_architecture(Path(found.target) / CONFIG)
+    return chat_format.find_template_format(
+        text, text, architecture or "", path.name if is_file else TEMPLATE_FLAG
+    )

@@ -5,7 +5,7 @@ import os
 from medley.model import extra_files
 from medley.model.extra_files import ModelExtras
 from medley.model.resolve import Weights
-from medley.model.trust import Trust, require_through_us, trusted, warning
+from medley.model.trust import Trust, list_warnings, refuse_engine_flags, require_trusted_code
 from medley.progress import SILENT, Progress
 from medley.schema import EngineName
 
@@ -21,13 +21,15 @@ def find_extras(
     watch: Progress = SILENT,
 ) -> ModelExtras:
     """Return the extra files and code of these weights; `refuses`: raise a Problem for untrusted code."""
-    require_through_us(trust, flags)
-    refuses = refuses or trust.given
-    code = trusted(found, trust, starts=starts) if refuses else None
-    wanted = extra_files.wanted_extras(found.model, os.environ)
-    files = extra_files.extra_paths(wanted, engine, trusted=trust.given or not refuses)
+    refuse_engine_flags(trust, flags)
+    refuses = refuses or trust.is_given
+    code = require_trusted_code(found, trust, starts=starts) if refuses else None
+    wanted = extra_files.list_extras(found.model, os.environ)
+    files = extra_files.require_usable_extras(wanted, engine, trusted=trust.is_given or not refuses)
     if starts:
         extra_files.fetch_extras(wanted, watch)
     uses_base = any(need.kind == "tiktoken" for need in (found.model.needs if found.model else ()))
     base = (os.environ.get(extra_files.ENCODINGS_VARIABLE) or None) if uses_base else None
-    return ModelExtras(code, files, base, trust.refused, () if refuses else tuple(warning(found, trust)))
+    return ModelExtras(
+        code, files, base, trust.is_refused, () if refuses else tuple(list_warnings(found, trust))
+    )

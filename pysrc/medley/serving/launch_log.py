@@ -22,7 +22,7 @@ def print_launch(launch: Launch, say: Callable[[str], None], detail: Callable[[s
         say(line)
     for line in reasons[1:]:
         detail(line)
-    for line in launch.model_extras.why():
+    for line in launch.model_extras.list_reasons():
         say(line)
     detail(f"$ {launch.command}")
 

@@ -97,7 +97,7 @@ def _build_terms(job: Job, programs: Tools, hub_files: HubFiles | None) -> dict[
         "engine_name": order.engine,
         "model": order.weights.name,
         "target": order.weights.target,
-        "beside": order.model_extras.table(),
+        "beside": order.model_extras.build_table(),
         "script": request.script.path.name if request.script else None,
         "fetch": asdict(hub_files) if hub_files else None,
     }
@@ -243,8 +243,8 @@ def _require_head_terms(programs: Tools, terms: "Mapping[str, Any]", head: str, 
         hub_files = HubFiles(**terms["fetch"]) if terms["fetch"] else None
         weights.fetch(terms["model"], hub_files, watch)
     if (model := config.models().get(terms["model"])) and model.is_built:
-        model_files = resolve.weights(terms["model"], config.models(), storage.cache())
-        resolve.ready(model_files)
+        model_files = resolve.resolve_weights(terms["model"], config.models(), storage.cache())
+        resolve.prepare_weights(model_files)
         packaged_model.ready(model_files, programs.binary / "python", watch)
     if target.is_absolute() and not storage.exists(target / "config.json"):
         folder = shlex.quote(str(target))
@@ -253,4 +253,4 @@ def _require_head_terms(programs: Tools, terms: "Mapping[str, Any]", head: str, 
             cause=f"{target / 'config.json'} is missing, and every host reads its own copy",
             fix=f"copy it to the same path here: rsync -a {head.partition(':')[0]}:{folder}/ {folder}/",
         )
-    prepare_files(extra_files.extras_from_table(terms["beside"]), head, watch)
+    prepare_files(extra_files.read_extras(terms["beside"]), head, watch)

@@ -50,7 +50,9 @@ class Job:
 def prepare_job(request: LaunchRequest, output: Output) -> Job:
     """Find model, cluster and launcher; raise a Problem early for what cannot be started."""
     starts, watch = not request.dry_run, output.watch
-    model_files = resolve.weights(request.model, config.models(), storage.cache(), request.user_command)
+    model_files = resolve.resolve_weights(
+        request.model, config.models(), storage.cache(), request.user_command
+    )
     if model_files.notice:
         output.say(model_files.notice)
     if not request.script:
@@ -62,7 +64,7 @@ def prepare_job(request: LaunchRequest, output: Output) -> Job:
     if request.script and cluster and cluster.image:
         raise container_problem()
     if starts:
-        resolve.ready(model_files)
+        resolve.prepare_weights(model_files)
     else:
         resolve.require_weights(model_files)
     extras = find_extras(model_files, request.trust, request.engine_flags, engine, starts=starts, watch=watch)
@@ -90,7 +92,7 @@ def _connect_replicas(request: LaunchRequest, model_files: Weights, watch: Progr
     placement = request.placement
     if request.script is None or ((placement.sizes.replicas or 1) == 1 and placement.goal != "throughput"):
         return request
-    has_experts = not request.is_unplanned and shape.shape(model_files, watch).experts > 0
+    has_experts = not request.is_unplanned and shape.find_shape(model_files, watch).experts > 0
     return replace(
         request, script=replace(request.script, has_experts=has_experts, port=tcp.find_free_port())
     )

@@ -61,7 +61,7 @@ class Script:
             torchrun = tuple(_list_torchrun_flags(plan)) if plan.replicas == 1 else ()
         flags = [
             *engine.list_flags(order.serving, engine_plan, host, weights.model),
-            *order.model_extras.flags(name),
+            *order.model_extras.list_flags(name),
         ]
         if torchrun and launcher_flag:
             flags.append(launcher_flag)

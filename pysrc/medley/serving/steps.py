@@ -58,7 +58,7 @@ def list_hypothetical_steps(job: Job, site: Topology, output: Output) -> Iterato
     engine_request = EngineRequest(request.image.image if request.image else None, request.environment)
     site = add_engine_sources(site, order.placement, engine_request, order.weights.model)
     order = replace(order, placement=replace(order.placement, one_server=order.placement.launcher == "mp"))
-    return list_steps(order, place_order(order, shape.shape(order.weights, output.watch), site), site)
+    return list_steps(order, place_order(order, shape.find_shape(order.weights, output.watch), site), site)
 
 
 def list_steps(order: Order, choice: Choice, site: Topology) -> Iterator[Step]:
@@ -203,7 +203,7 @@ def _list_serve_words(order: Order, layout: Layout, site: Topology) -> Iterator[
         yield from ("--gpus", ",".join(str(device.index) for device in list_devices(layout)))
     if placement.balanced:
         yield "--eplb"
-    yield from order.model_extras.typed()
+    yield from order.model_extras.list_options()
     for name, value, default in (
         ("--launcher", placement.launcher, None),
         ("--engine", placement.engine, DEFAULT_ENGINE),

@@ -16,7 +16,7 @@ from medley.cluster.model_files import ModelPull
 from medley.engine.launch import Order
 from medley.errors import Problem
 from medley.model import hub
-from medley.model.hub_download import NOT_NEEDED
+from medley.model.hub_download import IGNORED_PATTERNS
 from medley.progress import PROGRESS, Progress
 
 # With one of these the engine reads something else than the repository's files in the hub's cache.
@@ -62,11 +62,11 @@ class HubFiles:
 def find_hub_files(order: Order) -> HubFiles | None:
     """Return the files that the engine would fetch from the hub; None where it reads something else."""
     model_files, engine = order.weights, order.engine
-    if model_files.local:
+    if model_files.is_local:
         return None
     # In the order of the command: the model's table, the code that the user trusts, the user's own flags.
     words = [*(model_files.model.args.get(engine, ()) if model_files.model else ())]
-    for flag in order.model_extras.flags(engine):
+    for flag in order.model_extras.list_flags(engine):
         words += (*flag.names, flag.value or "")
     words += order.engine_flags
     reads_elsewhere = _ELSEWHERE.intersection(word.partition("=")[0] for word in words)
@@ -88,7 +88,7 @@ def _find_value(words: Sequence[str], flag: str) -> str | None:
 
 def _has_all(hub_files: HubFiles) -> bool:
     """Return whether nothing is to be downloaded, or can be."""
-    return bool(hub.offline() or hub.has(hub_files.repository, hub_files.revision))
+    return bool(hub.find_offline_variable() or hub.is_cached(hub_files.repository, hub_files.revision))
 
 
 @contextmanager
@@ -124,7 +124,7 @@ def fetch_on_all(
     joined: Membership, hosts: Iterable[str], name: str, hub_files: HubFiles | None, watch: Progress
 ) -> None:
     """Download a model to the hosts at these addresses of a Ray cluster, all at once, where they lack it."""
-    if hub_files is None or hub.offline():
+    if hub_files is None or hub.find_offline_variable():
         return
     repository, revision = hub_files.repository, hub_files.revision or ""
     rates: dict[str, Rate] = {}
@@ -139,7 +139,13 @@ def fetch_on_all(
             lines.append(line)
 
     command = joined.asked(
-        "ray_download.py", joined.head, joined.address, repository, revision, json.dumps(NOT_NEEDED), *hosts
+        "ray_download.py",
+        joined.head,
+        joined.address,
+        repository,
+        revision,
+        json.dumps(IGNORED_PATTERNS),
+        *hosts,
     )
     with watch.stage(f"weights of {name} on every host"):
         process.run(command, on_line=on_line)

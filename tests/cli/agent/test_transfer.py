@@ -50,7 +50,7 @@ def test_a_copy_is_compared_with_the_hub_if_that_can_be_asked(
     found, _ = ask("compare")
     assert found["damage"] == []
     assert str(found["said"]).startswith("2 of 2 large files")
-    file = (hub.snapshots(BOTH)[0] / "1.safetensors").resolve()
+    file = (hub.list_snapshots(BOTH)[0] / "1.safetensors").resolve()
     file.chmod(0o600)
     file.write_bytes(b"other")
     found, _ = ask("compare")

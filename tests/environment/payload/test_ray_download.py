@@ -45,7 +45,7 @@ def test_both_take_the_same_folders_for_whole(
 ) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    assert (hub.whole(tmp_path), ray_download.whole(tmp_path)) == (whole, whole)
+    assert (hub.is_complete(tmp_path), ray_download.whole(tmp_path)) == (whole, whole)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_revision_is_here_by_its_commit_or_its_name(
         (place / name).write_text(text)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(ray_download, "folder", lambda _: place)
-    assert (hub.has("org/one", revision), ray_download.has("org/one", revision)) == (here, here)
+    assert (hub.is_cached("org/one", revision), ray_download.has("org/one", revision)) == (here, here)
 
 
 def test_weights_that_came_otherwise_are_not_loaded(
@@ -77,13 +77,13 @@ def test_weights_that_came_otherwise_are_not_loaded(
     with serving(demo_repositories(tmp_path), monkeypatch, tmp_path) as server:
         content = server.files["org/one/model.safetensors"]
         server.damaged = {content}
-        why = ray_download.download("org/one", None, list(hub_download.NOT_NEEDED), {})
+        why = ray_download.download("org/one", None, list(hub_download.IGNORED_PATTERNS), {})
         assert why is not None
         found = hashlib.sha256(content[:-1] + bytes([content[-1] ^ 1])).hexdigest()
         expected = hashlib.sha256(content).hexdigest()
         assert f"model.safetensors has sha256 {found}, the hub's has {expected}\n" in why
         assert f"hf download org/one model.safetensors --revision {COMMIT} --force-download" in why
         assert not ray_download.has("org/one", None)
-        assert ray_download.download("org/two", None, list(hub_download.NOT_NEEDED), {}) is None
+        assert ray_download.download("org/two", None, list(hub_download.IGNORED_PATTERNS), {}) is None
         assert ray_download.has("org/two", None)
-        assert (hub.cache() / "blobs").is_dir() is cache_layout
+        assert (hub.find_cache() / "blobs").is_dir() is cache_layout

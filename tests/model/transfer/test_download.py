@@ -16,9 +16,9 @@ import pytest
 from medley import storage
 from medley.model import hub
 from medley.model.transfer import Manifest, ManifestFile, connection
-from medley.model.transfer.download import Fetching, Source, Stopped
-from medley.model.transfer.inventory import offered, root
-from medley.model.transfer.pieces import Held
+from medley.model.transfer.download import ModelFetch, Source, Stopped
+from medley.model.transfer.inventory import build_manifest, find_root
+from medley.model.transfer.pieces import PieceStore
 from medley.network.secure_channel import Channel, ChannelClosed
 from medley.progress import SilentProgress
 from tests.model.transfer.models import COUNT, PIECE, SECRET, SIZES, files, flip, model, repository
@@ -26,7 +26,7 @@ from tests.problems import raises_problem
 from tests.waiting import NewThreads, wait_for
 
 TOTAL = sum(SIZES.values())
-Serve = Callable[[Held], Source]
+Serve = Callable[[PieceStore], Source]
 
 
 class Notes(SilentProgress):
@@ -38,28 +38,30 @@ class Notes(SilentProgress):
 
 
 @pytest.fixture
-def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Held:
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PieceStore:
     monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "cache"))
     top = model(tmp_path / "from")
-    return Held(offered(str(top), piece_bytes=PIECE), top, whole=True)
+    return PieceStore(build_manifest(str(top), piece_bytes=PIECE), top, whole=True)
 
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
     with contextlib.ExitStack() as stack:
         yield lambda held: Source(
-            held.root.name, "127.0.0.1", stack.enter_context(connection.serve(held, "127.0.0.1", SECRET))
+            held.root.name,
+            "127.0.0.1",
+            stack.enter_context(connection.serve_pieces(held, "127.0.0.1", SECRET)),
         )
 
 
 @pytest.fixture
-def held(source: Held, tmp_path: Path) -> Held:
-    return Held(source.manifest, tmp_path / "to")
+def held(source: PieceStore, tmp_path: Path) -> PieceStore:
+    return PieceStore(source.manifest, tmp_path / "to")
 
 
-def test_from_one_to_another(source: Held, held: Held, serve: Serve) -> None:
+def test_from_one_to_another(source: PieceStore, held: PieceStore, serve: Serve) -> None:
     said: list[tuple[int, int]] = []
-    run = Fetching(held, [serve(source)], SECRET, on_progress=lambda *each: said.append(each))
+    run = ModelFetch(held, [serve(source)], SECRET, on_progress=lambda *each: said.append(each))
     run.run()
     assert files(held.root) == files(source.root)
     assert run.received_bytes == TOTAL
@@ -67,30 +69,32 @@ def test_from_one_to_another(source: Held, held: Held, serve: Serve) -> None:
     assert said[-1] == (TOTAL, TOTAL)
 
 
-class AskedHeld(Held):
+class AskedHeld(PieceStore):
     """Pieces of a model, with an event: a receiver waits for one of them."""
 
     def __init__(self, manifest: Manifest, root: Path) -> None:
         super().__init__(manifest, root)
         self.asked = threading.Event()
 
-    def wait(self, number: int, limit_s: float) -> bool:
+    def wait_for_piece(self, number: int, limit_s: float) -> bool:
         self.asked.set()
-        return super().wait(number, limit_s)
+        return super().wait_for_piece(number, limit_s)
 
 
-def test_a_chain_passes_on_what_it_does_not_have_yet(source: Held, tmp_path: Path, serve: Serve) -> None:
+def test_a_chain_passes_on_what_it_does_not_have_yet(
+    source: PieceStore, tmp_path: Path, serve: Serve
+) -> None:
     all_held = [AskedHeld(source.manifest, tmp_path / f"to{number}") for number in range(4)]
     sources = [serve(held) for held in all_held]
     notes = Notes()
     with ThreadPoolExecutor(4) as pool:
         # The last begins first: each waits for the one before it.
         runs = [
-            pool.submit(Fetching(held, [before], SECRET, watch=notes).run)
+            pool.submit(ModelFetch(held, [before], SECRET, watch=notes).run)
             for held, before in zip(all_held[:0:-1], sources[-2::-1], strict=True)
         ]
         wait_for("each asks the one before it", lambda: all(held.asked.is_set() for held in all_held[:-1]))
-        Fetching(all_held[0], [serve(source)], SECRET).run()
+        ModelFetch(all_held[0], [serve(source)], SECRET).run()
         for run in runs:
             run.result(20)
     for held in all_held:
@@ -104,50 +108,56 @@ def test_a_repository_is_in_the_cache_only_when_it_is_whole(
     monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     top = repository(tmp_path / "hub", "org/name")
-    found = offered("org/name", piece_bytes=PIECE)
-    from_ = serve(Held(found, top, whole=True))
+    found = build_manifest("org/name", piece_bytes=PIECE)
+    from_ = serve(PieceStore(found, top, whole=True))
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "other"))
     seen: list[bool] = []
-    held = Held(found, root("org/name"))
-    Fetching(held, [from_], SECRET, on_progress=lambda *_: seen.append(bool(hub.snapshots("org/name")))).run()
+    held = PieceStore(found, find_root("org/name"))
+    ModelFetch(
+        held, [from_], SECRET, on_progress=lambda *_: seen.append(bool(hub.list_snapshots("org/name")))
+    ).run()
     assert set(seen[:-1]) == {False}
     assert seen[-1]
     assert files(held.root) == files(top)
     assert (held.root / "snapshots/c/config.json").is_symlink()
-    assert offered("org/name", piece_bytes=PIECE) == found
+    assert build_manifest("org/name", piece_bytes=PIECE) == found
 
 
-def test_what_is_there_is_not_fetched_again(source: Held, held: Held, serve: Serve) -> None:
+def test_what_is_there_is_not_fetched_again(source: PieceStore, held: PieceStore, serve: Serve) -> None:
     from_ = serve(source)
-    Fetching(held, [from_], SECRET).run()
+    ModelFetch(held, [from_], SECRET).run()
     flip(held.root / "a.safetensors", 5 * PIECE)
     (held.root / "a.safetensors").rename(held.root / "a.safetensors.medley-part")
-    again = Fetching(Held(source.manifest, held.root), [from_], SECRET)
+    again = ModelFetch(PieceStore(source.manifest, held.root), [from_], SECRET)
     again.run()
     assert again.received_bytes == PIECE
     assert files(held.root) == files(source.root)
 
 
-def test_nothing_to_do_asks_nobody(source: Held) -> None:
-    run = Fetching(Held(source.manifest, source.root), [], SECRET)
+def test_nothing_to_do_asks_nobody(source: PieceStore) -> None:
+    run = ModelFetch(PieceStore(source.manifest, source.root), [], SECRET)
     run.run()
     assert run.received_bytes == 0
 
 
-def test_a_source_that_is_not_there_and_one_that_is(source: Held, held: Held, serve: Serve) -> None:
+def test_a_source_that_is_not_there_and_one_that_is(
+    source: PieceStore, held: PieceStore, serve: Serve
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         gone = Source("gone", "127.0.0.1", closed.getsockname()[1])
     notes = Notes()
-    Fetching(held, [gone, serve(source)], SECRET, watch=notes).run()
+    ModelFetch(held, [gone, serve(source)], SECRET, watch=notes).run()
     assert files(held.root) == files(source.root)
     assert notes.said == [f"{gone}: Connection refused; going on from from"]
 
 
-def test_a_source_with_a_wrong_piece(source: Held, held: Held, serve: Serve, tmp_path: Path) -> None:
-    other = Held(source.manifest, model(tmp_path / "other"), whole=True)
+def test_a_source_with_a_wrong_piece(
+    source: PieceStore, held: PieceStore, serve: Serve, tmp_path: Path
+) -> None:
+    other = PieceStore(source.manifest, model(tmp_path / "other"), whole=True)
     flip(other.root / "a.safetensors", 4 * PIECE)
     notes = Notes()
-    run = Fetching(held, [serve(other), serve(source)], SECRET, watch=notes)
+    run = ModelFetch(held, [serve(other), serve(source)], SECRET, watch=notes)
     run.run()
     assert files(held.root) == files(source.root)
     assert "it sent something else for piece 5 of 11 of a.safetensors; going on from from" in notes.said[0]
@@ -155,35 +165,35 @@ def test_a_source_with_a_wrong_piece(source: Held, held: Held, serve: Serve, tmp
     assert run.received_bytes <= TOTAL + 5 * PIECE
 
 
-def test_a_wrong_piece_and_nobody_else(source: Held, held: Held, serve: Serve) -> None:
+def test_a_wrong_piece_and_nobody_else(source: PieceStore, held: PieceStore, serve: Serve) -> None:
     flip(source.root / "a.safetensors", 4 * PIECE)
-    run = Fetching(held, [serve(source)], SECRET, patience_s=0.5)
+    run = ModelFetch(held, [serve(source)], SECRET, retry_limit_s=0.5)
     with raises_problem(str(held.root), f"1 of {COUNT} ", cause="5 of 11"):
         run.run()
     assert not (held.root / "config.json").exists()
     assert not (held.root / "a.safetensors").exists()
 
 
-def test_another_secret(source: Held, held: Held, serve: Serve) -> None:
+def test_another_secret(source: PieceStore, held: PieceStore, serve: Serve) -> None:
     with raises_problem(str(held.root), f"{COUNT} of {COUNT} ") as caught:
-        Fetching(held, [serve(source)], "another", patience_s=0.2).run()
+        ModelFetch(held, [serve(source)], "another", retry_limit_s=0.2).run()
     assert "secret" in caught.value.cause or "closed" in caught.value.cause
 
 
-def test_nobody_to_ask(held: Held) -> None:
+def test_nobody_to_ask(held: PieceStore) -> None:
     with raises_problem(str(held.root), f"{COUNT} of {COUNT} ", cause="no host"):
-        Fetching(held, [], SECRET, patience_s=0).run()
+        ModelFetch(held, [], SECRET, retry_limit_s=0).run()
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "SILENT_LIMIT_S", 0.5)
     monkeypatch.setattr(connection, "WAIT_LIMIT_S", 1.0)
-    monkeypatch.setattr(connection, "LOOK_S", 0.1)
+    monkeypatch.setattr(connection, "POLL_INTERVAL_S", 0.1)
 
 
 @pytest.fixture
-def other(source: Held, serve: Serve) -> Source:
+def other(source: PieceStore, serve: Serve) -> Source:
     return serve(source)
 
 
@@ -239,12 +249,16 @@ def waits(channel: Channel, connection: socket.socket) -> None:
 )
 @pytest.mark.usefixtures("impatient")
 def test_a_source_that_fails_midway(
-    held: Held, other: Source, behave: Callable[[Channel, socket.socket], None], said: str, tmp_path: Path
+    held: PieceStore,
+    other: Source,
+    behave: Callable[[Channel, socket.socket], None],
+    said: str,
+    tmp_path: Path,
 ) -> None:
     notes = Notes()
     begun = time.monotonic()
     with odd(behave) as source_:
-        Fetching(held, [source_, other], SECRET, watch=notes).run()
+        ModelFetch(held, [source_, other], SECRET, watch=notes).run()
     assert files(held.root) == files(tmp_path / "from")
     assert re.search(said, notes.said[0])
     assert time.monotonic() - begun < 20
@@ -252,7 +266,7 @@ def test_a_source_that_fails_midway(
 
 @pytest.mark.parametrize("behave", [silent, waits], ids=["silent", "waiting"])
 def test_it_stops_when_it_is_told(
-    held: Held, behave: Callable[[Channel, socket.socket], None], monkeypatch: pytest.MonkeyPatch
+    held: PieceStore, behave: Callable[[Channel, socket.socket], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for limit in ("SILENT_LIMIT_S", "WAIT_LIMIT_S"):
         monkeypatch.setattr(connection, limit, 600)
@@ -263,63 +277,63 @@ def test_it_stops_when_it_is_told(
         behave(channel, theirs)
 
     with odd(noted) as source_, ThreadPoolExecutor() as pool:
-        run = Fetching(held, [source_], SECRET)
+        run = ModelFetch(held, [source_], SECRET)
         result = pool.submit(run.run)
         assert asked.wait(30)
         run.stop()
         assert isinstance(result.exception(30), Stopped)
-    assert held.ended, "and who waits for us is let go"
+    assert held.is_ended, "and who waits for us is let go"
     assert new_threads.alive() == []
 
 
-def test_it_stops_while_it_still_hashes(source: Held, serve: Serve) -> None:
-    held = Held(source.manifest, source.root)
-    run = Fetching(held, [serve(source)], SECRET)
+def test_it_stops_while_it_still_hashes(source: PieceStore, serve: Serve) -> None:
+    held = PieceStore(source.manifest, source.root)
+    run = ModelFetch(held, [serve(source)], SECRET)
     run.stop()
     with pytest.raises(Stopped):
         run.run()
 
 
-def test_what_came_before_a_stop_is_kept(source: Held, held: Held, serve: Serve) -> None:
+def test_what_came_before_a_stop_is_kept(source: PieceStore, held: PieceStore, serve: Serve) -> None:
     from_ = serve(source)
 
     def stop(done_bytes: int, _: int) -> None:
         if done_bytes >= 5 * PIECE:
             run.stop()
 
-    run = Fetching(held, [from_], SECRET, on_progress=stop)
+    run = ModelFetch(held, [from_], SECRET, on_progress=stop)
     with pytest.raises(Stopped):
         run.run()
-    again = Fetching(Held(source.manifest, held.root), [from_], SECRET)
+    again = ModelFetch(PieceStore(source.manifest, held.root), [from_], SECRET)
     again.run()
     assert again.received_bytes <= TOTAL - 5 * PIECE
     assert files(held.root) == files(source.root)
 
 
-def test_no_room_is_a_problem_before_anything_comes(source: Held, tmp_path: Path, serve: Serve) -> None:
+def test_no_room_is_a_problem_before_anything_comes(source: PieceStore, tmp_path: Path, serve: Serve) -> None:
     size_bytes, piece_bytes = storage.free_bytes(tmp_path) * 2, 64 << 20
     huge = ManifestFile("x", size_bytes, ("0" * 64,) * -(-size_bytes // piece_bytes))
-    held = Held(Manifest((huge,), (), piece_bytes), tmp_path / "to")
+    held = PieceStore(Manifest((huge,), (), piece_bytes), tmp_path / "to")
     with raises_problem(
         socket.gethostname(), str(held.root), cause=f"{size_bytes} ", fix=f"df -h {held.root}"
     ):
-        Fetching(held, [serve(source)], SECRET).run()
+        ModelFetch(held, [serve(source)], SECRET).run()
     assert files(held.root) == {}
 
 
-def test_a_folder_that_cannot_be_made(source: Held, serve: Serve, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made(source: PieceStore, serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     to = tmp_path / "file" / "to"
     with raises_problem(str(to), socket.gethostname(), fix=f"sudo install -d -o $USER {to}"):
-        Fetching(Held(source.manifest, to), [serve(source)], SECRET).run()
+        ModelFetch(PieceStore(source.manifest, to), [serve(source)], SECRET).run()
 
 
-def test_two_to_one_folder(held: Held, serve: Serve, source: Held) -> None:
+def test_two_to_one_folder(held: PieceStore, serve: Serve, source: PieceStore) -> None:
     held.root.mkdir()
     handle = os.open(held.root, os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
-    run = Fetching(held, [serve(source)], SECRET)
+    run = ModelFetch(held, [serve(source)], SECRET)
     with raises_problem(str(held.root), cause="lock"):
         run.run()
     os.close(handle)
-    Fetching(Held(source.manifest, held.root), [serve(source)], SECRET).run()
+    ModelFetch(PieceStore(source.manifest, held.root), [serve(source)], SECRET).run()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from medley.model.transfer import ManifestLink, inventory
-from medley.model.transfer.inventory import offered, root
+from medley.model.transfer.inventory import build_manifest, find_root
 from tests.model.transfer.models import PIECE, SIZES, flip, model
 from tests.problems import raises_problem
 
@@ -33,20 +33,20 @@ def expected(content: bytes) -> tuple[str, ...]:
 
 def test_they_are_those_of_the_pieces(path: Path) -> None:
     sizes: list[int] = []
-    assert inventory.file_hashes(path, 2048, on_bytes=sizes.append) == expected(CONTENT)
+    assert inventory.hash_file_pieces(path, 2048, on_bytes=sizes.append) == expected(CONTENT)
     assert sizes == [2048, 2048, 1024]
 
 
 def test_the_second_time_nothing_is_read(path: Path) -> None:
-    inventory.file_hashes(path, 2048)
+    inventory.hash_file_pieces(path, 2048)
     flip(path, 5000)
     sizes: list[int] = []
-    assert inventory.file_hashes(path, 2048, on_bytes=sizes.append) == expected(CONTENT)
+    assert inventory.hash_file_pieces(path, 2048, on_bytes=sizes.append) == expected(CONTENT)
     assert sizes == [len(CONTENT)]
     changed = expected(path.read_bytes())
     assert changed != expected(CONTENT)
-    assert inventory.file_hashes(path, 2048, fresh=True) == changed
-    assert inventory.file_hashes(path, 2048) == changed, "what was read afresh is what is known now"
+    assert inventory.hash_file_pieces(path, 2048, fresh=True) == changed
+    assert inventory.hash_file_pieces(path, 2048) == changed, "what was read afresh is what is known now"
 
 
 def resident(path: Path) -> int:
@@ -64,7 +64,9 @@ def resident(path: Path) -> int:
 PIECE_PAGES = (1 << 18) // mmap.PAGESIZE
 
 
-@pytest.mark.parametrize("read", [lambda path: inventory.read_hashes(path, 1 << 18), inventory.file_sha256])
+@pytest.mark.parametrize(
+    "read", [lambda path: inventory.hash_pieces(path, 1 << 18), inventory.hash_whole_file]
+)
 def test_hashing_leaves_the_page_cache_as_it_was(tmp_path: Path, read: Callable[[Path], object]) -> None:
     path = tmp_path / "weights"
     path.write_bytes(os.urandom(1 << 20))
@@ -81,30 +83,30 @@ def test_hashing_leaves_the_page_cache_as_it_was(tmp_path: Path, read: Callable[
 
 
 def test_another_file_is_read(path: Path) -> None:
-    inventory.file_hashes(path, 2048)
-    assert inventory.file_hashes(path, 1024) != expected(CONTENT), "other pieces"
-    inventory.file_hashes(path, 2048)
+    inventory.hash_file_pieces(path, 2048)
+    assert inventory.hash_file_pieces(path, 1024) != expected(CONTENT), "other pieces"
+    inventory.hash_file_pieces(path, 2048)
     about = path.stat()
     other = bytes(len(CONTENT))
     path.with_name("other").write_bytes(other)
     os.utime(path.with_name("other"), ns=(about.st_atime_ns, about.st_mtime_ns))
     path.with_name("other").replace(path)
-    assert inventory.file_hashes(path, 2048) == expected(other), "a copy with the old one's time"
+    assert inventory.hash_file_pieces(path, 2048) == expected(other), "a copy with the old one's time"
     path.write_bytes(CONTENT)
     os.utime(path, ns=(1, 1))
-    assert inventory.file_hashes(path, 2048) == expected(CONTENT), "written again"
+    assert inventory.hash_file_pieces(path, 2048) == expected(CONTENT), "written again"
 
 
 def test_a_damaged_note_is_none(path: Path, cache: Path) -> None:
-    inventory.file_hashes(path, 2048)
+    inventory.hash_file_pieces(path, 2048)
     (note,) = (cache / "hashes").iterdir()
     note.write_text('{"of": ')
-    assert inventory.file_hashes(path, 2048) == expected(CONTENT)
+    assert inventory.hash_file_pieces(path, 2048) == expected(CONTENT)
 
 
 def test_a_cache_that_cannot_be_written_is_no_problem(path: Path, cache: Path) -> None:
     cache.write_text("in the way")
-    assert inventory.file_hashes(path, 2048) == expected(CONTENT)
+    assert inventory.hash_file_pieces(path, 2048) == expected(CONTENT)
 
 
 def test_a_file_that_is_being_written_is_a_problem(path: Path) -> None:
@@ -113,14 +115,14 @@ def test_a_file_that_is_being_written_is_a_problem(path: Path) -> None:
             file.write(b"x")
 
     with raises_problem(str(path)):
-        inventory.file_hashes(path, 2048, on_bytes=write)
+        inventory.hash_file_pieces(path, 2048, on_bytes=write)
 
 
 def test_what_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
     with raises_problem(str(tmp_path), fix=f"ls -l {tmp_path}"):
-        inventory.read_hashes(tmp_path, 2048)
+        inventory.hash_pieces(tmp_path, 2048)
     with raises_problem(f"{tmp_path}/none", fix=f"ls -l {tmp_path}/none"):
-        inventory.file_hashes(tmp_path / "none", 2048)
+        inventory.hash_file_pieces(tmp_path / "none", 2048)
 
 
 COMMIT = "c" * 40
@@ -147,8 +149,8 @@ def snapshot(hub: Path, commit: str, files: dict[str, str]) -> Path:
 
 
 def test_where_a_model_lies(hub: Path) -> None:
-    assert root("/models/x") == Path("/models/x")
-    assert root("org/name") == hub / "models--org--name"
+    assert find_root("/models/x") == Path("/models/x")
+    assert find_root("org/name") == hub / "models--org--name"
 
 
 def test_a_folder_is_offered_as_it_is(tmp_path: Path) -> None:
@@ -158,7 +160,7 @@ def test_a_folder_is_offered_as_it_is(tmp_path: Path) -> None:
         (top / name).write_text("not the model")
     (top / ".hidden").write_text("{}")
     (top / "again.safetensors").symlink_to("b/b.safetensors")
-    found = offered(str(top), piece_bytes=PIECE)
+    found = build_manifest(str(top), piece_bytes=PIECE)
     paths = [file.path for file in found.files]
     assert sorted(paths) == sorted({*SIZES, ".hidden"})
     assert paths[-1] == "config.json", "by it an engine knows a model"
@@ -170,7 +172,7 @@ def test_a_link_out_of_the_folder_is_a_file(tmp_path: Path) -> None:
     top = model(tmp_path / "m")
     (tmp_path / "elsewhere").write_text("weights")
     (top / "c.safetensors").symlink_to(tmp_path / "elsewhere")
-    found = offered(str(top))
+    found = build_manifest(str(top))
     assert not found.links
     assert next(file for file in found.files if file.path == "c.safetensors").size_bytes == 7
 
@@ -180,17 +182,17 @@ def test_a_link_to_no_file_is_a_problem(tmp_path: Path, target: str) -> None:
     top = model(tmp_path / "m")
     (top / "c.safetensors").symlink_to(target)
     with raises_problem("c.safetensors", cause=f" {target}", fix=f"cp -rL {top}/c.safetensors COPY"):
-        offered(str(top))
+        build_manifest(str(top))
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with raises_problem(f"{tmp_path}/none", fix=f"ls {tmp_path}"):
-        offered(str(tmp_path / "none"))
+        build_manifest(str(tmp_path / "none"))
 
 
 def test_progress_goes_to_the_end(tmp_path: Path) -> None:
     said: list[tuple[int, int]] = []
-    found = offered(
+    found = build_manifest(
         str(model(tmp_path / "m")), piece_bytes=PIECE, on_progress=lambda *each: said.append(each)
     )
     assert said[-1] == (found.size_bytes, found.size_bytes)
@@ -204,7 +206,7 @@ def test_a_repository_is_one_snapshot_and_its_blobs(hub: Path) -> None:
         (top / "refs" / name).parent.mkdir(exist_ok=True)
         (top / "refs" / name).write_text(commit)
     (top / "blobs" / "7.incomplete").write_text("half")
-    found = offered("org/name")
+    found = build_manifest("org/name")
     assert [file.path for file in found.files] == [
         *("blobs/4", "blobs/5", "blobs/6", "refs/main", "refs/pr/1"),
     ]
@@ -221,7 +223,7 @@ def test_the_newest_whole_snapshot_where_main_is_not(hub: Path) -> None:
     snapshot(hub, "whole", {"config.json": "1", "model.safetensors": "2"})
     snapshot(hub, "half", {"config.json": "1"})
     (top / "refs" / "main").write_text("half")
-    assert [link.path.split("/")[1] for link in offered("org/name").links] == ["whole", "whole"]
+    assert [link.path.split("/")[1] for link in build_manifest("org/name").links] == ["whole", "whole"]
 
 
 def test_a_cache_without_links(hub: Path) -> None:
@@ -230,14 +232,14 @@ def test_a_cache_without_links(hub: Path) -> None:
     folder.mkdir(parents=True)
     for name in ("config.json", "model.safetensors"):
         (folder / name).write_text(name)
-    found = offered("org/name")
+    found = build_manifest("org/name")
     inside = f"snapshots/{COMMIT}"
     assert [file.path for file in found.files] == [f"{inside}/model.safetensors", f"{inside}/config.json"]
 
 
 def test_a_repository_that_is_not_here() -> None:
     with raises_problem("org/name", cause="models--org--name", fix="hf download org/name"):
-        offered("org/name")
+        build_manifest("org/name")
 
 
 def test_blobs_elsewhere_are_a_problem(hub: Path, tmp_path: Path) -> None:
@@ -246,4 +248,4 @@ def test_blobs_elsewhere_are_a_problem(hub: Path, tmp_path: Path) -> None:
     (top / "blobs").symlink_to(tmp_path / "blobs")
     inside = f"{top}/snapshots/{COMMIT}"
     with raises_problem(f"{inside}/model.safetensors", cause=f"{tmp_path}/blobs/2", fix=inside):
-        offered("org/name")
+        build_manifest("org/name")

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from medley.model.transfer import Manifest, ManifestFile, ManifestLink, chain, last
+from medley.model.transfer import Manifest, ManifestFile, ManifestLink, is_last, order_sources
 from tests.problems import raises_problem
 
 
 def test_each_takes_it_from_the_one_before() -> None:
-    assert chain(("a", "b", "c", "d"), {"b"}) == {
+    assert order_sources(("a", "b", "c", "d"), {"b"}) == {
         "a": ("b",),
         "c": ("a", "b"),
         "d": ("c", "a", "b"),
@@ -19,7 +19,7 @@ def test_each_takes_it_from_the_one_before() -> None:
 
 
 def test_two_that_have_it_head_a_chain_each() -> None:
-    assert chain(("a", "b", "c", "d", "e"), {"a", "b"}) == {
+    assert order_sources(("a", "b", "c", "d", "e"), {"a", "b"}) == {
         "c": ("a", "b"),
         "d": ("b", "a"),
         "e": ("d", "b", "a"),
@@ -27,12 +27,12 @@ def test_two_that_have_it_head_a_chain_each() -> None:
 
 
 def test_where_all_have_it_nobody_asks() -> None:
-    assert chain(("a", "b"), {"a", "b"}) == {}
+    assert order_sources(("a", "b"), {"a", "b"}) == {}
 
 
 def test_where_none_has_it_is_a_problem() -> None:
     with raises_problem(cause=" a, b", fix="hf download ORG/NAME"):
-        chain(("a", "b"), {"c"})
+        order_sources(("a", "b"), {"c"})
 
 
 @given(some.sets(some.integers(0, 12), min_size=1), some.data())
@@ -40,7 +40,7 @@ def test_nobody_waits_for_itself(numbers: set[int], data: some.DataObject) -> No
     """Each that lacks it is in one chain, all chains are as long, and no source asks those it serves."""
     hosts = [str(number) for number in sorted(numbers)]
     having = data.draw(some.sets(some.sampled_from(hosts), min_size=1))
-    found = chain(hosts, having)
+    found = order_sources(hosts, having)
     assert set(found) == set(hosts) - having
     for host, sources in found.items():
         assert having < {*sources, host}
@@ -63,7 +63,7 @@ MODEL = Manifest(
 
 
 def test_it_comes_out_of_json_as_it_went_in() -> None:
-    again = Manifest.parsed(json.loads(json.dumps(MODEL.table)))
+    again = Manifest.from_table(json.loads(json.dumps(MODEL.table)))
     assert again == MODEL
     assert again.digest == MODEL.digest
 
@@ -175,10 +175,12 @@ def test_no_path_is_in_the_way_of_another(
 )
 def test_what_is_no_manifest_is_a_problem(table: dict[str, Any], cause: str) -> None:
     with raises_problem(cause=cause):
-        Manifest.parsed(table)
+        Manifest.from_table(table)
 
 
 def test_by_which_file_an_engine_knows_a_model() -> None:
-    assert [last(path) for path in ("config.json", "snapshots/c/config.json", "generation_config.json")] == [
+    assert [
+        is_last(path) for path in ("config.json", "snapshots/c/config.json", "generation_config.json")
+    ] == [
         *(True, True, False),
     ]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from medley.model.transfer import Manifest, ManifestFile, ManifestLink
-from medley.model.transfer.paths import beneath, reached
-from medley.model.transfer.pieces import Held, damage, recover
+from medley.model.transfer.paths import has_folders, open_below
+from medley.model.transfer.pieces import PieceStore, find_damage, recover_pieces
 from tests.model.transfer.models import PIECE
 from tests.problems import raises_problem
 
@@ -24,10 +24,10 @@ def pulled(root: Path, files: dict[str, bytes], links: dict[str, str]) -> None:
         ManifestFile(path, len(data), (hashlib.sha256(data).hexdigest(),)) for path, data in files.items()
     )
     manifest = Manifest(entries, tuple(ManifestLink(*each) for each in links.items()), PIECE)
-    held = Held(manifest, root)
-    recover(held)
+    held = PieceStore(manifest, root)
+    recover_pieces(held)
     for number, data in enumerate(files.values()):
-        held.keep(number, memoryview(data))
+        held.store_piece(number, memoryview(data))
     held.complete()
 
 
@@ -45,7 +45,7 @@ def test_three_manifests_in_a_row_do_not_write_outside(tmp_path: Path) -> None:
     with raises_problem(f"{root}/z/l ", fix=f"ls -l {root}/z/l"):
         pulled(root, {"z/l/authorized_keys": b"ssh-ed25519 AAAA"}, {})
     with raises_problem(f"{root}/z/l ", fix=f"ls -l {root}/z/l"):
-        damage(Manifest((ManifestFile("z/l/authorized_keys", 0, ()),)), root)
+        find_damage(Manifest((ManifestFile("z/l/authorized_keys", 0, ()),)), root)
     assert not any((home / ".ssh").iterdir())
     assert sorted(path.name for path in home.iterdir()) == [".ssh", "models"]
 
@@ -70,14 +70,14 @@ def test_the_mode_is_the_user_s_wish(tmp_path: Path) -> None:
 
 
 def test_the_way_is_looked_at_and_not_made_unless_asked(tmp_path: Path) -> None:
-    assert not reached(tmp_path / "none", "a/b")
-    assert not reached(tmp_path, "a/b")
-    with beneath(tmp_path, "a/b", make=True) as name:
+    assert not has_folders(tmp_path / "none", "a/b")
+    assert not has_folders(tmp_path, "a/b")
+    with open_below(tmp_path, "a/b", create=True) as name:
         os.close(name.open(os.O_WRONLY | os.O_CREAT))
-    assert reached(tmp_path, "a/b")
-    assert not reached(tmp_path, "a/b/c"), "a file is no folder"
-    with pytest.raises(NotADirectoryError), beneath(tmp_path, "a/b/c", make=True):
+    assert has_folders(tmp_path, "a/b")
+    assert not has_folders(tmp_path, "a/b/c"), "a file is no folder"
+    with pytest.raises(NotADirectoryError), open_below(tmp_path, "a/b/c", create=True):
         pass
     for path in ("../x", "a//b", "a/./b", "/etc/x"):
-        with pytest.raises(AssertionError), beneath(tmp_path, path):
+        with pytest.raises(AssertionError), open_below(tmp_path, path):
             pass

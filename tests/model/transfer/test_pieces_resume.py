@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from medley.model.transfer import Manifest, ManifestLink
-from medley.model.transfer.inventory import offered
-from medley.model.transfer.pieces import Held, damage, recover
+from medley.model.transfer.inventory import build_manifest
+from medley.model.transfer.pieces import PieceStore, find_damage, recover_pieces
 from tests.model.transfer.models import COUNT, PIECE, SIZES, files, flip, model
 
 A, B = "a.safetensors", "b/b.safetensors"
@@ -19,7 +19,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def manifest(source: Path) -> Manifest:
-    return offered(str(source), piece_bytes=PIECE)
+    return build_manifest(str(source), piece_bytes=PIECE)
 
 
 @pytest.fixture
@@ -30,10 +30,11 @@ def there(source: Path, tmp_path: Path) -> Path:
 
 
 def missing(manifest: Manifest, there: Path) -> list[str]:
-    held = Held(manifest, there)
-    recover(held)
+    held = PieceStore(manifest, there)
+    recover_pieces(held)
     return [
-        f"{manifest.pieces[number].file.path} {manifest.pieces[number].number}" for number in held.missing()
+        f"{manifest.pieces[number].file.path} {manifest.pieces[number].number}"
+        for number in held.list_missing()
     ]
 
 
@@ -43,19 +44,19 @@ def test_nothing_lies_there(manifest: Manifest, tmp_path: Path) -> None:
 
 def test_all_lies_there(manifest: Manifest, there: Path) -> None:
     before = {name: (there / name).stat().st_ino for name in SIZES}
-    held = Held(manifest, there)
-    recover(held)
-    assert held.missing() == []
+    held = PieceStore(manifest, there)
+    recover_pieces(held)
+    assert held.list_missing() == []
     held.complete()
     assert {name: (there / name).stat().st_ino for name in SIZES} == before
-    assert damage(manifest, there) == ()
+    assert find_damage(manifest, there) == ()
 
 
 def test_a_flipped_bit_is_found_and_costs_one_piece(manifest: Manifest, there: Path) -> None:
     assert missing(manifest, there) == [], "and now its hashes are known"
     flip(there / A, 5 * PIECE + 7)
     assert missing(manifest, there) == [], "by its size and time it is the same"
-    assert damage(manifest, there) == (f"piece 6 of 11 of {A} is damaged",)
+    assert find_damage(manifest, there) == (f"piece 6 of 11 of {A} is damaged",)
     assert missing(manifest, there) == [f"{A} 5"]
     assert sorted(files(there)) == sorted([f"{A}.medley-part", B, "config.json.medley-part", "empty"])
 
@@ -74,20 +75,20 @@ def test_a_file_of_another_length(
     manifest: Manifest, there: Path, size: int, left: list[int], said: str
 ) -> None:
     os.truncate(there / A, size)
-    assert said in damage(manifest, there)[0]
+    assert said in find_damage(manifest, there)[0]
     assert missing(manifest, there) == [f"{A} {number}" for number in left]
 
 
 def test_a_file_that_goes_on_after_its_last_piece(manifest: Manifest, there: Path) -> None:
     with (there / B).open("ab") as file:
         file.write(b"more")
-    assert damage(manifest, there) == (f"{B} is longer than it should be",)
-    held = Held(manifest, there)
-    recover(held)
-    assert held.missing() == []
+    assert find_damage(manifest, there) == (f"{B} is longer than it should be",)
+    held = PieceStore(manifest, there)
+    recover_pieces(held)
+    assert held.list_missing() == []
     assert B not in files(there)
     held.complete()
-    assert damage(manifest, there) == ()
+    assert find_damage(manifest, there) == ()
 
 
 def test_an_unfinished_file_is_hashed_whatever_its_time(manifest: Manifest, there: Path) -> None:
@@ -100,7 +101,7 @@ def test_an_unfinished_file_is_hashed_whatever_its_time(manifest: Manifest, ther
 
 def test_another_version_is_no_model_while_it_is_replaced(source: Path, there: Path) -> None:
     model(source, seed=1)
-    manifest = offered(str(source), piece_bytes=PIECE)
+    manifest = build_manifest(str(source), piece_bytes=PIECE)
     assert len(missing(manifest, there)) == COUNT
     assert "config.json" not in files(there)
 
@@ -110,14 +111,14 @@ def test_a_link_by_which_it_is_known_is_taken_back(manifest: Manifest, there: Pa
     link = there / "snapshots" / "c" / "config.json"
     link.parent.mkdir(parents=True)
     link.symlink_to("../../x")
-    assert damage(linked, there) == ()
+    assert find_damage(linked, there) == ()
     missing(linked, there)
     assert link.is_symlink(), "all is whole"
     (there / A).unlink()
-    assert damage(linked, there) == (f"{A} is missing",)
+    assert find_damage(linked, there) == (f"{A} is missing",)
     missing(linked, there)
     assert not link.is_symlink()
-    assert damage(linked, there)[-1] == "the link snapshots/c/config.json is missing or another"
+    assert find_damage(linked, there)[-1] == "the link snapshots/c/config.json is missing or another"
 
 
 @pytest.mark.parametrize("name", [A, "config.json"])
@@ -131,17 +132,17 @@ def test_what_lies_behind_a_users_link_is_not_written_to(
     (there / B).unlink()
     flip(elsewhere, 3)
     content = elsewhere.read_bytes()
-    damage(manifest, there)
-    held = Held(manifest, there)
-    recover(held)
+    find_damage(manifest, there)
+    held = PieceStore(manifest, there)
+    recover_pieces(held)
     assert not (there / name).is_symlink()
     lost = [file for file in manifest.files if file.path in {name, B}]
-    assert len(held.missing()) == sum(len(file.hashes) for file in lost), "nothing of it is counted on"
+    assert len(held.list_missing()) == sum(len(file.hashes) for file in lost), "nothing of it is counted on"
     assert elsewhere.read_bytes() == content
 
 
 def test_progress_goes_to_the_end(manifest: Manifest, there: Path) -> None:
     said: list[tuple[int, int]] = []
-    recover(Held(manifest, there), lambda *each: said.append(each))
+    recover_pieces(PieceStore(manifest, there), lambda *each: said.append(each))
     assert said == sorted(said)
     assert said[-1] == (manifest.size_bytes, manifest.size_bytes)

@@ -12,15 +12,15 @@ from medley.command import Command
 from medley.doctor import case
 from medley.model import hub, hub_checksums, hub_download
 from medley.model.transfer import Manifest, connection
-from medley.model.transfer.download import Fetching, Source
-from medley.model.transfer.inventory import offered, root, snapshot_in
-from medley.model.transfer.pieces import Held, damage
+from medley.model.transfer.download import ModelFetch, Source
+from medley.model.transfer.inventory import build_manifest, find_root, find_snapshot
+from medley.model.transfer.pieces import PieceStore, find_damage
 from medley.process import Process
 from medley.progress import PROGRESS
 
 _NOTE_BYTES = 8 << 20
 _open = ExitStack()
-_held: list[Held] = []
+_held: list[PieceStore] = []
 
 
 def answer_transfer(asked: Table, note: Note) -> Table:
@@ -30,30 +30,30 @@ def answer_transfer(asked: Table, note: Note) -> Table:
 
 def _has(asked: Table, _note: Note) -> Table:
     """Whether the whole model of this `target` seems to be here: a folder's path, or ORG/NAME."""
-    target, top = asked["target"], root(asked["target"])
-    here = (top / "config.json").is_file() if Path(target).is_absolute() else bool(hub.snapshots(target))
+    target, top = asked["target"], find_root(asked["target"])
+    here = (top / "config.json").is_file() if Path(target).is_absolute() else bool(hub.list_snapshots(target))
     existing = next(each for each in (top, *top.parents) if storage.exists(each))
     return {"here": here, "root": str(top), "free_bytes": shutil.disk_usage(existing).free}
 
 
 def _offer(asked: Table, note: Note) -> Table:
     """Its manifest; `fresh`: read anew, not from what was kept of the last time."""
-    made = offered(asked["target"], fresh=asked["fresh"], on_progress=_progress(note))
+    made = build_manifest(asked["target"], fresh=asked["fresh"], on_progress=_progress(note))
     return {"manifest": made.table, "size_bytes": made.size_bytes, "digest": made.digest}
 
 
 def _download(asked: Table, note: Note) -> Table:
     """From the hub into its cache here; what an earlier run has brought is kept."""
-    note(f"{asked['target']} comes from {hub.endpoint()} …")
-    hub.require(asked["target"])
-    hub_download.download(asked["target"], _progress(note), note, revision=asked["revision"])
+    note(f"{asked['target']} comes from {hub.find_endpoint()} …")
+    hub.require_model(asked["target"])
+    hub_download.download_model(asked["target"], _progress(note), note, revision=asked["revision"])
     return {}
 
 
 def _compare(asked: Table, note: Note) -> Table:
     """With what the hub says of the snapshot that a manifest has."""
-    snapshot = snapshot_in(asked["target"])
-    found = hub_checksums.compare(asked["target"], snapshot, _progress(note))
+    snapshot = find_snapshot(asked["target"])
+    found = hub_checksums.compare_snapshot(asked["target"], snapshot, _progress(note))
     damage = [*map(str, found.differences), f"on this host: {found.fix}"] if found.differences else []
     return {"said": str(found), "damage": damage}
 
@@ -61,14 +61,16 @@ def _compare(asked: Table, note: Note) -> Table:
 def _pass_on(asked: Table, _note: Note) -> Table:
     """From now on hand out pieces at `address`; with `whole` this host has them all."""
     _close({}, _note)
-    _held.append(Held(Manifest.parsed(asked["manifest"]), root(asked["target"]), whole=asked["whole"]))
-    return {"port": _open.enter_context(connection.serve(_held[0], asked["address"], asked["secret"]))}
+    _held.append(
+        PieceStore(Manifest.from_table(asked["manifest"]), find_root(asked["target"]), whole=asked["whole"])
+    )
+    return {"port": _open.enter_context(connection.serve_pieces(_held[0], asked["address"], asked["secret"]))}
 
 
 def _fetch(asked: Table, note: Note) -> Table:
     """What this host lacks of it, from `sources`, each [host, address, port]."""
     sources = [Source(*each) for each in asked["sources"]]
-    fetching = Fetching(_held[0], sources, asked["secret"], on_progress=_progress(note), watch=Notes(note))
+    fetching = ModelFetch(_held[0], sources, asked["secret"], on_progress=_progress(note), watch=Notes(note))
     fetching.run()
     return {"received_bytes": fetching.received_bytes}
 
@@ -81,8 +83,8 @@ def _close(_asked: Table, _note: Note) -> Table:
 
 def _verify(asked: Table, note: Note) -> Table:
     """All of it read again: what is not as the manifest has it."""
-    manifest = Manifest.parsed(asked["manifest"])
-    return {"damage": damage(manifest, root(asked["target"]), _progress(note))}
+    manifest = Manifest.from_table(asked["manifest"])
+    return {"damage": find_damage(manifest, find_root(asked["target"]), _progress(note))}
 
 
 _STEPS: Mapping[str, Callable[[Table, Note], Table]] = {

@@ -18,8 +18,8 @@ from medley.host.kind import answers, recognise
 from medley.measurement.bench import BenchLoad, BenchRun
 from medley.measurement.bench.clients import CLIENTS, Offline, ServedModel
 from medley.measurement.bench.context import ExpectedFigures, predict_figures
-from medley.model.resolve import ready, weights
-from medley.model.shape import shape
+from medley.model.resolve import prepare_weights, resolve_weights
+from medley.model.shape import find_shape
 from medley.network import http_client
 from medley.planner import list_hosts, runs_on_cpu
 from medley.planner.choose import DEFAULT_CONTEXT_TOKENS, NO_CPU_PREDICTION
@@ -85,7 +85,9 @@ class BenchTarget:
             progress.note(f"not predicted: {NO_CPU_PREDICTION}")
             return {}
         try:
-            model_shape = shape(weights(self.description.model, config.models(), storage.cache()))
+            model_shape = find_shape(
+                resolve_weights(self.description.model, config.models(), storage.cache())
+            )
         except Problem as problem:
             progress.note(f"not predicted: {problem.what}: {problem.cause}")
             return {}
@@ -246,13 +248,13 @@ def plan_offline_target(
     output: Output,
 ) -> OfflineTarget:
     """Plan the model on this host alone; unless `dry_run`, fetch its weights and build its environment."""
-    files = weights(model, config.models(), storage.cache(), typed)
+    files = resolve_weights(model, config.models(), storage.cache(), typed)
     if files.notice:
         output.say(files.notice)
-    model_shape = shape(files, output.watch)
+    model_shape = find_shape(files, output.watch)
     require_room(load, files.name, model_shape.context)
     if not dry_run:
-        ready(files)
+        prepare_weights(files)
     placement = PlacementOptions(
         concurrency=max(load.concurrencies),
         context=load.tokens if load.tokens > DEFAULT_CONTEXT_TOKENS else None,

@@ -22,8 +22,8 @@ from medley.measurement.field_report import MODEL_NAME, PlanRequest
 from medley.measurement.field_report.backends import find_backends
 from medley.measurement.field_report.draft import Draft
 from medley.measurement.field_report.replay import plan_model, report_layout
-from medley.model.resolve import weights
-from medley.model.shape import shape
+from medley.model.resolve import resolve_weights
+from medley.model.shape import find_shape
 from medley.network import tcp
 from medley.planner import list_hosts
 from medley.process import Process, wait_until
@@ -96,9 +96,9 @@ def _add_plan(draft: Draft, model: MeasuredModel, part: dict[str, Any]) -> None:
         name = description.target if is_folder else description.model  # a folder needs its whole path
         hosts = len(list_hosts(description.layout)) if description.layout else None
         request = PlanRequest(engine=description.engine, hosts=hosts)
-    files = weights(name, config.models(), storage.cache())
+    files = resolve_weights(name, config.models(), storage.cache())
     part["name"] = format_model_name(files.name)
-    plan = plan_model(part["name"], shape(files, draft.progress), draft.answers, draft.wishes, request)
+    plan = plan_model(part["name"], find_shape(files, draft.progress), draft.answers, draft.wishes, request)
     part["plan"] = plan.model_dump(mode="json")
 
 

@@ -11,38 +11,40 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 
 from medley.errors import Problem, in_words
-from medley.model.transfer.inventory import page_cache_kept
-from medley.model.transfer.pieces import Held
+from medley.model.transfer.inventory import keep_page_cache
+from medley.model.transfer.pieces import PieceStore
 from medley.network.ports import TRANSFER_PORTS
 from medley.network.secure_channel import Channel, ChannelClosed, ChannelRefused
 from medley.network.tcp import Guest, Listener
 
-_AHEAD = 3
-"""Pieces requested ahead: the network stays busy while one is hashed."""
-_KEEPERS = 2
+_MAX_PIECES_AHEAD = 3
+"""The number of pieces requested ahead: the network stays busy while one is hashed."""
+_STORE_THREADS = 2
 SILENT_LIMIT_S = 5.0
 WAIT_LIMIT_S = 20.0
-"""How long a source may wait for the piece itself before others are tried."""
+"""The time that a source may wait for the piece itself before others are tried."""
 _PIECE_LIMIT_S = 60.0
-LOOK_S = 1.0
-WAIT_S = 0.5
-"""Interval of messages to a host that waits for a piece."""
+POLL_INTERVAL_S = 1.0
+WAIT_MESSAGE_INTERVAL_S = 0.5
+"""The interval of messages to a host that waits for a piece."""
 _IDLE_LIMIT_S = 600
 _SEND_LIMIT_S = 60
 
 
-class SourceLost(Exception):  # noqa: N818 - what the source is
-    """Nothing more comes from this source, for the reason given."""
+class SourceLost(Exception):  # noqa: N818 - a state of the source
+    """Nothing more comes from this source, for the reason in its text."""
 
 
 class Stream:
-    def __init__(self, connection: socket.socket, secret: str, held: Held) -> None:
-        self._held = held
+    """A connection to one source, from which missing pieces are received."""
+
+    def __init__(self, connection: socket.socket, secret: str, store: PieceStore) -> None:
+        self._store = store
         self.received_bytes = 0
         # One to receive into, while the others are hashed; each is filled again when its piece is kept.
-        largest = max((piece.size_bytes for piece in held.manifest.pieces), default=0)
-        self._buffers = deque(memoryview(bytearray(largest)) for _ in range(_KEEPERS + 1))
-        self._keeping: deque[Future[None]] = deque()
+        largest = max((piece.size_bytes for piece in store.manifest.pieces), default=0)
+        self._buffers = deque(memoryview(bytearray(largest)) for _ in range(_STORE_THREADS + 1))
+        self._stores: deque[Future[None]] = deque()
         try:
             self._channel = Channel(connection, secret, server=False)
         except ChannelRefused as error:
@@ -50,117 +52,119 @@ class Stream:
         except ChannelClosed as error:
             raise SourceLost(str(error)) from error
 
-    def run(self, tell: Callable[[], None]) -> None:
-        """Take pieces until none is missing, or the source is lost."""
-        with ThreadPoolExecutor(_KEEPERS) as pool:
+    def run(self, report_progress: Callable[[], None]) -> None:
+        """Receive pieces until none is missing, and call `tell` after each; raise SourceLost if it ends."""
+        with ThreadPoolExecutor(_STORE_THREADS) as pool:
             try:
-                self._take(pool, tell)
+                self._receive_pieces(pool, report_progress)
             except (ChannelClosed, ChannelRefused) as error:
                 raise SourceLost(str(error)) from error
             finally:
-                # What has come is kept, whatever became of the source.
+                # Received pieces are kept, whatever became of the source.
                 with contextlib.suppress(SourceLost):
-                    self._settle(0)
+                    self._wait_for_stores(0)
 
-    def _take(self, pool: ThreadPoolExecutor, tell: Callable[[], None]) -> None:
-        missing = iter(self._held.missing())
-        asked: deque[int] = deque()
+    def _receive_pieces(self, pool: ThreadPoolExecutor, report_progress: Callable[[], None]) -> None:
+        missing_numbers = iter(self._store.list_missing())
+        requested: deque[int] = deque()
         while True:
-            for number in islice(missing, _AHEAD - len(asked)):
+            for number in islice(missing_numbers, _MAX_PIECES_AHEAD - len(requested)):
                 self._channel.send({"piece": number})
-                asked.append(number)
-            if not asked:
+                requested.append(number)
+            if not requested:
                 break
-            number = asked.popleft()
-            self._await(number)
-            self._keeping.append(pool.submit(self._keep, number, self._received(number)))
-            self._settle(_KEEPERS)
-            tell()
-        self._settle(0)
+            number = requested.popleft()
+            self._wait_for_piece(number)
+            self._stores.append(pool.submit(self._store_piece, number, self._receive_piece(number)))
+            self._wait_for_stores(_STORE_THREADS)
+            report_progress()
+        self._wait_for_stores(0)
 
-    def _await(self, number: int) -> None:
-        begun = heard = time.monotonic()
-        while (now := time.monotonic()) < begun + WAIT_LIMIT_S:
-            message = self._channel.receive(LOOK_S)
+    def _wait_for_piece(self, number: int) -> None:
+        """Wait until the source begins to send this piece; raise SourceLost if it is silent or has none."""
+        start_s = last_message_s = time.monotonic()
+        while (now := time.monotonic()) < start_s + WAIT_LIMIT_S:
+            message = self._channel.receive(POLL_INTERVAL_S)
             if message is None:
-                if now > heard + SILENT_LIMIT_S:
+                if now > last_message_s + SILENT_LIMIT_S:
                     raise SourceLost(f"it was silent for {SILENT_LIMIT_S:.0f} s")
             elif message.get("piece") == number:
                 return
             elif "gone" in message:
                 raise SourceLost(str(message["gone"]))
             else:
-                heard = now
+                last_message_s = now
         raise SourceLost(f"it had itself to wait for {WAIT_LIMIT_S:.0f} s")
 
-    def _received(self, number: int) -> memoryview:
+    def _receive_piece(self, number: int) -> memoryview:
         buffer = self._buffers[0]
         self._buffers.rotate(-1)
-        into = buffer[: self._held.manifest.pieces[number].size_bytes]
-        at, begun = 0, time.monotonic()
-        heard = begun
-        while at < len(into):
-            size = self._channel.receive_file_part(into[at:], LOOK_S)
+        data = buffer[: self._store.manifest.pieces[number].size_bytes]
+        received_bytes, start_s = 0, time.monotonic()
+        last_data_s = start_s
+        while received_bytes < len(data):
+            size = self._channel.receive_file_part(data[received_bytes:], POLL_INTERVAL_S)
             now = time.monotonic()
             if size:
-                heard = now
-            if now > heard + SILENT_LIMIT_S or now > begun + _PIECE_LIMIT_S:
-                raise SourceLost(f"it was too slow: {at} of {len(into)} bytes in {now - begun:.0f} s")
-            at += size
-        self.received_bytes += at
-        return into
+                last_data_s = now
+            if now > last_data_s + SILENT_LIMIT_S or now > start_s + _PIECE_LIMIT_S:
+                progress = f"{received_bytes} of {len(data)} bytes in {now - start_s:.0f} s"
+                raise SourceLost(f"it was too slow: {progress}")
+            received_bytes += size
+        self.received_bytes += received_bytes
+        return data
 
-    def _keep(self, number: int, data: memoryview) -> None:
-        if not self._held.keep(number, data):
-            raise SourceLost(f"it sent something else for {self._held.manifest.pieces[number]}")
+    def _store_piece(self, number: int, data: memoryview) -> None:
+        if not self._store.store_piece(number, data):
+            raise SourceLost(f"it sent something else for {self._store.manifest.pieces[number]}")
 
-    def _settle(self, most: int) -> None:
-        """Wait until no more than so many pieces are being kept."""
-        while len(self._keeping) > most:
-            self._keeping.popleft().result()
+    def _wait_for_stores(self, max_stores: int) -> None:
+        """Wait until at most this number of pieces is being stored."""
+        while len(self._stores) > max_stores:
+            self._stores.popleft().result()
 
 
 @contextlib.contextmanager
-def serve(held: Held, address: str, secret: str) -> Iterator[int]:
+def serve_pieces(store: PieceStore, address: str, secret: str) -> Iterator[int]:
     """Serve the pieces at this address, and yield the port; end all connections at the end."""
-    listening, closed = _listening(address), threading.Event()
-    port = int(listening.getsockname()[1])
+    server_socket, is_closed = _open_server(address), threading.Event()
+    port = int(server_socket.getsockname()[1])
 
     def attend(guest: Guest) -> bool:
-        # What fails is gone, or was none of ours: it asks another, or again.
+        # A client that fails is gone, or is a stranger: it asks another host, or again.
         with contextlib.suppress(ChannelClosed, ChannelRefused, OSError, ValueError, LookupError, TypeError):
             channel = Channel(guest.connection, secret, server=True)
             if guest.admit(guest):
                 while message := channel.receive(_IDLE_LIMIT_S):
-                    _answer(channel, held, int(message["piece"]), closed)
+                    _send_piece(channel, store, int(message["piece"]), is_closed)
         return False
 
-    listener = Listener(listening, attend)
+    listener = Listener(server_socket, attend)
     try:
         yield port
     finally:
-        closed.set()
+        is_closed.set()
         listener.close()
 
 
-def _answer(channel: Channel, held: Held, number: int, closed: threading.Event) -> None:
-    piece = held.manifest.pieces[number]
-    while not held.wait(number, WAIT_S):
-        if held.ended or closed.is_set():
+def _send_piece(channel: Channel, store: PieceStore, number: int, is_closed: threading.Event) -> None:
+    piece = store.manifest.pieces[number]
+    while not store.wait_for_piece(number, WAIT_MESSAGE_INTERVAL_S):
+        if store.is_ended or is_closed.is_set():
             channel.send({"gone": f"it lacks {piece}, and gets no more"})
             return
         channel.send({"wait": number})
     try:
-        with held.opened(number) as file:
+        with store.open_piece(number) as file:
             channel.send({"piece": number})
-            with page_cache_kept(file.fileno(), piece.offset, piece.size_bytes):
+            with keep_page_cache(file.fileno(), piece.offset, piece.size_bytes):
                 # The kernel sends the file's bytes unchanged: the manifest has their hashes.
                 channel.send_file_part(file, piece.offset, piece.size_bytes, _SEND_LIMIT_S)
     except FileNotFoundError:
         channel.send({"gone": f"{piece.file.path} is no longer there"})
 
 
-def _listening(address: str) -> socket.socket:
+def _open_server(address: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     for port in TRANSFER_PORTS:
         try:

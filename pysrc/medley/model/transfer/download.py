@@ -14,12 +14,12 @@ from medley import storage
 from medley.errors import Problem, in_words
 from medley.model.transfer.connection import SourceLost, Stream
 from medley.model.transfer.inventory import OnProgress
-from medley.model.transfer.pieces import Held, recover
+from medley.model.transfer.pieces import PieceStore, recover_pieces
 from medley.progress import SILENT, Progress
 
 _CONNECT_LIMIT_S = 3.0
-_PATIENCE_S = 30.0
-"""Without a single piece from any source."""
+_RETRY_LIMIT_S = 30.0
+"""The time limit without a single piece from any source."""
 _PAUSE_S = 0.5
 
 
@@ -38,33 +38,33 @@ class Stopped(Exception):  # noqa: N818 - it was asked to
 
 
 @dataclass
-class Fetching:
-    """Fetch what `held` lacks: `run` in one thread, `stop` from any."""
+class ModelFetch:
+    """A fetch of the pieces that `store` lacks: `run` in one thread, `stop` from any."""
 
-    held: Held
+    store: PieceStore
     sources: Sequence[Source]
     secret: str
     _: KW_ONLY
     on_progress: OnProgress | None = None
     watch: Progress = SILENT
-    patience_s: float = _PATIENCE_S
+    retry_limit_s: float = _RETRY_LIMIT_S
     received_bytes: int = field(default=0, init=False)
     _connection: socket.socket | None = field(default=None, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     _stopping: threading.Event = field(default_factory=threading.Event, init=False)
 
     def run(self) -> None:
-        """Fetch until the model is complete and all hashes match; else a Problem."""
-        held = self.held
+        """Fetch until the model is complete and all hashes match; raise a Problem if that fails."""
+        store = self.store
         try:
-            with _alone(held.root):
-                recover(held, self._report)
-                require_space(held)
+            with _lock_folder(store.root):
+                recover_pieces(store, self._report)
+                require_space(store)
                 self._fetch()
-                held.complete()
-                self._report(held.done_bytes, held.manifest.size_bytes)
+                store.complete()
+                self._report(store.done_bytes, store.manifest.size_bytes)
         finally:
-            held.end()
+            store.end()
 
     def stop(self) -> None:
         """Make `run` raise Stopped soon."""
@@ -82,42 +82,44 @@ class Fetching:
 
     def _fetch(self) -> None:
         """Use each source while it sends; if all failed, try again within `patience_s`."""
-        deadline = time.monotonic() + self.patience_s
-        said: dict[Source, str] = {}
-        while self.held.missing():
-            for place, source in enumerate(self.sources):
-                before = self.held.done_bytes
+        deadline = time.monotonic() + self.retry_limit_s
+        reasons: dict[Source, str] = {}
+        while self.store.list_missing():
+            for position, source in enumerate(self.sources):
+                bytes_before = self.store.done_bytes
                 try:
-                    self._take(source)
+                    self._fetch_from(source)
                 except SourceLost as lost:
-                    self._say(source, lost, self.sources[(place + 1) % len(self.sources)], said)
+                    self._report_lost_source(
+                        source, lost, self.sources[(position + 1) % len(self.sources)], reasons
+                    )
                 if self._stopping.is_set():
                     raise Stopped
-                if not self.held.missing():
+                if not self.store.list_missing():
                     return
-                if self.held.done_bytes > before:
-                    deadline = time.monotonic() + self.patience_s
+                if self.store.done_bytes > bytes_before:
+                    deadline = time.monotonic() + self.retry_limit_s
             if time.monotonic() > deadline:
-                left, every = len(self.held.missing()), len(self.held.manifest.pieces)
+                missing, total = len(self.store.list_missing()), len(self.store.manifest.pieces)
+                causes = "\n".join(f"{source}: {why}" for source, why in reasons.items())
                 raise Problem(
-                    f"{self.held.root} is not whole: {left} of {every} pieces are missing",
-                    cause="\n".join(f"{source}: {why}" for source, why in said.items())
-                    or "there is no host to ask",
+                    f"{self.store.root} is not whole: {missing} of {total} pieces are missing",
+                    cause=causes or "there is no host to ask",
                     fix="see to these hosts and their link, then pull again: what is here is kept",
                 )
             self._stopping.wait(_PAUSE_S)
 
-    def _take(self, source: Source) -> None:
-        held = self.held
-        with self._connected(source) as connection:
-            stream = Stream(connection, self.secret, held)
+    def _fetch_from(self, source: Source) -> None:
+        store = self.store
+        with self._connect(source) as connection:
+            stream = Stream(connection, self.secret, store)
             try:
-                stream.run(lambda: self._report(held.done_bytes, held.manifest.size_bytes))
+                stream.run(lambda: self._report(store.done_bytes, store.manifest.size_bytes))
             finally:
                 self.received_bytes += stream.received_bytes
 
     @contextlib.contextmanager
-    def _connected(self, source: Source) -> Iterator[socket.socket]:
+    def _connect(self, source: Source) -> Iterator[socket.socket]:
         family = socket.AF_INET6 if ":" in source.address else socket.AF_INET
         with socket.socket(family) as connection:
             with self._lock:
@@ -134,29 +136,34 @@ class Fetching:
                 with self._lock:
                     self._connection = None
 
-    def _say(self, source: Source, lost: SourceLost, after: Source, said: dict[Source, str]) -> None:
-        if said.get(source) == str(lost) or self._stopping.is_set():
+    def _report_lost_source(
+        self, source: Source, error: SourceLost, next_source: Source, reasons: dict[Source, str]
+    ) -> None:
+        if reasons.get(source) == str(error) or self._stopping.is_set():
             return
-        said[source] = str(lost)
-        self.watch.note(f"{source}: {lost}; going on from {'it again' if after is source else after.host}")
+        reasons[source] = str(error)
+        self.watch.note(
+            f"{source}: {error}; going on from {'it again' if next_source is source else next_source.host}"
+        )
 
 
-def require_space(held: Held) -> None:
-    free_bytes = storage.free_bytes(held.root)
-    existing = next(each for each in (held.root, *held.root.parents) if each.exists())
-    if held.missing_bytes > free_bytes:
+def require_space(store: PieceStore) -> None:
+    """Raise a Problem unless the file system has room for the missing pieces."""
+    free_bytes = storage.free_bytes(store.root)
+    existing = next(each for each in (store.root, *store.root.parents) if each.exists())
+    if store.missing_bytes > free_bytes:
         raise Problem(
-            f"{socket.gethostname()} has no room for {held.root}",
-            cause=f"{held.missing_bytes} bytes are needed ({held.missing_bytes / 1e9:.1f} GB), "
+            f"{socket.gethostname()} has no room for {store.root}",
+            cause=f"{store.missing_bytes} bytes are needed ({store.missing_bytes / 1e9:.1f} GB), "
             f"{free_bytes} are free ({free_bytes / 1e9:.1f} GB)",
             fix=f"df -h {existing}  # and make room there, or leave this host out",
         )
 
 
 @contextlib.contextmanager
-def _alone(root: Path) -> Iterator[None]:
+def _lock_folder(root: Path) -> Iterator[None]:
     """Lock the folder: two transfers to it would break each other's files."""
-    handle = _made(root)
+    handle = _open_folder(root)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -173,7 +180,8 @@ def _alone(root: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _made(root: Path) -> int:
+def _open_folder(root: Path) -> int:
+    """Make and open a folder; return its handle."""
     try:
         root.mkdir(parents=True, exist_ok=True)
         return os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -15,108 +15,111 @@ from typing import IO
 from medley import storage
 from medley.errors import Problem, in_words
 from medley.model import hub_cache
-from medley.model.transfer import UNFINISHED, Manifest, ManifestFile, ManifestLink, inventory, last
-from medley.model.transfer.paths import beneath, reached
+from medley.model.transfer import UNFINISHED, Manifest, ManifestFile, ManifestLink, inventory, is_last
+from medley.model.transfer.paths import has_folders, open_below
 
 
-class Held:
-    """Pieces of one model below `root`: some threads store them, others send them."""
+class PieceStore:
+    """The pieces of one model below `root`: some threads store them, others send them."""
 
     def __init__(self, manifest: Manifest, root: Path, *, whole: bool = False) -> None:
-        """`whole`: all files are here, and the manifest is this host's."""
+        """Start with no piece, or with all if `whole`: then the manifest is this host's."""
         self.manifest, self.root = manifest, root
         self.done_bytes = manifest.size_bytes if whole else 0
-        self.ended = whole
-        self._here = [whole] * len(manifest.pieces)
-        self._in_place = {file.path for file in manifest.files if whole}
-        self._left = {file.path: 0 if whole else len(file.hashes) for file in manifest.files}
+        self.is_ended = whole
+        self._is_here = [whole] * len(manifest.pieces)
+        self._final_paths = {file.path for file in manifest.files if whole}
+        self._missing_counts = {file.path: 0 if whole else len(file.hashes) for file in manifest.files}
         self._change = threading.Condition()
 
-    def missing(self) -> list[int]:
-        return [number for number, here in enumerate(self._here) if not here]
+    def list_missing(self) -> list[int]:
+        return [number for number, is_here in enumerate(self._is_here) if not is_here]
 
     @property
     def missing_bytes(self) -> int:
         return self.manifest.size_bytes - self.done_bytes
 
-    def wait(self, number: int, limit_s: float) -> bool:
+    def wait_for_piece(self, number: int, limit_s: float) -> bool:
+        """Wait for a piece; return whether it is here."""
         with self._change:
-            self._change.wait_for(lambda: self._here[number] or self.ended, limit_s)
-            return self._here[number]
+            self._change.wait_for(lambda: self._is_here[number] or self.is_ended, limit_s)
+            return self._is_here[number]
 
     def end(self) -> None:
         """Wake all threads that wait for pieces."""
         with self._change:
-            self.ended = True
+            self.is_ended = True
             self._change.notify_all()
 
-    def final(self, file: ManifestFile) -> Path:
+    def find_final_path(self, file: ManifestFile) -> Path:
         return self.root / file.path
 
-    def unfinished(self, file: ManifestFile) -> Path:
+    def find_unfinished_path(self, file: ManifestFile) -> Path:
         """Return a path in the same folder, so on the same file system."""
         return self.root / f"{file.path}{UNFINISHED}"
 
-    def linked(self, link: ManifestLink) -> bool:
-        if not reached(self.root, link.path):
+    def has_link(self, link: ManifestLink) -> bool:
+        if not has_folders(self.root, link.path):
             return False
-        with beneath(self.root, link.path) as name:
-            return name.target() == link.target
+        with open_below(self.root, link.path) as name:
+            return name.read_link() == link.target
 
     @contextlib.contextmanager
-    def opened(self, number: int) -> Iterator[IO[bytes]]:
-        """The file with this piece, to read from; it may get its own name meanwhile."""
+    def open_piece(self, number: int) -> Iterator[IO[bytes]]:
+        """Yield the file with this piece, open for reading; it may get its final name meanwhile."""
         file = self.manifest.pieces[number].file
-        with self._change, beneath(self.root, file.path) as name:
-            there = name if file.path in self._in_place else name.beside(name.name + UNFINISHED)
-            opened = os.fdopen(there.open(os.O_RDONLY), "rb", buffering=0)
-        with opened:
-            yield opened
+        with self._change, open_below(self.root, file.path) as path:
+            current = path if file.path in self._final_paths else path.sibling(path.name + UNFINISHED)
+            stream = os.fdopen(current.open(os.O_RDONLY), "rb", buffering=0)
+        with stream:
+            yield stream
 
-    def count(self, number: int) -> None:
+    def count_piece(self, number: int) -> None:
         """Count a piece that is on the disk and verified."""
         piece = self.manifest.pieces[number]
         with self._change:
-            if not self._here[number]:
-                self._here[number] = True
-                self._left[piece.file.path] -= 1
+            if not self._is_here[number]:
+                self._is_here[number] = True
+                self._missing_counts[piece.file.path] -= 1
                 self.done_bytes += piece.size_bytes
                 self._change.notify_all()
 
-    def placed(self, file: ManifestFile) -> None:
+    def mark_final(self, file: ManifestFile) -> None:
         with self._change:
-            self._in_place.add(file.path)
+            self._final_paths.add(file.path)
 
-    def keep(self, number: int, data: memoryview) -> bool:
+    def store_piece(self, number: int, data: memoryview) -> bool:
+        """Write a piece to the disk; return False if its hash is wrong."""
         piece = self.manifest.pieces[number]
         if hashlib.sha256(data).hexdigest() != piece.sha256:
             return False
-        with self.writing(piece.file):
+        with self.raise_write_problem(piece.file):
             handle = self._open(piece.file)
             try:
-                at = 0
-                while at < len(data):
-                    at += os.pwrite(handle, data[at:], piece.offset + at)
+                written_bytes = 0
+                while written_bytes < len(data):
+                    offset = piece.offset + written_bytes
+                    written_bytes += os.pwrite(handle, data[written_bytes:], offset)
             finally:
                 os.close(handle)
-            self.count(number)
-            if self._left[piece.file.path] == 0 and not last(piece.file.path):
+            self.count_piece(number)
+            if self._missing_counts[piece.file.path] == 0 and not is_last(piece.file.path):
                 self._finish(piece.file)
         return True
 
     def complete(self) -> None:
         """Rename the files that come last to their names, and make the links."""
         for file in self.manifest.files:
-            if file.path not in self._in_place:
-                with self.writing(file):
+            if file.path not in self._final_paths:
+                with self.raise_write_problem(file):
                     self._finish(file)
         for link in self.manifest.links:
-            with self.writing(link):
+            with self.raise_write_problem(link):
                 self._link(link)
         self.end()
 
     @contextlib.contextmanager
-    def writing(self, entry: ManifestFile | ManifestLink) -> Iterator[None]:
+    def raise_write_problem(self, entry: ManifestFile | ManifestLink) -> Iterator[None]:
         """Turn an error of the file system into a Problem."""
         try:
             yield
@@ -129,7 +132,7 @@ class Held:
             ) from error
 
     def _open(self, file: ManifestFile) -> int:
-        with beneath(self.root, file.path + UNFINISHED, make=True) as name:
+        with open_below(self.root, file.path + UNFINISHED, create=True) as name:
             return name.open(os.O_WRONLY | os.O_CREAT)
 
     def _finish(self, file: ManifestFile) -> None:
@@ -141,116 +144,136 @@ class Held:
             os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)  # as page_cache_kept, once it is written
         finally:
             os.close(handle)
-        with self._change, beneath(self.root, file.path) as name:
-            if file.path in self._in_place:
+        with self._change, open_below(self.root, file.path) as name:
+            if file.path in self._final_paths:
                 return
-            name.beside(name.name + UNFINISHED).become(name.name)
-            self._in_place.add(file.path)
-        inventory.remember_hashes(self.final(file), self.manifest.piece_bytes, file.hashes)
+            name.sibling(name.name + UNFINISHED).rename(name.name)
+            self._final_paths.add(file.path)
+        inventory.save_hashes(self.find_final_path(file), self.manifest.piece_bytes, file.hashes)
 
     def _link(self, link: ManifestLink) -> None:
-        with beneath(self.root, link.path, make=True) as name:
-            if name.target() == link.target:
+        with open_below(self.root, link.path, create=True) as name:
+            if name.read_link() == link.target:
                 return
-            made = name.beside(name.name + UNFINISHED)
-            made.remove()
-            made.link(link.target)
-            made.become(name.name)
+            unfinished = name.sibling(name.name + UNFINISHED)
+            unfinished.remove()
+            unfinished.make_link(link.target)
+            unfinished.rename(name.name)
 
 
 @dataclass(frozen=True)
-class _Found:
+class _FileState:
+    """A file as it is on the disk."""
+
     file: ManifestFile
     hashes: tuple[str, ...]
-    final: bool
+    """The SHA-256 of each piece on the disk."""
+    is_final: bool
+    """Whether it has its final name."""
 
     @property
-    def whole(self) -> bool:
-        return self.final and self.hashes == self.file.hashes
+    def is_complete(self) -> bool:
+        return self.is_final and self.hashes == self.file.hashes
 
     @property
-    def right(self) -> list[bool]:
-        found = [have == want for have, want in zip(self.hashes, self.file.hashes, strict=False)]
-        return found + [False] * (len(self.file.hashes) - len(found))
+    def correct_pieces(self) -> list[bool]:
+        """Whether each piece of the manifest is on the disk."""
+        matches = [
+            actual == expected for actual, expected in zip(self.hashes, self.file.hashes, strict=False)
+        ]
+        return matches + [False] * (len(self.file.hashes) - len(matches))
 
 
-def recover(held: Held, on_progress: inventory.OnProgress | None = None) -> None:
-    """Count the pieces that are here, and put them where they can be completed."""
-    count = inventory.counter(held.manifest.size_bytes, on_progress)
-    found = [_found(held, file, count) for file in held.manifest.files]
-    if not all(each.whole for each in found):
+def recover_pieces(store: PieceStore, on_progress: inventory.OnProgress | None = None) -> None:
+    """Count the pieces that are here, and give their files the names under which they can be completed."""
+    count = inventory.build_counter(store.manifest.size_bytes, on_progress)
+    states = [_inspect_file(store, file, count) for file in store.manifest.files]
+    damaged = [state for state in states if not state.is_complete]
+    if damaged:
         # Another download would link to a damaged shared file again.
-        hub_cache.discard(held.final(each.file) for each in found if each.final and not each.whole)
-        # From here on it is no model, until all of it is.
-        _take_back(held)
-    numbers = iter(range(len(held.manifest.pieces)))
-    for each in found:
-        with held.writing(each.file):
-            kept = _settle(held, each)
-        for right, number in zip(kept, numbers, strict=False):
-            if right:
-                held.count(number)
+        hub_cache.discard_blobs(store.find_final_path(state.file) for state in damaged if state.is_final)
+        # From here on engines see no model, until all of it is here.
+        _hide_model(store)
+    numbers = iter(range(len(store.manifest.pieces)))
+    for state in states:
+        with store.raise_write_problem(state.file):
+            pieces = _keep_correct_pieces(store, state)
+        for is_correct, number in zip(pieces, numbers, strict=False):
+            if is_correct:
+                store.count_piece(number)
 
 
-def damage(
+def find_damage(
     manifest: Manifest, root: Path, on_progress: inventory.OnProgress | None = None
 ) -> tuple[str, ...]:
-    """List what is missing or damaged, by file and piece; all is read. A transfer then mends it."""
-    held, count = Held(manifest, root), inventory.counter(manifest.size_bytes, on_progress)
-    wrong = [each for file in manifest.files for each in _wrong(held, file, count)]
-    links = (each.path for each in manifest.links if not held.linked(each))
-    return (*wrong, *(f"the link {path} is missing or another" for path in links))
+    """Read all files, and return what is missing or damaged, by file and piece. A transfer repairs it."""
+    store, count = PieceStore(manifest, root), inventory.build_counter(manifest.size_bytes, on_progress)
+    damaged = [text for file in manifest.files for text in _list_damage(store, file, count)]
+    links = (link.path for link in manifest.links if not store.has_link(link))
+    return (*damaged, *(f"the link {path} is missing or another" for path in links))
 
 
-def _wrong(held: Held, file: ManifestFile, count: inventory.OnBytes) -> list[str]:
-    path = held.final(file)
-    if not reached(held.root, file.path) or not path.is_file():
+def _list_damage(store: PieceStore, file: ManifestFile, count: inventory.OnBytes) -> list[str]:
+    path = store.find_final_path(file)
+    if not has_folders(store.root, file.path) or not path.is_file():
         return [f"{file.path} is missing"]
-    there = inventory.file_hashes(path, held.manifest.piece_bytes, fresh=True, on_bytes=count)
-    pieces = zip(held.manifest.pieces_of(file), _Found(file, there, final=True).right, strict=True)
-    damaged = [f"{piece} is damaged" for piece, good in pieces if not good]
-    return damaged or ([] if there == file.hashes else [f"{file.path} is longer than it should be"])
+    hashes = inventory.hash_file_pieces(path, store.manifest.piece_bytes, fresh=True, on_bytes=count)
+    pieces = zip(
+        store.manifest.list_pieces(file), _FileState(file, hashes, is_final=True).correct_pieces, strict=True
+    )
+    damaged = [f"{piece} is damaged" for piece, is_correct in pieces if not is_correct]
+    if not damaged and hashes != file.hashes:
+        return [f"{file.path} is longer than it should be"]
+    return damaged
 
 
-def _found(held: Held, file: ManifestFile, count: inventory.OnBytes) -> _Found:
-    """Find the final file, else the unfinished one, which is always read."""
-    final, part, size = held.final(file), held.unfinished(file), held.manifest.piece_bytes
-    if not reached(held.root, file.path):
-        return _Found(file, (), final=False)
+def _inspect_file(store: PieceStore, file: ManifestFile, count: inventory.OnBytes) -> _FileState:
+    """Return the state of the final file, else of the unfinished one, which is always read."""
+    final, part, size = (
+        store.find_final_path(file),
+        store.find_unfinished_path(file),
+        store.manifest.piece_bytes,
+    )
+    if not has_folders(store.root, file.path):
+        return _FileState(file, (), is_final=False)
     if final.is_file():
-        return _Found(file, inventory.file_hashes(final, size, on_bytes=count), final=True)
+        return _FileState(file, inventory.hash_file_pieces(final, size, on_bytes=count), is_final=True)
     if part.is_file() and not part.is_symlink():
-        return _Found(file, inventory.read_hashes(part, size, count), final=False)
-    return _Found(file, (), final=False)
+        return _FileState(file, inventory.hash_pieces(part, size, count), is_final=False)
+    return _FileState(file, (), is_final=False)
 
 
-def _take_back(held: Held) -> None:
-    for link in held.manifest.links:
-        if last(link.path) and reached(held.root, link.path):
-            with held.writing(link), beneath(held.root, link.path) as name:
+def _hide_model(store: PieceStore) -> None:
+    """Remove the final names of the files by which engines recognize a model."""
+    for link in store.manifest.links:
+        if is_last(link.path) and has_folders(store.root, link.path):
+            with store.raise_write_problem(link), open_below(store.root, link.path) as name:
                 name.remove()
-    for file in held.manifest.files:
-        if last(file.path) and reached(held.root, file.path) and held.final(file).exists():
-            with held.writing(file):
-                _rename(held, file)
+    for file in store.manifest.files:
+        if is_last(file.path) and has_folders(store.root, file.path) and store.find_final_path(file).exists():
+            with store.raise_write_problem(file):
+                _mark_unfinished(store, file)
 
 
-def _settle(held: Held, found: _Found) -> list[bool]:
-    """Keep a complete file; keep another's right pieces under the unfinished name."""
-    final, part = held.final(found.file), held.unfinished(found.file)
-    if found.whole and final.exists():
-        held.placed(found.file)
-        return found.right
-    if found.final and final.exists() and any(found.right):
-        _rename(held, found.file)
-    return found.right if part.is_file() else [False] * len(found.right)
+def _keep_correct_pieces(store: PieceStore, found: _FileState) -> list[bool]:
+    """Keep a complete file, and the correct pieces of another under the unfinished name.
+
+    Return for each piece whether it is kept.
+    """
+    final, part = store.find_final_path(found.file), store.find_unfinished_path(found.file)
+    if found.is_complete and final.exists():
+        store.mark_final(found.file)
+        return found.correct_pieces
+    if found.is_final and final.exists() and any(found.correct_pieces):
+        _mark_unfinished(store, found.file)
+    return found.correct_pieces if part.is_file() else [False] * len(found.correct_pieces)
 
 
-def _rename(held: Held, file: ManifestFile) -> None:
-    """Give it the unfinished name; remove a link, because its target is the user's."""
-    with beneath(held.root, file.path) as name:
-        if name.target() is None:
-            name.become(name.name + UNFINISHED)
+def _mark_unfinished(store: PieceStore, file: ManifestFile) -> None:
+    """Give a file the unfinished name; remove a link instead, because its target is the user's."""
+    with open_below(store.root, file.path) as name:
+        if name.read_link() is None:
+            name.rename(name.name + UNFINISHED)
         else:
             name.remove()
-            name.beside(name.name + UNFINISHED).remove()
+            name.sibling(name.name + UNFINISHED).remove()
