@@ -12,7 +12,7 @@ ALLOWED = {
     "explain": 106,
     "host": 94,
     "measurement": 7,
-    "model": 170,
+    "model": 1,
     "network": 5,
     "plain": 48,
     "serving": 131,

@@ -79,7 +79,7 @@ class Planning:
 
 
 TRUST = {
-    "given": flag(
+    "is_given": flag(
         "--trust-remote-code",
         "run the code that comes with the model, pinned at first use",
         excludes=["--no-remote-code"],
@@ -89,7 +89,7 @@ TRUST = {
         "commit of that code, or for a folder the SHA-256 that serve prints",
         requires=["--trust-remote-code"],
     ),
-    "refused": flag("--no-remote-code", "use only the engine's own code for the model"),
+    "is_refused": flag("--no-remote-code", "use only the engine's own code for the model"),
 }
 """The switches of a Trust."""
 
