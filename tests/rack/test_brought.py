@@ -21,16 +21,16 @@ from pathlib import Path
 from medley.cli.progress import Plain
 from medley.cluster import membership, model_files
 from medley.errors import Problem
-from medley.model.extra_files import ModelExtras, extra_files
-from medley.model.remote_code import folder_code
+from medley.model.extra_files import ModelExtras, list_extra_paths
+from medley.model.remote_code import read_folder_code
 from medley.schema import ExtraFile
 
 need = ExtraFile(kind="tiktoken", what="a test", name="x.tiktoken", sha256="{HASH}", url="http://127.0.0.1:9/x")
-files = tuple(extra_files((need,)))
+files = tuple(list_extra_paths((need,)))
 ((_, path),) = files
 path.parent.mkdir(parents=True, exist_ok=True)
 path.write_bytes(b"a few tokens\\n" * 100_000)
-code = folder_code(Path("/tmp/home/model"))
+code = read_folder_code(Path("/tmp/home/model"))
 print("at", path)
 try:
     model_files.bring_files(membership.noted(), ModelExtras(code, files), Plain())
