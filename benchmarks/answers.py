@@ -26,8 +26,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from medley.environment import engine_source
-from medley.host.facts import facts
-from medley.host.kind import answers
+from medley.host.facts import read_facts
+from medley.host.kind import load_answers
 from medley.schema import TITLES
 from tests.rack.answers import CASES, HOSTS, Case, Row, keep, kept, rows
 from tests.rack.rack import up
@@ -60,7 +60,7 @@ def main() -> int:
 
 
 def conditions() -> Iterator[str]:
-    known, cpu = engine_source.locked(), facts(answers()).cpu
+    known, cpu = engine_source.locked(), read_facts(load_answers()).cpu
     engines = ", ".join(f"{TITLES[each]} {known[f'{each}-cpu'][each]}" for each in TITLES)
     yield "$ sudo .venv/bin/python -m benchmarks.answers --write"
     yield f"{engines}, SmolLM2 135M Instruct; {cpu.threads} threads of {cpu.model} ({', '.join(cpu.flags)})"

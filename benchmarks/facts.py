@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def asked() -> None:
-    facts.facts(process.ask(facts.QUESTIONS))
+    facts.read_facts(process.ask(facts.QUESTIONS))
 
 
 def bare() -> None:

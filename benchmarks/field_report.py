@@ -210,7 +210,7 @@ def intake(path: Path) -> Intake:
     kinds = "-".join(dict.fromkeys(host.kind or "unknown" for host in found.hosts))
     digest = storage.hash_file(path)[:6]
     name = f"{kinds}-{len(found.hosts)}-{found.when[:10].replace('-', '')}-{digest}"
-    return Intake(found, name, said, {host: facts.facts(each) for host, each in said.items()})
+    return Intake(found, name, said, {host: facts.read_facts(each) for host, each in said.items()})
 
 
 def write(taken: Intake, root: Path) -> Iterator[Path]:

@@ -10,7 +10,7 @@ ALLOWED = {
     "engine": 4,
     "environment": 192,
     "explain": 106,
-    "host": 94,
+    "host": 6,
     "measurement": 7,
     "model": 1,
     "network": 5,

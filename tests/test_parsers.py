@@ -114,8 +114,8 @@ def of_repository(folder: str) -> str:
 
 def recorded(text: str) -> None:
     answers = transcript.parse(text)
-    facts.facts(answers)
-    health.health(answers)
+    facts.read_facts(answers)
+    health.read_health(answers)
 
 
 RUN = BenchRun(concurrency=1, requests=4, input_tokens=8, output_tokens=8, seed=0, repeat=1)

@@ -7,7 +7,7 @@ import pytest
 
 from medley import process
 from medley.cli.info import CheckVerb, FactsVerb
-from medley.host.facts import QUESTIONS, facts
+from medley.host.facts import QUESTIONS, read_facts
 from medley.transcript import parse
 from tests.problems import raises_problem
 
@@ -139,7 +139,7 @@ def test_this_host_answers() -> None:
     """The questions themselves, in this machine's own shell."""
     answers = process.ask(QUESTIONS)
     assert tuple(answers) == QUESTIONS
-    found = facts(answers)
+    found = read_facts(answers)
     assert found.cpu.threads > 0
     assert 0 < found.memory.available_bytes <= found.memory.total_bytes
     assert found.software.kernel

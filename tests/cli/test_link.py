@@ -11,7 +11,7 @@ from rich.console import Console
 
 from medley.cli import Usage, link, link_setup
 from medley.cli.link import LinkShowVerb, LinkVerb
-from medley.host.kind import facts_by_host
+from medley.host.kind import read_facts_by_host
 from medley.measurement.link import LinkMeasurement, Rdma
 from medley.measurement.link.tools import Ping, Throughput
 from medley.measurement.monitor import CpuSample, MemorySample, Sample
@@ -256,4 +256,4 @@ def test_hosts_are_called_after_their_files_and_each_otherwise(tmp_path: Path) -
         (tmp_path / folder).mkdir()
         files.append(tmp_path / folder / ("a-2.txt" if folder == "x" else "a.txt"))
         files[-1].write_text((HOSTS / "spark.txt").read_text())
-    assert list(facts_by_host(map(str, files))) == ["a-2", "a", "a-3"]
+    assert list(read_facts_by_host(map(str, files))) == ["a-2", "a", "a-3"]

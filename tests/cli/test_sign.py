@@ -35,7 +35,7 @@ def _state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def recorded(name: str, *servers: Server) -> Sign:
-    return sign_of(facts.facts(transcript.parse((RECORDED / f"{name}.txt").read_text())), *servers)
+    return sign_of(facts.read_facts(transcript.parse((RECORDED / f"{name}.txt").read_text())), *servers)
 
 
 def sign_of(found: Facts, *servers: Server) -> Sign:
@@ -79,7 +79,7 @@ def test_a_host_of_no_kind_gets_the_fix(name: str) -> None:
 
 def test_an_unknown_processor_is_a_sign_too() -> None:
     text = (RECORDED / "debian-vm.txt").read_text().replace("x86_64", "riscv64")
-    lines = dict(sign_lines(sign_of(facts.facts(transcript.parse(text)))))
+    lines = dict(sign_lines(sign_of(facts.read_facts(transcript.parse(text)))))
     assert len(lines) == 5
     assert "riscv64-linux" in lines["host"]
     assert "hosts" in lines["fix"]

@@ -8,7 +8,7 @@ from medley.cluster import Cluster, ClusterHost, checks
 from medley.cluster.checks import require_alike
 from medley.errors import Problem
 from medley.host.facts.gpu import NvidiaDriver
-from medley.host.kind import Kind, kind_of
+from medley.host.kind import Kind, find_kind
 from tests.host.recordings import recorded
 from tests.problems import assert_problem, raises_problem
 
@@ -41,7 +41,7 @@ def test_another_medley() -> None:
 
 def test_a_host_without_an_engine_is_left_out_before_anything_is_built() -> None:
     """No environment and no image has SGLang for an Orin; its user may have an image."""
-    orin, thor = kind_of(recorded("orin-r39")), kind_of(recorded("thor-r38"))
+    orin, thor = find_kind(recorded("orin-r39")), find_kind(recorded("thor-r38"))
     members = {"orin": (orin, ClusterHost()), "thor": (thor, ClusterHost())}
     ((name, problem),) = checks.origins(members, "sglang", "thor")
     assert name == "orin"
@@ -181,7 +181,7 @@ def test_an_orin_on_jetpack_6_is_left_out_before_anything_is_fetched(
 ) -> None:
     cluster = Cluster.model_validate({"hosts": {"spark": {}, "orin": orin}})
     found = {"spark": recorded("spark"), "orin": recorded("orin-r36")}
-    members = {name: (kind_of(each), cluster.member(name)) for name, each in found.items()}
+    members = {name: (find_kind(each), cluster.member(name)) for name, each in found.items()}
     unfit = dict(checks.unfit(found, members, cluster.engine, "spark"))
     assert list(unfit) == left_out
     for problem in unfit.values():
@@ -193,7 +193,7 @@ def test_an_orin_on_jetpack_6_is_left_out_before_anything_is_fetched(
 def test_two_orins_out_of_their_image_agree() -> None:
     cluster = Cluster.model_validate({"hosts": {"a": {}, "b": {}}, "image": "default"})
     found = dict.fromkeys(("a", "b"), recorded("orin-r36"))
-    members = {name: (kind_of(each), cluster.member(name)) for name, each in found.items()}
+    members = {name: (find_kind(each), cluster.member(name)) for name, each in found.items()}
     assert list(checks.unfit(found, members, cluster.engine, "a")) == []
 
 

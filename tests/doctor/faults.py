@@ -727,7 +727,10 @@ FAULTS = (
     Fault(
         "kernels",
         "no image runs on this orin",
-        with_("orin-r36", overrides={system.L4T_RELEASE: "# R36 (release), REVISION: 3.0, GCID: 36923193\n"}),
+        with_(
+            "orin-r36",
+            overrides={system.L4T_RELEASE_FILE: "# R36 (release), REVISION: 3.0, GCID: 36923193\n"},
+        ),
         "better",
         "upgrade to JetPack 7.2",
     ),

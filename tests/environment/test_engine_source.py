@@ -9,7 +9,7 @@ from medley import config
 from medley.environment import engine_source
 from medley.environment.engine_source import EngineRequest, EngineSource
 from medley.host.facts.system import L4t
-from medley.host.kind import kind_of
+from medley.host.kind import find_kind
 from medley.planner import topology
 from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.topology import Topology
@@ -100,7 +100,7 @@ def test_an_image_is_not_for_an_older_l4t(revision: str, vllm: str | None) -> No
     """On L4T r36.3 an image for r36.4 ends with "device kernel image is invalid"."""
     known = recorded("orin-r36")
     found = replace(known, board=replace(known.board, l4t=L4t("36", revision)))
-    kind = kind_of(found)
+    kind = find_kind(found)
     assert kind.host.container.holds.get("vllm") == vllm
     assert kind.host.container.nvidia_runtime
     origin = engine_source.engine_source(kind, "vllm", EngineRequest(), engine_source.locked())

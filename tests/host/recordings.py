@@ -5,7 +5,7 @@ from functools import cache
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from medley.host.facts import Facts, facts
+from medley.host.facts import Facts, read_facts
 from medley.transcript import parse
 
 HOSTS = Path(__file__).parents[1] / "host" / "recorded"
@@ -33,7 +33,7 @@ AGAIN = {
 
 @cache
 def recorded(name: str) -> Facts:
-    return facts(parse((HOSTS / f"{name}.txt").read_text()))
+    return read_facts(parse((HOSTS / f"{name}.txt").read_text()))
 
 
 @cache
@@ -45,7 +45,7 @@ def moved(name: str, **addresses: str) -> Facts:
         for one, other in zip(old[interface], new.split(), strict=True):
             said = re.sub(rf"(?<![\d.]){re.escape(one.ip)}(?!\d)", other, said)
             said = said.replace(f":ffff:{_hex(one.ip)}", f":ffff:{_hex(other)}")
-    return facts(parse(said))
+    return read_facts(parse(said))
 
 
 @cache

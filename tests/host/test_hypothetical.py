@@ -1,14 +1,14 @@
 import pytest
 
 from medley import config
-from medley.host.hypothetical import imagined
+from medley.host.hypothetical import build_hosts
 from medley.host.kind import match_kind
 from medley.network.fabric import choose_fabric
 from tests.problems import raises_problem
 
 
 def test_they_are_numbered_and_meet_on_their_networks() -> None:
-    hosts = imagined("spark:2, rtx")
+    hosts = build_hosts("spark:2, rtx")
     assert list(hosts) == ["spark-1", "spark-2", "rtx-1"]
     found = choose_fabric(hosts)
     assert found.transport == "rdma"
@@ -17,7 +17,7 @@ def test_they_are_numbered_and_meet_on_their_networks() -> None:
 
 @pytest.mark.parametrize("name", sorted(config.files("hosts/typical", ".txt")))
 def test_each_is_of_a_kind_and_two_of_them_can_talk(name: str) -> None:
-    hosts = imagined(f"{name}:2")
+    hosts = build_hosts(f"{name}:2")
     for facts in hosts.values():
         assert name.startswith(match_kind(facts, config.hosts()).name)
     assert len(choose_fabric(hosts).networks) >= 1
@@ -36,7 +36,7 @@ def test_each_is_of_a_kind_and_two_of_them_can_talk(name: str) -> None:
 )
 def test_what_cannot_be_imagined(asked: str, cause: str) -> None:
     with raises_problem(f"--hosts {asked} ", cause=cause):
-        imagined(asked)
+        build_hosts(asked)
 
 
 @pytest.mark.parametrize(
@@ -55,9 +55,9 @@ def test_what_cannot_be_imagined(asked: str, cause: str) -> None:
 )
 def test_the_fix_names_a_kind_that_can_be_planned_for(asked: str, fix: str) -> None:
     with raises_problem(f"--hosts {asked} ", cause=": cpu, ", fix=fix):
-        imagined(asked)
-    assert imagined(fix.removeprefix("--hosts "))
+        build_hosts(asked)
+    assert build_hosts(fix.removeprefix("--hosts "))
 
 
 def test_kinds_in_capital_letters() -> None:
-    assert list(imagined("SPARK:2")) == ["spark-1", "spark-2"]
+    assert list(build_hosts("SPARK:2")) == ["spark-1", "spark-2"]

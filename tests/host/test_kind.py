@@ -8,9 +8,9 @@ import pytest
 
 from medley import config
 from medley.errors import Problem
-from medley.host.facts import Cpu, Facts, Memory, facts
+from medley.host.facts import Cpu, Facts, Memory, read_facts
 from medley.host.facts.gpu import Gpu, NvidiaDriver
-from medley.host.kind import gpu_capability, gpu_memory_bytes, match_kind
+from medley.host.kind import find_gpu_capability, find_gpu_memory_bytes, match_kind
 from medley.host_schema import HostTable
 from medley.transcript import parse
 from tests.problems import raises_problem
@@ -68,7 +68,7 @@ def hosts() -> Mapping[str, HostTable]:
 
 
 def host(name: str) -> Facts:
-    return facts(parse((HOSTS / f"{name}.txt").read_text()))
+    return read_facts(parse((HOSTS / f"{name}.txt").read_text()))
 
 
 def pc(*gpus: Gpu, system: str = "x86_64-linux") -> Facts:
@@ -182,10 +182,10 @@ def test_an_unused_table_of_equal_weight_is_a_problem(hosts: Mapping[str, HostTa
 def test_what_the_table_adds(name: str, gib: float, capability: str, hosts: Mapping[str, HostTable]) -> None:
     found = host(name)
     table = match_kind(found, hosts).host
-    assert gpu_memory_bytes(found.gpus[0], table, found) == pytest.approx(gib * GIB, rel=1e-3)
-    assert gpu_capability(found.gpus[0], table) == capability
+    assert find_gpu_memory_bytes(found.gpus[0], table, found) == pytest.approx(gib * GIB, rel=1e-3)
+    assert find_gpu_capability(found.gpus[0], table) == capability
 
 
 def test_memory_that_nobody_tells_is_none(hosts: Mapping[str, HostTable]) -> None:
     found = pc(Gpu(0, "NVIDIA X"))
-    assert gpu_memory_bytes(found.gpus[0], hosts["cuda"], found) is None
+    assert find_gpu_memory_bytes(found.gpus[0], hosts["cuda"], found) is None

@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from medley.host.memory_pressure import GIB, MIB, Level, Memory, kernel_kills, killer, read, reserve
+from medley.host.memory_pressure import (
+    GIB,
+    MIB,
+    Level,
+    Memory,
+    count_kernel_kills,
+    describe_killer,
+    read_memory,
+    read_reserve,
+)
 from tests.memory_group import killed, limited
 from tests.problems import raises_problem
 
@@ -41,10 +50,12 @@ def test_levels(available: int, swap_free: int, stalled: float | None, level: Le
 
 
 def test_a_reserve_of_the_user_replaces_the_bound() -> None:
-    assert reserve({}) is None
-    assert Memory("here", 128 * GIB, 3 * GIB).level(reserve({"MEDLEY_MEMORY_RESERVE_MIB": "4096"})) == "low"
+    assert read_reserve({}) is None
+    assert (
+        Memory("here", 128 * GIB, 3 * GIB).level(read_reserve({"MEDLEY_MEMORY_RESERVE_MIB": "4096"})) == "low"
+    )
     with raises_problem("MEDLEY_MEMORY_RESERVE_MIB", "'4G'", fix="export MEDLEY_MEMORY_RESERVE_MIB=2048"):
-        reserve({"MEDLEY_MEMORY_RESERVE_MIB": "4G"})
+        read_reserve({"MEDLEY_MEMORY_RESERVE_MIB": "4G"})
 
 
 def files(root: Path, found: dict[str, str]) -> Path:
@@ -55,12 +66,16 @@ def files(root: Path, found: dict[str, str]) -> Path:
 
 
 def test_who_killed_is_known_from_the_kernels_count(tmp_path: Path) -> None:
-    assert killer(kernel_kills(tmp_path), tmp_path) == "as the kernel does when memory runs out"
-    before = kernel_kills(files(tmp_path, {"proc/vmstat": "pgfault 7\noom_kill 3\ndrop_slab 0\n"}))
+    assert (
+        describe_killer(count_kernel_kills(tmp_path), tmp_path) == "as the kernel does when memory runs out"
+    )
+    before = count_kernel_kills(files(tmp_path, {"proc/vmstat": "pgfault 7\noom_kill 3\ndrop_slab 0\n"}))
     assert before == 3
-    assert killer(before, tmp_path).startswith("and not by the kernel")
+    assert describe_killer(before, tmp_path).startswith("and not by the kernel")
     files(tmp_path, {"proc/vmstat": "oom_kill 5\n"})
-    assert killer(before, tmp_path) == "and the kernel killed 2 processes for memory since it started"
+    assert (
+        describe_killer(before, tmp_path) == "and the kernel killed 2 processes for memory since it started"
+    )
 
 
 def test_the_tightest_group_above_a_process_counts(tmp_path: Path) -> None:
@@ -77,7 +92,7 @@ def test_the_tightest_group_above_a_process_counts(tmp_path: Path) -> None:
             f"{group}/b/memory.current": "7\n",
         },
     )
-    host, found = read(root)
+    host, found = read_memory(root)
     assert (host.where, host.available, host.stalled) == ("this host", 4 * GIB, None)
     assert (found.total, found.available, found.stalled) == (2 * GIB, 160 * MIB, 7.5)
 
@@ -92,7 +107,7 @@ def test_a_container_sees_its_group_at_the_root(tmp_path: Path) -> None:
             "sys/fs/cgroup/memory/memory.stat": f"inactive_file 5\ntotal_inactive_file {MIB}\n",
         },
     )
-    assert [each.available for each in read(root)] == [4 * GIB, GIB // 2 + MIB]
+    assert [each.available for each in read_memory(root)] == [4 * GIB, GIB // 2 + MIB]
 
 
 FILL = """

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from medley.errors import Problem
-from medley.host.facts import facts
+from medley.host.facts import read_facts
 from medley.host.kind import Kind
-from medley.host.summary import summary
+from medley.host.summary import summarize
 from medley.host_schema import HostTable, MemoryTable, Recognise, Speed
 from medley.transcript import parse
 
@@ -25,7 +25,7 @@ CHOSEN = Kind("box", TABLE, "it is one", "it hums")
 
 
 def lines(name: str, chosen: Kind | Problem = CHOSEN) -> list[tuple[str, str]]:
-    return list(summary(facts(parse((HOSTS / f"{name}.txt").read_text())), chosen))
+    return list(summarize(read_facts(parse((HOSTS / f"{name}.txt").read_text())), chosen))
 
 
 def test_spark() -> None:

@@ -6,8 +6,8 @@ from medley import config
 from medley.engine import Serving
 from medley.engine.launch import Order
 from medley.environment import engine_source
-from medley.host.hypothetical import imagined
-from medley.host.kind import kind_of
+from medley.host.hypothetical import build_hosts
+from medley.host.kind import find_kind
 from medley.model.resolve import Weights
 from medley.model.shape import compute_demo_shape
 from medley.planner.placement import PlacementOptions, place_model
@@ -29,7 +29,7 @@ def shape(model: str) -> Shape:
 
 def site(kinds: str, *order: str, engine: EngineName = "vllm") -> Topology:
     """Return imagined hosts with this engine; with an order they are a cluster, each with a slot."""
-    hosts = Topology({name: (facts, kind_of(facts)) for name, facts in imagined(kinds).items()})
+    hosts = Topology({name: (facts, find_kind(facts)) for name, facts in build_hosts(kinds).items()})
     if order:
         return replace(hosts, rank_order=order, free_slots=dict.fromkeys(order, 1))
     wanted = PlacementOptions(engine=engine)

@@ -6,7 +6,7 @@ import pytest
 
 from medley import config
 from medley.host.facts import Facts
-from medley.host.hypothetical import imagined
+from medley.host.hypothetical import build_hosts
 from medley.host.kind import Kind, match_kind
 from medley.network.fabric.types import NetworkOptions
 from medley.planner import Device, HostLink, build_group_finder
@@ -83,7 +83,7 @@ def test_a_file_of_another_medley_is_as_good_as_none(state: Path, text: str) -> 
 
 def hosts(asked: str) -> dict[str, tuple[Facts, Kind]]:
     known = config.hosts()
-    return {name: (facts, match_kind(facts, known)) for name, facts in imagined(asked).items()}
+    return {name: (facts, match_kind(facts, known)) for name, facts in build_hosts(asked).items()}
 
 
 def devices(asked: str) -> list[Device]:
@@ -125,7 +125,7 @@ def test_a_measured_wire_counts_where_the_engine_takes_the_same(
     backend: str,
     counts: bool,  # noqa: FBT001 - a table's cell
 ) -> None:
-    facts = imagined(asked)
+    facts = build_hosts(asked)
     one, other = facts
     known = NO_MEASUREMENTS.merge([], [LinkSpeed(one, other, backend, 941.5, 70.0, "2026-11-22")])
     link = SiteNetwork(facts, NetworkOptions(), known).find_link(other, one)
@@ -136,7 +136,7 @@ def test_a_measured_wire_counts_where_the_engine_takes_the_same(
 
 @pytest.mark.parametrize("pairs", [3, 2])
 def test_the_wire_of_three_hosts_is_measured_where_all_its_pairs_are(pairs: int) -> None:
-    facts = imagined("cpu:3")
+    facts = build_hosts("cpu:3")
     when = "2026-11-22"
     wires = [LinkSpeed(one, other, "gloo", 941.0, 70.0, when) for one, other in combinations(facts, 2)]
     found = build_group_finder(
@@ -183,7 +183,7 @@ def test_every_gpu_of_a_host_is_one_and_a_host_without_is_its_cpu() -> None:
     ],
 )
 def test_a_link_is_what_the_fabric_of_the_two_is(asked: str, rdma: bool, mbit: int) -> None:  # noqa: FBT001 - a table's cell
-    hosts = imagined(asked)
+    hosts = build_hosts(asked)
     one, other = hosts
     link = SiteNetwork(hosts, NetworkOptions()).find_link(one, other)
     assert isinstance(link, HostLink)
@@ -192,7 +192,7 @@ def test_a_link_is_what_the_fabric_of_the_two_is(asked: str, rdma: bool, mbit: i
 
 
 def test_hosts_that_cannot_talk_have_no_link() -> None:
-    hosts = imagined("spark,rtx")
+    hosts = build_hosts("spark,rtx")
     assert SiteNetwork(hosts, NetworkOptions(link="192.168.101.0/24")).find_link(*hosts) is None
 
 

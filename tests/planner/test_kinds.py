@@ -14,8 +14,8 @@ from medley.errors import Problem
 from medley.host.facts import GIB, Facts
 from medley.host.facts.gpu import Gpu
 from medley.host.health import Health
-from medley.host.health.gpu import GpuState, GpuStates, User
-from medley.host.kind import kind_of
+from medley.host.health.gpu import GpuState, GpuStates, GpuUser
+from medley.host.kind import find_kind
 from medley.network.fabric import choose_fabric
 from medley.network.fabric.variables import list_group_variables
 from medley.planner import Device
@@ -52,7 +52,9 @@ stuck_cause = "its power supply gives too little"
 [network]
 no_gpudirect = [""]
 """
-STUCK = GpuStates((GpuState("0000:01:00.0", (User(1, "python3", graphics=False),), mhz=507, most_mhz=3003),))
+STUCK = GpuStates(
+    (GpuState("0000:01:00.0", (GpuUser(1, "python3", is_graphics=False),), mhz=507, max_mhz=3003),)
+)
 
 
 @pytest.fixture
@@ -130,6 +132,6 @@ def variables(hosts: Mapping[str, Facts]) -> dict[str, str]:
 
 
 def checks(rule: str, facts: Facts) -> list[Check]:
-    host = ExaminedHost("h1", facts, Health(gpus=STUCK), kind_of(facts))
+    host = ExaminedHost("h1", facts, Health(gpus=STUCK), find_kind(facts))
     (look,) = (each.run for each in RULES if each.name == rule)
     return list(look(Case({"h1": host})))

@@ -6,8 +6,8 @@ from medley import config
 from medley.engine import Serving
 from medley.engine.launch import Order
 from medley.environment.engine_source import EngineRequest
-from medley.host.hypothetical import imagined
-from medley.host.kind import kind_of
+from medley.host.hypothetical import build_hosts
+from medley.host.kind import find_kind
 from medley.model.resolve import Weights
 from medley.planner.choose import Choice
 from medley.planner.loading import compute_load_time, list_loader_arguments
@@ -22,7 +22,7 @@ MODELS = config.models()
 def planned(model: str, hosts: str, request: EngineRequest | None = None) -> tuple[Choice, Topology]:
     found = MODELS[model]
     assert found.shape
-    site = Topology({name: (facts, kind_of(facts)) for name, facts in imagined(hosts).items()})
+    site = Topology({name: (facts, find_kind(facts)) for name, facts in build_hosts(hosts).items()})
     wanted = PlacementOptions()
     order = Order(Weights(model, found.repository or model, found), Serving(model, model), wanted)
     site = add_engine_sources(site, wanted, request or EngineRequest(), found)

@@ -6,8 +6,8 @@ import pytest
 
 from medley.errors import Problem
 from medley.host.facts import GIB
-from medley.host.hypothetical import imagined
-from medley.host.kind import kind_of
+from medley.host.hypothetical import build_hosts
+from medley.host.kind import find_kind
 from medley.planner import count_sizes, describe_layout, format_layers, list_hosts, list_pipelines
 from medley.planner.candidates import Sizes
 from medley.planner.memory import MIN_SPARE_BYTES
@@ -162,8 +162,8 @@ def test_problems(wanted: PlacementOptions, what: str) -> None:
     ],
 )
 def test_a_model_of_which_nothing_is_known(wanted: PlacementOptions, expected: list[list[str]]) -> None:
-    renamed = dict(zip("ab", imagined("spark:2").values(), strict=True))
-    two = Topology({name: (facts, kind_of(facts)) for name, facts in renamed.items()})
+    renamed = dict(zip("ab", build_hosts("spark:2").values(), strict=True))
+    two = Topology({name: (facts, find_kind(facts)) for name, facts in renamed.items()})
     found = place_without_shape(replace(two, rank_order=("b", "a"), free_slots={"a": 1, "b": 1}), wanted)
     assert [[device.host for device in stage.devices] for stage in found.stages] == expected
 
@@ -271,9 +271,9 @@ def test_a_plan_names_the_cabling_and_what_keeps_its_cables_idle(
     cabling: str,
     rdma: bool,  # noqa: FBT001 - a table's cell
 ) -> None:
-    (spark,) = imagined("spark:1").values()
+    (spark,) = build_hosts("spark:1").values()
     found = {name: replace(spark, net=each.net, rdma=each.rdma) for name, each in wired(3, cables).items()}
-    hosts = Topology({name: (facts, kind_of(facts)) for name, facts in found.items()})
+    hosts = Topology({name: (facts, find_kind(facts)) for name, facts in found.items()})
     wanted = PlacementOptions(sizes=Sizes(1, 3, 1))
     chosen = place_model(shape("qwen3-8b"), hosts, wanted)
     assert chosen.layout.link is not None

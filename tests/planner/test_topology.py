@@ -10,8 +10,8 @@ from medley.engine import Serving
 from medley.engine.launch import Order
 from medley.environment.engine_source import EngineRequest
 from medley.errors import Problem
-from medley.host.facts import Facts, facts
-from medley.host.kind import kind_of
+from medley.host.facts import Facts, read_facts
+from medley.host.kind import find_kind
 from medley.model.resolve import Weights
 from medley.planner import list_hosts, topology
 from medley.planner.candidates import Sizes
@@ -123,14 +123,14 @@ def test_without_nix_the_nccl_of_an_orin_starts_nowhere(monkeypatch: pytest.Monk
 
 
 def recorded(name: str) -> Facts:
-    return facts(
+    return read_facts(
         transcript.parse((Path(__file__).parents[1] / "host" / "recorded" / f"{name}.txt").read_text())
     )
 
 
 def recorded_site(*names: str) -> Topology:
     found = {name: recorded(name) for name in names}
-    return Topology({name: (each, kind_of(each)) for name, each in found.items()})
+    return Topology({name: (each, find_kind(each)) for name, each in found.items()})
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from medley.command import Command
 from medley.environment import virtualenv
-from medley.host.facts import Facts, facts
+from medley.host.facts import Facts, read_facts
 from medley.host.facts.gpu import Gpu
 from medley.host.facts.network import Interface
 from medley.host.facts.system import Board
@@ -91,7 +91,7 @@ def transcribed(layout: Layout, rack: Rack) -> dict[str, Facts]:
     found = {}
     for nth, host in enumerate(rack.hosts, 1):
         said = host.says(*MEDLEY, "facts", "--transcript")
-        seen = facts(parse(said))
+        seen = read_facts(parse(said))
         arm = replace(seen, cpu=replace(seen.cpu, system="aarch64-linux"))
         if nth in layout.thors:
             board = Board(compatible=("nvidia,p3971", "nvidia,tegra264"))

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import field_report, published, support
 from medley.host import facts
-from medley.host.kind import answers
+from medley.host.kind import load_answers
 from tests.rack.conftest import Up
 from tests.rack.spec import Spec
 from tests.rack.ssh_cluster import LINKS, SshCluster, falls_still, process
@@ -59,7 +59,7 @@ def test_a_report_of_two_hosts_becomes_recordings_and_rows(rack: Up, tmp_path: P
     assert one.read_text().startswith(
         "# Recorded by medley bench --field-report on hosts made of network names"
     )
-    assert [facts.facts(answers(str(each))) for each in (one, two)] == list(taken.known.values())
+    assert [facts.read_facts(load_answers(str(each))) for each in (one, two)] == list(taken.known.values())
     *_, row = csv.DictReader((tree / field_report.PUBLISHED).read_text().splitlines())
     assert (row["nodes"], row["engine"], row["model"]) == ("2", "vllm 0.32.0+cpu", "demo")
     *_, case = published.read(tree / field_report.PUBLISHED)

@@ -12,7 +12,7 @@ from medley.cli.plan import list_command_lines
 from medley.engine import Serving
 from medley.engine.launch import Order
 from medley.environment import engine_source
-from medley.host.kind import kind_of
+from medley.host.kind import find_kind
 from medley.model.resolve import Weights
 from medley.network.fabric.types import NetworkOptions
 from medley.planner.candidates import Sizes
@@ -251,7 +251,7 @@ def test_a_ring_of_cables_is_used_where_the_nccl_of_the_engine_knows_it(
     engine: EngineName, nccl: tuple[int, ...] | None, ring: object
 ) -> None:
     hosts = {name: recorded(name) for name in RING}
-    on = Topology({name: (found, kind_of(found)) for name, found in hosts.items()})
+    on = Topology({name: (found, find_kind(found)) for name, found in hosts.items()})
     wanted = PlacementOptions(engine=engine, sizes=Sizes(1, 3, 1))
     on = add_engine_sources(on, wanted, engine_source.EngineRequest())
     *_, serve = launch_steps("qwen3-8b", replace(on, nccl_version=nccl) if nccl else on, wanted)

@@ -8,10 +8,10 @@ from typing import Any
 
 from medley import config
 from medley.environment.engine_source import EngineRequest
-from medley.host.facts import Facts, facts
+from medley.host.facts import Facts, read_facts
 from medley.host.facts.network import Address, Interface
 from medley.host.facts.rdma import RdmaPort
-from medley.host.kind import kind_of
+from medley.host.kind import find_kind
 from medley.planner.placement import PlacementOptions
 from medley.planner.topology import Topology
 from medley.serving.engine_sources import add_engine_sources
@@ -22,7 +22,7 @@ from tests.host.recordings import HOSTS
 def site(table: Mapping[str, Any], name: str, wanted: PlacementOptions, image: str | None) -> Topology:
     """Return the hosts of this name in scenarios.toml, each with the engine that it would have."""
     found = {host: _host(each, table["renamed"]) for host, each in table["hosts"][name].items()}
-    hosts = Topology({name: (each, kind_of(each)) for name, each in found.items()})
+    hosts = Topology({name: (each, find_kind(each)) for name, each in found.items()})
     return add_engine_sources(hosts, wanted, EngineRequest(image))
 
 
@@ -37,7 +37,7 @@ def _host(table: Mapping[str, Any], renamings: Mapping[str, Mapping[str, str]]) 
     if renamed:
         longest = sorted(renamed, key=len, reverse=True)
         text = re.sub("|".join(map(re.escape, longest)), lambda each: renamed[each[0]], text)
-    return _addressed(facts(parse(text)), table["links"])
+    return _addressed(read_facts(parse(text)), table["links"])
 
 
 def _addressed(found: Facts, links: Mapping[str, str]) -> Facts:

@@ -26,7 +26,7 @@ from medley.doctor.case import (
 from medley.doctor.checks import GROUP, Case, Check, Rule, State
 from medley.doctor.registry import run_checks
 from medley.errors import Problem
-from medley.host.kind import answers_by_host
+from medley.host.kind import read_answers_by_host
 
 Found = tuple[tuple[Rule, Check], ...]
 _SIGNS: Mapping[State, tuple[str, str, str]] = {
@@ -63,7 +63,9 @@ class DoctorVerb(Clustered):
                 else f"medley doctor; or only there: ssh {quote(more[0])} medley doctor",
             )
         if files:
-            return self._print(*self._examined(build_case_from_transcripts(answers_by_host(files)), files))
+            return self._print(
+                *self._examined(build_case_from_transcripts(read_answers_by_host(files)), files)
+            )
         group = read_cluster(self.cluster, tuple(self.without))
         with Fleet(group, watch()) if group else nullcontext() as fleet:
             return self._answer(fleet)

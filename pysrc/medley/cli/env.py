@@ -14,7 +14,7 @@ from medley.environment import build, interpreter, lock, toolkit, uv, verify, vi
 from medley.environment.toolkit import Toolkit, with_libcuda
 from medley.environment.virtualenv import Environment
 from medley.errors import Problem
-from medley.host.kind import recognise
+from medley.host.kind import detect_kind
 from medley.host_schema import Driver
 from medley.schema import DEFAULT_ENGINE
 from medley.serving import answer_check
@@ -64,7 +64,7 @@ class EnvListVerb(Verb):
 def _used_here() -> set[Path]:
     """The environments that serve would take on this host; none where its kind is not known."""
     try:
-        _, here = recognise()
+        _, here = detect_kind()
         chain = with_libcuda(toolkit.find(here.name, make=False), here.host)
         names = set(here.host.environments.values())
         found = [virtualenv.find(name, chain, driver=here.host.driver) for name in names]
@@ -180,7 +180,7 @@ class EnvLockVerb(Verb):
     as_json: bool = flag("--json", "one JSON object: name, lock, packages, path")
 
     def main(self, name: str) -> None:
-        _, here = recognise()
+        _, here = detect_kind()
         chain = toolkit.find(here.name, watch=watch())
         tool = uv.binary(chain.uv if chain else None)
         device = self.device or here.host.device
@@ -234,7 +234,7 @@ def _finished(name: str) -> tuple[Environment, Toolkit | None]:
 
 def _wanted(name: str) -> tuple[str, Toolkit | None, Driver]:
     """The environment's name, and what this kind of host gives it."""
-    _, here = recognise()
+    _, here = detect_kind()
     name = name or here.host.environments.get(DEFAULT_ENGINE, "")
     if not name:
         raise Problem(

@@ -11,9 +11,9 @@ from medley.cli import Medley, Verb, command_tree, flag, shell_scripts, switch
 from medley.cli.output import print_result, say, table
 from medley.errors import Problem
 from medley.host.facts import Facts as Found
-from medley.host.kind import Kind, answers, facts_of, match_kind
+from medley.host.kind import Kind, list_facts, load_answers, match_kind
 from medley.host.redact import Redactor, redactor_of_host
-from medley.host.summary import summary
+from medley.host.summary import summarize
 
 
 class FactsVerb(Verb):
@@ -33,16 +33,16 @@ class FactsVerb(Verb):
                     cause=f"--from names {len(files)} files",
                     fix=f"medley facts --transcript --from {files[0]}",
                 )
-            said = answers(files[0]) if files else read_answers(None)
+            said = load_answers(files[0]) if files else read_answers(None)
             print(transcript.text((Redactor() if files else redactor_of_host()).transcript(said)), end="")
         elif self.as_json:
-            hosts = [_table(found) for _, found in facts_of(files)]
+            hosts = [_table(found) for _, found in list_facts(files)]
             print(json.dumps(hosts if len(files) > 1 else hosts[0]))
         else:
-            for name, found in facts_of(files):
+            for name, found in list_facts(files):
                 if len(files) > 1:
                     print(f"{name}:")
-                print("\n".join(table(("", ""), summary(found, _kind(found)))))
+                print("\n".join(table(("", ""), summarize(found, _kind(found)))))
 
 
 def _kind(found: Found) -> Kind | Problem:

@@ -10,8 +10,8 @@ from plumbum import cli
 from medley.cli import flag, switch
 from medley.cli.output import say
 from medley.environment.container_image import ImageRequest
-from medley.host.hypothetical import imagined
-from medley.host.kind import facts_by_host, kind_of
+from medley.host.hypothetical import build_hosts
+from medley.host.kind import find_kind, read_facts_by_host
 from medley.host_schema import ENGINE_TABLES
 from medley.model.trust import Trust
 from medley.network.fabric.types import NetworkOptions
@@ -162,8 +162,8 @@ def read_site(files: Iterable[str], kinds: str | None = None, kind_name: str | N
     files = tuple(files)
     if kinds is None and not files:
         return find_this_host(kind_name, say)
-    host_facts = facts_by_host(files) if kinds is None else imagined(kinds)
-    hosts = {name: (facts, kind_of(facts, kind_name)) for name, facts in host_facts.items()}
+    host_facts = read_facts_by_host(files) if kinds is None else build_hosts(kinds)
+    hosts = {name: (facts, find_kind(facts, kind_name)) for name, facts in host_facts.items()}
     for name, (_, kind) in hosts.items():
         if kind.warning and kinds is None:
             say(f"{name}: {kind.warning}" if len(hosts) > 1 else kind.warning)

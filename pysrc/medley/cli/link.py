@@ -11,7 +11,7 @@ from medley.cli.output import print_result, say, table
 from medley.cli.progress import Plain, watch
 from medley.errors import Problem
 from medley.host import facts
-from medley.host.kind import facts_by_host
+from medley.host.kind import read_facts_by_host
 from medley.measurement import link as link_test
 from medley.measurement.link import LinkMeasurement, format_mbit
 from medley.network.fabric import choose_fabric, report
@@ -35,7 +35,7 @@ class LinkShowVerb(Verb):
 
     def main(self, *more: str) -> None:
         options = NetworkOptions(self.link, frozenset(self.exclude), self.transport)
-        hosts = facts_by_host((*self.replayed, *more))
+        hosts = read_facts_by_host((*self.replayed, *more))
         one = None if len(hosts) > 1 else rank_host_links(*next(iter(hosts.items())), options)
         group = choose_fabric(hosts, options)
         subgroups, _ = find_faster_subgroups(hosts, group, options)
@@ -111,7 +111,7 @@ class LinkTestVerb(Verb):
 
 
 def _facts() -> facts.Facts:
-    return facts.facts(process.ask(facts.QUESTIONS))
+    return facts.read_facts(process.ask(facts.QUESTIONS))
 
 
 def lines(found: LinkMeasurement) -> Iterator[str]:

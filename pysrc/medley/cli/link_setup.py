@@ -49,7 +49,7 @@ class LinkSetupVerb(Verb):
             require_root("change links")
             print(f"taken back: {link_apply.undo_change(force=self.force)}")
             return 0
-        found = facts.facts(process.ask(facts.QUESTIONS))
+        found = facts.read_facts(process.ask(facts.QUESTIONS))
         asked = LinkRequest(self.interface, self.address, self.mtu, self.number, self.ring, force=self.force)
         settings = link_setup.choose_settings(
             found, asked, link_setup.find_protected_links(found, link_apply.list_ssh_sessions())

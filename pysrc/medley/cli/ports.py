@@ -15,7 +15,7 @@ from medley.cluster import membership
 from medley.errors import Problem
 from medley.host import facts
 from medley.host.facts import Facts
-from medley.host.kind import answers
+from medley.host.kind import load_answers
 from medley.network import firewall, ports, tcp
 from medley.network.fabric import per_host
 from medley.network.fabric.types import NetworkOptions
@@ -82,7 +82,7 @@ class PortsVerb(Verb):
         print_result({"ports": rows}, _lines(chosen, rows), as_json=self.as_json)
 
     def _close(self, program: Program, closed: Ranges) -> None:
-        found = facts.facts(answers())
+        found = facts.read_facts(load_answers())
         opened = {*firewall.list_ssh_ports(process_identity.process_environments().values()), *self.opened}
         if program == "ufw" and self.limit:
             raise Problem(

@@ -22,7 +22,7 @@ from medley.environment.tools import BARE
 from medley.errors import Problem
 from medley.host import facts
 from medley.host.facts import Facts
-from medley.host.kind import Kind, answers, recognise
+from medley.host.kind import Kind, detect_kind, load_answers
 from medley.network import secure_channel
 from medley.network.fabric import per_host
 from medley.network.fabric.per_host import HostNetwork
@@ -102,8 +102,8 @@ class RayHeadVerb(Verb):
             membership.require_none()
         if self.replayed and not asked.dry_run:
             raise only_dry_run("ray-head", "--from FILE")
-        said = answers(self.replayed)
-        host = recognise(asked.kind, said)
+        said = load_answers(self.replayed)
+        host = detect_kind(asked.kind, said)
         wishes = asked.wishes(engine_source.nccl(asked.engine))
         wired = per_host.choose_head_network(gethostname(), host[0], wishes, os.environ)
         for line in wired.describe():
@@ -147,8 +147,8 @@ class RayWorkerVerb(Verb):
         if not asked.dry_run:
             membership.require_none()
         secret = self.token_file.path()
-        said = answers()
-        found, kind = recognise(asked.kind, said)
+        said = load_answers()
+        found, kind = detect_kind(asked.kind, said)
         named = f"{ray_watch.require_listening(head, RayPorts.gcs, found.net)}:{RayPorts.gcs}"
         ours = asked.part((found, kind))
         there = membership.read(ours.environment, secret, named)
@@ -178,7 +178,7 @@ class RayWorkerVerb(Verb):
         """The wire between this host and the head, whose facts are in what it told."""
         note, here = there["note"], gethostname()
         name = here if here != note["host"] else f"{here} (here)"
-        heads = facts.facts(transcript.parse(there["told"][note["address"]]))
+        heads = facts.read_facts(transcript.parse(there["told"][note["address"]]))
         hosts = {note["host"]: heads, name: found}
         return per_host.choose_worker_network(
             hosts, name, (note["host"], note["address"]), self.part.wishes(nccl), os.environ
@@ -218,8 +218,8 @@ class JoinVerb(Verb):
         if not self.dry_run:
             membership.require_none()  # its devices are that cluster's
         secret = self.token_file.path()
-        said = answers()
-        _, kind = recognise(self.kind, said)
+        said = load_answers()
+        _, kind = detect_kind(self.kind, said)
         wait_s: float = self.wait
         while self._met((name, port), secret, wait_s, kind, said):
             secret, wait_s = credentials.token_path(), _AGAIN_LIMIT_S

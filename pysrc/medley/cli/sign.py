@@ -16,7 +16,7 @@ from medley.environment.engine_source import EngineRequest
 from medley.errors import Problem
 from medley.host import facts
 from medley.host.facts import GIB, Facts
-from medley.host.kind import Kind, answers, match_kind
+from medley.host.kind import Kind, load_answers, match_kind
 from medley.planner.devices import read_measurements
 from medley.planner.placement import PlacementOptions
 from medley.planner.topology import Topology
@@ -69,7 +69,7 @@ def print_sign(*, as_json: bool) -> None:
 
 def read_sign() -> Sign:
     """Look at this host and what runs on it; sends no request."""
-    found = facts.facts(answers())
+    found = facts.read_facts(load_answers())
     name = platform.node()
     return Sign(
         name,

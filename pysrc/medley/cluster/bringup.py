@@ -65,7 +65,8 @@ class Bringup:
         """Choose the network that all hosts share; raise a Problem where there is none."""
         cluster, looks = self.everyone.cluster, self.looks
         found = {
-            name: facts.facts(transcript.parse(looks[name]["transcript"])) for name in self.everyone.present
+            name: facts.read_facts(transcript.parse(looks[name]["transcript"]))
+            for name in self.everyone.present
         }
         members = {
             name: (checks.kind_of_member(name, each, cluster.hosts[name]), cluster.member(name))

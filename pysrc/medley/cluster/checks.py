@@ -9,7 +9,7 @@ from medley.environment import driver as drivers
 from medley.environment.engine_source import EngineRequest, EngineSource, engine_source, locked
 from medley.errors import Problem
 from medley.host.facts import Facts
-from medley.host.kind import Kind, kind_of
+from medley.host.kind import Kind, find_kind
 from medley.schema import EngineName
 
 # Ray itself compares versions, but reports it only in a log, and RAY_IGNORE_VERSION_MISMATCH does not help.
@@ -120,7 +120,7 @@ def cuda(found: Facts) -> str | None:
 def kind_of_member(name: str, found: Facts, host: ClusterHost) -> Kind:
     """Return the kind of a host; a Problem about its kind names the host and its key in cluster.toml."""
     try:
-        return kind_of(found, host.kind)
+        return find_kind(found, host.kind)
     except Problem as problem:
         if host.kind is None:
             raise

@@ -16,9 +16,9 @@ from medley.environment import payload
 from medley.environment.payload import process_stacks
 from medley.errors import Finding, Problem
 from medley.host.facts import Facts
-from medley.host.facts.gpu import value
+from medley.host.facts.gpu import parse_field
 from medley.host.health.gpu import POWER
-from medley.host.kind import Kind, recognise
+from medley.host.kind import Kind, detect_kind
 from medley.planner import devices
 from medley.planner.device_history import (
     HISTORY_FILE,
@@ -60,11 +60,11 @@ def record(found: Facts, kind: Kind, speeds: Sequence[DeviceSpeed]) -> tuple[Rec
     answers = process.ask((GPUS, FILES, KERNEL, POWER))
     mode = re.search(r"NV Power Mode: *(\S+)", answers.get(POWER, NO_ANSWER).text)
     rows = [line.split(",") for line in lines(answers, GPUS)]
-    gpus = [dict(zip(_GPU, map(value, row), strict=True)) for row in rows if len(row) == len(_GPU)]
+    gpus = [dict(zip(_GPU, map(parse_field, row), strict=True)) for row in rows if len(row) == len(_GPU)]
     links = {
         each.name: each.mbit for each in found.net.links if each.up and each.kind in _WIRED and each.mbit
     }
-    ports = {each.named: each.mbit for each in found.rdma if each.active and each.mbit}
+    ports = {each.nccl_name: each.mbit for each in found.rdma if each.active and each.mbit}
     counted = ((path, number(count)) for path, count in readings(answers, FILES))
     # A CPU has no figure of its own.
     stated = () if kind.host.device == "cpu" else devices.list_devices({"": (found, kind)})
@@ -107,7 +107,7 @@ def _probe(launch: Command, *, starts: bool) -> list[Finding]:
     if launch.undo or not python.is_file():
         return []
     try:
-        found, kind = recognise()
+        found, kind = detect_kind()
     except Problem:
         return []
     if starts and kind.host.device == "cpu":

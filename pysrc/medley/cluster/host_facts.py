@@ -18,7 +18,7 @@ def ask_hosts(cluster: Cluster, watch: Progress) -> Topology:
     failed = dict(fleet.failed)
     hosts = {}
     for name, look in looks.items():
-        found = facts.facts(transcript.parse(look["transcript"]))
+        found = facts.read_facts(transcript.parse(look["transcript"]))
         try:
             hosts[name] = (found, checks.kind_of_member(name, found, cluster.hosts[name]))
         except Problem as unknown_kind:

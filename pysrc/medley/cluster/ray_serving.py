@@ -73,7 +73,7 @@ def site(found: Membership, wanted: int | None, wait_s: float, watch: Progress) 
             fix="medley status  # shows that model; end it: medley stop",
         )
     transcripts, addresses = told(found)
-    hosts = {name: facts.facts(each) for name, each in transcripts.items()}
+    hosts = {name: facts.read_facts(each) for name, each in transcripts.items()}
     names = {address: name for name, address in addresses.items()}
     slots = {node["address"]: node["free"] for node in nodes}
     if silent := set(slots) - set(names):

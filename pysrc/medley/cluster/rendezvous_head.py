@@ -202,7 +202,7 @@ class Rendezvous:
             _require(fits(told, _Introduction), "its introduction is not valid")
             self._preparing.add(id(guest))
             _told(channel, _PREPARE_LIMIT_S)
-            found = facts.facts(transcript.parse(told["facts"]))
+            found = facts.read_facts(transcript.parse(told["facts"]))
         except (ChannelRefused, ChannelClosed, TimeoutError, ValueError, LookupError, Problem) as error:
             self._watch.note(f"{guest.address} did not join: {str(error).partition(chr(10))[0]}")
             return False

@@ -128,7 +128,7 @@ def run_part(
 
     `ends`: a successful end by itself is no Problem.
     """
-    kills, process = memory_pressure.kernel_kills(), Process(command, on_line)
+    kills, process = memory_pressure.count_kernel_kills(), Process(command, on_line)
     process.die_first()
     head, done, again, memory, segments = _Head(channel), False, False, MemoryWatch(), SharedMemory()
     try:
@@ -144,7 +144,11 @@ def run_part(
                 _send(channel, {"done": True})
             elif finished is not None:
                 problem = died(
-                    finished, ready=True, log=log, last_error=last_error, killer=memory_pressure.killer(kills)
+                    finished,
+                    ready=True,
+                    log=log,
+                    last_error=last_error,
+                    killer=memory_pressure.describe_killer(kills),
                 )
                 _send(channel, {"ended": f"{problem.what}: {problem.cause}"})
                 raise problem

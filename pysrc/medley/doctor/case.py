@@ -17,9 +17,9 @@ from medley.engine.launch import Order
 from medley.environment import engine_source
 from medley.errors import Problem
 from medley.host import facts
-from medley.host.health import QUESTIONS, health
+from medley.host.health import QUESTIONS, read_health
 from medley.host.health.software import OWN_VARIABLE
-from medley.host.kind import kind_of
+from medley.host.kind import find_kind
 from medley.model.resolve import resolve_weights
 from medley.model.shape import find_shape
 from medley.network.fabric import choose_fabric
@@ -91,14 +91,14 @@ def examine_host(
     greeting: Mapping[str, Any] | None = None,
 ) -> ExaminedHost:
     """Read facts, health and kind from a host's answers; a host of no known kind carries the Problem."""
-    host_facts, member = facts.facts(answers), member or ClusterHost()
+    host_facts, member = facts.read_facts(answers), member or ClusterHost()
     kind, kind_problem = None, None
     try:
-        kind = kind_of(host_facts, member.kind)
+        kind = find_kind(host_facts, member.kind)
     except Problem as problem:
         kind_problem = problem
     return ExaminedHost(
-        name, host_facts, health(answers), kind, kind_problem, member, greeting or {}, answers
+        name, host_facts, read_health(answers), kind, kind_problem, member, greeting or {}, answers
     )
 
 

@@ -122,7 +122,7 @@ class ExaminedHost(Subject):
     @property
     def has_nix_toolkit(self) -> bool:
         """Whether Nix provides its CUDA toolkit, and the loader that its engines run on."""
-        return bool(self.health.compilers and self.health.compilers.pinned)
+        return bool(self.health.compilers and self.health.compilers.is_pinned)
 
 
 @dataclass(frozen=True)

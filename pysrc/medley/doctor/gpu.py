@@ -17,7 +17,7 @@ from medley.doctor.checks import (
 from medley.environment import driver
 from medley.environment.engine_source import brings_nvcc, needs_nccl, no_nccl
 from medley.host.driver_libraries import Seen
-from medley.host.health.access import Access, low_limits
+from medley.host.health.access import Access, list_low_limits
 from medley.host.health.gpu import FOLDERS, Compilers, GpuState, GpuStates
 from medley.host.health.software import Leftovers
 from medley.host.kind import Kind
@@ -45,7 +45,7 @@ _BLACKWELL_CAPABILITY = "10.0"
 @health_check("clocks", "GPU clocks", lambda health: health.gpus)
 def clocks(host: ExaminedHost, states: GpuStates) -> Iterator[Check]:
     for number, gpu in enumerate(states.gpus):
-        throttle_reasons = [reason for reason in gpu.held if reason in _THROTTLE_REASONS]
+        throttle_reasons = [reason for reason in gpu.clock_limits if reason in _THROTTLE_REASONS]
         is_capped = gpu.set_mhz and gpu.default_mhz and gpu.set_mhz < gpu.default_mhz
         if throttle_reasons:
             yield host.better(
@@ -53,21 +53,21 @@ def clocks(host: ExaminedHost, states: GpuStates) -> Iterator[Check]:
                 cause="it is too hot, or its power supply is too weak",
                 fix="nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE  # then check fans and power supply",
             )
-        elif is_capped or "Applications Clocks Setting" in gpu.held:
+        elif is_capped or "Applications Clocks Setting" in gpu.clock_limits:
             yield host.better(
                 f"GPU {number} is limited to {gpu.set_mhz or gpu.mhz or '?'} MHz "
-                f"of {gpu.default_mhz or gpu.most_mhz or '?'}",
+                f"of {gpu.default_mhz or gpu.max_mhz or '?'}",
                 cause="its clocks were set by hand; 2,200 MHz on a GB10 cost 15 to 35 % of the speed",
                 fix=f"sudo nvidia-smi -i {number} -rgc; sudo nvidia-smi -i {number} -rac",
             )
         elif power_mode := _find_stuck_power(host, gpu):
             yield host.better(
-                f"GPU {number} computes at {gpu.mhz} of {gpu.most_mhz} MHz without a reported reason",
+                f"GPU {number} computes at {gpu.mhz} of {gpu.max_mhz} MHz without a reported reason",
                 cause=power_mode.stuck_cause or "",
                 fix=power_mode.slow_fix or "",
             )
         else:
-            max_mhz = gpu.set_mhz or gpu.most_mhz or "?"
+            max_mhz = gpu.set_mhz or gpu.max_mhz or "?"
             yield host.ok(f"GPU {number}: {gpu.mhz or '?'} MHz now, {max_mhz} at most")
     if not states.gpus and host.facts.gpus and not host.facts.is_jetson:
         yield host.unknown("nvidia-smi does not report clocks")
@@ -76,8 +76,8 @@ def clocks(host: ExaminedHost, states: GpuStates) -> Iterator[Check]:
 def _find_stuck_power(host: ExaminedHost, gpu: GpuState) -> Power | None:
     """Return the power table of the kind if this GPU computes at a clock below `stuck_below`."""
     power_mode = host.kind.host.power if host.kind else Power()
-    is_busy = any(not user.graphics for user in gpu.users) and "Idle" not in gpu.held
-    is_slow = gpu.mhz and gpu.most_mhz and gpu.mhz < (power_mode.stuck_below or 0) * gpu.most_mhz
+    is_busy = any(not user.is_graphics for user in gpu.users) and "Idle" not in gpu.clock_limits
+    is_slow = gpu.mhz and gpu.max_mhz and gpu.mhz < (power_mode.stuck_below or 0) * gpu.max_mhz
     return power_mode if is_busy and is_slow else None
 
 
@@ -104,7 +104,7 @@ def power_mode(host: ExaminedHost, states: GpuStates) -> Iterator[Check]:
             if number
             else "grep POWER_MODEL /etc/nvpmodel.conf; sudo nvpmodel -m 0  # or MAXN's number there",
         )
-    if report and report.pinned_clocks is False:
+    if report and report.has_pinned_clocks is False:
         yield host.better(
             "GPU clock follows the load",
             cause="it rises only after some work; jetson_clocks keeps it at the power mode's maximum "
@@ -116,8 +116,8 @@ def power_mode(host: ExaminedHost, states: GpuStates) -> Iterator[Check]:
 @health_check("devices", "device permissions", lambda health: health.access)
 def device_permissions(host: ExaminedHost, access: Access) -> Iterator[Check]:
     """Check that this user may open the devices of GPUs and of RDMA."""
-    closed = [path for path in access.closed if "infiniband" not in path]
-    rdma = [path for path in access.closed if "infiniband" in path]
+    closed = [path for path in access.closed_devices if "infiniband" not in path]
+    rdma = [path for path in access.closed_devices if "infiniband" in path]
     if closed:
         yield host.wrong(
             f"This user cannot open {', '.join(closed)}",
@@ -130,8 +130,8 @@ def device_permissions(host: ExaminedHost, access: Access) -> Iterator[Check]:
             cause="NCCL then finds no RDMA device and silently uses TCP",
             fix=f"sudo chmod 666 {' '.join(rdma)}",
         )
-    if not access.closed:
-        yield host.ok(", ".join(access.open) or "no GPU or RDMA devices here")
+    if not access.closed_devices:
+        yield host.ok(", ".join(access.open_devices) or "no GPU or RDMA devices here")
 
 
 @health_check("driver-libraries", "driver libraries", lambda health: health.driver)
@@ -161,7 +161,9 @@ def driver_libraries(host: ExaminedHost, files: Mapping[str, Seen]) -> Iterator[
 @health_check("limits", "process limits", lambda health: health.access)
 def process_limits(host: ExaminedHost, access: Access) -> Iterator[Check]:
     """Check how much memory processes may lock here, and how many files they may open."""
-    problems = list(low_limits(access.limits, "$USER", rdma=any(port.active for port in host.facts.rdma)))
+    problems = list(
+        list_low_limits(access.limits, "$USER", rdma=any(port.active for port in host.facts.rdma))
+    )
     for problem in problems:
         # A shell does not expand $USER in single quotes.
         command, _, next_step = problem.fix.replace("'", '"').partition(", then ")
@@ -194,7 +196,7 @@ def ptxas(host: ExaminedHost, compilers: Compilers) -> Iterator[Check]:
         )
     elif suitable:
         yield host.ok(f"{suitable[0][0]} of CUDA {suitable[0][1]} knows {arch}")
-    elif compilers.pinned:
+    elif compilers.is_pinned:
         yield host.ok("part of Nix's toolkit for this host")
     elif compilers.ptxas:
         path, cuda = compilers.ptxas[-1]
@@ -299,7 +301,7 @@ def _report_no_toolkit(host: ExaminedHost, engine: EngineName) -> Check:
 def _list_headless_environments(host: ExaminedHost, kind: Kind) -> str:
     """Name the environments of its kind, and the one of cluster.toml, whose Python has no headers."""
     locks = set(kind.host.environments.values())
-    paths = host.health.compilers.headless if host.health.compilers else ()
+    paths = host.health.compilers.without_headers if host.health.compilers else ()
     built = [path for path in paths if Path(path).name.rpartition("-")[0] in locks]
     configured = [path for path in paths if path == host.member.env]
     return ", ".join(Path(path).name for path in (*built, *configured))
@@ -313,10 +315,10 @@ def engine_kernels(host: ExaminedHost) -> Iterator[Check]:
     if host.member.image:
         yield host.ok(f"the engine comes from the image {host.member.image}")
         return
-    if kind.no_image and not host.member.env:
+    if kind.no_image_reason and not host.member.env:
         yield host.better(
             f"No engine environment and no image runs on this {kind.name}",
-            cause=kind.no_image,
+            cause=kind.no_image_reason,
             fix=f"upgrade to {kind.host.upgrade}; or, with an image for its L4T: "
             "medley serve MODEL --image NAME",
         )
@@ -331,7 +333,7 @@ def engine_kernels(host: ExaminedHost) -> Iterator[Check]:
     if needs_nccl(kind) and not (host.member.env or host.member.nccl or host.has_nix_toolkit):
         problem = no_nccl(kind)
         yield host.better(f"{problem.what}; one host can serve", cause=problem.cause, fix=problem.fix)
-    keeping = host.health.keeping
+    keeping = host.health.leftovers
     if keeping is None:
         yield host.unknown(NOT_RECORDED)
         return
@@ -348,8 +350,8 @@ def engine_kernels(host: ExaminedHost) -> Iterator[Check]:
 
 def _list_environments(host: ExaminedHost, kind: Kind, keeping: Leftovers) -> Mapping[str, Mapping[str, str]]:
     """Return packages by environment: the virtualenv of cluster.toml, or all of the kind's locks."""
-    if host.member.env and keeping.own:
-        return {host.member.env: keeping.own}
+    if host.member.env and keeping.own_packages:
+        return {host.member.env: keeping.own_packages}
     locks = set(kind.host.environments.values())
     return {name: packages for name, packages in keeping.packages.items() if name.rpartition("-")[0] in locks}
 

@@ -15,17 +15,17 @@ _WORKING_KERNEL = "6.17.0-1032-nvidia"
 @health_check("pcie-errors", "fatal PCIe errors", lambda health: health.kernel)
 def pcie_errors(host: ExaminedHost, report: KernelReport) -> Iterator[Check]:
     """Report devices with fatal errors since boot; such a device has failed, or will fail again."""
-    if report.fatal:
+    if report.fatal_addresses:
         rdma_devices = ", ".join(port.device for port in host.facts.rdma) or "which has no RDMA now"
         yield host.wrong(
-            f"Fatal PCIe errors since boot: {', '.join(report.fatal)}",
+            f"Fatal PCIe errors since boot: {', '.join(report.fatal_addresses)}",
             cause="the kernel resets such a device, which may fail and stop the host; on a DGX Spark "
             f"0000:00:00.0 and 0002:00:00.0 lead to the network card ({rdma_devices})",
             fix="sudo fwupdmgr refresh; sudo fwupdmgr update  # then switch it off for a minute, without its "
             "power supply; if it comes back, NVIDIA's field diagnostics: sudo ./partnerdiag --field",
         )
     else:
-        note = "" if report.log_read else "; only root can read the kernel's log"
+        note = "" if report.is_log_read else "; only root can read the kernel's log"
         yield host.ok(f"none since boot{note}")
 
 
@@ -34,8 +34,8 @@ def peer_access(host: ExaminedHost, report: KernelReport) -> Iterator[Check]:
     """Check hosts with several GPUs: if the driver allows peer access, a translating IOMMU can hang NCCL."""
     if not report.peers:
         return
-    if "OK" in report.peers and report.translated:
-        gpus = ", ".join(report.translated)
+    if "OK" in report.peers and report.translated_gpus:
+        gpus = ", ".join(report.translated_gpus)
         yield host.better(
             f"GPUs reach each other's memory through an IOMMU that translates: {gpus}",
             cause="NCCL's first collective was seen to hang so on pairs of RTX PRO 6000 (vllm issue 33041, "

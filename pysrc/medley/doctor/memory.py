@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from medley.doctor.checks import NOT_RECORDED, Check, ExaminedHost, health_check, host_check
 from medley.host.facts import GIB
 from medley.host.health import Pages, ProcessUsage
-from medley.host.health.gpu import User
+from medley.host.health.gpu import GpuUser
 
 _AVAILABLE_SHARE = 0.8
 """The share of memory that is available after boot: 102 of 121.7 GiB on a Spark (MiaAI-Lab issue 47)."""
@@ -26,7 +26,7 @@ def available_memory(host: ExaminedHost) -> Iterator[Check]:
     summary = f"Memory: {available_bytes / GIB:.1f} of {total_bytes / GIB:.1f} GiB available"
     large_sorts = {"engine", "ray", "desktop"}
     processes = host.health.processes or ()
-    names = dict.fromkeys(process.name for process in processes if process.sort in large_sorts)
+    names = dict.fromkeys(process.name for process in processes if process.role in large_sorts)
     cause = f"{', '.join(names)} is running" if names else "other processes use the rest"
     fix = "ps -eo pid,rss,comm --sort=-rss | head  # end what is not needed"
     if available_bytes < min(_MIN_AVAILABLE_BYTES, total_bytes // 2):
@@ -70,7 +70,7 @@ def swap(host: ExaminedHost, pages: Pages) -> Iterator[Check]:
 @health_check("guard", "out-of-memory guard", lambda health: health.processes)
 def guard(host: ExaminedHost, processes: tuple[ProcessUsage, ...]) -> Iterator[Check]:
     """Check, on unified memory, for a process that ends the largest one before the host hangs."""
-    guards = [process.name for process in processes if process.sort == "guard"]
+    guards = [process.name for process in processes if process.role == "guard"]
     if host.has_unified_memory and guards:
         yield host.ok(f"{', '.join(guards)} is running")
     elif host.has_unified_memory:
@@ -108,12 +108,14 @@ def gpu_users(host: ExaminedHost) -> Iterator[Check]:
         yield host.unknown(NOT_RECORDED)
         return
     users = [user for gpu in (state.gpus if state else ()) for user in gpu.users]
-    medley_pids = {process.pid for process in processes if process.ours}
-    desktop = [user for user in users if user.graphics] or [
-        User(process.pid, process.name, graphics=True) for process in processes if process.sort == "desktop"
+    medley_pids = {process.pid for process in processes if process.is_ended_by_ray_stop}
+    desktop = [user for user in users if user.is_graphics] or [
+        GpuUser(process.pid, process.name, is_graphics=True)
+        for process in processes
+        if process.role == "desktop"
     ]
-    is_serving = bool(host.health.keeping and host.health.keeping.serving)
-    computing = [user for user in users if not (user.graphics or user.pid in medley_pids or is_serving)]
+    is_serving = bool(host.health.leftovers and host.health.leftovers.serving)
+    computing = [user for user in users if not (user.is_graphics or user.pid in medley_pids or is_serving)]
     if desktop:
         yield host.better(
             f"A desktop uses the GPU: {_list_processes(desktop)}",
@@ -137,20 +139,22 @@ def other_processes(host: ExaminedHost, processes: tuple[ProcessUsage, ...]) -> 
 
     The check names the processes that others started; a fix never ends them, because only their users may.
     """
-    keeping = host.health.keeping
+    keeping = host.health.leftovers
     served_ports = keeping.serving if keeping else ()
-    rays = [process for process in processes if process.sort == "ray"]
-    medley_rays = [process for process in rays if process.ours]
+    rays = [process for process in processes if process.role == "ray"]
+    medley_rays = [process for process in rays if process.is_ended_by_ray_stop]
     stale_rays = medley_rays if keeping and not keeping.membership else []
     engines = [
-        process for process in processes if process.sort == "engine" and not process.ours and not served_ports
+        process
+        for process in processes
+        if process.role == "engine" and not process.is_ended_by_ray_stop and not served_ports
     ]
-    if rays and not host.health.clusters_known:
+    if rays and not host.health.has_clusters:
         yield host.unknown(NOT_RECORDED)
         return
-    other_rays = [process for process in rays if not process.ours]
+    other_rays = [process for process in rays if not process.is_ended_by_ray_stop]
     if keeping and keeping.membership and not medley_rays:  # its Ray is root's, in a container of docker
-        other_rays = [process for process in other_rays if process.own]
+        other_rays = [process for process in other_rays if process.is_own]
     if other_rays:
         yield host.better(
             f"Another Ray is running: {_list_processes(other_rays)}",
@@ -177,7 +181,7 @@ def other_processes(host: ExaminedHost, processes: tuple[ProcessUsage, ...]) -> 
 
 def _name_owner(processes: Iterable[ProcessUsage]) -> str:
     """Name the owner of the processes, as far as this user can read it."""
-    if not all(process.own for process in processes):
+    if not all(process.is_own for process in processes):
         return "another user"
     if any(process.cluster for process in processes):
         return "a medley with another state folder"
@@ -187,15 +191,17 @@ def _name_owner(processes: Iterable[ProcessUsage]) -> str:
 def _format_inspect_fix(processes: Iterable[ProcessUsage]) -> str:
     """Return a command that lists the processes; a fix never ends what another cluster may need."""
     pids = ",".join(str(process.pid) for process in processes)
-    advice = "end them as you started them" if all(process.own for process in processes) else "ask their user"
+    advice = (
+        "end them as you started them" if all(process.is_own for process in processes) else "ask their user"
+    )
     return f"ps -o pid,user,lstart,args -p {pids}  # and {advice}"
 
 
-def _list_processes(processes: Iterable[User | ProcessUsage]) -> str:
+def _list_processes(processes: Iterable[GpuUser | ProcessUsage]) -> str:
     """Return names and numbers of processes, and the GPU memory in GiB of those that have some."""
     texts = []
     for process in processes:
-        size_bytes = process.memory_bytes if isinstance(process, User) else None
+        size_bytes = process.memory_bytes if isinstance(process, GpuUser) else None
         size_text = f", {size_bytes / GIB:.1f} GiB" if size_bytes else ""
         texts.append(f"{process.name} ({process.pid}{size_text})")
     return ", ".join(texts)

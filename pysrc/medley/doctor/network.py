@@ -62,8 +62,8 @@ def _find_shared_address(link: Interface, case: Case, name: str) -> str | None:
     """Return the link's address in a network of another host, or in the one that the user chose."""
     choice = case.wishes.find_link(name)
     for address in link.addresses:
-        text = str(address.at)
-        is_chosen = choice in {link.name, address.ip, str(address.at.network)}
+        text = str(address.cidr)
+        is_chosen = choice in {link.name, address.ip, str(address.cidr.network)}
         if is_chosen or _list_hosts_in_network(text, case, name):
             return text
     return None
@@ -82,7 +82,7 @@ def _list_hosts_in_network(address: str, case: Case, excluded: str) -> str:
 
 
 def _is_in_network(link: Interface, network: IPv4Network) -> bool:
-    return any(address.at.network == network for address in link.addresses)
+    return any(address.cidr.network == network for address in link.addresses)
 
 
 @case_check("twice", "duplicate addresses")
@@ -206,10 +206,10 @@ def _list_used_links(network: IPv4Network, case: Case) -> Iterator[tuple[Host, I
     for name, end in ends.items():
         used_names = {end.interface, *end.lanes, *(port.interface for port in end.ports)}
         links = [
-            (case.hosts[name], link, str(address.at))
+            (case.hosts[name], link, str(address.cidr))
             for link in case.hosts[name].facts.net.links
             for address in link.addresses
-            if link.name in used_names and address.at.network == network
+            if link.name in used_names and address.cidr.network == network
         ]
         yield from links[-1:]
 
@@ -248,13 +248,13 @@ def boot_mtu(case: Case) -> Iterator[Check]:
             yield host.ok(f"{end.mtu} on {end.interface}{'' if end.mtu == _USUAL_MTU else ' is in a file'}")
         elif host.facts.software.nixos:
             yield host.unknown("NixOS keeps it in its configuration, which is not read")
-        elif not settings.all_read:
+        elif not settings.is_all_read:
             yield host.unknown("only root can read the files that set it: sudo $(command -v medley) doctor")
-        elif not settings.keeps:
+        elif not settings.has_mtu_files:
             yield host.unknown("netplan, systemd, NetworkManager and ifupdown have no files here")
         else:
             addresses = (
-                str(address.at)
+                str(address.cidr)
                 for link in host.facts.net.links
                 for address in link.addresses
                 if link.name == end.interface and address.ip == end.address

@@ -12,7 +12,7 @@ from medley.network.ports import API_PORT, EPHEMERAL_RANGE, RayPorts
 _MAX_RULES_SHOWN = 3
 
 
-@health_check("address", "cluster address", lambda health: health.keeping)
+@health_check("address", "cluster address", lambda health: health.leftovers)
 def address(host: ExaminedHost, keeping: Leftovers) -> Iterator[Check]:
     member_address = keeping.membership.get("address")
     links = {at.ip: link for link in host.facts.net.links for at in link.addresses}
@@ -53,10 +53,10 @@ def connections(case: Case) -> Iterator[Check]:
 def _name_closing_rule(problem: Problem, case: Case) -> Problem:
     """Return the Problem with the firewall rule that drops the connection, if doctor could read it."""
     for name, host in case.hosts.items():
-        doors = host.health.doors
-        if problem.fix.startswith(f"on {name}: ") and doors and doors.closing and not doors.ufw:
-            fix = f"on {name}: {_format_opening_fix(doors.closing[0], case)}"
-            return Problem(problem.what, cause=f"{problem.cause}; {doors.closing[0]}", fix=fix)
+        doors = host.health.firewall
+        if problem.fix.startswith(f"on {name}: ") and doors and doors.closing_rules and not doors.ufw:
+            fix = f"on {name}: {_format_opening_fix(doors.closing_rules[0], case)}"
+            return Problem(problem.what, cause=f"{problem.cause}; {doors.closing_rules[0]}", fix=fix)
     return problem
 
 
@@ -64,10 +64,10 @@ def _name_closing_rule(problem: Problem, case: Case) -> Problem:
 def firewall(case: Case) -> Iterator[Check]:
     """Find rules that drop connections; if the hosts reach each other, the rules let them through."""
     for host in case.hosts.values():
-        doors = host.health.doors
+        doors = host.health.firewall
         if doors is None:
             yield host.unknown(NOT_RECORDED)
-        elif _is_reachable(case) and (doors.ufw or doors.closing):
+        elif _is_reachable(case) and (doors.ufw or doors.closing_rules):
             yield host.ok(f"{_summarize_firewall(doors)}, and the other hosts get through")
         else:
             yield _check_rules(host, doors, case)
@@ -79,7 +79,7 @@ def _is_reachable(case: Case) -> bool:
 
 
 def _check_rules(host: ExaminedHost, doors: Firewall, case: Case) -> Check:
-    closing_rules = [rule for rule in doors.closing if _closes_medley_port(rule)]
+    closing_rules = [rule for rule in doors.closing_rules if _closes_medley_port(rule)]
     if doors.ufw:
         return host.better(
             "ufw is on",
@@ -95,9 +95,9 @@ def _check_rules(host: ExaminedHost, doors: Firewall, case: Case) -> Check:
             cause="; ".join(closing_rules[:_MAX_RULES_SHOWN]),
             fix=_format_opening_fix(closing_rules[0], case),
         )
-    if doors.readable or doors.closing:
+    if doors.is_readable or doors.closing_rules:
         return host.ok(_summarize_firewall(doors))
-    if any(process.sort == "firewall" for process in host.health.processes or ()):
+    if any(process.role == "firewall" for process in host.health.processes or ()):
         return host.better(
             "firewalld is running",
             cause="by default it drops connections from other hosts",
@@ -108,7 +108,7 @@ def _check_rules(host: ExaminedHost, doors: Firewall, case: Case) -> Check:
 
 def _summarize_firewall(doors: Firewall) -> str:
     ufw_state = {None: "there is no ufw", True: "ufw is on", False: "ufw is off"}[doors.ufw]
-    return f"{ufw_state}, kernel rules that drop connections: {len(doors.closing)}"
+    return f"{ufw_state}, kernel rules that drop connections: {len(doors.closing_rules)}"
 
 
 def _closes_medley_port(rule: str) -> bool:
@@ -136,11 +136,13 @@ def _format_opening_fix(rule: str, case: Case) -> str:
     return f"sudo nft insert rule {chain} ip saddr {network} accept{note}"
 
 
-@health_check("ports", "ports of Ray and the API", lambda health: health.doors)
+@health_check("ports", "ports of Ray and the API", lambda health: health.firewall)
 def ports(host: ExaminedHost, doors: Firewall) -> Iterator[Check]:
     """Check that the ports of Ray and of the API are free, unless medley's own Ray or server has them."""
-    ray, keeping = RayPorts, host.health.keeping
-    is_ray_running = any(process.ours and process.sort == "ray" for process in host.health.processes or ())
+    ray, keeping = RayPorts, host.health.leftovers
+    is_ray_running = any(
+        process.is_ended_by_ray_stop and process.role == "ray" for process in host.health.processes or ()
+    )
     # An old transcript lists no processes; a member of a cluster then has medley's Ray.
     may_be_member_ray = keeping and keeping.membership and host.health.processes is None
     listening_ports = {port for port, _ in doors.listening}
@@ -165,12 +167,12 @@ def ports(host: ExaminedHost, doors: Firewall) -> Iterator[Check]:
         yield host.ok(f"{ray.gcs} to {ray.raylet[1]} and {API_PORT} are free")
 
 
-@health_check("name", "host name", lambda health: health.doors)
+@health_check("name", "host name", lambda health: health.firewall)
 def host_name(host: ExaminedHost, doors: Firewall) -> Iterator[Check]:
     """Check the addresses of the host's own name: torch and Gloo listen there by default."""
-    host_ips, addresses = host.facts.net.ips, ", ".join(doors.means)
-    foreign_ips = [ip for ip in doors.means if not ip.startswith("127.") and ip not in host_ips]
-    if not doors.means:
+    host_ips, addresses = host.facts.net.ips, ", ".join(doors.own_addresses)
+    foreign_ips = [ip for ip in doors.own_addresses if not ip.startswith("127.") and ip not in host_ips]
+    if not doors.own_addresses:
         yield host.better(
             "The host's own name does not resolve",
             cause="torch, Ray and sudo look it up, and wait for it",
@@ -183,7 +185,7 @@ def host_name(host: ExaminedHost, doors: Firewall) -> Iterator[Check]:
             "a program that listens at its own name fails",
             fix=r'sudo sed -i "s/^[0-9.]*\(.*\b$(uname -n)\b\)/127.0.1.1\1/" /etc/hosts',
         )
-    elif all(ip.startswith("127.") for ip in doors.means):
+    elif all(ip.startswith("127.") for ip in doors.own_addresses):
         yield host.ok(
             f"resolves to {addresses}, the loopback: Gloo would listen there, "
             "so medley gives it the cluster's interface"
@@ -231,7 +233,7 @@ def peer_memory(case: Case) -> Iterator[Check]:
             yield host.ok(f"not used: {', '.join(unsupported_hosts)} {verb} no GPUDirect RDMA")
         elif parts is None:
             yield host.unknown(NOT_RECORDED)
-        elif parts.dmabuf:
+        elif parts.has_open_driver:
             yield host.ok("the open driver provides it by dma-buf")
         elif parts.modules & {"nvidia_peermem", "nv_peer_mem"}:
             yield host.ok("nvidia_peermem is loaded")

@@ -12,7 +12,7 @@ from medley.doctor.checks import GROUP, Check, Fix, Rule
 from medley.explain.findings import Explained
 from medley.explain.scanned_log import Scanned
 from medley.host import redact
-from medley.host.kind import answers
+from medley.host.kind import load_answers
 
 Results = Sequence[tuple[Rule, Check]]
 _TAIL_LINES = 120
@@ -62,7 +62,9 @@ def write_bug_report(explained: Explained, file: Path | None = None) -> Path:
     """Write a bug report to this file, or to a new one in the state folder; return its path."""
     file = file or storage.state() / "reports" / time.strftime("explain-%Y%m%d-%H%M%S.txt")
     versions = {"medley": own_version(), "python": sys.version.split()[0]}
-    text = format_bug_report(explained, versions, transcript.text(answers()), redact.redactor_of_host().text)
+    text = format_bug_report(
+        explained, versions, transcript.text(load_answers()), redact.redactor_of_host().text
+    )
     storage.write(file, text, secret=True)
     return file
 

@@ -45,7 +45,7 @@ def disks(host: ExaminedHost, host_disks: tuple[Disk, ...]) -> Iterator[Check]:
             f"{clean_command}df -h {place}; du -xsh {place}/* | sort -h | tail  "
             "# then delete what you do not need"
         )
-        if not disk.writable:
+        if not disk.is_writable:
             yield host.wrong(
                 f"This user cannot write to the folder for {disk.what}",
                 cause=cause,
@@ -66,7 +66,7 @@ def _compute_need(host: ExaminedHost, purpose: str) -> tuple[int, str]:
     if purpose != "environments":
         return _ENOUGH_BYTES.get(purpose, 0), _NEEDS[purpose]
     size_gib = _CUDA_ENVIRONMENT_GIB if host.gpu_kind or host.kind is None else _CPU_ENVIRONMENT_GIB
-    if host.health.keeping and host.health.keeping.packages:
+    if host.health.leftovers and host.health.leftovers.packages:
         return size_gib * GIB, f"it has an engine environment; the next version takes another {size_gib} GiB"
     reason = f"an engine environment takes {size_gib} GiB, and another {size_gib} GiB while it is built"
     return 2 * size_gib * GIB, reason
@@ -78,14 +78,14 @@ def _format_bytes(count: int) -> str:
 
 @health_check("hub", "model hub", lambda health: health.hub)
 def hub(host: ExaminedHost, access: HubAccess) -> Iterator[Check]:
-    name = "The mirror of HF_ENDPOINT" if access.mirror else "The model hub"
-    if access.mode and _is_readable(access.mode):
+    name = "The mirror of HF_ENDPOINT" if access.has_mirror else "The model hub"
+    if access.token_mode and _is_readable(access.token_mode):
         yield host.wrong(
-            f"Other users can read the hub's token: its file has mode {access.mode}",
+            f"Other users can read the hub's token: its file has mode {access.token_mode}",
             cause="anyone with the token can read and write your repositories",
             fix=host.build_fix("sh", "-c", _CLOSE_TOKEN),
         )
-    if access.offline:
+    if access.is_offline:
         yield host.ok("HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set: only downloaded models are used")
     elif access.status is None:
         yield host.better(
@@ -94,7 +94,9 @@ def hub(host: ExaminedHost, access: HubAccess) -> Iterator[Check]:
             fix="export HF_HUB_OFFLINE=1  # where that is meant; models then come by medley pull from a host",
         )
     else:
-        token = "with a token" if access.token else "without a token, so gated models cannot be downloaded"
+        token = (
+            "with a token" if access.has_token else "without a token, so gated models cannot be downloaded"
+        )
         yield host.ok(f"{name} answers ({access.status}); {token}")
 
 
@@ -115,7 +117,9 @@ def containers(host: ExaminedHost, settings: Settings) -> Iterator[Check]:
             else f"engines for {kind.name} come as images",
             fix="sudo apt-get install -y docker.io nvidia-container-toolkit; sudo usermod -aG docker $USER",
         )
-    elif programs and not (settings.nvidia_runtime or settings.cdi or "nvidia-ctk" in settings.runtimes):
+    elif programs and not (
+        settings.has_nvidia_runtime or settings.has_cdi or "nvidia-ctk" in settings.runtimes
+    ):
         yield host.report(
             "wrong" if needs_container else "better",
             f"{program_names} cannot pass this GPU to a container",
@@ -123,7 +127,7 @@ def containers(host: ExaminedHost, settings: Settings) -> Iterator[Check]:
             fix="sudo apt-get install -y nvidia-container-toolkit; "
             "sudo nvidia-ctk runtime configure --runtime=docker; sudo systemctl restart docker",
         )
-    elif "docker" in programs and table.container.nvidia_runtime and not settings.nvidia_runtime:
+    elif "docker" in programs and table.container.nvidia_runtime and not settings.has_nvidia_runtime:
         yield host.wrong(
             "docker does not have NVIDIA's runtime",
             cause="a Jetson's GPU reaches a container only through it",
@@ -135,7 +139,7 @@ def containers(host: ExaminedHost, settings: Settings) -> Iterator[Check]:
         )
 
 
-@health_check("secrets", "modes of secret files", lambda health: health.keeping)
+@health_check("secrets", "modes of secret files", lambda health: health.leftovers)
 def secrets(host: ExaminedHost, keeping: Leftovers) -> Iterator[Check]:
     """Find secret files that other users can read; the token lets anyone run programs on all hosts."""
     # A bug report may hold any text here, and users paste the fix: use known names only.
@@ -163,9 +167,9 @@ def lingering(case: Case) -> Iterator[Check]:
         settings = host.health.settings
         if settings is None:
             yield host.unknown(NOT_RECORDED)
-        elif settings.lingers is None:
+        elif settings.is_lingering is None:
             yield host.unknown("systemd is not running")
-        elif settings.lingers:
+        elif settings.is_lingering:
             yield host.ok("medley's services start again after a reboot")
         elif case.has_several_hosts:
             yield host.better(

@@ -55,16 +55,18 @@ def _list_greeted_hosts(case: Case) -> Iterator[ExaminedHost]:
 
 @health_check("ntp", "clock synchronization", lambda health: health.clock)
 def clock_sync(host: ExaminedHost, clock: Clock) -> Iterator[Check]:
-    if clock.right is None:
+    if clock.is_synchronized is None:
         yield host.unknown("timedatectl is not installed")
-    elif clock.right:
+    elif clock.is_synchronized:
         yield host.ok("NTP keeps it")
     else:
         yield host.better(
             "Clock is not synchronized",
-            cause=f"NTP is {'on, and has not reached a server' if clock.wanted else 'off'}; unsynchronized "
-            "clocks drift apart, and certificates and logs then disagree",
-            fix="timedatectl timesync-status" if clock.wanted else host.build_fix(*_ENABLE_NTP, root=True),
+            cause=f"NTP is {'on, and has not reached a server' if clock.is_synchronization_on else 'off'}; "
+            "unsynchronized clocks drift apart, and certificates and logs then disagree",
+            fix="timedatectl timesync-status"
+            if clock.is_synchronization_on
+            else host.build_fix(*_ENABLE_NTP, root=True),
         )
 
 
@@ -121,9 +123,9 @@ def versions(case: Case) -> Iterator[Check]:
         yield Subject(name).report_problem(problem)
     environments: dict[str, list[dict[str, str]]] = {}
     for name, host in case.hosts.items():
-        if host.health.keeping is None:
+        if host.health.leftovers is None:
             yield host.unknown(NOT_RECORDED)
-        elif packages := _list_packages(host, host.health.keeping, case.engine):
+        elif packages := _list_packages(host, host.health.leftovers, case.engine):
             environments[name] = packages
         else:
             yield host.ok(f"no environment for {case.engine} yet: it is built at first use")
@@ -158,8 +160,8 @@ def _list_differing(by_host: Mapping[str, Mapping[str, str]]) -> list[str]:
 
 def _list_packages(host: ExaminedHost, keeping: Leftovers, engine: EngineName) -> list[dict[str, str]]:
     """Return the packages of the virtualenv in cluster.toml, or of each environment that its kind uses."""
-    if host.member.env and keeping.own is not None:
-        return [_normalize_packages(keeping.own)]
+    if host.member.env and keeping.own_packages is not None:
+        return [_normalize_packages(keeping.own_packages)]
     lock = host.kind.host.environments.get(engine) if host.kind else None
     return [
         _normalize_packages(packages)
@@ -190,22 +192,22 @@ def _format_by_host(by_host: Mapping[str, str]) -> str:
 
 @host_check("own-environment", "virtualenv of cluster.toml")
 def own_environment(host: ExaminedHost) -> Iterator[Check]:
-    env, keeping = host.member.env, host.health.keeping
+    env, keeping = host.member.env, host.health.leftovers
     if not env or "/" not in env:
         return
     if keeping is None:
         yield host.unknown(NOT_RECORDED)
-    elif keeping.own is None:
+    elif keeping.own_packages is None:
         yield host.wrong(
             f"{env} is not a virtualenv",
             cause="cluster.toml names it as env, and it has no bin/python",
             fix=f"python3.12 -m venv {env}  # and install the engine in it; or leave env out: one is built",
         )
-    elif "ray" not in keeping.programs:
+    elif "ray" not in keeping.own_programs:
         yield host.wrong(
             f"{env} has no ray",
             cause="newer images and wheels of vLLM come without it, and over hosts Ray starts the ranks",
             fix=f"{env}/bin/python -m pip install 'ray[cgraph]'  # the version that the others have",
         )
     else:
-        yield host.ok(", ".join(f"{name} {version}" for name, version in keeping.own.items()))
+        yield host.ok(", ".join(f"{name} {version}" for name, version in keeping.own_packages.items()))

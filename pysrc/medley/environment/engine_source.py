@@ -99,8 +99,8 @@ def engine_source(
     absent = f"there is neither an engine environment nor an image of {TITLES[engine]} for {host.title}"
     if host.container.image and has_engine and not images:
         absent = f"{host.title} has {TITLES[engine]} in an image only, and images need Ray"
-    if kind.no_image:
-        absent = f"{absent}: {kind.no_image}"
+    if kind.no_image_reason:
+        absent = f"{absent}: {kind.no_image_reason}"
     return EngineSource(("--env", OWN), device=host.device, upgrade=host.upgrade, absent=absent)
 
 
@@ -123,7 +123,7 @@ def default_image(kind: Kind) -> str:
     if not kind.host.container.image:
         raise Problem(
             f"there is no image for hosts of the kind {kind.name}",
-            cause=kind.no_image or f"hosts/{kind.name}.toml names none",
+            cause=kind.no_image_reason or f"hosts/{kind.name}.toml names none",
             fix="--image NAME, of one that holds vLLM and Ray",
         )
     return kind.host.container.image

@@ -1,4 +1,4 @@
-"""Hosts one does not own: `spark:2` from typical transcripts, with other addresses."""
+"""Build hosts that the user need not own: `spark:2` from typical transcripts, with other addresses."""
 
 import re
 from collections.abc import Callable
@@ -9,88 +9,98 @@ from ipaddress import IPv4Interface
 
 from medley import config
 from medley.errors import Problem
-from medley.host.facts import Facts, facts
+from medley.host.facts import Facts, read_facts
 from medley.host.facts.network import Interface
 from medley.host.facts.rdma import RdmaPort
 from medley.transcript import parse
 
-MOST_HOSTS = 64
-_FIRST = 10  # their host number in each network, past what gateways have
+MAX_HOSTS = 64
+_FIRST_NUMBER = 10
+"""The number of the first host in each network, above the numbers of gateways."""
 
 
-def imagined(asked: str) -> dict[str, Facts]:
-    """The hosts of `spark:2,thor:1`, by name: spark-1, spark-2, thor-1, all on the same networks."""
-    known = config.files("hosts/typical", ".txt")
-    kinds = [kind for word in asked.split(",") for kind in _counted(word.strip(), tuple(known), asked)]
-    if len(kinds) > MOST_HOSTS:
+def build_hosts(hosts_option: str) -> dict[str, Facts]:
+    """Return the hosts of `spark:2,thor:1` by name: spark-1, spark-2, thor-1, all on the same networks.
+
+    Raise a Problem for an unknown kind, or too many hosts.
+    """
+    files = config.files("hosts/typical", ".txt")
+    kinds = [
+        kind
+        for word in hosts_option.split(",")
+        for kind in _list_kinds(word.strip(), tuple(files), hosts_option)
+    ]
+    if len(kinds) > MAX_HOSTS:
         raise Problem(
-            f"--hosts {asked} is too many",
-            cause=f"{len(kinds)} hosts; {MOST_HOSTS} at most",
+            f"--hosts {hosts_option} is too many",
+            cause=f"{len(kinds)} hosts; {MAX_HOSTS} at most",
             fix="name fewer",
         )
-    typical = {kind: _facts(known[kind].read_text(encoding="utf-8")) for kind in set(kinds)}
-    return {
-        f"{kind}-{kinds[: at + 1].count(kind)}": _numbered(typical[kind], _FIRST + at)
-        for at, kind in enumerate(kinds)
-    }
+    typical = {kind: _read_facts(files[kind].read_text(encoding="utf-8")) for kind in set(kinds)}
+    hosts = {}
+    for place, kind in enumerate(kinds):
+        number = kinds[: place + 1].count(kind)
+        hosts[f"{kind}-{number}"] = _number_addresses(typical[kind], _FIRST_NUMBER + place)
+    return hosts
 
 
 @lru_cache(maxsize=64)
-def _facts(transcript: str) -> Facts:
+def _read_facts(transcript: str) -> Facts:
     """Parse a transcript once per process, because remedies plan on many hypothetical hosts."""
-    return facts(parse(transcript))
+    return read_facts(parse(transcript))
 
 
-def _counted(word: str, known: tuple[str, ...], asked: str) -> list[str]:
+def _list_kinds(word: str, kinds: tuple[str, ...], hosts_option: str) -> list[str]:
     match = re.fullmatch(r"([\w.-]+?)(?::([1-9]\d{0,2}))?", word.lower())
-    if match is None or match[1] not in known:
+    if match is None or match[1] not in kinds:
         is_any = word.lower().partition(":")[0] == "cuda"
         why = "is any NVIDIA GPU: name one" if is_any else "is not KIND:NUMBER"
-        cause = f"{word!r} {why}, such as spark:2; kinds: {', '.join(known)}"
-        fix = f"--hosts {_meant(asked, known) or 'spark:2,thor:2'}; or leave --hosts out, for your own hosts"
-        raise Problem(f"--hosts {asked} names no hosts", cause=cause, fix=fix)
+        cause = f"{word!r} {why}, such as spark:2; kinds: {', '.join(kinds)}"
+        suggestion = _suggest_hosts(hosts_option, kinds) or "spark:2,thor:2"
+        fix = f"--hosts {suggestion}; or leave --hosts out, for your own hosts"
+        raise Problem(f"--hosts {hosts_option} names no hosts", cause=cause, fix=fix)
     return [match[1]] * int(match[2] or 1)
 
 
-def _meant(asked: str, known: tuple[str, ...]) -> str:
-    """Return what all words of --hosts probably mean, valid as a whole; empty where one is like no kind."""
+def _suggest_hosts(hosts_option: str, kinds: tuple[str, ...]) -> str:
+    """Return a valid value for --hosts near to the given one; empty if a word is like no kind."""
     counts: dict[str, int] = {}
-    for word in asked.lower().split(","):
+    for word in hosts_option.lower().split(","):
         # spark:2, and spark=2, spark-2, spark 2, sparkx2, spark
         match = re.fullmatch(r"(.*?)(?:\s*(?::|=|\*|x|\s|-)\s*(\d{0,2}))?", word.strip())
-        whole, name, number = word.strip(), match[1] if match else "", match[2] if match else None
-        if whole in known:
-            kind, count = whole, 1
+        host_word, name, number = word.strip(), match[1] if match else "", match[2] if match else None
+        if host_word in kinds:
+            kind, count = host_word, 1
         else:
-            near = ["rtx-5090"] if name == "cuda" else get_close_matches(name, known, 1)
-            if not near:
+            close_names = ["rtx-5090"] if name == "cuda" else get_close_matches(name, kinds, 1)
+            if not close_names:
                 return ""
-            is_own_name = f"{near[0]}-{number}" == whole  # as plan names hosts: spark-1, spark-2
-            kind, count = near[0], 1 if is_own_name else int(number or 1) or 1
+            is_own_name = f"{close_names[0]}-{number}" == host_word  # as plan names hosts: spark-1, spark-2
+            kind, count = close_names[0], 1 if is_own_name else int(number or 1) or 1
         counts[kind] = counts.get(kind, 0) + count
-    return ",".join(f"{kind}:{min(count, MOST_HOSTS)}" for kind, count in counts.items())
+    return ",".join(f"{kind}:{min(count, MAX_HOSTS)}" for kind, count in counts.items())
 
 
-def _numbered(host: Facts, number: int) -> Facts:
-    """The same host with this number in each of its networks."""
+def _number_addresses(host: Facts, number: int) -> Facts:
+    """Return the host with this number in each of its networks."""
 
-    def address(at: IPv4Interface) -> str:
-        return str(at.network[number]) if at.network.num_addresses > number + 1 else str(at.ip)
+    def choose_address(current: IPv4Interface) -> str:
+        return str(current.network[number]) if current.network.num_addresses > number + 1 else str(current.ip)
 
-    return readdressed(host, address)
+    return change_addresses(host, choose_address)
 
 
-def readdressed(facts: Facts, address: Callable[[IPv4Interface], str]) -> Facts:
-    """`address` gives the new one of each, in its network."""
+def change_addresses(facts: Facts, choose_address: Callable[[IPv4Interface], str]) -> Facts:
+    """Return the facts with other addresses; `address` returns the new one for each, in its network."""
     links = facts.net.links
-    moved = {each.ip: address(each.at) for link in links for each in link.addresses}
+    new_ips = {old.ip: choose_address(old.cidr) for link in links for old in link.addresses}
 
-    def of_link(link: Interface) -> Interface:
-        return replace(link, addresses=tuple(replace(each, ip=moved[each.ip]) for each in link.addresses))
+    def change_link(link: Interface) -> Interface:
+        return replace(link, addresses=tuple(replace(old, ip=new_ips[old.ip]) for old in link.addresses))
 
-    def of_port(port: RdmaPort) -> RdmaPort:
-        gids = (replace(gid, address=moved.get(gid.address or "", gid.address)) for gid in port.gids)
+    def change_port(port: RdmaPort) -> RdmaPort:
+        gids = (replace(gid, address=new_ips.get(gid.address or "", gid.address)) for gid in port.gids)
         return replace(port, gids=tuple(gids))
 
-    net = replace(facts.net, links=tuple(map(of_link, links)))
-    return replace(facts, net=net, rdma=tuple(map(of_port, facts.rdma)))
+    net = replace(facts.net, links=tuple(map(change_link, links)))
+    return replace(facts, net=net, rdma=tuple(map(change_port, facts.rdma)))

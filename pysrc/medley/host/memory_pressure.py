@@ -19,20 +19,23 @@ from medley.errors import Problem
 
 Level = Literal["enough", "low", "critical"]
 MIB, GIB = 1 << 20, 1 << 30
-_LOW_PART, _LEAST_LOW, _MOST_LOW, _SMALL_PART = 0.04, 512 * MIB, 2 * GIB, 8
-_RECOVERED = 1.5
-_SWAP_FREE = 0.1
-"""earlyoom's, below which swap no longer helps."""
-_STALLED = 50.0
-"""Percent of ten seconds in which no process of the host went on: Fedora's limit of systemd-oomd."""
+_LOW_SHARE, _MIN_LOW_BYTES, _MAX_LOW_BYTES = 0.04, 512 * MIB, 2 * GIB
+"""The share of all memory below which it is low, and the limits of that bound."""
+_MAX_LOW_DIVISOR = 8
+"""The bound is at most this part of all memory, on small hosts."""
+_RECOVERED_RATIO = 1.5
+_MIN_SWAP_SHARE = 0.1
+"""earlyoom's share of free swap, below which swap no longer helps."""
+_MAX_STALLED_PERCENT = 50.0
+"""The percent of ten seconds in which no process of the host went on: Fedora's limit of systemd-oomd."""
 _LOOK_EVERY_S, _PATIENCE_S = 1.0, 2.0
-_LARGEST = 5
-_FLAT = "memory.limit_in_bytes"
+_LARGEST_PROCESSES = 5
+_V1_LIMIT_FILE = "memory.limit_in_bytes"
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Memory of the host, or of a control group with a limit, in bytes."""
+    """The memory of the host, or of a control group with a limit, in bytes."""
 
     where: str
     total: int
@@ -46,103 +49,117 @@ class Memory:
 
     def bounds(self, reserve: int | None = None) -> tuple[int, int]:
         """Return the available bytes below which it is low, and critical; `reserve` replaces the first."""
-        most = min(_MOST_LOW, self.total // _SMALL_PART)
-        low = min(most, max(_LEAST_LOW, int(self.total * _LOW_PART))) if reserve is None else reserve
+        low = reserve
+        if low is None:
+            most = min(_MAX_LOW_BYTES, self.total // _MAX_LOW_DIVISOR)
+            low = min(most, max(_MIN_LOW_BYTES, int(self.total * _LOW_SHARE)))
         return low, low // 2
 
     def level(self, reserve: int | None = None) -> Level:
         low, critical = self.bounds(reserve)
         if self.available >= low:
             return "enough"
-        stalls = self.stalled is not None and self.stalled >= _STALLED
+        is_stalled = self.stalled is not None and self.stalled >= _MAX_STALLED_PERCENT
         # Free swap helps only where PSI would show that the host waits for it.
-        swaps = self.stalled is not None and self.swap_free > self.swap * _SWAP_FREE
-        return "critical" if stalls or (self.available < critical and not swaps) else "low"
+        can_swap = self.stalled is not None and self.swap_free > self.swap * _MIN_SWAP_SHARE
+        return "critical" if is_stalled or (self.available < critical and not can_swap) else "low"
 
     def __str__(self) -> str:
-        swap = f", {_gib(self.swap_free)} of {_gib(self.swap)} swap free" if self.swap else ""
+        swap = (
+            f", {_format_bytes(self.swap_free)} of {_format_bytes(self.swap)} swap free" if self.swap else ""
+        )
         stalled = "" if self.stalled is None else f", all processes stalled for {self.stalled:.0f} % of 10 s"
-        return f"{_gib(self.available)} of {_gib(self.total)} available on {self.where}{swap}{stalled}"
+        available = f"{_format_bytes(self.available)} of {_format_bytes(self.total)} available"
+        return f"{available} on {self.where}{swap}{stalled}"
 
 
-def read(root: Path = Path("/")) -> Iterator[Memory]:
+def read_memory(root: Path = Path("/")) -> Iterator[Memory]:
     """Yield the host's memory, then that of the control group with the least left, if one has a limit."""
-    found = dict(re.findall(r"(?m)^(\w+): +(\d+) kB", _text(root / "proc/meminfo")))
-    kib = {name: int(value) * 1024 for name, value in found.items()}
-    if {"MemTotal", "MemAvailable"} <= kib.keys():
-        swap, pressure = (kib.get("SwapTotal", 0), kib.get("SwapFree", 0)), root / "proc/pressure/memory"
-        sizes = kib["MemTotal"], kib["MemAvailable"], *swap
-        yield Memory("this host", *sizes, _stalled(pressure), kib.get("Cached", 0))
-        groups = (each for each in _groups(root) if each.total < kib["MemTotal"])
-        if least := min(groups, key=lambda each: each.available, default=None):
-            yield least
+    entries = dict(re.findall(r"(?m)^(\w+): +(\d+) kB", _read_text(root / "proc/meminfo")))
+    sizes = {name: int(kib) * 1024 for name, kib in entries.items()}
+    if {"MemTotal", "MemAvailable"} <= sizes.keys():
+        yield Memory(
+            "this host",
+            total=sizes["MemTotal"],
+            available=sizes["MemAvailable"],
+            swap=sizes.get("SwapTotal", 0),
+            swap_free=sizes.get("SwapFree", 0),
+            stalled=_read_stalled(root / "proc/pressure/memory"),
+            cached=sizes.get("Cached", 0),
+        )
+        groups = (group for group in _list_groups(root) if group.total < sizes["MemTotal"])
+        if tightest := min(groups, key=lambda group: group.available, default=None):
+            yield tightest
 
 
-def _groups(root: Path) -> Iterator[Memory]:
+def _list_groups(root: Path) -> Iterator[Memory]:
     """Yield the control groups of this process that have a limit; in a container their paths are not here."""
-    for line in _text(root / "proc/self/cgroup").splitlines():
+    for line in _read_text(root / "proc/self/cgroup").splitlines():
         number, controllers, path = line.split(":", 2)
         tree = root / "sys/fs/cgroup" / ("memory" if "memory" in controllers.split(",") else "")
         if tree.name != "memory" and number != "0":
             continue
-        own = Path(path.lstrip("/"))
-        for folder in dict.fromkeys((*(tree / each for each in (own, *own.parents)), tree)):
-            flat = (folder / _FLAT).exists()
-            names = (_FLAT, "memory.usage_in_bytes") if flat else ("memory.max", "memory.current")
-            limit, used = (_text(folder / name).strip() for name in names)
+        group = Path(path.lstrip("/"))
+        for folder in dict.fromkeys((*(tree / ancestor for ancestor in (group, *group.parents)), tree)):
+            is_v1 = (folder / _V1_LIMIT_FILE).exists()
+            names = (_V1_LIMIT_FILE, "memory.usage_in_bytes") if is_v1 else ("memory.max", "memory.current")
+            limit, used = (_read_text(folder / name).strip() for name in names)
             if limit.isdecimal() and used.isdecimal():
-                stat = dict(re.findall(r"(?m)^(\w+) (\d+)$", _text(folder / "memory.stat")))
-                prefix = "total_" if flat else ""
-                idle, active = (int(stat.get(f"{prefix}{each}_file", 0)) for each in ("inactive", "active"))
-                # As kubelet counts, and half of the files that are in use: mapped weights are such.
-                left = int(limit) - int(used) + idle + active // 2
-                where = f"control group {path}"
-                yield Memory(where, int(limit), max(0, left), stalled=_stalled(folder / "memory.pressure"))
+                stat = dict(re.findall(r"(?m)^(\w+) (\d+)$", _read_text(folder / "memory.stat")))
+                prefix = "total_" if is_v1 else ""
+                idle, active = (int(stat.get(f"{prefix}{state}_file", 0)) for state in ("inactive", "active"))
+                # The count of kubelet, and half of the files in use: mapped weights are among them.
+                available = max(0, int(limit) - int(used) + idle + active // 2)
+                stalled = _read_stalled(folder / "memory.pressure")
+                yield Memory(f"control group {path}", int(limit), available, stalled=stalled)
 
 
-def _stalled(file: Path) -> float | None:
-    found = re.search(r"full avg10=([\d.]+)", _text(file))
-    return float(found[1]) if found else None
+def _read_stalled(file: Path) -> float | None:
+    match = re.search(r"full avg10=([\d.]+)", _read_text(file))
+    return float(match[1]) if match else None
 
 
-def _text(file: Path) -> str:
+def _read_text(file: Path) -> str:
     with suppress(OSError):
         return file.read_text(encoding="utf-8", errors="replace")
     return ""
 
 
-def largest(root: Path = Path("/proc")) -> list[tuple[int, str, int]]:
+def list_largest_processes(root: Path = Path("/proc")) -> list[tuple[int, str, int]]:
     """Return pid, name and resident bytes of the five largest processes; buffers of a GPU are in none."""
-    found = []
+    processes = []
     for folder in root.glob("[0-9]*"):
-        fields, name = _text(folder / "statm").split(), _text(folder / "comm").strip()
+        fields, name = _read_text(folder / "statm").split(), _read_text(folder / "comm").strip()
         if len(fields) > 1:
-            found.append((int(folder.name), name, int(fields[1]) * os.sysconf("SC_PAGE_SIZE")))
-    return sorted(found, key=lambda each: -each[2])[:_LARGEST]
+            processes.append((int(folder.name), name, int(fields[1]) * os.sysconf("SC_PAGE_SIZE")))
+    return sorted(processes, key=lambda process: -process[2])[:_LARGEST_PROCESSES]
 
 
-def kernel_kills(root: Path = Path("/")) -> int | None:
-    """Return how many processes the kernel has killed for memory since its boot (vmstat, Linux 4.13)."""
-    found = re.search(r"(?m)^oom_kill (\d+)$", _text(root / "proc/vmstat"))
-    return int(found[1]) if found else None
+def count_kernel_kills(root: Path = Path("/")) -> int | None:
+    """Return the number of processes that the kernel killed for memory since its boot; None if unknown.
+
+    /proc/vmstat has it since Linux 4.13.
+    """
+    match = re.search(r"(?m)^oom_kill (\d+)$", _read_text(root / "proc/vmstat"))
+    return int(match[1]) if match else None
 
 
-def killer(before: int | None, root: Path = Path("/")) -> str:
-    """Say whether the kernel killed a process; `before`: its kills when that started."""
-    now = kernel_kills(root)
-    if before is None or now is None:
+def describe_killer(kills_before: int | None, root: Path = Path("/")) -> str:
+    """Return whether the kernel killed a process, as text; `before`: its kills when that process started."""
+    kills = count_kernel_kills(root)
+    if kills_before is None or kills is None:
         return "as the kernel does when memory runs out"
-    if now > before:
-        return f"and the kernel killed {now - before} processes for memory since it started"
+    if kills > kills_before:
+        return f"and the kernel killed {kills - kills_before} processes for memory since it started"
     return "and not by the kernel, which killed no process for memory since it started"
 
 
 class MemoryWatch:
-    """Follows the level, at most every second; `look` is cheap, and called often."""
+    """A watch of the level, at most every second; `look` is cheap, and called often."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ, patience_s: float = _PATIENCE_S) -> None:
-        """`patience_s`: how long memory must be critical without a break."""
-        self._reserve, self._patience_s = reserve(environ), patience_s
+        """Read MEDLEY_MEMORY_RESERVE_MIB; `patience_s`: the time for which memory may be critical."""
+        self._reserve, self._patience_s = read_reserve(environ), patience_s
         self._next, self._critical_since = 0.0, float("inf")
         self.low: str | None = None
         """The figures while memory is low, until half as much again as that bound is available."""
@@ -153,19 +170,24 @@ class MemoryWatch:
         if self._reserve == 0 or now < self._next:
             return False
         self._next = now + _LOOK_EVERY_S
-        found = [(each.level(self._reserve), each) for each in read()]
-        lacking = [each for level, each in found if level != "enough"]
-        if lacking:
-            self.low = str(min(lacking, key=lambda each: each.available))
-        elif all(each.available > each.bounds(self._reserve)[0] * _RECOVERED for _, each in found):
+        levels = [(memory.level(self._reserve), memory) for memory in read_memory()]
+        low = [memory for level, memory in levels if level != "enough"]
+        if low:
+            self.low = str(min(low, key=lambda memory: memory.available))
+        elif all(self._has_recovered(memory) for _, memory in levels):
             self.low = None
-        critical = any(level == "critical" for level, _ in found)
-        self._critical_since = min(self._critical_since, now) if critical else float("inf")
+        is_critical = any(level == "critical" for level, _ in levels)
+        self._critical_since = min(self._critical_since, now) if is_critical else float("inf")
         return now - self._critical_since >= self._patience_s
+
+    def _has_recovered(self, memory: Memory) -> bool:
+        return memory.available > memory.bounds(self._reserve)[0] * _RECOVERED_RATIO
 
     def problem(self, what: str) -> Problem:
         """Explain the end of `what`, with the processes that use the most."""
-        users = ", ".join(f"{name} ({pid}) {_gib(size)}" for pid, name, size in largest())
+        users = ", ".join(
+            f"{name} ({pid}) {_format_bytes(size)}" for pid, name, size in list_largest_processes()
+        )
         return Problem(
             f"medley ended {what} before this host's memory ran out",
             cause=f"{self.low}; largest processes: {users}",
@@ -174,17 +196,17 @@ class MemoryWatch:
         )
 
 
-def reserve(environ: Mapping[str, str]) -> int | None:
-    """Read MEDLEY_MEMORY_RESERVE_MIB in bytes: memory is low below it; 0 turns the watch off."""
-    told = environ.get("MEDLEY_MEMORY_RESERVE_MIB", "")
-    if told and not told.isdecimal():
+def read_reserve(environ: Mapping[str, str]) -> int | None:
+    """Return MEDLEY_MEMORY_RESERVE_MIB in bytes: memory is low below it; 0 turns the watch off."""
+    mib = environ.get("MEDLEY_MEMORY_RESERVE_MIB", "")
+    if mib and not mib.isdecimal():
         raise Problem(
-            f"MEDLEY_MEMORY_RESERVE_MIB is {told!r}",
+            f"MEDLEY_MEMORY_RESERVE_MIB is {mib!r}",
             cause="it is a number of MiB, such as 2048, or 0 for no watch over memory",
             fix="export MEDLEY_MEMORY_RESERVE_MIB=2048",
         )
-    return int(told) * MIB if told else None
+    return int(mib) * MIB if mib else None
 
 
-def _gib(size: int) -> str:
+def _format_bytes(size: int) -> str:
     return f"{size / GIB:.1f} GiB" if size >= GIB else f"{size >> 20} MiB"

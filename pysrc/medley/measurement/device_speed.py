@@ -91,14 +91,14 @@ def measure_cluster(
 def _read_devices(node: Mapping[str, Any]) -> HostDevices:
     units: tuple[DeviceIdentity, ...] = ()
     with suppress(Problem):  # its facts are unknown, or fit no kind of host
-        host = facts.facts(transcript.parse(node["told"] or ""))
+        host = facts.read_facts(transcript.parse(node["told"] or ""))
         units = tuple(devices.list_device_identities(host, match_kind(host, config.hosts())))
     return HostDevices(f"{node['name']} ({node['address']})", units)
 
 
 def measure_host(progress: Progress) -> Speeds:
     """Measure the devices of this host, without a cluster, and record the result."""
-    host_facts, host_kind = kind.recognise()
+    host_facts, host_kind = kind.detect_kind()
     chain = toolkit.with_libcuda(toolkit.find(host_kind.name, watch=progress), host_kind.host)
     environment = tools.environment(host_kind, None)
     folder = virtualenv.ready(environment, chain, driver=host_kind.host.driver, watch=progress)

@@ -223,8 +223,8 @@ def wait_for_settings(settings: Iterable[Setting]) -> tuple[Setting, ...]:
 
 def _list_missing_settings(settings: tuple[Setting, ...]) -> tuple[Setting, ...]:
     """Return the settings that this host does not have now."""
-    net = network.net(process.ask(network.QUESTIONS))
-    current = {(link.name, str(address.at), link.mtu) for link in net.links for address in link.addresses}
+    net = network.read_net(process.ask(network.QUESTIONS))
+    current = {(link.name, str(address.cidr), link.mtu) for link in net.links for address in link.addresses}
     return tuple(
         setting for setting in settings if (setting.interface, setting.address, setting.mtu) not in current
     )

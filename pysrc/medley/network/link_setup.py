@@ -129,7 +129,7 @@ def _list_ring_settings(ports: list[list[Interface]], place: int, request: LinkR
         for function, link in enumerate(port):
             third = _FIRST_SUBNET + 10 * cable + function
             address = IPv4Interface(f"192.168.{third}.{request.number or place}/24")
-            current = [link_address.at for link_address in link.addresses]
+            current = [link_address.cidr for link_address in link.addresses]
             replaced = [old for old in current if old.is_link_local or _is_suggested(old)]
             yield Setting(
                 interface=link.name,
@@ -208,7 +208,7 @@ def _list_settings(facts: Facts, links: list[Interface], request: LinkRequest) -
         address, why = _choose_address(link, taken, request, facts)
         taken.append(address.network)
         is_fast = link.kind == "ethernet" and (link.mbit or 0) >= _FAST_MBIT
-        current = [link_address.at for link_address in link.addresses]
+        current = [link_address.cidr for link_address in link.addresses]
         # All cables share the link-local network, which does not identify a cable.
         replaced = [old for old in current if old.is_link_local or _has_overlap(old.network, taken)]
         yield Setting(
@@ -229,7 +229,7 @@ def _choose_address(
     """Return the address of a link and the reason: the user's, its own, or a suggested one."""
     if request.address:
         return _parse_address(request.address, taken, request), "as requested"
-    for candidate in (link_address.at for link_address in link.addresses):
+    for candidate in (link_address.cidr for link_address in link.addresses):
         if not candidate.is_link_local and not _has_overlap(candidate.network, taken):
             return candidate, "it has this address already"
     host_number, number_reason = _choose_host_number(request, facts)

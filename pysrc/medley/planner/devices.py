@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 from medley import json_shape, storage
 from medley.host.facts import Facts
-from medley.host.kind import Kind, gpu_capability, gpu_memory_bytes
+from medley.host.kind import Kind, find_gpu_capability, find_gpu_memory_bytes
 from medley.planner import Device
 from medley.planner.device_specs import find_stated_speed
 from medley.planner.memory import compute_most_bytes, compute_usable_bytes
@@ -169,7 +169,7 @@ def list_device_identities(facts: Facts, kind: Kind) -> Iterator[DeviceIdentity]
         yield DeviceIdentity(0, facts.cpu.model or "", facts.memory.total_bytes)
         return
     for gpu in facts.gpus:
-        yield DeviceIdentity(gpu.index, gpu.name, gpu_memory_bytes(gpu, kind.host, facts) or 0, gpu.uuid)
+        yield DeviceIdentity(gpu.index, gpu.name, find_gpu_memory_bytes(gpu, kind.host, facts) or 0, gpu.uuid)
 
 
 def _build_stated_device(name: str, identity: DeviceIdentity, facts: Facts, kind: Kind) -> Device:
@@ -180,7 +180,7 @@ def _build_stated_device(name: str, identity: DeviceIdentity, facts: Facts, kind
         gpu = next(gpu for gpu in facts.gpus if gpu.index == identity.index)
         if not kind.host.memory.unified:
             free_bytes = gpu.memory_free_bytes or total_bytes
-        capability = gpu_capability(gpu, kind.host)
+        capability = find_gpu_capability(gpu, kind.host)
         specs = find_stated_speed(kind.name, gpu.name, capability=capability, memory_bytes=total_bytes)
         gpu_bytes = total_bytes or None
     return Device(

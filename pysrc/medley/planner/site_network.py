@@ -7,7 +7,7 @@ from medley.environment.engine_source import EngineSource
 from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host.facts.network import Interface
-from medley.host.hypothetical import readdressed
+from medley.host.hypothetical import change_addresses
 from medley.network.fabric import choose_fabric
 from medley.network.fabric.cabling import Cabling
 from medley.network.fabric.findings import find_idle_ports
@@ -124,7 +124,7 @@ class SiteNetwork:
 
     def _compute_link_key(self, name: str) -> str:
         facts = self.hosts[name]
-        bare = readdressed(facts, lambda interface: str(interface.network.network_address))
+        bare = change_addresses(facts, lambda interface: str(interface.network.network_address))
         joined_name = (self.options.ray_addresses or {}).get(name) or self.options.find_link(name)
         interfaces = [
             link.name

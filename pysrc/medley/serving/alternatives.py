@@ -12,8 +12,8 @@ from medley.command import renamed, switched, without
 from medley.engine.launch import ENGINES, Order
 from medley.environment.engine_source import EngineRequest
 from medley.errors import Problem
-from medley.host.hypothetical import imagined
-from medley.host.kind import kind_of
+from medley.host.hypothetical import build_hosts
+from medley.host.kind import find_kind
 from medley.host_schema import ENGINE_TABLES
 from medley.model.table import remove_format
 from medley.planner import Device, compatibility, topology
@@ -349,7 +349,7 @@ def _find_typical_kind(device: Device) -> str | None:
 
 
 def _build_site(hosts: str) -> Topology:
-    return Topology({name: (facts, kind_of(facts)) for name, facts in imagined(hosts).items()})
+    return Topology({name: (facts, find_kind(facts)) for name, facts in build_hosts(hosts).items()})
 
 
 def _write_plan_command(order: Order, hosts: str) -> str:

@@ -18,7 +18,7 @@ from medley.environment.relock import Release
 from medley.environment.toolkit import with_libcuda
 from medley.environment.virtualenv import Environment
 from medley.errors import Problem
-from medley.host.kind import recognise
+from medley.host.kind import detect_kind
 from medley.host_schema import Recipe
 from medley.planner.plan import Nodes, Plan
 from medley.progress import Progress
@@ -59,7 +59,7 @@ def raise_lock(name: str, version: str | None, *, watch: Progress) -> Proof:
     """Write the lock for the release once it passes; a Problem leaves the files unchanged."""
     release = relock.resolve(name, version, watch=watch)
     recipe = config.recipes()[name]
-    _, here = recognise()
+    _, here = detect_kind()
     runs = recipe.device in {"cpu", here.host.device}
     chain = with_libcuda(toolkit.find(here.name, watch=watch), here.host)
     asked = commands(recipe.engine)

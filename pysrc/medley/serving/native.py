@@ -21,7 +21,7 @@ from medley.environment import engine_source, packaged_model, tools, virtualenv
 from medley.environment.tools import Tools
 from medley.errors import Problem
 from medley.host.facts import Facts
-from medley.host.kind import Kind, answers, recognise
+from medley.host.kind import Kind, detect_kind, load_answers
 from medley.model import extra_files, resolve
 from medley.network import secure_channel, tcp
 from medley.network.fabric import choose_fabric, per_host
@@ -48,7 +48,7 @@ _PORTS_TRIED = 79
 def wait_for_hosts(job: Job, output: Output) -> Iterator[PreparedLaunch]:
     """Wait for the hosts that join, start each one's part, and yield this host's; then end them all."""
     request, order, watch = job.request, job.order, output.watch
-    head_facts, kind = recognise(request.kind, answers())
+    head_facts, kind = detect_kind(request.kind, load_answers())
     programs = tools.ready(
         kind, request.environment, engine=order.engine, joins=True, nccl=request.nccl, watch=watch
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from medley.cluster import ray_serving
 from medley.host import facts
 from medley.host.facts import Facts
-from medley.host.kind import Kind, answers, kind_of
+from medley.host.kind import Kind, find_kind, load_answers
 from medley.planner import devices
 from medley.planner.topology import Topology
 from medley.progress import Output
@@ -26,8 +26,8 @@ def find_site(job: Job, output: Output) -> Topology:
 
 def find_this_host(kind_name: str | None, say: Callable[[str], None]) -> Topology:
     """Return this host alone; `kind_name`: its kind, if the user gave it."""
-    host_facts = facts.facts(answers())
-    kind = kind_of(host_facts, kind_name)
+    host_facts = facts.read_facts(load_answers())
+    kind = find_kind(host_facts, kind_name)
     if kind.warning:
         say(kind.warning)
     return Topology({platform.node(): (host_facts, kind)}, measurements=devices.read_measurements())
@@ -42,7 +42,7 @@ def build_joined_site(
     """Return the hosts that joined a model without Ray, the head first; each has all its slots free."""
     head, *others = host_facts
     hosts = {head: (host_facts[head], head_kind)}
-    hosts |= {name: (host_facts[name], kind_of(host_facts[name])) for name in others}
+    hosts |= {name: (host_facts[name], find_kind(host_facts[name])) for name in others}
     slots = Counter(device.host for device in devices.list_devices(hosts))
     return Topology(
         hosts,

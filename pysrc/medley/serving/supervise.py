@@ -67,7 +67,7 @@ def supervise(
             lost.append(line)
         on_line(line)
 
-    kills, segments = memory_pressure.kernel_kills(), SharedMemory()
+    kills, segments = memory_pressure.count_kernel_kills(), SharedMemory()
     engine, began = Process(command, watch), time.monotonic()
     engine.die_first()
     completion = None
@@ -100,7 +100,7 @@ def supervise(
         ready=completion is not None,
         log=log,
         last_error=last_error,
-        killer=memory_pressure.killer(kills),
+        killer=memory_pressure.describe_killer(kills),
     )
 
 
@@ -139,7 +139,7 @@ def _first_completion(
 
 
 def _memory() -> Memory:
-    return next(memory_pressure.read())
+    return next(memory_pressure.read_memory())
 
 
 def _require_memory(before: int, say: Callable[[str], None]) -> None:

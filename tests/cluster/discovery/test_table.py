@@ -6,10 +6,10 @@ from medley.cluster import program_consent, programs_table
 from medley.cluster.discovery.table import cluster_text, read_back
 from medley.cluster.discovery.visit import HostSurvey
 from medley.errors import Problem
-from medley.host.kind import kind_of
+from medley.host.kind import find_kind
 from tests.host.recordings import recorded
 
-SPARK = HostSurvey("spark-1", "spark-1", facts=recorded("spark"), kind=kind_of(recorded("spark")))
+SPARK = HostSurvey("spark-1", "spark-1", facts=recorded("spark"), kind=find_kind(recorded("spark")))
 AWAY = Problem("away", cause="it does not answer\x1b[31m (no\nroute)", fix="check that it is on")
 THOR = HostSurvey("10.0.0.3", "ssh://me@10.0.0.3:2222", problem=AWAY)
 BOTH = {each.name: each for each in (SPARK, THOR)}
@@ -25,14 +25,14 @@ def test_what_is_written_is_read_back() -> None:
 
 
 def test_a_host_that_needs_an_image_has_one() -> None:
-    orin = HostSurvey("a", "a", facts=recorded("orin-r36"), kind=kind_of(recorded("orin-r36")))
+    orin = HostSurvey("a", "a", facts=recorded("orin-r36"), kind=find_kind(recorded("orin-r36")))
     made = cluster_text({"a": orin, "spark-1": SPARK}, "a", (), None)
     assert [host.image for host in read_back(made).hosts.values()] == ["default", None]
 
 
 def test_what_is_written_needs_no_consent() -> None:
     """The user typed its hosts, and `medley up` is the next command."""
-    orin = HostSurvey("a", "a", facts=recorded("orin-r36"), kind=kind_of(recorded("orin-r36")))
+    orin = HostSurvey("a", "a", facts=recorded("orin-r36"), kind=find_kind(recorded("orin-r36")))
     made = read_back(cluster_text({"a": orin, **BOTH}, "a", WIRE, "192.168.100.0/24"))
     assert program_consent.list_programs(programs_table(made)) == ()
 

@@ -11,7 +11,7 @@ from medley.cluster.discovery.visit import (
 )
 from medley.errors import Problem
 from medley.host.facts.network import Net
-from medley.host.kind import kind_of
+from medley.host.kind import find_kind
 from tests.host.recordings import recorded
 from tests.problems import raises_problem
 
@@ -22,7 +22,7 @@ def visit(
     name: str, of: str, *, here: bool = False, called: str | None = None, target: str = ""
 ) -> HostSurvey:
     found = recorded(of)
-    return HostSurvey(name, target or name, here, name if called is None else called, found, kind_of(found))
+    return HostSurvey(name, target or name, here, name if called is None else called, found, find_kind(found))
 
 
 ONE = visit("spark-1", "spark-pair-a")

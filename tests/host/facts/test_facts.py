@@ -14,11 +14,11 @@ from medley.host.facts import (
     THREADS,
     Cpu,
     Facts,
-    cpu,
-    facts,
     gpu,
     network,
     rdma,
+    read_cpu,
+    read_facts,
     system,
 )
 from medley.transcript import Answer, parse
@@ -98,7 +98,7 @@ EXPECTED = {
 
 
 def host(name: str) -> Facts:
-    return facts(parse((HOSTS / f"{name}.txt").read_text()))
+    return read_facts(parse((HOSTS / f"{name}.txt").read_text()))
 
 
 def test_every_transcript_has_an_expectation() -> None:
@@ -158,7 +158,7 @@ def test_is_jetson(name: str, *, jetson: bool) -> None:
 
 def test_absent_is_none() -> None:
     """A transcript with only what every Linux host answers."""
-    found = facts(
+    found = read_facts(
         parse(
             "$ uname -m\n  x86_64\n$ nproc || getconf _NPROCESSORS_ONLN\n  4\n"
             "$ grep -E '^(MemTotal|MemAvailable):' /proc/meminfo\n  MemTotal:  8 kB\n  MemAvailable:  4 kB\n"
@@ -183,11 +183,11 @@ def test_absent_is_none() -> None:
 )
 def test_half_a_transcript_is_a_problem(text: str, lacks: str) -> None:
     with raises_problem(cause=lacks, fix="medley facts --transcript > HOST.txt"):
-        facts(parse(text))
+        read_facts(parse(text))
 
 
 def found(kind: str, *, cores: str = "2", nodes: str = "") -> Cpu:
-    return cpu(
+    return read_cpu(
         {
             SYSTEM: Answer("aarch64\n"),
             THREADS: Answer("4\n"),

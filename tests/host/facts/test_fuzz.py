@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from medley import config
 from medley.errors import Problem
-from medley.host.facts import QUESTIONS, Facts, facts
+from medley.host.facts import QUESTIONS, Facts, read_facts
 from medley.host.kind import Kind, match_kind
 from medley.host.redact import Redactor
-from medley.host.summary import summary
+from medley.host.summary import summarize
 from medley.transcript import Answer, Transcript, parse, text
 
 RECORDED = {
@@ -46,10 +46,10 @@ def read(said: str) -> Facts | None:
     try:
         answers = parse(said)
         parse(text(Redactor().transcript(answers)))
-        found = facts(answers)
+        found = read_facts(answers)
     except Problem:
         return None
-    assert list(summary(found, chosen(found)))
+    assert list(summarize(found, chosen(found)))
     return found
 
 

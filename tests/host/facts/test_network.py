@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from medley.host.facts import network
-from medley.host.facts.network import Address, Interface, Net, Route, link_kind
+from medley.host.facts.network import Address, Interface, Net, Route, find_link_kind
 from medley.transcript import Answer, Transcript, parse
 
 HOSTS = Path(__file__).parents[2] / "host" / "recorded"
@@ -29,12 +29,12 @@ def inet(ip: str, prefix: int = 24, **more: Any) -> dict[str, Any]:
 
 
 def link(*rows: dict[str, Any], sysfs: str = "") -> Interface:
-    (found,) = network.net(asked(list(rows), sysfs=sysfs)).links
+    (found,) = network.read_net(asked(list(rows), sysfs=sysfs)).links
     return found
 
 
 def recorded(host: str) -> Net:
-    return network.net(parse((HOSTS / f"{host}.txt").read_text()))
+    return network.read_net(parse((HOSTS / f"{host}.txt").read_text()))
 
 
 def test_a_spark() -> None:
@@ -69,7 +69,7 @@ def test_published_output() -> None:
     said = [
         {"ifname": name, "operstate": state, "addr_info": [each]} for name, (state, each) in names.items()
     ]
-    assert [(each.name, each.kind, each.up) for each in network.net(asked(said)).links] == [
+    assert [(each.name, each.kind, each.up) for each in network.read_net(asked(said)).links] == [
         ("lo", "loopback", True),
         ("enP7s7", "ethernet", True),
         ("wlP9s9", "wifi", True),
@@ -164,8 +164,8 @@ def test_without_iproute2() -> None:
     """sysfs has all but addresses and routes."""
     told = parse((HOSTS / "spark-pair-a.txt").read_text())
     whole, part = (
-        network.net(told),
-        network.net({network.SYSFS: told[network.SYSFS], network.LINKS: Answer("", 127)}),
+        network.read_net(told),
+        network.read_net({network.SYSFS: told[network.SYSFS], network.LINKS: Answer("", 127)}),
     )
     without = {each.name: each for each in part.links}
     assert part.routes == ()
@@ -199,7 +199,7 @@ def test_without_iproute2() -> None:
     ],
 )
 def test_routes(row: dict[str, object], routes: tuple[Route, ...]) -> None:
-    assert network.net(asked(routes=[row])).routes == routes
+    assert network.read_net(asked(routes=[row])).routes == routes
 
 
 @pytest.mark.parametrize(
@@ -208,11 +208,11 @@ def test_routes(row: dict[str, object], routes: tuple[Route, ...]) -> None:
     ids=["empty", "too old", "cut", "no list", "no objects", "too deep", "filtered, as by iproute2 4.15"],
 )
 def test_no_answer_is_no_link(said: str) -> None:
-    assert network.net(asked(said, said)) == Net()
+    assert network.read_net(asked(said, said)) == Net()
 
 
 def test_not_asked() -> None:
-    assert network.net({}) == Net()
+    assert network.read_net({}) == Net()
 
 
 @pytest.mark.parametrize(
@@ -243,11 +243,11 @@ def test_not_asked() -> None:
     ],
 )
 def test_made(made_as: str, name: str, kind: str) -> None:
-    assert link_kind(name, made_as=made_as, link_type="ether") == kind
+    assert find_link_kind(name, made_as=made_as, link_type="ether") == kind
 
 
 def test_an_end_in_a_bridge_is_a_containers() -> None:
-    assert link_kind("eth0", made_as="veth", enslaved=True) == "container"
+    assert find_link_kind("eth0", made_as="veth", enslaved=True) == "container"
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_an_end_in_a_bridge_is_a_containers() -> None:
     ],
 )
 def test_hardware(name: str, driver: str, link_type: str, kind: str) -> None:
-    assert link_kind(name, driver=driver, link_type=link_type) == kind
+    assert find_link_kind(name, driver=driver, link_type=link_type) == kind
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ def test_hardware(name: str, driver: str, link_type: str, kind: str) -> None:
 )
 def test_by_name_alone(name: str, link_type: str, kind: str) -> None:
     """iproute2 was too old to say what made it, or is missing."""
-    assert link_kind(name, link_type=link_type) == kind
+    assert find_link_kind(name, link_type=link_type) == kind
 
 
 @pytest.mark.parametrize(
@@ -304,4 +304,4 @@ def test_by_name_alone(name: str, link_type: str, kind: str) -> None:
     ],
 )
 def test_a_number_of_sysfs_means_what_the_word_of_ip_means(number: str, word: str, kind: str) -> None:
-    assert link_kind("home", link_type=number) == link_kind("home", link_type=word) == kind
+    assert find_link_kind("home", link_type=number) == find_link_kind("home", link_type=word) == kind

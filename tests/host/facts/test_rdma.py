@@ -16,7 +16,7 @@ LOCAL, ADDRESS = "fe80:0000:0000:0000:0000:00ff:fe00:0003", "0000:0000:0000:0000
 
 def ports(files: Mapping[str, str]) -> tuple[RdmaPort, ...]:
     said = "".join(f"{path} {value}\n" for path, value in files.items())
-    return rdma.rdma({rdma.PORTS: Answer(said, 2)})
+    return rdma.read_ports({rdma.PORTS: Answer(said, 2)})
 
 
 def port(**files: str) -> RdmaPort:
@@ -30,7 +30,7 @@ def port(**files: str) -> RdmaPort:
 
 
 def recorded(host: str) -> dict[str, RdmaPort]:
-    return {each.device: each for each in rdma.rdma(parse((HOSTS / f"{host}.txt").read_text()))}
+    return {each.device: each for each in rdma.read_ports(parse((HOSTS / f"{host}.txt").read_text()))}
 
 
 def test_a_spark() -> None:
@@ -167,7 +167,7 @@ def test_the_question_itself(tmp_path: Path) -> None:
     said = subprocess.run(["sh", "-c", question], capture_output=True, text=True, check=True)
     assert said.stderr == ""
     assert len(said.stdout.splitlines()) == len(files) - 1  # one line a file, and none of the unused row
-    assert rdma.rdma({rdma.PORTS: Answer(said.stdout)}) == (
+    assert rdma.read_ports({rdma.PORTS: Answer(said.stdout)}) == (
         RdmaPort(
             "rocep1s0f0",
             1,
@@ -184,4 +184,4 @@ def test_the_question_itself(tmp_path: Path) -> None:
 
 
 def test_not_asked() -> None:
-    assert rdma.rdma({}) == ()
+    assert rdma.read_ports({}) == ()

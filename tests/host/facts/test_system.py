@@ -19,7 +19,7 @@ from medley.transcript import Answer
     ],
 )
 def test_l4t(line: str, l4t: L4t | None) -> None:
-    assert system.board({system.L4T_RELEASE: Answer(line)}).l4t == l4t
+    assert system.read_board({system.L4T_RELEASE_FILE: Answer(line)}).l4t == l4t
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_l4t(line: str, l4t: L4t | None) -> None:
     ids=["orin", "raspberry pi", "pc"],
 )
 def test_soc(compatible: str, soc: str | None, *, tegra: bool) -> None:
-    found = system.board({system.COMPATIBLE: Answer(compatible)})
+    found = system.read_board({system.COMPATIBLE: Answer(compatible)})
     assert (found.soc, found.is_tegra) == (soc, tegra)
 
 
@@ -46,11 +46,11 @@ def test_soc(compatible: str, soc: str | None, *, tegra: bool) -> None:
     ids=["as built", "updated since", "no DGX"],
 )
 def test_dgx(said: str, dgx: str | None) -> None:
-    assert system.board({system.DGX: Answer(said)}).dgx == dgx
+    assert system.read_board({system.DGX: Answer(said)}).dgx == dgx
 
 
 def test_nothing_asked() -> None:
-    assert system.board({}) == Board()
+    assert system.read_board({}) == Board()
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_nothing_asked() -> None:
 )
 def test_software(question: str, said: str, expected: Software) -> None:
     # status 2: one of several things asked for is absent, which is an answer all the same
-    assert system.software({question: Answer(said, 2)}) == expected
+    assert system.read_software({question: Answer(said, 2)}) == expected
 
 
 def test_facts_software_nothing_asked() -> None:
-    assert system.software({}) == Software()
+    assert system.read_software({}) == Software()

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from medley.host.health.access import ProcessLimits, limits_of, low_limits, parse_limits
+from medley.host.health.access import ProcessLimits, list_low_limits, parse_limits, read_limits
 
 DEFAULT = """\
 Limit                     Soft Limit           Hard Limit           Units
@@ -33,13 +33,13 @@ def test_what_a_process_may_have(text: str, expected: ProcessLimits) -> None:
 
 
 def test_of_this_very_process() -> None:
-    found = limits_of(os.getpid())
+    found = read_limits(os.getpid())
     assert found
     assert found.open_files
 
 
 def test_of_none() -> None:
-    assert limits_of(1 << 30) is None
+    assert read_limits(1 << 30) is None
 
 
 @pytest.mark.parametrize(
@@ -54,6 +54,6 @@ def test_of_none() -> None:
     ],
 )
 def test_what_is_too_low(found: ProcessLimits, *, rdma: bool, expected: list[str]) -> None:
-    fixes = [each.fix for each in low_limits(found, "ann", rdma=rdma)]
+    fixes = [each.fix for each in list_low_limits(found, "ann", rdma=rdma)]
     assert len(fixes) == len(expected)
     assert all(f"'ann - {item}'" in fix for item, fix in zip(expected, fixes, strict=True))

@@ -25,14 +25,14 @@ from medley.host.health import (
     Pages,
     ProcessUsage,
     access,
-    disks,
     gpu,
-    health,
-    pages,
-    processes,
+    read_disks,
+    read_health,
+    read_pages,
+    read_processes,
     software,
 )
-from medley.host.health.gpu import User
+from medley.host.health.gpu import GpuUser
 from medley.host.redact import Redactor
 from medley.process import ask
 from medley.transcript import Answer, Transcript, parse, text
@@ -48,8 +48,8 @@ def said(*pairs: tuple[str, str]) -> Transcript:
 
 
 def test_nothing_was_asked() -> None:
-    assert health({}) == Health()
-    assert health(dict.fromkeys(facts.QUESTIONS, Answer())) == Health()
+    assert read_health({}) == Health()
+    assert read_health(dict.fromkeys(facts.QUESTIONS, Answer())) == Health()
 
 
 def test_its_questions_are_not_asked_by_others() -> None:
@@ -59,20 +59,20 @@ def test_its_questions_are_not_asked_by_others() -> None:
 
 def test_a_transcript_of_both_replays_to_the_same() -> None:
     whole = answers("spark")
-    assert health(parse(text(whole))) == health(whole)
-    assert health(Redactor(["spark"]).transcript(whole)) == health(whole)
+    assert read_health(parse(text(whole))) == read_health(whole)
+    assert read_health(Redactor(["spark"]).transcript(whole)) == read_health(whole)
 
 
 def test_this_very_host_answers() -> None:
     """Real programs, whatever this host has of them."""
-    found = health(ask(QUESTIONS))
+    found = read_health(ask(QUESTIONS))
     assert found.pages
     assert found.pages.free_bytes > 0
     assert {each.what for each in found.disks or ()} == {"environments", "state", "models", "temporary"}
-    assert found.doors
+    assert found.firewall
     assert found.access
     assert found.settings is not None
-    assert found.keeping is not None
+    assert found.leftovers is not None
 
 
 class TestGpuState:
@@ -82,12 +82,12 @@ class TestGpuState:
         )
         (gpu,) = _states(smi(users, REASONS, CLOCKS))
         assert gpu.users == (
-            User(2211, "Xorg", graphics=True, memory_bytes=180 * MIB),
-            User(6330, "sglang::scheduler", graphics=False, memory_bytes=96073 * MIB),
-            User(7, "chrome", graphics=False, memory_bytes=MIB),
+            GpuUser(2211, "Xorg", is_graphics=True, memory_bytes=180 * MIB),
+            GpuUser(6330, "sglang::scheduler", is_graphics=False, memory_bytes=96073 * MIB),
+            GpuUser(7, "chrome", is_graphics=False, memory_bytes=MIB),
         )
-        assert (gpu.mhz, gpu.most_mhz, gpu.set_mhz, gpu.default_mhz) == (208, 3003, 2418, 2418)
-        assert gpu.held == ("Idle",)
+        assert (gpu.mhz, gpu.max_mhz, gpu.set_mhz, gpu.default_mhz) == (208, 3003, 2418, 2418)
+        assert gpu.clock_limits == ("Idle",)
 
     def test_two_gpus(self) -> None:
         both = smi(IDLE, REASONS, CLOCKS) + "GPU 00000000:02:00.0\n" + used_by((1, "C", "python3", 5))
@@ -99,7 +99,7 @@ class TestGpuState:
             "SW Thermal Slowdown               : Not", "SW Thermal Slowdown : "
         )
         (gpu,) = _states(smi(IDLE, older.replace(":  Active", ": Active"), CLOCKS))
-        assert "SW Thermal Slowdown" in gpu.held
+        assert "SW Thermal Slowdown" in gpu.clock_limits
 
     @pytest.mark.parametrize(
         "answer", ["", "Unable to determine the device handle for GPU0", "No devices were found\n"]
@@ -117,7 +117,7 @@ class TestGpuState:
         ],
     )
     def test_power(self, answer: str, mode: str | None) -> None:
-        found = gpu.gpu_states(said((gpu.STATE, ""), (gpu.POWER, answer)))
+        found = gpu.read_gpu_states(said((gpu.STATE, ""), (gpu.POWER, answer)))
         assert found.power_mode == mode
 
     def test_the_question_keeps_folders_and_arguments_to_itself(self) -> None:
@@ -129,30 +129,30 @@ class TestGpuState:
 
 
 def _states(answer: str) -> tuple[gpu.GpuState, ...]:
-    return gpu.gpu_states(said((gpu.STATE, answer))).gpus
+    return gpu.read_gpu_states(said((gpu.STATE, answer))).gpus
 
 
 def test_pages() -> None:
-    found = pages(said((PAGES, meminfo(3, 60, 16, 9))))
+    found = read_pages(said((PAGES, meminfo(3, 60, 16, 9))))
     assert found == Pages(3 * GIB, 60 * GIB, 16 * GIB, 9 * GIB)
-    assert pages(said((PAGES, ""))) is None
+    assert read_pages(said((PAGES, ""))) is None
 
 
 def test_processes() -> None:
-    found = processes(
+    found = read_processes(
         said(
             (PROCESSES, "own 40 raylet\nother 90 Xorg\nown 41 ray::IDLE\nother 8 raylets\nown 42 raylet\n"),
             (CLUSTERS, "41 here\n42 elsewhere\n"),
         )
     )
     assert found == (
-        ProcessUsage(40, "raylet", "ray", own=True),
-        ProcessUsage(90, "Xorg", "desktop", own=False),
-        ProcessUsage(41, "ray::IDLE", "ray", own=True, cluster="here"),
-        ProcessUsage(42, "raylet", "ray", own=True, cluster="elsewhere"),
+        ProcessUsage(40, "raylet", "ray", is_own=True),
+        ProcessUsage(90, "Xorg", "desktop", is_own=False),
+        ProcessUsage(41, "ray::IDLE", "ray", is_own=True, cluster="here"),
+        ProcessUsage(42, "raylet", "ray", is_own=True, cluster="elsewhere"),
     )
-    assert [each.pid for each in found if each.ours] == [41]
-    assert processes({PROCESSES: Answer("", 127)}) is None
+    assert [each.pid for each in found if each.is_ended_by_ray_stop] == [41]
+    assert read_processes({PROCESSES: Answer("", 127)}) is None
 
 
 def test_the_cluster_of_a_ray_process_is_that_of_its_state_folder(
@@ -181,13 +181,13 @@ def test_the_cluster_of_a_ray_process_is_that_of_its_state_folder(
     try:
         pids = {name: {process.pid, _read_pid(process)} for name, process in started.items()}
         monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "link"))
-        asked = processes(ask((PROCESSES, CLUSTERS)))
+        asked = read_processes(ask((PROCESSES, CLUSTERS)))
         assert asked is not None
         found = {each.pid: each for each in asked}
         assert {found[pid].cluster for pid in pids["here"]} == {"here"}
         assert {found[pid].cluster for pid in pids["elsewhere"]} == {"elsewhere"}
         assert {found[pid].cluster for pid in pids["none"]} == {None}
-        assert {pid for pid, each in found.items() if each.ours} >= pids["here"]
+        assert {pid for pid, each in found.items() if each.is_ended_by_ray_stop} >= pids["here"]
     finally:
         for process in started.values():
             os.killpg(process.pid, signal.SIGKILL)
@@ -210,7 +210,7 @@ def test_the_drivers_files(tmp_path: Path) -> None:
     (tmp_path / "libdxcore.so").symlink_to("gone")
     asked = gpu.FILES.replace(f"in {' '.join(gpu.FOLDERS)};", f"in {tmp_path};")
     answer = ask((asked,))[asked]
-    found = gpu.driver_files({gpu.FILES: answer})
+    found = gpu.read_driver_files({gpu.FILES: answer})
     assert set(found) == {str(tmp_path / n) for n in ("libcuda.so.1", "libnvidia-ml.so.1", "libdxcore.so")}
     assert all(found[path] == look(path) for path in found)
 
@@ -226,14 +226,14 @@ def test_every_folder_of_a_drivers_is_asked_about() -> None:
 
 
 def test_compilers() -> None:
-    found = gpu.compilers(
+    found = gpu.read_compilers(
         said(
             (gpu.PTXAS, "/a/ptxas 12.8\n/b/ptxas \n/a/ptxas 12.8\n"),
             (gpu.TOOLKIT, "flake\n"),
             (gpu.HEADERS, "/e/vllm True\n/e/own False\n/e/broken \n"),
         )
     )
-    assert found == gpu.Compilers((("/a/ptxas", "12.8"),), pinned=True, headless=("/e/own",))
+    assert found == gpu.Compilers((("/a/ptxas", "12.8"),), is_pinned=True, without_headers=("/e/own",))
 
 
 @pytest.mark.parametrize(
@@ -241,37 +241,37 @@ def test_compilers() -> None:
     [
         (
             "state yes 1000 10",
-            (Disk("state", writable=True, total_bytes=1000 << 10, free_bytes=10 << 10),),
+            (Disk("state", is_writable=True, total_bytes=1000 << 10, free_bytes=10 << 10),),
         ),
         (
             "models no 1000 10",
-            (Disk("models", writable=False, total_bytes=1000 << 10, free_bytes=10 << 10),),
+            (Disk("models", is_writable=False, total_bytes=1000 << 10, free_bytes=10 << 10),),
         ),
         ("models no", ()),
         ("nonsense", ()),
     ],
 )
 def test_disks(line: str, found: tuple[Disk, ...]) -> None:
-    assert disks(said((DISKS, f"{line}\n"))) == found
+    assert read_disks(said((DISKS, f"{line}\n"))) == found
 
 
 def test_access() -> None:
-    found = access.access(
+    found = access.read_access(
         said(
             (access.DEVICES, "/dev/nvidiactl yes\n/dev/infiniband/uverbs0 no\n"),
             (access.LIMITS, "Max locked memory 65536 65536 bytes\nMax open files 1024 4096 files\n"),
         )
     )
-    assert (found.open, found.closed) == (("/dev/nvidiactl",), ("/dev/infiniband/uverbs0",))
+    assert (found.open_devices, found.closed_devices) == (("/dev/nvidiactl",), ("/dev/infiniband/uverbs0",))
     assert (found.limits.locked_bytes, found.limits.open_files) == (65536, 4096)
 
 
 def test_an_answer_that_is_cut_has_what_is_whole_of_it() -> None:
-    found = access.access(
+    found = access.read_access(
         said((access.DEVICES, "/dev/nvidiactl yes\n/dev/nv\n"), (access.LIMITS, "Max open files 1024\n"))
     )
-    assert found == access.Access(open=("/dev/nvidiactl",))
-    doors = access.firewall(said((access.LISTENING, ""), (access.UFW, "ENABLED=no\nDEFAULT_IN\n")))
+    assert found == access.Access(open_devices=("/dev/nvidiactl",))
+    doors = access.read_firewall(said((access.LISTENING, ""), (access.UFW, "ENABLED=no\nDEFAULT_IN\n")))
     assert doors.ufw is False
 
 
@@ -292,41 +292,47 @@ class TestDoors:
         found = _doors(
             (access.NFT, rules), (access.IPTABLES, "-P INPUT ACCEPT\n-A INPUT -p tcp --dport 80 -j DROP\n")
         )
-        assert found.closing == (
+        assert found.closing_rules == (
             "inet filter in: policy drop",
             "inet filter in: tcp dport 22 reject",
             "iptables: -A INPUT -p tcp --dport 80 -j DROP",
         )
-        assert found.readable
+        assert found.is_readable
 
     def test_ufw_and_name(self) -> None:
         found = _doors((access.UFW, 'ENABLED="yes"\n'), (access.OWN_NAME, "10.0.0.1\n10.0.1.1\n"))
-        assert (found.ufw, found.means, found.readable) == (True, ("10.0.0.1", "10.0.1.1"), False)
+        assert (found.ufw, found.own_addresses, found.is_readable) == (True, ("10.0.0.1", "10.0.1.1"), False)
         assert _doors().ufw is None
 
 
 def _doors(*pairs: tuple[str, str]) -> access.Firewall:
-    return access.firewall(said((access.LISTENING, ""), *pairs))
+    return access.read_firewall(said((access.LISTENING, ""), *pairs))
 
 
 @pytest.mark.parametrize(
     ("answer", "language", "found"),
     [
-        ("NTP=yes\nNTPSynchronized=no\n", "C.UTF-8", access.Clock(wanted=True, right=False, charset="UTF-8")),
+        (
+            "NTP=yes\nNTPSynchronized=no\n",
+            "C.UTF-8",
+            access.Clock(is_synchronization_on=True, is_synchronized=False, charset="UTF-8"),
+        ),
         ("", "", access.Clock()),
         ("", "de_DE.ISO-8859-1", access.Clock(charset="ISO-8859-1")),
     ],
 )
 def test_clock(answer: str, language: str, found: access.Clock) -> None:
-    assert access.clock(said((access.SYNCHRONISED, answer), (access.CHARSET, language))) == found
+    assert access.read_clock(said((access.SYNCHRONISED, answer), (access.CHARSET, language))) == found
 
 
 def test_hub() -> None:
     words = said((software.SETTINGS, "mirror\ntoken\n"), (software.MODE, "644\n"))
-    found = software.hub_access({**words, software.ANSWER: Answer("000", 28)})
-    assert found == software.HubAccess(None, "no answer in 2 s", mirror=True, token=True, mode="644")
-    assert software.hub_access({software.ANSWER: Answer("200")}) == software.HubAccess(200)
-    assert software.hub_access({software.ANSWER: Answer("", 127)}) is None
+    found = software.read_hub_access({**words, software.ANSWER: Answer("000", 28)})
+    assert found == software.HubAccess(
+        None, "no answer in 2 s", has_mirror=True, has_token=True, token_mode="644"
+    )
+    assert software.read_hub_access({software.ANSWER: Answer("200")}) == software.HubAccess(200)
+    assert software.read_hub_access({software.ANSWER: Answer("", 127)}) is None
 
 
 @pytest.mark.parametrize(
@@ -354,16 +360,16 @@ def test_the_shell_means_what_the_hub_s_library_means(variables: Mapping[str, st
 
 
 def test_rdma_parts() -> None:
-    found = software.rdma_parts(
+    found = software.read_rdma_parts(
         said((software.LIBRARIES, "libibverbs.so.1\n"), (software.MODULES, "nvidia \n"))
     )
     assert found == software.RdmaParts(frozenset({"libibverbs"}), frozenset({"nvidia"}))
-    nixos = software.rdma_parts({software.LIBRARIES: Answer("", 127)})
+    nixos = software.read_rdma_parts({software.LIBRARIES: Answer("", 127)})
     assert nixos.libraries is None
 
 
 def test_settings() -> None:
-    found = software.settings(
+    found = software.read_settings(
         {
             software.VARIABLES: Answer("NCCL_IB_HCA==mlx5_0:1\n"),
             software.MTUS: Answer("9000\nclosed\nnone\n"),
@@ -374,12 +380,12 @@ def test_settings() -> None:
     assert found == software.Settings(
         {"NCCL_IB_HCA": "=mlx5_0:1"},
         frozenset({9000}),
-        keeps=True,
-        all_read=False,
-        lingers=False,
+        has_mtu_files=True,
+        is_all_read=False,
+        is_lingering=False,
         runtimes=frozenset({"docker"}),
-        nvidia_runtime=True,
-        cdi=True,
+        has_nvidia_runtime=True,
+        has_cdi=True,
     )
 
 
@@ -400,12 +406,12 @@ def test_a_key_that_others_can_read_is_found_and_not_named(
         (tmp_path / "keys" / name).touch(0o600)
     (tmp_path / "keys/bob").chmod(mode)
     told = ask((software.SECRETS,))
-    assert software.leftovers(told).modes == {"token": "600", **found}
+    assert software.read_leftovers(told).modes == {"token": "600", **found}
     assert "bob" not in told[software.SECRETS].text
 
 
 def test_keeping() -> None:
-    found = software.leftovers(
+    found = software.read_leftovers(
         said(
             (software.SECRETS, "600 token\n644 api-key\n"),
             (software.MEMBERSHIP, '"role": "head"\n"address": "10.0.0.1"\n'),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from medley.host.health import kernel
-from medley.host.health.kernel import KernelReport, kernel_report
+from medley.host.health.kernel import KernelReport, read_kernel_report
 from medley.transcript import Answer
 
 LOG = """\
@@ -19,7 +19,7 @@ LOG = """\
 def report(**said: str | Answer) -> KernelReport:
     """Of these answers by name, the others empty."""
     given = {name: each if isinstance(each, Answer) else Answer(each) for name, each in said.items()}
-    return kernel_report(
+    return read_kernel_report(
         {
             question: given.get(name, Answer())
             for name in ("PCIE_FATAL", "PCIE_LOG", "CMA", "PEERS", "IOMMU", "POWER_MODES", "GPU_CLOCKS")
@@ -30,13 +30,16 @@ def report(**said: str | Answer) -> KernelReport:
 
 def test_nothing_is_wrong() -> None:
     assert report() == KernelReport()
-    assert report(PCIE_LOG=Answer("", 3)) == KernelReport(log_read=False)
+    assert report(PCIE_LOG=Answer("", 3)) == KernelReport(is_log_read=False)
 
 
 def test_each_device_with_a_fatal_error_is_named_once() -> None:
-    assert report(PCIE_FATAL="0000:00:00.0 2\n0002:00:00.0 1\n").fatal == ("0000:00:00.0", "0002:00:00.0")
-    assert report(PCIE_LOG=LOG, PCIE_FATAL="0000:00:00.0 1\n").fatal == ("0000:00:00.0",)
-    assert report(PCIE_LOG=LOG.replace("(Fatal)", "(Non-Fatal)")).fatal == ()
+    assert report(PCIE_FATAL="0000:00:00.0 2\n0002:00:00.0 1\n").fatal_addresses == (
+        "0000:00:00.0",
+        "0002:00:00.0",
+    )
+    assert report(PCIE_LOG=LOG, PCIE_FATAL="0000:00:00.0 1\n").fatal_addresses == ("0000:00:00.0",)
+    assert report(PCIE_LOG=LOG.replace("(Fatal)", "(Non-Fatal)")).fatal_addresses == ()
 
 
 def test_memory_that_handover_has() -> None:
@@ -64,7 +67,7 @@ Legend:
 def test_gpus_that_reach_each_other() -> None:
     found = report(PEERS=MATRIX.format("OK"), IOMMU="0000:01:00.0 DMA-FQ\n0000:02:00.0 identity\n")
     assert found.peers == {"OK"}
-    assert found.translated == ("0000:01:00.0",)
+    assert found.translated_gpus == ("0000:01:00.0",)
     assert report(PEERS=MATRIX.format("CNS")).peers == {"CNS"}
     assert report(PEERS=Answer("", 127)).peers == frozenset()
 
@@ -79,7 +82,7 @@ def test_gpus_that_reach_each_other() -> None:
     ],
 )
 def test_clocks_that_follow_the_load(said: str, pinned: object) -> None:
-    assert report(GPU_CLOCKS=said).pinned_clocks is pinned
+    assert report(GPU_CLOCKS=said).has_pinned_clocks is pinned
 
 
 def asked(question: str, root: Path) -> str:

@@ -9,7 +9,7 @@ from medley import credentials, serving
 from medley.cluster import events
 from medley.engine import Serving
 from medley.host import redact
-from medley.host.facts import facts
+from medley.host.facts import read_facts
 from medley.host.redact import Redactor
 from medley.host.redact.named_values import HIDDEN
 from medley.transcript import Answer, parse
@@ -111,8 +111,8 @@ def test_recorded_hosts_are_redacted(path: Path) -> None:
 def test_redacting_keeps_the_facts() -> None:
     answers = parse((HOSTS / "rtx-two.txt").read_text())
     again = parse((HOSTS / "rtx-two.txt").read_text().replace("00000000-0000-0000-0000-000000000002", SECOND))
-    assert facts(again) != facts(answers)
-    assert facts(Redactor().transcript(again)) == facts(answers)
+    assert read_facts(again) != read_facts(answers)
+    assert read_facts(Redactor().transcript(again)) == read_facts(answers)
 
 
 def test_redacting_keeps_the_network() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from medley.host.kind import answers
+from medley.host.kind import load_answers
 from medley.measurement.bench import BenchLoad
 from medley.measurement.bench.context import (
     build_planner_load,
@@ -74,8 +74,8 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_names_homes_and_hardware_addresses_are_gone_wherever_they_stand() -> None:
     transcripts = {
-        "ann-spark (192.168.177.11)": answers(str(HOSTS / "spark-pair-a.txt")),
-        "bob-spark (192.168.177.12)": answers(str(HOSTS / "spark-pair-b.txt")),
+        "ann-spark (192.168.177.11)": load_answers(str(HOSTS / "spark-pair-a.txt")),
+        "bob-spark (192.168.177.12)": load_answers(str(HOSTS / "spark-pair-b.txt")),
     }
     conditions = describe_conditions("vllm", Path("/home/ann/env/bin"), transcripts, describe_server())
     text = str(conditions)
@@ -89,7 +89,7 @@ def test_names_homes_and_hardware_addresses_are_gone_wherever_they_stand() -> No
 
 
 def test_two_hosts_with_the_same_facts_are_told_apart_and_one_is_known_again() -> None:
-    transcript = answers(str(HOSTS / "spark.txt"))
+    transcript = load_answers(str(HOSTS / "spark.txt"))
     (first,) = describe_conditions("vllm", Path("/x/bin"), {"spark-1": transcript}, None)["hosts"]
     (second,) = describe_conditions("vllm", Path("/x/bin"), {"spark-2": transcript}, None)["hosts"]
     (first_again,) = describe_conditions("vllm", Path("/x/bin"), {"spark-1": transcript}, None)["hosts"]

@@ -10,7 +10,7 @@ from medley import config
 from medley.command import Command
 from medley.engine import Serving
 from medley.engine.launch import Order, build_launch
-from medley.host.kind import answers
+from medley.host.kind import load_answers
 from medley.measurement.bench import BenchLoad, BenchRun, record
 from medley.measurement.bench.clients import Offline
 from medley.measurement.bench.report import format_record
@@ -66,7 +66,7 @@ def build_target(
         description(server_order, prepared, None),
         prepared,
         vocabulary,
-        {"vm": answers(str(HOSTS / "cpu-rack.txt"))},
+        {"vm": load_answers(str(HOSTS / "cpu-rack.txt"))},
         fails,
     )
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from medley import config
-from medley.host.facts import facts
-from medley.host.kind import answers, kind_of
+from medley.host.facts import read_facts
+from medley.host.kind import find_kind, load_answers
 from medley.measurement.field_report import Backend, PlanRequest, Wishes
 from medley.measurement.field_report.draft import Draft
 from medley.measurement.field_report.replay import plan_model
@@ -28,9 +28,9 @@ MODEL = "gpt-oss-120b"
 def draft(written: list[str] | None = None) -> Draft:
     """Return a draft with both hosts and their network."""
     draft = Draft((written if written is not None else []).append, SILENT)
-    transcripts = {name: answers(str(HOSTS / file)) for name, file in zip(NAMES, FILES, strict=True)}
-    facts_by_host = {name: facts(each) for name, each in transcripts.items()}
-    kinds = {name: (transcripts[name], kind_of(each).name) for name, each in facts_by_host.items()}
+    transcripts = {name: load_answers(str(HOSTS / file)) for name, file in zip(NAMES, FILES, strict=True)}
+    facts_by_host = {name: read_facts(each) for name, each in transcripts.items()}
+    kinds = {name: (transcripts[name], find_kind(each).name) for name, each in facts_by_host.items()}
     draft.describe(kinds, {NAMES[1]: (NAMES[1], "bob.lan")}, ["bob"], NetworkOptions())
     draft.parts["fabric"] = draft.redact(
         fabric_report.build_fabric_table(choose_fabric(facts_by_host, NetworkOptions()), facts_by_host)

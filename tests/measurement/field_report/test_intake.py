@@ -14,7 +14,7 @@ from benchmarks import field_report, published, support
 from benchmarks.support import Row
 from medley.host.facts import Facts
 from medley.host.facts.gpu import Gpu
-from medley.host.kind import answers
+from medley.host.kind import load_answers
 from tests.measurement.field_report.reports import report, save
 
 
@@ -65,7 +65,7 @@ def test_it_is_taken_in_once(
     assert first.read_text().startswith(
         "# Recorded by medley bench --field-report on its owner's hosts: host-1 of 2."
     )
-    assert len(answers(str(second))) > 20
+    assert len(load_answers(str(second))) > 20
     rows = list(csv.DictReader((tree / field_report.PUBLISHED).read_text().splitlines()))
     assert [row["concurrency"] for row in rows[-2:]] == ["1", "4"]
     *_, case = published.read(tree / field_report.PUBLISHED)

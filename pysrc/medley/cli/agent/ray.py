@@ -17,7 +17,7 @@ from medley.environment.container_image import ImageRequest
 from medley.environment.tools import BARE
 from medley.errors import Problem
 from medley.host import facts
-from medley.host.kind import kind_of
+from medley.host.kind import find_kind
 from medley.network.fabric.per_host import HostNetwork
 from medley.network.fabric.types import Endpoint
 
@@ -29,8 +29,8 @@ def answer_prepare(asked: Table, note: Note) -> Table:
 
 
 def prepared(asked: Table, watch: Notes) -> NodeSpec:
-    found = facts.facts(transcript.parse(asked["transcript"]))
-    kind = kind_of(found, asked["kind"])
+    found = facts.read_facts(transcript.parse(asked["transcript"]))
+    kind = find_kind(found, asked["kind"])
     dry, engine = bool(asked.get("dry")), asked["engine"]
     wanted = None
     if named := asked["image"]:

@@ -21,7 +21,7 @@ from medley.cluster.membership import Membership
 from medley.doctor.case import read_answers
 from medley.errors import Problem, in_words
 from medley.host.health import access
-from medley.host.kind import answers
+from medley.host.kind import load_answers
 from medley.measurement.monitor.sampler import HostSampler
 from medley.network.ports import RayPorts
 from medley.unusable_file import optional
@@ -30,7 +30,7 @@ from medley.unusable_file import optional
 def answer_look(_asked: Table, _note: Note) -> Table:
     found = membership.noted()
     return {
-        "transcript": transcript.text(answers()),
+        "transcript": transcript.text(load_answers()),
         "processes": len(membership.processes()),
         "membership": asdict(found) if found else None,
         "units": [asdict(state) for state in units.states()],
@@ -73,11 +73,11 @@ def _wire(interface: str) -> Table:
 def _low() -> list[str]:
     """What is in force for a process of our Ray, where that is too little."""
     pid = min((each.pid for each in membership.processes()), default=None)
-    found = access.limits_of(pid) if pid is not None else None
+    found = access.read_limits(pid) if pid is not None else None
     if found is None:
         return []
     rdma = any(Path("/sys/class/infiniband").glob("*"))
-    return [f"{each.what}: medley doctor" for each in access.low_limits(found, user.name(), rdma=rdma)]
+    return [f"{each.what}: medley doctor" for each in access.list_low_limits(found, user.name(), rdma=rdma)]
 
 
 def _full() -> list[str]:

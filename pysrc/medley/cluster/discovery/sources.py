@@ -17,7 +17,7 @@ from medley.cluster.discovery import BY, SSH_PORT, HostCandidate, HostMention, i
 from medley.errors import Problem
 from medley.host import facts
 from medley.host.facts import Facts
-from medley.host.kind import answers
+from medley.host.kind import load_answers
 from medley.network.fabric.endpoints import find_endpoint_candidates
 from medley.network.fabric.types import NetworkOptions
 from medley.transcript import Transcript, lines, objects
@@ -47,7 +47,7 @@ class CandidateSearch:
 
 
 def find_candidates() -> CandidateSearch:
-    here = facts.facts(answers())
+    here = facts.read_facts(load_answers())
     links = tuple(neighbor_links(here))
     near = neighbor_candidates(process.ask(NEIGHBOR_QUESTIONS), here)
     ours = [address.ip for link in here.net.links for address in link.addresses]

@@ -45,7 +45,7 @@ class HostSurvey:
         if self.facts is None:
             return 0
         found, host = self.facts, self.kind.host if self.kind else None
-        own = [kind.gpu_memory_bytes(gpu, host, found) for gpu in found.gpus]
+        own = [kind.find_gpu_memory_bytes(gpu, host, found) for gpu in found.gpus]
         # GPUs that share the host's memory count it only once.
         shared = all(gpu.memory_bytes is None for gpu in found.gpus)
         return found.memory.total_bytes if shared else sum(each or 0 for each in own)
@@ -151,9 +151,9 @@ def survey_hosts(chosen: Mapping[str, HostCandidate], watch: Progress) -> dict[s
             called, found, known = "", None, None
             if name in looks:
                 called = str(everyone.remotes[name].greeting.get("host", ""))
-                found = facts.facts(transcript.parse(str(looks[name]["transcript"])))
+                found = facts.read_facts(transcript.parse(str(looks[name]["transcript"])))
                 with everyone.failing(name):
-                    known = kind.kind_of(found)
+                    known = kind.find_kind(found)
             here, problem = is_here(cluster, name), everyone.failed.get(name)
             made[name] = HostSurvey(name, each.target, here, called, found, known, problem)
     return made

@@ -30,8 +30,8 @@ QUESTIONS = (
     *rdma.QUESTIONS,
 )
 
-# What vLLM's CPU kernels are chosen by, on x86 and on Arm.
-_FLAGS = (
+# The flags by which vLLM chooses its CPU kernels, on x86 and on Arm.
+_CPU_FLAGS = (
     *("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8"),
     *("asimd", "asimddp", "bf16", "i8mm", "sve"),
 )
@@ -40,30 +40,36 @@ _FIELD = re.compile(r"(?<!\w)(\w{1,40}):\s{1,40}([0-9]{1,15}) kB")
 
 @dataclass(frozen=True)
 class Cpu:
-    """`threads` are those this process may use; `cores` are the host's."""
+    """The CPU of a host."""
 
     system: str
-    """As Nix writes it: x86_64-linux."""
+    """The system in Nix's form: x86_64-linux."""
     threads: int
+    """The number of threads that this process may use."""
     model: str | None = None
-    """A host with two sorts of cores has both names, joined by +."""
+    """The name of the CPU; a host with two sorts of cores has both names, joined by +."""
     cores: int | None = None
+    """The number of the host's cores."""
     numa_nodes: int | None = None
     flags: tuple[str, ...] = ()
-    """Those that decide which kernels run; not all."""
+    """The flags that decide which kernels run; not all."""
 
 
 @dataclass(frozen=True)
 class Memory:
+    """The memory of a host."""
+
     total_bytes: int
     available_bytes: int
-    """What can be had without swapping; counts the page cache, which CUDA's own figure does not."""
+    """The bytes that a process can get without swapping, with the page cache, which CUDA does not count."""
     shm_bytes: int | None = None
     """The size of /dev/shm."""
 
 
 @dataclass(frozen=True)
 class Facts:
+    """The facts of a host; its fields are the keys of `medley facts --json`."""
+
     cpu: Cpu
     memory: Memory
     gpus: tuple[Gpu, ...] = ()
@@ -79,54 +85,57 @@ class Facts:
 
     @property
     def is_jetson(self) -> bool:
-        """By board, or by kernel: a container does not see the device tree."""
-        known = self.board.l4t is not None or self.board.is_tegra
-        return known or (self.software.kernel or "").endswith("-tegra")
+        """Whether the board or the kernel is a Jetson's: a container does not see the device tree."""
+        is_jetson_board = self.board.l4t is not None or self.board.is_tegra
+        return is_jetson_board or (self.software.kernel or "").endswith("-tegra")
 
 
-def facts(answers: Transcript) -> Facts:
-    board = system.board(answers)
+def read_facts(answers: Transcript) -> Facts:
+    """Return the facts of a transcript; raise a Problem if an answer that every host gives is missing."""
+    board = system.read_board(answers)
     # L4T before r36 has no nvidia-smi.
-    integrated = (Gpu(0, f"{board.soc} integrated GPU"),) if board.is_tegra else ()
+    integrated_gpus = (Gpu(0, f"{board.soc} integrated GPU"),) if board.is_tegra else ()
     return Facts(
-        cpu=cpu(answers),
-        memory=memory(answers),
-        gpus=gpu.gpus(answers) or integrated,
-        driver=gpu.driver(answers),
+        cpu=read_cpu(answers),
+        memory=read_memory(answers),
+        gpus=gpu.read_gpus(answers) or integrated_gpus,
+        driver=gpu.read_driver(answers),
         board=board,
-        software=system.software(answers),
-        net=network.net(answers),
-        rdma=rdma.rdma(answers),
+        software=system.read_software(answers),
+        net=network.read_net(answers),
+        rdma=rdma.read_ports(answers),
     )
 
 
-def cpu(answers: Transcript) -> Cpu:
-    said = [line.split(":", 1) for line in lines(answers, KIND) if ":" in line]
-    pairs = [(key.strip().lower(), value.strip()) for key, value in said]
+def read_cpu(answers: Transcript) -> Cpu:
+    """Return the facts of the CPU."""
+    fields = [line.split(":", 1) for line in lines(answers, KIND) if ":" in line]
+    pairs = [(key.strip().lower(), value.strip()) for key, value in fields]
     models = dict.fromkeys(value for key, value in pairs if key == "model name" and value != "-")
-    known = {flag for key, value in pairs if key in {"flags", "features"} for flag in value.split()}
+    all_flags = {flag for key, value in pairs if key in {"flags", "features"} for flag in value.split()}
     return Cpu(
         system=f"{required(answers, SYSTEM)}-linux",
         threads=required_number(answers, THREADS),
         model=" + ".join(models) or None,
         cores=number(first(answers, CORES)) or None,
         numa_nodes=len(lines(answers, NODES)) or None,
-        flags=tuple(flag for flag in _FLAGS if flag in known),
+        flags=tuple(flag for flag in _CPU_FLAGS if flag in all_flags),
     )
 
 
-def meminfo(text: str) -> dict[str, int]:
-    """Bytes by name, of what /proc/meminfo says."""
+def parse_meminfo(text: str) -> dict[str, int]:
+    """Return the bytes of each entry of /proc/meminfo by name."""
     return {key: int(kib) << 10 for key, kib in _FIELD.findall(text)}
 
 
-def memory(answers: Transcript) -> Memory:
-    found = meminfo(required(answers, MEMINFO))
+def read_memory(answers: Transcript) -> Memory:
+    """Return the facts of the memory."""
+    sizes = parse_meminfo(required(answers, MEMINFO))
     # df's POSIX format: device, 1024-blocks, used, available, capacity, mount point.
     fields = " ".join(lines(answers, SHM)[1:2]).split()
     shm = number(fields[1]) if len(fields) > 1 else None
     return Memory(
-        total_bytes=found.get("MemTotal", 0),
-        available_bytes=found.get("MemAvailable", 0),
+        total_bytes=sizes.get("MemTotal", 0),
+        available_bytes=sizes.get("MemAvailable", 0),
         shm_bytes=None if shm is None else shm << 10,
     )

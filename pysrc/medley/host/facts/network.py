@@ -1,4 +1,4 @@
-"""Interfaces and what each is (Ethernet, Wi-Fi, container, tunnel), addresses, routes."""
+"""Read the facts of interfaces (Ethernet, Wi-Fi, container, tunnel), addresses and routes."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -10,10 +10,10 @@ from typing import Any
 from medley import config
 from medley.transcript import Transcript, number, objects, readings
 
-# With its details ip says what made a link, which a name only hints at.
+# With -details ip prints the type of a link, at which its name only hints.
 LINKS = "ip -details -json address show"
 ROUTES = "ip -json route show"
-# Of the uevents only these keys. What cannot be read (the speed of lo) is skipped; `:` would touch the MACs.
+# Uevents give only these keys. Files that cannot be read (the speed of lo) are skipped; `:` would touch MACs.
 SYSFS = (
     "cd /sys/class/net && grep -EHs '^([^=]+|(IFINDEX|DEVTYPE|DRIVER|PCI_SLOT_NAME)=.*)$' */type */mtu"
     " */operstate */speed */phys_port_name */uevent */device/uevent | sed 's/:/ /'"
@@ -22,23 +22,25 @@ SYSFS = (
 QUESTIONS = (LINKS, ROUTES, SYSFS)
 
 _TABLES = config.beside(__file__, "link_kinds.toml")
-_MADE = {made: kind for kind, words in _TABLES["made"].items() for made in words}
-# One end is here, and the other in a container, or on a wire: only the name tells.
-_ENDS = {"veth", "macvlan", "ipvlan", "macvtap", "ipvtap", "netkit"}
+_KIND_BY_TYPE = {made: kind for kind, words in _TABLES["made"].items() for made in words}
+# One end is on this host, and the other in a container or on a network: only the name shows which.
+_PAIR_TYPES = {"veth", "macvlan", "ipvlan", "macvtap", "ipvtap", "netkit"}
 _TUNNEL_TYPES = {"none", "ppp", "sit", "ipip", "gre", "gre6", "tunnel", "tunnel6", "rawip"}
-_WIRE = re.compile(r"(eth|en|lan|net|host)[0-9a-z]*$", re.IGNORECASE)
+_ETHERNET_NAME = re.compile(r"(eth|en|lan|net|host)[0-9a-z]*$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Address:
+    """An IPv4 address of an interface."""
+
     ip: str
-    """IPv4, as in `10.0.0.1`."""
+    """The address, as in `10.0.0.1`."""
     prefix: int
     secondary: bool = False
 
     @cached_property
-    def at(self) -> IPv4Interface:
-        """With its network; as text `10.0.0.1/24`."""
+    def cidr(self) -> IPv4Interface:
+        """The address with its network; as text `10.0.0.1/24`."""
         return IPv4Interface(f"{self.ip}/{self.prefix}")
 
 
@@ -51,23 +53,23 @@ class Interface:
     name: str
     kind: str
     up: bool
-    """Administratively up, and with a carrier."""
+    """Whether it is administratively up, and has a carrier."""
     mtu: int
-    """0 where the host did not say."""
+    """The MTU in bytes; 0 where it is unknown."""
     addresses: tuple[Address, ...] = ()
     mbit: int | None = None
-    """As the driver reports it, which for a Spark's twin is twice what it carries."""
+    """The speed that the driver reports, which for a Spark's port is twice the speed of one interface."""
     driver: str | None = None
     pci: str | None = None
-    """Its PCI function, as in `0000:01:00.0`."""
+    """The PCI function, as in `0000:01:00.0`."""
     port_name: str | None = None
-    """phys_port_name, as in `p0`: equal for the two halves of a Spark's cage."""
+    """phys_port_name, as in `p0`: equal for both interfaces of a Spark's QSFP port."""
     master: str | None = None
-    """The bridge or bond that it is a part of, and that has its addresses."""
+    """The bridge or bond that it belongs to, and that has its addresses."""
 
     @property
     def networks(self) -> tuple[IPv4Network, ...]:
-        return tuple(each.at.network for each in self.addresses)
+        return tuple(address.cidr.network for address in self.addresses)
 
 
 @dataclass(frozen=True)
@@ -87,136 +89,142 @@ class Net:
 
     @property
     def default_links(self) -> frozenset[str]:
-        return frozenset(each.interface for each in self.routes if each.destination == "default")
+        return frozenset(route.interface for route in self.routes if route.destination == "default")
 
     @property
     def ips(self) -> frozenset[str]:
-        """Every address of this host."""
-        return frozenset(each.ip for link in self.links for each in link.addresses)
+        """All IPv4 addresses of this host."""
+        return frozenset(address.ip for link in self.links for address in link.addresses)
 
 
-def net(answers: Transcript) -> Net:
-    seen = _sysfs(answers)
+def read_net(answers: Transcript) -> Net:
+    """Return the interfaces and routes."""
+    by_interface = _read_sysfs(answers)
     rows = [row for row in objects(answers, LINKS) if isinstance(row.get("ifname"), str)]
-    # Without iproute2, or with one too old, all but the addresses is known.
-    rows = rows or [
-        {"ifname": name, "ifindex": number(of.get("IFINDEX")), "operstate": of.get("operstate", "").upper()}
-        for name, of in seen.items()
-    ]
-    return Net(tuple(_interface(row, seen) for row in rows), tuple(_routes(answers)))
+    if not rows:
+        # Without iproute2, or with one too old, everything but the addresses is known.
+        for name, files in by_interface.items():
+            state = files.get("operstate", "").upper()
+            rows.append({"ifname": name, "ifindex": number(files.get("IFINDEX")), "operstate": state})
+    return Net(tuple(_read_interface(row, by_interface) for row in rows), tuple(_list_routes(answers)))
 
 
-def _sysfs(answers: Transcript) -> dict[str, dict[str, str]]:
-    """What sysfs says of each interface, by file or, of a uevent, by key."""
-    seen: dict[str, dict[str, str]] = {}
+def _read_sysfs(answers: Transcript) -> dict[str, dict[str, str]]:
+    """Return the values of each interface in sysfs, by file or by key of a uevent."""
+    by_interface: dict[str, dict[str, str]] = {}
     for path, value in readings(answers, SYSFS):
         key, _, text = value.partition("=")
         match path.split("/"):
             case [name, "uevent"] if key in {"IFINDEX", "DEVTYPE"}:
-                seen.setdefault(name, {})[key] = text
+                by_interface.setdefault(name, {})[key] = text
             case [name, "device", "uevent"] if key in {"DRIVER", "PCI_SLOT_NAME"}:
-                seen.setdefault(name, {})[key] = text
+                by_interface.setdefault(name, {})[key] = text
             case [name, file] if file != "uevent":
-                seen.setdefault(name, {})[file] = value
-    return seen
+                by_interface.setdefault(name, {})[file] = value
+    return by_interface
 
 
-def _interface(row: Mapping[str, Any], every: Mapping[str, Mapping[str, str]]) -> Interface:
-    """A link as ip describes it, with what sysfs has besides."""
+def _read_interface(row: Mapping[str, Any], by_interface: Mapping[str, Mapping[str, str]]) -> Interface:
+    """Return a link from ip's description and the values in sysfs."""
     name = str(row["ifname"]).partition("@")[0]
-    seen = every.get(name, {})
-    index = number(seen.get("IFINDEX"))
+    files = by_interface.get(name, {})
+    index = number(files.get("IFINDEX"))
     if index is not None and index != row.get("ifindex"):
-        seen = {}  # sysfs is of another network namespace, with a link of this name
-    made, master, mtu = row.get("linkinfo"), row.get("master"), row.get("mtu")
-    mbit = number(seen.get("speed"))
-    made_as = made.get("info_kind") if isinstance(made, dict) else None
+        files = {}  # sysfs is of another network namespace, with a link of this name
+    link_info, master, mtu = row.get("linkinfo"), row.get("master"), row.get("mtu")
+    mbit = number(files.get("speed"))
+    made_as = link_info.get("info_kind") if isinstance(link_info, dict) else None
     return Interface(
         name=name,
-        kind=link_kind(
+        kind=find_link_kind(
             name,
-            link_type=str(row.get("link_type") or seen.get("type", "")),
-            made_as=str(made_as or seen.get("DEVTYPE", "")),
-            driver=seen.get("DRIVER"),
+            link_type=str(row.get("link_type") or files.get("type", "")),
+            made_as=str(made_as or files.get("DEVTYPE", "")),
+            driver=files.get("DRIVER"),
             enslaved=isinstance(master, str),
         ),
         up=_is_up(row),
-        mtu=mtu if isinstance(mtu, int) else number(seen.get("mtu")) or 0,
-        addresses=tuple(_addresses(row)),
+        mtu=mtu if isinstance(mtu, int) else number(files.get("mtu")) or 0,
+        addresses=tuple(_list_addresses(row)),
         # No speed is -1, which older kernels print unsigned.
         mbit=mbit if mbit and mbit < 1 << 31 else None,
-        driver=seen.get("DRIVER"),
-        pci=seen.get("PCI_SLOT_NAME"),
-        port_name=seen.get("phys_port_name"),
+        driver=files.get("DRIVER"),
+        pci=files.get("PCI_SLOT_NAME"),
+        port_name=files.get("phys_port_name"),
         master=master if isinstance(master, str) else None,
     )
 
 
-def link_kind(
+def find_link_kind(
     name: str, *, link_type: str = "", made_as: str = "", driver: str | None = None, enslaved: bool = False
 ) -> str:
-    """`link_type` is ip's word or sysfs's number.
+    """Return the kind of an interface.
 
-    `made_as` is empty for hardware, and `driver` None for what is none.
+    `link_type` is ip's word or sysfs's number; `made_as` is empty for hardware, and `driver` None for other
+    interfaces.
     """
     link_type = _TABLES["types"].get(link_type, link_type)
-    named = next((each["kind"] for each in _TABLES["named"] if re.match(each["names"], name)), None)
+    named_kind = next((entry["kind"] for entry in _TABLES["named"] if re.match(entry["names"], name)), None)
     if link_type == "loopback" or name == "lo":
         return "loopback"
     if link_type.startswith("infiniband"):
         return "infiniband"
-    if made := _made(made_as, named, enslaved=enslaved):
-        return made
+    if virtual_kind := _find_virtual_kind(made_as, named_kind, enslaved=enslaved):
+        return virtual_kind
     if driver and link_type in {"", "ether"}:
-        # Hardware is a wire, whatever its name, but for the air and USB's gadgets.
+        # Hardware is Ethernet, whatever its name, except Wi-Fi and USB's gadgets.
         gadget = "gadget" if driver == "rndis_host" else None
-        return gadget or (named if named in {"gadget", "wifi"} else "ethernet")
-    if named or link_type in _TUNNEL_TYPES:
-        return named or "tunnel"
-    return "ethernet" if _WIRE.match(name) else "virtual"
+        return gadget or (named_kind if named_kind in {"gadget", "wifi"} else "ethernet")
+    if named_kind or link_type in _TUNNEL_TYPES:
+        return named_kind or "tunnel"
+    return "ethernet" if _ETHERNET_NAME.match(name) else "virtual"
 
 
-def _made(made_as: str, named: str | None, *, enslaved: bool) -> str | None:
-    if made_as in _ENDS:
-        # In a container or a namespace of its own, an end of a pair is the host's wire.
-        return "container" if enslaved else named or "ethernet"
-    made = _MADE.get(made_as)
+def _find_virtual_kind(made_as: str, named_kind: str | None, *, enslaved: bool) -> str | None:
+    """Return the kind of an interface that is not hardware; None for hardware."""
+    if made_as in _PAIR_TYPES:
+        # In a container or a namespace of its own, an end of a pair is the host's Ethernet.
+        return "container" if enslaved else named_kind or "ethernet"
+    kind = _KIND_BY_TYPE.get(made_as)
     # Docker makes plain bridges, flannel plain tunnels, and a Jetson bridges its gadget.
-    plain = (made == "bridge" and named == "gadget") or (
-        made in {"bridge", "tunnel"} and named == "container"
-    )
-    return named if plain else made
+    is_gadget_bridge = kind == "bridge" and named_kind == "gadget"
+    is_container_link = kind in {"bridge", "tunnel"} and named_kind == "container"
+    return named_kind if is_gadget_bridge or is_container_link else kind
 
 
 def _is_up(row: Mapping[str, Any]) -> bool:
-    """Tunnels and the loopback have no carrier to lose: their state is UNKNOWN."""
+    """Return whether a link is up; tunnels and the loopback have no carrier, so their state is UNKNOWN."""
     flags = row.get("flags")
     flags = flags if isinstance(flags, list) else ["UP"]
     running = str(row.get("operstate")) in {"UP", "UNKNOWN"}
     return running and "UP" in flags and "NO-CARRIER" not in flags
 
 
-def _addresses(row: Mapping[str, Any]) -> Iterator[Address]:
+def _list_addresses(row: Mapping[str, Any]) -> Iterator[Address]:
     rows = row.get("addr_info")
-    for each in rows if isinstance(rows, list) else ():
-        match each:
+    for entry in rows if isinstance(rows, list) else ():
+        match entry:
             case {"family": "inet", "local": str(ip), "prefixlen": int(prefix)} if _is_network(
                 f"{ip}/{prefix}"
             ):
-                yield Address(ip, prefix, secondary=each.get("secondary") is True)
+                yield Address(ip, prefix, secondary=entry.get("secondary") is True)
 
 
-def _routes(answers: Transcript) -> Iterator[Route]:
-    """Without those that lead nowhere, as a blackhole does."""
+def _list_routes(answers: Transcript) -> Iterator[Route]:
+    """Yield the routes with an interface, which a blackhole does not have."""
     for row in objects(answers, ROUTES):
         hops = row.get("nexthops")
         for hop in hops if isinstance(hops, list) else [row]:
-            way: Any = {**row, **hop} if isinstance(hop, dict) else {}
-            match way:
-                case {"dst": str(to), "dev": str(interface)} if to == "default" or _is_network(to):
-                    gateway, source, metric = way.get("gateway"), way.get("prefsrc"), way.get("metric")
+            route: Any = {**row, **hop} if isinstance(hop, dict) else {}
+            match route:
+                case {"dst": str(destination), "dev": str(interface)} if (
+                    destination == "default" or _is_network(destination)
+                ):
+                    gateway, source, metric = route.get("gateway"), route.get("prefsrc"), route.get("metric")
                     yield Route(
-                        destination=to if to == "default" or "/" in to else f"{to}/32",
+                        destination=destination
+                        if destination == "default" or "/" in destination
+                        else f"{destination}/32",
                         interface=interface,
                         gateway=gateway if isinstance(gateway, str) else None,
                         source=source if isinstance(source, str) else None,

@@ -1,4 +1,4 @@
-"""RDMA devices, ports and GIDs."""
+"""Read the facts of RDMA devices, ports and GIDs."""
 
 import ipaddress
 import re
@@ -18,8 +18,8 @@ PORTS = (
 
 QUESTIONS = (PORTS,)
 
-# The kernel says 255 for a width it does not know.
-_MOST_LANES = 32
+_MAX_LANES = 32
+"""The largest width of PCIe; the kernel reports 255 for an unknown width."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Gid:
     index: int
     gid: str
     type: str | None
-    """`RoCE v2` or `IB/RoCE v1`, as the kernel says."""
+    """The kernel's word: `RoCE v2` or `IB/RoCE v1`."""
     interface: str | None
     address: str | None
     """The IPv4 address that a mapped GID (::ffff:a.b.c.d) holds."""
@@ -45,64 +45,66 @@ class RdmaPort:
     """`Ethernet` (RoCE) or `InfiniBand`."""
     interface: str | None
     mbit: int | None = None
-    """As the port reports it, which for a Spark's twin is twice what it carries."""
+    """The speed that the port reports, which for a Spark is twice the speed of one interface."""
     pci: str | None = None
     pcie_width: int | None = None
-    """Lanes in use; a Spark with an old BIOS has 2 instead of 4 on its second controller."""
+    """The lanes in use; a Spark with an old BIOS has 2 instead of 4 on its second controller."""
     pcie_gt: float | None = None
-    """GT/s of a lane: 32.0 is PCIe 5."""
+    """The GT/s of a lane: 32.0 is PCIe 5."""
     system_guid: str | None = None
     """sys_image_guid: equal for all functions of one card."""
     port_name: str | None = None
-    """phys_port_name of its interface."""
+    """The phys_port_name of its interface."""
     gids: tuple[Gid, ...] = ()
 
     @property
-    def named(self) -> str:
-        """As NCCL_IB_HCA has it."""
+    def nccl_name(self) -> str:
+        """The port's name in NCCL_IB_HCA."""
         return f"{self.device}:{self.port}"
 
 
-def rdma(answers: Transcript) -> tuple[RdmaPort, ...]:
-    seen = dict(readings(answers, PORTS))
+def read_ports(answers: Transcript) -> tuple[RdmaPort, ...]:
+    values = dict(readings(answers, PORTS))
     ports = {
         (device, index)
-        for path in seen
+        for path in values
         for device, index in re.findall(r"^([^/]+)/ports/([0-9]{1,3})/state$", path)
     }
-    return tuple(_port(seen, device, int(index)) for device, index in sorted(ports))
+    return tuple(_read_port(values, device, int(index)) for device, index in sorted(ports))
 
 
-def _port(seen: Mapping[str, str], device: str, index: int) -> RdmaPort:
+def _read_port(values: Mapping[str, str], device: str, index: int) -> RdmaPort:
     port = f"{device}/ports/{index}"
-    gids = tuple(_gids(seen, port))
+    gids = tuple(_list_gids(values, port))
     interface = next((gid.interface for gid in gids if gid.interface), None)
     if interface is None:
-        # A port with no GID, as one that is down: the one interface of its device.
-        names = {path.split("/")[3] for path in seen if path.startswith(f"{device}/device/net/")}
+        # A port without a GID, such as one that is down: the only interface of its device.
+        names = {path.split("/")[3] for path in values if path.startswith(f"{device}/device/net/")}
         interface = names.pop() if len(names) == 1 else None
-    width = number(seen.get(f"{device}/device/current_link_width"))
+    width = number(values.get(f"{device}/device/current_link_width"))
     return RdmaPort(
         device=device,
         port=index,
-        active=seen[f"{port}/state"].endswith(" ACTIVE"),
-        link_layer=seen.get(f"{port}/link_layer"),
+        active=values[f"{port}/state"].endswith(" ACTIVE"),
+        link_layer=values.get(f"{port}/link_layer"),
         interface=interface,
-        mbit=round(gbit * 1000) if (gbit := _figure(seen.get(f"{port}/rate", ""), "Gb/sec")) else None,
-        pci=seen.get(f"{device}/device/uevent", "").removeprefix("PCI_SLOT_NAME=") or None,
-        pcie_width=width if width and width <= _MOST_LANES else None,
-        pcie_gt=_figure(seen.get(f"{device}/device/current_link_speed", ""), "GT/s"),
-        system_guid=seen.get(f"{device}/sys_image_guid"),
-        port_name=seen.get(f"{device}/device/net/{interface}/phys_port_name"),
+        mbit=round(gbit * 1000)
+        if (gbit := _parse_number(values.get(f"{port}/rate", ""), "Gb/sec"))
+        else None,
+        pci=values.get(f"{device}/device/uevent", "").removeprefix("PCI_SLOT_NAME=") or None,
+        pcie_width=width if width and width <= _MAX_LANES else None,
+        pcie_gt=_parse_number(values.get(f"{device}/device/current_link_speed", ""), "GT/s"),
+        system_guid=values.get(f"{device}/sys_image_guid"),
+        port_name=values.get(f"{device}/device/net/{interface}/phys_port_name"),
         gids=gids,
     )
 
 
-def _gids(seen: Mapping[str, str], port: str) -> Iterator[Gid]:
-    table = f"{port}/gids/"
-    rows = (number(path.removeprefix(table)) for path in seen if path.startswith(table))
+def _list_gids(values: Mapping[str, str], port: str) -> Iterator[Gid]:
+    prefix = f"{port}/gids/"
+    rows = (number(path.removeprefix(prefix)) for path in values if path.startswith(prefix))
     for index in sorted(row for row in rows if row is not None):
-        gid = seen.get(f"{table}{index}", "")
+        gid = values.get(f"{prefix}{index}", "")
         try:
             value = ipaddress.IPv6Address(gid)
         except ValueError:
@@ -111,12 +113,12 @@ def _gids(seen: Mapping[str, str], port: str) -> Iterator[Gid]:
             yield Gid(
                 index=index,
                 gid=gid,
-                type=seen.get(f"{port}/gid_attrs/types/{index}"),
-                interface=seen.get(f"{port}/gid_attrs/ndevs/{index}"),
+                type=values.get(f"{port}/gid_attrs/types/{index}"),
+                interface=values.get(f"{port}/gid_attrs/ndevs/{index}"),
                 address=str(value.ipv4_mapped) if value.ipv4_mapped else None,
             )
 
 
-def _figure(text: str, unit: str) -> float | None:
+def _parse_number(text: str, unit: str) -> float | None:
     match = re.match(rf"([0-9]{{1,6}}(?:\.[0-9]{{1,3}})?) {unit}", text)
     return float(match[1]) if match else None

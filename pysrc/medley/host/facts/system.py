@@ -1,4 +1,4 @@
-"""Board and software."""
+"""Read the facts of the board and the software."""
 
 import re
 from collections.abc import Mapping
@@ -10,8 +10,8 @@ from medley.transcript import Transcript, assignments, first, lines
 # The device tree separates with NUL, which no shell variable holds.
 COMPATIBLE = r"tr '\0' '\n' </proc/device-tree/compatible"
 MODEL = r"tr -d '\0' </proc/device-tree/model"
-L4T_RELEASE = "head -n 1 /etc/nv_tegra_release"
-# By name, for the file holds the serial number too.
+L4T_RELEASE_FILE = "head -n 1 /etc/nv_tegra_release"
+# Only these names, because the file has the serial number too.
 DGX = "grep -E '^DGX_(PRETTY_NAME|SWBUILD_VERSION|OTA_VERSION)=' /etc/dgx-release"
 OS_RELEASE = "grep -E '^(ID|VERSION_ID|PRETTY_NAME)=' /etc/os-release"
 KERNEL = "uname -r"
@@ -21,15 +21,15 @@ PROGRAMS = "for p in nix uv python3.11 python3.12 nvcc gcc g++; do command -v $p
 PYTHON = "python3 --version"
 # The toolkit's file, because its nvcc is seldom on PATH.
 CUDA = "grep -m 1 -A 2 '\"cuda\"' /usr/local/cuda/version.json"
-# By name alone, for the folder's is the user's.
+# Only names, because the path has the user's name.
 ENVIRONMENTS = 'cd "${MEDLEY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/medley}/envs" && ls -d */medley.json'
 
 QUESTIONS = (
-    *(COMPATIBLE, MODEL, L4T_RELEASE, DGX),
+    *(COMPATIBLE, MODEL, L4T_RELEASE_FILE, DGX),
     *(OS_RELEASE, KERNEL, LIBC, MARKS, PROGRAMS, PYTHON, CUDA, ENVIRONMENTS),
 )
 
-_CONTAINERS = {"/.dockerenv": "docker", "/run/.containerenv": "podman"}
+_CONTAINER_BY_MARK = {"/.dockerenv": "docker", "/run/.containerenv": "podman"}
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,11 @@ class L4t:
 
 @dataclass(frozen=True)
 class Board:
+    """The board of a host."""
+
     model: str | None = None
     compatible: tuple[str, ...] = ()
-    """The device tree's names for it, the particular first and the SoC last; a PC has none."""
+    """The device tree's names for it, the most specific first and the SoC last; a PC has none."""
     l4t: L4t | None = None
     dgx: str | None = None
 
@@ -61,10 +63,10 @@ class Board:
         return (self.soc or "").startswith("tegra")
 
 
-def board(answers: Transcript) -> Board:
+def read_board(answers: Transcript) -> Board:
     dgx = assignments(answers, DGX)
     version = dgx.get("DGX_OTA_VERSION") or dgx.get("DGX_SWBUILD_VERSION") or ""
-    l4t = re.match(r"# R(\d+) \(release\), REVISION: ([\d.]+)", first(answers, L4T_RELEASE) or "")
+    l4t = re.match(r"# R(\d+) \(release\), REVISION: ([\d.]+)", first(answers, L4T_RELEASE_FILE) or "")
     return Board(
         model=first(answers, MODEL),
         compatible=lines(answers, COMPATIBLE),
@@ -75,26 +77,28 @@ def board(answers: Transcript) -> Board:
 
 @dataclass(frozen=True)
 class Software:
+    """The system's software that matters to engines."""
+
     os_id: str | None = None
     os_version: str | None = None
     os_name: str | None = None
     kernel: str | None = None
     libc: str | None = None
-    """`glibc 2.36`; None with another libc, which no engine's wheels run on."""
+    """The C library, as in `glibc 2.36`; None with another one, on which no engine's wheels run."""
     container: str | None = None
-    """What contains us: docker or podman."""
+    """The container that medley runs in: docker or podman; None outside."""
     nixos: bool = False
     programs: Mapping[str, str] = field(default_factory=dict)
-    """Where PATH has those we may use, by name."""
+    """The paths of programs that medley may use, by name."""
     python: str | None = None
-    """Of the system's own python3, as in `3.12.3`."""
+    """The version of the system's own python3, as in `3.12.3`."""
     cuda: str | None = None
-    """Of the CUDA toolkit in /usr/local/cuda, as in `13.0.2`; another than the driver's."""
+    """The version of the CUDA toolkit in /usr/local/cuda, as in `13.0.2`; not the driver's."""
     environments: tuple[str, ...] = ()
-    """Names of medley's finished engine environments, each with its digest."""
+    """The names of medley's finished engine environments, each with its digest."""
 
 
-def software(answers: Transcript) -> Software:
+def read_software(answers: Transcript) -> Software:
     release, marks = assignments(answers, OS_RELEASE), lines(answers, MARKS)
     cuda = re.search(r'"version"\s*:\s*"([0-9.]+)"', "\n".join(lines(answers, CUDA)))
     return Software(
@@ -103,7 +107,7 @@ def software(answers: Transcript) -> Software:
         os_name=release.get("PRETTY_NAME"),
         kernel=first(answers, KERNEL),
         libc=first(answers, LIBC),
-        container=next((_CONTAINERS[mark] for mark in marks if mark in _CONTAINERS), None),
+        container=next((_CONTAINER_BY_MARK[mark] for mark in marks if mark in _CONTAINER_BY_MARK), None),
         nixos="/etc/NIXOS" in marks,
         programs={PurePosixPath(path).name: path for path in lines(answers, PROGRAMS)},
         python=(first(answers, PYTHON) or "").removeprefix("Python ") or None,

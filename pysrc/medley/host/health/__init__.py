@@ -1,6 +1,6 @@
-"""`Health`: what may be in a model's way today; memory, processes, disks.
+"""Read the `Health` of a host: memory, processes, disks, and other causes of failures.
 
-Its questions are apart from those of facts, so that nobody but the doctor and a transcript pays for them.
+Its questions are separate from those of facts, so that only the doctor and transcripts take their time.
 """
 
 import re
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from medley.host.driver_libraries import Seen
-from medley.host.facts import meminfo
+from medley.host.facts import parse_meminfo
 from medley.host.health import access, gpu, kernel, software
 from medley.host.health.access import Access, Clock, Firewall
 from medley.host.health.gpu import Compilers, GpuStates
@@ -18,7 +18,7 @@ from medley.host.health.software import HubAccess, Leftovers, RdmaParts, Setting
 from medley.transcript import NO_ANSWER, Transcript, lines
 
 PAGES = "grep -E '^(MemFree|Buffers|Cached|SReclaimable|Shmem|SwapTotal|SwapFree):' /proc/meminfo"
-_NAMES = {
+_NAMES_BY_ROLE = {
     "ray": r"raylet|gcs_server|ray::.*",
     "engine": r"vllm|VLLM::.*|sglang::.*|ollama|llama-server|text-generation|tritonserver|trtllm-serve",
     "desktop": r"Xorg|Xwayland|gnome-shell|kwin_.*|plasmashell|lxsession|xfwm4",
@@ -26,19 +26,19 @@ _NAMES = {
     "clock": r"systemd-timesyn|chronyd|ntpd|ntpd-rs|openntpd|ptp4l",
     "firewall": r"firewalld",
 }
-# The names of other processes are nobody's business. The kernel keeps 15 letters of a name.
+# The names of other processes stay private. The kernel keeps 15 letters of a name.
 PROCESSES = (
     'ps -eo uid=,pid=,comm= | awk -v me="$(id -u)" \'$3 ~ /^('
-    + "|".join(_NAMES.values()).replace(".*", "")
+    + "|".join(_NAMES_BY_ROLE.values()).replace(".*", "")
     + ')/ {print ($1 == me ? "own" : "other"), $2, $3}\''
 )
-# Whose state folder the cluster of each Ray process has. Agents of Ray write a title over their variables
+# The state folder of each Ray process's cluster. Agents of Ray write a title over their variables
 # (setproctitle), so the nearest ancestor with the mark counts. The same path may be another folder in a
 # container.
 CLUSTERS = (
     'own="${MEDLEY_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/medley}/ray";'
     " marked=\" $(grep -lsz '^MEDLEY_RAY=' /proc/[0-9]*/environ | cut -d/ -f3 | tr '\\n' ' ')\";"
-    f" ps -eo pid=,comm= | awk '$2 ~ /^({_NAMES['ray'].replace('.*', '')})/ {{print $1}}'"
+    f" ps -eo pid=,comm= | awk '$2 ~ /^({_NAMES_BY_ROLE['ray'].replace('.*', '')})/ {{print $1}}'"
     " | while read -r pid; do at=$pid;"
     ' while [ "${at:-0}" -gt 1 ]; do case "$marked" in *" $at "*) break;; esac;'
     ' at=$(sed -n \'s/^PPid:[^0-9]*//p\' "/proc/$at/status"); done; [ "${at:-0}" -gt 1 ] || continue;'
@@ -48,7 +48,7 @@ CLUSTERS = (
     ' && [ "$(readlink "/proc/$at/ns/mnt")" = "$(readlink /proc/self/ns/mnt)" ]; then echo "$pid here";'
     ' else echo "$pid elsewhere"; fi; done'
 )
-# The nearest folder above that exists; of df only numbers, for a mount point may say whose it is.
+# The nearest folder above that exists. Only df's numbers, because a mount point may have a person's name.
 DISKS = (
     'for place in "environments ${MEDLEY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/medley}/envs"'
     ' "state ${MEDLEY_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/medley}"'
@@ -57,7 +57,7 @@ DISKS = (
     ' w=no; [ -w "$d" ] && w=yes;'
     ' echo "${place%% *} $w $(df -kP "$d" | awk \'NR == 2 {print $2, $4}\')"; done'
 )
-# `planner.device_history.FILE`: what this host's devices and links reached before.
+# The file of `planner.device_history`: speeds of this host's devices and links that were measured before.
 SPEEDS = "tail -n 60 ${MEDLEY_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/medley}/device-history.jsonl"
 
 QUESTIONS: tuple[str, ...] = (
@@ -84,116 +84,124 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Pages:
+    """The use of the host's memory."""
+
     free_bytes: int
-    """Used by nobody, not even as a cache: all that CUDA itself counts on unified memory."""
+    """The unused bytes, without caches: CUDA itself counts only these on unified memory."""
     cached_bytes: int
-    """Of files, which the kernel gives back when it is asked to."""
+    """The bytes of files in the page cache, which the kernel frees on demand."""
     swap_bytes: int = 0
     swapped_bytes: int = 0
 
 
-def pages(answers: Transcript) -> Pages | None:
-    found = meminfo(answers[PAGES].text)
-    if "MemFree" not in found:
+def read_pages(answers: Transcript) -> Pages | None:
+    """Return the use of memory; None without the kernel's figures."""
+    sizes = parse_meminfo(answers[PAGES].text)
+    if "MemFree" not in sizes:
         return None
-    cached = sum(found.get(key, 0) for key in ("Buffers", "Cached", "SReclaimable")) - found.get("Shmem", 0)
-    swap = found.get("SwapTotal", 0)
-    return Pages(found["MemFree"], max(0, cached), swap, swap - found.get("SwapFree", swap))
+    cached = sum(sizes.get(key, 0) for key in ("Buffers", "Cached", "SReclaimable")) - sizes.get("Shmem", 0)
+    swap = sizes.get("SwapTotal", 0)
+    return Pages(sizes["MemFree"], max(0, cached), swap, swap - sizes.get("SwapFree", swap))
 
 
 @dataclass(frozen=True)
 class ProcessUsage:
+    """A process that matters to a model."""
+
     pid: int
     name: str
-    sort: str
+    role: str
     """ray, engine, desktop, guard, clock or firewall."""
-    own: bool
-    """This user's."""
+    is_own: bool
+    """Whether the process is this user's."""
     cluster: str | None = None
-    """Of a medley's Ray: `here`, with this user's state folder, or `elsewhere`, with another."""
+    """The state folder of a medley's Ray: `here` for this user's, `elsewhere` for another."""
 
     @property
-    def ours(self) -> bool:
+    def is_ended_by_ray_stop(self) -> bool:
         """Whether `medley ray-stop` of this user ends it."""
-        return self.own and self.cluster == "here"
+        return self.is_own and self.cluster == "here"
 
 
-def processes(answers: Transcript) -> tuple[ProcessUsage, ...] | None:
-    """None where there is no ps."""
-    said = answers[PROCESSES]
-    if said.status:
+def read_processes(answers: Transcript) -> tuple[ProcessUsage, ...] | None:
+    """Return the processes that matter to a model; None where there is no ps."""
+    answer = answers[PROCESSES]
+    if answer.status:
         return None
     clusters = dict(
         re.findall(r"^([0-9]{1,15}) (here|elsewhere)$", answers.get(CLUSTERS, NO_ANSWER).text, re.MULTILINE)
     )
-    found = []
-    for whose, pid, name in re.findall(r"^(own|other) ([0-9]{1,15}) (.+)$", said.text, re.MULTILINE):
-        if sort := next((sort for sort, names in _NAMES.items() if re.fullmatch(names, name)), None):
-            found.append(ProcessUsage(int(pid), name, sort, whose == "own", clusters.get(pid)))
-    return tuple(found)
+    usages = []
+    for owner, pid, name in re.findall(r"^(own|other) ([0-9]{1,15}) (.+)$", answer.text, re.MULTILINE):
+        if role := next((role for role, names in _NAMES_BY_ROLE.items() if re.fullmatch(names, name)), None):
+            usages.append(ProcessUsage(int(pid), name, role, owner == "own", clusters.get(pid)))
+    return tuple(usages)
 
 
 @dataclass(frozen=True)
 class Disk:
     what: str
     """environments, state, models or temporary."""
-    writable: bool
+    is_writable: bool
     total_bytes: int
     free_bytes: int
 
 
-def disks(answers: Transcript) -> tuple[Disk, ...]:
-    found = re.findall(r"^(\w+) (yes|no) ([0-9]{1,15}) ([0-9]{1,15})$", answers[DISKS].text, re.MULTILINE)
+def read_disks(answers: Transcript) -> tuple[Disk, ...]:
+    """Return the disks of medley's folders."""
+    rows = re.findall(r"^(\w+) (yes|no) ([0-9]{1,15}) ([0-9]{1,15})$", answers[DISKS].text, re.MULTILINE)
     return tuple(
-        Disk(what, writable == "yes", int(total) << 10, int(free) << 10)
-        for what, writable, total, free in found
+        Disk(what, writable == "yes", int(total_kib) << 10, int(free_kib) << 10)
+        for what, writable, total_kib, free_kib in rows
     )
 
 
 @dataclass(frozen=True)
 class Health:
-    """What is None was not asked when the transcript was recorded, or could not be answered."""
+    """The health of a host; None where the transcript does not have the question, or the answer."""
 
     gpus: GpuStates | None = None
     driver: Mapping[str, Seen] | None = None
-    """Libraries of the driver by path: what each leads to, and how that begins."""
+    """The libraries of the driver by path: the file that each leads to, and its first bytes."""
     pages: Pages | None = None
     processes: tuple[ProcessUsage, ...] | None = None
-    clusters_known: bool = False
+    has_clusters: bool = False
     """Whether the transcript has the cluster of each Ray process; before November 2026 it had a mark only."""
     compilers: Compilers | None = None
     disks: tuple[Disk, ...] | None = None
     access: Access | None = None
-    doors: Firewall | None = None
+    firewall: Firewall | None = None
     clock: Clock | None = None
     hub: HubAccess | None = None
     rdma: RdmaParts | None = None
     settings: Settings | None = None
-    keeping: Leftovers | None = None
+    leftovers: Leftovers | None = None
     kernel: KernelReport | None = None
     speeds: tuple[str, ...] | None = None
-    """Lines of the history of its devices' and links' speeds."""
+    """The lines of the history of its devices' and links' speeds."""
 
 
-def health(answers: Transcript) -> Health:
-    def asked(question: str, read: Callable[[Transcript], _T]) -> _T | None:
+def read_health(answers: Transcript) -> Health:
+    """Return the health of the host of a transcript."""
+
+    def read_if_asked(question: str, read: Callable[[Transcript], _T]) -> _T | None:
         return read(answers) if question in answers else None
 
     return Health(
-        gpus=asked(gpu.STATE, gpu.gpu_states),
-        driver=asked(gpu.FILES, gpu.driver_files),
-        pages=asked(PAGES, pages),
-        processes=asked(PROCESSES, processes),
-        clusters_known=CLUSTERS in answers,
-        compilers=asked(gpu.PTXAS, gpu.compilers),
-        disks=asked(DISKS, disks),
-        access=asked(access.DEVICES, access.access),
-        doors=asked(access.LISTENING, access.firewall),
-        clock=asked(access.SYNCHRONISED, access.clock),
-        hub=asked(software.ANSWER, software.hub_access),
-        rdma=asked(software.LIBRARIES, software.rdma_parts),
-        settings=asked(software.VARIABLES, software.settings),
-        keeping=asked(software.SECRETS, software.leftovers),
-        kernel=asked(kernel.CMA, kernel.kernel_report),
-        speeds=asked(SPEEDS, lambda answers: lines(answers, SPEEDS)),
+        gpus=read_if_asked(gpu.STATE, gpu.read_gpu_states),
+        driver=read_if_asked(gpu.FILES, gpu.read_driver_files),
+        pages=read_if_asked(PAGES, read_pages),
+        processes=read_if_asked(PROCESSES, read_processes),
+        has_clusters=CLUSTERS in answers,
+        compilers=read_if_asked(gpu.PTXAS, gpu.read_compilers),
+        disks=read_if_asked(DISKS, read_disks),
+        access=read_if_asked(access.DEVICES, access.read_access),
+        firewall=read_if_asked(access.LISTENING, access.read_firewall),
+        clock=read_if_asked(access.SYNCHRONISED, access.read_clock),
+        hub=read_if_asked(software.ANSWER, software.read_hub_access),
+        rdma=read_if_asked(software.LIBRARIES, software.read_rdma_parts),
+        settings=read_if_asked(software.VARIABLES, software.read_settings),
+        leftovers=read_if_asked(software.SECRETS, software.read_leftovers),
+        kernel=read_if_asked(kernel.CMA, kernel.read_kernel_report),
+        speeds=read_if_asked(SPEEDS, lambda answers: lines(answers, SPEEDS)),
     )

@@ -1,4 +1,4 @@
-"""Permissions, process limits, firewall, name, clock."""
+"""Read the health of permissions, process limits, firewall, name and clock."""
 
 import re
 from collections.abc import Iterator
@@ -8,20 +8,20 @@ from pathlib import Path
 from medley.errors import Finding
 from medley.transcript import NO_ANSWER, Transcript, assignments, first, lines
 
-# Whether it opens, and not its owner: a group may be named after a person.
+# Only whether it opens, and not its owner: a group may be named after a person.
 DEVICES = (
     "for f in /dev/nvidiactl /dev/nvidia-uvm /dev/nvidia[0-9]* /dev/nvmap /dev/nvhost-gpu"
     " /dev/nvgpu/igpu0/ctrl /dev/infiniband/uverbs* /dev/infiniband/rdma_cm; do"
     ' [ -e "$f" ] || continue; m=no; [ -r "$f" ] && [ -w "$f" ] && m=yes; echo "$f $m"; done; :'
 )
 LIMITS = "grep -E '^Max (locked memory|open files|processes) ' /proc/self/limits"
-# Ports alone, with whether the loopback is all they are at: an address here is of one's own network.
+# Only ports, and whether they are at the loopback only: an address would show the user's network.
 LISTENING = (
     'cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk \'$4 == "0A" {split($2, a, ":");'
     ' print a[2], (a[1] ~ /7F$|^0*1000000$/ ? "loopback" : "all")}\' | sort -u'
 )
 UFW = "grep -hsE '^(ENABLED|DEFAULT_INPUT_POLICY)=' /etc/ufw/ufw.conf /etc/default/ufw"
-# Of other rules than those that close or begin something a host may have thousands.
+# Only rules that close or begin something, because a host may have thousands of others.
 NFT = (
     "PATH=$PATH:/usr/sbin:/sbin; nft list ruleset 2>/dev/null"
     " | grep -E '^table|^[[:space:]]chain|hook input|(drop|reject)' | head -n 400"
@@ -35,56 +35,58 @@ QUESTIONS = (DEVICES, LIMITS, LISTENING, UFW, NFT, IPTABLES, OWN_NAME, SYNCHRONI
 
 _LIMITS = {"Max locked memory": "locked_bytes", "Max open files": "open_files", "Max processes": "processes"}
 _LIMIT = re.compile(rf"^({'|'.join(_LIMITS)}) +(\S+) +(\S+)", re.MULTILINE)
-_FEW_FILES = 65_536
-"""Ray's and the engines' own advice; each connection of a rank is one."""
+_MIN_OPEN_FILES = 65_536
+"""The open files that Ray and the engines recommend; each connection of a rank is one."""
 
 
 @dataclass(frozen=True)
 class Firewall:
+    """The open ports and firewall rules of a host."""
+
     listening: tuple[tuple[int, bool], ...] = ()
-    """Ports, each with whether others reach it."""
+    """The ports with a listener, each with whether other hosts reach it."""
     ufw: bool | None = None
-    """Whether it is on; None where there is none."""
-    closing: tuple[str, ...] = ()
-    """Rules of nftables or iptables that drop what comes in, without medley's own."""
-    readable: bool = False
-    """Whether rules could be read, which root alone can."""
-    means: tuple[str, ...] = ()
-    """The addresses that the host's own name has here."""
+    """Whether ufw is on; None without ufw."""
+    closing_rules: tuple[str, ...] = ()
+    """The rules of nftables or iptables that drop incoming packets, without medley's own."""
+    is_readable: bool = False
+    """Whether rules could be read, which only root can."""
+    own_addresses: tuple[str, ...] = ()
+    """The addresses to which the host's own name resolves here."""
 
 
-def firewall(answers: Transcript) -> Firewall:
+def read_firewall(answers: Transcript) -> Firewall:
     listening = re.findall(
         r"^([0-9A-F]{4}) (loopback|all)$", "\n".join(lines(answers, LISTENING)), re.MULTILINE
     )
     enabled = assignments(answers, UFW).get("ENABLED")
     return Firewall(
-        listening=tuple((int(port, 16), at == "all") for port, at in listening),
+        listening=tuple((int(port, 16), reach == "all") for port, reach in listening),
         ufw=None if enabled is None else enabled == "yes",
-        closing=(*_of_nft(answers), *_of_iptables(answers)),
-        readable=any(first(answers, each) for each in (NFT, IPTABLES)),
-        means=lines(answers, OWN_NAME),
+        closing_rules=(*_list_nft_rules(answers), *_list_iptables_rules(answers)),
+        is_readable=any(first(answers, question) for question in (NFT, IPTABLES)),
+        own_addresses=lines(answers, OWN_NAME),
     )
 
 
-def _of_nft(answers: Transcript) -> Iterator[str]:
-    """As `FAMILY TABLE CHAIN: RULE`, of chains that see what comes in."""
-    table, chain, hooked = "", "", False
+def _list_nft_rules(answers: Transcript) -> Iterator[str]:
+    """Yield the rules of chains that see incoming packets, as `FAMILY TABLE CHAIN: RULE`."""
+    table, chain, is_input_chain = "", "", False
     for line in lines(answers, NFT):
         words = line.strip().removesuffix("{").strip()
         if words.startswith("table "):
-            table, hooked = words.removeprefix("table "), False
+            table, is_input_chain = words.removeprefix("table "), False
         elif words.startswith("chain "):
-            chain, hooked = words.removeprefix("chain "), False
+            chain, is_input_chain = words.removeprefix("chain "), False
         elif "hook input" in words:
-            hooked = table.split()[-1:] != ["medley"]
-            if hooked and "policy drop" in words:
+            is_input_chain = table.split()[-1:] != ["medley"]
+            if is_input_chain and "policy drop" in words:
                 yield f"{table} {chain}: policy drop"
-        elif hooked:
+        elif is_input_chain:
             yield f"{table} {chain}: {words}"
 
 
-def _of_iptables(answers: Transcript) -> Iterator[str]:
+def _list_iptables_rules(answers: Transcript) -> Iterator[str]:
     for line in answers.get(IPTABLES, NO_ANSWER).text.splitlines():
         if re.search(r"-j (DROP|REJECT)\b", line) or line.strip() == "-P INPUT DROP":
             yield f"iptables: {line.strip()}"
@@ -92,26 +94,29 @@ def _of_iptables(answers: Transcript) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Clock:
-    wanted: bool | None = None
-    """Whether something is to keep it; None where there is no timedatectl."""
-    right: bool | None = None
-    """Whether it is kept now."""
+    """The state of the clock, and the character set."""
+
+    is_synchronization_on: bool | None = None
+    """Whether its synchronization is on; None without timedatectl."""
+    is_synchronized: bool | None = None
+    """Whether it is synchronized now; None without timedatectl."""
     charset: str | None = None
-    """Of the language that is set here, as in `UTF-8`."""
+    """The character set of LANG, as in `UTF-8`."""
 
 
-def clock(answers: Transcript) -> Clock:
-    said = assignments(answers, SYNCHRONISED)
+def read_clock(answers: Transcript) -> Clock:
+    """Return the state of the clock."""
+    states = assignments(answers, SYNCHRONISED)
     charset = (first(answers, CHARSET) or "").partition(".")[2] or None
     flags = {"yes": True, "no": False}
-    return Clock(flags.get(said.get("NTP", "")), flags.get(said.get("NTPSynchronized", "")), charset)
+    return Clock(flags.get(states.get("NTP", "")), flags.get(states.get("NTPSynchronized", "")), charset)
 
 
 @dataclass(frozen=True)
 class ProcessLimits:
-    """The hard ones, to which a process can raise the others by itself; None is unlimited, or not told.
+    """The hard limits, to which a process can raise the soft ones by itself; None: unlimited, or unknown.
 
-    `locked_bytes` is the soft one: what pins memory does not raise it.
+    `locked_bytes` is the soft limit: programs that pin memory do not raise it.
     """
 
     locked_bytes: int | None = None
@@ -120,39 +125,39 @@ class ProcessLimits:
 
 
 def parse_limits(text: str) -> ProcessLimits:
-    """Of what /proc/PID/limits says."""
-    found: dict[str, int | None] = {}
+    """Return the limits in the text of /proc/PID/limits."""
+    limits: dict[str, int | None] = {}
     for title, soft, hard in _LIMIT.findall(text):
         value = soft if title == "Max locked memory" else hard
-        found[_LIMITS[title]] = int(value) if value.isdecimal() else None
-    return ProcessLimits(**found)
+        limits[_LIMITS[title]] = int(value) if value.isdecimal() else None
+    return ProcessLimits(**limits)
 
 
-def limits_of(pid: int) -> ProcessLimits | None:
-    """Of a process that runs; None where it does not, or is another user's."""
+def read_limits(pid: int) -> ProcessLimits | None:
+    """Return the limits of a running process; None if it has ended, or is another user's."""
     try:
         return parse_limits(Path(f"/proc/{pid}/limits").read_text(encoding="ascii"))
     except OSError:
         return None
 
 
-def low_limits(found: ProcessLimits, user: str, *, rdma: bool) -> Iterator[Finding]:
-    """What will be in the way, and what mends it for all that this user starts from the next login on."""
-    if rdma and found.locked_bytes is not None:
+def list_low_limits(limits: ProcessLimits, user: str, *, rdma: bool) -> Iterator[Finding]:
+    """Yield each limit that is too low, with a fix that holds from this user's next login on."""
+    if rdma and limits.locked_bytes is not None:
         yield Finding(
-            f"Locked-memory limit is {found.locked_bytes >> 10} KiB (unlimited recommended)",
+            f"Locked-memory limit is {limits.locked_bytes >> 10} KiB (unlimited recommended)",
             "RDMA locks the memory that it sends from, so NCCL fails or uses TCP",
-            _raised(user, "memlock", "unlimited"),
+            _build_limit_fix(user, "memlock", "unlimited"),
         )
-    if found.open_files is not None and found.open_files < _FEW_FILES:
+    if limits.open_files is not None and limits.open_files < _MIN_OPEN_FILES:
         yield Finding(
-            f"Open-file limit is {found.open_files:,} ({_FEW_FILES:,} recommended)",
+            f"Open-file limit is {limits.open_files:,} ({_MIN_OPEN_FILES:,} recommended)",
             "every connection in a cluster uses one descriptor",
-            _raised(user, "nofile", "1048576"),
+            _build_limit_fix(user, "nofile", "1048576"),
         )
 
 
-def _raised(user: str, item: str, value: str) -> str:
+def _build_limit_fix(user: str, item: str, value: str) -> str:
     line = f"{user} - {item} {value}"
     return (
         f"echo '{line}' | sudo tee /etc/security/limits.d/medley-{item}.conf, then log in again; "
@@ -162,16 +167,19 @@ def _raised(user: str, item: str, value: str) -> str:
 
 @dataclass(frozen=True)
 class Access:
-    closed: tuple[str, ...] = ()
-    """Devices that are there and that this user may not open."""
-    open: tuple[str, ...] = ()
+    """The devices that this user may open, and the limits of processes."""
+
+    closed_devices: tuple[str, ...] = ()
+    """The devices that exist and that this user may not open."""
+    open_devices: tuple[str, ...] = ()
     limits: ProcessLimits = field(default_factory=ProcessLimits)
 
 
-def access(answers: Transcript) -> Access:
-    said = [line.rpartition(" ") for line in lines(answers, DEVICES)]
+def read_access(answers: Transcript) -> Access:
+    """Return the devices that this user may and may not open."""
+    devices = [line.rpartition(" ") for line in lines(answers, DEVICES)]
     return Access(
-        closed=tuple(path for path, _, may in said if may == "no"),
-        open=tuple(path for path, _, may in said if may == "yes"),
+        closed_devices=tuple(path for path, _, can_open in devices if can_open == "no"),
+        open_devices=tuple(path for path, _, can_open in devices if can_open == "yes"),
         limits=parse_limits("\n".join(lines(answers, LIMITS))),
     )

@@ -1,4 +1,4 @@
-"""GPU clocks, users, power; driver files; compilers."""
+"""Read the health of GPU clocks, users and power, of driver files, and of compilers."""
 
 import re
 from collections.abc import Iterator
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from medley.host.driver_libraries import BEGIN_BYTES, DRIVER, OPENED, Seen
 from medley.transcript import NO_ANSWER, Transcript, lines, number
 
-# One call, for each takes a tenth of a second. Of a process's name neither the folder nor the arguments.
+# One call, because each takes 0.1 s. A process's name has neither its folder nor its arguments.
 STATE = (
     "command -v nvidia-smi >/dev/null && timeout 3 nvidia-smi -q -d PIDS,CLOCK,PERFORMANCE 2>&1"
     r" | sed -E 's,^( +Name +: )([^ ]*/)?([^ /]+).*,\1\3,'"
 )
 POWER = "command -v nvpmodel >/dev/null && nvpmodel -q 2>&1"
-# All that stand in a table of hosts/: a question is the same on every host.
+# All folders in tables of hosts/: a question is the same on every host.
 FOLDERS = (
     *("/usr/lib/wsl/lib", "/opt/nvidia/l4t-gpu-libs/nvgpu", "/opt/nvidia/l4t-gpu-libs/openrm"),
     *("/usr/lib/aarch64-linux-gnu/nvidia", "/usr/lib/aarch64-linux-gnu", "/usr/lib/x86_64-linux-gnu"),
@@ -28,7 +28,7 @@ FILES = (
 )
 _CACHE = '"${MEDLEY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/medley}/envs"'
 _TRITON = "lib/python3*/site-packages/triton/backends/nvidia/bin/ptxas*"
-# As Triton takes it, on PATH, beside the toolkit's nvcc, and what each Triton brings.
+# Triton's own variable, PATH, the toolkit, and the ptxas of each Triton.
 PTXAS = (
     'for p in "$TRITON_PTXAS_BLACKWELL_PATH" "$TRITON_PTXAS_PATH" "$(command -v ptxas)"'
     f" /usr/local/cuda/bin/ptxas {_CACHE}/*/{_TRITON} ${{MEDLEY_OWN_ENV:-/none}}/{_TRITON}; do"
@@ -46,62 +46,64 @@ _FIELD = re.compile(r"( *)(\S[^:]*?) *: (.+)")
 
 
 @dataclass(frozen=True)
-class User:
+class GpuUser:
     """A process that has memory of a GPU."""
 
     pid: int
     name: str
-    graphics: bool
+    is_graphics: bool
     memory_bytes: int | None = None
 
 
 @dataclass(frozen=True)
 class GpuState:
+    """The processes and clocks of a GPU."""
+
     bus_id: str
-    users: tuple[User, ...] = ()
-    held: tuple[str, ...] = ()
-    """What holds its clocks down now, in nvidia-smi's words."""
+    users: tuple[GpuUser, ...] = ()
+    clock_limits: tuple[str, ...] = ()
+    """The reasons for low clocks now, in nvidia-smi's words."""
     mhz: int | None = None
-    """Of its SMs, as it runs now."""
-    most_mhz: int | None = None
+    """The clock of its SMs now."""
+    max_mhz: int | None = None
+    """The highest clock of its SMs."""
     set_mhz: int | None = None
-    """What applications are given of it."""
+    """The clock that is set for applications."""
     default_mhz: int | None = None
-    """And what they would be given had nobody set it."""
+    """The default clock for applications."""
 
 
 @dataclass(frozen=True)
 class GpuStates:
     gpus: tuple[GpuState, ...] = ()
     power_mode: str | None = None
-    """Of a Jetson, as in `MAXN` or `MODE_30W`."""
+    """The power mode of a Jetson, as in `MAXN` or `MODE_30W`."""
 
 
-def gpu_states(answers: Transcript) -> GpuStates:
+def read_gpu_states(answers: Transcript) -> GpuStates:
     mode = re.search(r"NV Power Mode: *(\S+)\s", answers.get(POWER, NO_ANSWER).text)
     blocks = re.split(r"^GPU (?=[0-9A-Fa-f]+:)", answers[STATE].text, flags=re.MULTILINE)[1:]
-    return GpuStates(tuple(map(_state, blocks)), mode[1] if mode else None)
+    return GpuStates(tuple(map(_read_state, blocks)), mode[1] if mode else None)
 
 
-def _state(block: str) -> GpuState:
-    found = dict(_fields(block))
+def _read_state(block: str) -> GpuState:
+    """Return the state of the GPU of a block of `nvidia-smi -q`."""
+    fields = dict(_list_fields(block))
+    headings = ("Clocks Event Reasons/", "Clocks Throttle Reasons/")
+    active = (path for path, value in _list_fields(block) if path.startswith(headings) and value == "Active")
     return GpuState(
         bus_id=block.split(maxsplit=1)[0],
-        users=tuple(_users(block)),
-        held=tuple(
-            path.partition("/")[2]
-            for path, value in _fields(block)
-            if path.startswith(("Clocks Event Reasons/", "Clocks Throttle Reasons/")) and value == "Active"
-        ),
-        mhz=_mhz(found.get("Clocks/SM")),
-        most_mhz=_mhz(found.get("Max Clocks/SM")),
-        set_mhz=_mhz(found.get("Applications Clocks/Graphics")),
-        default_mhz=_mhz(found.get("Default Applications Clocks/Graphics")),
+        users=tuple(_list_users(block)),
+        clock_limits=tuple(path.partition("/")[2] for path in active),
+        mhz=_parse_mhz(fields.get("Clocks/SM")),
+        max_mhz=_parse_mhz(fields.get("Max Clocks/SM")),
+        set_mhz=_parse_mhz(fields.get("Applications Clocks/Graphics")),
+        default_mhz=_parse_mhz(fields.get("Default Applications Clocks/Graphics")),
     )
 
 
-def _fields(block: str) -> Iterator[tuple[str, str]]:
-    """By `Heading/Field`."""
+def _list_fields(block: str) -> Iterator[tuple[str, str]]:
+    """Yield each field of a block as `Heading/Field`, with its value."""
     heading = ""
     for line in block.splitlines():
         if match := _FIELD.fullmatch(line):
@@ -110,9 +112,9 @@ def _fields(block: str) -> Iterator[tuple[str, str]]:
             heading = line.strip()
 
 
-def _users(block: str) -> Iterator[User]:
+def _list_users(block: str) -> Iterator[GpuUser]:
     pid, graphics, name = None, False, ""
-    for path, value in _fields(block):
+    for path, value in _list_fields(block):
         match path.rpartition("/")[2]:
             case "Process ID":
                 pid = number(value)
@@ -122,40 +124,44 @@ def _users(block: str) -> Iterator[User]:
                 name = value
             case "Used GPU Memory" if pid is not None:
                 mib = number(value.removesuffix("MiB").strip())
-                yield User(pid, name, graphics, None if mib is None else mib * _MIB)
+                yield GpuUser(pid, name, graphics, None if mib is None else mib * _MIB)
                 pid = None
 
 
-def _mhz(text: str | None) -> int | None:
+def _parse_mhz(text: str | None) -> int | None:
     return number((text or "").removesuffix("MHz").strip())
 
 
-def driver_files(answers: Transcript) -> dict[str, Seen]:
-    said = (line.split(" ") for line in lines(answers, FILES))
-    whole = (words for words in said if len(words) > 1 and words[0].startswith("/"))
-    return {path: (real, _bytes(rest)) for path, real, *rest in whole}
+def read_driver_files(answers: Transcript) -> dict[str, Seen]:
+    """Return the driver's libraries by path: the file that each leads to, and its first bytes."""
+    rows = (line.split(" ") for line in lines(answers, FILES))
+    complete_rows = (words for words in rows if len(words) > 1 and words[0].startswith("/"))
+    return {path: (real, _parse_hex(digits)) for path, real, *digits in complete_rows}
 
 
-def _bytes(rest: list[str]) -> bytes:
+def _parse_hex(digits: list[str]) -> bytes:
     try:
-        return bytes.fromhex("".join(rest))
+        return bytes.fromhex("".join(digits))
     except ValueError:
         return b""
 
 
 @dataclass(frozen=True)
 class Compilers:
+    """The compilers that engines call."""
+
     ptxas: tuple[tuple[str, str], ...] = ()
-    """Where, and the CUDA it is of: the first is the one that Triton is told, if it is told one."""
-    pinned: bool = False
-    """Nix brings the toolkit of this kind of host."""
-    headless: tuple[str, ...] = ()
-    """Engine environments whose Python has no Python.h."""
+    """The path and CUDA release of each ptxas; the first is that of Triton's variable, if it is set."""
+    is_pinned: bool = False
+    """Whether Nix provides the toolkit of this kind of host."""
+    without_headers: tuple[str, ...] = ()
+    """The engine environments whose Python has no Python.h."""
 
 
-def compilers(answers: Transcript) -> Compilers:
-    said = (line.rpartition(" ") for line in lines(answers, PTXAS))
-    found = dict.fromkeys((path, version) for path, _, version in said if path and version)
+def read_compilers(answers: Transcript) -> Compilers:
+    """Return the compilers that engines may call."""
+    rows = (line.rpartition(" ") for line in lines(answers, PTXAS))
+    ptxas = dict.fromkeys((path, version) for path, _, version in rows if path and version)
     headers = (line.rpartition(" ") for line in lines(answers, HEADERS))
-    headless = tuple(path for path, _, there in headers if there == "False")
-    return Compilers(tuple(found), bool(lines(answers, TOOLKIT)), headless)
+    headless = tuple(path for path, _, has_header in headers if has_header == "False")
+    return Compilers(tuple(ptxas), bool(lines(answers, TOOLKIT)), headless)

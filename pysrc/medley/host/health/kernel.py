@@ -1,12 +1,12 @@
-"""What the kernel reports: fatal PCIe errors, IOMMUs, memory that RDMA cannot pin; a Jetson's clocks."""
+"""Read the kernel's reports: fatal PCIe errors, IOMMUs, memory that RDMA cannot pin; a Jetson's clocks."""
 
 import re
 from dataclasses import dataclass
 
-from medley.host.facts import meminfo
+from medley.host.facts import parse_meminfo
 from medley.transcript import Transcript, assignments, lines
 
-# Counters of the kernel that anybody may read; its log is root's alone on newer systems, and says more.
+# Counters of the kernel that any user may read; its log has more, but only root reads it on newer systems.
 PCIE_FATAL = (
     "cd /sys/bus/pci/devices &&"
     " grep -EHs '^(TOTAL_ERR_FATAL )?[1-9][0-9]*$' */aer_rootport_total_err_fatal */aer_dev_fatal"
@@ -20,7 +20,7 @@ PCIE_LOG = (
     " | tail -n 8; :"
 )
 CMA = "grep -E '^Cma(Total|Free):' /proc/meminfo"
-# Which of its GPUs the driver lets reach another's memory, and how the IOMMU treats each.
+# The GPUs that may reach another's memory, and the IOMMU's mode for each.
 PEERS = "command -v nvidia-smi >/dev/null && timeout 3 nvidia-smi topo -p2p r"
 IOMMU = (
     "cd /sys/bus/pci/devices && for d in $(grep -ls 0x10de */vendor | cut -d/ -f1); do"
@@ -37,46 +37,50 @@ GPU_CLOCKS = (
 
 QUESTIONS = (PCIE_FATAL, PCIE_LOG, CMA, PEERS, IOMMU, POWER_MODES, GPU_CLOCKS)
 
-_UNREADABLE = 3
-_FATAL = re.compile(r"([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]).*Uncorrect(?:able|ed) \(Fatal\)")
+_UNREADABLE_STATUS = 3
+_FATAL_ERROR = re.compile(r"([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]).*Uncorrect(?:able|ed) \(Fatal\)")
 
 
 @dataclass(frozen=True)
 class KernelReport:
-    fatal: tuple[str, ...] = ()
-    """PCI addresses of ports and devices with a fatal error since the host booted."""
-    log_read: bool = True
+    """The kernel's reports on PCIe, RDMA's memory, GPUs and clocks."""
+
+    fatal_addresses: tuple[str, ...] = ()
+    """The PCI addresses of ports and devices with a fatal error since the host booted."""
+    is_log_read: bool = True
     """Whether this user could read the kernel's log."""
     cma_total_bytes: int = 0
     cma_free_bytes: int = 0
-    """More than the total where kexec handover gave pages to CMA, from which RDMA cannot pin any."""
+    """The free bytes of CMA; more than all of it if kexec handover gave it pages, which RDMA cannot pin."""
     peers: frozenset[str] = frozenset()
-    """What nvidia-smi says of pairs of GPUs: `OK`, or why one cannot reach the other, as in `CNS`."""
-    translated: tuple[str, ...] = ()
-    """Its GPUs whose addresses an IOMMU translates, by PCI address."""
+    """nvidia-smi's words on pairs of GPUs: `OK`, or why one cannot reach the other, such as `CNS`."""
+    translated_gpus: tuple[str, ...] = ()
+    """The PCI addresses of GPUs whose addresses an IOMMU translates."""
     power_modes: tuple[tuple[str, str], ...] = ()
-    """A Jetson's: name and number, as in `MAXN` and `0`."""
-    pinned_clocks: bool | None = None
+    """The name and number of each power mode of a Jetson, as in `MAXN` and `0`."""
+    has_pinned_clocks: bool | None = None
     """Whether a Jetson's GPU stays at its highest clock; None where the kernel does not say."""
 
 
-def kernel_report(answers: Transcript) -> KernelReport:
+def read_kernel_report(answers: Transcript) -> KernelReport:
+    """Return the kernel's reports."""
     counted = [line.split()[0] for line in lines(answers, PCIE_FATAL)]
-    logged = (_FATAL.search(line) for line in lines(answers, PCIE_LOG))
-    cma, clocks = meminfo(answers[CMA].text), [line.split() for line in lines(answers, GPU_CLOCKS)]
+    logged = (_FATAL_ERROR.search(line) for line in lines(answers, PCIE_LOG))
+    cma, clocks = parse_meminfo(answers[CMA].text), [line.split() for line in lines(answers, GPU_CLOCKS)]
     return KernelReport(
-        fatal=tuple(sorted({*counted, *(each[1] for each in logged if each)})),
-        log_read=PCIE_LOG in answers and answers[PCIE_LOG].status != _UNREADABLE,
+        fatal_addresses=tuple(sorted({*counted, *(match[1] for match in logged if match)})),
+        is_log_read=PCIE_LOG in answers and answers[PCIE_LOG].status != _UNREADABLE_STATUS,
         cma_total_bytes=cma.get("CmaTotal", 0),
         cma_free_bytes=cma.get("CmaFree", 0),
-        peers=frozenset(
-            word
-            for line in lines(answers, PEERS)
-            if line.split()[0].startswith("GPU")
-            for word in line.split()[1:]
-            if word.isupper() and word != "X" and not word.startswith("GPU")
-        ),
-        translated=tuple(line.split()[0] for line in lines(answers, IOMMU) if " DMA" in line),
+        peers=_read_peers(answers),
+        translated_gpus=tuple(line.split()[0] for line in lines(answers, IOMMU) if " DMA" in line),
         power_modes=tuple(assignments(answers, POWER_MODES).items()),
-        pinned_clocks=all(each[1:2] == each[2:3] for each in clocks) if clocks else None,
+        has_pinned_clocks=all(fields[1:2] == fields[2:3] for fields in clocks) if clocks else None,
     )
+
+
+def _read_peers(answers: Transcript) -> frozenset[str]:
+    """Return the words in the matrix of nvidia-smi on pairs of GPUs."""
+    rows = (line.split() for line in lines(answers, PEERS))
+    words = {word for first, *rest in rows if first.startswith("GPU") for word in rest}
+    return frozenset(word for word in words if word.isupper() and word != "X" and not word.startswith("GPU"))

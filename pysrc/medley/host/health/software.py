@@ -1,4 +1,4 @@
-"""Hub access, RDMA libraries, user settings, what medley left behind."""
+"""Read the health of hub access, RDMA libraries, user settings, and medley's own files."""
 
 import re
 from collections.abc import Mapping
@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 from medley.transcript import NO_ANSWER, Transcript, first, lines, number
 
-# As huggingface_hub.constants has it (2.4): a host that is asked may have no Python.
+# The rules of huggingface_hub.constants (2.4), in shell: a host that is asked may have no Python.
 HUB_HOME = "${HF_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/huggingface}"
 HUB_CACHE = f"${{HF_HUB_CACHE:-${{HUGGINGFACE_HUB_CACHE:-{HUB_HOME}/hub}}}}"
 HUB_TOKEN = f"${{HF_TOKEN_PATH:-{HUB_HOME}/token}}"
-# A mirror's address may be a secret of somebody's network: it is asked, and not said.
+# The address of a mirror may be a secret of the user's network: it is used, and not printed.
 ANSWER = (
     "command -v curl >/dev/null && curl -s -o /dev/null --connect-timeout 1.5 -m 2 -w '%{http_code}'"
     ' "${HF_ENDPOINT:-https://huggingface.co}"'
@@ -26,7 +26,7 @@ LIBRARIES = (
 )
 MODULES = "grep -oE '^(nvidia_peermem|nv_peer_mem|ib_uverbs|mlx5_ib|rdma_cm|nvidia) ' /proc/modules"
 OPEN_DRIVER = "grep -o 'Open Kernel Module' /proc/driver/nvidia/version"
-# By name, for a token may be among the others.
+# Only these names, because others may hold a token.
 _NAMES = (
     *("VLLM_HOST_IP", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "UCX_NET_DEVICES"),
     *("NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_IB_DISABLE", "CUDA_VISIBLE_DEVICES", "TRITON_PTXAS_PATH"),
@@ -34,9 +34,9 @@ _NAMES = (
     "TORCH_CUDA_ARCH_LIST",
 )
 VARIABLES = f"env | grep -E '^({'|'.join(_NAMES)})='"
-# Names alone: a value may be a secret, and the engine ignores some names by now.
+# Only names: a value may be a secret, and newer engines ignore some names.
 VLLM_NAMES = "env | grep -oE '^VLLM_[A-Z0-9_]+' | sort"
-# Who keeps an MTU over a boot. Netplan's files are root's alone on newer systems.
+# The files that set an MTU at boot. Only root reads those of netplan on newer systems.
 MTUS = (
     "for f in /etc/netplan/*.yaml /etc/systemd/network/*.network /etc/network/interfaces"
     " /etc/network/interfaces.d/* /etc/NetworkManager/system-connections/*; do"
@@ -55,7 +55,7 @@ RUNTIMES = (
     " ls /etc/cdi/nvidia.yaml /var/run/cdi/nvidia.yaml 2>/dev/null; :"
 )
 _STATE = '"${MEDLEY_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/medley}"'
-# The names of keys are of people: one that others can read is enough.
+# Keys are named after people: one that others can read is enough.
 SECRETS = (
     f"cd {_STATE} && {{ stat -c '%a %n' token api-key sglang-*.yaml;"
     " find keys -type f -perm /077 -printf '%m keys/*\\n' -quit; } 2>/dev/null; :"
@@ -67,7 +67,7 @@ SERVING = (
     ' p=$(grep -oE "\\"pid\\": [0-9]+" "$f" | grep -oE "[0-9]+");'
     ' [ -n "$p" ] && [ -d "/proc/$p" ] && echo "${f%.json}"; done'
 )
-# Of each environment the versions that hosts must have alike, by the names of its packages.
+# The versions in each environment that must be equal on all hosts, from the names of its packages.
 PACKAGES = (
     'cd "${MEDLEY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/medley}/envs"'
     " && ls -d */lib/python3*/site-packages/*.dist-info"
@@ -86,8 +86,8 @@ QUESTIONS = (
     *(SECRETS, MEMBERSHIP, SERVING, PACKAGES, OWN, VLLM_NAMES),
 )
 
-_PACKAGE = re.compile(r"(?:([^/]+)/)?lib/python([0-9.]+)/site-packages/(\w+?)-([^-/]+)\.dist-info")
-_WHY = {
+_PACKAGE_PATH = re.compile(r"(?:([^/]+)/)?lib/python([0-9.]+)/site-packages/(\w+?)-([^-/]+)\.dist-info")
+_CURL_ERRORS = {
     6: "its name does not resolve",
     7: "no connection",
     28: "no answer in 2 s",
@@ -98,120 +98,132 @@ _WHY = {
 
 @dataclass(frozen=True)
 class HubAccess:
+    """The access of this host to the hub."""
+
     status: int | None = None
-    """HTTP's; None where it did not answer."""
+    """The HTTP status; None if the hub did not answer."""
     why: str | None = None
-    mirror: bool = False
-    """HF_ENDPOINT names another than the hub itself."""
-    offline: bool = False
-    token: bool = False
-    mode: str | None = None
-    """Of the file that `hf auth login` writes, as in `600`."""
+    """The reason why it did not answer."""
+    has_mirror: bool = False
+    """Whether HF_ENDPOINT names a mirror."""
+    is_offline: bool = False
+    has_token: bool = False
+    token_mode: str | None = None
+    """The mode of the file that `hf auth login` writes, as in `600`."""
 
 
-def hub_access(answers: Transcript) -> HubAccess | None:
-    """None where there is no curl to ask with."""
-    said = answers.get(ANSWER, NO_ANSWER)
-    status = number(said.text.strip())
-    if status is None and said.status in {1, 127}:
+def read_hub_access(answers: Transcript) -> HubAccess | None:
+    """Return the access to the hub; None where there is no curl."""
+    answer = answers.get(ANSWER, NO_ANSWER)
+    status = number(answer.text.strip())
+    if status is None and answer.status in {1, 127}:
         return None
     words, mode = set(lines(answers, SETTINGS)), first(answers, MODE)
     return HubAccess(
         status=status or None,
-        why=None if status else _WHY.get(said.status, f"curl ended with {said.status}"),
-        mirror="mirror" in words,
-        offline="offline" in words,
-        token="token" in words or mode is not None,
-        mode=mode,
+        why=None if status else _CURL_ERRORS.get(answer.status, f"curl ended with {answer.status}"),
+        has_mirror="mirror" in words,
+        is_offline="offline" in words,
+        has_token="token" in words or mode is not None,
+        token_mode=mode,
     )
 
 
 @dataclass(frozen=True)
 class RdmaParts:
+    """The libraries and kernel modules of RDMA."""
+
     libraries: frozenset[str] | None = frozenset()
-    """None where ldconfig keeps no list, as on NixOS."""
+    """The names of the libraries; None without a list of ldconfig, as on NixOS."""
     modules: frozenset[str] = frozenset()
-    dmabuf: bool = False
-    """The driver's open module, which gives GPU memory to RDMA without another one."""
+    has_open_driver: bool = False
+    """Whether the driver's module is the open one, which needs no other to give GPU memory to RDMA."""
 
 
-def rdma_parts(answers: Transcript) -> RdmaParts:
-    libraries = frozenset(re.sub(r"\.so\.1$", "", each.strip()) for each in lines(answers, LIBRARIES))
-    unlisted = answers[LIBRARIES].status == 127  # noqa: PLR2004 - no ldconfig
+def read_rdma_parts(answers: Transcript) -> RdmaParts:
+    """Return the libraries and kernel modules of RDMA."""
+    libraries = frozenset(re.sub(r"\.so\.1$", "", line.strip()) for line in lines(answers, LIBRARIES))
+    has_no_list = answers[LIBRARIES].status == 127  # noqa: PLR2004 - no ldconfig
     return RdmaParts(
-        None if unlisted else libraries,
-        frozenset(each.strip() for each in lines(answers, MODULES)),
+        None if has_no_list else libraries,
+        frozenset(line.strip() for line in lines(answers, MODULES)),
         bool(lines(answers, OPEN_DRIVER)),
     )
 
 
 @dataclass(frozen=True)
 class Settings:
+    """The user's variables, and settings of the system."""
+
     variables: Mapping[str, str] = field(default_factory=dict)
     kept_mtus: frozenset[int] = frozenset()
-    """What files of netplan, systemd, NetworkManager or ifupdown give to some link at each boot."""
-    keeps: bool = False
+    """The MTUs that files of netplan, systemd, NetworkManager or ifupdown set at each boot."""
+    has_mtu_files: bool = False
     """Whether there is any such file."""
-    all_read: bool = True
-    """Whether this user could read them all."""
-    lingers: bool | None = None
-    """Whether what this user starts outlasts a logout; None without systemd."""
+    is_all_read: bool = True
+    """Whether this user could read all these files."""
+    is_lingering: bool | None = None
+    """Whether this user's processes outlast a logout; None without systemd."""
     runtimes: frozenset[str] = frozenset()
-    """docker, podman and NVIDIA's part in them, by program."""
-    nvidia_runtime: bool = False
-    cdi: bool = False
+    """The programs of docker, podman and NVIDIA's runtime that are installed."""
+    has_nvidia_runtime: bool = False
+    has_cdi: bool = False
     vllm_names: tuple[str, ...] = ()
-    """Of vLLM's variables that are set."""
+    """The names of vLLM's variables that are set."""
 
 
-def settings(answers: Transcript) -> Settings:
+def read_settings(answers: Transcript) -> Settings:
     mtus, words = lines(answers, MTUS), lines(answers, RUNTIMES)
     lingers = answers.get(LINGERS, NO_ANSWER)
     return Settings(
         variables=dict(re.findall(r"^(\w+)=(.*)$", answers[VARIABLES].text, re.MULTILINE)),
         vllm_names=lines(answers, VLLM_NAMES),
-        kept_mtus=frozenset(found for each in mtus if (found := number(each)) is not None),
-        keeps=bool(mtus),
-        all_read="closed" not in mtus,
-        lingers=None if lingers.status else first(answers, LINGERS) == "yes",
-        runtimes=frozenset(each for each in words if "/" not in each and '"' not in each),
-        nvidia_runtime='"nvidia"' in words,
-        cdi=any("/cdi/" in each for each in words),
+        kept_mtus=frozenset(mtu for word in mtus if (mtu := number(word)) is not None),
+        has_mtu_files=bool(mtus),
+        is_all_read="closed" not in mtus,
+        is_lingering=None if lingers.status else first(answers, LINGERS) == "yes",
+        runtimes=frozenset(word for word in words if "/" not in word and '"' not in word),
+        has_nvidia_runtime='"nvidia"' in words,
+        has_cdi=any("/cdi/" in word for word in words),
     )
 
 
 @dataclass(frozen=True)
 class Leftovers:
+    """The files of medley on this host."""
+
     modes: Mapping[str, str] = field(default_factory=dict)
-    """Of files that hold a secret, by name."""
+    """The modes of files that hold a secret, by name."""
     membership: Mapping[str, str] = field(default_factory=dict)
-    """`role`, `head`, `address` and `interface` of its part in a cluster; empty where it has none."""
+    """`role`, `head`, `address` and `interface` of its part in a cluster; empty outside a cluster."""
     serving: tuple[int, ...] = ()
-    """Ports at which medley serves a model."""
+    """The ports at which medley serves a model."""
     packages: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By environment: versions by package, and `python`'s."""
-    own: Mapping[str, str] | None = None
-    """The same of the virtualenv that cluster.toml names; None where it names none, or there is none."""
-    programs: frozenset[str] = frozenset()
-    """Of that one."""
+    """The versions of the packages and of `python`, by environment."""
+    own_packages: Mapping[str, str] | None = None
+    """The versions in the virtualenv that cluster.toml names; None without one."""
+    own_programs: frozenset[str] = frozenset()
+    """The programs in that virtualenv."""
 
 
-def leftovers(answers: Transcript) -> Leftovers:
+def read_leftovers(answers: Transcript) -> Leftovers:
+    """Return what medley left on this host."""
     modes = (line.partition(" ") for line in lines(answers, SECRETS))
-    said = answers.get(OWN, NO_ANSWER)
+    own_answer = answers.get(OWN, NO_ANSWER)
     return Leftovers(
         modes={name: mode for mode, _, name in modes if name},
         membership=dict(re.findall(r'"(\w+)": "([^"\\]*)"', answers.get(MEMBERSHIP, NO_ANSWER).text)),
-        serving=tuple(port for each in lines(answers, SERVING) if (port := number(each)) is not None),
-        packages=_packages(lines(answers, PACKAGES)),
-        own=_packages(lines(answers, OWN)).get("", {}) if said.text else None,
-        programs=frozenset(line[4:] for line in lines(answers, OWN) if line.startswith("bin/")),
+        serving=tuple(port for line in lines(answers, SERVING) if (port := number(line)) is not None),
+        packages=_group_packages(lines(answers, PACKAGES)),
+        own_packages=_group_packages(lines(answers, OWN)).get("", {}) if own_answer.text else None,
+        own_programs=frozenset(line[4:] for line in lines(answers, OWN) if line.startswith("bin/")),
     )
 
 
-def _packages(said: tuple[str, ...]) -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {}
-    for line in said:
-        if match := _PACKAGE.fullmatch(line.strip()):
-            found.setdefault(match[1] or "", {"python": match[2]})[match[3]] = match[4]
-    return found
+def _group_packages(paths: tuple[str, ...]) -> dict[str, dict[str, str]]:
+    """Return by environment the versions of its packages and of `python`."""
+    versions: dict[str, dict[str, str]] = {}
+    for path in paths:
+        if match := _PACKAGE_PATH.fullmatch(path.strip()):
+            versions.setdefault(match[1] or "", {"python": match[2]})[match[3]] = match[4]
+    return versions

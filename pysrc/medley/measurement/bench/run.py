@@ -77,7 +77,7 @@ def _build_id(model: str) -> tuple[str, str, str]:
 
 
 def _have_gpus(transcripts: Mapping[str, Transcript]) -> bool:
-    return any(facts.facts(answers).gpus for answers in transcripts.values())
+    return any(facts.read_facts(answers).gpus for answers in transcripts.values())
 
 
 def _save_results(new_record: Record, results: Iterable[tuple[RunResult, ...]], progress: Progress) -> Record:

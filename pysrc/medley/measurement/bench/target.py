@@ -14,7 +14,7 @@ from medley.command import Command
 from medley.engine.launch import ENGINES, Launch, Order
 from medley.environment import tools
 from medley.errors import Problem
-from medley.host.kind import answers, recognise
+from medley.host.kind import detect_kind, load_answers
 from medley.measurement.bench import BenchLoad, BenchRun
 from medley.measurement.bench.clients import CLIENTS, Offline, ServedModel
 from medley.measurement.bench.context import ExpectedFigures, predict_figures
@@ -140,7 +140,7 @@ def _find_binary(
     """Return the folder of the client's programs: the server's own, or an environment, built if missing."""
     if description and environment is None and storage.exists(description.programs / ENGINES[name].PROGRAM):
         return description.programs
-    return tools.ready(recognise()[1], environment, engine=name, watch=progress).binary
+    return tools.ready(detect_kind()[1], environment, engine=name, watch=progress).binary
 
 
 def _find_address(options: TargetOptions) -> ServerAddress:
@@ -200,7 +200,7 @@ def _read_transcripts(description: Description) -> dict[str, Transcript]:
     hosts = list_hosts(description.layout) if description.layout else ()
     member = membership.noted() if len(hosts) > 1 else None
     if member is None:
-        return {platform.node(): answers()}
+        return {platform.node(): load_answers()}
     transcripts, _ = ray_serving.told(member)
     return {name: transcripts[name] for name in hosts if name in transcripts}
 
@@ -267,4 +267,6 @@ def plan_offline_target(
     job = Job(LaunchRequest(model, placement, environment=environment, dry_run=dry_run), order)
     prepared = prepare_launch(job, find_this_host(None, output.say), output)
     description = serving.description(order, prepared.launch, prepared.layout)
-    return OfflineTarget(description, prepared.launch, model_shape.vocabulary, {platform.node(): answers()})
+    return OfflineTarget(
+        description, prepared.launch, model_shape.vocabulary, {platform.node(): load_answers()}
+    )

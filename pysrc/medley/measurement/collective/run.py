@@ -75,7 +75,7 @@ def compute_variables(
     """Return the network variables as in `serve`; none if a host's facts are unknown."""
     if not all(node["told"] for node in nodes):
         return {}
-    hosts = {_format_node(node): facts.facts(transcript.parse(node["told"])) for node in nodes}
+    hosts = {_format_node(node): facts.read_facts(transcript.parse(node["told"])) for node in nodes}
     addresses = {_format_node(node): node["address"] for node in nodes}
     _, settings = per_host.choose_running_cluster_network(
         hosts, addresses, next(iter(hosts)), options, environ

@@ -8,7 +8,7 @@ from medley.engine import Serving
 from medley.engine.launch import Order
 from medley.environment.engine_source import EngineRequest
 from medley.host import facts
-from medley.host.kind import kind_of
+from medley.host.kind import find_kind
 from medley.measurement.field_report import PlannedStage, PlanRequest, ReportedLayout, ReportedPlan, Wishes
 from medley.model.resolve import Weights
 from medley.network.fabric.types import NetworkOptions
@@ -59,8 +59,8 @@ def plan_model(
     )
     command = ("medley", "serve", name)
     order = Order(Weights(name, name, model), Serving(name, name), options, user_command=command)
-    facts_by_host = {host: facts.facts(host_answers) for host, host_answers in answers.items()}
-    site = Topology({host: (host_facts, kind_of(host_facts)) for host, host_facts in facts_by_host.items()})
+    facts_by_host = {host: facts.read_facts(host_answers) for host, host_answers in answers.items()}
+    site = Topology({host: (host_facts, find_kind(host_facts)) for host, host_facts in facts_by_host.items()})
     site = add_engine_sources(site, options, EngineRequest(), model)
     choice = place_order(order, shape, site)
     prediction = choice.prediction

@@ -10,7 +10,7 @@ from pathlib import Path
 from medley import process
 from medley.command import Command
 from medley.errors import Problem
-from medley.host.facts.gpu import value
+from medley.host.facts.gpu import parse_field
 from medley.measurement.monitor import GpuSample
 
 # `nvidia-smi --help-query-gpu`. The reasons have been called clocks_event_reasons since driver 535; the old
@@ -146,7 +146,7 @@ def parse_gpu(line: str, fields: tuple[str, ...]) -> GpuSample | None:
     cells = line.split(",")
     if len(cells) != len(fields):
         return None
-    texts = dict(zip(fields, map(value, cells), strict=True))
+    texts = dict(zip(fields, map(parse_field, cells), strict=True))
     index, name = texts["index"], texts["name"]
     if index is None or not index.isdecimal() or name is None:
         return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import psutil
 
 from medley.cluster import device_probe, events
-from medley.host.facts.network import link_kind
+from medley.host.facts.network import find_link_kind
 from medley.measurement.monitor import CpuSample, LinkSample, MemorySample, Sample
 from medley.measurement.monitor.gpu import GpuSampler, read_text
 
@@ -128,7 +128,7 @@ class HostSampler:
                 },
                 up=state in {"up", "unknown"} if state else None,
                 mbit=self._speeds().get(name) or None,
-                kind=self._kinds().get(name) or link_kind(name),
+                kind=self._kinds().get(name) or find_link_kind(name),
             )
 
     def _find_ports(self) -> Iterator[tuple[Path, list[Path]]]:
@@ -142,7 +142,7 @@ class HostSampler:
 def _read_kind(folder: Path) -> str:
     uevent = dict(line.partition("=")[::2] for line in read_text(folder / "uevent").splitlines())
     driver = folder / "device/driver"
-    return link_kind(
+    return find_link_kind(
         folder.name,
         link_type=read_text(folder / "type"),
         made_as=uevent.get("DEVTYPE", ""),

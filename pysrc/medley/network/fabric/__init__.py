@@ -279,15 +279,15 @@ def _add_ring_findings(base: Fabric, hosts: Mapping[str, Facts], options: Networ
 
 
 def _list_port_names(cable: Fabric) -> list[str]:
-    return sorted({port.named for endpoint in cable.endpoints.values() for port in endpoint.ports})
+    return sorted({port.nccl_name for endpoint in cable.endpoints.values() for port in endpoint.ports})
 
 
 def _build_hca_list(hosts: Mapping[str, Facts], cable: Fabric) -> str | None:
     """Return the ports of all hosts by name; None where NCCL, which uses active ones, would use another."""
     all_ports = _list_port_names(cable)
     for host, facts in hosts.items():
-        own_ports = {port.named for port in cable.endpoints[host].ports}
-        if {port.named for port in facts.rdma if port.active} & set(all_ports) != own_ports:
+        own_ports = {port.nccl_name for port in cable.endpoints[host].ports}
+        if {port.nccl_name for port in facts.rdma if port.active} & set(all_ports) != own_ports:
             return None
     return ",".join(all_ports) or None
 

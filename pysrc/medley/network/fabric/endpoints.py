@@ -107,7 +107,7 @@ def find_endpoint_candidates(
             candidates += [
                 _build_candidate(host, link, address, facts)
                 for address in sorted(
-                    link.addresses, key=lambda address_entry: (address_entry.secondary, address_entry.at.ip)
+                    link.addresses, key=lambda address_entry: (address_entry.secondary, address_entry.cidr.ip)
                 )
             ]
     if wanted_link is not None and not any(
@@ -130,7 +130,7 @@ def _find_unfit_reason(link: Interface, options: NetworkOptions, *, is_named: bo
 
 
 def _build_candidate(host: str, link: Interface, address: Address, facts: Facts) -> EndpointCandidate:
-    interface_address = address.at
+    interface_address = address.cidr
     port, gid, why = _find_rdma_port(link, address.ip, facts)
     return EndpointCandidate(
         host=host,
@@ -191,7 +191,7 @@ def _parse_network(wanted_link: str) -> IPv4Network:
 def _missing_link_problem(host: str, wanted_link: str, facts: Facts, rejected: list[RejectedLink]) -> Problem:
     reasons = {rejected_link.interface: f" ({rejected_link.why})" for rejected_link in rejected}
     texts = (
-        f"{link.name} {', '.join(str(address.at) for address in link.addresses) or 'no address'}"
+        f"{link.name} {', '.join(str(address.cidr) for address in link.addresses) or 'no address'}"
         f"{reasons.get(link.name, '')}"
         for link in sorted(facts.net.links, key=lambda link: link.name)
     )

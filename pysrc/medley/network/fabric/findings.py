@@ -56,7 +56,7 @@ def list_port_findings(
 def _half_port_finding(host: str, interface: str, facts: Facts) -> Finding:
     link = next((link for link in facts.net.links if link.name == interface), None)
     if link and link.up and link.addresses:
-        addresses = ", ".join(str(address.at) for address in link.addresses)
+        addresses = ", ".join(str(address.cidr) for address in link.addresses)
         networks = ", ".join(map(str, link.networks))
         cause, fix = (
             f"its second interface {interface} ({addresses}) is not in a shared network, or has no RDMA",
@@ -265,7 +265,7 @@ def _describe_idle_link(host: str, link: Interface) -> str:
         return f"{host} {link.name} has no IPv4 address"
     if not _list_routable_networks(link):
         return f"{host} {link.name} has only a link-local address"
-    addresses = ", ".join(str(address.at) for address in link.addresses)
+    addresses = ", ".join(str(address.cidr) for address in link.addresses)
     return f"{host} {link.name} has {addresses}, where no other host is"
 
 

@@ -11,7 +11,7 @@ from ipaddress import IPv4Address, IPv4Interface
 from medley.command import Variable
 from medley.errors import Finding, Problem
 from medley.host.facts import Facts
-from medley.host.hypothetical import readdressed
+from medley.host.hypothetical import change_addresses
 from medley.network.fabric import choose_fabric, findings, subnets, types
 from medley.network.fabric.endpoints import Candidates, EndpointCandidate, Group, find_endpoint_candidates
 from medley.network.fabric.subgroups import find_faster_subgroups
@@ -97,7 +97,9 @@ def choose_mirrored_fabric(host: str, facts: Facts, options: NetworkOptions) -> 
             fix="bring a link up (ip -brief link), or name one: --link INTERFACE",
         )
     one_sided = replace(options, link={host: options.link} if isinstance(options.link, str) else options.link)
-    mirrored = choose_fabric({host: facts, _PEER: readdressed(facts, _choose_neighbor_address)}, one_sided)
+    mirrored = choose_fabric(
+        {host: facts, _PEER: change_addresses(facts, _choose_neighbor_address)}, one_sided
+    )
     return replace(
         mirrored,
         endpoints={host: mirrored.endpoints[host]},

@@ -44,7 +44,7 @@ def build_fabric_table(fabric: Fabric, hosts: Mapping[str, Facts]) -> dict[str, 
     endpoints = {
         host: {
             **asdict(endpoint),
-            "ports": [port.named for port in endpoint.ports],
+            "ports": [port.nccl_name for port in endpoint.ports],
             "variables": [asdict(record) for record in list_host_variables(fabric, host, hosts[host])],
         }
         for host, endpoint in fabric.endpoints.items()
@@ -112,7 +112,7 @@ def _build_candidate_table(candidate: EndpointCandidate) -> dict[str, Any]:
         "network": str(candidate.network),
         "mbit": candidate.mbit or None,
         "mtu": candidate.link.mtu,
-        "port": candidate.port.named if candidate.port else None,
+        "port": candidate.port.nccl_name if candidate.port else None,
         "gid_index": candidate.gid_index,
         "no_rdma": candidate.no_rdma_reason or None,
     }

@@ -201,24 +201,24 @@ def compute_pair_bits(
     """
     if len(hosts) != 2 or nccl < types.SUBNET_AWARE_NCCL:  # noqa: PLR2004 - a pair
         return None
-    listed_ports = {port.named for end in ends.values() for port in end.ports}
+    listed_ports = {port.nccl_name for end in ends.values() for port in end.ports}
     cables: dict[object, set[int]] = {}
     for host, facts in hosts.items():
-        own_ports = {port.named for port in ends[host].ports}
+        own_ports = {port.nccl_name for port in ends[host].ports}
         for port in facts.rdma:
-            if port.named in listed_ports and port.active:
+            if port.nccl_name in listed_ports and port.active:
                 interface_address = _find_port_address(port, facts)
                 if interface_address is None:
                     return None
                 # A port to a third host is another cable.
-                cable = interface_address.network if port.named in own_ports else (host, port.named)
+                cable = interface_address.network if port.nccl_name in own_ports else (host, port.nccl_name)
                 cables.setdefault(cable, set()).add(int(interface_address.ip))
     return _compute_subnet_bits(list(cables.values()))
 
 
 def _find_port_address(port: RdmaPort, facts: Facts) -> IPv4Interface | None:
     addresses_lists = (link.addresses for link in facts.net.links if link.name == port.interface)
-    return next((addresses[0].at for addresses in addresses_lists if addresses), None)
+    return next((addresses[0].cidr for addresses in addresses_lists if addresses), None)
 
 
 def _compute_subnet_bits(cables: list[set[int]]) -> int | None:

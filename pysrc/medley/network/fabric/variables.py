@@ -98,7 +98,7 @@ def _list_nccl_variables(fabric: Fabric, endpoint: Endpoint) -> Iterator[Variabl
     if not endpoint.ports:
         yield Variable("UCX_NET_DEVICES", endpoint.interface, "the same link for NIXL and other users of UCX")
         return
-    ports = [port.named for port in endpoint.ports]
+    ports = [port.nccl_name for port in endpoint.ports]
     devices = ",".join((*ports, endpoint.interface))
     yield Variable("UCX_NET_DEVICES", devices, "the same ports for UCX, and the interface for its bootstrap")
     port_reason = "every port in use, both functions of a QSFP port" if len(ports) > 1 else "the port in use"

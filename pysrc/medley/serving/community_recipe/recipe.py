@@ -95,7 +95,7 @@ class Imported:
         kept = chain.from_iterable(words for name, words in options.items() if name in {*SIZES, *_PLANNED})
         count = math.prod(int(options[name][1]) for name in SIZES if name in options)
         engine = () if self.engine == DEFAULT_ENGINE else ("--engine", self.engine)
-        most = min(count, hypothetical.MOST_HOSTS)
+        most = min(count, hypothetical.MAX_HOSTS)
         argv = ("medley", "plan", self.model, *engine, *kept, "--hosts", f"{self.kind}:{most}")
         # Without it a context beyond config.json's is refused.
         longer = ENGINE_TABLES[self.engine].context_variable
