@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from medley.explain.diagnosis import explained
+from medley.explain.diagnosis import explain_logs
 from medley.explain.lines import BLOCK_BYTES
 from medley.explain.scanned_log import Log
 
@@ -67,12 +67,12 @@ def main() -> int:
     for name, text in LOGS.items():
         spent = _spent(text)
         began = time.process_time()
-        found = explained([Log(name, blocks(text))])
+        found = explain_logs([Log(name, blocks(text))])
         seconds = time.process_time() - began - spent
         peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
         over = seconds > LIMIT_S or peak > LIMIT_MIB
         worst += over
-        names = [each.hit.failure.name for each in found.problems]
+        names = [each.match.failure.name for each in found.problems]
         print(f"{name:24}  {seconds:5.1f} s of {LIMIT_S:.0f}  {peak:5.0f} MiB of {LIMIT_MIB:.0f}  {names}")
     return 1 if worst else 0
 

@@ -10,7 +10,7 @@ import pytest
 from medley import config, process
 from medley.command import Command
 from medley.environment import virtualenv
-from medley.explain.diagnosis import explained
+from medley.explain.diagnosis import explain_logs
 from medley.explain.scanned_log import Log
 from medley.model import demo
 
@@ -40,8 +40,8 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_is_named(name: str, said: Mapping[str, str]) -> None:
-    found = explained([Log(name, [said[name].encode()])])
-    assert [each.hit.failure.name for each in found.problems][:1] == [name], said[name][-2000:]
+    found = explain_logs([Log(name, [said[name].encode()])])
+    assert [each.match.failure.name for each in found.problems][:1] == [name], said[name][-2000:]
 
 
 def test_there_are_enough_of_them() -> None:

@@ -13,7 +13,7 @@ import pytest
 from medley import process
 from medley.command import Command
 from medley.environment import virtualenv
-from medley.explain.diagnosis import explained
+from medley.explain.diagnosis import explain_logs
 from medley.explain.scanned_log import Log
 from medley.process import Process
 from tests.waiting import becomes_true
@@ -132,6 +132,6 @@ def _named(command: Command) -> str:
     ended = process.run(command, limit_s=_JOIN_LIMIT_S, on_line=lines.append)
     text = "\n".join(lines)
     assert ended.status, text
-    found = explained([Log("ray", [text.encode()])])
+    found = explain_logs([Log("ray", [text.encode()])])
     assert found.problems, text
-    return found.problems[0].hit.failure.name
+    return found.problems[0].match.failure.name

@@ -80,7 +80,7 @@ def test_the_report_of_a_worker_s_error_is_its_error() -> None:
 def test_a_worker_s_own_traceback_comes_before_its_report() -> None:
     report = f"{ERROR}RuntimeError: Worker failed with error 'odd', please check the stack trace above\n"
     (found,) = of(report + traced("x/y.py")).problems
-    assert found.hit.line.text == "FooError: odd"
+    assert found.match.line.text == "FooError: odd"
 
 
 def test_a_known_failure_in_such_a_report_is_named() -> None:
@@ -94,7 +94,7 @@ def test_a_warning_of_nccl_before_an_error_is_named() -> None:
     """NCCL names a GPU where the engine names a rank."""
     warning = "spark-1:811:990 [0] proxy.cc:1716 NCCL WARN Error encountered progressing operation=Connect\n"
     (found,) = of(f"{warning}[2026-08-27 08:12:05 TP1] RuntimeError: NCCL error: internal error\n").problems
-    assert found.hit.failure.name == "nccl-lost"
+    assert found.match.failure.name == "nccl-lost"
     assert "proxy.cc:1716 Error encountered progressing operation=Connect" in found.problem().cause
 
 

@@ -24,8 +24,8 @@ WAITS = "(APIServer pid=1) RuntimeError: Engine core initialization failed. See 
 )
 def test_the_line_below_the_calls_is_the_error_whatever_its_class_is_named(error: str) -> None:
     (found,) = of(traced("x/y.py", error=error) + WAITS).problems
-    assert found.hit.failure.name == "unknown-error"
-    assert found.hit.line.text == error
+    assert found.match.failure.name == "unknown-error"
+    assert found.match.line.text == error
 
 
 def test_a_traceback_that_another_rank_interrupts_has_its_error() -> None:
@@ -35,7 +35,7 @@ def test_a_traceback_that_another_rank_interrupts_has_its_error() -> None:
         f"{one}{call}{other}{call}{one}    x()\n{other}    x()\n{one}a.OddOne: left\n{other}a.OddOne: right\n"
     )
     (found,) = of(text).problems
-    assert found.hit.line.text == "a.OddOne: left"
+    assert found.match.line.text == "a.OddOne: left"
 
 
 def test_an_unknown_error_before_a_rendezvous_that_timed_out_is_named() -> None:
@@ -43,11 +43,11 @@ def test_an_unknown_error_before_a_rendezvous_that_timed_out_is_named() -> None:
     (found,) = of(
         traced("x/y.py", error="a.OddOne: left") + f"(Worker pid=1) ERROR {late} joined.\n"
     ).problems
-    assert found.hit.line.text == "a.OddOne: left"
+    assert found.match.line.text == "a.OddOne: left"
     (alone,) = of(
         f"(Worker pid=1) ERROR 11-21 14:20:56 [multiproc_executor.py:974] {late} joined.\n"
     ).problems
-    assert alone.hit.failure.name == "rendezvous-incomplete"
+    assert alone.match.failure.name == "rendezvous-incomplete"
 
 
 def test_a_line_below_the_calls_of_a_warning_is_no_error() -> None:
@@ -59,7 +59,7 @@ def test_a_log_that_ends_inside_a_traceback_has_an_error() -> None:
     step = "(EngineCore pid=9) INFO 11-22 08:01:33 [model.py:733] Resolved architecture: Qwen3ForCausalLM\n"
     call = f'(EngineCore pid=9)   File "{SITE}x/y.py", line 9, in run\n'
     (found,) = of(f"{step}(EngineCore pid=9) Traceback (most recent call last):\n{call}").problems
-    assert found.hit.failure.name == "unknown-error"
+    assert found.match.failure.name == "unknown-error"
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_number_elsewhere_is_no_error_of_cuda() -> None:
 
 def test_an_error_of_a_kernel_says_what_its_number_means() -> None:
     (found,) = of(traced("x/y.py", error="RuntimeError: CUDA error (716): launch")).problems
-    assert found.hit.failure.name == "cuda-failed"
+    assert found.match.failure.name == "cuda-failed"
     assert "cudaErrorMisalignedAddress, 716" in found.problem().what
 
 
@@ -96,8 +96,8 @@ def test_a_call_of_nccl_is_not_a_kernel_of_the_engine() -> None:
     version = "gpu-1:1:1 [0] NCCL INFO NCCL version 2.28.9+cuda13.0\n" + "x\n" * 100
     warns = "gpu-1:1:1 [0] transport/p2p.cc:275 NCCL WARN Cuda failure 217 'peer access is not supported'\n"
     (found,) = of(version + warns).problems
-    assert found.hit.failure.name == "nccl-cuda-call"
-    assert found.hit.found["nccl"] == "2.28.9"
+    assert found.match.failure.name == "nccl-cuda-call"
+    assert found.match.groups["nccl"] == "2.28.9"
     assert "--enforce-eager" not in found.problem().fix
 
 
@@ -113,7 +113,7 @@ def test_an_actor_of_ray_is_not_the_component_of_its_error() -> None:
 def test_an_environment_that_is_named_like_an_engine_does_not_lengthen_a_path() -> None:
     text = traced("vllm/v1/x.py").replace(SITE, "/home/u/vllm/lib/python3.12/site-packages/")
     (found,) = of(text).problems
-    assert found.hit.found["last_call"] == "vllm/v1/x.py, run"
+    assert found.match.groups["last_call"] == "vllm/v1/x.py, run"
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_an_environment_that_is_named_like_an_engine_does_not_lengthen_a_path() 
 )
 def test_an_error_s_own_advice_is_quoted_first(message: str, advice: str | None) -> None:
     (found,) = of(traced("x/y.py", error=f"FooError: {message}")).problems
-    assert found.hit.found["advice"] == advice
+    assert found.match.groups["advice"] == advice
     if advice:
         assert found.problem().fix.startswith(f"its message says: '{advice}'")
 
@@ -144,9 +144,9 @@ def test_triton_s_mla_is_not_advised_for_sparse_attention() -> None:
 def test_the_distribution_of_a_module_is_that_of_its_folder() -> None:
     error = "AttributeError: module 'cutlass.cute' has no attribute 'odd'"
     (found,) = of(traced("nvidia_cutlass_dsl/python/cutlass/dsl.py", "vllm/x.py", error=error)).problems
-    assert found.hit.found["distribution"] == "nvidia-cutlass-dsl"
+    assert found.match.groups["distribution"] == "nvidia-cutlass-dsl"
     (other,) = of(traced("vllm/x.py", error=error)).problems
-    assert other.hit.found["distribution"] is None
+    assert other.match.groups["distribution"] is None
     assert "pip show" not in other.problem().fix
 
 
@@ -159,7 +159,7 @@ def test_sleep_mode_is_named_for_an_error_and_before_a_silent_end() -> None:
         "(APIServer pid=1) ERROR 07-27 10:33:43 [core_client.py:714] Engine core proc X died unexpectedly\n"
     )
     (silent,) = of(wakes + died).problems
-    assert silent.hit.found["step"] == "wake up the engine with tags: None"
+    assert silent.match.groups["step"] == "wake up the engine with tags: None"
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_an_assertion_of_deep_gemm_is_no_surer_than_its_text(
     where: str, said: str, name: str, confidence: str
 ) -> None:
     (found,) = of(f"RuntimeError: Assertion error (/w/deepgemm/csrc/{where}): {said}\n").problems
-    assert (found.hit.failure.name, found.confidence) == (name, confidence)
+    assert (found.match.failure.name, found.confidence) == (name, confidence)
 
 
 def test_a_name_of_a_gpu_that_is_absent_is_a_known_failure() -> None:

@@ -45,7 +45,7 @@ def test_an_end(texts: list[str], expected: list[str]) -> None:
 def test_the_last_words_are_told() -> None:
     (found,) = of(LOADS + LEFT).problems
     assert "Loading safetensors checkpoint shards:  43% Completed" in found.problem().cause
-    assert found.hit.number == 2
+    assert found.match.number == 2
 
 
 TRACE = 'Traceback (most recent call last):\n  File "x.py", line 1, in f\n    g()\n'
@@ -123,7 +123,7 @@ def prefixed(prefix: str, text: str) -> str:
 )
 def test_its_own_words(text: str, said: str) -> None:
     (found,) = of(text).problems
-    assert found.hit.failure.name == "unknown-error"
+    assert found.match.failure.name == "unknown-error"
     assert found.problem().cause == f"its message: {said}"
     assert [scan.name for scan in of(text).unknown] == ["log-0"]
 
@@ -157,14 +157,14 @@ def test_no_error_of_a_rank_where_another_is_ready() -> None:
 def test_many_tracebacks_before_the_one_that_counts() -> None:
     many = "".join(f"{TRACE}BarError: number {at}\n" for at in range(500))
     (found,) = of(f"{READY}{many}{ODD}{DEAD}").problems
-    assert found.hit.number > 1900
+    assert found.match.number > 1900
 
 
 def test_an_exception_of_a_request_is_not_the_end_of_the_server() -> None:
     ready = "(APIServer pid=1) INFO:     Application startup complete.\n"
     text = ready + traced("vllm/tool_parsers/glm4.py", error="AttributeError: odd")
     (found,) = of(text).problems
-    assert found.hit.failure.name == "request-failed"
+    assert found.match.failure.name == "request-failed"
     assert found.confidence == "low"
     assert "parser" in found.problem().what
     assert not of(text + "INFO:     Shutting down\n").problems
@@ -174,5 +174,5 @@ def test_an_exception_in_a_group_is_named() -> None:
     inner = '    | Traceback (most recent call last):\n    |   File "/opt/vllm/lora/x.py", line 1, in go\n'
     text = f"  + Exception Group Traceback (most recent call last):\n{inner}    |     x()\n"
     (found,) = of(f"{text}    | KeyError: 'odd'\n    +------\n").problems
-    assert found.hit.line.text == "KeyError: 'odd'"
+    assert found.match.line.text == "KeyError: 'odd'"
     assert "LoRA" in found.problem().what

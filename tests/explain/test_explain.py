@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from medley.explain import patterns
-from medley.explain.diagnosis import explained
-from medley.explain.findings import Explained
+from medley.explain.diagnosis import explain_logs
+from medley.explain.findings import Explanation
 from medley.explain.scanned_log import Log
 from medley.planner.memory import UNIFIED_SHARE
 
@@ -30,12 +30,12 @@ Falling back to 'gpt2' tokenizer as approximation.
 """
 
 
-def of(*texts: str) -> Explained:
-    return explained(Log(f"log-{at}", [text.encode()]) for at, text in enumerate(texts))
+def of(*texts: str) -> Explanation:
+    return explain_logs(Log(f"log-{at}", [text.encode()]) for at, text in enumerate(texts))
 
 
-def names(found: Explained) -> list[str]:
-    return [each.hit.failure.name for each in found.problems]
+def names(found: Explanation) -> list[str]:
+    return [each.match.failure.name for each in found.problems]
 
 
 def example(name: str) -> str:
@@ -139,7 +139,7 @@ def test_a_length_can_be_typed() -> None:
 
 @pytest.mark.parametrize("file", HEALTHY, ids=lambda file: file.stem)
 def test_a_healthy_log_is_healthy(file: Path) -> None:
-    found = explained([Log(file.name, [file.read_bytes()])])
+    found = explain_logs([Log(file.name, [file.read_bytes()])])
     assert not names(found)
     assert not found.unknown
 

@@ -31,6 +31,6 @@ def test_a_kernel_of_the_language_model_names_its_extension_too() -> None:
         "torch.AcceleratorError: CUDA error: no kernel image is available for execution on the device\n"
     )
     (found,) = of(log).problems
-    assert found.hit.failure.name == "no-kernel-image"
+    assert found.match.failure.name == "no-kernel-image"
     assert "_vllm_fa2_C (varlen_fwd)" in found.problem().cause
     assert "--attention-backend TRITON_ATTN" in found.problem().fix

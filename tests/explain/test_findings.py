@@ -100,7 +100,7 @@ def test_a_head_that_answers_is_not_unreachable() -> None:
 
 def test_a_certain_line_with_several_causes_is_shown_as_likely() -> None:
     (found,) = of(f"{TAKEN}\n").problems
-    assert found.hit.failure.confidence == "high"
+    assert found.match.failure.confidence == "high"
     assert found.confidence == "medium"
 
 
@@ -128,7 +128,7 @@ def test_the_one_by_which_it_ended() -> None:
 @pytest.mark.parametrize("fill", [100, (1 << 20) - 150, (1 << 20) - 20, (1 << 20) + 10, 3 << 20])
 def test_wherever_it_stands(fill: int) -> None:
     """Also where a block ends in it, and the lines that belong to it are in the next."""
-    from medley.explain.diagnosis import explained
+    from medley.explain.diagnosis import explain_logs
     from medley.explain.lines import BLOCK_BYTES
     from medley.explain.scanned_log import Log
 
@@ -138,26 +138,26 @@ def test_wherever_it_stands(fill: int) -> None:
     )
     data = (b"x" * 99 + b"\n") * (fill // 100) + b"y" * (fill % 100) + b"\n" + versions.encode()
     blocks = (data[at : at + BLOCK_BYTES] for at in range(0, len(data), BLOCK_BYTES))
-    (found,) = explained([Log("log", blocks)]).problems
+    (found,) = explain_logs([Log("log", blocks)]).problems
     assert "Ray 2.52.0 and Python 3.12.3, this host Ray 2.54.0" in found.problem().cause
-    assert found.hit.number == fill // 100 + 2
+    assert found.match.number == fill // 100 + 2
 
 
 def test_many_of_one_kind_cost_little() -> None:
     found = of("".join(f"ERROR 11-21 08:00:{at % 60:02} [x.py:1] {OOM}\n" for at in range(20_000)))
     assert names(found) == ["cuda-out-of-memory"]
-    assert found.problems[0].hit.number == 1
+    assert found.problems[0].match.number == 1
 
 
 def test_a_line_that_reports_no_error_gives_way_to_one_that_does() -> None:
     worked = "gpu-1:211:310 [0] NCCL INFO Connected all rings, use ring PXN 0 GDR 1\n"
     ended = "gpu-1:211:310 [0] NCCL INFO transport/generic.cc:19 -> 2\n"
     found = of(f"{worked}{example('shared-memory-full')}{ended}").problems[0]
-    assert found.hit.failure.name == "shared-memory-full"
+    assert found.match.failure.name == "shared-memory-full"
     unknown = (
         f'{worked}Traceback (most recent call last):\n  File "/v/vllm/x.py", line 1, in f\nValueError: blue\n'
     )
-    assert of(unknown).problems[0].hit.failure.name == "unknown-error"
+    assert of(unknown).problems[0].match.failure.name == "unknown-error"
 
 
 def test_a_line_of_source_code_has_no_values_yet() -> None:
@@ -172,8 +172,8 @@ def test_lines_that_belong_to_it_among_those_of_another_rank() -> None:
     text = example("flag-range")
     other = "(Worker_TP1 pid=7) INFO 11-22 08:00:00 [x.py:1] busy\n"
     (found,) = of("".join(f"[rank0]: {each}\n{other}" for each in text.splitlines())).problems
-    assert found.hit.failure.name == "flag-range"
-    assert found.hit.number == 5
+    assert found.match.failure.name == "flag-range"
+    assert found.match.number == 5
 
 
 VLLM = "(APIServer pid=3) INFO 11-21 08:00:01 [utils.py:2] non-default args: {{'model_tag': 'm/x'{}}}\n"
@@ -202,7 +202,7 @@ RAISED = """(APIServer pid=3) Traceback (most recent call last):
 def test_a_sentence_of_the_engine_is_said_in_plain_words(sentence: str, name: str) -> None:
     """Alone, and as pydantic reports it for a configuration."""
     (found,) = of(RAISED.format(sentence)).problems
-    assert (found.hit.failure.name, found.confidence) == (
+    assert (found.match.failure.name, found.confidence) == (
         name,
         "low" if name == "unknown-error" else "medium",
     )
@@ -237,7 +237,7 @@ def test_a_known_failure_precedes_the_form_of_its_sentence() -> None:
 )
 def test_the_last_line_of_a_command_is_its_error(last: str) -> None:
     (found,) = of(f"$ frobnicate\nstep one\n{last}\n").problems
-    assert (found.hit.failure.name, found.confidence, found.hit.number) == ("unknown-error", "low", 3)
+    assert (found.match.failure.name, found.confidence, found.match.number) == ("unknown-error", "low", 3)
     assert last in found.problem().cause
     # Five lines later it did not end the command, and a server that became ready goes on.
     assert names(of(f"$ frobnicate\n{last}\n" + "a\nb\nc\nd\n")) == []

@@ -3,7 +3,7 @@
 import pytest
 
 from medley.explain.flag_names import explain_flags
-from medley.explain.patterns import engine_flags
+from medley.explain.patterns import read_engine_flags
 from tests.explain.test_explain import of
 
 
@@ -21,7 +21,7 @@ from tests.explain.test_explain import of
     ],
 )
 def test_a_refused_flag_is_compared_with_those_of_the_locks(line: str, said: str | None) -> None:
-    known = explain_flags(line, None, engine_flags())
+    known = explain_flags(line, None, read_engine_flags())
     assert (known or "") == "" if said is None else said in (known or "")
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from medley.explain import patterns
-from medley.explain.engine_advice import for_engine
+from medley.explain.engine_advice import keep_engine_parts
 from medley.explain.flags import read_flags
 from tests.explain.test_context import traced
 from tests.explain.test_explain import names, of
@@ -77,7 +77,7 @@ def test_a_fix_in_a_log_of_sglang_has_no_flag_of_vllm() -> None:
 def test_an_environment_that_is_named_like_an_engine_is_not_that_engine() -> None:
     text = traced("sglang/srt/x.py").replace("/opt/", "/home/u/envs/vllm/")
     (found,) = of(text).problems
-    assert found.hit.engine == "SGLang"
+    assert found.match.engine == "SGLang"
 
 
 def test_a_traceback_of_one_call_shows_the_engine() -> None:
@@ -87,9 +87,9 @@ def test_a_traceback_of_one_call_shows_the_engine() -> None:
 
 def test_a_part_of_a_text_for_an_engine_is_left_out_for_the_other() -> None:
     text = "try [vLLM: -- --a][SGLang: -- --b]; [SGLang: c]"
-    assert for_engine(text, "vLLM") == "try -- --a"
-    assert for_engine(text, "SGLang") == "try -- --b; c"
-    assert for_engine(text, None) == "try -- --a (SGLang: -- --b); SGLang: c"
+    assert keep_engine_parts(text, "vLLM") == "try -- --a"
+    assert keep_engine_parts(text, "SGLang") == "try -- --b; c"
+    assert keep_engine_parts(text, None) == "try -- --a (SGLang: -- --b); SGLang: c"
 
 
 def test_no_fix_has_a_flag_of_the_other_engine() -> None:
@@ -98,7 +98,7 @@ def test_no_fix_has_a_flag_of_the_other_engine() -> None:
     rows = [(each.name, each.fix) for each in (*known.failures, *known.phases)]
     rows += [(each.name, each.instead or "") for each in known.components]
     for name, fix in rows:
-        text = for_engine(fix, "SGLang")
+        text = keep_engine_parts(fix, "SGLang")
         assert "--enforce-eager" not in text, name
         assert "TRITON_ATTN" not in text, name
         assert "--moe-backend" not in text or "--engine vllm" in text, name
@@ -120,7 +120,7 @@ def test_memory_that_a_failed_start_still_holds_is_not_its_reason() -> None:
     )
     start = VLLM + "{'model_tag': 'm'}\n"
     (found,) = of(start + traced("vllm/x.py") + start + taken).problems
-    assert found.hit.line.text == "FooError: odd"
+    assert found.match.line.text == "FooError: odd"
     assert names(of(start + taken + start + taken)) == ["gpu-memory-taken"]
 
 
@@ -136,7 +136,7 @@ def test_memory_that_a_failed_start_still_holds_is_not_its_reason() -> None:
 )
 def test_words_that_many_parts_print_are_not_certain(calls: list[str], error: str) -> None:
     (found,) = of(traced(*calls, error=error)).problems
-    assert found.hit.failure.name == "unknown-error"
+    assert found.match.failure.name == "unknown-error"
 
 
 def test_a_warning_of_nccl_is_no_step_of_a_start() -> None:

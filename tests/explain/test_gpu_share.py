@@ -23,13 +23,13 @@ ARGS = "(APIServer pid=1) INFO 09-17 22:41:06 [api_utils.py:273] non-default arg
 )
 def test_the_share_of_a_log_and_a_smaller_one(arguments: str, engine: str, said: str, less: str) -> None:
     share = read_share(OOM, arguments, engine)
-    assert said in share.said
-    assert share.less.startswith(less)
+    assert said in share.description
+    assert share.smaller.startswith(less)
 
 
 def test_a_smaller_share_fits_into_the_memory_that_is_free() -> None:
     error = "ValueError: Free memory on device cuda:0 (101.3/121.69 GiB) on startup is less than desired"
-    assert read_share(error, "{'gpu_memory_utilization': 0.87}", "vLLM").less.endswith(" 0.82")
+    assert read_share(error, "{'gpu_memory_utilization': 0.87}", "vLLM").smaller.endswith(" 0.82")
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,6 @@ def test_without_calls_the_last_step_shows_it() -> None:
     args = ARGS + "{'model_tag': 'm', 'gpu_memory_utilization': 0.95}\n"
     step = f"{VLLM}Capturing CUDA graphs (PIECEWISE):   0%|          | 0/1 [00:00<?, ?it/s]\n"
     (found,) = of(f"{args}{step}{OOM}\n").problems
-    assert found.hit.failure.name == "cuda-graph-out-of-memory"
+    assert found.match.failure.name == "cuda-graph-out-of-memory"
     assert "--gpu-memory-utilization is 0.95" in found.problem().cause
     assert "--gpu-memory-utilization 0.92" in found.problem().fix

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from medley.explain import context, events, lines
-from medley.explain.patterns import Failure, Known, load, sign
-from medley.explain.scan import LONGEST, Needles, UserPatterns, scanned
+from medley.explain import context, error_lines, events, lines
+from medley.explain.patterns import Failure, KnownFailures, load, sign
+from medley.explain.scan import MAX_LINE_CHARS, Needles, scan_log
 from medley.explain.scanned_log import Log
+from medley.explain.user_patterns import UserPatterns
 from tests.explain.test_explain import FAILURES, of
 from tests.odd_input import COUNTS, MEBIBYTE, hold, texts
 
@@ -29,9 +30,9 @@ def patterns() -> Iterator[tuple[str, str, "re.Pattern[str]"]]:
         yield from ((known.name, each.needle, each.expression) for each in known.signs)
         yield from ((known.name, "", each) for each in (known.harmless, known.error) if each)
     yield from ((each.name, "", each.expression) for each in KNOWN.components)
-    for turn in events.TURNS:
+    for turn in events.TRANSITIONS:
         yield from ((turn.kind, each.needle, each.expression) for each in turn.signs)
-    for module in (context, events, lines):
+    for module in (context, error_lines, events, lines):
         for name, value in vars(module).items():
             for each in value if isinstance(value, tuple) else (value,):
                 if isinstance(each, re.Pattern) and isinstance(each.pattern, str):
@@ -79,7 +80,7 @@ def hostile(pattern: "re.Pattern[str]", needle: str, seed: int, most: int) -> It
     random = Random(seed)
     found = "".join(written(parser.parse(pattern.pattern), random))[:300]
     cuts = [0, *(at for at in range(1, len(found)) if {found[at - 1], found[at]} & set(_CUTS)), len(found)]
-    room = LONGEST - len(needle) - 1
+    room = MAX_LINE_CHARS - len(needle) - 1
     pairs = [(start, end) for nth, start in enumerate(cuts) for end in cuts[nth + 1 : nth + 6] if end > start]
     for start, end in random.sample(pairs, min(most, len(pairs))):
         yield (found[:start] + found[start:end] * room)[:room] + " " + needle
@@ -115,7 +116,7 @@ def test_an_expression_that_takes_long_is_given_up() -> None:
     slow = Failure(name="slow", what="w", cause="c", fix="f", signs=signs)
     text = b"\n".join(b"ab" * 14 + b" a needle %d" % number for number in range(200))
     began = time.process_time()
-    scanned(Log("x", iter([text])), Needles(Known((slow,))), UserPatterns(frozenset()))
+    scan_log(Log("x", iter([text])), Needles(KnownFailures((slow,))), UserPatterns(frozenset()))
     assert time.process_time() - began < 3
 
 
@@ -134,8 +135,11 @@ def test_odd_input_of_logs(count: int) -> None:
 def test_what_a_log_says_is_one_word_of_a_fix(file: str) -> None:
     fix = "sudo chown -R $USER {file}"
     known = Failure(name="k", what="w", cause="c", fix=fix, signs=(sign("xxx"),))
-    assert known.told({"file": "/models/m-1.safetensors"})[2] == "sudo chown -R $USER /models/m-1.safetensors"
-    fix = known.told({"file": file})[2]
+    assert (
+        known.describe({"file": "/models/m-1.safetensors"})[2]
+        == "sudo chown -R $USER /models/m-1.safetensors"
+    )
+    fix = known.describe({"file": file})[2]
     assert fix.startswith("sudo chown -R $USER '")
     assert fix.endswith("'")
 
@@ -144,7 +148,7 @@ def test_what_a_log_says_is_one_word_of_a_fix(file: str) -> None:
 def test_what_a_log_says_is_no_option_of_a_fix(host: str) -> None:
     fix = "then try: ssh {host} true"
     known = Failure(name="k", what="w", cause="c", fix=fix, signs=(sign("xxx"),))
-    assert known.told({"host": host})[2] == "then try: ssh ? true"
+    assert known.describe({"host": host})[2] == "then try: ssh ? true"
 
 
 def test_no_group_of_a_fix_stands_in_quotes_of_its_own() -> None:

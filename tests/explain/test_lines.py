@@ -2,7 +2,7 @@
 
 import pytest
 
-from medley.explain.lines import ERROR, INFO, WARNING, line
+from medley.explain.lines import ERROR, INFO, WARNING, parse_line
 
 TEXT = "ValueError: no"
 
@@ -92,16 +92,16 @@ TEXT = "ValueError: no"
     ],
 )
 def test_a_prefix(prefix: str, level: str | None, when: object, rank: str | None, host: str | None) -> None:
-    found = line(prefix + TEXT)
+    found = parse_line(prefix + TEXT)
     assert (found.text, found.level, found.when, found.rank, found.host) == (TEXT, level, when, rank, host)
 
 
 def test_nccl_keeps_the_place_in_its_source() -> None:
-    found = line("gpu-1:812:931 [0] transport/nvls.cc:254 NCCL WARN Cuda failure 1")
+    found = parse_line("gpu-1:812:931 [0] transport/nvls.cc:254 NCCL WARN Cuda failure 1")
     assert found.text == "transport/nvls.cc:254 Cuda failure 1"
     assert found.nccl
 
 
 @pytest.mark.parametrize("prefix", ["2026-11-22T08:01:33Z ", "head-1  | ", "[pod/vllm-0/vllm] ", "[rank1]: "])
 def test_what_is_set_in_stays_so(prefix: str) -> None:
-    assert line(f"{prefix}    raise ValueError(").text == "    raise ValueError("
+    assert parse_line(f"{prefix}    raise ValueError(").text == "    raise ValueError("

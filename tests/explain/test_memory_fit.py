@@ -25,7 +25,7 @@ def test_weights_that_exceed_a_gpu_need_a_smaller_build_or_more_gpus() -> None:
     log = START.format("{'model': 'Qwen/Qwen3-32B', 'gpu_memory_utilization': 0.95}")
     log += CHECKPOINT.format("61.03") + LOADS + f"torch.OutOfMemoryError: {OOM.format('22.71')}\n"
     (found,) = of(log).problems
-    assert found.hit.failure.name == "weights-exceed-gpu"
+    assert found.match.failure.name == "weights-exceed-gpu"
     assert "61.0 GiB, and a GPU has 23.5 GiB" in found.problem().cause
     assert "about 19 GiB instead of 61" in found.problem().fix
     assert "--tp 4" in found.problem().fix
@@ -44,13 +44,13 @@ def test_the_weights_are_shared_by_ranks() -> None:
 )
 def test_who_holds_the_memory_is_computed(own: str, name: str) -> None:
     (found,) = of(f"{LOADS}torch.OutOfMemoryError: {OOM.format(own)}\n").problems
-    assert found.hit.failure.name == name
+    assert found.match.failure.name == name
 
 
 def test_processes_that_the_error_lists_are_counted() -> None:
     each = "Process 12 has 15.01 GiB memory in use. Process 99 has 8.20 GiB memory in use."
     (found,) = of(f"torch.OutOfMemoryError: {CAPACITY}38.69 MiB is free. {each}\n").problems
-    assert found.hit.failure.name == "gpu-memory-held"
+    assert found.match.failure.name == "gpu-memory-held"
     assert "2 processes hold 15.01 and 8.20 GiB" in found.problem().cause
 
 
@@ -91,6 +91,6 @@ def test_sglang_s_share_is_computed() -> None:
         "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.\n"
     )
     (found,) = of(log).problems
-    assert found.hit.failure.name == "sglang-static-memory"
+    assert found.match.failure.name == "sglang-static-memory"
     assert "25.5 GiB, and a GPU has 31.1 GiB" in found.problem().cause
     assert "need 0.89" in found.problem().fix

@@ -15,7 +15,7 @@ from medley.cli.info import CheckVerb
 from medley.errors import Problem
 from medley.explain import diagnosis, patterns
 from medley.explain.patterns import Failure, Sign
-from medley.explain.scan import Match, UserPatterns
+from medley.explain.user_patterns import PatternMatch, UserPatterns
 from medley.process import Process
 from tests.explain.test_explain import example, names, of
 
@@ -62,9 +62,10 @@ def tenfold(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         return 10 * time.monotonic()
 
     monkeypatch.setattr(
-        "medley.explain.scan.time", SimpleNamespace(monotonic=monotonic, thread_time=time.thread_time)
+        "medley.explain.user_patterns.time",
+        SimpleNamespace(monotonic=monotonic, thread_time=time.thread_time),
     )
-    monkeypatch.setattr("medley.explain.scan._SEARCH_LIMIT_S", 0.1)
+    monkeypatch.setattr("medley.explain.user_patterns._SEARCH_LIMIT_S", 0.1)
     monkeypatch.setattr(UserPatterns, "_start", started)
     return searchers
 
@@ -222,7 +223,7 @@ def test_a_pattern_of_ones_own_is_quick_in_a_long_log(mine: Path, monkeypatch: p
     searched: list[str] = []
     search = UserPatterns.search
 
-    def noted(self: UserPatterns, failure: Failure, sign: Sign, text: str) -> Match | None:
+    def noted(self: UserPatterns, failure: Failure, sign: Sign, text: str) -> PatternMatch | None:
         searched.append(text)
         return search(self, failure, sign, text)
 

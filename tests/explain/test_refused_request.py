@@ -12,12 +12,12 @@ BROKEN = ERROR + "Error in chat completion stream generator.\n"
 
 def test_errors_before_an_answer_of_5xx_are_the_finding() -> None:
     (found,) = of(READY + POST.format("200 OK") + BROKEN + POST.format("500 Internal Server Error")).problems
-    assert found.hit.failure.name == "request-refused"
+    assert found.match.failure.name == "request-refused"
     assert found.confidence == "low"
     assert "500 Internal Server Error" in found.problem().what
     assert "POST /v1/chat/completions" in found.problem().cause
     assert "Error in chat completion stream generator" in found.problem().cause
-    assert found.hit.number == 3
+    assert found.match.number == 3
 
 
 def test_they_are_also_where_later_requests_succeed() -> None:
@@ -55,7 +55,7 @@ def test_is_no_finding(log: str) -> None:
 def test_an_exception_of_a_request_has_its_status() -> None:
     error = f'{ERROR}  File "/v/vllm/x.py", line 3, in run\n{ERROR}FooError: odd\n'
     (found,) = of(READY + error + POST.format("500 Internal Server Error")).problems
-    assert found.hit.failure.name == "request-failed"
+    assert found.match.failure.name == "request-failed"
     assert found.problem().what.startswith(
         "a request failed (500 Internal Server Error), and the server goes on"
     )

@@ -36,5 +36,5 @@ def test_a_pasted_log_shows_the_same_failure(form: str) -> None:
 def test_a_traceback_that_lost_its_indentation_has_its_error() -> None:
     frames = 'File "/opt/vllm/v1/worker/gpu_worker.py", line 9, in run\nself.go(1)\n'
     (found,) = of(f"Traceback (most recent call last):\n{frames}{frames}some.pkg.OddThing: odd\n").problems
-    assert found.hit.line.text == "some.pkg.OddThing: odd"
+    assert found.match.line.text == "some.pkg.OddThing: odd"
     assert "gpu_worker.py, run" in found.problem().cause

@@ -9,8 +9,8 @@ from medley.cli.output import fit, print_result, problem_lines, say
 from medley.doctor.report import write_bug_report
 from medley.errors import Problem
 from medley.explain import diagnosis
-from medley.explain.diagnosis import STANDARD_INPUT, explained
-from medley.explain.findings import Explained, FoundFailure
+from medley.explain.diagnosis import STANDARD_INPUT, explain_logs
+from medley.explain.findings import Explanation, FailureReport
 
 
 class ExplainVerb(Verb):
@@ -21,7 +21,7 @@ class ExplainVerb(Verb):
     report: str | None = switch("--report FILE", "file for a report about this host and the log, redacted")
 
     def main(self, *logs: str) -> int:
-        found = explained(diagnosis.named_logs(logs) if logs else diagnosis.newest_logs())
+        found = explain_logs(diagnosis.open_named_logs(logs) if logs else diagnosis.open_newest_logs())
         for warning in found.warnings:
             say(warning)
         self._say_what_is_empty(found)
@@ -43,7 +43,7 @@ class ExplainVerb(Verb):
             say(f"no report was written: {unwritten.what}: {unwritten.cause}")
         return 1 if found.problems else 0
 
-    def _say_what_is_empty(self, found: Explained) -> None:
+    def _say_what_is_empty(self, found: Explanation) -> None:
         """Of a program's answer it takes nothing away: in an empty log no problem is known."""
         empty = [scan.name for scan in found.scans if scan.empty]
         if empty and len(empty) == len(found.scans) and not self.as_json:
@@ -58,7 +58,7 @@ class ExplainVerb(Verb):
             say(f"{name} is empty")
 
 
-def _lines(found: Explained) -> Iterator[str]:
+def _lines(found: Explanation) -> Iterator[str]:
     for problem in found.problems:
         yield from _text(problem)
     if not found.problems:
@@ -66,7 +66,7 @@ def _lines(found: Explained) -> Iterator[str]:
         yield fit(f"no failure is in {', '.join(scan.name for scan in found.scans)} ({lines} lines)")
 
 
-def _text(found: FoundFailure) -> Iterator[str]:
+def _text(found: FailureReport) -> Iterator[str]:
     table = found.table
     lead = "then, and perhaps because of it: " if found.follows else ""
     yield from problem_lines(found.problem(), lead, sys.stdout)

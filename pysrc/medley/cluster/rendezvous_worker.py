@@ -13,7 +13,7 @@ from medley.cluster.rendezvous_head import ALIVE_EVERY_S, SILENT_LIMIT_S
 from medley.command import AnnotatedCommand, Command, Flag, Variable
 from medley.environment.payload import process_stacks
 from medley.errors import Problem
-from medley.explain import LastError, died
+from medley.explain import LastError, explain_engine_end
 from medley.host import memory_pressure
 from medley.host.memory_pressure import MemoryWatch
 from medley.json_shape import fits
@@ -143,7 +143,7 @@ def run_part(
                 done = True
                 _send(channel, {"done": True})
             elif finished is not None:
-                problem = died(
+                problem = explain_engine_end(
                     finished,
                     ready=True,
                     log=log,

@@ -9,8 +9,8 @@ from typing import Any
 
 from medley import own_version, storage, transcript
 from medley.doctor.checks import GROUP, Check, Fix, Rule
-from medley.explain.findings import Explained
-from medley.explain.scanned_log import Scanned
+from medley.explain.findings import Explanation
+from medley.explain.scanned_log import LogScan
 from medley.host import redact
 from medley.host.kind import load_answers
 
@@ -58,7 +58,7 @@ def list_fixes(results: Iterable[tuple[Rule, Check]]) -> tuple[Fix, ...]:
     return tuple(dict.fromkeys(check.fix for _, check in results if check.fix))
 
 
-def write_bug_report(explained: Explained, file: Path | None = None) -> Path:
+def write_bug_report(explained: Explanation, file: Path | None = None) -> Path:
     """Write a bug report to this file, or to a new one in the state folder; return its path."""
     file = file or storage.state() / "reports" / time.strftime("explain-%Y%m%d-%H%M%S.txt")
     versions = {"medley": own_version(), "python": sys.version.split()[0]}
@@ -70,10 +70,10 @@ def write_bug_report(explained: Explained, file: Path | None = None) -> Path:
 
 
 def format_bug_report(
-    explained: Explained, versions: Mapping[str, str], transcript: str, conceal: Callable[[str], str]
+    explained: Explanation, versions: Mapping[str, str], transcript: str, conceal: Callable[[str], str]
 ) -> str:
     """Return the report as text, ready to attach; `conceal` replaces names, addresses and secrets."""
-    plan_lines = [line for scan in explained.scans for line in scan.told]
+    plan_lines = [line for scan in explained.scans for line in scan.own_lines]
     parts = [
         "# A report of `medley explain`: names, addresses and secrets are replaced",
         "## Versions",
@@ -88,17 +88,17 @@ def format_bug_report(
     return conceal("\n".join(parts)) + "\n"
 
 
-def _format_problems(explained: Explained) -> Iterator[str]:
+def _format_problems(explained: Explanation) -> Iterator[str]:
     for finding in explained.problems:
-        match = finding.hit
+        match = finding.match
         yield f"{finding.problem()}\n  line:  {match.log}:{match.number}: {match.line.text}"
     for scan in explained.scans:
-        for error in scan.slips[:_MAX_ERROR_LINES]:
-            yield f"an error, {scan.name}:{error.number}: {error.said}"
+        for error in scan.errors[:_MAX_ERROR_LINES]:
+            yield f"an error, {scan.name}:{error.number}: {error.message}"
     if not explained.problems:
         yield "nothing"
 
 
-def _format_log_end(scan: Scanned) -> Iterator[str]:
+def _format_log_end(scan: LogScan) -> Iterator[str]:
     yield f"## The end of {scan.name}, of {scan.lines} lines"
     yield from (line[:_MAX_LINE_CHARS] for line in list(scan.tail)[-_TAIL_LINES:])

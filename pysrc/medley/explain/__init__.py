@@ -10,30 +10,34 @@ from medley.explain.lines import COLOR
 from medley.process import Finished
 from medley.unusable_file import optional
 
-_KILLED = 128
-_KERNEL = "as the kernel does when memory runs out"
+_SIGNAL_STATUS = 128
+_KERNEL_KILL = "as the kernel does when memory runs out"
 # Lines that Python prints at any end, which are not the reason.
-_IDLE = re.compile(r"^\s+warnings\.warn\(|Warning: |resource_tracker|kill_process_tree")
+_UNINFORMATIVE_LINE = re.compile(r"^\s+warnings\.warn\(|Warning: |resource_tracker|kill_process_tree")
 
 LastError = Callable[[Sequence[str]], str | None]
 
 
-def died(
-    finished: Finished, *, ready: bool, log: Path, last_error: LastError, killer: str = _KERNEL
+def explain_engine_end(
+    finished: Finished, *, ready: bool, log: Path, last_error: LastError, killer: str = _KERNEL_KILL
 ) -> Problem:
     """Return the engine's end as a Problem, with the known failure or last error, and its exit code.
 
     `killer`: who sends SIGKILL, in words.
     """
-    said = last_error(finished.lines) or next(
-        (line.strip() for line in reversed(finished.lines) if line.strip() and not _IDLE.search(line)),
+    message = last_error(finished.lines) or next(
+        (
+            line.strip()
+            for line in reversed(finished.lines)
+            if line.strip() and not _UNINFORMATIVE_LINE.search(line)
+        ),
         "it printed nothing",
     )
-    if finished.status == _KILLED + 9:
-        said = f"it was killed (SIGKILL), {killer}. Its last line: {said}"
+    if finished.status == _SIGNAL_STATUS + 9:
+        message = f"it was killed (SIGKILL), {killer}. Its last line: {message}"
     problem = Problem(
         f"the engine ended with exit code {finished.status}{'' if ready else ' before it was ready'}",
-        cause=COLOR.sub("", said)[:1000],
+        cause=COLOR.sub("", message)[:1000],
         fix=f"read its whole output: less {log}",
         status=finished.status or 1,
     )
@@ -46,21 +50,25 @@ def explain_problem(problem: Problem, log: Path) -> Problem:
         if file := storage.open_file(log):
             with file:
                 blocks = iter(lambda: file.read(1 << 20), b"")
-                return _better(problem, blocks, f"medley explain {log}", f"read its whole output: less {log}")
+                return _add_known_failure(
+                    problem, blocks, f"medley explain {log}", f"read its whole output: less {log}"
+                )
     return problem
 
 
 def explain_output(problem: Problem, lines: Iterable[str]) -> Problem:
-    return _better(problem, ["\n".join(lines).encode()], problem.fix)
+    return _add_known_failure(problem, ["\n".join(lines).encode()], problem.fix)
 
 
-def _better(problem: Problem, blocks: Iterable[bytes], fix: str, *more: str) -> Problem:
-    from medley.explain.diagnosis import explained  # noqa: PLC0415 - only after a failure
+def _add_known_failure(problem: Problem, blocks: Iterable[bytes], fix: str, *more_fixes: str) -> Problem:
+    from medley.explain.diagnosis import explain_logs  # noqa: PLC0415 - only after a failure
     from medley.explain.scanned_log import Log  # noqa: PLC0415 - as above
 
-    found, cause = explained([Log("output", blocks)]), problem.cause
-    if found.first and found.first.is_proven:
-        known = found.first.problem()
-        cause, fix = f"{known.what}: {known.cause}", known.fix
-    warnings = (f"{each}; details: medley check" for each in found.warnings)
-    return Problem(problem.what, cause=cause, fix="\n".join([fix, *more, *warnings]), status=problem.status)
+    explanation, cause = explain_logs([Log("output", blocks)]), problem.cause
+    if explanation.first and explanation.first.is_proven:
+        known_failure = explanation.first.problem()
+        cause, fix = f"{known_failure.what}: {known_failure.cause}", known_failure.fix
+    warnings = (f"{warning}; details: medley check" for warning in explanation.warnings)
+    return Problem(
+        problem.what, cause=cause, fix="\n".join([fix, *more_fixes, *warnings]), status=problem.status
+    )

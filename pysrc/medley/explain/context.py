@@ -9,24 +9,24 @@ from typing import NamedTuple
 
 from medley.explain.cuda_errors import read_cuda_error
 from medley.explain.draft_model import find_own_draft
-from medley.explain.engine_advice import for_engine
+from medley.explain.engine_advice import keep_engine_parts
 from medley.explain.extensions import find_extension
 from medley.explain.flag_names import explain_flags
 from medley.explain.flags import read_flags
 from medley.explain.gpu_share import read_share
 from medley.explain.jetson_release import compare_releases
-from medley.explain.lines import SGLANG, WARNING, LogLine, decoded, line
+from medley.explain.lines import SGLANG, WARNING, LogLine, decode, parse_line
 from medley.explain.memory_fit import explain_fit
-from medley.explain.patterns import Component, Known, Phase, engine_flags
-from medley.explain.phases import last_phase
+from medley.explain.patterns import Component, KnownFailures, Phase, read_engine_flags
+from medley.explain.phases import find_last_phase
 
-LINES = 60
+CONTEXT_LINES = 60
 """Lines before an error that belong to it."""
-_LONGEST = 400
+_MAX_LINE_CHARS = 400
 _FRAME = re.compile(r'\s*File "(?P<file>[^"]+)", line \d+,? in (?P<function>[^\s,]+)')
-_INSTALLED = re.compile(r".*(?:site|dist)-packages/(?P<file>.+)")
+_PACKAGE_FILE = re.compile(r".*(?:site|dist)-packages/(?P<file>.+)")
 # The innermost folder, because an environment's own may have the same name.
-_OWN = re.compile(r"(?:.*/)?(?P<file>(?:vllm|sglang|flashinfer|tensorrt_llm)/.+)")
+_ENGINE_FILE = re.compile(r"(?:.*/)?(?P<file>(?:vllm|sglang|flashinfer|tensorrt_llm)/.+)")
 _MODULE = re.compile(r"\b(?:module|from) '(?P<top>\w+)")
 # A sentence of an error that tells its reader what to do.
 _ADVICE = re.compile(
@@ -40,36 +40,38 @@ _ADVICE = re.compile(
     r")[^\n]{4,200}?)(?=[.!]?$|[.!] [A-Z]|; )"
 )
 # These report to PyTorch or debug it, and mend nothing.
-_NO_ADVICE = re.compile(
+_DEBUG_ADVICE = re.compile(
     r"report a bug|stack ?trace|TORCH_USE_CUDA_DSA|CUDA_LAUNCH_BLOCKING|NCCL_DEBUG|root cause"
 )
-_MESSAGE_LINES = 10
+_MAX_MESSAGE_LINES = 10
 # The next traceback, or a report of another process.
-_OTHER = re.compile(r"Traceback|During handling|The above exception|\w*(?:Error|Exception): |Received sig")
+_OTHER_REPORT = re.compile(
+    r"Traceback|During handling|The above exception|\w*(?:Error|Exception): |Received sig"
+)
 # Calls that lead to every component.
-_FORWARDS = re.compile(r"^(?:torch/(?:_ops|nn/|utils/|_compile)|contextlib|functools|vllm/tracing/)")
-_PACKAGE = re.compile(
+_FORWARDING_CALL = re.compile(r"^(?:torch/(?:_ops|nn/|utils/|_compile)|contextlib|functools|vllm/tracing/)")
+_ENGINE_PACKAGE = re.compile(
     r"(?:vllm|sglang|tensorrt_llm|flashinfer|sgl_kernel|lmcache|transformers|compressed_tensors)(?=/)"
 )
 # Errors of Python's own that correct code does not raise, whatever the model and the flags are.
-_OF_CODE = re.compile(
+_CODE_ERROR = re.compile(
     r"(?:Attribute|Type|Name|UnboundLocal|Import|Recursion|Key|Index)Error\b|AssertionError(?:: assert\b|$)"
 )
-_OF_USE = re.compile(r"cannot open shared object|undefined symbol|must be str, bytes or os.PathLike")
-_SIZES = re.compile(r"(?:tensor a|size|length) \((\d+)\).{0,60}?(?:tensor b|size) \((\d+)\)")
-_SHAPES = re.compile(r"torch\.Size\(\[(\d+(?:, \d+)*)\]\)")
-_PAIR = 2
-_REPEATS = 2
-_MOST_TRIED = 6
-_NAMED = re.compile(r"--[a-z][a-z0-9-]{2,50}|\b[a-z][a-z0-9]{1,20}(?:_[a-z0-9]{1,20}){1,6}\b")
+_USAGE_ERROR = re.compile(r"cannot open shared object|undefined symbol|must be str, bytes or os.PathLike")
+_SIZE_PAIR = re.compile(r"(?:tensor a|size|length) \((\d+)\).{0,60}?(?:tensor b|size) \((\d+)\)")
+_TENSOR_SHAPE = re.compile(r"torch\.Size\(\[(\d+(?:, \d+)*)\]\)")
+_COMPARED_SHAPES = 2
+_MIN_REPEATS = 2
+_MAX_TRIED_FLAGS = 6
+_FLAG_WORD = re.compile(r"--[a-z][a-z0-9-]{2,50}|\b[a-z][a-z0-9]{1,20}(?:_[a-z0-9]{1,20}){1,6}\b")
 """Flags, and settings with an underscore, because a plain word is more often not a setting."""
-_MOST_NAMED = 12
-_MOST_WAYS = 3
+_MAX_MENTIONED_FLAGS = 12
+_MAX_ALTERNATIVES = 3
 _CHATTER = re.compile(
     r"warnings\.warn|resource_tracker|^\s|^Traceback|it/s|%\||deprecated|FutureWarning|\^\^|"
     r"^[\w.]*(?:Error|Exception)\b"
 )
-_MATTERS = re.compile(
+_DEFECT_WORDS = re.compile(
     r"only support|not support|unsupported|requires?\b|incompatib|mismatch|too old|cannot|can't|unable|"
     r"fail|\berror encountered|\b0 active|not installed",
     re.IGNORECASE,
@@ -129,7 +131,7 @@ class Context:
     extension: str | None = None
     """The compiled extension whose function failed, such as _vllm_fa2_C (varlen_fwd)."""
     draft: str | None = None
-    """That the draft model of speculative decoding is the model itself."""
+    """A sentence for a draft model of speculative decoding that is the model itself."""
     l4t: str | None = None
     """The releases of L4T of the host and of its container image, if their JetPacks differ."""
     l4t_image: str | None = None
@@ -148,7 +150,7 @@ class Context:
     """The least share of the GPU that leaves room for a small KV cache."""
 
 
-class Around(NamedTuple):
+class NearbyLines(NamedTuple):
     """Lines before and after an error, as the log has them."""
 
     before: Sequence[bytes]
@@ -156,7 +158,7 @@ class Around(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Facts:
+class LogFacts:
     """What the whole log shows: `flags`: those that select a component, with what to type for each."""
 
     engine: str | None = None
@@ -167,127 +169,158 @@ class Facts:
     arguments: str = ""
     """The text in which the engine printed its arguments."""
     driver: str | None = None
-    facts: Mapping[str, str] = field(default_factory=dict)
-    """Figures of memory and releases of L4T, by the groups of events.TURNS."""
+    figures: Mapping[str, str] = field(default_factory=dict)
+    """Figures of memory and releases of L4T, by the groups of events.TRANSITIONS."""
 
 
-def read_context(around: Around, said: LogLine, known: Known, log: Facts) -> Context:
-    """Return the context of the line `said` from the lines around it, of the same rank."""
+def read_context(around: NearbyLines, error: LogLine, known: KnownFailures, log: LogFacts) -> Context:
+    """Return the context of the line `error` from the lines around it, of the same rank."""
     before = around.before
-    texts = [decoded(each[:_LONGEST]) for each in before[-LINES:]]
-    near = [each for each in map(line, texts) if each.rank in (None, said.rank) or each.nccl]
+    texts = [decode(raw[:_MAX_LINE_CHARS]) for raw in before[-CONTEXT_LINES:]]
+    nearby = [line for line in map(parse_line, texts) if line.rank in (None, error.rank) or line.nccl]
     # The calls before another process's report are not those of the error.
-    calls = [] if said.wrapped else list(_calls(near)) or _calls_below(around.after, said)
+    calls: list[tuple[str, str]] = []
+    if not error.is_worker_report:
+        calls = list(_read_calls(nearby)) or _read_calls_below(around.after, error)
     places = [f"{file}, {function}" for file, function in reversed(calls)]
     # The text may name what did not fail, such as a missing kernel's library.
-    worded = [each for each in known.components if each.worded or not calls]
-    found = _components(places, known.components) or _components([said.text], worded)
-    shown = "\n".join([*texts, said.text])
-    instead = [each.alternative(shown, log.engine) for each in found]
+    worded = [component for component in known.components if component.worded or not calls]
+    reported = _find_components(places, known.components) or _find_components([error.text], worded)
+    text_before = "\n".join([*texts, error.text])
+    alternatives = [component.alternative(text_before, log.engine) for component in reported]
     # The message may name a part whose code did not fail, such as "dcp_world_size".
-    concerned = [*found, *(each for each in known.components if each.expression.search(said.text[:_LONGEST]))]
-    switched = {log.flags[flag]: None for each in concerned for flag in each.flags if flag in log.flags}
-    last_call = _last_call(calls)
-    step = last_phase(texts, known.phases)
+    concerned = [
+        *reported,
+        *(
+            component
+            for component in known.components
+            if component.expression.search(error.text[:_MAX_LINE_CHARS])
+        ),
+    ]
+    chosen_flags = {
+        log.flags[flag]: None for component in concerned for flag in component.flags if flag in log.flags
+    }
+    last_call = _find_last_call(calls)
+    step = find_last_phase(texts, known.phases)
     step = None if step and step.phase.complete else step
-    error = read_cuda_error(said.text, known.cuda_errors)
+    cuda_error = read_cuda_error(error.text, known.cuda_errors)
     return Context(
-        ", inside ".join(each.name for each in found) or None,
+        ", inside ".join(component.name for component in reported) or None,
         last_call,
-        "; or: ".join(filter(None, instead)) or None,
-        printed_warning(near),
+        "; or: ".join(filter(None, alternatives)) or None,
+        find_warning(nearby),
         step.message if step else None,
-        for_engine(step.phase.fix, log.engine).replace("\n", "; ") if step else None,
-        _advice(said.text) or _advice_below(around.after, said),
-        _distribution(said.text, calls),
-        f"{error.meaning} ({error.name}, {error.code})" if error else None,
-        for_engine(error.fix or "", log.engine) or None if error else None,
+        keep_engine_parts(step.phase.fix, log.engine).replace("\n", "; ") if step else None,
+        _find_advice(error.text) or _find_advice_below(around.after, error),
+        _find_distribution(error.text, calls),
+        f"{cuda_error.meaning} ({cuda_error.name}, {cuda_error.code})" if cuda_error else None,
+        keep_engine_parts(cuda_error.fix or "", log.engine) or None if cuda_error else None,
         log.nccl,
-        " and ".join(switched) or None,
-        _tried(log, switched),
-        _version_fault(said.text, last_call),
+        " and ".join(chosen_flags) or None,
+        _list_other_flags(log, chosen_flags),
+        _explain_version_fault(error.text, last_call),
         log.version,
         "; ".join(log.enabled) or None,
-        " and ".join({**_mentioned(said.text, log), **switched}) or None,
-        _about(said.text, known.components, log.engine),
+        " and ".join({**_read_mentioned_flags(error.text, log), **chosen_flags}) or None,
+        _list_alternatives(error.text, known.components, log.engine),
         log.driver,
-        _halved(said.text),
-        *read_share(said.text, log.arguments, log.engine),
-        explain_flags(said.text, log.engine, engine_flags()),
-        find_extension(said.text, [each.text for each in near]),
+        _explain_halved_size(error.text),
+        *read_share(error.text, log.arguments, log.engine),
+        explain_flags(error.text, log.engine, read_engine_flags()),
+        find_extension(error.text, [line.text for line in nearby]),
         find_own_draft(log.arguments, log.engine),
-        *compare_releases(log.facts),
-        *explain_fit(said.text, log.facts, log.arguments),
+        *compare_releases(log.figures),
+        *explain_fit(error.text, log.figures, log.arguments),
     )
 
 
-def read_places(around: Around, said: LogLine, phases: Sequence[Phase]) -> list[str]:
+def read_places(around: NearbyLines, error: LogLine, phases: Sequence[Phase]) -> list[str]:
     """Return the calls of an error's traceback, as `FILE, FUNCTION`, or without one the last step."""
-    texts = [decoded(each[:_LONGEST]) for each in around.before[-LINES:]]
-    near = (each for each in map(line, texts) if each.rank in (None, said.rank))
-    places = [f"{file}, {function}" for file, function in [*_calls(near), *_calls_below(around.after, said)]]
-    step = None if places else last_phase(texts, phases)
+    texts = [decode(raw[:_MAX_LINE_CHARS]) for raw in around.before[-CONTEXT_LINES:]]
+    nearby = (line for line in map(parse_line, texts) if line.rank in (None, error.rank))
+    places = [
+        f"{file}, {function}"
+        for file, function in [*_read_calls(nearby), *_read_calls_below(around.after, error)]
+    ]
+    step = None if places else find_last_phase(texts, phases)
     return [step.message] if step and not step.phase.complete else places
 
 
-def _calls(lines: Iterable[LogLine]) -> Iterator[tuple[str, str]]:
-    frames = (_FRAME.match(each.text) for each in lines)
-    return ((found["file"].replace("\\", "/"), found["function"]) for found in frames if found)
+def _read_calls(lines: Iterable[LogLine]) -> Iterator[tuple[str, str]]:
+    frames = (_FRAME.match(line.text) for line in lines)
+    return ((frame["file"].replace("\\", "/"), frame["function"]) for frame in frames if frame)
 
 
-def _calls_below(after: Sequence[bytes], said: LogLine) -> list[tuple[str, str]]:
+def _read_calls_below(after: Sequence[bytes], error: LogLine) -> list[tuple[str, str]]:
     """Return the calls right below an error, because some reports quote it before its traceback."""
-    lines = [line(decoded(each[:_LONGEST])) for each in after]
-    below = [each for each in lines if each.rank in (None, said.rank) and each.text.strip()]
+    lines = [parse_line(decode(raw[:_MAX_LINE_CHARS])) for raw in after]
+    below = [line for line in lines if line.rank in (None, error.rank) and line.text.strip()]
     if not (below and _FRAME.match(below[0].text)):
         return []
-    return list(_calls(takewhile(lambda each: each.text[:1].isspace(), below)))
+    return list(_read_calls(takewhile(lambda line: line.text[:1].isspace(), below)))
 
 
-def _components(places: Iterable[str], components: Sequence[Component]) -> list[Component]:
+def _find_components(places: Iterable[str], components: Sequence[Component]) -> list[Component]:
     """Return the component of the first place that has one, and an outer one of a later place."""
-    named = [(at, each) for at, place in enumerate(places) if (each := _component(place, components))]
-    every = [each for at, each in named if at == 0 or not each.carries]
-    found = [each for each in every if not each.weak] or every
-    return [*found[:1], *[each for each in found[1:] if each.outer and each != found[0]][:1]]
+    numbered = [
+        (at, component)
+        for at, place in enumerate(places)
+        if (component := _find_component(place, components))
+    ]
+    eligible = [component for at, component in numbered if at == 0 or not component.carries]
+    preferred = [component for component in eligible if not component.weak] or eligible
+    return [
+        *preferred[:1],
+        *[component for component in preferred[1:] if component.outer and component != preferred[0]][:1],
+    ]
 
 
-def _component(place: str, components: Sequence[Component]) -> Component | None:
-    return next((each for each in components if each.expression.search(place)), None)
+def _find_component(place: str, components: Sequence[Component]) -> Component | None:
+    return next((component for component in components if component.expression.search(place)), None)
 
 
-def _last_call(calls: Sequence[tuple[str, str]]) -> str | None:
+def _find_last_call(calls: Sequence[tuple[str, str]]) -> str | None:
     for file, function in reversed(calls):
-        package = _INSTALLED.match(file) or _OWN.match(file)
-        if package and not _FORWARDS.match(package["file"]):
+        package = _PACKAGE_FILE.match(file) or _ENGINE_FILE.match(file)
+        if package and not _FORWARDING_CALL.match(package["file"]):
             return f"{package['file']}, {function}"
     return None
 
 
-def _tried(log: Facts, switched: Collection[str]) -> str | None:
+def _list_other_flags(log: LogFacts, excluded: Collection[str]) -> str | None:
     """Return other flags of the log to leave out; SGLang prints the backends that it chose itself."""
-    flags = [typed for flag, typed in log.flags.items() if log.engine != SGLANG or "-backend" not in flag]
-    return ", ".join([each for each in flags if each not in switched][:_MOST_TRIED]) or None
+    flags = [
+        flag_text for flag, flag_text in log.flags.items() if log.engine != SGLANG or "-backend" not in flag
+    ]
+    return (
+        ", ".join([flag_text for flag_text in flags if flag_text not in excluded][:_MAX_TRIED_FLAGS]) or None
+    )
 
 
-def _mentioned(text: str, log: Facts) -> dict[str, None]:
+def _read_mentioned_flags(text: str, log: LogFacts) -> dict[str, None]:
     """Return what to type for the flags that the sentence names and the log sets."""
-    words = (each.strip("-").replace("_", "-") for each in _NAMED.findall(text[:_LONGEST]))
-    names = list(dict.fromkeys(f"--{each}" for each in words))[:_MOST_NAMED]
+    words = (word.strip("-").replace("_", "-") for word in _FLAG_WORD.findall(text[:_MAX_LINE_CHARS]))
+    names = list(dict.fromkeys(f"--{word}" for word in words))[:_MAX_MENTIONED_FLAGS]
     return dict.fromkeys(read_flags(log.arguments, names).values())
 
 
-def _about(text: str, components: Sequence[Component], engine: str | None) -> str | None:
+def _list_alternatives(text: str, components: Sequence[Component], engine: str | None) -> str | None:
     """Return how to start without the features that the sentence names."""
-    named = [each for each in components if each.worded and each.expression.search(text[:_LONGEST])]
-    ways = dict.fromkeys(filter(None, (each.alternative(text, engine) for each in named)))
-    return "; or ".join(list(ways)[:_MOST_WAYS]) or None
+    matching = [
+        component
+        for component in components
+        if component.worded and component.expression.search(text[:_MAX_LINE_CHARS])
+    ]
+    alternatives = dict.fromkeys(
+        filter(None, (component.alternative(text, engine) for component in matching))
+    )
+    return "; or ".join(list(alternatives)[:_MAX_ALTERNATIVES]) or None
 
 
-def _version_fault(text: str, last_call: str | None) -> str | None:
+def _explain_version_fault(text: str, last_call: str | None) -> str | None:
     """Return what to do about an error of Python in a call of the engine's own package."""
-    own = last_call and _PACKAGE.match(last_call)
-    if not own or not _OF_CODE.match(text) or _OF_USE.search(text):
+    own = last_call and _ENGINE_PACKAGE.match(last_call)
+    if not own or not _CODE_ERROR.match(text) or _USAGE_ERROR.search(text):
         return None
     return (
         f"such an error in the code of {own[0]} itself is mostly a defect of this version, for a combination "
@@ -296,10 +329,10 @@ def _version_fault(text: str, last_call: str | None) -> str | None:
     )
 
 
-def _halved(text: str) -> str | None:
+def _explain_halved_size(text: str) -> str | None:
     """Return what it shows if one size of an error of shapes is twice the other."""
-    sizes = _SIZES.search(text)
-    one, other = sorted(map(int, sizes.groups())) if sizes else _unlike_sizes(text)
+    sizes = _SIZE_PAIR.search(text)
+    one, other = sorted(map(int, sizes.groups())) if sizes else _find_unlike_sizes(text)
     if one == 0 or other != 2 * one:
         return None
     return (
@@ -308,54 +341,56 @@ def _halved(text: str) -> str | None:
     )
 
 
-def _unlike_sizes(text: str) -> tuple[int, int]:
+def _find_unlike_sizes(text: str) -> tuple[int, int]:
     """Return the only two sizes in which two shapes of a line differ, the smaller one first, else 0 and 1."""
-    shapes = [[int(each) for each in found.split(",")] for found in _SHAPES.findall(text[:_LONGEST])]
-    if len(shapes) != _PAIR or len(shapes[0]) != len(shapes[1]):
+    shapes = [
+        [int(size) for size in shape.split(",")] for shape in _TENSOR_SHAPE.findall(text[:_MAX_LINE_CHARS])
+    ]
+    if len(shapes) != _COMPARED_SHAPES or len(shapes[0]) != len(shapes[1]):
         return 0, 1
     unlike = [(min(pair), max(pair)) for pair in zip(*shapes, strict=True) if pair[0] != pair[1]]
     return unlike[0] if len(unlike) == 1 else (0, 1)
 
 
-def _advice(text: str) -> str | None:
-    sentences = (found["advice"].strip() for found in _ADVICE.finditer(text[:2000]))
-    return next((each[:200] for each in sentences if not _NO_ADVICE.search(each)), None)
+def _find_advice(text: str) -> str | None:
+    sentences = (match["advice"].strip() for match in _ADVICE.finditer(text[:2000]))
+    return next((sentence[:200] for sentence in sentences if not _DEBUG_ADVICE.search(sentence)), None)
 
 
-def _advice_below(after: Sequence[bytes], said: LogLine) -> str | None:
+def _find_advice_below(after: Sequence[bytes], error: LogLine) -> str | None:
     """Return the advice in further lines of an exception's message, before another line with a level."""
-    lines = (line(decoded(each[:_LONGEST])) for each in after[:_MESSAGE_LINES])
-    own = takewhile(
-        lambda each: each.level in (None, said.level) and not _OTHER.match(each.text),
-        (each for each in lines if each.rank in (None, said.rank)),
+    lines = (parse_line(decode(raw[:_MAX_LINE_CHARS])) for raw in after[:_MAX_MESSAGE_LINES])
+    message_lines = takewhile(
+        lambda line: line.level in (None, error.level) and not _OTHER_REPORT.match(line.text),
+        (line for line in lines if line.rank in (None, error.rank)),
     )
-    return next((found for each in own if (found := _advice(each.text))), None)
+    return next((advice for line in message_lines if (advice := _find_advice(line.text))), None)
 
 
-def _distribution(text: str, calls: Sequence[tuple[str, str]]) -> str | None:
+def _find_distribution(text: str, calls: Sequence[tuple[str, str]]) -> str | None:
     """Return the folder of site-packages that has the module of an error, as its distribution is named."""
     module = _MODULE.search(text)
     for file, _ in reversed(calls if module else ()):
-        folders = (_INSTALLED.match(file) or {"file": ""})["file"].split("/")
+        folders = (_PACKAGE_FILE.match(file) or {"file": ""})["file"].split("/")
         if module and module["top"] in folders[:-1]:
             return folders[0].replace("_", "-")
     return None
 
 
-def printed_warning(near: Sequence[LogLine]) -> str | None:
+def find_warning(lines: Sequence[LogLine]) -> str | None:
     """Return the warning that says most: one that repeats, else the last that names a defect."""
-    said = [each.text.strip() for each in near if _is_warning(each)]
-    counts = Counter(said)
-    repeated = next((text for text in reversed(said) if counts[text] >= _REPEATS), None)
-    best = repeated or next(iter(reversed(said)), None)
+    warnings = [line.text.strip() for line in lines if _is_warning(line)]
+    counts = Counter(warnings)
+    repeated = next((text for text in reversed(warnings) if counts[text] >= _MIN_REPEATS), None)
+    best = repeated or next(iter(reversed(warnings)), None)
     if best is None:
         return None
     times = f" ({counts[best]} times)" if counts[best] > 1 else ""
     return f"{best[:200]}{times}"
 
 
-def _is_warning(each: LogLine) -> bool:
+def _is_warning(line: LogLine) -> bool:
     """Whether a line is a warning about a defect, or one that native code prints without a level."""
-    if each.level not in (WARNING, None) or _CHATTER.search(each.text):
+    if line.level not in (WARNING, None) or _CHATTER.search(line.text):
         return False
-    return (each.nccl and each.level == WARNING) or bool(_MATTERS.search(each.text))
+    return (line.nccl and line.level == WARNING) or bool(_DEFECT_WORDS.search(line.text))

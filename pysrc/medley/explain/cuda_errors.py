@@ -14,12 +14,12 @@ _CODE = re.compile(
 
 def read_cuda_error(text: str, errors: Sequence[CudaError]) -> CudaError | None:
     """Return the error that a line reports; the longest words come first, because some contain others."""
-    for each in errors:
-        if re.search(rf"\b(?:{each.name}|{each.driver or each.name})\b", text):
-            return each
+    for error in errors:
+        if re.search(rf"\b(?:{error.name}|{error.driver or error.name})\b", text):
+            return error
     lower = text.lower()
-    worded = [each for each in errors if each.text in lower]
+    worded = [error for error in errors if error.text in lower]
     if worded:
-        return max(worded, key=lambda each: len(each.text))
+        return max(worded, key=lambda error: len(error.text))
     codes = {int(code) for code in _CODE.findall(text)}
-    return next((each for each in errors if each.code in codes), None)
+    return next((error for error in errors if error.code in codes), None)

@@ -10,65 +10,66 @@ from typing import BinaryIO
 from medley import storage
 from medley.errors import Problem, in_words
 from medley.explain import patterns
-from medley.explain.findings import Explained, chosen
+from medley.explain.findings import Explanation, choose_failures
 from medley.explain.lines import BLOCK_BYTES
-from medley.explain.patterns import Failure, Known, Phase
-from medley.explain.scan import Needles, UserPatterns, scanned
+from medley.explain.patterns import Failure, KnownFailures, Phase
+from medley.explain.scan import Needles, scan_log
 from medley.explain.scanned_log import Log
+from medley.explain.user_patterns import UserPatterns
 from medley.unusable_file import optional
 
 STANDARD_INPUT = "/dev/stdin"
-_SLOW = "its search takes too long"
-_TOGETHER_S = 120
+_SLOW_REASON = "its search takes too long"
+_SAME_START_S = 120
 _SAMPLE_BYTES = 4096
 
 
-def explained(logs: Iterable[Log]) -> Explained:
+def explain_logs(logs: Iterable[Log]) -> Explanation:
     """Find the failures in these logs, each of a host or a rank."""
     known = patterns.load()
-    return _explained(logs, known, Needles(known))
+    return _explain_logs(logs, known, Needles(known))
 
 
-def _explained(logs: Iterable[Log], known: Known, needles: Needles) -> Explained:
+def _explain_logs(logs: Iterable[Log], known: KnownFailures, needles: Needles) -> Explanation:
     with UserPatterns(known.user) as user:
-        found = chosen([scanned(log, needles, user) for log in logs], known)
-    warnings = [f"known failures left out: {each.what}: {each.cause}" for each in known.problems]
-    warnings += [f"known failure {name} left out: {_SLOW}" for name in sorted(user.slow)]
-    return replace(found, warnings=tuple(warnings))
+        explanation = choose_failures([scan_log(log, needles, user) for log in logs], known)
+    warnings = [f"known failures left out: {problem.what}: {problem.cause}" for problem in known.problems]
+    warnings += [f"known failure {name} left out: {_SLOW_REASON}" for name in sorted(user.slow)]
+    return replace(explanation, warnings=tuple(warnings))
 
 
-def named_logs(names: Sequence[str]) -> list[Log]:
-    return [_log(Path(name)) for name in names]
+def open_named_logs(names: Sequence[str]) -> list[Log]:
+    return [_open_log(Path(name)) for name in names]
 
 
-def newest_logs() -> list[Log]:
+def open_newest_logs() -> list[Log]:
     """Return the newest log, and those of the same time, because one start may have several units."""
     folder = storage.state() / "logs"
-    written = sorted((storage.modified_s(file), file) for file in storage.listed(folder, "*.log"))
-    if not written:
+    logs_by_time = sorted((storage.modified_s(file), file) for file in storage.listed(folder, "*.log"))
+    if not logs_by_time:
         raise Problem(
             "there is no log of medley on this host",
             cause=f"{folder} is empty; serve, run and the units of medley up write there",
             fix="name a file: medley explain FILE, or pipe a log: docker logs NAME 2>&1 | medley explain -",
         )
-    newest = [file for at, file in written if written[-1][0] - at <= _TOGETHER_S]
-    found: list[Log] = []
+    newest = [file for time_s, file in logs_by_time if logs_by_time[-1][0] - time_s <= _SAME_START_S]
+    later_logs: list[Log] = []
     for file in newest[1:]:
         with optional():
-            found += _opened(file)
-    return [*_opened(newest[0]), *found]
+            later_logs += _open_log_file(file)
+    return [*_open_log_file(newest[0]), *later_logs]
 
 
-def _opened(path: Path) -> Iterator[Log]:
+def _open_log_file(path: Path) -> Iterator[Log]:
     if file := storage.open_file(path):
-        yield Log(str(path), _blocks(file, str(path)))
+        yield Log(str(path), _read_blocks(file, str(path)))
 
 
-def _log(path: Path) -> Log:
+def _open_log(path: Path) -> Log:
     if str(path) == STANDARD_INPUT:
-        return Log("standard input", _blocks(sys.stdin.buffer, "standard input"))
+        return Log("standard input", _read_blocks(sys.stdin.buffer, "standard input"))
     try:
-        return Log(str(path), _blocks(path.open("rb"), str(path)))
+        return Log(str(path), _read_blocks(path.open("rb"), str(path)))
     except FileNotFoundError as error:
         raise Problem(
             f"{path} cannot be read",
@@ -79,7 +80,7 @@ def _log(path: Path) -> Log:
         raise storage.problem_of(path, error, "read") from error
 
 
-def _blocks(file: BinaryIO, name: str) -> Iterator[bytes]:
+def _read_blocks(file: BinaryIO, name: str) -> Iterator[bytes]:
     with file:
         block = file.read(BLOCK_BYTES)
         if _is_binary(block[:_SAMPLE_BYTES].lstrip(b"\0")):
@@ -101,41 +102,45 @@ def _is_binary(sample: bytes) -> bool:
 
 def check() -> dict[Path, Problem | None]:
     """Return every file of known failures, with its Problem, if any."""
-    own, shipped = patterns.files()
-    return _checked(own, patterns.load()) | _shipped_checked(tuple(shipped))
+    own, shipped = patterns.list_files()
+    return _check_files(own, patterns.load()) | _check_shipped(tuple(shipped))
 
 
 @cache
-def _shipped_checked(shipped: tuple[Path, ...]) -> dict[Path, Problem | None]:
+def _check_shipped(shipped: tuple[Path, ...]) -> dict[Path, Problem | None]:
     """Check medley's own files once per process, because they do not change."""
-    return _checked(shipped, patterns.load(user=False))
+    return _check_files(shipped, patterns.load(user=False))
 
 
-def _checked(paths: Iterable[Path], known: Known) -> dict[Path, Problem | None]:
+def _check_files(paths: Iterable[Path], known: KnownFailures) -> dict[Path, Problem | None]:
     seen: dict[str, Path] = {}
     needles = Needles(known)
-    return {path: _mistake(path, known, needles, seen) for path in paths}
+    return {path: _find_mistake(path, known, needles, seen) for path in paths}
 
 
-def _mistake(path: Path, known: Known, needles: Needles, seen: dict[str, Path]) -> Problem | None:
+def _find_mistake(
+    path: Path, known: KnownFailures, needles: Needles, seen: dict[str, Path]
+) -> Problem | None:
     try:
         file = patterns.read(path)
     except Problem as problem:
         return problem
-    if mistake := next(patterns.mistakes(path), None):
+    if mistake := next(patterns.list_mistakes(path), None):
         return mistake
-    for at, failure in file.checked:
+    for place, failure in file.rows:
         if failure.name in seen:
-            return patterns.wrong(path, at, failure.name, "name", f"{seen[failure.name]} has the same name")
+            return patterns.build_key_problem(
+                path, place, failure.name, "name", f"{seen[failure.name]} has the same name"
+            )
         seen[failure.name] = path
-        if found := _unfit(failure, known, needles):
-            return patterns.wrong(path, at, failure.name, *found)
+        if contradiction := _find_contradiction(failure, known, needles):
+            return patterns.build_key_problem(path, place, failure.name, *contradiction)
     return None
 
 
-def _unfit(failure: Failure, known: Known, needles: Needles) -> tuple[str, str] | None:
+def _find_contradiction(failure: Failure, known: KnownFailures, needles: Needles) -> tuple[str, str] | None:
     """Return the key that contradicts the known failures or the examples, and the reason."""
-    names = {each.name for each in known.failures}
+    names = {known_failure.name for known_failure in known.failures}
     if unknown := [name for name in failure.over if name not in names]:
         return "over", f"there is no known failure {unknown[0]}"
     if isinstance(failure, Phase) and failure.complete:
@@ -143,13 +148,13 @@ def _unfit(failure: Failure, known: Known, needles: Needles) -> tuple[str, str] 
     if not failure.examples:
         return "examples", "a known failure needs an example: a log that shows it"
     for number, log in enumerate(failure.examples, 1):
-        found = _explained([Log("example", [log.encode()])], known, needles)
-        first = found.first.hit.failure.name if found.first else "no failure"
+        explanation = _explain_logs([Log("example", [log.encode()])], known, needles)
+        first = explanation.first.match.failure.name if explanation.first else "no failure"
         if first != failure.name:
-            slow = [each for each in found.warnings if each.endswith(_SLOW)]
+            slow = [warning for warning in explanation.warnings if warning.endswith(_SLOW_REASON)]
             return "examples", ", ".join([f"number {number} shows {first}", *slow])
     for number, log in enumerate(failure.look_alikes, 1):
-        found = _explained([Log("look-alike", [log.encode()])], known, needles)
-        if any(each.hit.failure.name == failure.name for each in found.problems):
+        explanation = _explain_logs([Log("look-alike", [log.encode()])], known, needles)
+        if any(report.match.failure.name == failure.name for report in explanation.problems):
             return "look_alikes", f"number {number} shows {failure.name}"
     return None

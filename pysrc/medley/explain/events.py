@@ -1,18 +1,16 @@
-"""Recognize turning points and uncaught exceptions in logs."""
+"""Recognize turning points in logs, and describe errors that no known failure has."""
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
-from medley.explain.context import Context
-from medley.explain.lines import INFO, SGLANG, VLLM, WARNING, LogLine, decoded, line
+from medley.explain.lines import SGLANG, VLLM
 from medley.explain.patterns import Failure, Sign, sign
 
-BEGINS, READY, STOPPED, MENDED, WRONG = "begins", "ready", "stopped", "mended", "wrong"
+BEGINS, READY, STOPPED, RECOVERED, EXCEPTION = "begins", "ready", "stopped", "recovered", "exception"
 CALL, NCCL, ARGUMENTS, VERSION, ENABLED = "call", "nccl", "arguments", "version", "enabled"
 DRIVER, FACT = "driver", "fact"
 ENGINES = frozenset({VLLM, SGLANG})
-ERRORS = frozenset({WRONG, CALL})
+ERROR_KINDS = frozenset({EXCEPTION, CALL})
 # Lines that print a configuration, a request or source code, and report nothing.
 _ECHO = re.compile(
     r"non-default args:|Initializing an? (?:V[01] )?LLM engine|server_args=|^args: Namespace|^Namespace\(|"
@@ -36,27 +34,27 @@ _JETSON_IMAGE = r"\b(?:dustynv|nvidia-ai-iot|l4t)[\w./-]*:(?:\w[\w.]*-)*r(?P<ima
 
 
 @dataclass(frozen=True)
-class Turn:
+class Transition:
     kind: str
     signs: tuple[Sign, ...]
-    mends: tuple[str, ...] = ()
+    resolves: tuple[str, ...] = ()
     """Prefixes of the names of failures that it ends."""
     any_level: bool = True
 
 
-def echoed(text: str) -> bool:
+def is_echo(text: str) -> bool:
     """Whether a line prints a configuration, a request or source code."""
     return bool(_ECHO.search(text[:2000]))
 
 
-def source(text: str) -> bool:
+def is_source_code(text: str) -> bool:
     """Whether a line is source code in a traceback."""
     return bool(_SOURCE.match(text))
 
 
-TURNS = (
+TRANSITIONS = (
     # First, because the next ones give advice for the engine.
-    Turn(
+    Transition(
         VLLM,
         (
             sign("non-default args:"),
@@ -69,7 +67,7 @@ TURNS = (
             sign("vllm serve", _VLLM_COMMAND),
         ),
     ),
-    Turn(
+    Transition(
         SGLANG,
         (
             sign("server_args=", r"^server_args="),
@@ -80,7 +78,7 @@ TURNS = (
             sign("sglang", _SGLANG_COMMAND),
         ),
     ),
-    Turn(
+    Transition(
         ARGUMENTS,
         (
             sign("non-default args:", r"^non-default args:"),
@@ -89,8 +87,8 @@ TURNS = (
             sign("sglang", _SGLANG_COMMAND),
         ),
     ),
-    Turn(BEGINS, (sign("medley keeps ", r"^medley keeps "),)),
-    Turn(
+    Transition(BEGINS, (sign("medley keeps ", r"^medley keeps "),)),
+    Transition(
         READY,
         (
             sign("Application startup complete", r"Application startup complete\.?$"),
@@ -98,27 +96,29 @@ TURNS = (
             sign("medley: ready", r"^medley: ready"),
         ),
     ),
-    Turn(
-        MENDED,
+    Transition(
+        RECOVERED,
         (sign("Ray runtime started"), sign("Connected to Ray cluster")),
-        mends=("ray-", "refused", "name-unknown", "host-unreachable"),
+        resolves=("ray-", "refused", "name-unknown", "host-unreachable"),
     ),
-    Turn(
-        MENDED,
+    Transition(
+        RECOVERED,
         (
             sign("Init COMPLETE"),
             sign("peer ranks", r"is connected to [1-9]\d* peer ranks"),
             sign("is assigned as", r"^rank \d+ in world size \d+ is assigned as"),
             sign("Init torch distributed ends"),
         ),
-        mends=("nccl-connect", "nccl-link-local", "gloo-refused", "rendezvous-", "refused"),
+        resolves=("nccl-connect", "nccl-link-local", "gloo-refused", "rendezvous-", "refused"),
     ),
     # It is the head's own answer, so the head was reached.
-    Turn(MENDED, (sign("GCS cannot find the node"),), mends=("ray-unreachable",)),
-    Turn(MENDED, (sign("ink up"), sign("Link is Up")), mends=("link-fell",)),
+    Transition(RECOVERED, (sign("GCS cannot find the node"),), resolves=("ray-unreachable",)),
+    Transition(RECOVERED, (sign("ink up"), sign("Link is Up")), resolves=("link-fell",)),
     # A benchmark continues with another tokenizer
-    Turn(MENDED, (sign("alling back to", r"^Falling back to .{1,60} tokenizer"),), mends=("hub-",)),
-    Turn(
+    Transition(
+        RECOVERED, (sign("alling back to", r"^Falling back to .{1,60} tokenizer"),), resolves=("hub-",)
+    ),
+    Transition(
         STOPPED,
         (
             sign("Shutting down", r"^Shutting down$"),
@@ -131,8 +131,8 @@ TURNS = (
             sign("[shutdown] API server: shutdown triggered"),
         ),
     ),
-    Turn(
-        WRONG,
+    Transition(
+        EXCEPTION,
         (
             sign(
                 "rror", r"^[\w.]*(?:Error|Failure)(?:\(\w+\))?(?::|$)|^(?:fatal )?error: |: error: |^Error: "
@@ -143,8 +143,8 @@ TURNS = (
             sign("what():", r"^\s*what\(\):"),
         ),
     ),
-    Turn(CALL, (sign('File "', r'^\s*File "[^"]+", line \d+'),)),
-    Turn(
+    Transition(CALL, (sign('File "', r'^\s*File "[^"]+", line \d+'),)),
+    Transition(
         VERSION,
         (
             sign("API server version", r"vLLM API server version (\d[\w.+]*)"),
@@ -152,9 +152,9 @@ TURNS = (
             sign("version", r"[█▀▄]\s+version (\d[\w.+]*)"),
         ),
     ),
-    Turn(ENABLED, (sign("optimization", r"^(?:The )?(\w.{2,80}? optimization (?:is )?enabled)\b"),)),
+    Transition(ENABLED, (sign("optimization", r"^(?:The )?(\w.{2,80}? optimization (?:is )?enabled)\b"),)),
     # nvidia-smi, vLLM's collect_env, and the kernel's module
-    Turn(
+    Transition(
         DRIVER,
         (
             sign("river Version", r"Driver Version: (\d{3}\.[\d.]+\d)"),
@@ -163,7 +163,7 @@ TURNS = (
         ),
     ),
     # vLLM's and SGLang's figures of memory, in GiB
-    Turn(
+    Transition(
         FACT,
         (
             sign("Model loading took", r"Model loading took (?P<weights>[\d.]+) Gi?B"),
@@ -175,7 +175,7 @@ TURNS = (
         ),
     ),
     # Releases of Jetson Linux: of the host, and in the tag of an image
-    Turn(
+    Transition(
         FACT,
         (
             sign("(release), REVISION", r"# R(?P<host_l4t>\d\d) \(release\), REVISION: (?P<revision>[\d.]+)"),
@@ -184,10 +184,12 @@ TURNS = (
             sign("-tegra", r"\b(?P<tegra_kernel>\d+\.\d+)\.\d+-(?:\w+-)?tegra\b"),
             sign("NVIDIA Thor", r"(?P<thor>NVIDIA Thor)\b"),
             sign("jetson-thor", _THOR_IMAGE),
-            *(sign(each, _JETSON_IMAGE) for each in ("dustynv/", "nvidia-ai-iot/", "/l4t-")),
+            *(sign(needle, _JETSON_IMAGE) for needle in ("dustynv/", "nvidia-ai-iot/", "/l4t-")),
         ),
     ),
-    Turn(NCCL, (sign("NCCL version", r"NCCL version (\d[\w.]+)"), sign("nccl==", r"using nccl==(\d[\w.]+)"))),
+    Transition(
+        NCCL, (sign("NCCL version", r"NCCL version (\d[\w.]+)"), sign("nccl==", r"using nccl==(\d[\w.]+)"))
+    ),
 )
 
 
@@ -232,160 +234,3 @@ REQUEST = UNKNOWN.model_copy(
     }
 )
 """An exception that ended a request."""
-# vLLM 0.33.0, v1/executor/multiproc_executor.py: the text of a worker's exception, without its type.
-_WRAPPED = re.compile(
-    r"^(?P<kind>[\w.]+: )?Worker failed with error '(?P<own>.+?)'?"
-    r"(?:, please check the stack trace above[^']*)?$"
-)
-# Tracebacks whose reason is elsewhere, and exceptions that end a program intentionally.
-_FOLLOWS = re.compile(
-    r"EngineDeadError|Engine core initialization failed|EngineGenerateError|Engine process failed|"
-    r"Executor failed|WorkerProc initialization failed|Process \S+ (?:died|exited)|"
-    r"ChildFailedError|ChildProcessError|BrokenProcessPool|BrokenPipeError|EOFError|ConnectionResetError|"
-    r"CancelledError|KeyboardInterrupt|SystemExit|GeneratorExit|ContextTerminated|ProcessRaisedException|"
-    r"Initialization failed\. Please see|RayTaskError|ActorDiedError|WorkerCrashedError|cannot schedule new "
-    r"futures|Event loop is closed|see (?:the )?(?:stack ?trace|error messages?|root cause)s? above|"
-    r"Root Cause|Client disconnected|500 Internal Server Error|ExceptionGroup: unhandled errors"
-)
-_DIRECT = "The above exception was the direct cause"
-_LEADS = re.compile(rf"^(?:During handling of the above exception|{_DIRECT})")
-_CALL = re.compile(r'^\s*File "[^"]+", line \d+')
-_CODE = re.compile(r'^\s+(?:\S|$)|^Traceback |^File "')
-_UNFINISHED = re.compile(r"(?::|\bfor \w+|\bof)\s*$")
-_ENDS = re.compile(
-    r"^(?:Traceback|During handling|The above|\s*For further information|Process |\[rank|[\w.]+Error: )|^\s*$"
-)
-_BACK = 4
-# Lines around the engine's last error that are searched for its reason.
-NEAR = 600
-
-
-def unwrapped(said: LogLine) -> LogLine:
-    """Return the line with a worker's error in the place of the sentence that reports it."""
-    if (found := _WRAPPED.match(said.text)) is None:
-        return said
-    own = found["own"]
-    text = own if re.match(r"[\w.]+(?:Error|Exception)\b", own) else f"{found['kind'] or ''}{own}"
-    return replace(said, text=text, wrapped=True)
-
-
-@dataclass(frozen=True)
-class Slip:
-    """An error of a log."""
-
-    line: LogLine
-    number: int
-    said: str
-    when: tuple[int, int, float] | None
-    traced: bool
-    """Whether it is the end of a traceback."""
-    leads: bool
-    """Whether it caused another exception."""
-    direct: bool = False
-    """Whether that exception was raised from it."""
-    context: Context = field(default_factory=Context)
-    origin: str | None = None
-    """The first exception of the chain that it ends."""
-
-    @property
-    def follows(self) -> bool:
-        return bool(_FOLLOWS.search(self.said))
-
-    @property
-    def kind(self) -> str:
-        name, _, _ = self.said.partition(":")
-        last = name.rpartition(".")[2]
-        return last if re.fullmatch(r"\w*[A-Z]\w*(?:\(\w+\))?", last) else "an error"
-
-
-BELOW = 16
-"""Lines below a call in which its traceback ends, with those of other ranks."""
-_CLASS = re.compile(r"^[A-Za-z_][\w.]*(?:\([\w.]+\))?(?::(?: |$)|$)")
-
-
-@dataclass(frozen=True)
-class Below:
-    line: LogLine
-    down: int
-    """Number of lines below the call."""
-
-
-def below_calls(call: LogLine, after: Sequence[bytes]) -> Below | None:
-    """Return the error in which a traceback ends: the first line of its rank without indentation.
-
-    The name of the exception's class does not matter. Return None where another call follows.
-    """
-    indented = call.text[:1].isspace()
-    own = [
-        (down, each)
-        for down, each in enumerate((line(decoded(raw[:2000])) for raw in after), 1)
-        if each.rank in (None, call.rank) and each.text.strip()
-    ]
-    # A report may have lost the indentation: then the first line is code, and so may be some more.
-    for down, each in own[0 if indented else 1 : None if indented else _BACK]:
-        if _CALL.match(each.text):
-            return None
-        if _CLASS.match(each.text):
-            return Below(unwrapped(each), down)
-        if indented and not each.text[0].isspace():
-            return None
-    return None
-
-
-def slip(
-    said: LogLine,
-    number: int,
-    when: tuple[int, int, float] | None,
-    before: Iterable[bytes],
-    after: Sequence[bytes],
-) -> Slip | None:
-    """Return the error of a line; None for information and warnings."""
-    if said.level in (INFO, WARNING):
-        return None
-    near, then = (
-        [each.text for each in (line(decoded(one[:2000])) for one in raw) if each.rank in (None, said.rank)]
-        for raw in (before, after)
-    )
-    traced = any(_CODE.match(each) for each in near[-_BACK:])
-    text = said.text.strip()
-    if text.endswith("AssertionError"):
-        code = next((each for each in (*reversed(near), *then) if re.match(r"\s+assert\b", each)), "")
-        text = f"{text}: {code.strip()}" if code else text
-    leads = next((each for each in then[:3] if _LEADS.match(each)), "")
-    direct = leads.startswith(_DIRECT)
-    return Slip(said, number, _whole(text, then), when, traced, bool(leads), direct=direct)
-
-
-def _whole(text: str, then: Sequence[str]) -> str:
-    if not _UNFINISHED.search(text):
-        return text
-    more: list[str] = []
-    for each in then[:6]:
-        if _ENDS.match(each) and (more or each.strip()):
-            break
-        more.append(each.strip())
-    return " ".join([text, *(each for each in more if each)])[:600]
-
-
-def reason(slips: Sequence[Slip], *, ready: bool, death: int | None, lines: int) -> Slip | None:
-    """Return the error that ended the program: the end of the first chain of exceptions with a reason."""
-    if ready or death is not None:
-        if death is None:
-            return None
-        slips = [each for each in slips if abs(each.number - death) <= NEAR]
-    else:
-        slips = [each for each in slips if each.number > lines - 4000]
-    own = [each for each in slips if not each.follows]
-    own = [each for each in own if not each.line.wrapped] or own
-    first = next((each for each in own if each.traced), next(iter(own), None))
-    return first and _chain_end(first, own)
-
-
-def _chain_end(first: Slip, own: Sequence[Slip]) -> Slip:
-    last = first
-    while last.leads:
-        later = next((each for each in own if each.number > last.number and each.traced), None)
-        if later is None or later.number - last.number > NEAR // 2:
-            break
-        first, last = (first if last.direct else later), later
-    return last if last is first else replace(last, origin=first.said)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-_NEAR = 14
+_NEAR_LINES = 14
 """Lines before an error that may have its call."""
 # These are operators that Python defines, or PyTorch's own.
 _CALL = re.compile(
@@ -20,11 +20,11 @@ _SOURCES = (
 )
 
 
-def find_extension(said: str, before: Sequence[str]) -> str | None:
+def find_extension(message: str, before: Sequence[str]) -> str | None:
     """Return the extension and the function of the innermost call, such as _vllm_fa2_C (varlen_fwd)."""
-    if source := next((name for path, name in _SOURCES if path in said), None):
+    if source := next((name for path, name in _SOURCES if path in message), None):
         return source
-    for text in reversed([*before[-_NEAR:], said]):
-        if found := _CALL.search(text) or _MODULE.search(text):
-            return f"{found['name']} ({found['call']})"
+    for text in reversed([*before[-_NEAR_LINES:], message]):
+        if call := _CALL.search(text) or _MODULE.search(text):
+            return f"{call['name']} ({call['call']})"
     return None

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable
 
 # A value that leaves a flag at its default.
-_UNSET = frozenset({"None", "False", "auto", "", "{}", "[]", "0"})
+_DEFAULT_VALUES = frozenset({"None", "False", "auto", "", "{}", "[]", "0"})
 _VALUE = r"""(?P<value>'[^'\n]{0,80}'|"[^"\n]{0,80}"|[^\s,})'"]{1,80})?"""
-_PLAIN = re.compile(r"(?!True$|-)[\w.:/+-]+")
+_PLAIN_VALUE = re.compile(r"(?!True$|-)[\w.:/+-]+")
 
 
 def read_flags(text: str, names: Iterable[str]) -> dict[str, str]:
@@ -15,16 +15,22 @@ def read_flags(text: str, names: Iterable[str]) -> dict[str, str]:
     The line is vLLM's {'attention_backend': 'X'}, SGLang's ServerArgs(attention_backend='x'), or a command.
     A value that is a table, or True, is left out.
     """
-    matches = ((found.start(), name, found["value"]) for name in names if (found := _setting(text, name)))
-    read = sorted((at, name, None if value is None else value.strip("'\"")) for at, name, value in matches)
-    return {name: _typed(name, value or "") for _, name, value in read if value not in _UNSET}
+    matches = (
+        (match.start(), name, match["value"]) for name in names if (match := _find_setting(text, name))
+    )
+    settings = sorted(
+        (position, name, None if value is None else value.strip("'\"")) for position, name, value in matches
+    )
+    return {
+        name: _format_flag(name, value or "") for _, name, value in settings if value not in _DEFAULT_VALUES
+    }
 
 
-def _setting(text: str, name: str) -> re.Match[str] | None:
+def _find_setting(text: str, name: str) -> re.Match[str] | None:
     key = name.removeprefix("--").replace("-", "_")
     start = rf"(?:(?P<quote>['\"]){key}(?P=quote): ?|(?<![\w'\"-]){key}=|(?<!\S){name}(?:[= ]|$))"
     return re.search(start + _VALUE, text)
 
 
-def _typed(name: str, value: str) -> str:
-    return f"{name} {value}" if _PLAIN.fullmatch(value) else name
+def _format_flag(name: str, value: str) -> str:
+    return f"{name} {value}" if _PLAIN_VALUE.fullmatch(value) else name

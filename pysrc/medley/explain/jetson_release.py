@@ -12,7 +12,7 @@ _IMAGES = {
     4: "a tag with r32",
 }
 _KERNELS = {"4.9": "32", "5.10": "35", "5.15": "36", "6.8": "38"}
-_THOR = "38"
+_THOR_L4T = "38"
 """The first L4T that runs on Thor."""
 
 
@@ -23,20 +23,27 @@ class ReleaseMismatch(NamedTuple):
     l4t_image: str | None = None
 
 
-def compare_releases(facts: Mapping[str, str]) -> ReleaseMismatch:
+def compare_releases(figures: Mapping[str, str]) -> ReleaseMismatch:
     """Return what differs between the host's L4T and that of its container image."""
-    revision = "." + facts["revision"] if "revision" in facts else ""
-    host = facts["host_l4t"] + revision if "host_l4t" in facts else None
-    host = host or _KERNELS.get(facts.get("tegra_kernel", "")) or (_THOR if "thor" in facts else None)
-    image = facts.get("image_l4t") or (_THOR if "image_thor" in facts else None)
-    if not host or not image or not (own := _jetpack(host)) or not (its := _jetpack(image)) or own == its:
+    revision = "." + figures["revision"] if "revision" in figures else ""
+    host = figures["host_l4t"] + revision if "host_l4t" in figures else None
+    host = host or _KERNELS.get(figures.get("tegra_kernel", "")) or (_THOR_L4T if "thor" in figures else None)
+    image = figures.get("image_l4t") or (_THOR_L4T if "image_thor" in figures else None)
+    if (
+        not host
+        or not image
+        or not (host_jetpack := _find_jetpack(host))
+        or not (image_jetpack := _find_jetpack(image))
+        or host_jetpack == image_jetpack
+    ):
         return ReleaseMismatch()
     return ReleaseMismatch(
-        f"the image is for L4T {image} (JetPack {its}), and the host has L4T {host} (JetPack {own})",
-        f"an image for JetPack {own}: {_IMAGES[own]}",
+        f"the image is for L4T {image} (JetPack {image_jetpack}), "
+        f"and the host has L4T {host} (JetPack {host_jetpack})",
+        f"an image for JetPack {host_jetpack}: {_IMAGES[host_jetpack]}",
     )
 
 
-def _jetpack(release: str) -> int | None:
+def _find_jetpack(release: str) -> int | None:
     major = int(release.partition(".")[0])
-    return next((jetpack for first, jetpack in _JETPACKS.items() if major >= first), None)
+    return next((jetpack for first_l4t, jetpack in _JETPACKS.items() if major >= first_l4t), None)

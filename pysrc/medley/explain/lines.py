@@ -11,10 +11,10 @@ INFO, WARNING, ERROR = "info", "warning", "error"
 VLLM, SGLANG = "vLLM", "SGLang"
 """Engines, by the names that failures/*.toml use."""
 BLOCK_BYTES = 1 << 20
-_SAMPLE = 2_000
-_JSON = b'{"log":'
+_SAMPLE_LINES = 2_000
+_DOCKER_JSON_START = b'{"log":'
 _MARGIN = re.compile(rb"[ \t]*")
-_BEFORE, _AFTER = 60, 32
+_LINES_BEFORE, _LINES_AFTER = 60, 32
 """Lines of the blocks before and after one that are kept with it."""
 # A report may have lost the escape character, [1;36m(EngineCore pid=9)[0;0m, or have ^[ in its place.
 COLOR = re.compile(
@@ -22,17 +22,17 @@ COLOR = re.compile(
     r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f]"
 )
 # The other side of a frame, and a carriage return as cat -v prints it.
-_END = re.compile(r"(?:[│┃]|\^M)\s*$")
+_LINE_END = re.compile(r"(?:[│┃]|\^M)\s*$")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_LEVEL = {
+_LEVELS = {
     **dict.fromkeys(("DEBUG", "TRACE", "INFO", "I", "D", "DBG", "LOG"), INFO),
     **dict.fromkeys(("WARNING", "WARN", "W"), WARNING),
     **dict.fromkeys(("ERROR", "CRITICAL", "FATAL", "E", "C", "F", "ERR"), ERROR),
 }
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
-_PARTS = tuple(
-    re.compile(each)
-    for each in (
+_PREFIX_PARTS = tuple(
+    re.compile(pattern)
+    for pattern in (
         # A unit's or a container's own time stamp
         rf"\d{{4}}[-/](?P<date>\d\d[-/]\d\d)[T ](?P<clock>{_CLOCK})(?:Z|[+-]\d\d:?\d\d)?(?:\s*[|:]\s?|\s)?",
         rf"(?P<name>[A-Z][a-z]{{2}}) (?P<date>[ \d]\d) (?P<clock>{_CLOCK}) \S+ [\w.@/-]+(?:\[\d+\])?: ",
@@ -90,10 +90,10 @@ _PARTS = tuple(
         r"\[ *\d+\.\d{6}\] ",
     )
 )
-_DEEPEST = 6
+_MAX_PREFIX_PARTS = 6
 
 # Words of a line that reports something wrong, where no level says it.
-_FAULT = re.compile(
+_FAULT_WORDS = re.compile(
     r"(?i)error|exception|fail|fatal|abort|assert|cannot|can't|could ?n[o']t|unable|unsupport|invalid|"
     r"unknown|unrecogni|unexpected|not |no |denied|refused|killed|oom|dead|died|lost|missing|mismatch|exceed|"
     r"exit|panic|traceback|time[d ]?out|too |warn|out of|require|must|larger|insufficient|terminated|signal|"
@@ -111,113 +111,118 @@ class LogLine:
     rank: str | None = None
     host: str | None = None
     nccl: bool = False
-    wrapped: bool = False
+    is_worker_report: bool = False
     """Whether its text is another process's report of an error, without its traceback."""
 
 
 @lru_cache(maxsize=4096)
-def line(raw: str) -> LogLine:
+def parse_line(raw: str) -> LogLine:
     """Parse a line and its prefixes."""
-    text = _END.sub("", COLOR.sub("", raw)).rstrip()
+    text = _LINE_END.sub("", COLOR.sub("", raw)).rstrip()
     prefix: dict[str, str] = {}
-    level, nccl, at = None, False, 0
-    for _ in range(_DEEPEST):
-        match = next((found for part in _PARTS if (found := part.match(text, at)) and found.end() > at), None)
-        if match is None:
+    level, nccl, start = None, False, 0
+    for _ in range(_MAX_PREFIX_PARTS):
+        part_match = next(
+            (match for part in _PREFIX_PARTS if (match := part.match(text, start)) and match.end() > start),
+            None,
+        )
+        if part_match is None:
             break
-        groups = {name: value for name, value in match.groupdict().items() if value}
+        groups = {name: value for name, value in part_match.groupdict().items() if value}
         nccl = nccl or "gpu" in groups
-        level = _LEVEL.get(groups.get("level", ""), level)
+        level = _LEVELS.get(groups.get("level", ""), level)
         if "date" in groups:
             prefix.pop("name", None)
         prefix.update(groups)
-        at = match.end()
+        start = part_match.end()
     ranks = (prefix.get("rank"), prefix.get("ranks", "").strip(), prefix.get("part"), prefix.get("gpu"))
     rank = next(filter(None, ranks), None)
     return LogLine(
-        f"{prefix.get('source', '')}{text[at:]}", level, _when(prefix), rank, prefix.get("host"), nccl
+        f"{prefix.get('source', '')}{text[start:]}", level, _read_time(prefix), rank, prefix.get("host"), nccl
     )
 
 
-def _when(prefix: dict[str, str]) -> tuple[int, int, float] | None:
+def _read_time(prefix: dict[str, str]) -> tuple[int, int, float] | None:
     if "clock" not in prefix:
         return None
     hours, minutes, seconds = prefix["clock"].replace(",", ".").split(":")
-    of_day = int(hours) * 3600 + int(minutes) * 60 + float(seconds)
+    day_s = int(hours) * 3600 + int(minutes) * 60 + float(seconds)
     date = prefix.get("date", "").strip()
     if "name" in prefix:
         month = _MONTHS.index(prefix["name"]) + 1 if prefix["name"] in _MONTHS else 0
-        return month, int(date), of_day
+        return month, int(date), day_s
     if not date:
         return None
     digits = re.sub(r"\D", "", date)
-    return int(digits[:-2]), int(digits[-2:]), of_day
+    return int(digits[:-2]), int(digits[-2:]), day_s
 
 
 @dataclass(frozen=True)
 class Block:
-    here: list[bytes]
-    near: list[bytes]
+    lines: list[bytes]
+    nearby: list[bytes]
     """The same lines, with some before and after them."""
-    first: int
-    """The index of the first line of `here` in `near`."""
+    first_index: int
+    """The index of the first line of `lines` in `nearby`."""
 
-    def preceding(self, at: int, count: int) -> list[bytes]:
-        return self.near[max(0, self.first + at - count) : self.first + at]
+    def list_preceding(self, index: int, count: int) -> list[bytes]:
+        return self.nearby[max(0, self.first_index + index - count) : self.first_index + index]
 
-    def following(self, at: int, count: int) -> list[bytes]:
-        after = self.first + at + 1
-        return self.near[after : after + count]
+    def list_following(self, index: int, count: int) -> list[bytes]:
+        start = self.first_index + index + 1
+        return self.nearby[start : start + count]
 
-    def when(self, at: int) -> tuple[int, int, float] | None:
+    def find_time_before(self, index: int) -> tuple[int, int, float] | None:
         """Return the time of the last line before it that has one."""
-        said = (line(decoded(each[:300])).when for each in reversed(self.preceding(at, _BEFORE)))
-        return next((when for when in said if when), None)
+        times = (
+            parse_line(decode(raw[:300])).when for raw in reversed(self.list_preceding(index, _LINES_BEFORE))
+        )
+        return next((time for time in times if time), None)
 
 
-def blocks(data: Iterable[bytes]) -> Iterator[Block]:
+def read_blocks(data: Iterable[bytes]) -> Iterator[Block]:
     before: list[bytes] = []
-    here: list[bytes] = []
-    for after in chain(_lines(data), ([],)):
-        if here:
-            yield Block(here, [*before, *here, *after[:_AFTER]], len(before))
-            before = here[-_BEFORE:]
-        here = after
+    lines: list[bytes] = []
+    for after in chain(_split_lines(data), ([],)):
+        if lines:
+            yield Block(lines, [*before, *lines, *after[:_LINES_AFTER]], len(before))
+            before = lines[-_LINES_BEFORE:]
+        lines = after
 
 
-def decoded(data: bytes) -> str:
+def decode(data: bytes) -> str:
     return data.decode(errors="replace")
 
 
-def _lines(blocks: Iterable[bytes]) -> Iterator[list[bytes]]:
+def _split_lines(blocks: Iterable[bytes]) -> Iterator[list[bytes]]:
     """Yield whole lines, block by block, without the margin of the log; one longer than a block is cut."""
     rest = b""
     clean: Callable[[bytes], bytes] | None = None
-    first = True
+    is_first = True
     for block in blocks:
-        *whole, rest = (rest + block).split(b"\n")
+        *lines, rest = (rest + block).split(b"\n")
         if len(rest) >= BLOCK_BYTES:
-            whole, rest = [*whole, rest], b""
-        if whole:
-            clean, first = (_cleaner([*whole, rest]) if first else clean), False
-            yield [clean(each) for each in whole] if clean else whole
+            lines, rest = [*lines, rest], b""
+        if lines:
+            clean, is_first = (_choose_cleaner([*lines, rest]) if is_first else clean), False
+            yield [clean(text) for text in lines] if clean else lines
     if rest:
         yield [clean(rest) if clean else rest]
 
 
-def _cleaner(lines: Sequence[bytes]) -> Callable[[bytes], bytes] | None:
+def _choose_cleaner(lines: Sequence[bytes]) -> Callable[[bytes], bytes] | None:
     """Return what takes off a margin that all lines have, or Docker's JSON."""
-    full = [each for each in lines[:_SAMPLE] if each.strip()]
-    if full and all(each.startswith(_JSON) for each in full):
-        return _of_docker
-    margins = [found[0] for each in full if (found := _MARGIN.match(each))]
-    cut = min(map(len, margins), default=0)
-    if len(full) == 1 or not cut or any(each[:cut] != margins[0][:cut] for each in margins):
+    text_lines = [text for text in lines[:_SAMPLE_LINES] if text.strip()]
+    if text_lines and all(text.startswith(_DOCKER_JSON_START) for text in text_lines):
+        return _unpack_docker_record
+    margins = [margin[0] for text in text_lines if (margin := _MARGIN.match(text))]
+    width = min(map(len, margins), default=0)
+    if len(text_lines) == 1 or not width or any(text[:width] != margins[0][:width] for text in margins):
         return None
-    return lambda each: each[cut:]
+    return lambda text: text[width:]
 
 
-def _of_docker(text: bytes) -> bytes:
+def _unpack_docker_record(text: bytes) -> bytes:
     """Return the line of a record in the file of Docker's json-file driver."""
     try:
         return str(json.loads(text)["log"]).rstrip("\n").encode()
@@ -225,8 +230,8 @@ def _of_docker(text: bytes) -> bytes:
         return text
 
 
-def reports_fault(said: LogLine) -> bool:
+def reports_fault(line: LogLine) -> bool:
     """Whether a line reports something wrong, by its level or, where it has none, by its words."""
-    if said.level is None:
-        return _FAULT.search(said.text) is not None
-    return said.level != INFO
+    if line.level is None:
+        return _FAULT_WORDS.search(line.text) is not None
+    return line.level != INFO

@@ -5,77 +5,99 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 
-from medley.explain.context import printed_warning
-from medley.explain.events import REQUEST, UNKNOWN, echoed
-from medley.explain.lines import ERROR, INFO, WARNING, LogLine, line
+from medley.explain.context import find_warning
+from medley.explain.events import REQUEST, UNKNOWN, is_echo
+from medley.explain.lines import ERROR, INFO, WARNING, LogLine, parse_line
 from medley.explain.patterns import Phase
-from medley.explain.phases import last_line, last_phase
+from medley.explain.phases import find_last_engine_line, find_last_phase
 from medley.explain.refused_request import find_status
-from medley.explain.scanned_log import Hit, Scanned, shown, unknown_hit
+from medley.explain.scanned_log import FailureMatch, LogScan, build_unknown_match, shorten_message
 
-_LAST = 3
+_LAST_LINES = 3
 """Lines at the end of a log, without blank ones, that may be a command's own error."""
-_NEAR_ANSWER = 60
+_ANSWER_LINES = 60
 """Lines before an exception that may have the answer of its request."""
-_REPORTS = re.compile(
+_ERROR_REPORT = re.compile(
     r"^(?:[\w./-]{1,40}: )?"
     r"(?:Error|ERROR|ERRO\[|ERR\b|FATA|FATAL|[Ff]atal|FAILED|E: |[Ff]ailed to |panic: |error: )|"
     r"\bFAILED\b.{0,20}\b(?:rc|code|status)\b|\bexit(?:ed)? (?:with )?(?:code|status)[ :=]*[1-9]"
 )
 
 
-def find_unfinished_step(scan: Scanned, scans: Sequence[Scanned], phases: Sequence[Phase]) -> Hit | None:
+def find_unfinished_step(
+    scan: LogScan, scans: Sequence[LogScan], phases: Sequence[Phase]
+) -> FailureMatch | None:
     """Return the phase in which a log ends, unless the log of another rank shows that it passed."""
-    last = last_phase(scan.tail, phases) or (None if scan.was_ready else last_line(scan.tail, phases))
-    if last is None or last.phase.complete or any(other.was_ready for other in scans if other is not scan):
+    last_match = find_last_phase(scan.tail, phases) or (
+        None if scan.was_ready else find_last_engine_line(scan.tail, phases)
+    )
+    if (
+        last_match is None
+        or last_match.phase.complete
+        or any(other.was_ready for other in scans if other is not scan)
+    ):
         return None
-    after = list(scan.tail)[-last.after :] if last.after else []
-    errors = (at for at, each in enumerate(map(line, after)) if _is_error(each))
-    at = next(errors, None)
-    if at is not None:
-        said = line(after[at])
-        words = {"kind": "an error", "message": shown(said.text), "step": last.message}
-        number = scan.lines - last.after + at + 1
-        return Hit(UNKNOWN, words, said, number, scan.name, said.when, scan.engine)
-    raw = scan.tail[-1 - last.after]
-    number = scan.lines - last.after
-    given: dict[str, str | None] = {**last.groups}
-    given |= {"above": printed_warning([line(each) for each in scan.tail])}
-    return Hit(last.phase, given, line(raw[-400:]), number, scan.name, None, scan.engine)
+    after = list(scan.tail)[-last_match.lines_after :] if last_match.lines_after else []
+    error_indexes = (index for index, line in enumerate(map(parse_line, after)) if _is_error(line))
+    index = next(error_indexes, None)
+    if index is not None:
+        line = parse_line(after[index])
+        words = {"kind": "an error", "message": shorten_message(line.text), "step": last_match.message}
+        number = scan.lines - last_match.lines_after + index + 1
+        return FailureMatch(UNKNOWN, words, line, number, scan.name, line.when, scan.engine)
+    raw = scan.tail[-1 - last_match.lines_after]
+    number = scan.lines - last_match.lines_after
+    groups: dict[str, str | None] = {**last_match.groups}
+    groups |= {"above": find_warning([parse_line(text) for text in scan.tail])}
+    return FailureMatch(
+        last_match.phase, groups, parse_line(raw[-400:]), number, scan.name, None, scan.engine
+    )
 
 
-def _is_error(said: LogLine) -> bool:
+def _is_error(line: LogLine) -> bool:
     """Whether a line reports an error, or begins a traceback whose end the log does not have."""
-    if said.level in (INFO, WARNING):
+    if line.level in (INFO, WARNING):
         return False
-    return (said.level == ERROR and not echoed(said.text)) or said.text.startswith("Traceback (most recent")
+    return (line.level == ERROR and not is_echo(line.text)) or line.text.startswith("Traceback (most recent")
 
 
-def find_failed_request(scan: Scanned, phases: Sequence[Phase]) -> Hit | None:
+def find_failed_request(scan: LogScan, phases: Sequence[Phase]) -> FailureMatch | None:
     """Return the last exception of a server that did not end, if no request is answered after it."""
-    if not scan.was_ready or scan.stopped or scan.death is not None:
+    if not scan.was_ready or scan.stopped or scan.end_number is not None:
         return None
-    last = last_phase(scan.tail, phases)
-    served = scan.lines - last.after if last and last.phase.complete else 0
-    failed = [each for each in scan.slips if each.traced and not each.follows and each.number > served]
-    if not failed:
+    last_match = find_last_phase(scan.tail, phases)
+    served = scan.lines - last_match.lines_after if last_match and last_match.phase.complete else 0
+    failures = [
+        error
+        for error in scan.errors
+        if error.ends_traceback and not error.is_consequence and error.number > served
+    ]
+    if not failures:
         return None
-    hit = unknown_hit(REQUEST, failed[-1], scan)
+    match = build_unknown_match(REQUEST, failures[-1], scan)
     # An answer is printed after its error, or before the exception that followed it.
-    near = islice(scan.tail, max(failed[-1].number - (scan.lines - len(scan.tail)) - _NEAR_ANSWER, 0), None)
-    return replace(hit, found={**hit.found, "status": find_status(near)})
+    nearby_lines = islice(
+        scan.tail, max(failures[-1].number - (scan.lines - len(scan.tail)) - _ANSWER_LINES, 0), None
+    )
+    return replace(match, groups={**match.groups, "status": find_status(nearby_lines)})
 
 
-def find_last_words(scan: Scanned) -> Hit | None:
+def find_last_words(scan: LogScan) -> FailureMatch | None:
     """Return the line at the end of a log that reports an error, as a command prints it before it ends."""
     if scan.was_ready or scan.stopped:
         return None
-    last = [(at, line(raw)) for at, raw in enumerate(scan.tail) if raw.strip()][-_LAST:]
-    wrong = [
-        (at, said) for at, said in last if _REPORTS.search(said.text) and said.level not in (INFO, WARNING)
+    last_lines = [(index, parse_line(raw)) for index, raw in enumerate(scan.tail) if raw.strip()][
+        -_LAST_LINES:
     ]
-    if not wrong:
+    error_lines = [
+        (index, line)
+        for index, line in last_lines
+        if _ERROR_REPORT.search(line.text) and line.level not in (INFO, WARNING)
+    ]
+    if not error_lines:
         return None
-    at, said = wrong[0]
-    words = {"kind": "an error", "message": shown(said.text)}
-    return Hit(UNKNOWN, words, said, scan.lines - len(scan.tail) + at + 1, scan.name, said.when, scan.engine)
+    index, line = error_lines[0]
+    words = {"kind": "an error", "message": shorten_message(line.text)}
+    return FailureMatch(
+        UNKNOWN, words, line, scan.lines - len(scan.tail) + index + 1, scan.name, line.when, scan.engine
+    )

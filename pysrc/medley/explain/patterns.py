@@ -16,12 +16,12 @@ from pydantic import Field, field_validator
 
 from medley import config
 from medley.errors import Problem
-from medley.explain.engine_advice import EngineFlag, for_engine, for_version, with_flags
+from medley.explain.engine_advice import EngineFlag, add_sglang_flags, keep_engine_parts, keep_version_parts
 from medley.schema import StrictTable
 
 Confidence = Literal["high", "medium", "low"]
-RANK = {"high": 0, "medium": 1, "low": 2}
-GIVEN = frozenset(
+CONFIDENCE_RANK = {"high": 0, "medium": 1, "low": 2}
+SCAN_GROUPS = frozenset(
     {
         *("component", "last_call", "instead", "above", "step", "step_fix", "advice", "distribution"),
         *("cuda_error", "cuda_fix", "nccl", "switched", "tried", "version_fault"),
@@ -33,17 +33,17 @@ GIVEN = frozenset(
 """Groups that the scan fills in, for every failure: medley.explain.context has their meaning."""
 # A scan removes these characters from a line to find its kind, so a needle needs others.
 VARYING = "0123456789abcdef"
-_SHORTEST = 3
-_FLAGS = "engine-flags.toml"
-_FIXED = ("failure", "phase", "wording", "cuda_error")
+_MIN_NEEDLE_CHARS = 3
+_ENGINE_FLAGS_FILE = "engine-flags.toml"
+_TABLES_WITH_FIX = ("failure", "phase", "wording", "cuda_error")
 
-_OPTIONAL = re.compile(r"\[([^\[\]]*\{\w+\}[^\[\]]*)\]")
+_OPTIONAL_PART = re.compile(r"\[([^\[\]]*\{\w+\}[^\[\]]*)\]")
 _GROUP = re.compile(r"\{(\w+)\}")
 _FIRST_STOP = re.compile(r"^[.:] +")
 _STOPS = re.compile(r"[.:,;]\s*;")
 # Not an option, except one without a value.
-_SAFE = re.compile(r"(?:~/)?[\w@%+=:,./][\w@%+=:,./-]*|--[a-z][a-z0-9-]*")
-_LINES = re.compile(r"\s*\n\s*")
+_SAFE_WORD = re.compile(r"(?:~/)?[\w@%+=:,./][\w@%+=:,./-]*|--[a-z][a-z0-9-]*")
+_LINE_BREAK = re.compile(r"\s*\n\s*")
 _Text = Annotated[str, Field(max_length=1000)]
 
 
@@ -58,8 +58,8 @@ class Sign(StrictTable):
     @field_validator("needle")
     @classmethod
     def _is_selective(cls, needle: str) -> str:
-        if len(needle.translate(str.maketrans("", "", VARYING))) < _SHORTEST:
-            raise ValueError(f"it needs {_SHORTEST} characters that are neither digits nor a to f")
+        if len(needle.translate(str.maketrans("", "", VARYING))) < _MIN_NEEDLE_CHARS:
+            raise ValueError(f"it needs {_MIN_NEEDLE_CHARS} characters that are neither digits nor a to f")
         return needle
 
     @cached_property
@@ -125,21 +125,26 @@ class Failure(StrictTable):
         return None if self.error_after is None else re.compile(self.error_after)
 
     @cached_property
-    def given(self) -> frozenset[str]:
+    def scan_groups(self) -> frozenset[str]:
         """The groups of its texts that the scan fills in."""
-        named = set(_GROUP.findall(f"{self.what} {self.cause} {self.fix}"))
-        return GIVEN & (named | {self.needs or ""})
+        names = set(_GROUP.findall(f"{self.what} {self.cause} {self.fix}"))
+        return SCAN_GROUPS & (names | {self.needs or ""})
 
-    def told(self, found: Mapping[str, str | None], engine: str | None = None) -> tuple[str, str, str]:
+    def describe(self, groups: Mapping[str, str | None], engine: str | None = None) -> tuple[str, str, str]:
         """Return what failed, its cause and its fix, without what is for another engine than `engine`."""
-        texts = (for_version(text, found.get("engine_version")) for text in (self.what, self.cause, self.fix))
-        what, cause, fix = (for_engine(text, engine) for text in texts)
-        what, cause = (_filled(text, found) for text in (what, cause))
+        texts = (
+            keep_version_parts(text, groups.get("engine_version"))
+            for text in (self.what, self.cause, self.fix)
+        )
+        what, cause, fix = (keep_engine_parts(text, engine) for text in texts)
+        what, cause = (_fill(text, groups) for text in (what, cause))
         # These are medley's own words, or plain flags: a shell reads them as they are.
-        own = {"instead", "step_fix", "cuda_fix", "switched", "tried", "version_fault", "halved"}
-        own |= {"mentioned", "about", "less_share", "engine_version", "l4t_image", "smaller"}
-        typed = {name: value if name in own else _typed(value) for name, value in found.items()}
-        return what, cause, _filled(fix, typed)
+        own_words = {"instead", "step_fix", "cuda_fix", "switched", "tried", "version_fault", "halved"}
+        own_words |= {"mentioned", "about", "less_share", "engine_version", "l4t_image", "smaller"}
+        quoted_groups = {
+            name: value if name in own_words else _quote(value) for name, value in groups.items()
+        }
+        return what, cause, _fill(fix, quoted_groups)
 
 
 class Phase(Failure):
@@ -183,7 +188,7 @@ class Component(StrictTable):
     def alternative(self, text: str, engine: str | None = None) -> str | None:
         """Return `instead` for an engine, unless this text shows that it does not apply."""
         excluded = self.instead_unless and re.search(self.instead_unless, text)
-        return None if excluded else for_engine(self.instead or "", engine) or None
+        return None if excluded else keep_engine_parts(self.instead or "", engine) or None
 
 
 class CudaError(StrictTable):
@@ -212,7 +217,7 @@ class File(StrictTable):
     engine_flag: tuple[EngineFlag, ...] = ()
 
     @property
-    def checked(self) -> Iterator[tuple[tuple[str, int], Failure]]:
+    def rows(self) -> Iterator[tuple[tuple[str, int], Failure]]:
         """Failures, phases and wordings, each with its table and number in the file."""
         tables = (("failure", self.failure), ("phase", self.phase), ("wording", self.wording))
         for table, rows in tables:
@@ -220,7 +225,7 @@ class File(StrictTable):
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownFailures:
     """All known failures; `user`: names of the user's own."""
 
     failures: tuple[Failure, ...]
@@ -236,28 +241,30 @@ def sign(needle: str, pattern: str | None = None) -> Sign:
     return Sign(needle=needle, pattern=pattern)
 
 
-def files() -> tuple[list[Path], list[Path]]:
+def list_files() -> tuple[list[Path], list[Path]]:
     """Return the user's files, and medley's: of the source tree or the installed package."""
     own, *shipped = (config.listed(folder / "failures") for folder in config.folders())
     return own, next(filter(None, shipped), [])
 
 
-def load(*, user: bool = True) -> Known:
+def load(*, user: bool = True) -> KnownFailures:
     """Read all files, without invalid ones; without `user`, only medley's."""
-    own, shipped = files()
+    user_paths, shipped_paths = list_files()
     problems: list[Problem] = []
-    theirs = list(_all(own if user else [], problems, trusted=False))
-    ours = list(_all(shipped, problems, trusted=True))
-    mine = {each.name: each for file in theirs for each in file.failure}
-    return Known(
-        tuple(({each.name: each for file in ours for each in file.failure} | mine).values()),
-        frozenset(mine),
+    user_files = list(_read_files(user_paths if user else [], problems, trusted=False))
+    shipped_files = list(_read_files(shipped_paths, problems, trusted=True))
+    user_failures = {failure.name: failure for file in user_files for failure in file.failure}
+    shipped_failures = {failure.name: failure for file in shipped_files for failure in file.failure}
+    files = (*user_files, *shipped_files)
+    return KnownFailures(
+        tuple((shipped_failures | user_failures).values()),
+        frozenset(user_failures),
         tuple(problems),
         # The user's own come first, because the first that fits is used.
-        tuple(each for file in (*theirs, *ours) for each in file.phase),
-        tuple(each for file in (*theirs, *ours) for each in file.component),
-        tuple(each for file in (*theirs, *ours) for each in file.cuda_error),
-        tuple(each for file in (*theirs, *ours) for each in file.wording),
+        tuple(phase for file in files for phase in file.phase),
+        tuple(component for file in files for component in file.component),
+        tuple(error for file in files for error in file.cuda_error),
+        tuple(wording for file in files for wording in file.wording),
     )
 
 
@@ -270,74 +277,82 @@ def read(path: Path) -> File:
     return _read(path, changed_ns)
 
 
-def mistakes(path: Path) -> Iterator[Problem]:
+def list_mistakes(path: Path) -> Iterator[Problem]:
     """Yield invalid patterns, and templates with unknown groups."""
     file = read(path)
     for number, component in enumerate(file.component):
         for key in ("path", "instead_unless"):
-            if why := _invalid(getattr(component, key) or ""):
-                yield wrong(path, ("component", number), component.name, key, why)
-    for at, failure in file.checked:
+            if reason := _describe_invalid_pattern(getattr(component, key) or ""):
+                yield build_key_problem(path, ("component", number), component.name, key, reason)
+    for place, failure in file.rows:
         patterns = [
             ("unless", failure.unless),
             ("error_after", failure.error_after),
             ("within", failure.within),
         ]
-        patterns += [("signs", each.pattern) for each in failure.signs]
-        invalid = [(key, why) for key, each in patterns if (why := _invalid(each or ""))]
-        yield from (wrong(path, at, failure.name, key, why) for key, why in invalid)
+        patterns += [("signs", sign.pattern) for sign in failure.signs]
+        invalid = [
+            (key, reason) for key, pattern in patterns if (reason := _describe_invalid_pattern(pattern or ""))
+        ]
+        yield from (build_key_problem(path, place, failure.name, key, reason) for key, reason in invalid)
         if not invalid:
-            yield from _unknown_groups(path, at, failure)
+            yield from _list_group_problems(path, place, failure)
 
 
-def _unknown_groups(path: Path, at: tuple[str, int], failure: Failure) -> Iterator[Problem]:
-    groups = {name for each in failure.signs for name in each.expression.groupindex}
-    if taken := groups & GIVEN:
-        cause = f"medley itself fills in the group {min(taken)}: give it another name"
-        yield wrong(path, at, failure.name, "signs", cause)
-    if failure.needs and failure.needs not in groups | GIVEN:
-        yield wrong(path, at, failure.name, "needs", f"there is no group {failure.needs}")
-    given = {"message"} if isinstance(failure, Phase) else {"said"} if isinstance(failure, Wording) else set()
-    usable = groups | GIVEN | given
+def _list_group_problems(path: Path, place: tuple[str, int], failure: Failure) -> Iterator[Problem]:
+    groups = {name for sign in failure.signs for name in sign.expression.groupindex}
+    if reserved := groups & SCAN_GROUPS:
+        cause = f"medley itself fills in the group {min(reserved)}: give it another name"
+        yield build_key_problem(path, place, failure.name, "signs", cause)
+    if failure.needs and failure.needs not in groups | SCAN_GROUPS:
+        yield build_key_problem(path, place, failure.name, "needs", f"there is no group {failure.needs}")
+    usable = groups | SCAN_GROUPS
+    if isinstance(failure, Phase):
+        usable |= {"message"}
+    if isinstance(failure, Wording):
+        usable |= {"said"}
     for key, text in (("what", failure.what), ("cause", failure.cause), ("fix", failure.fix)):
         for name in {*_GROUP.findall(text)} - usable:
             cause = f"no pattern has a group {name}; the groups are {', '.join(sorted(groups)) or 'none'}"
-            yield wrong(path, at, failure.name, key, cause)
+            yield build_key_problem(path, place, failure.name, key, cause)
 
 
-def wrong(path: Path, at: tuple[str, int], name: str, key: str, cause: str) -> Problem:
+def build_key_problem(path: Path, place: tuple[str, int], name: str, key: str, cause: str) -> Problem:
     """Make a Problem of a key of the row `at` of the file: its table and number."""
-    number = config.line(path.read_text(encoding="utf-8-sig"), (*at, key))
+    number = config.line(path.read_text(encoding="utf-8-sig"), (*place, key))
     where = f"{path}:{number}"
     return Problem(f"{where}: '{key}' of {name} is wrong", cause=cause, fix=f"correct {where}")
 
 
-def _all(paths: Iterable[Path], problems: list[Problem], *, trusted: bool) -> Iterator[File]:
+def _read_files(paths: Iterable[Path], problems: list[Problem], *, trusted: bool) -> Iterator[File]:
     for path in paths:
         try:
-            found = read(path)
-            if not trusted and (mistake := next(mistakes(path), None)):
+            file = read(path)
+            if not trusted and (mistake := next(list_mistakes(path), None)):
                 raise mistake
         except Problem as problem:
             problems.append(problem)
         else:
-            yield found
+            yield file
 
 
 @lru_cache(maxsize=512)
 def _read(path: Path, _changed_ns: int) -> File:
-    return _for_engines(config.read(path, File), engine_flags())
+    return _add_flags_of_sglang(config.read(path, File), read_engine_flags())
 
 
 @lru_cache(maxsize=1)
-def engine_flags() -> tuple[EngineFlag, ...]:
-    _, shipped = files()
+def read_engine_flags() -> tuple[EngineFlag, ...]:
+    _, shipped = list_files()
     return tuple(
-        flag for path in shipped if path.name == _FLAGS for flag in config.read(path, File).engine_flag
+        flag
+        for path in shipped
+        if path.name == _ENGINE_FLAGS_FILE
+        for flag in config.read(path, File).engine_flag
     )
 
 
-def _invalid(pattern: str) -> str | None:
+def _describe_invalid_pattern(pattern: str) -> str | None:
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
@@ -345,24 +360,29 @@ def _invalid(pattern: str) -> str | None:
     return None
 
 
-def _typed(value: str | None) -> str | None:
+def _quote(value: str | None) -> str | None:
     """Quote text of a log for a command to paste: one word, and not an option."""
-    if value is None or _SAFE.fullmatch(value):
+    if value is None or _SAFE_WORD.fullmatch(value):
         return value
-    return None if value.startswith("-") else shlex.quote(_LINES.sub(" ", value.strip()))
+    return None if value.startswith("-") else shlex.quote(_LINE_BREAK.sub(" ", value.strip()))
 
 
-def _for_engines(file: File, flags: Sequence[EngineFlag]) -> File:
+def _add_flags_of_sglang(file: File, flags: Sequence[EngineFlag]) -> File:
     """Return the file with the flags of both engines in its advice."""
-    rows = {table: tuple(with_flags(row, "fix", flags) for row in getattr(file, table)) for table in _FIXED}
-    components = tuple(with_flags(row, "instead", flags) for row in file.component)
+    rows = {
+        table: tuple(add_sglang_flags(row, "fix", flags) for row in getattr(file, table))
+        for table in _TABLES_WITH_FIX
+    }
+    components = tuple(add_sglang_flags(row, "instead", flags) for row in file.component)
     return file.model_copy(update={**rows, "component": components})
 
 
-def _filled(template: str, found: Mapping[str, str | None]) -> str:
+def _fill(template: str, groups: Mapping[str, str | None]) -> str:
     def optional(match: re.Match[str]) -> str:
-        return match[1] if all(found.get(name) for name in _GROUP.findall(match[1])) else ""
+        return match[1] if all(groups.get(name) for name in _GROUP.findall(match[1])) else ""
 
-    kept = _OPTIONAL.sub(optional, template)
-    said = _GROUP.sub(lambda match: _LINES.sub(" ", (found.get(match[1]) or "?").strip()), kept)
-    return _FIRST_STOP.sub("", _STOPS.sub(";", said).strip(" ,;"))
+    template_text = _OPTIONAL_PART.sub(optional, template)
+    text = _GROUP.sub(
+        lambda match: _LINE_BREAK.sub(" ", (groups.get(match[1]) or "?").strip()), template_text
+    )
+    return _FIRST_STOP.sub("", _STOPS.sub(";", text).strip(" ,;"))

@@ -4,59 +4,59 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from medley.explain.lines import WARNING, line
+from medley.explain.lines import WARNING, parse_line
 from medley.explain.patterns import Phase
 
-_LONGEST = 160
+_MAX_MESSAGE_CHARS = 160
 # vLLM's processes, and SGLang's ranks: lines that only an engine prints.
-_ENGINE = re.compile(
+_ENGINE_LINE = re.compile(
     r"\(\w*(?:EngineCore|APIServer|Worker)\w* (?:rank=\S+ )?pid=\d+|"
     r"^\[\d{4}-\d\d-\d\d [\d:.]+(?: (?:DP|PP|TP|EP)\d+)+\]"
 )
 
 
 class LastPhase(NamedTuple):
-    """`groups`: of its pattern, with `message`, its line from the step on; `after`: lines after it."""
+    """`groups`: of its pattern, with `message`, its line from the step on; `lines_after`: their number."""
 
     phase: Phase
     groups: Mapping[str, str | None]
-    after: int
+    lines_after: int
 
     @property
     def message(self) -> str:
         return self.groups["message"] or ""
 
 
-def last_phase(tail: Sequence[str], phases: Sequence[Phase]) -> LastPhase | None:
+def find_last_phase(tail: Sequence[str], phases: Sequence[Phase]) -> LastPhase | None:
     """Return the last phase of these lines, searched from the end."""
-    for after, raw in enumerate(reversed(tail)):
-        if found := next(_matches(raw, phases), None):
-            return LastPhase(*found, after)
+    for lines_after, raw in enumerate(reversed(tail)):
+        if match := next(_match_phases(raw, phases), None):
+            return LastPhase(*match, lines_after)
     return None
 
 
-def last_line(tail: Sequence[str], phases: Sequence[Phase]) -> LastPhase | None:
+def find_last_engine_line(tail: Sequence[str], phases: Sequence[Phase]) -> LastPhase | None:
     """Return the phase of any step, with the last line of an engine, for a log whose steps no phase has."""
-    phase = next((each for each in phases if each.any_step), None)
-    for after, raw in enumerate(reversed(tail)):
-        if phase and _ENGINE.search(raw):
-            return LastPhase(phase, {"message": _shortened(line(raw).text)}, after)
+    phase = next((phase for phase in phases if phase.any_step), None)
+    for lines_after, raw in enumerate(reversed(tail)):
+        if phase and _ENGINE_LINE.search(raw):
+            return LastPhase(phase, {"message": _shorten(parse_line(raw).text)}, lines_after)
     return None
 
 
-def _matches(raw: str, phases: Sequence[Phase]) -> Iterator[tuple[Phase, Mapping[str, str | None]]]:
+def _match_phases(raw: str, phases: Sequence[Phase]) -> Iterator[tuple[Phase, Mapping[str, str | None]]]:
     for phase in phases:
         for sign in phase.signs:
             if sign.needle in raw:
-                said = line(raw)
-                if said.nccl and said.level == WARNING:
+                line = parse_line(raw)
+                if line.nccl and line.level == WARNING:
                     continue
-                text = said.text
+                text = line.text
                 # The last part of a line that is redrawn.
                 *_, last = (None, *sign.expression.finditer(text))
                 if last:
-                    yield phase, {**last.groupdict(), "message": _shortened(text[last.start() :])}
+                    yield phase, {**last.groupdict(), "message": _shorten(text[last.start() :])}
 
 
-def _shortened(text: str) -> str:
-    return text.strip(" .")[:_LONGEST]
+def _shorten(text: str) -> str:
+    return text.strip(" .")[:_MAX_MESSAGE_CHARS]

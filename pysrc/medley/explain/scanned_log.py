@@ -5,12 +5,12 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from medley.explain import events
-from medley.explain.events import Slip
+from medley.explain import error_lines
+from medley.explain.error_lines import ErrorLine
 from medley.explain.lines import LogLine
 from medley.explain.patterns import Failure
 
-TAIL = 200
+TAIL_LINES = 200
 
 
 @dataclass(frozen=True)
@@ -20,9 +20,9 @@ class Log:
 
 
 @dataclass(frozen=True)
-class Hit:
+class FailureMatch:
     failure: Failure
-    found: Mapping[str, str | None]
+    groups: Mapping[str, str | None]
     line: LogLine
     number: int
     log: str
@@ -32,20 +32,20 @@ class Hit:
 
 
 @dataclass
-class Scanned:
+class LogScan:
     """The contents of a log since its last start, or since it was ready."""
 
     name: str
-    hits: list[Hit] = field(default_factory=list)
+    matches: list[FailureMatch] = field(default_factory=list)
     ready: tuple[int, int, float] | None = None
     """The time when it last became ready."""
     was_ready: bool = False
     stopped: bool = False
     """Whether it was asked to end; later errors are not failures."""
-    slips: list[Slip] = field(default_factory=list)
-    death: int | None = None
+    errors: list[ErrorLine] = field(default_factory=list)
+    end_number: int | None = None
     """The line of the engine's last error."""
-    tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL))
+    tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
     lines: int = 0
     nccl: str | None = None
     """The version of NCCL that it shows."""
@@ -59,43 +59,49 @@ class Scanned:
     """Flags of the engine that select a component, with what to type for each."""
     driver: str | None = None
     """The version of the NVIDIA driver that it shows."""
-    facts: dict[str, str] = field(default_factory=dict)
-    """Figures of memory in GiB, and releases of L4T, by the groups of events.TURNS."""
+    figures: dict[str, str] = field(default_factory=dict)
+    """Figures of memory in GiB, and releases of L4T, by the groups of events.TRANSITIONS."""
     arguments: str = ""
     """The text in which the engine printed its arguments."""
     starts: list[int] = field(default_factory=list)
     """Lines in which the engine printed its arguments, once a start."""
-    told: list[str] = field(default_factory=list)
+    own_lines: list[str] = field(default_factory=list)
     """Medley's own lines at its beginning: the plan's reasons and the command."""
 
     def begin(self, *, ready: bool) -> None:
         """Drop earlier failures."""
-        self.hits = [hit for hit in self.hits if hit.failure.also_when_ready and ready]
-        self.slips, self.death, self.stopped, self.was_ready = [], None, False, ready
+        self.matches = [match for match in self.matches if match.failure.also_when_ready and ready]
+        self.errors, self.end_number, self.stopped, self.was_ready = [], None, False, ready
 
     @property
     def empty(self) -> bool:
         """Whether it has only blank lines."""
-        return self.lines <= TAIL and not any(line.strip() for line in self.tail)
+        return self.lines <= TAIL_LINES and not any(line.strip() for line in self.tail)
 
     @property
-    def reason(self) -> Slip | None:
+    def reason(self) -> ErrorLine | None:
         """The unknown error that ended it."""
-        named = {hit.number for hit in self.hits}
-        own = [each for each in self.slips if each.number not in named]
-        return events.reason(own, ready=self.was_ready, death=self.death, lines=self.lines)
+        match_numbers = {match.number for match in self.matches}
+        errors = [error for error in self.errors if error.number not in match_numbers]
+        return error_lines.find_reason(
+            errors, ready=self.was_ready, end_number=self.end_number, lines=self.lines
+        )
 
-    def mend(self, names: tuple[str, ...]) -> None:
-        over = {hit.number for hit in self.hits if hit.failure.name.startswith(names)}
-        self.hits = [hit for hit in self.hits if hit.number not in over]
-        self.slips = [each for each in self.slips if each.number not in over]
-
-
-def unknown_hit(failure: Failure, slip: Slip, scan: Scanned) -> Hit:
-    said: dict[str, str | None] = {"kind": slip.kind, "message": shown(slip.said), "log": scan.name}
-    said |= {**vars(slip.context), "origin": slip.origin and shown(slip.origin)}
-    return Hit(failure, said, slip.line, slip.number, scan.name, slip.when, scan.engine)
+    def drop_resolved(self, names: tuple[str, ...]) -> None:
+        resolved_numbers = {match.number for match in self.matches if match.failure.name.startswith(names)}
+        self.matches = [match for match in self.matches if match.number not in resolved_numbers]
+        self.errors = [error for error in self.errors if error.number not in resolved_numbers]
 
 
-def shown(text: str) -> str:
+def build_unknown_match(failure: Failure, error: ErrorLine, scan: LogScan) -> FailureMatch:
+    groups: dict[str, str | None] = {
+        "kind": error.kind,
+        "message": shorten_message(error.message),
+        "log": scan.name,
+    }
+    groups |= {**vars(error.context), "origin": error.origin and shorten_message(error.origin)}
+    return FailureMatch(failure, groups, error.line, error.number, scan.name, error.when, scan.engine)
+
+
+def shorten_message(text: str) -> str:
     return re.sub(r"\s+", " ", text).strip()[:400]

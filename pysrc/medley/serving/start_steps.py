@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from medley import config
-from medley.explain.lines import line as parsed
+from medley.explain.lines import parse_line
 from medley.progress import Progress
 
 _SLOW_START_S = 60
@@ -22,7 +22,7 @@ def _steps() -> list[tuple[re.Pattern[str], str]]:
 
 def step_of(raw: str) -> str | None:
     """Return the step that an engine's line begins, in medley's words."""
-    text = parsed(raw).text
+    text = parse_line(raw).text
     matches = ((pattern.search(text), shows) for pattern, shows in _steps())
     return next((match.expand(shows) for match, shows in matches if match), None)
 

@@ -14,7 +14,7 @@ from medley.cluster.unit_file import Restart
 from medley.command import Command
 from medley.engine import Serving
 from medley.errors import Problem
-from medley.explain import LastError, died
+from medley.explain import LastError, explain_engine_end
 from medley.host import memory_pressure
 from medley.host.memory_pressure import GIB, Memory
 from medley.planner.topology import Topology
@@ -95,7 +95,7 @@ def supervise(
     finished = engine.poll() or Finished(1, ())
     if lost:  # it was we who ended it, so its exit code says nothing
         finished = Finished(1, tuple(lost))
-    raise died(
+    raise explain_engine_end(
         finished,
         ready=completion is not None,
         log=log,
