@@ -100,9 +100,9 @@ def write_all() -> None:
     record.save(bench())
     for kind in ("start", "fault", "recovery"):
         events.note(kind, "demo on port 8000", "for a test")
-    token = credentials.given_token("t" * 40, "a test")
+    token = credentials.store_token("t" * 40, "a test")
     credentials.keep_token(token)
-    credentials.given_token("t" * 40, "a test")
+    credentials.store_token("t" * 40, "a test")
     credentials.choose_keys(None, "0.0.0.0", make=True)
     membership.note(Membership("head", "127.0.0.1:6379", "127.0.0.1", "lo", "/env", str(token)))
     storage.write(membership._container_note(), "docker")  # noqa: SLF001 - note() has it only for an image
@@ -400,7 +400,7 @@ def _take_over(note: Path) -> None:
 
 def name_process(note: Path, pid: int) -> None:
     """Let the record of a server name this process; a damaged one stays as it is."""
-    found = process_identity.present(pid)
+    found = process_identity.require_identity(pid)
     with contextlib.suppress(OSError):
         if note.is_file() and (table := json_shape.table(note.read_bytes())):
             table |= {"pid": found.pid, "started": found.started, "boot": found.boot}

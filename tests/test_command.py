@@ -2,7 +2,7 @@
 
 import pytest
 
-from medley.command import Variable, overridden, renamed, switched, without
+from medley.command import Variable, drop_switches, override_variables, replace_word, set_switch
 
 PLAN = ("medley", "plan", "lama", "--hosts", "spark:2")
 
@@ -18,7 +18,7 @@ PLAN = ("medley", "plan", "lama", "--hosts", "spark:2")
     ],
 )
 def test_another_word(line: tuple[str, ...], expected: tuple[str, ...]) -> None:
-    assert renamed(line, "lama", "qwen") == expected
+    assert replace_word(line, "lama", "qwen") == expected
 
 
 @pytest.mark.parametrize(
@@ -35,18 +35,18 @@ def test_another_word(line: tuple[str, ...], expected: tuple[str, ...]) -> None:
     ],
 )
 def test_a_switch(line: tuple[str, ...], expected: tuple[str, ...]) -> None:
-    assert switched(line, "--context", "9") == expected
+    assert set_switch(line, "--context", "9") == expected
 
 
 def test_switches_left_out() -> None:
-    assert without(("m", "--tp", "2", "x", "--pp=3", "--", "--tp", "2"), ("--tp", "--pp")) == (
+    assert drop_switches(("m", "--tp", "2", "x", "--pp=3", "--", "--tp", "2"), ("--tp", "--pp")) == (
         *("m", "x", "--", "--tp", "2"),
     )
 
 
 def test_a_table_of_the_hosts_wins_and_says_so() -> None:
     ours = (Variable("A", "1", "ours"), Variable("B", "2", "ours"))
-    found = {each.name: each for each in overridden(ours, {"B": "3", "C": "4"})}
+    found = {each.name: each for each in override_variables(ours, {"B": "3", "C": "4"})}
     assert {name: each.value for name, each in found.items()} == {"A": "1", "B": "3", "C": "4"}
     assert [each.local for each in found.values()] == [False, True, True]
     assert "medley's value is 2" in found["B"].why

@@ -8,7 +8,7 @@ import pytest
 
 from medley import config, process
 from medley.command import Command
-from medley.config import line
+from medley.config import find_line
 
 TEXT = """\
 link = "10.0.0.0/24"
@@ -59,7 +59,7 @@ needle = "b"
     ],
 )
 def test_where_a_key_stands(path: tuple[str | int, ...], number: int | None) -> None:
-    assert line(TEXT, path) == number
+    assert find_line(TEXT, path) == number
 
 
 ROOT = Path(__file__).parents[1]
@@ -67,11 +67,11 @@ PAGE = re.compile(r"(?<![\w/])docs/[\w/-]+\.md")
 
 
 def test_a_page_is_named_where_it_lies() -> None:
-    assert config.with_pages("see docs/how-to/containers.md; (docs/reference/tables.md)") == (
+    assert config.resolve_pages("see docs/how-to/containers.md; (docs/reference/tables.md)") == (
         f"see {ROOT}/docs/how-to/containers.md; ({ROOT}/docs/reference/tables.md)"
     )
     other = "https://example.com/docs/a.md docs/no-such-page.md x/docs/how-to/containers.md"
-    assert config.with_pages(other) == other
+    assert config.resolve_pages(other) == other
 
 
 def test_the_wheel_carries_every_page_and_every_table(

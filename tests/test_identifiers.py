@@ -14,7 +14,7 @@ ALLOWED = {
     "measurement": 7,
     "model": 1,
     "network": 5,
-    "plain": 48,
+    "plain": 1,
     "serving": 131,
 }
 """The most places of each area; after a renaming write the lower number."""

@@ -18,7 +18,7 @@ from medley.cluster import membership, ray, units
 from medley.command import Command
 from medley.model import trust
 from medley.process import Finished, Process
-from medley.process_identity import Identity, SharedMemory, of, own_identity, reap_orphans
+from medley.process_identity import Identity, SharedMemory, identity_of, own_identity, reap_orphans
 from medley.progress import SILENT
 from tests.odd_input import COUNTS, hold, json_texts
 from tests.waiting import wait_for
@@ -39,7 +39,7 @@ def bystander() -> Iterator["subprocess.Popen[bytes]"]:
 
 
 def identity(process: "subprocess.Popen[bytes]") -> Identity:
-    found = of(process.pid)
+    found = identity_of(process.pid)
     assert found
     return found
 
@@ -47,14 +47,14 @@ def identity(process: "subprocess.Popen[bytes]") -> Identity:
 def test_it_is_the_same_while_the_process_runs_and_gone_with_it(bystander: "subprocess.Popen[bytes]") -> None:
     found = identity(bystander)
     assert found.alive
-    assert of(bystander.pid) == found
+    assert identity_of(bystander.pid) == found
     assert found.signal(signal.SIGTERM)
     os.waitid(os.P_PID, bystander.pid, os.WEXITED | os.WNOWAIT)
     assert not found.alive, "a zombie"
     bystander.wait()
     assert not found.alive
     assert not found.signal(signal.SIGKILL)
-    assert of(2**22 + 1) is None
+    assert identity_of(2**22 + 1) is None
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_command_that_ended_is_not_told_from_its_number() -> None:
     stranger = ("sh", "-c", "sleep 60 & echo $!; wait")
     with subprocess.Popen(stranger, stdout=subprocess.PIPE, process_group=0) as other:
         assert other.stdout
-        child = of(int(other.stdout.readline()))
+        child = identity_of(int(other.stdout.readline()))
         vars(ended)["_child"].pid = other.pid
         ended.stop(grace_s=0.1)
         ended.interrupt()
@@ -133,10 +133,10 @@ def test_a_command_that_ended_is_not_told_from_its_number() -> None:
 def test_a_child_that_a_dead_command_left_is_ended(*, reaped: bool) -> None:
     lines: list[str] = []
     process = Process(Command(("sh", "-c", "trap '' TERM; sleep 60 & echo $!")), lines.append)
-    leader = of(process.pid)
+    leader = identity_of(process.pid)
     assert process.wait(30) if reaped else leader and leader.ends_within(30)
     wait_for("it prints the number of its child", lambda: lines)
-    left = of(int(lines[0]))
+    left = identity_of(int(lines[0]))
     assert left
     assert left.alive
     process.stop(grace_s=0.1)
@@ -295,12 +295,12 @@ def test_an_orphan_that_was_adopted_is_reaped_and_a_child_of_ours_is_not() -> No
     lines: list[str] = []
     parent = Process(Command(("sh", "-c", "sleep 0.3 & echo $!; exit 7")), lines.append)
     assert parent.wait(30) is not None
-    orphan = of(int(lines[0]))
+    orphan = identity_of(int(lines[0]))
     assert orphan
     assert orphan.ends_within(30)
     child = Process(Command(("sh", "-c", "exit 3")), lines.append)
     assert Path(f"/proc/{orphan.pid}").exists()
-    assert process_identity.present(child.pid).ends_within(30)
+    assert process_identity.require_identity(child.pid).ends_within(30)
     reap_orphans()
     assert not Path(f"/proc/{orphan.pid}").exists()
     assert child.poll() == Finished(3, ())

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medley.transcript import Answer, parse, script, text
+from medley.transcript import Answer, build_script, parse, text
 from tests.problems import raises_problem
 
 # What a shell's line may hold; a question is one line, and an answer never ends in blank lines.
@@ -76,12 +76,12 @@ def answered(text: str, **env: str) -> str:
 
 
 def test_a_real_shell() -> None:
-    assert parse(answered(script(QUESTIONS))) == QUESTIONS
+    assert parse(answered(build_script(QUESTIONS))) == QUESTIONS
 
 
 def test_a_question_that_hangs_hangs_no_other() -> None:
     asked = ("echo one", "echo partial; sleep 30", "echo two")
-    said = parse(answered(script(asked, limit_s=3, limit_of_all_s=2)))
+    said = parse(answered(build_script(asked, limit_s=3, limit_of_all_s=2)))
     assert list(said.values()) == [Answer("one\n"), Answer("partial\n", 124), Answer("two\n")]
 
 
@@ -91,4 +91,4 @@ def test_a_host_without_timeout(tmp_path: Path) -> None:
     # 127 by dash, 1 by bash
     absent = subprocess.run(["sh", "-c", "command -v nothing-like-it"], check=False).returncode
     asked = {"command -v timeout": Answer("", absent), "echo one": Answer("one\n")}
-    assert parse(answered(script(asked), PATH=str(tmp_path))) == asked
+    assert parse(answered(build_script(asked), PATH=str(tmp_path))) == asked

@@ -52,7 +52,7 @@ def test_what_is_in_a_files_place(make: Callable[[Path], object], cause: str, fi
 def test_what_is_not_there_is_none_and_empty(state: Path) -> None:
     assert storage.read_bytes(state / "a") is None
     assert storage.read_end(state / "a" / "b", 10) == b""
-    assert storage.listed(state / "a") == []
+    assert storage.list_folder(state / "a") == []
     assert storage.modified_s(state / "a") == 0
     assert not storage.exists(state / "a" / "b")
     storage.remove_file(state / "a")
@@ -62,7 +62,7 @@ def test_a_file_in_the_place_of_a_folder(state: Path) -> None:
     folder = state / "units"
     folder.touch()
     assert storage.read_bytes(folder / "a") is None
-    for use in (storage.listed, storage.make):
+    for use in (storage.list_folder, storage.make):
         with raises_problem(
             str(folder), cause="it is a file, not a folder", fix=(f"mv {folder} {folder}.old", ANOTHER)
         ):
@@ -80,7 +80,7 @@ def test_a_file_of_ones_own_that_is_closed(state: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can leave a file of root's behind")
 @pytest.mark.parametrize("closed", ["units", "units/a.json"], ids=["a folder", "a file"])
-@pytest.mark.parametrize("use", [storage.read_text, storage.listed, storage.remove_file, storage.exists])
+@pytest.mark.parametrize("use", [storage.read_text, storage.list_folder, storage.remove_file, storage.exists])
 def test_files_of_root_in_ones_own_state(
     closed: str, use: Callable[[Path], object], state: Path, tmp_path: Path
 ) -> None:
@@ -94,8 +94,8 @@ def test_files_of_root_in_ones_own_state(
     for up in (tmp_path, *tmp_path.parents[:-2]):
         up.chmod(up.stat().st_mode | 0o111)
     allowed = {storage.remove_file, storage.exists} if closed.endswith("json") else set()
-    problem = problem_as(65_534, lambda: use(file.parent if use == storage.listed else file))
-    if use in allowed or (use == storage.listed and closed.endswith("json")):
+    problem = problem_as(65_534, lambda: use(file.parent if use == storage.list_folder else file))
+    if use in allowed or (use == storage.list_folder and closed.endswith("json")):
         assert problem is None  # the folder is one's own
         return
     assert problem

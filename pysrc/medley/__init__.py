@@ -5,7 +5,7 @@ DISTRIBUTION = "medley-llm"
 
 
 def own_version() -> str:
-    """As it was installed, in a bare source tree `not installed`."""
+    """Return medley's version, or `not installed` in a source checkout."""
     import importlib.metadata  # noqa: PLC0415 - an agent says no version
 
     try:

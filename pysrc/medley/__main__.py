@@ -10,7 +10,7 @@ import signal
 import sys
 
 # Internal verbs that medley starts itself, on other hosts and as supervisor.
-_INNER = {"agent": "medley.cli.agent", "kept": "medley.cluster.units"}
+_INTERNAL_VERBS = {"agent": "medley.cli.agent", "kept": "medley.cluster.units"}
 
 
 def main() -> int:
@@ -23,13 +23,13 @@ def main() -> int:
 
 def _main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _terminated)
+        signal.signal(number, _raise_terminated)
     from medley.errors import Problem, Terminated  # noqa: PLC0415 - as main() says
     from medley.unusable_file import report_left_out  # noqa: PLC0415 - as main() says
 
     report_left_out(_say)
     try:
-        status = _verb()
+        status = _run_verb()
         if sys.stdout:  # else a reader that has left is noticed at exit, with a line on stderr
             sys.stdout.flush()
     except Problem as problem:
@@ -45,9 +45,9 @@ def _main() -> int:
     return status
 
 
-def _verb() -> int:
-    if sys.argv[1:2] and sys.argv[1] in _INNER:
-        return int(importlib.import_module(_INNER[sys.argv[1]]).main(*sys.argv[2:]))
+def _run_verb() -> int:
+    if sys.argv[1:2] and sys.argv[1] in _INTERNAL_VERBS:
+        return int(importlib.import_module(_INTERNAL_VERBS[sys.argv[1]]).main(*sys.argv[2:]))
     from medley.cli import Medley, Usage, terminal  # noqa: PLC0415 - the handlers stand before the slow import
 
     terminal.install()
@@ -65,7 +65,7 @@ def _say(text: object) -> None:
     say(text)
 
 
-def _terminated(number: int, _frame: object) -> None:
+def _raise_terminated(number: int, _frame: object) -> None:
     from medley.errors import Terminated  # noqa: PLC0415 - as main() says
 
     raise Terminated(number)

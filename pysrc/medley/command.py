@@ -25,60 +25,60 @@ class Command:
         """Return the text to paste into a shell; env(1) removes variables."""
         assignments = self.assignments()
         if self.unset:
-            away = [word for name in self.unset for word in ("-u", name)]
-            return " ".join(["env", *away, *assignments, join(self.argv)])
+            removals = [word for name in self.unset for word in ("-u", name)]
+            return " ".join(["env", *removals, *assignments, join(self.argv)])
         return " ".join([*assignments, join(self.argv)])
 
-    def assignments(self, quoted: Callable[[str], str] = quote) -> list[str]:
-        """Its variables as a shell reads them: NAME=value."""
-        env = [f"{name}={quoted(value)}" for name, value in sorted(self.env.items())]
-        return env + [f'{name}="$(cat {quoted(file)})"' for name, file in sorted(self.secrets.items())]
+    def assignments(self, quote_word: Callable[[str], str] = quote) -> list[str]:
+        """Return the variables as a shell reads them: NAME=value."""
+        env = [f"{name}={quote_word(value)}" for name, value in sorted(self.env.items())]
+        return env + [f'{name}="$(cat {quote_word(file)})"' for name, file in sorted(self.secrets.items())]
 
     def with_env(self, more: Mapping[str, str]) -> "Command":
         return replace(self, env={**self.env, **more})
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of the process without its secrets; `base` is the caller's."""
-        kept = {name: value for name, value in base.items() if name not in self.unset}
-        return {**kept, **self.env}
+        inherited = {name: value for name, value in base.items() if name not in self.unset}
+        return {**inherited, **self.env}
 
 
-_ENDS = "--"
+_END_OF_OPTIONS = "--"
 """Words after it are another program's."""
 
 
-def renamed(line: Sequence[str], old: str, new: str) -> tuple[str, ...]:
+def replace_word(line: Sequence[str], old: str, new: str) -> tuple[str, ...]:
     """Replace a word, by itself or as a switch's value."""
 
-    def word_with(word: str) -> str:
+    def replace_if_old(word: str) -> str:
         name, equals, value = word.partition("=")
         if equals and name.startswith("--") and value == old:
             return f"{name}={new}"
         return new if word == old else word
 
-    return tuple(map(word_with, line))
+    return tuple(map(replace_if_old, line))
 
 
-def switched(line: Sequence[str], name: str, value: str) -> tuple[str, ...]:
+def set_switch(line: Sequence[str], name: str, value: str) -> tuple[str, ...]:
     """Set a switch to one value."""
-    own, others = _halves(without(line, [name]))
-    return (*own, name, value, *others)
+    own_words, other_words = _split_at_dashes(drop_switches(line, [name]))
+    return (*own_words, name, value, *other_words)
 
 
-def without(line: Sequence[str], names: Iterable[str]) -> tuple[str, ...]:
+def drop_switches(line: Sequence[str], names: Iterable[str]) -> tuple[str, ...]:
     """Remove these switches with their values."""
-    own, others = _halves(line)
-    kept, words, names = [], iter(own), frozenset(names)
+    own_words, other_words = _split_at_dashes(line)
+    remaining, words, names = [], iter(own_words), frozenset(names)
     for word in words:
         if word in names:
             next(words, None)
         elif word.partition("=")[0] not in names:
-            kept.append(word)
-    return (*kept, *others)
+            remaining.append(word)
+    return (*remaining, *other_words)
 
 
-def _halves(line: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    at = line.index(_ENDS) if _ENDS in line else len(line)
+def _split_at_dashes(line: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    at = line.index(_END_OF_OPTIONS) if _END_OF_OPTIONS in line else len(line)
     return tuple(line[:at]), tuple(line[at:])
 
 
@@ -99,23 +99,23 @@ class Variable:
     """Whether this value is only for this host, though its name is usually for all hosts."""
 
 
-def users(ours: Variable, environ: Mapping[str, str]) -> Variable:
+def prefer_user_value(variable: Variable, environ: Mapping[str, str]) -> Variable:
     """Return medley's variable, or the user's own value of it."""
-    value = environ.get(ours.name)
+    value = environ.get(variable.name)
     if value is None:
-        return ours
-    other = ", and by medley" if value == ours.value else f"; medley's value is {ours.value}"
-    return Variable(ours.name, value, f"set by you{other}: {ours.why}")
+        return variable
+    other = ", and by medley" if value == variable.value else f"; medley's value is {variable.value}"
+    return Variable(variable.name, value, f"set by you{other}: {variable.why}")
 
 
-def overridden(ours: Iterable[Variable], table: Mapping[str, str]) -> tuple[Variable, ...]:
+def override_variables(variables: Iterable[Variable], table: Mapping[str, str]) -> tuple[Variable, ...]:
     """Override and extend variables by this host's values of cluster.toml."""
-    found = {each.name: each for each in ours}
+    values = {variable.name: variable for variable in variables}
     for name, value in table.items():
-        other = found.get(name)
-        more = f"; medley's value is {other.value}" if other and other.value != value else ""
-        found[name] = Variable(name, value, f"set in cluster.toml{more}", local=True)
-    return tuple(found.values())
+        original = values.get(name)
+        note = f"; medley's value is {original.value}" if original and original.value != value else ""
+        values[name] = Variable(name, value, f"set in cluster.toml{note}", local=True)
+    return tuple(values.values())
 
 
 @dataclass(frozen=True)
@@ -146,22 +146,22 @@ class AnnotatedCommand:
     @property
     def command(self) -> Command:
         flags = (word for flag in self.flags for word in flag.argv())
-        env = {each.name: each.value for each in self.variables if not each.secret}
-        secrets = {each.name: each.value for each in self.variables if each.secret}
+        env = {variable.name: variable.value for variable in self.variables if not variable.secret}
+        secrets = {variable.name: variable.value for variable in self.variables if variable.secret}
         argv = (*self.words, *flags, *self.extra)
         return Command(argv, env, self.unset, secrets, self.undo, self.inherits)
 
     def why(self) -> list[tuple[str, str]]:
         return [
-            *((f"{each.name}={_short(each.value)}", each.why) for each in self.variables),
+            *((f"{variable.name}={_shorten(variable.value)}", variable.why) for variable in self.variables),
             *((" ".join(flag.argv()), flag.why) for flag in self.flags),
         ]
 
 
-def merged(found: Iterable[Variable]) -> tuple[Variable, ...]:
+def keep_last_values(variables: Iterable[Variable]) -> tuple[Variable, ...]:
     """Keep the last variable of each name."""
-    return tuple({each.name: each for each in found}.values())
+    return tuple({variable.name: variable for variable in variables}.values())
 
 
-def _short(value: str, limit: int = 60) -> str:
+def _shorten(value: str, limit: int = 60) -> str:
     return value if len(value) <= limit else value[: limit - 1] + "…"

@@ -30,9 +30,9 @@ from medley.unusable_file import optional
 
 _T = TypeVar("_T", bound=StrictTable)
 _KINDS: dict[str, type[StrictTable]] = {"hosts": HostTable, "models": Model, "locks": Recipe}
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 # The parser takes quadratic time for a key of thousands of parts.
-_DEEP = re.compile(r"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){32}""")
+_DEEP_KEY = re.compile(r"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){32}""")
 _HEADER = re.compile(r"\s*\[(\[?)\s*([^\[\]]+?)\s*\]\]?\s*(#.*)?$")
 _PAGE = re.compile(r"(?<![\w/])docs/[\w/-]+\.md")
 _KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
@@ -45,12 +45,12 @@ _STRING = re.compile(
 
 def folders() -> tuple[Path, ...]:
     """Return the folders of tables in order of search."""
-    return _folders(*(os.environ.get(name) for name in ("MEDLEY_CONFIG", "XDG_CONFIG_HOME", "HOME")))
+    return _list_folders(*(os.environ.get(name) for name in ("MEDLEY_CONFIG", "XDG_CONFIG_HOME", "HOME")))
 
 
 # A plan asks a thousand times, each time for the same environment.
 @lru_cache(maxsize=8)
-def _folders(*_variables: str | None) -> tuple[Path, ...]:
+def _list_folders(*_variables: str | None) -> tuple[Path, ...]:
     own = storage.tables()
     package = Path(__file__).parent
     checkout = package.parent.parent
@@ -58,12 +58,12 @@ def _folders(*_variables: str | None) -> tuple[Path, ...]:
     return (own, *tree, package / "data")
 
 
-def with_pages(text: str) -> str:
+def resolve_pages(text: str) -> str:
     """Name each page of the documentation by its path here: a checkout's, or the copy in the package."""
-    return _PAGE.sub(lambda found: _page(found[0]), text)
+    return _PAGE.sub(lambda match: _find_page(match[0]), text)
 
 
-def _page(name: str) -> str:
+def _find_page(name: str) -> str:
     for folder in folders():
         if storage.is_visible_file(path := folder / name):
             return str(path)
@@ -72,17 +72,17 @@ def _page(name: str) -> str:
 
 def files(kind: str, suffix: str = ".toml") -> dict[str, Path]:
     """Return every NAME.toml in the folders' `kind`, by name."""
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for folder in folders():
-        for path in listed(folder / kind, suffix):
-            found.setdefault(path.stem, path)
-    return found
+        for path in list_tables(folder / kind, suffix):
+            paths.setdefault(path.stem, path)
+    return paths
 
 
-def listed(folder: Path, suffix: str = ".toml") -> list[Path]:
+def list_tables(folder: Path, suffix: str = ".toml") -> list[Path]:
     """List the tables in a folder; one that this user may not enter is left out."""
     with optional():
-        return storage.listed(folder, f"*{suffix}")
+        return storage.list_folder(folder, f"*{suffix}")
     return []
 
 
@@ -123,7 +123,7 @@ def recipes() -> Mapping[str, Recipe]:
 def read(path: Path, shape: type[_T]) -> _T:
     """Read the table in a file; a Problem names the file, the key and the nearest valid key."""
     try:
-        return cast("_T", _read(_text(path), shape, str(path)))
+        return cast("_T", _read(_read_text(path), shape, str(path)))
     except RecursionError as error:
         raise Problem(f"{path} is not TOML", cause="it nests too deep", fix=f"fix {path}") from error
     except ValueError as error:  # not UTF-8, not TOML, or a number of thousands of digits
@@ -132,7 +132,7 @@ def read(path: Path, shape: type[_T]) -> _T:
         raise storage.problem_of(path, error, "read") from error
 
 
-def beside(module: str, name: str) -> dict[str, Any]:
+def read_own_table(module: str, name: str) -> dict[str, Any]:
     """Read a table of the program's own, which stands next to the module of this `__file__`."""
     return tomllib.loads(Path(module).with_name(name).read_text(encoding="utf-8"))
 
@@ -140,18 +140,20 @@ def beside(module: str, name: str) -> dict[str, Any]:
 @lru_cache(maxsize=256)
 def _read(text: str, shape: type[StrictTable], where: str) -> StrictTable:
     """Parse a file's text once per process, because a command reads the same tables many times."""
-    if deep := _DEEP.search(text):
-        raise ValueError(f"line {text.count(chr(10), 0, deep.start()) + 1} has a key of more than 32 parts")
+    if deep_key := _DEEP_KEY.search(text):
+        raise ValueError(
+            f"line {text.count(chr(10), 0, deep_key.start()) + 1} has a key of more than 32 parts"
+        )
     return build(tomllib.loads(text), shape, where, text)
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     """Read a file without the byte order mark of some editors."""
     with path.open("rb") as file:
-        found = file.read(_MOST_BYTES + 1)
-    if len(found) > _MOST_BYTES:
-        raise ValueError(f"it has more than {_MOST_BYTES >> 20} MiB")
-    return found.decode("utf-8-sig").replace("\r\n", "\n")
+        content = file.read(_MAX_BYTES + 1)
+    if len(content) > _MAX_BYTES:
+        raise ValueError(f"it has more than {_MAX_BYTES >> 20} MiB")
+    return content.decode("utf-8-sig").replace("\r\n", "\n")
 
 
 def build(table: Mapping[str, Any], shape: type[_T], where: str, text: str = "") -> _T:
@@ -160,67 +162,67 @@ def build(table: Mapping[str, Any], shape: type[_T], where: str, text: str = "")
         # Through JSON, because strict mode then accepts lists for tuples, but no string for a number.
         return shape.model_validate_json(json.dumps(table))
     except ValidationError as error:
-        raise _invalid(error, shape, where, text) from None
+        raise _build_problem(error, shape, where, text) from None
     except (RecursionError, ValueError) as error:
         raise Problem(f"{where} nests too deep", cause=str(error)[:200], fix=f"fix {where}") from error
     except TypeError as error:
         raise Problem(f"{where} has a date", cause=str(error), fix="write it as a string") from error
 
 
-def _invalid(error: ValidationError, shape: type[StrictTable], where: str, text: str) -> Problem:
+def _build_problem(error: ValidationError, shape: type[StrictTable], where: str, text: str) -> Problem:
     # An unknown key comes first, because it is often a misspelled missing one.
-    first, *more = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
+    first, *others = sorted(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
     key = ".".join(str(part) for part in first["loc"]) or "the table"
-    number = line(text, first["loc"])
+    number = find_line(text, first["loc"])
     where = f"{where}:{number}" if number else where
     cause = first["msg"]
     fix = f"fix '{key}' in {where}"
     if first["type"] == "extra_forbidden":
-        known = _keys(shape, first["loc"][:-1])
-        near = difflib.get_close_matches(str(first["loc"][-1]), known, n=1)
+        known = _list_keys(shape, first["loc"][:-1])
+        close_names = difflib.get_close_matches(str(first["loc"][-1]), known, n=1)
         cause = f"unknown key; the keys are {', '.join(known)}"
-        fix = f"rename it to '{near[0]}'" if near else "remove it"
+        fix = f"rename it to '{close_names[0]}'" if close_names else "remove it"
     elif first["type"] == "missing":
         cause, fix = "it is required", f"add '{key} = …' to {where}"
     field = shape.model_fields.get(key)  # a key of the top that a command writes
     if field and isinstance(field.json_schema_extra, dict):
         fix = str(field.json_schema_extra["fix"])
-    if more:
-        cause += f"; also not valid: {', '.join('.'.join(map(str, other['loc'])) for other in more)}"
+    if others:
+        cause += f"; also not valid: {', '.join('.'.join(map(str, other['loc'])) for other in others)}"
     state = "is missing" if first["type"] == "missing" else "is wrong"
     return Problem(f"{where}: '{key}' {state}", cause=cause, fix=fix)
 
 
-def _keys(shape: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
+def _list_keys(shape: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
     parts = (part for part in path if isinstance(part, str))  # a number is an index of a list
     for part in parts:
         field = shape.model_fields.get(part)
         if field and "Mapping" in str(field.annotation):
             next(parts, None)  # of a table of tables, the name
-        inner = next(iter(_tables(field.annotation)), None) if field else None
+        inner = next(iter(_list_table_types(field.annotation)), None) if field else None
         if inner is None:
             return []
         shape = inner
     return list(shape.model_fields)
 
 
-def _tables(annotation: Any) -> list[type[BaseModel]]:  # noqa: ANN401 - a type as typing writes it
+def _list_table_types(annotation: Any) -> list[type[BaseModel]]:  # noqa: ANN401 - a type as typing writes it
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [table for part in getattr(annotation, "__args__", ()) for table in _tables(part)]
+    return [table for part in getattr(annotation, "__args__", ()) for table in _list_table_types(part)]
 
 
 def check() -> dict[Path, Problem | None]:
     """Check every table in every folder, also hidden ones; returns the Problem of each, if any."""
     return {
-        path: _wrong(path, shape)
+        path: _find_mistake(path, shape)
         for folder in folders()
         for kind, shape in _KINDS.items()
-        for path in listed(folder / kind)
+        for path in list_tables(folder / kind)
     }
 
 
-def _wrong(path: Path, shape: type[StrictTable]) -> Problem | None:
+def _find_mistake(path: Path, shape: type[StrictTable]) -> Problem | None:
     try:
         table = read(path, shape)
     except Problem as problem:
@@ -240,26 +242,26 @@ def _wrong(path: Path, shape: type[StrictTable]) -> Problem | None:
     return None
 
 
-def line(text: str, path: Sequence[object]) -> int | None:
+def find_line(text: str, path: Sequence[object]) -> int | None:
     """Return the line number of the key at `path`, or of the nearest table above it."""
-    wanted = tuple(path)
+    key_path = tuple(path)
     best: tuple[int, int] | None = None
-    for number, found in _located_keys(text):
-        depth = min(len(found), len(wanted))  # [a.b] is also the place of the table `a`
-        if found[:depth] == wanted[:depth] and (best is None or depth > best[0]):
+    for number, location in _locate_keys(text):
+        depth = min(len(location), len(key_path))  # [a.b] is also the place of the table `a`
+        if location[:depth] == key_path[:depth] and (best is None or depth > best[0]):
             best = depth, number
     return best[1] if best else None
 
 
-def _located_keys(text: str) -> Iterator[tuple[int, tuple[str | int, ...]]]:
+def _locate_keys(text: str) -> Iterator[tuple[int, tuple[str | int, ...]]]:
     table: tuple[str | int, ...] = ()
     lists: dict[tuple[str | int, ...], int] = {}
     blank = _STRING.sub(lambda match: "\n" * match[0].count("\n") if match["several"] else match[0], text)
-    for number, each in enumerate(blank.split("\n"), 1):
-        if header := _HEADER.fullmatch(each):
-            *above, last = _parts(header[2])
+    for number, text_line in enumerate(blank.split("\n"), 1):
+        if header := _HEADER.fullmatch(text_line):
+            *parents, last = _split_key(header[2])
             table = ()
-            for part in above:  # an array means its last table so far
+            for part in parents:  # an array means its last table so far
                 table = (*table, part)
                 table = (*table, lists[table]) if table in lists else table
             table = (*table, last)
@@ -269,11 +271,11 @@ def _located_keys(text: str) -> Iterator[tuple[int, tuple[str | int, ...]]]:
             elif table in lists:
                 table = (*table, lists[table])
             yield number, table
-        elif key := _KEY.match(each):
-            yield number, (*table, *_parts(key[1]))
+        elif key := _KEY.match(text_line):
+            yield number, (*table, *_split_key(key[1]))
 
 
-def _parts(dotted: str) -> tuple[str, ...]:
+def _split_key(dotted: str) -> tuple[str, ...]:
     try:
         table = tomllib.loads(f"{dotted} = 0")
     except tomllib.TOMLDecodeError:

@@ -24,9 +24,9 @@ DEFAULT_KEY = "default"
 """The name of the key that medley makes by itself."""
 _KEY_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 _ORIGIN = re.compile(r"https?://[^/\s]+")
-_LEAST = 32
+_MIN_TOKEN_CHARS = 32
 """Characters, because a false head could brute-force a shorter token."""
-_TOKEN_SHAPE = re.compile(rf"[0-9A-Za-z_.-]{{{_LEAST},256}}")
+_TOKEN_SHAPE = re.compile(rf"[0-9A-Za-z_.-]{{{_MIN_TOKEN_CHARS},256}}")
 
 
 def is_secret(name: str) -> bool:
@@ -38,15 +38,15 @@ def token_path() -> Path:
     return storage.state() / "token"
 
 
-def made_token() -> Path:
+def ensure_token() -> Path:
     """Return the token's file; make a new token if there is none."""
     file = token_path()
     if not storage.exists(file):
         storage.write(file, secrets.token_hex(32), secret=True)
-    return _closed(file)
+    return _close_to_others(file)
 
 
-def given_token(text: str, source: str) -> Path:
+def store_token(text: str, source: str) -> Path:
     """Store a copied token next to the present one, which `keep_token` replaces once it works."""
     token = text.strip()
     if not _TOKEN_SHAPE.fullmatch(token):
@@ -54,7 +54,7 @@ def given_token(text: str, source: str) -> Path:
             f"{source} is not a token",
             cause="it is empty"
             if not token
-            else f"it has {len(token)} characters; a token is one word of {_LEAST} to 256",
+            else f"it has {len(token)} characters; a token is one word of {_MIN_TOKEN_CHARS} to 256",
             fix="copy the file that `medley ray-head` names on the head, then: --token-file FILE",
         )
     file = token_path().with_name("token.new")
@@ -63,11 +63,11 @@ def given_token(text: str, source: str) -> Path:
 
 
 def keep_token(file: Path) -> Path:
-    with storage.explained(token_path(), "written"):
+    with storage.explain_errors(token_path(), "written"):
         return file.replace(token_path())
 
 
-def present_token() -> Path:
+def require_token() -> Path:
     """Return the token's file, which must exist."""
     file = token_path()
     if not storage.exists(file):
@@ -77,7 +77,7 @@ def present_token() -> Path:
             fix="copy it from the head: medley ray-worker HEAD --token-file FILE, or: ssh HEAD cat "
             ".local/state/medley/token | medley ray-worker HEAD --token-file -",
         )
-    return _closed(file)
+    return _close_to_others(file)
 
 
 def api_key_path() -> Path:
@@ -112,15 +112,17 @@ def choose_keys(word: str | None, address: str, *, make: bool) -> Path | None:
             if not own_keys():
                 _write_key(DEFAULT_KEY, _new_key())
     for file in own_keys().values():
-        _closed(file)
+        _close_to_others(file)
     return key_folder()
 
 
 def own_keys() -> dict[str, Path]:
     """Return the file of each of medley's own keys by name, the default first."""
     default = api_key_path()
-    named = {file.name: file for file in storage.listed(key_folder()) if _KEY_NAME.fullmatch(file.name)}
-    return ({DEFAULT_KEY: default} if storage.exists(default) else {}) | named
+    named_files = {
+        file.name: file for file in storage.list_folder(key_folder()) if _KEY_NAME.fullmatch(file.name)
+    }
+    return ({DEFAULT_KEY: default} if storage.exists(default) else {}) | named_files
 
 
 def read_keys(source: Path, on_damage: Callable[[str, Problem], str | None] | None = None) -> dict[str, str]:
@@ -148,7 +150,7 @@ def read_keys(source: Path, on_damage: Callable[[str, Problem], str | None] | No
 
 def _require_single(key: str, name: str, keys: Mapping[str, str]) -> None:
     """Raise a Problem for a key that another name has: Caddy refuses it, with the key in its words."""
-    if same := next((each for each, text in keys.items() if text == key), None):
+    if same := next((other for other, text in keys.items() if text == key), None):
         raise Problem(
             f"the key named {name} is that of {same}",
             cause=f"{own_keys()[name]} has the same text, so it cannot be revoked alone",
@@ -243,7 +245,7 @@ def _lock_keys() -> Iterator[None]:
 
 def require_origins(origins: tuple[str, ...], key: str | None) -> None:
     """Raise a Problem for a word that is not an origin, or where requests of web pages would need no key."""
-    wrong = next((each for each in origins if not _ORIGIN.fullmatch(each)), None)
+    wrong = next((origin for origin in origins if not _ORIGIN.fullmatch(origin)), None)
     if wrong is not None:
         raise Problem(
             f"{wrong} is not the origin of a web page",
@@ -262,7 +264,7 @@ def require_key(word: str) -> Path:
     """Return the file of a key that the user names; a Problem where it has none."""
     file = user.expand(word).absolute()
     read_api_key(file)
-    return _closed(file)
+    return _close_to_others(file)
 
 
 def read_api_key(file: Path) -> str:
@@ -286,13 +288,13 @@ def read_api_key(file: Path) -> str:
     return key
 
 
-def _closed(file: Path) -> Path:
+def _close_to_others(file: Path) -> Path:
     """Remove other users' access to the file, which a copy by hand often has.
 
     A file of another owner is unchanged: systemd passes credentials as root's, readable by an ACL, which
     shows as the group's mode.
     """
-    with storage.explained(file, "read"):
+    with storage.explain_errors(file, "read"):
         status = file.stat()
         if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & 0o077:
             file.chmod(0o600)

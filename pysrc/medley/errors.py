@@ -4,7 +4,7 @@ import re
 import signal
 from dataclasses import dataclass
 
-_NUMBER = re.compile(r"\[Errno -?\d+\] ?")
+_ERRNO = re.compile(r"\[Errno -?\d+\] ?")
 
 
 class Problem(Exception):  # noqa: N818 - it is what it says, and `except Problem` reads well
@@ -20,7 +20,7 @@ class Problem(Exception):  # noqa: N818 - it is what it says, and `except Proble
 
     @property
     def table(self) -> dict[str, str]:
-        """For programs."""
+        """The three texts by name, for programs."""
         return {"what": self.what, "cause": self.cause, "fix": self.fix}
 
     def __str__(self) -> str:
@@ -41,17 +41,17 @@ class Terminated(BaseException):
 
 
 def in_words(error: BaseException) -> str:
-    """Why something could not be done, without the kernel's number for it and the file that it is about."""
+    """Return why something could not be done, without the kernel's number for it and the file's name."""
     if isinstance(error, UnicodeDecodeError):
-        wrong = error.object[error.start]
-        return f"it is not text: byte {error.start} is {wrong:#04x}, which UTF-8 does not have"
-    said = error.strerror if isinstance(error, OSError) else None
-    return said or _NUMBER.sub("", str(error)) or type(error).__name__
+        byte = error.object[error.start]
+        return f"it is not text: byte {error.start} is {byte:#04x}, which UTF-8 does not have"
+    text = error.strerror if isinstance(error, OSError) else None
+    return text or _ERRNO.sub("", str(error)) or type(error).__name__
 
 
 def field(name: str, text: str) -> str:
-    first, *more = text.splitlines() or [""]
-    return "\n".join([f"  {name + ':':<6} {first}", *(f"         {line}" for line in more)])
+    first, *further_lines = text.splitlines() or [""]
+    return "\n".join([f"  {name + ':':<6} {first}", *(f"         {line}" for line in further_lines)])
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from medley.schema import (
 Plugin = Literal["cpu_ray", "sgl_kernel_standin"]
 
 
-class Recognise(StrictTable):
+class HostSigns(StrictTable):
     """Signs of a kind of host; all of them must hold. Without any: every host."""
 
     system: System | None = None
@@ -245,7 +245,7 @@ class HostTable(StrictTable):
     title: str
     systems: Annotated[tuple[System, ...], Field(min_length=1)]
     device: Literal["cuda", "cpu"]
-    recognise: Recognise
+    recognise: HostSigns
     memory: MemoryTable
     environments: Mapping[EngineName, str] = {}
     """The engine environment (locks/NAME.toml) of each engine on this kind of host."""

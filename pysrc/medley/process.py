@@ -20,12 +20,19 @@ from typing import IO, TypeVar
 from medley import storage, transcript
 from medley.command import Command
 from medley.errors import Problem, in_words
-from medley.process_identity import Identity, descendants, end_processes, kill_processes, of, present
+from medley.process_identity import (
+    Identity,
+    descendants,
+    end_processes,
+    identity_of,
+    kill_processes,
+    require_identity,
+)
 
-_ASK_LIMIT_S = 60
+_QUESTIONS_LIMIT_S = 60
 _UNDO_LIMIT_S = 30
-_LONGEST_LINE, _LONGEST_KEPT = 8 << 20, 64 << 10
-_LAST_LINES = 400
+_MAX_LINE_CHARS, _MAX_STORED_CHARS = 8 << 20, 64 << 10
+_MAX_LAST_LINES = 400
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _M_ARENA_MAX = -8
 
@@ -73,16 +80,21 @@ def ask(
     limit_of_all_s: float = transcript.LIMIT_OF_ALL_S,
 ) -> transcript.Transcript:
     """Ask this host, in one round trip; `variables` are added to medley's environment."""
-    command = ("sh", "-c", transcript.script(questions, limit_of_all_s=limit_of_all_s))
+    command = ("sh", "-c", transcript.build_script(questions, limit_of_all_s=limit_of_all_s))
     env = {**os.environ, **(variables or {})}
     try:
-        done = subprocess.run(
-            command, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ASK_LIMIT_S, check=False
+        result = subprocess.run(
+            command,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_QUESTIONS_LIMIT_S,
+            check=False,
         )
     except subprocess.TimeoutExpired as error:
         raise Problem(
             "this host does not answer questions about itself",
-            cause=f"a command did not end within {_ASK_LIMIT_S} s, though each has a limit",
+            cause=f"a command did not end within {_QUESTIONS_LIMIT_S} s, though each has a limit",
             fix="find the process that cannot be killed (state D): ps -eo pid,stat,args | grep ' D'",
         ) from error
     except OSError as error:
@@ -91,7 +103,7 @@ def ask(
             cause=f"{in_words(error)}; PATH is {env.get('PATH', 'not set')!r}",
             fix="export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         ) from error
-    return transcript.parse(done.stdout.decode("utf-8", "ignore"))
+    return transcript.parse(result.stdout.decode("utf-8", "ignore"))
 
 
 def attend(command: Command) -> int:
@@ -108,8 +120,8 @@ def attend(command: Command) -> int:
 def detach(command: Command, log: Path) -> int:
     """Start it so that it outlives medley and the terminal; returns its process id."""
     storage.make(log.parent)
-    program = which(command.argv[0])
-    if program is None:
+    executable = which(command.argv[0])
+    if executable is None:
         raise Problem(f"{command.argv[0]} not found", cause="it is not on PATH", fix="install it")
     files = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -117,12 +129,12 @@ def detach(command: Command, log: Path) -> int:
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
     env = command.environment(os.environ)
-    with storage.explained(log, "written"):
+    with storage.explain_errors(log, "written"):
         os.close(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o644))
-    return os.posix_spawn(program, command.argv, env, file_actions=files, setsid=True)
+    return os.posix_spawn(executable, command.argv, env, file_actions=files, setsid=True)
 
 
-def program(name: str) -> str | None:
+def find_program(name: str) -> str | None:
     """Find a program on PATH."""
     return which(name)
 
@@ -130,26 +142,26 @@ def program(name: str) -> str | None:
 def wait_until(predicate: Callable[[], T], limit_s: float, *, every_s: float = 0.05) -> T:
     """Call `predicate` until it is true or `limit_s` has passed; returns the last result."""
     deadline = time.monotonic() + limit_s
-    while not (found := predicate()) and time.monotonic() < deadline:
+    while not (result := predicate()) and time.monotonic() < deadline:
         time.sleep(every_s)
-    return found
+    return result
 
 
 class Process:
     """A running command in its own process group; stderr goes to `on_error`, if given, else to `on_line`."""
 
     def __init__(
-        self, command: Command, on_line: OnLine, on_error: OnLine | None = None, *, heard: bool = False
+        self, command: Command, on_line: OnLine, on_error: OnLine | None = None, *, has_stdin: bool = False
     ) -> None:
-        """`heard`: `say` writes to its standard input, which is empty otherwise."""
+        """`has_stdin`: `say` writes to its standard input, which is empty otherwise."""
         self.command = command
-        self.last: deque[str] = deque(maxlen=_LAST_LINES)
-        stdin = subprocess.PIPE if heard else subprocess.DEVNULL
+        self.last: deque[str] = deque(maxlen=_MAX_LAST_LINES)
+        stdin = subprocess.PIPE if has_stdin else subprocess.DEVNULL
         self._child = _spawn(command, stdin, subprocess.PIPE if on_error else subprocess.STDOUT)
         self._reaping = threading.Lock()
-        self._identity = present(self.pid)  # at least as a zombie, until it is reaped
+        self._identity = require_identity(self.pid)  # at least as a zombie, until it is reaped
         streams = ((self._child.stdout, on_line), (self._child.stderr, on_error))
-        self._readers = [threading.Thread(target=self._read, args=each, daemon=True) for each in streams]
+        self._readers = [threading.Thread(target=self._read, args=stream, daemon=True) for stream in streams]
         try:
             for reader in self._readers:
                 reader.start()
@@ -236,30 +248,30 @@ class Process:
     def _signal(self, number: signal.Signals) -> None:
         """Send its group a signal, unless it is reaped and its number may be reused."""
         with self._reaping:  # another thread may be about to
-            if of(self.pid) == self._identity:
+            if identity_of(self.pid) == self._identity:
                 os.killpg(self.pid, number)
 
     def _tree(self) -> set[Identity]:
         """Return its descendants, and orphans of its group."""
         with self._reaping:
-            found = of(self.pid)
-            if found not in {None, self._identity}:  # its number was reused, so its group is gone
+            identity = identity_of(self.pid)
+            if identity not in {None, self._identity}:  # its number was reused, so its group is gone
                 return set()
-            below = descendants(self.pid) if found else set()
-        for each in descendants(os.getpid()):
+            tree = descendants(self.pid) if identity else set()
+        for process in descendants(os.getpid()):
             with suppress(ProcessLookupError):
-                if os.getpgid(each.pid) == self.pid:
-                    below.add(each)
-        return below - {self._identity}
+                if os.getpgid(process.pid) == self.pid:
+                    tree.add(process)
+        return tree - {self._identity}
 
     def _read(self, stream: IO[str] | None, on_line: OnLine | None) -> None:
         """Pass on each line; one of more than 8 MiB comes in parts, so that it cannot fill the memory."""
         if stream is None:
             return
         with stream:
-            while raw := stream.readline(_LONGEST_LINE):
+            while raw := stream.readline(_MAX_LINE_CHARS):
                 line = raw.rstrip("\n")
-                self.last.append(line[:_LONGEST_KEPT])
+                self.last.append(line[:_MAX_STORED_CHARS])
                 if on_line:
                     on_line(line)
 
@@ -269,7 +281,7 @@ def _spawn(command: Command, stdin: int, stderr: int) -> "subprocess.Popen[str]"
     try:
         return subprocess.Popen(
             command.argv,
-            env=command.environment(os.environ) | storage.secrets(command.secrets),
+            env=command.environment(os.environ) | storage.read_secrets(command.secrets),
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=stderr,

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     import psutil
 
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
-_STARTED, _STATE = 19, 0
+_BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
+_START_FIELD, _STATE_FIELD = 19, 0
 """Fields of /proc/PID/stat after the name, which may have spaces and brackets."""
-_SEGMENTS_EVERY_S = 5.0
+_SEGMENT_CHECK_S = 5.0
 _TRACKERS_LIMIT_S = 2
-_SEGMENT = "/dev/shm/psm_*"  # noqa: S108 - it is the name that Python gives them
+_SEGMENT_PATTERN = "/dev/shm/psm_*"  # noqa: S108 - it is the name that Python gives them
 T = TypeVar("T")
 
 
@@ -42,8 +42,8 @@ class Identity:
 
     @property
     def alive(self) -> bool:
-        fields = _fields(self.pid)
-        return bool(fields) and fields[_STATE] != "Z" and of(self.pid) == self
+        fields = _read_fields(self.pid)
+        return bool(fields) and fields[_STATE_FIELD] != "Z" and identity_of(self.pid) == self
 
     @property
     def is_own(self) -> bool:
@@ -65,7 +65,7 @@ class Identity:
     @property
     def stopped(self) -> bool:
         """Whether it is stopped, as SIGSTOP and a debugger leave it."""
-        return _fields(self.pid)[:1] in (["T"], ["t"])
+        return _read_fields(self.pid)[:1] in (["T"], ["t"])
 
     def ignores(self, number: signal.Signals) -> bool:
         """Whether it ignores a signal, as SIGINT where a shell script started it with `&`."""
@@ -103,10 +103,10 @@ class Identity:
     def shared_memory(self) -> Iterator[Path]:
         """Segments of Python's multiprocessing.shared_memory that it has open."""
         with suppress(OSError):
-            for each in Path(f"/proc/{self.pid}/fd").iterdir():
+            for descriptor in Path(f"/proc/{self.pid}/fd").iterdir():
                 with suppress(OSError):
-                    if (file := each.readlink()).match(_SEGMENT):
-                        yield file
+                    if (segment := descriptor.readlink()).match(_SEGMENT_PATTERN):
+                        yield segment
 
     def reap(self) -> None:
         """Let the kernel forget it, if it has ended and is a child of this process."""
@@ -123,23 +123,27 @@ class Identity:
             return
         try:
             # The number may have been reused before the handle was opened, and cannot be after.
-            yield handle if of(self.pid) == self else None
+            yield handle if identity_of(self.pid) == self else None
         finally:
             os.close(handle)
 
 
 @dataclass
-class Lost:
+class EndedOrStopped:
     """Finds processes that have ended, or are stopped for so long that those who need them hang."""
 
     limit_s: float
     _since: dict[Identity, float] = field(default_factory=dict)
 
-    def among(self, processes: Iterable[Identity]) -> list[Identity]:
+    def find(self, processes: Iterable[Identity]) -> list[Identity]:
         now = time.monotonic()
-        alive = {each: each.alive for each in processes}
-        self._since = {each: self._since.get(each, now) for each in alive if each.stopped}
-        return [each for each in alive if not alive[each] or now - self._since.get(each, now) >= self.limit_s]
+        alive = {process: process.alive for process in processes}
+        self._since = {process: self._since.get(process, now) for process in alive if process.stopped}
+        return [
+            process
+            for process in alive
+            if not alive[process] or now - self._since.get(process, now) >= self.limit_s
+        ]
 
 
 @dataclass
@@ -147,85 +151,95 @@ class SharedMemory:
     """Removes the segments that dead processes below this one leave, once nobody has them open."""
 
     _holders: dict[Path, set[Identity]] = field(default_factory=dict)
-    _next: float = 0
+    _next_check_s: float = 0
 
     def check(self) -> None:
         """Note who has which, at most every few seconds; call it often, and `settle` at the end."""
-        if time.monotonic() >= self._next:
-            self._next = time.monotonic() + _SEGMENTS_EVERY_S
+        if time.monotonic() >= self._next_check_s:
+            self._next_check_s = time.monotonic() + _SEGMENT_CHECK_S
             self.settle()
 
     def settle(self) -> None:
-        for each in descendants(os.getpid()):
-            for file in each.shared_memory:
-                self._holders.setdefault(file, set()).add(each)
-        left = {file for file, those in self._holders.items() if not any(each.alive for each in those)}
-        if left:
-            left -= {file for each, _ in _inspect(lambda each: each.pid) for file in each.shared_memory}
-        for file in left:
+        for process in descendants(os.getpid()):
+            for segment in process.shared_memory:
+                self._holders.setdefault(segment, set()).add(process)
+        unused = {
+            segment
+            for segment, holders in self._holders.items()
+            if not any(process.alive for process in holders)
+        }
+        if unused:
+            unused -= {
+                segment
+                for process, _ in _inspect(lambda process: process.pid)
+                for segment in process.shared_memory
+            }
+        for segment in unused:
             with suppress(OSError):  # its owner removed it
-                file.unlink()
-            del self._holders[file]
+                segment.unlink()
+            del self._holders[segment]
 
 
 def reap_orphans() -> None:
     """Reap those that this process adopted; what it started itself leads a group of its own."""
-    for each in descendants(os.getpid()):
+    for process in descendants(os.getpid()):
         with suppress(ProcessLookupError):
-            if os.getpgid(each.pid) != each.pid and not each.alive:
-                each.reap()
+            if os.getpgid(process.pid) != process.pid and not process.alive:
+                process.reap()
 
 
-def of(pid: int) -> Identity | None:
+def identity_of(pid: int) -> Identity | None:
     """Return the identity of a process or zombie."""
-    fields = _fields(pid)
-    return Identity(pid, int(fields[_STARTED]), _BOOT.read_text(encoding="ascii").strip()) if fields else None
+    fields = _read_fields(pid)
+    if not fields:
+        return None
+    return Identity(pid, int(fields[_START_FIELD]), _BOOT_ID_FILE.read_text(encoding="ascii").strip())
 
 
 def own_identity() -> Identity:
-    return present(os.getpid())
+    return require_identity(os.getpid())
 
 
-def present(pid: int) -> Identity:
+def require_identity(pid: int) -> Identity:
     """Return the identity of a process that must exist."""
-    found = of(pid)
-    if found is None:
+    identity = identity_of(pid)
+    if identity is None:
         raise AssertionError(pid)
-    return found
+    return identity
 
 
-def _fields(pid: int) -> list[str]:
+def _read_fields(pid: int) -> list[str]:
     with suppress(OSError):
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         return text.rpartition(")")[2].split()
     return []
 
 
-def process_environments() -> dict[Identity, dict[str, str]]:
+def read_environments() -> dict[Identity, dict[str, str]]:
     """Return the initial environment of each process of this user."""
-    return dict(_inspect(lambda each: each.environ()))
+    return dict(_inspect(lambda process: process.environ()))
 
 
-def file_holder(file: Path, *words: str) -> Identity | None:
+def find_file_holder(file: Path, *words: str) -> Identity | None:
     """Return the process that has this file open and whose command ends with these words."""
 
     def holds(process: "psutil.Process") -> bool:
         return tuple(process.cmdline()[-len(words) :]) == words and any(
-            file.samefile(each.path) for each in process.open_files()
+            file.samefile(opened.path) for opened in process.open_files()
         )
 
-    return next((identity for identity, found in _inspect(holds) if found), None)
+    return next((identity for identity, is_holder in _inspect(holds) if is_holder), None)
 
 
-def _inspect(look: "Callable[[psutil.Process], T]") -> Iterator[tuple[Identity, T]]:
+def _inspect(inspect: "Callable[[psutil.Process], T]") -> Iterator[tuple[Identity, T]]:
     """Inspect each process that this user may inspect; psutil.process_iter() would skip reused numbers."""
     import psutil  # noqa: PLC0415 - as the module says
 
     for pid in psutil.pids():
         with suppress(psutil.Error, OSError):  # it ended, is another user's, or closed a file meanwhile
             process = psutil.Process(pid)
-            result = look(process)
-            if identity := _identity(process):
+            result = inspect(process)
+            if identity := _identify(process):
                 yield identity, result
 
 
@@ -234,14 +248,18 @@ def descendants(root: int) -> set[Identity]:
     import psutil  # noqa: PLC0415 - as the module says
 
     with suppress(psutil.NoSuchProcess):
-        return {found for each in psutil.Process(root).children(recursive=True) if (found := _identity(each))}
+        return {
+            identity
+            for child in psutil.Process(root).children(recursive=True)
+            if (identity := _identify(child))
+        }
     return set()
 
 
-def _identity(process: "psutil.Process") -> Identity | None:
+def _identify(process: "psutil.Process") -> Identity | None:
     """Return its identity; None where its number was reused since psutil found it."""
-    found = of(process.pid)
-    return found if process.is_running() else None
+    identity = identity_of(process.pid)
+    return identity if process.is_running() else None
 
 
 def end_processes(processes: Collection[Identity], grace_s: float) -> None:
@@ -255,18 +273,18 @@ def kill_processes(processes: Collection[Identity], limit_s: float = 3) -> None:
 
     Python's resource trackers come last: once the others are gone, they remove their semaphores and end.
     """
-    trackers = [each for each in processes if each.tracks]
-    _signal_all([each for each in processes if each not in trackers], signal.SIGKILL, limit_s)
+    trackers = [process for process in processes if process.tracks]
+    _signal_all([process for process in processes if process not in trackers], signal.SIGKILL, limit_s)
     _signal_all(trackers, signal.SIGCONT, _TRACKERS_LIMIT_S)  # also one that is stopped
     _signal_all(trackers, signal.SIGKILL, limit_s)
     # Also those that ended by themselves, because a zombie keeps its namespace alive.
-    for each in processes:
-        each.reap()
+    for process in processes:
+        process.reap()
 
 
 def _signal_all(processes: Collection[Identity], number: signal.Signals, limit_s: float) -> None:
     deadline = time.monotonic() + limit_s
-    for each in processes:
-        each.signal(number)
-    for each in processes:
-        each.ends_within(deadline - time.monotonic())
+    for process in processes:
+        process.signal(number)
+    for process in processes:
+        process.ends_within(deadline - time.monotonic())

@@ -25,7 +25,7 @@ class Progress(Protocol):
         """Show a line of the running program."""
 
     def moved(self, text: str) -> None:
-        """How far a transfer is; logs have it now and then."""
+        """Show how far a transfer is; logs have it now and then."""
 
     def note(self, text: str) -> None:
         """Print a note that stays."""

@@ -67,12 +67,12 @@ _LIBRARIES = ENGINE_VARIABLE.partition("(")[2].partition(")")[0].split("|")
 @lru_cache(maxsize=1)
 def harmless() -> Mapping[str, Any]:
     """Read what a text that somebody else wrote may set of an engine."""
-    found = tomllib.loads(Path(__file__).with_name("harmless_settings.toml").read_text(encoding="utf-8"))
+    table = tomllib.loads(Path(__file__).with_name("harmless_settings.toml").read_text(encoding="utf-8"))
     for part in ("flags", "variables"):
-        found[part] = {name: frozenset(text.split()) for name, text in found[part].items()}
-    endings, lists = "|".join(found["keys"]["endings"]), found["keys"]["only"].items()
+        table[part] = {name: frozenset(text.split()) for name, text in table[part].items()}
+    endings, lists = "|".join(table["keys"]["endings"]), table["keys"]["only"].items()
     only = {flag: frozenset(text.split()) for flags, text in lists for flag in flags.split()}
-    return {**found, "refused_key": re.compile(rf"(?:.*_)?(?:{endings})", re.IGNORECASE), "only_keys": only}
+    return {**table, "refused_key": re.compile(rf"(?:.*_)?(?:{endings})", re.IGNORECASE), "only_keys": only}
 
 
 def flag_refusal(engine: EngineName, name: str, values: Sequence[str]) -> str | None:
@@ -99,10 +99,10 @@ def flag_refusal(engine: EngineName, name: str, values: Sequence[str]) -> str | 
 def _settings(keys: Sequence[str], value: str) -> Iterator[tuple[Sequence[str], str]]:
     """Yield each text in a value, with its keys where the value is JSON."""
     try:
-        found = json.loads(value) if value.lstrip()[:1] in {"{", "["} else value
+        parsed = json.loads(value) if value.lstrip()[:1] in {"{", "["} else value
     except ValueError:
-        found = value
-    yield from _leaves(keys, found)
+        parsed = value
+    yield from _leaves(keys, parsed)
 
 
 def _leaves(keys: Sequence[str], value: Any) -> Iterator[tuple[Sequence[str], str]]:  # noqa: ANN401 - any JSON
@@ -148,13 +148,13 @@ def variable_refusal(name: str, value: str) -> str | None:
 
 def _split(words: Sequence[str]) -> list[tuple[str, list[str]]]:
     """Return each flag with its values."""
-    found: list[tuple[str, list[str]]] = []
+    flags: list[tuple[str, list[str]]] = []
     for word in words:
-        if (word.startswith("-") and not re.match(r"-[\d.]", word)) or not found:
-            found.append((word, []))
+        if (word.startswith("-") and not re.match(r"-[\d.]", word)) or not flags:
+            flags.append((word, []))
         else:
-            found[-1][1].append(word)
-    return found
+            flags[-1][1].append(word)
+    return flags
 
 
 def _require_harmless(refusals: Iterable[str | None]) -> None:

@@ -25,24 +25,24 @@ from typing import Any, BinaryIO, TypeVar
 
 from medley import json_shape, user
 from medley.errors import Problem
-from medley.unusable_file import UnusableFile, optional, unusable
+from medley.unusable_file import UnusableFile, build_problem, optional
 
 _T = TypeVar("_T")
-_LONGEST_SOCKET_FOLDER = 80
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_MAX_SOCKET_FOLDER_BYTES = 80
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def cache(environ: Mapping[str, str] = os.environ) -> Path:
-    return _folder(environ, "MEDLEY_CACHE", "XDG_CACHE_HOME", ".cache")
+    return _choose_folder(environ, "MEDLEY_CACHE", "XDG_CACHE_HOME", ".cache")
 
 
 def state(environ: Mapping[str, str] = os.environ) -> Path:
-    return _folder(environ, "MEDLEY_STATE", "XDG_STATE_HOME", ".local/state")
+    return _choose_folder(environ, "MEDLEY_STATE", "XDG_STATE_HOME", ".local/state")
 
 
 def tables(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the folder of the user's own tables."""
-    return _folder(environ, "MEDLEY_CONFIG", "XDG_CONFIG_HOME", ".config")
+    return _choose_folder(environ, "MEDLEY_CONFIG", "XDG_CONFIG_HOME", ".config")
 
 
 def sockets(environ: Mapping[str, str] = os.environ) -> Path:
@@ -54,8 +54,8 @@ def sockets(environ: Mapping[str, str] = os.environ) -> Path:
     runtime = environ.get("XDG_RUNTIME_DIR", "")
     has_runtime = runtime.startswith("/") and _is_own(Path(runtime))
     folder = Path(runtime) / own if has_runtime else state(environ) / "run"
-    if len(os.fsencode(folder)) > _LONGEST_SOCKET_FOLDER:
-        folder = Path("/tmp") / f"{own}-{os.geteuid()}"  # noqa: S108 - made_private refuses another's
+    if len(os.fsencode(folder)) > _MAX_SOCKET_FOLDER_BYTES:
+        folder = Path("/tmp") / f"{own}-{os.geteuid()}"  # noqa: S108 - make_private refuses another's
     return folder
 
 
@@ -70,11 +70,11 @@ def make_private(folder: Path) -> Path:
             cause="another user made it, and a server's sockets are in it",
             fix="export MEDLEY_STATE=/path/of/your/own",
         )
-    _close(folder)
+    _close_to_others(folder)
     return folder
 
 
-def _close(folder: Path) -> None:
+def _close_to_others(folder: Path) -> None:
     if stat.S_IMODE(folder.stat().st_mode) & 0o077:
         folder.chmod(0o700)
 
@@ -87,22 +87,22 @@ def _is_own(folder: Path) -> bool:
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
-def _folder(environ: Mapping[str, str], own: str, xdg: str, usual: str) -> Path:
-    if environ.get(own):
-        return Path(environ[own]).absolute()
+def _choose_folder(environ: Mapping[str, str], own_variable: str, xdg_variable: str, default: str) -> Path:
+    if environ.get(own_variable):
+        return Path(environ[own_variable]).absolute()
     # The XDG specification has relative paths ignored.
-    base = environ.get(xdg, "")
-    return (Path(base) if base.startswith("/") else user.home() / usual) / "medley"
+    base = environ.get(xdg_variable, "")
+    return (Path(base) if base.startswith("/") else user.home() / default) / "medley"
 
 
 def problem_of(path: Path, error: OSError | UnicodeDecodeError, verb: str) -> UnusableFile:
     """Return the Problem of a file that cannot be `verb`: read, written, listed, removed."""
     roots = {"MEDLEY_STATE": state(), "MEDLEY_CACHE": cache(), "MEDLEY_CONFIG": tables()}
-    return unusable(path, error, verb, roots)
+    return build_problem(path, error, verb, roots)
 
 
 @contextlib.contextmanager
-def explained(path: Path, verb: str) -> Iterator[None]:
+def explain_errors(path: Path, verb: str) -> Iterator[None]:
     """Raise the Problem of an OSError in the body, which does this to the file."""
     try:
         yield
@@ -136,7 +136,7 @@ def read_bytes(path: Path) -> bytes | None:
     file = open_file(path)
     if file is None:
         return None
-    with file, explained(path, "read"):
+    with file, explain_errors(path, "read"):
         return file.read()
 
 
@@ -145,7 +145,7 @@ def read_end(path: Path, most_bytes: int) -> bytes:
     file = open_file(path)
     if file is None:
         return b""
-    with file, explained(path, "read"):
+    with file, explain_errors(path, "read"):
         file.seek(max(0, os.fstat(file.fileno()).st_size - most_bytes))
         return file.read()
 
@@ -159,11 +159,11 @@ def read_text(path: Path, errors: str = "strict") -> str | None:
         raise problem_of(path, error, "read") from error
 
 
-def listed(folder: Path, pattern: str = "*") -> list[Path]:
+def list_folder(folder: Path, pattern: str = "*") -> list[Path]:
     """List what has such a name, in order; nothing where there is no folder."""
     try:
         with os.scandir(folder) as entries:
-            return sorted(folder / each.name for each in entries if fnmatch(each.name, pattern))
+            return sorted(folder / entry.name for entry in entries if fnmatch(entry.name, pattern))
     except OSError as error:
         if _is_absence(folder, error):
             return []
@@ -172,14 +172,14 @@ def listed(folder: Path, pattern: str = "*") -> list[Path]:
 
 def modified_s(path: Path) -> float:
     """Return when a file was written, since the epoch; 0 where it is gone."""
-    with explained(path, "read"), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+    with explain_errors(path, "read"), contextlib.suppress(FileNotFoundError, NotADirectoryError):
         return path.lstat().st_mtime
     return 0
 
 
 def exists(path: Path) -> bool:
     """Whether a file or folder is there; a link that leads nowhere is not."""
-    with explained(path, "read"):
+    with explain_errors(path, "read"):
         return path.exists()
 
 
@@ -190,14 +190,14 @@ def is_visible_file(path: Path) -> bool:
 
 def remove_file(path: Path) -> None:
     """Remove a file, if there is one."""
-    with explained(path, "removed"), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+    with explain_errors(path, "removed"), contextlib.suppress(FileNotFoundError, NotADirectoryError):
         path.unlink()
 
 
 def write(path: Path, text: str, *, secret: bool = False) -> None:
     """Write the whole file or nothing; a secret is readable only by its owner."""
     make(path.parent)
-    with explained(path, "written"):
+    with explain_errors(path, "written"):
         _write(path, text, secret=secret)
 
 
@@ -205,7 +205,7 @@ def append(path: Path, text: str) -> None:
     """Write to the end of a file, which is made where there is none."""
     make(path.parent)
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
-    with explained(path, "written"), os.fdopen(os.open(path, flags, 0o644), "ab", buffering=0) as file:
+    with explain_errors(path, "written"), os.fdopen(os.open(path, flags, 0o644), "ab", buffering=0) as file:
         file.write(text.encode())
 
 
@@ -213,7 +213,7 @@ def overwrite(path: Path, text: str) -> None:
     """Write a file in place: a process that is killed at any time leaves no new file behind beside it."""
     make(path.parent)
     flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
-    with explained(path, "written"), os.fdopen(os.open(path, flags, 0o644), "wb", buffering=0) as file:
+    with explain_errors(path, "written"), os.fdopen(os.open(path, flags, 0o644), "wb", buffering=0) as file:
         file.truncate(file.write(text.encode()))
 
 
@@ -229,7 +229,7 @@ def _write(path: Path, text: str, *, secret: bool) -> None:
             file.flush()
             os.fsync(file.fileno())
         Path(name).replace(path)
-        folder = os.open(path.parent, _FOLDER)
+        folder = os.open(path.parent, _FOLDER_FLAGS)
         try:
             os.fsync(folder)  # so that the new name survives a power cut
         finally:
@@ -243,31 +243,31 @@ def link(path: Path, target: str) -> None:
     """Make or replace a link atomically."""
     if path.is_symlink() and str(path.readlink()) == target:
         return
-    made = make(path.parent) / f".{path.name}.{os.getpid()}"
-    with explained(path, "written"):
-        made.unlink(missing_ok=True)
-        made.symlink_to(target)
-        made.replace(path)
+    temporary = make(path.parent) / f".{path.name}.{os.getpid()}"
+    with explain_errors(path, "written"):
+        temporary.unlink(missing_ok=True)
+        temporary.symlink_to(target)
+        temporary.replace(path)
 
 
-def table(path: Path) -> dict[str, Any] | None:
+def read_table(path: Path) -> dict[str, Any] | None:
     """Read the JSON object in a file; None where it is missing or damaged."""
     content = read_bytes(path)
     return None if content is None else json_shape.table(content)
 
 
-def record(path: Path, kind: type[_T]) -> _T | None:
+def read_record(path: Path, kind: type[_T]) -> _T | None:
     """Read a dataclass from a JSON file; None where it is damaged, or of another version."""
-    found = table(path)
-    return kind(**found) if found is not None and json_shape.fits(found, kind) else None
+    content = read_table(path)
+    return kind(**content) if content is not None and json_shape.fits(content, kind) else None
 
 
-def secrets(files: Mapping[str, str]) -> dict[str, str]:
+def read_secrets(files: Mapping[str, str]) -> dict[str, str]:
     """Read these files, as `$(cat FILE)` does."""
-    return {name: _secret(Path(file)) for name, file in files.items()}
+    return {name: _read_secret(Path(file)) for name, file in files.items()}
 
 
-def _secret(file: Path) -> str:
+def _read_secret(file: Path) -> str:
     text = read_text(file)
     if text is None:
         raise problem_of(file, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)), "read")
@@ -276,12 +276,12 @@ def _secret(file: Path) -> str:
 
 def make(folder: Path) -> Path:
     """Make a folder. The state folder, which has logs, commands and keys, is its owner's alone."""
-    with explained(folder, "made"):
+    with explain_errors(folder, "made"):
         if folder.is_relative_to(user.NO_HOME):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         folder.mkdir(parents=True, exist_ok=True)
         if folder.absolute().is_relative_to(root := state()) and _is_own(root):
-            _close(root)
+            _close_to_others(root)
     return folder
 
 
@@ -306,7 +306,7 @@ def log(path: Path, *, longest_bytes: int = 0) -> Iterator[Callable[[str], None]
 
 def _open_log(path: Path, longest_bytes: int, *, instead: int) -> int:
     make(path.parent)
-    with explained(path, "written"):
+    with explain_errors(path, "written"):
         with contextlib.suppress(FileNotFoundError):
             if path.stat().st_size >= longest_bytes:
                 path.replace(path.with_name(f"{path.name}.1"))
@@ -322,7 +322,7 @@ def lock(path: Path, *, waits: Callable[[], None] | None = None) -> Iterator[boo
     Where another process holds it, call `waits` once and wait; without `waits`, yield False.
     """
     make(path.parent)
-    handle = _locked(path, waits)
+    handle = _acquire_lock(path, waits)
     try:
         yield handle is not None
     finally:
@@ -330,11 +330,11 @@ def lock(path: Path, *, waits: Callable[[], None] | None = None) -> Iterator[boo
             os.close(handle)
 
 
-def _locked(path: Path, waits: Callable[[], None] | None) -> int | None:
+def _acquire_lock(path: Path, waits: Callable[[], None] | None) -> int | None:
     while True:
-        with explained(path, "written"):
+        with explain_errors(path, "written"):
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        held = False
+        is_current = False
         try:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -345,11 +345,11 @@ def _locked(path: Path, waits: Callable[[], None] | None) -> int | None:
                 fcntl.flock(handle, fcntl.LOCK_EX)
             # Its holder may have removed the file, and a third process locked a new one.
             with contextlib.suppress(FileNotFoundError):
-                held = os.path.samestat(os.fstat(handle), path.stat())
-            if held:
+                is_current = os.path.samestat(os.fstat(handle), path.stat())
+            if is_current:
                 return handle
         finally:
-            if not held:
+            if not is_current:
                 os.close(handle)
 
 
@@ -362,13 +362,13 @@ def free_bytes(path: Path) -> int:
 
 def size_bytes(folder: Path) -> int:
     """Return the disk usage of a folder, as du(1) does; hard links count once."""
-    seen = {}
-    for where, _, files in os.walk(folder):
+    sizes = {}
+    for folder_name, _, files in os.walk(folder):
         for name in (".", *files):
             with contextlib.suppress(FileNotFoundError):
-                entry = (Path(where) / name).lstat()
-                seen[entry.st_dev, entry.st_ino] = entry.st_blocks * 512
-    return sum(seen.values())
+                entry = (Path(folder_name) / name).lstat()
+                sizes[entry.st_dev, entry.st_ino] = entry.st_blocks * 512
+    return sum(sizes.values())
 
 
 def remove(folder: Path) -> None:
@@ -379,7 +379,7 @@ def remove(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         if not exists(folder):
             return
-    with explained(folder, "removed"):
+    with explain_errors(folder, "removed"):
         shutil.rmtree(folder)
 
 
@@ -388,10 +388,10 @@ def hash_bytes(content: bytes) -> str:
 
 
 def hash_file(path: Path) -> str:
-    with explained(path, "read"), path.open("rb") as file:
+    with explain_errors(path, "read"), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def hash_all(files: Mapping[str, str]) -> str:
     """Hash the hashes of files by name, in any order."""
-    return hash_bytes("".join(f"{each}  {name}\n" for name, each in sorted(files.items())).encode())
+    return hash_bytes("".join(f"{digest}  {name}\n" for name, digest in sorted(files.items())).encode())

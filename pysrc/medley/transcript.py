@@ -61,12 +61,12 @@ NO_ANSWER = Answer("", 127)
 Transcript = Mapping[str, Answer]
 
 
-def script(
+def build_script(
     questions: Iterable[str], *, limit_s: float = _LIMIT_S, limit_of_all_s: float = LIMIT_OF_ALL_S
 ) -> str:
     """Return a POSIX shell script that asks every question and prints the transcript."""
-    asked = "".join(f"ask {quote(question)}\n" for question in questions)
-    return _SCRIPT.format(all_s=limit_of_all_s, each_s=limit_s, questions=quote(asked))
+    calls = "".join(f"ask {quote(question)}\n" for question in questions)
+    return _SCRIPT.format(all_s=limit_of_all_s, each_s=limit_s, questions=quote(calls))
 
 
 def parse(text: str) -> Transcript:
@@ -78,8 +78,8 @@ def parse(text: str) -> Transcript:
             question = line[2:]
             answers[question] = Answer()
         elif question is not None and line.startswith("  "):
-            said = answers[question]
-            answers[question] = Answer(said.text + line[2:] + "\n", said.status)
+            answer = answers[question]
+            answers[question] = Answer(answer.text + line[2:] + "\n", answer.status)
         elif question is not None and (status := _STATUS.fullmatch(line)):
             answers[question] = Answer(answers[question].text, int(status[1]))
         elif line.strip() and not line.startswith("#"):
@@ -110,20 +110,20 @@ def first(answers: Transcript, question: str) -> str | None:
     return next((line.strip() for line in lines(answers, question)), None)
 
 
-def required(answers: Transcript, question: str) -> str:
+def require_text(answers: Transcript, question: str) -> str:
     """Return an answer that every Linux host gives."""
     text = answers.get(question, NO_ANSWER).text.strip()
     if not text:
-        raise _not_whole(f"it does not have the answer to: {question}")
+        raise _incomplete_problem(f"it does not have the answer to: {question}")
     return text
 
 
-def required_number(answers: Transcript, question: str) -> int:
-    text = required(answers, question)
-    found = number(text)
-    if found is None:
-        raise _not_whole(f"{text[:60]!r} is not a number, the answer to: {question}")
-    return found
+def require_number(answers: Transcript, question: str) -> int:
+    text = require_text(answers, question)
+    value = number(text)
+    if value is None:
+        raise _incomplete_problem(f"{text[:60]!r} is not a number, the answer to: {question}")
+    return value
 
 
 def number(text: str | None) -> int | None:
@@ -145,11 +145,11 @@ def assignments(answers: Transcript, question: str) -> dict[str, str]:
 
 def objects(answers: Transcript, question: str) -> tuple[dict[str, Any], ...]:
     """Return the objects of a JSON list; none for invalid JSON, as of an old program."""
-    said = json_shape.loads(answers.get(question, NO_ANSWER).text)
-    return tuple(each for each in said if isinstance(each, dict)) if isinstance(said, list) else ()
+    value = json_shape.loads(answers.get(question, NO_ANSWER).text)
+    return tuple(item for item in value if isinstance(item, dict)) if isinstance(value, list) else ()
 
 
-def _not_whole(cause: str) -> Problem:
+def _incomplete_problem(cause: str) -> Problem:
     return Problem(
         "the transcript is incomplete",
         cause=cause,

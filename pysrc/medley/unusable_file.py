@@ -14,8 +14,8 @@ from shlex import quote
 from medley import user
 from medley.errors import Problem, in_words
 
-_FULL = {errno.ENOSPC, errno.EDQUOT}
-_DENIED = {errno.EACCES, errno.EPERM}
+_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT}
+_DENIED_ERRNOS = {errno.EACCES, errno.EPERM}
 _left_out: set[str] = set()
 _reports: list[Callable[[str], None]] = []
 
@@ -48,68 +48,71 @@ def optional() -> Iterator[None]:
                 report(f"{problem.what}, and is left out: {problem.cause}; fix: {fix}")
 
 
-def unusable(
+def build_problem(
     path: Path, error: OSError | UnicodeDecodeError, verb: str, roots: Mapping[str, Path]
 ) -> UnusableFile:
     """Return the Problem of an error.
 
     `verb`: read, written, listed, removed; `roots`: the folder that each of medley's variables moves.
     """
-    whole = _absolute(path)
-    variable = next((name for name, root in roots.items() if whole.is_relative_to(root)), None)
-    obstacle = _obstacle(whole, is_change=verb != "read")
-    cause, fix = _explained(whole, obstacle, error, roots[variable] if variable else None)
-    another = "name another file" if verb == "read" else "name another file, in a folder that you can write"
+    absolute = _make_absolute(path)
+    variable = next((name for name, root in roots.items() if absolute.is_relative_to(root)), None)
+    obstacle = _find_obstacle(absolute, is_change=verb != "read")
+    cause, fix = _explain(absolute, obstacle, error, roots[variable] if variable else None)
+    alternative = (
+        "name another file" if verb == "read" else "name another file, in a folder that you can write"
+    )
     if variable and (fix or not isinstance(error, FileNotFoundError)):
-        another = f"use another folder: export {variable}=/path"
-        fix = f"{fix}\nor {another}" if fix else another
-    return UnusableFile(f"{path} cannot be {verb}", cause=cause, fix=fix or another)
+        alternative = f"use another folder: export {variable}=/path"
+        fix = f"{fix}\nor {alternative}" if fix else alternative
+    return UnusableFile(f"{path} cannot be {verb}", cause=cause, fix=fix or alternative)
 
 
-def _absolute(path: Path) -> Path:
+def _make_absolute(path: Path) -> Path:
     try:
         return Path(os.path.abspath(path))  # noqa: PTH100 - Path.resolve would follow links
     except FileNotFoundError:  # the current folder was removed
         return path
 
 
-def _obstacle(path: Path, *, is_change: bool) -> Path:
+def _find_obstacle(path: Path, *, is_change: bool) -> Path:
     """Return what stands in the way: the path itself, or a part of it."""
-    for each in (*reversed(path.parents), path):
+    for part in (*reversed(path.parents), path):
         try:
-            status = each.stat()
+            status = part.stat()
         except FileNotFoundError:
-            return each if each.is_symlink() else each.parent
+            return part if part.is_symlink() else part.parent
         except PermissionError:
-            return each.parent
+            return part.parent
         except OSError:  # a link that leads to itself
-            return each
-        if each != path and not (stat.S_ISDIR(status.st_mode) and os.access(each, os.X_OK)):
-            return each
+            return part
+        if part != path and not (stat.S_ISDIR(status.st_mode) and os.access(part, os.X_OK)):
+            return part
     return path.parent if is_change and not os.access(path.parent, os.W_OK) else path
 
 
-def _explained(
+def _explain(
     path: Path, obstacle: Path, error: OSError | UnicodeDecodeError, root: Path | None
 ) -> tuple[str, str]:
     """Return cause and fix; `root`: the folder of medley's that the path is in."""
-    subject, typed = ("it" if obstacle == path else str(obstacle)), quote(str(obstacle))
+    subject, quoted = ("it" if obstacle == path else str(obstacle)), quote(str(obstacle))
     number = error.errno if isinstance(error, OSError) else None
     if path.is_relative_to(user.NO_HOME) and user.home() == user.NO_HOME:
         uid = os.geteuid()
         return f"HOME is not set, and uid {uid} has no home in /etc/passwd", "export HOME=/path/of/your/own"
-    if number in _FULL:
-        free, folder = os.statvfs(obstacle), quote(str(obstacle if obstacle.is_dir() else obstacle.parent))
-        free_mib = free.f_bavail * free.f_frsize >> 20
+    if number in _FULL_ERRNOS:
+        file_system = os.statvfs(obstacle)
+        folder = quote(str(obstacle if obstacle.is_dir() else obstacle.parent))
+        free_mib = file_system.f_bavail * file_system.f_frsize >> 20
         return f"{in_words(error)}: {free_mib} MiB are free", f"medley env clean; df -h {folder}"
-    if number in _DENIED:
-        return _denied(subject, obstacle, error, root)
+    if number in _DENIED_ERRNOS:
+        return _explain_denial(subject, obstacle, error, root)
     if number is None:
-        return in_words(error), f"mv {typed} {typed}.damaged"
-    return _misplaced(subject, typed, obstacle, error)
+        return in_words(error), f"mv {quoted} {quoted}.damaged"
+    return _explain_misplacement(subject, quoted, obstacle, error)
 
 
-def _denied(subject: str, obstacle: Path, error: Exception, root: Path | None) -> tuple[str, str]:
+def _explain_denial(subject: str, obstacle: Path, error: Exception, root: Path | None) -> tuple[str, str]:
     uid, fix = os.geteuid(), ""
     try:
         status = obstacle.lstat()
@@ -130,17 +133,17 @@ def _denied(subject: str, obstacle: Path, error: Exception, root: Path | None) -
     )
 
 
-def _misplaced(subject: str, typed: str, obstacle: Path, error: Exception) -> tuple[str, str]:
+def _explain_misplacement(subject: str, quoted: str, obstacle: Path, error: Exception) -> tuple[str, str]:
     if obstacle.is_symlink() and not obstacle.exists():
-        return f"{subject} is a link to {obstacle.readlink()}, which leads nowhere", f"rm {typed}"
+        return f"{subject} is a link to {obstacle.readlink()}, which leads nowhere", f"rm {quoted}"
     try:
         mode = obstacle.stat().st_mode
     except OSError:
         mode = 0
     if stat.S_ISDIR(mode) and isinstance(error, IsADirectoryError):
-        return f"{subject} is a folder, not a file", f"mv {typed} {typed}.old"
+        return f"{subject} is a folder, not a file", f"mv {quoted} {quoted}.old"
     if stat.S_ISREG(mode) and isinstance(error, NotADirectoryError | FileExistsError):
-        return f"{subject} is a file, not a folder", f"mv {typed} {typed}.old"
+        return f"{subject} is a file, not a folder", f"mv {quoted} {quoted}.old"
     if mode and not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
-        return f"{subject} is a pipe, a socket or a device", f"rm {typed}"
+        return f"{subject} is a pipe, a socket or a device", f"rm {quoted}"
     return in_words(error), ""

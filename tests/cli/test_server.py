@@ -91,7 +91,7 @@ def slow_server() -> Iterator[int]:
     with subprocess.Popen((sys.executable, "-c", SLOW_END), stdout=subprocess.PIPE) as process:
         assert process.stdout
         assert process.stdout.readline() == b"ready\n"
-        found = process_identity.present(process.pid)
+        found = process_identity.require_identity(process.pid)
         table = {"url": NOBODY, "model": "demo", "pid": found.pid, "started": found.started}
         storage.write(
             serving.folder() / "9.json", json.dumps({**table, "boot": found.boot, "state": "ready"})
@@ -155,7 +155,10 @@ def test_stop_keeps_a_record_that_cannot_be_read_and_says_so(
     _, status = StopVerb.run(["medley stop"], exit=False)
     assert (status, capsys.readouterr().out) == (1, "ended 1 server\n")
     assert file.exists()
-    assert not process_identity.of(slow_server) or not process_identity.present(slow_server).alive
+    assert (
+        not process_identity.identity_of(slow_server)
+        or not process_identity.require_identity(slow_server).alive
+    )
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can serve as another user")

@@ -175,26 +175,26 @@ def mode(path: Path) -> int:
 
 
 def test_it_is_made_once_and_for_its_owner_alone() -> None:
-    file = credentials.made_token()
+    file = credentials.ensure_token()
     text = file.read_text()
     assert len(text) == 64
     assert mode(file) == 0o600
-    assert credentials.made_token().read_text() == text
+    assert credentials.ensure_token().read_text() == text
 
 
 def test_one_that_was_left_open_is_closed() -> None:
-    credentials.made_token().chmod(0o644)
-    assert mode(credentials.present_token()) == 0o600
+    credentials.ensure_token().chmod(0o644)
+    assert mode(credentials.require_token()) == 0o600
 
 
 def test_a_brought_one_takes_its_place_only_when_it_is_kept() -> None:
-    mine = credentials.made_token().read_text()
-    brought = credentials.given_token("  another-token-of-a-cluster-of-mine\n", "x")
+    mine = credentials.ensure_token().read_text()
+    brought = credentials.store_token("  another-token-of-a-cluster-of-mine\n", "x")
     assert mode(brought) == 0o600
-    assert credentials.present_token().read_text() == mine
+    assert credentials.require_token().read_text() == mine
     assert (
         credentials.keep_token(brought).read_text()
-        == credentials.present_token().read_text()
+        == credentials.require_token().read_text()
         == "another-token-of-a-cluster-of-mine"
     )
 
@@ -202,9 +202,9 @@ def test_a_brought_one_takes_its_place_only_when_it_is_kept() -> None:
 @pytest.mark.parametrize("text", ["", "short", "two words of a sentence", "x" * 300])
 def test_what_is_no_token_is_a_problem(text: str) -> None:
     with raises_problem("standard input", fix="--token-file FILE"):
-        credentials.given_token(text, "standard input")
+        credentials.store_token(text, "standard input")
 
 
 def test_none_is_a_problem() -> None:
     with raises_problem(cause="/token", fix="medley ray-worker HEAD --token-file FILE"):
-        credentials.present_token()
+        credentials.require_token()

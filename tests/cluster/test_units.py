@@ -291,7 +291,7 @@ def test_a_second_keeper_of_a_unit_leaves_the_first_alone(keep: Keep) -> None:
 def test_told_to_end_it_leaves_nothing_behind(keep: Keep, number: signal.Signals) -> None:
     keeper = keep("trap '' TERM; setsid sleep 600 & echo $!; wait")
     wait_for("it has begun and printed", lambda: len(lines()) == 2, state=lines)
-    grandchild = process_identity.of(int(lines()[1].partition(" ")[2]))
+    grandchild = process_identity.identity_of(int(lines()[1].partition(" ")[2]))
     assert grandchild
     keeper.send_signal(number)
     assert keeper.wait(60) != 0

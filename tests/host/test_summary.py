@@ -8,7 +8,7 @@ from medley.errors import Problem
 from medley.host.facts import read_facts
 from medley.host.kind import Kind
 from medley.host.summary import summarize
-from medley.host_schema import HostTable, MemoryTable, Recognise, Speed
+from medley.host_schema import HostSigns, HostTable, MemoryTable, Speed
 from medley.transcript import parse
 
 HOSTS = Path(__file__).parents[1] / "host" / "recorded"
@@ -16,7 +16,7 @@ TABLE = HostTable(
     title="A box",
     systems=("aarch64-linux",),
     device="cuda",
-    recognise=Recognise(),
+    recognise=HostSigns(),
     memory=MemoryTable(unified=True),
     speed=Speed(like="orin"),
     capability="8.7",

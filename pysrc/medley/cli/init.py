@@ -189,7 +189,7 @@ def _require_free(path: Path, *, force: bool) -> None:
 def _write(path: Path, text: str) -> None:
     """The old one is kept beside it."""
     try:
-        with storage.explained(path, "written"):
+        with storage.explain_errors(path, "written"):
             if path.exists():
                 shutil.copy2(path, f"{path}.1")
             storage.write(path, text)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def print_result(table: object, lines: Iterable[str], *, as_json: bool) -> None:
     """Print what a verb found: as one JSON value, or as lines, which are made only then."""
-    for line in [json.dumps(table)] if as_json else map(config.with_pages, lines):
+    for line in [json.dumps(table)] if as_json else map(config.resolve_pages, lines):
         print(line, flush=True)
 
 
@@ -95,7 +95,7 @@ def output() -> Output:
 def say(text: object) -> None:
     """On stderr; a Problem in color on a terminal."""
     parts = problem_lines(text, "medley: ") if isinstance(text, Problem) else [f"medley: {text}"]
-    _error(config.with_pages("\n".join(parts)))
+    _error(config.resolve_pages("\n".join(parts)))
 
 
 def problem_lines(problem: Problem, lead: str = "", stream: TextIO | None = None) -> Iterator[str]:

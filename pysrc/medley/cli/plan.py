@@ -18,7 +18,7 @@ from medley.cli.output import fit, print_result, step_table, wide
 from medley.cli.progress import watch
 from medley.cluster import membership, ray_serving
 from medley.cluster.host_facts import ask_hosts
-from medley.command import Command, without
+from medley.command import Command, drop_switches
 from medley.engine.launch import Order
 from medley.environment.engine_source import EngineRequest
 from medley.errors import Problem
@@ -81,7 +81,8 @@ class PlanVerb(Verb):
             from medley.planner.picture import draw_layout
 
             output.save(
-                self.picture, draw_layout(model_files.name, choice, join(without(self.typed, ["--svg"])))
+                self.picture,
+                draw_layout(model_files.name, choice, join(drop_switches(self.typed, ["--svg"]))),
             )
             output.say(f"the plan is drawn in {self.picture}")
         prediction = choice.prediction

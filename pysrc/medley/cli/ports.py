@@ -83,7 +83,7 @@ class PortsVerb(Verb):
 
     def _close(self, program: Program, closed: Ranges) -> None:
         found = facts.read_facts(load_answers())
-        opened = {*firewall.list_ssh_ports(process_identity.process_environments().values()), *self.opened}
+        opened = {*firewall.list_ssh_ports(process_identity.read_environments().values()), *self.opened}
         if program == "ufw" and self.limit:
             raise Problem(
                 "ufw cannot limit the connections of one address",

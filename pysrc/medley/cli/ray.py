@@ -46,10 +46,10 @@ class TokenFile:
     def path(self) -> Path:
         """The file it lies in; it takes the place of one given before once the head has taken it."""
         if self.file is None:
-            return credentials.present_token()
+            return credentials.require_token()
         if self.file == "-":
-            return credentials.given_token(sys.stdin.read(), "standard input")
-        return credentials.given_token(credentials.read_api_key(Path(self.file)), self.file)
+            return credentials.store_token(sys.stdin.read(), "standard input")
+        return credentials.store_token(credentials.read_api_key(Path(self.file)), self.file)
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class RayHeadVerb(Verb):
         for line in wired.describe():
             say(line)
         ours = asked.part(host, dry_run=asked.dry_run, elsewhere=self.replayed is not None)
-        secret = credentials.token_path() if asked.dry_run else credentials.made_token()
+        secret = credentials.token_path() if asked.dry_run else credentials.ensure_token()
         start = ours.started(ours.head(wired, secret, dashboard=self.dashboard))
         if asked.dry_run:
             show(start.command, start.why(), as_json=self.as_json)

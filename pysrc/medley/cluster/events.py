@@ -127,7 +127,7 @@ def _run(command: str, event: Event) -> None:
     parts = {"": event.kind, "_SUBJECT": event.subject, "_TEXT": event.text}
     env = {f"MEDLEY_EVENT{name}": value for name, value in parts.items()}
     try:
-        process = Process(Command(_argv(command), env), lambda _: None, heard=True)
+        process = Process(Command(_argv(command), env), lambda _: None, has_stdin=True)
         process.say(json.dumps(asdict(event)))
         process.hang_up()
         finished = process.wait(_RUN_LIMIT_S)
@@ -168,7 +168,7 @@ def counts() -> dict[str, int]:
     """Count the events of each kind that were ever noted here."""
     found: dict[str, Any] = {}
     with optional():
-        found = storage.table(_counts()) or {}
+        found = storage.read_table(_counts()) or {}
     return {kind: count if isinstance(count := found.get(kind), int) else 0 for kind in get_args(Kind)}
 
 

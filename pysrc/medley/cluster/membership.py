@@ -118,7 +118,7 @@ def noted() -> Membership | None:
 
 def last() -> Membership | None:
     """Return the recorded membership, even where its processes are gone."""
-    return storage.record(_note(), Membership)
+    return storage.read_record(_note(), Membership)
 
 
 def require_none() -> None:
@@ -132,7 +132,7 @@ def require_none() -> None:
 
 def processes() -> set[Identity]:
     """Find the processes of this user's cluster on this host by their mark."""
-    environments = process_identity.process_environments()
+    environments = process_identity.read_environments()
     return {
         each for each, env in environments.items() if ray.MARK in env and _is_ours(each, Path(env[ray.MARK]))
     }

@@ -11,7 +11,7 @@ from medley import storage
 from medley.cluster import membership, ray
 from medley.cluster.membership import Membership
 from medley.cluster.ray import Node
-from medley.command import AnnotatedCommand, Flag, Variable, overridden
+from medley.command import AnnotatedCommand, Flag, Variable, override_variables
 from medley.engine import build_stacks_variable
 from medley.engine.launch import ENGINES
 from medley.environment import container_image, engine_source, virtualenv
@@ -81,7 +81,7 @@ class NodeSpec:
         ) or self.tools.binary.parts:
             ours.append(build_stacks_variable())
         ours += ENGINES[self.engine].list_node_variables(wiring.endpoint.address)
-        yield from overridden(ours, self.table)
+        yield from override_variables(ours, self.table)
 
     @property
     def nccl(self) -> tuple[int, ...]:

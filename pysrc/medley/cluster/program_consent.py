@@ -73,7 +73,7 @@ def _digest(programs: tuple[str, ...]) -> str:
 
 
 def _consents() -> dict[str, str]:
-    found = storage.table(_file())
+    found = storage.read_table(_file())
     return found if found is not None and json_shape.fits(found, dict[str, str]) else {}
 
 

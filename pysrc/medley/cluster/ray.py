@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medley.command import AnnotatedCommand, Flag, Variable, merged
+from medley.command import AnnotatedCommand, Flag, Variable, keep_last_values
 from medley.network.ports import RayPorts
 
 # Every process of medley's cluster inherits it, so that `ray-stop` ends no other Ray.
@@ -89,7 +89,7 @@ def _start(node: Node, role: tuple[Flag, ...], more: Iterable[Variable]) -> Anno
         Flag(("--disable-usage-stats",), None, "Ray reports usage to its makers by default"),
         *RayPorts.list_flags(),
     )
-    env = merged((*variables(node.token), *_of_node(node), *more))
+    env = keep_last_values((*variables(node.token), *_of_node(node), *more))
     return AnnotatedCommand((str(node.program), "start"), flags, env)
 
 

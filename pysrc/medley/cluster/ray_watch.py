@@ -16,7 +16,7 @@ from medley.host.facts.network import Net
 from medley.network import tcp
 from medley.network.ports import RayPorts
 from medley.process import wait_until
-from medley.process_identity import Identity, Lost
+from medley.process_identity import EndedOrStopped, Identity
 
 VITAL = ("raylet", "gcs_server")
 """Processes that Ray cannot run without; `ray start --block` does not notice the end of each of them."""
@@ -189,7 +189,7 @@ class RayWatch:
     """
 
     def __init__(self, part: Membership) -> None:
-        self._part, self._vital, self._gone = part, _vital(), Lost(STOPPED_LIMIT_S)
+        self._part, self._vital, self._gone = part, _vital(), EndedOrStopped(STOPPED_LIMIT_S)
         host, _, port = part.head.rpartition(":")
         self._head = (host.strip("[]"), int(port))
         self._looked = time.monotonic()
@@ -200,7 +200,7 @@ class RayWatch:
         if time.monotonic() < self._looked + _LOOK_EVERY_S:
             return
         self._looked = time.monotonic()
-        gone = sorted(self._vital[each] for each in self._gone.among(self._vital))
+        gone = sorted(self._vital[each] for each in self._gone.find(self._vital))
         if gone:
             raise self._lost(f"{', '.join(gone)} of Ray ended, or is stopped, on this host")
         try:

@@ -165,7 +165,7 @@ class Remote:
         # Bounded, because the other host decides how much it sends: ssh waits while the queue is full.
         self._lines: Queue[str] = Queue(_MOST_LINES)
         self._said: deque[str] = deque(maxlen=_MOST_LINES)
-        self._process = process.Process(command, self._lines.put, self._said.append, heard=True)
+        self._process = process.Process(command, self._lines.put, self._said.append, has_stdin=True)
         self.greeting: Mapping[str, Any] = {}
         self.clock_ahead_s = 0.0
         """Its clock minus ours, within a message's delay."""

@@ -59,7 +59,7 @@ def available() -> bool:
 
 def booted() -> bool:
     """Whether this host runs systemd and has systemctl."""
-    return _BOOTED.is_dir() and process.program("systemctl") is not None
+    return _BOOTED.is_dir() and process.find_program("systemctl") is not None
 
 
 def systemctl(*words: str, system: bool = False) -> Command:
@@ -90,7 +90,7 @@ def file(name: str, *, system: bool = False) -> Path:
 def start(unit: Unit) -> None:
     """Start the unit, and end a running one of its name."""
     argv = unit.command.argv
-    found = argv[0] if argv[0].startswith("/") else process.program(argv[0])
+    found = argv[0] if argv[0].startswith("/") else process.find_program(argv[0])
     if found is None:
         raise Problem(f"{argv[0]} not found", cause="it is not on PATH", fix=f"command -v {argv[0]}")
     whole = replace(unit, command=replace(unit.command, argv=(found, *argv[1:])))
@@ -236,7 +236,9 @@ def remove_service(role: str) -> list[str]:
 def service_names(role: str | None = None, folder: Path = _UNIT_FOLDER) -> list[str]:
     patterns = {each: f"{unit_file.UNIT}*" if each == "serve" else f"medley-{each}" for each in ROLES}
     found = (
-        (each, file.stem) for each in ROLES for file in storage.listed(folder, f"{patterns[each]}.service")
+        (each, file.stem)
+        for each in ROLES
+        for file in storage.list_folder(folder, f"{patterns[each]}.service")
     )
     return sorted(name for each, name in found if role in {None, each, name})
 

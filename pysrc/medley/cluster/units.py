@@ -20,7 +20,14 @@ from medley.cluster.unit_file import Restart, Unit
 from medley.command import Command
 from medley.errors import Problem, in_words
 from medley.process import Finished, OnLine, Process
-from medley.process_identity import Identity, Lost, SharedMemory, descendants, end_processes, reap_orphans
+from medley.process_identity import (
+    EndedOrStopped,
+    Identity,
+    SharedMemory,
+    descendants,
+    end_processes,
+    reap_orphans,
+)
 from medley.unusable_file import optional
 
 BEGINS = "medley keeps "
@@ -128,7 +135,7 @@ def stop(name: str) -> bool:
 
 def resume() -> list[str]:
     """Start all units that were not stopped, as at boot; returns their names."""
-    names = [file.stem for file in storage.listed(folder(), "*.json") if _keeper(file.stem) is None]
+    names = [file.stem for file in storage.list_folder(folder(), "*.json") if _keeper(file.stem) is None]
     names = [name for name in names if _intact(name)]
     for name in names:
         _keep(name)
@@ -156,7 +163,7 @@ def _intact(name: str) -> Unit | None:
 
 
 def state(name: str) -> State | None:
-    found, keeper = storage.record(folder() / f"{name}.state", State), _keeper(name)
+    found, keeper = storage.read_record(folder() / f"{name}.state", State), _keeper(name)
     if found is None:
         # The file is damaged: the supervisor rewrites it with the next change.
         return State(name, keeper.pid, running=True, since_s=0) if keeper else None
@@ -174,7 +181,7 @@ def said(name: str) -> list[str]:
 
 
 def states() -> Iterator[State]:
-    for file in storage.listed(folder(), "*.json"):
+    for file in storage.list_folder(folder(), "*.json"):
         with optional():
             if found := state(file.stem):
                 yield found
@@ -186,7 +193,7 @@ def _keeper(name: str) -> Identity | None:
     if not storage.exists(lock):
         return None
     with storage.lock(lock) as free:
-        return None if free else process_identity.file_holder(lock, "kept", name)
+        return None if free else process_identity.find_file_holder(lock, "kept", name)
 
 
 def main(name: str) -> int:
@@ -236,9 +243,9 @@ class _Keeper:
 
     def _until_its_end(self, running: Process, after: Process | None, keep: OnLine) -> Finished:
         """Wait until it or a vital process ends, which its command may not notice."""
-        vital, lost, ranks = self._vital(), Lost(STOPPED_LIMIT_S), RankMemory(self.unit.name)
+        vital, lost, ranks = self._vital(), EndedOrStopped(STOPPED_LIMIT_S), RankMemory(self.unit.name)
         while (finished := running.wait(_VITAL_EVERY_S if self.unit.vital else None)) is None:
-            gone = sorted(vital[each] for each in lost.among(vital))
+            gone = sorted(vital[each] for each in lost.find(vital))
             if gone:
                 said = f"medley: {', '.join(gone)} is gone, and {self.unit.name} with it"
                 keep(said)

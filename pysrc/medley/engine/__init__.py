@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from medley import storage
-from medley.command import AnnotatedCommand, Flag, Variable, merged, users
+from medley.command import AnnotatedCommand, Flag, Variable, keep_last_values, prefer_user_value
 from medley.environment import payload
 from medley.environment.container import CACHES
 from medley.environment.payload.api_answers import NO_REASONING
@@ -183,9 +183,9 @@ def list_table_variables(
 ) -> Iterator[Variable]:
     """Yield the variables of the kinds of hosts, and of the model's table; the user's own values win."""
     for name, value, why in plan.variables:
-        yield users(Variable(name, value, why), environ)
+        yield prefer_user_value(Variable(name, value, why), environ)
     for name, value in (model.env.get(engine, {}) if model else {}).items():
-        yield users(Variable(name, value, "set in its table in models/"), environ)
+        yield prefer_user_value(Variable(name, value, "set in its table in models/"), environ)
 
 
 def drop_user_flags(flags: Iterable[Flag], user_flags: tuple[str, ...]) -> Iterator[Flag]:
@@ -202,7 +202,7 @@ def serve_on_socket(command: AnnotatedCommand, serving: Serving, python: str) ->
     if serving.chat and serving.chat.has_no_reasoning_parser:
         why = "a request's thinking is left out: no parser reads it"
         added_variables.append(Variable(NO_REASONING, "1", why))
-    return replace(command, words=argv, variables=merged((*command.variables, *added_variables)))
+    return replace(command, words=argv, variables=keep_last_values((*command.variables, *added_variables)))
 
 
 def build_stacks_variable() -> Variable:
@@ -228,9 +228,9 @@ def list_common_variables(
         if plan.compile_jobs is not None:
             # They limit the compilers that FlashInfer, SGLang and torch start while an engine starts.
             why = "concurrent compilers: each takes 3 to 8 GiB besides the weights"
-            yield users(Variable("MAX_JOBS", str(plan.compile_jobs), why), environ)
+            yield prefer_user_value(Variable("MAX_JOBS", str(plan.compile_jobs), why), environ)
             why = "each compiler compiles one file at a time"
-            yield users(Variable("FLASHINFER_NVCC_THREADS", "1", why), environ)
+            yield prefer_user_value(Variable("FLASHINFER_NVCC_THREADS", "1", why), environ)
         yield Variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID", "CUDA numbers GPUs as nvidia-smi does")
         if plan.gpus:
             indexes = ",".join(map(str, plan.gpus))

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
-from medley.command import AnnotatedCommand, Command, Variable, merged, overridden
+from medley.command import AnnotatedCommand, Command, Variable, keep_last_values, override_variables
 from medley.engine import (
     Engine,
     Serving,
@@ -127,7 +127,7 @@ def list_launch_variables(
         *order.model_extras.list_variables(),
         *script,
     )
-    return overridden(merged(variables), tools.table)
+    return override_variables(keep_last_values(variables), tools.table)
 
 
 def build_launch(
@@ -153,7 +153,7 @@ def build_launch(
         order.engine_flags,
     )
     if tools.binary.parts:
-        command = replace(command, variables=merged((*command.variables, build_stacks_variable())))
+        command = replace(command, variables=keep_last_values((*command.variables, build_stacks_variable())))
     if serving.socket_folder:
         # vLLM would ask its own programs, too, for the key of a variable in the user's shell.
         keys = tuple(name for name in _ENGINE_KEYS if name in environ)
@@ -176,7 +176,7 @@ def run_in_container(
     if serving.socket_folder:
         command = serve_on_socket(command, serving, str(environment.python))
     if build_stacks_variable().name not in environment.spec.image.names:
-        command = replace(command, variables=merged((*command.variables, build_stacks_variable())))
+        command = replace(command, variables=keep_last_values((*command.variables, build_stacks_variable())))
     contained = replace(environment, spec=spec).contained(command, role(serving.port))
     return replace(launch, annotated_command=contained)
 

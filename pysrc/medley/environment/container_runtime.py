@@ -35,7 +35,7 @@ _REFUSALS = (
 
 def runtime(named: str | None, image: str) -> Runtime:
     """Docker or podman: as named, else the one that has the image, else docker where it answers."""
-    there = [each for each in _RUNTIMES if named in {None, each} and process.program(each)]
+    there = [each for each in _RUNTIMES if named in {None, each} and process.find_program(each)]
     if not there:
         raise Problem(
             f"there is no {named or 'docker or podman'} on this host",
@@ -100,7 +100,9 @@ def runs(runtime: Runtime, name: str) -> bool:
 def remove_leftover(role: str) -> bool:
     """Remove what is left of this role after medley and the container's client were killed together."""
     found = container.name(role)
-    return any(remove(each, found) for each in _RUNTIMES if process.program(each) and _trouble(each) is None)
+    return any(
+        remove(each, found) for each in _RUNTIMES if process.find_program(each) and _trouble(each) is None
+    )
 
 
 def _trouble(runtime: Runtime) -> str | None:

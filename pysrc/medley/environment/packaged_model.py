@@ -20,7 +20,7 @@ from medley.process import Finished, Process
 from medley.progress import PROGRESS, SILENT, Progress, share
 from medley.schema import Package
 
-_READER = config.beside(__file__, "packaged_model.toml")["reader"]
+_READER = config.read_own_table(__file__, "packaged_model.toml")["reader"]
 _LIBRARIES = "wheels"
 _LOOK_EVERY_S = 0.5
 _KILLED = 128 + signal.SIGKILL
@@ -56,7 +56,7 @@ def _is_whole(folder: Path) -> bool:
 
 
 def _build(name: str, package: Package, folder: Path, python: Path, watch: Progress) -> None:
-    with storage.explained(folder, "written"):
+    with storage.explain_errors(folder, "written"):
         draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         libraries, model = storage.make(draft / _LIBRARIES), storage.make(draft / "model")

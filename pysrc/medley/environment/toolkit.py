@@ -118,7 +118,7 @@ def _realise(output: str, flake: str, link: Path, watch: Progress) -> None:
             cause="\n".join(finished.lines[-8:]) or f"nix exited with {finished.status}",
             fix=f"run it by itself: {command}",
         )
-    for old in storage.listed(link.parent, link.name[:-_DIGITS] + "?" * _DIGITS):
+    for old in storage.list_folder(link.parent, link.name[:-_DIGITS] + "?" * _DIGITS):
         if old != link:
             storage.remove_file(old)  # else Nix keeps the toolkits of flakes long gone
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from medley import config, storage, user
-from medley.command import Variable, users
+from medley.command import Variable, prefer_user_value
 from medley.environment import cuda_folder, driver, interpreter, own_nccl, toolkit, virtualenv
 from medley.environment.cuda_folder import CUDA_HOME
 from medley.environment.engine_source import OWN_NCCL, brings_nvcc, needs_nccl, no_nccl
@@ -46,7 +46,7 @@ class Tools:
         yield from of_toolkit(self.settings, self.programs, inherited)
         if self.cuda_home and CUDA_HOME not in {**self.settings, **self.table}:
             why = "the compiler and headers of the environment's own CUDA version"
-            yield users(Variable(CUDA_HOME, str(self.cuda_home), why), os.environ)
+            yield prefer_user_value(Variable(CUDA_HOME, str(self.cuda_home), why), os.environ)
         if self.binary.parts and os.environ.get("PYTHONDONTWRITEBYTECODE"):
             why = "the first start keeps the bytecode of all it imports"
             yield Variable("PYTHONDONTWRITEBYTECODE", "", why)

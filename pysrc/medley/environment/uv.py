@@ -58,7 +58,7 @@ _SAME = {
 
 def binary(given: str | None) -> str:
     """The uv to run: MEDLEY_UV, else the toolkit's (`given`), else the Python package uv, else PATH's."""
-    found = os.environ.get("MEDLEY_UV") or given or _installed() or process.program("uv")
+    found = os.environ.get("MEDLEY_UV") or given or _installed() or process.find_program("uv")
     if found is None:
         raise Problem(
             "there is no uv here",

@@ -170,7 +170,7 @@ def every() -> Iterator[Environment]:
 
 def read(path: Path) -> Environment | None:
     """The environment in a folder; None where it is unfinished or its interpreter is gone."""
-    table = storage.table(path / MANIFEST) or {}
+    table = storage.read_table(path / MANIFEST) or {}
     if not json_shape.fits(table, _Manifest) or not storage.exists(path / "bin/python"):
         return None
     return Environment(table["name"], table["digest"], path, table["parts"], table["built"])
@@ -235,7 +235,7 @@ def remove(path: Path) -> bool:
 
 
 def _folders() -> list[Path]:
-    return [path for path in storage.listed(folder(), "[!.]*") if path.is_dir()]
+    return [path for path in storage.list_folder(folder(), "[!.]*") if path.is_dir()]
 
 
 def lock_file(path: Path) -> Path:

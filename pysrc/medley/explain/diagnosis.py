@@ -45,7 +45,7 @@ def open_named_logs(names: Sequence[str]) -> list[Log]:
 def open_newest_logs() -> list[Log]:
     """Return the newest log, and those of the same time, because one start may have several units."""
     folder = storage.state() / "logs"
-    logs_by_time = sorted((storage.modified_s(file), file) for file in storage.listed(folder, "*.log"))
+    logs_by_time = sorted((storage.modified_s(file), file) for file in storage.list_folder(folder, "*.log"))
     if not logs_by_time:
         raise Problem(
             "there is no log of medley on this host",

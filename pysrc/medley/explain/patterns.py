@@ -243,7 +243,7 @@ def sign(needle: str, pattern: str | None = None) -> Sign:
 
 def list_files() -> tuple[list[Path], list[Path]]:
     """Return the user's files, and medley's: of the source tree or the installed package."""
-    own, *shipped = (config.listed(folder / "failures") for folder in config.folders())
+    own, *shipped = (config.list_tables(folder / "failures") for folder in config.folders())
     return own, next(filter(None, shipped), [])
 
 
@@ -319,7 +319,7 @@ def _list_group_problems(path: Path, place: tuple[str, int], failure: Failure) -
 
 def build_key_problem(path: Path, place: tuple[str, int], name: str, key: str, cause: str) -> Problem:
     """Make a Problem of a key of the row `at` of the file: its table and number."""
-    number = config.line(path.read_text(encoding="utf-8-sig"), (*place, key))
+    number = config.find_line(path.read_text(encoding="utf-8-sig"), (*place, key))
     where = f"{path}:{number}"
     return Problem(f"{where}: '{key}' of {name} is wrong", cause=cause, fix=f"correct {where}")
 

@@ -79,7 +79,7 @@ class UserPatterns:
     def _start(self) -> process.Process:
         self._answers = Queue[str]()
         command = Command((sys.executable, "-I", "-S", "-c", _SEARCH_PROGRAM))
-        self._process = process.Process(command, self._answers.put, heard=True)
+        self._process = process.Process(command, self._answers.put, has_stdin=True)
         self._answers.get(timeout=_START_LIMIT_S)
         return self._process
 

@@ -41,7 +41,7 @@ def make_model(spec: Made, folder: Path) -> Path:
     if storage.exists(folder / "config.json"):
         return folder
     storage.make(folder.parent)
-    with storage.explained(folder, "written"):
+    with storage.explain_errors(folder, "written"):
         draft_folder = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         write_model(spec, draft_folder)

@@ -62,7 +62,7 @@ def fetch_extras(extras: tuple[ExtraFile, ...], watch: Progress, *, limit_s: flo
                 continue
             with (
                 watch.stage(f"fetch {extra.name}: {extra.what}"),
-                storage.explained(path, "written"),
+                storage.explain_errors(path, "written"),
             ):
                 _Fetcher(extra, path, watch, time.monotonic() + limit_s).fetch()
 

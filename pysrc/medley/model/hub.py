@@ -168,7 +168,7 @@ def find_configured_snapshot(repository: str) -> Path | None:
 
 def _list_newest_folders(repository: str) -> list[Path]:
     folder = find_repository_folder(repository) / "snapshots"
-    folders = [path for path in storage.listed(folder) if path.is_dir()]
+    folders = [path for path in storage.list_folder(folder) if path.is_dir()]
     return sorted(folders, key=storage.modified_s, reverse=True)
 
 

@@ -143,9 +143,11 @@ def load_record(repository: str, commit: str | None = None) -> HubRecord | None:
     records = []
     with optional():
         folder = _find_record_path(repository, "").parent
-        for path in [_find_record_path(repository, commit)] if commit else storage.listed(folder, "*.json"):
+        for path in (
+            [_find_record_path(repository, commit)] if commit else storage.list_folder(folder, "*.json")
+        ):
             with optional():
-                records.append(storage.record(path, HubRecord))
+                records.append(storage.read_record(path, HubRecord))
     return max((record for record in records if record), key=lambda record: record.date, default=None)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from medley import user
-from medley.command import renamed
+from medley.command import replace_word
 from medley.errors import Problem
 from medley.model import demo, hub
 from medley.model.checkpoint import has_weights
@@ -83,7 +83,7 @@ def resolve_weights(
         raise Problem(
             f"{word} is a page of the hub",
             cause="a model is named by its repository, ORG/NAME",
-            fix=shlex.join(renamed(command_words, word, page[1])),
+            fix=shlex.join(replace_word(command_words, word, page[1])),
         )
     if word.lower().endswith(".gguf"):
         raise Problem(
@@ -115,7 +115,7 @@ def _unknown_model_problem(word: str, models: Mapping[str, Model], command_words
     for name, (known_name, repository) in _SAME_SHAPES.items():
         if lower_word == name and known_name in models:
             fix = shlex.join(
-                renamed(command_words, word, known_name if command_words[1] == "plan" else repository)
+                replace_word(command_words, word, known_name if command_words[1] == "plan" else repository)
             )
             return Problem(
                 what, cause=f"it has the shape of {known_name}, whose plan holds for it too", fix=fix
@@ -129,7 +129,7 @@ def _unknown_model_problem(word: str, models: Mapping[str, Model], command_words
         what,
         cause=f"it is not a folder, not ORG/NAME of the hub, and not one of {len(models)} known models"
         + (f"; the nearest: {nearest_names}" if nearest_names else ""),
-        fix=shlex.join(renamed(command_words, word, nearest_name)) if nearest_name else "medley models",
+        fix=shlex.join(replace_word(command_words, word, nearest_name)) if nearest_name else "medley models",
     )
 
 

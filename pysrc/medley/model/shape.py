@@ -21,8 +21,10 @@ from medley.progress import SILENT, Progress
 from medley.schema import Made, Shape
 from medley.schema import Weights as Format
 
-_FORMATS: Mapping[Format, Mapping[str, Any]] = cast("Any", config.beside(__file__, "weight_formats.toml"))
-_LIMITS = config.beside(__file__, "engine_limits.toml")
+_FORMATS: Mapping[Format, Mapping[str, Any]] = cast(
+    "Any", config.read_own_table(__file__, "weight_formats.toml")
+)
+_LIMITS = config.read_own_table(__file__, "engine_limits.toml")
 BYTES_PER_WEIGHT: Mapping[str, float] = {name: table["bytes"] for name, table in _FORMATS.items()}
 BLOCK_WEIGHTS: Mapping[str, int] = {
     name: table["block"] for name, table in _FORMATS.items() if "block" in table

@@ -104,7 +104,7 @@ def _list_usable_programs(answers: Transcript) -> tuple[tuple[str, ...], str]:
 
 def list_ssh_sessions() -> dict[str, str]:
     """Return the clients of open ssh sessions, by address and interface here, also under sudo."""
-    environments = process_identity.process_environments().values()
+    environments = process_identity.read_environments().values()
     values = {environment.get("SSH_CONNECTION", "") for environment in environments}
     # The address and port of the client, then of the server.
     connections = [words for value in values if len(words := value.split()) == 4]  # noqa: PLR2004

@@ -169,7 +169,7 @@ def _raise_closed() -> Iterator[None]:
 
 
 def read_secret(token: Path) -> str:
-    return storage.secrets({"token": str(token)})["token"].strip()
+    return storage.read_secrets({"token": str(token)})["token"].strip()
 
 
 def connect(host: str, port: int, token: Path, limit_s: float) -> Channel:

@@ -99,7 +99,7 @@ def read_measurements() -> Measurements:
     """What is kept here; nothing where it was written by another medley, for it can be measured again."""
     table: dict[str, Any] = {}
     with optional():
-        table = storage.table(_measurements_file()) or {}
+        table = storage.read_table(_measurements_file()) or {}
     if not json_shape.fits(table, _File):
         return NO_MEASUREMENTS
     links = [LinkSpeed(**link) for link in table["wires"]]

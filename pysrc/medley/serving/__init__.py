@@ -185,7 +185,7 @@ def _await_ends(left: dict[Server, float], watch: Progress) -> None:
 
 
 def _remove_stale_records(port: int | None, watch: Progress) -> None:
-    for file in storage.listed(folder(), "*.json"):
+    for file in storage.list_folder(folder(), "*.json"):
         with optional():
             if (port is None or file.stem == str(port)) and _read(file) is None:
                 storage.remove_file(file)
@@ -211,7 +211,7 @@ def _open_requests(server: Server) -> str:
 
 def servers() -> list[Server]:
     """Return all running servers, the newest first."""
-    notes = sorted(storage.listed(folder(), "*.json"), key=storage.modified_s, reverse=True)
+    notes = sorted(storage.list_folder(folder(), "*.json"), key=storage.modified_s, reverse=True)
     return list(_readable(notes))
 
 
@@ -223,7 +223,7 @@ def _readable(notes: Iterable[Path]) -> Iterator[Server]:
 
 
 def _read(path: Path) -> Server | None:
-    server = storage.record(path, Server)
+    server = storage.read_record(path, Server)
     return server if server and server.port and server.identity.alive else None
 
 
@@ -271,7 +271,7 @@ def description_of(port: int) -> Description | None:
     from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - a tenth of a second
 
     try:
-        found = TypeAdapter(Description).validate_python(storage.table(folder() / f"{port}.what"))
+        found = TypeAdapter(Description).validate_python(storage.read_table(folder() / f"{port}.what"))
     except ValidationError:
         return None
     return found if found.argv else None

@@ -8,7 +8,7 @@ from shlex import join
 from typing import NamedTuple
 
 from medley import cluster, config
-from medley.command import renamed, switched, without
+from medley.command import drop_switches, replace_word, set_switch
 from medley.engine.launch import ENGINES, Order
 from medley.environment.engine_source import EngineRequest
 from medley.errors import Problem
@@ -81,7 +81,7 @@ def _list_other_engines(order: Order, shape: Shape, site: Topology) -> Iterator[
         if engine != order.engine:
             other_site = add_engine_sources(site, placement, EngineRequest(), order.weights.model)
             if _fits(shape, other_site, placement):
-                yield join(switched(_list_command_words(order), "--engine", engine))
+                yield join(set_switch(_list_command_words(order), "--engine", engine))
 
 
 def _list_gpu_hints(order: Order, shape: Shape, site: Topology) -> Iterator[str]:
@@ -100,7 +100,7 @@ def _list_changes(order: Order, shape: Shape, site: Topology, problem: NoLayout)
     placement, command = order.placement, _list_command_words(order)
     # A running cluster, or the user, may place ranks differently than the planner's table.
     table = None if site.rank_order or placement.partition else problem.evaluation
-    sizes, command_without_sizes = placement.sizes, without(command, _SIZE_SWITCHES)
+    sizes, command_without_sizes = placement.sizes, drop_switches(command, _SIZE_SWITCHES)
 
     def fits_with(sizes: Sizes) -> bool:
         """Return whether it fits with these sizes, by the table or a new plan."""
@@ -114,7 +114,7 @@ def _list_changes(order: Order, shape: Shape, site: Topology, problem: NoLayout)
         yield join(command_without_sizes)
     stages = sizes.stages or sizes.tensor
     if sizes.tensor and fits_with(Sizes(stages=stages)):
-        yield join(switched(command_without_sizes, "--pp", str(stages)))
+        yield join(set_switch(command_without_sizes, "--pp", str(stages)))
     yield from _list_shorter_contexts(order, shape, site)
     yield from _list_remedies(order, shape, site, problem, has_table=table is not None)
 
@@ -137,9 +137,9 @@ def _list_remedies(
     # Rows of the table hold both, by their own arithmetic.
     context, concurrency = _round_context(remedies.context), remedies.concurrency
     if context and (has_table or _fits(shape, site, replace(placement, context=context))):
-        yield join(switched(command, "--context", str(context)))
+        yield join(set_switch(command, "--context", str(context)))
     if concurrency and (has_table or _fits(shape, site, replace(placement, concurrency=concurrency))):
-        yield join(switched(command, "--concurrency", str(concurrency)))
+        yield join(set_switch(command, "--concurrency", str(concurrency)))
     smaller_builds = tuple(_list_smaller_builds(order, shape, site, remedies))
     yield from smaller_builds
     more_hosts = _find_more_hosts(order, shape, site, remedies)
@@ -155,7 +155,7 @@ def _list_shorter_contexts(order: Order, shape: Shape, site: Topology) -> Iterat
     if not placement.context or placement.context <= longest or placement.longer_context:
         return
     if _fits(shape, site, replace(placement, context=longest)):
-        yield join(switched(_list_command_words(order), "--context", str(longest)))
+        yield join(set_switch(_list_command_words(order), "--context", str(longest)))
     if _fits(shape, site, replace(placement, longer_context=True)):
         risk = "if its maker serves that much: otherwise answers may be wrong"
         yield f"{ENGINE_TABLES[order.engine].context_variable}=1 {join(_list_command_words(order))}  # {risk}"
@@ -252,7 +252,7 @@ def _list_command_words(order: Order) -> tuple[str, ...]:
 def _replace_model(order: Order, name: str) -> tuple[str, ...]:
     """Return the command with another model, however the user wrote this one."""
     model_word = (order.user_command and order.weights.word) or order.weights.name
-    return renamed(_list_command_words(order), model_word, name)
+    return replace_word(_list_command_words(order), model_word, name)
 
 
 def _list_smaller_builds(order: Order, shape: Shape, site: Topology, remedies: Remedies) -> Iterator[str]:

@@ -102,7 +102,7 @@ class Book:
     def _append(self, path: Path, table: dict[str, Any]) -> None:
         # One write for a line and its end, so that an interrupted write leaves a last line without an end.
         left = _as_line(table).encode()
-        with storage.explained(path, "written"):
+        with storage.explain_errors(path, "written"):
             while left:
                 left = left[os.write(self.handles[path], left) :]
         self.done.add(table["custom_id"])
@@ -127,12 +127,12 @@ def opened(answers: Path, source: bytes, model: str, bad: Iterable[Bad]) -> Iter
         book = Book(answers, errors, done, len(refused))
         try:
             for path in (answers, errors):
-                with storage.explained(path, "written"):
+                with storage.explain_errors(path, "written"):
                     book.handles[path] = os.open(path, _APPEND, 0o644)
             yield book
         finally:
             for path, handle in book.handles.items():
-                with storage.explained(path, "written"):
+                with storage.explain_errors(path, "written"):
                     os.fsync(handle)
                 os.close(handle)
 
@@ -141,7 +141,7 @@ def kept(path: Path) -> list[dict[str, Any]]:
     """Return the whole lines of a file, and truncate an incomplete one."""
     whole, end, torn = (storage.read_bytes(path) or b"").rpartition(b"\n")
     if torn:
-        with storage.explained(path, "written"):
+        with storage.explain_errors(path, "written"):
             os.truncate(path, len(whole) + len(end))
     kept = []
     for number, line in enumerate(whole.split(b"\n"), 1):
@@ -159,7 +159,7 @@ def kept(path: Path) -> list[dict[str, Any]]:
 
 def _require_same(mark: Path, answers: Path, now: dict[str, str]) -> None:
     if storage.exists(mark):
-        before = storage.table(mark) or {}
+        before = storage.read_table(mark) or {}
         changed = [name for name, value in now.items() if before.get(name) != value]
         if changed:
             raise Problem(

@@ -132,7 +132,7 @@ def _trust(authority: Path) -> str:
 
 def clients() -> dict[str, Client]:
     """Return the clients of `clients.toml` by name."""
-    tables = config.beside(__file__, "clients.toml")
+    tables = config.read_own_table(__file__, "clients.toml")
     return {name: _client(name, table) for name, table in tables.items()}
 
 

@@ -21,7 +21,7 @@ HEAD_S, BODY_IDLE_S, BODY_S, STALL_S = 10, 10, 60, 120
 """Limits of a request's headers, of a pause in its body, and of a client that reads nothing of its answer."""
 BODY_BYTES_PER_S = 4096
 IDLE_S = 120
-_ROUTES = config.beside(__file__, "edge_routes.toml")
+_ROUTES = config.read_own_table(__file__, "edge_routes.toml")
 _LOOPBACK = (
     r"(localhost|[a-z0-9.-]*\.localhost|127\.[0-9]+\.[0-9]+\.[0-9]+|\[::1\]|\[::ffff:127\.[0-9.]+\])"
     r"(:[0-9]+)?"

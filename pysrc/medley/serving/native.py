@@ -14,7 +14,7 @@ from medley import config, credentials, engine, storage
 from medley.cluster import checks, device_probe, node, rendezvous_worker
 from medley.cluster.model_files import prepare_files
 from medley.cluster.rendezvous_head import JoinedHost, Rendezvous
-from medley.command import Command, Variable, merged
+from medley.command import Command, Variable, keep_last_values
 from medley.engine import flags, parser, unread_variables
 from medley.engine.launch import ENGINES, RANKS_PORT, Launch
 from medley.environment import engine_source, packaged_model, tools, virtualenv
@@ -57,7 +57,7 @@ def wait_for_hosts(job: Job, output: Output) -> Iterator[PreparedLaunch]:
     engine_parser = parser.read_programs_parser(order.engine, programs.binary, version, ask=True, watch=watch)
     flags.require_known_flags(engine_parser, (), order.engine_flags)
     unread_variables.require_read_launch_variables(os.environ, order.weights, order.engine, version)
-    token_file = credentials.made_token()
+    token_file = credentials.ensure_token()
     head, other_count = gethostname(), (request.host_count or 2) - 1
     hub_files = weights.find_hub_files(order)
     terms = _build_terms(job, programs, hub_files)
@@ -216,7 +216,7 @@ def run_worker(
         order, programs.binary, (*own_variables, engine.build_stacks_variable())
     )
     command = replace(
-        annotated, variables=merged(merge_user_variables(annotated.variables, os.environ))
+        annotated, variables=keep_last_values(merge_user_variables(annotated.variables, os.environ))
     ).command
     output.say(f"$ {command}")
     log = storage.state() / "logs" / f"join-{head.rpartition(':')[2]}.log"

@@ -16,7 +16,7 @@ _SLOW = "its own lines: medley logs -f"
 
 @cache
 def _steps() -> list[tuple[re.Pattern[str], str]]:
-    table = config.beside(__file__, "start_steps.toml")
+    table = config.read_own_table(__file__, "start_steps.toml")
     return [(re.compile(each["pattern"]), each["shows"]) for each in table["step"]]
 
 

@@ -131,5 +131,7 @@ def _or_back(old: RunningServer, subject: str, ready: Callable[[], list[str]]) -
 
 def environments_in_use() -> set[Path]:
     """Find the environments' folders of this host's servers."""
-    found = (serving.description_of(int(file.stem)) for file in storage.listed(serving.folder(), "*.what"))
+    found = (
+        serving.description_of(int(file.stem)) for file in storage.list_folder(serving.folder(), "*.what")
+    )
     return {each.programs.parent for each in found if each}

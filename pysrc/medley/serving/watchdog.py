@@ -316,7 +316,7 @@ def _here(engine: Process, *, stacks: bool = False) -> Mapping[str, Any]:
 
 def _power() -> float | None:
     """Return what this host's GPUs draw, in W; None where the driver does not say."""
-    if process.program(_POWER[0]) is None:
+    if process.find_program(_POWER[0]) is None:
         return None
     with suppress(Problem, ValueError):
         return sum(map(float, process.run(Command(_POWER), limit_s=_GPU_LIMIT_S).lines)) or None

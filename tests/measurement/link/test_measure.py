@@ -86,4 +86,4 @@ def test_what_is_missing_is_said_before_anything_runs(tools: Path, monkeypatch: 
     write_program(tools, "ping", "")
     with raises_problem("iperf3", "ib_write_bw", fix="sudo apt-get install iperf3 perftest"):
         link.require_programs(("ping", "iperf3", "ib_write_bw"))
-    assert process.program("ping") == str(tools / "ping")
+    assert process.find_program("ping") == str(tools / "ping")

@@ -90,7 +90,7 @@ def answer_begin(asked: Table, note: Note) -> Table:
         start = _start(ours, asked)
         return {"command": str(start.command), "why": start.why()}
     secret = credentials.keep_token(
-        credentials.given_token(asked["token"], "the host that brings this one up")
+        credentials.store_token(asked["token"], "the host that brings this one up")
     )
     start = _start(ours, asked)
     membership.stop()
@@ -163,7 +163,7 @@ def answer_end(asked: Table, note: Note) -> Table:
         for file in (
             credentials.token_path(),
             storage.state() / "gathered.json",
-            *storage.listed(storage.state(), "sglang-*.yaml"),
+            *storage.list_folder(storage.state(), "sglang-*.yaml"),
         ):
             storage.remove_file(file)
         for folder in (units.folder(), serving.folder(), storage.state() / "vllm"):

@@ -133,7 +133,7 @@ def answer_events(asked: Table, note: Note) -> Table:
 def _logs() -> list[Path]:
     """Of units and of servers: each of their lines has its time."""
     folder = storage.state() / "logs"
-    return sorted([*storage.listed(folder, "medley-*.log"), *storage.listed(folder, "serve-*.log")])
+    return sorted([*storage.list_folder(folder, "medley-*.log"), *storage.list_folder(folder, "serve-*.log")])
 
 
 def _size(path: Path) -> int:
@@ -150,7 +150,7 @@ def _more(path: Path, ends: dict[Path, int]) -> Iterator[str]:
     said = b""
     with optional():
         if file := storage.open_file(path):
-            with file, storage.explained(path, "read"):
+            with file, storage.explain_errors(path, "read"):
                 file.seek(seen if size > seen else 0)
                 said, _, part = file.read().rpartition(b"\n")
                 ends[path] = file.tell() - len(part)

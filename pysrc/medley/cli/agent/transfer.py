@@ -132,7 +132,7 @@ def answer_type(asked: Table, note: Note) -> Table:
 
 
 def answer_token(_asked: Table, _note: Note) -> Table:
-    return {"token": credentials.read_api_key(credentials.present_token())}
+    return {"token": credentials.read_api_key(credentials.require_token())}
 
 
 def answer_mend(asked: Table, note: Note) -> Table:

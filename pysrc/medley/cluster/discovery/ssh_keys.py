@@ -100,7 +100,7 @@ def _give(name: str, target: str, manner: Manner) -> None:
         return
     if not manner.consents("run this? it asks for your password there"):
         raise Problem(f"{name} did not get the key", cause="you declined", fix=str(command))
-    if process.program("ssh-copy-id") is None:
+    if process.find_program("ssh-copy-id") is None:
         raise Problem(
             "ssh-copy-id not found", cause="it is not on PATH", fix="sudo apt install openssh-client"
         )
@@ -132,7 +132,7 @@ def _key(manner: Manner) -> Path:
         return folder / _KEYS[0]
     if not manner.consents("run this?"):
         raise Problem("there is no ssh key", cause="you declined a new one", fix=str(command))
-    with storage.explained(folder, "made"):
+    with storage.explain_errors(folder, "made"):
         folder.mkdir(mode=0o700, exist_ok=True)
     if (ended := process.run(command, limit_s=_LIMIT_S)).status:
         raise Problem("no ssh key was made", cause=" ".join(ended.lines), fix=f"by hand: {command}")
@@ -269,7 +269,7 @@ def comparison(keys: Iterable[str]) -> str:
 
 def _write(file: FileChange) -> None:
     folder = file.path.parent
-    with storage.explained(folder, "made"):
+    with storage.explain_errors(folder, "made"):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not os.access(folder, os.W_OK):
         raise Problem(

@@ -8,7 +8,7 @@ from medley.host.facts.gpu import Gpu, NvidiaDriver
 from medley.host.facts.network import Net
 from medley.host.facts.rdma import RdmaPort
 from medley.host.facts.system import Board, Software
-from medley.transcript import Transcript, first, lines, number, required, required_number
+from medley.transcript import Transcript, first, lines, number, require_number, require_text
 
 GIB = 1 << 30
 
@@ -114,8 +114,8 @@ def read_cpu(answers: Transcript) -> Cpu:
     models = dict.fromkeys(value for key, value in pairs if key == "model name" and value != "-")
     all_flags = {flag for key, value in pairs if key in {"flags", "features"} for flag in value.split()}
     return Cpu(
-        system=f"{required(answers, SYSTEM)}-linux",
-        threads=required_number(answers, THREADS),
+        system=f"{require_text(answers, SYSTEM)}-linux",
+        threads=require_number(answers, THREADS),
         model=" + ".join(models) or None,
         cores=number(first(answers, CORES)) or None,
         numa_nodes=len(lines(answers, NODES)) or None,
@@ -130,7 +130,7 @@ def parse_meminfo(text: str) -> dict[str, int]:
 
 def read_memory(answers: Transcript) -> Memory:
     """Return the facts of the memory."""
-    sizes = parse_meminfo(required(answers, MEMINFO))
+    sizes = parse_meminfo(require_text(answers, MEMINFO))
     # df's POSIX format: device, 1024-blocks, used, available, capacity, mount point.
     fields = " ".join(lines(answers, SHM)[1:2]).split()
     shm = number(fields[1]) if len(fields) > 1 else None

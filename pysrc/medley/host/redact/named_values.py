@@ -14,7 +14,7 @@ from typing import Any, Literal
 from medley import config
 
 HIDDEN = "HIDDEN"
-WORDS: Mapping[str, Mapping[str, Any]] = config.beside(__file__, "words.toml")
+WORDS: Mapping[str, Mapping[str, Any]] = config.read_own_table(__file__, "words.toml")
 Kind = Literal["secret", "password", "header", "request"]
 _NAMES = WORDS["names"]
 _LONGEST_NAME = 80

@@ -104,7 +104,7 @@ def save(record: Record) -> Path:
 
 def list_records() -> Iterator[Record]:
     """Yield all readable records, newest first."""
-    for path in reversed(storage.listed(_get_folder(), "*.json")):
+    for path in reversed(storage.list_folder(_get_folder(), "*.json")):
         with optional():
             if record := read(path):
                 yield record
@@ -156,7 +156,7 @@ def _get_folder() -> Path:
 
 def read(path: Path) -> Record | None:
     """Read a record; None if the file is not one of this format."""
-    table = storage.table(path)
+    table = storage.read_table(path)
     try:
         return _build_adapter().validate_python(table) if table and table.get("format") == _FORMAT else None
     except ValueError:

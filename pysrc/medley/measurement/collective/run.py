@@ -103,7 +103,7 @@ def run_all_reduce(
         "sizes": list(sizes),
         "limit_s": limit_s,
         "life_s": CONNECT_LIMIT_S + limit_s * (_STEPS + len(sizes)),
-        "script": transcript.script(facts.QUESTIONS),
+        "script": transcript.build_script(facts.QUESTIONS),
     }
     result = Result({node["address"]: Participant(node["address"], node["name"]) for node in nodes})
     with contextlib.closing(run_script("allreduce.py", member, task, progress)) as events:

@@ -224,7 +224,7 @@ def find_adapter(candidate: EndpointCandidate, *, tcp_only: bool) -> Adapter | N
 
 def require_programs(names: tuple[str, ...]) -> None:
     """Raise a Problem if PATH lacks one of the programs."""
-    missing = [name for name in names if process.program(name) is None]
+    missing = [name for name in names if process.find_program(name) is None]
     if missing:
         raise tools.missing_programs_problem(missing)
 

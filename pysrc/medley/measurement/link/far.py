@@ -23,7 +23,7 @@ def measure_cluster_link(
 
     The servers there end with the measurement. Raise a Problem if they do not start.
     """
-    tcp_only = process.program("ib_write_bw") is None
+    tcp_only = process.find_program("ib_write_bw") is None
     arguments = ["link", "test", "--serve", "--link", address, "--minutes", str(_SERVE_MINUTES)]
     arguments += ["--tcp"] if tcp_only else []
     ready, output = Event(), list[str]()

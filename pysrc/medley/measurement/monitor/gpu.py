@@ -82,7 +82,7 @@ class GpuSampler:
         is_refused = finished and any(_REFUSAL in line for line in finished.lines)
         if is_refused and len(self._fields) > 1:
             del self._fields[0]
-        elif not is_due or not process.program("nvidia-smi"):
+        elif not is_due or not process.find_program("nvidia-smi"):
             return
         self._start_time, self._error = time.monotonic(), None
         fields = self._fields[0]

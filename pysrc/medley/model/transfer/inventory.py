@@ -138,7 +138,7 @@ def _identify_file(path: Path, piece_bytes: int) -> list[str | int]:
 def _load_hashes(path: Path, identity: list[str | int]) -> tuple[str, ...] | None:
     table = None
     with optional():
-        table = storage.table(_find_hashes_path(path))
+        table = storage.read_table(_find_hashes_path(path))
     match table:
         case {"of": cached_identity, "hashes": str(text)} if (
             cached_identity == identity and len(text) % HASH_DIGITS == 0

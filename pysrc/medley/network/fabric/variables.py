@@ -7,7 +7,7 @@ others. Variables of the group are equal everywhere.
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from medley.command import Variable, users
+from medley.command import Variable, prefer_user_value
 from medley.host.facts import Facts
 from medley.host.kind import has_gpudirect
 from medley.network.fabric import types
@@ -76,14 +76,16 @@ def merge_user_variables(
 
     VLLM_HOST_IP is not overridden: with an address unknown to Ray, vLLM waits half an hour for it.
     """
-    merged = {variable.name: variable for variable in variables}
+    keep_last_values = {variable.name: variable for variable in variables}
     for name in sorted(name for name in environment if name.startswith(_USER_PREFIXES)):
-        if name in merged:
-            merged[name] = users(merged[name], environment)
+        if name in keep_last_values:
+            keep_last_values[name] = prefer_user_value(keep_last_values[name], environment)
         else:
             reason = f": {LEFT_UNSET[name]}" if name in LEFT_UNSET else ""
-            merged[name] = Variable(name, environment[name], f"set by you; medley would not{reason}")
-    return tuple(merged.values())
+            keep_last_values[name] = Variable(
+                name, environment[name], f"set by you; medley would not{reason}"
+            )
+    return tuple(keep_last_values.values())
 
 
 def _list_nccl_variables(fabric: Fabric, endpoint: Endpoint) -> Iterator[Variable]:
