@@ -60,7 +60,7 @@ def main() -> int:
 
 
 def conditions() -> Iterator[str]:
-    known, cpu = engine_source.locked(), read_facts(load_answers()).cpu
+    known, cpu = engine_source.read_locked_versions(), read_facts(load_answers()).cpu
     engines = ", ".join(f"{TITLES[each]} {known[f'{each}-cpu'][each]}" for each in TITLES)
     yield "$ sudo .venv/bin/python -m benchmarks.answers --write"
     yield f"{engines}, SmolLM2 135M Instruct; {cpu.threads} threads of {cpu.model} ({', '.join(cpu.flags)})"

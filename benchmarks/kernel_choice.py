@@ -132,7 +132,7 @@ def _ask(cells: Sequence[Cell], folder: Path, cache: Path) -> None:
     if not cells:
         return
     engine = cells[0].engine
-    environment = virtualenv.find(ENVIRONMENTS[engine])
+    environment = virtualenv.find_environment(ENVIRONMENTS[engine])
     if environment is None:
         sys.exit(f"{ENVIRONMENTS[engine]} is not built here: medley env build {ENVIRONMENTS[engine]}")
     file = folder / "cases.json"

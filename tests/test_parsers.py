@@ -136,7 +136,7 @@ READERS: dict[str, tuple[Callable[[Any], object], Callable[[int], Iterator[Any]]
     "ping": (tools.read_ping, texts_of(PING)),
     "batch lines": (lambda text: list(batch.lines(text.splitlines())), json_of(BATCH)),
     "toolkit.json": (
-        lambda text: toolkit.parse(text, "t"),
+        lambda text: toolkit.parse_toolkit(text, "t"),
         json_of({"kind": "cpu", "uv": "/uv", "path": ["/p"]}),
     ),
     "safetensors": (lambda text: checkpoint.parse_header(text, "f"), json_of(HEADER)),
@@ -177,7 +177,7 @@ FILES: dict[str, tuple[str, Callable[[Path], object], Callable[[int], Iterator[s
     "links.json": ("state/links.json", lambda _: link_apply.load_records(), json_of([NOTE])),
     "an environment's manifest": (
         "env/medley.json",
-        lambda file: virtualenv.read(file.parent),
+        lambda file: virtualenv.read_environment(file.parent),
         json_of(BUILT),
     ),
     "a bench's record": ("b.json", record.read, json_of(RECORD)),

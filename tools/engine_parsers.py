@@ -24,7 +24,7 @@ def releases() -> dict[tuple[EngineName, str], list[str]]:
     found: dict[tuple[EngineName, str], list[str]] = {}
     recipes = config.recipes()
     for name, versions in sorted(
-        engine_source.locked().items(), key=lambda each: recipes[each[0]].device == "cpu"
+        engine_source.read_locked_versions().items(), key=lambda each: recipes[each[0]].device == "cpu"
     ):
         engine = recipes[name].engine
         found.setdefault((engine, versions[engine]), []).append(name)
@@ -43,7 +43,7 @@ def main() -> int:
         path = folder / f"{engine}-{version}.json"
         if path.exists() and not options.again:
             continue
-        built = next(filter(None, map(virtualenv.find, locks)), None)
+        built = next(filter(None, map(virtualenv.find_environment, locks)), None)
         if built is None:
             missing.append(f"medley env build {locks[0]}")
             continue

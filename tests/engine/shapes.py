@@ -60,7 +60,7 @@ class Row:
 
 def generate(environment: str, out: Path, architectures: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
     """Write the tiny models with this engine environment's transformers; return its index of them."""
-    python = virtualenv.ready(environment).programs / "python"
+    python = virtualenv.prepare_environment(environment).programs / "python"
     said = subprocess.run(
         [python, GENERATOR, out, *architectures],
         env=os.environ | {"HF_HUB_OFFLINE": "1"},

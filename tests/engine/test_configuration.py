@@ -79,7 +79,7 @@ def recorded() -> dict[Asked, DryRun]:
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Environment, Path]:
     """Return the environment, and a folder with a libcuda.so.1 without a function."""
-    found = virtualenv.find("vllm-cuda")
+    found = virtualenv.find_environment("vllm-cuda")
     if found is None:
         pytest.skip("vllm-cuda is not built here: medley env build vllm-cuda (10 GB)")
     if shutil.which("cc") is None:

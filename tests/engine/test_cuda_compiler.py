@@ -30,7 +30,7 @@ _OF_OTHERS = {"nvshmem.h", "nvshmemx.h", "cuda_tile.h"}
 
 @pytest.fixture(params=ENVIRONMENTS)
 def environment(request: pytest.FixtureRequest) -> Environment:
-    found = virtualenv.find(request.param)
+    found = virtualenv.find_environment(request.param)
     if found is None:
         pytest.skip(f"{request.param} is not built here: medley env build {request.param} (10 GB)")
     return found

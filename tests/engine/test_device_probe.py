@@ -70,7 +70,7 @@ def test_daily_it_waits_until_the_processes_are_quiet(
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
     monkeypatch.setattr(device_probe, "_LOOK_EVERY_S", 0.5)
     _, sort = detect_kind()
-    found = virtualenv.find(tools.environment(sort, None))
+    found = virtualenv.find_environment(tools.choose_environment(sort, None))
     if found is None or sort.host.device != "cpu":
         pytest.skip("no engine environment was built, or its device is measured at start")
     said: list[str] = []
@@ -92,7 +92,7 @@ def test_a_quota_is_named_with_figures_and_planned_with(
 ) -> None:
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
     _, sort = detect_kind()
-    found = virtualenv.find(tools.environment(sort, None))
+    found = virtualenv.find_environment(tools.choose_environment(sort, None))
     if found is None:
         pytest.skip("no engine environment was built")
     engine = found.programs / "vllm"

@@ -11,7 +11,7 @@ import pytest
 from medley import config, storage
 from medley.environment import tools, virtualenv
 from medley.environment.patches import Preload
-from medley.environment.toolkit import LIBCUDA, Toolkit, with_libcuda
+from medley.environment.toolkit import LIBCUDA_VARIABLE, Toolkit, add_libcuda
 from medley.host.kind import Kind
 from medley.host_schema import Driver
 from tests.engine import foreign
@@ -34,7 +34,7 @@ print(json.dumps([libcuda_dirs(), ctypes.CDLL(made).go()]))
 
 
 def test_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    environment = virtualenv.find("sglang-cpu")
+    environment = virtualenv.find_environment("sglang-cpu")
     if environment is None:
         pytest.skip("medley env build sglang-cpu, which has Triton's NVIDIA part")
     monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "cache"))
@@ -49,13 +49,13 @@ def test_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source.write_text("int cuInit(void);\nint go(void) { return cuInit(); }\n")
     host = config.hosts()["cuda"].model_copy(update={"driver": Driver(shared_directories=(str(system),))})
     chain = Toolkit(kind="cuda", variables={}, path=(), preload=(), pythons={}, uv="uv")
-    given = with_libcuda(chain, host)
+    given = add_libcuda(chain, host)
     assert given
     command = (str(environment.python), "-c", PROGRAM, str(library), str(source), str(tmp_path))
     told = {**os.environ, **given.variables}
     said = subprocess.run(command, capture_output=True, text=True, timeout=120, env=told, check=False)
     assert said.returncode == 0, said.stderr
-    assert json.loads(said.stdout) == [[given.variables[LIBCUDA]], 42]
+    assert json.loads(said.stdout) == [[given.variables[LIBCUDA_VARIABLE]], 42]
 
 
 # As of a Jetson: it needs one library, opens another by its name alone, and lies among the host's own.
@@ -84,7 +84,7 @@ def toolkit() -> Path:
     """One whose Python is on a newer libc than the host's, with a loader that knows no folder."""
     if not foreign.PATCHELF.exists():
         pytest.skip("there is no /opt/nix-deb: .ci/install-nix makes it")
-    host = virtualenv.find("vllm-cpu")
+    host = virtualenv.find_environment("vllm-cpu")
     if host is None:
         pytest.skip("medley env build vllm-cpu, whose Python is copied")
     folder = storage.make(storage.cache().parent / "medley-tests" / "newer-libc")
@@ -107,10 +107,10 @@ def test_nothing_is_built_on_it_without_a_driver(
     there = config.hosts()["cuda"].model_copy(update={"driver": Driver(directories=(str(tmp_path),))})
     for dry_run in (True, False):
         with raises_problem("this host", cause=("libcuda.so.1", str(tmp_path))):
-            tools.ready(Kind("cuda", there, ""), "vllm-cpu", dry_run=dry_run)
+            tools.prepare_tools(Kind("cuda", there, ""), "vllm-cpu", dry_run=dry_run)
     assert not (tmp_path / "cache").exists()
     (tmp_path / "libcuda.so.1").write_bytes(begin(os.uname().machine))
-    assert LIBCUDA in tools.ready(Kind("cuda", there, ""), "vllm-cpu", dry_run=True).settings
+    assert LIBCUDA_VARIABLE in tools.prepare_tools(Kind("cuda", there, ""), "vllm-cpu", dry_run=True).settings
 
 
 def test_a_loader_that_knows_no_folder(nix: Path, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_loader_that_knows_no_folder(nix: Path, tmp_path: Path) -> None:
     without = subprocess.run(ask, capture_output=True, text=True, check=False)
     assert "libcuda.so.1: cannot open shared object file" in without.stderr
     [packages] = nix.glob("lib/python3*/site-packages")
-    Preload((), (str(driver),), (str(foreign.HOST),)).write(packages)
+    Preload((), (str(driver),), (str(foreign.HOST),)).write_module(packages)
     said = subprocess.run(ask, capture_output=True, text=True, check=True)
     value, loaded = json.loads(said.stdout)
     assert value == 42

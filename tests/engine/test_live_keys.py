@@ -98,7 +98,7 @@ def fronted(listens: Serving) -> Iterator[EdgeProcess]:
     edge = Edge(listens.address, listens.port, listens.socket, listens.socket_folder, keys)
     with (
         answering_on(listens.socket),
-        running_edge(edge, caddy.ready(), print) as process,
+        running_edge(edge, caddy.prepare_caddy(), print) as process,
         serving.note_server(listens, "ready"),
     ):
         process.close("start", None)

@@ -35,7 +35,7 @@ def parser(engine: EngineName) -> EngineParser:
 
 @pytest.mark.parametrize(("lock", "engine"), LOCKS)
 def test_each_lock_has_the_description_of_its_version(lock: str, engine: EngineName) -> None:
-    version = engine_source.locked()[lock][engine]
+    version = engine_source.read_locked_versions()[lock][engine]
     found = read_release_parser(engine, version)
     assert found, "python -m tools.engine_parsers"
     assert found.version == version
@@ -44,7 +44,7 @@ def test_each_lock_has_the_description_of_its_version(lock: str, engine: EngineN
 
 
 def test_there_is_no_description_that_no_lock_needs() -> None:
-    versions = {f"{engine}-{engine_source.locked()[lock][engine]}" for lock, engine in LOCKS}
+    versions = {f"{engine}-{engine_source.read_locked_versions()[lock][engine]}" for lock, engine in LOCKS}
     assert set(config.files("locks/parsers", ".json")) == versions, "python -m tools.engine_parsers"
 
 
@@ -220,7 +220,9 @@ def test_an_image_is_asked_once_for_each_digest(tmp_path: Path, monkeypatch: pyt
     def of(digest: str, *, ask: bool = True) -> EngineParser | None:
         choice = ImageSelection("docker", Image("maker/vllm", digest))
         return read_image_parser(
-            "vllm", container_image.expected(choice, match_kind(facts, config.hosts()), facts), ask=ask
+            "vllm",
+            container_image.describe_environment(choice, match_kind(facts, config.hosts()), facts),
+            ask=ask,
         )
 
     assert of("a" * 64, ask=False) is None

@@ -63,4 +63,6 @@ def parsed(engine: EngineName, made: list[list[str]]) -> list[str | None]:
     if engine == "sglang":
         made = [["--model-path", *words] for words in made]
     name = ENVIRONMENTS[engine]
-    return list(parse(virtualenv.ready(name), config.recipes()[name], made, watch=SILENT)["errors"])
+    return list(
+        parse(virtualenv.prepare_environment(name), config.recipes()[name], made, watch=SILENT)["errors"]
+    )

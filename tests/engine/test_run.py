@@ -36,7 +36,7 @@ print(json.dumps(sorted(inspect.signature(ServerArgs).parameters)))
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_argument_is_one_of_its_class(engine: EngineName) -> None:
     """Of every model in models/, on a CPU and on GPUs."""
-    found = virtualenv.find(f"{engine}-cpu")
+    found = virtualenv.find_environment(f"{engine}-cpu")
     assert found, f"medley env build {engine}-cpu"
     command = [str(found.python), "-c", TAKES[engine]]
     said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)

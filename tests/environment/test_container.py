@@ -12,9 +12,9 @@ from medley.environment.container import (
     Image,
     Mount,
     Runtime,
-    name,
-    removal,
-    spoken,
+    build_removal_words,
+    list_engine_variables_set_by_user,
+    name_container,
 )
 from medley.host.kind import match_kind
 from tests.host.recordings import recorded
@@ -40,7 +40,7 @@ ENGINE = AnnotatedCommand(
 
 
 def test_the_engine_comes_last_and_as_it_was() -> None:
-    words = BOX.contained(ENGINE, "medley-x", {}).command.argv
+    words = BOX.wrap(ENGINE, "medley-x", {}).command.argv
     at = words.index("--entrypoint")
     assert words[:2] == ("docker", "run")
     assert words[at:] == ("--entrypoint", "vllm", ID, "serve", "/models/m", "--port", "8000", "--seed", "7")
@@ -48,7 +48,7 @@ def test_the_engine_comes_last_and_as_it_was() -> None:
 
 
 def test_values_are_in_the_client_s_environment_and_names_on_its_command_line() -> None:
-    command = BOX.contained(ENGINE, "medley-x", {"HF_TOKEN": "hf_secret", "EDITOR": "vi"}).command
+    command = BOX.wrap(ENGINE, "medley-x", {"HF_TOKEN": "hf_secret", "EDITOR": "vi"}).command
     words = command.argv
     named = [words[at + 1] for at, word in enumerate(words) if word == "--env"]
     assert named == ["NCCL_DEBUG", "VLLM_API_KEY", "RAY_AUTH_TOKEN_PATH", "HF_TOKEN"]
@@ -59,7 +59,7 @@ def test_values_are_in_the_client_s_environment_and_names_on_its_command_line() 
 
 
 def test_each_part_has_a_reason() -> None:
-    why = BOX.contained(ENGINE, "medley-x", {}).why()
+    why = BOX.wrap(ENGINE, "medley-x", {}).why()
     assert all(reason for _, reason in why)
     told = dict(why)
     assert {"--network host", "--ipc host", "--init", "--rm", "--port 8000", "--name medley-x"} <= set(told)
@@ -80,18 +80,18 @@ def test_what_is_mounted(volume: str, *, there: bool) -> None:
     base = Variable("TIKTOKEN_ENCODINGS_BASE", "/cache/needs/x", "encodings")
     named = ("--chat-template", "/own/chat.jinja", "--config=/own/more.yaml")
     engine = replace(ENGINE, variables=(*ENGINE.variables, base), extra=named)
-    assert (volume in BOX.contained(engine, "medley-x", {}).command.argv) is there
+    assert (volume in BOX.wrap(engine, "medley-x", {}).command.argv) is there
 
 
 def test_ray_stays_until_it_is_ended_by_name() -> None:
-    command = BOX.contained(ENGINE, "medley-ray", {}, detached=True).command
+    command = BOX.wrap(ENGINE, "medley-ray", {}, detached=True).command
     assert "--detach" in command.argv
     assert "--rm" not in command.argv  # its last words would be gone with it
     assert command.undo == ("docker", "rm", "--force", "medley-ray")
 
 
 def test_beside_ray_it_is_in_ray_s_process_namespace() -> None:
-    words = replace(BOX, beside="medley-ray").contained(ENGINE, "medley-x", {}).command.argv
+    words = replace(BOX, pid_container="medley-ray").wrap(ENGINE, "medley-x", {}).command.argv
     assert words[words.index("--pid") + 1] == "container:medley-ray"
     assert "--init" not in words  # podman and docker take it for a first process alone
 
@@ -106,36 +106,40 @@ def test_beside_ray_it_is_in_ray_s_process_namespace() -> None:
 )
 def test_the_image_s_own_entrypoint(entrypoint: tuple[str, ...], words: tuple[str, ...]) -> None:
     box = replace(BOX, image=replace(BOX.image, entrypoint=entrypoint))
-    argv = box.contained(ENGINE, "medley-x", {}).command.argv
+    argv = box.wrap(ENGINE, "medley-x", {}).command.argv
     at = argv.index(words[0])
     assert argv[at : at + len(words)] == words
 
 
 def test_what_a_shell_says_to_an_engine() -> None:
     shell = {"HF_TOKEN": "", "NCCL_DEBUG": "", "CUDA_HOME": "", "HOME": "", "https_proxy": "", "RAY_X": ""}
-    assert list(spoken(shell, {"NCCL_DEBUG"})) == ["HF_TOKEN", "RAY_X", "https_proxy"]
+    assert list(list_engine_variables_set_by_user(shell, {"NCCL_DEBUG"})) == [
+        "HF_TOKEN",
+        "RAY_X",
+        "https_proxy",
+    ]
 
 
 def test_names_differ_by_role_and_by_state(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEDLEY_STATE", "/a")
-    of_ray = name("ray")
-    assert of_ray != name("serve-8000")
-    assert of_ray == name("ray")
+    of_ray = name_container("ray")
+    assert of_ray != name_container("serve-8000")
+    assert of_ray == name_container("ray")
     monkeypatch.setenv("MEDLEY_STATE", "/b")
-    assert of_ray != name("ray")
+    assert of_ray != name_container("ray")
 
 
 def test_a_removal_waits_for_nothing() -> None:
-    assert removal("podman", "x") == ("podman", "rm", "--force", "--ignore", "--time", "0", "x")
+    assert build_removal_words("podman", "x") == ("podman", "rm", "--force", "--ignore", "--time", "0", "x")
 
 
-ROOT = HardLimits(files=1_048_576, processes=None, memlock_bytes=None, may_raise=True)
-PERSON = HardLimits(files=524_288, processes=8192, memlock_bytes=8 << 20, may_raise=False)
+ROOT = HardLimits(files=1_048_576, processes=None, memlock_bytes=None, can_raise=True)
+PERSON = HardLimits(files=524_288, processes=8192, memlock_bytes=8 << 20, can_raise=False)
 
 
 def words(runtime: Runtime, host: str, limits: HardLimits = ROOT) -> list[str]:
     facts = recorded(host)
-    flags = tuple(container.host_devices(runtime, match_kind(facts, config.hosts()).host, facts, limits))
+    flags = tuple(container.list_host_flags(runtime, match_kind(facts, config.hosts()).host, facts, limits))
     assert all(flag.why for flag in flags)
     return [" ".join(flag.argv()) for flag in flags]
 

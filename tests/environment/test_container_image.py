@@ -9,7 +9,7 @@ from medley.cli.ray import RayHeadVerb
 from medley.command import AnnotatedCommand, Variable
 from medley.environment import container_image
 from medley.environment.container import Image
-from medley.environment.container_image import ImageSelection, version
+from medley.environment.container_image import ImageSelection, format_nccl_version
 from medley.host.kind import match_kind
 from tests.host.recordings import HOSTS, recorded
 from tests.problems import raises_problem
@@ -20,7 +20,7 @@ CHOICE = ImageSelection(
 
 
 def test_a_choice_is_noted_and_read_again() -> None:
-    assert ImageSelection.of(json.loads(json.dumps(CHOICE.table))) == CHOICE
+    assert ImageSelection.parse(json.loads(json.dumps(CHOICE.table))) == CHOICE
 
 
 def test_what_is_mounted_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,17 +30,20 @@ def test_what_is_mounted_must_be_there(tmp_path: Path, monkeypatch: pytest.Monke
     for said, target in ((str(tmp_path), str(tmp_path)), (f"{tmp_path}:/data", "/data")):
         choice = ImageSelection("docker", CHOICE.image, mounts=(said,))
         assert target in {
-            str(mount.target) for mount in container_image.expected(choice, sort, facts).spec.mounts
+            str(mount.target)
+            for mount in container_image.describe_environment(choice, sort, facts).spec.mounts
         }
     with raises_problem("/no/such", fix="--mount PATH"):
-        container_image.expected(ImageSelection("docker", CHOICE.image, mounts=("/no/such",)), sort, facts)
+        container_image.describe_environment(
+            ImageSelection("docker", CHOICE.image, mounts=("/no/such",)), sort, facts
+        )
 
 
 @pytest.mark.parametrize(
     ("number", "said"), [(22707, "2.27.7"), (23007, "2.30.7"), (0, "of no known version")]
 )
 def test_nccl_counts_its_versions(number: int, said: str) -> None:
-    assert version({"version": number}) == said
+    assert format_nccl_version({"version": number}) == said
 
 
 @pytest.mark.parametrize("name", ["spark", "thor", "rtx", "orin"])
@@ -95,7 +98,9 @@ def test_a_ray_that_asks_for_no_token_takes_no_part(
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
     facts = recorded("spark-pair-a")
     held = {"programs": {"ray": "/usr/bin/ray"}, "versions": {"ray": ray} if ray else {}}
-    found = replace(container_image.expected(CHOICE, match_kind(facts, config.hosts()), facts), held=held)
+    found = replace(
+        container_image.describe_environment(CHOICE, match_kind(facts, config.hosts()), facts), contents=held
+    )
     if not refused:
         container_image.require_ray(found)
         return
@@ -110,9 +115,9 @@ def test_what_is_compiled_in_a_container_is_kept_on_the_host(
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "cache"))
     facts = recorded("spark-pair-a")
-    found = container_image.expected(CHOICE, match_kind(facts, config.hosts()), facts)
+    found = container_image.describe_environment(CHOICE, match_kind(facts, config.hosts()), facts)
     engine = AnnotatedCommand(("vllm", "serve", "m"), (), (Variable("MAX_JOBS", "4", "compilers"),))
-    command = found.spec.contained(engine, "x", {}).command
+    command = found.spec.wrap(engine, "x", {}).command
     for name in (
         "FLASHINFER_WORKSPACE_BASE",
         "TRITON_CACHE_DIR",

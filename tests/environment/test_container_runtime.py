@@ -43,15 +43,15 @@ def runtime(path: Path, name: str, *, answers: bool = True, images: tuple[str, .
 def test_neither_is_here(path: Path) -> None:
     del path
     with raises_problem("docker", "podman", cause="PATH", fix="sudo apt install podman catatonit"):
-        container_runtime.runtime(None, "maker/vllm")
+        container_runtime.choose_runtime(None, "maker/vllm")
 
 
 def test_the_one_that_has_the_image(path: Path) -> None:
     runtime(path, "docker")
     runtime(path, "podman", images=("maker/vllm",))
-    assert container_runtime.runtime(None, "maker/vllm") == "podman"
-    assert container_runtime.runtime("docker", "maker/vllm") == "docker"
-    assert container_runtime.runtime(None, "maker/new") == "docker"
+    assert container_runtime.choose_runtime(None, "maker/vllm") == "podman"
+    assert container_runtime.choose_runtime("docker", "maker/vllm") == "docker"
+    assert container_runtime.choose_runtime(None, "maker/new") == "docker"
 
 
 def test_a_daemon_that_does_not_answer(path: Path) -> None:
@@ -59,25 +59,25 @@ def test_a_daemon_that_does_not_answer(path: Path) -> None:
     with raises_problem(
         "docker", cause="docker: Cannot connect to the daemon", fix="sudo systemctl start docker"
     ):
-        container_runtime.runtime(None, "maker/vllm")
+        container_runtime.choose_runtime(None, "maker/vllm")
     runtime(path, "podman")
-    assert container_runtime.runtime(None, "maker/vllm") == "podman"
+    assert container_runtime.choose_runtime(None, "maker/vllm") == "podman"
 
 
 def test_what_an_image_is(path: Path) -> None:
     runtime(path, "podman", images=("maker/vllm",))
-    found = container_runtime.find("podman", "maker/vllm")
+    found = container_runtime.find_image("podman", "maker/vllm")
     assert found
     assert (found.id, found.digests) == ("a" * 64, ("sha256:" + "d" * 64,))
     assert (found.entrypoint, found.names) == (("vllm", "serve"), ("CUDA_VERSION", "PATH"))
-    assert container_runtime.find("podman", "maker/other") is None
+    assert container_runtime.find_image("podman", "maker/other") is None
 
 
 def test_an_image_for_another_architecture(path: Path) -> None:
     runtime(path, "podman", images=("maker/vllm",))
-    assert container_runtime.ready("podman", "maker/vllm", "aarch64-linux").short == "a" * 12
+    assert container_runtime.fetch_image("podman", "maker/vllm", "aarch64-linux").short_id == "a" * 12
     with raises_problem("maker/vllm", cause=("arm64", "x86_64-linux"), fix="podman image rm maker/vllm"):
-        container_runtime.ready("podman", "maker/vllm", "x86_64-linux")
+        container_runtime.fetch_image("podman", "maker/vllm", "x86_64-linux")
 
 
 def test_an_image_that_cannot_be_fetched_names_the_way_from_a_host_that_has_it(path: Path) -> None:
@@ -87,7 +87,7 @@ def test_an_image_that_cannot_be_fetched_names_the_way_from_a_host_that_has_it(p
         cause="connection refused",
         fix=("podman pull maker/other", "ssh HOST podman save maker/other | podman load"),
     ):
-        container_runtime.ready("podman", "maker/other", "x86_64-linux")
+        container_runtime.fetch_image("podman", "maker/other", "x86_64-linux")
 
 
 @pytest.mark.parametrize(
@@ -124,6 +124,8 @@ def test_a_refusal_has_a_fix(said: str, fix: str) -> None:
     from medley.command import Command
     from medley.environment.container import Image
 
-    problem = container_runtime.refused(Image("maker/vllm", "a" * 64), Command(("docker", "run")), [said])
+    problem = container_runtime.refused_start_problem(
+        Image("maker/vllm", "a" * 64), Command(("docker", "run")), [said]
+    )
     assert said in problem.cause
     assert fix in problem.fix

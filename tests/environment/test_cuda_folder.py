@@ -8,7 +8,7 @@ import pytest
 
 from medley import config
 from medley.environment import cuda_folder
-from medley.environment.engine_source import brings_nvcc
+from medley.environment.engine_source import has_matching_nvcc
 from medley.progress import SILENT
 
 CUDART = "int cudaGetDevice(int *device) { return *device = 0; }"
@@ -43,7 +43,7 @@ def site_packages(tmp_path: Path) -> Path:
 
 def test_an_extension_links_as_with_a_toolkit(site_packages: Path, tmp_path: Path) -> None:
     """The flags are those of FlashInfer 0.7.2 and of torch's extensions."""
-    cuda_folder.complete(site_packages, SILENT)
+    cuda_folder.complete_cuda_folder(site_packages, SILENT)
     home = site_packages / cuda_folder.FOLDER
     extension = tmp_path / "extension.so"
     compile_c(
@@ -64,10 +64,10 @@ def test_an_extension_links_as_with_a_toolkit(site_packages: Path, tmp_path: Pat
 def test_an_environment_without_a_compiler_is_left_alone(site_packages: Path) -> None:
     (site_packages / "nvidia" / "cu13" / "bin" / "nvcc").unlink()
     before = sorted(site_packages.rglob("*"))
-    cuda_folder.complete(site_packages, SILENT)
+    cuda_folder.complete_cuda_folder(site_packages, SILENT)
     assert sorted(site_packages.rglob("*")) == before
     shutil.rmtree(site_packages / "nvidia")
-    cuda_folder.complete(site_packages, SILENT)
+    cuda_folder.complete_cuda_folder(site_packages, SILENT)
 
 
 @pytest.mark.parametrize(
@@ -80,4 +80,4 @@ def test_the_compiler_is_of_the_minor_version_of_the_headers(name: str, *, has_c
     parts = ("nvidia-cuda-runtime", "nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-cuda-cccl", "nvidia-nvvm")
     versions = {pins[part].rpartition(".")[0] for part in parts if part in pins}
     assert versions == ({"13.0"} if has_compiler else set())
-    assert brings_nvcc(name) is has_compiler
+    assert has_matching_nvcc(name) is has_compiler

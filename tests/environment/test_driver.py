@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from medley import config
 from medley.environment import driver
-from medley.environment.driver import libraries, trouble
+from medley.environment.driver import find_libraries, find_problem
 from medley.host.driver_libraries import DRIVER, OPENED, Drivers
 from medley.host_schema import Driver
 from tests.environment.driver_trees import Tree, begin, trees
@@ -36,7 +36,7 @@ def kind(tree: Tree) -> Driver:
 
 
 def found(tree: Tree) -> driver.Libraries:
-    return libraries(kind(tree), tree.one("machine") or "", tree.look)
+    return find_libraries(kind(tree), tree.one("machine") or "", tree.look)
 
 
 def is_libc(path: str) -> bool:
@@ -68,7 +68,7 @@ def test_its_version_is_that_of_its_files(name: str) -> None:
 def test_what_is_wrong_is_said(name: str, tmp_path: Path) -> None:
     tree = TREES[name]
     tree.make(tmp_path)
-    problem = trouble(found(tree), HOSTS[tree.one("kind") or ""], driver.system(tmp_path))
+    problem = find_problem(found(tree), HOSTS[tree.one("kind") or ""], driver.detect_system(tmp_path))
     assert (problem.what if problem else None) == tree.one("problem")
     if problem:
         assert (tree.one("cause") or "") in problem.cause
@@ -85,10 +85,10 @@ def test_the_same_is_found_on_a_disk(name: str, tmp_path: Path) -> None:
         directories=tuple(root + each for each in kept.directories),
         shared_directories=tuple(root + each for each in kept.shared_directories),
     )
-    there = libraries(moved, tree.one("machine") or "")
+    there = find_libraries(moved, tree.one("machine") or "")
     assert {each: path.removeprefix(root) for each, path in there.paths.items()} == found(tree).paths
     assert there.versions == found(tree).versions
-    assert tuple(each.replace(root, "") for each in there.refused) == found(tree).refused
+    assert tuple(each.replace(root, "") for each in there.refusals) == found(tree).refusals
 
 
 @named
@@ -155,6 +155,6 @@ def test_whatever_a_host_holds_what_is_taken_is_a_library_of_that_name(
     ],
 )
 def test_too_old(version: str | None, cuda: str | None, kind_name: str, says: str | None) -> None:
-    problem = driver.too_old("b", version, cuda, HOSTS[kind_name])
+    problem = driver.find_version_problem("b", version, cuda, HOSTS[kind_name])
     assert (problem is None) == (says is None)
     assert not problem or (says or "") in problem.cause

@@ -51,11 +51,11 @@ def test_origins(
     kind: str, wanted: dict[str, str], asked: dict[str, str], typed: tuple[str, ...], name: str
 ) -> None:
     (found,) = of(kind, EngineRequest(**asked), PlacementOptions(**wanted)).values()  # type: ignore[arg-type] # as a table has it
-    assert (found.typed, found.name) == (typed, name)
+    assert (found.switches, found.name) == (typed, name)
 
 
 def test_what_a_lock_has_is_read_from_it() -> None:
-    found = engine_source.locked()
+    found = engine_source.read_locked_versions()
     assert found["vllm-cuda"] == {"vllm": "0.33.0", "ray": "2.60.0", "python": "3.12", "nccl": "2.30.7"}
     assert found["vllm-cpu"]["vllm"] == "0.32.0", "by its second name, without what a build adds"
     assert set(found["sglang-cuda"]) == {"sglang", "ray", "python", "nccl"}
@@ -67,7 +67,7 @@ def test_a_default_image_has_the_versions_of_the_lock_or_says_why_not(name: str)
     for image in (host.container, *host.container.older):
         assert image.holds
         for engine in (each for each in TITLES if each in image.holds):
-            lock = engine_source.locked()[host.environments.get(engine, f"{engine}-cuda")]
+            lock = engine_source.read_locked_versions()[host.environments.get(engine, f"{engine}-cuda")]
             assert (image.holds[engine] == lock[engine]) is (image.not_locked is None), image.image
             assert image.holds[engine] in (image.image or ""), "the tag is where the version was read"
         if image.not_locked is None:
@@ -87,7 +87,7 @@ def test_a_default_image_has_the_versions_of_the_lock_or_says_why_not(name: str)
 )
 def test_pages_have_the_versions_of_the_locks(page: str, pattern: str) -> None:
     text = (Path(__file__).parents[2] / "docs" / page).read_text(encoding="utf-8")
-    for name, versions in engine_source.locked().items():
+    for name, versions in engine_source.read_locked_versions().items():
         pattern = pattern.replace(f"{{{name}}}", versions.get("vllm", ""))
     assert pattern in " ".join(text.split())
 
@@ -103,14 +103,16 @@ def test_an_image_is_not_for_an_older_l4t(revision: str, vllm: str | None) -> No
     kind = find_kind(found)
     assert kind.host.container.holds.get("vllm") == vllm
     assert kind.host.container.nvidia_runtime
-    origin = engine_source.engine_source(kind, "vllm", EngineRequest(), engine_source.locked())
+    origin = engine_source.choose_engine_source(
+        kind, "vllm", EngineRequest(), engine_source.read_locked_versions()
+    )
     if vllm:
-        assert (origin.image, origin.versions["vllm"], origin.absent) == (True, vllm, None)
+        assert (origin.is_image, origin.versions["vllm"], origin.absent_reason) == (True, vllm, None)
         return
-    assert origin.absent is not None
-    assert f"its images need L4T 36.4 or later, and this host has 36.{revision}" in origin.absent
+    assert origin.absent_reason is not None
+    assert f"its images need L4T 36.4 or later, and this host has 36.{revision}" in origin.absent_reason
     with raises_problem("orin", cause=f"36.{revision}"):
-        engine_source.default_image(kind)
+        engine_source.get_default_image(kind)
     on = Topology({"one": (found, kind)}, engine_sources={"one": origin})
     with raises_problem("one", cause="its images need L4T 36.4 or later"):
         place_model(shape("qwen3-8b"), on, PlacementOptions())
@@ -130,7 +132,7 @@ def test_an_image_is_not_for_an_older_l4t(revision: str, vllm: str | None) -> No
     ],
 )
 def test_differences(one: dict[str, str], other: dict[str, str], differ: list[str]) -> None:
-    assert EngineSource((), versions=one).differences(EngineSource((), versions=other)) == differ
+    assert EngineSource((), versions=one).list_differences(EngineSource((), versions=other)) == differ
 
 
 @pytest.mark.parametrize(
@@ -148,20 +150,20 @@ def test_differences(one: dict[str, str], other: dict[str, str], differ: list[st
 )
 def test_whether_an_engine_knows_a_model(version: str | None, *, knows: bool) -> None:
     model = MODELS["qwen3.5-122b-a10b"]
-    assert (engine_source.unknown(model, "vllm", version) is None) is knows
-    assert engine_source.unknown(model, "sglang", version) is None
-    assert engine_source.unknown(MODELS["qwen3-8b"], "vllm", version) is None
+    assert (engine_source.find_model_gap(model, "vllm", version) is None) is knows
+    assert engine_source.find_model_gap(model, "sglang", version) is None
+    assert engine_source.find_model_gap(MODELS["qwen3-8b"], "vllm", version) is None
 
 
 def test_default_images_of_two_kinds_are_not_one() -> None:
     there = of("spark,orin", EngineRequest(image="default"))
-    both = [replace(there[name], alone=None) for name in ("spark-1", "orin-1")]
-    assert both[0].differences(both[1]) == ["vLLM 0.33.0 and 0.12.0", "Python 3.12 and 3.10"]
+    both = [replace(there[name], alone_reason=None) for name in ("spark-1", "orin-1")]
+    assert both[0].list_differences(both[1]) == ["vLLM 0.33.0 and 0.12.0", "Python 3.12 and 3.10"]
 
 
 def test_images_without_ray_make_no_cluster() -> None:
     there = of("spark:2", EngineRequest(image="default"))
-    (why,) = there["spark-1"].differences(there["spark-2"])
+    (why,) = there["spark-1"].list_differences(there["spark-2"])
     assert why.endswith(" has no Ray")
     (warning,) = topology.list_incompatible_remedies(there)
     assert "pip install ray==2.60.0" in warning

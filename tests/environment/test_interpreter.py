@@ -4,14 +4,14 @@ from pathlib import Path
 import pytest
 
 from medley.environment import interpreter, uv
-from medley.environment.interpreter import Candidate, candidates
+from medley.environment.interpreter import Candidate, list_candidates
 from tests.problems import raises_problem
 
 LOADERS = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")
 
 
 def test_the_loader_of_this_python_is_the_one_it_runs_on() -> None:
-    loader = interpreter.elf_loader(Path(sys.executable).resolve())
+    loader = interpreter.read_elf_loader(Path(sys.executable).resolve())
     assert loader is not None
     assert str(Path(loader).resolve()) in Path("/proc/self/maps").read_text(encoding="utf-8")
 
@@ -23,7 +23,7 @@ def test_the_loader_of_this_python_is_the_one_it_runs_on() -> None:
 )
 def test_what_names_no_loader(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(content)
-    assert interpreter.elf_loader(tmp_path / "file") is None
+    assert interpreter.read_elf_loader(tmp_path / "file") is None
 
 
 def test_a_library_names_none() -> None:
@@ -33,7 +33,7 @@ def test_a_library_names_none() -> None:
     )
     if not libraries:
         pytest.skip(f"{sys.executable} has loaded no library")
-    assert interpreter.elf_loader(Path(libraries[0])) is None
+    assert interpreter.read_elf_loader(Path(libraries[0])) is None
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_library_names_none() -> None:
     ],
 )
 def test_whose_loader(loader: str | None, *, hosts: bool) -> None:
-    assert interpreter.is_hosts(loader) is hosts
+    assert interpreter.is_host_loader(loader) is hosts
 
 
 HERE = "{}.{}".format(*sys.version_info[:2])
@@ -66,10 +66,10 @@ def test_candidates_in_order(tmp_path: Path) -> None:
         "PATH": f"{tmp_path}/a::{tmp_path}/none:{tmp_path}/b",
         "MEDLEY_PYTHONS": "3.12=/n/12:3.11=/n/11",
     }
-    found = candidates("3.11", pythons={"3.11": "/toolkit/11"}, environ=environ, home=tmp_path)
+    found = list_candidates("3.11", pythons={"3.11": "/toolkit/11"}, environ=environ, home=tmp_path)
     assert list(found) == [
-        Candidate("/n/11", "MEDLEY_PYTHONS", given=True),
-        Candidate("/toolkit/11", "the toolkit", given=True),
+        Candidate("/n/11", "MEDLEY_PYTHONS", is_required=True),
+        Candidate("/toolkit/11", "the toolkit", is_required=True),
         *(Candidate(path, "PATH") for path in here),
         Candidate(new, "pyenv"),
         Candidate(old, "pyenv"),
@@ -78,11 +78,11 @@ def test_candidates_in_order(tmp_path: Path) -> None:
 
 def test_what_was_given_for_another_version_is_not_taken(tmp_path: Path) -> None:
     environ = {"MEDLEY_PYTHONS": "3.12=/n/12", "PATH": ""}
-    assert list(candidates("3.11", pythons={"3.12": "/t/12"}, environ=environ, home=tmp_path)) == []
+    assert list(list_candidates("3.11", pythons={"3.12": "/t/12"}, environ=environ, home=tmp_path)) == []
 
 
 def test_this_python() -> None:
-    found = interpreter.find(HERE, pythons={HERE: sys.executable}, uv="uv")
+    found = interpreter.find_interpreter(HERE, pythons={HERE: sys.executable}, uv="uv")
     assert found.version == ".".join(map(str, sys.version_info[:3]))
     assert found.path == Path(sys.base_prefix, "bin", found.path.name), "its base, not the virtualenv's"
     assert found.libc.startswith("glibc 2.")
@@ -95,7 +95,7 @@ def test_a_shim_that_fails_is_passed_over(tmp_path: Path, monkeypatch: pytest.Mo
     real.mkdir()
     (real / f"python{HERE}").symlink_to(sys.executable)
     monkeypatch.setenv("PATH", f"{tmp_path}:{real}")
-    found = interpreter.find(HERE, pythons={}, uv="uv")
+    found = interpreter.find_interpreter(HERE, pythons={}, uv="uv")
     assert found.version.startswith(HERE)
 
 
@@ -123,12 +123,12 @@ def test_one_that_was_given_must_do(script: str, says: str, tmp_path: Path) -> N
     wanted = "3.99" if "another" in says or "3>&1" in script else "3.11"
     given = program(tmp_path / "python", script)
     with raises_problem(wanted, cause=(str(given), says), fix="unset MEDLEY_PYTHONS MEDLEY_TOOLKIT"):
-        interpreter.find(wanted, pythons={wanted: given}, uv="uv")
+        interpreter.find_interpreter(wanted, pythons={wanted: given}, uv="uv")
 
 
 def test_none_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shim = program(tmp_path / "python3.99")
-    tool = uv.binary(None)
+    tool = uv.find_uv(None)
     for name, value in {**NEVER, "PATH": str(tmp_path), "PYENV_ROOT": str(tmp_path)}.items():
         monkeypatch.setenv(name, value)
     with raises_problem(
@@ -136,4 +136,4 @@ def test_none_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         cause=(f"{shim} (PATH): ", "127", "UV_PYTHON_DOWNLOADS"),
         fix=("uv python install 3.99", "export MEDLEY_PYTHONS=3.99=/PATH"),
     ):
-        interpreter.find("3.99", pythons={}, uv=tool)
+        interpreter.find_interpreter("3.99", pythons={}, uv=tool)

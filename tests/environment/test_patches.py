@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from medley.environment import interpreter, patches
-from medley.environment.patches import MODULE, Preload
+from medley.environment.patches import PRELOAD_MODULE, Preload
 from medley.environment.toolkit import Loader as toolkit_Loader
 from medley.host.driver_libraries import MORE, Drivers, load
 from medley.host_schema import Driver, Plugin
@@ -42,7 +42,7 @@ def test_what_the_lock_has_not(tmp_path: Path) -> None:
 SHELL = Path("/bin/sh").resolve()
 # In Nix's sandbox /bin/sh is static, and no program there has the host's loader.
 needs_hosts_program = pytest.mark.skipif(
-    not interpreter.is_hosts(interpreter.elf_loader(SHELL)),
+    not interpreter.is_host_loader(interpreter.read_elf_loader(SHELL)),
     reason=f"{SHELL} does not ask for a host's loader",
 )
 FAKE = toolkit_Loader(
@@ -68,11 +68,11 @@ def environment(tmp_path: Path) -> Path:
 
 @needs_hosts_program
 def test_programs(environment: Path) -> None:
-    assert [path.name for path in patches.programs(environment)] == ["raylet"]
+    assert [path.name for path in patches.find_programs(environment)] == ["raylet"]
 
 
 def test_the_command() -> None:
-    assert str(patches.set_loader(FAKE, Path("/v/raylet"))) == (
+    assert str(patches.build_patch_command(FAKE, Path("/v/raylet"))) == (
         "patchelf --set-interpreter /nix/store/x/ld.so --add-rpath /nix/store/a/lib:/b /v/raylet"
     )
 
@@ -80,7 +80,7 @@ def test_the_command() -> None:
 @needs_hosts_program
 def test_a_patch_that_fails(environment: Path) -> None:
     with raises_problem("raylet") as caught:
-        patches.patch_loader(environment, FAKE.model_copy(update={"patchelf": "false"}))
+        patches.patch_loaders(environment, FAKE.model_copy(update={"patchelf": "false"}))
     assert "false --set-interpreter /nix/store/x/ld.so " in caught.value.fix
 
 
@@ -102,18 +102,18 @@ def patchelf(tmp_path: Path) -> str:
 def test_a_patched_program_runs_and_the_cache_is_untouched(
     environment: Path, tmp_path: Path, patchelf: str
 ) -> None:
-    loader = interpreter.elf_loader(SHELL)
+    loader = interpreter.read_elf_loader(SHELL)
     assert loader
     other = tmp_path / "ld.so"
     shutil.copy(Path(loader).resolve(), other)
     real = toolkit_Loader(interpreter=str(other), patchelf=patchelf, libraries=(str(tmp_path / "lib"),))
-    [raylet] = patches.patch_loader(environment, real)
-    assert interpreter.elf_loader(raylet) == str(other)
-    assert interpreter.elf_loader(tmp_path / "cache" / "raylet") == loader, (
+    [raylet] = patches.patch_loaders(environment, real)
+    assert interpreter.read_elf_loader(raylet) == str(other)
+    assert interpreter.read_elf_loader(tmp_path / "cache" / "raylet") == loader, (
         "a patched cache would serve all hosts"
     )
     assert subprocess.run([raylet, "-c", "exit 7"], check=False).returncode == 7
-    assert list(patches.programs(environment)) == [], "nothing is left to patch"
+    assert list(patches.find_programs(environment)) == [], "nothing is left to patch"
 
 
 @pytest.fixture
@@ -182,14 +182,14 @@ def test_the_stand_in_says_its_version_twice_alike(tmp_path: Path) -> None:
 def test_none(tmp_path: Path) -> None:
     patches.write_plugins(tmp_path, [])
     assert list(tmp_path.iterdir()) == []
-    assert patches.plugin_hashes([]) == {}
+    assert patches.hash_plugins([]) == {}
 
 
 def test_the_hash_is_of_all_that_is_written(written: Path) -> None:
-    hashes = patches.plugin_hashes(["cpu_ray"])
-    assert hashes == patches.plugin_hashes(["cpu_ray"])
+    hashes = patches.hash_plugins(["cpu_ray"])
+    assert hashes == patches.hash_plugins(["cpu_ray"])
     assert len(hashes["cpu_ray"]) == 64
-    for path, text in patches.plugin_files("cpu_ray").items():
+    for path, text in patches.read_plugin_files("cpu_ray").items():
         assert (written / path).read_text(encoding="utf-8") == text
 
 
@@ -315,19 +315,19 @@ def test_real_libraries_in_a_real_python(tmp_path: Path) -> None:
         subprocess.run(build, check=True)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "v")], check=True)
     [site] = (tmp_path / "v").glob("lib/python3*/site-packages")
-    Preload(("/no/such/library.so",), (str(driver),), ()).write(site)
+    Preload(("/no/such/library.so",), (str(driver),), ()).write_module(site)
     code = f"import ctypes, json; print(json.dumps(ctypes.CDLL('{CUDA}').cuda()))"
     said = subprocess.run([tmp_path / "v/bin/python", "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(said.stdout) == 42, "found by name, although its folder is in no search path"
     assert said.stderr == ""
-    assert (site / f"{MODULE}.pth").read_text() == f"import {MODULE}\n"
+    assert (site / f"{PRELOAD_MODULE}.pth").read_text() == f"import {PRELOAD_MODULE}\n"
 
 
 def test_what_a_process_names_besides(tmp_path: Path) -> None:
     python = tmp_path / "v/bin/python"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "v")], check=True)
     [site] = (tmp_path / "v").glob("lib/python3*/site-packages")
-    Preload().write(site)
+    Preload().write_module(site)
     known = (importlib.util.find_spec(name) for name in ("_lsprof", "_ctypes_test", "_testbuffer", "_ssl"))
     library = next(Path(spec.origin) for spec in known if spec and spec.origin and ".so" in spec.origin)
     code = "print(open('/proc/self/maps').read())"
@@ -341,13 +341,13 @@ def test_what_a_process_names_besides(tmp_path: Path) -> None:
 
 def test_what_a_host_gives() -> None:
     assert not Preload()
-    assert not Preload.of(None, None)
-    found = Preload.of(None, Driver(directories=("/opt/nvidia",), shared_directories=("/usr/lib",)))
+    assert not Preload.collect(None, None)
+    found = Preload.collect(None, Driver(directories=("/opt/nvidia",), shared_directories=("/usr/lib",)))
     assert found == Preload((), ("/opt/nvidia",), ("/usr/lib",))
-    assert found.table()["directories"] == ["/opt/nvidia"]
+    assert found.build_table()["directories"] == ["/opt/nvidia"]
 
 
 def test_another_way_to_load_is_another_environment() -> None:
     """Its code is in the digest of every environment that has it, and of no other."""
-    assert set(Preload(("/l",)).table()) == {"libraries", "directories", "shared_directories", "code"}
-    assert Preload().table() == {"libraries": [], "directories": [], "shared_directories": []}
+    assert set(Preload(("/l",)).build_table()) == {"libraries", "directories", "shared_directories", "code"}
+    assert Preload().build_table() == {"libraries": [], "directories": [], "shared_directories": []}

@@ -12,7 +12,7 @@ import pytest
 from medley import config, storage
 from medley.environment import toolkit, tools
 from medley.environment.patches import Preload
-from medley.environment.toolkit import LIBCUDA, Toolkit, of_toolkit
+from medley.environment.toolkit import LIBCUDA_VARIABLE, Toolkit, list_toolkit_variables
 from medley.host.kind import Kind
 from medley.host_schema import Driver, HostTable
 from tests.environment.driver_trees import begin
@@ -31,7 +31,7 @@ def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
 def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a system that holds libcuda among other things."""
     monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv(LIBCUDA, raising=False)
+    monkeypatch.delenv(LIBCUDA_VARIABLE, raising=False)
     folder = tmp_path / "usr" / "lib"
     folder.mkdir(parents=True)
     for name in ("libcuda.so.580.95.05", "libc.so.6"):
@@ -46,11 +46,11 @@ def host(*folders: Path, name: str = "rtx") -> HostTable:
 
 
 def told(chain: Toolkit | None) -> Path | None:
-    return Path(chain.variables[LIBCUDA]) if chain and LIBCUDA in chain.variables else None
+    return Path(chain.variables[LIBCUDA_VARIABLE]) if chain and LIBCUDA_VARIABLE in chain.variables else None
 
 
 def test_it_holds_libcuda_and_nothing_else(system: Path, tmp_path: Path) -> None:
-    folder = told(toolkit.with_libcuda(TOOLKIT, host(system)))
+    folder = told(toolkit.add_libcuda(TOOLKIT, host(system)))
     assert folder
     assert folder.is_relative_to(tmp_path / "cache")
     held = {each.name: str(each.readlink()) for each in folder.iterdir()}
@@ -58,54 +58,54 @@ def test_it_holds_libcuda_and_nothing_else(system: Path, tmp_path: Path) -> None
 
 
 def test_it_is_made_once_and_outlasts_an_upgrade(system: Path) -> None:
-    folder = told(toolkit.with_libcuda(TOOLKIT, host(system)))
+    folder = told(toolkit.add_libcuda(TOOLKIT, host(system)))
     assert folder
     before = (folder / "libcuda.so").lstat()
     (system / "libcuda.so.590.1").write_bytes(begin(os.uname().machine))
     (system / "libcuda.so.580.95.05").unlink()
     (system / "libcuda.so.1").unlink()
     (system / "libcuda.so.1").symlink_to("libcuda.so.590.1")
-    assert told(toolkit.with_libcuda(TOOLKIT, host(system))) == folder
+    assert told(toolkit.add_libcuda(TOOLKIT, host(system))) == folder
     assert (folder / "libcuda.so").resolve().name == "libcuda.so.590.1"
     assert (folder / "libcuda.so").lstat().st_ino == before.st_ino
 
 
 def test_a_driver_that_moved_has_another_and_a_wrong_link_is_made_right(system: Path, tmp_path: Path) -> None:
-    first = told(toolkit.with_libcuda(TOOLKIT, host(system)))
+    first = told(toolkit.add_libcuda(TOOLKIT, host(system)))
     moved = tmp_path / "opt"
     system.rename(moved)
-    second = told(toolkit.with_libcuda(TOOLKIT, host(system, moved)))
+    second = told(toolkit.add_libcuda(TOOLKIT, host(system, moved)))
     assert first
     assert second
     assert first != second
     (second / "libcuda.so").unlink()
     (second / "libcuda.so").symlink_to("/elsewhere")
-    toolkit.with_libcuda(TOOLKIT, host(system, moved))
+    toolkit.add_libcuda(TOOLKIT, host(system, moved))
     assert str((second / "libcuda.so").readlink()) == f"{moved}/libcuda.so.1"
 
 
 def test_who_is_told_nothing(system: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert toolkit.with_libcuda(None, host(system)) is None, "without a toolchain of Nix's"
-    assert toolkit.with_libcuda(TOOLKIT, host(system, name="cpu")) == TOOLKIT
-    assert toolkit.with_libcuda(TOOLKIT, host(tmp_path)) == TOOLKIT, "without a driver"
-    monkeypatch.setenv(LIBCUDA, "/mine")
-    assert toolkit.with_libcuda(TOOLKIT, host(system)) == TOOLKIT
+    assert toolkit.add_libcuda(None, host(system)) is None, "without a toolchain of Nix's"
+    assert toolkit.add_libcuda(TOOLKIT, host(system, name="cpu")) == TOOLKIT
+    assert toolkit.add_libcuda(TOOLKIT, host(tmp_path)) == TOOLKIT, "without a driver"
+    monkeypatch.setenv(LIBCUDA_VARIABLE, "/mine")
+    assert toolkit.add_libcuda(TOOLKIT, host(system)) == TOOLKIT
     assert not (tmp_path / "cache").exists()
 
 
 def test_a_dry_run_names_it_and_makes_nothing(system: Path, tmp_path: Path) -> None:
-    folder = told(toolkit.with_libcuda(TOOLKIT, host(system), make=False))
+    folder = told(toolkit.add_libcuda(TOOLKIT, host(system), can_write=False))
     assert folder
     assert not (tmp_path / "cache").exists()
-    assert folder == told(toolkit.with_libcuda(TOOLKIT, host(system)))
+    assert folder == told(toolkit.add_libcuda(TOOLKIT, host(system)))
 
 
 def test_it_has_a_reason_of_its_own(system: Path) -> None:
-    chain = toolkit.with_libcuda(TOOLKIT, host(system))
+    chain = toolkit.add_libcuda(TOOLKIT, host(system))
     assert chain
-    why = {each.name: each.why for each in of_toolkit(chain.variables, (), "")}
-    assert "libcuda only" in why[LIBCUDA]
-    assert why["CC"] != why[LIBCUDA]
+    why = {each.name: each.why for each in list_toolkit_variables(chain.variables, (), "")}
+    assert "libcuda only" in why[LIBCUDA_VARIABLE]
+    assert why["CC"] != why[LIBCUDA_VARIABLE]
 
 
 def test_an_engine_gets_it(system: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,8 +116,8 @@ def test_an_engine_gets_it(system: Path, tmp_path: Path, monkeypatch: pytest.Mon
         (tmp_path / "own" / "bin" / name).touch()
     there = Kind("rtx", host(system), "")
     for dry_run in (False, True):
-        settings = tools.ready(there, str(tmp_path / "own"), dry_run=dry_run).settings
-        assert set(settings) == {"CC", LIBCUDA}
+        settings = tools.prepare_tools(there, str(tmp_path / "own"), dry_run=dry_run).settings
+        assert set(settings) == {"CC", LIBCUDA_VARIABLE}
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc, to link")
@@ -136,7 +136,7 @@ def test_what_is_linked_against_it_needs_libcuda_by_its_name_alone(tmp_path: Pat
         "int os(void); int cuda(void) { return os(); }",
         *("-Wl,-soname,libcuda.so.1", f"-L{system}", "-l:libnvos.so"),
     )
-    folder = told(toolkit.with_libcuda(TOOLKIT, host(system)))
+    folder = told(toolkit.add_libcuda(TOOLKIT, host(system)))
     for wanted in ("-l:libcuda.so.1", "-lcuda"):
         shared("kernel.so", "int cuda(void); int go(void) { return cuda(); }", wanted, f"-L{folder}")
         said = subprocess.run(
@@ -149,7 +149,7 @@ def test_what_is_linked_against_it_needs_libcuda_by_its_name_alone(tmp_path: Pat
 
 def test_a_python_of_nix_without_a_driver_is_a_problem_at_once(system: Path, tmp_path: Path) -> None:
     """Where nothing would find it but medley; before an environment is built."""
-    nix = Preload.of(TOOLKIT, Driver(directories=("/nothing",)))
+    nix = Preload.collect(TOOLKIT, Driver(directories=("/nothing",)))
     there, bare = Kind("rtx", host(system), ""), Kind("rtx", host(tmp_path), "")
     tools.require_driver(there, nix)
     tools.require_driver(bare, Preload())
@@ -174,12 +174,12 @@ TABLE: dict[str, Any] = {
 
 
 def test_parse() -> None:
-    found = toolkit.parse(json.dumps(TABLE), "toolkit.json")
+    found = toolkit.parse_toolkit(json.dumps(TABLE), "toolkit.json")
     assert found.pythons["3.12"].endswith("python3.12")
     assert found.loader
     assert found.loader.libraries == ("/l",)
     without = {name: value for name, value in TABLE.items() if name != "loader"}
-    assert toolkit.parse(json.dumps(without), "toolkit.json").loader is None
+    assert toolkit.parse_toolkit(json.dumps(without), "toolkit.json").loader is None
 
 
 BUILD = "point MEDLEY_TOOLKIT at the result of `nix build .#toolkit-KIND`"
@@ -209,7 +209,7 @@ BUILD = "point MEDLEY_TOOLKIT at the result of `nix build .#toolkit-KIND`"
 )
 def test_what_is_no_toolkit(text: str, name: str, fix: str) -> None:
     with raises_problem(name, fix=fix):
-        toolkit.parse(text, "toolkit.json")
+        toolkit.parse_toolkit(text, "toolkit.json")
 
 
 @pytest.fixture
@@ -221,50 +221,52 @@ def folder(tmp_path: Path) -> Path:
 def test_the_shells_toolkit_comes_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEDLEY_TOOLKIT", str(folder))
     monkeypatch.setenv("MEDLEY_FLAKE", "/nowhere")
-    assert toolkit.find("thor") == toolkit.read(folder)
-    assert toolkit.find("thor", make=False) == toolkit.read(folder)
+    assert toolkit.find_toolkit("thor") == toolkit.read_toolkit(folder)
+    assert toolkit.find_toolkit("thor", can_build=False) == toolkit.read_toolkit(folder)
 
 
 @pytest.mark.parametrize("named", [None, ""], ids=["none", "empty"])
 def test_without_nix(named: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     if named is not None:
         monkeypatch.setenv("MEDLEY_TOOLKIT", named)
-    assert toolkit.find("thor") is None
-    assert toolkit.nccl("orin") is None
+    assert toolkit.find_toolkit("thor") is None
+    assert toolkit.find_nccl("orin") is None
 
 
 def test_a_shell_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEDLEY_TOOLKIT", str(tmp_path))
     with raises_problem(str(tmp_path), cause="toolkit.json: No such file", fix="unset MEDLEY_TOOLKIT"):
-        toolkit.find("thor")
+        toolkit.find_toolkit("thor")
 
 
 def test_the_flakes_is_made_once(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("MEDLEY_FLAKE", "/nix/store/x-source")
-    assert toolkit.find("thor", make=False) is None
-    link = toolkit.root("thor", "/nix/store/x-source")
+    assert toolkit.find_toolkit("thor", can_build=False) is None
+    link = toolkit.get_root_link("thor", "/nix/store/x-source")
     storage.make(link.parent)
     link.symlink_to(folder)
-    assert toolkit.find("thor") == toolkit.read(folder)
+    assert toolkit.find_toolkit("thor") == toolkit.read_toolkit(folder)
 
 
 def test_nccl_is_kept_apart(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("MEDLEY_FLAKE", "/nix/store/x-source")
-    assert toolkit.nccl("orin", make=False) is None
-    link = toolkit.root("nccl-orin", "/nix/store/x-source")
+    assert toolkit.find_nccl("orin", can_build=False) is None
+    link = toolkit.get_root_link("nccl-orin", "/nix/store/x-source")
     storage.make(link.parent)
     (folder / "lib").mkdir()
     (folder / "lib/libnccl.so.2").touch()
     link.symlink_to(folder)
-    assert toolkit.nccl("orin") == link / "lib/libnccl.so.2"
+    assert toolkit.find_nccl("orin") == link / "lib/libnccl.so.2"
     monkeypatch.setenv("MEDLEY_NCCL", "/mine.so")
-    assert toolkit.nccl("orin") == Path("/mine.so")
+    assert toolkit.find_nccl("orin") == Path("/mine.so")
 
 
 def test_the_command_of_nix() -> None:
-    command = toolkit.realise("/nix/store/x-source", "toolkit-spark", Path("/cache/toolkits/spark-1"))
+    command = toolkit.build_realize_command(
+        "/nix/store/x-source", "toolkit-spark", Path("/cache/toolkits/spark-1")
+    )
     assert str(command) == (
         "nix --extra-experimental-features 'nix-command flakes' build '/nix/store/x-source#toolkit-spark' "
         "--out-link /cache/toolkits/spark-1"

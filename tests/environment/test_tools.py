@@ -60,13 +60,13 @@ def _plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ],
 )
 def test_environment(host: str, named: str | None, engine: EngineName, name: str) -> None:
-    assert tools.environment(kind(host), named, engine) == name
+    assert tools.choose_environment(kind(host), named, engine) == name
 
 
 def test_vllm_is_what_is_taken_unless_another_engine_is_asked_for() -> None:
     for name, host in HOSTS.items():
         assert next(iter(host.environments), "vllm") == "vllm", name
-        assert name == "orin" or tools.environment(kind(name), None).startswith("vllm-")
+        assert name == "orin" or tools.choose_environment(kind(name), None).startswith("vllm-")
 
 
 OWN = "medley serve MODEL --env /path/to/a/virtualenv/with"
@@ -87,7 +87,7 @@ OWN = "medley serve MODEL --env /path/to/a/virtualenv/with"
 )
 def test_no_environment_of_the_engine(host: str, named: str | None, words: tuple[str, str]) -> None:
     with raises_problem(named or "L4T r39", cause=words[0], fix=words[1]):
-        tools.environment(kind(host), named, "sglang")
+        tools.choose_environment(kind(host), named, "sglang")
 
 
 def test_a_kind_without_an_environment_says_why() -> None:
@@ -99,19 +99,19 @@ def test_a_kind_without_an_environment_says_why() -> None:
             "medley serve MODEL --env /path/to/a/virtualenv/with/vllm",
         ),
     ):
-        tools.environment(kind("orin"), None)
+        tools.choose_environment(kind("orin"), None)
 
 
 def test_a_virtualenv_of_ones_own(tmp_path: Path) -> None:
     own = virtualenv(tmp_path / "own", "python", "vllm")
-    assert tools.ready(kind("orin"), str(own)).binary == own / "bin"
+    assert tools.prepare_tools(kind("orin"), str(own)).binary == own / "bin"
     bare = virtualenv(tmp_path / "bare", "python")
     with raises_problem(str(bare), cause="bin/vllm"):
-        tools.ready(kind("orin"), str(bare))
+        tools.prepare_tools(kind("orin"), str(bare))
     with raises_problem(str(own), cause="bin/sglang"):
-        tools.ready(kind("orin"), str(own), engine="sglang")
+        tools.prepare_tools(kind("orin"), str(own), engine="sglang")
     other = virtualenv(tmp_path / "other", "python", "sglang")
-    assert tools.ready(kind("orin"), str(other), engine="sglang").binary == other / "bin"
+    assert tools.prepare_tools(kind("orin"), str(other), engine="sglang").binary == other / "bin"
 
 
 def test_the_shells_toolkit_is_used_and_a_wrong_one_noted(
@@ -121,7 +121,7 @@ def test_the_shells_toolkit_is_used_and_a_wrong_one_noted(
     monkeypatch.setenv("MEDLEY_TOOLKIT", str(tmp_path))
     notes = Notes()
     own = virtualenv(tmp_path / "own", "python", "vllm")
-    found = tools.ready(kind("cpu"), str(own), watch=notes)
+    found = tools.prepare_tools(kind("cpu"), str(own), watch=notes)
     assert (dict(found.settings), found.path) == ({"CC": "/n/gcc"}, ("/n/bin",))
     assert notes.notes == ["this shell's toolchain is for thor, and the host is cpu"]
 
@@ -131,7 +131,7 @@ def test_a_dry_run_builds_nothing_and_says_what_would_be(
 ) -> None:
     monkeypatch.setenv("MEDLEY_FLAKE", "/nix/store/none")
     notes = Notes()
-    found = tools.ready(kind("cpu"), dry_run=True, watch=notes)
+    found = tools.prepare_tools(kind("cpu"), dry_run=True, watch=notes)
     assert found.binary.is_relative_to(tmp_path / "cache" / "envs")
     assert ["toolkit-cpu" in notes.notes[0], "env build vllm-cpu" in notes.notes[1]] == [True, True]
     assert not (tmp_path / "cache").exists()
@@ -167,7 +167,9 @@ def test_a_host_whose_nccl_has_to_be_the_flakes(
     for joins in (True, False):
         wanted = given if joins else None
         for dry_run in (False, True):
-            settings = tools.ready(kind(host), str(own), joins=joins, dry_run=dry_run).settings
+            settings = tools.prepare_tools(
+                kind(host), str(own), is_multi_host=joins, dry_run=dry_run
+            ).settings
             assert settings.get("VLLM_NCCL_SO_PATH") == settings.get("MEDLEY_PRELOAD") == wanted
 
 
@@ -179,7 +181,7 @@ def test_a_dry_run_says_that_nccl_would_be_compiled(
     program(own / "bin/python", loader)
     monkeypatch.setenv("MEDLEY_FLAKE", "/nix/store/none")
     said = Notes()
-    found = tools.ready(kind("orin-r39"), str(own), joins=True, dry_run=True, watch=said)
+    found = tools.prepare_tools(kind("orin-r39"), str(own), is_multi_host=True, dry_run=True, watch=said)
     assert "VLLM_NCCL_SO_PATH" not in found.settings
     assert [note.split()[3] for note in said.notes if "compile" in note] == notes
 
@@ -204,12 +206,12 @@ def test_hosts_that_join_need_an_nccl_that_starts(
     monkeypatch.delenv("VLLM_NCCL_SO_PATH", raising=False)
     if given:
         monkeypatch.setenv("VLLM_NCCL_SO_PATH", given)
-    tools.ready(kind(name), dry_run=True)  # alone it serves
+    tools.prepare_tools(kind(name), dry_run=True)  # alone it serves
     if not refused:
-        tools.ready(kind(name), joins=True, dry_run=True)
+        tools.prepare_tools(kind(name), is_multi_host=True, dry_run=True)
         return
     with raises_problem(cause="Jetson Orin, L4T r39", fix="nix run .#ray-head"):
-        tools.ready(kind(name), joins=True, dry_run=True)
+        tools.prepare_tools(kind(name), is_multi_host=True, dry_run=True)
 
 
 @pytest.mark.parametrize(("value", "cleared"), [("1", ["PYTHONDONTWRITEBYTECODE"]), ("", [])])
@@ -217,7 +219,7 @@ def test_the_first_start_keeps_its_bytecode(
     value: str, cleared: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", value)
-    found = [each for each in tools.Tools(Path("/env/bin")).variables("/usr/bin") if each.name != "PATH"]
+    found = [each for each in tools.Tools(Path("/env/bin")).list_variables("/usr/bin") if each.name != "PATH"]
     assert [each.name for each in found] == cleared
     assert all(each.value == "" for each in found)
-    assert "PYTHONDONTWRITEBYTECODE" not in {each.name for each in tools.BARE.variables("/usr/bin")}
+    assert "PYTHONDONTWRITEBYTECODE" not in {each.name for each in tools.BARE.list_variables("/usr/bin")}

@@ -53,7 +53,7 @@ GLOBAL = "[global]\nindex-url = http://site/simple\nextra-index-url = http://a/s
     ],
 )
 def test_options(texts: list[str], environ: dict[str, str], expected: dict[str, str]) -> None:
-    assert uv.options(texts, environ) == expected
+    assert uv.merge_pip_options(texts, environ) == expected
 
 
 @pytest.mark.parametrize(
@@ -95,17 +95,17 @@ def test_options(texts: list[str], environ: dict[str, str], expected: dict[str, 
     ],
 )
 def test_variables(options: dict[str, str], environ: dict[str, str], expected: dict[str, str]) -> None:
-    assert uv.uv_variables(options, environ) == {**expected, **BEST}
+    assert uv.convert_options(options, environ) == {**expected, **BEST}
 
 
 def test_a_strategy_of_the_users_own_stays() -> None:
-    assert uv.uv_variables({}, {"UV_INDEX_STRATEGY": "first-index"}) == {}
+    assert uv.convert_options({}, {"UV_INDEX_STRATEGY": "first-index"}) == {}
 
 
 def test_a_relative_folder_is_read_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "wheels").mkdir()
     monkeypatch.chdir(tmp_path)
-    told = uv.uv_variables({"find-links": "wheels"}, {})
+    told = uv.convert_options({"find-links": "wheels"}, {})
     assert told["UV_FIND_LINKS"] == str(tmp_path / "wheels")
 
 
@@ -131,7 +131,7 @@ SITE = ["/opt/python/pip.conf"]
     ],
 )
 def test_files(environ: dict[str, str], expected: list[str]) -> None:
-    assert [str(path) for path in uv.files(environ, HOME, PREFIX)] == expected
+    assert [str(path) for path in uv.list_pip_files(environ, HOME, PREFIX)] == expected
 
 
 def test_read(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_read(tmp_path: Path) -> None:
     ],
 )
 def test_offers_wheels(told: dict[str, str], environ: dict[str, str], *, expected: bool) -> None:
-    assert uv.offers_wheels(told, environ) is expected
+    assert uv.has_other_wheels(told, environ) is expected
 
 
 @pytest.mark.parametrize(
@@ -169,12 +169,12 @@ def test_offers_wheels(told: dict[str, str], environ: dict[str, str], *, expecte
 def test_a_locks_own_indexes_come_first(
     told: dict[str, str], environ: dict[str, str], index: str, strategy: str
 ) -> None:
-    found = uv.with_indexes_first(told, ("https://h/jp6",), environ)
+    found = uv.put_indexes_first(told, ("https://h/jp6",), environ)
     assert (found["UV_INDEX"], found["UV_INDEX_STRATEGY"]) == (index, strategy)
 
 
 def test_without_any_nothing_changes() -> None:
-    assert uv.with_indexes_first(BEST, (), {}) == BEST
+    assert uv.put_indexes_first(BEST, (), {}) == BEST
 
 
 HASH = """\
@@ -221,7 +221,7 @@ error: No solution found when resolving dependencies
     ],
 )
 def test_failure(said: str, what: str, cause: str, fix: str) -> None:
-    problem = uv.failure("v", 2, said.splitlines())
+    problem = uv.failure_problem("v", 2, said.splitlines())
     assert isinstance(problem, Problem)
     assert what in problem.what
     assert cause in problem.cause
@@ -230,21 +230,21 @@ def test_failure(said: str, what: str, cause: str, fix: str) -> None:
 
 def test_an_offline_uv_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UV_OFFLINE", "1")
-    problem = uv.failure("v", 2, LACKS.splitlines())
+    problem = uv.failure_problem("v", 2, LACKS.splitlines())
     assert_problem(problem, "v cannot", cause="torch==2.13.0+cpu", fix="unset UV_OFFLINE")
 
 
 def test_lacks() -> None:
-    assert uv.lacks(LACKS.splitlines())
-    assert not uv.lacks(NETWORK.splitlines())
+    assert uv.is_missing_package(LACKS.splitlines())
+    assert not uv.is_missing_package(NETWORK.splitlines())
 
 
 def test_the_first_uv(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MEDLEY_UV", raising=False)
-    assert uv.binary("/toolkit/uv") == "/toolkit/uv"
-    assert uv.binary(None).endswith("uv")
+    assert uv.find_uv("/toolkit/uv") == "/toolkit/uv"
+    assert uv.find_uv(None).endswith("uv")
     monkeypatch.setenv("MEDLEY_UV", "/mine/uv")
-    assert uv.binary("/toolkit/uv") == "/mine/uv"
+    assert uv.find_uv("/toolkit/uv") == "/mine/uv"
 
 
 def test_downloads_are_shown_in_bytes() -> None:
@@ -258,13 +258,13 @@ def test_downloads_are_shown_in_bytes() -> None:
 
     downloads = uv.Downloads(Shown())
     for line in ("Resolved 9 packages in 3ms", "Downloading torch (1.5GiB)", "Downloading ruff (10.0MiB)"):
-        downloads.line(line)
-    downloads.line(" Downloaded ruff")
-    downloads.line(" Downloaded something small")
+        downloads.show_line(line)
+    downloads.show_line(" Downloaded ruff")
+    downloads.show_line(" Downloaded something small")
     assert shown[0] == "Resolved 9 packages in 3ms"
     assert shown[1:4] == ["0.00 of 1.61 GB, 0 MB/s", "0.00 of 1.62 GB, 0 MB/s", "0.01 of 1.62 GB, 10 MB/s"]
     assert shown[4] == " Downloaded something small"
-    downloads.show(2**40)
+    downloads.show_bytes(2**40)
     assert shown[5].startswith("1.62 of 1.62 GB"), "files are larger unpacked, and not yet done"
 
 
@@ -276,15 +276,15 @@ def test_a_folder_of_somebody_else_does_not_configure_uv(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    asked = (uv.binary(None), "python", "list", "--only-installed")
+    asked = (uv.find_uv(None), "python", "list", "--only-installed")
     assert process.run(Command(asked)).status != 0, "uv obeys the folder by itself"
-    assert process.run(Command(asked, uv.own_configuration(os.environ, Path.home()))).status == 0
+    assert process.run(Command(asked, uv.choose_configuration(os.environ, Path.home()))).status == 0
 
 
 def test_the_users_own_configuration_stays(tmp_path: Path) -> None:
     own = tmp_path / ".config" / "uv" / "uv.toml"
-    assert uv.own_configuration({}, tmp_path) == {"UV_NO_CONFIG": "1"}
+    assert uv.choose_configuration({}, tmp_path) == {"UV_NO_CONFIG": "1"}
     own.parent.mkdir(parents=True)
     own.touch()
-    assert uv.own_configuration({}, tmp_path) == {"UV_CONFIG_FILE": str(own)}
-    assert uv.own_configuration({"UV_CONFIG_FILE": "/x.toml"}, tmp_path) == {}
+    assert uv.choose_configuration({}, tmp_path) == {"UV_CONFIG_FILE": str(own)}
+    assert uv.choose_configuration({"UV_CONFIG_FILE": "/x.toml"}, tmp_path) == {}

@@ -63,26 +63,26 @@ def proof(device: str = "cpu", **changes: Any) -> dict[str, Any]:
     ],
 )
 def test_failures(found: dict[str, Any], says: list[str]) -> None:
-    failures = list(verify.failures(found))
+    failures = list(verify.list_failures(found))
     assert len(failures) == len(says), failures
     assert all(word in line for word, line in zip(says, failures, strict=True))
-    problem = verify.problem(found, "vllm-x")
+    problem = verify.find_problem(found, "vllm-x")
     assert (problem is None) == (not says)
-    assert list(verify.rows(found))
+    assert list(verify.list_rows(found))
 
 
 def test_wheels_without_code_for_the_gpu_are_no_fault_of_its_driver() -> None:
     said = "AcceleratorError: CUDA error: no kernel image is available for execution on the device"
     orin = {**THOR, "name": "Orin", "capability": "8.7", "matmul": {"error": said}}
-    found = verify.problem(proof("cuda", devices=[orin]), "vllm-cuda")
+    found = verify.find_problem(proof("cuda", devices=[orin]), "vllm-cuda")
     assert found
     assert "docs/how-to/jetson-orin.md" in found.fix
     assert "nvidia-smi" not in found.fix
 
 
 def test_the_fix_fits() -> None:
-    no_gpu = verify.problem(proof("cuda", devices=[]), "vllm-cuda")
-    broken = verify.problem(proof(devices=[{**CPU, "matmul": WRONG}]), "vllm-cpu")
+    no_gpu = verify.find_problem(proof("cuda", devices=[]), "vllm-cuda")
+    broken = verify.find_problem(proof(devices=[{**CPU, "matmul": WRONG}]), "vllm-cpu")
     assert isinstance(no_gpu, Problem)
     assert isinstance(broken, Problem)
     assert "nvidia-smi" in no_gpu.fix
@@ -113,6 +113,6 @@ def test_the_command_has_the_toolkits_variables(monkeypatch: pytest.MonkeyPatch)
         kind="thor", variables={"CC": "/n/gcc"}, path=("/n/bin",), preload=(), pythons={}, uv="/n/uv"
     )
     monkeypatch.setenv("PATH", "/usr/bin")
-    command = verify.command(environment, toolkit, "probe.py", "cuda", "vllm")
+    command = verify.build_script_command(environment, toolkit, "probe.py", "cuda", "vllm")
     assert command.argv == ("/envs/vllm-cuda-0/bin/python", str(payload.FOLDER / "probe.py"), "cuda", "vllm")
     assert command.env == {"CC": "/n/gcc", "PATH": "/envs/vllm-cuda-0/bin:/n/bin:/usr/bin"}

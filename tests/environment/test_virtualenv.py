@@ -29,7 +29,7 @@ def digest(
     preload: Preload | None = None,
     patched: str | None = None,
 ) -> str:
-    return virtualenv.digest(virtualenv.parts(lock, recipe, python, preload or Preload(), patched))
+    return virtualenv.hash_parts(virtualenv.list_parts(lock, recipe, python, preload or Preload(), patched))
 
 
 @pytest.mark.parametrize(
@@ -99,10 +99,10 @@ def test_a_hosts_python_preloads_nothing(tiny: Path) -> None:
         pytest.skip("this Python is Nix's")
     (tiny / "lib64").mkdir()
     (tiny / "lib64/ld-linux-x86-64.so.2").touch()
-    found = virtualenv.blueprint(
+    found = virtualenv.plan_environment(
         "tiny", toolkit(sys.executable), driver=Driver(directories=("/opt/nvidia",)), root=tiny
     )
-    assert interpreter.is_hosts(found.interpreter.loader)
+    assert interpreter.is_host_loader(found.interpreter.loader)
     assert not found.preload
     assert found.loader is None
     assert found.path == tiny / "cache" / "envs" / f"tiny-{found.digest}"
@@ -114,17 +114,17 @@ def test_where_there_is_no_loader_programs_are_patched_to_the_toolkits(tiny: Pat
         for path in (tiny / "etc/NIXOS", tiny / "lib64/ld-linux-x86-64.so.2"):
             path.parent.mkdir()
             path.touch()
-    found = virtualenv.blueprint("tiny", toolkit(sys.executable), root=tiny)
+    found = virtualenv.plan_environment("tiny", toolkit(sys.executable), root=tiny)
     assert found.loader
     assert found.parts["patched"] == "/nix/store/g/ld.so"
-    assert virtualenv.blueprint("tiny", root=tiny).loader is None, (
+    assert virtualenv.plan_environment("tiny", root=tiny).loader is None, (
         "without a toolkit there is nothing to patch to"
     )
 
 
 def finished(name: str = "tiny") -> Path:
     """A folder as a build leaves it."""
-    plan = virtualenv.blueprint("tiny")
+    plan = virtualenv.plan_environment("tiny")
     path = plan.path.with_name(f"{name}-{plan.digest}")
     (path / "bin").mkdir(parents=True)
     (path / "bin" / "python").symlink_to(sys.executable)
@@ -134,22 +134,22 @@ def finished(name: str = "tiny") -> Path:
 
 
 def test_a_virtualenv_of_ones_own_says_what_hosts_compare(tmp_path: Path) -> None:
-    found = virtualenv.at(Path(sys.prefix))
+    found = virtualenv.open_environment(Path(sys.prefix))
     assert found is not None
     assert found.parts["python"] == f"cpython {platform.python_version()}"
-    assert virtualenv.versions(found.path, ("pytest",))["pytest"] == pytest.__version__
-    assert virtualenv.at(tmp_path) is None
+    assert virtualenv.read_versions(found.path, ("pytest",))["pytest"] == pytest.__version__
+    assert virtualenv.open_environment(tmp_path) is None
 
 
 @pytest.mark.usefixtures("tiny")
 def test_a_finished_one_is_found_and_used_again() -> None:
-    assert virtualenv.find("tiny") is None
+    assert virtualenv.find_environment("tiny") is None
     path = finished()
-    found = virtualenv.find("tiny")
+    found = virtualenv.find_environment("tiny")
     assert found
     assert found.path == path
-    assert virtualenv.ready("tiny") == found, "nothing was built: /nix/store/u/uv is not there"
-    assert list(virtualenv.every()) == [found]
+    assert virtualenv.prepare_environment("tiny") == found, "nothing was built: /nix/store/u/uv is not there"
+    assert list(virtualenv.list_environments()) == [found]
     assert virtualenv.is_current(found)
 
 
@@ -171,9 +171,9 @@ def test_a_finished_one_is_found_and_used_again() -> None:
 def test_what_is_not_finished_is_swept(broken: Any) -> None:
     path = finished()
     broken(path)
-    assert virtualenv.find("tiny") is None
-    assert list(virtualenv.unfinished()) == [path]
-    assert virtualenv.sweep() == [path]
+    assert virtualenv.find_environment("tiny") is None
+    assert list(virtualenv.list_unfinished()) == [path]
+    assert virtualenv.remove_leftovers() == [path]
     assert not path.exists()
 
 
@@ -181,9 +181,9 @@ def test_what_is_not_finished_is_swept(broken: Any) -> None:
 def test_what_a_build_holds_stays() -> None:
     path = finished()
     (path / "medley.json").unlink()
-    with storage.lock(virtualenv.lock_file(path)) as held:
+    with storage.lock(virtualenv.get_lock_file(path)) as held:
         assert held
-        assert virtualenv.sweep() == []
+        assert virtualenv.remove_leftovers() == []
     assert path.exists()
 
 
@@ -191,17 +191,17 @@ def test_what_clean_removes(tiny: Path) -> None:
     tiny_one = finished()
     old = finished("gone")
     half = storage.make(tiny / "cache" / "envs" / "half-0")
-    assert list(virtualenv.removable("", everything=False)) == [old, half]
-    assert list(virtualenv.removable("tiny", everything=False)) == [tiny_one]
-    assert list(virtualenv.removable("", everything=True)) == [old, half, tiny_one]
+    assert list(virtualenv.list_removable("", is_all=False)) == [old, half]
+    assert list(virtualenv.list_removable("tiny", is_all=False)) == [tiny_one]
+    assert list(virtualenv.list_removable("", is_all=True)) == [old, half, tiny_one]
     (tiny / "locks" / "tiny.txt").write_text(LOCK + "# changed\n")
-    assert tiny_one in virtualenv.removable("", everything=False)
+    assert tiny_one in virtualenv.list_removable("", is_all=False)
 
 
 @pytest.mark.usefixtures("tiny")
 def test_a_name_that_is_not_known() -> None:
     with pytest.raises(Problem) as caught:
-        virtualenv.find("vllm-cpus")
+        virtualenv.find_environment("vllm-cpus")
     assert "vllm-cpu" in caught.value.cause
     assert caught.value.fix == "medley env build vllm-cpu"
 
@@ -210,7 +210,7 @@ def test_a_recipe_without_a_lock_is_none(tiny: Path) -> None:
     shutil.copy(tiny / "locks" / "tiny.toml", tiny / "locks" / "lone.toml")
     assert "lone" in config.recipes()
     with raises_problem("'lone'", fix="medley env list"):
-        virtualenv.find("lone")
+        virtualenv.find_environment("lone")
 
 
 @pytest.mark.parametrize(

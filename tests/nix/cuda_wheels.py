@@ -56,7 +56,7 @@ def fetch(version: str, target: Path) -> None:
         "-r",
         str(PINS / f"cuda-{version}.txt"),
     ]
-    told = uv.uv_variables(uv.read_pip_config(os.environ, Path.home(), Path(sys.prefix)), os.environ)
+    told = uv.convert_options(uv.read_pip_config(os.environ, Path.home(), Path(sys.prefix)), os.environ)
     said = subprocess.run(
         command, env=os.environ | told, capture_output=True, text=True, timeout=LIMIT_S, check=False
     )

@@ -15,7 +15,7 @@ from medley.cli.serve import ServeVerb
 from medley.command import AnnotatedCommand
 from medley.engine import Serving, list_table_flags
 from medley.engine.launch import Order
-from medley.environment.engine_source import EngineRequest, brings_nvcc
+from medley.environment.engine_source import EngineRequest, has_matching_nvcc
 from medley.errors import Problem
 from medley.model.resolve import Weights
 from medley.model.shape import compute_shape
@@ -373,9 +373,9 @@ def test_a_lock_whose_nvcc_fits_its_headers_compiles(tmp_path: Path, monkeypatch
     for name, nvcc in (("fits", "13.0.88"), ("newer", "13.5.37")):
         pins = f"nvidia-cuda-nvcc=={nvcc} \\\nnvidia-cuda-runtime==13.0.96 \\\n"
         (tmp_path / "locks" / f"{name}.txt").write_text(pins)
-    assert brings_nvcc("fits")
-    assert not brings_nvcc("newer")
-    assert not brings_nvcc("absent")
+    assert has_matching_nvcc("fits")
+    assert not has_matching_nvcc("newer")
+    assert not has_matching_nvcc("absent")
 
 
 @pytest.mark.parametrize(

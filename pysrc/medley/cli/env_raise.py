@@ -18,7 +18,7 @@ class EnvRaiseVerb(Verb):
 
     def main(self, name: str, version: str = "") -> None:
         if self.dry_run:
-            release = relock.resolve(name, version or None, watch=watch())
+            release = relock.resolve_release(name, version or None, watch=watch())
             print_result(_versions(release), _version_lines(release), as_json=self.as_json)
             return
         proof = engine_release.raise_lock(name, version or None, watch=watch())
@@ -34,11 +34,16 @@ class EnvRaiseVerb(Verb):
 
 
 def _versions(release: Release) -> dict[str, object]:
-    return {"name": release.name, "from": release.old, "to": release.new, "versions": release.changed()}
+    return {
+        "name": release.name,
+        "from": release.old_version,
+        "to": release.new_version,
+        "versions": release.list_changes(),
+    }
 
 
 def _version_lines(release: Release) -> Iterator[str]:
-    for package, (old, new) in release.changed().items():
+    for package, (old, new) in release.list_changes().items():
         yield f"{package:<28} {old or 'none'} → {new or 'none'}"
 
 
@@ -53,4 +58,4 @@ def _proof_lines(proof: Proof) -> Iterator[str]:
 
 
 def _back(release: Release) -> str:
-    return f"git checkout {' '.join(str(path) for path in release.before)}"
+    return f"git checkout {' '.join(str(path) for path in release.old_texts)}"

@@ -70,14 +70,14 @@ class TakingPart:
     def part(self, host: tuple[Facts, Kind], *, dry_run: bool = False, elsewhere: bool = False) -> NodeSpec:
         """Return this host's part of a cluster, its environment or image ready for use."""
         wanted, engine = self.container.build_image_request(), self.engine
-        image = container_image.imaged_on(
-            wanted, host, engine, dry_run=dry_run, elsewhere=elsewhere, watch=watch()
+        image = container_image.prepare_requested_image(
+            wanted, host, engine, dry_run=dry_run, is_other_host=elsewhere, watch=watch()
         )
         (found, kind), ready = host, BARE
         if image is None:
             named, nccl = self.environment, self.container.nccl
-            ready = tools.ready(
-                kind, named, engine=engine, joins=True, nccl=nccl, dry_run=dry_run, watch=watch()
+            ready = tools.prepare_tools(
+                kind, named, engine=engine, is_multi_host=True, nccl=nccl, dry_run=dry_run, watch=watch()
             )
         path = os.environ.get("PATH", "")
         return node.part(found, kind, ready, slots=self.slots, path=path, engine=engine, imaged=image)
@@ -104,7 +104,7 @@ class RayHeadVerb(Verb):
             raise only_dry_run("ray-head", "--from FILE")
         said = load_answers(self.replayed)
         host = detect_kind(asked.kind, said)
-        wishes = asked.wishes(engine_source.nccl(asked.engine))
+        wishes = asked.wishes(engine_source.find_oldest_nccl(asked.engine))
         wired = per_host.choose_head_network(gethostname(), host[0], wishes, os.environ)
         for line in wired.describe():
             say(line)

@@ -77,7 +77,9 @@ class Bringup:
             found.pop(name, None)
         self._need_head()
         origins = checks.sources_of_members({name: members[name] for name in found}, cluster.engine)
-        wishes = replace(cluster.wishes, nccl=engine_source.nccl(cluster.engine, origins.values()))
+        wishes = replace(
+            cluster.wishes, nccl=engine_source.find_oldest_nccl(cluster.engine, origins.values())
+        )
         try:
             self.ends, self.variables, self.why = per_host.choose_new_cluster_network(found, wishes)
         except Problem as problem:

@@ -6,7 +6,12 @@ from typing import Any
 
 from medley.cluster import ClusterHost
 from medley.environment import driver as drivers
-from medley.environment.engine_source import EngineRequest, EngineSource, engine_source, locked
+from medley.environment.engine_source import (
+    EngineRequest,
+    EngineSource,
+    choose_engine_source,
+    read_locked_versions,
+)
 from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host.kind import Kind, find_kind
@@ -70,9 +75,11 @@ def _differences(ours: Mapping[str, Any], heads: Mapping[str, Any]) -> Iterator[
 
 def sources_of_members(members: Members, engine: EngineName) -> dict[str, EngineSource]:
     """Return the engine source of each host; a host finds out whether it has Nix when it starts."""
-    known = locked()
+    known = read_locked_versions()
     return {
-        name: engine_source(kind, engine, EngineRequest(member.image, member.env), known, pinned=True)
+        name: choose_engine_source(
+            kind, engine, EngineRequest(member.image, member.env), known, has_nix_toolkit=True
+        )
         for name, (kind, member) in members.items()
     }
 
@@ -108,7 +115,7 @@ def full_disk(name: str, look: Mapping[str, Any]) -> Problem | None:
 
 
 def old_driver(name: str, found: Facts, kind: Kind) -> Problem | None:
-    return drivers.too_old(name, found.driver.version, cuda(found), kind.host)
+    return drivers.find_version_problem(name, found.driver.version, cuda(found), kind.host)
 
 
 def cuda(found: Facts) -> str | None:
@@ -145,16 +152,22 @@ def origins(members: Members, engine: EngineName, head: str) -> Iterator[tuple[s
     """Yield the hosts whose engine is known to differ from the head's."""
     of = sources_of_members(members, engine)
     for name, found in of.items():
-        if found.absent:
+        if found.absent_reason:
             fix = f"in cluster.toml, for {name}: image = or env = with this engine; or: --without {name}"
-            yield name, Problem(f"{name} has no engine", cause=found.absent, fix=fix)
+            yield name, Problem(f"{name} has no engine", cause=found.absent_reason, fix=fix)
             continue
-        if found.alone:
-            yield name, Problem(f"{name} cannot be in a cluster", cause=found.alone, fix=found.able or "")
+        if found.alone_reason:
+            yield (
+                name,
+                Problem(f"{name} cannot be in a cluster", cause=found.alone_reason, fix=found.join_fix or ""),
+            )
             continue
-        differ = found.differences(of[head]) if head in of else []
+        differ = found.list_differences(of[head]) if head in of else []
         if differ:
-            ways = (*([f"{found.upgrade} on {name}"] if found.upgrade else []), "the same image on all hosts")
+            ways = (
+                *([f"{found.upgrade_fix} on {name}"] if found.upgrade_fix else []),
+                "the same image on all hosts",
+            )
             yield (
                 name,
                 Problem(

@@ -53,8 +53,8 @@ class Membership:
     def engine_environment(self) -> EngineEnvironment:
         """Return the engine environment of this host's Ray, which the engine must use too."""
         if self.image:
-            return container_image.noted(self.image)
-        there = virtualenv.at(Path(self.environment))
+            return container_image.restore_environment(self.image)
+        there = virtualenv.open_environment(Path(self.environment))
         if there is None:
             raise Problem(
                 "the engine environment of this cluster is gone",
@@ -111,7 +111,7 @@ def folder() -> Path:
 
 def noted() -> Membership | None:
     found, runtime = last(), _container_runtime()
-    if found and (processes() or (runtime and container_runtime.runs(runtime, _container_name()))):
+    if found and (processes() or (runtime and container_runtime.is_running(runtime, _container_name()))):
         return found
     return None
 
@@ -209,13 +209,13 @@ def _start(command: Command, image: Mapping[str, Any] | None) -> None:
 
 def _end_container() -> bool:
     runtime = _container_runtime()
-    found = runtime is not None and container_runtime.remove(runtime, _container_name())
+    found = runtime is not None and container_runtime.remove_container(runtime, _container_name())
     storage.remove_file(_container_note())
     return found
 
 
 def _container_name() -> str:
-    return container.name(container_image.RAY)
+    return container.name_container(container_image.RAY_ROLE)
 
 
 def _container_runtime() -> Runtime | None:
@@ -256,7 +256,7 @@ def asked(
     """Return the command that runs a script of payload/ on a cluster; the script `reads` these folders."""
     env = {each.name: each.value for each in ray.variables(token)}
     path = payload.FOLDER / script
-    return environment.started(
+    return environment.wrap_command(
         Command((str(environment.python), str(path), *words), env, UNSET), path.parent, *reads
     )
 

@@ -86,7 +86,7 @@ class NodeSpec:
     @property
     def nccl(self) -> tuple[int, ...]:
         own = self.tools.nccl
-        return own.version if own else self.environment.nccl or engine_source.nccl(self.engine)
+        return own.version if own else self.environment.nccl or engine_source.find_oldest_nccl(self.engine)
 
     def terms(self) -> dict[str, Any]:
         return terms(self.environment)
@@ -96,18 +96,18 @@ class NodeSpec:
         if not self.imaged:
             return start
         inner = _blocking(start, "the container ends when Ray does")
-        return self.imaged.contained(inner, container_image.RAY, detached=True)
+        return self.imaged.wrap_launch(inner, container_image.RAY_ROLE, detached=True)
 
     def kept(self, start: AnnotatedCommand) -> AnnotatedCommand:
         """Return `ray start` as a unit runs it, in the foreground."""
         plain = Flag(("--log-color",), "false", "the output goes to a file")
         inner = _blocking(start, "the supervisor notices when Ray ends", plain)
-        return self.imaged.contained(inner, container_image.RAY) if self.imaged else inner
+        return self.imaged.wrap_launch(inner, container_image.RAY_ROLE) if self.imaged else inner
 
     def membership(self, role: str, head: str, end: Endpoint, token: Path) -> Membership:
         there = self.environment
         place = "" if isinstance(there, ContainerEnvironment) else str(there.path)
-        image, own = self.imaged.choice.table if self.imaged else None, self.tools.nccl
+        image, own = self.imaged.selection.table if self.imaged else None, self.tools.nccl
         return Membership(
             role,
             head,
@@ -118,7 +118,7 @@ class NodeSpec:
             image,
             dict(self.table),
             nccl=str(own.path) if own else None,
-            nccl_written=own.written if own else None,
+            nccl_written=own.user_path if own else None,
         )
 
 
@@ -130,7 +130,7 @@ def _blocking(start: AnnotatedCommand, why: str, *more: Flag) -> AnnotatedComman
 
 def terms(environment: Environment | ContainerEnvironment) -> dict[str, Any]:
     """Return the versions and parts that all hosts of a cluster must share."""
-    found = environment.versions(("ray", *ENGINES))
+    found = environment.find_versions(("ray", *ENGINES))
     there = ((engine.TITLE, found[name]) for name, engine in ENGINES.items())
     engines = (f"{title} {version.partition('+')[0]}" for title, version in there if version)
     parts, engine = dict(environment.parts), " and ".join(engines)
@@ -145,7 +145,7 @@ def terms(environment: Environment | ContainerEnvironment) -> dict[str, Any]:
 
 def environment(tools: Tools) -> Environment:
     """Return the engine environment, built by medley or the user."""
-    there = virtualenv.at(tools.binary.parent)
+    there = virtualenv.open_environment(tools.binary.parent)
     if there is None:
         raise AssertionError(tools.binary)  # tools.ready raises, or leaves a manifest
     return there
@@ -174,7 +174,7 @@ def part(
         slots=slots or (1 if kind.host.device == "cpu" else len(facts.gpus)),
         threads=facts.cpu.threads,
         memory_bytes=facts.memory.total_bytes,
-        settings=tuple(tools.variables(path)),
+        settings=tuple(tools.list_variables(path)),
         engine=engine,
         imaged=imaged,
         table=table,

@@ -91,7 +91,7 @@ def site(found: Membership, wanted: int | None, wait_s: float, watch: Progress) 
         addresses={name: addresses[name] for name in order},
         measurements=devices.read_measurements(),
         has_own_engine=found.image is not None,
-        nccl_version=own_nccl.versions(Path(found.nccl))[0]
+        nccl_version=own_nccl.read_versions(Path(found.nccl))[0]
         if found.nccl
         else found.engine_environment().nccl,
     )

@@ -64,7 +64,7 @@ def examine_cluster(fleet: Fleet, progress: Progress) -> Case:
     sources = checks.sources_of_members(members, group.engine)
     case = build_case(
         hosts,
-        replace(group.wishes, nccl=engine_source.nccl(group.engine, sources.values())),
+        replace(group.wishes, nccl=engine_source.find_oldest_nccl(group.engine, sources.values())),
         head=group.head,
         silent_hosts={name: _explain_silence(fleet, name, digest) for name in fleet.failed},
         digest=digest,

@@ -15,7 +15,7 @@ from medley.doctor.checks import (
     host_check,
 )
 from medley.environment import driver
-from medley.environment.engine_source import brings_nvcc, needs_nccl, no_nccl
+from medley.environment.engine_source import has_matching_nvcc, needs_nccl, no_nccl_problem
 from medley.host.driver_libraries import Seen
 from medley.host.health.access import Access, list_low_limits
 from medley.host.health.gpu import FOLDERS, Compilers, GpuState, GpuStates
@@ -139,19 +139,19 @@ def driver_libraries(host: ExaminedHost, files: Mapping[str, Seen]) -> Iterator[
     if host.gpu_kind is None:
         return
     table, software = host.gpu_kind.host, host.facts.software
-    found_libraries = driver.libraries(table.driver, host.facts.system.partition("-")[0], files.get)
+    found_libraries = driver.find_libraries(table.driver, host.facts.system.partition("-")[0], files.get)
     system: Literal["NixOS", "WSL"] | None = None
     if software.nixos:
         system = "NixOS"
     elif "microsoft" in (software.kernel or "").lower():
         system = "WSL"
-    problem = driver.unfit(found_libraries, table, host.name, system)
+    problem = driver.find_install_problem(found_libraries, table, host.name, system)
     if problem is None:
         version = f"{found_libraries.version}, " if found_libraries.version else ""
-        yield host.ok(f"{version}libcuda is {found_libraries.paths[driver.CUDA]}")
+        yield host.ok(f"{version}libcuda is {found_libraries.paths[driver.CUDA_LIBRARY]}")
     elif unsearched := {*table.driver.directories, *table.driver.shared_directories}.difference(FOLDERS):
         yield host.unknown(f"only known folders are searched, not {', '.join(sorted(unsearched))}")
-    elif driver.CUDA in found_libraries.paths or found_libraries.refused or host.has_nix_toolkit:
+    elif driver.CUDA_LIBRARY in found_libraries.paths or found_libraries.refusals or host.has_nix_toolkit:
         # Nix's loader has no host folders, so medley has to find the driver itself.
         yield host.report_problem(problem)
     else:
@@ -269,7 +269,7 @@ def _check_cuda_compiler(host: ExaminedHost, kind: Kind, engine: EngineName) -> 
     cuda = host.facts.software.cuda
     if host.member.image:
         return host.ok(f"gcc; nvcc is the image's own ({host.member.image})")
-    if not host.member.env and brings_nvcc(kind.host.environments.get(engine, "")):
+    if not host.member.env and has_matching_nvcc(kind.host.environments.get(engine, "")):
         return host.ok("gcc; nvcc is the engine environment's own")
     if has_toolkit(host.facts, kind.host):
         return host.ok(f"gcc; nvcc of CUDA {cuda or 'no known version'}")
@@ -331,7 +331,7 @@ def engine_kernels(host: ExaminedHost) -> Iterator[Check]:
         )
         return
     if needs_nccl(kind) and not (host.member.env or host.member.nccl or host.has_nix_toolkit):
-        problem = no_nccl(kind)
+        problem = no_nccl_problem(kind)
         yield host.better(f"{problem.what}; one host can serve", cause=problem.cause, fix=problem.fix)
     keeping = host.health.leftovers
     if keeping is None:

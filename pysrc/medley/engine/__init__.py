@@ -16,7 +16,7 @@ from typing import Protocol
 from medley import storage
 from medley.command import AnnotatedCommand, Flag, Variable, keep_last_values, prefer_user_value
 from medley.environment import payload
-from medley.environment.container import CACHES
+from medley.environment.container import CACHE_FOLDERS
 from medley.environment.payload.api_answers import NO_REASONING
 from medley.host_schema import HostTable
 from medley.model import chat_format
@@ -36,7 +36,7 @@ _SHARED_PREFIXES = (
 # Variables that differ from host to host: interfaces, addresses, devices, folders.
 _HOST_NAMES = {
     *NOT_CARRIED,
-    *("NCCL_TOPO_FILE", "NCCL_CONF_FILE", "VLLM_NCCL_SO_PATH", "VLLM_CONFIG_ROOT", *CACHES),
+    *("NCCL_TOPO_FILE", "NCCL_CONF_FILE", "VLLM_NCCL_SO_PATH", "VLLM_CONFIG_ROOT", *CACHE_FOLDERS),
     *("HF_HUB_CACHE", "HF_TOKEN_PATH"),
     *("VLLM_CPU_OMP_THREADS_BIND", "VLLM_PORT", "VLLM_RPC_BASE_PATH", "VLLM_API_KEY", "SGLANG_HOST_IP"),
 }

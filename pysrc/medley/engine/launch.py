@@ -21,7 +21,7 @@ from medley.engine import (
 )
 from medley.environment import container
 from medley.environment.container import Mount
-from medley.environment.container_image import RAY, ContainerEnvironment, role
+from medley.environment.container_image import RAY_ROLE, ContainerEnvironment, name_serving_role
 from medley.environment.tools import BARE, Tools
 from medley.errors import Problem
 from medley.host_schema import HostTable
@@ -120,7 +120,7 @@ def list_launch_variables(
     engine = ENGINES[order.engine]
     variables = (
         *list_table_variables(order.engine, plan, order.weights.model, environ),
-        *tools.variables(environ.get("PATH", "")),
+        *tools.list_variables(environ.get("PATH", "")),
         *list_common_variables(plan, host, environ, local=order.weights.is_local),
         *cluster,
         *engine.list_variables(order.serving, engine_plan or plan, host),
@@ -167,17 +167,17 @@ def run_in_container(
     environment: ContainerEnvironment, launch: Launch, serving: Serving, *, over_ray: bool
 ) -> Launch:
     """Return the launch in a container of the image; `over_ray`: next to the container of this host's Ray."""
-    target, neighbor = Path(serving.target), container.name(RAY) if over_ray else None
+    target, neighbor = Path(serving.target), container.name_container(RAY_ROLE) if over_ray else None
     model = (Mount(target, "the model"),) if target.is_absolute() else ()
     sockets = (Mount(serving.socket_folder, Why.SOCKET, writable=True),) if serving.socket_folder else ()
     mounts = (*environment.spec.mounts, *model, *sockets)
-    spec = replace(environment.spec, beside=neighbor, mounts=mounts)
+    spec = replace(environment.spec, pid_container=neighbor, mounts=mounts)
     command = launch.annotated_command
     if serving.socket_folder:
         command = serve_on_socket(command, serving, str(environment.python))
     if build_stacks_variable().name not in environment.spec.image.names:
         command = replace(command, variables=keep_last_values((*command.variables, build_stacks_variable())))
-    contained = replace(environment, spec=spec).contained(command, role(serving.port))
+    contained = replace(environment, spec=spec).wrap_launch(command, name_serving_role(serving.port))
     return replace(launch, annotated_command=contained)
 
 

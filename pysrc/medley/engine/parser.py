@@ -227,7 +227,7 @@ def read_release_parser(engine: EngineName, version: str) -> EngineParser | None
 
 def read_locked_parser(engine: EngineName, device: str = "cuda") -> EngineParser | None:
     """Return the parser of medley's own environment for GPUs."""
-    versions = engine_source.locked().get(f"{engine}-{device}", {})
+    versions = engine_source.read_locked_versions().get(f"{engine}-{device}", {})
     return read_release_parser(engine, versions[engine]) if engine in versions else None
 
 
@@ -235,7 +235,7 @@ def read_programs_parser(
     engine: EngineName, binary: Path, version: str | None, *, ask: bool, watch: Progress = SILENT
 ) -> EngineParser | None:
     """Return the parser of the engine in a folder of programs; an own virtualenv's is asked once."""
-    built = virtualenv.read(binary.parent) is not None or not storage.exists(binary / "python")
+    built = virtualenv.read_environment(binary.parent) is not None or not storage.exists(binary / "python")
     if built and version and (found := read_release_parser(engine, version)):
         return found
     packages = binary.parent.glob(f"lib/python*/site-packages/{engine}*.dist-info")
@@ -254,7 +254,7 @@ def read_image_parser(
     if not image.image.id:
         return None
     return _read_cached_parser(
-        engine, image.image.id, image.image.name, image.started if ask else None, watch
+        engine, image.image.id, image.image.name, image.wrap_command if ask else None, watch
     )
 
 

@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from medley.environment.engine_source import numbers
+from medley.environment.engine_source import parse_version
 from medley.errors import Problem
 from medley.model.resolve import Weights
 from medley.schema import TITLES, EngineName
@@ -70,7 +70,7 @@ def list_unread_variables(
     """
     values: Mapping[str, str | None] = environ if isinstance(environ, Mapping) else dict.fromkeys(environ)
     for release, names in REMOVED_VARIABLES.get(engine, {}).items():
-        if numbers(version)[:_COMPARED_PARTS] >= numbers(release):
+        if parse_version(version)[:_COMPARED_PARTS] >= parse_version(release):
             for name, replacement in names.items():
                 if name in values:
                     yield name, release, _choose_replacement(replacement, values[name])

@@ -24,10 +24,10 @@ from medley.host_schema import Recipe
 from medley.progress import Progress
 
 MANIFEST = "medley.json"
-# So that a network that drops everything is a Problem in seconds; only for the look-up: downloads falter.
-_IMPATIENT = {"UV_HTTP_CONNECT_TIMEOUT": "2", "UV_HTTP_RETRIES": "2"}
+# A network that drops every packet becomes a Problem in seconds. Downloads keep uv's own limits: they falter.
+_LOOK_UP_TIMEOUTS = {"UV_HTTP_CONNECT_TIMEOUT": "2", "UV_HTTP_RETRIES": "2"}
 _LOAD_LIMIT_S = 20
-UNSET = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
+UNSET_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Blueprint:
     interpreter: Interpreter
     preload: Preload
     loader: Loader | None
-    """What programs are patched to, on NixOS."""
+    """The loader that the environment's programs are patched to use, on NixOS."""
     uv: str
     parts: Mapping[str, Any]
     digest: str
@@ -55,134 +55,175 @@ class Blueprint:
         return self.path / "lib" / f"python{self.recipe.python}" / "site-packages"
 
 
-def create(plan: Blueprint) -> Command:
-    words = ("venv", "--no-project", "--prompt", plan.name, "--python", str(plan.interpreter.path))
-    return Command((plan.uv, *words, str(plan.path)), uv.own_configuration(os.environ, user.home()))
+def build_venv_command(blueprint: Blueprint) -> Command:
+    arguments = (
+        "venv",
+        "--no-project",
+        "--prompt",
+        blueprint.name,
+        "--python",
+        str(blueprint.interpreter.path),
+    )
+    return Command(
+        (blueprint.uv, *arguments, str(blueprint.path)), uv.choose_configuration(os.environ, user.home())
+    )
 
 
-def install(plan: Blueprint, settings: Mapping[str, str], *, backend: bool, look: bool = False) -> Command:
-    """Everything in the lock, each file checked against its hash; `look` only asks whether it can be had.
+def build_install_command(
+    blueprint: Blueprint, settings: Mapping[str, str], *, from_torch_index: bool, is_dry_run: bool = False
+) -> Command:
+    """Return the command that installs the lock, each file checked against its hash.
 
-    `backend`: torch comes from the index that uv knows for the recipe's kind of build, and from no other.
+    `is_dry_run`: only look up whether every file can be downloaded. `from_torch_index`: torch comes from the
+    index that uv knows for the recipe's kind of build, and from no other.
     """
-    torch = ("--torch-backend", plan.recipe.torch_backend) if backend and plan.recipe.torch_backend else ()
-    sync = (plan.uv, "pip", "sync", "--require-hashes", "--no-build", "--python", str(plan.python), *torch)
-    dry = ("--dry-run",) if look else ()
-    return Command((*sync, *dry, str(plan.lock)), dict(settings), UNSET)
+    index_flags = (
+        ("--torch-backend", blueprint.recipe.torch_backend)
+        if from_torch_index and blueprint.recipe.torch_backend
+        else ()
+    )
+    arguments = (
+        blueprint.uv,
+        "pip",
+        "sync",
+        "--require-hashes",
+        "--no-build",
+        "--python",
+        str(blueprint.python),
+        *index_flags,
+    )
+    dry_run_flags = ("--dry-run",) if is_dry_run else ()
+    return Command((*arguments, *dry_run_flags, str(blueprint.lock)), dict(settings), UNSET_VARIABLES)
 
 
-def commands(plan: Blueprint) -> list[Command]:
-    """What a build starts, in order; `run` asks first whether all of the lock can be had."""
-    settings = uv.settings(plan.interpreter.prefix, plan.recipe.indexes)
-    return [create(plan), install(plan, settings, backend=_backend(plan, settings))]
+def list_commands(blueprint: Blueprint) -> list[Command]:
+    """Return the commands of a build, in order; `build_environment` looks up all packages first."""
+    settings = uv.read_settings(blueprint.interpreter.prefix, blueprint.recipe.indexes)
+    return [
+        build_venv_command(blueprint),
+        build_install_command(blueprint, settings, from_torch_index=_needs_torch_index(blueprint, settings)),
+    ]
 
 
-def _backend(plan: Blueprint, settings: Mapping[str, str]) -> bool:
-    return plan.recipe.torch_backend is not None and not uv.offers_wheels(settings, os.environ)
+def _needs_torch_index(blueprint: Blueprint, settings: Mapping[str, str]) -> bool:
+    return blueprint.recipe.torch_backend is not None and not uv.has_other_wheels(settings, os.environ)
 
 
-def patience() -> dict[str, str]:
-    return {name: value for name, value in _IMPATIENT.items() if name not in os.environ}
+def list_timeout_variables() -> dict[str, str]:
+    return {name: value for name, value in _LOOK_UP_TIMEOUTS.items() if name not in os.environ}
 
 
-def run(plan: Blueprint, *, watch: Progress) -> None:
-    """Build it; when this returns, the folder has its manifest, and when it raises, there is no folder."""
-    check_system(plan)
-    check_libraries(plan)
-    check_room(plan, storage.free_bytes(plan.path))
-    storage.make(plan.path.parent)
-    storage.remove(plan.path)
+def build_environment(blueprint: Blueprint, *, watch: Progress) -> None:
+    """Build the environment. The folder has its manifest on return, and is removed if this raises."""
+    check_system(blueprint)
+    check_libraries(blueprint)
+    check_free_disk(blueprint, storage.free_bytes(blueprint.path))
+    storage.make(blueprint.path.parent)
+    storage.remove(blueprint.path)
     try:
-        _install_all(plan, watch)
+        _install_all(blueprint, watch)
     except BaseException as error:
         if not isinstance(error, Exception):  # Ctrl-C, or a signal
-            watch.note(f"{plan.name}: stopped; what is half made is removed")
-        storage.remove(plan.path)
+            watch.note(f"{blueprint.name}: stopped; what is half made is removed")
+        storage.remove(blueprint.path)
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            raise uv.full(_failed(plan), in_words(error)) from error
+            raise uv.disk_full_problem(_describe_failure(blueprint), in_words(error)) from error
         raise
 
 
-def check_system(plan: Blueprint) -> None:
-    system = f"{plan.interpreter.machine}-linux"
-    if system not in plan.recipe.systems:
+def check_system(blueprint: Blueprint) -> None:
+    system = f"{blueprint.interpreter.machine}-linux"
+    if system not in blueprint.recipe.systems:
         raise Problem(
-            f"{plan.name} cannot be built on {system}",
-            cause=f"its lock is for {', '.join(plan.recipe.systems)}",
+            f"{blueprint.name} cannot be built on {system}",
+            cause=f"its lock is for {', '.join(blueprint.recipe.systems)}",
             fix="medley env list shows the environments that there are",
         )
 
 
-def check_libraries(plan: Blueprint) -> None:
-    """Check that the interpreter finds the libraries that the wheels expect of the system."""
-    given = {Path(path).name for path in plan.preload.libraries}
-    for name, package in plan.recipe.libraries.items():
-        load = Command((str(plan.interpreter.path), "-I", "-c", f"import ctypes; ctypes.CDLL({name!r})"))
-        if name not in given and process.run(load, limit_s=_LOAD_LIMIT_S).status:
+def check_libraries(blueprint: Blueprint) -> None:
+    """Raise a Problem if the interpreter does not find a library that the wheels expect of the system."""
+    preloaded = {Path(path).name for path in blueprint.preload.libraries}
+    for name, package in blueprint.recipe.libraries.items():
+        command = Command(
+            (str(blueprint.interpreter.path), "-I", "-c", f"import ctypes; ctypes.CDLL({name!r})")
+        )
+        if name not in preloaded and process.run(command, limit_s=_LOAD_LIMIT_S).status:
             raise Problem(
-                f"{_failed(plan)}: {name} is not on this host",
-                cause=f"its wheels need that library, and {plan.interpreter.path} does not find it",
+                f"{_describe_failure(blueprint)}: {name} is not on this host",
+                cause=f"its wheels need that library, and {blueprint.interpreter.path} does not find it",
                 fix=f"sudo apt install {package}   # Debian's and Ubuntu's name of it",
             )
 
 
-def check_room(plan: Blueprint, free: int) -> None:
-    needed = plan.recipe.disk_bytes
-    if free < needed:
+def check_free_disk(blueprint: Blueprint, free_bytes: int) -> None:
+    needed_bytes = blueprint.recipe.disk_bytes
+    if free_bytes < needed_bytes:
         raise Problem(
-            f"{_failed(plan)}: the disk is too full",
-            cause=f"it needs {needed / 1e9:.1f} GB, and {plan.path.parent} has {free / 1e9:.1f} GB free",
+            f"{_describe_failure(blueprint)}: the disk is too full",
+            cause=f"it needs {needed_bytes / 1e9:.1f} GB, "
+            f"and {blueprint.path.parent} has {free_bytes / 1e9:.1f} GB free",
             fix=uv.MAKE_ROOM,
         )
 
 
-def _install_all(plan: Blueprint, watch: Progress) -> None:
-    if plan.recipe.note:
-        watch.note(plan.recipe.note)
-    with watch.stage(f"{plan.name}: virtualenv of {plan.interpreter}"):
-        _require_success(plan, create(plan), watch.line)
-    settings = uv.settings(plan.interpreter.prefix, plan.recipe.indexes)
-    backend = _look_up(plan, settings, watch)
-    with watch.stage(f"{plan.name}: download and install"):
-        shown = uv.Downloads(watch)
-        _require_success(plan, install(plan, settings, backend=backend), shown.line)
-    patches.write_aliases(plan.site_packages, plan.recipe.alias, plan.recipe.device)
-    patches.write_plugins(plan.site_packages, plan.recipe.plugins)
-    cuda_folder.complete(plan.site_packages, watch)
-    if plan.preload:
-        plan.preload.write(plan.site_packages)
-    if plan.loader:
-        with watch.stage(f"{plan.name}: patch programs for NixOS"):
-            patches.patch_loader(plan.path, plan.loader)
+def _install_all(blueprint: Blueprint, watch: Progress) -> None:
+    if blueprint.recipe.note:
+        watch.note(blueprint.recipe.note)
+    with watch.stage(f"{blueprint.name}: virtualenv of {blueprint.interpreter}"):
+        _require_success(blueprint, build_venv_command(blueprint), watch.line)
+    settings = uv.read_settings(blueprint.interpreter.prefix, blueprint.recipe.indexes)
+    from_torch_index = _look_up_packages(blueprint, settings, watch)
+    with watch.stage(f"{blueprint.name}: download and install"):
+        downloads = uv.Downloads(watch)
+        _require_success(
+            blueprint,
+            build_install_command(blueprint, settings, from_torch_index=from_torch_index),
+            downloads.show_line,
+        )
+    patches.write_aliases(blueprint.site_packages, blueprint.recipe.alias, blueprint.recipe.device)
+    patches.write_plugins(blueprint.site_packages, blueprint.recipe.plugins)
+    cuda_folder.complete_cuda_folder(blueprint.site_packages, watch)
+    if blueprint.preload:
+        blueprint.preload.write_module(blueprint.site_packages)
+    if blueprint.loader:
+        with watch.stage(f"{blueprint.name}: patch programs for NixOS"):
+            patches.patch_loaders(blueprint.path, blueprint.loader)
     manifest = {
-        "name": plan.name,
-        "digest": plan.digest,
-        "parts": plan.parts,
-        "interpreter": str(plan.interpreter.path),
+        "name": blueprint.name,
+        "digest": blueprint.digest,
+        "parts": blueprint.parts,
+        "interpreter": str(blueprint.interpreter.path),
         "built": dt.datetime.now(tz=dt.UTC).isoformat(timespec="seconds"),
     }
-    storage.write(plan.path / MANIFEST, json.dumps(manifest, indent=1) + "\n")
+    storage.write(blueprint.path / MANIFEST, json.dumps(manifest, indent=1) + "\n")
 
 
-def _look_up(plan: Blueprint, settings: Mapping[str, str], watch: Progress) -> bool:
-    """Whether torch must come from PyTorch's own index, because this machine's indexes lack the build."""
-    hasty = {**patience(), **settings}
-    for backend in (_backend(plan, settings), True):
-        with watch.stage(f"{plan.name}: look up every package of the lock"):
-            command = install(plan, hasty, backend=backend, look=True)
+def _look_up_packages(blueprint: Blueprint, settings: Mapping[str, str], watch: Progress) -> bool:
+    """Return whether torch must come from PyTorch's own index: this machine's indexes may lack the build."""
+    quick_settings = {**list_timeout_variables(), **settings}
+    for from_torch_index in (_needs_torch_index(blueprint, settings), True):
+        with watch.stage(f"{blueprint.name}: look up every package of the lock"):
+            command = build_install_command(
+                blueprint, quick_settings, from_torch_index=from_torch_index, is_dry_run=True
+            )
             finished = process.run(command, on_line=watch.line)
         if finished.status == 0:
-            return backend
-        if backend or not plan.recipe.torch_backend or not uv.lacks(finished.lines):
-            raise uv.failure(plan.name, finished.status, finished.lines)
-    raise AssertionError(plan)
+            return from_torch_index
+        if (
+            from_torch_index
+            or not blueprint.recipe.torch_backend
+            or not uv.is_missing_package(finished.lines)
+        ):
+            raise uv.failure_problem(blueprint.name, finished.status, finished.lines)
+    raise AssertionError(blueprint)
 
 
-def _require_success(plan: Blueprint, command: Command, on_line: process.OnLine) -> None:
+def _require_success(blueprint: Blueprint, command: Command, on_line: process.OnLine) -> None:
     finished = process.run(command, on_line=on_line)
     if finished.status:
-        raise uv.failure(plan.name, finished.status, finished.lines)
+        raise uv.failure_problem(blueprint.name, finished.status, finished.lines)
 
 
-def _failed(plan: Blueprint) -> str:
-    return f"{plan.name} cannot be built"
+def _describe_failure(blueprint: Blueprint) -> str:
+    return f"{blueprint.name} cannot be built"

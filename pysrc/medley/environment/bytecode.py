@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from medley.command import Command
-from medley.environment.build import UNSET
+from medley.environment.build import UNSET_VARIABLES
 from medley.process import Process
 
-_SERVERS = ("vllm.entrypoints.openai.api_server", "sglang.srt.entrypoints.http_server")
+_SERVER_MODULES = ("vllm.entrypoints.openai.api_server", "sglang.srt.entrypoints.http_server")
 # An environment has one of the engines, and Python keeps the bytecode of each module that it imports.
-_IMPORT = """
+_IMPORT_CODE = """
 import contextlib, importlib, sys
 for name in sys.argv[1:]:
     with contextlib.suppress(Exception):
@@ -24,10 +24,13 @@ for name in sys.argv[1:]:
 
 @contextmanager
 def write_server_bytecode(python: Path) -> Iterator[None]:
-    """Import the server of `python`'s environment in another process, as far as it comes in the meantime."""
-    # -I: no module of the folder where medley is typed.
-    importing = Process(Command((str(python), "-I", "-c", _IMPORT, *_SERVERS), unset=UNSET), lambda _: None)
+    """Import the server of `python`'s environment in another process while the body runs."""
+    # -I: Python imports no module of the user's current folder.
+    import_process = Process(
+        Command((str(python), "-I", "-c", _IMPORT_CODE, *_SERVER_MODULES), unset=UNSET_VARIABLES),
+        lambda _: None,
+    )
     try:
         yield
     finally:
-        importing.stop(grace_s=1)
+        import_process.stop(grace_s=1)

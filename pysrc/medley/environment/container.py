@@ -13,7 +13,7 @@ from medley.host_schema import HostTable
 
 Runtime = Literal["docker", "podman"]
 
-CACHES: Mapping[str, str] = {
+CACHE_FOLDERS: Mapping[str, str] = {
     "VLLM_CACHE_ROOT": "vllm",
     "SGLANG_CACHE_DIR": "sglang",
     "FLASHINFER_WORKSPACE_BASE": "flashinfer",
@@ -26,34 +26,34 @@ CACHES: Mapping[str, str] = {
 """Folder of each library's compiled files, below that of images; file names there hold version and GPU."""
 
 # Variables of a user's shell that an engine and its libraries read.
-_ENGINE_PREFIXES = (
+_ENGINE_VARIABLE_PREFIXES = (
     *("VLLM_", "SGLANG_", "HF_", "NCCL_", "UCX_", "GLOO_", "TORCH", "PYTORCH_", "FLASHINFER_", "TIKTOKEN_"),
     *("TRITON_", "MAX_JOBS", "MALLOC_", "TRANSFORMERS_OFFLINE"),
     *("RAY_", "CUDA_", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
 )
-# Of a toolchain on this host, and no folder in an image.
-_HOST_VARIABLES = {
+# Variables that name a toolchain's files on this host, which an image does not have.
+_TOOLCHAIN_VARIABLES = {
     *("CUDA_HOME", "CUDA_PATH", "TORCH_CUDA_ARCH_LIST"),
     *("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH", "TRITON_LIBCUDA_PATH"),
 }
-# Such an entrypoint makes CUDA's forward compatibility ready, and then runs what follows.
-_KEPT_ENTRYPOINT = "/opt/nvidia/"
+# An entrypoint with this prefix prepares CUDA's forward compatibility, then runs the words that follow.
+_NVIDIA_ENTRYPOINT_PREFIX = "/opt/nvidia/"
 # Variables that name files and folders of this host: why they are mounted, and whether they are writable.
-_MOUNTED = {
+_MOUNTED_VARIABLES = {
     "RAY_AUTH_TOKEN_PATH": ("the file of the cluster's token", False),
     "VLLM_CONFIG_ROOT": ("its list of variables that other hosts do not receive", True),
     "HF_TOKEN_PATH": ("your account on the model hub", False),
     "HF_HUB_CACHE": ("the cache of downloaded models", True),
     "TIKTOKEN_ENCODINGS_BASE": ("encodings, which the engine would fetch when it starts", False),
-    **dict.fromkeys(CACHES, ("what it compiled, for the next time", True)),
+    **dict.fromkeys(CACHE_FOLDERS, ("what it compiled, for the next time", True)),
 }
 # Flags whose value is a file of this host.
 _FILE_FLAGS = (
     *("--chat-template", "--reasoning-parser-plugin", "--tool-parser-plugin", "--completion-template"),
     *("--config", "--ssl-keyfile", "--ssl-certfile", "--ssl-ca-certs", "--speculative-draft-model-path"),
 )
-# Podman 4 lowers its own limit to this, and without CAP_SYS_RESOURCE can give no more.
-_PROCESSES = 32_768
+# Podman 4 lowers its own limit to this number, and without CAP_SYS_RESOURCE cannot raise it for a container.
+_PODMAN_MAX_PROCESSES = 32_768
 _MEMLOCK_FIX = (
     "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/memlock.conf, then log in again; "
     "or: --container docker"
@@ -64,14 +64,15 @@ _MEMLOCK_FIX = (
 class Image:
     name: str
     id: str = ""
-    """64 hex digits; empty where it is not here yet."""
+    """64 hex digits; empty if the image is not on this host yet."""
     digests: tuple[str, ...] = ()
-    """By registry: one for all the architectures that a name stands for."""
+    """One digest per registry, for all the architectures that the name stands for."""
     entrypoint: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    """The names of the variables that the image itself sets."""
 
     @property
-    def short(self) -> str:
+    def short_id(self) -> str:
         return self.id[:12] or "not here yet"
 
 
@@ -81,7 +82,7 @@ class Mount:
     why: str
     writable: bool = False
     target: Path | None = None
-    """Its path inside, where that is another."""
+    """The path in the container, if it differs from the source."""
 
     @property
     def flag(self) -> Flag:
@@ -91,51 +92,59 @@ class Mount:
 
 @dataclass(frozen=True)
 class ContainerSpec:
-    """What the containers of one image on this host have in common."""
+    """The flags, mounts and variables that all containers of one image on this host share."""
 
     runtime: Runtime
     image: Image
     flags: tuple[Flag, ...] = ()
-    """Of this host: its limits, its GPUs, its RDMA devices."""
+    """The flags for this host's limits, GPUs and RDMA devices."""
     mounts: tuple[Mount, ...] = ()
     variables: tuple[Variable, ...] = ()
-    beside: str | None = None
-    """A container whose processes it sees, and they it."""
+    pid_container: str | None = None
+    """The container whose process IDs it shares."""
 
-    def contained(
-        self, inner: AnnotatedCommand, name: str, environ: Mapping[str, str], *, detached: bool = False
+    def wrap(
+        self, annotated: AnnotatedCommand, name: str, environ: Mapping[str, str], *, detached: bool = False
     ) -> AnnotatedCommand:
-        """Wrap a command into a container of this name; a detached one outlives its client."""
-        variables = (*inner.variables, *self.variables)
-        ours = [each.name for each in variables]
-        passed = (word for each in (*ours, *spoken(environ, ours)) for word in ("--env", each))
-        named = (Mount(Path(each.value), *_MOUNTED[each.name]) for each in variables if each.name in _MOUNTED)
-        mounts = (*self.mounts, *named, *_file_mounts(inner.command.argv))
+        """Return the command in a container of this name; detached it outlives its client."""
+        variables = (*annotated.variables, *self.variables)
+        names = [variable.name for variable in variables]
+        environment_flags = (
+            word
+            for variable_name in (*names, *list_engine_variables_set_by_user(environ, names))
+            for word in ("--env", variable_name)
+        )
+        variable_mounts = (
+            Mount(Path(variable.value), *_MOUNTED_VARIABLES[variable.name])
+            for variable in variables
+            if variable.name in _MOUNTED_VARIABLES
+        )
+        mounts = (*self.mounts, *variable_mounts, *_list_file_mounts(annotated.command.argv))
         return AnnotatedCommand(
-            (self.runtime, "run", *passed),
+            (self.runtime, "run", *environment_flags),
             (
-                *self._container_flags(name, detached=detached),
+                *self._list_container_flags(name, detached=detached),
                 *self.flags,
-                *{each.target or each.source: each.flag for each in mounts}.values(),
-                *self._program(inner),
-                *inner.flags,
+                *{mount.target or mount.source: mount.flag for mount in mounts}.values(),
+                *self._list_program_flags(annotated),
+                *annotated.flags,
             ),
             variables,
-            inner.extra,
+            annotated.extra,
             unset=(),  # the client has none of the engine's Python
-            undo=removal(self.runtime, name),
+            undo=build_removal_words(self.runtime, name),
             inherits=self.image.names,
         )
 
-    def _container_flags(self, name: str, *, detached: bool) -> Iterator[Flag]:
+    def _list_container_flags(self, name: str, *, detached: bool) -> Iterator[Flag]:
         if detached:
             yield Flag(("--detach",), None, "it goes on until ray-stop")
         else:
             yield Flag(("--rm",), None, "nothing of it stays behind")
         yield Flag(("--name",), name, "what it is ended by")
-        if self.beside:
+        if self.pid_container:
             why = "Ray's node takes no driver whose process it does not see"
-            yield Flag(("--pid",), f"container:{self.beside}", why)
+            yield Flag(("--pid",), f"container:{self.pid_container}", why)
         else:
             yield Flag(("--init",), None, "a first process that forwards signals and reaps children")
         yield Flag(("--pull",), "never", "runs the image that was checked")
@@ -146,11 +155,11 @@ class ContainerSpec:
             why = "else SELinux, where there is one, hides what is mounted"
             yield Flag(("--security-opt",), "label=disable", why)
 
-    def _program(self, inner: AnnotatedCommand) -> Iterator[Flag]:
-        """The image and the program, where flags end; they are no flags, but have reasons too."""
-        program, *rest = inner.words
-        image = Flag((self.image.id or self.image.name,), None, f"{self.image.name} ({self.image.short})")
-        if self.image.entrypoint[:1] and self.image.entrypoint[0].startswith(_KEPT_ENTRYPOINT):
+    def _list_program_flags(self, annotated: AnnotatedCommand) -> Iterator[Flag]:
+        """Yield the image and the program, which end the flags; they have reasons as flags have."""
+        program, *rest = annotated.words
+        image = Flag((self.image.id or self.image.name,), None, f"{self.image.name} ({self.image.short_id})")
+        if self.image.entrypoint[:1] and self.image.entrypoint[0].startswith(_NVIDIA_ENTRYPOINT_PREFIX):
             yield image
             yield Flag((program,), None, "after the image's own entrypoint, which prepares CUDA")
         else:
@@ -159,77 +168,91 @@ class ContainerSpec:
         yield from (Flag((word,), None, "as without an image") for word in rest)
 
 
-def name(role: str) -> str:
-    """Name the container by role and by medley's state folder, so that users do not clash."""
+def name_container(role: str) -> str:
+    """Return a container's name from its role and medley's state folder, so that users do not clash."""
     return f"medley-{role}-{storage.hash_bytes(str(storage.state()).encode())[:6]}"
 
 
-def removal(runtime: Runtime, name: str) -> tuple[str, ...]:
+def build_removal_words(runtime: Runtime, container: str) -> tuple[str, ...]:
     """Return the command that ends a container at once, if it exists."""
-    return (runtime, "rm", "--force", *(("--ignore", "--time", "0") if runtime == "podman" else ()), name)
+    return (
+        runtime,
+        "rm",
+        "--force",
+        *(("--ignore", "--time", "0") if runtime == "podman" else ()),
+        container,
+    )
 
 
-def spoken(environ: Mapping[str, str], ours: Iterable[str]) -> Iterator[str]:
-    """Variables of the user's shell that an engine reads; their values are on no command line."""
-    known = {*ours, *_HOST_VARIABLES}
-    return (each for each in sorted(environ) if each.startswith(_ENGINE_PREFIXES) and each not in known)
+def list_engine_variables_set_by_user(environ: Mapping[str, str], excluded: Iterable[str]) -> Iterator[str]:
+    """Yield variables of the user's shell that an engine reads; their values are on no command line."""
+    excluded_names = {*excluded, *_TOOLCHAIN_VARIABLES}
+    return (
+        name
+        for name in sorted(environ)
+        if name.startswith(_ENGINE_VARIABLE_PREFIXES) and name not in excluded_names
+    )
 
 
-def _file_mounts(words: Iterable[str]) -> Iterator[Mount]:
-    """The files that flags of an engine name, `--flag FILE` or `--flag=FILE`."""
-    flag = ""
+def _list_file_mounts(words: Iterable[str]) -> Iterator[Mount]:
+    """Yield a mount for each file that an engine's flags name, `--flag FILE` or `--flag=FILE`."""
+    flag_name = ""
     for word in words:
-        name, _, value = word.partition("=") if word.startswith("--") else (flag, "", word)
-        if name in _FILE_FLAGS and value.startswith("/"):
-            yield Mount(Path(value), f"{name} names it")
-        flag = word
+        option, _, value = word.partition("=") if word.startswith("--") else (flag_name, "", word)
+        if option in _FILE_FLAGS and value.startswith("/"):
+            yield Mount(Path(value), f"{option} names it")
+        flag_name = word
 
 
 @dataclass(frozen=True)
 class HardLimits:
-    """The hard limits of this process; None is unlimited."""
+    """The hard limits of a process; None is unlimited."""
 
     files: int | None
     processes: int | None
     memlock_bytes: int | None
-    may_raise: bool
-    """It has CAP_SYS_RESOURCE."""
+    can_raise: bool
+    """Whether the process has CAP_SYS_RESOURCE."""
 
 
-ANY_DEVICE = HardLimits(files=None, processes=None, memlock_bytes=None, may_raise=True)
-"""Of a host that is not at hand."""
+UNLIMITED = HardLimits(files=None, processes=None, memlock_bytes=None, can_raise=True)
+"""The limits assumed for another host, which medley cannot read."""
 
 
-def host_devices(runtime: Runtime, host: HostTable, facts: Facts, limits: HardLimits) -> Iterator[Flag]:
-    """What a container needs of this kind of host, with these facts."""
-    yield from own_limits(runtime, limits)
-    rdma = sorted({port.device for port in facts.rdma if port.active})
-    if rdma:
-        if runtime == "podman" and limits.memlock_bytes is not None and not limits.may_raise:
+def list_host_flags(runtime: Runtime, host: HostTable, facts: Facts, limits: HardLimits) -> Iterator[Flag]:
+    """Yield the flags of a container on this kind of host, with these facts.
+
+    Raise a Problem if RDMA needs more locked memory than podman may give.
+    """
+    yield from list_limit_flags(runtime, limits)
+    rdma_devices = sorted({port.device for port in facts.rdma if port.active})
+    if rdma_devices:
+        if runtime == "podman" and limits.memlock_bytes is not None and not limits.can_raise:
             raise Problem(
-                "RDMA needs memory that stays where it is, and podman cannot allow it here",
+                "RDMA needs locked memory, and rootless podman may lock only "
+                f"{limits.memlock_bytes >> 10} KiB",
                 cause=f"this process may lock {limits.memlock_bytes >> 10} KiB (ulimit -Hl), and without "
                 "root it cannot give more",
                 fix=_MEMLOCK_FIX,
             )
         yield Flag(("--ulimit",), "memlock=-1:-1", "RDMA locks its buffers in memory")
-    yield from _gpus(runtime, host)
-    if rdma:
-        why = f"RDMA: {', '.join(rdma)}; without it NCCL falls to TCP and does not say so"
+    yield from _list_gpu_flags(runtime, host)
+    if rdma_devices:
+        why = f"RDMA: {', '.join(rdma_devices)}; without it NCCL falls to TCP and does not say so"
         yield Flag(("--device",), "/dev/infiniband", why)
 
 
-def own_limits(runtime: Runtime, limits: HardLimits) -> Iterator[Flag]:
-    """Podman's own default is more than a host may allow, and then nothing starts."""
+def list_limit_flags(runtime: Runtime, limits: HardLimits) -> Iterator[Flag]:
+    """Yield podman's limits: its own default may exceed the host's limit, and then no container starts."""
     if runtime == "podman":
         files = -1 if limits.files is None else limits.files
         yield Flag(("--ulimit",), f"nofile={files}:{files}", "this host's own limit; Ray opens many files")
-        least = min(_PROCESSES, limits.processes or _PROCESSES)
+        processes = min(_PODMAN_MAX_PROCESSES, limits.processes or _PODMAN_MAX_PROCESSES)
         why = "what podman lets itself have, and Ray's threads need"
-        yield Flag(("--ulimit",), f"nproc={least}:{least}", why)
+        yield Flag(("--ulimit",), f"nproc={processes}:{processes}", why)
 
 
-def _gpus(runtime: Runtime, host: HostTable) -> Iterator[Flag]:
+def _list_gpu_flags(runtime: Runtime, host: HostTable) -> Iterator[Flag]:
     if host.device == "cpu":
         return
     if runtime == "podman":

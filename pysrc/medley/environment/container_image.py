@@ -16,7 +16,7 @@ from medley import json_shape, process, storage, user
 from medley.command import AnnotatedCommand, Command, Flag, Variable
 from medley.environment import container, container_runtime, payload
 from medley.environment.container import ContainerSpec, HardLimits, Image, Mount, Runtime
-from medley.environment.engine_source import default_image, is_older, with_ray
+from medley.environment.engine_source import format_ray_image_command, get_default_image, is_older
 from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host.kind import Kind
@@ -24,28 +24,28 @@ from medley.model import hub
 from medley.progress import SILENT, Progress
 from medley.schema import TITLES, EngineName
 
-_LOOK_LIMIT_S = 300  # importing torch, the first time, from a slow disk
+_PROBE_LIMIT_S = 300  # importing torch, the first time, from a slow disk
 _CAP_SYS_RESOURCE = 24
-_TOKENS_SINCE = "2.52"
+_FIRST_RAY_WITH_TOKENS = "2.52"
 """The first Ray with RAY_AUTH_MODE=token (Ray's documentation, "Ray token authentication")."""
-RAY = "ray"
-_COUNT = itertools.count(1)
+RAY_ROLE = "ray"
+_PROBE_NUMBERS = itertools.count(1)
 
 
 @dataclass(frozen=True)
 class ImageSelection:
-    """The user's choice of an image, as it is noted while a cluster lasts."""
+    """The user's choice of an image, stored while the cluster lasts; its fields are keys of that table."""
 
     runtime: Runtime
     image: Image
     nccl: str | None = None
-    """A file of this host, in place of the image's own."""
+    """The path of an NCCL on this host, which replaces the image's own."""
     mounts: tuple[str, ...] = ()
-    """PATH, or PATH:INSIDE."""
+    """The user's mounts, each `PATH` or `PATH:INSIDE`."""
     engines: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, table: Mapping[str, Any]) -> "ImageSelection":
+    def parse(cls, table: Mapping[str, Any]) -> "ImageSelection":
         return TypeAdapter(cls).validate_python(table)
 
     @property
@@ -56,34 +56,34 @@ class ImageSelection:
 @dataclass(frozen=True)
 class ImageRequest:
     image: str
-    """Its name, or `default`: the one that hosts/ names for the kind of host."""
+    """The image's name, or `default`: the image in the kind's table of hosts/."""
     container: Runtime | None = None
     nccl: str | None = None
     mounts: tuple[str, ...] = ()
 
-    def name(self, kind: Kind) -> str:
-        return default_image(kind) if self.image == "default" else self.image
+    def choose_name(self, kind: Kind) -> str:
+        return get_default_image(kind) if self.image == "default" else self.image
 
-    def choice(self, kind: Kind, *, dry_run: bool, watch: Progress = SILENT) -> ImageSelection:
-        """As this host has it; dry, it may have to be fetched yet."""
-        name = self.name(kind)
-        runtime = container_runtime.runtime(self.container, name)
-        found = container_runtime.find(runtime, name)
-        if dry_run and found is None:
+    def select_image(self, kind: Kind, *, dry_run: bool, watch: Progress = SILENT) -> ImageSelection:
+        """Return the image on this host; in a dry run it may not be fetched yet."""
+        name = self.choose_name(kind)
+        runtime = container_runtime.choose_runtime(self.container, name)
+        image = container_runtime.find_image(runtime, name)
+        if dry_run and image is None:
             watch.note(f"{name} is not here, and would be fetched first: {runtime} pull {name}")
-        return ImageSelection(runtime, found or Image(name), self.nccl, self.mounts)
+        return ImageSelection(runtime, image or Image(name), self.nccl, self.mounts)
 
 
 @dataclass(frozen=True)
 class ContainerEnvironment:
-    choice: ImageSelection
+    selection: ImageSelection
     spec: ContainerSpec
-    held: Mapping[str, Any] = field(default_factory=dict)
+    contents: Mapping[str, Any] = field(default_factory=dict)
     """The output of payload/probe.py."""
 
     python = Path("python3")
     nccl = None
-    """An image is not looked into for its version."""
+    """Unknown: medley does not read the version of an image's NCCL."""
 
     @property
     def image(self) -> Image:
@@ -92,125 +92,134 @@ class ContainerEnvironment:
     @property
     def parts(self) -> Mapping[str, Any]:
         """The parts that hosts compare."""
-        made, runtime = self.image, self.spec.runtime
-        image = {"name": made.name, "id": made.id, "digests": list(made.digests), "runtime": runtime}
-        return {"image": image, "python": self.held["python"], "machine": self.held["machine"]}
+        image, runtime = self.image, self.spec.runtime
+        table = {"name": image.name, "id": image.id, "digests": list(image.digests), "runtime": runtime}
+        return {"image": table, "python": self.contents["python"], "machine": self.contents["machine"]}
 
     @property
     def engines(self) -> list[EngineName]:
-        return [name for name in TITLES if name in self.choice.engines]
+        return [name for name in TITLES if name in self.selection.engines]
 
-    def versions(self, names: tuple[str, ...]) -> dict[str, str]:
-        return {name: self.held["versions"].get(name, "") for name in names}
+    def find_versions(self, names: tuple[str, ...]) -> dict[str, str]:
+        return {name: self.contents["versions"].get(name, "") for name in names}
 
-    def started(self, command: Command, *reads: Path) -> Command:
+    def wrap_command(self, command: Command, *read_paths: Path) -> Command:
         """Wrap a short command that reads these paths; it sees the processes of Ray's container."""
-        ray = container.name(RAY)
-        beside = ray if container_runtime.runs(self.spec.runtime, ray) else None
-        mounts = (*self.spec.mounts, *(Mount(path, "what is asked") for path in reads))
-        variables = tuple(Variable(each, value, "") for each, value in command.env.items())
-        name = f"{container.name('ask')}-{os.getpid()}-{next(_COUNT)}"
-        spec = replace(self.spec, mounts=mounts, beside=beside)
-        return spec.contained(AnnotatedCommand(command.argv, (), variables), name, {}).command
+        ray_container = container.name_container(RAY_ROLE)
+        pid_container = (
+            ray_container if container_runtime.is_running(self.spec.runtime, ray_container) else None
+        )
+        mounts = (*self.spec.mounts, *(Mount(path, "what is asked") for path in read_paths))
+        variables = tuple(Variable(name, value, "") for name, value in command.env.items())
+        name = f"{container.name_container('ask')}-{os.getpid()}-{next(_PROBE_NUMBERS)}"
+        spec = replace(self.spec, mounts=mounts, pid_container=pid_container)
+        return spec.wrap(AnnotatedCommand(command.argv, (), variables), name, {}).command
 
-    def contained(self, inner: AnnotatedCommand, role: str, *, detached: bool = False) -> AnnotatedCommand:
-        return self.spec.contained(inner, container.name(role), os.environ, detached=detached)
+    def wrap_launch(
+        self, annotated: AnnotatedCommand, role: str, *, detached: bool = False
+    ) -> AnnotatedCommand:
+        return self.spec.wrap(annotated, container.name_container(role), os.environ, detached=detached)
 
 
-def role(port: int) -> str:
+def name_serving_role(port: int) -> str:
     return f"serve-{port}"
 
 
-def expected(
-    choice: ImageSelection, kind: Kind, facts: Facts, allowed: HardLimits | None = None
+def describe_environment(
+    selection: ImageSelection, kind: Kind, facts: Facts, hard_limits: HardLimits | None = None
 ) -> ContainerEnvironment:
-    """The image without a look into it; `allowed` are the limits of this host, unless given."""
-    return _environment(choice, container.host_devices(choice.runtime, kind.host, facts, allowed or limits()))
+    """Return the environment without starting the image; `hard_limits` default to those of this host."""
+    return _build_environment(
+        selection,
+        container.list_host_flags(selection.runtime, kind.host, facts, hard_limits or read_hard_limits()),
+    )
 
 
-def imaged_on(
-    wanted: ImageRequest | None,
+def prepare_requested_image(
+    request: ImageRequest | None,
     host: tuple[Facts, Kind],
     engine: EngineName,
     *,
     dry_run: bool,
-    elsewhere: bool = False,
+    is_other_host: bool = False,
     watch: Progress = SILENT,
 ) -> ContainerEnvironment | None:
-    """Return the image, ready to run; None if none is wanted. `elsewhere`: `host` is another host."""
-    if wanted is None:
+    """Return the checked image; None without a request. `is_other_host`: `host` is not this host."""
+    if request is None:
         return None
     facts, kind = host
-    if elsewhere:
-        choice = ImageSelection(wanted.container or "docker", Image(wanted.name(kind)))
-        return expected(choice, kind, facts, container.ANY_DEVICE)
-    choice = wanted.choice(kind, dry_run=dry_run, watch=watch)
-    return ready(choice, host, engine, dry_run=dry_run, watch=watch)
+    if is_other_host:
+        selection = ImageSelection(request.container or "docker", Image(request.choose_name(kind)))
+        return describe_environment(selection, kind, facts, container.UNLIMITED)
+    selection = request.select_image(kind, dry_run=dry_run, watch=watch)
+    return prepare_image(selection, host, engine, dry_run=dry_run, watch=watch)
 
 
-def ready(
-    choice: ImageSelection,
+def prepare_image(
+    selection: ImageSelection,
     host: tuple[Facts, Kind],
     engine: EngineName,
     *,
     dry_run: bool = False,
     watch: Progress = SILENT,
 ) -> ContainerEnvironment:
-    """Check the image in the container that the engine gets; in a dry run only describe it."""
+    """Fetch the image and probe it in a container like the engine's; in a dry run only describe it."""
     facts, kind = host
     if dry_run:
-        return expected(choice, kind, facts)
-    image = container_runtime.ready(choice.runtime, choice.image.name, facts.system, watch=watch)
-    found = expected(replace(choice, image=image), kind, facts)
-    for each in found.spec.variables:
-        if each.name in {*container.CACHES, "HF_HUB_CACHE"}:
-            storage.make(Path(each.value))
+        return describe_environment(selection, kind, facts)
+    image = container_runtime.fetch_image(selection.runtime, selection.image.name, facts.system, watch=watch)
+    environment = describe_environment(replace(selection, image=image), kind, facts)
+    for variable in environment.spec.variables:
+        if variable.name in {*container.CACHE_FOLDERS, "HF_HUB_CACHE"}:
+            storage.make(Path(variable.value))
     storage.make(storage.state() / "ray")
-    with watch.stage(f"look into {choice.image.name} ({found.image.short})"):
-        held = asked(found)
-    there = tuple(name for name in TITLES if held["programs"].get(name))
-    if engine not in there:
+    with watch.stage(f"look into {selection.image.name} ({environment.image.short_id})"):
+        contents = probe_image(environment)
+    engines = tuple(name for name in TITLES if contents["programs"].get(name))
+    if engine not in engines:
         raise Problem(
-            f"{found.image.name} holds no {TITLES[engine]}",
-            cause=f"its PATH has no {engine}; its Python is {held['python']}",
+            f"{environment.image.name} holds no {TITLES[engine]}",
+            cause=f"its PATH has no {engine}; its Python is {contents['python']}",
             fix=f"take an image with {TITLES[engine]} in it",
         )
-    found = replace(found, held=held, choice=replace(found.choice, engines=there))
-    return mount_own_nccl(found, choice.nccl, watch=watch) if choice.nccl else found
+    environment = replace(
+        environment, contents=contents, selection=replace(environment.selection, engines=engines)
+    )
+    return mount_own_nccl(environment, selection.nccl, watch=watch) if selection.nccl else environment
 
 
-def noted(table: Mapping[str, Any]) -> ContainerEnvironment:
-    """The image of the cluster that this host is in, for questions: without GPUs."""
-    choice = ImageSelection.of(table)
-    return _environment(choice, container.own_limits(choice.runtime, limits()))
+def restore_environment(table: Mapping[str, Any]) -> ContainerEnvironment:
+    """Return the image of the cluster that this host is in, for short commands: without GPUs."""
+    selection = ImageSelection.parse(table)
+    return _build_environment(selection, container.list_limit_flags(selection.runtime, read_hard_limits()))
 
 
-def limits() -> HardLimits:
-    def hard(which: int) -> int | None:
-        value = resource.getrlimit(which)[1]
+def read_hard_limits() -> HardLimits:
+    def read_limit(resource_number: int) -> int | None:
+        value = resource.getrlimit(resource_number)[1]
         return None if value == resource.RLIM_INFINITY else value
 
     status = Path("/proc/self/status").read_text(encoding="utf-8")
-    capable = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    capabilities = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
     return HardLimits(
-        hard(resource.RLIMIT_NOFILE),
-        hard(resource.RLIMIT_NPROC),
-        hard(resource.RLIMIT_MEMLOCK),
-        may_raise=bool(capable and int(capable[1], 16) >> _CAP_SYS_RESOURCE & 1),
+        read_limit(resource.RLIMIT_NOFILE),
+        read_limit(resource.RLIMIT_NPROC),
+        read_limit(resource.RLIMIT_MEMLOCK),
+        can_raise=bool(capabilities and int(capabilities[1], 16) >> _CAP_SYS_RESOURCE & 1),
     )
 
 
-def _environment(choice: ImageSelection, flags: Iterable[Flag]) -> ContainerEnvironment:
-    mounts, variables = tuple(_mounts(choice)), tuple(_variables())
-    spec = ContainerSpec(choice.runtime, choice.image, tuple(flags), mounts, variables)
-    return ContainerEnvironment(choice, spec)
+def _build_environment(selection: ImageSelection, flags: Iterable[Flag]) -> ContainerEnvironment:
+    mounts, variables = tuple(_list_mounts(selection)), tuple(_list_variables())
+    spec = ContainerSpec(selection.runtime, selection.image, tuple(flags), mounts, variables)
+    return ContainerEnvironment(selection, spec)
 
 
-def _mounts(choice: ImageSelection) -> Iterator[Mount]:
+def _list_mounts(selection: ImageSelection) -> Iterator[Mount]:
     yield Mount(storage.state() / "ray", "Ray's logs and sockets", writable=True)
     yield Mount(payload.FOLDER, "what of medley runs in the image's Python")
-    for each in choice.mounts:
-        source, _, target = each.partition(":")
+    for mount in selection.mounts:
+        source, _, target = mount.partition(":")
         path = user.expand(source).absolute()
         if not path.exists():
             raise Problem(
@@ -219,91 +228,98 @@ def _mounts(choice: ImageSelection) -> Iterator[Mount]:
         yield Mount(path, "as --mount says", writable=True, target=Path(target or path))
 
 
-def _variables() -> Iterator[Variable]:
-    """Where it keeps what the next container shall find."""
+def _list_variables() -> Iterator[Variable]:
+    """Yield the variables of the caches that outlive a container."""
     why = "models that this host has, and those to come"
     yield Variable("HF_HUB_CACHE", str(hub.find_cache().absolute()), why)
     cache, why = storage.cache() / "images", "what it compiles outlives the container"
-    yield from (Variable(name, str(cache / folder), why) for name, folder in container.CACHES.items())
+    yield from (Variable(name, str(cache / folder), why) for name, folder in container.CACHE_FOLDERS.items())
     token = Path(constants.HF_TOKEN_PATH)
     if token.is_file():
         yield Variable("HF_TOKEN_PATH", str(token.absolute()), "your account on the model hub")
 
 
-def asked(found: ContainerEnvironment, what: str = "image") -> dict[str, Any]:
+def probe_image(environment: ContainerEnvironment, topic: str = "image") -> dict[str, Any]:
     script = payload.FOLDER / "probe.py"
-    command = found.started(Command((str(found.python), str(script), what)))
-    finished = process.run(command, limit_s=_LOOK_LIMIT_S)
+    command = environment.wrap_command(Command((str(environment.python), str(script), topic)))
+    finished = process.run(command, limit_s=_PROBE_LIMIT_S)
     output = json_shape.last_table(finished.lines)
     if finished.status or output is None:
-        raise container_runtime.refused(found.image, command, finished.lines)
+        raise container_runtime.refused_start_problem(environment.image, command, finished.lines)
     return output
 
 
-def require_ray(found: ContainerEnvironment) -> None:
-    name, what = found.image.name, f"{found.image.name} cannot take part in a cluster"
-    if not found.held["programs"].get("ray"):
-        raise Problem(what, cause="its PATH has no ray", fix=with_ray(name))
-    version = found.versions(("ray",))["ray"]
-    if not version or is_older(version, _TOKENS_SINCE):
+def require_ray(environment: ContainerEnvironment) -> None:
+    name, problem = environment.image.name, f"{environment.image.name} cannot take part in a cluster"
+    if not environment.contents["programs"].get("ray"):
+        raise Problem(problem, cause="its PATH has no ray", fix=format_ray_image_command(name))
+    version = environment.find_versions(("ray",))["ray"]
+    if not version or is_older(version, _FIRST_RAY_WITH_TOKENS):
         raise Problem(
-            what,
+            problem,
             cause=f"its Ray is {version or 'of no known version'}; before 2.52 Ray checks no token "
             "and runs the code of anyone who can reach its ports",
-            fix=with_ray(name),
+            fix=format_ray_image_command(name),
         )
 
 
 def mount_own_nccl(
-    found: ContainerEnvironment, named: str, *, watch: Progress = SILENT
+    environment: ContainerEnvironment, user_path: str, *, watch: Progress = SILENT
 ) -> ContainerEnvironment:
     """Mount the file where torch looks for its NCCL; preloading it would reach every program of the image."""
-    file = user.expand(named).resolve()
+    file = user.expand(user_path).resolve()
     if not file.is_file():
         raise Problem(
-            f"there is no NCCL at {named}",
+            f"there is no NCCL at {user_path}",
             cause=f"{file} is not a file",
             fix="find / -name 'libnccl.so.2*' 2>/dev/null",
         )
     with watch.stage("see which NCCL torch is linked to"):
-        before = _linked(found)
-        if not before:
+        image_libraries = _find_linked_nccl(environment)
+        if not image_libraries:
             raise Problem(
-                f"{named} cannot take the place of the image's NCCL",
-                cause=f"torch in {found.image.name} maps no libnccl.so: it has none, or has it inside",
+                f"{user_path} cannot take the place of the image's NCCL",
+                cause=f"torch in {environment.image.name} loads no libnccl.so: "
+                "NCCL is linked in statically, or missing",
                 fix="leave --nccl out, or take an image whose torch is linked to NCCL (USE_SYSTEM_NCCL=1)",
             )
-        why = f"in place of the image's own NCCL {version(before[0])}"
-        path = Variable(
-            "VLLM_NCCL_SO_PATH", before[0]["path"], "vLLM loads NCCL by itself too: the same file"
+        why = f"in place of the image's own NCCL {format_nccl_version(image_libraries[0])}"
+        variable = Variable(
+            "VLLM_NCCL_SO_PATH", image_libraries[0]["path"], "vLLM loads NCCL by itself too: the same file"
         )
-        mounts = (*found.spec.mounts, *(Mount(file, why, target=Path(each["path"])) for each in before))
-        spec = replace(found.spec, mounts=mounts, variables=(*found.spec.variables, path))
-        found = replace(found, spec=spec)
-        after = _linked(found)
-    wanted = storage.hash_file(file)
-    if {each["sha256"] for each in after} != {wanted}:
+        mounts = (
+            *environment.spec.mounts,
+            *(Mount(file, why, target=Path(library["path"])) for library in image_libraries),
+        )
+        spec = replace(environment.spec, mounts=mounts, variables=(*environment.spec.variables, variable))
+        environment = replace(environment, spec=spec)
+        mounted_libraries = _find_linked_nccl(environment)
+    sha256 = storage.hash_file(file)
+    if {library["sha256"] for library in mounted_libraries} != {sha256}:
         raise Problem(
-            f"torch in {found.image.name} does not take the NCCL of {named}",
-            cause=f"it maps {', '.join(each['path'] for each in after) or 'none'}",
+            f"torch in {environment.image.name} does not take the NCCL of {user_path}",
+            cause=f"it maps {', '.join(library['path'] for library in mounted_libraries) or 'none'}",
             fix="leave --nccl out",
         )
-    watch.note(f"torch in the image maps NCCL {version(after[0])}, {file}; its own is {version(before[0])}")
-    return found
+    watch.note(
+        f"torch in the image maps NCCL {format_nccl_version(mounted_libraries[0])}, {file}; "
+        f"its own is {format_nccl_version(image_libraries[0])}"
+    )
+    return environment
 
 
-def _linked(found: ContainerEnvironment) -> list[dict[str, Any]]:
-    answer = asked(found, "nccl")
+def _find_linked_nccl(environment: ContainerEnvironment) -> list[dict[str, Any]]:
+    answer = probe_image(environment, "nccl")
     if "error" in answer:
         raise Problem(
-            f"torch cannot be loaded in {found.image.name}",
+            f"torch cannot be loaded in {environment.image.name}",
             cause=answer["error"],
             fix="leave --nccl out, or name one that was built for the image's system (its libc and CUDA)",
         )
     return list(answer["nccl"])
 
 
-def version(library: Mapping[str, Any]) -> str:
-    """22707 is 2.27.7, as NCCL counts since 2.9."""
+def format_nccl_version(library: Mapping[str, Any]) -> str:
+    """Return NCCL's version number as text: 22707 is 2.27.7, as NCCL counts since 2.9."""
     number = int(library["version"])
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}" if number else "of no known version"

@@ -16,14 +16,14 @@ from medley.progress import Progress
 
 CUDA_HOME = "CUDA_HOME"
 FOLDER = Path("nvidia") / "cu13"
-"""In site-packages: CUDA_HOME of an environment whose lock has a compiler."""
+"""CUDA_HOME of an environment whose lock has a compiler, as a path in site-packages."""
 _SONAME = re.compile(r"(lib\w+\.so)\.\d+")
 _DRIVER_FUNCTION = re.compile(r"\bcu[A-Z]\w+\b")
 _STUB_LIMIT_S = 60
 
 
-def complete(site_packages: Path, watch: Progress) -> None:
-    """Add the names that a toolkit has; nothing in an environment without a compiler.
+def complete_cuda_folder(site_packages: Path, watch: Progress) -> None:
+    """Add the file names that a toolkit has; do nothing in an environment without a compiler.
 
     nvcc finds its headers from its real path, so it stays where its wheel has put it.
     """
@@ -31,13 +31,13 @@ def complete(site_packages: Path, watch: Progress) -> None:
     if not (folder / "bin" / "nvcc").exists():
         return
     libraries = folder / "lib"
-    for name, target in _missing_names(libraries):
+    for name, target in _list_missing_names(libraries):
         (libraries / name).symlink_to(target)
     _write_driver_stub(folder / "include" / "cuda.h", libraries / "stubs", watch)
     (folder / "lib64").symlink_to("lib")
 
 
-def _missing_names(libraries: Path) -> Iterator[tuple[str, str]]:
+def _list_missing_names(libraries: Path) -> Iterator[tuple[str, str]]:
     """Yield the name for the linker of each library, and the file: libcudart.so, libcudart.so.13."""
     for path in sorted(libraries.iterdir()):
         match = _SONAME.fullmatch(path.name)

@@ -12,95 +12,110 @@ from medley.host.driver_libraries import DRIVER, OPENED, Drivers, Seen, look, ob
 from medley.host_schema import Driver, HostTable
 
 System = Literal["NixOS", "WSL"]
-CUDA = DRIVER[0]
-# Of each major of CUDA, the oldest driver that runs it, by the table in NVIDIA's guide
+CUDA_LIBRARY = DRIVER[0]
+# The oldest driver for each major version of CUDA, from the table in NVIDIA's guide
 # https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
-_OLDEST = {"11": 450, "12": 525, "13": 580}
+_MIN_DRIVERS = {"11": 450, "12": 525, "13": 580}
 CUDA_OF_L4T = {"35": "11.4", "36": "12.6", "38": "13.0", "39": "13.2"}
 """The CUDA that a Jetson's driver runs, which its nvidia-smi may not print, by the major of its L4T.
 
 source: jetson-containers' map of L4T's releases (r36.4 and r36.5, r38, r39)"""
-_INSTALLED = {
+_INSTALL_FIXES = {
     "NixOS": "hardware.graphics.enable = true and the driver in its configuration; sudo nixos-rebuild switch",
     "WSL": "install the driver in Windows, and none in here; then in Windows: wsl --update",
     "Jetson": "sudo apt-get install --reinstall nvidia-l4t-cuda nvidia-l4t-core; sudo reboot",
     None: "sudo ubuntu-drivers install; sudo reboot  # or as the system's own documents say",
 }
-# A Jetson's libcuda.so.1.1 has none; what lies beside it has: libnvidia-ptxjitcompiler.so.540.4.0.
+# A Jetson's libcuda.so.1.1 has no version; files next to it have: libnvidia-ptxjitcompiler.so.540.4.0.
 _VERSION = re.compile(r"\.so\.(\d{3,}\.\d+(?:\.\d+)?)$")
 
 
 @dataclass(frozen=True)
 class Libraries:
     paths: Mapping[str, str]
-    """By the name that programs open, in the order in which they are loaded."""
+    """Paths by the name that programs open, in the order in which programs load them."""
     versions: Mapping[str, str]
-    """Of files with a version in the name."""
-    refused: tuple[str, ...] = ()
-    """What has the name of libcuda and is not the driver's, and why."""
+    """Driver versions by library name, of files with a version in their name."""
+    refusals: tuple[str, ...] = ()
+    """Files that have libcuda's name but are not the driver's, each with the reason."""
 
     @property
     def version(self) -> str | None:
         return next(iter(self.versions.values()), None)
 
 
-def libraries(
+def find_libraries(
     driver: Driver, machine: str = os.uname().machine, look: Callable[[str], Seen | None] = look
 ) -> Libraries:
     """Find the driver's libraries in the folders of `driver`."""
-    kept = Drivers(driver.directories, driver.shared_directories, machine, look)
-    found = {name: path for name in (*DRIVER, *OPENED) if (path := kept.find(name))}
-    reals = {name: seen[0] for name, path in found.items() if (seen := look(path))}
-    versions = {name: match[1] for name, real in reals.items() if (match := _VERSION.search(real))}
-    refused = (f"{path}: {why}" for path, seen in kept.seen(CUDA) if (why := objection(CUDA, seen, machine)))
-    return Libraries(found, versions, tuple(refused))
+    drivers = Drivers(driver.directories, driver.shared_directories, machine, look)
+    paths = {name: path for name in (*DRIVER, *OPENED) if (path := drivers.find(name))}
+    real_paths = {name: file_facts[0] for name, path in paths.items() if (file_facts := look(path))}
+    versions = {name: match[1] for name, real in real_paths.items() if (match := _VERSION.search(real))}
+    refusals = (
+        f"{path}: {why}"
+        for path, file_facts in drivers.seen(CUDA_LIBRARY)
+        if (why := objection(CUDA_LIBRARY, file_facts, machine))
+    )
+    return Libraries(paths, versions, tuple(refusals))
 
 
-def trouble(found: Libraries, host: HostTable, system: System | None) -> Problem | None:
-    """Why the engines of this kind of host cannot run on these; None where they can."""
-    return unfit(found, host, "this host", system) or too_old("this host", found.version, None, host)
+def find_problem(libraries: Libraries, host: HostTable, system: System | None) -> Problem | None:
+    """Return the Problem of this kind's engines with these libraries; None without one."""
+    return find_install_problem(libraries, host, "this host", system) or find_version_problem(
+        "this host", libraries.version, None, host
+    )
 
 
-def unfit(found: Libraries, host: HostTable, where: str, system: System | None) -> Problem | None:
+def find_install_problem(
+    libraries: Libraries, host: HostTable, where: str, system: System | None
+) -> Problem | None:
     """Return the Problem of a missing or half-upgraded driver."""
-    if CUDA not in found.paths:
-        looked = ", ".join((*host.driver.directories, *host.driver.shared_directories)) or "no folder"
+    if CUDA_LIBRARY not in libraries.paths:
+        folders = ", ".join((*host.driver.directories, *host.driver.shared_directories)) or "no folder"
         return Problem(
             f"the NVIDIA driver of {where} is not found",
-            cause="\n".join(found.refused) or f"there is no {CUDA} in {looked}",
-            fix=_INSTALLED["Jetson" if host.recognise.soc and system is None else system],
+            cause="\n".join(libraries.refusals) or f"there is no {CUDA_LIBRARY} in {folders}",
+            fix=_INSTALL_FIXES["Jetson" if host.recognise.soc and system is None else system],
         )
-    if len(set(found.versions.values())) > 1:
-        listed = ", ".join(f"{name} is of {version}" for name, version in found.versions.items())
+    if len(set(libraries.versions.values())) > 1:
+        versions = ", ".join(f"{name} is of {version}" for name, version in libraries.versions.items())
         return Problem(
             f"the NVIDIA driver of {where} is half upgraded",
-            cause=listed,
+            cause=versions,
             fix="end the upgrade (sudo apt-get -f install; sudo apt-get upgrade), then: sudo reboot",
         )
     return None
 
 
-def system(root: Path = Path("/")) -> System | None:
-    """Detect systems that bring the driver in another way."""
+def detect_system(root: Path = Path("/")) -> System | None:
+    """Return the system if the driver is installed there in another way than with packages; else None."""
     if (root / "etc/NIXOS").exists():
         return "NixOS"
     return "WSL" if (root / "usr/lib/wsl").exists() else None
 
 
-def too_old(where: str, version: str | None, cuda: str | None, host: HostTable) -> Problem | None:
-    """Compare major versions with the CUDA of this kind's engines: any driver of one major runs it."""
-    needs = host.toolkit and host.toolkit.cuda
-    if not needs:
+def find_version_problem(
+    where: str, version: str | None, cuda: str | None, host: HostTable
+) -> Problem | None:
+    """Return the Problem of a driver that is too old for the CUDA of this kind's engines.
+
+    Only major versions count: any driver of one major version runs that CUDA.
+    """
+    needed_cuda = host.toolkit and host.toolkit.cuda
+    if not needed_cuda:
         return None
-    major, runs, has = (each.partition(".")[0] for each in (needs, cuda or "", version or ""))
-    if cuda and int(runs) < int(major):
+    needed_major, driver_cuda_major, driver_major = (
+        version_text.partition(".")[0] for version_text in (needed_cuda, cuda or "", version or "")
+    )
+    if cuda and int(driver_cuda_major) < int(needed_major):
         why = f"driver{f' {version}' if version else ''} runs CUDA {cuda} at most"
-    elif not cuda and version and int(has) < _OLDEST.get(major, 0):
-        why = f"it is {version}, CUDA {major} needs {_OLDEST[major]} or newer"
+    elif not cuda and version and int(driver_major) < _MIN_DRIVERS.get(needed_major, 0):
+        why = f"it is {version}, CUDA {needed_major} needs {_MIN_DRIVERS[needed_major]} or newer"
     else:
         return None
     return Problem(
         f"the NVIDIA driver of {where} is too old",
-        cause=f"{why}, and the engines for it have CUDA {needs}",
+        cause=f"{why}, and the engines for it have CUDA {needed_cuda}",
         fix=f"on {where}: a newer driver (sudo ubuntu-drivers install), or on a Jetson a newer JetPack",
     )

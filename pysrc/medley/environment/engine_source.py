@@ -11,17 +11,17 @@ from medley.errors import Problem
 from medley.host.kind import Kind
 from medley.schema import TITLES, EngineName, Model
 
-# Hosts of one cluster must have these alike: Ray refuses another Ray or Python, its ranks another engine.
-_ALIKE: Mapping[str, str] = {**dict(TITLES.items()), "ray": "Ray", "python": "Python"}
-_SHOWN: Mapping[str, str] = {**_ALIKE, "cuda": "CUDA"}
-OWN = "VENV"
+# Versions that all hosts of a cluster must share: Ray refuses another Ray or Python, ranks another engine.
+_SHARED_TITLES: Mapping[str, str] = {**dict(TITLES.items()), "ray": "Ray", "python": "Python"}
+_SHOWN_TITLES: Mapping[str, str] = {**_SHARED_TITLES, "cuda": "CUDA"}
+OWN_VIRTUALENV = "VENV"
 OWN_NCCL = "VLLM_NCCL_SO_PATH"
-"""A user's own NCCL, which vLLM opens; torch takes the one that is preloaded."""
+"""The variable of the NCCL that vLLM opens; torch takes the one that is preloaded."""
 _PIN = re.compile(r"^([\w.-]+)==([^ ;\\]+)", re.MULTILINE)
 _NCCL = re.compile(r"^nvidia-nccl-cu\d+$")
 
 Versions = Mapping[str, str]
-"""By `vllm`, `sglang`, `ray`, `python`, `cuda` and `nccl`; unknown ones are missing."""
+"""Versions by `vllm`, `sglang`, `ray`, `python`, `cuda` and `nccl`; unknown ones are missing."""
 
 
 @dataclass(frozen=True)
@@ -32,85 +32,110 @@ class EngineRequest:
 
 @dataclass(frozen=True)
 class EngineSource:
-    typed: tuple[str, ...]
-    """The switches that choose it."""
-    name: str = OWN
+    switches: tuple[str, ...]
+    """The command-line switches that choose it."""
+    name: str = OWN_VIRTUALENV
     versions: Versions = field(default_factory=dict)
-    source: str = ""
-    """Of an image: where its versions are published."""
-    image: bool = False
+    published_at: str = ""
+    """The page where an image's versions are published; empty for other sources."""
+    is_image: bool = False
     device: str = "cuda"
-    upgrade: str | None = None
-    """How such a host would get a lock of medley's."""
-    alone: str | None = None
-    """Why its host cannot be in a cluster."""
-    able: str | None = None
-    """How it could be."""
-    lacks: str | None = None
-    """Why its engine cannot serve the model that is asked for."""
-    absent: str | None = None
-    """Why its host has no engine at all."""
+    upgrade_fix: str | None = None
+    """The steps by which such a host could use one of medley's locks."""
+    alone_reason: str | None = None
+    """The reason why its host cannot be in a cluster."""
+    join_fix: str | None = None
+    """The command after which its host could be in a cluster."""
+    lacking_reason: str | None = None
+    """The reason why its engine cannot serve the requested model."""
+    absent_reason: str | None = None
+    """The reason why its host has no engine at all."""
 
     def __str__(self) -> str:
-        shown = ", ".join(f"{_SHOWN[key]} {value}" for key, value in self.versions.items() if key in _SHOWN)
-        return f"{self.name}: {shown}" if shown else self.name
+        titles = ", ".join(
+            f"{_SHOWN_TITLES[key]} {value}" for key, value in self.versions.items() if key in _SHOWN_TITLES
+        )
+        return f"{self.name}: {titles}" if titles else self.name
 
     @property
-    def unsaid(self) -> list[str]:
-        """Unknown versions that must be alike in a cluster."""
-        return [_ALIKE[key] for key in ("ray", "python") if key not in self.versions and not self.alone]
+    def unknown_versions(self) -> list[str]:
+        """The titles of programs whose versions must be equal in a cluster, but are unknown here."""
+        return [
+            _SHARED_TITLES[key]
+            for key in ("ray", "python")
+            if key not in self.versions and not self.alone_reason
+        ]
 
-    def differences(self, other: "EngineSource") -> list[str]:
-        """Why the two cannot be in one cluster, as far as is known."""
-        alone = dict.fromkeys(each.alone for each in (self, other) if each.alone)
-        return [*alone] or [
+    def list_differences(self, other: "EngineSource") -> list[str]:
+        """Return why the two cannot be in one cluster; empty if no known version forbids it."""
+        reasons = dict.fromkeys(source.alone_reason for source in (self, other) if source.alone_reason)
+        return [*reasons] or [
             f"{title} {self.versions[key]} and {other.versions[key]}"
-            for key, title in _ALIKE.items()
+            for key, title in _SHARED_TITLES.items()
             if key in self.versions and key in other.versions and self.versions[key] != other.versions[key]
         ]
 
 
-def engine_source(
+def choose_engine_source(
     kind: Kind,
     engine: EngineName,
-    asked: EngineRequest,
-    locked: Mapping[str, Versions],
+    request: EngineRequest,
+    versions_by_lock: Mapping[str, Versions],
     *,
-    images: bool = True,
-    pinned: bool = False,
+    can_use_image: bool = True,
+    has_nix_toolkit: bool = False,
 ) -> EngineSource:
-    """`images`: it may be one; `pinned`: Nix brings the toolkit, with an NCCL where the wheels' fails."""
-    host, name, held = kind.host, asked.environment, kind.host.container.holds
-    offered = host.environments.get(engine)
-    if asked.image not in {None, "default"}:
-        return EngineSource(("--image", str(asked.image)), str(asked.image), image=True, device=host.device)
-    if name and name not in locked:
+    """Return the source of a host's engine; `absent_reason` tells if it has none.
+
+    `can_use_image`: an image is allowed. `has_nix_toolkit`: Nix brings the toolkit, with an NCCL where
+    the wheels' NCCL fails.
+    """
+    host, name, image_versions = kind.host, request.environment, kind.host.container.holds
+    offered_lock = host.environments.get(engine)
+    if request.image not in {None, "default"}:
+        return EngineSource(
+            ("--image", str(request.image)), str(request.image), is_image=True, device=host.device
+        )
+    if name and name not in versions_by_lock:
         return EngineSource(("--env", name), name, device=host.device)
-    # An image that holds engines, and not this one, is none for it.
-    has_engine = engine in held or not any(each in held for each in TITLES)
-    replaces = host.container.image and offered is None and host.no_environment and images and has_engine
-    if not name and (asked.image or replaces):
-        return _of_image(kind)
-    if name or offered:
-        found, typed = str(name or offered), ("--env", name) if name else ()
-        lone = no_nccl(kind) if needs_nccl(kind) and not pinned else None
-        alone, able = (lone.cause, lone.fix) if lone else (None, None)
-        return EngineSource(typed, found, locked.get(found, {}), device=host.device, alone=alone, able=able)
-    absent = f"there is neither an engine environment nor an image of {TITLES[engine]} for {host.title}"
-    if host.container.image and has_engine and not images:
-        absent = f"{host.title} has {TITLES[engine]} in an image only, and images need Ray"
+    # An image with engines, but without this one, is no image for it.
+    has_engine = engine in image_versions or not any(title in image_versions for title in TITLES)
+    is_image_default = (
+        host.container.image and offered_lock is None and host.no_environment and can_use_image and has_engine
+    )
+    if not name and (request.image or is_image_default):
+        return _describe_image_source(kind)
+    if name or offered_lock:
+        lock, switches = str(name or offered_lock), ("--env", name) if name else ()
+        problem = no_nccl_problem(kind) if needs_nccl(kind) and not has_nix_toolkit else None
+        alone_reason, join_fix = (problem.cause, problem.fix) if problem else (None, None)
+        return EngineSource(
+            switches,
+            lock,
+            versions_by_lock.get(lock, {}),
+            device=host.device,
+            alone_reason=alone_reason,
+            join_fix=join_fix,
+        )
+    absent_reason = (
+        f"there is neither an engine environment nor an image of {TITLES[engine]} for {host.title}"
+    )
+    if host.container.image and has_engine and not can_use_image:
+        absent_reason = f"{host.title} has {TITLES[engine]} in an image only, and images need Ray"
     if kind.no_image_reason:
-        absent = f"{absent}: {kind.no_image_reason}"
-    return EngineSource(("--env", OWN), device=host.device, upgrade=host.upgrade, absent=absent)
+        absent_reason = f"{absent_reason}: {kind.no_image_reason}"
+    return EngineSource(
+        ("--env", OWN_VIRTUALENV), device=host.device, upgrade_fix=host.upgrade, absent_reason=absent_reason
+    )
 
 
 def needs_nccl(kind: Kind) -> bool:
-    """Whether the NCCL of the wheels fails on such a host."""
+    """Return whether the NCCL of the wheels fails on such a host."""
     return kind.host.toolkit is not None and kind.host.toolkit.nccl
 
 
-def no_nccl(kind: Kind) -> Problem:
-    """Of ranks that would talk to other hosts over the NCCL of the wheels."""
+def no_nccl_problem(kind: Kind) -> Problem:
+    """Return the Problem of ranks that would reach other hosts by the NCCL of the wheels."""
     return Problem(
         "an engine out of our lock cannot talk to other hosts here",
         cause=f"the NCCL that PyPI has crashes on {kind.host.title}: NVML knows no peer-to-peer there",
@@ -119,7 +144,7 @@ def no_nccl(kind: Kind) -> Problem:
     )
 
 
-def default_image(kind: Kind) -> str:
+def get_default_image(kind: Kind) -> str:
     if not kind.host.container.image:
         raise Problem(
             f"there is no image for hosts of the kind {kind.name}",
@@ -129,81 +154,92 @@ def default_image(kind: Kind) -> str:
     return kind.host.container.image
 
 
-def _of_image(kind: Kind) -> EngineSource:
-    host, held = kind.host, kind.host.container
+def _describe_image_source(kind: Kind) -> EngineSource:
+    host, container = kind.host, kind.host.container
     return EngineSource(
         ("--image", "default"),
-        default_image(kind),
-        {str(name): version for name, version in held.holds.items()},
-        held.source or "",
-        image=True,
+        get_default_image(kind),
+        {str(name): version for name, version in container.holds.items()},
+        container.source or "",
+        is_image=True,
         device=host.device,
-        upgrade=host.upgrade,
-        alone=f"{default_image(kind)} has no Ray" if "ray" in held.lacks else None,
-        able=f"one image with Ray in it on all of them: {with_ray(default_image(kind))}",
+        upgrade_fix=host.upgrade,
+        alone_reason=f"{get_default_image(kind)} has no Ray" if "ray" in container.lacks else None,
+        join_fix="one image with Ray in it on all of them: "
+        f"{format_ray_image_command(get_default_image(kind))}",
     )
 
 
-def with_ray(image: str) -> str:
-    """The command that adds Ray to an image, of the version in our locks."""
-    version = locked()["vllm-cuda"]["ray"]
+def format_ray_image_command(image: str) -> str:
+    """Return the command that adds Ray to an image, in the version of medley's locks."""
+    version = read_locked_versions()["vllm-cuda"]["ray"]
     lines = rf"FROM {image}\nRUN python3 -m pip install ray=={version}\n"
     return f"printf '{lines}' | docker build -t vllm-ray - && medley ray-head --image vllm-ray"
 
 
-def locked() -> dict[str, Versions]:
-    """The versions in each lock, by its name."""
+def read_locked_versions() -> dict[str, Versions]:
+    """Return the versions in each lock, by the lock's name."""
     recipes, locks = config.recipes(), config.files("locks", ".txt")
     return {
-        name: {**_pinned(locks[name].read_text(encoding="utf-8"), recipe.alias), "python": recipe.python}
+        name: {
+            **_find_engine_versions(locks[name].read_text(encoding="utf-8"), recipe.alias),
+            "python": recipe.python,
+        }
         for name, recipe in recipes.items()
         if name in locks
     }
 
 
-def _pinned(lock: str, alias: Mapping[str, str]) -> dict[str, str]:
-    versions = pins(lock)
-    found = {name: versions.get(name) or versions.get(alias.get(name, "")) for name in (*TITLES, "ray")}
-    found["nccl"] = next((version for name, version in versions.items() if _NCCL.match(name)), None)
-    return {name: version.partition("+")[0] for name, version in found.items() if version}
+def _find_engine_versions(lock: str, alias: Mapping[str, str]) -> dict[str, str]:
+    versions = parse_pins(lock)
+    engine_versions = {
+        name: versions.get(name) or versions.get(alias.get(name, "")) for name in (*TITLES, "ray")
+    }
+    engine_versions["nccl"] = next((version for name, version in versions.items() if _NCCL.match(name)), None)
+    return {name: version.partition("+")[0] for name, version in engine_versions.items() if version}
 
 
 @lru_cache(maxsize=16)
-def pins(lock: str) -> Mapping[str, str]:
-    """Every version in a lock, read once per process, because each hypothetical host asks for some."""
+def parse_pins(lock: str) -> Mapping[str, str]:
+    """Return every version in a lock's text; cached, because each hypothetical host needs some."""
     return dict(_PIN.findall(lock))
 
 
-def is_pinned() -> bool:
+def has_nix_toolkit() -> bool:
     """Return whether Nix brings the CUDA toolkit of this process."""
     return any(os.environ.get(name) for name in ("MEDLEY_FLAKE", "MEDLEY_TOOLKIT"))
 
 
-def brings_nvcc(lock: str) -> bool:
+def has_matching_nvcc(lock: str) -> bool:
     """Return whether the nvcc of this lock accepts its CUDA headers: both of one minor version."""
     files = config.files("locks", ".txt")
-    found = pins(files[lock].read_text(encoding="utf-8")) if lock in files else {}
-    nvcc, headers = (numbers(found.get(f"nvidia-cuda-{name}", ""))[:2] for name in ("nvcc", "runtime"))
-    return bool(nvcc) and nvcc == headers
+    versions = parse_pins(files[lock].read_text(encoding="utf-8")) if lock in files else {}
+    nvcc_version, headers_version = (
+        parse_version(versions.get(f"nvidia-cuda-{name}", ""))[:2] for name in ("nvcc", "runtime")
+    )
+    return bool(nvcc_version) and nvcc_version == headers_version
 
 
-def nccl(engine: EngineName, sources: Iterable[EngineSource] = ()) -> tuple[int, ...]:
-    """The oldest NCCL of these hosts' engines; where one is not known, that of the engine's lock counts."""
+def find_oldest_nccl(engine: EngineName, sources: Iterable[EngineSource] = ()) -> tuple[int, ...]:
+    """Return the oldest NCCL of these hosts' engines; an unknown one counts as that of the lock."""
     lock = config.files("locks", ".txt")[f"{engine}-cuda"].read_text(encoding="utf-8")
-    of_lock = _pinned(lock, {})["nccl"]
-    return min((numbers(each.versions.get("nccl", of_lock)) for each in sources), default=numbers(of_lock))
+    locked_nccl = _find_engine_versions(lock, {})["nccl"]
+    return min(
+        (parse_version(source.versions.get("nccl", locked_nccl)) for source in sources),
+        default=parse_version(locked_nccl),
+    )
 
 
-def unknown(model: Model | None, engine: EngineName, version: str | None) -> str | None:
-    """Why an engine of this version lacks the model; None where it has it, or that is unknown."""
-    first = model.since.get(engine) if model else None
-    if first is None or not version or not is_older(version, first):
+def find_model_gap(model: Model | None, engine: EngineName, version: str | None) -> str | None:
+    """Return why an engine of this version lacks the model; None if it has it, or that is unknown."""
+    first_release = model.since.get(engine) if model else None
+    if first_release is None or not version or not is_older(version, first_release):
         return None
-    return f"{TITLES[engine]} {version} does not know this model, {first} is the first that does"
+    return f"{TITLES[engine]} {version} does not know this model, {first_release} is the first that does"
 
 
 def is_older(version: str, release: str) -> bool:
-    """Whether a version comes before a release, as PEP 440 orders them: a candidate comes before its release.
+    """Return whether a version comes before a release by PEP 440: a candidate comes before its release.
 
     An image's own name of a version, which PEP 440 does not know, counts by its numbers.
     """
@@ -212,8 +248,8 @@ def is_older(version: str, release: str) -> bool:
     try:
         return Version(version) < Version(release)
     except InvalidVersion:
-        return numbers(version) < numbers(release)
+        return parse_version(version) < parse_version(release)
 
 
-def numbers(version: str) -> tuple[int, ...]:
+def parse_version(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0]))

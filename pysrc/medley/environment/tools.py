@@ -9,10 +9,10 @@ from medley import config, storage, user
 from medley.command import Variable, prefer_user_value
 from medley.environment import cuda_folder, driver, interpreter, own_nccl, toolkit, virtualenv
 from medley.environment.cuda_folder import CUDA_HOME
-from medley.environment.engine_source import OWN_NCCL, brings_nvcc, needs_nccl, no_nccl
+from medley.environment.engine_source import OWN_NCCL, has_matching_nvcc, needs_nccl, no_nccl_problem
 from medley.environment.own_nccl import OwnNccl
 from medley.environment.patches import Preload
-from medley.environment.toolkit import of_toolkit
+from medley.environment.toolkit import list_toolkit_variables
 from medley.errors import Problem
 from medley.host.driver_libraries import MORE as PRELOAD
 from medley.host.kind import Kind
@@ -26,24 +26,24 @@ from medley.schema import (
 
 @dataclass(frozen=True)
 class Tools:
-    """The programs of an engine's environment, and what the host's toolchain adds."""
+    """The programs of an engine's environment, with the variables and programs of the host's toolchain."""
 
     binary: Path
     settings: Mapping[str, str] = field(default_factory=dict)
     path: tuple[str, ...] = ()
-    """More folders of programs, first to last."""
+    """More folders of programs, in the order of the search path."""
     nccl: OwnNccl | None = None
-    """The user's own, in place of the environment's."""
-    preloads: bool = True
-    """The environment's Python loads what MEDLEY_PRELOAD names; another virtualenv's does not."""
+    """The user's own NCCL, which replaces the environment's."""
+    has_preload: bool = True
+    """Whether the environment's Python loads what MEDLEY_PRELOAD names; a user's virtualenv does not."""
     table: Mapping[str, str] = field(default_factory=dict)
-    """This host's variables of cluster.toml."""
+    """The variables that cluster.toml has for this host."""
     cuda_home: Path | None = None
     """The CUDA toolkit in the environment's wheels, where neither Nix nor the host's table names another."""
 
-    def variables(self, inherited: str) -> Iterator[Variable]:
-        """Yield what every process of the engine needs; `inherited` is the PATH before."""
-        yield from of_toolkit(self.settings, self.programs, inherited)
+    def list_variables(self, inherited_path: str) -> Iterator[Variable]:
+        """Yield the variables of every process of the engine; `inherited_path` is the PATH before."""
+        yield from list_toolkit_variables(self.settings, self.programs, inherited_path)
         if self.cuda_home and CUDA_HOME not in {**self.settings, **self.table}:
             why = "the compiler and headers of the environment's own CUDA version"
             yield prefer_user_value(Variable(CUDA_HOME, str(self.cuda_home), why), os.environ)
@@ -51,7 +51,7 @@ class Tools:
             why = "the first start keeps the bytecode of all it imports"
             yield Variable("PYTHONDONTWRITEBYTECODE", "", why)
         if self.nccl:
-            yield from self.nccl.variables(preloads=self.preloads)
+            yield from self.nccl.list_variables(has_preload=self.has_preload)
 
     @property
     def programs(self) -> tuple[str, ...]:
@@ -59,112 +59,124 @@ class Tools:
 
 
 BARE = Tools(Path())
-"""Programs by their names alone, as on a host whose environment is not known."""
+"""Programs without a folder, for a host whose environment is not known."""
 
 
-def ready(
+def prepare_tools(
     kind: Kind,
-    named: str | None = None,
+    environment_name: str | None = None,
     *,
     engine: EngineName = DEFAULT_ENGINE,
-    joins: bool = False,
+    is_multi_host: bool = False,
     nccl: str | None = None,
     dry_run: bool = False,
     watch: Progress = SILENT,
 ) -> Tools:
-    """Return what `kind` is served with, built where need be; `named` is the value of --env.
+    """Return the programs that serve on this kind of host, built if need be.
 
-    `joins`: ranks talk to other hosts. `dry_run`: build nothing, and note what would be built.
+    `environment_name`: the value of --env. `is_multi_host`: ranks talk to other hosts. `dry_run`: build
+    nothing, and note what would be built. Raise a Problem if the driver or an NCCL is missing.
     """
-    own, chosen = _own(named, engine), own_nccl.read(nccl, kind.host) if nccl else None
-    chain = toolkit.find(kind.name, make=not dry_run, watch=watch)
-    chain = toolkit.with_libcuda(chain, kind.host, make=not dry_run)
-    if chain and chain.kind != kind.name and not dry_run:
-        watch.note(f"this shell's toolchain is for {chain.kind}, and the host is {kind.name}")
-    if chain is None and os.environ.get("MEDLEY_FLAKE"):
+    user_virtualenv, user_nccl = (
+        _find_user_virtualenv(environment_name, engine),
+        own_nccl.read_own_nccl(nccl, kind.host) if nccl else None,
+    )
+    host_toolkit = toolkit.find_toolkit(kind.name, can_build=not dry_run, watch=watch)
+    host_toolkit = toolkit.add_libcuda(host_toolkit, kind.host, can_write=not dry_run)
+    if host_toolkit and host_toolkit.kind != kind.name and not dry_run:
+        watch.note(f"this shell's toolchain is for {host_toolkit.kind}, and the host is {kind.name}")
+    if host_toolkit is None and os.environ.get("MEDLEY_FLAKE"):
         watch.note(f"Nix would realize toolkit-{kind.name} first, and its variables would be added")
     cuda_home = None
-    if own:
-        binary, loader = own / "bin", interpreter.elf_loader(own / "bin" / "python")
+    if user_virtualenv:
+        binary, loader = (
+            user_virtualenv / "bin",
+            interpreter.read_elf_loader(user_virtualenv / "bin" / "python"),
+        )
     else:
-        name = environment(kind, named, engine)
-        wanted = virtualenv.blueprint(name, chain, driver=kind.host.driver)
-        binary, loader = wanted.path / "bin", wanted.interpreter.loader
-        cuda_home = wanted.site_packages / cuda_folder.FOLDER if brings_nvcc(name) else None
-        brought = chosen or os.environ.get(OWN_NCCL)
-        if joins and needs_nccl(kind) and interpreter.is_hosts(loader) and not brought:
-            raise no_nccl(kind)
-        require_driver(kind, wanted.preload)
+        name = choose_environment(kind, environment_name, engine)
+        blueprint = virtualenv.plan_environment(name, host_toolkit, driver=kind.host.driver)
+        binary, loader = blueprint.path / "bin", blueprint.interpreter.loader
+        cuda_home = blueprint.site_packages / cuda_folder.FOLDER if has_matching_nvcc(name) else None
+        named_nccl = user_nccl or os.environ.get(OWN_NCCL)
+        if is_multi_host and needs_nccl(kind) and interpreter.is_host_loader(loader) and not named_nccl:
+            raise no_nccl_problem(kind)
+        require_driver(kind, blueprint.preload)
         if not dry_run:
-            virtualenv.ready(name, chain, driver=kind.host.driver, watch=watch)
-        elif virtualenv.read(wanted.path) is None:
+            virtualenv.prepare_environment(name, host_toolkit, driver=kind.host.driver, watch=watch)
+        elif virtualenv.read_environment(blueprint.path) is None:
             watch.note(f"the engine environment would be built first: medley env build {name}")
-    settings = dict(chain.variables) if chain else {}
+    settings = dict(host_toolkit.variables) if host_toolkit else {}
     # Nix's NCCL is on Nix's libc, as the Python has to be that loads it.
-    flake_can = loader is not None and not interpreter.is_hosts(loader)
-    if joins and needs_nccl(kind) and flake_can and chosen is None:
-        settings |= _flake_nccl(kind.name, make=not dry_run, watch=watch)
-    path = chain.path if chain else ()
-    return Tools(binary, settings, path, chosen, own is None, cuda_home=cuda_home)
+    can_load_flake_nccl = loader is not None and not interpreter.is_host_loader(loader)
+    if is_multi_host and needs_nccl(kind) and can_load_flake_nccl and user_nccl is None:
+        settings |= _list_flake_nccl_variables(kind.name, can_build=not dry_run, watch=watch)
+    path = host_toolkit.path if host_toolkit else ()
+    return Tools(binary, settings, path, user_nccl, user_virtualenv is None, cuda_home=cuda_home)
 
 
-def _flake_nccl(kind: str, *, make: bool, watch: Progress) -> dict[str, str]:
-    """Return the variables of the NCCL that the flake compiles for such a host."""
-    found = toolkit.nccl(kind, make=make, watch=watch)
-    if found is None:
+def _list_flake_nccl_variables(kind: str, *, can_build: bool, watch: Progress) -> dict[str, str]:
+    """Return the variables of the NCCL that the flake compiles for such a host; empty without one."""
+    library = toolkit.find_nccl(kind, can_build=can_build, watch=watch)
+    if library is None:
         if os.environ.get("MEDLEY_FLAKE"):
             watch.note(f"Nix would compile nccl-{kind} first, and its variables would be added")
         return {}
     # vLLM opens the first; torch is linked to NCCL by name, and takes the one loaded already.
-    return {OWN_NCCL: str(found), PRELOAD: str(found)}
+    return {OWN_NCCL: str(library), PRELOAD: str(library)}
 
 
-def require_driver(kind: Kind, loads: Preload) -> None:
-    """Require the driver before a long build, unless ldconfig finds it for the host's own Python."""
-    if kind.host.device != "cpu" and loads:
-        problem = driver.trouble(driver.libraries(kind.host.driver), kind.host, driver.system())
+def require_driver(kind: Kind, preload: Preload) -> None:
+    """Raise a Problem without a usable driver before a build; ldconfig finds it for a host's own Python."""
+    if kind.host.device != "cpu" and preload:
+        problem = driver.find_problem(
+            driver.find_libraries(kind.host.driver), kind.host, driver.detect_system()
+        )
         if problem:
             raise problem
 
 
-def environment(kind: Kind, named: str | None, engine: EngineName = DEFAULT_ENGINE) -> str:
-    """Return the engine environment's name: as named, or by the kind's table."""
-    title, offered = TITLES[engine], kind.host.environments.get(engine)
-    if named is not None:
-        return _require_lock(named, engine, offered)
-    if offered is None:
-        known, held = " and ".join(TITLES[other] for other in kind.host.environments), kind.host.container
-        own = f"medley serve MODEL --env /path/to/a/virtualenv/with/{engine}"
-        if other := next(iter(kind.host.environments), None):
-            own = f"medley serve MODEL --engine {other}   # or: {own}"
-        has_image = held.image and (not held.holds or engine in held.holds)
+def choose_environment(kind: Kind, requested: str | None, engine: EngineName = DEFAULT_ENGINE) -> str:
+    """Return the engine environment's name: the requested one, or that of the kind's table."""
+    title, offered_lock = TITLES[engine], kind.host.environments.get(engine)
+    if requested is not None:
+        return _require_lock(requested, engine, offered_lock)
+    if offered_lock is None:
+        other_titles, container = (
+            " and ".join(TITLES[other_engine] for other_engine in kind.host.environments),
+            kind.host.container,
+        )
+        own_command = f"medley serve MODEL --env /path/to/a/virtualenv/with/{engine}"
+        if other_engine := next(iter(kind.host.environments), None):
+            own_command = f"medley serve MODEL --engine {other_engine}   # or: {own_command}"
+        has_image = container.image and (not container.holds or engine in container.holds)
         raise Problem(
             f"there is no engine environment with {title} for {kind.host.title}",
             cause=kind.host.no_environment
-            or f"hosts/{kind.name}.toml names {f'one with {known} alone' if known else 'none'}",
-            fix=f"medley serve MODEL --image default   # or: {own}" if has_image else own,
+            or f"hosts/{kind.name}.toml names {f'one with {other_titles} alone' if other_titles else 'none'}",
+            fix=f"medley serve MODEL --image default   # or: {own_command}" if has_image else own_command,
         )
-    return offered
+    return offered_lock
 
 
-def _require_lock(named: str, engine: EngineName, offered: str | None) -> str:
+def _require_lock(requested: str, engine: EngineName, offered_lock: str | None) -> str:
     recipes = config.recipes()
-    if named not in recipes:
-        what = f"there is no engine environment {named!r}"
+    if requested not in recipes:
+        title = f"there is no engine environment {requested!r}"
         cause = f"it is not a virtualenv with bin/python, and locks/ has {', '.join(recipes)}"
-    elif recipes[named].engine != engine:
-        what = f"{named} cannot be served from with {TITLES[engine]}"
-        cause = f"it has {TITLES[recipes[named].engine]} in it"
+    elif recipes[requested].engine != engine:
+        title = f"{requested} cannot be served from with {TITLES[engine]}"
+        cause = f"it has {TITLES[recipes[requested].engine]} in it"
     else:
-        return named
-    raise Problem(what, cause=cause, fix=f"--env {offered or 'PATH-OF-A-VIRTUALENV'}")
+        return requested
+    raise Problem(title, cause=cause, fix=f"--env {offered_lock or 'PATH-OF-A-VIRTUALENV'}")
 
 
-def _own(named: str | None, engine: EngineName) -> Path | None:
-    """Find a user's virtualenv by its path."""
-    if named is None or named in config.recipes():
+def _find_user_virtualenv(requested: str | None, engine: EngineName) -> Path | None:
+    """Return the user's virtualenv if the request is its path; raise a Problem if it lacks the engine."""
+    if requested is None or requested in config.recipes():
         return None
-    folder = user.expand(named).absolute()
+    folder = user.expand(requested).absolute()
     if not storage.exists(folder / "bin" / "python"):
         return None
     if not storage.exists(folder / "bin" / engine):

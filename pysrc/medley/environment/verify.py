@@ -7,34 +7,39 @@ from typing import Any
 from medley import config, json_shape, process
 from medley.command import UNSET, Command
 from medley.environment import payload
-from medley.environment.toolkit import Toolkit, of_toolkit
+from medley.environment.toolkit import Toolkit, list_toolkit_variables
 from medley.environment.virtualenv import Environment
 from medley.errors import Problem
 from medley.progress import Progress
 from medley.schema import TITLES
 
-_LIMIT_S = 600
+_PROBE_LIMIT_S = 600
 _KERNELS = ("matmul", "silu_and_mul")
 
 Proof = Mapping[str, Any]
 
 
-def command(environment: Environment, toolkit: Toolkit | None, script: str, *words: str) -> Command:
-    """Run a script of the payload as the engine will be: with the toolkit's variables and programs."""
-    settings = toolkit.variables if toolkit else {}
+def build_script_command(
+    environment: Environment, toolkit: Toolkit | None, script: str, *words: str
+) -> Command:
+    """Return the command of a payload script, with the engine's variables and programs of the toolkit."""
+    variables = toolkit.variables if toolkit else {}
     folders = (str(environment.programs), *(toolkit.path if toolkit else ()))
-    env = {each.name: each.value for each in of_toolkit(settings, folders, os.environ.get("PATH", ""))}
-    return Command((str(environment.python), str(payload.FOLDER / script), *words), env, UNSET)
+    environ = {
+        variable.name: variable.value
+        for variable in list_toolkit_variables(variables, folders, os.environ.get("PATH", ""))
+    }
+    return Command((str(environment.python), str(payload.FOLDER / script), *words), environ, UNSET)
 
 
-def prove(environment: Environment, toolkit: Toolkit | None, watch: Progress) -> Proof:
-    """Run the probe; a Problem where it does not answer."""
+def prove_environment(environment: Environment, toolkit: Toolkit | None, watch: Progress) -> Proof:
+    """Return the output of the probe; raise a Problem if it does not answer."""
     recipe = config.recipes()[environment.name]
-    asked = command(environment, toolkit, "probe.py", recipe.device, recipe.engine)
+    probe = build_script_command(environment, toolkit, "probe.py", recipe.device, recipe.engine)
     with watch.stage(f"prove {environment.name}"):
-        finished = process.run(asked, limit_s=_LIMIT_S, on_line=watch.line)
-    if found := json_shape.last_table(finished.lines):
-        return found
+        finished = process.run(probe, limit_s=_PROBE_LIMIT_S, on_line=watch.line)
+    if proof := json_shape.last_table(finished.lines):
+        return proof
     raise Problem(
         f"{environment.name} does not work",
         cause="\n".join(finished.lines[-6:]) or f"its Python ended with {finished.status}",
@@ -42,13 +47,13 @@ def prove(environment: Environment, toolkit: Toolkit | None, watch: Progress) ->
     )
 
 
-def failures(proof: Proof) -> Iterator[str]:
+def list_failures(proof: Proof) -> Iterator[str]:
     for name, package in proof["packages"].items():
         if "error" in package:
             yield f"import {name}: {package['error']}"
     platform, devices = proof.get("platform"), proof.get("devices")
     if platform is not None and platform != proof["device"]:
-        yield f"{_takes(proof)} {_result(platform) or 'none'}, not for {proof['device']}"
+        yield f"{_describe_platform(proof)} {_format_result(platform) or 'none'}, not for {proof['device']}"
     if isinstance(devices, Mapping):
         yield f"devices: {devices['error']}"
         return
@@ -60,46 +65,46 @@ def failures(proof: Proof) -> Iterator[str]:
             yield f"{device['name']} has capability {device['capability']}; torch is built for {arches}"
         for kernel in _KERNELS:
             if not device[kernel].get("ok"):
-                yield f"{kernel} on {device['name']}: {_result(device[kernel])}"
+                yield f"{kernel} on {device['name']}: {_format_result(device[kernel])}"
 
 
-def problem(proof: Proof, name: str) -> Problem | None:
-    found = list(failures(proof))
-    if not found:
+def find_problem(proof: Proof, name: str) -> Problem | None:
+    failures = list(list_failures(proof))
+    if not failures:
         return None
-    if proof["device"] == "cpu" or any(line.startswith("import ") for line in found):
+    if proof["device"] == "cpu" or any(line.startswith("import ") for line in failures):
         fix = f"rebuild it: medley env clean {name} && medley env build {name}"
-    elif any("no kernel image" in line for line in found):
+    elif any("no kernel image" in line for line in failures):
         fix = "take wheels or an image with code for this GPU: --env, --image; "
         fix += "a Jetson Orin: docs/how-to/jetson-orin.md"
     else:
         fix = "check the driver: nvidia-smi; medley facts shows what was found"
-    return Problem(f"{name} does not work on this host", cause="\n".join(found), fix=fix)
+    return Problem(f"{name} does not work on this host", cause="\n".join(failures), fix=fix)
 
 
-def rows(proof: Proof) -> Iterator[tuple[str, str]]:
-    """The proof as people read it: label and value."""
+def list_rows(proof: Proof) -> Iterator[tuple[str, str]]:
+    """Yield label and value of each result of a proof."""
     yield "python", f"{proof['python']} on {proof['libc']}"
     for name, package in proof["packages"].items():
         yield name, package.get("error") or f"{package['version']} (imported in {package['seconds']} s)"
     if isinstance(platform := proof.get("platform"), str):
-        yield "platform", f"{_takes(proof)} {platform or 'none'}"
+        yield "platform", f"{_describe_platform(proof)} {platform or 'none'}"
     devices = proof.get("devices")
     for device in devices if isinstance(devices, list) else ():
         capability = f", capability {device['capability']}" if "capability" in device else ""
         yield "device", f"{device['name']}{capability}"
         for kernel in _KERNELS:
-            yield "kernel", f"{kernel}: {_result(device[kernel])}"
+            yield "kernel", f"{kernel}: {_format_result(device[kernel])}"
 
 
-def _takes(proof: Proof) -> str:
+def _describe_platform(proof: Proof) -> str:
     return f"{TITLES[proof['engine']]} takes this host's device for"
 
 
-def _result(result: object) -> str:
+def _format_result(result: object) -> str:
     if not isinstance(result, Mapping):
         return str(result)
     if "ok" not in result:
         return str(result.get("error", result))
-    right = "right" if result["ok"] else "WRONG"
-    return f"{right}, off by {result['error_share']:.1e} of the largest, {result['seconds']} s"
+    verdict = "right" if result["ok"] else "WRONG"
+    return f"{verdict}, off by {result['error_share']:.1e} of the largest, {result['seconds']} s"

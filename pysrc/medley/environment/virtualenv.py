@@ -14,7 +14,7 @@ from medley import config, json_shape, storage
 from medley.command import Command
 from medley.environment import build, interpreter, patches, uv
 from medley.environment.build import MANIFEST, Blueprint
-from medley.environment.engine_source import numbers
+from medley.environment.engine_source import parse_version
 from medley.environment.interpreter import Interpreter
 from medley.environment.patches import Preload
 from medley.environment.toolkit import Toolkit
@@ -24,12 +24,12 @@ from medley.progress import SILENT, Progress
 from medley.schema import TITLES, EngineName
 from medley.unusable_file import optional
 
-# Raised when medley itself builds the same parts into something else.
+# A number to increase when medley builds another environment from the same parts.
 _FORMAT = 2
 
 
-class _Parts(TypedDict):
-    """What every medley has written of an environment; there are more."""
+class _CommonParts(TypedDict):
+    """The parts that every version of medley has written; newer ones write more."""
 
     python: str
     machine: str
@@ -40,7 +40,7 @@ class _Manifest(TypedDict):
 
     name: str
     digest: str
-    parts: _Parts
+    parts: _CommonParts
     built: str
 
 
@@ -52,7 +52,7 @@ class Environment:
     digest: str
     path: Path
     parts: Mapping[str, Any]
-    """What the digest is of: lock, recipe, plugins, python, machine, libc, preload, patched."""
+    """The parts that the digest hashes: lock, recipe, plugins, python, machine, libc, preload, patched."""
     built: str
 
     @property
@@ -69,75 +69,77 @@ class Environment:
 
     @property
     def nccl(self) -> tuple[int, ...] | None:
-        """The version of its NCCL wheel; None without one, as on a CPU."""
-        found = self.versions(("nvidia_nccl_cu13", "nvidia_nccl_cu12")).values()
-        return next((numbers(each) for each in found if each), None)
+        """The version of its NCCL wheel; None without one, as for CPUs."""
+        versions = self.find_versions(("nvidia_nccl_cu13", "nvidia_nccl_cu12")).values()
+        return next((parse_version(version) for version in versions if version), None)
 
-    def versions(self, names: tuple[str, ...]) -> dict[str, str]:
-        return versions(self.path, names)
+    def find_versions(self, names: tuple[str, ...]) -> dict[str, str]:
+        return read_versions(self.path, names)
 
-    def started(self, command: Command, *reads: Path) -> Command:
-        """The command as it is: that of an image would run in a container."""
-        del reads
+    def wrap_command(self, command: Command, *read_paths: Path) -> Command:
+        """Return the command unchanged: an image's environment wraps it into a container."""
+        del read_paths
         return command
 
 
-def ready(
+def prepare_environment(
     name: str, toolkit: Toolkit | None = None, *, driver: Driver | None = None, watch: Progress = SILENT
 ) -> Environment:
-    """The environment `name`, built if need be; `driver` is where this kind of host keeps its driver."""
-    wanted = blueprint(name, toolkit, driver=driver)
-    if found := read(wanted.path):
-        return found
-    sweep()
-    busy = f"another medley builds {name}: waiting"
-    with storage.lock(lock_file(wanted.path), waits=lambda: watch.note(busy)):
-        if read(wanted.path) is None:
-            build.run(wanted, watch=watch)
-        found = read(wanted.path)
-    if found is None:
-        raise AssertionError(wanted.path)  # build.run raises, or leaves a manifest
-    return found
+    """Return the environment `name`, built if need be; `driver`: the folders of this kind's driver."""
+    blueprint = plan_environment(name, toolkit, driver=driver)
+    if environment := read_environment(blueprint.path):
+        return environment
+    remove_leftovers()
+    waiting_note = f"another medley builds {name}: waiting"
+    with storage.lock(get_lock_file(blueprint.path), waits=lambda: watch.note(waiting_note)):
+        if read_environment(blueprint.path) is None:
+            build.build_environment(blueprint, watch=watch)
+        environment = read_environment(blueprint.path)
+    if environment is None:
+        raise AssertionError(blueprint.path)  # build.run raises, or leaves a manifest
+    return environment
 
 
-def find(name: str, toolkit: Toolkit | None = None, *, driver: Driver | None = None) -> Environment | None:
-    """The environment `name` as it would be built now, if it is finished."""
-    return read(blueprint(name, toolkit, driver=driver).path)
+def find_environment(
+    name: str, toolkit: Toolkit | None = None, *, driver: Driver | None = None
+) -> Environment | None:
+    """Return the environment `name` as it would be built now; None if it is not finished."""
+    return read_environment(plan_environment(name, toolkit, driver=driver).path)
 
 
-def blueprint(
+def plan_environment(
     name: str, toolkit: Toolkit | None = None, *, driver: Driver | None = None, root: Path = Path("/")
 ) -> Blueprint:
-    """All that shapes the environment `name` on this host; builds nothing."""
-    recipe, lock = _recipe(name)
-    given = toolkit.pythons if toolkit else {}
-    tool = uv.binary(toolkit.uv if toolkit else None)
-    python = interpreter.find(recipe.python, pythons=given, uv=tool)
-    loads = Preload() if interpreter.is_hosts(python.loader) else Preload.of(toolkit, driver)
-    loader = toolkit.loader if toolkit and patches.lacks_loader(root) else None
-    text = lock.read_text(encoding="utf-8")
-    made_of = parts(text, recipe, python, loads, loader.interpreter if loader else None)
-    name_digest = digest(made_of)
-    path = folder() / f"{name}-{name_digest}"
-    return Blueprint(name, recipe, lock, python, loads, loader, tool, made_of, name_digest, path)
+    """Return everything that shapes the environment `name` on this host; build nothing."""
+    recipe, lock = _find_recipe(name)
+    toolkit_pythons = toolkit.pythons if toolkit else {}
+    uv_program = uv.find_uv(toolkit.uv if toolkit else None)
+    python = interpreter.find_interpreter(recipe.python, pythons=toolkit_pythons, uv=uv_program)
+    preload = Preload() if interpreter.is_host_loader(python.loader) else Preload.collect(toolkit, driver)
+    loader = toolkit.loader if toolkit and patches.is_without_loader(root) else None
+    lock_text = lock.read_text(encoding="utf-8")
+    parts = list_parts(lock_text, recipe, python, preload, loader.interpreter if loader else None)
+    digest = hash_parts(parts)
+    path = get_folder() / f"{name}-{digest}"
+    return Blueprint(name, recipe, lock, python, preload, loader, uv_program, parts, digest, path)
 
 
-def parts(
-    lock: str, recipe: Recipe, python: Interpreter, preload: Preload, patched: str | None
+def list_parts(
+    lock: str, recipe: Recipe, python: Interpreter, preload: Preload, loader: str | None
 ) -> dict[str, Any]:
-    """What makes an environment what it is, each by its name, so that two hosts can say what differs."""
+    """Return the parts of an environment by name, so that two hosts can name the part that differs."""
     return {
-        **_written(lock, recipe),
+        **_list_lock_parts(lock, recipe),
         "python": f"{python.implementation} {python.version}",
         "machine": python.machine,
         "libc": python.libc,
-        "preload": preload.table(),
-        "patched": patched,
+        "preload": preload.build_table(),
+        "patched": loader,
     }
 
 
-def _written(lock: str, recipe: Recipe) -> dict[str, Any]:
-    """The parts that come from locks/; a title or a note shapes nothing."""
+def _list_lock_parts(lock: str, recipe: Recipe) -> dict[str, Any]:
+    """Return the parts that come from locks/, without titles and notes."""
     return {
         "format": _FORMAT,
         "lock": storage.hash_bytes(lock.encode()),
@@ -146,118 +148,122 @@ def _written(lock: str, recipe: Recipe) -> dict[str, Any]:
             "device": recipe.device,
             "torch_backend": recipe.torch_backend,
         },
-        "plugins": patches.plugin_hashes(recipe.plugins),
+        "plugins": patches.hash_plugins(recipe.plugins),
     }
 
 
-def digest(parts: Mapping[str, Any]) -> str:
-    """12 hex digits: enough for a folder's name."""
+def hash_parts(parts: Mapping[str, Any]) -> str:
+    """Return 12 hex digits, which a folder's name ends with."""
     return storage.hash_bytes(json.dumps(parts, sort_keys=True).encode())[:12]
 
 
-def folder() -> Path:
-    """The folder of all environments."""
+def get_folder() -> Path:
+    """Return the folder of all environments."""
     return storage.cache() / "envs"
 
 
-def every() -> Iterator[Environment]:
-    """Every finished environment on this host."""
-    for path in _folders():
+def list_environments() -> Iterator[Environment]:
+    """Yield every finished environment on this host."""
+    for path in _list_folders():
         with optional():
-            if found := read(path):
-                yield found
+            if environment := read_environment(path):
+                yield environment
 
 
-def read(path: Path) -> Environment | None:
-    """The environment in a folder; None where it is unfinished or its interpreter is gone."""
+def read_environment(path: Path) -> Environment | None:
+    """Return the environment in a folder; None if it is unfinished or its interpreter is gone."""
     table = storage.read_table(path / MANIFEST) or {}
     if not json_shape.fits(table, _Manifest) or not storage.exists(path / "bin/python"):
         return None
     return Environment(table["name"], table["digest"], path, table["parts"], table["built"])
 
 
-def at(path: Path) -> Environment | None:
-    """The environment in a folder, or the user's own virtualenv there; None where neither is."""
-    found = read(path)
-    if found or not storage.exists(path / "bin/python"):
-        return found
-    python = interpreter.of(path / "bin/python")
-    known = {"python": f"{python.implementation} {python.version}", "machine": python.machine}
-    return Environment(path.name, "its owner's", path, known, "")
+def open_environment(path: Path) -> Environment | None:
+    """Return the environment or the user's own virtualenv in a folder; None if there is neither."""
+    environment = read_environment(path)
+    if environment or not storage.exists(path / "bin/python"):
+        return environment
+    python = interpreter.probe_interpreter(path / "bin/python")
+    parts = {"python": f"{python.implementation} {python.version}", "machine": python.machine}
+    return Environment(path.name, "its owner's", path, parts, "")
 
 
 def is_current(environment: Environment) -> bool:
-    """Whether its lock and its recipe are still what they were."""
+    """Return whether its lock and its recipe are unchanged since it was built."""
     recipes, locks, name = config.recipes(), config.files("locks", ".txt"), environment.name
     if name not in recipes or name not in locks:
         return False
-    written = _written(locks[name].read_text(encoding="utf-8"), recipes[name])
-    return written.items() <= environment.parts.items()
+    lock_parts = _list_lock_parts(locks[name].read_text(encoding="utf-8"), recipes[name])
+    return lock_parts.items() <= environment.parts.items()
 
 
-def unfinished() -> Iterator[Path]:
-    """What a killed build left, or one that goes on now."""
-    for path in _folders():
+def list_unfinished() -> Iterator[Path]:
+    """Yield the folders of killed builds, and of builds that still run."""
+    for path in _list_folders():
         with optional():
-            if read(path) is None:
+            if read_environment(path) is None:
                 yield path
 
 
-def sweep() -> list[Path]:
-    """Remove the leftovers of killed builds; those of running ones stay."""
-    return [path for path in unfinished() if remove(path)]
+def remove_leftovers() -> list[Path]:
+    """Remove the folders of killed builds, not of running ones; return the removed folders."""
+    return [path for path in list_unfinished() if remove_environment(path)]
 
 
-def removable(name: str, *, everything: bool) -> Iterator[Path]:
-    """The folders to remove: all there are, else all of `name`, else those of no use any more."""
-    for path in _folders():
-        found = read(path)
-        useless = path.name.rpartition("-")[0] == name if name else not (found and is_current(found))
-        if everything or useless:
+def list_removable(name: str, *, is_all: bool) -> Iterator[Path]:
+    """Yield the folders to remove: all, else all of `name`, else unfinished and outdated ones."""
+    for path in _list_folders():
+        environment = read_environment(path)
+        is_useless = (
+            path.name.rpartition("-")[0] == name if name else not (environment and is_current(environment))
+        )
+        if is_all or is_useless:
             yield path
 
 
-def is_held(path: Path) -> bool:
-    """Whether a build of it goes on."""
-    with storage.lock(lock_file(path)) as free:
-        return not free
+def is_being_built(path: Path) -> bool:
+    """Return whether a build of it is running."""
+    with storage.lock(get_lock_file(path)) as is_free:
+        return not is_free
 
 
-def remove(path: Path) -> bool:
-    """Remove an environment's folder, unless a build holds it."""
-    held = lock_file(path)
-    with storage.lock(held) as free:
-        if free:
+def remove_environment(path: Path) -> bool:
+    """Remove an environment's folder unless a build holds it; return whether it was removed."""
+    lock_path = get_lock_file(path)
+    with storage.lock(lock_path) as is_free:
+        if is_free:
             storage.remove_file(path / MANIFEST)  # first, so that nothing half-removed looks finished
             storage.remove(path)
-            storage.remove_file(held)
-    return free
+            storage.remove_file(lock_path)
+    return is_free
 
 
-def _folders() -> list[Path]:
-    return [path for path in storage.list_folder(folder(), "[!.]*") if path.is_dir()]
+def _list_folders() -> list[Path]:
+    return [path for path in storage.list_folder(get_folder(), "[!.]*") if path.is_dir()]
 
 
-def lock_file(path: Path) -> Path:
-    """What a build of an environment holds while it goes on."""
+def get_lock_file(path: Path) -> Path:
+    """Return the lock file that a build of an environment holds while it runs."""
     return path.parent / ".locks" / path.name
 
 
-def _recipe(name: str) -> tuple[Recipe, Path]:
+def _find_recipe(name: str) -> tuple[Recipe, Path]:
     recipes, locks = config.recipes(), config.files("locks", ".txt")
     if name in recipes and name in locks:
         return recipes[name], locks[name]
-    known = sorted(set(recipes) & set(locks))
-    near = difflib.get_close_matches(name, known, n=1)
+    known_names = sorted(set(recipes) & set(locks))
+    close_names = difflib.get_close_matches(name, known_names, n=1)
     raise Problem(
         f"there is no engine environment {name!r}",
-        cause=f"locks/ has {', '.join(known) or 'none'}",
-        fix=f"medley env build {near[0]}" if near else "medley env list",
+        cause=f"locks/ has {', '.join(known_names) or 'none'}",
+        fix=f"medley env build {close_names[0]}" if close_names else "medley env list",
     )
 
 
-def versions(path: Path, names: tuple[str, ...]) -> dict[str, str]:
-    """The versions of distributions in an environment's folder, by name; empty where one is not installed."""
+def read_versions(path: Path, names: tuple[str, ...]) -> dict[str, str]:
+    """Return the versions of distributions in an environment's folder by name, empty if not installed."""
     folders = path.glob("lib/python*/site-packages/*.dist-info")
-    known = dict(each.name.removesuffix(".dist-info").partition("-")[::2] for each in folders)
-    return {name: known.get(name, "") for name in names}
+    versions = dict(
+        info_folder.name.removesuffix(".dist-info").partition("-")[::2] for info_folder in folders
+    )
+    return {name: versions.get(name, "") for name in names}

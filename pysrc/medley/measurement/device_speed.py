@@ -99,13 +99,13 @@ def _read_devices(node: Mapping[str, Any]) -> HostDevices:
 def measure_host(progress: Progress) -> Speeds:
     """Measure the devices of this host, without a cluster, and record the result."""
     host_facts, host_kind = kind.detect_kind()
-    chain = toolkit.with_libcuda(toolkit.find(host_kind.name, watch=progress), host_kind.host)
-    environment = tools.environment(host_kind, None)
-    folder = virtualenv.ready(environment, chain, driver=host_kind.host.driver, watch=progress)
+    chain = toolkit.add_libcuda(toolkit.find_toolkit(host_kind.name, watch=progress), host_kind.host)
+    environment = tools.choose_environment(host_kind, None)
+    folder = virtualenv.prepare_environment(environment, chain, driver=host_kind.host.driver, watch=progress)
     units = tuple(devices.list_device_identities(host_facts, host_kind))
     hosts = {_LOCAL_ADDRESS: HostDevices(platform.node(), units)}
     when, speeds = run.format_now(), Speeds()
-    command = verify.command(folder, chain, "device_speed.py", host_kind.host.device)
+    command = verify.build_script_command(folder, chain, "device_speed.py", host_kind.host.device)
     with progress.stage("measure this host"):
         finished = process.run(command, limit_s=_HOST_LIMIT_S)
     for line in finished.lines:

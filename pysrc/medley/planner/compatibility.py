@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from medley.environment.engine_source import brings_nvcc, is_older
+from medley.environment.engine_source import has_matching_nvcc, is_older
 from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host_schema import Arguments as ArgumentsRule
@@ -40,7 +40,7 @@ def require_host(site: Topology, engine: EngineName, shape: Shape) -> None:
 def _find_reason(site: Topology, host: str, engine: EngineName, shape: Shape) -> str | None:
     """Return why a host cannot have a rank of this model; None if it can."""
     source = site.find_engine_source(host)
-    return source.absent or source.lacks or _find_fault(site, host, engine, shape)
+    return source.absent_reason or source.lacking_reason or _find_fault(site, host, engine, shape)
 
 
 def _find_fault(site: Topology, host: str, engine: EngineName, shape: Shape) -> str | None:
@@ -78,7 +78,7 @@ def list_fixes(site: Topology, engine: EngineName, shape: Shape) -> Iterator[str
     for host in site.hosts:
         for _, rule in _list_faults(site, host, engine, shape):
             # An image has its own programs.
-            if rule.fix and not site.find_engine_source(host).image:
+            if rule.fix and not site.find_engine_source(host).is_image:
                 hosts.setdefault(rule.fix, []).append(host)
     yield from (f"{fix}  # on {join_names(names)}" for fix, names in hosts.items())
 
@@ -87,10 +87,10 @@ def has_compiler(site: Topology, host: str, engine: EngineName) -> bool:
     """Return whether CUDA code can be compiled where the engine runs; True if that is unknown."""
     facts, kind = site.hosts[host]
     source, image = site.find_engine_source(host), kind.host.container
-    if source.image:
+    if source.is_image:
         return source.name != image.image or "nvcc" not in image.lacks
     lock = source.name if host in site.engine_sources else kind.host.environments.get(engine, "")
-    if site.has_nix_toolkit or site.find_engine_version(host, engine) is None or brings_nvcc(lock):
+    if site.has_nix_toolkit or site.find_engine_version(host, engine) is None or has_matching_nvcc(lock):
         return True
     return has_toolkit(facts, kind.host)
 

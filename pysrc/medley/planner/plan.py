@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from medley.environment.engine_source import numbers
+from medley.environment.engine_source import parse_version
 from medley.errors import Problem
 from medley.host.facts import GIB, Facts
 from medley.host_schema import ENGINE_TABLES
@@ -229,13 +229,15 @@ def plan_without_shape(
 
 def adapt_to_version(engine_plan: Plan, engine: EngineName, version: str | None, chat: ChatFormat) -> Plan:
     """Return the plan for an engine of this version, which may be older than the one in medley's locks."""
-    release, table, title = numbers(version or "")[:3], ENGINE_TABLES[engine], TITLES[engine]
+    release, table, title = parse_version(version or "")[:3], ENGINE_TABLES[engine], TITLES[engine]
     if not release:
         return engine_plan
     parsers, since = (chat.tool_parser, chat.reasoning_parser), table.parsers_since
-    unread = [name for name in dict.fromkeys(parsers) if name and release < numbers(since.get(name, ""))]
+    unread = [
+        name for name in dict.fromkeys(parsers) if name and release < parse_version(since.get(name, ""))
+    ]
     why = [f"{title} {version} has no parser {name}: what it would read stays text" for name in unread]
-    finds_longest = release >= numbers(table.auto_context_since)
+    finds_longest = release >= parse_version(table.auto_context_since)
     if not finds_longest and engine_plan.longest and not engine_plan.context:
         reason = f"{title} {version} does not find the longest by itself"
         why.append(f"a context of {engine_plan.longest} tokens: {reason}")

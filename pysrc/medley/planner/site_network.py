@@ -114,7 +114,7 @@ class SiteNetwork:
 
     def _find_source_differences(self, first: str, second: str) -> list[str]:
         sources = self.engine_sources
-        return sources.get(first, _UNKNOWN_SOURCE).differences(sources.get(second, _UNKNOWN_SOURCE))
+        return sources.get(first, _UNKNOWN_SOURCE).list_differences(sources.get(second, _UNKNOWN_SOURCE))
 
     def _find_link_key(self, name: str) -> str:
         """Return a text that is equal for hosts whose links are equal."""

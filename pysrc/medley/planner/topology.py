@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Interface
 from itertools import combinations
 
-from medley.environment.engine_source import EngineSource, locked, nccl
+from medley.environment.engine_source import EngineSource, find_oldest_nccl, read_locked_versions
 from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host.facts.network import Address, Interface
@@ -66,21 +66,23 @@ class Topology:
 
     def find_image(self, host: str) -> str | None:
         """Return the container image that this host's ranks run in; None without one."""
-        return self.find_engine_source(host).name if self.find_engine_source(host).image else None
+        return self.find_engine_source(host).name if self.find_engine_source(host).is_image else None
 
     def is_engine_locked(self, host: str) -> bool:
         """Return whether the host's engine is from a lock, so that its packages are known."""
         source = self.engine_sources.get(host)
         if source is None:
             return not self.has_own_engine
-        return not source.image and bool(source.versions)
+        return not source.is_image and bool(source.versions)
 
     def find_engine_version(self, host: str, engine: EngineName) -> str | None:
         """Return the version of the host's engine; None for the user's own image or environment."""
         if host in self.engine_sources:
             return self.engine_sources[host].versions.get(engine)
         lock = self.hosts[host][1].host.environments.get(engine)
-        return None if self.has_own_engine or lock is None else locked().get(lock, {}).get(engine)
+        return (
+            None if self.has_own_engine or lock is None else read_locked_versions().get(lock, {}).get(engine)
+        )
 
     def find_capability(self, host: str) -> str | None:
         """Return the compute capability of the host's GPUs; None without GPUs."""
@@ -89,7 +91,9 @@ class Topology:
 
     def complete_options(self, options: NetworkOptions, engine: EngineName) -> NetworkOptions:
         """Add the release of NCCL, and the addresses of hosts that have joined, to the network options."""
-        options = replace(options, nccl=self.nccl_version or nccl(engine, self.engine_sources.values()))
+        options = replace(
+            options, nccl=self.nccl_version or find_oldest_nccl(engine, self.engine_sources.values())
+        )
         return replace(options, link=None, ray_addresses=dict(self.addresses)) if self.addresses else options
 
     def build_network(self, options: NetworkOptions, engine: EngineName) -> SiteNetwork:
@@ -211,11 +215,13 @@ def list_incompatible_remedies(sources: Mapping[str, EngineSource]) -> Iterator[
     """Yield what each two groups of hosts need to be in one cluster, and hosts without a usable engine."""
     for first, second, _ in _list_incompatible_pairs(sources):
         yield f"{join_names(first)} with {join_names(second)}: {_describe_remedy(sources, first, second)}"
-    unusable = {name: source for name, source in sources.items() if source.absent or source.lacks}
+    unusable = {
+        name: source for name, source in sources.items() if source.absent_reason or source.lacking_reason
+    }
     for names in group_by_source(unusable):
         remedies = (
-            sources[names[0]].upgrade,
-            "--image NAME" if sources[names[0]].absent else "--image NAME of a newer one",
+            sources[names[0]].upgrade_fix,
+            "--image NAME" if sources[names[0]].absent_reason else "--image NAME of a newer one",
         )
         yield f"on {join_names(names)}: {', or '.join(filter(None, remedies))}"
 
@@ -228,7 +234,7 @@ def _list_incompatible_pairs(
     same_source = ((names[:1], names[1:]) for names in groups if len(names) > 1)
     for first, second in (*combinations(groups, 2), *same_source):
         first_source, second_source = sources[first[0]], sources[second[0]]
-        differences = first_source.differences(second_source)
+        differences = first_source.list_differences(second_source)
         if first_source.device == second_source.device and differences:
             yield first, second, differences
 
@@ -238,20 +244,22 @@ def group_by_source(sources: Mapping[str, EngineSource]) -> list[list[str]]:
     groups: dict[tuple[str, ...], list[str]] = {}
     for name in sorted(sources):
         source = sources[name]
-        groups.setdefault((source.name, *source.typed, source.device), []).append(name)
+        groups.setdefault((source.name, *source.switches, source.device), []).append(name)
     return list(groups.values())
 
 
 def _describe_remedy(sources: Mapping[str, EngineSource], *pair: list[str]) -> str:
     """Return what two groups of hosts need to be in one cluster."""
     first_sources = [sources[names[0]] for names in pair]
-    builds = dict.fromkeys(source.able for source in first_sources if source.alone and source.able)
+    builds = dict.fromkeys(
+        source.join_fix for source in first_sources if source.alone_reason and source.join_fix
+    )
     if builds:
         return "; ".join(builds)
     upgrades = [
-        f"{source.upgrade} on {join_names(names)}"
+        f"{source.upgrade_fix} on {join_names(names)}"
         for names, source in zip(pair, first_sources, strict=True)
-        if source.upgrade is not None
+        if source.upgrade_fix is not None
     ]
     return " or ".join((*upgrades, "one image on all of them (--image NAME)"))
 
@@ -260,9 +268,9 @@ def explain_sources(sources: Mapping[str, EngineSource], hosts: Iterable[str]) -
     """Yield which image the hosts of a plan run, who made it, and which versions are undocumented."""
     for names in group_by_source({name: sources[name] for name in hosts if name in sources}):
         source = sources[names[0]]
-        if source.image:
-            maker = f", by {source.source}" if source.source else ""
+        if source.is_image:
+            maker = f", by {source.published_at}" if source.published_at else ""
             undocumented = ""
-            if source.unsaid:
-                undocumented = f"; its {' and '.join(source.unsaid)} version is not documented"
+            if source.unknown_versions:
+                undocumented = f"; its {' and '.join(source.unknown_versions)} version is not documented"
             yield f"{join_names(names)}: container image {source}{maker}{undocumented}"

@@ -74,7 +74,7 @@ def _list_missing_hosts(site: Topology) -> Iterator[str]:
 def _list_other_engines(order: Order, shape: Shape, site: Topology) -> Iterator[str]:
     """Yield the command with another engine where this one cannot run the model on one of these hosts."""
     refusal = compatibility.find_refusal(site, site.hosts, order.engine, shape)
-    if refusal is None or site.rank_order or any(source.image for source in site.engine_sources.values()):
+    if refusal is None or site.rank_order or any(source.is_image for source in site.engine_sources.values()):
         return
     for engine in ENGINES:
         placement = replace(order.placement, engine=engine, partition=None)
@@ -89,7 +89,8 @@ def _list_gpu_hints(order: Order, shape: Shape, site: Topology) -> Iterator[str]
     hosts = [
         host
         for host in site.hosts
-        if not site.find_engine_source(host).absent and not site.find_engine_source(host).lacks
+        if not site.find_engine_source(host).absent_reason
+        and not site.find_engine_source(host).lacking_reason
     ]
     if any(compatibility.find_refusal(site, (host,), order.engine, shape) for host in hosts):
         yield "medley models  # this model needs other GPUs: choose another model or other hosts"

@@ -15,7 +15,7 @@ from medley.engine.launch import ENGINES
 from medley.environment import lock, relock, toolkit, verify, virtualenv
 from medley.environment.payload import FOLDER
 from medley.environment.relock import Release
-from medley.environment.toolkit import with_libcuda
+from medley.environment.toolkit import add_libcuda
 from medley.environment.virtualenv import Environment
 from medley.errors import Problem
 from medley.host.kind import detect_kind
@@ -57,20 +57,20 @@ class Proof:
 
 def raise_lock(name: str, version: str | None, *, watch: Progress) -> Proof:
     """Write the lock for the release once it passes; a Problem leaves the files unchanged."""
-    release = relock.resolve(name, version, watch=watch)
+    release = relock.resolve_release(name, version, watch=watch)
     recipe = config.recipes()[name]
     _, here = detect_kind()
     runs = recipe.device in {"cpu", here.host.device}
-    chain = with_libcuda(toolkit.find(here.name, watch=watch), here.host)
+    chain = add_libcuda(toolkit.find_toolkit(here.name, watch=watch), here.host)
     asked = commands(recipe.engine)
 
     def built() -> Environment:
-        return virtualenv.ready(name, chain, driver=here.host.driver, watch=watch)
+        return virtualenv.prepare_environment(name, chain, driver=here.host.driver, watch=watch)
 
     known = flag_names(parse(built(), recipe, (), watch=watch))
-    with lock.written(release.after):
+    with lock.write_files(release.new_texts):
         made = built()
-        if runs and (wrong := verify.problem(verify.prove(made, chain, watch), name)):
+        if runs and (wrong := verify.find_problem(verify.prove_environment(made, chain, watch), name)):
             raise wrong
         answer = parse(made, recipe, asked, watch=watch)
         knows = flag_names(answer)
@@ -125,8 +125,8 @@ def flag_names(answer: Mapping[str, Any]) -> list[str]:
 
 
 def parser_file(release: Release, engine: EngineName) -> Path:
-    lock = next(path for path in release.after if path.suffix == ".txt")
-    return lock.parent / "parsers" / f"{engine}-{release.new.partition('+')[0]}.json"
+    lock = next(path for path in release.new_texts if path.suffix == ".txt")
+    return lock.parent / "parsers" / f"{engine}-{release.new_version.partition('+')[0]}.json"
 
 
 def parser_text(answer: Mapping[str, Any]) -> str:
@@ -142,15 +142,17 @@ def _require_parsed(release: Release, errors: Sequence[str | None], asked: Seque
     if wrong:
         shown = [f"{error}   # {' '.join(words)}" for error, words in list(wrong.items())[:4]]
         raise Problem(
-            f"{release.distribution} {release.new} rejects medley's flags; {release.name} is unchanged",
+            f"{release.distribution} {release.new_version} rejects medley's flags; "
+            f"{release.name} is unchanged",
             cause="\n".join(shown),
-            fix=f"adapt pysrc/medley/engine/ or models/, then: medley env raise {release.name} {release.new}",
+            fix="adapt pysrc/medley/engine/ or models/, then: "
+            f"medley env raise {release.name} {release.new_version}",
         )
 
 
 def _require_right(release: Release, found: Sequence[Comparison]) -> str:
     """Say what was compared; raise a Problem where an answer is not the reference's."""
-    title = f"{release.distribution} {release.new}"
+    title = f"{release.distribution} {release.new_version}"
     answer_check.require_right(
         found,
         f"{title} answers differently; {release.name} is unchanged",

@@ -17,11 +17,13 @@ def add_engine_sources(
     if site.rank_order:
         return site
     uses_images, engine = placement.launcher != "mp", placement.engine
-    locked = engine_source.locked()
-    has_toolkit = site.has_nix_toolkit or engine_source.is_pinned()
+    locked = engine_source.read_locked_versions()
+    has_toolkit = site.has_nix_toolkit or engine_source.has_nix_toolkit()
     pinned = has_toolkit or bool(os.environ.get(engine_source.OWN_NCCL))
     sources = {
-        name: engine_source.engine_source(kind, engine, request, locked, images=uses_images, pinned=pinned)
+        name: engine_source.choose_engine_source(
+            kind, engine, request, locked, can_use_image=uses_images, has_nix_toolkit=pinned
+        )
         for name, (_, kind) in site.hosts.items()
     }
     return add_engine_gaps(replace(site, engine_sources=sources, has_nix_toolkit=has_toolkit), engine, model)
@@ -30,7 +32,9 @@ def add_engine_sources(
 def add_engine_gaps(site: Topology, engine: EngineName, model: Model | None) -> Topology:
     """Return the site with what each host's engine lacks for this model."""
     sources = {
-        name: replace(source, lacks=engine_source.unknown(model, engine, source.versions.get(engine)))
+        name: replace(
+            source, lacking_reason=engine_source.find_model_gap(model, engine, source.versions.get(engine))
+        )
         for name, source in site.engine_sources.items()
     }
     return replace(site, engine_sources=sources)

@@ -53,19 +53,19 @@ def prepare_engine(
     environment = request.environment or (cluster.environment if cluster else None)
     programs = BARE
     if image is None:
-        programs = tools.ready(
+        programs = tools.prepare_tools(
             host[1],
             environment,
             engine=engine,
-            joins=cluster is not None,
+            is_multi_host=cluster is not None,
             nccl=choose_nccl(request.nccl, cluster),
             dry_run=request.dry_run,
             watch=watch,
         )
         if not request.dry_run:
-            packaged_model.ready(job.order.weights, programs.binary / "python", watch)
+            packaged_model.build_model(job.order.weights, programs.binary / "python", watch)
     elif not request.dry_run:
-        packaged_model.require(job.order.weights)
+        packaged_model.require_model(job.order.weights)
     return HostEngine(image, programs, find_version(image, programs, host[1], engine, environment))
 
 
@@ -82,27 +82,27 @@ def find_image(
 ) -> ContainerEnvironment | None:
     """Return the image to use; over a cluster that of its Ray."""
     if cluster is None:
-        return container_image.imaged_on(
-            request, host, engine, dry_run=dry_run, elsewhere=is_other_host, watch=watch
+        return container_image.prepare_requested_image(
+            request, host, engine, dry_run=dry_run, is_other_host=is_other_host, watch=watch
         )
-    selection = request.choice(host[1], dry_run=dry_run, watch=watch) if request else None
+    selection = request.select_image(host[1], dry_run=dry_run, watch=watch) if request else None
     if over_ray or selection is None:
-        requested, selection = selection, ImageSelection.of(cluster.image) if cluster.image else None
+        requested, selection = selection, ImageSelection.parse(cluster.image) if cluster.image else None
         if requested and (selection is None or requested.image.id != selection.image.id):
             raise _other_image_problem(cluster, requested, selection)
     if selection is None:
         return None
-    return container_image.ready(selection, host, engine, dry_run=dry_run, watch=watch)
+    return container_image.prepare_image(selection, host, engine, dry_run=dry_run, watch=watch)
 
 
 def _other_image_problem(
     cluster: Membership, requested: ImageSelection, running: ImageSelection | None
 ) -> Problem:
-    runs = f"{running.image.name} ({running.image.short})" if running else cluster.environment
+    runs = f"{running.image.name} ({running.image.short_id})" if running else cluster.environment
     name = requested.image.name
     return Problem(
         "--image must name the image of the running Ray",
-        cause=f"this cluster runs {runs}, and --image names {name} ({requested.image.short})",
+        cause=f"this cluster runs {runs}, and --image names {name} ({requested.image.short_id})",
         fix="leave --image out, or start the cluster with it: "
         f"medley ray-stop; medley ray-head --image {name}",
     )
@@ -119,18 +119,18 @@ def find_version(
     if image is None:
         installed = None
         if programs.binary.parts:
-            installed = virtualenv.versions(programs.binary.parent, (engine,))[engine]
+            installed = virtualenv.read_versions(programs.binary.parent, (engine,))[engine]
         lock = environment or kind.host.environments.get(engine, "")
-        return installed or engine_source.locked().get(lock, {}).get(engine)
-    if image.held:
-        return image.versions((engine,))[engine]
+        return installed or engine_source.read_locked_versions().get(lock, {}).get(engine)
+    if image.contents:
+        return image.find_versions((engine,))[engine]
     default = kind.host.container
-    return default.holds.get(engine) if image.choice.image.name == default.image else None
+    return default.holds.get(engine) if image.selection.image.name == default.image else None
 
 
 def choose_nccl(requested: str | None, cluster: Membership | None) -> str | None:
     """Return the NCCL file of this host's ranks: the user's, over Ray the one of this host's Ray."""
-    file = str(own_nccl.absolute(requested)) if requested else None
+    file = str(own_nccl.expand_path(requested)) if requested else None
     if cluster is None:
         return requested
     if file in {None, cluster.nccl}:

@@ -89,7 +89,7 @@ def build_plan(order: Order, choice: Choice, site: Topology, launcher: Launcher)
 def _complete_site(job: Job, site: Topology) -> Topology:
     """Return the site with the engines that its hosts run."""
     request, order = job.request, job.order
-    site = replace(site, has_own_engine=_has_own_engine(job), has_nix_toolkit=engine_source.is_pinned())
+    site = replace(site, has_own_engine=_has_own_engine(job), has_nix_toolkit=engine_source.has_nix_toolkit())
     image = request.image.image if request.image else None
     if request.other_site or image == "default":
         engine_request = EngineRequest(image, request.environment)

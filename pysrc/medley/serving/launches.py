@@ -175,7 +175,7 @@ def _require_model(job: Job, engine: HostEngine) -> None:
     """Raise a Problem if this release of the engine lacks the model, or ignores a variable of its launch."""
     order = job.order
     unread_variables.require_read_launch_variables(os.environ, order.weights, order.engine, engine.version)
-    if gap := engine_source.unknown(order.weights.model, order.engine, engine.version):
+    if gap := engine_source.find_model_gap(order.weights.model, order.engine, engine.version):
         raise Problem(
             f"{order.weights.name} cannot be served with this {ENGINES[order.engine].TITLE}",
             cause=gap,

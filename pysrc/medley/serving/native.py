@@ -49,11 +49,11 @@ def wait_for_hosts(job: Job, output: Output) -> Iterator[PreparedLaunch]:
     """Wait for the hosts that join, start each one's part, and yield this host's; then end them all."""
     request, order, watch = job.request, job.order, output.watch
     head_facts, kind = detect_kind(request.kind, load_answers())
-    programs = tools.ready(
-        kind, request.environment, engine=order.engine, joins=True, nccl=request.nccl, watch=watch
+    programs = tools.prepare_tools(
+        kind, request.environment, engine=order.engine, is_multi_host=True, nccl=request.nccl, watch=watch
     )
-    packaged_model.ready(order.weights, programs.binary / "python", watch)
-    version = virtualenv.versions(programs.binary.parent, (order.engine,))[order.engine]
+    packaged_model.build_model(order.weights, programs.binary / "python", watch)
+    version = virtualenv.read_versions(programs.binary.parent, (order.engine,))[order.engine]
     engine_parser = parser.read_programs_parser(order.engine, programs.binary, version, ask=True, watch=watch)
     flags.require_known_flags(engine_parser, (), order.engine_flags)
     unread_variables.require_read_launch_variables(os.environ, order.weights, order.engine, version)
@@ -113,7 +113,7 @@ def _build_site(job: Job, host_facts: Mapping[str, Facts], kind: Kind, programs:
     """Return the hosts that joined, with the address at which each reaches the others."""
     own_nccl = programs.nccl.version if programs.nccl else None
     nccl_version = own_nccl or node.environment(programs).nccl
-    nccl_version = nccl_version or engine_source.nccl(job.order.engine)
+    nccl_version = nccl_version or engine_source.find_oldest_nccl(job.order.engine)
     options = replace(job.order.placement.network, nccl=nccl_version)
     ends = choose_fabric(host_facts, options).endpoints
     addresses = {host: end.address for host, end in ends.items()}
@@ -189,11 +189,16 @@ def run_worker(
     """Run this host's part of a model of the head at HOST:PORT; return whether the head restarts it."""
     try:
         with rendezvous_worker.alive(channel):
-            programs = tools.ready(
-                kind, environment, engine=terms["engine_name"], joins=True, nccl=nccl, watch=output.watch
+            programs = tools.prepare_tools(
+                kind,
+                environment,
+                engine=terms["engine_name"],
+                is_multi_host=True,
+                nccl=nccl,
+                watch=output.watch,
             )
             _require_head_terms(programs, terms, head, output.watch)
-            own_variables = tuple(programs.variables(os.environ.get("PATH", "")))
+            own_variables = tuple(programs.list_variables(os.environ.get("PATH", "")))
             values = {
                 variable.name: variable.value for variable in own_variables if variable.value is not None
             }
@@ -245,7 +250,7 @@ def _require_head_terms(programs: Tools, terms: "Mapping[str, Any]", head: str, 
     if (model := config.models().get(terms["model"])) and model.is_built:
         model_files = resolve.resolve_weights(terms["model"], config.models(), storage.cache())
         resolve.prepare_weights(model_files)
-        packaged_model.ready(model_files, programs.binary / "python", watch)
+        packaged_model.build_model(model_files, programs.binary / "python", watch)
     if target.is_absolute() and not storage.exists(target / "config.json"):
         folder = shlex.quote(str(target))
         raise Problem(

@@ -118,7 +118,9 @@ def _build_serving(request: LaunchRequest, model_files: Weights, watch: Progress
     reach = "0.0.0.0" if listen.origins else listen.address  # noqa: S104 - compared, not bound
     key = credentials.choose_keys(listen.key, reach, make=not request.dry_run)
     if not request.dry_run:
-        if request.image and container_runtime.remove_leftover(container_image.role(listen.port)):
+        if request.image and container_runtime.remove_leftover(
+            container_image.name_serving_role(listen.port)
+        ):
             watch.note(f"ended a leftover container on port {listen.port}")
         tcp.require_free_port(listen.address, listen.port)
     return Serving(

@@ -99,7 +99,7 @@ class ServerRun:
             record as report,
             serving.keep_description(server.port, description),
             log_launch(log, launch) as write_line,
-            running_edge(_build_edge(server), caddy.ready(output.watch), output.say) as edge,
+            running_edge(_build_edge(server), caddy.prepare_caddy(output.watch), output.say) as edge,
             _note_start_and_end(subject, launch),
             ExitStack() as ready_server,
             device_probe.probed_daily(launch.command, lambda: metrics.is_idle(server.local_url), output.say),

@@ -105,7 +105,7 @@ def _list_pipeline_steps(order: Order, choice: Choice, site: Topology) -> Iterat
     command = build_launches(order, choice.layout, plan, used, ray=ray)[head].annotated_command
     _require_known_flags(order, command, source)
     # A cluster's engine is from the environment of its Ray.
-    environment = () if ray else source.typed
+    environment = () if ray else source.switches
     partition = ""
     if placement.partition:
         partition = f"{ENGINE_TABLES[placement.engine].partition_variable}={placement.partition} "
@@ -127,16 +127,16 @@ def _list_steps_without_ray(order: Order, choice: Choice, site: Topology) -> Ite
         if host == hosts[0]:
             _require_known_flags(order, command, source)
             typed = _write_context_variable(order, choice)
-            typed += _write_serve(order, choice.layout, site, source.typed)
+            typed += _write_serve(order, choice.layout, site, source.switches)
             yield Step(host, typed, command, why=plan.why)
         else:
-            yield Step(host, " ".join((join, shlex.join(source.typed))).rstrip(), command)
+            yield Step(host, " ".join((join, shlex.join(source.switches))).rstrip(), command)
 
 
 def _require_known_flags(order: Order, command: AnnotatedCommand, source: EngineSource) -> None:
     """Raise a Problem for flags that a lock's release would refuse; an image's is not known here."""
     version = source.versions.get(order.engine)
-    if version and not source.image:
+    if version and not source.is_image:
         engine_parser = parser.read_release_parser(order.engine, version)
         flags.require_known_flags(engine_parser, command.flags, order.engine_flags, table=order.table)
 
@@ -153,7 +153,7 @@ def list_ray_steps(
     if options.link is not None or network.endpoint.interface != ends[head].interface:
         link = ("--link", ends[head].interface)
         network = per_host.choose_head_network(head, site.facts[head], replace(options, link=link[1]), {})
-    source = site.find_engine_source(head).typed
+    source = site.find_engine_source(head).switches
     yield Step(
         head,
         shlex.join(("medley", "ray-head", *link, *engine_switch, *source)),
@@ -163,7 +163,7 @@ def list_ray_steps(
         source=source,
     )
     for host in workers:
-        source = site.find_engine_source(host).typed
+        source = site.find_engine_source(host).switches
         pair = {name: site.facts[name] for name in (head, host)}
         network = per_host.choose_worker_network(pair, host, (head, address), options, {})
         typed = f"ssh {shlex.quote(head)} cat {_TOKEN_FILE} | medley ray-worker {address} --token-file -"

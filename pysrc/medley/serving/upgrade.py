@@ -47,14 +47,14 @@ def engine_of(port: int) -> str:
     found = serving.description_of(port)
     if found is None:
         return "an engine of an earlier medley"
-    version = virtualenv.versions(found.programs.parent, (found.engine,))[found.engine]
+    version = virtualenv.read_versions(found.programs.parent, (found.engine,))[found.engine]
     return f"{found.engine} {version or found.programs.parent.name}"
 
 
 def _pinned(unit: Unit, port: int) -> Unit:
     """Name its environment where the lock has changed since: its command alone would take the new one."""
     found, argv = serving.description_of(port), unit.command.argv
-    there = found and virtualenv.read(found.programs.parent)
+    there = found and virtualenv.read_environment(found.programs.parent)
     named = any(word.partition("=")[0] in _SOURCES for word in argv)
     if not (found and there) or named or virtualenv.is_current(there) or found.plan.get("launcher") == "ray":
         return unit
@@ -70,18 +70,20 @@ def prepare_host(request: LaunchRequest, output: Output) -> None:
     order = job.order
     (host,) = find_this_host(request.kind, output.say).hosts.values()
     if request.image:
-        container_image.imaged_on(request.image, host, order.engine, dry_run=False, watch=output.watch)
+        container_image.prepare_requested_image(
+            request.image, host, order.engine, dry_run=False, watch=output.watch
+        )
     elif not (job.cluster and job.cluster.image):
         environment = request.environment or (job.cluster.environment if job.cluster else None)
-        programs = tools.ready(
+        programs = tools.prepare_tools(
             host[1], environment, engine=order.engine, nccl=request.nccl, watch=output.watch
         )
-        version = virtualenv.versions(programs.binary.parent, (order.engine,))[order.engine]
+        version = virtualenv.read_versions(programs.binary.parent, (order.engine,))[order.engine]
         engine_parser = parser.read_programs_parser(
             order.engine, programs.binary, version, ask=True, watch=output.watch
         )
         flags.require_known_flags(engine_parser, (), order.engine_flags)
-        packaged_model.ready(order.weights, programs.binary / "python", output.watch)
+        packaged_model.build_model(order.weights, programs.binary / "python", output.watch)
     weights.fetch(order.weights.name, weights.find_hub_files(order), output.watch)
 
 

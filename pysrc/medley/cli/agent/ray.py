@@ -35,15 +35,19 @@ def prepared(asked: Table, watch: Notes) -> NodeSpec:
     wanted = None
     if named := asked["image"]:
         wanted = ImageRequest(named["image"], named["container"], named["nccl"], tuple(named["mounts"]))
-    image = container_image.imaged_on(wanted, (found, kind), engine, dry_run=dry, watch=watch)
+    image = container_image.prepare_requested_image(wanted, (found, kind), engine, dry_run=dry, watch=watch)
     tool = BARE
     if image is None:
         named, nccl = asked["env"], asked["nccl"]
-        tool = tools.ready(kind, named, engine=engine, joins=True, nccl=nccl, dry_run=dry, watch=watch)
+        tool = tools.prepare_tools(
+            kind, named, engine=engine, is_multi_host=True, nccl=nccl, dry_run=dry, watch=watch
+        )
     path, table = os.environ.get("PATH", ""), asked["environment"]
     ours = part(found, kind, tool, slots=asked["slots"], path=path, engine=engine, imaged=image, table=table)
     if not dry:
-        require_read_variables(table, engine, ours.environment.versions((engine,))[engine], file=cluster.FILE)
+        require_read_variables(
+            table, engine, ours.environment.find_versions((engine,))[engine], file=cluster.FILE
+        )
     return ours
 
 

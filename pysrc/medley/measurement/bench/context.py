@@ -90,10 +90,10 @@ def describe_conditions(
 
 def _describe_environment(binary: Path) -> dict[str, Any]:
     """Describe the engine environment; for an image or another server, the client's."""
-    environment = virtualenv.at(binary.parent)
+    environment = virtualenv.open_environment(binary.parent)
     if environment is None:
         return {"environment": None, "digest": None, "lock": None, "versions": {}}
-    packages = virtualenv.versions(environment.path, _PACKAGES)
+    packages = virtualenv.read_versions(environment.path, _PACKAGES)
     versions = {name: version for name, version in packages.items() if version}
     return {
         "environment": environment.name,

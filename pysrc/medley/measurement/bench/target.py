@@ -140,7 +140,7 @@ def _find_binary(
     """Return the folder of the client's programs: the server's own, or an environment, built if missing."""
     if description and environment is None and storage.exists(description.programs / ENGINES[name].PROGRAM):
         return description.programs
-    return tools.ready(detect_kind()[1], environment, engine=name, watch=progress).binary
+    return tools.prepare_tools(detect_kind()[1], environment, engine=name, watch=progress).binary
 
 
 def _find_address(options: TargetOptions) -> ServerAddress:
