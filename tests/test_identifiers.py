@@ -8,7 +8,7 @@ ALLOWED = {
     "cli": 272,
     "cluster": 216,
     "engine": 4,
-    "environment": 67,
+    "environment": 3,
     "explain": 106,
     "host": 6,
     "measurement": 7,

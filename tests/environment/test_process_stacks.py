@@ -37,7 +37,7 @@ def start() -> Iterator[Start]:
                 "parent and child sleep",
                 lambda: _both_wait(pid),
                 60,
-                state=lambda: process_stacks.look([pid]),
+                state=lambda: process_stacks.describe_processes([pid]),
             )
         return started[-1]
 
@@ -49,14 +49,14 @@ def start() -> Iterator[Start]:
 
 def _both_wait(pid: int) -> bool:
     """Whether parent and child have begun to sleep."""
-    found = process_stacks.look([pid])["processes"]
+    found = process_stacks.describe_processes([pid])["processes"]
     return len(found) == 2 and all("nanosleep" in each["wchan"] for each in found)
 
 
 def test_a_process_and_its_fork_each_write_their_own_stacks(start: Start) -> None:
     child = start(sys.executable, "-c", FORKS, PYTHONPATH=str(STACKS))
     for _ in range(2):  # it goes on, and can be asked again
-        parent, forked = process_stacks.look([child.pid], stacks=True)["processes"]
+        parent, forked = process_stacks.describe_processes([child.pid], stacks=True)["processes"]
         assert "waits_in_parent" in parent["stack"]
         assert "waits_in_child" in forked["stack"]
         assert "waits_in_parent" not in forked["stack"]
@@ -65,7 +65,7 @@ def test_a_process_and_its_fork_each_write_their_own_stacks(start: Start) -> Non
 
 def test_a_process_without_the_handler_gets_no_signal(start: Start) -> None:
     child = start("sleep", "60")
-    (found,) = process_stacks.look([child.pid], stacks=True)["processes"]
+    (found,) = process_stacks.describe_processes([child.pid], stacks=True)["processes"]
     assert found["stack"].startswith("none: ")
     assert child.poll() is None
 
@@ -74,7 +74,7 @@ def test_a_stopped_process_is_seen_as_that(start: Start) -> None:
     child = start(sys.executable, "-c", FORKS, PYTHONPATH=str(STACKS))
     child.send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
-    parent, forked = process_stacks.look([child.pid], stacks=True)["processes"]
+    parent, forked = process_stacks.describe_processes([child.pid], stacks=True)["processes"]
     assert (parent["state"], parent["stack"]) == ("T", "none: a process in this state handles no signal")
     assert "waits_in_child" in forked["stack"]
 

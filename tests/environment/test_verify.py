@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from medley.environment import payload, verify
-from medley.environment.payload.probe import built_for
+from medley.environment.payload.probe import is_built_for
 from medley.environment.toolkit import Toolkit
 from medley.environment.virtualenv import Environment
 from medley.errors import Problem
@@ -104,7 +104,7 @@ def test_the_fix_fits() -> None:
     ids=str,
 )
 def test_built_for(capability: tuple[int, int], arches: list[str], *, built: bool) -> None:
-    assert built_for(capability, arches) is built
+    assert is_built_for(capability, arches) is built
 
 
 def test_the_command_has_the_toolkits_variables(monkeypatch: pytest.MonkeyPatch) -> None:

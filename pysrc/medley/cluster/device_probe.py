@@ -151,7 +151,7 @@ def quiet(pids: Callable[[], Iterable[int]]) -> Callable[[], bool]:
     def idle() -> bool:
         nonlocal last, told_at
         before, now = last, time.monotonic()
-        last = {row["pid"]: row["cpu_s"] for row in process_stacks.look(pids())["processes"]}
+        last = {row["pid"]: row["cpu_s"] for row in process_stacks.describe_processes(pids())["processes"]}
         passed_s, told_at = now - told_at, now
         used = (cpu_s - before.get(pid, 0) for pid, cpu_s in last.items())
         return bool(before) and all(each < _IDLE_CORES * passed_s for each in used)

@@ -135,7 +135,14 @@ def run_part(
         while "end" not in (message := head.next_message()):
             again = again or "again" in message
             if "look" in message:
-                _send(channel, {"looked": process_stacks.look([process.pid], stacks=bool(message["look"]))})
+                _send(
+                    channel,
+                    {
+                        "looked": process_stacks.describe_processes(
+                            [process.pid], stacks=bool(message["look"])
+                        )
+                    },
+                )
             _watch_memory(channel, memory)
             segments.check()
             finished = None if done else process.poll()

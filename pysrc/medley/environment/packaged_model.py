@@ -151,8 +151,8 @@ def _conversion_problem(name: str, python: Path, model: Path, finished: Finished
     if finished.status == _KILLED_STATUS or "MemoryError" in cause:
         cause = f"its converter was killed, as by a kernel without memory: it takes {_MEMORY_GIB} GiB"
         return Problem(title, cause=cause, fix=f"medley stop; medley serve {name}  # or end what uses memory")
-    if cause.startswith(convert_gguf.REFUSED):
-        cause = cause.removeprefix(convert_gguf.REFUSED).strip()
+    if cause.startswith(convert_gguf.REFUSED_PREFIX):
+        cause = cause.removeprefix(convert_gguf.REFUSED_PREFIX).strip()
         fix = "medley serve ORGANIZATION/NAME  # from the hub: medley cannot convert this package"
         return Problem(title, cause=cause, fix=fix)
     environment = virtualenv.read_environment(python.parents[1])

@@ -305,7 +305,7 @@ def _here(engine: Process, *, stacks: bool = False) -> Mapping[str, Any]:
     """Look at an engine on this host, where it has a container from inside."""
     undo = engine.command.undo
     if not undo:
-        return process_stacks.look([engine.pid], stacks=stacks)
+        return process_stacks.describe_processes([engine.pid], stacks=stacks)
     nothing: Mapping[str, Any] = {"at_s": time.monotonic(), "processes": []}
     script, verb = payload.FOLDER / "process_stacks.py", "stacks" if stacks else "look"
     command = Command((undo[0], "exec", undo[-1], "python3", str(script), verb, "all"))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from medley.environment.payload.api_answers import Answers, Message, error_body
+from medley.environment.payload.api_answers import Answers, Message, build_error_body
 
 CARD = {"id": "smollm2", "object": "model", "max_model_len": 8192}
 AUTO = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
@@ -155,6 +155,6 @@ def test_other_requests_are_passed_on_as_they_came() -> None:
 
 def test_an_error_has_each_api_s_own_keys() -> None:
     openai = {"type": "http", "path": "/v1/completions", "headers": []}
-    assert json.loads(error_body(openai, 503, "later")) == {
+    assert json.loads(build_error_body(openai, 503, "later")) == {
         "error": {"message": "later", "type": "service_unavailable_error", "param": None, "code": None}
     }

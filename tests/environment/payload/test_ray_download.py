@@ -45,7 +45,7 @@ def test_both_take_the_same_folders_for_whole(
 ) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    assert (hub.is_complete(tmp_path), ray_download.whole(tmp_path)) == (whole, whole)
+    assert (hub.is_complete(tmp_path), ray_download.is_complete(tmp_path)) == (whole, whole)
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,11 @@ def test_a_revision_is_here_by_its_commit_or_its_name(
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text(text)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr(ray_download, "folder", lambda _: place)
-    assert (hub.is_cached("org/one", revision), ray_download.has("org/one", revision)) == (here, here)
+    monkeypatch.setattr(ray_download, "get_folder", lambda _: place)
+    assert (hub.is_cached("org/one", revision), ray_download.is_downloaded("org/one", revision)) == (
+        here,
+        here,
+    )
 
 
 def test_weights_that_came_otherwise_are_not_loaded(
@@ -83,7 +86,7 @@ def test_weights_that_came_otherwise_are_not_loaded(
         expected = hashlib.sha256(content).hexdigest()
         assert f"model.safetensors has sha256 {found}, the hub's has {expected}\n" in why
         assert f"hf download org/one model.safetensors --revision {COMMIT} --force-download" in why
-        assert not ray_download.has("org/one", None)
+        assert not ray_download.is_downloaded("org/one", None)
         assert ray_download.download("org/two", None, list(hub_download.IGNORED_PATTERNS), {}) is None
-        assert ray_download.has("org/two", None)
+        assert ray_download.is_downloaded("org/two", None)
         assert (hub.find_cache() / "blobs").is_dir() is cache_layout

@@ -21,11 +21,11 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 NO_REASONING = "MEDLEY_NO_REASONING"
-"""The variable that says that no parser reads the model's reasoning."""
-_MODELS = "/v1/models"
-_FIRST_ERROR = 400
+"""The variable that is set if no parser reads the model's reasoning."""
+_MODELS_PATH = "/v1/models"
+_MIN_ERROR_STATUS = 400
 # The types of Anthropic's errors (docs.claude.com, API errors) and of OpenAI's.
-_ANTHROPIC = {
+_ANTHROPIC_TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
     403: "permission_error",
@@ -34,7 +34,7 @@ _ANTHROPIC = {
     429: "rate_limit_error",
     503: "overloaded_error",
 }
-_OPENAI = {401: "authentication_error", 429: "rate_limit_error", 503: "service_unavailable_error"}
+_OPENAI_TYPES = {401: "authentication_error", 429: "rate_limit_error", 503: "service_unavailable_error"}
 _TOO_LONG = re.compile(r"maximum context length is (\d+) tokens")
 _REQUESTED = re.compile(r"requested (\d+) output tokens")
 _PROMPT = re.compile(r"(?:contains at least|contains|has) (\d+) input tokens")
@@ -43,24 +43,24 @@ _NO_TOOLS = re.compile(r"tool choice requires|requires --tool-call-parser")
 
 
 def is_anthropic(scope: Message) -> bool:
-    """Whether the caller speaks Anthropic's Messages API."""
+    """Return whether the request is of Anthropic's Messages API."""
     path: str = scope["path"]
     return path.startswith("/v1/messages") or any(
         name == b"anthropic-version" for name, _ in scope["headers"]
     )
 
 
-def error_body(
+def build_error_body(
     scope: Message, status: int, message: str, *, code: object = None, param: object = None
 ) -> bytes:
-    """Return an error in the format of the request's API."""
+    """Return an error as JSON in the format of the request's API."""
     if is_anthropic(scope):
-        kind = _ANTHROPIC.get(
+        kind = _ANTHROPIC_TYPES.get(
             status, "invalid_request_error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "api_error"
         )
         return json.dumps({"type": "error", "error": {"type": kind, "message": message}}).encode()
     server = status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    kind = _OPENAI.get(status, "server_error" if server else "invalid_request_error")
+    kind = _OPENAI_TYPES.get(status, "server_error" if server else "invalid_request_error")
     return json.dumps({"error": {"message": message, "type": kind, "param": param, "code": code}}).encode()
 
 
@@ -68,83 +68,89 @@ class Answers:
     """An ASGI application around the engine's."""
 
     def __init__(self, application: Application, *, reasoning: bool = True) -> None:
-        self.application, self.reasoning = application, reasoning
+        self.application, self.has_reasoning = application, reasoning
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.application(scope, receive, send)
             return
-        if scope["method"] in {"GET", "HEAD"} and scope["path"].startswith(f"{_MODELS}/"):
-            await self._model(scope, receive, send)
+        if scope["method"] in {"GET", "HEAD"} and scope["path"].startswith(f"{_MODELS_PATH}/"):
+            await self._answer_model(scope, receive, send)
             return
-        if not self.reasoning and scope["method"] == "POST" and scope["path"].startswith("/v1/messages"):
-            scope, receive = await _without_thinking(scope, receive)
-        await self.application(scope, receive, _Errors(self, scope, receive, send).send)
+        if not self.has_reasoning and scope["method"] == "POST" and scope["path"].startswith("/v1/messages"):
+            scope, receive = await _drop_thinking(scope, receive)
+        await self.application(scope, receive, _ErrorRewriter(self, scope, receive, send).send)
 
-    async def models(self, scope: Message, receive: Receive) -> list[dict[str, Any]]:
-        """Return the cards of the engine's models; empty where it does not answer."""
-        asked = {**scope, "method": "GET", "path": _MODELS, "raw_path": _MODELS.encode(), "query_string": b""}
+    async def list_models(self, scope: Message, receive: Receive) -> list[dict[str, Any]]:
+        """Return the cards of the engine's models; empty if it does not answer."""
+        request = {
+            **scope,
+            "method": "GET",
+            "path": _MODELS_PATH,
+            "raw_path": _MODELS_PATH.encode(),
+            "query_string": b"",
+        }
         parts: list[bytes] = []
 
-        async def keep(message: Message) -> None:
+        async def collect(message: Message) -> None:
             parts.append(message.get("body", b""))
 
-        await self.application(asked, receive, keep)
-        found = _table(b"".join(parts)).get("data")
-        return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+        await self.application(request, receive, collect)
+        cards = _parse_table(b"".join(parts)).get("data")
+        return [card for card in cards if isinstance(card, dict)] if isinstance(cards, list) else []
 
-    async def _model(self, scope: Message, receive: Receive, send: Send) -> None:
-        name = unquote(scope["path"].removeprefix(f"{_MODELS}/"))
-        cards = await self.models(scope, receive)
-        card = next((each for each in cards if each.get("id") == name), None)
+    async def _answer_model(self, scope: Message, receive: Receive, send: Send) -> None:
+        name = unquote(scope["path"].removeprefix(f"{_MODELS_PATH}/"))
+        cards = await self.list_models(scope, receive)
+        card = next((card for card in cards if card.get("id") == name), None)
         if card:
-            await _answer(send, HTTPStatus.OK, json.dumps(card).encode())
+            await _send_json(send, HTTPStatus.OK, json.dumps(card).encode())
         else:
-            words = f"the model {name} does not exist; {_served(cards)}"
-            body = error_body(scope, HTTPStatus.NOT_FOUND, words, code="model_not_found", param="model")
-            await _answer(send, HTTPStatus.NOT_FOUND, body)
+            words = f"the model {name} does not exist; {_describe_models(cards)}"
+            body = build_error_body(scope, HTTPStatus.NOT_FOUND, words, code="model_not_found", param="model")
+            await _send_json(send, HTTPStatus.NOT_FOUND, body)
 
 
-class _Errors:
-    """Passes an answer on, and rewrites an error in JSON."""
+class _ErrorRewriter:
+    """The `send` of an answer: it passes messages on, and rewrites an error in JSON."""
 
     def __init__(self, answers: Answers, scope: Message, receive: Receive, send: Send) -> None:
-        self.answers, self.scope, self.receive, self.passed = answers, scope, receive, send
+        self.answers, self.scope, self.receive, self.send_on = answers, scope, receive, send
         self.start: Message | None = None
         self.parts: list[bytes] = []
 
     async def send(self, message: Message) -> None:
         if (
             message["type"] == "http.response.start"
-            and message["status"] >= _FIRST_ERROR
+            and message["status"] >= _MIN_ERROR_STATUS
             and _is_json(message)
         ):
             self.start = message
         elif self.start is None:
-            await self.passed(message)
+            await self.send_on(message)
         else:
             self.parts.append(message.get("body", b""))
             if not message.get("more_body", False):
-                await self._rewritten(self.start, b"".join(self.parts))
+                await self._send_rewritten(self.start, b"".join(self.parts))
 
-    async def _rewritten(self, start: Message, body: bytes) -> None:
-        found, status = _error(body), int(start["status"])
-        if found:
-            words, code, param = found
+    async def _send_rewritten(self, start: Message, body: bytes) -> None:
+        error, status = _parse_error(body), int(start["status"])
+        if error:
+            words, code, param = error
             if _NO_MODEL.search(words):
-                cards = await self.answers.models(self.scope, self.receive)
-                words = f"{words.partition('. Valid')[0].rstrip('. ')}; {_served(cards)}"
+                cards = await self.answers.list_models(self.scope, self.receive)
+                words = f"{words.partition('. Valid')[0].rstrip('. ')}; {_describe_models(cards)}"
                 code, param = "model_not_found", "model"
-            elif advised := _advised(words, anthropic=is_anthropic(self.scope)):
+            elif advised := _add_advice(words, anthropic=is_anthropic(self.scope)):
                 words, code, param = advised
-            body = error_body(self.scope, status, words, code=code, param=param)
-        headers = [each for each in start["headers"] if each[0].lower() != b"content-length"]
-        await self.passed({**start, "headers": [*headers, (b"content-length", str(len(body)).encode())]})
-        await self.passed({"type": "http.response.body", "body": body})
+            body = build_error_body(self.scope, status, words, code=code, param=param)
+        headers = [header for header in start["headers"] if header[0].lower() != b"content-length"]
+        await self.send_on({**start, "headers": [*headers, (b"content-length", str(len(body)).encode())]})
+        await self.send_on({"type": "http.response.body", "body": body})
 
 
-def _advised(words: str, *, anthropic: bool) -> tuple[str, object, object] | None:
-    """Return an engine's message with what to do, its code and its parameter."""
+def _add_advice(words: str, *, anthropic: bool) -> tuple[str, object, object] | None:
+    """Return an engine's message with advice, its code and its parameter; None without advice."""
     if _NO_TOOLS.search(words):
         advice = (
             "this model calls no tools: its chat template shows it none, or no parser reads its format. "
@@ -152,23 +158,23 @@ def _advised(words: str, *, anthropic: bool) -> tuple[str, object, object] | Non
         )
         return advice, "tools_not_supported", "tools"
     if limit := _TOO_LONG.search(words):
-        prompt, wanted = _PROMPT.search(words), _REQUESTED.search(words)
-        if anthropic and prompt and not wanted:
+        prompt, requested = _PROMPT.search(words), _REQUESTED.search(words)
+        if anthropic and prompt and not requested:
             # Agents of the Messages API look for these words, and shorten the conversation.
             words = f"prompt is too long: {prompt[1]} tokens > {limit[1]} maximum"
-        advice = "send less text" if not wanted else "ask for fewer tokens (max_tokens), or send less text"
+        advice = "send less text" if not requested else "ask for fewer tokens (max_tokens), or send less text"
         return f"{words.rstrip('. ')}. To fit: {advice}", "context_length_exceeded", "messages"
     return None
 
 
-def _served(cards: list[dict[str, Any]]) -> str:
-    names = ", ".join(str(each.get("id")) for each in cards)
+def _describe_models(cards: list[dict[str, Any]]) -> str:
+    names = ", ".join(str(card.get("id")) for card in cards)
     return f"this server has: {names}" if names else "GET /v1/models lists what this server has"
 
 
-def _error(body: bytes) -> tuple[str, object, object] | None:
-    """Return the message, code and parameter of an error of either engine."""
-    table = _table(body)
+def _parse_error(body: bytes) -> tuple[str, object, object] | None:
+    """Return the message, code and parameter of either engine's error; None if it has no message."""
+    table = _parse_table(body)
     inner = table.get("error", table.get("detail", table))
     if isinstance(inner, str):
         return inner, None, None
@@ -178,40 +184,40 @@ def _error(body: bytes) -> tuple[str, object, object] | None:
     return None
 
 
-async def _without_thinking(scope: Message, receive: Receive) -> tuple[Message, Receive]:
-    """Return the request without `thinking`, or a request that is read again as it came."""
+async def _drop_thinking(scope: Message, receive: Receive) -> tuple[Message, Receive]:
+    """Return the request without `thinking`, or the unchanged request with a body that can be read again."""
     messages: list[Message] = []
     while not messages or messages[-1].get("more_body", False):
         messages.append(await receive())
         if messages[-1]["type"] != "http.request":
             break
-    body = b"".join(each.get("body", b"") for each in messages)
-    table = _table(body) if b'"thinking"' in body else {}
+    body = b"".join(message.get("body", b"") for message in messages)
+    table = _parse_table(body) if b'"thinking"' in body else {}
     if table.pop("thinking", None) is not None and messages[-1]["type"] == "http.request":
         body = json.dumps(table).encode()
         messages = [{"type": "http.request", "body": body, "more_body": False}]
-        headers = [each for each in scope["headers"] if each[0] != b"content-length"]
+        headers = [header for header in scope["headers"] if header[0] != b"content-length"]
         scope = {**scope, "headers": [*headers, (b"content-length", str(len(body)).encode())]}
 
-    async def again() -> Message:
+    async def receive_again() -> Message:
         return messages.pop(0) if messages else await receive()
 
-    return scope, again
+    return scope, receive_again
 
 
 def _is_json(start: Message) -> bool:
     return any(name.lower() == b"content-type" and b"json" in value for name, value in start["headers"])
 
 
-def _table(body: bytes) -> dict[str, Any]:
+def _parse_table(body: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(body)
+        table = json.loads(body)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return table if isinstance(table, dict) else {}
 
 
-async def _answer(send: Send, status: HTTPStatus, body: bytes) -> None:
+async def _send_json(send: Send, status: HTTPStatus, body: bytes) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status.value, "headers": headers})
     await send({"type": "http.response.body", "body": body})

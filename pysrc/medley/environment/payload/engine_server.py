@@ -25,28 +25,28 @@ from typing import Any
 
 if __package__:
     from . import api_answers as answers
-else:  # it is run as a program, or an engine's imports it; a process that it starts has the path without it
+else:  # run as a program or imported by one; a process that it starts lacks this folder in its path
     sys.path.insert(0, str(Path(__file__).parent))
     import api_answers as answers  # type: ignore[no-redef]
 
 _ATTEMPTS = 60
 
 
-def install() -> None:
-    """Complete each server that uvicorn runs in this process, and let every user connect to the socket."""
+def install_api() -> None:
+    """Wrap each application that uvicorn runs in this process, and let every user connect to the socket."""
     from uvicorn.config import Config
 
-    path, bind, load = os.environ["MEDLEY_SOCKET"], socket.socket.bind, Config.load
+    socket_path, original_bind, original_load = os.environ["MEDLEY_SOCKET"], socket.socket.bind, Config.load
 
     def bind_and_open(self: socket.socket, address: Any) -> None:  # noqa: ANN401 - as its family has it
-        bind(self, address)
-        if address == path:
-            Path(path).chmod(0o666)
+        original_bind(self, address)
+        if address == socket_path:
+            Path(socket_path).chmod(0o666)
 
     def load_and_complete(config: Any) -> None:  # noqa: ANN401 - uvicorn's
-        load(config)
-        reads = answers.NO_REASONING not in os.environ
-        config.loaded_app = answers.Answers(config.loaded_app, reasoning=reads)
+        original_load(config)
+        has_reasoning = answers.NO_REASONING not in os.environ
+        config.loaded_app = answers.Answers(config.loaded_app, reasoning=has_reasoning)
 
     # Neither engine has a hook between the bind and the first connection.
     socket.socket.bind = bind_and_open  # type: ignore[method-assign,assignment]
@@ -54,38 +54,38 @@ def install() -> None:
 
 
 def install_for_sglang() -> None:
-    """Let SGLang's server listen on the socket, and ask itself there."""
+    """Let SGLang's server listen on the socket, and send its own requests there."""
     from sglang.srt.entrypoints import http_server
     from uvicorn.config import Config
 
-    path, load = os.environ["MEDLEY_SOCKET"], Config.load
+    socket_path, original_load = os.environ["MEDLEY_SOCKET"], Config.load
 
     def load_with_socket(config: Any) -> None:  # noqa: ANN401 - uvicorn's
-        load(config)
-        config.uds = path
+        original_load(config)
+        config.uds = socket_path
 
     Config.load = load_with_socket
-    http_server._freeze_gc_after_server_warmup = lambda _: freeze_garbage_collector(path)  # noqa: SLF001 - it has no other way
+    http_server._freeze_gc_after_server_warmup = lambda _: freeze_garbage_collector(socket_path)  # noqa: SLF001 - it has no other way
 
 
-def freeze_garbage_collector(path: str) -> None:
-    """Ask the server for it, as SGLang does once it is warm; the server may not listen yet."""
+def freeze_garbage_collector(socket_path: str) -> None:
+    """Request it of the server, as SGLang does once it is warm; the server may not listen yet."""
     for _ in range(_ATTEMPTS):
         with suppress(OSError, http.client.HTTPException):
             connection = http.client.HTTPConnection("localhost", timeout=10)
             connection.sock = socket.socket(socket.AF_UNIX)
-            connection.sock.connect(path)
+            connection.sock.connect(socket_path)
             connection.request("POST", "/freeze_gc")
             connection.getresponse().read()
             return
         time.sleep(1)
 
 
-if __name__ in {"__main__", "__mp_main__"}:  # also in the processes that it starts to answer
-    # The folder of this file has modules of other names: none of them is to be the engine's.
-    sys.path[:] = [each for each in sys.path if each != str(Path(__file__).parent)]
+if __name__ in {"__main__", "__mp_main__"}:  # also in the server processes that it starts
+    # The engine must not import a module of this folder in place of one of the same name.
+    sys.path[:] = [folder for folder in sys.path if folder != str(Path(__file__).parent)]
     if "MEDLEY_SOCKET" in os.environ:
-        install()
+        install_api()
 if __name__ == "__main__":
     from importlib.metadata import entry_points
 

@@ -20,12 +20,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
-_DEEPEST = 2
-"""Levels of keys inside a JSON value: --compilation-config.pass_config.fuse_norm_quant has two."""
-Rule = dict[str, Any]
+_MAX_KEY_LEVELS = 2
+"""The most levels of keys in a JSON value: --compilation-config.pass_config.fuse_norm_quant has two."""
+FlagRule = dict[str, Any]
 
 
-def vllm() -> argparse.ArgumentParser:
+def build_vllm_parser() -> argparse.ArgumentParser:
     import vllm.platforms
 
     if vllm.platforms.current_platform.is_unspecified():
@@ -44,7 +44,7 @@ def vllm() -> argparse.ArgumentParser:
     return parser
 
 
-def sglang() -> argparse.ArgumentParser:
+def build_sglang_parser() -> argparse.ArgumentParser:
     from sglang.srt.server_args import ServerArgs
 
     parser = argparse.ArgumentParser(prog="sglang serve")
@@ -52,14 +52,14 @@ def sglang() -> argparse.ArgumentParser:
     return parser
 
 
-def refusal(parser: argparse.ArgumentParser, words: list[str]) -> str | None:
+def find_error(parser: argparse.ArgumentParser, words: list[str]) -> str | None:
     errors: list[str] = []
 
     def error(message: str) -> NoReturn:
         errors.append(message)
         raise SystemExit(2)
 
-    parser.error = error  # type: ignore[method-assign] # else it prints its whole usage and the error is lost
+    parser.error = error  # type: ignore[method-assign] # otherwise it prints its whole usage, and the error is lost
     try:
         parser.parse_args(words)
     except SystemExit:
@@ -76,28 +76,28 @@ def load_plugins(engine: str) -> None:
             load_general_plugins()
 
 
-def flags(engine: str, parser: argparse.ArgumentParser) -> Iterator[Rule]:
-    """Yield each flag with what it takes; the parser of vLLM leaves many values to the engine."""
-    registered = dict({"vllm": _of_vllm, "sglang": _of_sglang}[engine]())
-    tables = _tables() if engine == "vllm" else {}
-    # Not option_strings, from which vLLM 0.33 takes names that its help shall not show: --no-…
+def list_flags(engine: str, parser: argparse.ArgumentParser) -> Iterator[FlagRule]:
+    """Yield a rule per flag: names, value count, values and keys; vLLM's parser leaves many values open."""
+    values_by_flag = dict({"vllm": _list_vllm_values, "sglang": _list_sglang_values}[engine]())
+    field_types = _read_field_types() if engine == "vllm" else {}
+    # Not option_strings: vLLM 0.33 removes names there that its help does not show, such as --no-…
     names: dict[int, list[str]] = {}
     for name, action in parser._option_string_actions.items():  # noqa: SLF001 - argparse has no public list
         names.setdefault(id(action), []).append(name)
     for action in dict.fromkeys(parser._option_string_actions.values()):  # noqa: SLF001 - the same
-        every = names[id(action)]
-        rule: Rule = {"names": every, "takes": 1 if action.nargs is None else action.nargs}
+        flag_names = names[id(action)]
+        rule: FlagRule = {"names": flag_names, "takes": 1 if action.nargs is None else action.nargs}
         if isinstance(action, argparse.BooleanOptionalAction):
             rule["takes"] = 0
         if action.choices:
-            rule["values"] = sorted(str(each) for each in action.choices)
-        found = next((registered[name] for name in every if name in registered), {})
-        yield rule | found | _keys(tables.get(action.dest), 0)
+            rule["values"] = sorted(str(choice) for choice in action.choices)
+        values = next((values_by_flag[name] for name in flag_names if name in values_by_flag), {})
+        yield rule | values | _describe_type(field_types.get(action.dest), 0)
 
 
-def _of_sglang() -> Iterator[tuple[str, Rule]]:
+def _list_sglang_values() -> Iterator[tuple[str, FlagRule]]:
     """Yield the values that SGLang looks up after its parser, by flag."""
-    with suppress(ImportError, AttributeError):  # of another release; its parser's own values are left
+    with suppress(ImportError, AttributeError):  # another release: only its parser's own values are known
         from sglang.srt.speculative import spec_info
 
         aliases = getattr(spec_info, "_RESERVED_ALIASES", ())
@@ -105,7 +105,7 @@ def _of_sglang() -> Iterator[tuple[str, Rule]]:
         yield "--speculative-algorithm", {"values": sorted(names), "any_case": True}
 
 
-def _of_vllm() -> Iterator[tuple[str, Rule]]:
+def _list_vllm_values() -> Iterator[tuple[str, FlagRule]]:
     """Yield the values that vLLM looks up after its parser, by flag; older releases have other registries."""
     with suppress(ImportError):
         from vllm.model_executor.layers.quantization import QUANTIZATION_METHODS
@@ -133,64 +133,64 @@ def _of_vllm() -> Iterator[tuple[str, Rule]]:
         yield name, {"any_case": True}
 
 
-def _tables() -> dict[str, Any]:
-    """Return the type of each field that a flag of vLLM fills."""
+def _read_field_types() -> dict[str, Any]:
+    """Return the type of each field that a flag of vLLM sets, by name."""
     try:
         from vllm.config import SpeculativeConfig
         from vllm.engine.arg_utils import AsyncEngineArgs
-    except ImportError:  # of another release: no keys are known
+    except ImportError:  # another release: no keys are known
         return {}
-    return {**_hints(AsyncEngineArgs), "speculative_config": SpeculativeConfig}
+    return {**_read_hints(AsyncEngineArgs), "speculative_config": SpeculativeConfig}
 
 
-def _hints(table: type) -> dict[str, Any]:
-    """Return the type of each field; one that is imported for type checkers only stays text."""
+def _read_hints(table: type) -> dict[str, Any]:
+    """Return the type of each field; as text if a name is imported only for type checkers."""
     try:
         return get_type_hints(table, include_extras=True)
     except NameError:
-        return {each.name: each.type for each in dataclasses.fields(table)}
+        return {field.name: field.type for field in dataclasses.fields(table)}
 
 
-def _keys(hint: Any, depth: int) -> Rule:  # noqa: ANN401 - whatever a type hint is
+def _describe_type(hint: Any, depth: int) -> FlagRule:  # noqa: ANN401 - whatever a type hint is
     """Return the keys of a configuration class, or the values of an enumeration, that a type hint names."""
-    for part in _parts(hint):
-        if isinstance(part, type) and dataclasses.is_dataclass(part):
-            if depth == _DEEPEST:
+    for option in _list_members(hint):
+        if isinstance(option, type) and dataclasses.is_dataclass(option):
+            if depth == _MAX_KEY_LEVELS:
                 return {}
-            hints = _hints(part)
-            names = [each.name for each in dataclasses.fields(part) if each.init]
-            return {"keys": {name: _key(hints.get(name), depth + 1) for name in names}}
-        if isinstance(part, type) and issubclass(part, enum.Enum):
-            numbers = {str(each.value) for each in part if isinstance(each.value, int)}
-            return {"values": sorted({*part.__members__, *numbers, "auto"}), "any_case": True}
+            hints = _read_hints(option)
+            names = [field.name for field in dataclasses.fields(option) if field.init]
+            return {"keys": {name: _describe_key(hints.get(name), depth + 1) for name in names}}
+        if isinstance(option, type) and issubclass(option, enum.Enum):
+            numbers = {str(member.value) for member in option if isinstance(member.value, int)}
+            return {"values": sorted({*option.__members__, *numbers, "auto"}), "any_case": True}
     return {}
 
 
-def _key(hint: Any, depth: int) -> Rule:  # noqa: ANN401
-    parts = [part for part in _parts(hint) if part is not type(None)]
-    if parts and all(get_origin(part) is Literal for part in parts):
-        return {"values": sorted({str(value) for part in parts for value in get_args(part)})}
-    return _keys(hint, depth)
+def _describe_key(hint: Any, depth: int) -> FlagRule:  # noqa: ANN401
+    options = [option for option in _list_members(hint) if option is not type(None)]
+    if options and all(get_origin(option) is Literal for option in options):
+        return {"values": sorted({str(value) for option in options for value in get_args(option)})}
+    return _describe_type(hint, depth)
 
 
-def _parts(hint: Any) -> Iterator[Any]:  # noqa: ANN401
-    """Yield the members of a union; those of Annotated stand inside it."""
+def _list_members(hint: Any) -> Iterator[Any]:  # noqa: ANN401
+    """Yield the members of a union, also of a union inside Annotated."""
     origin = get_origin(hint)
     if hasattr(hint, "__metadata__"):
-        yield from _parts(get_args(hint)[0])
+        yield from _list_members(get_args(hint)[0])
     elif (
         origin is not None
         and origin is not Literal
         and str(origin) in {"typing.Union", "<class 'types.UnionType'>"}
     ):
-        for each in get_args(hint):
-            yield from _parts(each)
+        for member in get_args(hint):
+            yield from _list_members(member)
     else:
         yield hint
 
 
-def variables(engine: str) -> list[str]:
-    """Return the engine's own variables that stand in its source or its libraries, read by name."""
+def find_variables(engine: str) -> list[str]:
+    """Return the names of the engine's own variables in its source files and libraries."""
     spec = importlib.util.find_spec(engine)
     folder = (
         Path(next(iter(spec.submodule_search_locations)))
@@ -198,24 +198,24 @@ def variables(engine: str) -> list[str]:
         else None
     )
     # vLLM reads each by a string; SGLang declares most as names of a class (srt/environ.py).
-    text = re.compile(
+    source_name = re.compile(
         rb"[\"'](VLLM_[A-Z0-9_]+)[\"']" if engine == "vllm" else rb"\b(SGL(?:ANG)?_[A-Z0-9_]+)\b"
     )
-    library = re.compile(
+    library_name = re.compile(
         rb"\b(VLLM_[A-Z0-9_]{3,})\x00" if engine == "vllm" else rb"\b(SGL(?:ANG)?_[A-Z0-9_]{3,})\x00"
     )
-    found: set[bytes] = set()
+    names: set[bytes] = set()
     for path in folder.rglob("*") if folder else ():
         if path.suffix == ".py":
-            found.update(text.findall(path.read_bytes()))
+            names.update(source_name.findall(path.read_bytes()))
         elif path.suffix == ".so" and path.stat().st_size:
             with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                found.update(library.findall(data))
-    return sorted(name.decode() for name in found)
+                names.update(library_name.findall(data))
+    return sorted(name.decode() for name in names)
 
 
-def version(engine: str) -> str:
-    """Return the installed release; another build of vLLM for CPUs is a distribution of its own."""
+def read_version(engine: str) -> str:
+    """Return the installed release; vLLM's build for CPUs may be a distribution of its own."""
     for name in (engine, f"{engine}-cpu"):
         try:
             return importlib.metadata.version(name)
@@ -225,14 +225,14 @@ def version(engine: str) -> str:
 
 
 if __name__ == "__main__":
-    chosen = sys.argv[1]
-    made = {"vllm": vllm, "sglang": sglang}[chosen]()
-    load_plugins(chosen)
+    engine_name = sys.argv[1]
+    engine_parser = {"vllm": build_vllm_parser, "sglang": build_sglang_parser}[engine_name]()
+    load_plugins(engine_name)
     commands = json.loads(Path(sys.argv[2]).read_text()) if len(sys.argv) > 2 else []  # noqa: PLR2004 - its FILE
     answer = {
-        "version": version(chosen),
-        "flags": list(flags(chosen, made)),
-        "variables": variables(chosen),
-        "errors": [refusal(made, words) for words in commands],
+        "version": read_version(engine_name),
+        "flags": list(list_flags(engine_name, engine_parser)),
+        "variables": find_variables(engine_name),
+        "errors": [find_error(engine_parser, words) for words in commands],
     }
     print(json.dumps(answer))

@@ -28,15 +28,15 @@ import ray
 from ray._private.state import GlobalState
 from ray._raylet import GcsClient, GcsClientOptions
 
-KEY, HOST = b"medley", b"host "
-LIMIT_S = 8
+NOTE_KEY, HOST_KEY_PREFIX = b"medley", b"host "
+STORE_LIMIT_S = 8
 CONNECT_LIMIT_S = 1.5
 TASK_LIMIT_S = 10
-TASK_TRIES = 3
-WORKERS = 100  # ports to try, of 900
-LACKING_LIMIT_S = 20
+MAX_TASK_TRIES = 3
+WORKER_PORTS = 100  # ports to try, of 900
+FILE_LIMIT_S = 20
 HOLD_LIMIT_S = 20
-CONNECT_TO_RAY_LIMIT_S = 40  # 15 s with all that follows were too few beside a load of 16 on 2 cores
+CONNECT_TO_RAY_LIMIT_S = 40  # 15 s, with the steps after it, were too few at a load of 16 on 2 cores
 REACH_LIMIT_S = 30
 LOOK_LIMIT_S = 15
 RANK_NICENESS = 15  # Ray's own, RAY_worker_niceness
@@ -49,44 +49,51 @@ def main(verb: str, address: str, *rest: str) -> dict[str, Any]:
     try:
         client = GcsClient(address=address)
         if verb in {"note", "tell"}:
-            keep(client, *rest)
+            store_report(client, *rest)
         if verb == "ranks":
-            return {"ranks": ranks(address)}
+            return {"ranks": list_ranks(address)}
         if verb == "lacking":
-            return {"lacking": lacking(client, address, *rest)}
+            return {"lacking": find_hosts_without_file(client, address, *rest)}
         if verb == "reach":
-            return reach(client, address, *rest)
+            return check_reach(client, address, *rest)
         if verb == "look":
-            return look(client, address, *rest)
+            return describe_ranks(client, address, *rest)
         if verb == "hold":
-            hold(address, *rest)
-        note = client.internal_kv_get(KEY, KEY, LIMIT_S)
-        found = nodes(client, address)
-        return {"note": json.loads(note) if note else None, "nodes": found, "told": told(client, found)}
-    except Exception as error:  # noqa: BLE001 - whatever it is, our side turns it into a Problem
+            hold_slots(address, *rest)
+        note = client.internal_kv_get(NOTE_KEY, NOTE_KEY, STORE_LIMIT_S)
+        nodes = list_nodes(client, address)
+        return {
+            "note": json.loads(note) if note else None,
+            "nodes": nodes,
+            "told": read_host_reports(client, nodes),
+        }
+    except Exception as error:  # noqa: BLE001 - medley turns any error into a Problem
         return {"error": type(error).__name__, "said": str(error)[:400] or type(error).__name__}
 
 
-def keep(client: Any, address: str, file: str, note: str | None = None) -> None:  # noqa: ANN401 - the same
-    put(client, HOST + address.encode(), Path(file).read_text(encoding="utf-8"))
+def store_report(client: Any, address: str, file: str, note: str | None = None) -> None:  # noqa: ANN401 - the same
+    put_text(client, HOST_KEY_PREFIX + address.encode(), Path(file).read_text(encoding="utf-8"))
     if note:
-        put(client, KEY, note)
+        put_text(client, NOTE_KEY, note)
 
 
-def put(client: Any, key: bytes, text: str) -> None:  # noqa: ANN401 - the same
-    client.internal_kv_put(key, text.encode(), overwrite=True, namespace=KEY, timeout=LIMIT_S)
+def put_text(client: Any, key: bytes, text: str) -> None:  # noqa: ANN401 - the same
+    client.internal_kv_put(key, text.encode(), overwrite=True, namespace=NOTE_KEY, timeout=STORE_LIMIT_S)
 
 
-def told(client: Any, nodes: list[dict[str, Any]]) -> dict[str, str]:  # noqa: ANN401 - the same
-    """Read each living host's report, by address."""
-    living = {node["address"] for node in nodes if node["alive"]}
-    texts = {each: client.internal_kv_get(HOST + each.encode(), KEY, LIMIT_S) for each in living}
+def read_host_reports(client: Any, nodes: list[dict[str, Any]]) -> dict[str, str]:  # noqa: ANN401 - the same
+    """Return each living host's report, by address."""
+    addresses = {node["address"] for node in nodes if node["alive"]}
+    texts = {
+        address: client.internal_kv_get(HOST_KEY_PREFIX + address.encode(), NOTE_KEY, STORE_LIMIT_S)
+        for address in addresses
+    }
     return {address: text.decode() for address, text in texts.items() if text}
 
 
-def nodes(client: Any, address: str) -> list[dict[str, Any]]:  # noqa: ANN401 - Ray's own client has no types
-    found = client.get_all_node_info(timeout=LIMIT_S).values()
-    free = state(address).available_resources_per_node()
+def list_nodes(client: Any, address: str) -> list[dict[str, Any]]:  # noqa: ANN401 - Ray's own client has no types
+    node_infos = client.get_all_node_info(timeout=STORE_LIMIT_S).values()
+    free_resources = read_state(address).available_resources_per_node()
     return [
         {
             "id": node.node_id.hex(),
@@ -95,102 +102,114 @@ def nodes(client: Any, address: str) -> list[dict[str, Any]]:  # noqa: ANN401 - 
             "alive": node.state == 0,
             "head": "node:__internal_head__" in node.resources_total,
             "slots": int(node.resources_total.get("GPU", 0)),
-            "free": int(free.get(node.node_id.hex(), {}).get("GPU", 0)),
+            "free": int(free_resources.get(node.node_id.hex(), {}).get("GPU", 0)),
         }
-        for node in found
+        for node in node_infos
     ]
 
 
-def ranks(address: str) -> list[dict[str, Any]]:
-    """List living ranks by name, such as vllm_Worker_ID_TP0_PP1."""
-    found = state(address).actor_table(None).values()
+def list_ranks(address: str) -> list[dict[str, Any]]:
+    """Return name and address of living ranks; a name is such as vllm_Worker_ID_TP0_PP1."""
+    actors = read_state(address).actor_table(None).values()
     return [
         {"name": actor["Name"], "address": actor["Address"]["IPAddress"]}
-        for actor in found
+        for actor in actors
         if actor["Name"].startswith(("vllm_Worker_", "sglang_scheduler_")) and actor["State"] == "ALIVE"
     ]
 
 
-def state(address: str) -> GlobalState:
-    """Read the state as `ray list` does, but without the dashboard."""
-    found = GlobalState()
+def read_state(address: str) -> GlobalState:
+    """Return the cluster's state as `ray list` reads it, but without the dashboard."""
+    global_state = GlobalState()
     options = GcsClientOptions.create(address, None, allow_cluster_id_nil=True, fetch_cluster_id_if_nil=False)
-    found._initialize_global_state(options)  # noqa: SLF001 - there is no public way
-    return found
+    global_state._initialize_global_state(options)  # noqa: SLF001 - there is no public way
+    return global_state
 
 
-def hold(address: str, own: str, *slots: str) -> NoReturn:
-    """Print it once they are held; Ray frees them when this process ends."""
-    connect(address, own)
-    wanted = [slot.split("=") for slot in slots]
-    bundles = [{"GPU": int(count), f"node:{host}": 0.001} for host, count in wanted]
+def hold_slots(address: str, own_address: str, *slots: str) -> NoReturn:
+    """Reserve the slots `HOST=N`, and print them once reserved; Ray frees them when this process ends."""
+    connect_ray(address, own_address)
+    counts = [slot.split("=") for slot in slots]
+    bundles = [{"GPU": int(count), f"node:{host}": 0.001} for host, count in counts]
     ray.get(ray.util.placement_group(bundles).ready(), timeout=HOLD_LIMIT_S)
     print(json.dumps({"held": slots}), flush=True)
     while True:
         time.sleep(60)
 
 
-def connect(address: str, own: str) -> None:
-    ray.init(address=address, _node_ip_address=own, log_to_driver=False, logging_level="ERROR")
+def connect_ray(address: str, own_address: str) -> None:
+    ray.init(address=address, _node_ip_address=own_address, log_to_driver=False, logging_level="ERROR")
 
 
-def on(node: dict[str, Any], function: Any) -> Any:  # noqa: ANN401 - the same
-    """Make the function a task that runs on that node only."""
-    there = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node["id"], soft=False)
-    return ray.remote(num_cpus=0, scheduling_strategy=there, max_retries=0)(function)
+def pin_task(node: dict[str, Any], function: Any) -> Any:  # noqa: ANN401 - the same
+    """Return the function as a task that Ray runs on that node only."""
+    strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node["id"], soft=False)
+    return ray.remote(num_cpus=0, scheduling_strategy=strategy, max_retries=0)(function)
 
 
-def lacking(client: Any, address: str, own: str, path: str) -> list[str]:  # noqa: ANN401 - the same
-    asked = [node for node in nodes(client, address) if node["alive"] and node["slots"]]
-    connect(address, own)
-    calls = [on(node, lambda: Path(path).is_file()).remote() for node in asked]
-    there = zip(asked, ray.get(calls, timeout=LACKING_LIMIT_S), strict=True)
-    return [f"{node['name']} ({node['address']})" for node, found in there if not found]
+def find_hosts_without_file(client: Any, address: str, own_address: str, path: str) -> list[str]:  # noqa: ANN401 - the same
+    candidates = [node for node in list_nodes(client, address) if node["alive"] and node["slots"]]
+    connect_ray(address, own_address)
+    calls = [pin_task(node, lambda: Path(path).is_file()).remote() for node in candidates]
+    results = zip(candidates, ray.get(calls, timeout=FILE_LIMIT_S), strict=True)
+    return [f"{node['name']} ({node['address']})" for node, has_file in results if not has_file]
 
 
-def look(client: Any, address: str, own: str, *stacks: str) -> dict[str, Any]:  # noqa: ANN401 - the same
-    """Look at the ranks on each host; `silent` are the hosts that do not answer."""
+def describe_ranks(client: Any, address: str, own_address: str, *stacks: str) -> dict[str, Any]:  # noqa: ANN401 - the same
+    """Return the ranks on each host; the key `silent` has the hosts that do not answer."""
     if not stacks:
-        os.nice(RANK_NICENESS)  # else what looks takes the cores of what it looks at
-    living = [node for node in nodes(client, address) if node["alive"]]
-    connect(address, own)
-    words = {"stacks": bool(stacks), "end": bool(stacks)}
+        os.nice(RANK_NICENESS)  # otherwise this task takes cores from the ranks it describes
+    living_nodes = [node for node in list_nodes(client, address) if node["alive"]]
+    connect_ray(address, own_address)
+    arguments = {"stacks": bool(stacks), "ends_stopped": bool(stacks)}
     calls = {
-        on(node, process_stacks.of_raylet).remote(**words): f"{node['name']} ({node['address']})"
-        for node in living
+        pin_task(node, process_stacks.describe_ranks).remote(
+            **arguments
+        ): f"{node['name']} ({node['address']})"
+        for node in living_nodes
     }
     done, late = ray.wait(list(calls), num_returns=len(calls), timeout=LOOK_LIMIT_S)
-    return {"hosts": {calls[each]: ray.get(each) for each in done}, "silent": [calls[each] for each in late]}
+    return {"hosts": {calls[call]: ray.get(call) for call in done}, "silent": [calls[call] for call in late]}
 
 
-def reach(client: Any, address: str, own: str, last: str, *ports: str) -> dict[str, Any]:  # noqa: ANN401 - the same
-    """Try Ray's `ports`, a worker's (`last` or below) and a free one, between this host and the head.
+def check_reach(
+    client: Any,  # noqa: ANN401 - the same
+    address: str,
+    own_address: str,
+    last_worker_port: str,
+    *ports: str,
+) -> dict[str, Any]:
+    """Try Ray's `ports`, a worker's and a free one, between this host and the head.
 
-    `closed`: ports here, `ahead`: ports there, `back`: false if no task on the head returns.
+    Return `closed`, ports here that the head cannot reach; `ahead`, ports of the head; and `back`,
+    false if no task on the head returns. `last_worker_port`: the highest port of Ray's worker range.
     """
-    (head,) = (node for node in nodes(client, address) if node["head"] and node["alive"])
+    (head,) = (node for node in list_nodes(client, address) if node["head"] and node["alive"])
     signal.alarm(CONNECT_TO_RAY_LIMIT_S)
-    connect(address, own)
-    signal.alarm(REACH_LIMIT_S)  # Ray's own waiting for a node that the head gave up on takes half a minute
-    task = on(head, from_head)
-    with socket.create_server((own, 0)) as picked, of_workers(own, int(last)) as workers:
-        places = [(own, int(port)) for port in ports]
-        places += [server.getsockname() for server in (picked, workers)]
-        returned = from_task(task, head["address"], places)
-    if returned is None:
+    connect_ray(address, own_address)
+    signal.alarm(REACH_LIMIT_S)  # Ray waits half a minute for a node that the head has given up
+    head_task = pin_task(head, check_from_head)
+    with (
+        socket.create_server((own_address, 0)) as free_listener,
+        listen_on_worker_port(own_address, int(last_worker_port)) as worker_listener,
+    ):
+        endpoints = [(own_address, int(port)) for port in ports]
+        endpoints += [server.getsockname() for server in (free_listener, worker_listener)]
+        answer = run_task(head_task, head["address"], endpoints)
+    if answer is None:
         return {"back": False, "closed": [], "ahead": []}
-    closed, port = returned
-    return {"back": True, "closed": closed, "ahead": unreachable([(head["address"], port)])}
+    closed, port = answer
+    return {"back": True, "closed": closed, "ahead": find_unreachable([(head["address"], port)])}
 
 
-def from_task(task: Any, *words: Any) -> tuple[list[str], int] | None:  # noqa: ANN401 - the same
-    """Return what the task returns; None if it does not come back, or its process ends each time.
+def run_task(task: Any, *arguments: Any) -> tuple[list[str], int] | None:  # noqa: ANN401 - the same
+    """Return the task's result; None if the task does not return, or its process ends each time.
 
-    Behind a firewall Ray 2.60 may end the process of a slow task: it cannot reach the one that asked.
+    Behind a firewall Ray 2.60 may end the process of a slow task, because it cannot reach the task's owner.
     """
-    for _ in range(TASK_TRIES):
+    for _ in range(MAX_TASK_TRIES):
         try:
-            closed, port = ray.get(task.remote(*words), timeout=TASK_LIMIT_S)
+            closed, port = ray.get(task.remote(*arguments), timeout=TASK_LIMIT_S)
         except ray.exceptions.GetTimeoutError:
             return None
         except ray.exceptions.WorkerCrashedError:
@@ -199,33 +218,33 @@ def from_task(task: Any, *words: Any) -> tuple[list[str], int] | None:  # noqa: 
     return None
 
 
-def of_workers(own: str, last: int) -> socket.socket:
-    """Listen at a free port of Ray's worker range."""
-    for port in range(last, last - WORKERS, -1):
+def listen_on_worker_port(own_address: str, last_port: int) -> socket.socket:
+    """Return a listener at a free port of Ray's worker range; raise OSError without one."""
+    for port in range(last_port, last_port - WORKER_PORTS, -1):
         try:
-            return socket.create_server((own, port))
+            return socket.create_server((own_address, port))
         except OSError:
             continue
-    raise OSError(f"{own} has no free port from {last - WORKERS} to {last}")
+    raise OSError(f"{own_address} has no free port from {last_port - WORKER_PORTS} to {last_port}")
 
 
-def from_head(own: str, places: list[tuple[str, int]]) -> tuple[list[str], int]:
-    """Try `places` from the head; return those unreachable, and a port that listens for a while."""
-    server = socket.create_server((own, 0))
+def check_from_head(head_address: str, endpoints: list[tuple[str, int]]) -> tuple[list[str], int]:
+    """Try the endpoints from the head; return unreachable ones, and a port that listens for TASK_LIMIT_S."""
+    server = socket.create_server((head_address, 0))
     threading.Timer(TASK_LIMIT_S, server.close).start()
-    return unreachable(places), server.getsockname()[1]
+    return find_unreachable(endpoints), server.getsockname()[1]
 
 
-def unreachable(places: list[tuple[str, int]]) -> list[str]:
-    def refusal(place: tuple[str, int]) -> str | None:
+def find_unreachable(endpoints: list[tuple[str, int]]) -> list[str]:
+    def find_refusal(endpoint: tuple[str, int]) -> str | None:
         try:
-            socket.create_connection(place, timeout=CONNECT_LIMIT_S).close()
+            socket.create_connection(endpoint, timeout=CONNECT_LIMIT_S).close()
         except OSError as error:
-            return f"{place[0]}:{place[1]} ({error})"
+            return f"{endpoint[0]}:{endpoint[1]} ({error})"
         return None
 
-    with ThreadPoolExecutor(len(places)) as pool:
-        return list(filter(None, pool.map(refusal, places)))
+    with ThreadPoolExecutor(len(endpoints)) as pool:
+        return list(filter(None, pool.map(find_refusal, endpoints)))
 
 
 if __name__ == "__main__":

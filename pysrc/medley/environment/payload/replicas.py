@@ -14,45 +14,45 @@ import sys
 import time
 from pathlib import Path
 
-LOOK_EVERY_S = 0.1
+POLL_INTERVAL_S = 0.1
 GRACE_S = 10
 
 
 def main(words: list[str]) -> int:
-    at = words.index("--")
+    separator = words.index("--")
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    started = [start(plan, words[at + 1 :]) for plan in words[:at]]
+    processes = [start_script(plan, words[separator + 1 :]) for plan in words[:separator]]
     try:
-        while any(each.poll() is None for each in started):
-            if failed := [each.returncode for each in started if each.poll()]:
-                return status(failed[0])
-            time.sleep(LOOK_EVERY_S)
+        while any(process.poll() is None for process in processes):
+            if return_codes := [process.returncode for process in processes if process.poll()]:
+                return convert_return_code(return_codes[0])
+            time.sleep(POLL_INTERVAL_S)
     finally:
-        end(started)
-    return status(next((each.returncode for each in started if each.returncode), 0))
+        end_scripts(processes)
+    return convert_return_code(next((process.returncode for process in processes if process.returncode), 0))
 
 
-def start(plan: str, script: list[str]) -> "subprocess.Popen[bytes]":
+def start_script(plan: str, script: list[str]) -> "subprocess.Popen[bytes]":
     variables = json.loads(Path(plan).read_text(encoding="utf-8"))["variables"]
     return subprocess.Popen(  # noqa: S603 - what medley was asked to run
         [sys.executable, *script], env={**os.environ, **variables, "MEDLEY_PLAN": plan}
     )
 
 
-def end(started: "list[subprocess.Popen[bytes]]") -> None:
-    for each in started:
-        if each.poll() is None:
-            each.terminate()
+def end_scripts(processes: "list[subprocess.Popen[bytes]]") -> None:
+    for process in processes:
+        if process.poll() is None:
+            process.terminate()
     deadline = time.monotonic() + GRACE_S
-    for each in started:
+    for process in processes:
         try:
-            each.wait(max(0, deadline - time.monotonic()))
+            process.wait(max(0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            each.kill()
+            process.kill()
 
 
-def status(code: int) -> int:
-    return 128 - code if code < 0 else code
+def convert_return_code(return_code: int) -> int:
+    return 128 - return_code if return_code < 0 else return_code
 
 
 if __name__ == "__main__":

@@ -23,9 +23,9 @@ import ray
 from ray._private.state import state
 from sglang.srt.ray import engine
 
-PLACED_LIMIT_S = 60
-LOOK_EVERY_S = 2
-_PLACE = re.compile(r"_pp(\d+)_tp(\d+)")
+PLACEMENT_LIMIT_S = 60
+POLL_INTERVAL_S = 2
+_STAGE_AND_RANK = re.compile(r"_pp(\d+)_tp(\d+)")
 
 
 def main(words: list[str]) -> None:
@@ -34,53 +34,55 @@ def main(words: list[str]) -> None:
     from sglang.srt.server_args import prepare_server_args
     from sglang.srt.utils import kill_process_tree
 
-    engine_server.install()
+    engine_server.install_api()
     engine_server.install_for_sglang()
     load_plugins()
     options = prepare_server_args(["--model-path", *words])
-    stays = set(json.loads(Path(os.environ["MEDLEY_NOT_CARRIED"]).read_text(encoding="utf-8")))
+    not_carried = set(json.loads(Path(os.environ["MEDLEY_NOT_CARRIED"]).read_text(encoding="utf-8")))
     ray.init(
         address=os.environ["RAY_ADDRESS"],
         _node_ip_address=os.environ["MEDLEY_RANKS"].split(",")[0],
-        runtime_env={"env_vars": {name: value for name, value in os.environ.items() if name not in stays}},
+        runtime_env={
+            "env_vars": {name: value for name, value in os.environ.items() if name not in not_carried}
+        },
     )
-    engine.RayEngine = Placed
+    engine.RayEngine = PlacedRayEngine
     try:
         run_server(options)
     finally:
         kill_process_tree(os.getpid(), include_parent=False)
 
 
-class Placed(engine.RayEngine):  # type: ignore[misc]  # it has no types
+class PlacedRayEngine(engine.RayEngine):  # type: ignore[misc]  # it has no types
     """SGLang's engine, with a bundle for each rank on the host of that rank."""
 
     @classmethod
     def _launch_scheduler_processes(cls, *args: Any, **_: Any) -> Any:  # noqa: ANN401 - passed on
-        started = super()._launch_scheduler_processes(*args, placement_group=placed())
-        ids = [actor._actor_id.hex() for actor in started[0].scheduler_actors]  # noqa: SLF001 - no public way
-        threading.Thread(target=watch, args=(ids,), daemon=True).start()
+        started = super()._launch_scheduler_processes(*args, placement_group=create_placement_group())
+        ids = [actor._actor_id.hex() for actor in started[0].scheduler_actors]  # noqa: SLF001 - Ray has no public one
+        threading.Thread(target=watch_ranks, args=(ids,), daemon=True).start()
         return started
 
 
-def placed() -> Any:  # noqa: ANN401 - Ray's own
+def create_placement_group() -> Any:  # noqa: ANN401 - Ray's own
     hosts = os.environ["MEDLEY_RANKS"].split(",")
     group = ray.util.placement_group([{"GPU": 1, f"node:{host}": 0.001} for host in hosts])
-    if not group.wait(PLACED_LIMIT_S):
-        raise RuntimeError(f"Ray has no slot on each of {', '.join(hosts)} after {PLACED_LIMIT_S} s")
+    if not group.wait(PLACEMENT_LIMIT_S):
+        raise RuntimeError(f"Ray has no slot on each of {', '.join(hosts)} after {PLACEMENT_LIMIT_S} s")
     return group
 
 
-def watch(actors: list[str]) -> None:
-    """Print which rank is gone, in vLLM's words for it, and end: requests would hang."""
+def watch_ranks(actor_ids: list[str]) -> None:
+    """Print which rank died in vLLM's words, after which medley ends the server: requests would hang."""
     while True:
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(POLL_INTERVAL_S)
         table = state.actor_table(None)
-        for rank, actor in enumerate(actors):
-            found = table.get(actor, {})
-            if found.get("State") == "DEAD":
-                where = _PLACE.search(found.get("Name", ""))
-                place = f" (stage {where[1]}, tensor rank {where[2]})" if where else ""
-                message = f"SGLang's scheduler rank=[{rank}]{place} died unexpectedly"
+        for rank, actor_id in enumerate(actor_ids):
+            actor_state = table.get(actor_id, {})
+            if actor_state.get("State") == "DEAD":
+                match = _STAGE_AND_RANK.search(actor_state.get("Name", ""))
+                position = f" (stage {match[1]}, tensor rank {match[2]})" if match else ""
+                message = f"SGLang's scheduler rank=[{rank}]{position} died unexpectedly"
                 print(message, file=sys.stderr, flush=True)
                 return
 
