@@ -19,7 +19,7 @@ from medley.errors import Problem
 from medley.planner.placement import PlacementOptions
 from medley.progress import SILENT
 from medley.schema import EngineName
-from medley.serving.engine_release import parse
+from medley.serving.engine_release import run_parser
 from tests.planner.imagined import launch_steps, site
 
 KINDS = ("spark", "thor", "orin-r39", "rtx")
@@ -65,7 +65,7 @@ def errors(every: list[Cell], engine: EngineName) -> dict[Cell, str]:
     if environment is None:
         sys.exit(f"{PARSERS[engine]} is not built here: medley env build {PARSERS[engine]}")
     commands = [each for each in every if each.engine == engine and each.words]
-    found = parse(
+    found = run_parser(
         environment, config.recipes()[PARSERS[engine]], [each.words for each in commands], watch=SILENT
     )["errors"]
     return {each: error for each, error in zip(commands, found, strict=True) if error}

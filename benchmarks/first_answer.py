@@ -155,7 +155,7 @@ def by_hand(command: str, model: str, *, typed_in: tuple[Path, Mapping[str, str]
     engine = Process(typed(f"exec {command}", *typed_in), lambda line: lines.append((time.monotonic(), line)))
 
     def answered() -> float | None:
-        return time.monotonic() if api.answered(write_socket_url(socket), model) else None
+        return time.monotonic() if api.request_probe_answer(write_socket_url(socket), model) else None
 
     try:
         return until(engine, answered, lines) - began

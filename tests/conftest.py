@@ -143,7 +143,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[str]:
     try:
         wait_for(
             "the small server answers, or ends",
-            lambda: api.answered(url, "tiny") or engine.poll() is not None,
+            lambda: api.request_probe_answer(url, "tiny") or engine.poll() is not None,
             60,
             state=lambda: list(engine.last),
         )

@@ -115,8 +115,8 @@ def write_all() -> None:
     assert joined
     collective.write_result({"hosts": 2}, joined)
     for port in (PORT, OTHER_PORT):
-        storage.write(supervise._hosts_file(port), "2")  # noqa: SLF001 - a whole server writes it
-        with storage.log(serving.log_file(f"serve-{port}")) as keep:
+        storage.write(supervise._get_hosts_file(port), "2")  # noqa: SLF001 - a whole server writes it
+        with storage.log(serving.get_log_file(f"serve-{port}")) as keep:
             keep("RuntimeError: an error that nobody knows")
     storage.write(engine._hidden_names_file(), json.dumps(["HOME"]))  # noqa: SLF001 - it writes the caller's variables
     _write_units()
@@ -171,7 +171,7 @@ def noted_servers(sockets: Mapping[int, Path]) -> Iterator[None]:
         for port, at in sockets.items():
             listens = Serving("demo", "tiny", port=port, socket_folder=at)
             notes.enter_context(serving.note_server(listens, "ready"))
-            notes.enter_context(serving.keep_description(port, what))
+            notes.enter_context(serving.store_description(port, what))
         yield
 
 

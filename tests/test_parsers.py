@@ -121,7 +121,7 @@ def recorded(text: str) -> None:
 RUN = BenchRun(concurrency=1, requests=4, input_tokens=8, output_tokens=8, seed=0, repeat=1)
 READERS: dict[str, tuple[Callable[[Any], object], Callable[[int], Iterator[Any]]]] = {
     "transcripts": (recorded, texts_of(SPARK)),
-    "metrics": (lambda text: metrics.families(text.split("\n")), texts_of(METRICS)),
+    "metrics": (lambda text: metrics.parse_families(text.split("\n")), texts_of(METRICS)),
     "host keys": (lambda text: ssh_keys.scanned(text.splitlines()), texts_of(KEY, f"# x\n{KEY}")),
     "what ssh means by a host": (
         lambda text: ssh_keys.resolved_peer(text.splitlines(), Path("/home")),
@@ -134,7 +134,7 @@ READERS: dict[str, tuple[Callable[[Any], object], Callable[[int], Iterator[Any]]
     "ssh_config": (lambda text: sources.ssh_config_candidates(text, "f", lambda _: ()), texts_of(SSH)),
     "a host as typed": (typed_host, texts_of("me@spark-1:22", "10.0.0.1", "fe80::1%eth0")),
     "ping": (tools.read_ping, texts_of(PING)),
-    "batch lines": (lambda text: list(batch.lines(text.splitlines())), json_of(BATCH)),
+    "batch lines": (lambda text: list(batch.parse_lines(text.splitlines())), json_of(BATCH)),
     "toolkit.json": (
         lambda text: toolkit.parse_toolkit(text, "t"),
         json_of({"kind": "cpu", "uv": "/uv", "path": ["/p"]}),
@@ -183,7 +183,7 @@ FILES: dict[str, tuple[str, Callable[[Path], object], Callable[[int], Iterator[s
     "a bench's record": ("b.json", record.read, json_of(RECORD)),
     "file of batch answers": (
         "answers.jsonl",
-        batch.kept,
+        batch.read_complete_lines,
         json_of({"custom_id": "a", "error": {"code": "x"}}),
     ),
 }

@@ -148,7 +148,7 @@ def note(port: int, **more: object) -> Path:
     """The note that a serve left."""
     us = own_identity()
     table = {"url": f"http://127.0.0.1:{port}/v1", "model": "demo", "pid": us.pid, "started": us.started}
-    file = serving.folder() / f"{port}.json"
+    file = serving.get_folder() / f"{port}.json"
     storage.write(file, json.dumps({**table, "boot": us.boot, "state": "ready", **more}))
     return file
 
@@ -158,10 +158,10 @@ def test_stop_leaves_a_bystander_alone_that_has_the_number_of_a_server_before_a_
     words: tuple[str, ...], bystander: "subprocess.Popen[bytes]", capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = note(8000, pid=bystander.pid, boot="00000000-0000-0000-0000-000000000000")
-    old = serving.folder() / "8001.json"
+    old = serving.get_folder() / "8001.json"
     storage.write(old, json.dumps({"url": "http://127.0.0.1:8001/v1", "model": "demo", "pid": bystander.pid}))
-    serving.require_none(8000)
-    serving.require_none(8001)
+    serving.require_unused_port(8000)
+    serving.require_unused_port(8001)
     Medley.run(["medley", *words], exit=False)
     assert bystander.poll() is None
     assert "nothing is served here" in capsys.readouterr().out
@@ -193,7 +193,7 @@ def test_stop_now_ends_a_server_at_once_however_it_was_begun(
     with subprocess.Popen(("sleep", "60"), preexec_fn=ignore) as process:  # noqa: PLW1509 - two system calls
         found = identity(process)
         note(8000, pid=found.pid, started=found.started)
-        assert serving.end_servers(8000, SILENT, now=True) == 1
+        assert serving.end_servers(8000, SILENT, is_immediate=True) == 1
         assert process.wait(0) == -number
 
 
@@ -218,7 +218,7 @@ MEMBER = {
     "image": None,
 }
 READERS: dict[str, tuple[Callable[[], object], object]] = {
-    "serving/8000.json": (serving.servers, SERVER),
+    "serving/8000.json": (serving.list_servers, SERVER),
     "units/a.state": (lambda: units.state("a"), STATE),
     "units/a.json": (lambda: units.read("a"), UNIT),
     "remote-code.json": (lambda: trust.read_pin("m"), PIN),

@@ -14,7 +14,7 @@ from medley.engine.parser import PARSERS_FOLDER
 from medley.environment import engine_source, virtualenv
 from medley.progress import SILENT
 from medley.schema import EngineName
-from medley.serving.engine_release import parse, parser_text
+from medley.serving.engine_release import format_parser, run_parser
 
 ROOT = Path(__file__).parent.parent
 
@@ -49,7 +49,7 @@ def main() -> int:
             continue
         path.parent.mkdir(exist_ok=True)
         path.write_text(
-            parser_text(parse(built, config.recipes()[built.name], (), watch=SILENT)), encoding="utf-8"
+            format_parser(run_parser(built, config.recipes()[built.name], (), watch=SILENT)), encoding="utf-8"
         )
         print(f"{path.name}: of {built.name}")
     print("\n".join(missing), end="\n" if missing else "", file=sys.stderr)

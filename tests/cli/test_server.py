@@ -94,7 +94,7 @@ def slow_server() -> Iterator[int]:
         found = process_identity.require_identity(process.pid)
         table = {"url": NOBODY, "model": "demo", "pid": found.pid, "started": found.started}
         storage.write(
-            serving.folder() / "9.json", json.dumps({**table, "boot": found.boot, "state": "ready"})
+            serving.get_folder() / "9.json", json.dumps({**table, "boot": found.boot, "state": "ready"})
         )
         yield process.pid
         process.kill()
@@ -129,7 +129,7 @@ def test_stop_prints_one_line_when_it_begins_and_one_when_it_ends(words: tuple[s
     first, last = stop_in_pipe(*words).splitlines()
     assert first == "end demo on port 9 …"
     assert last.startswith("end demo on port 9: ")
-    assert list(serving.folder().glob("*.json")) == []
+    assert list(serving.get_folder().glob("*.json")) == []
 
 
 @pytest.mark.usefixtures("slow_server")
@@ -143,7 +143,7 @@ def test_stop_shows_open_requests_in_its_one_line_of_a_terminal() -> None:
 @pytest.mark.parametrize("stop", [stop_in_pipe, stop_in_terminal])
 def test_only_a_record_that_nobody_ended_is_as_after_a_power_cut(stop: Callable[[], str]) -> None:
     gone = {"url": NOBODY, "model": "demo", "pid": 2**22 + 1, "started": 1, "boot": "b", "state": "ready"}
-    storage.write(serving.folder() / "9.json", json.dumps(gone))
+    storage.write(serving.get_folder() / "9.json", json.dumps(gone))
     assert "removed 9.json: its server is gone, as after a power cut" in stop()
 
 
@@ -151,7 +151,7 @@ def test_stop_keeps_a_record_that_cannot_be_read_and_says_so(
     slow_server: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It may be that of a server that runs, as after `sudo -E medley serve`."""
-    (file := serving.folder() / "8.json").mkdir()
+    (file := serving.get_folder() / "8.json").mkdir()
     _, status = StopVerb.run(["medley stop"], exit=False)
     assert (status, capsys.readouterr().out) == (1, "ended 1 server\n")
     assert file.exists()
@@ -168,7 +168,7 @@ def test_a_server_of_another_user_is_a_problem_that_names_its_process(tmp_path: 
     other = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/bin/sleep", "60")
     with serving.note_server(DEMO, "ready"), subprocess.Popen(other) as process:
         wait_for("it is another user's", lambda: Path(f"/proc/{process.pid}").stat().st_uid == 65_534, 10)
-        damaged_state.name_process(serving.folder() / "9.json", process.pid)
+        damaged_state.name_process(serving.get_folder() / "9.json", process.pid)
         end = damaged_state.run(["stop"], environ, tmp_path)
         process.kill()
     assert end.status == 1

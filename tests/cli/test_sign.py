@@ -45,7 +45,9 @@ def sign_of(found: Facts, *servers: Server) -> Sign:
         usable = usable_models("host", found, kind)
     except Problem as problem:
         kind = problem  # type: ignore[assignment]  # either is what a Sign takes
-    return Sign("host", found, kind, usable, catalog.to_try(), [*servers], None, has_cluster_file=False)
+    return Sign(
+        "host", found, kind, usable, catalog.find_trial_model(), [*servers], None, has_cluster_file=False
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,13 +141,13 @@ def test_it_imports_no_http_client_and_asks_no_hub() -> None:
 
 def test_few_models_are_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     planned: list[str] = []
-    really = catalog._entry  # noqa: SLF001 - what costs the time is counted
+    really = catalog._plan_entry  # noqa: SLF001 - what costs the time is counted
 
     def entry(name: str, *others: object) -> catalog.Entry:
         planned.append(name)
         return really(name, *others)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(catalog, "_entry", entry)
+    monkeypatch.setattr(catalog, "_plan_entry", entry)
     recorded("spark")
     assert 3 <= len(planned) <= 8
     planned.clear()

@@ -30,11 +30,11 @@ def test_a_served_model_answers_as_transformers_does(
     words = ("serve", "smollm2", "--engine", engine, "--port", str(free_port), "--context", "512")
     url = start(Command((sys.executable, "-m", "medley", *words))).ready()
     found = []
-    for each in answers.references(CONVERSATIONS):
-        said = httpx.post(f"{url}/chat/completions", json=answers.request(each), timeout=LIMIT_S).json()
-        found.append(answers.compare(each, said["choices"][0], "float32"))
+    for each in answers.read_references(CONVERSATIONS):
+        said = httpx.post(f"{url}/chat/completions", json=answers.build_request(each), timeout=LIMIT_S).json()
+        found.append(answers.compare_answer(each, said["choices"][0], "float32"))
     assert found[0].text == "The capital of France is Paris."
-    assert answers.faults(found) == []
+    assert answers.list_faults(found) == []
     assert all(each.is_equal for each in found)
 
 
@@ -44,7 +44,7 @@ def test_an_engine_with_other_answers_is_refused() -> None:
     found = answer_check.compare_answers("vllm-cpu", 2, SILENT)
     cause = ("2 of 2 answers", "What is the capital of France?")
     with raises_problem("vllm-cpu", cause=cause, fix="medley env build vllm-cpu"):
-        answer_check.require_right(found, "vllm-cpu answers wrongly", "medley env build vllm-cpu")
+        answer_check.require_correct_answers(found, "vllm-cpu answers wrongly", "medley env build vllm-cpu")
 
 
 @pytest.mark.parametrize(

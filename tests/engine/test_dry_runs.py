@@ -10,7 +10,7 @@ from medley.environment.virtualenv import Environment
 from medley.errors import Problem
 from medley.progress import SILENT
 from medley.schema import EngineName
-from medley.serving.engine_release import parse
+from medley.serving.engine_release import run_parser
 from tools.dry_runs import CLUSTERS, FAMILIES, REFUSED, TABLE, cases, last_step, line, models
 
 AGAIN = "python -m tools.dry_runs, then review git diff tests/engine/dry_runs.txt"
@@ -52,7 +52,7 @@ def test_the_engines_parser_takes_every_command(name: str) -> None:
     words = [list(argv) for argv in commands(ENVIRONMENTS[name])]
     assert len(words) >= 25
     wrong = [["--model-path"] * (name == "sglang-cpu") + ["/m", "--tensor-parallel-size", "two"]]
-    answer = parse(environment(name), config.recipes()[name], [*words, *wrong], watch=SILENT)
+    answer = run_parser(environment(name), config.recipes()[name], [*words, *wrong], watch=SILENT)
     *errors, refused = answer["errors"]
     assert refused is not None, "a parser that takes anything shows nothing"
     assert not {error: " ".join(each) for error, each in zip(errors, words, strict=True) if error}

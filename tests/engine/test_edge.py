@@ -336,7 +336,7 @@ def test_a_drain_ends_at_its_limit_though_the_edge_does_not_answer(
     drain = Drain(front.process, 1, said.append)
 
     def end() -> None:
-        with drain.on_sigterm():
+        with drain.drain_on_sigterm():
             signal.raise_signal(signal.SIGTERM)
             os.kill(front.pid, signal.SIGSTOP)
             for _ in range(10):

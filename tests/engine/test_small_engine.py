@@ -27,10 +27,10 @@ def test_it_answers_alike_and_its_figures_are_read(
     first, second = chat(url), chat(url)
     assert first["choices"] == second["choices"]
     assert first["usage"]["completion_tokens"] == 16
-    assert api.models(url) == ["demo"]
-    here = serving.newest()
+    assert api.list_models(url) == ["demo"]
+    here = serving.find_newest_server()
     assert here
-    figures = metrics.figures(here.local_url)
+    figures = metrics.read_figures(here.local_url)
     assert figures["generated_tokens_total"] >= 32
     assert metrics.is_idle(here.local_url)
 

@@ -60,7 +60,7 @@ def answer(port: int) -> str:
 
 def broken(folder: Path, port: int) -> Path:
     """An environment of the user's own, whose engine ends at once."""
-    found = serving.description_of(port)
+    found = serving.read_description(port)
     assert found
     (folder / "bin").mkdir(parents=True)
     (folder / "bin/python").symlink_to(found.programs / "python")
@@ -96,7 +96,7 @@ def test_a_server_is_replaced_or_rolled_back(free_port: int, tmp_path: Path) -> 
     back, taken = [each.text for each in events.events() if each.kind == "upgrade"]
     assert "serves again" in back
     assert "→ vllm" in taken
-    assert len(serving.servers()) == 1
+    assert len(serving.list_servers()) == 1
 
 
 def test_the_old_one_keeps_its_environment_where_the_lock_has_changed(
@@ -110,12 +110,12 @@ def test_the_old_one_keeps_its_environment_where_the_lock_has_changed(
     units.start(Unit(name, "a test", replace(command, argv=("sleep", "600"))))
     storage.write(units.folder() / f"{name}.json", Unit(name, "a test", command).to_json())
     listens = Serving("demo", "demo", port=free_port)
-    with serving.keep_description(free_port, what), serving.note_server(listens) as report:
+    with serving.store_description(free_port, what), serving.note_server(listens) as report:
         with raises_problem(f"port {free_port}", fix=f"medley serve MODEL --port {free_port} --detach"):
             upgrade.find_running_server(free_port)
         report("ready")
         assert upgrade.find_running_server(free_port).unit.command == command
-        assert upgrade.environments_in_use() == {found.path}
+        assert upgrade.list_environments_in_use() == {found.path}
         monkeypatch.setattr(virtualenv, "is_current", lambda _: False)
         argv = upgrade.find_running_server(free_port).unit.command.argv
         assert argv == ("env", "medley", "serve", "--env", str(found.path), "demo", "--", "--seed", "1")

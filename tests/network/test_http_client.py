@@ -103,7 +103,7 @@ def test_a_server_with_its_own_certificate_gets_no_key(scheme: str, certificate:
         seen.server.socket = context.wrap_socket(seen.server.socket, server_side=True)
         seen.server.handle_error = lambda *_: None  # type: ignore[method-assign] # the client hangs up, rightly
         with raises_problem(f"https://127.0.0.1:{seen.port}/v1", cause="CERTIFICATE_VERIFY_FAILED"):
-            api.models(api.base(f"{scheme}://127.0.0.1:{seen.port}"), KEY)
+            api.list_models(api.complete_url(f"{scheme}://127.0.0.1:{seen.port}"), KEY)
         assert not seen.asked
 
 
@@ -111,7 +111,7 @@ def test_a_server_with_its_own_certificate_gets_no_key(scheme: str, certificate:
 def test_no_proxy_sees_what_is_for_this_host(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with running(Seen(b"", 502)) as proxy, running(Seen(json.dumps(COMPLETION).encode())) as server:
         monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
-        assert api.answered(f"http://127.0.0.1:{server.port}/v1", "demo")
+        assert api.request_probe_answer(f"http://127.0.0.1:{server.port}/v1", "demo")
         assert not proxy.asked
         # A host of elsewhere is asked by way of it, as the environment says.
         assert http_client.ask("GET", "http://far.invalid/", limit_s=5).status == 502
@@ -125,7 +125,7 @@ def test_a_redirect_does_not_take_the_key_elsewhere(monkeypatch: pytest.MonkeyPa
             address = f"http://127.0.0.1:{server.port}/v1/models"
             typed = f"printf 'Authorization: Bearer %s\\n' \"$MEDLEY_API_KEY\" | curl {address} -H @-"
             with raises_problem("'any'", cause="307", fix=typed):
-                api.models(f"http://127.0.0.1:{server.port}/v1", KEY)
+                api.list_models(f"http://127.0.0.1:{server.port}/v1", KEY)
             assert server.asked[0][1]["authorization"] == f"Bearer {KEY}"
             monkeypatch.setenv(credentials.API_KEY_VARIABLE, KEY)
             subprocess.run(["bash", "-c", typed], check=True, capture_output=True)
@@ -153,7 +153,10 @@ def test_what_is_read_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_client, "MAX_ANSWER_BYTES", 1 << 16)
     with running(Seen(b"x" * (1 << 20))) as server:
         url = f"http://127.0.0.1:{server.port}/v1"
-        for ask in (lambda: api.models(url), lambda: list(api.chat(url, "demo", HELLO, max_tokens=1))):
+        for ask in (
+            lambda: api.list_models(url),
+            lambda: list(api.stream_chat(url, "demo", HELLO, max_tokens=1)),
+        ):
             with raises_problem(f"{url}/", cause=" MiB", fix="ss -ltnp"):
                 ask()
 
@@ -216,10 +219,10 @@ def replies(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 URL = "http://127.0.0.1:8000/v1"
 READERS: dict[str, tuple[Callable[[], Any], Any]] = {
-    "models": (lambda: api.cards(URL), MODELS),
-    "completion": (lambda: api.answered(URL, "demo"), COMPLETION),
-    "short chat": (lambda: api.answered(URL, "demo"), ANSWER),
-    "chat": (lambda: list(api.chat(URL, "demo", HELLO, max_tokens=1)), CHUNK),
+    "models": (lambda: api.list_cards(URL), MODELS),
+    "completion": (lambda: api.request_probe_answer(URL, "demo"), COMPLETION),
+    "short chat": (lambda: api.request_probe_answer(URL, "demo"), ANSWER),
+    "chat": (lambda: list(api.stream_chat(URL, "demo", HELLO, max_tokens=1)), CHUNK),
 }
 
 
@@ -239,6 +242,6 @@ def test_odd_input_of_an_api(reader: str, count: int, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_odd_input_of_refusals_and_batches(count: int) -> None:
-    hold(api.message, json_texts([{"error": {"message": "no", "code": 404}}]), count)
-    hold(batch_client.tokens, (each for each in values([COMPLETION]) if isinstance(each, dict)), count)
-    hold(api.base, texts(["http://spark-1:8000/v1", "spark-1"]), count)
+    hold(api.read_error_message, json_texts([{"error": {"message": "no", "code": 404}}]), count)
+    hold(batch_client.count_tokens, (each for each in values([COMPLETION]) if isinstance(each, dict)), count)
+    hold(api.complete_url, texts(["http://spark-1:8000/v1", "spark-1"]), count)

@@ -151,7 +151,7 @@ def rows(rack: Rack, cases: Sequence[Case], count: int) -> Iterator[Row]:
     """Serve each case in turn, ask the first conversations, and end it."""
     matrix = Matrix(rack, model=answers.MODEL)
     for case in cases:
-        yield _row(matrix, case, answers.references(count))
+        yield _row(matrix, case, answers.read_references(count))
 
 
 def _row(matrix: Matrix, case: Case, references: Sequence[Reference]) -> Row:
@@ -169,7 +169,7 @@ def _row(matrix: Matrix, case: Case, references: Sequence[Reference]) -> Row:
             row = Row(case.name, ready_s=run.ready_s, memory_gib=memory, counted=counted)
     except AssertionError as error:
         return Row(case.name, why_not=_reason(str(error)))
-    tokens = sum(each.equal for each in found)
+    tokens = sum(each.equal_tokens for each in found)
     idle = [f"{option.metric} is 0: the option did nothing"] if option.metric and not counted else []
     return replace(
         row,
@@ -177,17 +177,19 @@ def _row(matrix: Matrix, case: Case, references: Sequence[Reference]) -> Row:
         answers=len(found),
         tokens=tokens,
         differences=tuple(dict.fromkeys(str(each) for each in found if not each.is_equal)),
-        faults=(*dict.fromkeys(answers.faults(found)), *idle),
+        faults=(*dict.fromkeys(answers.list_faults(found)), *idle),
         logprob_error=max(each.logprob_error for each in found),
         token_s=took_s / max(1, sum(len(each.reference.steps) for each in found)),
     )
 
 
 def _ask(reference: Reference, option: Option) -> Comparison:
-    said = httpx.post(f"{URL}/v1/chat/completions", json=answers.request(reference), timeout=LIMIT_S)
+    said = httpx.post(f"{URL}/v1/chat/completions", json=answers.build_request(reference), timeout=LIMIT_S)
     assert said.status_code == httpx.codes.OK, said.text
     body: dict[str, Any] = said.json()
-    return answers.compare(reference, body["choices"][0], option.dtype, logprob_limit=option.logprob_limit)
+    return answers.compare_answer(
+        reference, body["choices"][0], option.dtype, logprob_limit=option.logprob_limit
+    )
 
 
 def _counted(metric: str) -> float:

@@ -41,16 +41,18 @@ class SimulatedTime(threading.Event):
         idle = {"pid": 7, "name": "engine", "state": "S", "cpu_s": 0, "wchan": ""}
         monkeypatch.setattr(f"{_MODULE}.time", SimpleNamespace(monotonic=lambda: self.now))
         monkeypatch.setattr(f"{_MODULE}.threading", SimpleNamespace(Thread=self._thread))
-        monkeypatch.setattr(f"{_MODULE}.metrics", SimpleNamespace(figures=lambda *_: {}))
+        monkeypatch.setattr(f"{_MODULE}.metrics", SimpleNamespace(read_figures=lambda *_: {}))
         monkeypatch.setattr(f"{_MODULE}.http_client", SimpleNamespace(ask=self._answer, bearer=lambda _: {}))
-        monkeypatch.setattr(f"{_MODULE}._here", lambda *_, **__: {"at_s": self.now, "processes": [idle]})
-        monkeypatch.setattr(f"{_MODULE}._power", lambda: None)
+        monkeypatch.setattr(
+            f"{_MODULE}._sample_this_host", lambda *_, **__: {"at_s": self.now, "processes": [idle]}
+        )
+        monkeypatch.setattr(f"{_MODULE}._read_power_w", lambda: None)
 
     def alarm(self, *answers_s: float, hosts: HostQuery = lambda **_: {}) -> float:
         """Return after which time the engine is named; it takes so long for its first answers."""
         self._answers, began, self._closed = list(answers_s), self.now, False
         self._end = began + 10 * self._limit_s
-        url, log = "http://127.0.0.1:1/v1", serving.log_file("x")
+        url, log = "http://127.0.0.1:1/v1", serving.get_log_file("x")
         dog = Watchdog(url, "tiny", 1, self._limit_s, log, hosts=hosts, _ended=self)
         dog._run(object.__new__(Process))  # noqa: SLF001 - on this thread, so that it ends with the test
         ended, self._closed = self.now, True

@@ -31,22 +31,26 @@ def served(*logprobs: float, texts: tuple[str, ...] = TEXTS) -> dict[str, Any]:
 
 
 def test_the_reference_is_of_a_model_that_talks() -> None:
-    found = answers.references()
+    found = answers.read_references()
     assert len(found) == 14
     assert found[0].text == "The capital of France is Paris."
     assert found[0].steps[0] == Step("The", -1.8643, 25.3599, 0.0983)
-    assert all(0 < len(each.steps) <= answers.TOKENS for each in found)
-    assert all(each.distance > 2 * answers.grid(each.best, "float32") for one in found for each in one.steps)
+    assert all(0 < len(each.steps) <= answers.MAX_TOKENS for each in found)
+    assert all(
+        each.margin > 2 * answers.compute_grid_step(each.best_logit, "float32")
+        for one in found
+        for each in one.steps
+    )
 
 
 def test_equal_tokens() -> None:
-    found = answers.compare(REFERENCE, served(-0.5, -1.0001, -0.7), "float32")
-    assert (found.is_equal, found.equal, found.fault, str(found)) == (True, 3, None, "")
+    found = answers.compare_answer(REFERENCE, served(-0.5, -1.0001, -0.7), "float32")
+    assert (found.is_equal, found.equal_tokens, found.fault, str(found)) == (True, 3, None, "")
     assert found.logprob_error == pytest.approx(0.0001)
 
 
 def test_an_end_token_is_no_difference() -> None:
-    found = answers.compare(
+    found = answers.compare_answer(
         REFERENCE, choice(("The", -0.5), (" sea", -1.0), (" is", -0.7), ("<|im_end|>", -0.1)), "float32"
     )
     assert (found.is_equal, found.fault) == (True, None)
@@ -73,16 +77,16 @@ def test_an_end_token_is_no_difference() -> None:
     ],
 )  # fmt: skip
 def test_a_difference_needs_a_reason(tokens: Any, dtype: Dtype, equal: int, fault: str | None) -> None:
-    found = answers.compare(REFERENCE, choice(*tokens), dtype)
-    assert found.equal == equal
+    found = answers.compare_answer(REFERENCE, choice(*tokens), dtype)
+    assert found.equal_tokens == equal
     assert (found.fault is None) if fault is None else fault in (found.fault or "")
-    assert len(answers.faults([found])) == (fault is not None)
+    assert len(answers.list_faults([found])) == (fault is not None)
 
 
 def test_another_limit_in_place_of_the_format_s() -> None:
     tokens = (("The", -0.9), (" sun", -1.0, (" sea", -1.3)), (" was", -0.1))
-    assert answers.compare(REFERENCE, choice(*tokens), "float32").fault
-    assert answers.compare(REFERENCE, choice(*tokens), "float32", logprob_limit=0.5).fault is None
+    assert answers.compare_answer(REFERENCE, choice(*tokens), "float32").fault
+    assert answers.compare_answer(REFERENCE, choice(*tokens), "float32", logprob_limit=0.5).fault is None
 
 
 @pytest.mark.parametrize(
@@ -96,9 +100,9 @@ def test_another_limit_in_place_of_the_format_s() -> None:
     ],
 )
 def test_the_grid_of_a_number_format(logit: float, dtype: Dtype, grid: float) -> None:
-    assert answers.grid(logit, dtype) == grid
+    assert answers.compute_grid_step(logit, dtype) == grid
 
 
 def test_a_request_asks_for_what_is_compared() -> None:
-    body = answers.request(answers.references(1)[0])
-    assert (body["temperature"], body["logprobs"], body["max_tokens"]) == (0, True, answers.TOKENS)
+    body = answers.build_request(answers.read_references(1)[0])
+    assert (body["temperature"], body["logprobs"], body["max_tokens"]) == (0, True, answers.MAX_TOKENS)

@@ -7,15 +7,15 @@ HELLO = [{"role": "user", "content": "Hello"}]
 
 
 def test_nobody_listens_yet(free_port: int) -> None:
-    assert api.answered(f"http://127.0.0.1:{free_port}/v1", "tiny") is None
+    assert api.request_probe_answer(f"http://127.0.0.1:{free_port}/v1", "tiny") is None
 
 
 def test_a_completion_is_answered(server: str) -> None:
-    assert api.answered(server, "tiny") == " ba lu"
+    assert api.request_probe_answer(server, "tiny") == " ba lu"
 
 
 def test_a_chat_comes_in_pieces_and_ends_with_its_speed(server: str) -> None:
-    *pieces, speed = api.chat(server, "tiny", HELLO, max_tokens=9)
+    *pieces, speed = api.stream_chat(server, "tiny", HELLO, max_tokens=9)
     assert pieces == ["so ", "it ", "is"]
     assert isinstance(speed, api.AnswerSpeed)
     assert (speed.prompt_tokens, speed.tokens) == (5, 3)
@@ -28,15 +28,15 @@ def test_a_chat_comes_in_pieces_and_ends_with_its_speed(server: str) -> None:
 @pytest.mark.parametrize("server", ["breaks-off"], indirect=True)
 def test_an_answer_that_breaks_off_is_a_problem(server: str) -> None:
     with raises_problem("aborted", cause="engine is gone"):
-        list(api.chat(server, "tiny", HELLO, max_tokens=None))
+        list(api.stream_chat(server, "tiny", HELLO, max_tokens=None))
 
 
 def test_another_models_name_is_a_problem(server: str) -> None:
     cause, fix = "404: The model `huge` does not exist.", f"curl {server}/models"
     with raises_problem("'huge'", cause=cause, fix=fix):
-        list(api.chat(server, "huge", HELLO, max_tokens=None))
+        list(api.stream_chat(server, "huge", HELLO, max_tokens=None))
     with raises_problem("'huge'", cause=cause, fix=fix):
-        api.answered(server, "huge")
+        api.request_probe_answer(server, "huge")
 
 
 @pytest.mark.parametrize(
@@ -49,11 +49,11 @@ def test_another_models_name_is_a_problem(server: str) -> None:
     ],
 )
 def test_base(written: str, url: str) -> None:
-    assert api.base(written) == url
+    assert api.complete_url(written) == url
 
 
 def test_models(server: str) -> None:
-    assert api.models(server) == ["tiny"]
+    assert api.list_models(server) == ["tiny"]
 
 
 def test_no_server_is_a_problem(free_port: int) -> None:
@@ -61,7 +61,7 @@ def test_no_server_is_a_problem(free_port: int) -> None:
     with raises_problem(
         url, cause="Connection refused", fix=("medley serve smollm2", "--url http://HOST:PORT/v1")
     ):
-        api.models(url)
+        api.list_models(url)
 
 
 def test_one_token_has_no_rate() -> None:

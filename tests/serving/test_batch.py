@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medley.serving.batch import Bad, Book, Request, lines, opened
+from medley.serving.batch import BadLine, BatchFiles, Request, open_batch, parse_lines
 from tests.problems import raises_problem
 
-BAD = [Bad(2, None, "it is not valid JSON")]
+BAD = [BadLine(2, None, "it is not valid JSON")]
 
 
 def request(name: str, number: int = 1) -> Request:
@@ -24,19 +24,19 @@ def ids(path: Path) -> list[str | None]:
 def answers(tmp_path: Path) -> Path:
     """Of a run that answered a and had b refused, and was cut off in the middle of c."""
     path = tmp_path / "out.jsonl"
-    with opened(path, b"requests", "demo", BAD) as book:
-        book.answer(request("a"), {"text": "ü"}, "r1")
-        book.refuse(request("b", 3), 400, "too long")
+    with open_batch(path, b"requests", "demo", BAD) as book:
+        book.write_answer(request("a"), {"text": "ü"}, "r1")
+        book.write_refusal(request("b", 3), 400, "too long")
     with path.open("a") as file:
         file.write('{"custom_id": "c", "respon')
     return path
 
 
 def test_a_run_goes_on_where_the_last_one_stopped(answers: Path) -> None:
-    with opened(answers, b"requests", "demo", BAD) as book:
-        assert book.done == {"a", "b"}
-        assert book.refused == 1
-        book.answer(request("c"), {}, "r2")
+    with open_batch(answers, b"requests", "demo", BAD) as book:
+        assert book.done_ids == {"a", "b"}
+        assert book.refused_count == 1
+        book.write_answer(request("c"), {}, "r2")
     assert ids(answers) == ["a", "c"]
     assert ids(book.errors) == [None, "b"]
     errors = [json.loads(line) for line in book.errors.read_text().splitlines()]
@@ -57,7 +57,7 @@ def test_another_batchs_answers_are_left_alone(
     before = answers.read_bytes()
     with (
         raises_problem(str(answers), cause=changed, fix=f"rm {answers} {answers.parent}/.out.jsonl.batch"),
-        opened(answers, source, model, []),
+        open_batch(answers, source, model, []),
     ):
         pass
     assert answers.read_bytes() == before
@@ -68,7 +68,7 @@ def test_a_file_that_is_no_batchs_is_left_alone(tmp_path: Path) -> None:
     path.write_text("chapter one")
     with (
         raises_problem(str(path), cause=f".{path.name}.batch", fix="medley batch MODEL IN.jsonl OUT.jsonl"),
-        opened(path, b"", "demo", []),
+        open_batch(path, b"", "demo", []),
     ):
         pass
     assert path.read_text() == "chapter one"
@@ -76,9 +76,9 @@ def test_a_file_that_is_no_batchs_is_left_alone(tmp_path: Path) -> None:
 
 def test_two_runs_do_not_write_one_file(answers: Path) -> None:
     with (
-        opened(answers, b"requests", "demo", BAD),
+        open_batch(answers, b"requests", "demo", BAD),
         raises_problem("out.jsonl", cause="lock"),
-        opened(answers, b"requests", "demo", BAD),
+        open_batch(answers, b"requests", "demo", BAD),
     ):
         pass
 
@@ -86,9 +86,9 @@ def test_two_runs_do_not_write_one_file(answers: Path) -> None:
 def test_an_answer_is_in_the_file_once_it_is_given(tmp_path: Path) -> None:
     """Nothing waits in a buffer that a kill would lose."""
     path = tmp_path / "out.jsonl"
-    with opened(path, b"", "demo", []) as book:
-        assert isinstance(book, Book)
-        book.answer(request("a"), {}, "r")
+    with open_batch(path, b"", "demo", []) as book:
+        assert isinstance(book, BatchFiles)
+        book.write_answer(request("a"), {}, "r")
         assert ids(path) == ["a"]
 
 
@@ -113,7 +113,7 @@ def line(**changed: Any) -> str:
     ],
 )
 def test_a_request(text: str, url: str) -> None:
-    (found,) = lines([text])
+    (found,) = parse_lines([text])
     assert isinstance(found, Request)
     assert (found.number, found.custom_id, found.url) == (1, "a", url)
 
@@ -136,18 +136,18 @@ def test_a_request(text: str, url: str) -> None:
     ],
 )
 def test_what_is_wrong(text: str, why: str) -> None:
-    (found,) = lines([text])
-    assert isinstance(found, Bad)
-    assert why in found.why
+    (found,) = parse_lines([text])
+    assert isinstance(found, BadLine)
+    assert why in found.reason
 
 
 def test_lines_are_counted_as_an_editor_does_and_an_id_counts_once() -> None:
-    first, second, third = lines([line(), "", line(custom_id="b"), "  ", line()])
+    first, second, third = parse_lines([line(), "", line(custom_id="b"), "  ", line()])
     assert [first.number, second.number, third.number] == [1, 3, 5]
-    assert isinstance(third, Bad)
-    assert third.why == "line 1 has the same custom_id"
+    assert isinstance(third, BadLine)
+    assert third.reason == "line 1 has the same custom_id"
 
 
 @given(st.text(max_size=60))
 def test_any_text_is_a_request_or_wrong(text: str) -> None:
-    assert all(isinstance(each, Request | Bad) for each in lines([text]))
+    assert all(isinstance(each, Request | BadLine) for each in parse_lines([text]))

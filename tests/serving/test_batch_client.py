@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from medley.serving import batch_client
-from medley.serving.batch import Request, opened
-from medley.serving.batch_client import Answering, BatchProgress, send
+from medley.serving.batch import Request, open_batch
+from medley.serving.batch_client import BatchProgress, BatchServer, send_batch
 from tests.problems import raises_problem
 
 
@@ -45,7 +45,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(batch_client, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(batch_client, "_RETRY_PAUSE_S", 0.01)
     with Server(("127.0.0.1", 0), Handler) as served:
         served.asked = Counter()
         threading.Thread(target=served.serve_forever, daemon=True).start()
@@ -53,8 +53,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         served.shutdown()
 
 
-def at(server: Server, key: str | None = None) -> Answering:
-    return Answering(f"http://127.0.0.1:{server.server_address[1]}/v1", "tiny", key)
+def at(server: Server, key: str | None = None) -> BatchServer:
+    return BatchServer(f"http://127.0.0.1:{server.server_address[1]}/v1", "tiny", key)
 
 
 def requests(*prompts: str) -> list[Request]:
@@ -67,8 +67,9 @@ def requests(*prompts: str) -> list[Request]:
 def test_each_is_answered_once_and_what_is_refused_is_kept_apart(server: Server, tmp_path: Path) -> None:
     seen: list[int] = []
     progress = BatchProgress(52, lambda now: seen.append(now.answered + now.refused))
-    with opened(tmp_path / "out", b"", "tiny", []) as book:
-        send(requests(*map(str, range(50)), "too long", "busy"), book, progress, at(server), at_once=8)
+    with open_batch(tmp_path / "out", b"", "tiny", []) as book:
+        texts = (*map(str, range(50)), "too long", "busy")
+        send_batch(requests(*texts), book, progress, at(server), concurrency=8)
     assert (progress.answered, progress.refused, progress.tokens) == (51, 1, 255)
     assert seen == list(range(1, 53))
     answers = [json.loads(line) for line in book.answers.read_text().splitlines()]
@@ -89,8 +90,11 @@ def test_each_is_answered_once_and_what_is_refused_is_kept_apart(server: Server,
 def test_a_server_that_does_not_answer_is_a_problem(
     server: Server, tmp_path: Path, prompt: str, key: str | None, cause: str
 ) -> None:
-    with opened(tmp_path / "out", b"", "tiny", []) as book, raises_problem(cause=cause, fix="medley status"):
-        send(requests("good", prompt), book, BatchProgress(2), at(server, key), at_once=1)
+    with (
+        open_batch(tmp_path / "out", b"", "tiny", []) as book,
+        raises_problem(cause=cause, fix="medley status"),
+    ):
+        send_batch(requests("good", prompt), book, BatchProgress(2), at(server, key), concurrency=1)
     assert book.errors.read_text() == "", "it is asked again in the next run"
 
 
@@ -99,7 +103,7 @@ def test_a_server_that_is_gone_is_a_problem(server: Server, tmp_path: Path) -> N
     server.shutdown()
     server.server_close()
     with (
-        opened(tmp_path / "out", b"", "tiny", []) as book,
+        open_batch(tmp_path / "out", b"", "tiny", []) as book,
         raises_problem(cause=("line 1: ", "ConnectError"), fix="medley status"),
     ):
-        send(requests("a", "b"), book, BatchProgress(2), where, at_once=2)
+        send_batch(requests("a", "b"), book, BatchProgress(2), where, concurrency=2)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from medley.serving.certificate import chosen_tls
+from medley.serving.certificate import choose_tls
 from tests.problems import raises_problem
 
 
@@ -24,17 +24,17 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 
 def test_without_the_flags_there_is_none() -> None:
-    assert chosen_tls("127.0.0.1", None, None, is_wanted=False) is None
+    assert choose_tls("127.0.0.1", None, None, is_requested=False) is None
 
 
 def test_ones_own_is_taken(pair: tuple[str, str]) -> None:
-    found = chosen_tls("0.0.0.0", *pair, is_wanted=False)
+    found = choose_tls("0.0.0.0", *pair, is_requested=False)
     assert found
     assert (found.certificate, found.key, found.authority) == (Path(pair[0]), Path(pair[1]), None)
 
 
 def test_medleys_own_names_this_host() -> None:
-    found = chosen_tls("10.0.0.5", None, None, is_wanted=True)
+    found = choose_tls("10.0.0.5", None, None, is_requested=True)
     assert found
     assert {platform.node(), "localhost", "127.0.0.1", "10.0.0.5"} <= set(found.names)
 
@@ -42,10 +42,10 @@ def test_medleys_own_names_this_host() -> None:
 def test_one_without_the_other_is_refused(pair: tuple[str, str]) -> None:
     for words in ((pair[0], None), (None, pair[1])):
         with raises_problem("a certificate needs its key", cause="is missing"):
-            chosen_tls("0.0.0.0", *words, is_wanted=True)
+            choose_tls("0.0.0.0", *words, is_requested=True)
 
 
 def test_files_that_do_not_belong_together_are_refused(pair: tuple[str, str], tmp_path: Path) -> None:
     for words in ((pair[1], pair[0]), (str(tmp_path / "none"), pair[1])):
         with raises_problem(words[0], fix=f"openssl x509 -noout -subject -in {words[0]}"):
-            chosen_tls("0.0.0.0", *words, is_wanted=True)
+            choose_tls("0.0.0.0", *words, is_requested=True)

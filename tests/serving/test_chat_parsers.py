@@ -24,22 +24,22 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_folder_s_files_decide(folder: Path) -> None:
-    assert chat_parsers.format_of(Weights("m", str(folder), None), ()).tool_parser == "hermes"
+    assert chat_parsers.find_format(Weights("m", str(folder), None), ()).tool_parser == "hermes"
 
 
 def test_the_user_s_template_decides(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "own.jinja").write_text(CODER)
-    found = chat_parsers.format_of(
+    found = chat_parsers.find_format(
         Weights("m", str(folder), None), ("--chat_template", str(tmp_path / "own.jinja"))
     )
     assert (found.tool_parser, found.source) == ("qwen3_coder", "own.jinja")
-    inline = chat_parsers.format_of(Weights("m", str(folder), None), (f"--chat-template={PLAIN}",))
+    inline = chat_parsers.find_format(Weights("m", str(folder), None), (f"--chat-template={PLAIN}",))
     assert inline.tool_parser is None
 
 
 def test_a_table_decides_without_a_question_to_the_hub() -> None:
     model = config.models()["gpt-oss-20b"]
-    found = chat_parsers.format_of(Weights("gpt-oss-20b", "openai/gpt-oss-20b", model), ())
+    found = chat_parsers.find_format(Weights("gpt-oss-20b", "openai/gpt-oss-20b", model), ())
     assert found.tool_parser == "openai"
 
 
@@ -62,13 +62,13 @@ def test_a_table_decides_without_a_question_to_the_hub() -> None:
     ],
 )
 def test_a_parser_that_contradicts_the_template_is_warned_of(extra: tuple[str, ...], said: list[str]) -> None:
-    assert list(chat_parsers.warnings(HERMES, vllm, extra)) == said
+    assert list(chat_parsers.list_warnings(HERMES, vllm, extra)) == said
 
 
 def test_sglang_s_name_of_the_same_parser_is_right() -> None:
     llama = ChatFormat("llama3_json", None, "a.jinja writes JSON", "", "a.jinja")
-    assert not list(chat_parsers.warnings(llama, sglang, ("--tool-call-parser", "llama3")))
-    assert list(chat_parsers.warnings(llama, sglang, ("--tool-call-parser", "mistral")))
+    assert not list(chat_parsers.list_warnings(llama, sglang, ("--tool-call-parser", "llama3")))
+    assert list(chat_parsers.list_warnings(llama, sglang, ("--tool-call-parser", "mistral")))
 
 
 @pytest.mark.parametrize("extra", [(), ("--tool-call-parser", "hermes")])
@@ -76,16 +76,18 @@ def test_a_model_without_tools_is_told_of(extra: tuple[str, ...]) -> None:
     none = ChatFormat(
         None, None, "a.jinja shows the model no tools: a request with tools gets 400", "", "a.jinja"
     )
-    (said,) = chat_parsers.warnings(none, vllm, extra)
+    (said,) = chat_parsers.list_warnings(none, vllm, extra)
     assert "a.jinja shows the model no tools" in said
     assert ("has nothing to read" in said) is bool(extra)
 
 
 def test_a_release_without_the_parser_is_not_given_it() -> None:
     takes = parser.read_release_parser("vllm", "0.32.0")
-    chat, notes = chat_parsers.readable(ChatFormat("step5", "qwen3", "x", "y", "z"), vllm, takes)
+    chat, notes = chat_parsers.drop_missing_parsers(ChatFormat("step5", "qwen3", "x", "y", "z"), vllm, takes)
     assert (chat.tool_parser, chat.reasoning_parser) == (None, "qwen3")
     assert notes == ["vLLM 0.32.0 has no parser step5: a request with tools gets 400"]
-    given = chat_parsers.launch_format(HERMES, ("--tool-call-parser", "step5"))
-    assert chat_parsers.readable(given, vllm, takes) == (given, []), "its own parser refuses the user's word"
-    assert chat_parsers.readable(HERMES, vllm, None) == (HERMES, [])
+    given = chat_parsers.add_user_parsers(HERMES, ("--tool-call-parser", "step5"))
+    assert chat_parsers.drop_missing_parsers(given, vllm, takes) == (given, []), (
+        "its own parser refuses the user's word"
+    )
+    assert chat_parsers.drop_missing_parsers(HERMES, vllm, None) == (HERMES, [])

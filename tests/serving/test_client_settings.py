@@ -14,12 +14,12 @@ import pytest
 import yaml
 
 from medley.serving import client_settings
-from medley.serving.client_settings import Client, SettingsFile, Target, clients
+from medley.serving.client_settings import Client, SettingsFile, Target, read_clients
 from tests.problems import raises_problem
 
 ODD = 'org/na"me $(x)'
 KEY = "sk-0123456789"
-CLIENTS = clients()
+CLIENTS = read_clients()
 ASKED = (
     "curl",
     "openai",
@@ -51,7 +51,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
 
 @pytest.mark.parametrize("name", CLIENTS)
 def test_settings_have_the_server_and_no_key(name: str, target: Target) -> None:
-    filled = CLIENTS[name].filled(target)
+    filled = CLIENTS[name].fill(target)
     text = "\n".join((filled.run, *(each.text for each in filled.files)))
     assert "http://127.0.0.1:8000" in text
     assert KEY not in text
@@ -61,7 +61,7 @@ def test_settings_have_the_server_and_no_key(name: str, target: Target) -> None:
 @pytest.mark.parametrize("name", CLIENTS)
 def test_what_is_typed_is_a_shell_s(name: str, target: Target) -> None:
     done = subprocess.run(
-        ["bash", "-n", "-c", CLIENTS[name].filled(target).run], capture_output=True, check=False
+        ["bash", "-n", "-c", CLIENTS[name].fill(target).run], capture_output=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, b"")
 
@@ -82,7 +82,7 @@ def test_no_program_gets_the_key_as_a_word(name: str, target: Target, tmp_path: 
     (tmp_path / "home/.continue").mkdir(parents=True)
     own = {"MEDLEY_API_KEY": KEY} if target.has_key and not target.key_file else {}
     variables = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "HOME": f"{tmp_path}/home", **own}
-    subprocess.run(["bash", "-ec", CLIENTS[name].filled(target).run], env=variables, check=True)
+    subprocess.run(["bash", "-ec", CLIENTS[name].fill(target).run], env=variables, check=True)
     words = (tmp_path / "words").read_text() if (tmp_path / "words").exists() else ""
     assert KEY not in words
     assert words or name in {"cline", "n8n", "continue"}
@@ -90,7 +90,7 @@ def test_no_program_gets_the_key_as_a_word(name: str, target: Target, tmp_path: 
 
 @pytest.mark.parametrize("name", [name for name, each in CLIENTS.items() if "<<'END'" in each.run])
 def test_a_program_is_python(name: str, target: Target) -> None:
-    program = CLIENTS[name].filled(target).run.partition("<<'END'\n")[2].rpartition("\nEND")[0]
+    program = CLIENTS[name].fill(target).run.partition("<<'END'\n")[2].rpartition("\nEND")[0]
     compile(program, name, "exec")
     assert json.dumps(ODD)[1:-1] in program
 
@@ -99,7 +99,7 @@ def test_a_program_is_python(name: str, target: Target) -> None:
     ("name", "file"), [(name, file) for name, each in CLIENTS.items() for file in each.files], ids=str
 )
 def test_a_file_parses(name: str, file: SettingsFile, target: Target) -> None:
-    filled = next(each for each in CLIENTS[name].filled(target).files if each.path == file.path)
+    filled = next(each for each in CLIENTS[name].fill(target).files if each.path == file.path)
     match Path(file.path).suffix:
         case ".json":
             table = json.loads(filled.text)
@@ -114,7 +114,7 @@ def test_a_file_parses(name: str, file: SettingsFile, target: Target) -> None:
 def test_a_model_s_name_cannot_end_a_comment(name: str, tmp_path: Path) -> None:
     """A server chooses the names of its models, and a user pastes what is printed."""
     odd = f"m'\n: >{tmp_path}/ran #\r\x1bé\\"
-    filled = CLIENTS[name].filled(Target("http://127.0.0.1:8000/v1", odd, 32_768, odd))
+    filled = CLIENTS[name].fill(Target("http://127.0.0.1:8000/v1", odd, 32_768, odd))
     typed = filled.run.partition("<<'END'\n")[0]
     assert not any(line.startswith(": >") for line in filled.run.splitlines())
     stubs = "".join(
@@ -130,7 +130,7 @@ def test_a_model_s_name_cannot_end_a_comment(name: str, tmp_path: Path) -> None:
 
 
 def test_limits_are_those_of_the_server() -> None:
-    told = json.loads(CLIENTS["opencode"].filled(Target("http://a/v1", "m", 8192)).files[0].text)
+    told = json.loads(CLIENTS["opencode"].fill(Target("http://a/v1", "m", 8192)).files[0].text)
     assert told["provider"]["medley"]["models"]["m"]["limit"] == {"context": 8192, "output": 2048}
     assert Target("http://a/v1", "m", 262_144).output_tokens == 32_000
 
@@ -142,18 +142,18 @@ def test_the_key_s_command_prints_it(tmp_path: Path) -> None:
         subprocess.run(shlex.split(found.key_command), capture_output=True, text=True, check=True).stdout
         == KEY
     )
-    settings = json.loads(CLIENTS["claude-code"].filled(found).files[0].text)
+    settings = json.loads(CLIENTS["claude-code"].fill(found).files[0].text)
     assert settings["apiKeyHelper"] == found.key_command
 
 
 def test_what_lacks_is_told() -> None:
     agent, small = CLIENTS["claude-code"], Target("http://a/v1", "smollm2", 8192)
-    tools, context = agent.lacks(small, tools=False)
+    tools, context = agent.list_gaps(small, has_tools=False)
     assert "smollm2 calls none" in tools
     assert "--context 32768" in context
-    assert agent.lacks(Target("http://a/v1", "m", 131_072), tools=True) == []
-    assert agent.lacks(Target("http://a/v1", "m", None), tools=None) == []
-    assert CLIENTS["curl"].lacks(small, tools=False) == []
+    assert agent.list_gaps(Target("http://a/v1", "m", 131_072), has_tools=True) == []
+    assert agent.list_gaps(Target("http://a/v1", "m", None), has_tools=None) == []
+    assert CLIENTS["curl"].list_gaps(small, has_tools=False) == []
 
 
 @pytest.mark.parametrize(
@@ -168,32 +168,34 @@ def test_what_lacks_is_told() -> None:
     ],
 )
 def test_a_key_that_travels_unencrypted(url: str, has_key: bool, shows: bool) -> None:  # noqa: FBT001 - of the table
-    assert Target(url, "m", has_key=has_key).shows_key is shows
+    assert Target(url, "m", has_key=has_key).is_key_exposed is shows
 
 
 def test_an_unknown_client_is_refused() -> None:
     with raises_problem("'emacs'", cause="medley knows curl", fix="medley connect openai"):
-        client_settings.named("emacs")
+        client_settings.find_client("emacs")
 
 
 def written(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Client, Path]:
     monkeypatch.setenv("HOME", str(folder))
-    filled = CLIENTS[name].filled(Target("http://127.0.0.1:8000/v1", "m", 8192))
-    return filled, client_settings.place(filled.files[0], folder)
+    filled = CLIENTS[name].fill(Target("http://127.0.0.1:8000/v1", "m", 8192))
+    return filled, client_settings.find_path(filled.files[0], folder)
 
 
 def test_json_is_merged_and_the_file_before_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled, path = written("opencode", tmp_path, monkeypatch)
     own = '{"theme": "dark", "provider": {"other": {"npm": "x"}}}'
     path.write_text(own)
-    backup = client_settings.write(filled.files[0], path)
+    backup = client_settings.write_settings(filled.files[0], path)
     assert backup
     assert backup.read_text() == own
     found = json.loads(path.read_text())
     assert (found["theme"], set(found["provider"])) == ("dark", {"other", "medley"})
-    assert client_settings.write(filled.files[0], path) is None, "nothing differs, so nothing is kept"
+    assert client_settings.write_settings(filled.files[0], path) is None, (
+        "nothing differs, so nothing is kept"
+    )
     path.write_text("{}")
-    other = client_settings.write(filled.files[0], path)
+    other = client_settings.write_settings(filled.files[0], path)
     assert other
     assert (other != backup, backup.read_text()) == (True, own)
 
@@ -205,28 +207,28 @@ def test_json_that_cannot_be_merged_is_left_alone(
     filled, path = written("opencode", tmp_path, monkeypatch)
     path.write_text(text)
     with raises_problem(str(path)):
-        client_settings.write(filled.files[0], path)
+        client_settings.write_settings(filled.files[0], path)
     assert path.read_text() == text
 
 
 def test_a_file_with_other_settings_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled, path = written("llm", tmp_path, monkeypatch)
-    client_settings.write(filled.files[0], path)
-    assert client_settings.write(filled.files[0], path) is None
+    client_settings.write_settings(filled.files[0], path)
+    assert client_settings.write_settings(filled.files[0], path) is None
     path.write_text("- model_id: mine\n")
     with raises_problem(str(path), cause="other settings"):
-        client_settings.write(filled.files[0], path)
+        client_settings.write_settings(filled.files[0], path)
     filled, path = written("codex", tmp_path, monkeypatch)
     path.parent.mkdir()
     path.write_text("old = 1\n")
-    assert client_settings.write(filled.files[0], path), "this file is medley's own"
+    assert client_settings.write_settings(filled.files[0], path), "this file is medley's own"
 
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled, path = written("opencode", tmp_path, monkeypatch)
     path.mkdir()
     with raises_problem(str(path)):
-        client_settings.write(filled.files[0], path)
+        client_settings.write_settings(filled.files[0], path)
     assert stat.S_ISDIR(path.stat().st_mode)
 
 
@@ -235,17 +237,17 @@ def test_a_value_that_is_replaced_is_named(tmp_path: Path) -> None:
     own = {"model": "anthropic/claude", "provider": {"x": 1}}
     path.write_text(json.dumps(own))
     file = SettingsFile("opencode.json", '{"model": "medley/a", "provider": {"medley": 2}}', "json")
-    assert client_settings.replaced_values(file, path) == ['model: "anthropic/claude"']
-    assert client_settings.write(file, path)
+    assert client_settings.list_replaced_values(file, path) == ['model: "anthropic/claude"']
+    assert client_settings.write_settings(file, path)
     text = path.read_text()
-    assert client_settings.replaced_values(file, path) == []
-    assert client_settings.write(file, path) is None, "a second time changes nothing"
+    assert client_settings.list_replaced_values(file, path) == []
+    assert client_settings.write_settings(file, path) is None, "a second time changes nothing"
     assert path.read_text() == text
 
 
 def test_a_certificate_of_medleys_own_is_trusted(tmp_path: Path) -> None:
     target = Target("https://127.0.0.1:8000/v1", "m", authority=tmp_path / "root.crt")
-    for client in client_settings.clients().values():
-        first = client.filled(target).run.splitlines()[0]
+    for client in client_settings.read_clients().values():
+        first = client.fill(target).run.splitlines()[0]
         assert f"SSL_CERT_FILE={tmp_path / 'root.crt'}" in first
-        assert "root.crt" not in client.filled(replace(target, authority=None)).run
+        assert "root.crt" not in client.fill(replace(target, authority=None)).run

@@ -25,7 +25,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
     monkeypatch.delenv("MEDLEY_URL", raising=False)
     monkeypatch.delenv("MEDLEY_API_KEY", raising=False)
-    monkeypatch.setattr(batch_client, "_PAUSE_S", 0)
+    monkeypatch.setattr(batch_client, "_RETRY_PAUSE_S", 0)
     return tmp_path
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from medley.progress import SilentProgress
-from medley.serving.start_steps import StartSteps, step_of
+from medley.serving.start_steps import StartSteps, find_step
 
 HEALTHY = Path(__file__).parents[1] / "logs" / "healthy"
 LOADED = ["load weights: 0 of 1 files, 0 %", "load weights: 1 of 1 files, 100 %"]
@@ -26,7 +26,7 @@ def test_a_whole_start_is_a_few_steps(engine: str) -> None:
     watch = Shown()
     steps = StartSteps(watch)
     for line in (HEALTHY / f"{engine}.txt").read_text().splitlines():
-        steps.line(line)
+        steps.show_line(line)
     shown = list(dict.fromkeys(watch.texts))
     assert shown == [IMPORTS, READS, RANKS, "load weights", *LOADED, DONE, "wait for the first answer"]
 
@@ -50,14 +50,14 @@ def test_a_whole_start_is_a_few_steps(engine: str) -> None:
     ],
 )
 def test_a_line_of_an_engine(line: str, step: str | None) -> None:
-    assert step_of(line) == step
+    assert find_step(line) == step
 
 
 def test_a_slow_start_names_the_engines_own_lines_once_and_nothing_follows_its_end() -> None:
     watch = Shown()
-    steps = StartSteps(watch, hint_at=0)
+    steps = StartSteps(watch, hint_at_s=0)
     steps.check()
     steps.check()
     steps.is_over = True
-    steps.line("(APIServer pid=1) INFO 11-22 14:01:01 [api_utils.py:286] non-default args: {}")
+    steps.show_line("(APIServer pid=1) INFO 11-22 14:01:01 [api_utils.py:286] non-default args: {}")
     assert watch.texts == [IMPORTS, f"{IMPORTS}; its own lines: medley logs -f"]

@@ -52,7 +52,7 @@ def test_ctrl_c_after_it_is_ready_leaves_nothing(free_port: int) -> None:
         watched.run(end=True)
     assert watched.ready == [" ba lu"]
     assert watched.lines == ["starting"]
-    assert api.answered(f"http://127.0.0.1:{free_port}/v1", "tiny") is None
+    assert api.request_probe_answer(f"http://127.0.0.1:{free_port}/v1", "tiny") is None
     assert not _children()
 
 

@@ -19,7 +19,7 @@ from medley.errors import Problem
 from medley.explain import explain_problem
 from medley.process_identity import descendants
 from medley.serving.supervise import supervise
-from medley.serving.watchdog import Clock, HostQuery, Look, Watchdog, write_report
+from medley.serving.watchdog import Clock, HostQuery, ProcessSample, Watchdog, write_report
 from tests.problems import raises_problem
 from tests.serving.simulated_time import NEVER, SimulatedTime
 
@@ -51,7 +51,7 @@ def watch(
             if ready and time.monotonic() - ready[0] > for_s:
                 raise Enough
 
-    log = serving.log_file("x")
+    log = serving.get_log_file("x")
     dog = Watchdog(url, "tiny", port, LIMIT_S, log, hosts=hosts)
     try:
         supervise(
@@ -93,7 +93,7 @@ def test_an_engine_that_answers_nothing_is_named(free_port: int) -> None:
     # On a busy machine the look that is one too many comes later.
     limits = [re.search(r"(\d+) s\b", text) for text in (caught.value.what, caught.value.cause)]
     assert [int(each[1]) >= least for each, least in zip(limits, (3, 4), strict=True) if each] == [True, True]
-    file = serving.log_file(f"stuck-{free_port}")
+    file = serving.get_log_file(f"stuck-{free_port}")
     assert caught.value.what.startswith(f"the engine of tiny on port {free_port} is stuck")
     assert caught.value.fix.splitlines() == [
         "start it again, and by itself from then on: medley serve tiny --restart",
@@ -152,25 +152,25 @@ def test_a_stopped_engine_is_named_and_ended(free_port: int) -> None:
     again, stacks = caught.value.fix.splitlines()
     assert "medley serve tiny --restart" in again
     assert f"look on {platform.node()} for" in again
-    assert stacks == f"what each rank does, by host: less {serving.log_file(f'stuck-{free_port}')}"
-    assert "state T" in serving.log_file(f"stuck-{free_port}").read_text()
+    assert stacks == f"what each rank does, by host: less {serving.get_log_file(f'stuck-{free_port}')}"
+    assert "state T" in serving.get_log_file(f"stuck-{free_port}").read_text()
 
 
 def test_activity_delays_the_alarm_to_five_limits_and_no_further() -> None:
-    clock = Clock(10, progress_at=100)
-    assert not clock.suspects(102)
-    assert clock.suspects(102.5)
-    assert not clock.stuck(109.9, known=True)
-    assert clock.stuck(110, known=True)
-    assert not clock.stuck(119.9, known=False)
-    assert clock.stuck(120, known=False)
-    clock.active_at = 130
-    assert not clock.stuck(139.9, known=True)
-    assert clock.stuck(140, known=True)
-    assert not clock.stuck(149.9, known=False)
-    clock.active_at = 149
-    assert not clock.stuck(149.9, known=True)
-    assert clock.stuck(150, known=True)
+    clock = Clock(10, progress_at_s=100)
+    assert not clock.is_suspect(102)
+    assert clock.is_suspect(102.5)
+    assert not clock.is_stuck(109.9, is_known=True)
+    assert clock.is_stuck(110, is_known=True)
+    assert not clock.is_stuck(119.9, is_known=False)
+    assert clock.is_stuck(120, is_known=False)
+    clock.active_at_s = 130
+    assert not clock.is_stuck(139.9, is_known=True)
+    assert clock.is_stuck(140, is_known=True)
+    assert not clock.is_stuck(149.9, is_known=False)
+    clock.active_at_s = 149
+    assert not clock.is_stuck(149.9, is_known=True)
+    assert clock.is_stuck(150, is_known=True)
 
 
 def row(pid: int, cpu_s: float, state: str = "S") -> dict[str, object]:
@@ -182,24 +182,24 @@ def there(at_s: float, *rows: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def test_cores_are_counted_per_process_and_by_the_clock_of_its_host() -> None:
-    first = Look(10, {"a": there(100, row(1, 5)), "b": there(0, row(1, 7))})
-    last = Look(30, {"a": there(102, row(1, 6), row(2, 9)), "b": there(20, row(1, 7, "T"))})
-    assert last.cores(first) == {"rank1 (process 1) on a": 0.5, "rank1 (process 1) on b": 0}
-    assert last.stopped() == ["rank1 (process 1) on b"]
+    first = ProcessSample(10, {"a": there(100, row(1, 5)), "b": there(0, row(1, 7))})
+    last = ProcessSample(30, {"a": there(102, row(1, 6), row(2, 9)), "b": there(20, row(1, 7, "T"))})
+    assert last.compute_cores(first) == {"rank1 (process 1) on a": 0.5, "rank1 (process 1) on b": 0}
+    assert last.list_stopped() == ["rank1 (process 1) on b"]
 
 
 def test_a_process_that_waits_for_a_core_both_times_works() -> None:
     """On a busy host: its main thread is runnable, and has hardly any CPU time."""
     sleeps, runs = there(0, row(1, 5)), [there(at_s, row(1, 5, "R"), row(2, 5)) for at_s in (0, 10)]
-    assert Look(10, {"a": runs[1]}).works(Look(0, {"a": runs[0]}))
-    assert not Look(10, {"a": runs[1]}).works(Look(0, {"a": sleeps}))
-    assert not Look(10, {"a": sleeps}).works(Look(0, {"a": runs[0]}))
+    assert ProcessSample(10, {"a": runs[1]}).is_active_since(ProcessSample(0, {"a": runs[0]}))
+    assert not ProcessSample(10, {"a": runs[1]}).is_active_since(ProcessSample(0, {"a": sleeps}))
+    assert not ProcessSample(10, {"a": sleeps}).is_active_since(ProcessSample(0, {"a": runs[0]}))
 
 
 def test_the_last_five_reports_are_kept() -> None:
     for number in range(7):
         write_report(8000, [f"number {number}"], {}, ["end"])
-    folder = serving.log_file("x").parent
+    folder = serving.get_log_file("x").parent
     kept = sorted(folder.iterdir())
     assert [each.name for each in kept] == ["stuck-8000.log", *(f"stuck-8000.log.{n}" for n in range(1, 5))]
     assert [each.read_text().splitlines()[3][-1] for each in kept] == ["6", "5", "4", "3", "2"]

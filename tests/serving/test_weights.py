@@ -49,7 +49,7 @@ def fetched(lines: Iterable[str], monkeypatch: pytest.MonkeyPatch) -> Command:
 
     monkeypatch.setattr("medley.process.run", run)
     asked = weights.HubFiles("org/one", COMMIT)
-    weights.fetch_on_all(Joined(), ["10.0.0.1"], "one", asked, SILENT)
+    weights.fetch_on_all_hosts(Joined(), ["10.0.0.1"], "one", asked, SILENT)
     return started[0]
 
 
@@ -133,10 +133,10 @@ def test_a_download_says_that_it_was_compared_with_the_hub(
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
     heard, asked = Heard(), weights.HubFiles("org/both")
     with serving(large_repositories(), monkeypatch, tmp_path):
-        weights.fetch("both", asked, heard)
+        weights.fetch_weights("both", asked, heard)
         assert hub.is_cached("org/both")
         assert "2 of 2 large files" in heard.notes[-1]
-        weights.fetch("both", asked, again := Heard())
+        weights.fetch_weights("both", asked, again := Heard())
     assert again.notes == [], "once"
 
 
@@ -150,5 +150,5 @@ def test_a_rate_begins_again_where_all_is_read_again(monkeypatch: pytest.MonkeyP
 
 
 def test_a_model_that_is_here_has_no_stage(capsys: pytest.CaptureFixture[str]) -> None:
-    weights.fetch("smollm2", None, Plain())
+    weights.fetch_weights("smollm2", None, Plain())
     assert capsys.readouterr().err == ""

@@ -17,8 +17,8 @@ from medley.cli.terminal import console
 from medley.errors import Problem, in_words
 from medley.network import tcp
 from medley.serving import api, server_address
-from medley.serving.batch import Bad, Book, Request, lines, opened
-from medley.serving.batch_client import Answering, BatchProgress, send
+from medley.serving.batch import BadLine, BatchFiles, Request, open_batch, parse_lines
+from medley.serving.batch_client import BatchProgress, BatchServer, send_batch
 from medley.serving.prepare import prepare_job
 from medley.serving.server import ServerRun, WorkDone, run_job
 
@@ -49,20 +49,20 @@ class BatchVerb(Verb):
             raise Problem(
                 f"{Path(source)} cannot be read", cause=in_words(error), fix="name a file of requests"
             ) from error
-        found = list(lines(text.decode("utf-8", "replace").split("\n")))
+        found = list(parse_lines(text.decode("utf-8", "replace").split("\n")))
         requests = [each for each in found if isinstance(each, Request)]
-        bad = [each for each in found if isinstance(each, Bad)]
-        with opened(Path(answers), text, model, bad) as book:
-            left = [each for each in requests if each.custom_id not in book.done]
+        bad = [each for each in found if isinstance(each, BadLine)]
+        with open_batch(Path(answers), text, model, bad) as book:
+            left = [each for each in requests if each.custom_id not in book.done_ids]
             progress = BatchProgress(len(left))
             done = len(requests) - len(left)
             say(f"{len(requests)} requests, {done} of them done; wrong lines: {len(bad)}")
             if left and self.url:
-                url, key_file = api.base(self.url), self.options.api_key
+                url, key_file = api.complete_url(self.url), self.options.api_key
                 at = server_address.find_address(url, key_file, is_insecure=self.is_insecure)
-                names = api.models(at.local_url, at.key)
+                names = api.list_models(at.local_url, at.key)
                 name = model if model in names else names[0]
-                self._send(left, book, progress, Answering(at.local_url, name, at.key))
+                self._send(left, book, progress, BatchServer(at.local_url, name, at.key))
             elif left:
                 served = partial(self._send, left, book, progress)  # it is served until this has returned
                 server = ServerRun(asked.timeout_s, partial(announce_server, as_json=asked.as_json), served)
@@ -77,13 +77,15 @@ class BatchVerb(Verb):
                     say("all is answered; the server has ended")
             self._end(book, progress, len(bad))
 
-    def _send(self, left: list[Request], book: Book, progress: BatchProgress, server: Answering) -> None:
-        with _bar(progress.total) as progress.seen:
-            send(left, book, progress, server, at_once=self.at_once)
+    def _send(
+        self, left: list[Request], book: BatchFiles, progress: BatchProgress, server: BatchServer
+    ) -> None:
+        with _bar(progress.total) as progress.on_change:
+            send_batch(left, book, progress, server, concurrency=self.at_once)
 
-    def _end(self, book: Book, progress: BatchProgress, bad: int) -> None:
-        refused = book.refused + progress.refused
-        done = len(book.done) - refused
+    def _end(self, book: BatchFiles, progress: BatchProgress, bad: int) -> None:
+        refused = book.refused_count + progress.refused
+        done = len(book.done_ids) - refused
         files = {"answers": str(book.answers), "errors": str(book.errors)}
         lines = [f"{done} answered in {book.answers}"]
         if refused or bad:

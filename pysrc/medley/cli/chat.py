@@ -24,12 +24,12 @@ class _Server:
     def answer(self, messages: list[dict[str, str]], *, quiet: bool) -> tuple[str, api.AnswerSpeed]:
         """Print the answer to these messages as it comes; return it without the thoughts before it."""
         answer = ""
-        pieces = api.chat(self.url, self.model, messages, max_tokens=self.max_tokens, key=self.key)
+        pieces = api.stream_chat(self.url, self.model, messages, max_tokens=self.max_tokens, key=self.key)
         with closing(pieces):
             for piece in pieces:
                 if isinstance(piece, api.AnswerSpeed):
                     return answer, piece
-                answer += "" if isinstance(piece, api.Thought) and not quiet else piece
+                answer += "" if isinstance(piece, api.ReasoningText) and not quiet else piece
                 if not quiet:
                     print(piece, end="", flush=True)
         raise AssertionError("an answer ends with its speed")
@@ -98,7 +98,7 @@ def _converse(server: _Server) -> int:
 def _end(speed: api.AnswerSpeed) -> None:
     print(flush=True)  # both streams may be one pipe
     each = f", {speed.tokens_per_second:.1f} tokens/s" if speed.tokens_per_second else ""
-    cut = f"\ncut off at {speed.tokens} tokens; --max-tokens N sets the limit" if speed.cut else ""
+    cut = f"\ncut off at {speed.tokens} tokens; --max-tokens N sets the limit" if speed.is_cut else ""
     print(f"{speed.tokens} tokens, first after {speed.first_token_s:.2f} s{each}{cut}", file=sys.stderr)
 
 

@@ -134,7 +134,7 @@ class StatusVerb(Clustered):
         return {name: each["closed"][0][-1] for name, each in said.items() if each["closed"]}
 
     def _here(self) -> None:
-        found, server = membership.noted(), serving.newest()
+        found, server = membership.noted(), serving.find_newest_server()
         nodes = ray_serving.nodes(found) if found else []
         serves = server and {"url": server.url, "model": server.model}
         known = {

@@ -31,7 +31,7 @@ class ConnectVerb(Verb):
         if more:
             fix = f"medley connect {client}"
             raise Problem(f"{more[0]!r} is one word too many", cause="connect takes one client", fix=fix)
-        known = client_settings.named(client)
+        known = client_settings.find_client(client)
         if self.write and not known.files:
             raise Problem(
                 f"{known.title} has no file to write",
@@ -40,11 +40,11 @@ class ConnectVerb(Verb):
             )
         found = self.choice.find(f"connect {client}")
         target = _target(found, self.choice.key_file)
-        for lack in known.lacks(target, tools=_tools(found)):
+        for lack in known.list_gaps(target, has_tools=_tools(found)):
             say(lack)
-        if target.shows_key:
+        if target.is_key_exposed:
             say(f"{known.title} will send the key unencrypted to {target.url}: medley serve MODEL --tls")
-        filled = known.filled(target)
+        filled = known.fill(target)
         if self.write:
             self._write(filled)
         if self.as_json:
@@ -57,13 +57,13 @@ class ConnectVerb(Verb):
 
     def _write(self, client: Client) -> None:
         for file in client.files:
-            path = client_settings.place(file, Path.cwd())
+            path = client_settings.find_path(file, Path.cwd())
             if self.dry_run:
-                client_settings.written_text(file, path)
+                client_settings.build_text(file, path)
                 say(f"would write {path}")
                 continue
-            lost = client_settings.replaced_values(file, path)
-            backup = client_settings.write(file, path)
+            lost = client_settings.list_replaced_values(file, path)
+            backup = client_settings.write_settings(file, path)
             say(f"wrote {path}" + (f"; the file before it is {backup.name}" if backup else ""))
             if lost:
                 say(f"it replaced {', '.join(lost)}")
@@ -89,16 +89,16 @@ def _target(found: RunningServer, key_file: str | None) -> Target:
 def _tools(found: RunningServer) -> bool | None:
     """Whether the server was started with a parser of tool calls; None where this host did not start it."""
     record = found.at.record
-    told = serving.description_of(record.port) if record else None
+    told = serving.read_description(record.port) if record else None
     return any(word.partition("=")[0] == TOOL_FLAG for word in told.argv) if told else None
 
 
 def _list(*, as_json: bool) -> None:
-    known = client_settings.clients()
+    known = client_settings.read_clients()
     if as_json:
         print(
             json.dumps(
-                [{"name": each.name, "title": each.title, "tried": each.tried} for each in known.values()]
+                [{"name": each.name, "title": each.title, "tried": each.tested} for each in known.values()]
             )
         )
         return
@@ -127,5 +127,5 @@ def _table(client: Client, target: Target) -> dict[str, Any]:
         "files": [{"path": each.path, "text": each.text} for each in client.files],
         "run": client.run,
         "source": client.source,
-        "tried": client.tried,
+        "tried": client.tested,
     }

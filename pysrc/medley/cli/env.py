@@ -18,7 +18,7 @@ from medley.host.kind import detect_kind
 from medley.host_schema import Driver
 from medley.schema import DEFAULT_ENGINE
 from medley.serving import answer_check
-from medley.serving.upgrade import environments_in_use
+from medley.serving.upgrade import list_environments_in_use
 
 _GB = 1e9
 _CONVERSATIONS = 2
@@ -113,12 +113,12 @@ class EnvCheckVerb(Verb):
         serves = not (self.quick or problem)
         found = answer_check.compare_answers(name, _CONVERSATIONS, watch()) if serves else ()
         told = {**proof, "answers": [{"text": each.text, "fault": each.fault} for each in found]}
-        lines = table(("", ""), (*verify.list_rows(proof), *answer_check.rows(found)))
+        lines = table(("", ""), (*verify.list_rows(proof), *answer_check.list_rows(found)))
         print_result(told, lines, as_json=self.as_json)
         if problem:
             raise problem
         rebuild = f"rebuild it: medley env clean {name} && medley env build {name}"
-        answer_check.require_right(found, f"{name} answers wrongly on this host", rebuild)
+        answer_check.require_correct_answers(found, f"{name} answers wrongly on this host", rebuild)
 
 
 class EnvCleanVerb(Verb):
@@ -128,7 +128,7 @@ class EnvCleanVerb(Verb):
 
     def main(self, name: str = "") -> None:
         self._require_clear(name)
-        used = environments_in_use()
+        used = list_environments_in_use()
         found = [path for path in virtualenv.list_removable(name, is_all=self.everything) if path not in used]
         if not found:
             print("there is nothing to remove")

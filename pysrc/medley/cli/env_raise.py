@@ -24,10 +24,10 @@ class EnvRaiseVerb(Verb):
         proof = engine_release.raise_lock(name, version or None, watch=watch())
         table = _versions(proof.release) | {
             "path": str(proof.environment),
-            "gone": proof.gone,
-            "new": proof.new,
-            "commands": proof.commands,
-            "ran": proof.ran,
+            "gone": proof.removed_flags,
+            "new": proof.added_flags,
+            "commands": proof.command_count,
+            "ran": proof.answers_result,
             "back": _back(proof.release),
         }
         print_result(table, _proof_lines(proof), as_json=self.as_json)
@@ -49,10 +49,10 @@ def _version_lines(release: Release) -> Iterator[str]:
 
 def _proof_lines(proof: Proof) -> Iterator[str]:
     yield from _version_lines(proof.release)
-    yield f"flags gone   {' '.join(proof.gone) or 'none'}"
-    yield f"flags new    {' '.join(proof.new) or 'none'}"
-    yield f"parser       takes all {proof.commands} commands of medley's"
-    yield f"served       {proof.ran}"
+    yield f"flags gone   {' '.join(proof.removed_flags) or 'none'}"
+    yield f"flags new    {' '.join(proof.added_flags) or 'none'}"
+    yield f"parser       takes all {proof.command_count} commands of medley's"
+    yield f"served       {proof.answers_result}"
     yield f"environment  {proof.environment}"
     yield f"To go back: {_back(proof.release)}"
 

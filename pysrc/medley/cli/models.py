@@ -33,8 +33,8 @@ class ModelsVerb(Verb):
         hosts = read_site((*self.replayed, *more), self.imagined)
         on = add_engine_sources(hosts, wanted, EngineRequest())
         with watch().stage("plan every model"):
-            here = catalog.downloaded()
-            found = list(catalog.entries(on, wanted, here))
+            here = catalog.measure_downloads()
+            found = list(catalog.list_entries(on, wanted, here))
         print_result(list(map(_table, found)), _lines(found, here), as_json=self.as_json)
 
 
@@ -53,10 +53,10 @@ def _table(entry: Entry) -> dict[str, Any]:
         "parameters": made and made.parameters,
         "active_parameters": made and made.active_parameters,
         "context": made and made.context,
-        "alone_on": entry.alone,
+        "alone_on": entry.single_hosts,
         "layout": entry.layout,
         "tokens_per_s": told and {"predicted": told.tokens_per_s, "low": told.low, "high": told.high},
-        "lacks": entry.lacks,
+        "lacks": entry.gap,
     }
 
 
@@ -77,7 +77,7 @@ _OPTIONAL = ("on disk", "parameters", "context")
 
 def _row(entry: Entry) -> tuple[str, str, str, str, str, str, str]:
     told = entry.choice and entry.choice.prediction
-    made, lacks = entry.shape, (entry.lacks or "").partition(" in the nearest")[0]
+    made, lacks = entry.shape, (entry.gap or "").partition(" in the nearest")[0]
     count = _count(made.parameters) if made else ""
     if made and made.active_parameters < made.parameters:
         count += f", {_count(made.active_parameters)} active"

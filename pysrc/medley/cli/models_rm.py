@@ -51,8 +51,8 @@ def _require_removable(found: Weights, place: Path) -> None:
         cause = f"it is a link to {place.resolve()}, and medley removes only what is in the hub's cache"
         raise Problem(f"{place} was not removed", cause=cause, fix=f"rm -r {place.resolve()} && rm {place}")
     names = {found.name, *(name for name, each in config.models().items() if each.repository == found.target)}
-    for server in serving.servers():
-        what = serving.description_of(server.port)
+    for server in serving.list_servers():
+        what = serving.read_description(server.port)
         if server.model in names or (what and what.target == found.target):
             cause = f"process {server.pid} serves it at {server.url}"
             raise Problem(f"{found.name} is in use", cause=cause, fix=f"medley stop --port {server.port}")

@@ -35,7 +35,7 @@ from medley.progress import SILENT, Progress
 from medley.schema import DEFAULT_ENGINE
 from medley.serving import alternatives
 from medley.serving.alternatives import Build, place_order
-from medley.serving.chat_parsers import format_of
+from medley.serving.chat_parsers import find_format
 from medley.serving.engine_sources import add_engine_gaps, add_engine_sources
 from medley.serving.extras import find_extras
 from medley.serving.steps import Step, list_steps
@@ -71,7 +71,7 @@ class PlanVerb(Verb):
         if model_files.notice:
             notes.note(model_files.notice)
         model_shape = find_shape(model_files, notes)
-        serving = replace(serving, chat=format_of(model_files, ()))
+        serving = replace(serving, chat=find_format(model_files, ()))
         order = Order(model_files, serving, placement, model_extras=extras, user_command=self.typed)
         site = self._find_site(cluster_table, more, order, notes)
         choice = place_order(order, model_shape, site)

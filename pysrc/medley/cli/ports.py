@@ -119,7 +119,7 @@ def _as_bound(port: Port) -> Port:
 
 def _auth(port: Port) -> str:
     """Of a running server by its record, because --api-key changes it."""
-    server = serving.on_port(port.first) if port.what == ports.MODEL_API else None
+    server = serving.find_server(port.first) if port.what == ports.MODEL_API else None
     return port.auth if server is None else "API key" if server.key else "none"
 
 

@@ -29,8 +29,8 @@ from medley.network import tcp
 from medley.network.http_client import pipe_bearer
 from medley.planner.topology import Topology
 from medley.progress import Output, Progress
-from medley.serving import url
-from medley.serving.certificate import chosen_tls
+from medley.serving import format_url
+from medley.serving.certificate import choose_tls
 from medley.serving.launches import prepare_launch
 from medley.serving.prepare import Job, prepare_job
 from medley.serving.request import LaunchRequest, ListenOptions
@@ -96,7 +96,7 @@ class ServeOptions:
         is_elsewhere = bool(self.replayed) or kinds is not None
         if is_elsewhere and not self.dry_run:
             raise only_dry_run("serve MODEL", "--from FILE" if self.replayed else f"--hosts {kinds}")
-        tls = chosen_tls(self.host, self.tls_certificate, self.tls_key, is_wanted=self.tls)
+        tls = choose_tls(self.host, self.tls_certificate, self.tls_key, is_requested=self.tls)
         return replace(
             self.hosting.build_request(model, self.planning, self.trust, user_command),
             engine_flags=engine_flags,
@@ -224,20 +224,20 @@ def _run_restarting(job: Job, server: "ServerRun", printer: Output) -> NoReturn:
     find_host = partial(find_this_host, job.request.kind, printer.say)
     is_over_ray = job.launcher != "mp"
     site = find_site(job, printer) if is_over_ray else find_host()
-    restarter = Restarter(rule, job.order.serving, job.cluster, printer, find_host, resumes=is_over_ray)
+    restarter = Restarter(rule, job.order.serving, job.cluster, printer, find_host, is_resumed=is_over_ray)
     restarter.run(attempt, site)
 
 
 def announce_server(server: Serving, completion: str, seconds: float, *, as_json: bool) -> None:
     """Print the address of a ready server and how to ask it."""
-    where, model = url(server), server.name
+    where, model = format_url(server), server.name
     key = credentials.key_file(server.key) if server.key else None
     table = {"url": where, "model": model, "pid": os.getpid(), "key": str(key) if key else None}
     pipe, header = (pipe_bearer(f"$(cat {quote(str(key))})"), " -H @-") if key else ("", "")
     body = json.dumps({"model": model, "messages": [{"role": "user", "content": "Hello"}]})
     lan = ""
     if server.address in {"0.0.0.0", "::"}:  # noqa: S104 - compared, not bound
-        lan = f"from other hosts: {url(replace(server, address=tcp.find_outward_address()))}\n"
+        lan = f"from other hosts: {format_url(replace(server, address=tcp.find_outward_address()))}\n"
     trust, authority = "", server.tls and server.tls.authority
     if authority:
         trust = f" --cacert {quote(str(authority))}"
@@ -263,7 +263,7 @@ def serve_detached(port: int, *, restart: bool, drain_s: int) -> int:
 
     The unit goes on where its terminal is closed or this process ends. Only Ctrl-C here ends it.
     """
-    serving.require_none(port)
+    serving.require_unused_port(port)
     unit = build_server_unit(port, restart=restart, drain_s=drain_s)
     name = unit.name
     seen = watch()

@@ -43,11 +43,11 @@ class ServerChoice:
     def find(self, verb: str) -> RunningServer:
         """Return the server that is named, else this host's newest; a Problem where it is not ready."""
         named = self.url or os.environ.get(server_address.URL_VARIABLE)
-        newest = None if named else serving.newest()
+        newest = None if named else serving.find_newest_server()
         if newest:
             at = server_address.address_of(newest)
         else:
-            url = api.base(named or _USUAL)
+            url = api.complete_url(named or _USUAL)
             at = server_address.find_address(url, self.key_file, is_insecure=self.is_insecure)
         here = at.record
         try:
@@ -77,7 +77,7 @@ def _head_to_ask() -> str | None:
 def _card(url: str, key: str | None, name: str | None) -> dict[str, Any]:
     """Return the model of this name, else the first; one that is named need not be in a list."""
     try:
-        cards = api.cards(url, key)
+        cards = api.list_cards(url, key)
     except Problem:
         if name is None:
             raise

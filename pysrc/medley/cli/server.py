@@ -92,7 +92,7 @@ class StopVerb(Verb):
 
     def main(self, *models: str) -> int:
         if models:
-            ports = [server.port for server in serving.servers() if server.model == models[0]]
+            ports = [server.port for server in serving.list_servers() if server.model == models[0]]
             raise Problem(
                 f"{models[0]!r} is one word too many",
                 cause="stop ends every server of this host, or the one on a port",
@@ -100,6 +100,6 @@ class StopVerb(Verb):
             )
         if head := self.at_head.elsewhere():
             return typed_at(head)
-        count = serving.end_servers(self.port, watch(), now=self.now)
+        count = serving.end_servers(self.port, watch(), is_immediate=self.now)
         print(f"ended {count} server{'s' if count != 1 else ''}" if count else "nothing is served here")
         return int(is_left_out())  # a record that cannot be read may be that of another server

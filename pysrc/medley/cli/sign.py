@@ -76,8 +76,8 @@ def read_sign() -> Sign:
         found,
         kind := _kind(found),
         [] if isinstance(kind, Problem) else usable_models(name, found, kind),
-        catalog.to_try(),
-        serving.servers(),
+        catalog.find_trial_model(),
+        serving.list_servers(),
         membership.noted(),
         cluster.file() is not None,
     )
@@ -95,7 +95,7 @@ def usable_models(name: str, found: Facts, kind: Kind) -> list[Entry]:
     site = Topology({name: (found, kind)}, measurements=read_measurements())
     wanted = PlacementOptions()
     site = add_engine_sources(site, wanted, EngineRequest())
-    return catalog.largest_usable(site, wanted, _MODELS)
+    return catalog.find_largest_usable(site, wanted, _MODELS)
 
 
 def sign_lines(sign: Sign) -> Iterator[tuple[str, str]]:

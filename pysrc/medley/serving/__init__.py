@@ -22,8 +22,8 @@ from medley.schema import EngineName
 from medley.unusable_file import optional
 
 _END_LIMIT_S = 40
-_NOTE_EVERY_S, _LOOK_EVERY_S = 2, 0.1
-_KEY_FLAGS, _HIDDEN = {"--api-key", "--admin-api-key"}, "API-KEY"
+_PROGRESS_INTERVAL_S, _POLL_INTERVAL_S = 2, 0.1
+_KEY_FLAGS, _KEY_PLACEHOLDER = {"--api-key", "--admin-api-key"}, "API-KEY"
 
 
 @dataclass(frozen=True)
@@ -42,77 +42,77 @@ class Description:
 
     @property
     def programs(self) -> Path:
-        """The folder of the engine environment's programs; with an image that of docker or podman."""
+        """The folder of the engine environment's programs; with an image, of docker or podman."""
         return Path(self.argv[0]).parent
 
 
-def url(listens: Serving) -> str:
+def format_url(listen: Serving) -> str:
     """Return the server's URL for this host itself."""
-    everywhere = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - compared, not bound
-    scheme = "https" if listens.tls else "http"
-    return f"{scheme}://{everywhere.get(listens.address, listens.address)}:{listens.port}/v1"
+    local_addresses = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - compared, not bound
+    scheme = "https" if listen.tls else "http"
+    return f"{scheme}://{local_addresses.get(listen.address, listen.address)}:{listen.port}/v1"
 
 
 @contextmanager
 def note_server(
-    listens: Serving,
+    listen: Serving,
     state: str = "starting",
     *,
     drain_s: int = 0,
     hosts: str = "",
 ) -> Iterator[Callable[[str], None]]:
-    """Keep the server's record while the body runs; yields a function that reports its state."""
-    if listens.key and listens.key != credentials.key_folder():
-        credentials.remember_secret(listens.key)
+    """Write the server's record while the body runs; yield a function that records its state."""
+    if listen.key and listen.key != credentials.key_folder():
+        credentials.remember_secret(listen.key)
 
     def report(state: str) -> None:
-        us, key = process_identity.own_identity(), str(listens.key) if listens.key else None
-        found = Server(
-            url(listens),
-            listens.name,
-            us.pid,
-            us.started,
-            us.boot,
-            key,
+        identity, key_file = process_identity.own_identity(), str(listen.key) if listen.key else None
+        server = Server(
+            format_url(listen),
+            listen.name,
+            identity.pid,
+            identity.started,
+            identity.boot,
+            key_file,
             state,
             time.time(),
             drain_s,
             hosts,
-            str(listens.socket_folder or ""),
+            str(listen.socket_folder or ""),
         )
-        with optional():  # as where the disk is full: the server goes on, and is shown as it was
-            storage.write(_note(listens.port), json.dumps(asdict(found)))
+        with optional():  # on a full disk the server goes on, and its record keeps the old state
+            storage.write(_get_record_file(listen.port), json.dumps(asdict(server)))
 
     report(state)
     try:
         yield report
     finally:
         with optional():
-            storage.remove_file(_note(listens.port))
+            storage.remove_file(_get_record_file(listen.port))
 
 
-def require_none(port: int) -> None:
-    """Raise a Problem where another `medley serve` uses this port, even before it listens."""
-    if found := on_port(port):
-        raise _in_use(port, f"process {found.pid} serves {found.model} there, or will soon")
+def require_unused_port(port: int) -> None:
+    """Raise a Problem if another `medley serve` uses this port, even before it listens."""
+    if server := find_server(port):
+        raise _port_in_use_problem(port, f"process {server.pid} serves {server.model} there, or will soon")
 
 
 @contextmanager
 def claim_port(model: str, address: str, port: int) -> Iterator[None]:
-    """Have a port while the body plans, starts and runs a server there, and record it as preparing.
+    """Reserve a port while the body plans, starts and runs a server there, and record it as preparing.
 
-    The lock is there because two starts at once would both find no record.
+    The port has a lock, because two starts at the same time would both find no record.
     """
-    require_none(port)
-    listens = Serving("", model, address, port)
-    with storage.lock(folder() / f"{port}.lock") as is_ours:
-        if not is_ours:
-            raise _in_use(port, "another process starts or ends a server there")
-        with note_server(listens, "preparing"):
+    require_unused_port(port)
+    listen = Serving("", model, address, port)
+    with storage.lock(get_folder() / f"{port}.lock") as is_locked:
+        if not is_locked:
+            raise _port_in_use_problem(port, "another process starts or ends a server there")
+        with note_server(listen, "preparing"):
             yield
 
 
-def _in_use(port: int, cause: str) -> Problem:
+def _port_in_use_problem(port: int, cause: str) -> Problem:
     return Problem(
         f"port {port} is in use by another medley serve",
         cause=cause,
@@ -120,133 +120,136 @@ def _in_use(port: int, cause: str) -> Problem:
     )
 
 
-def newest() -> Server | None:
+def find_newest_server() -> Server | None:
     """Return the newest running server."""
-    return next(iter(servers()), None)
+    return next(iter(list_servers()), None)
 
 
 def is_ready(port: int) -> bool:
-    found = on_port(port)
-    return found is not None and found.state == "ready"
+    server = find_server(port)
+    return server is not None and server.state == "ready"
 
 
-def on_port(port: int) -> Server | None:
-    return _read(_note(port))
+def find_server(port: int) -> Server | None:
+    return _read_server(_get_record_file(port))
 
 
-def end_servers(port: int | None, watch: Progress, *, now: bool = False) -> int:
-    """End all servers here, or the one on this port; returns their number.
+def end_servers(port: int | None, watch: Progress, *, is_immediate: bool = False) -> int:
+    """End all servers of this host, or the one on this port; return their number.
 
-    Requests that run are answered, up to each server's own limit, unless `now`.
+    Requests that run are answered, up to each server's own limit, unless `is_immediate`.
     """
     states = (state.name for state in units.states())
     names = {name for name in states if (name == f"{UNIT}{port}" if port else name.startswith(UNIT))}
     _remove_stale_records(port, watch)
-    running = [server for server in servers() if port is None or server.port == port]
-    found = [server for server in running if server.identity.is_own]
-    left = {server: time.monotonic() + _END_LIMIT_S + server.drain_s * (not now) for server in found}
-    shown = ", ".join(f"{server.model} on port {server.port}" for server in found)
-    with watch.stage(f"end {shown}") if found else nullcontext():
-        for server in found:
+    running = [server for server in list_servers() if port is None or server.port == port]
+    own_servers = [server for server in running if server.identity.is_own]
+    deadlines = {
+        server: time.monotonic() + _END_LIMIT_S + server.drain_s * (not is_immediate)
+        for server in own_servers
+    }
+    titles = ", ".join(f"{server.model} on port {server.port}" for server in own_servers)
+    with watch.stage(f"end {titles}") if own_servers else nullcontext():
+        for server in own_servers:
             # Only SIGTERM waits for running requests. A server that `&` in a script began ignores SIGINT.
-            at_once = signal.SIGHUP if server.identity.ignores(signal.SIGINT) else signal.SIGINT
-            server.identity.signal(at_once if now else signal.SIGTERM)
-        _await_ends(left, watch)
+            immediate_signal = signal.SIGHUP if server.identity.ignores(signal.SIGINT) else signal.SIGINT
+            server.identity.signal(immediate_signal if is_immediate else signal.SIGTERM)
+        _wait_for_ends(deadlines, watch)
     for name in names:
         units.stop(name)
-    if others := [server for server in running if server not in found]:
-        raise _not_own(others)
-    return len(names | {f"{UNIT}{server.port}" for server in found})
+    if foreign_servers := [server for server in running if server not in own_servers]:
+        raise _foreign_servers_problem(foreign_servers)
+    return len(names | {f"{UNIT}{server.port}" for server in own_servers})
 
 
-def _not_own(found: list[Server]) -> Problem:
-    named = ", ".join(f"{server.model} on port {server.port}" for server in found)
-    pids = " ".join(str(server.pid) for server in found)
+def _foreign_servers_problem(foreign_servers: list[Server]) -> Problem:
+    titles = ", ".join(f"{server.model} on port {server.port}" for server in foreign_servers)
+    pids = " ".join(str(server.pid) for server in foreign_servers)
     return Problem(
-        f"you cannot end {named}",
+        f"you cannot end {titles}",
         cause=f"another user started it: process {pids}, as after sudo -E medley serve",
         fix=f"sudo kill {pids}",
     )
 
 
-def _await_ends(left: dict[Server, float], watch: Progress) -> None:
-    """Wait for servers to end, each until its time of the monotonic clock; then kill it."""
-    next_look = time.monotonic() + _NOTE_EVERY_S
-    while left:
-        for server in list(left):
-            if _has_ended(server, left[server], watch):
-                del left[server]
+def _wait_for_ends(deadlines: dict[Server, float], watch: Progress) -> None:
+    """Wait for servers to end, each until its deadline by time.monotonic(); then kill it."""
+    next_note = time.monotonic() + _PROGRESS_INTERVAL_S
+    while deadlines:
+        for server in list(deadlines):
+            if _has_ended(server, deadlines[server], watch):
+                del deadlines[server]
                 units.stop(f"{UNIT}{server.port}")  # before it starts the server again
-                if on_port(server.port) is None:  # it was killed, and so did not remove its record
-                    storage.remove_file(_note(server.port))
-        if left and time.monotonic() > next_look:
-            next_look += _NOTE_EVERY_S
-            watch.line(", ".join(map(_open_requests, left)))
+                if find_server(server.port) is None:  # it was killed, and so did not remove its record
+                    storage.remove_file(_get_record_file(server.port))
+        if deadlines and time.monotonic() > next_note:
+            next_note += _PROGRESS_INTERVAL_S
+            watch.line(", ".join(map(_describe_open_requests, deadlines)))
 
 
 def _remove_stale_records(port: int | None, watch: Progress) -> None:
-    for file in storage.list_folder(folder(), "*.json"):
+    for file in storage.list_folder(get_folder(), "*.json"):
         with optional():
-            if (port is None or file.stem == str(port)) and _read(file) is None:
+            if (port is None or file.stem == str(port)) and _read_server(file) is None:
                 storage.remove_file(file)
                 watch.note(f"removed {file.name}: its server is gone, as after a power cut")
 
 
-def _has_ended(server: Server, limit: float, watch: Progress) -> bool:
-    """Wait a moment for its end; kill it where it is past its limit."""
-    if time.monotonic() > limit:
+def _has_ended(server: Server, deadline: float, watch: Progress) -> bool:
+    """Return whether it ends within a moment; kill it after its deadline."""
+    if time.monotonic() > deadline:
         watch.note(f"killed process {server.pid}, which served {server.model}: it did not end in time")
         process_identity.kill_processes([server.identity])
-    return server.identity.ends_within(_LOOK_EVERY_S)
+    return server.identity.ends_within(_POLL_INTERVAL_S)
 
 
-def _open_requests(server: Server) -> str:
+def _describe_open_requests(server: Server) -> str:
     from medley.serving.edge_process import count_open_requests  # noqa: PLC0415 - httpx: a fifth of a second
 
     if server.state == "ready":
-        with suppress(Exception):  # the server ends at any time, whatever is asked
+        with suppress(Exception):  # the server may end at any time
             return f"{server.port}: open requests: {count_open_requests(server.control)}"
     return f"{server.port}: its engine ends"
 
 
-def servers() -> list[Server]:
+def list_servers() -> list[Server]:
     """Return all running servers, the newest first."""
-    notes = sorted(storage.list_folder(folder(), "*.json"), key=storage.modified_s, reverse=True)
-    return list(_readable(notes))
+    files = sorted(storage.list_folder(get_folder(), "*.json"), key=storage.modified_s, reverse=True)
+    return list(_list_readable_servers(files))
 
 
-def _readable(notes: Iterable[Path]) -> Iterator[Server]:
-    for note in notes:
+def _list_readable_servers(files: Iterable[Path]) -> Iterator[Server]:
+    for file in files:
         with optional():
-            if server := _read(note):
+            if server := _read_server(file):
                 yield server
 
 
-def _read(path: Path) -> Server | None:
+def _read_server(path: Path) -> Server | None:
     server = storage.read_record(path, Server)
     return server if server and server.port and server.identity.alive else None
 
 
-def _note(port: int) -> Path:
-    return folder() / f"{port}.json"
+def _get_record_file(port: int) -> Path:
+    return get_folder() / f"{port}.json"
 
 
-def folder() -> Path:
+def get_folder() -> Path:
     return storage.state() / "serving"
 
 
-def log_file(name: str) -> Path:
+def get_log_file(name: str) -> Path:
     """Return the log of `serve-PORT` or `run-SCRIPT`."""
     return storage.state() / "logs" / f"{name}.log"
 
 
-def description(order: Order, launch: Launch, layout: Layout | None) -> Description:
+def build_description(order: Order, launch: Launch, layout: Layout | None) -> Description:
     command = launch.command
     return Description(
         order.placement.engine,
         order.weights.name,
         order.serving.target,
-        tuple(_without_keys(command.argv)),
+        tuple(_hide_keys(command.argv)),
         dict(command.env),
         json.loads(json.dumps(asdict(launch.plan))),
         layout,
@@ -254,11 +257,11 @@ def description(order: Order, launch: Launch, layout: Layout | None) -> Descript
 
 
 @contextmanager
-def keep_description(port: int, found: Description) -> Iterator[None]:
+def store_description(port: int, description: Description) -> Iterator[None]:
     """Store the description next to its server's record while that runs."""
-    file = folder() / f"{port}.what"
+    file = get_folder() / f"{port}.what"
     with optional():
-        storage.write(file, json.dumps(asdict(found)))
+        storage.write(file, json.dumps(asdict(description)))
     try:
         yield
     finally:
@@ -266,26 +269,26 @@ def keep_description(port: int, found: Description) -> Iterator[None]:
             storage.remove_file(file)
 
 
-def description_of(port: int) -> Description | None:
+def read_description(port: int) -> Description | None:
     """Return the description of this port's server; None without one of this version."""
     from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - a tenth of a second
 
     try:
-        found = TypeAdapter(Description).validate_python(storage.read_table(folder() / f"{port}.what"))
+        description = TypeAdapter(Description).validate_python(storage.read_table(get_folder() / f"{port}.what"))
     except ValidationError:
         return None
-    return found if found.argv else None
+    return description if description.argv else None
 
 
-def _without_keys(argv: tuple[str, ...]) -> Iterator[str]:
-    """Hide a user's own --api-key, which local users can read, from other outputs."""
-    before = ""
+def _hide_keys(argv: tuple[str, ...]) -> Iterator[str]:
+    """Yield the words of a command without the values of the user's own --api-key."""
+    previous_word = ""
     for word in argv:
         name, equals, _ = word.partition("=")
-        if before in _KEY_FLAGS:
-            yield _HIDDEN
+        if previous_word in _KEY_FLAGS:
+            yield _KEY_PLACEHOLDER
         elif name in _KEY_FLAGS and equals:
-            yield f"{name}={_HIDDEN}"
+            yield f"{name}={_KEY_PLACEHOLDER}"
         else:
             yield word
-        before = word
+        previous_word = word

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 MODEL = "smollm2"
-TOKENS = 16
+MAX_TOKENS = 16
 Dtype = Literal["float32", "bfloat16"]
 _FRACTION_BITS: Mapping[Dtype, int] = {"float32": 23, "bfloat16": 7}
 _GRID_STEPS = 2
-# Sums over 30 layers in another order: 0.0001 was the most that was seen in float32.
-_FLOAT32_LOGPROB = 0.002
-_END = "<|im_end|>"
+# Errors of sums over 30 layers in another order; the largest observed in float32 was 0.0001.
+_FLOAT32_LOGPROB_ERROR = 0.002
+_END_MARK = "<|im_end|>"
 
 
 class Step(NamedTuple):
@@ -28,15 +28,15 @@ class Step(NamedTuple):
 
     text: str
     logprob: float
-    best: float
+    best_logit: float
     """The best logit."""
-    distance: float
-    """By how much it beat the second."""
+    margin: float
+    """The best logit minus the second one."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A conversation, and how the reference answers it."""
+    """A conversation with the reference's answer."""
 
     messages: tuple[Mapping[str, str], ...]
     steps: tuple[Step, ...]
@@ -56,99 +56,106 @@ class Comparison:
 
     reference: Reference
     text: str
-    equal: int
+    equal_tokens: int
     """The number of equal tokens before the first difference."""
     logprob_error: float
     """The largest error of a reference token's log-probability, up to the first difference."""
     fault: str | None
-    """What the number format does not explain."""
+    """A difference that the number format does not explain; None without one."""
 
     @property
     def is_equal(self) -> bool:
-        return self.equal == len(self.reference.steps)
+        return self.equal_tokens == len(self.reference.steps)
 
     def __str__(self) -> str:
         """The first difference in words; empty without one."""
         if self.is_equal:
             return ""
-        step = self.reference.steps[self.equal]
-        return (
-            f"{self.reference.question!r}: token {self.equal}, where the best two are {step.distance} apart"
-        )
+        step = self.reference.steps[self.equal_tokens]
+        place = f"{self.reference.question!r}: token {self.equal_tokens}"
+        return f"{place}, where the best two are {step.margin} apart"
 
 
-def references(count: int | None = None) -> tuple[Reference, ...]:
-    """Return the first conversations; None: all of them."""
+def read_references(count: int | None = None) -> tuple[Reference, ...]:
+    """Return the first `count` conversations; None: all of them."""
     table = json.loads(Path(__file__).with_name("answers.json").read_text(encoding="utf-8"))
     return tuple(
-        Reference(tuple(each["messages"]), tuple(Step(*step) for step in each["steps"]))
-        for each in table[:count]
+        Reference(tuple(entry["messages"]), tuple(Step(*step) for step in entry["steps"]))
+        for entry in table[:count]
     )
 
 
-def request(reference: Reference, model: str = MODEL) -> dict[str, Any]:
+def build_request(reference: Reference, model: str = MODEL) -> dict[str, Any]:
     """Return the body for /v1/chat/completions."""
-    ask = {"temperature": 0, "max_tokens": TOKENS, "logprobs": True, "top_logprobs": 5}
-    return {"model": model, "messages": list(reference.messages), **ask}
+    options = {"temperature": 0, "max_tokens": MAX_TOKENS, "logprobs": True, "top_logprobs": 5}
+    return {"model": model, "messages": list(reference.messages), **options}
 
 
-def compare(
+def compare_answer(
     reference: Reference, choice: Mapping[str, Any], dtype: Dtype, *, logprob_limit: float | None = None
 ) -> Comparison:
-    """Compare a choice of the answer; `logprob_limit`: the error allowed in place of the format's own."""
+    """Compare a choice of the answer; `logprob_limit`: the allowed error, instead of the format's own."""
     content = (choice.get("logprobs") or {}).get("content") or ()
-    served = [each for each in content if each["token"] != _END]
-    texts = [_text(each) for each in served]
+    tokens = [token for token in content if token["token"] != _END_MARK]
+    texts = [_decode_token(token) for token in tokens]
     pairs = zip((step.text for step in reference.steps), texts, strict=False)
-    equal = next((at for at, (one, other) in enumerate(pairs) if one != other), None)
-    if equal is None:
-        equal = min(len(texts), len(reference.steps))
+    equal_tokens = next(
+        (position for position, (expected, text) in enumerate(pairs) if expected != text), None
+    )
+    if equal_tokens is None:
+        equal_tokens = min(len(texts), len(reference.steps))
     errors = [
-        (abs(found - step.logprob), step)
-        for step, each in zip(reference.steps[: equal + 1], served, strict=False)
-        if (found := _logprob(each, step.text)) is not None
+        (abs(logprob - step.logprob), step)
+        for step, token in zip(reference.steps[: equal_tokens + 1], tokens, strict=False)
+        if (logprob := _find_logprob(token, step.text)) is not None
     ]
-    limits = [(error, limit_of(step, dtype, logprob_limit)) for error, step in errors]
+    limits = [(error, compute_logprob_limit(step, dtype, logprob_limit)) for error, step in errors]
     fault = next((f"a log-probability is {error:.3f} off" for error, limit in limits if error > limit), None)
-    if equal < max(len(reference.steps), len(texts)):
-        fault = fault or _difference(reference.steps, equal, dtype, logprob_limit)
-    worst = max((error for error, _ in errors), default=math.inf)
-    return Comparison(reference, "".join(texts), equal, worst, fault)
+    if equal_tokens < max(len(reference.steps), len(texts)):
+        fault = fault or _explain_difference(reference.steps, equal_tokens, dtype, logprob_limit)
+    largest_error = max((error for error, _ in errors), default=math.inf)
+    return Comparison(reference, "".join(texts), equal_tokens, largest_error, fault)
 
 
-def limit_of(step: Step, dtype: Dtype, logprob_limit: float | None = None) -> float:
+def compute_logprob_limit(step: Step, dtype: Dtype, logprob_limit: float | None = None) -> float:
     """Return the largest error of a log-probability that the number format explains."""
-    floor = _FLOAT32_LOGPROB if dtype == "float32" else 0.0
-    return logprob_limit or max(floor, _GRID_STEPS * grid(step.best, dtype))
+    floor = _FLOAT32_LOGPROB_ERROR if dtype == "float32" else 0.0
+    return logprob_limit or max(floor, _GRID_STEPS * compute_grid_step(step.best_logit, dtype))
 
 
-def grid(logit: float, dtype: Dtype) -> float:
+def compute_grid_step(logit: float, dtype: Dtype) -> float:
     """Return the distance of two numbers of this format near a logit: 0.125 in bfloat16 from 16 to 32."""
     return math.ldexp(1.0, math.frexp(abs(logit))[1] - 1 - _FRACTION_BITS[dtype])
 
 
-def faults(found: Iterable[Comparison]) -> list[str]:
+def list_faults(comparisons: Iterable[Comparison]) -> list[str]:
     """Return a line for each answer with a difference that its number format does not explain."""
-    return [f"{each.reference.question!r}: {each.fault}: {each.text!r}" for each in found if each.fault]
+    return [
+        f"{comparison.reference.question!r}: {comparison.fault}: {comparison.text!r}"
+        for comparison in comparisons
+        if comparison.fault
+    ]
 
 
-def _difference(steps: Sequence[Step], at: int, dtype: Dtype, logprob_limit: float | None) -> str | None:
-    if at >= len(steps):
+def _explain_difference(
+    steps: Sequence[Step], position: int, dtype: Dtype, logprob_limit: float | None
+) -> str | None:
+    if position >= len(steps):
         return "the answer goes on where the reference ends"
-    allowed = logprob_limit or _GRID_STEPS * grid(steps[at].best, dtype)
-    if steps[at].distance < allowed:
+    min_margin = logprob_limit or _GRID_STEPS * compute_grid_step(steps[position].best_logit, dtype)
+    if steps[position].margin < min_margin:
         return None
-    return f"token {at} differs, where the best two logits are {steps[at].distance} apart"
+    return f"token {position} differs, where the best two logits are {steps[position].margin} apart"
 
 
-def _text(token: Mapping[str, Any]) -> str:
-    of_bytes = token.get("bytes")
-    return bytes(of_bytes).decode(errors="replace") if of_bytes else str(token["token"])
+def _decode_token(token: Mapping[str, Any]) -> str:
+    byte_values = token.get("bytes")
+    return bytes(byte_values).decode(errors="replace") if byte_values else str(token["token"])
 
 
-def _logprob(token: Mapping[str, Any], text: str) -> float | None:
-    """Return the served log-probability of the reference's token; None where it is not among the best."""
-    for each in (token, *token.get("top_logprobs", ())):
-        if _text(each) == text:
-            return float(each["logprob"])
+def _find_logprob(token: Mapping[str, Any], text: str) -> float | None:
+    """Return the served log-probability of the reference's token; None if it is not among the best."""
+    for candidate in (token, *token.get("top_logprobs", ())):
+        if _decode_token(candidate) == text:
+            return float(candidate["logprob"])
     return None

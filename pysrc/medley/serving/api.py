@@ -15,40 +15,44 @@ from medley.network import http_client
 from medley.network.http_client import Response, build_auth_header, no_answer_problem, pipe_bearer
 from medley.network.socket_url import read_socket_url
 
-# Ready is when a completion was answered: vLLM's /health says 200 to servers whose first request then fails.
+# A server is ready once it answered a completion: vLLM's /health answers 200 even if that fails.
 _PROBE_TOKENS = 16
-_HELLO = [{"role": "user", "content": "Hello"}]
-# vLLM answers 400 where a model has no chat template; an engine without the route 404.
-_NO_CHAT = {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND}
+_PROBE_MESSAGES = [{"role": "user", "content": "Hello"}]
+# vLLM answers 400 if a model has no chat template, and an engine without the route 404.
+_NO_CHAT_STATUSES = {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND}
 _PROBE_LIMIT_S = 120
 _FIRST_TOKEN_LIMIT_S = 300
-_LEAST_PIECES, _LEAST_S = 3, 0.3
+_MIN_PIECES, _MIN_STREAM_S = 3, 0.3
 
 
-def answered(url: str, model: str) -> str | None:
-    """Return a short answer, or None while no server listens; raise a Problem when it is refused.
+def request_probe_answer(url: str, model: str) -> str | None:
+    """Return a short answer, or None while no server listens; raise a Problem if the request is refused.
 
-    It is a chat through the model's template; a model without one completes a text.
+    The request is a chat; for a model without a chat template it is a completion.
     """
-    answer = _probed(url, "chat/completions", {"model": model, "messages": _HELLO})
-    if answer and answer.status in _NO_CHAT:
-        answer = _probed(url, "completions", {"model": model, "prompt": "Hello"})
+    answer = _send_probe(url, "chat/completions", {"model": model, "messages": _PROBE_MESSAGES})
+    if answer and answer.status in _NO_CHAT_STATUSES:
+        answer = _send_probe(url, "completions", {"model": model, "prompt": "Hello"})
     if answer is None or answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
         return None
     _require_ok(answer, url, model, None)
     match answer.json():
         case {"usage": {"completion_tokens": int()}, "choices": [{"text": str(text)}, *_]}:
             return text
-        case {"usage": {"completion_tokens": int()}, "choices": [{"message": {**message}}, *_]}:
-            # A model that thinks first has not said anything yet.
-            told = message.get("content") or message.get("reasoning_content") or message.get("reasoning")
-            return told if isinstance(told, str) else ""
+        case {"usage": {"completion_tokens": int()}, "choices": [{"message": {**reply_message}}, *_]}:
+            # A model that reasons first has no content yet.
+            reply = (
+                reply_message.get("content")
+                or reply_message.get("reasoning_content")
+                or reply_message.get("reasoning")
+            )
+            return reply if isinstance(reply, str) else ""
         case _:
-            raise _odd(url, answer.text)
+            raise _unexpected_answer_problem(url, answer.text)
 
 
-def _probed(url: str, path: str, body: dict[str, Any]) -> Response | None:
-    """Ask for a few tokens; None while no server listens."""
+def _send_probe(url: str, path: str, body: dict[str, Any]) -> Response | None:
+    """Request a few tokens; return None while no server listens."""
     body |= {"max_tokens": _PROBE_TOKENS, "temperature": 0}
     try:
         return http_client.ask("POST", f"{url}/{path}", body=body, limit_s=_PROBE_LIMIT_S, connect_s=2)
@@ -71,8 +75,8 @@ class AnswerSpeed:
     first_token_s: float
     total_s: float
     pieces: int
-    cut: bool = False
-    """Whether it ended at the limit of tokens."""
+    is_cut: bool = False
+    """Whether the answer ended at the limit of tokens."""
 
     @property
     def tokens_per_second(self) -> float | None:
@@ -82,18 +86,18 @@ class AnswerSpeed:
         the first one.
         """
         rest = self.total_s - self.first_token_s
-        if self.pieces >= _LEAST_PIECES and rest >= _LEAST_S:
+        if self.pieces >= _MIN_PIECES and rest >= _MIN_STREAM_S:
             return (self.tokens - 1) / rest
         return self.tokens / self.total_s if self.tokens > 1 else None
 
 
-class Thought(str):
-    """A piece of what a model writes before its answer."""
+class ReasoningText(str):
+    """A piece of a model's reasoning, which comes before its answer."""
 
     __slots__ = ()
 
 
-def chat(
+def stream_chat(
     url: str, model: str, messages: list[dict[str, str]], *, max_tokens: int | None, key: str | None = None
 ) -> Generator[str | AnswerSpeed, None, None]:
     """Yield the answer to these messages piece by piece, and at the end its speed."""
@@ -104,34 +108,34 @@ def chat(
         "stream_options": {"include_usage": True},
         **({} if max_tokens is None else {"max_tokens": max_tokens}),
     }
-    began, first, usage, count, cut = time.monotonic(), 0.0, (0, 0), 0, False
-    for event in _events(f"{url}/chat/completions", body, key):
+    started_s, first_token_s, usage, piece_count, is_cut = time.monotonic(), 0.0, (0, 0), 0, False
+    for event in _stream_events(f"{url}/chat/completions", body, key):
         match event:
-            case {"usage": {"prompt_tokens": int(asked), "completion_tokens": int(tokens)}}:
-                usage = asked, tokens
+            case {"usage": {"prompt_tokens": int(prompt_tokens), "completion_tokens": int(answer_tokens)}}:
+                usage = prompt_tokens, answer_tokens
             case {"choices": [{"finish_reason": "length"}, *_]}:
-                cut = True
+                is_cut = True
             case _:
                 pass
-        for piece in _pieces(event):
-            first, count = first or time.monotonic() - began, count + 1
+        for piece in _list_pieces(event):
+            first_token_s, piece_count = first_token_s or time.monotonic() - started_s, piece_count + 1
             yield piece
-    total = time.monotonic() - began
-    yield AnswerSpeed(*usage, first or total, total, count, cut)
+    total_s = time.monotonic() - started_s
+    yield AnswerSpeed(*usage, first_token_s or total_s, total_s, piece_count, is_cut)
 
 
-def _pieces(event: dict[str, Any]) -> Iterator[str]:
+def _list_pieces(event: dict[str, Any]) -> Iterator[str]:
     choices = event.get("choices")
     for choice in choices if isinstance(choices, list) else ():
         delta = choice.get("delta") if isinstance(choice, dict) else None
         if isinstance(delta, dict):
-            thought = delta.get("reasoning") or delta.get("reasoning_content")
-            piece = thought or delta.get("content")
+            reasoning = delta.get("reasoning") or delta.get("reasoning_content")
+            piece = reasoning or delta.get("content")
             if piece and isinstance(piece, str):
-                yield Thought(piece) if thought else piece
+                yield ReasoningText(piece) if reasoning else piece
 
 
-def _events(url: str, body: dict[str, object], key: str | None) -> Iterator[dict[str, Any]]:
+def _stream_events(url: str, body: dict[str, object], key: str | None) -> Iterator[dict[str, Any]]:
     answer = http_client.stream_lines(
         "POST", url, body=body, limit_s=_FIRST_TOKEN_LIMIT_S, headers=build_auth_header(key)
     )
@@ -143,7 +147,7 @@ def _events(url: str, body: dict[str, object], key: str | None) -> Iterator[dict
                 if line.startswith("data: ") and line != "data: [DONE]":
                     event = json_shape.table(line.removeprefix("data: "))
                     if event is None:
-                        raise _odd(url, line.removeprefix("data: "))
+                        raise _unexpected_answer_problem(url, line.removeprefix("data: "))
                     if "error" in event:
                         cause = str(event["error"])[:500]
                         fix = "read the engine's output"
@@ -153,17 +157,17 @@ def _events(url: str, body: dict[str, object], key: str | None) -> Iterator[dict
         raise no_answer_problem(url, error) from error
 
 
-def base(url: str) -> str:
+def complete_url(url: str) -> str:
     """Complete a server's base URL, given with or without http:// and /v1."""
     parsed = http_client.parse_url(url if "://" in url else f"http://{url}")
     return f"{parsed}".rstrip("/") + ("/v1" if parsed.path in {"", "/"} else "")
 
 
-def models(url: str, key: str | None = None) -> list[str]:
-    return [card["id"] for card in cards(url, key)]
+def list_models(url: str, key: str | None = None) -> list[str]:
+    return [card["id"] for card in list_cards(url, key)]
 
 
-def cards(url: str, key: str | None = None) -> list[dict[str, Any]]:
+def list_cards(url: str, key: str | None = None) -> list[dict[str, Any]]:
     """Return a server's models: `id`, and often `root` and `max_model_len`."""
     try:
         answer = http_client.ask("GET", f"{url}/models", limit_s=5, headers=build_auth_header(key))
@@ -171,40 +175,47 @@ def cards(url: str, key: str | None = None) -> list[dict[str, Any]]:
         raise no_answer_problem(url, error) from error
     _require_ok(answer, url, "any", key)
     match answer.json():
-        case {"data": [*found]} if all(isinstance(each, dict) for each in found):
-            for each in found:
-                if not isinstance(each.get("id"), str):
-                    raise _odd(url, str(each))
-            kinds = {"id": str, "root": str, "max_model_len": int}
-            return [{k: each[k] for k in kinds if isinstance(each.get(k), kinds[k])} for each in found]
+        case {"data": [*entries]} if all(isinstance(card, dict) for card in entries):
+            for card in entries:
+                if not isinstance(card.get("id"), str):
+                    raise _unexpected_answer_problem(url, str(card))
+            types = {"id": str, "root": str, "max_model_len": int}
+            return [
+                {
+                    key_name: card[key_name]
+                    for key_name in types
+                    if isinstance(card.get(key_name), types[key_name])
+                }
+                for card in entries
+            ]
         case _:
-            raise _odd(url, answer.text)
+            raise _unexpected_answer_problem(url, answer.text)
 
 
 def _require_ok(answer: Response, url: str, model: str, key: str | None) -> None:
-    said = f"{answer.status}: {message(answer.text)}"
+    cause = f"{answer.status}: {read_error_message(answer.text)}"
     if answer.status == HTTPStatus.UNAUTHORIZED:
         raise Problem(
             f"the server requires {'another' if key else 'an'} API key",
-            cause=said,
+            cause=cause,
             fix="name a file with the key: --api-key FILE",
         )
     if answer.status != HTTPStatus.OK:
         raise Problem(
             f"the server refused a request for {model!r}",
-            cause=said,
-            fix=f"list its models: {_list_command(url, key)}",
+            cause=cause,
+            fix=f"list its models: {_format_list_command(url, key)}",
         )
 
 
-def _list_command(url: str, key: str | None) -> str:
+def _format_list_command(url: str, key: str | None) -> str:
     if read_socket_url(url):
         return "medley status"
-    typed = f"curl {http_client.parse_url(url).copy_with(path='/v1/models')}"
-    return f"{pipe_bearer(f'${API_KEY_VARIABLE}')}{typed} -H @-" if key else typed
+    command = f"curl {http_client.parse_url(url).copy_with(path='/v1/models')}"
+    return f"{pipe_bearer(f'${API_KEY_VARIABLE}')}{command} -H @-" if key else command
 
 
-def _odd(url: str, text: str) -> Problem:
+def _unexpected_answer_problem(url: str, text: str) -> Problem:
     return Problem(
         f"{url} does not answer like OpenAI's API",
         cause="its answer is a web page" if text.lstrip()[:1] == "<" else f"its answer is {text[:200]!r}",
@@ -212,9 +223,13 @@ def _odd(url: str, text: str) -> Problem:
     )
 
 
-def message(text: str) -> str:
+def read_error_message(text: str) -> str:
     match json_shape.loads(text):
-        case {"error": {"message": str(said)}} | {"message": str(said)} | {"error": str(said)}:
-            return said[:500]
+        case (
+            {"error": {"message": str(error_text)}}
+            | {"message": str(error_text)}
+            | {"error": str(error_text)}
+        ):
+            return error_text[:500]
         case _:
             return text[:500]

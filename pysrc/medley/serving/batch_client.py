@@ -11,30 +11,30 @@ from medley import json_shape
 from medley.errors import Problem, in_words
 from medley.network import http_client
 from medley.network.socket_url import read_socket_url
-from medley.serving.api import message
-from medley.serving.batch import Book, Request
+from medley.serving.api import read_error_message
+from medley.serving.batch import BatchFiles, Request
 
 _ANSWER_LIMIT_S = 3600
 _CONNECT_LIMIT_S = 10
-# A server that is gone stays gone for this run.
-_TRIES = 5
-_PAUSE_S = 1.0
-_LATER = {httpx.codes.REQUEST_TIMEOUT, httpx.codes.TOO_MANY_REQUESTS}
+# After so many tries a server counts as ended for this run.
+_MAX_TRIES = 5
+_RETRY_PAUSE_S = 1.0
+_RETRY_STATUSES = {httpx.codes.REQUEST_TIMEOUT, httpx.codes.TOO_MANY_REQUESTS}
 
 
 @dataclass
 class BatchProgress:
-    """The progress of this run; `seen` is called after each change."""
+    """The progress of this run; `on_change` is called after each change."""
 
     total: int
-    seen: Callable[["BatchProgress"], None] = lambda _: None
+    on_change: Callable[["BatchProgress"], None] = lambda _: None
     answered: int = 0
     refused: int = 0
     tokens: int = 0
 
 
 @dataclass(frozen=True)
-class Answering:
+class BatchServer:
     """A server: its base URL, which ends with /v1, the model's name there, and its key."""
 
     url: str
@@ -42,81 +42,94 @@ class Answering:
     key: str | None = None
 
 
-def send(
-    requests: Sequence[Request], book: Book, progress: BatchProgress, server: Answering, *, at_once: int
+def send_batch(
+    requests: Sequence[Request],
+    files: BatchFiles,
+    progress: BatchProgress,
+    server: BatchServer,
+    *,
+    concurrency: int,
 ) -> None:
-    """Send all requests; raise a Problem where the server is gone."""
+    """Send all requests, so many at a time; raise a Problem if the server does not answer any more."""
     try:
-        asyncio.run(_send(requests, book, progress, server, at_once))
+        asyncio.run(_send_all(requests, files, progress, server, concurrency))
     except* Problem as problems:
         raise problems.exceptions[0] from None
 
 
-async def _send(
-    requests: Sequence[Request], book: Book, progress: BatchProgress, server: Answering, at_once: int
+async def _send_all(
+    requests: Sequence[Request],
+    files: BatchFiles,
+    progress: BatchProgress,
+    server: BatchServer,
+    concurrency: int,
 ) -> None:
     local = read_socket_url(server.url)
     base = http_client.parse_url("http://localhost" if local else server.url.removesuffix("/v1"))
-    limits = httpx.Limits(max_connections=at_once)
-    how = (
+    limits = httpx.Limits(max_connections=concurrency)
+    client_options = (
         {"transport": httpx.AsyncHTTPTransport(uds=str(local[0]), limits=limits)}
         if local
         else http_client.choose_client_options(base)
     )
-    waiting = iter(requests)
+    remaining = iter(requests)
 
     async def work() -> None:
-        for request in waiting:
-            answer = await _answered(client, server.model, request)
+        for request in remaining:
+            answer = await _request_answer(client, server.model, request)
             if answer.status_code == httpx.codes.OK:
-                body = _body(answer)
-                book.answer(request, body, answer.headers.get("x-request-id") or str(body.get("id", "")))
+                body = _parse_body(answer)
+                request_id = answer.headers.get("x-request-id") or str(body.get("id", ""))
+                files.write_answer(request, body, request_id)
                 progress.answered += 1
-                progress.tokens += tokens(body)
+                progress.tokens += count_tokens(body)
             else:
-                book.refuse(request, answer.status_code, message(answer.text))
+                files.write_refusal(request, answer.status_code, read_error_message(answer.text))
                 progress.refused += 1
-            progress.seen(progress)
+            progress.on_change(progress)
 
     client = httpx.AsyncClient(
         base_url=base,
         headers=http_client.build_auth_header(server.key),
         limits=limits,
         timeout=httpx.Timeout(_ANSWER_LIMIT_S, connect=_CONNECT_LIMIT_S),
-        **how,
+        **client_options,
     )
     async with client, asyncio.TaskGroup() as group:
-        for _ in range(min(at_once, len(requests))):
+        for _ in range(min(concurrency, len(requests))):
             group.create_task(work())
 
 
-async def _answered(client: httpx.AsyncClient, model: str, request: Request) -> httpx.Response:
+async def _request_answer(client: httpx.AsyncClient, model: str, request: Request) -> httpx.Response:
     """Return a success, or a refusal that a retry would not change."""
-    said = ""
-    for attempt in range(_TRIES):
+    failure = ""
+    for attempt in range(_MAX_TRIES):
         if attempt:
-            await asyncio.sleep(_PAUSE_S * 2 ** (attempt - 1))
+            await asyncio.sleep(_RETRY_PAUSE_S * 2 ** (attempt - 1))
         try:
             answer = await client.post(request.url, json={**request.body, "model": model})
         except httpx.HTTPError as error:
-            said = f"{type(error).__name__}: {in_words(error)}"
+            failure = f"{type(error).__name__}: {in_words(error)}"
             continue
         code = answer.status_code
-        if code < httpx.codes.INTERNAL_SERVER_ERROR and code not in {*_LATER, httpx.codes.UNAUTHORIZED}:
+        if code < httpx.codes.INTERNAL_SERVER_ERROR and code not in {
+            *_RETRY_STATUSES,
+            httpx.codes.UNAUTHORIZED,
+        }:
             return answer
-        said = f"{code}: {message(answer.text)}"
+        failure = f"{code}: {read_error_message(answer.text)}"
         if code == httpx.codes.UNAUTHORIZED:
             break
     raise Problem(
         "the server does not answer any more",
-        cause=f"line {request.number}: {said}",
+        cause=f"line {request.number}: {failure}",
         fix="check it: medley status; then run this again, which resumes the batch",
     )
 
 
-def _body(answer: httpx.Response) -> dict[str, Any]:
-    if (found := json_shape.table(answer.text)) is not None:
-        return found
+def _parse_body(answer: httpx.Response) -> dict[str, Any]:
+    if (body := json_shape.table(answer.text)) is not None:
+        return body
     raise Problem(
         "the server's answer is not a JSON object",
         cause=f"its answer is {answer.text[:200]!r}",
@@ -124,7 +137,7 @@ def _body(answer: httpx.Response) -> dict[str, Any]:
     )
 
 
-def tokens(body: dict[str, Any]) -> int:
+def count_tokens(body: dict[str, Any]) -> int:
     match body:
         case {"usage": {"completion_tokens": int(tokens)}}:
             return tokens

@@ -9,14 +9,14 @@ from medley.errors import Problem, in_words
 from medley.network import tcp
 
 
-def chosen_tls(address: str, certificate: str | None, key: str | None, *, is_wanted: bool) -> Tls | None:
+def choose_tls(address: str, certificate: str | None, key: str | None, *, is_requested: bool) -> Tls | None:
     """Return the certificate to serve with, or None for plain HTTP.
 
     `certificate` and `key` are files as typed; both are read here, so that a wrong one is a Problem before a
     model is loaded. Without them the certificate names this host and its outward address.
     """
     if certificate is None and key is None:
-        return Tls(names=_names(address)) if is_wanted else None
+        return Tls(names=_list_names(address)) if is_requested else None
     if certificate is None or key is None:
         raise Problem(
             "a certificate needs its key",
@@ -35,9 +35,9 @@ def chosen_tls(address: str, certificate: str | None, key: str | None, *, is_wan
     return Tls(*files)
 
 
-def _names(address: str) -> tuple[str, ...]:
-    """Return the names by which clients may ask; the first answers for clients that send none."""
+def _list_names(address: str) -> tuple[str, ...]:
+    """Return the names that clients may use; the first is the answer to clients that send none."""
     name = platform.node()
     outward = tcp.find_outward_address() if address in {"0.0.0.0", "::"} else address  # noqa: S104 - compared, not bound
-    found = (name, f"{name}.local", "localhost", "127.0.0.1", outward)
-    return tuple(dict.fromkeys(each for each in found if each))
+    names = (name, f"{name}.local", "localhost", "127.0.0.1", outward)
+    return tuple(dict.fromkeys(candidate for candidate in names if candidate))

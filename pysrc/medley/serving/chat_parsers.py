@@ -17,26 +17,26 @@ from medley.model.checkpoint import CONFIG
 from medley.model.resolve import Weights
 
 TOOL_FLAG, REASONING_FLAG, TEMPLATE_FLAG = "--tool-call-parser", "--reasoning-parser", "--chat-template"
-# They read the format from the model's files themselves.
+# These parsers read the format from the model's files themselves.
 _ANY_FORMAT = {"auto", "hf", "response_template"}
 
 
-def format_of(found: Weights, extra: Sequence[str]) -> ChatFormat:
-    """Return how a model writes calls and thoughts: by the user's template, its table, or its own files."""
-    if given := value(extra, TEMPLATE_FLAG):
-        return _of_given_template(found, given)
-    if found.model and not found.model.package:
-        return chat_format.read_table_format(found.model)
-    if found.is_local:
-        return chat_format.read_folder_format(Path(found.target))
-    with suppress(Problem):  # the hub does not answer: what needs the model says so
-        return chat_format.find_format(partial(hub_checkpoint.read_small_file, found.target))
+def find_format(weights: Weights, engine_flags: Sequence[str]) -> ChatFormat:
+    """Return the format of a model's calls and thoughts: the user's template's, its table's or its files'."""
+    if template := find_flag_value(engine_flags, TEMPLATE_FLAG):
+        return _find_template_format(weights, template)
+    if weights.model and not weights.model.package:
+        return chat_format.read_table_format(weights.model)
+    if weights.is_local:
+        return chat_format.read_folder_format(Path(weights.target))
+    with suppress(Problem):  # without the hub's answer the format is unknown; a later step reports the hub
+        return chat_format.find_format(partial(hub_checkpoint.read_small_file, weights.target))
     return ChatFormat()
 
 
-def launch_format(chat: ChatFormat, extra: Sequence[str]) -> ChatFormat:
-    """Return the format with the user's own parsers, so that the flags that belong to them are set too."""
-    tool, reasoning = value(extra, TOOL_FLAG), value(extra, REASONING_FLAG)
+def add_user_parsers(chat: ChatFormat, engine_flags: Sequence[str]) -> ChatFormat:
+    """Return the format with the user's own parsers, so that the flags which belong to them are set too."""
+    tool, reasoning = find_flag_value(engine_flags, TOOL_FLAG), find_flag_value(engine_flags, REASONING_FLAG)
     if tool:
         chat = replace(chat, tool_parser=tool, tool_why="as requested", is_given=True)
     if reasoning:
@@ -44,65 +44,77 @@ def launch_format(chat: ChatFormat, extra: Sequence[str]) -> ChatFormat:
     return chat
 
 
-def warnings(chat: ChatFormat, engine: Engine, extra: Sequence[str]) -> Iterator[str]:
-    """Yield what of the user's parsers contradicts the model's format, and what no parser reads."""
-    given = value(extra, TOOL_FLAG), value(extra, REASONING_FLAG)
+def list_warnings(chat: ChatFormat, engine: Engine, engine_flags: Sequence[str]) -> Iterator[str]:
+    """Yield a sentence for each user's parser that contradicts the model, and for formats that none reads."""
+    user_parsers = find_flag_value(engine_flags, TOOL_FLAG), find_flag_value(engine_flags, REASONING_FLAG)
     if chat.source:
-        named = zip((TOOL_FLAG, REASONING_FLAG), given, engine.choose_parsers(chat), strict=True)
-        for flag, mine, right in named:
+        choices = zip((TOOL_FLAG, REASONING_FLAG), user_parsers, engine.choose_parsers(chat), strict=True)
+        for flag, user_parser, model_parser in choices:
             rules = TOOL_RULES if flag == TOOL_FLAG else REASONING_RULES
-            own = chat.tool_parser if flag == TOOL_FLAG else chat.reasoning_parser
-            same = {name for rule in rules if rule.parser == own for name in rule.same_parsers}
-            if mine and right and mine not in {right, *same, *_ANY_FORMAT}:
-                why = chat.tool_why if flag == TOOL_FLAG else chat.reasoning_why
-                yield f"{flag} {mine} contradicts the model: {why}, which {right} reads"
-    if not given[0] and not chat.tool_parser and chat.tool_why:
+            format_parser = chat.tool_parser if flag == TOOL_FLAG else chat.reasoning_parser
+            equal_parsers = {
+                name for rule in rules if rule.parser == format_parser for name in rule.same_parsers
+            }
+            if (
+                user_parser
+                and model_parser
+                and user_parser not in {model_parser, *equal_parsers, *_ANY_FORMAT}
+            ):
+                reason = chat.tool_why if flag == TOOL_FLAG else chat.reasoning_why
+                yield f"{flag} {user_parser} contradicts the model: {reason}, which {model_parser} reads"
+    if not user_parsers[0] and not chat.tool_parser and chat.tool_why:
         yield chat.tool_why
-    elif given[0] and not chat.tool_parser and chat.tool_why:
-        yield f"{TOOL_FLAG} {given[0]} has nothing to read: {chat.tool_why.partition(':')[0]}"
-    if not given[1] and not chat.reasoning_parser and chat.reasoning_why:
+    elif user_parsers[0] and not chat.tool_parser and chat.tool_why:
+        yield f"{TOOL_FLAG} {user_parsers[0]} has nothing to read: {chat.tool_why.partition(':')[0]}"
+    if not user_parsers[1] and not chat.reasoning_parser and chat.reasoning_why:
         yield chat.reasoning_why
 
 
-def readable(chat: ChatFormat, engine: Engine, takes: EngineParser | None) -> tuple[ChatFormat, list[str]]:
+def drop_missing_parsers(
+    chat: ChatFormat, engine: Engine, engine_parser: EngineParser | None
+) -> tuple[ChatFormat, list[str]]:
     """Return the format without parsers that this release lacks, and a sentence for each."""
     tool, reasoning = (None, None) if chat.is_given else engine.choose_parsers(chat)
     notes = []
-    if tool and (lacks := _lacks(takes, TOOL_FLAG, tool)):
-        notes.append(f"{lacks}: a request with tools gets 400")
+    if tool and (gap := _find_parser_gap(engine_parser, TOOL_FLAG, tool)):
+        notes.append(f"{gap}: a request with tools gets 400")
         chat = replace(chat, tool_parser=None, tool_why="")
-    if reasoning and (lacks := _lacks(takes, REASONING_FLAG, reasoning)):
-        notes.append(f"{lacks}: thoughts stay in the answer")
+    if reasoning and (gap := _find_parser_gap(engine_parser, REASONING_FLAG, reasoning)):
+        notes.append(f"{gap}: thoughts stay in the answer")
         chat = replace(chat, reasoning_parser=None, reasoning_why="")
     return chat, notes
 
 
-def value(words: Sequence[str], flag: str) -> str | None:
+def find_flag_value(words: Sequence[str], flag: str) -> str | None:
     """Return the value of a flag among the words of a command, in any spelling; None without it."""
-    found = None
-    for word, after in pairwise((*words, "")):
-        name, equals, given = word.partition("=")
+    flag_value = None
+    for word, next_word in pairwise((*words, "")):
+        name, equals, value = word.partition("=")
         if name.startswith("--") and name.replace("_", "-") == flag:
-            found = given if equals else after
-    return found or None
+            flag_value = value if equals else next_word
+    return flag_value or None
 
 
-def _lacks(takes: EngineParser | None, flag: str, name: str) -> str | None:
-    values = takes.names.get(flag, {}).get("values") if takes else None
-    return f"{takes.title} has no parser {name}" if takes and values and name not in values else None
+def _find_parser_gap(engine_parser: EngineParser | None, flag: str, name: str) -> str | None:
+    values = engine_parser.names.get(flag, {}).get("values") if engine_parser else None
+    return (
+        f"{engine_parser.title} has no parser {name}"
+        if engine_parser and values and name not in values
+        else None
+    )
 
 
-def _of_given_template(found: Weights, given: str) -> ChatFormat:
+def _find_template_format(weights: Weights, template: str) -> ChatFormat:
     """Return the format of the template of --chat-template, which is a file or the text itself."""
-    path = user.expand(given)
+    path = user.expand(template)
     try:
         is_file = path.is_file()
-        text = path.read_text(encoding="utf-8") if is_file else given
-    except (OSError, UnicodeDecodeError):  # too long for a name, or not text: the engine says so
-        is_file, text = False, given
-    architecture = found.model.architecture if found.model else None
-    if architecture is None and found.is_local:
-        architecture = chat_format.read_architecture(Path(found.target) / CONFIG)
+        text = path.read_text(encoding="utf-8") if is_file else template
+    except (OSError, UnicodeDecodeError):  # too long for a name, or not text: the engine reports it
+        is_file, text = False, template
+    architecture = weights.model.architecture if weights.model else None
+    if architecture is None and weights.is_local:
+        architecture = chat_format.read_architecture(Path(weights.target) / CONFIG)
     return chat_format.find_template_format(
         text, text, architecture or "", path.name if is_file else TEMPLATE_FLAG
     )

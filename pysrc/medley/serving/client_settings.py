@@ -15,11 +15,11 @@ from medley.network import http_client
 from medley.network.tcp import is_loopback
 
 Format = Literal["text", "json"]
-_USUAL_CONTEXT = 8192
-# A quarter of the context for an answer, as agents with a large context ask for at most.
-_OUTPUT_SHARE, _MOST_OUTPUT = 4, 32_000
+_DEFAULT_CONTEXT_TOKENS = 8192
+# An answer has a quarter of the context; agents with a large context request at most 32,000 tokens.
+_OUTPUT_DIVISOR, _MAX_OUTPUT_TOKENS = 4, 32_000
 _TRUST_VARIABLES = ("CURL_CA_BUNDLE", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
-_MARK = re.compile(r"@([A-Z_]+)@")
+_TEMPLATE_MARK = re.compile(r"@([A-Z_]+)@")
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Target:
     """The server that a client is to use."""
 
     url: str
-    """It ends in /v1."""
+    """The base URL, which ends in /v1."""
     model: str
     context: int | None = None
     """The longest sequence, in tokens."""
@@ -40,19 +40,19 @@ class Target:
     """The certificate that the client must trust, for a server with TLS of medley's own authority."""
 
     @property
-    def shows_key(self) -> bool:
-        """Whether a request takes the key over a network without encryption."""
-        where = http_client.parse_url(self.url)
-        return self.has_key and where.scheme != "https" and not is_loopback(where.host)
+    def is_key_exposed(self) -> bool:
+        """Whether a request sends the key over a network without encryption."""
+        server_url = http_client.parse_url(self.url)
+        return self.has_key and server_url.scheme != "https" and not is_loopback(server_url.host)
 
     @property
     def context_tokens(self) -> int:
-        return self.context or _USUAL_CONTEXT
+        return self.context or _DEFAULT_CONTEXT_TOKENS
 
     @property
     def output_tokens(self) -> int:
         """The longest answer to ask for: a quarter of the context, 32,000 tokens at most."""
-        return min(self.context_tokens // _OUTPUT_SHARE, _MOST_OUTPUT)
+        return min(self.context_tokens // _OUTPUT_DIVISOR, _MAX_OUTPUT_TOKENS)
 
     @property
     def key_command(self) -> str:
@@ -61,8 +61,8 @@ class Target:
             return f"cat {shlex.quote(str(self.key_file))}"
         return f"printenv {API_KEY_VARIABLE}" if self.has_key else f"echo {NONE}"
 
-    def words(self) -> Mapping[str, str]:
-        """Return what stands for each mark of a template, before it is quoted."""
+    def list_words(self) -> Mapping[str, str]:
+        """Return the value of each mark of a template, before it is quoted."""
         return {
             "URL": self.url,
             "ROOT": self.url.removesuffix("/v1"),
@@ -79,7 +79,7 @@ class SettingsFile:
     """A file of a client's settings."""
 
     path: str
-    """Below the home or the current folder."""
+    """The path, below the home (`~`) or the current folder."""
     text: str
     format: Format = "text"
     is_shared: bool = False
@@ -88,128 +88,134 @@ class SettingsFile:
 
 @dataclass(frozen=True)
 class Client:
-    """A client, the files that it reads, and what to type."""
+    """A client, the files that it reads, and the command to type."""
 
     name: str
     title: str
     source: str
-    """Where its settings are documented."""
-    tried: str
-    """The version that was tried, and what it did; empty: not tried."""
+    """The page that documents its settings."""
+    tested: str
+    """The version that was tested, with the result; empty: not tested."""
     run: str
     files: tuple[SettingsFile, ...] = ()
     needs_tools: bool = False
-    least_context: int = 0
+    min_context: int = 0
     """Tokens that its own instructions and tools take before it works."""
 
-    def filled(self, target: Target) -> "Client":
+    def fill(self, target: Target) -> "Client":
         """Return it with the words of this server in its templates."""
-        files = tuple(replace(each, text=_filled(each.text, target, _inside_quotes)) for each in self.files)
+        files = tuple(
+            replace(file, text=_fill_template(file.text, target, _escape_for_quotes)) for file in self.files
+        )
         is_python = "python -" in self.run
-        run = _filled(self.run, target, _inside_quotes if is_python else _shell_word)
+        run = _fill_template(self.run, target, _escape_for_quotes if is_python else _quote_shell_word)
         if target.authority:
-            run = f"{_trust(target.authority)}\n{run}"
-        return Client(self.name, self.title, self.source, self.tried, run, files)
+            run = f"{_format_trust_command(target.authority)}\n{run}"
+        return Client(self.name, self.title, self.source, self.tested, run, files)
 
-    def lacks(self, target: Target, *, tools: bool | None) -> list[str]:
-        """Return what of this server is too little for it; `tools`: whether its model calls any, if known."""
-        found = []
-        if self.needs_tools and tools is False:
-            found.append(f"{self.title} needs a model that calls tools, and {target.model} calls none")
-        if target.context and target.context < self.least_context:
-            found.append(
-                f"{self.title} needs a context of about {self.least_context:,} tokens, and this server's is "
-                f"{target.context:,}: medley serve MODEL --context {self.least_context}"
+    def list_gaps(self, target: Target, *, has_tools: bool | None) -> list[str]:
+        """Return a sentence per gap of the server; `has_tools`: whether its model calls tools, if known."""
+        gaps = []
+        if self.needs_tools and has_tools is False:
+            gaps.append(f"{self.title} needs a model that calls tools, and {target.model} calls none")
+        if target.context and target.context < self.min_context:
+            gaps.append(
+                f"{self.title} needs a context of about {self.min_context:,} tokens, and this server's is "
+                f"{target.context:,}: medley serve MODEL --context {self.min_context}"
             )
-        return found
+        return gaps
 
 
-def _trust(authority: Path) -> str:
+def _format_trust_command(authority: Path) -> str:
     """Return the command by which programs of curl, Python and Node trust this certificate, too."""
     file = shlex.quote(str(authority))
     return "export " + " ".join(f"{name}={file}" for name in _TRUST_VARIABLES)
 
 
-def clients() -> dict[str, Client]:
+def read_clients() -> dict[str, Client]:
     """Return the clients of `clients.toml` by name."""
     tables = config.read_own_table(__file__, "clients.toml")
-    return {name: _client(name, table) for name, table in tables.items()}
+    return {name: _build_client(name, table) for name, table in tables.items()}
 
 
-def named(name: str) -> Client:
-    """Return a client; a Problem for an unknown name."""
-    known = clients()
-    if name in known:
-        return known[name]
+def find_client(name: str) -> Client:
+    """Return a client; raise a Problem for an unknown name."""
+    known_clients = read_clients()
+    if name in known_clients:
+        return known_clients[name]
     raise Problem(
         f"there are no settings for {name!r}",
-        cause=f"medley knows {', '.join(known)}",
+        cause=f"medley knows {', '.join(known_clients)}",
         fix="medley connect openai  # any other client of OpenAI's API takes the same address, key and model",
     )
 
 
-def merged(own: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+def merge_tables(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     """Return a table with another's values, table by table."""
-    found = dict(own)
+    table = dict(old)
     for key, value in new.items():
-        before = found.get(key)
-        found[key] = merged(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
-    return found
+        old_value = table.get(key)
+        table[key] = (
+            merge_tables(old_value, value)
+            if isinstance(old_value, dict) and isinstance(value, dict)
+            else value
+        )
+    return table
 
 
-def replaced(own: Mapping[str, Any], new: Mapping[str, Any], at: str = "") -> list[str]:
+def list_replaced(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Return the values of a table that another replaces, each with its place: `model: "a"`."""
-    found = []
+    lines = []
     for key, value in new.items():
-        before = own.get(key)
-        if isinstance(before, dict) and isinstance(value, dict):
-            found += replaced(before, value, f"{at}{key}.")
-        elif key in own and before != value:
-            found.append(f"{at}{key}: {json.dumps(before)}")
-    return found
+        old_value = old.get(key)
+        if isinstance(old_value, dict) and isinstance(value, dict):
+            lines += list_replaced(old_value, value, f"{prefix}{key}.")
+        elif key in old and old_value != value:
+            lines.append(f"{prefix}{key}: {json.dumps(old_value)}")
+    return lines
 
 
-def replaced_values(file: SettingsFile, path: Path) -> list[str]:
+def list_replaced_values(file: SettingsFile, path: Path) -> list[str]:
     """Return the values of the user's file that writing replaces; empty for a file of medley's own."""
     if file.format != "json" or not path.exists():
         return []
-    own = json_shape.table(path.read_bytes())
-    return replaced(own, json.loads(file.text)) if own else []
+    old = json_shape.table(path.read_bytes())
+    return list_replaced(old, json.loads(file.text)) if old else []
 
 
-def written_text(file: SettingsFile, path: Path) -> str:
-    """Return what a file will hold: JSON is merged into the user's, a text replaces medley's own."""
+def build_text(file: SettingsFile, path: Path) -> str:
+    """Return the file's new text: JSON is merged into the user's, a text replaces medley's own."""
     if not path.exists():
         return file.text
     if file.format != "json":
         if file.is_shared and path.read_text(encoding="utf-8", errors="replace") != file.text:
-            raise _not_ours(path, "it has other settings, which medley would replace")
+            raise _not_written_problem(path, "it has other settings, which medley would replace")
         return file.text
     try:
-        own = json.loads(path.read_text(encoding="utf-8"))
+        old = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise _not_ours(path, in_words(error)) from error
-    if not isinstance(own, dict):
-        raise _not_ours(path, "it is not a table")
-    whole = merged(own, json.loads(file.text))
-    if whole == own:
+        raise _not_written_problem(path, in_words(error)) from error
+    if not isinstance(old, dict):
+        raise _not_written_problem(path, "it is not a table")
+    merged = merge_tables(old, json.loads(file.text))
+    if merged == old:
         return path.read_text(encoding="utf-8")
-    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(merged, indent=2, ensure_ascii=False) + "\n"
 
 
-def write(file: SettingsFile, path: Path) -> Path | None:
+def write_settings(file: SettingsFile, path: Path) -> Path | None:
     """Write a client's file; return the backup of the one before, if it differed."""
-    text = written_text(file, path)
+    text = build_text(file, path)
     try:
-        before = path.read_text(encoding="utf-8") if path.exists() else None
-        if before == text:
+        old_text = path.read_text(encoding="utf-8") if path.exists() else None
+        if old_text == text:
             return None
-        # It may hold the key of another provider.
-        is_private = before is not None and not path.stat().st_mode & 0o077
+        # The file may hold the key of another provider.
+        is_private = old_text is not None and not path.stat().st_mode & 0o077
         backup = None
-        if before is not None:
-            backup = _backup(path)
-            storage.write(backup, before, secret=is_private)
+        if old_text is not None:
+            backup = _choose_backup_path(path)
+            storage.write(backup, old_text, secret=is_private)
         storage.write(path, text, secret=is_private)
     except (OSError, UnicodeDecodeError) as error:
         raise Problem(
@@ -220,26 +226,26 @@ def write(file: SettingsFile, path: Path) -> Path | None:
     return backup
 
 
-def place(file: SettingsFile, folder: Path) -> Path:
-    """Return where a file goes: below the home, or below this folder."""
+def find_path(file: SettingsFile, folder: Path) -> Path:
+    """Return the path of a settings file: below the home, or below this folder."""
     path = user.expand(file.path)
     return path if path.is_absolute() else folder / path
 
 
-def _backup(path: Path) -> Path:
+def _choose_backup_path(path: Path) -> Path:
     """Return a name for a backup that no file has."""
     number = 1
-    while (found := path.with_name(f"{path.name}.{number}.bak")).exists():
+    while (backup := path.with_name(f"{path.name}.{number}.bak")).exists():
         number += 1
-    return found
+    return backup
 
 
-def _client(name: str, table: Mapping[str, Any]) -> Client:
+def _build_client(name: str, table: Mapping[str, Any]) -> Client:
     files = tuple(
         SettingsFile(
-            each["path"], each["text"].lstrip("\n"), each.get("format", "text"), each.get("shared", False)
+            entry["path"], entry["text"].lstrip("\n"), entry.get("format", "text"), entry.get("shared", False)
         )
-        for each in table.get("files", ())
+        for entry in table.get("files", ())
     )
     return Client(
         name,
@@ -253,8 +259,8 @@ def _client(name: str, table: Mapping[str, Any]) -> Client:
     )
 
 
-def _filled(text: str, target: Target, quote: Callable[[str], str]) -> str:
-    words = target.words()
+def _fill_template(text: str, target: Target, quote: Callable[[str], str]) -> str:
+    words = target.list_words()
     body = {"model": target.model, "messages": [{"role": "user", "content": "Hello"}]}
     reference = (
         f"${API_KEY_VARIABLE}" if target.has_key and not target.key_file else f"$({target.key_command})"
@@ -268,10 +274,10 @@ def _filled(text: str, target: Target, quote: Callable[[str], str]) -> str:
         else f"# {API_KEY_VARIABLE} is set",
         "CHAT": shlex.quote(json.dumps(body)),
     }
-    return _MARK.sub(lambda mark: raw[mark[1]] if mark[1] in raw else quote(words[mark[1]]), text)
+    return _TEMPLATE_MARK.sub(lambda mark: raw[mark[1]] if mark[1] in raw else quote(words[mark[1]]), text)
 
 
-def _shell_word(word: str) -> str:
+def _quote_shell_word(word: str) -> str:
     """Quote a word on one line, also for a comment, which a model's name with a newline would end."""
     if word.isprintable():
         return shlex.quote(word)
@@ -281,12 +287,12 @@ def _shell_word(word: str) -> str:
     return f"$'{''.join(plain)}'"
 
 
-def _inside_quotes(word: str) -> str:
+def _escape_for_quotes(word: str) -> str:
     """Return a word as it stands between the double quotes of JSON, TOML, YAML and Python."""
     return json.dumps(word, ensure_ascii=False)[1:-1]
 
 
-def _not_ours(path: Path, cause: str) -> Problem:
+def _not_written_problem(path: Path, cause: str) -> Problem:
     return Problem(
         f"medley does not write {path}",
         cause=cause,

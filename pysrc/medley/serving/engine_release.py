@@ -27,7 +27,7 @@ from medley.serving import answer_check
 from medley.serving.answers import Comparison
 
 _PARSE_LIMIT_S = 300
-# Plans of every kind: one rank, a pipeline, tensor and expert parallel, replicas.
+# One plan of each kind: one rank, a pipeline, tensor and expert parallel, replicas.
 _PLANS = (
     Plan(),
     Plan(eager=True, sequences=4, dtype="float32"),
@@ -46,58 +46,69 @@ class Proof:
 
     release: Release
     environment: Path
-    gone: tuple[str, ...]
+    removed_flags: tuple[str, ...]
     """Flags that only the old release has."""
-    new: tuple[str, ...]
-    commands: int
+    added_flags: tuple[str, ...]
+    command_count: int
     """Number of medley's commands that the new release's parser accepts."""
-    ran: str
-    """The comparison of answers, or why nothing was run."""
+    answers_result: str
+    """The result of comparing answers, or the reason why no model was run."""
 
 
 def raise_lock(name: str, version: str | None, *, watch: Progress) -> Proof:
-    """Write the lock for the release once it passes; a Problem leaves the files unchanged."""
+    """Write the lock for the release once its tests pass; a Problem leaves the files unchanged."""
     release = relock.resolve_release(name, version, watch=watch)
     recipe = config.recipes()[name]
-    _, here = detect_kind()
-    runs = recipe.device in {"cpu", here.host.device}
-    chain = add_libcuda(toolkit.find_toolkit(here.name, watch=watch), here.host)
-    asked = commands(recipe.engine)
+    _, kind = detect_kind()
+    can_run = recipe.device in {"cpu", kind.host.device}
+    host_toolkit = add_libcuda(toolkit.find_toolkit(kind.name, watch=watch), kind.host)
+    words_of_commands = list_commands(recipe.engine)
 
-    def built() -> Environment:
-        return virtualenv.prepare_environment(name, chain, driver=here.host.driver, watch=watch)
+    def build_environment() -> Environment:
+        return virtualenv.prepare_environment(name, host_toolkit, driver=kind.host.driver, watch=watch)
 
-    known = flag_names(parse(built(), recipe, (), watch=watch))
+    old_flags = list_flag_names(run_parser(build_environment(), recipe, (), watch=watch))
     with lock.write_files(release.new_texts):
-        made = built()
-        if runs and (wrong := verify.find_problem(verify.prove_environment(made, chain, watch), name)):
-            raise wrong
-        answer = parse(made, recipe, asked, watch=watch)
-        knows = flag_names(answer)
-        _require_parsed(release, answer["errors"], asked)
-        ran = f"not run: this host has no {recipe.device} device"
-        if runs:
-            ran = _require_right(release, answer_check.compare_answers(name, None, watch))
-        storage.write(parser_file(release, recipe.engine), parser_text(answer))
-    gone, new = sorted({*known} - {*knows}), sorted({*knows} - {*known})
-    return Proof(release, made.path, tuple(gone), tuple(new), len(asked), ran)
+        environment = build_environment()
+        if can_run and (
+            problem := verify.find_problem(verify.prove_environment(environment, host_toolkit, watch), name)
+        ):
+            raise problem
+        parser_output = run_parser(environment, recipe, words_of_commands, watch=watch)
+        new_flags = list_flag_names(parser_output)
+        _require_accepted_flags(release, parser_output["errors"], words_of_commands)
+        answers_result = f"not run: this host has no {recipe.device} device"
+        if can_run:
+            answers_result = _require_correct_answers(
+                release, answer_check.compare_answers(name, None, watch)
+            )
+        storage.write(get_parser_file(release, recipe.engine), format_parser(parser_output))
+    removed_flags, added_flags = sorted({*old_flags} - {*new_flags}), sorted({*new_flags} - {*old_flags})
+    return Proof(
+        release,
+        environment.path,
+        tuple(removed_flags),
+        tuple(added_flags),
+        len(words_of_commands),
+        answers_result,
+    )
 
 
-def commands(engine: EngineName) -> list[list[str]]:
+def list_commands(engine: EngineName) -> list[list[str]]:
     """Return the words after `serve` for every model, kind of host and kind of plan."""
-    speaks = ENGINES[engine]
+    engine_module = ENGINES[engine]
     kinds = [host for host in config.hosts().values() if engine in host.environments]
-    found = []
+    commands_words = []
     for (name, model), plan, host in product(config.models().items(), _PLANS, kinds):
         serving = Serving("/m", name)
-        flags = speaks.list_flags(serving, plan, host, model)
+        flags = engine_module.list_flags(serving, plan, host, model)
         words = [word for flag in flags for word in flag.argv()]
-        found.append([*speaks.PARSER_MODEL_FLAGS, "/m", *words])
-    return [list(words) for words in dict.fromkeys(map(tuple, found))]
+        commands_words.append([*engine_module.PARSER_MODEL_FLAGS, "/m", *words])
+    return [list(words) for words in dict.fromkeys(map(tuple, commands_words))]
 
 
-def parse(
-    environment: Environment, recipe: Recipe, asked: Sequence[Sequence[str]], *, watch: Progress
+def run_parser(
+    environment: Environment, recipe: Recipe, commands_words: Sequence[Sequence[str]], *, watch: Progress
 ) -> dict[str, Any]:
     """Return what `parse_flags` prints: the engine's flags and variables, and its error for each command."""
     with (
@@ -105,11 +116,13 @@ def parse(
         watch.stage(f"run the parser of {environment.path.name}"),
     ):
         file = Path(scratch) / "commands.json"
-        file.write_text(json.dumps([list(words) for words in asked]), encoding="utf-8")
-        env = {"SGLANG_USE_CPU_ENGINE": "1"} if (recipe.engine, recipe.device) == ("sglang", "cpu") else {}
+        file.write_text(json.dumps([list(words) for words in commands_words]), encoding="utf-8")
+        variables = (
+            {"SGLANG_USE_CPU_ENGINE": "1"} if (recipe.engine, recipe.device) == ("sglang", "cpu") else {}
+        )
         argv = (str(environment.python), str(FOLDER / "parse_flags.py"), recipe.engine, str(file))
         lines: list[str] = []  # all lines, because the answer is a long one
-        finished = process.run(Command(argv, env, UNSET), limit_s=_PARSE_LIMIT_S, on_line=lines.append)
+        finished = process.run(Command(argv, variables, UNSET), limit_s=_PARSE_LIMIT_S, on_line=lines.append)
     table = json_shape.last_table(lines)
     if finished.status or table is None:
         raise Problem(
@@ -120,16 +133,16 @@ def parse(
     return table
 
 
-def flag_names(answer: Mapping[str, Any]) -> list[str]:
+def list_flag_names(answer: Mapping[str, Any]) -> list[str]:
     return [name for rule in answer["flags"] for name in rule["names"]]
 
 
-def parser_file(release: Release, engine: EngineName) -> Path:
+def get_parser_file(release: Release, engine: EngineName) -> Path:
     lock = next(path for path in release.new_texts if path.suffix == ".txt")
     return lock.parent / "parsers" / f"{engine}-{release.new_version.partition('+')[0]}.json"
 
 
-def parser_text(answer: Mapping[str, Any]) -> str:
+def format_parser(answer: Mapping[str, Any]) -> str:
     """Return the text of a release's file in locks/parsers: one flag a line, so that a change is readable."""
     flags = ",\n".join(json.dumps(rule) for rule in sorted(answer["flags"], key=lambda rule: rule["names"]))
     names = ",\n".join(json.dumps(name) for name in answer["variables"])
@@ -137,26 +150,28 @@ def parser_text(answer: Mapping[str, Any]) -> str:
     return f'{{"version": {version},\n"flags": [\n{flags}\n],\n"variables": [\n{names}\n]}}\n'
 
 
-def _require_parsed(release: Release, errors: Sequence[str | None], asked: Sequence[Sequence[str]]) -> None:
-    wrong = {error: words for error, words in zip(errors, asked, strict=True) if error}
-    if wrong:
-        shown = [f"{error}   # {' '.join(words)}" for error, words in list(wrong.items())[:4]]
+def _require_accepted_flags(
+    release: Release, errors: Sequence[str | None], commands_words: Sequence[Sequence[str]]
+) -> None:
+    words_by_error = {error: words for error, words in zip(errors, commands_words, strict=True) if error}
+    if words_by_error:
+        lines = [f"{error}   # {' '.join(words)}" for error, words in list(words_by_error.items())[:4]]
         raise Problem(
             f"{release.distribution} {release.new_version} rejects medley's flags; "
             f"{release.name} is unchanged",
-            cause="\n".join(shown),
+            cause="\n".join(lines),
             fix="adapt pysrc/medley/engine/ or models/, then: "
             f"medley env raise {release.name} {release.new_version}",
         )
 
 
-def _require_right(release: Release, found: Sequence[Comparison]) -> str:
-    """Say what was compared; raise a Problem where an answer is not the reference's."""
+def _require_correct_answers(release: Release, comparisons: Sequence[Comparison]) -> str:
+    """Return a sentence on the compared answers; raise a Problem if one differs from the reference."""
     title = f"{release.distribution} {release.new_version}"
-    answer_check.require_right(
-        found,
+    answer_check.require_correct_answers(
+        comparisons,
         f"{title} answers differently; {release.name} is unchanged",
         fix=f"compare the two releases by hand; then change locks/ by: python locks/remake.py {release.name}",
     )
-    tokens = sum(each.equal for each in found)
-    return f"the answers of transformers: {len(found)} conversations, {tokens} tokens in float32"
+    tokens = sum(comparison.equal_tokens for comparison in comparisons)
+    return f"the answers of transformers: {len(comparisons)} conversations, {tokens} tokens in float32"

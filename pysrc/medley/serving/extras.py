@@ -11,7 +11,7 @@ from medley.schema import EngineName
 
 
 def find_extras(
-    found: Weights,
+    weights: Weights,
     trust: Trust,
     flags: tuple[str, ...],
     engine: EngineName,
@@ -23,13 +23,13 @@ def find_extras(
     """Return the extra files and code of these weights; `refuses`: raise a Problem for untrusted code."""
     refuse_engine_flags(trust, flags)
     refuses = refuses or trust.is_given
-    code = require_trusted_code(found, trust, starts=starts) if refuses else None
-    wanted = extra_files.list_extras(found.model, os.environ)
-    files = extra_files.require_usable_extras(wanted, engine, trusted=trust.is_given or not refuses)
+    code = require_trusted_code(weights, trust, starts=starts) if refuses else None
+    extras = extra_files.list_extras(weights.model, os.environ)
+    files = extra_files.require_usable_extras(extras, engine, trusted=trust.is_given or not refuses)
     if starts:
-        extra_files.fetch_extras(wanted, watch)
-    uses_base = any(need.kind == "tiktoken" for need in (found.model.needs if found.model else ()))
+        extra_files.fetch_extras(extras, watch)
+    uses_base = any(need.kind == "tiktoken" for need in (weights.model.needs if weights.model else ()))
     base = (os.environ.get(extra_files.ENCODINGS_VARIABLE) or None) if uses_base else None
     return ModelExtras(
-        code, files, base, trust.is_refused, () if refuses else tuple(list_warnings(found, trust))
+        code, files, base, trust.is_refused, () if refuses else tuple(list_warnings(weights, trust))
     )

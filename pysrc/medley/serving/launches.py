@@ -187,7 +187,7 @@ def _adapt_order(job: Job, engine_parser: EngineParser | None, output: Output) -
     """Return the order with a chat format that the engine's parsers can read."""
     order = job.order
     chat_format = order.serving.choose_chat_format(order.weights.model)
-    chat, notes = chat_parsers.readable(chat_format, ENGINES[order.engine], engine_parser)
+    chat, notes = chat_parsers.drop_missing_parsers(chat_format, ENGINES[order.engine], engine_parser)
     for line in notes:
         output.say(line)
     return replace(order, serving=replace(order.serving, chat=chat))

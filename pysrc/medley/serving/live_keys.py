@@ -82,7 +82,7 @@ def read_accepted(server: Server) -> frozenset[str] | None:
 def read_all() -> list[tuple[Server, frozenset[str]]]:
     """Return the running servers with the keys that each lets in; without those that do not answer."""
     found = []
-    for server in serving.servers():
+    for server in serving.list_servers():
         with suppress(httpx.HTTPError):
             found.append((server, read_accepted(server) or frozenset()))
     return found
@@ -90,7 +90,7 @@ def read_all() -> list[tuple[Server, frozenset[str]]]:
 
 def servers_with_own_keys() -> list[Server]:
     """Return the running servers that take medley's own keys."""
-    return [each for each in serving.servers() if each.key == str(credentials.key_folder())]
+    return [each for each in serving.list_servers() if each.key == str(credentials.key_folder())]
 
 
 def wait_for_key(key: str) -> list[Server]:
@@ -100,7 +100,7 @@ def wait_for_key(key: str) -> list[Server]:
 
 def wait_for_revocation(key: str) -> list[Server]:
     """Wait until no running server lets a key in; return those that still do."""
-    return _wait(lambda: [each for each in serving.servers() if not _is_done(each, key, accepts=False)])
+    return _wait(lambda: [each for each in serving.list_servers() if not _is_done(each, key, accepts=False)])
 
 
 def _wait(behind: Callable[[], list[Server]]) -> list[Server]:

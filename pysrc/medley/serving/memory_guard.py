@@ -9,23 +9,27 @@ from medley.serving.edge_process import EdgeProcess
 
 
 class MemoryGuard:
-    """Watches this host, and what the other hosts of a model report."""
+    """Checks the memory of this host, and the reports of a model's other hosts."""
 
     def __init__(
-        self, subject: str, edge: EdgeProcess, say: Callable[[str], None], elsewhere: Callable[[], str | None]
+        self,
+        subject: str,
+        edge: EdgeProcess,
+        say: Callable[[str], None],
+        find_low_host: Callable[[], str | None],
     ) -> None:
-        """`elsewhere` returns the figures of another host whose memory is low."""
-        self._subject, self._edge, self._say, self._elsewhere = subject, edge, say, elsewhere
+        """`find_low_host` returns the figures of another host whose memory is low."""
+        self._subject, self._edge, self._say, self._find_low_host = subject, edge, say, find_low_host
         self._watch, self._closed = MemoryWatch(), False
-        self.ready = False
-        """Before that there are no requests, and the edge is closed anyway."""
+        self.is_ready = False
+        """Whether the server is ready; before, the edge is closed anyway."""
 
     def check(self) -> None:
-        """Raise a Problem where this host's memory is about to run out."""
+        """Raise a Problem if this host's memory is about to run out; call it often."""
         if self._watch.look():
             raise self._watch.problem(self._subject)
-        low = self._watch.low or self._elsewhere()
-        if not self.ready or bool(low) == self._closed:
+        low = self._watch.low or self._find_low_host()
+        if not self.is_ready or bool(low) == self._closed:
             return
         self._closed = bool(low)
         self._edge.close("memory", Closed(f"memory is low: {low}") if low else None)

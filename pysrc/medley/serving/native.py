@@ -68,7 +68,10 @@ def wait_for_hosts(job: Job, output: Output) -> Iterator[PreparedLaunch]:
         ).endpoint.address
         _print_join_command(address, request.join_port, token_file, other_count, output)
         wait_s = _WAIT_S if request.wait_s is None else request.wait_s
-        with watch.stage(f"wait for {other_count} more"), weights.fetching(hub_files, watch) as download:
+        with (
+            watch.stage(f"wait for {other_count} more"),
+            weights.fetch_in_background(hub_files, watch) as download,
+        ):
             members = rendezvous.wait(other_count, wait_s)
             while not download.done():
                 rendezvous.check()
@@ -246,7 +249,7 @@ def _require_head_terms(programs: Tools, terms: "Mapping[str, Any]", head: str, 
     if not target.is_absolute():
         resolve.require_only_on_hub(terms["target"])
         hub_files = HubFiles(**terms["fetch"]) if terms["fetch"] else None
-        weights.fetch(terms["model"], hub_files, watch)
+        weights.fetch_weights(terms["model"], hub_files, watch)
     if (model := config.models().get(terms["model"])) and model.is_built:
         model_files = resolve.resolve_weights(terms["model"], config.models(), storage.cache())
         resolve.prepare_weights(model_files)

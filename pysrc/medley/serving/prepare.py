@@ -101,10 +101,10 @@ def _connect_replicas(request: LaunchRequest, model_files: Weights, watch: Progr
 def _add_chat_format(
     serving: Serving, request: LaunchRequest, model_files: Weights, engine: EngineName, output: Output
 ) -> Serving:
-    chat = chat_parsers.format_of(model_files, request.engine_flags)
-    for warning in chat_parsers.warnings(chat, launch.ENGINES[engine], request.engine_flags):
+    chat = chat_parsers.find_format(model_files, request.engine_flags)
+    for warning in chat_parsers.list_warnings(chat, launch.ENGINES[engine], request.engine_flags):
         output.say(warning)
-    return replace(serving, chat=chat_parsers.launch_format(chat, request.engine_flags))
+    return replace(serving, chat=chat_parsers.add_user_parsers(chat, request.engine_flags))
 
 
 def _build_serving(request: LaunchRequest, model_files: Weights, watch: Progress) -> Serving:

@@ -72,9 +72,9 @@ def reserve_slots(prepared: PreparedLaunch, output: Output) -> Iterator[RankMoni
     cluster, slots, order = prepared.cluster, prepared.slots, prepared.order
     name, hub_files = order.weights.name, weights.find_hub_files(order)
     if cluster and slots and prepared.ray_cluster:
-        weights.fetch_on_all(cluster, slots.used, name, hub_files, output.watch)
+        weights.fetch_on_all_hosts(cluster, slots.used, name, hub_files, output.watch)
     elif not prepared.rendezvous:
-        weights.fetch(name, hub_files, output.watch)
+        weights.fetch_weights(name, hub_files, output.watch)
     with ExitStack() as resources:
         reservation = ExitStack()
         ranks = RankMonitor(prepared, output, reservation)

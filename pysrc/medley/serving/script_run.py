@@ -40,7 +40,7 @@ class ScriptRun:
         launch, engine = prepared.launch, ENGINES[prepared.order.engine]
         write_files(launch)
         print_launch(launch, output.say, output.say)
-        log = serving.log_file(f"run-{self.script.stem}")
+        log = serving.get_log_file(f"run-{self.script.stem}")
         fatal_lines, error_lines = list[str](), deque[str](maxlen=_MAX_ERROR_LINES)
         with log_launch(log, launch) as write_line:
 

@@ -16,7 +16,7 @@ from medley.planner import list_hosts
 from medley.planner.topology import Topology
 from medley.progress import Output
 from medley.serving import metrics
-from medley.serving.batch_client import Answering
+from medley.serving.batch_client import BatchServer
 from medley.serving.drain import Drain
 from medley.serving.edge import Edge
 from medley.serving.edge_process import running_edge
@@ -75,7 +75,7 @@ class ServerRun:
     """Seconds until it must be ready; None: the plan's limit."""
     announce: Callable[[Serving, str, float], None]
     """Gets the server once it is ready, its first completion, and the seconds that the start took."""
-    work: Callable[[Answering], None] | None = None
+    work: Callable[[BatchServer], None] | None = None
     """The work that the server is started for; it ends after that. None: it serves until it is ended."""
     on_ready: Callable[[int], None] = lambda _: None
     """Gets the number of hosts once it is ready."""
@@ -89,15 +89,15 @@ class ServerRun:
         """Serve until the engine ends, which is always a Problem; Ctrl-C or a signal leaves it too."""
         server, launch = prepared.order.serving, prepared.launch
         engine, subject = ENGINES[prepared.order.engine], str(server)
-        log = serving.log_file(f"serve-{server.port}")
-        description = serving.description(prepared.order, launch, prepared.layout)
+        log = serving.get_log_file(f"serve-{server.port}")
+        description = serving.build_description(prepared.order, launch, prepared.layout)
         hosts = " ".join(prepared.slots.used) if prepared.slots else ""
         record = serving.note_server(server, drain_s=self.drain_s, hosts=hosts)
         print_launch(launch, output.say, output.detail)
         with (
             ExitStack() as start,
             record as report,
-            serving.keep_description(server.port, description),
+            serving.store_description(server.port, description),
             log_launch(log, launch) as write_line,
             running_edge(_build_edge(server), caddy.prepare_caddy(output.watch), output.say) as edge,
             _note_start_and_end(subject, launch),
@@ -109,7 +109,7 @@ class ServerRun:
             start.enter_context(output.watch.stage(f"{engine.TITLE} starts"))
 
             def on_line(line: str) -> None:
-                steps.line(line)
+                steps.show_line(line)
                 if not _OWN_REQUEST.search(line):
                     write_line(line)
                     output.error(line)
@@ -120,14 +120,14 @@ class ServerRun:
                 ranks.require_placement()
                 edge.close("start", None)
                 if self.work:
-                    self.work(Answering(server.local_url, server.name, None))
+                    self.work(BatchServer(server.local_url, server.name, None))
                     raise WorkDone
                 self.on_ready(len(list_hosts(prepared.layout)))
                 if self.restarts and prepared.rendezvous:
                     prepared.rendezvous.will_restart()
                 report("ready")
-                ready_server.enter_context(drain.on_sigterm())
-                memory.ready = True
+                ready_server.enter_context(drain.drain_on_sigterm())
+                memory.is_ready = True
                 events.note("ready", subject, f"after {seconds:.0f} s")
                 self.announce(server, completion, seconds)
 

@@ -36,7 +36,7 @@ def address_of(server: Server) -> ServerAddress:
 def find_address(url: str, key_file: str | None, *, is_insecure: bool) -> ServerAddress:
     """Return how to ask the server at a base URL; a Problem where that would show its key to others."""
     where = http_client.parse_url(url)
-    record = serving.on_port(where.port) if where.port and http_client.is_this_host(where.host) else None
+    record = serving.find_server(where.port) if where.port and http_client.is_this_host(where.host) else None
     if record:
         return ServerAddress(url, record.local_url, None, record)
     is_local = is_loopback(where.host)
@@ -65,7 +65,7 @@ def _key_of_environment(url: str, *, is_local: bool) -> str | None:
     key, named = os.environ.get(API_KEY_VARIABLE), os.environ.get(URL_VARIABLE)
     if not key:
         return None
-    belongs = api.base(named) == url if named else not is_local
+    belongs = api.complete_url(named) == url if named else not is_local
     return key if belongs else None
 
 

@@ -11,19 +11,19 @@ from medley.progress import Progress
 
 _SLOW_START_S = 60
 """An engine imports for 30 to 60 s on two cores before it prints a line that shows progress."""
-_SLOW = "its own lines: medley logs -f"
+_SLOW_START_HINT = "its own lines: medley logs -f"
 
 
 @cache
-def _steps() -> list[tuple[re.Pattern[str], str]]:
+def _read_steps() -> list[tuple[re.Pattern[str], str]]:
     table = config.read_own_table(__file__, "start_steps.toml")
-    return [(re.compile(each["pattern"]), each["shows"]) for each in table["step"]]
+    return [(re.compile(step["pattern"]), step["shows"]) for step in table["step"]]
 
 
-def step_of(raw: str) -> str | None:
+def find_step(raw: str) -> str | None:
     """Return the step that an engine's line begins, in medley's words."""
     text = parse_line(raw).text
-    matches = ((pattern.search(text), shows) for pattern, shows in _steps())
+    matches = ((pattern.search(text), shows) for pattern, shows in _read_steps())
     return next((match.expand(shows) for match, shows in matches if match), None)
 
 
@@ -32,7 +32,7 @@ class StartSteps:
     """The start of one engine, from its first line until it is ready."""
 
     watch: Progress
-    hint_at: float = field(default_factory=lambda: time.monotonic() + _SLOW_START_S)
+    hint_at_s: float = field(default_factory=lambda: time.monotonic() + _SLOW_START_S)
     _step: str = "import"
     _is_slow: bool = False
     is_over: bool = False
@@ -40,17 +40,17 @@ class StartSteps:
     def __post_init__(self) -> None:
         self.watch.moved(self._step)
 
-    def line(self, raw: str) -> None:
+    def show_line(self, raw: str) -> None:
         """Show the step that this line begins."""
-        if not self.is_over and (step := step_of(raw)):
+        if not self.is_over and (step := find_step(raw)):
             self._step = step
             self._show()
 
     def check(self) -> None:
-        """Say where the engine's own lines are, once a start is slow; call it often."""
-        if not (self.is_over or self._is_slow) and time.monotonic() >= self.hint_at:
+        """Show where the engine's own lines are, once a start is slow; call it often."""
+        if not (self.is_over or self._is_slow) and time.monotonic() >= self.hint_at_s:
             self._is_slow = True
             self._show()
 
     def _show(self) -> None:
-        self.watch.moved(f"{self._step}; {_SLOW}" if self._is_slow else self._step)
+        self.watch.moved(f"{self._step}; {_SLOW_START_HINT}" if self._is_slow else self._step)

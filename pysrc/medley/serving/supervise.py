@@ -25,11 +25,11 @@ from medley.serving import api
 from medley.serving.watchdog import Watchdog
 
 HOSTS_LIMIT_S = 24 * 3600
-_CHECK_EVERY_S = 0.1
+_CHECK_INTERVAL_S = 0.1
 _END_LIMIT_S = 5
 _GRACE_S, _LOADING_GRACE_S = 15, 3
-_BACK, _BACK_LIMIT_S = 0.75, 60
-"""Of the memory before the first start."""
+_MIN_FREED_SHARE, _FREED_LIMIT_S = 0.75, 60
+"""The share of the memory available before the first start, and the seconds until it must be back."""
 
 
 class Monitor(Protocol):
@@ -54,35 +54,37 @@ def supervise(
     watchdog: Watchdog | None = None,
     on_lost: Callable[[str], None] = lambda _: None,
 ) -> NoReturn:
-    """Run an engine until it ends, which is always a Problem: it is only left by Ctrl-C or a signal.
+    """Run an engine until it ends, which is always a Problem; Ctrl-C and signals end it too.
 
     The monitors are checked several times a second. `limit_s`: seconds until the first completion. `on_lost`
-    gets the reason why the model is served no longer, before the engine's processes end. However this is
-    left, no process of the engine stays behind.
+    gets the reason why the model is served no longer, before the engine's processes end. In every case all
+    processes of the engine are ended.
     """
-    lost: list[str] = []
+    lost_lines: list[str] = []
 
-    def watch(line: str) -> None:
+    def read_line(line: str) -> None:
         if fatal(line):
-            lost.append(line)
+            lost_lines.append(line)
         on_line(line)
 
-    kills, segments = memory_pressure.count_kernel_kills(), SharedMemory()
-    engine, began = Process(command, watch), time.monotonic()
+    kernel_kills, segments = memory_pressure.count_kernel_kills(), SharedMemory()
+    engine, started_s = Process(command, read_line), time.monotonic()
     engine.die_first()
     completion = None
     try:
-        completion = _first_completion(engine, lambda: api.answered(url, model), model, limit_s, monitors)
+        completion = _wait_for_completion(
+            engine, lambda: api.request_probe_answer(url, model), model, limit_s, monitors
+        )
         if completion is not None:
-            on_ready(completion, time.monotonic() - began)
-            with watchdog.watching(engine) if watchdog else nullcontext():
-                while engine.wait(_CHECK_EVERY_S) is None and not lost:
+            on_ready(completion, time.monotonic() - started_s)
+            with watchdog.watch(engine) if watchdog else nullcontext():
+                while engine.wait(_CHECK_INTERVAL_S) is None and not lost_lines:
                     _check_all(monitors)
                     segments.check()
                     if watchdog:
                         watchdog.check()
-        on_lost((lost or ["its engine ended"])[0][:200])
-        if not lost:
+        on_lost((lost_lines or ["its engine ended"])[0][:200])
+        if not lost_lines:
             engine.wait(_END_LIMIT_S)
     except Problem as problem:
         on_lost(problem.what)
@@ -93,14 +95,14 @@ def supervise(
         engine.stop(_LOADING_GRACE_S if completion is None else _GRACE_S)
         segments.settle()
     finished = engine.poll() or Finished(1, ())
-    if lost:  # it was we who ended it, so its exit code says nothing
-        finished = Finished(1, tuple(lost))
+    if lost_lines:  # medley ended it, so its exit code has no meaning
+        finished = Finished(1, tuple(lost_lines))
     raise explain_engine_end(
         finished,
         ready=completion is not None,
         log=log,
         last_error=last_error,
-        killer=memory_pressure.describe_killer(kills),
+        killer=memory_pressure.describe_killer(kernel_kills),
     )
 
 
@@ -109,21 +111,21 @@ def _check_all(monitors: Sequence[Monitor]) -> None:
         monitor.check()
 
 
-def _first_completion(
+def _wait_for_completion(
     engine: Process,
-    answered: Callable[[], str | None],
+    probe: Callable[[], str | None],
     model: str,
     limit_s: float,
     monitors: Sequence[Monitor],
 ) -> str | None:
-    """Return the first completion, or None when the engine ended instead."""
+    """Return the first completion, or None if the engine ended instead; raise a Problem after the limit."""
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
-        if engine.wait(_CHECK_EVERY_S) is not None:
+        if engine.wait(_CHECK_INTERVAL_S) is not None:
             return None
         _check_all(monitors)
         try:
-            completion = answered()
+            completion = probe()
         except Problem:
             # A dying engine breaks the connection first; then its own last error says more.
             if engine.wait(_END_LIMIT_S) is not None:
@@ -138,21 +140,24 @@ def _first_completion(
     )
 
 
-def _memory() -> Memory:
+def _read_memory() -> Memory:
     return next(memory_pressure.read_memory())
 
 
-def _require_memory(before: int, say: Callable[[str], None]) -> None:
+def _require_memory(before_bytes: int, say: Callable[[str], None]) -> None:
     """Wait for the bytes that were available before; raise a Problem if less than half come back."""
-    if (left := _memory()).available >= before * _BACK:
+    if (memory := _read_memory()).available >= before_bytes * _MIN_FREED_SHARE:
         return
-    say(f"{left.available / GIB:.1f} of {before / GIB:.1f} GiB are free; wait for the rest")
-    process.wait_until(lambda: _memory().available >= before * _BACK, _BACK_LIMIT_S, every_s=1)
-    if (left := _memory()).available < before / 2:
+    say(f"{memory.available / GIB:.1f} of {before_bytes / GIB:.1f} GiB are free; wait for the rest")
+    process.wait_until(
+        lambda: _read_memory().available >= before_bytes * _MIN_FREED_SHARE, _FREED_LIMIT_S, every_s=1
+    )
+    if (memory := _read_memory()).available < before_bytes / 2:
         raise Problem(
             "the memory of the engine that ended did not come back, so it is not restarted",
-            cause=f"{left.available / GIB:.1f} GiB are available after {_BACK_LIMIT_S} s, and "
-            f"{before / GIB:.1f} GiB were before its first start; page cache: {left.cached / GIB:.1f} GiB",
+            cause=f"{memory.available / GIB:.1f} GiB are available after {_FREED_LIMIT_S} s, and "
+            f"{before_bytes / GIB:.1f} GiB were before its first start; "
+            f"page cache: {memory.cached / GIB:.1f} GiB",
             fix="find what holds it: ps -eo rss,pid,args --sort=-rss | head; nvidia-smi",
         )
 
@@ -162,22 +167,22 @@ class Restarter:
     """Restarts a server that was ready once, on as many hosts as it ran over."""
 
     rule: Restart
-    listens: Serving
-    joined: Membership | None
+    server: Serving
+    cluster: Membership | None
     output: Output
-    here: Callable[[], Topology]
-    """This host alone, where it is in no cluster."""
-    resumes: bool = True
-    """Over as many hosts as before, also after it was cut off; not without Ray."""
-    hosts: int | None = field(default=None, init=False)
-    """How many it ran over when it was ready; before that it is not restarted."""
-    done: int = field(default=0, init=False)
-    before: int = field(default_factory=lambda: _memory().available, init=False)
-    """Bytes that were available before its first start."""
-    ready_since: float | None = field(default=None, init=False)
+    find_site: Callable[[], Topology]
+    """The function that returns this host as the site, if it is in no cluster."""
+    is_resumed: bool = True
+    """Whether it serves over as many hosts as before, also after a power cut; only with Ray."""
+    host_count: int | None = field(default=None, init=False)
+    """The number of hosts when it was ready; None before, when it is not restarted."""
+    restart_count: int = field(default=0, init=False)
+    memory_before_bytes: int = field(default_factory=lambda: _read_memory().available, init=False)
+    """Bytes of memory that were available before its first start."""
+    ready_at_s: float | None = field(default=None, init=False)
 
     def run(self, attempt: Callable[[Topology, Callable[[int], None]], None], site: Topology) -> NoReturn:
-        """`attempt` serves on these hosts until that ends; it reports their number once it is ready."""
+        """Call `attempt` for each start: it serves on these hosts, and reports their number when ready."""
         problem: Problem | None = None
         while True:
             # Its record stays until the next attempt has one, so that status has no gap.
@@ -185,50 +190,50 @@ class Restarter:
                 if problem:
                     site = self._next_site(problem, record)
                 try:
-                    attempt(site, self._ready)
-                except Problem as another:
-                    problem = another
+                    attempt(site, self._record_ready)
+                except Problem as new_problem:
+                    problem = new_problem
 
-    def _ready(self, hosts: int) -> None:
-        self.hosts, self.ready_since = hosts, time.monotonic()
-        if self.done:
-            events.note("recovery", str(self.listens), f"ready again after restart {self.done}")
-        if self.resumes:
-            storage.write(_hosts_file(self.listens.port), str(hosts))
+    def _record_ready(self, host_count: int) -> None:
+        self.host_count, self.ready_at_s = host_count, time.monotonic()
+        if self.restart_count:
+            events.note("recovery", str(self.server), f"ready again after restart {self.restart_count}")
+        if self.is_resumed:
+            storage.write(_get_hosts_file(self.server.port), str(host_count))
 
     def _next_site(self, problem: Problem, record: ExitStack) -> Topology:
-        """Wait until a restart is due, and return its hosts; raise the Problem itself where none is.
+        """Wait until a restart is due, and return its hosts; raise the Problem itself if none is due.
 
         The server is recorded as restarting until `record` ends.
         """
-        listens = self.listens
+        server = self.server
         while True:
-            wait_s = self._wait_s(problem)
-            state = f"restarting, attempt {self.done}: {problem.what}"
+            wait_s = self._choose_wait_s(problem)
+            state = f"restarting, attempt {self.restart_count}: {problem.what}"
             self.output.say(f"{problem}")
-            noted = serving.note_server(listens, state)
-            record.enter_context(noted)
-            _require_memory(self.before, self.output.say)
-            self.output.say(f"{state}; in {wait_s:.0f} s, or when {self.hosts} hosts have joined")
-            events.note("restart", str(listens), f"restart {self.done} in {wait_s:.0f} s")
+            server_record = serving.note_server(server, state)
+            record.enter_context(server_record)
+            _require_memory(self.memory_before_bytes, self.output.say)
+            self.output.say(f"{state}; in {wait_s:.0f} s, or when {self.host_count} hosts have joined")
+            events.note("restart", str(server), f"restart {self.restart_count} in {wait_s:.0f} s")
             time.sleep(wait_s)
-            if self.joined is None:
-                return self.here()
+            if self.cluster is None:
+                return self.find_site()
             try:
-                return ray_serving.site(self.joined, self.hosts, HOSTS_LIMIT_S, self.output.watch)
-            except Problem as another:
-                problem = another
+                return ray_serving.site(self.cluster, self.host_count, HOSTS_LIMIT_S, self.output.watch)
+            except Problem as new_problem:
+                problem = new_problem
 
-    def _wait_s(self, problem: Problem) -> float:
-        if self.hosts is None:
+    def _choose_wait_s(self, problem: Problem) -> float:
+        if self.host_count is None:
             raise problem
-        lasted_s = None if self.ready_since is None else time.monotonic() - self.ready_since
-        due = self.rule.due(self.done, lasted_s)
-        if due is None:
-            problem.what += f"; medley gave up after restart {self.done}"
-            events.note("end", str(self.listens), f"medley gave up after restart {self.done}")
+        served_s = None if self.ready_at_s is None else time.monotonic() - self.ready_at_s
+        next_restart = self.rule.due(self.restart_count, served_s)
+        if next_restart is None:
+            problem.what += f"; medley gave up after restart {self.restart_count}"
+            events.note("end", str(self.server), f"medley gave up after restart {self.restart_count}")
             raise problem
-        self.ready_since, (self.done, wait_s) = None, due
+        self.ready_at_s, (self.restart_count, wait_s) = None, next_restart
         return wait_s
 
 
@@ -236,15 +241,15 @@ class Restarter:
 def resume_hosts(port: int, say: Callable[[str], None]) -> Iterator[int | None]:
     """Yield the number of hosts that this port's server ran over when it was cut off, or None.
 
-    Wait until there is a cluster again. If somebody ends the body, the number is forgotten.
+    Wait until there is a cluster again. If Ctrl-C or a signal ends the body, the number is removed.
     """
-    file = _hosts_file(port)
+    file = _get_hosts_file(port)
     try:
-        hosts = int(storage.read_text(file) or 0)
-        if hosts and hosts > 1:
-            say(f"it ran on {hosts} hosts before, and waits for {hosts} hosts")
+        host_count = int(storage.read_text(file) or 0)
+        if host_count and host_count > 1:
+            say(f"it ran on {host_count} hosts before, and waits for {host_count} hosts")
             process.wait_until(membership.noted, HOSTS_LIMIT_S, every_s=1)
-        yield hosts or None
+        yield host_count or None
     except Problem:
         raise
     except BaseException:
@@ -252,5 +257,5 @@ def resume_hosts(port: int, say: Callable[[str], None]) -> Iterator[int | None]:
         raise
 
 
-def _hosts_file(port: int) -> Path:
-    return serving.folder() / f"{port}.hosts"
+def _get_hosts_file(port: int) -> Path:
+    return serving.get_folder() / f"{port}.hosts"

@@ -1,4 +1,4 @@
-"""Replace a detached server by a new one, and start the old one again where the new one does not answer."""
+"""Replace a detached server by a new one, and start the old one again if the new one does not answer."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ from medley.serving.prepare import prepare_job
 from medley.serving.request import LaunchRequest
 from medley.serving.site import find_this_host
 
-_SOURCES = ("--env", "--image")
+_SOURCE_FLAGS = ("--env", "--image")
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class RunningServer:
 
     unit: Unit
     engine: str
-    """Its engine and version, or its environment's name."""
+    """The engine and its version, or the environment's name."""
 
 
 def find_running_server(port: int) -> RunningServer:
@@ -40,26 +40,31 @@ def find_running_server(port: int) -> RunningServer:
             cause="only one that serve --detach started, and that is ready, can be",
             fix=f"medley serve MODEL --port {port} --detach",
         )
-    return RunningServer(_pinned(units.read(state.name), port), engine_of(port))
+    return RunningServer(_pin_environment(units.read(state.name), port), describe_engine(port))
 
 
-def engine_of(port: int) -> str:
-    found = serving.description_of(port)
-    if found is None:
+def describe_engine(port: int) -> str:
+    description = serving.read_description(port)
+    if description is None:
         return "an engine of an earlier medley"
-    version = virtualenv.read_versions(found.programs.parent, (found.engine,))[found.engine]
-    return f"{found.engine} {version or found.programs.parent.name}"
+    version = virtualenv.read_versions(description.programs.parent, (description.engine,))[description.engine]
+    return f"{description.engine} {version or description.programs.parent.name}"
 
 
-def _pinned(unit: Unit, port: int) -> Unit:
-    """Name its environment where the lock has changed since: its command alone would take the new one."""
-    found, argv = serving.description_of(port), unit.command.argv
-    there = found and virtualenv.read_environment(found.programs.parent)
-    named = any(word.partition("=")[0] in _SOURCES for word in argv)
-    if not (found and there) or named or virtualenv.is_current(there) or found.plan.get("launcher") == "ray":
+def _pin_environment(unit: Unit, port: int) -> Unit:
+    """Return the unit, with its environment named if the lock changed: its command would use the new one."""
+    description, argv = serving.read_description(port), unit.command.argv
+    environment = description and virtualenv.read_environment(description.programs.parent)
+    has_source = any(word.partition("=")[0] in _SOURCE_FLAGS for word in argv)
+    if (
+        not (description and environment)
+        or has_source
+        or virtualenv.is_current(environment)
+        or description.plan.get("launcher") == "ray"
+    ):
         return unit
-    at = argv.index("serve") + 1
-    argv = (*argv[:at], "--env", str(there.path), *argv[at:])
+    position = argv.index("serve") + 1
+    argv = (*argv[:position], "--env", str(environment.path), *argv[position:])
     return replace(unit, command=replace(unit.command, argv=argv))
 
 
@@ -84,28 +89,32 @@ def prepare_host(request: LaunchRequest, output: Output) -> None:
         )
         flags.require_known_flags(engine_parser, (), order.engine_flags)
         packaged_model.build_model(order.weights, programs.binary / "python", output.watch)
-    weights.fetch(order.weights.name, weights.find_hub_files(order), output.watch)
+    weights.fetch_weights(order.weights.name, weights.find_hub_files(order), output.watch)
 
 
 def replace_server(
-    old: RunningServer, new: Unit, port: int, ready: Callable[[], list[str]]
+    old: RunningServer, new: Unit, port: int, wait_until_ready: Callable[[], list[str]]
 ) -> tuple[list[str], float]:
-    """Return what `ready` did for the new server, and the seconds without an answer.
+    """Return the lines of `wait_until_ready` for the new server, and the seconds without an answer.
 
-    Where the new server does not answer, or Ctrl-C ends this, start the old one as it was.
+    If the new server does not answer, or Ctrl-C ends this, start the old one as it was.
     """
-    subject, began = f"port {port}", time.monotonic()
-    with _or_back(old, subject, ready):
+    subject, started_s = f"port {port}", time.monotonic()
+    with _restart_old_on_failure(old, subject, wait_until_ready):
         units.start(new)
-        lines = ready()
-    gap_s = time.monotonic() - began
-    events.note("upgrade", subject, f"{old.engine} → {engine_of(port)}, {gap_s:.0f} s without an answer")
+        lines = wait_until_ready()
+    gap_s = time.monotonic() - started_s
+    events.note(
+        "upgrade", subject, f"{old.engine} → {describe_engine(port)}, {gap_s:.0f} s without an answer"
+    )
     return lines, gap_s
 
 
 @contextmanager
-def _or_back(old: RunningServer, subject: str, ready: Callable[[], list[str]]) -> Iterator[None]:
-    began = time.monotonic()
+def _restart_old_on_failure(
+    old: RunningServer, subject: str, wait_until_ready: Callable[[], list[str]]
+) -> Iterator[None]:
+    started_s = time.monotonic()
     try:
         yield
     except BaseException as failure:
@@ -114,26 +123,26 @@ def _or_back(old: RunningServer, subject: str, ready: Callable[[], list[str]]) -
             events.note("upgrade", subject, f"cut off; {old.engine} starts again")
             raise
         try:
-            ready()
-        except Problem as another:
-            cause = f"new: {failure.what}: {failure.cause}\nold: {another.what}: {another.cause}"
+            wait_until_ready()
+        except Problem as old_problem:
+            cause = f"new: {failure.what}: {failure.cause}\nold: {old_problem.what}: {old_problem.cause}"
             events.note("fault", subject, f"neither the new nor the old server answers: {cause}")
             raise Problem(
-                "neither the new nor the old server answers", cause=cause, fix=another.fix
+                "neither the new nor the old server answers", cause=cause, fix=old_problem.fix
             ) from failure
-        gap_s = time.monotonic() - began
-        back = f"{old.engine} serves again, after {gap_s:.0f} s without an answer"
-        events.note("upgrade", subject, f"{back}: {failure.what}: {failure.cause}")
+        gap_s = time.monotonic() - started_s
+        restored = f"{old.engine} serves again, after {gap_s:.0f} s without an answer"
+        events.note("upgrade", subject, f"{restored}: {failure.what}: {failure.cause}")
         raise Problem(
-            f"the new server did not answer; {back}",
+            f"the new server did not answer; {restored}",
             cause=f"{failure.what}: {failure.cause}",
             fix=failure.fix,
         ) from failure
 
 
-def environments_in_use() -> set[Path]:
-    """Find the environments' folders of this host's servers."""
-    found = (
-        serving.description_of(int(file.stem)) for file in storage.list_folder(serving.folder(), "*.what")
+def list_environments_in_use() -> set[Path]:
+    """Return the environments' folders of this host's servers."""
+    descriptions = (
+        serving.read_description(int(file.stem)) for file in storage.list_folder(serving.get_folder(), "*.what")
     )
-    return {each.programs.parent for each in found if each}
+    return {description.programs.parent for description in descriptions if description}

@@ -19,10 +19,10 @@ from medley.model import hub
 from medley.model.hub_download import IGNORED_PATTERNS
 from medley.progress import PROGRESS, Progress
 
-# With one of these the engine reads something else than the repository's files in the hub's cache.
-_ELSEWHERE = frozenset({"--download-dir", "--model-loader-extra-config"})
+# With one of these flags the engine does not read the repository's files in the hub's cache.
+_OTHER_SOURCE_FLAGS = frozenset({"--download-dir", "--model-loader-extra-config"})
 # The values of --load-format, of both engines, that read those files; a plugin of vLLM's may add others.
-_FROM_CACHE = frozenset(
+_CACHE_LOAD_FORMATS = frozenset(
     {"auto", "safetensors", "fastsafetensors", "instanttensor", "pt", "npcache", "mistral", "bitsandbytes"}
 )
 _LAST_LINES = 4
@@ -34,17 +34,19 @@ class Rate:
 
     watch: Progress
     host: str = ""
-    began: tuple[float, int] | None = None
+    first_report: tuple[float, int] | None = None
     """The time and the bytes of the first report."""
     last_bytes: int = 0
 
     def report(self, done: int, total: int) -> None:
         """Print how many bytes of the total are done."""
         now = time.monotonic()
-        if self.began is None or done < self.last_bytes:  # the comparison with the hub reads all of it again
-            self.began = (now, done)
+        if (
+            self.first_report is None or done < self.last_bytes
+        ):  # the comparison with the hub's hashes reads all files again
+            self.first_report = (now, done)
         self.last_bytes = done
-        rate = (done - self.began[1]) / max(now - self.began[0], 1)
+        rate = (done - self.first_report[1]) / max(now - self.first_report[0], 1)
         left = f", {(total - done) / rate / 60:.0f} min left" if rate else ""
         text = f"{done / 1e9:.1f} of {total / 1e9:.1f} GB, {rate / 1e6:.0f} MB/s{left}"
         self.watch.moved(f"{self.host}{text}")
@@ -56,11 +58,11 @@ class HubFiles:
 
     repository: str
     revision: str | None = None
-    """A commit, branch or tag; `main` where it is None."""
+    """A commit, branch or tag; None is `main`."""
 
 
 def find_hub_files(order: Order) -> HubFiles | None:
-    """Return the files that the engine would fetch from the hub; None where it reads something else."""
+    """Return the files that the engine would fetch from the hub; None if it reads others."""
     model_files, engine = order.weights, order.engine
     if model_files.is_local:
         return None
@@ -69,9 +71,9 @@ def find_hub_files(order: Order) -> HubFiles | None:
     for flag in order.model_extras.list_flags(engine):
         words += (*flag.names, flag.value or "")
     words += order.engine_flags
-    reads_elsewhere = _ELSEWHERE.intersection(word.partition("=")[0] for word in words)
+    reads_elsewhere = _OTHER_SOURCE_FLAGS.intersection(word.partition("=")[0] for word in words)
     loader = _find_value(words, "--load-format") or "auto"
-    if reads_elsewhere or loader.lower() not in _FROM_CACHE:
+    if reads_elsewhere or loader.lower() not in _CACHE_LOAD_FORMATS:
         return None
     return HubFiles(model_files.target, _find_value(words, "--revision") or None)
 
@@ -87,13 +89,13 @@ def _find_value(words: Sequence[str], flag: str) -> str | None:
 
 
 def _has_all(hub_files: HubFiles) -> bool:
-    """Return whether nothing is to be downloaded, or can be."""
+    """Return whether nothing has to be downloaded, or can be."""
     return bool(hub.find_offline_variable() or hub.is_cached(hub_files.repository, hub_files.revision))
 
 
 @contextmanager
-def fetching(hub_files: HubFiles | None, watch: Progress) -> Iterator[Future[None]]:
-    """Download a model to this host, where it lacks it, in a process that ends with the body."""
+def fetch_in_background(hub_files: HubFiles | None, watch: Progress) -> Iterator[Future[None]]:
+    """Download a model that this host lacks, in a process that ends with the body; yield the future."""
     if hub_files is None or _has_all(hub_files):
         done: Future[None] = Future()
         done.set_result(None)
@@ -112,18 +114,18 @@ def fetching(hub_files: HubFiles | None, watch: Progress) -> Iterator[Future[Non
         yield pool.submit(ModelPull(fleet, hub_files.repository, {}, revision=hub_files.revision).download)
 
 
-def fetch(name: str, hub_files: HubFiles | None, watch: Progress) -> None:
-    """Download a model to this host where it lacks it."""
+def fetch_weights(name: str, hub_files: HubFiles | None, watch: Progress) -> None:
+    """Download a model to this host if it lacks it."""
     if hub_files is None or _has_all(hub_files):
         return
-    with watch.stage(f"weights of {name}"), fetching(hub_files, watch) as download:
+    with watch.stage(f"weights of {name}"), fetch_in_background(hub_files, watch) as download:
         download.result()
 
 
-def fetch_on_all(
+def fetch_on_all_hosts(
     joined: Membership, hosts: Iterable[str], name: str, hub_files: HubFiles | None, watch: Progress
 ) -> None:
-    """Download a model to the hosts at these addresses of a Ray cluster, all at once, where they lack it."""
+    """Download a model to these hosts of a Ray cluster, at the same time, if they lack it."""
     if hub_files is None or hub.find_offline_variable():
         return
     repository, revision = hub_files.repository, hub_files.revision or ""

@@ -20,7 +20,7 @@ from medley.model.resolve import Weights
 from medley.planner.plan import Plan
 from medley.progress import SILENT
 from medley.schema import EngineName
-from medley.serving import description
+from medley.serving import build_description
 from tests.measurement.bench.benches import FOLDER
 from tests.problems import raises_problem
 
@@ -63,7 +63,7 @@ def build_target(
     host = config.hosts()["cpu"]
     prepared = build_launch(server_order, Plan(), host)
     return RecordedTarget(
-        description(server_order, prepared, None),
+        build_description(server_order, prepared, None),
         prepared,
         vocabulary,
         {"vm": load_answers(str(HOSTS / "cpu-rack.txt"))},

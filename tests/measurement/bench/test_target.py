@@ -41,7 +41,7 @@ def note_served(
     description = Description("sglang", "demo", str(folder), argv, {}, {"kv_type": "auto"}, layout)
     with ExitStack() as stack:
         set_state = stack.enter_context(serving.note_server(Serving(str(folder), "tiny", port=port)))
-        stack.enter_context(serving.keep_description(port, description))
+        stack.enter_context(serving.store_description(port, description))
         set_state(state)
         yield programs
 

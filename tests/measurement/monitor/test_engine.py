@@ -4,12 +4,12 @@ import pytest
 
 from medley.cluster import ray
 from medley.serving import metrics
-from medley.serving.metrics import engine_figures
+from medley.serving.metrics import parse_figures
 from tests.measurement.monitor.hosts import METRICS
 
 
 def test_vllm() -> None:
-    assert engine_figures((METRICS / "vllm.txt").read_text()) == pytest.approx(
+    assert parse_figures((METRICS / "vllm.txt").read_text()) == pytest.approx(
         {
             "running": 0,
             "waiting": 0,
@@ -24,7 +24,7 @@ def test_vllm() -> None:
 
 
 def test_sglang_tells_of_streams_apart() -> None:
-    figures = engine_figures((METRICS / "sglang.txt").read_text())
+    figures = parse_figures((METRICS / "sglang.txt").read_text())
     assert (
         figures["generated_tokens_total"],
         figures["prompt_tokens_total"],
@@ -48,11 +48,11 @@ def test_engines_side_by_side_add_up_and_ranks_of_one_do_not() -> None:
         )
         for index, value in enumerate(values)
     )
-    assert engine_figures(text) == {"running": 8, "kv_cache": 0.5, "waiting": 3, "generated_tokens_total": 30}
+    assert parse_figures(text) == {"running": 8, "kv_cache": 0.5, "waiting": 3, "generated_tokens_total": 30}
 
 
 def test_of_other_programs_nothing_is_known() -> None:
-    assert engine_figures("nginx_connections_active 5\n") == {}
+    assert parse_figures("nginx_connections_active 5\n") == {}
 
 
 def test_slots_of_ray() -> None:
@@ -79,6 +79,6 @@ def test_slots_of_ray() -> None:
 def test_a_line_that_is_no_sample_is_left_out(
     line: str, expected: tuple[dict[str, str], float] | None
 ) -> None:
-    families = metrics.families(["# TYPE z gauge", "z 5", line, "y 6"])
+    families = metrics.parse_families(["# TYPE z gauge", "z 5", line, "y 6"])
     samples = {sample.name: (sample.labels, sample.value) for family in families for sample in family.samples}
     assert samples == {"z": ({}, 5), "y": ({}, 6), **({"a": expected} if expected else {})}

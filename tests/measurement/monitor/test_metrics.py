@@ -9,7 +9,7 @@ import pytest
 
 from medley.measurement import monitor
 from medley.measurement.monitor.metrics import HELP, format_metrics
-from medley.serving.metrics import families
+from medley.serving.metrics import parse_families
 from tests.measurement.monitor.hosts import EVIL, LOST, METRICS, build_status, cluster, spark, workstation
 
 DASHBOARD = json.loads((Path(monitor.__file__).parent / "dashboard.json").read_text())
@@ -43,14 +43,14 @@ def everything() -> str:
 def samples(text: str) -> list[tuple[str, dict[str, str], float]]:
     return [
         (sample.name, sample.labels, sample.value)
-        for family in families(text.split("\n"))
+        for family in parse_families(text.split("\n"))
         for sample in family.samples
     ]
 
 
 def test_it_reads_as_it_was_written_and_no_family_comes_twice() -> None:
     text = everything()
-    read_families = families(text.split("\n"))
+    read_families = parse_families(text.split("\n"))
     assert {family.name for family in read_families} > {name.removesuffix("_total") for name in HELP}
     assert sum(len(family.samples) for family in read_families) == len(
         re.findall(r"^[^#]", text, re.MULTILINE)
@@ -104,7 +104,7 @@ def test_names_and_units() -> None:
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_the_dashboard_names_series_that_exist(expression: str) -> None:
-    names = {sample.name for family in families(everything().split("\n")) for sample in family.samples}
+    names = {sample.name for family in parse_families(everything().split("\n")) for sample in family.samples}
     dashboard_names = set(re.findall(r"\b(?:medley_|vllm:|sglang:)[a-z0-9_]+", expression))
     assert dashboard_names
     assert dashboard_names <= names

@@ -159,7 +159,7 @@ def answer_end(asked: Table, note: Note) -> Table:
     """With `part` only its part in a cluster; else what is served too, and what only a cluster needs."""
     ended = 0
     if not asked["part"]:
-        ended += serving.end_servers(None, Notes(note), now=True)
+        ended += serving.end_servers(None, Notes(note), is_immediate=True)
     note("end Ray …")
     ended += membership.stop()
     storage.remove(membership.folder())
@@ -170,6 +170,6 @@ def answer_end(asked: Table, note: Note) -> Table:
             *storage.list_folder(storage.state(), "sglang-*.yaml"),
         ):
             storage.remove_file(file)
-        for folder in (units.folder(), serving.folder(), storage.state() / "vllm"):
+        for folder in (units.folder(), serving.get_folder(), storage.state() / "vllm"):
             storage.remove(folder)
     return {"ended": ended, "left": sorted(each.pid for each in membership.processes())}

@@ -47,7 +47,7 @@ def answer_tell(asked: Table, _note: Note) -> Table:
     return {
         "membership": asdict(found) if found else None,
         "units": [asdict(state) for state in units.states()],
-        "servers": [asdict(server) for server in serving.servers()],
+        "servers": [asdict(server) for server in serving.list_servers()],
         "memory": {"total_bytes": memory.total, "available_bytes": memory.available},
         "wire": _wire(found.interface) if found else None,
         "low": [*_low(), *_full()],

@@ -116,10 +116,10 @@ def require_room(load: BenchLoad, name: str, max_tokens: int | None) -> None:
 def find_target(options: TargetOptions, progress: Progress) -> BenchTarget:
     """Find the server that the options name, or this host's newest; raise a Problem if none answers."""
     address = _find_address(options)
-    description, url = serving.description_of(address.record.port) if address.record else None, address.url
+    description, url = serving.read_description(address.record.port) if address.record else None, address.url
     name = description.engine if description else options.engine or DEFAULT_ENGINE
     key = _find_key_file(options.key, address)
-    card = _choose_card(api.cards(address.local_url, address.key), options.model, url)
+    card = _choose_card(api.list_cards(address.local_url, address.key), options.model, url)
     tokenizer = options.tokenizer or (description.target if description else card.get("root") or card["id"])
     _require_tokenizer(tokenizer)
     env = {"DO_NOT_TRACK": "1", "VLLM_NO_USAGE_STATS": "1"}
@@ -147,9 +147,9 @@ def _find_address(options: TargetOptions) -> ServerAddress:
     """Find the newest ready server of this host, or the one at the address that the options name."""
     if options.url is not None:
         return server_address.find_address(
-            api.base(options.url), options.key, is_insecure=options.is_insecure
+            api.complete_url(options.url), options.key, is_insecure=options.is_insecure
         )
-    servers = serving.servers()
+    servers = serving.list_servers()
     ready_servers = [server for server in servers if server.state == "ready"]
     if ready_servers:
         return server_address.address_of(ready_servers[0])
@@ -266,7 +266,7 @@ def plan_offline_target(
     order = Order(files, engine.Serving(files.target, files.name), placement, flags, user_command=typed)
     job = Job(LaunchRequest(model, placement, environment=environment, dry_run=dry_run), order)
     prepared = prepare_launch(job, find_this_host(None, output.say), output)
-    description = serving.description(order, prepared.launch, prepared.layout)
+    description = serving.build_description(order, prepared.launch, prepared.layout)
     return OfflineTarget(
         description, prepared.launch, model_shape.vocabulary, {platform.node(): load_answers()}
     )

@@ -59,7 +59,7 @@ class MeasuredModel:
 
 
 def find_ready_server() -> Server | None:
-    return next((server for server in serving.servers() if server.state == "ready"), None)
+    return next((server for server in serving.list_servers() if server.state == "ready"), None)
 
 
 def format_model_name(name: str) -> str:
@@ -89,7 +89,7 @@ def add_model(draft: Draft, model: MeasuredModel, load: BenchLoad, run_limit_s: 
 
 
 def _add_plan(draft: Draft, model: MeasuredModel, part: dict[str, Any]) -> None:
-    description = serving.description_of(_get_port(model.server)) if model.server else None
+    description = serving.read_description(_get_port(model.server)) if model.server else None
     name, request = model.name, model.request
     if description:
         is_folder = description.model not in config.models() and description.target.startswith("/")
@@ -120,7 +120,7 @@ def _serve_model(draft: Draft, model: MeasuredModel) -> Iterator[Server]:
     try:
         with progress.stage(f"medley {' '.join(arguments)}"):
             wait_until(lambda: child.poll() or serving.is_ready(port), _SERVE_LIMIT_S, every_s=0.5)
-        server = next((server for server in serving.servers() if _get_port(server) == port), None)
+        server = next((server for server in serving.list_servers() if _get_port(server) == port), None)
         if server is None or server.state != "ready":
             cause = "\n".join(output[-_ERROR_LINES:]) if child.poll() else "it did not answer in time"
             raise Problem(f"{model.name} is not served", cause=cause, fix=f"medley serve {model.name}")
@@ -154,7 +154,7 @@ def _add_bench(
 def _list_backends(draft: Draft, target: BenchTarget, server: Server) -> list[dict[str, Any]]:
     lines: list[str] = []
     with optional():
-        if log := storage.open_file(serving.log_file(f"serve-{_get_port(server)}")):
+        if log := storage.open_file(serving.get_log_file(f"serve-{_get_port(server)}")):
             with log:
                 lines = log.read(_LOG_BYTES).decode(errors="replace").splitlines()
     return [backend.model_dump() for backend in find_backends(target.engine, lines, draft.redactor.text)]

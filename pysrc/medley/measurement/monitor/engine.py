@@ -30,7 +30,7 @@ class EngineSampler:
     def sample_engines(self, *, include_metrics: bool) -> tuple[EngineSample, ...]:
         """Sample each server; `include_metrics` adds the unchanged text of its metrics."""
         return tuple(
-            self._sample_engine(server, include_metrics=include_metrics) for server in serving.servers()
+            self._sample_engine(server, include_metrics=include_metrics) for server in serving.list_servers()
         )
 
     def _sample_engine(self, server: Server, *, include_metrics: bool) -> EngineSample:
@@ -41,11 +41,11 @@ class EngineSampler:
         if time.monotonic() < failure_time + _RETRY_S:
             return replace(sample, silent=reason)
         try:
-            text = metrics.read(server.local_url)
+            text = metrics.read_metrics(server.local_url)
         except (OSError, http.client.HTTPException, ValueError) as error:
             self._failures[server.url] = time.monotonic(), in_words(error)
             return replace(sample, silent=in_words(error))
-        figures = metrics.engine_figures(text)
+        figures = metrics.parse_figures(text)
         reason_without_figures = None if figures else "its /metrics has none of the names that we know"
         return replace(
             sample, figures=figures, silent=reason_without_figures, said=text if include_metrics else None
@@ -66,7 +66,7 @@ def _read_ray() -> Ray | None:
     counts: dict[str, float] = {}
     if alive:
         with suppress(OSError, http.client.HTTPException):
-            status, text = metrics.get(f"http://{member.address}:{ports.RayPorts.metrics}")
+            status, text = metrics.fetch_metrics(f"http://{member.address}:{ports.RayPorts.metrics}")
             counts = ray.slots(text) if status == http.client.OK else {}
     free, used = counts.get("AVAILABLE"), counts.get("USED")
     slots = free + used if free is not None and used is not None else None

@@ -12,7 +12,7 @@ from medley.measurement.monitor import EngineSample, GpuSample, LinkSample, Samp
 from medley.measurement.monitor.gpu import REASONS
 from medley.measurement.monitor.sampler import ERROR_COUNTERS
 from medley.measurement.monitor.watch import HostStatus
-from medley.serving.metrics import families
+from medley.serving.metrics import parse_families
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _HOST_UP = "medley_host_up"
@@ -69,7 +69,7 @@ def _merge_engine_metrics(samples: Mapping[str, Sample]) -> list[Metric]:
     engines = [(host, engine) for host, sample in samples.items() for engine in sample.engines]
     for host, engine in engines:
         host_labels = {"host": host, "server": _get_port(engine)}
-        for family in families((engine.said or "").split("\n")):
+        for family in parse_families((engine.said or "").split("\n")):
             metric = metrics.setdefault(family.name, Metric(family.name, family.documentation, family.type))
             if metric.type == family.type and not family.name.startswith("medley_"):
                 for name, labels, value, *_ in family.samples:
