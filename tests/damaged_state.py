@@ -99,19 +99,19 @@ def write_all() -> None:
     speed = DeviceSpeed("host", 0, "device", 1 << 34, 100.0, 1.0, 2.0, "bfloat16", 8, WHEN, "2.13")
     record.save(bench())
     for kind in ("start", "fault", "recovery"):
-        events.note(kind, "demo on port 8000", "for a test")
+        events.record_event(kind, "demo on port 8000", "for a test")
     token = credentials.store_token("t" * 40, "a test")
     credentials.keep_token(token)
     credentials.store_token("t" * 40, "a test")
     credentials.choose_keys(None, "0.0.0.0", make=True)
-    membership.note(Membership("head", "127.0.0.1:6379", "127.0.0.1", "lo", "/env", str(token)))
-    storage.write(membership._container_note(), "docker")  # noqa: SLF001 - note() has it only for an image
+    membership.write_membership(Membership("head", "127.0.0.1:6379", "127.0.0.1", "lo", "/env", str(token)))
+    storage.write(membership._get_container_file(), "docker")  # noqa: SLF001 - note() has it only for an image
     devices.add_measurements([speed], [LinkSpeed("a", "b", "gloo", 1000.0, 50.0, "2026-11-27")])
     device_history.add_record(device_history.Record(WHEN, (asdict(speed),)))
     trust.keep_pin(Code("org/name", {"code.py": "0" * 64}, "0" * 40))
     note = {"what": "ip link", "path": None, "text": None, "old": None, "undo": [["true"]]}
     storage.write(link_apply._find_record_path(), json.dumps([note]), secret=True)  # noqa: SLF001 - else root's links change
-    joined = membership.last()
+    joined = membership.read_membership()
     assert joined
     collective.write_result({"hosts": 2}, joined)
     for port in (PORT, OTHER_PORT):
@@ -126,8 +126,8 @@ def write_all() -> None:
 def _write_units() -> None:
     """Let a real supervisor write a unit's files, and kill it, so that they stay."""
     unit = Unit(f"medley-serve-{OTHER_PORT}", "a test", Command(("sleep", "600")), Restart())
-    units.start(unit)
-    keeper = units._keeper(unit.name)  # noqa: SLF001 - whom to kill
+    units.start_unit(unit)
+    keeper = units._find_supervisor(unit.name)  # noqa: SLF001 - whom to kill
     assert keeper
     process_identity.kill_processes([keeper, *process_identity.descendants(keeper.pid)])
 

@@ -6,7 +6,7 @@ from tools import identifiers
 
 ALLOWED = {
     "cli": 272,
-    "cluster": 216,
+    "cluster": 5,
     "engine": 4,
     "environment": 3,
     "explain": 106,

@@ -12,7 +12,7 @@ import pytest
 
 from medley import cluster, config, transcript
 from medley.cluster import remote
-from medley.cluster.discovery import sources, ssh_keys, typed_host
+from medley.cluster.discovery import parse_host, sources, ssh_keys
 from medley.environment import toolkit, virtualenv
 from medley.host import facts, health
 from medley.host_schema import HostTable
@@ -122,17 +122,17 @@ RUN = BenchRun(concurrency=1, requests=4, input_tokens=8, output_tokens=8, seed=
 READERS: dict[str, tuple[Callable[[Any], object], Callable[[int], Iterator[Any]]]] = {
     "transcripts": (recorded, texts_of(SPARK)),
     "metrics": (lambda text: metrics.parse_families(text.split("\n")), texts_of(METRICS)),
-    "host keys": (lambda text: ssh_keys.scanned(text.splitlines()), texts_of(KEY, f"# x\n{KEY}")),
+    "host keys": (lambda text: ssh_keys.select_key_lines(text.splitlines()), texts_of(KEY, f"# x\n{KEY}")),
     "what ssh means by a host": (
-        lambda text: ssh_keys.resolved_peer(text.splitlines(), Path("/home")),
+        lambda text: ssh_keys.parse_peer(text.splitlines(), Path("/home")),
         texts_of("hostname spark\nport 22\nuserknownhostsfile ~/x\nhashknownhosts yes\nproxyjump none"),
     ),
     "known_hosts": (
-        lambda text: sources.known_hosts_candidates(text, "f"),
+        lambda text: sources.parse_known_hosts(text, "f"),
         texts_of(f"[10.0.0.1]:2222,spark {KEY[9:]}"),
     ),
-    "ssh_config": (lambda text: sources.ssh_config_candidates(text, "f", lambda _: ()), texts_of(SSH)),
-    "a host as typed": (typed_host, texts_of("me@spark-1:22", "10.0.0.1", "fe80::1%eth0")),
+    "ssh_config": (lambda text: sources.parse_ssh_config(text, "f", lambda _: ()), texts_of(SSH)),
+    "a host as typed": (parse_host, texts_of("me@spark-1:22", "10.0.0.1", "fe80::1%eth0")),
     "ping": (tools.read_ping, texts_of(PING)),
     "batch lines": (lambda text: list(batch.parse_lines(text.splitlines())), json_of(BATCH)),
     "toolkit.json": (
@@ -153,7 +153,7 @@ READERS: dict[str, tuple[Callable[[Any], object], Callable[[int], Iterator[Any]]
     "an engine's figures": (bench.read_result, json_of(FIGURES)),
     "manifests": (of_table(Manifest.from_table), values_of(MANIFEST)),
     "config.json": (of_table(lambda table: compute_shape(Checkpoint("x", table, {}))), values_of(SMALL)),
-    "an agent's answer": (lambda value: remote.require("h", "look", {}, value), values_of(LOOK)),
+    "an agent's answer": (lambda value: remote.require_answer("h", "look", {}, value), values_of(LOOK)),
     "a sample of top": (of_table(lambda table: watch.read_sample("h", table)), values_of(SAMPLE)),
 }
 
@@ -166,7 +166,7 @@ def test_odd_input(name: str, count: int) -> None:
 
 
 FILES: dict[str, tuple[str, Callable[[Path], object], Callable[[int], Iterator[str]]]] = {
-    "cluster.toml": ("c.toml", lambda file: cluster.read(str(file)), toml_of(CLUSTER)),
+    "cluster.toml": ("c.toml", lambda file: cluster.read_cluster(str(file)), toml_of(CLUSTER)),
     "a model's table": ("m.toml", lambda file: config.read(file, Model), toml_of(of_repository("models"))),
     "a kind's table": ("h.toml", lambda file: config.read(file, HostTable), toml_of(of_repository("hosts"))),
     "measured.json": (
@@ -228,7 +228,7 @@ def test_odd_input_of_hashes(count: int, tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_table_may_have_a_mark_before_it_and_other_ends_of_lines(tmp_path: Path) -> None:
     file = tmp_path / "c.toml"
     file.write_bytes(b"\xef\xbb\xbf" + CLUSTER.replace("\n", "\r\n").encode())
-    assert set(cluster.read(str(file)).hosts) == {"spark-1", "spark-2"}
+    assert set(cluster.read_cluster(str(file)).hosts) == {"spark-1", "spark-2"}
 
 
 @pytest.mark.parametrize(
@@ -237,4 +237,4 @@ def test_a_table_may_have_a_mark_before_it_and_other_ends_of_lines(tmp_path: Pat
 def test_what_no_table_holds_is_a_problem(tmp_path: Path, text: str) -> None:
     (tmp_path / "c.toml").write_text(text)
     with raises_problem(str(tmp_path / "c.toml")):
-        cluster.read(str(tmp_path / "c.toml"))
+        cluster.read_cluster(str(tmp_path / "c.toml"))

@@ -99,11 +99,13 @@ def test_a_name_with_brackets_and_spaces() -> None:
 
 
 def test_a_process_of_our_cluster_has_its_mark(state: Path) -> None:
-    folders = (str(membership.folder()), str(state / "other"), "")
-    started = [subprocess.Popen(("sleep", "60"), env={ray.MARK: each} if each else {}) for each in folders]
+    folders = (str(membership.get_ray_folder()), str(state / "other"), "")
+    started = [
+        subprocess.Popen(("sleep", "60"), env={ray.MARK_VARIABLE: each} if each else {}) for each in folders
+    ]
     try:
-        assert membership.processes() == {identity(started[0])}
-        assert membership.stop() == 1
+        assert membership.find_processes() == {identity(started[0])}
+        assert membership.end_ray() == 1
         assert [each.poll() is None for each in started[1:]] == [True, True]
     finally:
         for each in started:
@@ -219,10 +221,10 @@ MEMBER = {
 }
 READERS: dict[str, tuple[Callable[[], object], object]] = {
     "serving/8000.json": (serving.list_servers, SERVER),
-    "units/a.state": (lambda: units.state("a"), STATE),
-    "units/a.json": (lambda: units.read("a"), UNIT),
+    "units/a.state": (lambda: units.read_state("a"), STATE),
+    "units/a.json": (lambda: units.read_unit("a"), UNIT),
     "remote-code.json": (lambda: trust.read_pin("m"), PIN),
-    "ray.json": (membership.last, MEMBER),
+    "ray.json": (membership.read_membership, MEMBER),
 }
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from medley.cli.cluster_options import AtHead, without
 from medley.cluster import Cluster, ClusterHost
-from medley.cluster.fleet import is_here
-from medley.cluster.self_command import TYPED_HERE
+from medley.cluster.fleet import is_this_host
+from medley.cluster.self_command import TYPED_HERE_VARIABLE
 
 SWITCHES = {"--detach": 0, "--cluster": 1}
 
@@ -40,10 +40,12 @@ def test_a_verb_that_was_passed_on_is_not_passed_on_again(
     there = AtHead(str(table)).elsewhere()
     assert there
     there.close(0.1)
-    monkeypatch.setenv(TYPED_HERE, "1")
+    monkeypatch.setenv(TYPED_HERE_VARIABLE, "1")
     assert AtHead(str(table)).elsewhere() is None
 
 
 @pytest.mark.parametrize("target", ["a..b", "x" * 64, "127.0.0.1", "::1"])
 def test_a_name_that_no_host_can_have_is_not_here(target: str) -> None:
-    assert is_here(Cluster(hosts={"a": ClusterHost(ssh=target)}), "a") == (target in {"127.0.0.1", "::1"})
+    assert is_this_host(Cluster(hosts={"a": ClusterHost(ssh=target)}), "a") == (
+        target in {"127.0.0.1", "::1"}
+    )

@@ -73,4 +73,4 @@ def test_a_name_without_an_address_replaces_no_file(tmp_path: Path, monkeypatch:
     assert not (tmp_path / "cluster.toml.1").exists()
     _, status = InitVerb.run(["medley init", *words, "--only-reached"], exit=False)
     assert status == 0
-    assert list(cluster.read(str(file)).hosts) == [platform.node()]
+    assert list(cluster.read_cluster(str(file)).hosts) == [platform.node()]

@@ -57,8 +57,8 @@ def test_a_cluster_that_is_named_must_be_there(
 def test_logs_shows_events_for_people_and_for_programs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    events.note("start", "demo on port 8000", "medley serve demo")
-    events.note("fault", "demo on port 8000", "no token for 120 s")
+    events.record_event("start", "demo on port 8000", "medley serve demo")
+    events.record_event("fault", "demo on port 8000", "no token for 120 s")
     assert run(monkeypatch, "logs", "--events", "-n", "1") == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert line.endswith("fault    demo on port 8000: no token for 120 s")

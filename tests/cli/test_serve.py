@@ -345,12 +345,12 @@ def test_a_detached_start_shows_its_downloads_and_its_problem_once(
     monkeypatch.setenv("MEDLEY_UNITS", "own")
     name, watch = "medley-serve-8123", Lines()
     (tmp_path / "serve.sh").write_text(FAILS_LATER)
-    units.start(Unit(name, "serve demo", Command(("sh", str(tmp_path / "serve.sh")))))
+    units.start_unit(Unit(name, "serve demo", Command(("sh", str(tmp_path / "serve.sh")))))
     try:
         with raises_problem("port 8123", cause="process 7", fix="medley stop --port 8123"):
             await_ready(name, 8123, watch)
     finally:
-        units.stop(name)
+        units.stop_unit(name)
     assert "1.20 of 2.50 GB, 40 MB/s" in watch.seen
     said = capsys.readouterr().err
     assert "medley: vm alone: it fits" in said
@@ -365,10 +365,10 @@ def test_the_text_of_a_command_for_events_is_in_no_unit(
 ) -> None:
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
     monkeypatch.setattr(sys, "argv", ["medley", "serve", "demo", "--detach", *typed, "--", "--seed", "1"])
-    file = events.command_file(typed[-1].removeprefix("--on-event="))
-    monkeypatch.setenv(events.COMMAND, str(file))
+    file = events.write_command_file(typed[-1].removeprefix("--on-event="))
+    monkeypatch.setenv(events.COMMAND_VARIABLE, str(file))
     unit = build_server_unit(8000, restart=False, drain_s=30)
     assert "tulips" not in unit.to_json()
     assert unit.title == f"serve --on-event {file} demo -- --seed 1"
-    assert unit.command.env[events.COMMAND] == str(file)
+    assert unit.command.env[events.COMMAND_VARIABLE] == str(file)
     assert "tulips" in file.read_text()

@@ -93,7 +93,7 @@ def desk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     yield Desk(folder)
     for state in folder.glob("s?"):
         monkeypatch.setenv("MEDLEY_STATE", str(state))
-        membership.stop()
+        membership.end_ray()
         rmtree(state)
 
 
@@ -126,8 +126,8 @@ def bringing_up(engine: EngineName = "vllm", /, **hosts: ClusterHost) -> Iterato
 
 
 def wired(bringup: Bringup) -> Bringup:
-    bringup.look()
-    bringup.wire()
+    bringup.check_hosts()
+    bringup.choose_network()
     return bringup
 
 
@@ -135,35 +135,39 @@ def test_a_cluster_is_brought_up_and_then_stands(desk: Desk) -> None:
     hosts = {"one": desk.host(7), "two": desk.host(8)}
     with bringing_up(**hosts) as first:
         wired(first)
-        assert {name: end.address for name, end in first.ends.items()} == {
+        assert {name: end.address for name, end in first.endpoints.items()} == {
             "one": "127.40.0.7",
             "two": "127.40.0.8",
         }
-        assert (first.at, first.standing, first.to_begin) == ("127.40.0.7:24000", [], ["one", "two"])
-        first.prepare()
-        first.clear()
-        first.reach()
-        first.begin()
-        first.gather()
-        first.settle_accounts()
-        assert first.everyone.failed == {}
+        assert (first.head_address, first.running_hosts, first.hosts_to_start) == (
+            "127.40.0.7:24000",
+            [],
+            ["one", "two"],
+        )
+        first.prepare_environments()
+        first.end_mismatched()
+        first.check_ports()
+        first.start_ray()
+        first.register_hosts()
+        first.fail_absent_hosts()
+        assert first.fleet.failed == {}
         assert [node["address"] for node in first.nodes] == ["127.40.0.7", "127.40.0.8"]
-        with Fleet(first.everyone.cluster, SILENT) as everyone:
+        with Fleet(first.fleet.cluster, SILENT) as everyone:
             again = wired(Bringup(everyone, SILENT))
-            assert (again.standing, again.to_begin) == (["one", "two"], [])
-            again.begin()
-            assert again.begun == []
+            assert (again.running_hosts, again.hosts_to_start) == (["one", "two"], [])
+            again.start_ray()
+            assert again.started_hosts == []
         changed = {**hosts, "two": hosts["two"].model_copy(update={"environment": {"NCCL_DEBUG": "INFO"}})}
         with Fleet(Cluster(hosts=changed), SILENT) as everyone:
             again = wired(Bringup(everyone, SILENT))
-            assert (again.standing, again.to_begin) == (["one"], ["two"])
-            assert "NCCL_DEBUG=INFO" in again.foretold()["two"]["command"]
+            assert (again.running_hosts, again.hosts_to_start) == (["one"], ["two"])
+            assert "NCCL_DEBUG=INFO" in again.plan_commands()["two"]["command"]
 
 
 @pytest.mark.usefixtures("kept")
 def test_the_command_of_each_host_is_foretold(desk: Desk) -> None:
     with bringing_up(one=desk.host(7), two=desk.host(8, slots=3)) as bringup:
-        told = wired(bringup).foretold()
+        told = wired(bringup).plan_commands()
         assert "ray start --head" in told["one"]["command"]
         assert "--address=127.40.0.7:24000" in told["two"]["command"].replace("--address ", "--address=")
         assert not (desk.state(7) / "units").exists()
@@ -173,10 +177,10 @@ def test_the_command_of_each_host_is_foretold(desk: Desk) -> None:
 def test_a_host_that_shares_no_network_is_left_out(desk: Desk) -> None:
     with bringing_up(one=desk.host(7), two=desk.host(8), far=desk.host(9, *FAR)) as bringup:
         wired(bringup)
-        assert list(bringup.everyone.failed) == ["far"]
+        assert list(bringup.fleet.failed) == ["far"]
         fix = "sudo ip address add 192.168.100.1/24 dev INTERFACE"
-        assert_problem(bringup.everyone.failed["far"], "far", fix=fix)
-        assert list(bringup.ends) == ["one", "two"]
+        assert_problem(bringup.fleet.failed["far"], "far", fix=fix)
+        assert list(bringup.endpoints) == ["one", "two"]
 
 
 @pytest.mark.usefixtures("kept")
@@ -184,7 +188,7 @@ def test_a_host_that_shares_no_network_is_left_out(desk: Desk) -> None:
 def test_a_ring_of_cables_is_used_because_the_engine_s_nccl_knows_it(desk: Desk, engine: EngineName) -> None:
     with bringing_up(engine, **{name: desk.recorded(name) for name in RING}) as bringup:
         wired(bringup)
-        assert bringup.everyone.failed == {}
+        assert bringup.fleet.failed == {}
         named = [{each.name for each in bringup.variables[name]} for name in RING]
         assert all("NCCL_IB_HCA" in each for each in named)
 
@@ -192,11 +196,11 @@ def test_a_ring_of_cables_is_used_because_the_engine_s_nccl_knows_it(desk: Desk,
 @pytest.mark.usefixtures("kept")
 def test_a_host_with_another_medley_is_left_out(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     with bringing_up(one=desk.host(7), two=desk.host(8)) as bringup:
-        there = bringup.everyone.remotes["two"]
+        there = bringup.fleet.remotes["two"]
         monkeypatch.setattr(there, "greeting", {**there.greeting, "medley": "0123456789abcdef"})
         wired(bringup)
-        assert_problem(bringup.everyone.failed["two"], "two ", cause="0123456789ab")
-        assert list(bringup.looks) == ["one"]
+        assert_problem(bringup.fleet.failed["two"], "two ", cause="0123456789ab")
+        assert list(bringup.host_states) == ["one"]
 
 
 @pytest.mark.usefixtures("kept")
@@ -204,7 +208,7 @@ def test_without_its_head_there_is_no_cluster(desk: Desk) -> None:
     with bringing_up(one=desk.host(7, env=str(desk.folder / "none")), two=desk.host(8)) as bringup:
         wired(bringup)
         with raises_problem("one: ", "/none", fix="--env vllm-cpu"):
-            bringup.prepare()
+            bringup.prepare_environments()
 
 
 @pytest.mark.usefixtures("kept")
@@ -213,9 +217,9 @@ def test_a_port_of_ray_that_is_taken_keeps_its_host_out(desk: Desk) -> None:
         wired(bringup)
         port = next(iter(ports.RayPorts.raylet))
         with socket.create_server(("127.40.0.8", port)):
-            bringup.reach()
-        assert_problem(bringup.everyone.failed["two"], "two: ", f"port {port} ")
-        assert bringup.to_begin == ["one"]
+            bringup.check_ports()
+        assert_problem(bringup.fleet.failed["two"], "two: ", f"port {port} ")
+        assert bringup.hosts_to_start == ["one"]
 
 
 @pytest.mark.usefixtures("kept")
@@ -225,8 +229,8 @@ def test_a_host_where_ray_does_not_start_is_withdrawn_and_the_others_go_on(desk:
     (broken / "bin/ray").write_text("#!/bin/sh\necho the moon is in the wrong house; exit 1\n")
     with bringing_up(one=desk.host(7), two=desk.host(8, env=str(broken))) as bringup:
         wired(bringup)
-        bringup.begin()
-        assert_problem(bringup.everyone.failed["two"], "two: ", "Ray", cause="the moon is in the wrong house")
+        bringup.start_ray()
+        assert_problem(bringup.fleet.failed["two"], "two: ", "Ray", cause="the moon is in the wrong house")
         assert not (desk.state(8) / "units/medley-ray.json").exists()
         assert (desk.state(7) / "units/medley-ray.json").exists()
 
@@ -236,5 +240,5 @@ def test_a_host_that_ray_does_not_know_in_the_end_has_not_joined(desk: Desk) -> 
     with bringing_up(one=desk.host(7), two=desk.host(8)) as bringup:
         wired(bringup)
         bringup.nodes = ({"address": "127.40.0.7", "alive": True}, {"address": "127.40.0.8", "alive": False})
-        bringup.settle_accounts()
-        assert list(bringup.everyone.failed) == ["two"]
+        bringup.fail_absent_hosts()
+        assert list(bringup.fleet.failed) == ["two"]

@@ -5,7 +5,7 @@ import pytest
 
 from medley import config
 from medley.cluster import Cluster, ClusterHost, checks
-from medley.cluster.checks import require_alike
+from medley.cluster.checks import require_same_versions
 from medley.errors import Problem
 from medley.host.facts.gpu import NvidiaDriver
 from medley.host.kind import Kind, find_kind
@@ -17,7 +17,7 @@ from tests.problems import assert_problem, raises_problem
     ("ahead_s", "off"), [pytest.param(0.4, False, id="alike"), (-9.9, False), (61, True), (-3600, True)]
 )
 def test_a_clock(ahead_s: float, *, off: bool) -> None:
-    problem = checks.clock_off("b", ahead_s)
+    problem = checks.clock_problem("b", ahead_s)
     assert (problem is not None) is off
     if problem:
         assert_problem(problem, " b ", cause=f"{abs(ahead_s):.0f} s")
@@ -25,16 +25,16 @@ def test_a_clock(ahead_s: float, *, off: bool) -> None:
 
 def test_a_kind_that_a_host_cannot_have_names_the_host_and_the_key() -> None:
     found = recorded("cpu-rack")
-    assert checks.kind_of_member("h1", found, ClusterHost(kind="cpu")).name == "cpu"
+    assert checks.find_member_kind("h1", found, ClusterHost(kind="cpu")).name == "cpu"
     with raises_problem("h1", cause="nvidia-smi", fix="at [hosts.h1] in cluster.toml, remove kind = 'spark'"):
-        checks.kind_of_member("h1", found, ClusterHost(kind="spark"))
+        checks.find_member_kind("h1", found, ClusterHost(kind="spark"))
     with raises_problem("h1", cause="'sparc'", fix="write 'spark' instead"):
-        checks.kind_of_member("h1", found, ClusterHost(kind="sparc"))
+        checks.find_member_kind("h1", found, ClusterHost(kind="sparc"))
 
 
 def test_another_medley() -> None:
-    assert checks.other_medley("b", "aaaa", "aaaa") is None
-    problem = checks.other_medley("b", "bbbb", "aaaa")
+    assert checks.other_version_problem("b", "aaaa", "aaaa") is None
+    problem = checks.other_version_problem("b", "bbbb", "aaaa")
     assert problem
     assert_problem(problem, "b ", cause=("bbbb", "aaaa"))
 
@@ -43,16 +43,16 @@ def test_a_host_without_an_engine_is_left_out_before_anything_is_built() -> None
     """No environment and no image has SGLang for an Orin; its user may have an image."""
     orin, thor = find_kind(recorded("orin-r39")), find_kind(recorded("thor-r38"))
     members = {"orin": (orin, ClusterHost()), "thor": (thor, ClusterHost())}
-    ((name, problem),) = checks.origins(members, "sglang", "thor")
+    ((name, problem),) = checks.list_engine_mismatches(members, "sglang", "thor")
     assert name == "orin"
     assert_problem(problem, "orin", cause="neither an engine environment nor an image of SGLang")
     own = {**members, "orin": (orin, ClusterHost(image="maker/sglang:1"))}
-    assert not list(checks.origins(own, "sglang", "thor"))
+    assert not list(checks.list_engine_mismatches(own, "sglang", "thor"))
 
 
 @pytest.mark.parametrize(("free_mib", "full"), [(511, True), (512, False)])
 def test_a_full_disk(free_mib: int, *, full: bool) -> None:
-    problem = checks.full_disk("b", {"free_bytes": free_mib << 20, "state": "/s"})
+    problem = checks.disk_problem("b", {"free_bytes": free_mib << 20, "state": "/s"})
     assert (problem is not None) is full
 
 
@@ -83,7 +83,7 @@ LOOKS: list[Any] = [
 @pytest.mark.parametrize(("look", "stands"), LOOKS)
 def test_what_stands(look: dict[str, Any], *, stands: bool) -> None:
     described = {"environment": {"NCCL_DEBUG": "INFO"}, "nccl": None}
-    assert checks.stands(look, "worker", "10.0.0.1:24000", "10.0.0.2", described) is stands
+    assert checks.is_up(look, "worker", "10.0.0.1:24000", "10.0.0.2", described) is stands
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_an_nccl_is_compared_as_it_was_written(written: str | None, *, stands: b
     part = dict(PART, nccl="/home/a/libnccl.so.2", nccl_written="~/libnccl.so.2")
     described = {"environment": {"NCCL_DEBUG": "INFO"}, "nccl": written}
     look = {"membership": part, "units": [RAY]}
-    assert checks.stands(look, "worker", "10.0.0.1:24000", "10.0.0.2", described) is stands
+    assert checks.is_up(look, "worker", "10.0.0.1:24000", "10.0.0.2", described) is stands
 
 
 ADDRESSES = {"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.3"}
@@ -115,7 +115,7 @@ ADDRESSES = {"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.3"}
 )
 def test_who_is_left_out(sees: str, misses: str, blamed: str) -> None:
     said = {sees: {"closed": [[misses, ADDRESSES[misses], 24999, "timed out"]]}}
-    ((name, problem),) = checks.unreached(said, "a", ADDRESSES)
+    ((name, problem),) = checks.list_unreached_hosts(said, "a", ADDRESSES)
     assert name == blamed
     fix = f"on {misses}: sudo ufw allow from {ADDRESSES[sees]}"
     assert_problem(problem, f"{sees} ", f" {misses}", cause=(ADDRESSES[misses], "24999", "timed out"))
@@ -124,7 +124,7 @@ def test_who_is_left_out(sees: str, misses: str, blamed: str) -> None:
 
 @pytest.mark.parametrize(("boots", "told"), [(True, False), (None, False), (False, True)])
 def test_advice(boots: Any, *, told: bool) -> None:
-    assert (checks.advice("b", {"boots": boots, "user": "ann"}) is not None) is told
+    assert (checks.find_reboot_note("b", {"boots": boots, "user": "ann"}) is not None) is told
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_the_driver(runs: str | None, needs: str | None, *, too_old: bool) -> No
     known = config.hosts()["spark"]
     toolkit = known.toolkit and known.toolkit.model_copy(update={"cuda": needs})
     kind = Kind("spark", known.model_copy(update={"toolkit": toolkit if needs else None}), "")
-    problem = checks.old_driver("b", found, kind)
+    problem = checks.driver_problem("b", found, kind)
     assert (problem is not None) is too_old
     if problem:
         assert "driver 570.1 runs CUDA 12.8 at most" in problem.cause or "it is 570.1" in problem.cause
@@ -155,14 +155,14 @@ def test_the_driver(runs: str | None, needs: str | None, *, too_old: bool) -> No
 def test_what_the_driver_runs_is_known_of_a_jetson_too(host: str, runs: str) -> None:
     found = recorded(host)
     silent = replace(found, driver=replace(found.driver, cuda=None))
-    assert checks.cuda(found) == runs
-    assert checks.cuda(silent) == (None if host == "spark" else runs)
+    assert checks.find_cuda_version(found) == runs
+    assert checks.find_cuda_version(silent) == (None if host == "spark" else runs)
 
 
 def test_a_jetson_taken_for_a_newer_one_has_too_old_a_driver() -> None:
     found = recorded("orin-r36")
     silent = replace(found, driver=replace(found.driver, cuda=None, version=None))
-    problem = checks.old_driver("b", silent, Kind("orin-r39", config.hosts()["orin-r39"], ""))
+    problem = checks.driver_problem("b", silent, Kind("orin-r39", config.hosts()["orin-r39"], ""))
     assert problem
     assert "runs CUDA 12.6 at most" in problem.cause
 
@@ -181,8 +181,8 @@ def test_an_orin_on_jetpack_6_is_left_out_before_anything_is_fetched(
 ) -> None:
     cluster = Cluster.model_validate({"hosts": {"spark": {}, "orin": orin}})
     found = {"spark": recorded("spark"), "orin": recorded("orin-r36")}
-    members = {name: (find_kind(each), cluster.member(name)) for name, each in found.items()}
-    unfit = dict(checks.unfit(found, members, cluster.engine, "spark"))
+    members = {name: (find_kind(each), cluster.merge_host(name)) for name, each in found.items()}
+    unfit = dict(checks.list_unfit_hosts(found, members, cluster.engine, "spark"))
     assert list(unfit) == left_out
     for problem in unfit.values():
         assert "vLLM 0.12.0 and 0.33.0, Python 3.10 and 3.12" in problem.cause
@@ -193,8 +193,8 @@ def test_an_orin_on_jetpack_6_is_left_out_before_anything_is_fetched(
 def test_two_orins_out_of_their_image_agree() -> None:
     cluster = Cluster.model_validate({"hosts": {"a": {}, "b": {}}, "image": "default"})
     found = dict.fromkeys(("a", "b"), recorded("orin-r36"))
-    members = {name: (find_kind(each), cluster.member(name)) for name, each in found.items()}
-    assert list(checks.unfit(found, members, cluster.engine, "a")) == []
+    members = {name: (find_kind(each), cluster.merge_host(name)) for name, each in found.items()}
+    assert list(checks.list_unfit_hosts(found, members, cluster.engine, "a")) == []
 
 
 PARTS = {"python": "cpython 3.12.3", "machine": "aarch64", "lock": "a" * 64, "libc": "glibc 2.39"}
@@ -217,7 +217,7 @@ HEAD = terms(PARTS, {"ray": "2.60.0", "engine": "vLLM 0.32.0"}, "spark-1")
 )
 def test_these_can_share_a_cluster(changes: dict[str, str], versions: dict[str, str]) -> None:
     ours = terms({**PARTS, **changes}, {"ray": "2.60.0", "engine": "vLLM 0.32.0", **versions}, "rtx")
-    require_alike(ours, HEAD, "10.0.0.1:24000")
+    require_same_versions(ours, HEAD, "10.0.0.1:24000")
 
 
 @pytest.mark.parametrize(
@@ -239,12 +239,12 @@ def test_these_can_share_a_cluster(changes: dict[str, str], versions: dict[str, 
 def test_a_difference_names_both_sides(changes: dict[str, str], versions: dict[str, str], cause: str) -> None:
     ours = terms({**PARTS, **changes}, {"ray": "2.60.0", "engine": "vLLM 0.32.0", **versions}, "spark-2")
     with raises_problem("spark-1", "spark-2", cause=cause):
-        require_alike(ours, HEAD, "10.0.0.1:24000")
+        require_same_versions(ours, HEAD, "10.0.0.1:24000")
 
 
 def test_a_cluster_of_another_hand_is_a_problem() -> None:
     with raises_problem("10.0.0.1:6379", fix=("ray stop", "medley ray-head")):
-        require_alike(HEAD, None, "10.0.0.1:6379")
+        require_same_versions(HEAD, None, "10.0.0.1:6379")
 
 
 IMAGE = {"name": "maker/vllm:1", "id": "a" * 64, "digests": [], "runtime": "podman"}
@@ -267,15 +267,15 @@ def test_an_image_is_the_head_s(changes: dict[str, str], machine: str, *, alike:
     head = terms(parts, versions, "spark-1")
     ours = terms({**parts, "machine": machine, "image": {**IMAGE, **changes}}, versions, "spark-2")
     if alike:
-        require_alike(ours, head, "10.0.0.1:24000")
+        require_same_versions(ours, head, "10.0.0.1:24000")
         return
     copy = "ssh spark-1 podman save maker/vllm:1 | podman load"
     with raises_problem("spark-1", "spark-2", cause=("a" * 12, "b" * 12), fix=copy):
-        require_alike(ours, head, "10.0.0.1:24000")
+        require_same_versions(ours, head, "10.0.0.1:24000")
 
 
 def test_between_an_image_and_an_environment_the_fix_is_no_build() -> None:
     inside = terms({**PARTS, "image": IMAGE}, {"ray": "2.60.0", "engine": "vLLM 0.12.0"}, "orin")
     with pytest.raises(Problem) as caught:
-        require_alike(inside, HEAD, "10.0.0.1:24000")
+        require_same_versions(inside, HEAD, "10.0.0.1:24000")
     assert "start both with the same image" in caught.value.fix

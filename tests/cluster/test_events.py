@@ -16,15 +16,15 @@ from tests.problems import raises_problem
 @pytest.fixture(autouse=True)
 def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
-    monkeypatch.setattr(events, "_ran", {})
+    monkeypatch.setattr(events, "_command_started_s", {})
 
 
 def test_events_are_kept_in_order_and_a_damaged_line_costs_itself_alone() -> None:
-    events.note("start", "demo on port 8000", "medley serve demo")
-    with events.file().open("a", encoding="utf-8") as kept:
+    events.record_event("start", "demo on port 8000", "medley serve demo")
+    with events.get_events_file().open("a", encoding="utf-8") as kept:
         kept.write('{"at_s": 1, "kind"\n')
-    events.note("fault", "demo on port 8000", "the engine is stuck:\n no token for 120 s")
-    found = list(events.events())
+    events.record_event("fault", "demo on port 8000", "the engine is stuck:\n no token for 120 s")
+    found = list(events.read_events())
     assert [(each.kind, each.text) for each in found] == [
         ("start", "medley serve demo"),
         ("fault", "the engine is stuck: no token for 120 s"),
@@ -33,12 +33,12 @@ def test_events_are_kept_in_order_and_a_damaged_line_costs_itself_alone() -> Non
 
 def test_the_file_stays_bounded_and_keeps_the_newest() -> None:
     for number in range(4000):
-        events.file().parent.mkdir(parents=True, exist_ok=True)
-        with events.file().open("a", encoding="utf-8") as kept:
+        events.get_events_file().parent.mkdir(parents=True, exist_ok=True)
+        with events.get_events_file().open("a", encoding="utf-8") as kept:
             kept.write(f'{{"at_s": {number}, "kind": "end", "subject": "s", "text": "{"x" * 200}"}}\n')
-    events.note("end", "s", "the last")
-    assert events.file().stat().st_size < 600_000
-    assert list(events.events())[-1].text == "the last"
+    events.record_event("end", "s", "the last")
+    assert events.get_events_file().stat().st_size < 600_000
+    assert list(events.read_events())[-1].text == "the last"
 
 
 def told(path: Path, count: int = 1) -> list[str]:
@@ -56,18 +56,18 @@ def test_a_fault_and_a_recovery_run_the_command_and_other_events_do_not(
 ) -> None:
     out = tmp_path / "out"
     said = '"$MEDLEY_EVENT|$MEDLEY_EVENT_SUBJECT|$MEDLEY_EVENT_TEXT|$(cat)"'
-    monkeypatch.setenv(events.COMMAND, f"echo {said} >>{out}")
+    monkeypatch.setenv(events.COMMAND_VARIABLE, f"echo {said} >>{out}")
     for kind in ("start", "ready", "restart", "end", "upgrade"):
-        events.note(kind, "a on port 1", "x")
+        events.record_event(kind, "a on port 1", "x")
     told(out, 0)
-    events.note("fault", "a on port 1", "no token for 120 s: `id` $HOME '\"")
-    events.note("fault", "a on port 1", "again within ten seconds")
+    events.record_event("fault", "a on port 1", "no token for 120 s: `id` $HOME '\"")
+    events.record_event("fault", "a on port 1", "again within ten seconds")
     (line,) = told(out)
     kind, subject, text, whole = line.split("|")
     assert (kind, subject, text) == ("fault", "a on port 1", "no token for 120 s: `id` $HOME '\"")
     assert json.loads(whole)["text"] == text
-    events.note("recovery", "a on port 1", "answers again")
-    events.note("fault", "b on port 2", "another server")
+    events.record_event("recovery", "a on port 1", "answers again")
+    events.record_event("fault", "b on port 2", "another server")
     told(out, 3)
 
 
@@ -76,14 +76,14 @@ def test_a_command_that_fails_is_one_event_and_breaks_nothing(
 ) -> None:
     noted = tmp_path / "noted"
     waits = f"while ! test -e {noted}; do sleep 0.05; done"
-    monkeypatch.setenv(events.COMMAND, f"{waits}; echo no such topic >&2; exit 7")
+    monkeypatch.setenv(events.COMMAND_VARIABLE, f"{waits}; echo no such topic >&2; exit 7")
     for number in range(3):
-        events.note("fault", f"c{number} on port 3", "x")
+        events.record_event("fault", f"c{number} on port 3", "x")
     noted.touch()  # so no command ends before all are noted
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join(40)
-    found = [each.text for each in events.events() if "--on-event" in each.subject]
+    found = [each.text for each in events.read_events() if "--on-event" in each.subject]
     assert found == ["it ended with 7: no such topic"]
 
 
@@ -94,71 +94,71 @@ def test_a_command_that_fails_is_one_event_and_breaks_nothing(
 )
 def test_odd_words_lose_no_notice(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
-    monkeypatch.setenv(events.COMMAND, f'echo "$MEDLEY_EVENT" >>{out}')
-    events.note("fault", text, text)
+    monkeypatch.setenv(events.COMMAND_VARIABLE, f'echo "$MEDLEY_EVENT" >>{out}')
+    events.record_event("fault", text, text)
     assert told(out) == ["fault"]
-    assert [each.kind for each in events.events()] == ["fault"]
+    assert [each.kind for each in events.read_events()] == ["fault"]
 
 
 def test_damaged_counts_end_nothing() -> None:
-    events.note("start", "a", "b")
-    events.file().with_name("events.counts").write_text('{"start": "many"}')
-    events.note("start", "a", "b")
-    assert events.counts()["start"] == 1
+    events.record_event("start", "a", "b")
+    events.get_events_file().with_name("events.counts").write_text('{"start": "many"}')
+    events.record_event("start", "a", "b")
+    assert events.read_counts()["start"] == 1
 
 
 def test_a_fault_that_ends_the_process_is_reported_first(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    program = "from medley.cluster import events; events.note('fault', 'd on port 4', 'x')"
+    program = "from medley.cluster import events; events.record_event('fault', 'd on port 4', 'x')"
     command = Command(
         (sys.executable, "-c", program),
-        {"MEDLEY_STATE": str(tmp_path), events.COMMAND: f"sleep 0.5; echo told >{out}"},
+        {"MEDLEY_STATE": str(tmp_path), events.COMMAND_VARIABLE: f"sleep 0.5; echo told >{out}"},
     )
     assert process.run(command, limit_s=30).status == 0
     assert out.read_text() == "told\n"
 
 
 def test_counts_only_grow_also_where_events_are_forgotten() -> None:
-    events.note("fault", "e on port 5", "x")
-    events.file().write_text("")
-    events.note("fault", "e on port 5", "y")
-    assert events.counts()["fault"] == 2
-    assert events.counts()["start"] == 0
+    events.record_event("fault", "e on port 5", "x")
+    events.get_events_file().write_text("")
+    events.record_event("fault", "e on port 5", "y")
+    assert events.read_counts()["fault"] == 2
+    assert events.read_counts()["start"] == 0
 
 
 def test_the_last_are_followed_by_new_ones() -> None:
     for number in range(5):
-        events.note("end", "f", str(number))
-    followed = events.last(2, follow=True)
+        events.record_event("end", "f", str(number))
+    followed = events.follow_events(2, follow=True)
     assert [next(followed).text for _ in range(2)] == ["3", "4"]
-    threading.Timer(0.3, events.note, ("start", "f", "5")).start()
+    threading.Timer(0.3, events.record_event, ("start", "f", "5")).start()
     assert next(followed).text == "5"
 
 
 def test_the_text_of_a_command_is_kept_in_a_file_of_its_owner(tmp_path: Path) -> None:
     """A webhook's address is in no variable, so that it is in no unit, log or command line."""
     text = f"echo $MEDLEY_EVENT >>{tmp_path}/out"
-    file = events.command_file(text)
+    file = events.write_command_file(text)
     assert file.stat().st_mode & 0o777 == 0o600
     assert text not in str(file)
-    assert file == events.command_file(text), "a server that restarts makes no second one"
+    assert file == events.write_command_file(text), "a server that restarts makes no second one"
 
 
 def test_a_command_in_a_file_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("notify").write_text(f'echo "$MEDLEY_EVENT of $MEDLEY_EVENT_SUBJECT" >>{tmp_path}/out\n')
     Path("notify").chmod(0o600)
-    file = events.command_file("./notify")
+    file = events.write_command_file("./notify")
     assert file == tmp_path / "notify"
     monkeypatch.chdir("/")
-    monkeypatch.setenv(events.COMMAND, str(file))
-    events.note("fault", "a on port 1", "x")
+    monkeypatch.setenv(events.COMMAND_VARIABLE, str(file))
+    events.record_event("fault", "a on port 1", "x")
     assert told(tmp_path / "out") == ["fault of a on port 1"]
     program = tmp_path / "program"
     program.write_text(f"#!{sys.executable}\nopen('{tmp_path}/out', 'a').write('by Python\\n')\n")
     program.chmod(0o700)
-    monkeypatch.setenv(events.COMMAND, str(events.command_file(str(program))))
-    events.note("recovery", "a on port 1", "x")
+    monkeypatch.setenv(events.COMMAND_VARIABLE, str(events.write_command_file(str(program))))
+    events.record_event("recovery", "a on port 1", "x")
     assert told(tmp_path / "out", 2)[-1] == "by Python"
 
 
@@ -167,14 +167,14 @@ def test_a_file_that_others_can_write_is_not_run(tmp_path: Path, monkeypatch: py
     notify.write_text(f"touch {out}\n")
     notify.chmod(0o666)
     with raises_problem(str(notify), fix=f"chmod go-w {notify} {tmp_path}"):
-        events.command_file(str(notify))
+        events.write_command_file(str(notify))
     # Nor where it has become so since the server's start.
-    monkeypatch.setenv(events.COMMAND, str(notify))
-    events.note("fault", "a on port 1", "x")
+    monkeypatch.setenv(events.COMMAND_VARIABLE, str(notify))
+    events.record_event("fault", "a on port 1", "x")
     told(out, 0)
-    assert [each.subject for each in events.events()][-1] == "command of --on-event"
+    assert [each.subject for each in events.read_events()][-1] == "command of --on-event"
 
 
 def test_a_file_that_is_missing_is_a_problem_at_once(tmp_path: Path) -> None:
     with raises_problem(f"{tmp_path}/none"):
-        events.command_file(f"{tmp_path}/none")
+        events.write_command_file(f"{tmp_path}/none")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from medley.cluster import Cluster, ClusterHost
-from medley.cluster.fleet import Fleet, counted, withdraw
+from medley.cluster.fleet import Fleet, end_started_processes, format_host_count
 from medley.errors import Problem
 from medley.progress import SILENT
 
@@ -22,10 +22,10 @@ def test_who_is_left_out_is_ended_there_and_the_others_answer_on() -> None:
     with Fleet(HERE) as everyone:
         assert set(everyone.ask("connect", lambda _: NOBODY, limit_s=30)) == {"one", "two"}
         everyone.failed["two"] = Problem("two is lost", cause="it is tried", fix="none")
-        withdraw(everyone, ["two"], SILENT)
+        end_started_processes(everyone, ["two"], SILENT)
         assert everyone.ask("connect", lambda _: NOBODY, limit_s=30) == {"one": {"closed": []}}
         assert list(everyone.failed) == ["two"]
 
 
 def test_how_many() -> None:
-    assert [counted("abc"[:count]) for count in (1, 2)] == ["1 host", "2 hosts"]
+    assert [format_host_count("abc"[:count]) for count in (1, 2)] == ["1 host", "2 hosts"]

@@ -5,7 +5,7 @@ import pytest
 
 from medley import storage
 from medley.cluster import model_files
-from medley.cluster.model_files import reference
+from medley.cluster.model_files import choose_reference
 from medley.model import extra_files
 from medley.model.extra_files import ModelExtras
 from medley.model.remote_code import Code
@@ -19,7 +19,7 @@ NEED = ExtraFile(kind="tiktoken", what="x", name="x.tiktoken", sha256=HERE, url=
 
 
 def test_the_same_code_on_all_hosts_is_well() -> None:
-    model_files.require_same(CODE, {"one (10.0.0.1)": {"a.py": HERE}, "two (10.0.0.2)": {"a.py": HERE}})
+    model_files.require_same_code(CODE, {"one (10.0.0.1)": {"a.py": HERE}, "two (10.0.0.2)": {"a.py": HERE}})
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_the_same_code_on_all_hosts_is_well() -> None:
 )
 def test_a_host_with_other_code_is_named(files: dict[str, str], said: str) -> None:
     with raises_problem("/m ", "two", cause=said, fix="rsync -a /m/ HOST:/m/"):
-        model_files.require_same(CODE, {"one": {"a.py": HERE}, "two": files})
+        model_files.require_same_code(CODE, {"one": {"a.py": HERE}, "two": files})
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,11 @@ def test_a_host_with_other_code_is_named(files: dict[str, str], said: str) -> No
 )
 def test_a_file_that_did_not_arrive_is_a_problem(said: dict[str, str], cause: str) -> None:
     with raises_problem("x.tiktoken", "two", cause=cause, fix="df -h ~"):
-        model_files.require_there("two", NEED, said)
+        model_files.require_copied("two", NEED, said)
 
 
 def test_one_that_arrived_is_well() -> None:
-    model_files.require_there("two", NEED, {"path": "/c", "sha256": HERE, "written": False})
+    model_files.require_copied("two", NEED, {"path": "/c", "sha256": HERE, "written": False})
 
 
 def test_a_host_that_joins_has_it_in_its_own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -66,12 +66,12 @@ def test_a_host_that_joins_has_it_in_its_own_cache(monkeypatch: pytest.MonkeyPat
     ((_, path),) = found.files
     assert path.is_relative_to(tmp_path)
     with raises_problem("x.tiktoken", cause="http://127.0.0.1:9/x: ") as caught:
-        model_files.prepare_files(found, "head", SILENT)
+        model_files.fetch_extra_files(found, "head", SILENT)
     assert [
         each in caught.value.fix for each in ("http://127.0.0.1:9/x", str(path), storage.hash_bytes(content))
     ] == [True] * 3
     path.write_bytes(content)
-    model_files.prepare_files(found, "head", SILENT)
+    model_files.fetch_extra_files(found, "head", SILENT)
     assert storage.cache() == tmp_path
 
 
@@ -79,10 +79,10 @@ def test_a_host_that_joins_with_other_code_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("1")
     own = Code(str(tmp_path), {"a.py": storage.hash_bytes(b"1")})
     table = json.loads(json.dumps(ModelExtras(own).build_table()))
-    model_files.prepare_files(extra_files.read_extras(table), "head", SILENT)
+    model_files.fetch_extra_files(extra_files.read_extras(table), "head", SILENT)
     (tmp_path / "a.py").write_text("2")
     with raises_problem(str(tmp_path), cause="a.py: SHA-256 ", fix=f"rsync -a head:{tmp_path}/ {tmp_path}/"):
-        model_files.prepare_files(extra_files.read_extras(table), "head", SILENT)
+        model_files.fetch_extra_files(extra_files.read_extras(table), "head", SILENT)
 
 
 @pytest.mark.parametrize(
@@ -96,4 +96,4 @@ def test_a_host_that_joins_with_other_code_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_whose_copy_counts(digests: dict[str, str], origin: str | None, host: str) -> None:
-    assert reference(digests, origin) == host
+    assert choose_reference(digests, origin) == host

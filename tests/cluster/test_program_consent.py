@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from medley.cluster import Cluster, program_consent, programs_table
+from medley.cluster import Cluster, build_programs_table, program_consent
 from tests.problems import raises_problem
 
 
 def table_of(text: str) -> Mapping[str, Any]:
-    return programs_table(Cluster.model_validate(tomllib.loads(text), strict=False))
+    return build_programs_table(Cluster.model_validate(tomllib.loads(text), strict=False))
 
 
 HARMLESS = """\

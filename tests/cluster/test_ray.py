@@ -18,7 +18,7 @@ def flags(command: Command) -> dict[str, str]:
 
 
 def test_a_head() -> None:
-    command = ray.head(NODE, dashboard=False, more=()).command
+    command = ray.build_head_command(NODE, dashboard=False, extra_variables=()).command
     given = flags(command)
     assert command.argv[:3] == ("/e/bin/ray", "start", "--head")
     assert given["--node-ip-address"] == "10.0.0.2"
@@ -28,13 +28,13 @@ def test_a_head() -> None:
 
 
 def test_a_worker() -> None:
-    given = flags(ray.worker(NODE, to="10.0.0.1:24000", more=()).command)
+    given = flags(ray.build_worker_command(NODE, head_address="10.0.0.1:24000", extra_variables=()).command)
     assert given["--address"] == "10.0.0.1:24000"
     assert "--port" not in given
 
 
 def test_every_port_is_in_the_one_range_and_taken_once() -> None:
-    command = ray.head(NODE, dashboard=True, more=()).command
+    command = ray.build_head_command(NODE, dashboard=True, extra_variables=()).command
     named = {**flags(command), **command.env}
     numbers = [int(value) for name, value in named.items() if name.lower().endswith("port")]
     assert len(numbers) == 13
@@ -44,7 +44,7 @@ def test_every_port_is_in_the_one_range_and_taken_once() -> None:
 
 
 def test_the_token_is_a_file_and_never_an_argument() -> None:
-    command = ray.head(NODE, dashboard=False, more=()).command
+    command = ray.build_head_command(NODE, dashboard=False, extra_variables=()).command
     assert command.env["RAY_AUTH_MODE"] == "token"
     assert command.env["RAY_AUTH_TOKEN_PATH"] == "/s/token"
     assert not [word for word in command.argv if "token" in word]
@@ -54,7 +54,7 @@ def test_the_token_is_a_file_and_never_an_argument() -> None:
     ("gib", "mib"), [(128, 1024), (8, 512), (1, 80)], ids=["a Spark", "a small host", "a tiny one"]
 )
 def test_the_object_store_is_small(gib: int, mib: int) -> None:
-    assert ray.object_store_bytes(gib << 30) == mib << 20
+    assert ray.compute_object_store_bytes(gib << 30) == mib << 20
 
 
 def test_ranks_go_to_the_drivers_node_first_and_then_by_rays_id() -> None:
@@ -68,7 +68,7 @@ def test_ranks_go_to_the_drivers_node_first_and_then_by_rays_id() -> None:
         node("10.0.0.4", "00", alive=False),
         node("10.0.0.5", "01", free=0),
     ]
-    ordered = [each["address"] for each in ray.in_order_of_ranks(nodes, "10.0.0.1")]
+    ordered = [each["address"] for each in ray.sort_by_rank_order(nodes, "10.0.0.1")]
     assert ordered == ["10.0.0.1", "10.0.0.3", "10.0.0.2"]
 
 
@@ -84,4 +84,4 @@ def test_ranks_go_to_the_drivers_node_first_and_then_by_rays_id() -> None:
 )
 def test_ranks(names: list[str], ranks: list[tuple[int, int, str]]) -> None:
     actors = [{"name": name, "address": f"a{at}"} for at, name in enumerate(names)]
-    assert ray.ranks(actors) == ranks
+    assert ray.parse_ranks(actors) == ranks

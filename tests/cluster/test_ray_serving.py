@@ -23,9 +23,9 @@ def test_what_takes_part_and_what_is_left_alone() -> None:
 
 
 def test_ranks_where_they_were_planned_are_no_problem() -> None:
-    ray_serving.require_order([(0, 0, "a"), (1, 0, "b")], {"a": 1, "b": 1}, 1)
+    ray_serving.require_rank_order([(0, 0, "a"), (1, 0, "b")], {"a": 1, "b": 1}, 1)
     seen = [(0, 0, "a"), (0, 1, "a"), (1, 0, "b"), (1, 1, "b")]
-    ray_serving.require_order(seen, {"a": 2, "b": 2}, 2)
+    ray_serving.require_rank_order(seen, {"a": 2, "b": 2}, 2)
 
 
 @pytest.mark.parametrize(
@@ -39,12 +39,12 @@ def test_ranks_where_they_were_planned_are_no_problem() -> None:
 )
 def test_ranks_elsewhere_are_a_problem_that_says_where(seen: list[tuple[int, int, str]]) -> None:
     with raises_problem(cause="planned: stage 0 rank 0 on a, stage 1 rank 0 on b"):
-        ray_serving.require_order(seen, {"a": 1, "b": 1}, 1)
+        ray_serving.require_rank_order(seen, {"a": 1, "b": 1}, 1)
 
 
 def test_serving_over_hosts_needs_a_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
-    assert ray_serving.cluster(None) is None
-    assert ray_serving.cluster(1) is None
+    assert ray_serving.find_cluster(None) is None
+    assert ray_serving.find_cluster(1) is None
     with raises_problem("2 hosts", fix=("medley init HOST HOST", "medley up")):
-        ray_serving.cluster(2)
+        ray_serving.find_cluster(2)

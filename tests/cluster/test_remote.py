@@ -11,7 +11,7 @@ import pytest
 
 from medley import storage
 from medley.cluster import Cluster, ClusterHost, remote, self_command, units
-from medley.cluster.fleet import Fleet, is_here
+from medley.cluster.fleet import Fleet, is_this_host
 from medley.cluster.remote import Remote
 from medley.command import Command
 from tests.problems import raises_problem
@@ -40,19 +40,19 @@ def made(at: Path, holds: Mapping[str, Sequence[str]]) -> str:
 def test_the_folders_that_matter(
     holds: Mapping[str, Sequence[str]], kept: Sequence[str], tmp_path: Path
 ) -> None:
-    assert self_command.own_path(made(tmp_path, holds)) == ":".join(str(tmp_path / each) for each in kept)
+    assert self_command.reduce_path(made(tmp_path, holds)) == ":".join(str(tmp_path / each) for each in kept)
 
 
 def test_the_systems_own_stay_in_their_order(tmp_path: Path) -> None:
     cuda = made(tmp_path, {"cuda": ["nvcc"]})
     usual = f"{cuda}:/usr/local/bin:/usr/bin:/bin:/nix/store/x-uv/bin:/run/current-system/sw/bin"
-    assert self_command.own_path(f"{usual}::relative/bin:/nowhere/bin:/usr/bin") == usual
+    assert self_command.reduce_path(f"{usual}::relative/bin:/nowhere/bin:/usr/bin") == usual
 
 
 def test_what_is_no_program_does_not_count(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "nvcc").touch(mode=0o644)
-    assert self_command.own_path(str(tmp_path / "docs")) == ""
+    assert self_command.reduce_path(str(tmp_path / "docs")) == ""
 
 
 def test_a_unit_is_given_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +60,7 @@ def test_a_unit_is_given_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("PATH", f"{junk}:/usr/bin")
     monkeypatch.setenv("MEDLEY_ODD", "1")
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
-    given = self_command.own_variables()
+    given = self_command.list_own_variables()
     assert (given["PATH"], given["MEDLEY_ODD"]) == ("/usr/bin", "1")
     assert "HF_TOKEN" not in given
 
@@ -81,9 +81,9 @@ def spoken(rest: str, hello: str = HELLO) -> Remote:
 
 def test_it_says_what_it_is_and_answers_and_a_verb_is_typed_there() -> None:
     said: list[str] = []
-    with remote.local_remote("me") as there:
-        greeting = there.greeted()
-        assert greeting["medley"] == self_command.source_digest()
+    with remote.connect_local("me") as there:
+        greeting = there.read_greeting()
+        assert greeting["medley"] == self_command.compute_source_digest()
         assert greeting["host"] == socket.gethostname()
         assert abs(there.clock_ahead_s) < 5
         look = there.ask("look", {}, 60)
@@ -111,7 +111,7 @@ def test_a_host_cannot_fill_the_memory_of_another(flood: str) -> None:
     before = _rss_bytes()
     there = spoken(f"\nwhile True: {flood}")
     try:
-        there.greeted()
+        there.read_greeting()
         with raises_problem("b did not answer in time", fix="ssh b"):
             there.ask("look", {}, 4)
         assert _rss_bytes() - before < 400 << 20
@@ -125,9 +125,9 @@ def _rss_bytes() -> int:
 
 def test_when_we_hang_up_it_ends_what_it_is_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
-    storage.write(units.log("medley-ray"), "2026-01-01T00:00:01 a line\n")
-    there = remote.local_remote("me")
-    there.greeted()
+    storage.write(units.get_log_file("medley-ray"), "2026-01-01T00:00:01 a line\n")
+    there = remote.connect_local("me")
+    there.read_greeting()
     there._process.say(json.dumps({"do": "log", "with": {"lines": 1, "follow": True}}))  # noqa: SLF001 - without waiting for it
     wait_for("it follows the log", lambda: any("a line" in line for line in list(there._process.last)))  # noqa: SLF001 - the same
     there.close()
@@ -136,14 +136,14 @@ def test_when_we_hang_up_it_ends_what_it_is_at(tmp_path: Path, monkeypatch: pyte
 
 def test_a_lost_connection() -> None:
     with spoken("sys.exit('Connection to b closed by remote host.')") as there:
-        assert there.greeted()["medley"] == "1"
+        assert there.read_greeting()["medley"] == "1"
         with raises_problem(" b ", cause="Connection to b closed by remote host."):
             there.ask("look", {}, 10)
 
 
 def test_a_silent_one() -> None:
     with spoken("time.sleep(600)") as there:
-        there.greeted()
+        there.read_greeting()
         with raises_problem("b ", cause=("'look'", "0 s"), fix=("ssh b", "--without b")):
             there.ask("look", {}, 0.5)
         there.close(limit_s=0.2)
@@ -151,13 +151,13 @@ def test_a_silent_one() -> None:
         spoken("", hello="no greeting") as there,
         raises_problem("b ", cause="ssh b", fix=("ssh b true", "--without b")),
     ):
-        there.greeted(limit_s=0.5)
+        there.read_greeting(limit_s=0.5)
 
 
 def test_everyone_keeps_every_failure() -> None:
     found = Cluster(hosts={"me": ClusterHost(ssh="127.0.0.1"), "gone": ClusterHost(ssh="nobody.invalid")})
     with Fleet(found) as everyone:
-        assert everyone.present == ["me"]
+        assert everyone.answering_hosts == ["me"]
         assert "gone" in everyone.failed["gone"].what
         answers = everyone.ask(
             "listen", lambda _: {"address": "127.0.0.1", "starts": False, "head": False}, limit_s=20
@@ -165,7 +165,7 @@ def test_everyone_keeps_every_failure() -> None:
         assert list(answers) == ["me"]
         everyone.ask("listen", lambda _: {"address": "203.0.113.1", "starts": True, "head": True}, limit_s=20)
         assert everyone.failed["me"].what.startswith("me: port")
-        assert everyone.present == []
+        assert everyone.answering_hosts == []
 
 
 @pytest.mark.parametrize(
@@ -173,11 +173,11 @@ def test_everyone_keeps_every_failure() -> None:
     [("127.0.0.1", True), ("me@localhost", True), (socket.gethostname(), True), ("203.0.113.9", False)],
 )
 def test_which_host_is_this_one(target: str, *, here: bool) -> None:
-    assert is_here(Cluster(hosts={"x": ClusterHost(ssh=target)}), "x") is here
+    assert is_this_host(Cluster(hosts={"x": ClusterHost(ssh=target)}), "x") is here
 
 
 def test_our_own_command_starts_from_anywhere() -> None:
-    words = self_command.own_command()
+    words = self_command.get_own_command()
     assert Path(words[0]).is_absolute()
     assert os.access(words[0], os.X_OK)
     assert signal.SIGTERM

@@ -48,7 +48,7 @@ def met(monkeypatch: pytest.MonkeyPatch, notes: Notes) -> Iterator[Rendezvous]:
     try:
         yield found
     finally:
-        found.end()
+        found.end_hosts()
 
 
 @pytest.fixture
@@ -78,8 +78,8 @@ def run(channel: Channel, script: str, folder: Path, *, ends: bool = False) -> "
         assert order is not None
         try:
             command = Command((sys.executable, "-c", script))
-            rendezvous_worker.run_part(
-                channel, command, folder / "log", lambda _: None, find_last_error, ends=ends
+            rendezvous_worker.run_node(
+                channel, command, folder / "log", lambda _: None, find_last_error, may_end=ends
             )
         except Problem as problem:
             return problem
@@ -92,7 +92,7 @@ def test_all_who_are_needed_come_and_are_told_when_it_ends(
     met: Rendezvous, come: Come, tmp_path: Path
 ) -> None:
     channels = [come("one"), come("one")]
-    members = met.wait(2, 30)
+    members = met.wait_for_hosts(2, 30)
     assert len({each.name for each in members}) == 2
     assert all(each.name.startswith("one") and "(127.0.0.1)" in each.name for each in members)
     assert "GB10" in members[0].facts.gpus[0].name
@@ -101,67 +101,69 @@ def test_all_who_are_needed_come_and_are_told_when_it_ends(
         each.send({"order": ORDER})
     time.sleep(1)  # five signs of life, with which nobody is lost
     met.check()
-    met.end()
+    met.end_hosts()
     assert [end.result(20) for end in ends] == [None, None]
 
 
 def test_a_part_that_ends_well_waits_for_the_others(met: Rendezvous, come: Come, tmp_path: Path) -> None:
     well, badly = come("one"), come("two")
-    first, second = sorted(met.wait(2, 30), key=lambda each: each.name)  # who is in first is anybody's guess
+    first, second = sorted(
+        met.wait_for_hosts(2, 30), key=lambda each: each.name
+    )  # who is in first is anybody's guess
     ends = [run(well, "", tmp_path, ends=True), run(badly, "raise SystemExit(3)", tmp_path, ends=True)]
     first.send({"order": ORDER})
-    wait_for("the first part has ended well", lambda: first.done)
+    wait_for("the first part has ended well", lambda: first.is_done)
     met.check()
     second.send({"order": ORDER})
-    wait_for("the second part has ended", lambda: second.ended is not None)
-    assert not second.done
+    wait_for("the second part has ended", lambda: second.end_reason is not None)
+    assert not second.is_done
     with raises_problem("two (127.0.0.1), rank 0", cause="code 3", fix=("medley serve", "medley join")):
         met.check()
-    met.end()
+    met.end_hosts()
     assert ends[0].result(20) is None
 
 
 def test_a_rank_that_ends_is_named_with_its_reason(met: Rendezvous, come: Come, tmp_path: Path) -> None:
     channel = come("spark-2")
-    (member,) = met.wait(1, 30)
+    (member,) = met.wait_for_hosts(1, 30)
     member.rank = 1
     end = run(channel, "raise ValueError('no available memory')", tmp_path)
     member.send({"order": ORDER})
     problem = end.result(20)
     assert problem is not None
     assert "no available memory" in problem.cause
-    wait_for("the head knows that the part has ended", lambda: member.ended is not None)
+    wait_for("the head knows that the part has ended", lambda: member.end_reason is not None)
     with raises_problem("spark-2 (127.0.0.1), rank 1,", cause="ValueError: no available memory"):
         met.check()
 
 
 def test_the_heads_own_end_is_blamed_on_who_caused_it(met: Rendezvous, come: Come, tmp_path: Path) -> None:
     channel = come("spark-2")
-    (member,) = met.wait(1, 30)
+    (member,) = met.wait_for_hosts(1, 30)
     end = run(channel, "import time; time.sleep(0.5); raise RuntimeError('lost')", tmp_path)
     member.send({"order": ORDER})
-    with raises_problem("spark-2 (127.0.0.1), rank 0", cause="RuntimeError: lost"), met.blamed():
+    with raises_problem("spark-2 (127.0.0.1), rank 0", cause="RuntimeError: lost"), met.blame_first_host():
         raise Problem("the engine ended", cause="Connection closed by peer [10.0.0.2]:1", fix="look")
     end.result(20)
-    with raises_problem("spark-2 (127.0.0.1), rank 0", cause="RuntimeError: lost"), met.blamed():
+    with raises_problem("spark-2 (127.0.0.1), rank 0", cause="RuntimeError: lost"), met.blame_first_host():
         raise Problem("the engine ended", cause="it was the other that ended first", fix="look")
 
 
 def test_the_heads_own_reason_stays(met: Rendezvous, come: Come, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendezvous_head, "SILENT_LIMIT_S", 3.0)
     channel = come("spark-2")
-    met.wait(1, 30)
+    met.wait_for_hosts(1, 30)
     with (
-        rendezvous_worker.alive(channel),
+        rendezvous_worker.send_signs_of_life(channel),
         raises_problem("the engine ended here", cause="ValueError: a flag", fix="look"),
-        met.blamed(),
+        met.blame_first_host(),
     ):
         raise Problem("the engine ended here", cause="ValueError: a flag", fix="look")
 
 
 def test_a_head_that_is_gone_ends_the_part_of_others(come: Come, met: Rendezvous, tmp_path: Path) -> None:
     channel = come("spark-2")
-    (member,) = met.wait(1, 30)
+    (member,) = met.wait_for_hosts(1, 30)
     begun = tmp_path / "begun"
     script = f"import pathlib, time; pathlib.Path({str(begun)!r}).touch(); time.sleep(60)"
     end = run(channel, script, tmp_path)
@@ -176,16 +178,16 @@ def test_a_head_that_is_gone_ends_the_part_of_others(come: Come, met: Rendezvous
 def test_a_silent_host_is_lost(met: Rendezvous, come: Come, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cut link: nothing comes, and nothing says that the other is gone."""
     channel = come("spark-2")
-    (member,) = met.wait(1, 30)
+    (member,) = met.wait_for_hosts(1, 30)
     monkeypatch.setattr(rendezvous_head, "SILENT_LIMIT_S", 1.0)
-    wait_for("it is lost", lambda: member.ended is not None)
-    assert "nothing came" in (member.ended or "")
+    wait_for("it is lost", lambda: member.end_reason is not None)
+    assert "nothing came" in (member.end_reason or "")
     channel.close()
 
 
 def test_who_is_not_needed_is_sent_away(met: Rendezvous, come: Come) -> None:
     channel = come("spark-2")
-    met.wait(1, 30)
+    met.wait_for_hosts(1, 30)
     with ThreadPoolExecutor() as pool:
         order = pool.submit(rendezvous_worker.receive_order, channel)
         met.members[0].send({"end": True})
@@ -196,8 +198,11 @@ def test_who_is_not_needed_is_sent_away(met: Rendezvous, come: Come) -> None:
 def test_too_few(met: Rendezvous, come: Come) -> None:
     channel = come("spark-2")
     wait_for("it has joined", lambda: not met._ready.empty())  # noqa: SLF001 - before the limit of its wait begins
-    with rendezvous_worker.alive(channel), raises_problem("2 ", "1 ", cause="spark-2 (127.0.0.1)"):
-        met.wait(2, 1.5)
+    with (
+        rendezvous_worker.send_signs_of_life(channel),
+        raises_problem("2 ", "1 ", cause="spark-2 (127.0.0.1)"),
+    ):
+        met.wait_for_hosts(2, 1.5)
 
 
 def test_strangers_and_the_unready_do_not_join(
@@ -216,8 +221,8 @@ def test_strangers_and_the_unready_do_not_join(
     wait_for("its problem is noted", lambda: any("Ray is 2.1 here" in each for each in notes.said))
     channel.close()
     ready = come("spark-2")
-    with rendezvous_worker.alive(ready):
-        assert [each.name for each in met.wait(1, 30)] == ["spark-2 (127.0.0.1)"]
+    with rendezvous_worker.send_signs_of_life(ready):
+        assert [each.name for each in met.wait_for_hosts(1, 30)] == ["spark-2 (127.0.0.1)"]
     silent.close()
 
 
@@ -236,7 +241,9 @@ def test_an_order_is_the_same_command_elsewhere() -> None:
         ("--dtype", "float32"),
     )
     ours = (Variable("PATH", "/own/bin", "programs"),)
-    found = rendezvous_worker.from_table(rendezvous_worker.as_table(reasoned), Path("/own/bin"), ours)
+    found = rendezvous_worker.parse_order_table(
+        rendezvous_worker.build_order_table(reasoned), Path("/own/bin"), ours
+    )
     assert found.command.argv == (
         *("/own/bin/vllm", "serve", "/m", "--node-rank", "1", "--headless", "--dtype", "float32"),
     )
@@ -246,7 +253,7 @@ def test_an_order_is_the_same_command_elsewhere() -> None:
 
 def test_no_secret_goes_with_an_order() -> None:
     reasoned = AnnotatedCommand(("vllm",), (), (Variable("VLLM_API_KEY", "/k", "a key", secret=True),))
-    assert rendezvous_worker.as_table(reasoned)["variables"] == []
+    assert rendezvous_worker.build_order_table(reasoned)["variables"] == []
 
 
 INTRODUCTION = {"host": "one", "facts": FACTS, "alive": True, "ended": "so", "problem": "x", "ready": True}
@@ -310,8 +317,8 @@ def test_odd_input_of_orders(count: int, tmp_path: Path) -> None:
 
     def run(order: object) -> None:
         rendezvous_worker.require_order(order)
-        found = rendezvous_worker.localized_order(order, tmp_path, {"/x": "/y"})  # type: ignore[arg-type] # it was looked at
-        assert rendezvous_worker.from_table(found, Path("/own/bin"), ()).command.argv
+        found = rendezvous_worker.localize_order(order, tmp_path, {"/x": "/y"})  # type: ignore[arg-type] # it was looked at
+        assert rendezvous_worker.parse_order_table(found, Path("/own/bin"), ()).command.argv
 
     hold(run, values([sample]), count)
 

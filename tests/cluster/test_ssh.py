@@ -15,21 +15,21 @@ def test_words_reach_the_program_as_they_are(tmp_path: Path, word: str) -> None:
     program = tmp_path / "odd $name"
     program.write_text('#!/bin/sh\nprintf "<%s>" "$@"\n')
     program.chmod(0o755)
-    text = ssh.script([("no-such-program",), (str(program), word)], ["agent", word])
+    text = ssh.build_script([("no-such-program",), (str(program), word)], ["agent", word])
     said = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=True)
     assert said.stdout == f"<{word}><agent><{word}>"
 
 
 def test_without_a_program_it_says_so() -> None:
-    text = ssh.script([("no-such-program", "it's")], ["agent"])
+    text = ssh.build_script([("no-such-program", "it's")], ["agent"])
     said = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=False)
     assert said.returncode == 127
-    assert said.stderr.startswith(ssh.MISSING)
-    assert ssh.problem("a", "a", said.stderr.splitlines(), 127).fix.startswith("install it there")
+    assert said.stderr.startswith(ssh.MISSING_MESSAGE)
+    assert ssh.connection_problem("a", "a", said.stderr.splitlines(), 127).fix.startswith("install it there")
 
 
 def test_the_command_asks_nobody_and_trusts_no_unknown_key() -> None:
-    argv = ssh.command("me@host", [("medley",)], ["agent"]).argv
+    argv = ssh.build_command("me@host", [("medley",)], ["agent"]).argv
     assert argv[:2] == ("ssh", "-T")
     assert argv[-3:-1] == ("--", "me@host")
     for option in ("BatchMode=yes", "StrictHostKeyChecking=yes", "ForwardAgent=no"):
@@ -71,10 +71,12 @@ def test_the_command_asks_nobody_and_trusts_no_unknown_key() -> None:
     ],
 )  # fmt: skip
 def test_why_a_host_cannot_be_reached(said: str, cause: str, fix: str) -> None:
-    found = ssh.problem("spark-2", "me@10.0.0.2", said.splitlines(), 255)
+    found = ssh.connection_problem("spark-2", "me@10.0.0.2", said.splitlines(), 255)
     assert_problem(found, "spark-2", cause=cause, fix=fix)
     assert ("ssh-keygen" in found.fix) == ("ssh-keygen" in fix)
 
 
 def test_one_that_says_nothing() -> None:
-    assert_problem(ssh.problem("a", "a", [], None), "a ", cause="ssh a", fix=("ssh a true", "--without a"))
+    assert_problem(
+        ssh.connection_problem("a", "a", [], None), "a ", cause="ssh a", fix=("ssh a true", "--without a")
+    )

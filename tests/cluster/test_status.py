@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from medley.cluster import Cluster, ClusterHost
-from medley.cluster.status import HostStatus, findings, host_statuses, lost
+from medley.cluster.status import HostStatus, list_findings, list_host_statuses, list_lost_workers
 from medley.errors import Problem
 
 TABLE = Cluster(hosts={"a": ClusterHost(), "b": ClusterHost()})
@@ -45,7 +45,7 @@ DEAD = [NODES[0], {**NODES[1], "alive": False}]
 
 
 def rows(said: dict[str, dict[str, Any]], failed: dict[str, Problem] | None = None) -> dict[str, HostStatus]:
-    return {each.host: each for each in host_statuses(TABLE, said, failed or {})}
+    return {each.host: each for each in list_host_statuses(TABLE, said, failed or {})}
 
 
 def test_as_it_was_wanted() -> None:
@@ -54,7 +54,7 @@ def test_as_it_was_wanted() -> None:
         "a", "head", "up", "10.0.0.1 (eth1, 200 Gbit/s)", "1 of 1 taken", "5.0 of 8.0 GiB", "-"
     )  # fmt: skip
     assert found["b"].slots == "0 of 2 taken"
-    assert list(findings(found.values(), {"a": HEAD, "b": WORKER}, {}, "a")) == []
+    assert list(list_findings(found.values(), {"a": HEAD, "b": WORKER}, {}, "a")) == []
 
 
 @pytest.mark.parametrize(
@@ -78,17 +78,17 @@ def test_a_host_that_does_not_answer() -> None:
     gone = Problem("b cannot be reached", cause="x", fix="y")
     found = rows({"a": HEAD}, {"b": gone})
     assert found["b"].state == "does not answer"
-    (said,) = findings(found.values(), {"a": HEAD}, {}, "a")
+    (said,) = list_findings(found.values(), {"a": HEAD}, {}, "a")
     assert said.startswith("b: it is off or unreachable")
 
 
 def test_a_cut_is_told_from_an_end() -> None:
     said = {"a": {**HEAD, "nodes": DEAD}, "b": WORKER}
     found = rows(said)
-    assert lost(found.values(), said) == ["b"]
-    (cut,) = findings(found.values(), said, {"b": "No route to host"}, "a")
+    assert list_lost_workers(found.values(), said) == ["b"]
+    (cut,) = list_findings(found.values(), said, {"b": "No route to host"}, "a")
     assert cut.startswith("b: it cannot reach a (No route to host), and a runs")
-    (ended,) = findings(found.values(), said, {}, "a")
+    (ended,) = list_findings(found.values(), said, {}, "a")
     assert ended == "b: the head reports it dead: medley up; medley logs b"
 
 
@@ -100,21 +100,21 @@ def test_a_cluster_that_nobody_has_started() -> None:
     }
     found = rows(said)
     assert {each.state for each in found.values()} == {"not started"}
-    assert list(findings(found.values(), said, {}, "a")) == ["the cluster is not started: medley up"]
+    assert list(list_findings(found.values(), said, {}, "a")) == ["the cluster is not started: medley up"]
 
 
 def test_a_head_whose_ray_ended() -> None:
     said = {"a": {**HEAD, "units": [ENDED], "nodes": {"what": "no answer"}}, "b": WORKER}
-    found = findings(rows(said).values(), said, {"b": "Connection refused"}, "a")
+    found = list_findings(rows(said).values(), said, {"b": "Connection refused"}, "a")
     assert "the host answers, so only Ray ended" in next(iter(found))
 
 
 def test_what_is_served() -> None:
     found = rows({"a": {**HEAD, "servers": [SERVER]}, "b": WORKER})
-    assert found["a"].served == f"demo at {SERVER['url']} ({SERVER['state']})"
+    assert found["a"].models == f"demo at {SERVER['url']} ({SERVER['state']})"
     unit = {"name": "medley-serve-8000", "running": False, "status": 3}
     assert (
-        rows({"a": {**HEAD, "units": [RAY, unit]}, "b": WORKER})["a"].served
+        rows({"a": {**HEAD, "units": [RAY, unit]}, "b": WORKER})["a"].models
         == "medley-serve-8000 exited with 3"
     )
 
@@ -122,12 +122,12 @@ def test_what_is_served() -> None:
 def test_a_model_whose_host_is_dead_is_not_ready() -> None:
     server = {**SERVER, "state": "ready", "hosts": "10.0.0.1 10.0.0.2"}
     found = rows({"a": {**HEAD, "servers": [server], "nodes": DEAD}, "b": WORKER})
-    assert found["a"].served == f"demo at {SERVER['url']} (lost: the head reports 10.0.0.2 dead)"
-    assert "(ready)" in rows({"a": {**HEAD, "servers": [server]}, "b": WORKER})["a"].served
+    assert found["a"].models == f"demo at {SERVER['url']} (lost: the head reports 10.0.0.2 dead)"
+    assert "(ready)" in rows({"a": {**HEAD, "servers": [server]}, "b": WORKER})["a"].models
 
 
 def test_limits_that_are_too_low() -> None:
     said = {"a": {**HEAD, "low": ["it may lock 64 KiB"]}, "b": WORKER}
-    assert list(findings(rows(said).values(), said, {}, "a")) == ["a: it may lock 64 KiB"]
+    assert list(list_findings(rows(said).values(), said, {}, "a")) == ["a: it may lock 64 KiB"]
     said["b"] = {**WORKER, "low": ["it may lock 64 KiB"]}
-    assert list(findings(rows(said).values(), said, {}, "a")) == ["a, b: it may lock 64 KiB"]
+    assert list(list_findings(rows(said).values(), said, {}, "a")) == ["a, b: it may lock 64 KiB"]

@@ -9,14 +9,14 @@ import pytest
 from medley.cluster import systemd
 from medley.cluster.systemd import (
     Service,
-    Shown,
-    carried_variables,
-    file,
-    install_commands,
-    require_complete,
-    service_names,
-    shown,
-    systemctl,
+    SystemdState,
+    build_systemctl_command,
+    get_unit_path,
+    list_install_commands,
+    list_service_names,
+    parse_state,
+    require_role,
+    select_service_variables,
 )
 from medley.cluster.unit_file import Unit
 from medley.command import Command
@@ -30,7 +30,7 @@ def lines(service: Service, *begins: str) -> list[str]:
 
 
 def test_a_head_stays_and_ends_first_what_was_left_of_another() -> None:
-    assert file(HEAD.name, system=True) == Path("/etc/systemd/system/medley-head.service")
+    assert get_unit_path(HEAD.name, system=True) == Path("/etc/systemd/system/medley-head.service")
     assert lines(HEAD, "Description", "Type", "Exec", "User", "Environment", "After", "StartLimit") == [
         "Description=medley ray-head --link eth0",
         "After=network-online.target",
@@ -78,11 +78,11 @@ def test_a_server_is_called_after_its_port(words: tuple[str, ...], name: str) ->
 )
 def test_what_is_missing(role: str, words: tuple[str, ...], names: tuple[str, ...]) -> None:
     with raises_problem(*names):
-        require_complete(role, words)
+        require_role(role, words)
 
 
 def test_a_head_needs_no_words() -> None:
-    assert require_complete("head", ()) == "head"
+    assert require_role("head", ()) == "head"
 
 
 @pytest.mark.parametrize(
@@ -98,11 +98,11 @@ def test_a_head_needs_no_words() -> None:
 def test_what_is_installed(tmp_path: Path, role: str | None, found: list[str]) -> None:
     for name in ("medley-worker", "medley-serve-8000", "medley-serve-9000", "other"):
         (tmp_path / f"{name}.service").touch()
-    assert service_names(role, tmp_path) == found
+    assert list_service_names(role, tmp_path) == found
 
 
 def test_the_commands_of_an_install() -> None:
-    assert [str(each) for each in install_commands("medley-head")] == [
+    assert [str(each) for each in list_install_commands("medley-head")] == [
         "systemctl --no-pager daemon-reload",
         "systemctl --no-pager enable --quiet medley-head.service",
         "systemctl --no-pager restart --no-block medley-head.service",
@@ -119,8 +119,8 @@ def test_what_it_has_of_the_environment_it_is_installed_from() -> None:
         "TRANSFORMERS_OFFLINE": "1",
     }
     others = {"HOME": "/root", "SUDO_USER": "ann", "XDG_RUNTIME_DIR": "/run/user/0", "SSH_AUTH_SOCK": "/x"}
-    assert carried_variables({**ours, **others}) == ours
-    assert carried_variables({"PATH": "/home/ann/games:/bin"}) == {"PATH": "/bin"}
+    assert select_service_variables({**ours, **others}) == ours
+    assert select_service_variables({"PATH": "/home/ann/games:/bin"}) == {"PATH": "/bin"}
 
 
 RUNS = """\
@@ -152,20 +152,24 @@ SubState=failed"""
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        pytest.param(RUNS, Shown("active", "running", "success", 2, 41, 0), id="it runs"),
-        pytest.param(WAITS, Shown("activating", "auto-restart", "exit-code", 3, None, 1), id="it waits"),
-        pytest.param(GIVEN_UP, Shown("failed", "failed", "start-limit-hit", 4, None, 1), id="given up"),
+        pytest.param(RUNS, SystemdState("active", "running", "success", 2, 41, 0), id="it runs"),
+        pytest.param(
+            WAITS, SystemdState("activating", "auto-restart", "exit-code", 3, None, 1), id="it waits"
+        ),
+        pytest.param(
+            GIVEN_UP, SystemdState("failed", "failed", "start-limit-hit", 4, None, 1), id="given up"
+        ),
         pytest.param("LoadState=not-found\nActiveState=inactive\nNRestarts=0", None, id="none of the name"),
         pytest.param("Failed to connect to bus: No medium found", None, id="no manager"),
         pytest.param(
             "LoadState=loaded\nNRestarts=[not set]",
-            Shown("inactive", "dead", "success", 0, None, 0),
+            SystemdState("inactive", "dead", "success", 0, None, 0),
             id="an older one that says less",
         ),
     ],
 )
-def test_a_state(said: str, expected: Shown | None) -> None:
-    assert shown(said) == expected
+def test_a_state(said: str, expected: SystemdState | None) -> None:
+    assert parse_state(said) == expected
 
 
 def words(*commands: object) -> list[str]:
@@ -174,7 +178,7 @@ def words(*commands: object) -> list[str]:
 
 
 def test_the_commands_of_a_start() -> None:
-    assert words(*install_commands("medley-x", system=False)) == [
+    assert words(*list_install_commands("medley-x", system=False)) == [
         "daemon-reload",
         "enable --quiet medley-x.service",
         "restart medley-x.service",
@@ -182,7 +186,12 @@ def test_the_commands_of_a_start() -> None:
 
 
 def test_the_systems_own_manager() -> None:
-    assert systemctl("start", "x", system=True).argv == ("systemctl", "--no-pager", "start", "x")
+    assert build_systemctl_command("start", "x", system=True).argv == (
+        "systemctl",
+        "--no-pager",
+        "start",
+        "x",
+    )
 
 
 def test_others_cannot_read_a_user_s_own_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,5 +200,5 @@ def test_others_cannot_read_a_user_s_own_unit(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     command = Command(("/bin/true",), {"HF_ENDPOINT": "https://ann:tulips@mirror.lan"})
-    systemd.start(Unit("medley-x", "t", command))
+    systemd.start_unit(Unit("medley-x", "t", command))
     assert (tmp_path / "systemd/user/medley-x.service").stat().st_mode & 0o777 == 0o600

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medley.cluster.unit_file import Boot, Restart, Unit, quoted, text
+from medley.cluster.unit_file import Boot, Restart, Unit, format_unit, quote_word
 from medley.command import Command
 from tests.problems import raises_problem
 
@@ -33,7 +33,7 @@ SYMBOLS = st.text(
 
 
 def test_the_least() -> None:
-    assert text(PLAIN) == (
+    assert format_unit(PLAIN) == (
         "[Unit]\n"
         "Description=serve demo\n"
         "\n"
@@ -55,7 +55,7 @@ def test_the_least() -> None:
 
 
 def test_all_of_a_users_own() -> None:
-    assert text(FULL) == (
+    assert format_unit(FULL) == (
         "[Unit]\n"
         "Description=Ray, 100%% of it\n"
         "StartLimitIntervalSec=0\n"
@@ -83,7 +83,10 @@ def test_all_of_a_users_own() -> None:
 
 
 def test_what_a_unit_of_the_systems_has_besides() -> None:
-    own, systems = text(PLAIN).splitlines(), text(replace(PLAIN, restart=Restart()), BOOT).splitlines()
+    own, systems = (
+        format_unit(PLAIN).splitlines(),
+        format_unit(replace(PLAIN, restart=Restart()), BOOT).splitlines(),
+    )
     assert [line for line in systems if line not in own] == [
         "Wants=network-online.target",
         "After=network-online.target",
@@ -114,7 +117,7 @@ def test_what_a_unit_of_the_systems_has_besides() -> None:
 )
 def test_what_its_keeper_does_is_not_in_its_file(unit: Unit) -> None:
     with pytest.raises(AssertionError):
-        text(unit)
+        format_unit(unit)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +125,7 @@ def test_what_its_keeper_does_is_not_in_its_file(unit: Unit) -> None:
 )
 def test_a_secret_of_the_environment_is_the_users(name: str) -> None:
     with raises_problem(name, fix=(f"unset {name}", "hf auth login")) as caught:
-        text(replace(PLAIN, command=replace(PLAIN.command, env={name: "hidden"})))
+        format_unit(replace(PLAIN, command=replace(PLAIN.command, env={name: "hidden"})))
     assert "hidden" not in str(caught.value)
 
 
@@ -136,18 +139,18 @@ def test_a_secret_of_the_environment_is_the_users(name: str) -> None:
 )
 def test_a_login_in_a_url_is_in_no_unit_of_the_system(command: Command, name: str) -> None:
     with raises_problem(name, cause="every user") as caught:
-        text(Unit("a", "t", command), Boot("ann"))
+        format_unit(Unit("a", "t", command), Boot("ann"))
     assert "tulips" not in str(caught.value)
-    assert "tulips" in text(Unit("a", "t", command)), "a user's own file is closed to others"
+    assert "tulips" in format_unit(Unit("a", "t", command)), "a user's own file is closed to others"
 
 
 @pytest.mark.parametrize("word", ["ssh://ann@spark-1", "http://a.lan/x?to=b@c", "ann@spark-1", "a://b/c@d"])
 def test_what_is_no_login_in_a_url(word: str) -> None:
-    assert word in text(Unit("a", "t", Command(("/m", word))), Boot("ann"))
+    assert word in format_unit(Unit("a", "t", Command(("/m", word))), Boot("ann"))
 
 
 def test_a_secrets_file_is_none() -> None:
-    assert "RAY_AUTH_TOKEN_PATH=/t" in text(
+    assert "RAY_AUTH_TOKEN_PATH=/t" in format_unit(
         replace(PLAIN, command=replace(PLAIN.command, env={"RAY_AUTH_TOKEN_PATH": "/t"}))
     )
 
@@ -155,29 +158,29 @@ def test_a_secrets_file_is_none() -> None:
 @pytest.mark.parametrize("odd", ["\r", "\x00", "\x1b", "\x7f", "\ud800", "￾"], ids=ascii)
 def test_what_systemd_would_not_take_is_a_problem(odd: str) -> None:
     with raises_problem(repr(f"a{odd}"), cause=repr(odd)):
-        quoted(f"a{odd}")
+        quote_word(f"a{odd}")
 
 
 def test_a_title_is_one_line() -> None:
     with raises_problem(repr("a\nb"), cause=repr("\n")):
-        text(replace(PLAIN, title="a\nb"))
+        format_unit(replace(PLAIN, title="a\nb"))
 
 
 def test_a_program_has_its_whole_path() -> None:
     with pytest.raises(AssertionError):
-        text(replace(PLAIN, command=Command(("medley",))))
+        format_unit(replace(PLAIN, command=Command(("medley",))))
 
 
 @given(st.lists(SYMBOLS))
 def test_every_argument_is_read_as_it_was(words: list[str]) -> None:
-    line = " ".join(quoted(each) for each in words)
+    line = " ".join(quote_word(each) for each in words)
     assert [each.replace("%%", "%").replace("$$", "$") for each in read(line)] == words
     assert all(re.fullmatch(r"(?:[^%$]|%%|\$\$)*", each) for each in read(line)), "none is left to expand"
 
 
 @given(SYMBOLS)
 def test_every_variable_is_read_as_it_was(value: str) -> None:
-    (found,) = read(quoted(f"NAME={value}", variables="kept"))
+    (found,) = read(quote_word(f"NAME={value}", variables="literal"))
     assert found.replace("%%", "%") == f"NAME={value}"
 
 
@@ -217,7 +220,7 @@ def test_systemd_finds_no_fault(unit: Unit, boot: Boot | None, tmp_path: Path) -
         pytest.skip("there is no systemd-analyze: apt-get install systemd")
     run = replace(unit, command=Command(("/bin/sh", *unit.command.argv[1:]), unit.command.env))
     file = tmp_path / "medley-x.service"
-    file.write_text(text(run, replace(boot, before=("/bin/sh",)) if boot else None))
+    file.write_text(format_unit(run, replace(boot, before=("/bin/sh",)) if boot else None))
     whose = "--system" if boot else "--user"
     said = subprocess.run(
         ["systemd-analyze", whose, "verify", file],

@@ -27,8 +27,8 @@ PROBE = """
 import sys
 from medley.cluster import device_probe
 from medley.command import Command
-device_probe._AGAIN_S = 0
-for each in device_probe.probe(Command((sys.argv[1], "serve"))):
+device_probe._MIN_INTERVAL_S = 0
+for each in device_probe.probe_devices(Command((sys.argv[1], "serve"))):
     print(each.what, each.cause, each.fix, sep="; ")
 """
 GROUP = "probe"
@@ -68,16 +68,16 @@ def test_daily_it_waits_until_the_processes_are_quiet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
-    monkeypatch.setattr(device_probe, "_LOOK_EVERY_S", 0.5)
+    monkeypatch.setattr(device_probe, "_CHECK_EVERY_S", 0.5)
     _, sort = detect_kind()
     found = virtualenv.find_environment(tools.choose_environment(sort, None))
     if found is None or sort.host.device != "cpu":
         pytest.skip("no engine environment was built, or its device is measured at start")
     said: list[str] = []
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
-        idle = device_probe.quiet(lambda: [busy.pid])
+        idle = device_probe.build_idle_check(lambda: [busy.pid])
         try:
-            with device_probe.probed_daily(Command((str(found.programs / "vllm"),)), idle, said.append):
+            with device_probe.probe_daily(Command((str(found.programs / "vllm"),)), idle, said.append):
                 time.sleep(4)  # eight looks, none of which finds it quiet
                 assert device_history.read_history() == ()
                 busy.send_signal(signal.SIGSTOP)

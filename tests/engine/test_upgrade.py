@@ -11,7 +11,7 @@ import pytest
 
 from medley import process, serving, storage
 from medley.cluster import events, units
-from medley.cluster.unit_file import UNIT, Unit
+from medley.cluster.unit_file import SERVER_UNIT_PREFIX, Unit
 from medley.command import Command
 from medley.engine import Serving
 from medley.environment import virtualenv
@@ -46,10 +46,15 @@ def detach_in_closed_terminal(port: int, name: str) -> None:
     if pid == 0:
         os.execv(sys.executable, words)
     try:
-        wait_for("its unit runs", lambda: (state := units.state(name)) and state.running)
+        wait_for("its unit runs", lambda: (state := units.read_state(name)) and state.running)
     finally:
         os.close(master)
-    wait_for("the server is ready", lambda: serving.is_ready(port), 300, state=lambda: units.said(name)[-9:])
+    wait_for(
+        "the server is ready",
+        lambda: serving.is_ready(port),
+        300,
+        state=lambda: units.read_last_log_lines(name)[-9:],
+    )
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
@@ -78,7 +83,7 @@ def test_a_server_is_replaced_or_rolled_back(free_port: int, tmp_path: Path) -> 
     name = f"medley-serve-{free_port}"
     detach_in_closed_terminal(free_port, name)
     first = answer(free_port)
-    old = units.read(name)
+    old = units.read_unit(name)
 
     bad = serve(free_port, "--replace", "--env", str(broken(tmp_path / "bad", free_port)))
     assert bad.status == 1
@@ -86,14 +91,14 @@ def test_a_server_is_replaced_or_rolled_back(free_port: int, tmp_path: Path) -> 
     assert "the new server did not answer; vllm" in text
     assert "there is no module" in text  # the first that the bare Python lacks
     assert answer(free_port) == first
-    assert units.read(name) == old
+    assert units.read_unit(name) == old
 
     good = serve(free_port, "--replace", "--context", "512")
     assert good.status == 0, good.lines
     assert "s without an answer" in good.lines[-1]
     assert answer(free_port) == first
-    assert "--context" in units.read(name).command.argv
-    back, taken = [each.text for each in events.events() if each.kind == "upgrade"]
+    assert "--context" in units.read_unit(name).command.argv
+    back, taken = [each.text for each in events.read_events() if each.kind == "upgrade"]
     assert "serves again" in back
     assert "→ vllm" in taken
     assert len(serving.list_servers()) == 1
@@ -105,10 +110,13 @@ def test_the_old_one_keeps_its_environment_where_the_lock_has_changed(
     """Its command alone would build and take that of the new lock."""
     found = virtualenv.find_environment("vllm-cpu")
     assert found
-    name, command = f"{UNIT}{free_port}", Command(("env", "medley", "serve", "demo", "--", "--seed", "1"))
+    name, command = (
+        f"{SERVER_UNIT_PREFIX}{free_port}",
+        Command(("env", "medley", "serve", "demo", "--", "--seed", "1")),
+    )
     what = serving.Description("vllm", "demo", "demo", (str(found.programs / "vllm"), "serve"), {}, {})
-    units.start(Unit(name, "a test", replace(command, argv=("sleep", "600"))))
-    storage.write(units.folder() / f"{name}.json", Unit(name, "a test", command).to_json())
+    units.start_unit(Unit(name, "a test", replace(command, argv=("sleep", "600"))))
+    storage.write(units.get_units_folder() / f"{name}.json", Unit(name, "a test", command).to_json())
     listens = Serving("demo", "demo", port=free_port)
     with serving.store_description(free_port, what), serving.note_server(listens) as report:
         with raises_problem(f"port {free_port}", fix=f"medley serve MODEL --port {free_port} --detach"):
@@ -119,4 +127,4 @@ def test_the_old_one_keeps_its_environment_where_the_lock_has_changed(
         monkeypatch.setattr(virtualenv, "is_current", lambda _: False)
         argv = upgrade.find_running_server(free_port).unit.command.argv
         assert argv == ("env", "medley", "serve", "--env", str(found.path), "demo", "--", "--seed", "1")
-    units.stop(name)
+    units.stop_unit(name)

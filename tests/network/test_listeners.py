@@ -91,11 +91,11 @@ def test_a_host_joins_beside_and_after_a_flood_of_strangers(
             assert each.receive(10) == {"terms": {"engine": "vLLM"}}
             each.send({"host": "one", "facts": facts})
             each.send({"ready": True})
-        assert len(met.wait(2, 10)) == 2
+        assert len(met.wait_for_hosts(2, 10)) == 2
     finally:
         for each in came:
             each.close()
-        met.end()
+        met.end_hosts()
 
 
 def test_a_host_gets_its_pieces_beside_slow_strangers(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from medley.cluster import ray
-from medley.cluster.ray_serving import count_slots, require_order
+from medley.cluster.ray_serving import count_slots, require_rank_order
 from medley.command import Command
 from medley.environment import payload, virtualenv
 from medley.environment.virtualenv import Environment
@@ -94,9 +94,9 @@ def placed(case: Case, engine: Environment, name: str = "placement") -> Placed:
         planned = in_order([addresses[device.host] for device in list_devices(layout)], case.tensor)
         slots = count_slots(layout, replace(topology, addresses=addresses))
         with held(head, engine, slots.spare):
-            ranks = ray.ranks(seen(head, case, engine))
+            ranks = ray.parse_ranks(seen(head, case, engine))
     try:
-        require_order(ranks, slots.used, case.tensor)
+        require_rank_order(ranks, slots.used, case.tensor)
     except Problem as problem:
         return Placed(case, planned, tuple(ranks), problem.cause)
     return Placed(case, planned, tuple(ranks), None)
@@ -123,7 +123,9 @@ def joined(hosts: tuple[Host, ...], case: Case, engine: Environment) -> Host:
         )
         to = f"{head.address}:{RayPorts.gcs}"
         started = (
-            ray.head(node, dashboard=False, more=()) if host is head else ray.worker(node, to=to, more=())
+            ray.build_head_command(node, dashboard=False, extra_variables=())
+            if host is head
+            else ray.build_worker_command(node, head_address=to, extra_variables=())
         )
         finished = host.run(started.command.with_env(PATIENT), limit_s=START_LIMIT_S)
         assert finished.status == 0, finished.lines[-20:]
@@ -148,7 +150,7 @@ def site_of(
         cards = tuple(replace(facts.gpus[0], index=index) for index in range(gpus))
         known[name] = (replace(facts, gpus=cards), of_kind)
     free = {by_address[node["address"]]: node["free"] for node in nodes}
-    order = tuple(by_address[node["address"]] for node in ray.in_order_of_ranks(nodes, hosts[0].address))
+    order = tuple(by_address[node["address"]] for node in ray.sort_by_rank_order(nodes, hosts[0].address))
     return Topology({name: known[name] for name in order}, rank_order=order, free_slots=free), addresses
 
 
@@ -156,7 +158,7 @@ def asked(engine: Environment, verb: str, *words: str) -> Command:
     """Return the command that asks the head's Ray for its state."""
     program = str(payload.FOLDER / "ray_state.py")
     argv = (str(engine.python), program, verb, f"127.0.0.1:{RayPorts.gcs}", *words)
-    return Command(argv, {each.name: each.value for each in ray.variables(Path(TOKEN))})
+    return Command(argv, {each.name: each.value for each in ray.list_client_variables(Path(TOKEN))})
 
 
 @contextmanager
@@ -180,7 +182,7 @@ def held(head: Host, engine: Environment, spare: Any) -> Iterator[None]:
 
 def seen(head: Host, case: Case, engine: Environment) -> list[dict[str, str]]:
     """Return name and address of each rank, as vLLM's executor placed them."""
-    env = {each.name: each.value for each in ray.variables(Path(TOKEN))}
+    env = {each.name: each.value for each in ray.list_client_variables(Path(TOKEN))}
     env |= {"RAY_ADDRESS": f"{head.address}:{RayPorts.gcs}", "VLLM_HOST_IP": head.address}
     argv = (str(engine.python), str(PROGRAM), str(case.tensor), str(case.stages))
     finished = head.run(Command(argv, env), limit_s=PLACE_LIMIT_S)

@@ -33,7 +33,7 @@ path.write_bytes(b"a few tokens\\n" * 100_000)
 code = read_folder_code(Path("/tmp/home/model"))
 print("at", path)
 try:
-    model_files.bring_files(membership.noted(), ModelExtras(code, files), Plain())
+    model_files.copy_extra_files(membership.find_membership(), ModelExtras(code, files), Plain())
 except Problem as problem:
     print(problem)
 """

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from medley.cluster import systemd
-from medley.cluster.systemd import Service, Shown, carried_variables
+from medley.cluster.systemd import Service, SystemdState, select_service_variables
 from medley.environment import virtualenv
 from tests.rack import cluster
 from tests.rack.conftest import Up
@@ -18,7 +18,7 @@ from tests.waiting import wait_for
 pytestmark = pytest.mark.rack
 
 MEDLEY = str(Path(sys.executable).with_name("medley"))
-ENV = carried_variables(os.environ)
+ENV = select_service_variables(os.environ)
 UNITS = "/tmp/home/.config/systemd/user"
 SYSTEMS = ("User=", "WorkingDirectory=")
 """What a user's manager has no say in."""
@@ -34,9 +34,9 @@ def begin(host: Host, service: Service) -> None:
     host.says("systemctl", "--user", "start", "--no-block", f"{service.name}.service")
 
 
-def state(host: Host, name: str) -> Shown:
-    asked = systemd.systemctl("show", f"{name}.service").argv
-    found = systemd.shown(host.says(*asked))
+def state(host: Host, name: str) -> SystemdState:
+    asked = systemd.build_systemctl_command("show", f"{name}.service").argv
+    found = systemd.parse_state(host.says(*asked))
     assert found
     return found
 

@@ -133,21 +133,21 @@ def test_a_keeper_of_medleys_is_kept_by_it(host: Host) -> None:
         assert said.status == 0, said.lines
         return said.lines[-1] if said.lines else ""
 
-    python("units.start(Unit.from_json(sys.argv[1]))")
+    python("units.start_unit(Unit.from_json(sys.argv[1]))")
     assert host.says("systemctl", "--user", "is-active", "medley-x") == "active"
-    wait_for("the unit has begun", lambda: "begun" in python("print(units.said('medley-x'))"))
-    keeper = python("print(units.state('medley-x').keeper)")
+    wait_for("the unit has begun", lambda: "begun" in python("print(units.read_last_log_lines('medley-x'))"))
+    keeper = python("print(units.read_state('medley-x').keeper)")
     host.says("kill", "-KILL", keeper)
-    asked = "s = units.state('medley-x'); print(s.kept and s.keeper)"
+    asked = "s = units.read_state('medley-x'); print(s.kept and s.keeper)"
     wait_for(
         "another supervisor keeps it",
         lambda: python(asked) not in {keeper, "False"},
         60,
         state=lambda: python(asked),
     )
-    assert python("print(units.stop('medley-x'))") == "True"
+    assert python("print(units.stop_unit('medley-x'))") == "True"
     assert "sleep 600" not in host.says("ps", "-eo", "args")
-    assert python("print(units.state('medley-x'))") == "None"
+    assert python("print(units.read_state('medley-x'))") == "None"
 
 
 def path() -> dict[str, str]:

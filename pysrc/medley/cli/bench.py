@@ -105,7 +105,7 @@ class BenchVerb(Verb):
         if head := self.at_head.elsewhere():
             return typed_at(head)
         named = self.at_head.cluster
-        wanted = cluster.read(named) if cluster.file(named) else None
+        wanted = cluster.read_cluster(named) if cluster.find_file(named) else None
         asked = FieldReportOptions(
             file,
             self._load(),

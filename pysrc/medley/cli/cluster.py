@@ -13,7 +13,7 @@ from medley.cli.output import print_result, say, table
 from medley.cli.progress import watch as progress
 from medley.cluster import device_probe, membership, ray_serving, status
 from medley.cluster.bringup import Bringup
-from medley.cluster.fleet import Fleet, withdraw
+from medley.cluster.fleet import Fleet, end_started_processes
 from medley.network import http_client, tcp
 
 
@@ -28,45 +28,45 @@ class UpVerb(Clustered):
             try:
                 self._steps(bringup)
             except BaseException:
-                withdraw(fleet, bringup.begun, seen)
+                end_started_processes(fleet, bringup.started_hosts, seen)
                 raise
             if not self.dry_run:
                 self._show(bringup)
             return print_problems(fleet.failed.values())
 
     def _steps(self, bringup: Bringup) -> None:
-        bringup.look()
-        bringup.wire()
+        bringup.check_hosts()
+        bringup.choose_network()
         for line in bringup.why:
             say(line)
         if self.dry_run:
-            told = bringup.foretold()
+            told = bringup.plan_commands()
             print_result(told, _commands(told), as_json=self.as_json)
             return
-        if bringup.to_begin:
-            bringup.prepare()
-            bringup.clear()
-            bringup.reach()
-        bringup.begin()
-        bringup.gather()
-        bringup.settle_accounts()
+        if bringup.hosts_to_start:
+            bringup.prepare_environments()
+            bringup.end_mismatched()
+            bringup.check_ports()
+        bringup.start_ray()
+        bringup.register_hosts()
+        bringup.fail_absent_hosts()
 
     def _show(self, bringup: Bringup) -> None:
-        failed = bringup.everyone.failed
+        failed = bringup.fleet.failed
         slots = {node["address"]: node["slots"] for node in bringup.nodes if node["alive"]}
         hosts = {
             name: {"address": end.address, "slots": slots[end.address]}
-            for name, end in bringup.ends.items()
+            for name, end in bringup.endpoints.items()
             if end.address in slots
         }
         rows = []
-        for name in bringup.everyone.cluster.hosts:
-            end = bringup.ends.get(name)
+        for name in bringup.fleet.cluster.hosts:
+            end = bringup.endpoints.get(name)
             place = (end.address, end.interface, str(slots.get(end.address, "-"))) if end else ("-", "-", "-")
-            state = "failed" if name in failed else "up" if name in bringup.begun else "was up"
-            rows.append((name, bringup.role(name), *place, state))
+            state = "failed" if name in failed else "up" if name in bringup.started_hosts else "was up"
+            rows.append((name, bringup.get_role(name), *place, state))
         more = "\nnext: medley serve MODEL, medley status, medley down"
-        found = {"head": bringup.at, "hosts": hosts, "problems": tables(failed)}
+        found = {"head": bringup.head_address, "hosts": hosts, "problems": tables(failed)}
         lines = table(("HOST", "ROLE", "ADDRESS", "INTERFACE", "SLOTS", "STATE"), rows)
         print_result(found, [*lines, *([] if failed else [more])], as_json=self.as_json)
 
@@ -83,8 +83,8 @@ class DownVerb(Clustered):
     as_json: bool = flag("--json", "one JSON object: ended processes by host, problems")
 
     def main(self) -> int:
-        seen, found = progress(), cluster.read(self.cluster)
-        with Fleet(found.without(tuple(self.without)), seen) as fleet, seen.stage("end the cluster"):
+        seen, found = progress(), cluster.read_cluster(self.cluster)
+        with Fleet(found.drop_hosts(tuple(self.without)), seen) as fleet, seen.stage("end the cluster"):
             ended = fleet.ask("end", lambda _: {"part": False}, limit_s=180)
         lines = (
             f"{name}: {'stopped' if each['ended'] else 'medley was not running'}"
@@ -100,7 +100,7 @@ class StatusVerb(Clustered):
     as_json: bool = flag("--json", "one JSON object; with --watch one per line")
 
     def main(self) -> int:
-        if not self.cluster and cluster.file() is None:
+        if not self.cluster and cluster.find_file() is None:
             self._here()
             return 0
         with Fleet(self.wanted()) as fleet:
@@ -116,11 +116,11 @@ class StatusVerb(Clustered):
     def _lines(self, fleet: Fleet) -> list[str]:
         head = fleet.cluster.head
         told = fleet.ask("tell", lambda name: {"nodes": name == head}, limit_s=45)
-        found = list(status.host_statuses(fleet.cluster, told, fleet.failed))
+        found = list(status.list_host_statuses(fleet.cluster, told, fleet.failed))
         if self.as_json:
             return [json.dumps({"head": head, "hosts": told, "problems": tables(fleet.failed)})]
-        closed = self._closed(fleet, status.lost(found, told), told)
-        more = list(status.findings(found, told, closed, head))
+        closed = self._closed(fleet, status.list_lost_workers(found, told), told)
+        more = list(status.list_findings(found, told, closed, head))
         return [*table(status.HEADINGS, found), *([""] if more else []), *more]
 
     def _closed(self, fleet: Fleet, lost: Iterable[str], told: Mapping[str, Any]) -> dict[str, str]:
@@ -130,12 +130,12 @@ class StatusVerb(Clustered):
             if part := told[name]["membership"]:
                 address, port = part["head"].split(":")
                 asked[name] = {"address": part["address"], "places": [["head", address, int(port)]]}
-        said = fleet.ask("connect", lambda name: asked[name], limit_s=10, among=list(asked))
+        said = fleet.ask("connect", lambda name: asked[name], limit_s=10, hosts=list(asked))
         return {name: each["closed"][0][-1] for name, each in said.items() if each["closed"]}
 
     def _here(self) -> None:
-        found, server = membership.noted(), serving.find_newest_server()
-        nodes = ray_serving.nodes(found) if found else []
+        found, server = membership.find_membership(), serving.find_newest_server()
+        nodes = ray_serving.list_nodes(found) if found else []
         serves = server and {"url": server.url, "model": server.model}
         known = {
             "role": found and found.role,
@@ -152,7 +152,7 @@ class StatusVerb(Clustered):
         drawn = (
             table(("ADDRESS", "HOST", "ROLE", "SLOTS", "FREE", "STATE"), map(_row, nodes)) if nodes else ()
         )
-        lines = (f"this host is {part}", *drawn, served, *device_probe.slow_now())
+        lines = (f"this host is {part}", *drawn, served, *device_probe.list_slow_findings())
         print_result(known, lines, as_json=self.as_json)
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from medley.cli import Verb, switch
 from medley.cli.output import say
 from medley.cluster import Cluster, membership
-from medley.cluster.fleet import connection, is_here
+from medley.cluster.fleet import connect_host, is_this_host
 from medley.cluster.remote import Remote
-from medley.cluster.self_command import TYPED_HERE
+from medley.cluster.self_command import TYPED_HERE_VARIABLE
 from medley.errors import Problem
 
 _CLUSTER = switch("--cluster FILE", "table of the cluster [default: ./cluster.toml, else your own]")
@@ -24,8 +24,11 @@ class Clustered(Verb):
         """The cluster of cluster.toml; where there is none and `alone`, this host."""
         from medley import cluster
 
-        absent = alone and cluster.file(self.cluster) is None
-        return cluster.only(cluster.alone() if absent else cluster.read(self.cluster), tuple(self.without))
+        absent = alone and cluster.find_file(self.cluster) is None
+        return cluster.leave_out_hosts(
+            cluster.build_local_cluster() if absent else cluster.read_cluster(self.cluster),
+            tuple(self.without),
+        )
 
 
 def require_hosts(found: Cluster, names: Iterable[str], fix: str) -> None:
@@ -54,19 +57,19 @@ class AtHead:
         """The head of cluster.toml's cluster, where that is another host and this one heads none."""
         from medley import cluster
 
-        if os.environ.get(TYPED_HERE):
+        if os.environ.get(TYPED_HERE_VARIABLE):
             return None
-        part = membership.noted()
-        if not self.cluster and (not cluster.file() or (part and part.role == "head")):
+        part = membership.find_membership()
+        if not self.cluster and (not cluster.find_file() or (part and part.role == "head")):
             return None
-        found = cluster.read(self.cluster)
-        return None if is_here(found, found.head) else connection(found, found.head)
+        found = cluster.read_cluster(self.cluster)
+        return None if is_this_host(found, found.head) else connect_host(found, found.head)
 
     def on_event(self) -> str | None:
         """The command of cluster.toml for events, where there is one."""
         from medley import cluster
 
-        return cluster.read(self.cluster).on_event if self.cluster or cluster.file() else None
+        return cluster.read_cluster(self.cluster).on_event if self.cluster or cluster.find_file() else None
 
 
 def typed_at(head: Remote, on_event: str | None = None) -> int:
@@ -76,7 +79,7 @@ def typed_at(head: Remote, on_event: str | None = None) -> int:
     """
     words = without(sys.argv[1:], {"--cluster": 1, "--on-event": 1})
     with head:
-        head.greeted()
+        head.read_greeting()
         say(f"on {head.name}, the head: medley {' '.join(words)}")
         try:
             said = head.ask("type", {"words": words, "on_event": on_event}, float("inf"), _pass_on)

@@ -10,7 +10,7 @@ from pathlib import Path
 from medley import config, json_shape, storage
 from medley.cli import output
 from medley.cluster import Cluster, membership, ray_serving
-from medley.cluster.fleet import Fleet, is_here
+from medley.cluster.fleet import Fleet, is_this_host
 from medley.doctor import report as doctor_report
 from medley.doctor.case import examine_cluster, examine_this_host
 from medley.doctor.checks import GROUP, Case
@@ -47,7 +47,7 @@ class FieldReportOptions:
 
     @property
     def collective(self) -> tuple[str, ...]:
-        alone = () if self.cluster or membership.noted() else ("--only", "speed")
+        alone = () if self.cluster or membership.find_membership() else ("--only", "speed")
         return ("collective-test", "--json", "--limit", str(_STEP_LIMIT_S), *alone)
 
     def models(self, hosts: int) -> Iterator[MeasuredModel]:
@@ -55,8 +55,8 @@ class FieldReportOptions:
         if server := find_ready_server():
             yield MeasuredModel(server.model, server=server)
             return
-        found = membership.noted()
-        engine = ray_serving.engine(found, None) if found else self.engine
+        found = membership.find_membership()
+        engine = ray_serving.choose_engine(found, None) if found else self.engine
         yield MeasuredModel(_DEMO, PlanRequest(engine=engine, hosts=hosts, spread=hosts > 1))
         if self.model and self.model != _DEMO:
             yield MeasuredModel(self.model, PlanRequest(engine=engine, hosts=None if hosts > 1 else 1))
@@ -66,10 +66,10 @@ class FieldReportOptions:
         yield "medley doctor --json; medley facts --transcript   # of each host"
         hosts = self.cluster.hosts if self.cluster else {}
         for name in hosts:
-            if self.cluster and not is_here(self.cluster, name):
+            if self.cluster and not is_this_host(self.cluster, name):
                 there = f"on {name} meanwhile: medley link test --serve"
                 yield f"medley link test {name} --seconds {_LINK_SECONDS}   # {there}"
-        if hosts and not membership.noted():
+        if hosts and not membership.find_membership():
             yield "medley up   # and at the end: medley down"
         for model in self.models(len(hosts) or 1):
             if not model.server:
@@ -107,14 +107,14 @@ def _measure(options: FieldReportOptions, draft: Draft) -> None:
         with draft.step(f"link to {name}"):
             _add_link(options, draft, name, case)
     with _cluster(options, draft):
-        found, server = membership.noted(), find_ready_server()
+        found, server = membership.find_membership(), find_ready_server()
         living = sum(node["alive"] for node in found.ask("read")["nodes"]) if found else 1
         if server and options.model not in {None, server.model}:
             draft.skip(str(options.model), f"{server.model} is served already; medley stop ends it")
         for model in options.models(living):
             add_model(draft, model, options.load, options.run_limit_s)
         with draft.step("collective-test"):
-            if options.cluster and not membership.noted():
+            if options.cluster and not membership.find_membership():
                 raise Problem("no collective-test", cause="the cluster is not up", fix="medley up")
             # Exit code 1: a host or a pair is slow or broken, and all of it is printed.
             said = run_verb(options.collective, _COLLECTIVE_LIMIT_S, draft.progress, accepted_codes=(0, 1))
@@ -133,9 +133,9 @@ def _hosts(options: FieldReportOptions, draft: Draft) -> tuple[Case, Others]:
         with Fleet(wanted, draft.progress) as fleet:
             case = examine_cluster(fleet, draft.progress)
         others = {
-            name: (name, str(host.greeting.get("host", "")), *_named(wanted.target(name)))
+            name: (name, str(host.greeting.get("host", "")), *_named(wanted.get_ssh_target(name)))
             for name, host in case.hosts.items()
-            if not is_here(wanted, name)
+            if not is_this_host(wanted, name)
         }
     _describe(draft, case, others, wanted)
     return case, others
@@ -152,7 +152,7 @@ def _describe(draft: Draft, case: Case, others: Others, wanted: Cluster | None) 
     ordered = [*(name for name in case.hosts if name not in others), *others]
     hosts = {name: case.hosts[name] for name in ordered}
     told = {name: (host.answers, host.kind.name if host.kind else None) for name, host in hosts.items()}
-    targets = [wanted.target(name) for name in others] if wanted else []
+    targets = [wanted.get_ssh_target(name) for name in others] if wanted else []
     users = [each.rpartition("@")[0].rpartition("/")[2] for each in targets]
     draft.describe(told, others, users, case.wishes)
     draft.parts["doctor"] = draft.redact(doctor_report.build_table(tuple(run_checks(case))))
@@ -179,7 +179,7 @@ def _add_link(options: FieldReportOptions, draft: Draft, name: str, case: Case) 
 @contextlib.contextmanager
 def _cluster(options: FieldReportOptions, draft: Draft) -> Iterator[None]:
     """Bring the cluster up where nothing of medley's runs on its hosts, and end it afterwards."""
-    if options.cluster is None or membership.noted() or find_ready_server():
+    if options.cluster is None or membership.find_membership() or find_ready_server():
         yield
         return
     with Fleet(options.cluster, draft.progress) as fleet:

@@ -73,10 +73,10 @@ class CheckVerb(Verb):
         if self.accept:
             return self._accept(user.expand(self.accept))
         wrong = {**config.check(), **diagnosis.check()}
-        if path := cluster.file():
+        if path := cluster.find_file():
             wrong[path] = None
             try:
-                cluster.read(str(path))
+                cluster.read_cluster(str(path))
             except Problem as problem:
                 wrong[path] = problem
         bad = {path: problem for path, problem in wrong.items() if problem}
@@ -100,7 +100,7 @@ class CheckVerb(Verb):
         from medley import cluster
         from medley.cluster import program_consent
 
-        table = cluster.programs_table(cluster.read(str(path)))
+        table = cluster.build_programs_table(cluster.read_cluster(str(path)))
         program_consent.record_consent(path, table)
         programs = list(program_consent.list_programs(table))
         lines = (f"accepted: {path}", *(f"  {each}" for each in programs))

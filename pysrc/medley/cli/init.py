@@ -39,8 +39,8 @@ class InitVerb(Verb):
         except (KeyboardInterrupt, EOFError):
             print(f"\nmedley: {path} was not written", file=sys.stderr)
             raise KeyboardInterrupt from None
-        text = table.cluster_text(found, head, *visit.shared_network(found))
-        table.read_back(text)
+        text = table.format_cluster(found, head, *visit.describe_network(found))
+        table.parse_cluster(text)
         if self.dry_run:
             print(f"\n{text}", end="")
         else:
@@ -50,7 +50,7 @@ class InitVerb(Verb):
 
     def _chosen(self, hosts: Sequence[str]) -> dict[str, HostCandidate]:
         """By the names that they will have."""
-        given = tuple(map(discovery.typed_host, hosts)) or self._offered()
+        given = tuple(map(discovery.parse_host, hosts)) or self._offered()
         chosen = {each.name: each for each in given}
         if len(chosen) < len(given):
             double = next(each.name for each in given if each is not chosen[each.name])
@@ -58,7 +58,7 @@ class InitVerb(Verb):
                 f"{double} is named twice", cause="a cluster has each host once", fix="name it once"
             )
         if self.head and self.head not in chosen:
-            raise visit.no_head(self.head, chosen)
+            raise visit.no_head_problem(self.head, chosen)
         return chosen
 
     def _offered(self) -> tuple[HostCandidate, ...]:
@@ -67,25 +67,25 @@ class InitVerb(Verb):
         for refused in found.refused:
             print(f"medley: {refused}", file=sys.stderr)
         if not self.asks:
-            named = [each.name for each in found.prospects] or ["spark-1", "spark-2"]
+            named = [each.name for each in found.candidates] or ["spark-1", "spark-2"]
             more = () if self.yes or self.dry_run else ("--yes",)
             raise Problem(
                 "medley init needs the names of the hosts",
                 cause="no one can choose: the input is not a terminal, or --yes is given",
                 fix=f"name the hosts: {join((*self.typed, *named, *more))}",
             )
-        usual = discovery.default_choice(found.prospects)
-        print(f"searched {', '.join(found.where)}:")
-        for number, each in enumerate(found.prospects, 1):
-            print(f"  {number:2}  {each.name:20}  {each.shown}")
-        default = " ".join(str(found.prospects.index(each) + 1) for each in usual)
+        usual = discovery.select_default(found.candidates)
+        print(f"searched {', '.join(found.places)}:")
+        for number, each in enumerate(found.candidates, 1):
+            print(f"  {number:2}  {each.name:20}  {each.origin_text}")
+        default = " ".join(str(found.candidates.index(each) + 1) for each in usual)
         question = "which hosts? numbers, or names of others"
-        return terminal.asked(question, default, lambda said: discovery.chosen_hosts(said, found.prospects))
+        return terminal.asked(question, default, lambda said: discovery.parse_choice(said, found.candidates))
 
     def _surveyed(self, chosen: Mapping[str, HostCandidate]) -> tuple[dict[str, HostSurvey], bool]:
         """What each is; and whether one could not be given a key."""
         # Where nobody is asked, a switch was consent to all but host keys.
-        manner = ssh_keys.Manner(
+        manner = ssh_keys.UserDialog(
             print,
             (lambda question: terminal.agrees(question, default=True)) if self.asks else (lambda _: True),
             (lambda question: terminal.agrees(question, default=False)) if self.asks else None,
@@ -109,11 +109,11 @@ class InitVerb(Verb):
             again = {name: chosen[name] for name in barred if name not in failed and not self.dry_run}
             if again:
                 found |= _survey(again)
-        renamed = visit.with_own_names(found)
+        renamed = visit.use_hostnames(found)
         visit.require_distinct(renamed)
         new = {name: each.target for name, each in renamed.items() if name not in found}
         if self.keys and new:
-            ssh_keys.name_in_config(new, manner)
+            ssh_keys.write_aliases(new, manner)
         return self._less_unreached(renamed), bool(failed)
 
     def _less_unreached(self, found: Mapping[str, HostSurvey]) -> dict[str, HostSurvey]:
@@ -136,7 +136,7 @@ class InitVerb(Verb):
 
     def _misspelled(self, name: str) -> Problem:
         """Refuse to write a name without an address, with the nearest host that this one knows."""
-        known = [each.name for each in sources.find_candidates().prospects if each.name not in self.typed]
+        known = [each.name for each in sources.find_candidates().candidates if each.name not in self.typed]
         near = get_close_matches(name, known, 1)
         words = [word for word in self.typed if near or word.rpartition("@")[2] != name]
         fix = join(near[0] if word.rpartition("@")[2] == name else word for word in words)
@@ -147,11 +147,11 @@ class InitVerb(Verb):
         )
 
     def _head(self, found: Mapping[str, HostSurvey]) -> str:
-        default = visit.chosen_head(found, self.head)
+        default = visit.choose_head(found, self.head)
         if not self.asks or self.head or len(found) == 1:
             return default
         return terminal.asked(
-            "which is the head, which the others join?", default, lambda said: visit.chosen_head(found, said)
+            "which is the head, which the others join?", default, lambda said: visit.choose_head(found, said)
         )
 
 
@@ -160,15 +160,15 @@ def _survey(chosen: Mapping[str, HostCandidate]) -> dict[str, HostSurvey]:
     found = visit.survey_hosts(chosen, watch())
     width = max(map(len, found))
     for name, each in found.items():
-        print(f"{name:{width}}  {each.said}")
+        print(f"{name:{width}}  {each.sentence}")
         if each.problem:
             print(f"{'':{width}}  fix: {each.problem.fix}")
     return found
 
 
-def _introduced(host: HostSurvey, manner: ssh_keys.Manner) -> bool:
+def _introduced(host: HostSurvey, manner: ssh_keys.UserDialog) -> bool:
     try:
-        ssh_keys.introduce(host.name, host.target, manner)
+        ssh_keys.set_up_ssh(host.name, host.target, manner)
     except Problem as problem:
         print(f"medley: {problem}", file=sys.stderr)
         return False

@@ -134,17 +134,17 @@ class PlanVerb(Verb):
 
     def _read_cluster(self, more: tuple[str, ...]) -> cluster.Cluster | None:
         """Return the cluster of cluster.toml if its hosts must be asked, because this host heads none."""
-        if more or self.replayed or self.imagined is not None or cluster.file() is None:
+        if more or self.replayed or self.imagined is not None or cluster.find_file() is None:
             return None
-        member = membership.noted()
-        return None if member and member.role == "head" else cluster.read()
+        member = membership.find_membership()
+        return None if member and member.role == "head" else cluster.read_cluster()
 
     def _build_placement(self, table: cluster.Cluster | None) -> PlacementOptions:
         """Return the placement options of the switches, and of cluster.toml where a switch is missing."""
         if table is None:
             return self.planning.build_placement(link=self.link)
         planning = dataclasses.replace(self.planning, engine=self.planning.engine or table.engine)
-        placement, network = planning.build_placement(link=self.link), table.wishes
+        placement, network = planning.build_placement(link=self.link), table.network_options
         network = dataclasses.replace(
             network, link=self.link or network.link, transport=placement.network.transport
         )
@@ -170,9 +170,9 @@ class PlanVerb(Verb):
                 cause="more words are files after --from",
                 fix="medley plan MODEL --from FILE FILE",
             )
-        member = membership.noted() if self.imagined is None and not self.replayed else None
+        member = membership.find_membership() if self.imagined is None and not self.replayed else None
         if member and member.role == "head":
-            return ray_serving.site(member, None, 0, SILENT)
+            return ray_serving.wait_for_topology(member, None, 0, SILENT)
         return read_site((*self.replayed, *more), self.imagined)
 
 
@@ -220,7 +220,7 @@ def _list_cluster_lines(steps: list[Step], settings: Mapping[str, str | None]) -
     """Yield what a person types to make one cluster of these hosts, from its head."""
     hosts = [step.host for step in steps]
     lead = f"  {hosts[0]} $ "
-    if cluster.file() is None or not {*hosts} <= cluster.read().hosts.keys():
+    if cluster.find_file() is None or not {*hosts} <= cluster.read_cluster().hosts.keys():
         yield Text.assemble(lead[:-2], ("$ ", "green"), join(("medley", "init", *hosts, "--head", hosts[0])))
         keys = "; ".join(f'{name} = "{value}"' for name, value in settings.items() if value)
         if keys:

@@ -104,7 +104,7 @@ class PortsVerb(Verb):
             return ()  # its table goes as a whole
         if self.link:
             return firewall.resolve_interfaces([each for each in self.link if each != "none"], found.net)
-        if joined := membership.noted():
+        if joined := membership.find_membership():
             return firewall.resolve_interfaces([joined.interface], found.net)
         wired = per_host.choose_head_network(gethostname(), found, NetworkOptions(), os.environ)
         say(next(wired.describe()))

@@ -40,9 +40,9 @@ class PullVerb(Clustered):
         began, bars = time.monotonic(), Bars()
         with _keeping(), bars, Fleet(wanted, on_note=bars.of_host) as everyone:
             bringup = Bringup(everyone, bars)
-            bringup.look()
-            bringup.wire()
-            addresses = {name: end.address for name, end in bringup.ends.items()}
+            bringup.check_hosts()
+            bringup.choose_network()
+            addresses = {name: end.address for name, end in bringup.endpoints.items()}
             pull = ModelPull(everyone, target, addresses, origin)
             damaged = self.verify and self._is_damaged(pull)
             if not self.verify:
@@ -50,14 +50,14 @@ class PullVerb(Clustered):
             return print_problems(everyone.failed.values()) or int(damaged)
 
     def _bring(self, pull: ModelPull, began: float) -> None:
-        if pull.find():
-            pull.download()
-        pull.describe()
-        pull.bring()
+        if pull.find_sources():
+            pull.download_model()
+        pull.choose_manifest()
+        pull.send_model()
         seconds = time.monotonic() - began
-        received, failed = dict(pull.received), pull.everyone.failed
+        received, failed = dict(pull.received_bytes), pull.fleet.failed
         said = {"size_bytes": pull.size_bytes, "received_bytes": received, "seconds": seconds}
-        rows = [(pull.having[0], "-", "had it")]
+        rows = [(pull.source_hosts[0], "-", "had it")]
         rows += [
             (name, _gigabytes(size) if size else "-", "has it" if size else "had it")
             for name, size in received.items()
@@ -67,17 +67,17 @@ class PullVerb(Clustered):
         sent = f"{_gigabytes(sum(received.values()))} sent between hosts"
         where = f"on {len(rows) - len(failed)} of {len(rows)} hosts" if failed else "on each host"
         lines = (*drawn, f"\n{_gigabytes(pull.size_bytes)} {where} after {seconds:.0f} s, {sent}")
-        found = {**said, "from": pull.having[0], "problems": tables(failed)}
+        found = {**said, "from": pull.source_hosts[0], "problems": tables(failed)}
         print_result(found, lines, as_json=self.as_json)
 
     def _is_damaged(self, pull: ModelPull) -> bool:
-        if pull.find():
+        if pull.find_sources():
             raise Problem(
                 f"no host has {pull.target}", cause="there is nothing to compare", fix="medley pull MODEL"
             )
-        pull.describe(fresh=True)
-        source, found = pull.having[0], pull.verify()
-        from_hub = pull.compare()
+        pull.choose_manifest(fresh=True)
+        source, found = pull.source_hosts[0], pull.verify_copies()
+        from_hub = pull.compare_with_hub()
         lines = [f"{source}: {from_hub['said']}", *(f"    {each}" for each in from_hub["damage"])]
         for name, damage in found.items():
             lines += [f"{name}: {'damaged' if damage else f'as on {source}'}"]
@@ -85,7 +85,7 @@ class PullVerb(Clustered):
         if any(found.values()):
             lines += ["\nmedley pull fixes it: it sends only what is wrong"]
         found[source] = from_hub["damage"]
-        table = {"damage": found, "hub": from_hub["said"], "problems": tables(pull.everyone.failed)}
+        table = {"damage": found, "hub": from_hub["said"], "problems": tables(pull.fleet.failed)}
         print_result(table, lines, as_json=self.as_json)
         return any(found.values())
 

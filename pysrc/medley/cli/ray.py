@@ -80,13 +80,15 @@ class TakingPart:
                 kind, named, engine=engine, is_multi_host=True, nccl=nccl, dry_run=dry_run, watch=watch()
             )
         path = os.environ.get("PATH", "")
-        return node.part(found, kind, ready, slots=self.slots, path=path, engine=engine, imaged=image)
+        return node.build_node_spec(
+            found, kind, ready, slots=self.slots, path=path, engine=engine, container_environment=image
+        )
 
     def stayed(self, started: Command) -> None:
         """As --stay says, once Ray is up."""
         if self.stay:
-            idle = device_probe.quiet(lambda: [each.pid for each in membership.processes()])
-            with device_probe.probed_daily(started, idle, say):
+            idle = device_probe.build_idle_check(lambda: [each.pid for each in membership.find_processes()])
+            with device_probe.probe_daily(started, idle, say):
                 ray_watch.stay_in_ray()
 
 
@@ -99,7 +101,7 @@ class RayHeadVerb(Verb):
     def main(self) -> None:
         asked = self.part
         if not asked.dry_run:
-            membership.require_none()
+            membership.require_no_membership()
         if self.replayed and not asked.dry_run:
             raise only_dry_run("ray-head", "--from FILE")
         said = load_answers(self.replayed)
@@ -110,17 +112,17 @@ class RayHeadVerb(Verb):
             say(line)
         ours = asked.part(host, dry_run=asked.dry_run, elsewhere=self.replayed is not None)
         secret = credentials.token_path() if asked.dry_run else credentials.ensure_token()
-        start = ours.started(ours.head(wired, secret, dashboard=self.dashboard))
+        start = ours.wrap_start(ours.build_head_command(wired, secret, dashboard=self.dashboard))
         if asked.dry_run:
             show(start.command, start.why(), as_json=self.as_json)
             return
-        device_probe.at_start(start.command, say)
+        device_probe.probe_at_start(start.command, say)
         end = wired.endpoint
         at = f"{end.address}:{RayPorts.gcs}"
-        noted = ours.membership("head", at, end, secret)
-        with watch().stage(f"Ray head at {at}"), membership.begun(start.command, noted):
-            terms = {**ours.terms(), "address": end.address}
-            noted.tell(said, note=terms)
+        noted = ours.build_membership("head", at, end, secret)
+        with watch().stage(f"Ray head at {at}"), membership.start_ray(start.command, noted):
+            terms = {**ours.collect_terms(), "address": end.address}
+            noted.send_facts(said, own_terms=terms)
         self._say(end.address, str(secret), ours.slots)
         if self.dashboard and not self.as_json:
             print(f"Ray's dashboard: http://127.0.0.1:{RayPorts.dashboard} (RAY_AUTH token: {secret})")
@@ -145,30 +147,30 @@ class RayWorkerVerb(Verb):
     def main(self, head: str) -> None:
         asked = self.part
         if not asked.dry_run:
-            membership.require_none()
+            membership.require_no_membership()
         secret = self.token_file.path()
         said = load_answers()
         found, kind = detect_kind(asked.kind, said)
         named = f"{ray_watch.require_listening(head, RayPorts.gcs, found.net)}:{RayPorts.gcs}"
         ours = asked.part((found, kind))
-        there = membership.read(ours.environment, secret, named)
-        checks.require_alike(ours.terms(), there["note"], named)
+        there = membership.read_cluster_state(ours.environment, secret, named)
+        checks.require_same_versions(ours.collect_terms(), there["note"], named)
         wired = self._wired(found, there, ours.nccl)
         for line in wired.describe():
             say(line)
         secret = credentials.keep_token(secret)
         # By the wire that both are on, whatever address of the head was typed.
         at = f"{there['note']['address']}:{RayPorts.gcs}"
-        start = ours.started(ours.worker(wired, secret, at))
+        start = ours.wrap_start(ours.build_worker_command(wired, secret, at))
         if asked.dry_run:
             show(start.command, start.why(), as_json=self.as_json)
             return
-        device_probe.at_start(start.command, say)
+        device_probe.probe_at_start(start.command, say)
         end = wired.endpoint
-        noted = ours.membership("worker", at, end, secret)
-        with watch().stage(f"join {at}"), membership.begun(start.command, noted):
+        noted = ours.build_membership("worker", at, end, secret)
+        with watch().stage(f"join {at}"), membership.start_ray(start.command, noted):
             ray_watch.require_reach(noted)
-            noted.tell(said)
+            noted.send_facts(said)
         table = {"head": at, "address": end.address, "slots": ours.slots}
         place = f"{at} as {end.address} ({end.interface}) with {ours.slots} slot(s)"
         print_result(table, [f"joined {place}; medley ray-stop leaves it"], as_json=self.as_json)
@@ -188,7 +190,7 @@ class RayWorkerVerb(Verb):
 class RayStopVerb(Verb):
     def main(self) -> None:
         with watch().stage("end Ray here"):
-            count = membership.stop()
+            count = membership.end_ray()
         print(f"ended {count} processes" if count else "no Ray of medley's runs here")
 
 
@@ -216,7 +218,7 @@ class JoinVerb(Verb):
             raise Problem(what, cause=f"{number!r} is not a port", fix=f"medley join {name}")
         port = int(number) if colon else RENDEZVOUS_PORT
         if not self.dry_run:
-            membership.require_none()  # its devices are that cluster's
+            membership.require_no_membership()  # its devices are that cluster's
         secret = self.token_file.path()
         said = load_answers()
         _, kind = detect_kind(self.kind, said)

@@ -163,14 +163,14 @@ class ServeVerb(Verb):
         is_for_this_host = (
             options.dry_run or options.replayed or options.hosting.hosts == "1" or options.hosting.launcher
         )
-        on_event = self.on_event or os.environ.get(events.COMMAND) or self.at_head.on_event()
+        on_event = self.on_event or os.environ.get(events.COMMAND_VARIABLE) or self.at_head.on_event()
         if not is_for_this_host and (head := self.at_head.elsewhere()):
             return typed_at(head, on_event)
         if options.dry_run:
             show_dry_run(options.build_request(model, flags, self.typed), as_json=options.as_json)
             return 0
         if on_event:  # the unit's supervisor and whatever notes an event here reads it
-            os.environ[events.COMMAND] = str(events.command_file(on_event))
+            os.environ[events.COMMAND_VARIABLE] = str(events.write_command_file(on_event))
         if self.replace:
             request = options.build_request(model, flags, self.typed)
             return replace_detached(request, restart=self.restart, drain_s=self.drain_s)
@@ -268,13 +268,13 @@ def serve_detached(port: int, *, restart: bool, drain_s: int) -> int:
     name = unit.name
     seen = watch()
     with terminal.outlive():
-        with units.alone(name):
-            units.start(unit)
+        with units.require_not_running(name):
+            units.start_unit(unit)
         try:
             with seen.stage(f"{name}: until it is ready"):
                 ready_lines = await_ready(name, port, seen)
         except (KeyboardInterrupt, Problem):
-            units.stop(name)
+            units.stop_unit(name)
             raise
     return _serves(name, ready_lines)
 
@@ -298,13 +298,15 @@ def build_server_unit(port: int, *, restart: bool, drain_s: int) -> Unit:
     dropped = {"--detach": 0, "--replace": 0, "--cluster": 1, "-v": 0, "--verbose": 0, "--on-event": 1}
     verb, *others = without(sys.argv[1:], dropped)
     # A unit can be read: it has the command's file, and not its text.
-    on_event = os.environ.get(events.COMMAND)
+    on_event = os.environ.get(events.COMMAND_VARIABLE)
     words = [verb, *(("--on-event", on_event) if on_event else ()), *others]
     here = ("env", f"--chdir={Path.cwd()}")  # a folder may be named from here
-    command = Command((*here, *self_command.own_command(), *words), self_command.own_variables())
+    command = Command((*here, *self_command.get_own_command(), *words), self_command.list_own_variables())
     # It starts its engine anew by itself; what is left is that medley itself is killed.
     again, limit_s = Restart(limit=3) if restart else None, Unit.stop_limit_s + drain_s
-    return Unit(f"{unit_file.UNIT}{port}", " ".join(words), command, again, stop_limit_s=limit_s)
+    return Unit(
+        f"{unit_file.SERVER_UNIT_PREFIX}{port}", " ".join(words), command, again, stop_limit_s=limit_s
+    )
 
 
 def _serves(name: str, ready_lines: list[str]) -> int:
@@ -317,11 +319,11 @@ def await_ready(name: str, port: int, seen: Progress) -> list[str]:
     """Wait until the server is ready, and show its lines and downloads; return the lines about it."""
     shown = looked = 0
     while True:
-        state = units.state(name)
+        state = units.read_state(name)
         is_over = state is None or not state.kept or state.restarts > 0
         # Before its command begins, its log has the words of the one before.
         begun = is_over or (state is not None and (state.running or state.status is not None))
-        lines = units.said(name) if begun else []
+        lines = units.read_last_log_lines(name) if begun else []
         # The last line waits for a second look: with a cause below it, it is the Problem that is raised here.
         until = len(lines) if is_over or len(lines) == looked else max(shown, len(lines) - 1)
         for nth in range(shown, until):
@@ -335,13 +337,13 @@ def await_ready(name: str, port: int, seen: Progress) -> list[str]:
             end = next((nth for nth, line in enumerate(lines) if line.startswith(_END)), len(lines))
             return lines[at:end]
         if is_over:
-            raise _ended(name, units.said(name))
+            raise _ended(name, units.read_last_log_lines(name))
         time.sleep(_ASK_EVERY_S)
 
 
 def _ended(name: str, lines: list[str]) -> Problem:
     """What it printed of its own Problem, where it did."""
-    whole = f"read its whole output: less {units.log(name)}"
+    whole = f"read its whole output: less {units.get_log_file(name)}"
     at = max((nth for nth, line in enumerate(lines) if line.startswith("  cause:")), default=None)
     if at is None:
         return Problem(f"{name} ended", cause="\n".join(lines[-6:]), fix=whole)

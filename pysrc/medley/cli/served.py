@@ -8,7 +8,7 @@ from typing import Any
 from medley import cluster, serving
 from medley.cli import flag, switch
 from medley.cluster import membership
-from medley.cluster.fleet import is_here
+from medley.cluster.fleet import is_this_host
 from medley.errors import Problem
 from medley.serving import api, server_address
 from medley.serving.server_address import ServerAddress
@@ -67,10 +67,10 @@ class ServerChoice:
 
 def _head_to_ask() -> str | None:
     """The head of this host's cluster, as ssh takes it; None on the head and in no cluster."""
-    if cluster.file() is not None:
-        found = cluster.read()
-        return None if is_here(found, found.head) else found.target(found.head)
-    part = membership.noted()
+    if cluster.find_file() is not None:
+        found = cluster.read_cluster()
+        return None if is_this_host(found, found.head) else found.get_ssh_target(found.head)
+    part = membership.find_membership()
     return part.head.rpartition(":")[0] if part and part.role != "head" else None
 
 

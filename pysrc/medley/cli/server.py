@@ -29,7 +29,7 @@ class LogsVerb(Clustered):
 
     def main(self, *hosts: str) -> int:
         found = self.wanted(alone=True)
-        if hosts and cluster.file(self.cluster) is None:
+        if hosts and cluster.find_file(self.cluster) is None:
             raise Problem(
                 f"{hosts[0]!r} is one word too many",
                 cause="words are hosts of cluster.toml, and there is none: logs prints those of this host",
@@ -37,7 +37,7 @@ class LogsVerb(Clustered):
             )
         require_hosts(found, hosts, f"medley logs {next(iter(found.hosts))}")
         if hosts:
-            found = found.without(tuple(name for name in found.hosts if name not in hosts))
+            found = found.drop_hosts(tuple(name for name in found.hosts if name not in hosts))
         width, paint = max(map(len, found.hosts)), _painted(list(found.hosts))
         kept: list[tuple[str, str]] = []
 

@@ -12,7 +12,7 @@ from medley.cli import Verb, VerbOfVerbs, flag, switch
 from medley.cli.output import print_result, say
 from medley.cli.terminal import require_root
 from medley.cluster import events, self_command, systemd, units
-from medley.cluster.systemd import service_names
+from medley.cluster.systemd import list_service_names
 from medley.errors import Problem
 from medley.user import name as user_name
 
@@ -28,10 +28,12 @@ class ServiceInstallVerb(Verb):
     dry_run: bool = flag("--dry-run", "print the unit; write and start nothing")
 
     def main(self, role: str, *words: str) -> None:
-        found = systemd.require_complete(role, words)
-        env = {**systemd.carried_variables(_typed_in()), **_variables(self.settings)}
-        if (on_event := systemd.value_of("--on-event", words) or env.get(events.COMMAND)) is not None:
-            events.require_file(on_event)
+        found = systemd.require_role(role, words)
+        env = {**systemd.select_service_variables(_typed_in()), **_variables(self.settings)}
+        if (
+            on_event := systemd.find_switch_value("--on-event", words) or env.get(events.COMMAND_VARIABLE)
+        ) is not None:
+            events.require_command_file(on_event)
         user = self.user or os.environ.get("SUDO_USER") or user_name()
         if user == "root" and not self.user and not self.dry_run:
             raise Problem(
@@ -39,11 +41,11 @@ class ServiceInstallVerb(Verb):
                 cause="root is logged in by itself, and has no token or environments of yours",
                 fix="name the user: --user NAME, or --user root",
             )
-        made = systemd.Service(found, words, user, self_command.own_command(), env)
+        made = systemd.Service(found, words, user, self_command.get_own_command(), env)
         if self.dry_run:
-            say(f"{systemd.file(made.name, system=True)}:")
+            say(f"{systemd.get_unit_path(made.name, system=True)}:")
             print(made.text, end="")
-            for command in systemd.install_commands(made.name):
+            for command in systemd.list_install_commands(made.name):
                 say(f"then: {command}")
             return
         require_root("install a service")
@@ -64,7 +66,7 @@ class ServiceStartVerb(Verb):
     USAGE = "    {progname}\n"
 
     def main(self) -> None:
-        names = units.resume()
+        names = units.resume_units()
         print(f"started {', '.join(names)}" if names else "nothing that was kept here is to be started")
 
 
@@ -73,17 +75,17 @@ class ServiceShowVerb(Verb):
     as_json: bool = flag("--json", "one JSON object: each service and its state")
 
     def main(self, role: str = "") -> None:
-        found = {name: systemd.state(name, system=True) for name in service_names(role or None)}
+        found = {name: systemd.read_state(name, system=True) for name in list_service_names(role or None)}
         lines = []
         for name, how in found.items():
             lines += [f"{name}: {_said(how)}"]
             if role and not self.as_json:
-                lines += (storage.read_text(systemd.file(name, system=True)) or "").splitlines()
+                lines += (storage.read_text(systemd.get_unit_path(name, system=True)) or "").splitlines()
         table = {name: how and dataclasses.asdict(how) for name, how in found.items()}
         print_result(table, lines or ["no service of medley's is installed here"], as_json=self.as_json)
 
 
-def _said(how: systemd.Shown | None) -> str:
+def _said(how: systemd.SystemdState | None) -> str:
     if how is None:
         return "systemd does not know it"
     again = f", restarted {how.restarts} times" if how.restarts else ""

@@ -78,8 +78,8 @@ def read_sign() -> Sign:
         [] if isinstance(kind, Problem) else usable_models(name, found, kind),
         catalog.find_trial_model(),
         serving.list_servers(),
-        membership.noted(),
-        cluster.file() is not None,
+        membership.find_membership(),
+        cluster.find_file() is not None,
     )
 
 

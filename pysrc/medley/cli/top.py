@@ -18,7 +18,7 @@ from medley.cli import flag, switch, terminal
 from medley.cli.cluster_options import Clustered, print_problems
 from medley.cli.output import say
 from medley.cluster import remote
-from medley.cluster.fleet import connection
+from medley.cluster.fleet import connect_host
 from medley.errors import Problem
 from medley.measurement import monitor
 from medley.measurement.monitor import view
@@ -88,10 +88,10 @@ class TopVerb(Clustered):
 
     def _connects(self) -> Mapping[str, Connect]:
         """How each host is reached; without a cluster.toml this one."""
-        if not self.cluster and cluster.file() is None:
-            return {gethostname(): lambda: remote.local_remote(gethostname())}
+        if not self.cluster and cluster.find_file() is None:
+            return {gethostname(): lambda: remote.connect_local(gethostname())}
         found = self.wanted()
-        return {name: partial(connection, found, name) for name in found.hosts}
+        return {name: partial(connect_host, found, name) for name in found.hosts}
 
     def _once(self, watching: FleetWatch) -> int:
         seen = watching.wait_for_rates(_ONCE_LIMIT_S)

@@ -24,24 +24,24 @@ from medley.schema import (
 )
 
 FILE = "cluster.toml"
-_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}$"
-Name = Annotated[str, Field(pattern=_NAME)]
-Target = Annotated[str, Field(pattern=r"^[^-\s\x00-\x1f\x7f][^\s\x00-\x1f\x7f]*$")]
+_HOST_NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}$"
+HostName = Annotated[str, Field(pattern=_HOST_NAME_PATTERN)]
+SshTarget = Annotated[str, Field(pattern=r"^[^-\s\x00-\x1f\x7f][^\s\x00-\x1f\x7f]*$")]
 """A target of ssh: no space, and no word that begins as a switch does."""
 
 
-_WRITE = "medley init --force HOST HOST  # writes it, and keeps the old file"
+_INIT_COMMAND = "medley init --force HOST HOST  # writes it, and keeps the old file"
 
 
 class ClusterHost(StrictTable):
     """A host of the cluster: [hosts.NAME]."""
 
-    ssh: Target | None = None
-    """What to give to ssh: HOST, USER@HOST, ssh://USER@HOST:PORT; absent: the host's name here."""
+    ssh: SshTarget | None = None
+    """The target of ssh: HOST, USER@HOST or ssh://USER@HOST:PORT; absent: the host's name here."""
     role: Literal["head"] | None = None
     kind: str | None = None
     link: str | None = None
-    """Its link: an interface, an address or a network."""
+    """The link of this host: an interface, an address or a network."""
     exclude: tuple[str, ...] = ()
     """Interfaces that are never used."""
     slots: Annotated[int, Field(ge=1, le=64)] | None = None
@@ -51,7 +51,7 @@ class ClusterHost(StrictTable):
     """The container image to use instead; `default`: the image of its kind."""
     container: Runtime | None = None
     nccl: str | None = None
-    """Its libnccl.so.2, instead of the one in the image or the engine environment."""
+    """The libnccl.so.2 of this host, instead of the one in the image or the engine environment."""
     environment: Mapping[VariableName, Value] = {}
     """Variables of every engine process on this host."""
     mounts: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class ClusterHost(StrictTable):
     """The command of medley on this host, where it is not on PATH."""
 
     @model_validator(mode="after")
-    def _one_source(self) -> Self:
+    def _require_one_source(self) -> Self:
         if self.env and self.image:
             raise ValueError("a host takes env or image, not both")
         return self
@@ -70,7 +70,8 @@ class Cluster(StrictTable):
     """cluster.toml."""
 
     hosts: Annotated[
-        Mapping[Name, ClusterHost], Field(min_length=1, max_length=64, json_schema_extra={"fix": _WRITE})
+        Mapping[HostName, ClusterHost],
+        Field(min_length=1, max_length=64, json_schema_extra={"fix": _INIT_COMMAND}),
     ]
     link: str | None = None
     """The network of all hosts: an address or a network."""
@@ -84,20 +85,20 @@ class Cluster(StrictTable):
     on_event: str | None = None
     """The shell command that a server's host runs on each fault and recovery, or the file that holds it."""
 
-    def environment_of(self, name: str) -> dict[str, str]:
+    def merge_environment(self, name: str) -> dict[str, str]:
         return {**self.environment, **self.hosts[name].environment}
 
-    def image_of(self, name: str) -> Mapping[str, Any] | None:
+    def describe_image(self, name: str) -> Mapping[str, Any] | None:
         """Return the image of a host, in JSON; None where it has an engine environment."""
-        host = self.member(name)
+        host = self.merge_host(name)
         if not host.image:
             return None
         return {"image": host.image, "container": host.container, "nccl": host.nccl, "mounts": host.mounts}
 
-    def member(self, name: str) -> ClusterHost:
+    def merge_host(self, name: str) -> ClusterHost:
         """Return a host with the variables of all hosts, and their image where it has none."""
         host = self.hosts[name]
-        shared: dict[str, Any] = {"environment": self.environment_of(name)}
+        shared: dict[str, Any] = {"environment": self.merge_environment(name)}
         if not host.image and host.env is None:
             shared["image"] = self.image
         return host.model_copy(update=shared)
@@ -108,106 +109,119 @@ class Cluster(StrictTable):
             (name for name, host in self.hosts.items() if host.role == "head"), next(iter(self.hosts))
         )
 
-    def target(self, name: str) -> str:
+    def get_ssh_target(self, name: str) -> str:
         return self.hosts[name].ssh or name
 
-    def without(self, names: tuple[str, ...]) -> "Cluster":
-        left = {name: host for name, host in self.hosts.items() if name not in names}
-        return self.model_copy(update={"hosts": left})
+    def drop_hosts(self, names: tuple[str, ...]) -> "Cluster":
+        hosts = {name: host for name, host in self.hosts.items() if name not in names}
+        return self.model_copy(update={"hosts": hosts})
 
     @property
-    def wishes(self) -> NetworkOptions:
+    def network_options(self) -> NetworkOptions:
         links = {name: host.link or self.link for name, host in self.hosts.items()}
-        named = {name: link for name, link in links.items() if link}
-        never = frozenset((*self.exclude, *(each for host in self.hosts.values() for each in host.exclude)))
-        return NetworkOptions(named or None, never)
+        wanted_links = {name: link for name, link in links.items() if link}
+        excluded = frozenset(
+            (*self.exclude, *(interface for host in self.hosts.values() for interface in host.exclude))
+        )
+        return NetworkOptions(wanted_links or None, excluded)
 
 
-def file(named: str | None = None) -> Path | None:
-    """Find cluster.toml: as named, in $MEDLEY_CLUSTER, in this folder, or among the user's own tables."""
-    if given := _given(named):
-        return user.expand(given)
+def find_file(path_option: str | None = None) -> Path | None:
+    """Return the path of cluster.toml; None if there is none.
+
+    The order: `path_option`, $MEDLEY_CLUSTER, this folder, the user's own tables.
+    """
+    if written_path := _read_path_option(path_option):
+        return user.expand(written_path)
     places = (Path(FILE), config.folders()[0] / FILE)
-    found = next((place for place in places if storage.is_visible_file(place)), None)
+    visible_file = next((place for place in places if storage.is_visible_file(place)), None)
     # Nobody can change a file of Nix's store; in a build its owner, root, is shown as another user.
-    if found == places[0] and not found.resolve().is_relative_to("/nix/store"):
-        path, why = found.absolute(), "a cluster.toml names programs that medley runs"
-        require_own(path, why, f"read it, and then name it: --cluster {quote(str(path))}")
-    return found
+    if visible_file == places[0] and not visible_file.resolve().is_relative_to("/nix/store"):
+        absolute_path, why = visible_file.absolute(), "a cluster.toml names programs that medley runs"
+        require_own_file(
+            absolute_path, why, f"read it, and then name it: --cluster {quote(str(absolute_path))}"
+        )
+    return visible_file
 
 
-def _given(named: str | None) -> str | None:
+def _read_path_option(path_option: str | None) -> str | None:
     """Return the file that the user names, by --cluster or by the variable."""
-    return named or os.environ.get("MEDLEY_CLUSTER")
+    return path_option or os.environ.get("MEDLEY_CLUSTER")
 
 
-def require_own(path: Path, why: str, fix: str) -> None:
+def require_own_file(path: Path, why: str, fix: str) -> None:
     """Raise a Problem for a file that somebody else can write; `why` says what it could change."""
-    for each in (path, path.parent):
-        status = each.stat()
+    for checked_path in (path, path.parent):
+        status = checked_path.stat()
         if status.st_uid not in {0, os.geteuid()} or _is_open_to_others(status):
             mode = f"owner {status.st_uid} and mode {stat.S_IMODE(status.st_mode):o}"
-            raise Problem(f"{path} may be somebody else's", cause=f"{each} has {mode}, and {why}", fix=fix)
+            raise Problem(
+                f"{path} may be somebody else's", cause=f"{checked_path} has {mode}, and {why}", fix=fix
+            )
 
 
 def _is_open_to_others(status: os.stat_result) -> bool:
-    """Whether others can write it; this user's own group may, and in /tmp nobody can replace a file."""
+    """Return whether others can write it; the user's own group may, and in /tmp nobody replaces a file."""
     sticky = stat.S_ISDIR(status.st_mode) and bool(status.st_mode & stat.S_ISVTX)
     by_group = bool(status.st_mode & stat.S_IWGRP) and status.st_gid not in {0, os.getegid()}
     return not sticky and (by_group or bool(status.st_mode & stat.S_IWOTH))
 
 
-def read(named: str | None = None) -> Cluster:
-    """Read the cluster; raise a Problem where there is none, or it has two heads.
+def read_cluster(path_option: str | None = None) -> Cluster:
+    """Return the cluster; raise a Problem if there is none, or it has two heads.
 
     A file of the current folder that names programs needs the user's consent, unless the user names the file.
     """
-    path = file(named)
+    path = find_file(path_option)
     if path is None:
         raise Problem(
             "cluster.toml not found",
             cause=f"it is neither in this folder nor in {config.folders()[0]}",
             fix="medley init  # writes one; or name it: --cluster FILE",
         )
-    found = config.read(path, Cluster)
-    tables = {name: host.environment for name, host in found.hosts.items()}
-    user_variables.require(path, found.environment, tables)
-    heads = [name for name, host in found.hosts.items() if host.role == "head"]
+    cluster = config.read(path, Cluster)
+    tables = {name: host.environment for name, host in cluster.hosts.items()}
+    user_variables.require_allowed(path, cluster.environment, tables)
+    heads = [name for name, host in cluster.hosts.items() if host.role == "head"]
     if len(heads) > 1:
         raise Problem(
             f"{path}: a cluster has only one head",
             cause=f'role = "head" is set for {" and ".join(heads)}',
             fix=f"keep it only for {heads[0]}",
         )
-    if not _given(named) and path == Path(FILE) and Path.cwd() != config.folders()[0].resolve():
-        program_consent.require_consent(path, programs_table(found))
-    return found
+    if (
+        not _read_path_option(path_option)
+        and path == Path(FILE)
+        and Path.cwd() != config.folders()[0].resolve()
+    ):
+        program_consent.require_consent(path, build_programs_table(cluster))
+    return cluster
 
 
-def programs_table(found: Cluster) -> Mapping[str, Any]:
+def build_programs_table(cluster: Cluster) -> Mapping[str, Any]:
     """Return what the file sets, for `program_consent`."""
-    return found.model_dump(mode="json", exclude_defaults=True)
+    return cluster.model_dump(mode="json", exclude_defaults=True)
 
 
-def alone() -> Cluster:
+def build_local_cluster() -> Cluster:
     """Return a cluster of this host only."""
     name = socket.gethostname()
-    known = name if re.fullmatch(_NAME, name) else "localhost"
-    return Cluster(hosts={known: ClusterHost(ssh="127.0.0.1", role="head")})
+    host_name = name if re.fullmatch(_HOST_NAME_PATTERN, name) else "localhost"
+    return Cluster(hosts={host_name: ClusterHost(ssh="127.0.0.1", role="head")})
 
 
-def only(found: Cluster, without: tuple[str, ...]) -> Cluster:
+def leave_out_hosts(cluster: Cluster, left_out: tuple[str, ...]) -> Cluster:
     """Return the cluster without the hosts that --without names."""
-    if unknown := [name for name in without if name not in found.hosts]:
+    if unknown := [name for name in left_out if name not in cluster.hosts]:
         raise Problem(
             f"the cluster has no host {', '.join(unknown)}",
-            cause=f"its hosts are {', '.join(found.hosts)}",
+            cause=f"its hosts are {', '.join(cluster.hosts)}",
             fix="name one of these hosts: --without HOST",
         )
-    if found.head in without:
+    if cluster.head in left_out:
         raise Problem(
-            f"{found.head} cannot be left out",
+            f"{cluster.head} cannot be left out",
             cause="it is the head, which the others join",
             fix='give another host of cluster.toml role = "head"',
         )
-    return found.without(without)
+    return cluster.drop_hosts(left_out)

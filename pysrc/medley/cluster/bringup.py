@@ -6,7 +6,14 @@ from dataclasses import dataclass, field, replace
 
 from medley import transcript
 from medley.cluster import checks, self_command
-from medley.cluster.fleet import END_LIMIT_S, Asked, Fleet, Table, counted, withdraw
+from medley.cluster.fleet import (
+    END_LIMIT_S,
+    BuildFields,
+    Fleet,
+    Table,
+    end_started_processes,
+    format_host_count,
+)
 from medley.command import Variable
 from medley.environment import engine_source
 from medley.errors import Problem
@@ -26,214 +33,245 @@ _BEGIN_LIMIT_S = 120
 class Bringup:
     """The steps of `medley up`, in order; a host that fails one takes part in none after it."""
 
-    everyone: Fleet
-    watch: Progress
-    looks: dict[str, Table] = field(default_factory=dict)
-    ends: Mapping[str, Endpoint] = field(default_factory=dict)
+    fleet: Fleet
+    progress: Progress
+    host_states: dict[str, Table] = field(default_factory=dict)
+    endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
     variables: Mapping[str, tuple[Variable, ...]] = field(default_factory=dict)
     why: tuple[str, ...] = ()
-    prepared: dict[str, Table] = field(default_factory=dict)
-    begun: list[str] = field(default_factory=list)
+    prepare_answers: dict[str, Table] = field(default_factory=dict)
+    started_hosts: list[str] = field(default_factory=list)
     nodes: tuple[Table, ...] = ()
 
     @property
     def head(self) -> str:
-        return self.everyone.cluster.head
+        return self.fleet.cluster.head
 
     @property
-    def at(self) -> str:
-        return f"{self.ends[self.head].address}:{ports.RayPorts.gcs}"
+    def head_address(self) -> str:
+        return f"{self.endpoints[self.head].address}:{ports.RayPorts.gcs}"
 
-    def look(self) -> None:
-        ours = self_command.source_digest()
-        for name in self.everyone.present:
-            there = self.everyone.remotes[name]
-            problem = checks.clock_off(name, there.clock_ahead_s)
-            if problem := problem or checks.other_medley(name, there.greeting["medley"], ours):
-                self.everyone.failed[name] = problem
-        self._need_head()
-        with self.watch.stage(f"check {counted(self.everyone.present)}"):
-            self.looks = self.everyone.ask("look", limit_s=_LOOK_LIMIT_S)
-        for name, found in self.looks.items():
-            if problem := checks.full_disk(name, found):
-                self.everyone.failed[name] = problem
-            if advice := checks.advice(name, found):
-                self.watch.note(advice)
-        self._need_head()
+    def check_hosts(self) -> None:
+        own_digest = self_command.compute_source_digest()
+        for name in self.fleet.answering_hosts:
+            remote = self.fleet.remotes[name]
+            problem = checks.clock_problem(name, remote.clock_ahead_s)
+            if problem := problem or checks.other_version_problem(
+                name, remote.greeting["medley"], own_digest
+            ):
+                self.fleet.failed[name] = problem
+        self._require_head()
+        with self.progress.stage(f"check {format_host_count(self.fleet.answering_hosts)}"):
+            self.host_states = self.fleet.ask("look", limit_s=_LOOK_LIMIT_S)
+        for name, state in self.host_states.items():
+            if problem := checks.disk_problem(name, state):
+                self.fleet.failed[name] = problem
+            if reboot_note := checks.find_reboot_note(name, state):
+                self.progress.note(reboot_note)
+        self._require_head()
 
-    def wire(self) -> None:
+    def choose_network(self) -> None:
         """Choose the network that all hosts share; raise a Problem where there is none."""
-        cluster, looks = self.everyone.cluster, self.looks
-        found = {
-            name: facts.read_facts(transcript.parse(looks[name]["transcript"]))
-            for name in self.everyone.present
+        cluster, host_states = self.fleet.cluster, self.host_states
+        facts_by_host = {
+            name: facts.read_facts(transcript.parse(host_states[name]["transcript"]))
+            for name in self.fleet.answering_hosts
         }
         members = {
-            name: (checks.kind_of_member(name, each, cluster.hosts[name]), cluster.member(name))
-            for name, each in found.items()
+            name: (checks.find_member_kind(name, host_facts, cluster.hosts[name]), cluster.merge_host(name))
+            for name, host_facts in facts_by_host.items()
         }
-        for name, problem in checks.unfit(found, members, cluster.engine, self.head):
-            self.everyone.failed[name] = problem
-            found.pop(name, None)
-        self._need_head()
-        origins = checks.sources_of_members({name: members[name] for name in found}, cluster.engine)
-        wishes = replace(
-            cluster.wishes, nccl=engine_source.find_oldest_nccl(cluster.engine, origins.values())
+        for name, problem in checks.list_unfit_hosts(facts_by_host, members, cluster.engine, self.head):
+            self.fleet.failed[name] = problem
+            facts_by_host.pop(name, None)
+        self._require_head()
+        engine_sources = checks.find_engine_sources(
+            {name: members[name] for name in facts_by_host}, cluster.engine
+        )
+        options = replace(
+            cluster.network_options, nccl=engine_source.find_oldest_nccl(cluster.engine, engine_sources.values())
         )
         try:
-            self.ends, self.variables, self.why = per_host.choose_new_cluster_network(found, wishes)
+            self.endpoints, self.variables, self.why = per_host.choose_new_cluster_network(
+                facts_by_host, options
+            )
         except Problem as problem:
-            apart = next(
-                (name for name in found if name != self.head and _share_network(found, name, wishes)), None
+            workers = (name for name in facts_by_host if name != self.head)
+            compatible_without = (
+                name for name in workers if _can_share_network(facts_by_host, name, options)
             )
-            if apart is None:
+            incompatible = next(compatible_without, None)
+            if incompatible is None:
                 raise
-            self.everyone.failed[apart] = problem
-            self.wire()
+            self.fleet.failed[incompatible] = problem
+            self.choose_network()
 
     @property
-    def standing(self) -> list[str]:
-        """The hosts that run their part of this cluster already, as cluster.toml has it."""
-        up = [
-            name
-            for name in self.everyone.present
-            if checks.stands(
-                self.looks[name], self.role(name), self.at, self.ends[name].address, self.described(name)
-            )
-        ]
-        return up if self.head in up else []
+    def running_hosts(self) -> list[str]:
+        """Hosts that run their node of this cluster already, as cluster.toml has it."""
+        running = [name for name in self.fleet.answering_hosts if self._is_running(name)]
+        return running if self.head in running else []
+
+    def _is_running(self, name: str) -> bool:
+        address, request = self.endpoints[name].address, self.build_host_request(name)
+        return checks.is_up(self.host_states[name], self.get_role(name), self.head_address, address, request)
 
     @property
-    def to_begin(self) -> list[str]:
-        standing = self.standing
-        return [name for name in self.everyone.present if name not in standing]
+    def hosts_to_start(self) -> list[str]:
+        running = self.running_hosts
+        return [name for name in self.fleet.answering_hosts if name not in running]
 
-    def prepare(self) -> None:
+    def prepare_environments(self) -> None:
         """Find or build the engine environment of each host, and require that all run the same."""
-        with self.watch.stage("engine environments"):
-            chosen = {self.head, *self.to_begin}
-            self.prepared = self._ask("prepare", self.described, _BUILD_LIMIT_S, chosen)
-        heads = self.prepared[self.head]["terms"]
-        for name, found in self.prepared.items():
-            with self.everyone.failing(name):
-                checks.require_alike(found["terms"], heads, self.at)
+        with self.progress.stage("engine environments"):
+            names = {self.head, *self.hosts_to_start}
+            self.prepare_answers = self._ask_hosts("prepare", self.build_host_request, _BUILD_LIMIT_S, names)
+        head_terms = self.prepare_answers[self.head]["terms"]
+        for name, answer in self.prepare_answers.items():
+            with self.fleet.record_failure(name):
+                checks.require_same_versions(answer["terms"], head_terms, self.head_address)
 
-    def clear(self) -> None:
+    def end_mismatched(self) -> None:
         """End medley's processes that do not match cluster.toml, because they hold the ports."""
-        old = [name for name in self.to_begin if self.looks[name]["processes"] or self.looks[name]["units"]]
-        if old:
-            with self.watch.stage(f"end what does not match cluster.toml on {', '.join(old)}"):
-                self._ask("end", lambda _: {"part": True}, END_LIMIT_S, old)
+        mismatched = [
+            name
+            for name in self.hosts_to_start
+            if self.host_states[name]["processes"] or self.host_states[name]["units"]
+        ]
+        if mismatched:
+            with self.progress.stage(f"end what does not match cluster.toml on {', '.join(mismatched)}"):
+                self._ask_hosts("end", lambda _: {"part": True}, END_LIMIT_S, mismatched)
 
-    def reach(self) -> None:
+    def check_ports(self) -> None:
         """Check that all hosts reach each other's ports, because a model would hang otherwise."""
-        begin, addresses = self.to_begin, {name: end.address for name, end in self.ends.items()}
-        with self.watch.stage("check ports between the hosts"):
-            said = self.everyone.reach(
-                addresses, lambda name: {"starts": name in begin, "head": name == self.head}, _REACH_LIMIT_S
+        starting, addresses = (
+            self.hosts_to_start,
+            {name: endpoint.address for name, endpoint in self.endpoints.items()},
+        )
+        with self.progress.stage("check ports between the hosts"):
+            answers = self.fleet.test_ports(
+                addresses,
+                lambda name: {"starts": name in starting, "head": name == self.head},
+                _REACH_LIMIT_S,
             )
-        self._need_head()
-        self.everyone.failed.update(checks.unreached(said, self.head, addresses))
-        self._need_head()
+        self._require_head()
+        self.fleet.failed.update(checks.list_unreached_hosts(answers, self.head, addresses))
+        self._require_head()
 
-    def begin(self) -> None:
+    def start_ray(self) -> None:
         """Start Ray where it does not run; each worker waits for the head, so all start together."""
-        chosen = self.to_begin
-        if not chosen:
+        names = self.hosts_to_start
+        if not names:
             return
-        token = self._token()
-        self.begun = chosen
-        with self.watch.stage(f"Ray on {', '.join(chosen)}"):
-            self._ask_begin(token, chosen)
-            answers = self._ask("settle", lambda name: {"role": self.role(name)}, _BEGIN_LIMIT_S, chosen)
+        token = self._fetch_token()
+        self.started_hosts = names
+        with self.progress.stage(f"Ray on {', '.join(names)}"):
+            self._request_start(token, names)
+            answers = self._ask_hosts(
+                "settle", lambda name: {"role": self.get_role(name)}, _BEGIN_LIMIT_S, names
+            )
         self.nodes = tuple(answers.get(self.head, {}).get("nodes", ()))
-        withdraw(self.everyone, [name for name in self.begun if name in self.everyone.failed], self.watch)
+        end_started_processes(
+            self.fleet, [name for name in self.started_hosts if name in self.fleet.failed], self.progress
+        )
 
-    def gather(self) -> None:
+    def register_hosts(self) -> None:
         """Give a head that ran before the facts of its new hosts, and ask for its nodes."""
         if self.nodes:
             return
-        asked = {**self.described(self.head), "head": self.at, "gathered": self._gathered()}
-        said = self._ask("gather", lambda _: asked, _BEGIN_LIMIT_S, [self.head])
-        self.nodes = tuple(said[self.head]["nodes"])
+        request = {
+            **self.build_host_request(self.head),
+            "head": self.head_address,
+            "gathered": self._build_gathered(),
+        }
+        answers = self._ask_hosts("gather", lambda _: request, _BEGIN_LIMIT_S, [self.head])
+        self.nodes = tuple(answers[self.head]["nodes"])
 
-    def settle_accounts(self) -> None:
+    def fail_absent_hosts(self) -> None:
         """Fail the hosts that did not join the cluster and reported no problem."""
         alive = {node["address"] for node in self.nodes if node["alive"]}
-        for name in self.everyone.present:
-            if (address := self.ends[name].address) not in alive:
+        for name in self.fleet.answering_hosts:
+            if (address := self.endpoints[name].address) not in alive:
                 problem = Problem(
                     f"{name} did not join the cluster",
-                    cause=f"Ray runs on {name}, and the head at {self.at} does not list {address}",
+                    cause=f"Ray runs on {name}, and the head at {self.head_address} does not list {address}",
                     fix=f"medley logs {name}; then: medley up",
                 )
-                self.everyone.failed[name] = problem
+                self.fleet.failed[name] = problem
 
-    def foretold(self) -> Mapping[str, Table]:
-        return self._ask_begin(None, self.to_begin)
+    def plan_commands(self) -> Mapping[str, Table]:
+        return self._request_start(None, self.hosts_to_start)
 
-    def described(self, name: str) -> Table:
-        member = self.everyone.cluster.hosts[name]
+    def build_host_request(self, name: str) -> Table:
+        member = self.fleet.cluster.hosts[name]
         return {
-            "transcript": self.looks[name]["transcript"],
+            "transcript": self.host_states[name]["transcript"],
             "kind": member.kind,
             "env": member.env,
-            "nccl": None if self.everyone.cluster.image_of(name) else member.nccl,
-            "environment": self.everyone.cluster.environment_of(name),
-            "image": self.everyone.cluster.image_of(name),
+            "nccl": None if self.fleet.cluster.describe_image(name) else member.nccl,
+            "environment": self.fleet.cluster.merge_environment(name),
+            "image": self.fleet.cluster.describe_image(name),
             "slots": member.slots,
-            "engine": self.everyone.cluster.engine,
+            "engine": self.fleet.cluster.engine,
         }
 
-    def _ask_begin(self, token: str | None, among: list[str]) -> dict[str, Table]:
+    def _request_start(self, token: str | None, names: list[str]) -> dict[str, Table]:
         """Start Ray on these hosts; without a token, return only its commands."""
 
-        def asked(name: str) -> Table:
-            end = self.ends[name]
-            more = {"gathered": self._gathered()} if name == self.head else {}
+        def build_request(name: str) -> Table:
+            endpoint = self.endpoints[name]
+            gathered = {"gathered": self._build_gathered()} if name == self.head else {}
             return {
-                **self.described(name),
-                "role": self.role(name),
-                "address": end.address,
-                "interface": end.interface,
-                "head": self.at,
-                "variables": [[each.name, each.value, each.why] for each in self.variables[name]],
+                **self.build_host_request(name),
+                "role": self.get_role(name),
+                "address": endpoint.address,
+                "interface": endpoint.interface,
+                "head": self.head_address,
+                "variables": [
+                    [variable.name, variable.value, variable.why] for variable in self.variables[name]
+                ],
                 "token": token,
                 "dry": token is None,
-                **more,
+                **gathered,
             }
 
-        return self.everyone.ask("begin", asked, limit_s=_BEGIN_LIMIT_S, among=among)
+        return self.fleet.ask("begin", build_request, limit_s=_BEGIN_LIMIT_S, hosts=names)
 
-    def role(self, name: str) -> str:
+    def get_role(self, name: str) -> str:
         return "head" if name == self.head else "worker"
 
-    def _token(self) -> str:
-        if self.head in self.standing:
-            return str(self._ask("token", lambda _: {}, _LOOK_LIMIT_S, [self.head])[self.head]["token"])
+    def _fetch_token(self) -> str:
+        if self.head in self.running_hosts:
+            return str(self._ask_hosts("token", lambda _: {}, _LOOK_LIMIT_S, [self.head])[self.head]["token"])
         return secrets.token_hex(32)
 
-    def _gathered(self) -> Table:
-        ends, present = self.ends, self.everyone.present
-        told = {ends[name].address: self.looks[name]["transcript"] for name in present if name in ends}
-        return {"told": told, "wanted": list(told)}
+    def _build_gathered(self) -> Table:
+        endpoints, present = self.endpoints, self.fleet.answering_hosts
+        transcripts = {
+            endpoints[name].address: self.host_states[name]["transcript"]
+            for name in present
+            if name in endpoints
+        }
+        return {"told": transcripts, "wanted": list(transcripts)}
 
-    def _ask(
-        self, errand: str, asked: Asked, limit_s: float, among: Iterable[str] | None = None
+    def _ask_hosts(
+        self, request: str, build_fields: BuildFields, limit_s: float, names: Iterable[str] | None = None
     ) -> dict[str, Table]:
-        answers = self.everyone.ask(errand, asked, limit_s=limit_s, among=among)
-        self._need_head()
+        answers = self.fleet.ask(request, build_fields, limit_s=limit_s, hosts=names)
+        self._require_head()
         return answers
 
-    def _need_head(self) -> None:
-        if problem := self.everyone.failed.get(self.head):
+    def _require_head(self) -> None:
+        if problem := self.fleet.failed.get(self.head):
             raise problem
 
 
-def _share_network(found: Mapping[str, facts.Facts], without: str, wishes: NetworkOptions) -> bool:
+def _can_share_network(
+    facts_by_host: Mapping[str, facts.Facts], left_out: str, options: NetworkOptions
+) -> bool:
     try:
         per_host.choose_new_cluster_network(
-            {name: each for name, each in found.items() if name != without}, wishes
+            {name: host_facts for name, host_facts in facts_by_host.items() if name != left_out}, options
         )
     except Problem:
         return False

@@ -19,82 +19,90 @@ from medley.schema import EngineName
 
 # Ray itself compares versions, but reports it only in a log, and RAY_IGNORE_VERSION_MISMATCH does not help.
 # Libc, machine and what is preloaded may differ between hosts of different kinds, and do.
-_ALIKE = {"ray": "Ray", "python": "Python", "engine": "the engine"}
+_COMPARED_KEYS = {"ray": "Ray", "python": "Python", "engine": "the engine"}
 Members = Mapping[str, tuple[Kind, ClusterHost]]
 """Hosts of cluster.toml by name, each with its kind."""
 CLOCK_LIMIT_S = 10
-"""With clocks hours apart no certificate is valid and logs cannot be compared; ssh itself takes a second."""
-LEAST = 512 << 20
-"""For Ray's logs and sockets; the build of an engine environment checks its own."""
+"""Seconds that a clock may be off: with clocks hours apart no certificate is valid; ssh takes a second."""
+MIN_FREE_BYTES = 512 << 20
+"""Free disk space for Ray's logs and sockets; the build of an engine environment checks its own."""
 
 
-def require_alike(ours: Mapping[str, Any], heads: Mapping[str, Any] | None, address: str) -> None:
+def require_same_versions(
+    own_terms: Mapping[str, Any], head_terms: Mapping[str, Any] | None, address: str
+) -> None:
     """Raise a Problem that names both sides, unless this host and the head can share a cluster."""
-    if heads is None:
+    if head_terms is None:
         raise Problem(
             f"the Ray cluster at {address} is not medley's",
             cause="its head has no record of its versions, so they cannot be compared",
             fix="on the head, if you do not need that Ray: ray stop; then: medley ray-head",
         )
-    _require_same_image(ours, heads)
-    if differ := list(_differences(ours, heads)):
+    _require_same_image(own_terms, head_terms)
+    if differences := list(_list_differences(own_terms, head_terms)):
         raise Problem(
-            f"this host ({ours['host']}) and the head ({heads['host']}) run different versions",
-            cause="\n".join(differ),
+            f"this host ({own_terms['host']}) and the head ({head_terms['host']}) run different versions",
+            cause="\n".join(differences),
             fix="start both with the same image (--image NAME), or both without one; "
             "a Jetson Orin: docs/how-to/jetson-orin.md"
-            if any(side["parts"].get("image") for side in (ours, heads))
+            if any(side["parts"].get("image") for side in (own_terms, head_terms))
             else "use the same medley on both: git pull, or the same flake; then: medley env build",
         )
 
 
-def _require_same_image(ours: Mapping[str, Any], heads: Mapping[str, Any]) -> None:
-    here, there = (side["parts"].get("image") for side in (ours, heads))
-    if not here or not there or here["id"] == there["id"] or set(here["digests"]) & set(there["digests"]):
+def _require_same_image(own_terms: Mapping[str, Any], head_terms: Mapping[str, Any]) -> None:
+    own_image, head_image = (side["parts"].get("image") for side in (own_terms, head_terms))
+    if (
+        not own_image
+        or not head_image
+        or own_image["id"] == head_image["id"]
+        or set(own_image["digests"]) & set(head_image["digests"])
+    ):
         return
-    if ours["parts"].get("machine") != heads["parts"].get("machine"):
+    if own_terms["parts"].get("machine") != head_terms["parts"].get("machine"):
         return
-    name = shlex.quote(there["name"])
+    name = shlex.quote(head_image["name"])
     raise Problem(
-        f"this host ({ours['host']}) and the head ({heads['host']}) run different images",
-        cause=f"{here['name']} is {here['id'][:12]} here, {there['name']} is {there['id'][:12]} on the head",
-        fix=f"copy the head's: ssh {heads['host']} {there['runtime']} save {name} | {here['runtime']} load; "
-        f"then: --image {name}",
+        f"this host ({own_terms['host']}) and the head ({head_terms['host']}) run different images",
+        cause=f"{own_image['name']} is {own_image['id'][:12]} here, "
+        f"{head_image['name']} is {head_image['id'][:12]} on the head",
+        fix=f"copy the head's: ssh {head_terms['host']} {head_image['runtime']} save {name} | "
+        f"{own_image['runtime']} load; then: --image {name}",
     )
 
 
-def _differences(ours: Mapping[str, Any], heads: Mapping[str, Any]) -> Iterator[str]:
-    for key, name in _ALIKE.items():
-        if ours.get(key) != heads.get(key):
-            yield f"{name} is {ours.get(key)} here and {heads.get(key)} on the head"
-    alike = ours["parts"].get("machine") == heads["parts"].get("machine")
-    if alike and ours["parts"].get("lock") != heads["parts"].get("lock"):
-        here, there = (str(side["parts"].get("lock"))[:12] for side in (ours, heads))
-        yield f"the engine environment's lock is {here} here and {there} on the head"
+def _list_differences(own_terms: Mapping[str, Any], head_terms: Mapping[str, Any]) -> Iterator[str]:
+    for key, title in _COMPARED_KEYS.items():
+        if own_terms.get(key) != head_terms.get(key):
+            yield f"{title} is {own_terms.get(key)} here and {head_terms.get(key)} on the head"
+    is_same_machine = own_terms["parts"].get("machine") == head_terms["parts"].get("machine")
+    if is_same_machine and own_terms["parts"].get("lock") != head_terms["parts"].get("lock"):
+        own_lock, head_lock = (str(side["parts"].get("lock"))[:12] for side in (own_terms, head_terms))
+        yield f"the engine environment's lock is {own_lock} here and {head_lock} on the head"
 
 
-def sources_of_members(members: Members, engine: EngineName) -> dict[str, EngineSource]:
+def find_engine_sources(members: Members, engine: EngineName) -> dict[str, EngineSource]:
     """Return the engine source of each host; a host finds out whether it has Nix when it starts."""
-    known = read_locked_versions()
+    locks = read_locked_versions()
     return {
         name: choose_engine_source(
-            kind, engine, EngineRequest(member.image, member.env), known, has_nix_toolkit=True
+            kind, engine, EngineRequest(member.image, member.env), locks, has_nix_toolkit=True
         )
         for name, (kind, member) in members.items()
     }
 
 
-def other_medley(name: str, theirs: str, ours: str) -> Problem | None:
-    if theirs == ours:
+def other_version_problem(name: str, host_digest: str, own_digest: str) -> Problem | None:
+    if host_digest == own_digest:
         return None
     return Problem(
         f"{name} and this host run different versions of medley",
-        cause=f"the digest of medley's source and locks is {theirs} on {name} and {ours} here",
+        cause=f"the digest of medley's source and locks is {host_digest} on {name} and {own_digest} here",
         fix="use the same on all hosts: git pull on both, or the same flake; then run this again",
     )
 
 
-def clock_off(name: str, ahead_s: float) -> Problem | None:
+def clock_problem(name: str, ahead_s: float) -> Problem | None:
     if abs(ahead_s) <= CLOCK_LIMIT_S:
         return None
     return Problem(
@@ -104,110 +112,116 @@ def clock_off(name: str, ahead_s: float) -> Problem | None:
     )
 
 
-def full_disk(name: str, look: Mapping[str, Any]) -> Problem | None:
-    if look["free_bytes"] >= LEAST:
+def disk_problem(name: str, state: Mapping[str, Any]) -> Problem | None:
+    if state["free_bytes"] >= MIN_FREE_BYTES:
         return None
     return Problem(
         f"the disk of {name} is full",
-        cause=f"{look['free_bytes'] >> 20} MiB free in {look['state']}, and Ray needs {LEAST >> 20} MiB",
-        fix=f"on {name}: df -h {look['state']}; medley env clean; or MEDLEY_STATE=/another/disk",
+        cause=f"{state['free_bytes'] >> 20} MiB free in {state['state']}, "
+        f"and Ray needs {MIN_FREE_BYTES >> 20} MiB",
+        fix=f"on {name}: df -h {state['state']}; medley env clean; or MEDLEY_STATE=/another/disk",
     )
 
 
-def old_driver(name: str, found: Facts, kind: Kind) -> Problem | None:
-    return drivers.find_version_problem(name, found.driver.version, cuda(found), kind.host)
+def driver_problem(name: str, host_facts: Facts, kind: Kind) -> Problem | None:
+    return drivers.find_version_problem(name, host_facts.driver.version, find_cuda_version(host_facts), kind.host)
 
 
-def cuda(found: Facts) -> str | None:
+def find_cuda_version(host_facts: Facts) -> str | None:
     """Return the newest CUDA that the driver supports, from nvidia-smi or a Jetson's L4T."""
-    l4t = found.board.l4t
-    return found.driver.cuda or (drivers.CUDA_OF_L4T.get(l4t.major) if l4t else None)
+    l4t = host_facts.board.l4t
+    return host_facts.driver.cuda or (drivers.CUDA_OF_L4T.get(l4t.major) if l4t else None)
 
 
-def kind_of_member(name: str, found: Facts, host: ClusterHost) -> Kind:
+def find_member_kind(name: str, host_facts: Facts, member: ClusterHost) -> Kind:
     """Return the kind of a host; a Problem about its kind names the host and its key in cluster.toml."""
     try:
-        return find_kind(found, host.kind)
+        return find_kind(host_facts, member.kind)
     except Problem as problem:
-        if host.kind is None:
+        if member.kind is None:
             raise
         raise Problem(
-            f"{name} is not of the kind {host.kind}",
+            f"{name} is not of the kind {member.kind}",
             cause=f"{problem.what}: {problem.cause}",
-            fix=f"at [hosts.{name}] in cluster.toml, remove kind = {host.kind!r}; {problem.fix}",
+            fix=f"at [hosts.{name}] in cluster.toml, remove kind = {member.kind!r}; {problem.fix}",
         ) from problem
 
 
-def unfit(
-    found: Mapping[str, Facts], members: Members, engine: EngineName, head: str
+def list_unfit_hosts(
+    facts_by_host: Mapping[str, Facts], members: Members, engine: EngineName, head: str
 ) -> Iterator[tuple[str, Problem]]:
     """Yield the hosts to leave out, before anything is downloaded or built."""
-    for name, each in found.items():
-        if problem := old_driver(name, each, members[name][0]):
+    for name, host_facts in facts_by_host.items():
+        if problem := driver_problem(name, host_facts, members[name][0]):
             yield name, problem
-    yield from origins(members, engine, head)
+    yield from list_engine_mismatches(members, engine, head)
 
 
-def origins(members: Members, engine: EngineName, head: str) -> Iterator[tuple[str, Problem]]:
+def list_engine_mismatches(members: Members, engine: EngineName, head: str) -> Iterator[tuple[str, Problem]]:
     """Yield the hosts whose engine is known to differ from the head's."""
-    of = sources_of_members(members, engine)
-    for name, found in of.items():
-        if found.absent_reason:
+    sources = find_engine_sources(members, engine)
+    for name, source in sources.items():
+        if source.absent_reason:
             fix = f"in cluster.toml, for {name}: image = or env = with this engine; or: --without {name}"
-            yield name, Problem(f"{name} has no engine", cause=found.absent_reason, fix=fix)
+            yield name, Problem(f"{name} has no engine", cause=source.absent_reason, fix=fix)
             continue
-        if found.alone_reason:
+        if source.alone_reason:
             yield (
                 name,
-                Problem(f"{name} cannot be in a cluster", cause=found.alone_reason, fix=found.join_fix or ""),
+                Problem(f"{name} cannot be in a cluster", cause=source.alone_reason, fix=source.join_fix or ""),
             )
             continue
-        differ = found.list_differences(of[head]) if head in of else []
-        if differ:
-            ways = (
-                *([f"{found.upgrade_fix} on {name}"] if found.upgrade_fix else []),
+        differences = source.list_differences(sources[head]) if head in sources else []
+        if differences:
+            fixes = (
+                *([f"{source.upgrade_fix} on {name}"] if source.upgrade_fix else []),
                 "the same image on all hosts",
             )
             yield (
                 name,
                 Problem(
                     f"{name} and {head} cannot be in one cluster",
-                    cause=f"{', '.join(differ)}: {name} has {found}; {head} has {of[head]}",
-                    fix=f"{', or '.join(ways)} (image = … in cluster.toml); or: --without {name}",
+                    cause=f"{', '.join(differences)}: {name} has {source}; {head} has {sources[head]}",
+                    fix=f"{', or '.join(fixes)} (image = … in cluster.toml); or: --without {name}",
                 ),
             )
 
 
-def advice(name: str, look: Mapping[str, Any]) -> str | None:
+def find_reboot_note(name: str, state: Mapping[str, Any]) -> str | None:
     """Return a note about a setting that should be changed and does not stop the host."""
-    if look["boots"] is not False:
+    if state["boots"] is not False:
         return None
     return (
-        f"{name} does not rejoin after a reboot; to change that: sudo loginctl enable-linger {look['user']}"
+        f"{name} does not rejoin after a reboot; to change that: sudo loginctl enable-linger {state['user']}"
     )
 
 
-def stands(look: Mapping[str, Any], role: str, head: str, address: str, described: Mapping[str, Any]) -> bool:
-    """Whether the host runs its part of this cluster already, as `described`."""
-    found = look["membership"]
-    wanted = (role, head, address, described["environment"])
-    same = found and tuple(found[each] for each in ("role", "head", "address", "table")) == wanted
+def is_up(state: Mapping[str, Any], role: str, head: str, address: str, request: Mapping[str, Any]) -> bool:
+    """Return whether the host runs its node of this cluster already, as `request` describes it."""
+    membership = state["membership"]
+    expected = (role, head, address, request["environment"])
+    is_same = (
+        membership and tuple(membership[key] for key in ("role", "head", "address", "table")) == expected
+    )
     # Only the host itself can expand ~ in a path, so the path as written counts too.
-    same = same and described["nccl"] in (found["nccl"], found["nccl_written"] or found["nccl"])
-    return bool(same and any(unit["running"] for unit in look["units"] if unit["name"] == "medley-ray"))
+    is_same = is_same and request["nccl"] in (
+        membership["nccl"],
+        membership["nccl_written"] or membership["nccl"],
+    )
+    return bool(is_same and any(unit["running"] for unit in state["units"] if unit["name"] == "medley-ray"))
 
 
-def unreached(
-    said: Mapping[str, Mapping[str, Any]], head: str, addresses: Mapping[str, str]
+def list_unreached_hosts(
+    answers: Mapping[str, Mapping[str, Any]], head: str, addresses: Mapping[str, str]
 ) -> Iterator[tuple[str, Problem]]:
     """Yield the hosts to leave out because a firewall is between them and another; never the head."""
-    for name, each in said.items():
-        for other, address, port, why in each["closed"]:
+    for name, answer in answers.items():
+        for other, address, port, reason in answer["closed"]:
             yield (
                 name if other == head else other,
                 Problem(
                     f"{name} does not reach {other}",
-                    cause=f"{address}:{port} from {addresses[name]}: {why}",
+                    cause=f"{address}:{port} from {addresses[name]}: {reason}",
                     fix=f"on {other}: sudo ufw allow from {addresses[name]}; sudo ufw status",
                 ),
             )

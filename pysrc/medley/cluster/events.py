@@ -17,23 +17,23 @@ from shlex import quote
 from typing import Any, Literal, get_args
 
 from medley import credentials, json_shape, storage
-from medley.cluster import require_own
+from medley.cluster import require_own_file
 from medley.command import Command
 from medley.errors import Problem, in_words
 from medley.process import Process
 from medley.unusable_file import optional
 
 Kind = Literal["start", "ready", "fault", "restart", "recovery", "end", "upgrade"]
-COMMAND = "MEDLEY_ON_EVENT"
-_MOST_BYTES = 512 << 10
-_LONGEST_TEXT = 4000
-"""Then the older half is forgotten."""
-_RUN_ON = {"fault", "recovery"}
+COMMAND_VARIABLE = "MEDLEY_ON_EVENT"
+_MAX_FILE_BYTES = 512 << 10
+"""Size of the events file above which its older half is deleted."""
+_MAX_TEXT_CHARS = 4000
+_COMMAND_KINDS = {"fault", "recovery"}
 _RUN_LIMIT_S, _RUN_EVERY_S = 30, 10
 _LOOK_EVERY_S = 0.5
-_PATH = re.compile(r"(?:~|\.{1,2})?/[^\s;&|<>$`\"']*")
-_ran: dict[tuple[str, str], float] = {}
-"""When the command began last, by kind and subject; of one that failed, by its own text."""
+_PATH_PATTERN = re.compile(r"(?:~|\.{1,2})?/[^\s;&|<>$`\"']*")
+_command_started_s: dict[tuple[str, str], float] = {}
+"""Monotonic time of the command's last start, in seconds, by kind and subject of the event."""
 
 
 @dataclass(frozen=True)
@@ -47,24 +47,24 @@ class Event:
     """One line: the reason, with its numbers."""
 
 
-def file() -> Path:
+def get_events_file() -> Path:
     return storage.state() / "events.jsonl"
 
 
-def command_file(text: str) -> Path:
-    """Return the file of the user's command, as named or made of its text; only its owner can change it."""
-    named = _named_file(text)
-    if named is None:
-        named = storage.state() / f"on-event-{storage.hash_bytes(text.encode())[:8]}"
-        storage.write(named, f"{text}\n", secret=True)
-    _argv(str(named))
-    credentials.remember_secret(named)
-    return named
+def write_command_file(text: str) -> Path:
+    """Return the file of the user's command; write one if `text` is no path. Only its owner can change it."""
+    path = _parse_path(text)
+    if path is None:
+        path = storage.state() / f"on-event-{storage.hash_bytes(text.encode())[:8]}"
+        storage.write(path, f"{text}\n", secret=True)
+    _build_argv(str(path))
+    credentials.remember_secret(path)
+    return path
 
 
-def require_file(text: str) -> None:
+def require_command_file(text: str) -> None:
     """Raise a Problem for a command that is not in a file, where others could read it."""
-    if _named_file(text) is None:
+    if _parse_path(text) is None:
         raise Problem(
             "the command of --on-event would be in a unit that every user can read",
             cause="its text may hold the address of a webhook",
@@ -73,13 +73,13 @@ def require_file(text: str) -> None:
         )
 
 
-def _named_file(text: str) -> Path | None:
-    return Path(text).expanduser().absolute() if _PATH.fullmatch(text) else None
+def _parse_path(text: str) -> Path | None:
+    return Path(text).expanduser().absolute() if _PATH_PATTERN.fullmatch(text) else None
 
 
-def _argv(command: str) -> tuple[str, ...]:
+def _build_argv(command: str) -> tuple[str, ...]:
     """Return how to run a file: itself where it is a program, else by sh; or a text of an older medley."""
-    file = _named_file(command)
+    file = _parse_path(command)
     if file is None:
         return ("/bin/sh", "-c", command)
     if not file.is_file():
@@ -88,89 +88,98 @@ def _argv(command: str) -> tuple[str, ...]:
             cause="it is to be a file with a shell command, or a program",
             fix=f"(umask 077; cat > {quote(str(file))})  # the command, then Ctrl-D",
         )
-    require_own(file, "medley runs it", f"chmod go-w {quote(str(file))} {quote(str(file.parent))}")
+    require_own_file(file, "medley runs it", f"chmod go-w {quote(str(file))} {quote(str(file.parent))}")
     return (str(file),) if os.access(file, os.X_OK) else ("/bin/sh", str(file))
 
 
-def note(kind: Kind, subject: str, text: str) -> None:
-    """Keep an event, and run the user's command on some; a full disk loses the event and nothing else."""
-    found, now = Event(time.time(), kind, _clean(subject), _clean(text)), time.monotonic()
-    _keep(found)
-    command = os.environ.get(COMMAND)
-    if command and kind in _RUN_ON and now >= _ran.get((kind, subject), float("-inf")) + _RUN_EVERY_S:
-        _ran[kind, subject] = now
+def record_event(kind: Kind, subject: str, text: str) -> None:
+    """Record an event; run the user's command on a fault or recovery. A full disk loses only the event."""
+    event, now_s = Event(time.time(), kind, _clean_text(subject), _clean_text(text)), time.monotonic()
+    _append_event(event)
+    command = os.environ.get(COMMAND_VARIABLE)
+    if (
+        command
+        and kind in _COMMAND_KINDS
+        and now_s >= _command_started_s.get((kind, subject), float("-inf")) + _RUN_EVERY_S
+    ):
+        _command_started_s[kind, subject] = now_s
         # No daemon: a fault may be the end of this process, and it is reported before that.
-        threading.Thread(target=_run, args=(command, found)).start()
+        threading.Thread(target=_run_command, args=(command, event)).start()
 
 
-def _clean(text: str) -> str:
+def _clean_text(text: str) -> str:
     """Return one line that a variable of the user's command can hold: execve(2) takes no NUL, nor 128 kB."""
-    whole = text.encode("utf-8", "replace").decode().replace("\0", "")
-    return " ".join(whole.split())[:_LONGEST_TEXT]
+    printable = text.encode("utf-8", "replace").decode().replace("\0", "")
+    return " ".join(printable.split())[:_MAX_TEXT_CHARS]
 
 
-def _keep(event: Event) -> None:
+def _append_event(event: Event) -> None:
     line = json.dumps(asdict(event)) + "\n"
-    with optional(), storage.lock(file().with_suffix(".lock"), waits=lambda: None):
-        kept = storage.read_text(file(), errors="replace") or ""
-        if len(kept) > _MOST_BYTES:
-            lines = kept.splitlines(keepends=True)
-            storage.write(file(), "".join(lines[len(lines) // 2 :]))
-        storage.append(file(), line)
-        counted = counts()
-        counted[event.kind] += 1
-        storage.overwrite(_counts(), json.dumps(counted))
+    with optional(), storage.lock(get_events_file().with_suffix(".lock"), waits=lambda: None):
+        text = storage.read_text(get_events_file(), errors="replace") or ""
+        if len(text) > _MAX_FILE_BYTES:
+            lines = text.splitlines(keepends=True)
+            storage.write(get_events_file(), "".join(lines[len(lines) // 2 :]))
+        storage.append(get_events_file(), line)
+        event_counts = read_counts()
+        event_counts[event.kind] += 1
+        storage.overwrite(_get_counts_file(), json.dumps(event_counts))
 
 
-def _run(command: str, event: Event) -> None:
+def _run_command(command: str, event: Event) -> None:
     """Run the user's command; the first failure of each kind in this process is an event."""
-    parts = {"": event.kind, "_SUBJECT": event.subject, "_TEXT": event.text}
-    env = {f"MEDLEY_EVENT{name}": value for name, value in parts.items()}
+    fields = {"": event.kind, "_SUBJECT": event.subject, "_TEXT": event.text}
+    env = {f"MEDLEY_EVENT{name}": value for name, value in fields.items()}
     try:
-        process = Process(Command(_argv(command), env), lambda _: None, has_stdin=True)
-        process.say(json.dumps(asdict(event)))
-        process.hang_up()
-        finished = process.wait(_RUN_LIMIT_S)
-        process.stop(grace_s=1)
-        why = f"did not end within {_RUN_LIMIT_S} s"
+        command_process = Process(Command(_build_argv(command), env), lambda _: None, has_stdin=True)
+        command_process.say(json.dumps(asdict(event)))
+        command_process.hang_up()
+        finished = command_process.wait(_RUN_LIMIT_S)
+        command_process.stop(grace_s=1)
+        failure = f"did not end within {_RUN_LIMIT_S} s"
         if finished:
-            why = f"ended with {finished.status}: {' '.join(finished.lines[-1:])}" if finished.status else ""
+            failure = (
+                f"ended with {finished.status}: {' '.join(finished.lines[-1:])}" if finished.status else ""
+            )
     except Problem as problem:
-        why = problem.cause
+        failure = problem.cause
     except (OSError, ValueError) as error:
-        why = f"could not start: {in_words(error)}"
-    if why and (key := ("fault", "--on-event")) not in _ran:
-        _ran[key] = time.monotonic()
-        _keep(Event(time.time(), "fault", "command of --on-event", f"it {why}"))
+        failure = f"could not start: {in_words(error)}"
+    if failure and (key := ("fault", "--on-event")) not in _command_started_s:
+        _command_started_s[key] = time.monotonic()
+        _append_event(Event(time.time(), "fault", "command of --on-event", f"it {failure}"))
 
 
-def events() -> Iterator[Event]:
-    """Yield all, the oldest first; a line that a power cut damaged is left out."""
-    for line in (storage.read_text(file(), errors="replace") or "").splitlines():
-        found = json_shape.table(line)
-        if found is not None and json_shape.fits(found, Event):
-            yield Event(**found)
+def read_events() -> Iterator[Event]:
+    """Yield all events, the oldest first; skip a line that a power cut damaged."""
+    for line in (storage.read_text(get_events_file(), errors="replace") or "").splitlines():
+        table = json_shape.table(line)
+        if table is not None and json_shape.fits(table, Event):
+            yield Event(**table)
 
 
-def last(count: int, *, follow: bool) -> Iterator[Event]:
+def follow_events(count: int, *, follow: bool) -> Iterator[Event]:
     """Yield the last `count`; with `follow` then each new one, without an end."""
-    yield from (found := deque(events(), maxlen=count))
-    seen, known_s = counts(), max((each.at_s for each in found), default=time.time())
+    yield from (recent := deque(read_events(), maxlen=count))
+    seen_counts, newest_s = read_counts(), max((event.at_s for event in recent), default=time.time())
     while follow:
         time.sleep(_LOOK_EVERY_S)
-        if (now := counts()) != seen:
-            seen, new = now, [each for each in events() if each.at_s > known_s]
-            yield from new
-            known_s = max((each.at_s for each in new), default=known_s)
+        if (current_counts := read_counts()) != seen_counts:
+            seen_counts, new_events = (
+                current_counts,
+                [event for event in read_events() if event.at_s > newest_s],
+            )
+            yield from new_events
+            newest_s = max((event.at_s for event in new_events), default=newest_s)
 
 
-def counts() -> dict[str, int]:
-    """Count the events of each kind that were ever noted here."""
-    found: dict[str, Any] = {}
+def read_counts() -> dict[str, int]:
+    """Return the number of events of each kind that this host ever recorded."""
+    table: dict[str, Any] = {}
     with optional():
-        found = storage.read_table(_counts()) or {}
-    return {kind: count if isinstance(count := found.get(kind), int) else 0 for kind in get_args(Kind)}
+        table = storage.read_table(_get_counts_file()) or {}
+    return {kind: count if isinstance(count := table.get(kind), int) else 0 for kind in get_args(Kind)}
 
 
-def _counts() -> Path:
+def _get_counts_file() -> Path:
     return storage.state() / "events.counts"

@@ -2,7 +2,7 @@
 
 from medley import transcript
 from medley.cluster import Cluster, checks
-from medley.cluster.fleet import Fleet, counted
+from medley.cluster.fleet import Fleet, format_host_count
 from medley.errors import Problem
 from medley.host import facts
 from medley.planner.topology import Topology
@@ -11,25 +11,28 @@ from medley.progress import Progress
 _LOOK_LIMIT_S = 90
 
 
-def ask_hosts(cluster: Cluster, watch: Progress) -> Topology:
+def ask_hosts(cluster: Cluster, progress: Progress) -> Topology:
     """Return the hosts that `medley up` would join now; note why each other one is left out."""
-    with Fleet(cluster, watch) as fleet, watch.stage(f"ask {counted(cluster.hosts)} of cluster.toml"):
-        looks = fleet.ask("look", limit_s=_LOOK_LIMIT_S)
+    with (
+        Fleet(cluster, progress) as fleet,
+        progress.stage(f"ask {format_host_count(cluster.hosts)} of cluster.toml"),
+    ):
+        states = fleet.ask("look", limit_s=_LOOK_LIMIT_S)
     failed = dict(fleet.failed)
     hosts = {}
-    for name, look in looks.items():
-        found = facts.read_facts(transcript.parse(look["transcript"]))
+    for name, state in states.items():
+        parsed_facts = facts.read_facts(transcript.parse(state["transcript"]))
         try:
-            hosts[name] = (found, checks.kind_of_member(name, found, cluster.hosts[name]))
-        except Problem as unknown_kind:
-            failed[name] = unknown_kind
-    members = {name: (kind, cluster.member(name)) for name, (_, kind) in hosts.items()}
-    found_facts = {name: each for name, (each, _) in hosts.items()}
-    failed |= dict(checks.unfit(found_facts, members, cluster.engine, cluster.head))
-    hosts = {name: each for name, each in hosts.items() if name not in failed}
+            hosts[name] = (parsed_facts, checks.find_member_kind(name, parsed_facts, cluster.hosts[name]))
+        except Problem as kind_problem:
+            failed[name] = kind_problem
+    members = {name: (kind, cluster.merge_host(name)) for name, (_, kind) in hosts.items()}
+    facts_by_host = {name: host_facts for name, (host_facts, _) in hosts.items()}
+    failed |= dict(checks.list_unfit_hosts(facts_by_host, members, cluster.engine, cluster.head))
+    hosts = {name: host for name, host in hosts.items() if name not in failed}
     if not hosts:
         raise failed.get(cluster.head) or next(iter(failed.values()))
     for name, problem in failed.items():
-        watch.note(f"planned without {name}: {problem.what}: {problem.cause}")
+        progress.note(f"planned without {name}: {problem.what}: {problem.cause}")
     members = {name: members[name] for name in hosts}
-    return Topology(hosts, engine_sources=checks.sources_of_members(members, cluster.engine))
+    return Topology(hosts, engine_sources=checks.find_engine_sources(members, cluster.engine))

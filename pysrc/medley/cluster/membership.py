@@ -21,8 +21,8 @@ from medley.process import Finished, NotFinished, Process, wait_until
 from medley.process_identity import Identity
 from medley.transcript import Transcript
 
-UP = "Ray runtime started"
-UNIT = "medley-ray"
+STARTED_LINE = "Ray runtime started"
+UNIT_NAME = "medley-ray"
 EngineEnvironment = Environment | ContainerEnvironment
 _START_LIMIT_S = 90
 _ASK_LIMIT_S = 30
@@ -50,18 +50,18 @@ class Membership:
     nccl_written: str | None = None
     """The same path as the user wrote it, to compare with cluster.toml."""
 
-    def engine_environment(self) -> EngineEnvironment:
+    def find_engine_environment(self) -> EngineEnvironment:
         """Return the engine environment of this host's Ray, which the engine must use too."""
         if self.image:
             return container_image.restore_environment(self.image)
-        there = virtualenv.open_environment(Path(self.environment))
-        if there is None:
+        virtual_environment = virtualenv.open_environment(Path(self.environment))
+        if virtual_environment is None:
             raise Problem(
                 "the engine environment of this cluster is gone",
                 cause=f"{self.environment} does not exist any more",
                 fix="medley ray-stop; then: medley ray-head",
             )
-        return there
+        return virtual_environment
 
     def ask(
         self, verb: str, *words: str, script: str = "ray_state.py", limit_s: float = _ASK_LIMIT_S
@@ -70,20 +70,20 @@ class Membership:
         if self.role != "head":
             _require_reachable(self.head)
         try:
-            finished = process.run(self.asked(script, verb, self.head, *words), limit_s=limit_s)
+            finished = process.run(self.build_command(script, verb, self.head, *words), limit_s=limit_s)
         except NotFinished as problem:
-            raise _silent_head(self.head, problem.cause) from problem
-        return _answer(finished.lines, Path(self.token), self.head)
+            raise _silent_head_problem(self.head, problem.cause) from problem
+        return _parse_answer(finished.lines, Path(self.token), self.head)
 
-    def asked(self, script: str, *words: str) -> Command:
-        return asked(self.engine_environment(), Path(self.token), script, *words)
+    def build_command(self, script: str, *words: str) -> Command:
+        return build_payload_command(self.find_engine_environment(), Path(self.token), script, *words)
 
-    def tell(self, answers: Transcript, *, note: Mapping[str, Any] | None = None) -> None:
-        """Store this host's facts on the head; a head adds its terms (`note`)."""
-        file = folder() / "facts.txt"
-        storage.write(file, transcript.text(answers))
-        terms = [json.dumps(note)] if note else []
-        self.ask("note" if note else "tell", self.address, str(file), *terms)
+    def send_facts(self, own_facts: Transcript, *, own_terms: Mapping[str, Any] | None = None) -> None:
+        """Store this host's facts on the head; a head adds its own terms."""
+        facts_file = get_ray_folder() / "facts.txt"
+        storage.write(facts_file, transcript.text(own_facts))
+        terms = [json.dumps(own_terms)] if own_terms else []
+        self.ask("note" if own_terms else "tell", self.address, str(facts_file), *terms)
 
 
 def _require_reachable(head: str) -> None:
@@ -92,10 +92,10 @@ def _require_reachable(head: str) -> None:
     try:
         socket.create_connection((address, int(port)), timeout=_CONNECT_LIMIT_S).close()
     except OSError as error:
-        raise _silent_head(head, in_words(error)) from error
+        raise _silent_head_problem(head, in_words(error)) from error
 
 
-def _silent_head(head: str, cause: str) -> Problem:
+def _silent_head_problem(head: str, cause: str) -> Problem:
     address = head.rpartition(":")[0]
     return Problem(
         f"the head {head} does not answer",
@@ -104,100 +104,110 @@ def _silent_head(head: str, cause: str) -> Problem:
     )
 
 
-def folder() -> Path:
+def get_ray_folder() -> Path:
     """Return Ray's folder; its path is short, because a socket's may have 107 characters."""
     return storage.state() / "ray"
 
 
-def noted() -> Membership | None:
-    found, runtime = last(), _container_runtime()
-    if found and (processes() or (runtime and container_runtime.is_running(runtime, _container_name()))):
-        return found
+def find_membership() -> Membership | None:
+    membership, runtime = read_membership(), _read_container_runtime()
+    if membership and (
+        find_processes() or (runtime and container_runtime.is_running(runtime, _get_container_name()))
+    ):
+        return membership
     return None
 
 
-def last() -> Membership | None:
+def read_membership() -> Membership | None:
     """Return the recorded membership, even where its processes are gone."""
-    return storage.read_record(_note(), Membership)
+    return storage.read_record(_get_membership_file(), Membership)
 
 
-def require_none() -> None:
-    if found := noted():
+def require_no_membership() -> None:
+    if membership := find_membership():
         raise Problem(
-            f"this host is in a cluster already, as its {found.role}",
-            cause=f"its head is {found.head}",
+            f"this host is in a cluster already, as its {membership.role}",
+            cause=f"its head is {membership.head}",
             fix="medley status; or leave that cluster: medley ray-stop",
         )
 
 
-def processes() -> set[Identity]:
-    """Find the processes of this user's cluster on this host by their mark."""
-    environments = process_identity.read_environments()
-    return {
-        each for each, env in environments.items() if ray.MARK in env and _is_ours(each, Path(env[ray.MARK]))
-    }
+def find_processes() -> set[Identity]:
+    """Return the processes of this user's cluster on this host, which their mark identifies."""
+    variables_by_process = process_identity.read_environments()
+    own_processes = set()
+    for identity, variables in variables_by_process.items():
+        mark = variables.get(ray.MARK_VARIABLE)
+        if mark is not None and _is_own_process(identity, Path(mark)):
+            own_processes.add(identity)
+    return own_processes
 
 
-def _is_ours(process: Identity, mark: Path) -> bool:
-    """Whether this user owns a process whose mark is this state folder.
+def _is_own_process(identity: Identity, mark: Path) -> bool:
+    """Return whether this user owns a process whose mark is this state folder.
 
     Root sees the processes of containers, where the same path is another folder.
     """
-    place = Path(f"/proc/{process.pid}")
+    proc_folder = Path(f"/proc/{identity.pid}")
     with contextlib.suppress(OSError):
-        if place.stat().st_uid != os.geteuid():
+        if proc_folder.stat().st_uid != os.geteuid():
             return False
-        if folder().exists():
-            return Path(f"{place}/root{mark}").samefile(folder())
-        return mark == folder() and (place / "ns/mnt").readlink() == Path("/proc/self/ns/mnt").readlink()
+        if get_ray_folder().exists():
+            return Path(f"{proc_folder}/root{mark}").samefile(get_ray_folder())
+        return (
+            mark == get_ray_folder()
+            and (proc_folder / "ns/mnt").readlink() == Path("/proc/self/ns/mnt").readlink()
+        )
     return False
 
 
-def stop() -> int:
-    """End all processes of the cluster here and their supervisor; returns how many there were."""
-    found = processes()
-    units.stop(UNIT)
-    process_identity.end_processes(found, grace_s=3)
+def end_ray() -> int:
+    """End all processes of the cluster here and their supervisor; return how many there were."""
+    ray_processes = find_processes()
+    units.stop_unit(UNIT_NAME)
+    process_identity.end_processes(ray_processes, grace_s=3)
     # What runs in a container may be another user's, so that only its name is ours.
-    contained = _end_container()
-    storage.remove_file(_note())
-    return len(found) or int(contained)
+    had_container = _end_container()
+    storage.remove_file(_get_membership_file())
+    return len(ray_processes) or int(had_container)
 
 
 @contextlib.contextmanager
-def begun(command: Command, membership: Membership) -> Iterator[None]:
+def start_ray(command: Command, membership: Membership) -> Iterator[None]:
     """Run `ray start`, and record the membership after the body; if that fails, end Ray."""
-    storage.make(folder())
+    storage.make(get_ray_folder())
     try:
-        _start(command, membership.image)
+        _run_start_command(command, membership.image)
         yield
-        note(membership)
+        write_membership(membership)
     except BaseException:
-        stop()
+        end_ray()
         raise
 
 
-def note(membership: Membership) -> None:
+def write_membership(membership: Membership) -> None:
     if membership.image:
-        storage.write(_container_note(), membership.image["runtime"])
-    storage.write(_note(), json.dumps(asdict(membership)))
+        storage.write(_get_container_file(), membership.image["runtime"])
+    storage.write(_get_membership_file(), json.dumps(asdict(membership)))
 
 
-def _start(command: Command, image: Mapping[str, Any] | None) -> None:
+def _run_start_command(command: Command, image: Mapping[str, Any] | None) -> None:
     if image:
         _end_container()
         # Before it starts, so that a later medley can end it.
-        storage.write(_container_note(), image["runtime"])
+        storage.write(_get_container_file(), image["runtime"])
     finished = process.run(command, limit_s=_START_LIMIT_S)
     if image and not finished.status:
-        seen: list[str] = []
-        follow = Command((image["runtime"], "logs", "--follow", _container_name()))
-        logs = Process(follow, lambda line: seen.append(line) if UP in line else None)
+        up_lines: list[str] = []
+        follow_command = Command((image["runtime"], "logs", "--follow", _get_container_name()))
+        log_process = Process(
+            follow_command, lambda line: up_lines.append(line) if STARTED_LINE in line else None
+        )
         try:
-            wait_until(lambda: seen or logs.poll(), _START_LIMIT_S)
+            wait_until(lambda: up_lines or log_process.poll(), _START_LIMIT_S)
         finally:
-            logs.stop(grace_s=5)
-        finished = Finished(0 if seen else 1, tuple(logs.last))
+            log_process.stop(grace_s=5)
+        finished = Finished(0 if up_lines else 1, tuple(log_process.last))
     if finished.status:
         problem = Problem(
             "Ray did not start",
@@ -208,60 +218,67 @@ def _start(command: Command, image: Mapping[str, Any] | None) -> None:
 
 
 def _end_container() -> bool:
-    runtime = _container_runtime()
-    found = runtime is not None and container_runtime.remove_container(runtime, _container_name())
-    storage.remove_file(_container_note())
-    return found
+    runtime = _read_container_runtime()
+    was_running = runtime is not None and container_runtime.remove_container(runtime, _get_container_name())
+    storage.remove_file(_get_container_file())
+    return was_running
 
 
-def _container_name() -> str:
+def _get_container_name() -> str:
     return container.name_container(container_image.RAY_ROLE)
 
 
-def _container_runtime() -> Runtime | None:
-    name = storage.read_text(_container_note(), errors="replace")
-    return None if name is None else "docker" if name == "docker" else "podman"
+def _read_container_runtime() -> Runtime | None:
+    name = storage.read_text(_get_container_file(), errors="replace")
+    if name is None:
+        return None
+    return "docker" if name == "docker" else "podman"
 
 
-def _container_note() -> Path:
+def _get_container_file() -> Path:
     return storage.state() / "ray-container"
 
 
-def read(environment: EngineEnvironment, token: Path, head: str) -> Mapping[str, Any]:
+def read_cluster_state(environment: EngineEnvironment, token: Path, head: str) -> Mapping[str, Any]:
     """Return the state of the cluster at HOST:PORT, which this host has not joined."""
-    command = asked(environment, token, "ray_state.py", "read", head)
-    return _answer(process.run(command, limit_s=_ASK_LIMIT_S).lines, token, head)
+    command = build_payload_command(environment, token, "ray_state.py", "read", head)
+    return _parse_answer(process.run(command, limit_s=_ASK_LIMIT_S).lines, token, head)
 
 
 @contextlib.contextmanager
-def held(found: Membership, slots: Mapping[str, int]) -> Iterator[None]:
-    """Hold these slots of each host while the body runs, so that Ray places no ranks there."""
+def reserve_slots(membership: Membership, slots: Mapping[str, int]) -> Iterator[None]:
+    """Reserve these slots of each host while the body runs, so that Ray places no ranks there."""
     if not slots:
         yield
         return
     lines: list[str] = []
-    words = ("hold", found.head, found.address, *(f"{host}={count}" for host, count in slots.items()))
-    process = Process(found.asked("ray_state.py", *words), lines.append)
+    arguments = (
+        "hold",
+        membership.head,
+        membership.address,
+        *(f"{host}={count}" for host, count in slots.items()),
+    )
+    holder = Process(membership.build_command("ray_state.py", *arguments), lines.append)
     try:
-        wait_until(lambda: json_shape.last_table(lines) or process.poll(), _ASK_LIMIT_S)
-        _answer(lines, Path(found.token), found.head)
+        wait_until(lambda: json_shape.last_table(lines) or holder.poll(), _ASK_LIMIT_S)
+        _parse_answer(lines, Path(membership.token), membership.head)
         yield
     finally:
-        process.stop(grace_s=5)
+        holder.stop(grace_s=5)
 
 
-def asked(
+def build_payload_command(
     environment: EngineEnvironment, token: Path, script: str, *words: str, reads: tuple[Path, ...] = ()
 ) -> Command:
     """Return the command that runs a script of payload/ on a cluster; the script `reads` these folders."""
-    env = {each.name: each.value for each in ray.variables(token)}
+    variables = {variable.name: variable.value for variable in ray.list_client_variables(token)}
     path = payload.FOLDER / script
     return environment.wrap_command(
-        Command((str(environment.python), str(path), *words), env, UNSET), path.parent, *reads
+        Command((str(environment.python), str(path), *words), variables, UNSET), path.parent, *reads
     )
 
 
-def _answer(lines: Sequence[str], token: Path, address: str) -> Mapping[str, Any]:
+def _parse_answer(lines: Sequence[str], token: Path, address: str) -> Mapping[str, Any]:
     table = json_shape.last_table(lines) or {"error": "", "said": "\n".join(lines[-3:]) or _NO_ANSWER}
     if "error" not in table:
         return table
@@ -276,5 +293,5 @@ def _answer(lines: Sequence[str], token: Path, address: str) -> Mapping[str, Any
     )
 
 
-def _note() -> Path:
+def _get_membership_file() -> Path:
     return storage.state() / "ray.json"

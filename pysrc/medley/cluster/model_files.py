@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from medley import storage
-from medley.cluster.fleet import Asked, Fleet, Table
+from medley.cluster.fleet import BuildFields, Fleet, Table
 from medley.cluster.membership import Membership
 from medley.errors import Problem
 from medley.model import extra_files, remote_code
@@ -29,7 +29,7 @@ _FETCH_LIMIT_S = 7 * 24 * 3600
 class ModelPull:
     """The steps of `medley pull` over a cluster, in order."""
 
-    everyone: Fleet
+    fleet: Fleet
     target: str
     """A folder's path, the same on every host, or ORG/NAME."""
     addresses: Mapping[str, str]
@@ -38,89 +38,101 @@ class ModelPull:
     """The commit, branch or tag to download; `main` where it is None."""
     manifest: Table = field(default_factory=dict)
     size_bytes: int = 0
-    having: tuple[str, ...] = ()
-    received: Mapping[str, int] = field(default_factory=dict)
+    source_hosts: tuple[str, ...] = ()
+    received_bytes: Mapping[str, int] = field(default_factory=dict)
 
-    def find(self) -> bool:
-        """Find the hosts that have the model; returns whether it must be downloaded first."""
-        said = self._ask("has", limit_s=_ASK_LIMIT_S)
-        self.having = tuple(name for name, each in said.items() if each["here"])
-        if self.origin and self.origin in self.having:
-            self.having = (self.origin, *(name for name in self.having if name != self.origin))
-        if not self.having and self.target.startswith("/"):
+    def find_sources(self) -> bool:
+        """Find the hosts that have the model; return whether it must be downloaded first."""
+        answers = self._ask_hosts("has", limit_s=_ASK_LIMIT_S)
+        self.source_hosts = tuple(name for name, answer in answers.items() if answer["here"])
+        if self.origin and self.origin in self.source_hosts:
+            self.source_hosts = (self.origin, *(name for name in self.source_hosts if name != self.origin))
+        if not self.source_hosts and self.target.startswith("/"):
             raise Problem(
                 f"no host has {self.target}",
-                cause=f"it has no config.json on {', '.join(said)}",
+                cause=f"it has no config.json on {', '.join(answers)}",
                 fix="copy the folder to that path on one of them: rsync -a FOLDER/ HOST:FOLDER/",
             )
-        return not self.having
+        return not self.source_hosts
 
-    def download(self) -> None:
-        name = self.origin or self.everyone.cluster.head
-        self._ask("download", lambda _: {"revision": self.revision}, limit_s=_FETCH_LIMIT_S, among=[name])
-        self._need(name)
-        self.having = (name,)
+    def download_model(self) -> None:
+        name = self.origin or self.fleet.cluster.head
+        self._ask_hosts(
+            "download", lambda _: {"revision": self.revision}, limit_s=_FETCH_LIMIT_S, hosts=[name]
+        )
+        self._require_answer(name)
+        self.source_hosts = (name,)
 
-    def describe(self, *, fresh: bool = False) -> None:
+    def choose_manifest(self, *, fresh: bool = False) -> None:
         """Choose the manifest that most hosts have, so that damage is outvoted; `fresh`: read all of it."""
-        said = self._ask("offer", lambda _: {"fresh": fresh}, limit_s=_HASH_LIMIT_S, among=self.having)
-        if not said:
-            raise self.everyone.failed[self.having[0]]
-        source = reference({name: each["digest"] for name, each in said.items()}, self.origin)
-        self.having = (source, *(name for name in said if name != source))
-        self.manifest, self.size_bytes = said[source]["manifest"], said[source]["size_bytes"]
+        answers = self._ask_hosts(
+            "offer", lambda _: {"fresh": fresh}, limit_s=_HASH_LIMIT_S, hosts=self.source_hosts
+        )
+        if not answers:
+            raise self.fleet.failed[self.source_hosts[0]]
+        source = choose_reference({name: answer["digest"] for name, answer in answers.items()}, self.origin)
+        self.source_hosts = (source, *(name for name in answers if name != source))
+        self.manifest, self.size_bytes = answers[source]["manifest"], answers[source]["size_bytes"]
 
-    def bring(self) -> None:
+    def send_model(self) -> None:
         """Send the model along a chain of hosts; pieces that a host has are not sent again."""
-        source, secret = self.having[0], secrets.token_hex(32)
-        more = {"manifest": self.manifest, "secret": secret}
-        opened = self._ask(
+        source, secret = self.source_hosts[0], secrets.token_hex(32)
+        manifest_fields = {"manifest": self.manifest, "secret": secret}
+        ports = self._ask_hosts(
             "pass on",
-            lambda name: {**more, "address": self.addresses[name], "whole": name == source},
+            lambda name: {**manifest_fields, "address": self.addresses[name], "whole": name == source},
             limit_s=_ASK_LIMIT_S,
         )
-        self._need(source)
-        places = {name: [name, self.addresses[name], each["port"]] for name, each in opened.items()}
-        asks = order_sources(list(places), [source])
-        said = self._ask(
+        self._require_answer(source)
+        addresses = {name: [name, self.addresses[name], answer["port"]] for name, answer in ports.items()}
+        sources_by_host = order_sources(list(addresses), [source])
+        answers = self._ask_hosts(
             "fetch",
-            lambda name: {"secret": secret, "sources": [places[each] for each in asks[name]]},
+            lambda name: {
+                "secret": secret,
+                "sources": [addresses[source_host] for source_host in sources_by_host[name]],
+            },
             limit_s=_FETCH_LIMIT_S,
-            among=asks,
+            hosts=sources_by_host,
         )
-        self.received = {name: each["received_bytes"] for name, each in said.items()}
-        self._ask("close", limit_s=_ASK_LIMIT_S)
+        self.received_bytes = {name: answer["received_bytes"] for name, answer in answers.items()}
+        self._ask_hosts("close", limit_s=_ASK_LIMIT_S)
 
-    def verify(self) -> dict[str, list[str]]:
-        """Read all of it again on the other hosts; returns the differing files by host."""
-        more = {"manifest": self.manifest}
-        others = [name for name in self.everyone.cluster.hosts if name != self.having[0]]
-        said = self._ask("verify", lambda _: more, limit_s=_HASH_LIMIT_S, among=others)
-        return {name: list(each["damage"]) for name, each in said.items()}
+    def verify_copies(self) -> dict[str, list[str]]:
+        """Read all of it again on the other hosts; return the differing files by host."""
+        fields = {"manifest": self.manifest}
+        others = [name for name in self.fleet.cluster.hosts if name != self.source_hosts[0]]
+        answers = self._ask_hosts("verify", lambda _: fields, limit_s=_HASH_LIMIT_S, hosts=others)
+        return {name: list(answer["damage"]) for name, answer in answers.items()}
 
-    def compare(self) -> Table:
-        """Compare the reference copy with the hub; returns `said`, a sentence, and `damage`, lines."""
-        source = self.having[0]
+    def compare_with_hub(self) -> Table:
+        """Compare the reference copy with the hub; return `said`, a sentence, and `damage`, lines."""
+        source = self.source_hosts[0]
         if self.target.startswith("/"):
             return {"said": "not compared with the hub: it is a folder", "damage": []}
-        said = self._ask("compare", limit_s=_HASH_LIMIT_S, among=[source])
-        self._need(source)
-        return said[source]
+        answers = self._ask_hosts("compare", limit_s=_HASH_LIMIT_S, hosts=[source])
+        self._require_answer(source)
+        return answers[source]
 
-    def _ask(
-        self, step: str, more: Asked = lambda _: {}, *, limit_s: float, among: Iterable[str] | None = None
+    def _ask_hosts(
+        self,
+        step: str,
+        build_fields: BuildFields = lambda _: {},
+        *,
+        limit_s: float,
+        hosts: Iterable[str] | None = None,
     ) -> dict[str, Table]:
-        def asked(name: str) -> Table:
-            return {"step": step, "target": self.target, **more(name)}
+        def build_request(name: str) -> Table:
+            return {"step": step, "target": self.target, **build_fields(name)}
 
-        return self.everyone.ask("transfer", asked, limit_s=limit_s, among=among)
+        return self.fleet.ask("transfer", build_request, limit_s=limit_s, hosts=hosts)
 
-    def _need(self, name: str) -> None:
-        if problem := self.everyone.failed.get(name):
+    def _require_answer(self, name: str) -> None:
+        if problem := self.fleet.failed.get(name):
             raise problem
 
 
-def reference(digests: Mapping[str, str], origin: str | None = None) -> str:
+def choose_reference(digests: Mapping[str, str], origin: str | None = None) -> str:
     """Return the host with the reference copy: the user's choice, or the most common one."""
     if origin and origin in digests:
         return origin
@@ -128,69 +140,74 @@ def reference(digests: Mapping[str, str], origin: str | None = None) -> str:
     return max(digests, key=lambda name: count[digests[name]])
 
 
-def bring_files(found: Membership, beside: ModelExtras, watch: Progress) -> None:
+def copy_extra_files(membership: Membership, extras: ModelExtras, progress: Progress) -> None:
     """Copy the extra files to each host's cache, and require the same extra code on all of them."""
-    if beside.files:
-        with watch.stage("copy the model's extra files to every host"):
+    if extras.files:
+        with progress.stage("copy the model's extra files to every host"):
             names = {
-                path.relative_to(storage.cache()).as_posix(): (need, path) for need, path in beside.files
+                path.relative_to(storage.cache()).as_posix(): (extra_file, path)
+                for extra_file, path in extras.files
             }
-            said = _ask(found, "put", json.dumps({str(path): name for name, (_, path) in names.items()}))
-            for host, of_host in said.items():
-                for name, (need, _) in names.items():
-                    require_there(host, need, of_host.get(name, {}))
-                    if of_host[name]["written"]:
-                        watch.note(f"{host}: {of_host[name]['path']} copied")
-    if beside.code and beside.code.commit is None:
-        require_same(beside.code, _ask(found, "python", beside.code.where))
+            answers = _ask_ray_hosts(
+                membership, "put", json.dumps({str(path): name for name, (_, path) in names.items()})
+            )
+            for host, host_answer in answers.items():
+                for name, (extra_file, _) in names.items():
+                    require_copied(host, extra_file, host_answer.get(name, {}))
+                    if host_answer[name]["written"]:
+                        progress.note(f"{host}: {host_answer[name]['path']} copied")
+    if extras.code and extras.code.commit is None:
+        require_same_code(extras.code, _ask_ray_hosts(membership, "python", extras.code.where))
 
 
-def prepare_files(beside: ModelExtras, head: str, watch: Progress) -> None:
+def fetch_extra_files(extras: ModelExtras, head: str, progress: Progress) -> None:
     """Fetch the files for a host that joins a model by itself, and compare its extra code."""
-    extra_files.fetch_extras(tuple(need for need, _ in beside.files), watch)
-    if beside.code and beside.code.commit is None:
-        folder = beside.code.where
-        ours, typed = remote_code.compute_fingerprints(Path(folder)), shlex.quote(folder)
-        _require_code(
-            ours,
-            beside.code,
+    extra_files.fetch_extras(tuple(extra_file for extra_file, _ in extras.files), progress)
+    if extras.code and extras.code.commit is None:
+        folder = extras.code.where
+        own_files, quoted_folder = remote_code.compute_fingerprints(Path(folder)), shlex.quote(folder)
+        _require_trusted_code(
+            own_files,
+            extras.code,
             f"the model's code in {folder} differs from the head's, which is trusted",
-            f"copy the head's: rsync -a {head.partition(':')[0]}:{typed}/ {typed}/\n"
+            f"copy the head's: rsync -a {head.partition(':')[0]}:{quoted_folder}/ {quoted_folder}/\n"
             "and delete the files that the head does not have",
         )
 
 
-def require_there(host: str, need: ExtraFile, said: Mapping[str, Any]) -> None:
-    if said.get("sha256") != need.sha256:
+def require_copied(host: str, extra_file: ExtraFile, answer: Mapping[str, Any]) -> None:
+    if answer.get("sha256") != extra_file.sha256:
         raise Problem(
-            f"{need.name} could not be copied to {host}",
-            cause=said.get("error") or f"its SHA-256 there is {said.get('sha256')}, not {need.sha256}",
-            fix=f"on {host}, check that {said.get('path', 'its cache')} is writable and has space: df -h ~",
+            f"{extra_file.name} could not be copied to {host}",
+            cause=answer.get("error")
+            or f"its SHA-256 there is {answer.get('sha256')}, not {extra_file.sha256}",
+            fix=f"on {host}, check that {answer.get('path', 'its cache')} is writable and has space: df -h ~",
         )
 
 
-def require_same(code: Code, hosts: Mapping[str, Mapping[str, str]]) -> None:
+def require_same_code(code: Code, hosts: Mapping[str, Mapping[str, str]]) -> None:
     """Require the trusted code in the model's folder on every host."""
-    typed = shlex.quote(code.where)
+    quoted_folder = shlex.quote(code.where)
     for host, files in hosts.items():
-        _require_code(
+        _require_trusted_code(
             files,
             code,
             f"the model's code in {code.where} differs between {host} and this host",
-            f"copy this host's: rsync -a {typed}/ HOST:{typed}/\nand delete the files that are not here",
+            f"copy this host's: rsync -a {quoted_folder}/ HOST:{quoted_folder}/\n"
+            "and delete the files that are not here",
         )
 
 
-def _require_code(files: Mapping[str, str], trusted: Code, what: str, fix: str) -> None:
-    differ = [
+def _require_trusted_code(files: Mapping[str, str], trusted: Code, what: str, fix: str) -> None:
+    differences = [
         f"{name}: SHA-256 {files.get(name) or 'missing'}, trusted is {trusted.files.get(name) or 'none'}"
         for name in sorted({**files, **trusted.files})
         if files.get(name) != trusted.files.get(name)
     ]
-    if differ:
-        raise Problem(what, cause="\n".join(differ), fix=fix)
+    if differences:
+        raise Problem(what, cause="\n".join(differences), fix=fix)
 
 
-def _ask(found: Membership, verb: str, what: str) -> Mapping[str, Any]:
-    said = found.ask(verb, found.address, what, script="ray_store.py", limit_s=_ASK_LIMIT_S)
-    return dict(said["hosts"])
+def _ask_ray_hosts(membership: Membership, verb: str, argument: str) -> Mapping[str, Any]:
+    answer = membership.ask(verb, membership.address, argument, script="ray_store.py", limit_s=_ASK_LIMIT_S)
+    return dict(answer["hosts"])

@@ -32,126 +32,143 @@ from medley.schema import (
 @dataclass(frozen=True)
 class NodeSpec:
     tools: Tools
-    """With Ray among its programs; may not exist yet in a dry run."""
+    """The tools of the engine environment, Ray among them; it may not exist yet in a dry run."""
     slots: int
     threads: int
     memory_bytes: int
-    settings: tuple[Variable, ...]
+    tool_variables: tuple[Variable, ...]
     engine: EngineName = DEFAULT_ENGINE
-    imaged: ContainerEnvironment | None = None
-    table: Mapping[str, str] = field(default_factory=dict)
+    container_environment: ContainerEnvironment | None = None
+    user_variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def environment(self) -> Environment | ContainerEnvironment:
-        if self.imaged:
-            container_image.require_ray(self.imaged)
-            return self.imaged
-        there = environment(self.tools)
-        if not storage.exists(there.programs / "ray"):
+        if self.container_environment:
+            container_image.require_ray(self.container_environment)
+            return self.container_environment
+        virtual_environment = find_environment(self.tools)
+        if not storage.exists(virtual_environment.programs / "ray"):
             raise Problem(
-                f"{there.path} cannot join a cluster",
+                f"{virtual_environment.path} cannot join a cluster",
                 cause="it has no bin/ray",
-                fix=f"{there.python} -m pip install ray==VERSION  # the version of the other hosts",
+                fix=f"{virtual_environment.python} -m pip install ray==VERSION  "
+                "# the version of the other hosts",
             )
-        return there
+        return virtual_environment
 
-    def head(self, wiring: HostNetwork, token: Path, *, dashboard: bool = False) -> AnnotatedCommand:
-        node, more = self._node(wiring, token), self._variables(wiring)
-        return ray.head(node, dashboard=dashboard, more=more)
+    def build_head_command(
+        self, host_network: HostNetwork, token: Path, *, dashboard: bool = False
+    ) -> AnnotatedCommand:
+        node, node_variables = self._build_node(host_network, token), self._list_variables(host_network)
+        return ray.build_head_command(node, dashboard=dashboard, extra_variables=node_variables)
 
-    def worker(self, wiring: HostNetwork, token: Path, head: str) -> AnnotatedCommand:
+    def build_worker_command(
+        self, host_network: HostNetwork, token: Path, head_address: str
+    ) -> AnnotatedCommand:
         """Return the `ray start` that joins the head at HOST:PORT."""
-        return ray.worker(self._node(wiring, token), to=head, more=self._variables(wiring))
+        return ray.build_worker_command(
+            self._build_node(host_network, token),
+            head_address=head_address,
+            extra_variables=self._list_variables(host_network),
+        )
 
-    def _node(self, wiring: HostNetwork, token: Path) -> Node:
+    def _build_node(self, host_network: HostNetwork, token: Path) -> Node:
         return Node(
-            wiring.endpoint.address,
+            host_network.endpoint.address,
             self.slots,
             self.threads,
             self.memory_bytes,
             program=self.tools.binary / "ray",
-            temporary=membership.folder(),
+            temporary=membership.get_ray_folder(),
             token=token,
         )
 
-    def _variables(self, wiring: HostNetwork) -> Iterator[Variable]:
-        ours = [*self.settings, *wiring.variables]
+    def _list_variables(self, host_network: HostNetwork) -> Iterator[Variable]:
+        node_variables = [*self.tool_variables, *host_network.variables]
         if (
-            self.imaged and build_stacks_variable().name not in self.imaged.spec.image.names
+            self.container_environment
+            and build_stacks_variable().name not in self.container_environment.spec.image.names
         ) or self.tools.binary.parts:
-            ours.append(build_stacks_variable())
-        ours += ENGINES[self.engine].list_node_variables(wiring.endpoint.address)
-        yield from override_variables(ours, self.table)
+            node_variables.append(build_stacks_variable())
+        node_variables += ENGINES[self.engine].list_node_variables(host_network.endpoint.address)
+        yield from override_variables(node_variables, self.user_variables)
 
     @property
     def nccl(self) -> tuple[int, ...]:
-        own = self.tools.nccl
-        return own.version if own else self.environment.nccl or engine_source.find_oldest_nccl(self.engine)
+        own_nccl = self.tools.nccl
+        return own_nccl.version if own_nccl else self.environment.nccl or engine_source.find_oldest_nccl(self.engine)
 
-    def terms(self) -> dict[str, Any]:
-        return terms(self.environment)
+    def collect_terms(self) -> dict[str, Any]:
+        return collect_terms(self.environment)
 
-    def started(self, start: AnnotatedCommand) -> AnnotatedCommand:
+    def wrap_start(self, start: AnnotatedCommand) -> AnnotatedCommand:
         """Return `ray start` as run here; in a container it must stay in the foreground."""
-        if not self.imaged:
+        if not self.container_environment:
             return start
-        inner = _blocking(start, "the container ends when Ray does")
-        return self.imaged.wrap_launch(inner, container_image.RAY_ROLE, detached=True)
+        blocking = _add_block_flag(start, "the container ends when Ray does")
+        return self.container_environment.wrap_launch(blocking, container_image.RAY_ROLE, detached=True)
 
-    def kept(self, start: AnnotatedCommand) -> AnnotatedCommand:
+    def wrap_unit_start(self, start: AnnotatedCommand) -> AnnotatedCommand:
         """Return `ray start` as a unit runs it, in the foreground."""
-        plain = Flag(("--log-color",), "false", "the output goes to a file")
-        inner = _blocking(start, "the supervisor notices when Ray ends", plain)
-        return self.imaged.wrap_launch(inner, container_image.RAY_ROLE) if self.imaged else inner
+        log_flag = Flag(("--log-color",), "false", "the output goes to a file")
+        blocking = _add_block_flag(start, "the supervisor notices when Ray ends", log_flag)
+        return (
+            self.container_environment.wrap_launch(blocking, container_image.RAY_ROLE)
+            if self.container_environment
+            else blocking
+        )
 
-    def membership(self, role: str, head: str, end: Endpoint, token: Path) -> Membership:
-        there = self.environment
-        place = "" if isinstance(there, ContainerEnvironment) else str(there.path)
-        image, own = self.imaged.selection.table if self.imaged else None, self.tools.nccl
+    def build_membership(self, role: str, head: str, endpoint: Endpoint, token: Path) -> Membership:
+        environment = self.environment
+        environment_path = "" if isinstance(environment, ContainerEnvironment) else str(environment.path)
+        image, own_nccl = (
+            self.container_environment.selection.table if self.container_environment else None,
+            self.tools.nccl,
+        )
         return Membership(
             role,
             head,
-            end.address,
-            end.interface,
-            place,
+            endpoint.address,
+            endpoint.interface,
+            environment_path,
             str(token),
             image,
-            dict(self.table),
-            nccl=str(own.path) if own else None,
-            nccl_written=own.user_path if own else None,
+            dict(self.user_variables),
+            nccl=str(own_nccl.path) if own_nccl else None,
+            nccl_written=own_nccl.user_path if own_nccl else None,
         )
 
 
-def _blocking(start: AnnotatedCommand, why: str, *more: Flag) -> AnnotatedCommand:
-    stays = Flag(("--block",), None, why)
-    said = Variable("PYTHONUNBUFFERED", "1", "its output shows that Ray is up without a delay")
-    return replace(start, flags=(*start.flags, stays, *more), variables=(*start.variables, said))
+def _add_block_flag(start: AnnotatedCommand, why: str, *flags: Flag) -> AnnotatedCommand:
+    block_flag = Flag(("--block",), None, why)
+    unbuffered = Variable("PYTHONUNBUFFERED", "1", "its output shows that Ray is up without a delay")
+    return replace(start, flags=(*start.flags, block_flag, *flags), variables=(*start.variables, unbuffered))
 
 
-def terms(environment: Environment | ContainerEnvironment) -> dict[str, Any]:
+def collect_terms(environment: Environment | ContainerEnvironment) -> dict[str, Any]:
     """Return the versions and parts that all hosts of a cluster must share."""
-    found = environment.find_versions(("ray", *ENGINES))
-    there = ((engine.TITLE, found[name]) for name, engine in ENGINES.items())
-    engines = (f"{title} {version.partition('+')[0]}" for title, version in there if version)
+    versions = environment.find_versions(("ray", *ENGINES))
+    engine_versions = ((engine.TITLE, versions[name]) for name, engine in ENGINES.items())
+    engines = (f"{title} {version.partition('+')[0]}" for title, version in engine_versions if version)
     parts, engine = dict(environment.parts), " and ".join(engines)
     return {
         "host": socket.gethostname(),
         "parts": parts,
         "python": parts["python"],
-        "ray": found["ray"],
+        "ray": versions["ray"],
         "engine": engine,
     }
 
 
-def environment(tools: Tools) -> Environment:
+def find_environment(tools: Tools) -> Environment:
     """Return the engine environment, built by medley or the user."""
-    there = virtualenv.open_environment(tools.binary.parent)
-    if there is None:
+    virtual_environment = virtualenv.open_environment(tools.binary.parent)
+    if virtual_environment is None:
         raise AssertionError(tools.binary)  # tools.ready raises, or leaves a manifest
-    return there
+    return virtual_environment
 
 
-def part(
+def build_node_spec(
     facts: Facts,
     kind: Kind,
     tools: Tools,
@@ -159,10 +176,10 @@ def part(
     slots: int | None,
     path: str,
     engine: EngineName = DEFAULT_ENGINE,
-    imaged: ContainerEnvironment | None = None,
-    table: Mapping[str, str] = MappingProxyType({}),
+    container_environment: ContainerEnvironment | None = None,
+    user_variables: Mapping[str, str] = MappingProxyType({}),
 ) -> NodeSpec:
-    """Describe this host; `path` is the PATH of medley, `table` its variables of cluster.toml."""
+    """Return this host as a node; `path` is the PATH of medley, `user_variables` those of cluster.toml."""
     if kind.host.device != "cpu" and slots and slots > len(facts.gpus):
         raise Problem(
             f"this host cannot have {slots} slots",
@@ -174,8 +191,8 @@ def part(
         slots=slots or (1 if kind.host.device == "cpu" else len(facts.gpus)),
         threads=facts.cpu.threads,
         memory_bytes=facts.memory.total_bytes,
-        settings=tuple(tools.list_variables(path)),
+        tool_variables=tuple(tools.list_variables(path)),
         engine=engine,
-        imaged=imaged,
-        table=table,
+        container_environment=container_environment,
+        user_variables=user_variables,
     )

@@ -9,21 +9,25 @@ from medley.process_identity import Identity, end_processes
 _PATIENCE_S = 4.0
 """Longer than the server's own on the head, whose Problem says more."""
 _GRACE_S = 2
-_RANKS, _IDLE = ("ray::", "sglang::"), "ray::IDLE"
+_RANK_PREFIXES, _IDLE_NAME = ("ray::", "sglang::"), "ray::IDLE"
 
 
 class RankMemory:
-    """Watches the memory of a host whose ranks Ray started; their server ends when one of them does."""
+    """A watch on the memory of a host whose ranks Ray started; their server ends when one of them does."""
 
     def __init__(self, subject: str) -> None:
         self._subject, self._watch = subject, MemoryWatch(patience_s=_PATIENCE_S)
 
-    def look(self, processes: Collection[Identity]) -> None:
+    def check(self, processes: Collection[Identity]) -> None:
         """End those of `processes` that are ranks where memory has been critical; keep the reason."""
         if not processes or not self._watch.look():
             return
-        ranks = [each for each in processes if each.name.startswith(_RANKS) and each.name != _IDLE]
+        ranks = [
+            process
+            for process in processes
+            if process.name.startswith(_RANK_PREFIXES) and process.name != _IDLE_NAME
+        ]
         if ranks:
             problem = self._watch.problem(f"{len(ranks)} ranks")
-            events.note("fault", self._subject, f"{problem.what}: {problem.cause}")
+            events.record_event("fault", self._subject, f"{problem.what}: {problem.cause}")
             end_processes(ranks, _GRACE_S)

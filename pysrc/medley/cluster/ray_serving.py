@@ -27,79 +27,82 @@ from medley.transcript import Transcript
 _LOOK_EVERY_S = 2
 
 
-def cluster(hosts: int | None) -> Membership | None:
+def find_cluster(hosts: int | None) -> Membership | None:
     """Return the cluster to serve over; None without one, and for a worker that serves by itself."""
-    found = membership.noted()
-    if hosts == 1 and (found is None or found.role != "head"):
+    ray_cluster = membership.find_membership()
+    if hosts == 1 and (ray_cluster is None or ray_cluster.role != "head"):
         return None
-    if found is None and (hosts or 1) > 1:
+    if ray_cluster is None and (hosts or 1) > 1:
         raise Problem(
             f"this host is not in a cluster of {hosts} hosts",
             cause="it is not the head of a cluster",
             fix="medley init HOST HOST  # names the hosts; then: medley up",
         )
-    if found and found.role != "head":
+    if ray_cluster and ray_cluster.role != "head":
         raise Problem(
             "this host is a worker of a cluster, and a model is served from its head",
-            cause=f"the head is {found.head}",
+            cause=f"the head is {ray_cluster.head}",
             fix="run medley serve there, or serve only on this host: --hosts 1",
         )
-    return found
+    return ray_cluster
 
 
-def nodes(found: Membership) -> list[Mapping[str, Any]]:
+def list_nodes(ray_cluster: Membership) -> list[Mapping[str, Any]]:
     """Return all hosts that Ray lists, including lost ones."""
-    return list(found.ask("read")["nodes"])
+    return list(ray_cluster.ask("read")["nodes"])
 
 
-def engine(found: Membership, asked: EngineName | None) -> EngineName:
-    there = found.engine_environment().engines
-    if asked and asked not in there:
+def choose_engine(ray_cluster: Membership, wanted_engine: EngineName | None) -> EngineName:
+    engines = ray_cluster.find_engine_environment().engines
+    if wanted_engine and wanted_engine not in engines:
         raise Problem(
-            f"this cluster has no {ENGINES[asked].TITLE}",
-            cause=f"it runs {found.environment}, which has {' and '.join(there) or 'no engine'}",
-            fix=f"on all hosts: medley ray-stop; then start it again: medley ray-head --engine {asked}",
+            f"this cluster has no {ENGINES[wanted_engine].TITLE}",
+            cause=f"it runs {ray_cluster.environment}, which has {' and '.join(engines) or 'no engine'}",
+            fix="on all hosts: medley ray-stop; then start it again: "
+            f"medley ray-head --engine {wanted_engine}",
         )
-    return asked or (there or [DEFAULT_ENGINE])[0]
+    return wanted_engine or (engines or [DEFAULT_ENGINE])[0]
 
 
-def site(found: Membership, wanted: int | None, wait_s: float, watch: Progress) -> Topology:
-    """Wait for `wanted` hosts with free slots; returns them with the facts they gave when they joined."""
-    nodes = _present(found, wanted, wait_s, watch)
-    if nodes[0]["address"] != found.address:
+def wait_for_topology(
+    ray_cluster: Membership, host_count: int | None, wait_s: float, progress: Progress
+) -> Topology:
+    """Wait for `host_count` hosts with free slots; return them with the facts they sent when they joined."""
+    nodes = _wait_for_nodes(ray_cluster, host_count, wait_s, progress)
+    if nodes[0]["address"] != ray_cluster.address:
         raise Problem(
             "this host has no free slot, and the first rank must run here",
             cause="another model uses it",
             fix="medley status  # shows that model; end it: medley stop",
         )
-    transcripts, addresses = told(found)
-    hosts = {name: facts.read_facts(each) for name, each in transcripts.items()}
+    transcripts, addresses = read_transcripts(ray_cluster)
+    hosts = {name: facts.read_facts(host_transcript) for name, host_transcript in transcripts.items()}
     names = {address: name for name, address in addresses.items()}
     slots = {node["address"]: node["free"] for node in nodes}
-    if silent := set(slots) - set(names):
+    if hosts_without_facts := set(slots) - set(names):
         raise Problem(
-            f"{', '.join(sorted(silent))} sent no facts",
+            f"{', '.join(sorted(hosts_without_facts))} sent no facts",
             cause="it did not join with this medley's ray-worker",
             fix="on it: medley ray-stop; medley ray-worker HEAD",
         )
-    known, order = config.hosts(), tuple(names[address] for address in slots)
+    known_kinds, rank_order = config.hosts(), tuple(names[address] for address in slots)
     return Topology(
-        hosts={name: (hosts[name], match_kind(hosts[name], known)) for name in order},
-        rank_order=order,
+        hosts={name: (hosts[name], match_kind(hosts[name], known_kinds)) for name in rank_order},
+        rank_order=rank_order,
         free_slots={names[address]: free for address, free in slots.items()},
         busy_slots={names[node["address"]]: node["slots"] - node["free"] for node in nodes},
-        addresses={name: addresses[name] for name in order},
+        addresses={name: addresses[name] for name in rank_order},
         measurements=devices.read_measurements(),
-        has_own_engine=found.image is not None,
-        nccl_version=own_nccl.read_versions(Path(found.nccl))[0]
-        if found.nccl
-        else found.engine_environment().nccl,
+        has_own_engine=ray_cluster.image is not None,
+        nccl_version=own_nccl.read_versions(Path(ray_cluster.nccl))[0]
+        if ray_cluster.nccl
+        else ray_cluster.find_engine_environment().nccl,
     )
 
 
 @dataclass(frozen=True)
 class SlotUse:
-    """How many slots of each host's address a layout uses, in the order of ranks, and how many stay free."""
+    """The slots that a layout uses at each host's address, in the order of ranks, and the free ones."""
 
     used: Mapping[str, int]
     spare: Mapping[str, int]
@@ -115,44 +118,49 @@ def count_slots(layout: Layout, site: Topology) -> SlotUse:
     )
 
 
-def _present(
-    found: Membership, wanted: int | None, wait_s: float, watch: Progress
+def _wait_for_nodes(
+    ray_cluster: Membership, host_count: int | None, wait_s: float, progress: Progress
 ) -> list[Mapping[str, Any]]:
-    known: list[Mapping[str, Any]] = []
-    present: list[Mapping[str, Any]] = []
-    needed = wanted or 1
+    listed_nodes: list[Mapping[str, Any]] = []
+    free_nodes: list[Mapping[str, Any]] = []
+    needed = host_count or 1
 
-    def complete() -> bool:
-        known[:] = nodes(found)
-        present[:] = ray.in_order_of_ranks(known, found.address)
-        return len(present) >= needed
+    def is_complete() -> bool:
+        listed_nodes[:] = list_nodes(ray_cluster)
+        free_nodes[:] = ray.sort_by_rank_order(listed_nodes, ray_cluster.address)
+        return len(free_nodes) >= needed
 
-    with watch.stage(f"wait for {wanted or 'the'} hosts"):
-        if wait_until(complete, wait_s, every_s=_LOOK_EVERY_S):
-            return present
-    here = ", ".join(f"{node['name']} ({node['address']}, {node['free']} free slots)" for node in present)
-    busy = [node["name"] for node in known if node["alive"] and node["slots"] and not node["free"]]
+    with progress.stage(f"wait for {host_count or 'the'} hosts"):
+        if wait_until(is_complete, wait_s, every_s=_LOOK_EVERY_S):
+            return free_nodes
+    node_texts = ", ".join(
+        f"{node['name']} ({node['address']}, {node['free']} free slots)" for node in free_nodes
+    )
+    busy_hosts = [
+        node["name"] for node in listed_nodes if node["alive"] and node["slots"] and not node["free"]
+    ]
     raise Problem(
-        f"{needed} {'host is' if needed == 1 else 'hosts are'} needed, and {len(present)} are available",
-        cause=f"after {wait_s:.0f} s: {here or 'none'}"
-        + (f"; another model uses every slot of {', '.join(busy)}" if busy else ""),
+        f"{needed} {'host is' if needed == 1 else 'hosts are'} needed, and {len(free_nodes)} are available",
+        cause=f"after {wait_s:.0f} s: {node_texts or 'none'}"
+        + (f"; another model uses every slot of {', '.join(busy_hosts)}" if busy_hosts else ""),
         fix=f"medley up starts the hosts of cluster.toml; by hand, on each missing host: "
-        f"medley ray-worker HEAD; or over these: --hosts {len(present)}"
-        if present
+        f"medley ray-worker HEAD; or over these: --hosts {len(free_nodes)}"
+        if free_nodes
         else "end the other model (medley status shows it), or start missing hosts: medley up; without "
         "cluster.toml: medley ray-worker HEAD",
     )
 
 
-def require_weights(found: Membership, folder: Path) -> None:
+def require_weights(ray_cluster: Membership, folder: Path) -> None:
     """Raise a Problem that names the hosts without this model's folder."""
     file = folder / "config.json"
-    if lacking := found.ask("lacking", found.address, str(file))["lacking"]:
-        typed = shlex.quote(str(folder))
+    if hosts_without := ray_cluster.ask("lacking", ray_cluster.address, str(file))["lacking"]:
+        quoted_folder = shlex.quote(str(folder))
         raise Problem(
-            f"{', '.join(lacking)} does not have this model",
+            f"{', '.join(hosts_without)} does not have this model",
             cause=f"{file} is missing there, and every host reads its own copy",
-            fix=f"medley pull {typed}; or copy it by hand: rsync -a {typed}/ HOST:{typed}/",
+            fix=f"medley pull {quoted_folder}; or copy it by hand: "
+            f"rsync -a {quoted_folder}/ HOST:{quoted_folder}/",
         )
 
 
@@ -160,36 +168,38 @@ def list_variables(
     engine: EngineName, address: str, token: Path, network_variables: Collection[Variable]
 ) -> Iterator[Variable]:
     """Yield the variables that an engine needs to start its ranks over Ray; `address`: HOST:PORT of Ray."""
-    yield from ray.variables(token)
+    yield from ray.list_client_variables(token)
     yield Variable("RAY_ADDRESS", address, "use this cluster instead of starting another")
     yield from network_variables
     yield build_hidden_names_variable(engine)
     yield from ENGINES[engine].list_ray_variables(address.partition(":")[0], network_variables)
 
 
-def told(found: Membership) -> tuple[dict[str, Transcript], dict[str, str]]:
+def read_transcripts(ray_cluster: Membership) -> tuple[dict[str, Transcript], dict[str, str]]:
     """Return the transcripts that living hosts sent when they joined, and their addresses."""
-    said = found.ask("read")
-    names = {node["address"]: f"{node['name']} ({node['address']})" for node in said["nodes"]}
-    texts = {names[address]: transcript.parse(text) for address, text in said["told"].items()}
-    return texts, {names[address]: address for address in said["told"]}
+    answer = ray_cluster.ask("read")
+    names = {node["address"]: f"{node['name']} ({node['address']})" for node in answer["nodes"]}
+    transcripts = {names[address]: transcript.parse(text) for address, text in answer["told"].items()}
+    return transcripts, {names[address]: address for address in answer["told"]}
 
 
-def ranks(found: Membership) -> list[tuple[int, int, str]]:
-    return ray.ranks(found.ask("ranks")["ranks"])
+def list_ranks(ray_cluster: Membership) -> list[tuple[int, int, str]]:
+    return ray.parse_ranks(ray_cluster.ask("ranks")["ranks"])
 
 
-def require_order(seen: list[tuple[int, int, str]], expected: Mapping[str, int], tensor: int) -> None:
+def require_rank_order(
+    running_ranks: list[tuple[int, int, str]], expected: Mapping[str, int], tensor: int
+) -> None:
     """Require the ranks where the plan has them, because it splits the layers by rank."""
-    places = [address for address, slots in expected.items() for _ in range(slots)]
-    planned = [(rank // tensor, rank % tensor, address) for rank, address in enumerate(places)]
-    if seen != planned:
+    rank_addresses = [address for address, slots in expected.items() for _ in range(slots)]
+    planned_ranks = [(rank // tensor, rank % tensor, address) for rank, address in enumerate(rank_addresses)]
+    if running_ranks != planned_ranks:
         raise Problem(
             "the ranks do not run where the plan has them",
-            cause=f"planned: {_listed(planned)}; running: {_listed(seen)}",
+            cause=f"planned: {_format_ranks(planned_ranks)}; running: {_format_ranks(running_ranks)}",
             fix="try again; if that fails: medley ray-stop on all hosts, then start the cluster again",
         )
 
 
-def _listed(ranks: list[tuple[int, int, str]]) -> str:
+def _format_ranks(ranks: list[tuple[int, int, str]]) -> str:
     return ", ".join(f"stage {stage} rank {rank} on {address}" for stage, rank, address in ranks) or "none"

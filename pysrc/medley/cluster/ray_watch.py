@@ -18,7 +18,7 @@ from medley.network.ports import RayPorts
 from medley.process import wait_until
 from medley.process_identity import EndedOrStopped, Identity
 
-VITAL = ("raylet", "gcs_server")
+VITAL_PROCESSES = ("raylet", "gcs_server")
 """Processes that Ray cannot run without; `ray start --block` does not notice the end of each of them."""
 _REACH_LIMIT_S = 80  # more than the limits of `reach` in ray_state.py
 _CONNECT_LIMIT_S = 4
@@ -27,17 +27,17 @@ _ASK_LIMIT_S = 10
 _DEAD_LIMIT_S = 25
 _LOOK_EVERY_S = 1.0
 _LOOK_LIMIT_S = 1.0
-_REFUSALS = 2
-"""In a row, because a head under load may refuse one."""
+_MAX_REFUSALS = 2
+"""Refused connections in a row that count as a loss: a head under load may refuse one."""
 _LAST_LINES = 4
-_STOPPED = re.compile(r"\(process \d+\) on .+ is stopped")
+_STOPPED_PATTERN = re.compile(r"\(process \d+\) on .+ is stopped")
 """The watchdog's, for which no host needs to be gone."""
 # vLLM's line, which payload/sglang_ray.py prints too: RayWorkerProc rank=[1] died unexpectedly
-_RANK = re.compile(r"rank=\[?(\d+)")
+_RANK_PATTERN = re.compile(r"rank=\[?(\d+)")
 
 
-def require_listening(host: str, port: int, ours: Net) -> str:
-    """Return the address of `host`, which must listen on `port`; `ours`: the network of this host."""
+def require_listening(host: str, port: int, own_network: Net) -> str:
+    """Return the address of `host`, which must listen on `port`; `own_network`: the network of this host."""
     try:
         address = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM)[0][4][0]
     except socket.gaierror as error:
@@ -55,58 +55,62 @@ def require_listening(host: str, port: int, ours: Net) -> str:
     try:
         socket.create_connection((str(address), port), timeout=_CONNECT_LIMIT_S).close()
     except OSError as error:
-        raise _deaf(host, f"{address}:{port}", error, ours) from error
+        raise _no_head_problem(host, f"{address}:{port}", error, own_network) from error
     return str(address)
 
 
-def require_reach(joined: Membership) -> None:
+def require_reach(ray_cluster: Membership) -> None:
     """Require that this host, which has joined, and the head reach each other's RayPorts."""
-    here, there = joined.address, joined.head.partition(":")[0]
+    own_address, head_address = ray_cluster.address, ray_cluster.head.partition(":")[0]
     ports = map(str, (RayPorts.last, *RayPorts.raylet))
-    said = joined.ask("reach", here, *ports, limit_s=_REACH_LIMIT_S)
-    if not said["back"]:
+    answer = ray_cluster.ask("reach", own_address, *ports, limit_s=_REACH_LIMIT_S)
+    if not answer["back"]:
         raise Problem(
             "this host joined, and the head's tasks do not answer",
-            cause=f"a task on {there} did not come back; a firewall there drops the ports of Ray's workers",
-            fix=f"on the head: sudo ufw allow from {here}; sudo ufw status",
+            cause=f"a task on {head_address} did not come back; "
+            "a firewall there drops the ports of Ray's workers",
+            fix=f"on the head: sudo ufw allow from {own_address}; sudo ufw status",
         )
-    if said["closed"]:
+    if answer["closed"]:
         raise Problem(
             "the head cannot reach this host",
-            cause=f"{there} cannot connect to {', '.join(said['closed'])}",
-            fix=f"open all TCP ports, because ranks pick free ones: sudo ufw allow from {there}",
+            cause=f"{head_address} cannot connect to {', '.join(answer['closed'])}",
+            fix=f"open all TCP ports, because ranks pick free ones: sudo ufw allow from {head_address}",
         )
-    if said["ahead"]:
+    if answer["ahead"]:
         raise Problem(
             "this host reaches Ray on the head, but not the ports of a model's ranks",
-            cause=f"cannot connect to {', '.join(said['ahead'])}",
-            fix=f"on the head: sudo ufw allow from {here}; sudo ufw status",
+            cause=f"cannot connect to {', '.join(answer['ahead'])}",
+            fix=f"on the head: sudo ufw allow from {own_address}; sudo ufw status",
         )
 
 
-def _deaf(host: str, where: str, error: OSError, ours: Net) -> Problem:
+def _no_head_problem(host: str, endpoint: str, error: OSError, own_network: Net) -> Problem:
     if error.errno in {errno.ENETUNREACH, errno.EHOSTUNREACH}:
-        has = [f"{each.ip}/{each.prefix} ({link.name})" for link in ours.links for each in link.addresses]
+        own_addresses = []
+        for link in own_network.links:
+            own_addresses += [f"{address.ip}/{address.prefix} ({link.name})" for address in link.addresses]
         return Problem(
             f"{host} and this host have no network in common",
-            cause=f"no route to {where}: {error.strerror}; this host has {', '.join(has) or 'no addresses'}",
+            cause=f"no route to {endpoint}: {error.strerror}; "
+            f"this host has {', '.join(own_addresses) or 'no addresses'}",
             fix="connect them with a cable or a switch, and give each an address in one subnet: "
             "sudo ip address add 192.168.100.1/24 dev INTERFACE (.2 on the next)",
         )
     if isinstance(error, ConnectionRefusedError):
-        cause, fix = f"nothing listens at {where}", f"on {host}: medley ray-head"
+        cause, fix = f"nothing listens at {endpoint}", f"on {host}: medley ray-head"
     else:
-        cause = f"{where} does not answer: {in_words(error)}"
+        cause = f"{endpoint} does not answer: {in_words(error)}"
         ports = f"{RayPorts.first} to {RayPorts.last}"
         fix = f"open TCP ports {ports} between the hosts (sudo ufw status; ping {host})"
     return Problem(f"no Ray head answers at {host}", cause=cause, fix=fix)
 
 
 @contextlib.contextmanager
-def explain_host_loss(found: Membership | None, places: Mapping[int, str]) -> Iterator[None]:
+def explain_host_loss(ray_cluster: Membership | None, rank_addresses: Mapping[int, str]) -> Iterator[None]:
     """Name the lost host in the Problem of an engine that ends because a host is gone.
 
-    `places`: the address of each rank, filled once they are known. The engine names a dead rank
+    `rank_addresses`: the address of each rank, filled once they are known. The engine names a dead rank
     immediately, Ray a lost host within half a minute.
     """
     try:
@@ -114,68 +118,80 @@ def explain_host_loss(found: Membership | None, places: Mapping[int, str]) -> It
     except RayLost:
         raise
     except Problem as problem:
-        if _STOPPED.search(problem.cause):
+        if _STOPPED_PATTERN.search(problem.cause):
             raise
-        lost, here = _RANK.search(problem.cause), tcp.explain_lost_address(found.address) if found else ""
-        address = places.get(int(lost[1])) if lost else None
-        reached = not lost and bool(places) and all(map(_answers, set(places.values())))
-        gone = _gone(found, address) if found and not reached else []
-        if not gone:
+        rank_match, link_note = (
+            _RANK_PATTERN.search(problem.cause),
+            tcp.explain_lost_address(ray_cluster.address) if ray_cluster else "",
+        )
+        address = rank_addresses.get(int(rank_match[1])) if rank_match else None
+        is_each_answering = (
+            not rank_match and bool(rank_addresses) and all(map(_is_answering, set(rank_addresses.values())))
+        )
+        lost_hosts = _find_lost_hosts(ray_cluster, address) if ray_cluster and not is_each_answering else []
+        if not lost_hosts:
             raise
-        what = f", rank {lost[1]}, is lost" if lost else " is gone"
+        loss_text = f", rank {rank_match[1]}, is lost" if rank_match else " is gone"
         raise Problem(
-            f"{', '.join(gone)}{what}, and the model with it",
-            cause=f"{here}{problem.what}: {problem.cause}",
+            f"{', '.join(lost_hosts)}{loss_text}, and the model with it",
+            cause=f"{link_note}{problem.what}: {problem.cause}",
             fix="serve again on the hosts that medley status shows; rejoin a host: medley ray-worker HEAD",
             status=problem.status,
         ) from problem
 
 
-def _answers(address: str) -> bool:
-    """Whether a host's Ray accepts connections, which a lost host does not."""
+def _is_answering(address: str) -> bool:
+    """Return whether a host's Ray accepts connections, which a lost host does not."""
     with contextlib.suppress(OSError):
         socket.create_connection((address, RayPorts.raylet[0]), timeout=_CONNECT_LIMIT_S).close()
         return True
     return False
 
 
-def _gone(found: Membership, address: str | None) -> list[str]:
-    """Name the host at `address`, or the hosts that Ray declares dead, which takes time."""
+def _find_lost_hosts(ray_cluster: Membership, address: str | None) -> list[str]:
+    """Return the name of the host at `address`, or the hosts that Ray declares dead, which takes time."""
 
-    def look() -> list[str]:
+    def find_lost() -> list[str]:
         with contextlib.suppress(Problem):
-            nodes = found.ask("read")["nodes"]
-            living = {node["address"] for node in nodes if node["alive"]}
-            gone = (
+            nodes = ray_cluster.ask("read")["nodes"]
+            living_addresses = {node["address"] for node in nodes if node["alive"]}
+            lost_hosts = (
                 f"{node['name']} ({node['address']})"
                 for node in nodes
-                if (node["address"] == address if address else node["address"] not in living)
+                if (node["address"] == address if address else node["address"] not in living_addresses)
             )
-            return list(dict.fromkeys(gone))
+            return list(dict.fromkeys(lost_hosts))
         return []
 
     limit_s = _ASK_LIMIT_S if address else _DEAD_LIMIT_S
-    return wait_until(look, limit_s, every_s=_ASK_EVERY_S) or ([address] if address else [])
+    return wait_until(find_lost, limit_s, every_s=_ASK_EVERY_S) or ([address] if address else [])
 
 
 def stay_in_ray() -> NoReturn:
     """Raise a Problem once a vital process of Ray ends; always end the rest."""
     try:
-        vital = _vital()
-        while all(each.alive for each in vital) and membership.noted():
+        vital_processes = _find_vital_processes()
+        while all(process.alive for process in vital_processes) and membership.find_membership():
             time.sleep(_LOOK_EVERY_S)
-        gone = sorted(name for each, name in vital.items() if not each.alive)
-        log = membership.folder() / "session_latest" / "logs" / f"{gone[0] if gone else ''}.out"
-        last = "it left no log"
+        ended_names = sorted(name for process, name in vital_processes.items() if not process.alive)
+        log_file = (
+            membership.get_ray_folder()
+            / "session_latest"
+            / "logs"
+            / f"{ended_names[0] if ended_names else ''}.out"
+        )
+        last_lines = "it left no log"
         with contextlib.suppress(OSError):
-            last = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:])
+            last_lines = "\n".join(
+                log_file.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:]
+            )
         raise Problem(
             "Ray has ended on this host",
-            cause=f"{', '.join(gone) or 'its container'} is gone: {last}",
-            fix=f"read its logs: ls {membership.folder()}/session_latest/logs",
+            cause=f"{', '.join(ended_names) or 'its container'} is gone: {last_lines}",
+            fix=f"read its logs: ls {membership.get_ray_folder()}/session_latest/logs",
         )
     finally:
-        membership.stop()
+        membership.end_ray()
 
 
 class RayLost(Problem):
@@ -188,32 +204,41 @@ class RayWatch:
     A head's Ray restarts within seconds and loses its ranks, which nothing else reports.
     """
 
-    def __init__(self, part: Membership) -> None:
-        self._part, self._vital, self._gone = part, _vital(), EndedOrStopped(STOPPED_LIMIT_S)
-        host, _, port = part.head.rpartition(":")
+    def __init__(self, ray_cluster: Membership) -> None:
+        self._ray_cluster, self._vital_processes, self._ended_processes = (
+            ray_cluster,
+            _find_vital_processes(), EndedOrStopped(STOPPED_LIMIT_S),
+        )
+        host, _, port = ray_cluster.head.rpartition(":")
         self._head = (host.strip("[]"), int(port))
-        self._looked = time.monotonic()
-        self._refused = 0
+        self._checked_at = time.monotonic()
+        self._refusal_count = 0
 
     def check(self) -> None:
         """Check, at most every second; call it often."""
-        if time.monotonic() < self._looked + _LOOK_EVERY_S:
+        if time.monotonic() < self._checked_at + _LOOK_EVERY_S:
             return
-        self._looked = time.monotonic()
-        gone = sorted(self._vital[each] for each in self._gone.find(self._vital))
-        if gone:
-            raise self._lost(f"{', '.join(gone)} of Ray ended, or is stopped, on this host")
+        self._checked_at = time.monotonic()
+        ended_names = sorted(
+            self._vital_processes[process] for process in self._ended_processes.find(self._vital_processes)
+        )
+        if ended_names:
+            raise self._ray_lost_problem(
+                f"{', '.join(ended_names)} of Ray ended, or is stopped, on this host"
+            )
         try:
             socket.create_connection(self._head, timeout=_LOOK_LIMIT_S).close()
-            self._refused = 0
+            self._refusal_count = 0
         except ConnectionRefusedError as error:
-            self._refused += 1
-            if self._refused >= _REFUSALS:
-                raise self._lost(f"nothing listens at {self._part.head} any more") from error
+            self._refusal_count += 1
+            if self._refusal_count >= _MAX_REFUSALS:
+                raise self._ray_lost_problem(
+                    f"nothing listens at {self._ray_cluster.head} any more"
+                ) from error
         except OSError:  # a link that is down may come back; the engine itself notices a loss
             pass
 
-    def _lost(self, cause: str) -> RayLost:
+    def _ray_lost_problem(self, cause: str) -> RayLost:
         return RayLost(
             "the cluster's Ray has ended, and the model with it",
             cause=f"{cause}; a restarted Ray has lost the model's ranks",
@@ -221,6 +246,8 @@ class RayWatch:
         )
 
 
-def _vital() -> dict[Identity, str]:
+def _find_vital_processes() -> dict[Identity, str]:
     """Find the vital processes; a Ray in a container has none, because it ends as a whole."""
-    return {each: each.name for each in membership.processes() if each.name in VITAL}
+    return {
+        process: process.name for process in membership.find_processes() if process.name in VITAL_PROCESSES
+    }

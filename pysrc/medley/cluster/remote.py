@@ -21,12 +21,12 @@ from medley.process_identity import Identity
 
 GREETING_LIMIT_S = 20
 _END_LIMIT_S = 5
-_MOST_LINES = 32
-"""Of a host that are kept until they are read; each has 8 MiB at most."""
+_MAX_QUEUED_LINES = 32
+"""Lines of a host that wait to be read; each has 8 MiB at most."""
 Note = Callable[[str], None]
 
 
-_PORT = re.compile(r":([0-9]{1,5})(?:/v1)?$")
+_PORT_PATTERN = re.compile(r":([0-9]{1,5})(?:/v1)?$")
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Server:
     state: str = "starting"
     since_s: float = 0
     drain_s: int = 0
-    """How long running requests have when it is ended."""
+    """Seconds that running requests have to finish when the server is ended."""
     hosts: str = ""
     """The addresses of the hosts of Ray that it runs over, with spaces between them."""
     folder: str = ""
@@ -51,9 +51,9 @@ class Server:
 
     @property
     def port(self) -> int:
-        """0 where the URL names none, which no medley writes."""
-        found = _PORT.search(self.url)
-        return int(found[1]) if found else 0
+        """The port of the URL; 0 if the URL names none, which no medley writes."""
+        match = _PORT_PATTERN.search(self.url)
+        return int(match[1]) if match else 0
 
     @property
     def local_url(self) -> str:
@@ -61,7 +61,7 @@ class Server:
         return write_socket_url(Path(self.folder) / "engine.sock") if self.folder else self.url
 
     @property
-    def control(self) -> Path:
+    def control_socket(self) -> Path:
         return Path(self.folder) / "control.sock"
 
     @property
@@ -145,7 +145,7 @@ _ANSWERS: Mapping[str, Mapping[str, Any]] = {
     "examine": {"transcript": str},
 }
 """The fields of each request's answer; `mend` and `sample` answer any table, which their callers check."""
-_OPTIONAL = {"begin", "settle"}
+_PARTIAL_REQUESTS = {"begin", "settle"}
 """Requests whose answers may lack fields."""
 
 
@@ -163,12 +163,12 @@ class Remote:
     def __init__(self, name: str, target: str, command: Command) -> None:
         self.name, self._target = name, target
         # Bounded, because the other host decides how much it sends: ssh waits while the queue is full.
-        self._lines: Queue[str] = Queue(_MOST_LINES)
-        self._said: deque[str] = deque(maxlen=_MOST_LINES)
-        self._process = process.Process(command, self._lines.put, self._said.append, has_stdin=True)
+        self._lines: Queue[str] = Queue(_MAX_QUEUED_LINES)
+        self._error_lines: deque[str] = deque(maxlen=_MAX_QUEUED_LINES)
+        self._process = process.Process(command, self._lines.put, self._error_lines.append, has_stdin=True)
         self.greeting: Mapping[str, Any] = {}
         self.clock_ahead_s = 0.0
-        """Its clock minus ours, within a message's delay."""
+        """Seconds that the host's clock is ahead of this host's, within a message's delay."""
 
     def __enter__(self) -> Self:
         return self
@@ -176,46 +176,48 @@ class Remote:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def greeted(self, limit_s: float = GREETING_LIMIT_S) -> Mapping[str, Any]:
+    def read_greeting(self, limit_s: float = GREETING_LIMIT_S) -> Mapping[str, Any]:
         deadline = time.monotonic() + limit_s
         while not self.greeting:
-            message = self._message(deadline)
+            message = self._read_message(deadline)
             if message is None:
                 ended = self._process.poll()
-                raise ssh.problem(self.name, self._target, self._said, ended.status if ended else None)
+                raise ssh.connection_problem(
+                    self.name, self._target, self._error_lines, ended.status if ended else None
+                )
             if "medley" in message:
                 if not json_shape.fits(message, Greeting):
-                    raise misunderstood(self.name, "who are you")
+                    raise invalid_answer_problem(self.name, "who are you")
                 self.greeting = message
                 self.clock_ahead_s = message["epoch_s"] - time.time()
         return self.greeting
 
     def ask(
-        self, errand: str, asked: Mapping[str, Any], limit_s: float, note: Note = lambda _: None
+        self, request: str, fields: Mapping[str, Any], limit_s: float, note: Note = lambda _: None
     ) -> Mapping[str, Any]:
-        self._process.say(json.dumps({"do": errand, "with": asked}))
+        self._process.say(json.dumps({"do": request, "with": fields}))
         deadline = time.monotonic() + limit_s
         while True:
-            match self._message(deadline):
+            match self._read_message(deadline):
                 case None:
-                    raise self._silent(errand, limit_s)
+                    raise self._silence_problem(request, limit_s)
                 case {"note": text}:
                     note(str(text))
                 case {"problem": refusal}:
                     if not json_shape.fits(refusal, Refusal):
-                        raise misunderstood(self.name, errand)
+                        raise invalid_answer_problem(self.name, request)
                     raise Problem(
                         f"{self.name}: {refusal['what']}", cause=refusal["cause"], fix=refusal["fix"]
                     )
                 case {"said": answer}:
-                    return require(self.name, errand, asked, answer)
+                    return require_answer(self.name, request, fields, answer)
                 case _:  # a message of a later medley
                     pass
 
     def hang_up(self) -> None:
         self._process.hang_up()
 
-    def abandon(self) -> None:
+    def interrupt(self) -> None:
         self._process.interrupt()
 
     def close(self, limit_s: float = _END_LIMIT_S) -> None:
@@ -223,7 +225,7 @@ class Remote:
         self._process.wait(limit_s)
         self._process.stop(grace_s=1)
 
-    def _message(self, deadline: float) -> dict[str, Any] | None:
+    def _read_message(self, deadline: float) -> dict[str, Any] | None:
         """Return the next message in time, or None; skip other lines, of a login shell."""
         while time.monotonic() < deadline:
             try:
@@ -236,37 +238,47 @@ class Remote:
                     return message
         return None
 
-    def _silent(self, errand: str, limit_s: float) -> Problem:
+    def _silence_problem(self, request: str, limit_s: float) -> Problem:
         if self._process.poll() is None:
             return NotAnswering(
                 f"{self.name} did not answer in time",
-                cause=f"{errand!r} took more than {limit_s:.0f} s",
+                cause=f"{request!r} took more than {limit_s:.0f} s",
                 fix=f"log in and check it: ssh {self._target}; or go on without it: --without {self.name}",
             )
         return ConnectionLost(
             f"the connection to {self.name} is gone",
-            cause=(self._said or ["ssh printed nothing"])[-1],
+            cause=(self._error_lines or ["ssh printed nothing"])[-1],
             fix="check that it is on and connected, then run this again: finished steps are kept",
         )
 
 
-def local_remote(name: str) -> Remote:
-    return Remote(name, name, Command((*self_command.own_command(), "agent")))
+def connect_local(name: str) -> Remote:
+    return Remote(name, name, Command((*self_command.get_own_command(), "agent")))
 
 
-def require(host: str, errand: str, asked: Mapping[str, Any], said: object) -> Mapping[str, Any]:
+def require_answer(
+    host: str, request: str, request_fields: Mapping[str, Any], answer: object
+) -> Mapping[str, Any]:
     """Return an answer of the right shape, else raise a Problem that names the host."""
-    fields = _ANSWERS.get(f"{errand}: {asked['step']}" if "step" in asked else errand, {})
-    if isinstance(said, dict) and json_shape.fits(said, dict[str, Any]):
-        given = {name: hint for name, hint in fields.items() if name in said or errand not in _OPTIONAL}
-        if all(name in said and json_shape.fits(said[name], hint) for name, hint in given.items()):
-            return said
-    raise misunderstood(host, errand)
+    answer_fields = _ANSWERS.get(
+        f"{request}: {request_fields['step']}" if "step" in request_fields else request, {}
+    )
+    if isinstance(answer, dict) and json_shape.fits(answer, dict[str, Any]):
+        required_fields = {
+            name: hint
+            for name, hint in answer_fields.items()
+            if name in answer or request not in _PARTIAL_REQUESTS
+        }
+        if all(
+            name in answer and json_shape.fits(answer[name], hint) for name, hint in required_fields.items()
+        ):
+            return answer
+    raise invalid_answer_problem(host, request)
 
 
-def misunderstood(host: str, errand: str) -> Problem:
+def invalid_answer_problem(host: str, request: str) -> Problem:
     return Problem(
-        f"the answer of {host} to {errand!r} is not valid",
+        f"the answer of {host} to {request!r} is not valid",
         cause="its medley is older or newer, or another program answered",
         fix="use the same medley on all hosts: git pull, or the same flake",
     )

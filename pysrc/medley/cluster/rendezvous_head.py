@@ -28,17 +28,17 @@ ALIVE_EVERY_S = 2.0
 SILENT_LIMIT_S = 12.0
 _TELL_LIMIT_S = 60
 _PREPARE_LIMIT_S = 24 * 3600
-"""How long a host may take to build its environment and download the model."""
+"""Seconds that a host may take to build its environment and download the model."""
 _PREPARING_LOOK_S = 2.0
 _END_LIMIT_S = 25
 _LOOK_LIMIT_S = 15
 # Messages of an engine that lost the connection to another host's rank.
-_ELSEWHERE = re.compile(
+_OTHER_HOST_PATTERN = re.compile(
     r"(?i)closed by (?:the )?(?:remote )?peer|connection (?:was )?(?:reset|closed|refused)|"
     r"broken pipe|timed out|remote (?:process|error)|stopped heartbeat"
 )
 # Messages of an engine without a reason.
-_EMPTY = re.compile(r"EngineDeadError|EngineCore encountered an issue|died unexpectedly")
+_NO_REASON_PATTERN = re.compile(r"EngineDeadError|EngineCore encountered an issue|died unexpectedly")
 
 
 class _Introduction(TypedDict):
@@ -51,47 +51,50 @@ class JoinedHost:
     name: str
     facts: Facts
     channel: Channel
-    met_at: str
+    own_address: str
     """This host's address in its network."""
     rank: int = 0
-    ended: str | None = None
-    ended_at: float = 0.0
-    done: bool = False
-    low: str | None = None
+    end_reason: str | None = None
+    ended_at_s: float = 0.0
+    is_done: bool = False
+    low_memory: str | None = None
     """The figures while its memory is low."""
-    looked: dict[str, Any] | None = None
-    """What its ranks do, since it was asked last."""
+    rank_report: dict[str, Any] | None = None
+    """The answer about its ranks, since the head asked last."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def send(self, message: Mapping[str, Any]) -> None:
         with self._lock, contextlib.suppress(ChannelClosed):  # listen() notices a lost host
             self.channel.send(message)
 
-    def listen(self) -> None:
+    def exchange_signs(self) -> None:
         """Exchange signs of life until it is gone, or has ended."""
-        while self.ended is None:
+        while self.end_reason is None:
             self.send({"alive": True})
             try:
                 message = self.channel.receive(ALIVE_EVERY_S) or {}
             except (ChannelClosed, ChannelRefused) as error:
                 message = {"ended": f"it left: {error}"}
-            self.done, self.low = self.done or "done" in message, message.get("low", self.low)
-            self.looked = message.get("looked", self.looked)
+            self.is_done, self.low_memory = (
+                self.is_done or "done" in message,
+                message.get("low", self.low_memory),
+            )
+            self.rank_report = message.get("looked", self.rank_report)
             if "ended" not in message and time.monotonic() - self.channel.last_received_s > SILENT_LIMIT_S:
                 message = {"ended": f"nothing came for {SILENT_LIMIT_S:.0f} s: its power or link is gone"}
             if "ended" in message:
-                self.ended_at = time.monotonic()
-                self.ended = str(message["ended"])
+                self.ended_at_s = time.monotonic()
+                self.end_reason = str(message["ended"])
 
 
 class Rendezvous:
     """The port where hosts join; `terms` are what they must share with this host."""
 
-    def __init__(self, port: int, token: str, terms: Mapping[str, Any], watch: Progress) -> None:
-        self._token, self._terms, self._watch = token, terms, watch
+    def __init__(self, port: int, token: str, terms: Mapping[str, Any], progress: Progress) -> None:
+        self._token, self._terms, self._progress = token, terms, progress
         self._ready: queue.Queue[JoinedHost] = queue.Queue()
         self.members: list[JoinedHost] = []
-        self.again = False
+        self.is_restarting = False
         """Whether the head starts the model again after a Problem."""
         self._preparing: set[int] = set()
         """Hosts that still build or download something; the wait for them is longer."""
@@ -105,61 +108,69 @@ class Rendezvous:
                 fix=f"--join-port {port + 1}, and on the other hosts: medley join HEAD:{port + 1}",
             ) from error
         self.port: int = server.getsockname()[1]
-        self._listener = Listener(server, self._meet)
+        self._listener = Listener(server, self._admit_guest)
 
-    def wait(self, count: int, limit_s: float) -> Sequence[JoinedHost]:
-        """Wait for `count` hosts; returns them in the order in which they joined."""
+    def wait_for_hosts(self, count: int, limit_s: float) -> Sequence[JoinedHost]:
+        """Wait for `count` hosts; return them in the order in which they joined."""
         next_s = limit_s
-        while not process.wait_until(lambda: self._admit(count), next_s):
+        while not process.wait_until(lambda: self._admit_hosts(count), next_s):
             if self._preparing:
                 next_s = _PREPARING_LOOK_S
                 continue
-            here = ", ".join(each.name for each in self.members) or "none"
+            joined_names = ", ".join(member.name for member in self.members) or "none"
             raise Problem(
                 f"{count} more hosts are needed, and {len(self.members)} joined",
-                cause=f"joined within {limit_s:.0f} s: {here}",
+                cause=f"joined within {limit_s:.0f} s: {joined_names}",
                 fix="on each missing host: medley join HEAD; or wait longer: --wait 600",
             )
         self._listener.stop()
         return self.members
 
-    def _admit(self, count: int) -> bool:
-        """Admit hosts that joined; return whether all have. A second host of one name gets a number."""
+    def _admit_hosts(self, count: int) -> bool:
+        """Admit hosts that joined; return whether all joined. A second host of one name gets a number."""
         while len(self.members) < count and not self._ready.empty():
             member = self._ready.get()
-            if any(each.name == member.name for each in self.members):
+            if any(other.name == member.name for other in self.members):
                 member.name = f"{member.name}-{len(self.members) + 1}"
             self.members.append(member)
-            threading.Thread(target=member.listen, daemon=True).start()
-            self._watch.note(f"{member.name} has joined")
-        self.members = [each for each in self.members if each.ended is None]
+            threading.Thread(target=member.exchange_signs, daemon=True).start()
+            self._progress.note(f"{member.name} has joined")
+        self.members = [other for other in self.members if other.end_reason is None]
         return len(self.members) >= count
 
     def check(self) -> None:
         """Raise a Problem for a host that left."""
-        if lost := next((each for each in self.members if each.ended is not None), None):
-            raise _lost(lost)
+        if lost_host := next((member for member in self.members if member.end_reason is not None), None):
+            raise _lost_host_problem(lost_host)
 
-    def low(self) -> str | None:
+    def find_low_memory(self) -> str | None:
         """Return the figures of a host whose memory is low."""
-        return next((f"{each.name}: {each.low}" for each in self.members if each.low), None)
+        return next(
+            (f"{member.name}: {member.low_memory}" for member in self.members if member.low_memory), None
+        )
 
-    def will_restart(self) -> None:
+    def announce_restart(self) -> None:
         """Let the hosts meet this one again by themselves after a loss."""
-        self.again = True
-        for each in self.members:
-            each.send({"again": True})
+        self.is_restarting = True
+        for member in self.members:
+            member.send({"again": True})
 
     def ask_hosts(self, *, stacks: bool) -> dict[str, Any]:
-        """Ask the hosts what their ranks do; None of one that does not answer in time."""
-        for each in self.members:
-            each.looked = None
-            each.send({"look": stacks})
-        process.wait_until(lambda: all(each.looked or each.ended for each in self.members), _LOOK_LIMIT_S)
-        return {each.name: each.looked for each in self.members if each.looked or not each.ended}
+        """Ask the hosts what their ranks do; None for a host that does not answer in time."""
+        for member in self.members:
+            member.rank_report = None
+            member.send({"look": stacks})
+        process.wait_until(
+            lambda: all(member.rank_report or member.end_reason for member in self.members), _LOOK_LIMIT_S
+        )
+        return {
+            member.name: member.rank_report
+            for member in self.members
+            if member.rank_report or not member.end_reason
+        }
 
     @contextlib.contextmanager
-    def blamed(self) -> Iterator[None]:
+    def blame_first_host(self) -> Iterator[None]:
         """Report the host whose engine ended first, because the engine here often ends after it.
 
         A host counts only if it ended before, or if the engine here lost the connection to it.
@@ -167,66 +178,73 @@ class Rendezvous:
         try:
             yield
         except Problem as problem:
-            ended = time.monotonic()
-            elsewhere = _ELSEWHERE.search(problem.cause) or _EMPTY.search(problem.cause)
+            ended_at_s = time.monotonic()
+            is_elsewhere = _OTHER_HOST_PATTERN.search(problem.cause) or _NO_REASON_PATTERN.search(
+                problem.cause
+            )
 
             def first_lost() -> list[JoinedHost]:
-                ended_too = ((each, each.ended) for each in self.members if each.ended)
+                ended_members = ((member, member.end_reason) for member in self.members if member.end_reason)
                 return [
-                    each
-                    for each, how in ended_too
-                    if each.ended_at < ended or (elsewhere and not _ELSEWHERE.search(how))
+                    member
+                    for member, reason in ended_members
+                    if member.ended_at_s < ended_at_s
+                    or (is_elsewhere and not _OTHER_HOST_PATTERN.search(reason))
                 ]
 
-            if lost := process.wait_until(first_lost, SILENT_LIMIT_S):
-                raise _lost(lost[0]) from problem
+            if lost_hosts := process.wait_until(first_lost, SILENT_LIMIT_S):
+                raise _lost_host_problem(lost_hosts[0]) from problem
             raise
 
-    def end(self) -> None:
+    def end_hosts(self) -> None:
         """End the model on all hosts, and wait for that; lost hosts end by themselves."""
         self._listener.stop()
-        for each in self.members:
-            each.send({"end": True, "again": self.again})
-        process.wait_until(lambda: all(each.ended is not None for each in self.members), _END_LIMIT_S)
+        for member in self.members:
+            member.send({"end": True, "again": self.is_restarting})
+        process.wait_until(
+            lambda: all(member.end_reason is not None for member in self.members), _END_LIMIT_S
+        )
         while not self._ready.empty():
             self._ready.get().channel.close()
-        for each in self.members:
-            each.channel.close()
+        for member in self.members:
+            member.channel.close()
 
-    def _meet(self, guest: Guest) -> bool:
+    def _admit_guest(self, guest: Guest) -> bool:
         try:
             channel = Channel(guest.connection, self._token, server=True)
-            _require(guest.admit(guest), "too many hosts have joined already")
+            _require_right(guest.admit(guest), "too many hosts have joined already")
             channel.send({"terms": self._terms})
-            told = _told(channel, _TELL_LIMIT_S)
-            _require(fits(told, _Introduction), "its introduction is not valid")
+            introduction = _receive_message(channel, _TELL_LIMIT_S)
+            _require_right(fits(introduction, _Introduction), "its introduction is not valid")
             self._preparing.add(id(guest))
-            _told(channel, _PREPARE_LIMIT_S)
-            found = facts.read_facts(transcript.parse(told["facts"]))
+            _receive_message(channel, _PREPARE_LIMIT_S)
+            host_facts = facts.read_facts(transcript.parse(introduction["facts"]))
         except (ChannelRefused, ChannelClosed, TimeoutError, ValueError, LookupError, Problem) as error:
-            self._watch.note(f"{guest.address} did not join: {str(error).partition(chr(10))[0]}")
+            self._progress.note(f"{guest.address} did not join: {str(error).partition(chr(10))[0]}")
             return False
         finally:
             self._preparing.discard(id(guest))
-        at = guest.connection.getsockname()[0]
-        self._ready.put(JoinedHost(f"{told['host']} ({guest.address})", found, channel, at))
+        own_address = guest.connection.getsockname()[0]
+        self._ready.put(
+            JoinedHost(f"{introduction['host']} ({guest.address})", host_facts, channel, own_address)
+        )
         return True
 
 
-def _require(right: bool, cause: str) -> None:  # noqa: FBT001 - it is the question itself
-    if not right:
+def _require_right(is_right: bool, cause: str) -> None:  # noqa: FBT001 - it is the question itself
+    if not is_right:
         raise ChannelRefused(cause)
 
 
-def _lost(member: JoinedHost) -> Problem:
+def _lost_host_problem(member: JoinedHost) -> Problem:
     return Problem(
         f"{member.name}, rank {member.rank}, is lost, and the model with it",
-        cause=f"{tcp.explain_lost_address(member.met_at)}{member.ended}",
+        cause=f"{tcp.explain_lost_address(member.own_address)}{member.end_reason}",
         fix="read the last lines of its output, then start both again: medley serve, medley join",
     )
 
 
-def _told(channel: Channel, limit_s: float) -> dict[str, Any]:
+def _receive_message(channel: Channel, limit_s: float) -> dict[str, Any]:
     """Return the next message other than a sign of life."""
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""Run a host's part of a model without Ray, as its head orders."""
+"""Run a host's node of a model without Ray, as its head orders."""
 
 import contextlib
 import hashlib
@@ -23,7 +23,7 @@ from medley.process import Process
 from medley.process_identity import SharedMemory
 
 _LOOK_EVERY_S = 0.2
-_LONGEST = 100
+_MAX_NAME_CHARS = 100
 
 
 class _Order(TypedDict):
@@ -34,7 +34,7 @@ class _Order(TypedDict):
     files: dict[str, str]
 
 
-class _Beside(TypedDict):
+class _Extras(TypedDict):
     needs: list[dict[str, Any]]
     code: Code | None
     cache: str
@@ -51,30 +51,36 @@ class _Terms(TypedDict):
     engine_name: Literal["vllm", "sglang"]
     model: str
     target: str
-    beside: _Beside
+    beside: _Extras
     script: str | None
     fetch: _Fetch | None
 
 
-def as_table(reasoned: AnnotatedCommand) -> dict[str, Any]:
+def build_order_table(annotated_command: AnnotatedCommand) -> dict[str, Any]:
     """Return a command as an order to another host, in JSON."""
     return {
-        "words": reasoned.words,
-        "flags": [(flag.names, flag.value, flag.why) for flag in reasoned.flags],
-        "variables": [(each.name, each.value, each.why) for each in reasoned.variables if not each.secret],
-        "extra": reasoned.extra,
+        "words": annotated_command.words,
+        "flags": [(flag.names, flag.value, flag.why) for flag in annotated_command.flags],
+        "variables": [
+            (variable.name, variable.value, variable.why)
+            for variable in annotated_command.variables
+            if not variable.secret
+        ],
+        "extra": annotated_command.extra,
     }
 
 
-def from_table(table: Mapping[str, Any], binary: Path, ours: tuple[Variable, ...]) -> AnnotatedCommand:
-    """Return the command with this host's programs; its own variables, `ours`, win."""
+def parse_order_table(
+    table: Mapping[str, Any], binary: Path, own_variables: tuple[Variable, ...]
+) -> AnnotatedCommand:
+    """Return the command with this host's programs; its own variables, `own_variables`, win."""
     program, *words = table["words"]
-    told = (Variable(*each) for each in table["variables"])
-    names = {each.name for each in ours}
+    order_variables = (Variable(*row) for row in table["variables"])
+    own_names = {variable.name for variable in own_variables}
     return AnnotatedCommand(
         (str(binary / Path(program).name), *words),
         tuple(Flag(tuple(names), value, why) for names, value, why in table["flags"]),
-        (*(each for each in told if each.name not in names), *ours),
+        (*(variable for variable in order_variables if variable.name not in own_names), *own_variables),
         tuple(table["extra"]),
     )
 
@@ -90,64 +96,72 @@ def receive_order(channel: Channel) -> Mapping[str, Any] | None:
             return None
 
 
-def localized_order(order: Mapping[str, Any], folder: Path, moved: Mapping[str, str]) -> dict[str, Any]:
-    """Write an order's files here; `moved`: prefixes of paths on the head, and their counterparts here."""
-    here = {}
-    for there, sent in order["files"].items():
-        text = sent
-        for theirs, ours in moved.items():
-            text = text.replace(f'"{theirs}', f'"{ours}')
+def localize_order(
+    order: Mapping[str, Any], folder: Path, path_prefixes: Mapping[str, str]
+) -> dict[str, Any]:
+    """Write an order's files here; `path_prefixes`: from the head's paths to those here."""
+    local_paths = {}
+    for head_path, head_text in order["files"].items():
+        text = head_text
+        for head_prefix, local_prefix in path_prefixes.items():
+            text = text.replace(f'"{head_prefix}', f'"{local_prefix}')
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-        file = folder / digest / (PurePath(there).name.strip(".")[-_LONGEST:] or "file")
+        file = folder / digest / (PurePath(head_path).name.strip(".")[-_MAX_NAME_CHARS:] or "file")
         storage.write(file, text)
-        here[there] = str(file)
+        local_paths[head_path] = str(file)
 
-    def local(word: str) -> str:
-        found = next((theirs for theirs in moved if word.startswith(theirs)), "")
-        return here.get(word) or moved.get(found, "") + word.removeprefix(found)
+    def localize_word(word: str) -> str:
+        prefix = next((head_prefix for head_prefix in path_prefixes if word.startswith(head_prefix)), "")
+        return local_paths.get(word) or path_prefixes.get(prefix, "") + word.removeprefix(prefix)
 
     return {
         **order,
-        "words": [local(word) for word in order["words"]],
-        "flags": [(names, value and local(value), why) for names, value, why in order["flags"]],
-        "variables": [(name, local(value), why) for name, value, why in order["variables"]],
-        "extra": [local(word) for word in order["extra"]],
+        "words": [localize_word(word) for word in order["words"]],
+        "flags": [(names, value and localize_word(value), why) for names, value, why in order["flags"]],
+        "variables": [(name, localize_word(value), why) for name, value, why in order["variables"]],
+        "extra": [localize_word(word) for word in order["extra"]],
     }
 
 
-def run_part(
+def run_node(
     channel: Channel,
     command: Command,
     log: Path,
     on_line: Callable[[str], None],
     last_error: LastError,
     *,
-    ends: bool = False,
+    may_end: bool = False,
 ) -> bool:
     """Run it until the head ends it, and return whether the head restarts it.
 
-    `ends`: a successful end by itself is no Problem.
+    `may_end`: a successful end by itself is no Problem.
     """
-    kills, process = memory_pressure.count_kernel_kills(), Process(command, on_line)
-    process.die_first()
-    head, done, again, memory, segments = _Head(channel), False, False, MemoryWatch(), SharedMemory()
+    kills, node_process = memory_pressure.count_kernel_kills(), Process(command, on_line)
+    node_process.die_first()
+    head, is_done, will_restart, memory, segments = (
+        _Head(channel),
+        False,
+        False,
+        MemoryWatch(),
+        SharedMemory(),
+    )
     try:
         while "end" not in (message := head.next_message()):
-            again = again or "again" in message
+            will_restart = will_restart or "again" in message
             if "look" in message:
                 _send(
                     channel,
                     {
                         "looked": process_stacks.describe_processes(
-                            [process.pid], stacks=bool(message["look"])
+                            [node_process.pid], stacks=bool(message["look"])
                         )
                     },
                 )
-            _watch_memory(channel, memory)
+            _report_memory(channel, memory)
             segments.check()
-            finished = None if done else process.poll()
-            if finished is not None and ends and not finished.status:
-                done = True
+            finished = None if is_done else node_process.poll()
+            if finished is not None and may_end and not finished.status:
+                is_done = True
                 _send(channel, {"done": True})
             elif finished is not None:
                 problem = explain_engine_end(
@@ -159,37 +173,37 @@ def run_part(
                 )
                 _send(channel, {"ended": f"{problem.what}: {problem.cause}"})
                 raise problem
-        again = bool(message.get("again"))
+        will_restart = bool(message.get("again"))
     except Problem as problem:
-        if not again:
+        if not will_restart:
             raise
         on_line(f"{problem.what}: {problem.cause}")
     finally:
         segments.settle()
-        process.stop()
+        node_process.stop()
         segments.settle()
     _send(channel, {"ended": "the head ended it"})
-    return again
+    return will_restart
 
 
-def _watch_memory(channel: Channel, memory: MemoryWatch) -> None:
-    """Tell the head while memory is low; end the part where it is about to run out."""
-    before = memory.low
+def _report_memory(channel: Channel, memory: MemoryWatch) -> None:
+    """Report low memory to the head; raise a Problem if memory is about to run out."""
+    low_before = memory.low
     if memory.look():
         problem = memory.problem("this host's part of the model")
         _send(channel, {"ended": f"{problem.what}: {problem.cause}"})
         raise problem
-    if bool(before) != bool(memory.low):
+    if bool(low_before) != bool(memory.low):
         _send(channel, {"low": memory.low})
 
 
-def require_terms(found: object) -> Mapping[str, Any]:
-    if not isinstance(found, dict) or not fits(found, _Terms):
-        raise _unknown("describes its model in a way")
-    return found
+def require_terms(terms: object) -> Mapping[str, Any]:
+    if not isinstance(terms, dict) or not fits(terms, _Terms):
+        raise _unknown_problem("describes its model in a way")
+    return terms
 
 
-def _unknown(what: str) -> Problem:
+def _unknown_problem(what: str) -> Problem:
     return Problem(
         f"the head {what} that medley here does not know",
         cause="its medley has another version, or another program answered",
@@ -197,28 +211,28 @@ def _unknown(what: str) -> Problem:
     )
 
 
-def require_order(found: object) -> Mapping[str, Any]:
-    if not isinstance(found, dict) or not fits(found, _Order) or not found["words"]:
-        raise _unknown("sent an order")
-    if "\\x00" in repr(found) or not all(names for names, _, _ in found["flags"]):
-        raise _unknown("sent an order")
-    return found
+def require_order(order: object) -> Mapping[str, Any]:
+    if not isinstance(order, dict) or not fits(order, _Order) or not order["words"]:
+        raise _unknown_problem("sent an order")
+    if "\\x00" in repr(order) or not all(names for names, _, _ in order["flags"]):
+        raise _unknown_problem("sent an order")
+    return order
 
 
 @contextlib.contextmanager
-def alive(channel: Channel) -> Iterator[None]:
-    done = threading.Event()
+def send_signs_of_life(channel: Channel) -> Iterator[None]:
+    stop_event = threading.Event()
 
-    def say() -> None:
-        while not done.wait(ALIVE_EVERY_S):
+    def send_signs() -> None:
+        while not stop_event.wait(ALIVE_EVERY_S):
             _send(channel, {"alive": True})
 
-    thread = threading.Thread(target=say, daemon=True)
+    thread = threading.Thread(target=send_signs, daemon=True)
     thread.start()
     try:
         yield
     finally:
-        done.set()
+        stop_event.set()
         thread.join()
 
 
@@ -237,9 +251,9 @@ class _Head:
                 self._channel.send({"alive": True})
             message = self._channel.receive(_LOOK_EVERY_S)
         except (ChannelClosed, ChannelRefused) as error:
-            raise _gone(str(error)) from error
+            raise _head_gone_problem(str(error)) from error
         if time.monotonic() - self._channel.last_received_s > SILENT_LIMIT_S:
-            raise _gone(f"nothing came for {SILENT_LIMIT_S:.0f} s: its power or link is gone")
+            raise _head_gone_problem(f"nothing came for {SILENT_LIMIT_S:.0f} s: its power or link is gone")
         return message or {}
 
 
@@ -248,7 +262,7 @@ def _send(channel: Channel, message: Mapping[str, Any]) -> None:
         channel.send(message)
 
 
-def _gone(cause: str) -> Problem:
+def _head_gone_problem(cause: str) -> Problem:
     return Problem(
         "the head is gone, and its model with it",
         cause=cause,

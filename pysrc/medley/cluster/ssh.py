@@ -22,9 +22,9 @@ _OPTIONS = {
     "LogLevel": "ERROR",
 }
 # Folders where medley may be that only a login shell has on PATH.
-_PLACES = ("$HOME/.local/bin", "$HOME/.nix-profile/bin", "/etc/profiles/per-user/$USER/bin")
-_SYSTEM = ("/run/current-system/sw/bin", "/nix/var/nix/profiles/default/bin", "/usr/local/bin")
-MISSING = "no medley here"
+_USER_FOLDERS = ("$HOME/.local/bin", "$HOME/.nix-profile/bin", "/etc/profiles/per-user/$USER/bin")
+_SYSTEM_FOLDERS = ("/run/current-system/sw/bin", "/nix/var/nix/profiles/default/bin", "/usr/local/bin")
+MISSING_MESSAGE = "no medley here"
 
 
 class HostKeyUnknown(Problem):
@@ -39,10 +39,14 @@ class NameUnresolved(Problem):
     """The name of the host means no address here, as a typo does."""
 
 
-_UNRESOLVED = r"Could not resolve hostname"
-_UNKNOWN = r"Host key verification failed|No \S+ host key is known"
-_REFUSED = r"Permission denied"
-_SORTS = {_UNKNOWN: HostKeyUnknown, _REFUSED: KeyRefused, _UNRESOLVED: NameUnresolved}
+_UNRESOLVED_PATTERN = r"Could not resolve hostname"
+_UNKNOWN_KEY_PATTERN = r"Host key verification failed|No \S+ host key is known"
+_REFUSED_KEY_PATTERN = r"Permission denied"
+_PROBLEM_TYPES = {
+    _UNKNOWN_KEY_PATTERN: HostKeyUnknown,
+    _REFUSED_KEY_PATTERN: KeyRefused,
+    _UNRESOLVED_PATTERN: NameUnresolved,
+}
 _CAUSES: tuple[tuple[str, str, str], ...] = (
     (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED",
@@ -50,13 +54,17 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
         "if it was reinstalled: ssh-keygen -R {host}; ssh {target} true  # and compare the fingerprint",
     ),
     (
-        _UNKNOWN,
+        _UNKNOWN_KEY_PATTERN,
         "ssh does not know its host key yet",
         "log in once and compare the fingerprint: ssh {target} true",
     ),
-    (_REFUSED, "it does not accept a login without a password", "give it your key: ssh-copy-id {login}"),
     (
-        _UNRESOLVED,
+        _REFUSED_KEY_PATTERN,
+        "it does not accept a login without a password",
+        "give it your key: ssh-copy-id {login}",
+    ),
+    (
+        _UNRESOLVED_PATTERN,
         "the name cannot be resolved",
         'fix its name, or set ssh = "USER@ADDRESS" in cluster.toml',
     ),
@@ -67,46 +75,50 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
         "check that it is on and connected: ping {host}; or go on without it: --without {name}",
     ),
     (
-        MISSING,
+        MISSING_MESSAGE,
         "ssh does not find medley on it",
         'install it there, or set medley = "/path/to/medley" at [hosts.{name}] in cluster.toml',
     ),
 )  # fmt: skip
 
 
-def command(target: str, programs: Sequence[Sequence[str]], words: Sequence[str]) -> Command:
+def build_command(target: str, programs: Sequence[Sequence[str]], words: Sequence[str]) -> Command:
     """Return the command that runs the first existing one of `programs` with these words at `target`.
 
     ssh joins its arguments with spaces and passes them to a shell, so it gets one quoted word.
     """
     options = [word for name, value in _OPTIONS.items() for word in ("-o", f"{name}={value}")]
-    return Command(("ssh", "-T", *options, "--", target, script(programs, words)))
+    return Command(("ssh", "-T", *options, "--", target, build_script(programs, words)))
 
 
-def script(programs: Sequence[Sequence[str]], words: Sequence[str]) -> str:
+def build_script(programs: Sequence[Sequence[str]], words: Sequence[str]) -> str:
     """Return one line that any login shell, fish and csh too, passes on to sh."""
-    tries = (
+    attempts = (
         f"command -v {shlex.quote(program[0])} >/dev/null 2>&1 && exec {shlex.join((*program, *words))}"
         for program in programs
     )
-    places = ":".join((*_PLACES, *_SYSTEM))
-    said = shlex.quote(f"{MISSING}: {' or '.join(shlex.join(program) for program in programs)}")
-    text = f'PATH="$PATH:{places}"; {"; ".join(tries)}; printf "%s\\n" {said} >&2; exit 127'
+    folders = ":".join((*_USER_FOLDERS, *_SYSTEM_FOLDERS))
+    message = shlex.quote(f"{MISSING_MESSAGE}: {' or '.join(shlex.join(program) for program in programs)}")
+    text = f'PATH="$PATH:{folders}"; {"; ".join(attempts)}; printf "%s\\n" {message} >&2; exit 127'
     return f"exec sh -c {shlex.quote(text)}"
 
 
-def problem(name: str, target: str, said: Sequence[str], status: int | None) -> Problem:
-    """Explain why the host `name` could not be reached, from ssh's output; `status` None: it hangs."""
-    text = "\n".join(said)
+def connection_problem(name: str, target: str, output: Sequence[str], status: int | None) -> Problem:
+    """Return why the host `name` could not be reached, from ssh's output; `status` None: it hangs."""
+    text = "\n".join(output)
     login, _, port = target.removeprefix("ssh://").partition(":")
     host = login.rpartition("@")[2]
     for pattern, cause, fix in _CAUSES:
         if re.search(pattern, text):
-            last = said[-1].strip() if said else ""
-            at = shlex.join((*(("-p", port) if port else ()), login))  # ssh-copy-id does not take ssh://
-            typed = fix.format(host=shlex.quote(host), target=shlex.quote(target), name=name, login=at)
-            sort = _SORTS.get(pattern, Problem)
-            return sort(f"{name} cannot be reached", cause=f"{cause} ({last})", fix=typed)
+            last_line = output[-1].strip() if output else ""
+            login_words = shlex.join(
+                (*(("-p", port) if port else ()), login)
+            )  # ssh-copy-id does not take ssh://
+            fix_text = fix.format(
+                host=shlex.quote(host), target=shlex.quote(target), name=name, login=login_words
+            )
+            problem_type = _PROBLEM_TYPES.get(pattern, Problem)
+            return problem_type(f"{name} cannot be reached", cause=f"{cause} ({last_line})", fix=fix_text)
     if status is None:
         return Problem(
             f"{name} does not answer",

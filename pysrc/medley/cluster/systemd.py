@@ -8,36 +8,44 @@ from typing import Literal, get_args
 
 from medley import process, storage, user
 from medley.cluster import self_command, unit_file
-from medley.cluster.unit_file import Boot, Restart, Unit, text
+from medley.cluster.unit_file import Boot, Restart, Unit, format_unit
 from medley.command import Command
 from medley.errors import Problem
 
 Role = Literal["head", "worker", "serve"]
 ROLES: tuple[Role, ...] = get_args(Role)
 _UNIT_FOLDER = Path("/etc/systemd/system")
-_NETWORK = "network-online.target"
-_LIMIT_S = 60
+_NETWORK_TARGET = "network-online.target"
+_COMMAND_LIMIT_S = 60
 _SERVICE_LIMIT_S = 300
 _STOP_LIMIT_S = 60
-_PORT, _DRAIN_S = 8000, 30
-_BOOTED = Path("/run/systemd/system")
+_DEFAULT_PORT, _DEFAULT_DRAIN_S = 8000, 30
+_SYSTEMD_FOLDER = Path("/run/systemd/system")
 """Exists where process 1 is systemd: sd_booted(3)."""
-_ANSWERS = {"initializing", "starting", "running", "degraded"}
-_NOT_EXECUTED = range(200, 246)
+_ANSWERING_STATES = {"initializing", "starting", "running", "degraded"}
+_NOT_EXECUTED_STATUSES = range(200, 246)
 """The status of a program that systemd could not execute: systemd.exec(5)."""
-_SHOWN = ("LoadState", "ActiveState", "SubState", "Result", "NRestarts", "MainPID", "ExecMainStatus")
+_STATE_PROPERTIES = (
+    "LoadState",
+    "ActiveState",
+    "SubState",
+    "Result",
+    "NRestarts",
+    "MainPID",
+    "ExecMainStatus",
+)
 # PATH decides an environment's Python, so another PATH would build a second environment.
-_CARRIED = (
+_CARRIED_PREFIXES = (
     *("MEDLEY_", "HF_", "LC_", "LANG", "PATH", "SSL_CERT_FILE", "NIX_SSL_CERT_FILE"),
     *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
     *("HUGGINGFACE_HUB_", "TRANSFORMERS_OFFLINE"),
 )
 # A head, link or hub that is missing at boot may come later, so the unit restarts forever.
-_AGAIN = Restart(first_s=5, longest_s=60)
+_RESTART_FOREVER = Restart(first_s=5, longest_s=60)
 
 
 @dataclass(frozen=True)
-class Shown:
+class SystemdState:
     active: str
     """active, activating (also while it waits for a restart), deactivating, inactive or failed."""
     sub: str
@@ -49,90 +57,96 @@ class Shown:
     status: int
 
 
-def available() -> bool:
-    """Whether this user's own manager answers."""
-    if not booted():
+def is_available() -> bool:
+    """Return whether this user's own manager answers."""
+    if not is_booted():
         return False
-    said = process.run(systemctl("is-system-running"), limit_s=_LIMIT_S).lines
-    return bool(said) and said[-1] in _ANSWERS
+    output = process.run(build_systemctl_command("is-system-running"), limit_s=_COMMAND_LIMIT_S).lines
+    return bool(output) and output[-1] in _ANSWERING_STATES
 
 
-def booted() -> bool:
-    """Whether this host runs systemd and has systemctl."""
-    return _BOOTED.is_dir() and process.find_program("systemctl") is not None
+def is_booted() -> bool:
+    """Return whether this host runs systemd and has systemctl."""
+    return _SYSTEMD_FOLDER.is_dir() and process.find_program("systemctl") is not None
 
 
-def systemctl(*words: str, system: bool = False) -> Command:
-    """Set XDG_RUNTIME_DIR, which a login by su or sudo lacks."""
+def build_systemctl_command(*words: str, system: bool = False) -> Command:
+    """Return a systemctl command with XDG_RUNTIME_DIR, which a login by su or sudo lacks."""
     if system:
         return Command(("systemctl", "--no-pager", *words))
-    own = f"/run/user/{os.getuid()}"
-    env = {} if "XDG_RUNTIME_DIR" in os.environ or not Path(own).is_dir() else {"XDG_RUNTIME_DIR": own}
+    runtime_folder = f"/run/user/{os.getuid()}"
+    env = (
+        {}
+        if "XDG_RUNTIME_DIR" in os.environ or not Path(runtime_folder).is_dir()
+        else {"XDG_RUNTIME_DIR": runtime_folder}
+    )
     return Command(("systemctl", "--user", "--no-pager", *words), env)
 
 
-def install_commands(name: str, *, system: bool = True) -> tuple[Command, ...]:
+def list_install_commands(name: str, *, system: bool = True) -> tuple[Command, ...]:
     """Return the commands that enable and start a unit; do not wait for a system's, which may build."""
-    unit, wait = f"{name}.service", ("--no-block",) if system else ()
+    unit, wait_flags = f"{name}.service", ("--no-block",) if system else ()
     return (
-        systemctl("daemon-reload", system=system),
-        systemctl("enable", "--quiet", unit, system=system),
-        systemctl("restart", *wait, unit, system=system),
+        build_systemctl_command("daemon-reload", system=system),
+        build_systemctl_command("enable", "--quiet", unit, system=system),
+        build_systemctl_command("restart", *wait_flags, unit, system=system),
     )
 
 
-def file(name: str, *, system: bool = False) -> Path:
-    base = os.environ.get("XDG_CONFIG_HOME", "")
-    own = Path(base) if base.startswith("/") else user.home() / ".config"
-    return (_UNIT_FOLDER if system else own / "systemd" / "user") / f"{name}.service"
+def get_unit_path(name: str, *, system: bool = False) -> Path:
+    config_home = os.environ.get("XDG_CONFIG_HOME", "")
+    user_folder = Path(config_home) if config_home.startswith("/") else user.home() / ".config"
+    return (_UNIT_FOLDER if system else user_folder / "systemd" / "user") / f"{name}.service"
 
 
-def start(unit: Unit) -> None:
+def start_unit(unit: Unit) -> None:
     """Start the unit, and end a running one of its name."""
     argv = unit.command.argv
-    found = argv[0] if argv[0].startswith("/") else process.find_program(argv[0])
-    if found is None:
+    program = argv[0] if argv[0].startswith("/") else process.find_program(argv[0])
+    if program is None:
         raise Problem(f"{argv[0]} not found", cause="it is not on PATH", fix=f"command -v {argv[0]}")
-    whole = replace(unit, command=replace(unit.command, argv=(found, *argv[1:])))
-    storage.write(file(unit.name), text(whole), secret=True)  # a URL may have a login
+    full_unit = replace(unit, command=replace(unit.command, argv=(program, *argv[1:])))
+    storage.write(get_unit_path(unit.name), format_unit(full_unit), secret=True)  # a URL may have a login
     # systemd starts a unit that failed often only after a while.
-    process.run(systemctl("reset-failed", f"{unit.name}.service"), limit_s=_LIMIT_S)
-    *prepared, restart = install_commands(unit.name, system=False)
+    process.run(build_systemctl_command("reset-failed", f"{unit.name}.service"), limit_s=_COMMAND_LIMIT_S)
+    *prepared, restart = list_install_commands(unit.name, system=False)
     for command in prepared:
-        _run(command)
+        _run_checked(command)
     try:
-        _run(restart)
+        _run_checked(restart)
     except Problem:
         # systemd sometimes reports that a program which ended immediately was not started.
-        now = state(unit.name)
-        if now is None or now.status in _NOT_EXECUTED:
+        current = read_state(unit.name)
+        if current is None or current.status in _NOT_EXECUTED_STATUSES:
             raise
 
 
-def stop(name: str) -> None:
-    if storage.exists(file(name)):
-        _remove(name)
-        process.run(systemctl("reset-failed", f"{name}.service"), limit_s=_LIMIT_S)
+def stop_unit(name: str) -> None:
+    if storage.exists(get_unit_path(name)):
+        _remove_unit(name)
+        process.run(build_systemctl_command("reset-failed", f"{name}.service"), limit_s=_COMMAND_LIMIT_S)
 
 
-def _remove(name: str, *, system: bool = False) -> None:
-    _run(systemctl("disable", "--quiet", "--now", f"{name}.service", system=system))
-    storage.remove_file(file(name, system=system))
-    _run(systemctl("daemon-reload", system=system))
+def _remove_unit(name: str, *, system: bool = False) -> None:
+    _run_checked(build_systemctl_command("disable", "--quiet", "--now", f"{name}.service", system=system))
+    storage.remove_file(get_unit_path(name, system=system))
+    _run_checked(build_systemctl_command("daemon-reload", system=system))
 
 
-def state(name: str, *, system: bool = False) -> Shown | None:
-    ask = systemctl("show", f"{name}.service", f"--property={','.join(_SHOWN)}", system=system)
-    return shown("\n".join(process.run(ask, limit_s=_LIMIT_S).lines))
+def read_state(name: str, *, system: bool = False) -> SystemdState | None:
+    show_command = build_systemctl_command(
+        "show", f"{name}.service", f"--property={','.join(_STATE_PROPERTIES)}", system=system
+    )
+    return parse_state("\n".join(process.run(show_command, limit_s=_COMMAND_LIMIT_S).lines))
 
 
-def shown(answer: str) -> Shown | None:
+def parse_state(answer: str) -> SystemdState | None:
     """Parse the output of `systemctl show`; None for a unit without a file."""
     values = dict(line.partition("=")[::2] for line in answer.splitlines())
     if values.get("LoadState") != "loaded":
         return None
     numbers = {name: int(value) if value.isdecimal() else 0 for name, value in values.items()}
-    return Shown(
+    return SystemdState(
         active=values.get("ActiveState", "inactive"),
         sub=values.get("SubState", "dead"),
         result=values.get("Result", "success"),
@@ -142,10 +156,10 @@ def shown(answer: str) -> Shown | None:
     )
 
 
-def lingers() -> bool:
-    asked = Command(("loginctl", "show-user", user.name(), "--property=Linger"))
+def is_lingering() -> bool:
+    show_command = Command(("loginctl", "show-user", user.name(), "--property=Linger"))
     # loginctl does not find a user who neither lingers nor is logged in.
-    return "Linger=yes" in process.run(asked, limit_s=_LIMIT_S).lines
+    return "Linger=yes" in process.run(show_command, limit_s=_COMMAND_LIMIT_S).lines
 
 
 @dataclass(frozen=True)
@@ -158,7 +172,7 @@ class Service:
 
     @property
     def name(self) -> str:
-        served = f"{unit_file.UNIT}{_number('--port', self.words, _PORT)}"
+        served = f"{unit_file.SERVER_UNIT_PREFIX}{_read_number('--port', self.words, _DEFAULT_PORT)}"
         return served if self.role == "serve" else f"medley-{self.role}"
 
     @property
@@ -166,90 +180,95 @@ class Service:
         verb: tuple[str, ...] = (f"ray-{self.role}", "--stay")
         if self.role == "serve":
             verb = ("serve",)
-            boot = Boot(self.user, after=(_NETWORK, "medley-head.service", "medley-worker.service"))
+            boot = Boot(self.user, after=(_NETWORK_TARGET, "medley-head.service", "medley-worker.service"))
         else:
             boot = Boot(self.user, before=(*self.medley, "ray-stop"))
         command = Command((*self.medley, *verb, *self.words), self.env)
         title = f"medley {' '.join((verb[0], *self.words))}"
-        limit_s = _STOP_LIMIT_S + (_number("--drain", self.words, _DRAIN_S) if self.role == "serve" else 0)
-        return text(Unit(self.name, title, command, _AGAIN, stop_limit_s=limit_s), boot)
+        limit_s = _STOP_LIMIT_S + (
+            _read_number("--drain", self.words, _DEFAULT_DRAIN_S) if self.role == "serve" else 0
+        )
+        return format_unit(Unit(self.name, title, command, _RESTART_FOREVER, stop_limit_s=limit_s), boot)
 
 
-def carried_variables(environ: Mapping[str, str]) -> dict[str, str]:
+def select_service_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the installing user's variables for a service, because systemd sets few."""
-    return self_command.carried(environ, _CARRIED)
+    return self_command.select_variables(environ, _CARRIED_PREFIXES)
 
 
-def _number(switch: str, words: tuple[str, ...], default: int) -> int:
-    value = value_of(switch, words) or ""
+def _read_number(switch: str, words: tuple[str, ...], default: int) -> int:
+    value = find_switch_value(switch, words) or ""
     return int(value) if value.isdecimal() else default
 
 
-def value_of(switch: str, words: tuple[str, ...]) -> str | None:
+def find_switch_value(switch: str, words: tuple[str, ...]) -> str | None:
     """Return the value of a switch of `serve`; words after -- are the engine's."""
-    own = words[: words.index("--")] if "--" in words else words
-    for at, word in enumerate(own):
+    own_words = words[: words.index("--")] if "--" in words else words
+    for position, word in enumerate(own_words):
         name, equals, value = word.partition("=")
         if name == switch:
-            return value if equals else next(iter(own[at + 1 :]), "")
+            return value if equals else next(iter(own_words[position + 1 :]), "")
     return None
 
 
-def require_complete(role: str, words: tuple[str, ...]) -> Role:
-    found = next((each for each in ROLES if each == role), None)
-    if found is None:
+def require_role(role: str, words: tuple[str, ...]) -> Role:
+    known_role = next((role_name for role_name in ROLES if role_name == role), None)
+    if known_role is None:
         raise Problem(
             f"{role!r} is not a role",
             cause=f"the roles are {', '.join(ROLES)}",
             fix="medley service install --help",
         )
-    if found != "head" and (not words or words[0].startswith("-")):
-        what = "HEAD" if found == "worker" else "MODEL"
+    if known_role != "head" and (not words or words[0].startswith("-")):
+        argument = "HEAD" if known_role == "worker" else "MODEL"
         raise Problem(
-            f"a {'server' if found == 'serve' else found} needs its {what}",
+            f"a {'server' if known_role == 'serve' else known_role} needs its {argument}",
             cause="the command does not name one",
-            fix=f"medley service install {found} {what}",
+            fix=f"medley service install {known_role} {argument}",
         )
-    return found
+    return known_role
 
 
 def install_service(service: Service) -> None:
     """Start the service, now and at boot, and replace one of its name."""
-    if not booted():
+    if not is_booted():
         raise Problem(
             "the service cannot be installed",
             cause="this host does not run systemd",
             fix="start it at boot in another way; its command: medley service install --dry-run",
         )
-    storage.write(file(service.name, system=True), service.text)
-    for command in install_commands(service.name):
-        _run(command)
+    storage.write(get_unit_path(service.name, system=True), service.text)
+    for command in list_install_commands(service.name):
+        _run_checked(command)
 
 
 def remove_service(role: str) -> list[str]:
-    found = service_names(role)
-    for name in found:
-        _remove(name, system=True)
-    return found
+    names = list_service_names(role)
+    for name in names:
+        _remove_unit(name, system=True)
+    return names
 
 
-def service_names(role: str | None = None, folder: Path = _UNIT_FOLDER) -> list[str]:
-    patterns = {each: f"{unit_file.UNIT}*" if each == "serve" else f"medley-{each}" for each in ROLES}
-    found = (
-        (each, file.stem)
-        for each in ROLES
-        for file in storage.list_folder(folder, f"{patterns[each]}.service")
+def list_service_names(role: str | None = None, folder: Path = _UNIT_FOLDER) -> list[str]:
+    patterns = {
+        role_name: f"{unit_file.SERVER_UNIT_PREFIX}*" if role_name == "serve" else f"medley-{role_name}"
+        for role_name in ROLES
+    }
+    files = (
+        (role_name, file.stem)
+        for role_name in ROLES
+        for file in storage.list_folder(folder, f"{patterns[role_name]}.service")
     )
-    return sorted(name for each, name in found if role in {None, each, name})
+    return sorted(name for role_name, name in files if role in {None, role_name, name})
 
 
-def _run(command: Command) -> None:
-    own = "--user" in command.argv
-    ended = process.run(command, limit_s=None if own else _SERVICE_LIMIT_S)
-    if ended.status:
-        see = "journalctl --user" if own else "journalctl"
+def _run_checked(command: Command) -> None:
+    is_user = "--user" in command.argv
+    finished = process.run(command, limit_s=None if is_user else _SERVICE_LIMIT_S)
+    if finished.status:
+        log_command = "journalctl --user" if is_user else "journalctl"
         raise Problem(
             f"systemd refused: {command}",
-            cause="\n".join(ended.lines[-4:]) or f"it exited with {ended.status}",
-            fix=f"{see} --no-pager --lines=30",
+            cause="\n".join(finished.lines[-4:]) or f"it exited with {finished.status}",
+            fix=f"{log_command} --no-pager --lines=30",
         )

@@ -14,26 +14,26 @@ from typing import Any, Literal, Self
 from medley.command import Command
 from medley.errors import Problem
 
-UNIT = "medley-serve-"
-"""The unit of a detached server, before its port."""
+SERVER_UNIT_PREFIX = "medley-serve-"
+"""The name of a detached server's unit, without its port."""
 OPEN_FILES = 1_048_576
 _PROTECTION = (
     "OOMScoreAdjust=-500",  # only root may: medley outlives its engine, which raises its own score to 500
     "MemoryMin=64M",  # the supervisor's own pages are not reclaimed, so that it can act while others stall
 )
-_PLAIN = re.compile(r"[\w@+=:,./-]+", re.ASCII)
-_SECRET = re.compile(r"(?i)(token|key|secret|password|passwd|credentials?)$")
+_PLAIN_WORD = re.compile(r"[\w@+=:,./-]+", re.ASCII)
+_SECRET_NAME = re.compile(r"(?i)(token|key|secret|password|passwd|credentials?)$")
 _LOGIN = re.compile(
     r"(?i)(?<![\w+.-])(?:(?!ssh:)[a-z][a-z0-9+.-]*://[^/\s?#@]+|ssh://[^/\s?#@:]+:[^/\s?#@]+)@"
 )
 """A URL with a login; of ssh a user alone is none."""
-_UNFIT = re.compile(
+_FORBIDDEN_CHARS = re.compile(
     r"[\x00-\x1f\x7f\ud800-\udfff\ufdd0-\ufdef"
     + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x11_0000, 0x1_0000))
     + "]"
 )
 """Control characters, surrogates, noncharacters, as in systemd's string_has_cc and unichar_is_valid."""
-_ESCAPED = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
 
 
 @dataclass(frozen=True)
@@ -48,16 +48,16 @@ class Restart:
     limit: int | None = None
     lasting_s: float = 120
 
-    def due(self, done: int, lasted_s: float | None) -> tuple[int, float] | None:
+    def compute_next(self, done_count: int, lasted_s: float | None) -> tuple[int, float] | None:
         """Return the number of the next restart in a row and its delay; None: give up.
 
         The last of `done` restarts in a row lasted `lasted_s`; None: it was never ready.
         """
         if lasted_s is not None and lasted_s >= self.lasting_s:
-            done = 0
-        if self.limit is not None and done >= self.limit:
+            done_count = 0
+        if self.limit is not None and done_count >= self.limit:
             return None
-        return done + 1, float(min(self.longest_s, self.first_s * 2 ** min(done, 30)))
+        return done_count + 1, float(min(self.longest_s, self.first_s * 2 ** min(done_count, 30)))
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,12 @@ class Unit:
     def from_json(cls, text: str) -> Self:
         table: dict[str, Any] = json.loads(text)
         restart = Restart(**table["restart"]) if table["restart"] else None
-        after = _command(table["after"]) if table["after"] else None
-        more = {"command": _command(table["command"]), "restart": restart, "after": after}
-        return cls(**{**table, **more, "vital": tuple(table.get("vital", ()))})
+        after = _parse_command(table["after"]) if table["after"] else None
+        parsed = {"command": _parse_command(table["command"]), "restart": restart, "after": after}
+        return cls(**{**table, **parsed, "vital": tuple(table.get("vital", ()))})
 
 
-def _command(table: Mapping[str, Any]) -> Command:
+def _parse_command(table: Mapping[str, Any]) -> Command:
     lists = {name: tuple(value) for name, value in table.items() if isinstance(value, list)}
     return Command(**{**table, **lists})
 
@@ -98,7 +98,7 @@ class Boot:
     after: tuple[str, ...] = ("network-online.target",)
 
 
-def text(unit: Unit, boot: Boot | None = None) -> str:
+def format_unit(unit: Unit, boot: Boot | None = None) -> str:
     """Return the file of a user's own unit, or of one of the system's; refuse to put a secret in it."""
     command, rule = unit.command, unit.restart
     if command.secrets or command.unset or command.undo or unit.after or (rule and rule.limit is not None):
@@ -106,7 +106,7 @@ def text(unit: Unit, boot: Boot | None = None) -> str:
             unit.name
         )  # only medley's supervisor does these; a secret is passed as a file's name
     for name in command.env:
-        if _SECRET.search(name):
+        if _SECRET_NAME.search(name):
             raise Problem(
                 f"{name} would be in a file that others can read",
                 cause="a unit's file holds all its variables",
@@ -114,21 +114,23 @@ def text(unit: Unit, boot: Boot | None = None) -> str:
             )
     if boot:
         _require_no_login(command)
-    wants = " ".join(each for each in boot.after if each.endswith(".target")) if boot else ""
-    variables = (quoted(f"{name}={value}", variables="kept") for name, value in sorted(command.env.items()))
-    parts = {
+    wanted_targets = " ".join(target for target in boot.after if target.endswith(".target")) if boot else ""
+    variables = (
+        quote_word(f"{name}={value}", variables="literal") for name, value in sorted(command.env.items())
+    )
+    sections = {
         "Unit": (
-            f"Description={_line(unit.title).replace('%', '%%')}",
-            *((f"Wants={wants}", f"After={' '.join(boot.after)}") if boot else ()),
+            f"Description={_require_line(unit.title).replace('%', '%%')}",
+            *((f"Wants={wanted_targets}", f"After={' '.join(boot.after)}") if boot else ()),
             *(("StartLimitIntervalSec=0",) if rule else ()),
         ),
         "Service": (
             *((f"User={boot.user}", "WorkingDirectory=~") if boot else ()),
             "Type=exec",
-            *(f"Environment={each}" for each in variables),
-            *([f"ExecStartPre=-{_argv(boot.before)}"] if boot and boot.before else ()),
-            f"ExecStart={_argv(command.argv)}",
-            *_restart(rule),
+            *(f"Environment={assignment}" for assignment in variables),
+            *([f"ExecStartPre=-{_format_argv(boot.before)}"] if boot and boot.before else ()),
+            f"ExecStart={_format_argv(command.argv)}",
+            *_list_restart_lines(rule),
             # Only medley and Ray get the signal: they end their own engine and workers.
             "KillMode=mixed",
             "TimeoutStartSec=infinity",  # it may build an environment, or wait for a cluster
@@ -140,7 +142,7 @@ def text(unit: Unit, boot: Boot | None = None) -> str:
         ),
         "Install": (f"WantedBy={'multi-user' if boot else 'default'}.target",),
     }
-    return "\n".join("\n".join((f"[{name}]", *lines, "")) for name, lines in parts.items())
+    return "\n".join("\n".join((f"[{name}]", *lines, "")) for name, lines in sections.items())
 
 
 def _require_no_login(command: Command) -> None:
@@ -156,7 +158,7 @@ def _require_no_login(command: Command) -> None:
             )
 
 
-def _restart(rule: Restart | None) -> Iterator[str]:
+def _list_restart_lines(rule: Restart | None) -> Iterator[str]:
     yield f"Restart={'always' if rule else 'no'}"
     yield "SuccessExitStatus=130 143"  # medley's own for Ctrl-C and SIGTERM
     if rule:
@@ -166,26 +168,26 @@ def _restart(rule: Restart | None) -> Iterator[str]:
             yield f"RestartMaxDelaySec={rule.longest_s:g}"
 
 
-def _argv(argv: tuple[str, ...]) -> str:
+def _format_argv(argv: tuple[str, ...]) -> str:
     program, *words = argv
     if not program.startswith("/"):
         raise AssertionError(program)  # a unit has its own PATH
-    return " ".join([quoted(program, variables="kept"), *(quoted(each) for each in words)])
+    return " ".join([quote_word(program, variables="literal"), *(quote_word(word) for word in words)])
 
 
-def quoted(word: str, *, variables: Literal["named", "kept"] = "named") -> str:
-    """Quote a word for systemd; `kept`: where $ has no meaning, as in Environment=."""
-    _line(word.replace("\n", "").replace("\t", ""))
+def quote_word(word: str, *, variables: Literal["expanded", "literal"] = "expanded") -> str:
+    """Return a word quoted for systemd; `literal`: where $ has no meaning, as in Environment=."""
+    _require_line(word.replace("\n", "").replace("\t", ""))
     doubled = word.replace("%", "%%")
-    if variables == "named":
+    if variables == "expanded":
         doubled = doubled.replace("$", "$$")
-    if _PLAIN.fullmatch(word):
+    if _PLAIN_WORD.fullmatch(word):
         return doubled
-    return '"' + "".join(_ESCAPED.get(each, each) for each in doubled) + '"'
+    return '"' + "".join(_ESCAPES.get(letter, letter) for letter in doubled) + '"'
 
 
-def _line(text: str) -> str:
-    if bad := _UNFIT.search(text):
+def _require_line(text: str) -> str:
+    if bad := _FORBIDDEN_CHARS.search(text):
         raise Problem(
             f"{text!r} cannot be in a unit",
             cause=f"it has the character {bad[0]!r}",

@@ -30,16 +30,16 @@ from medley.process_identity import (
 )
 from medley.unusable_file import optional
 
-BEGINS = "medley keeps "
+STARTED_PREFIX = "medley keeps "
 _STARTED_LIMIT_S = 10
 _LOOK_EVERY_S = 0.2
 _VITAL_EVERY_S = 1.0
 STOPPED_LIMIT_S = 20.0
 """A stopped gcs_server accepts connections, and all of Ray hangs."""
-_CLEAR_LIMIT_S = 30
-_STOP_LIMIT_S = 30
-"""For a unit with a damaged file."""
-_LAST_LINES = 6
+_UNDO_LIMIT_S = 30
+_DAMAGED_STOP_LIMIT_S = 30
+"""Seconds to stop a unit whose file is damaged."""
+_LAST_LINE_COUNT = 6
 _TAIL_BYTES = 256 << 10
 _LOG_BYTES = 64 << 20
 
@@ -52,99 +52,108 @@ class State:
     keeper: int
     running: bool
     since_s: float
-    """When it started or ended, since the epoch."""
+    """Time of its start or end, in seconds since the epoch."""
     restarts: int = 0
     """Restarts in a row."""
     status: int | None = None
     said: str = ""
-    """Its last lines when it ended."""
+    """The last lines of its output, after it ended."""
     next_s: float | None = None
-    """When it restarts, since the epoch."""
+    """Time of its restart, in seconds since the epoch."""
     kept: bool = True
     """Whether its supervisor lives."""
 
 
-def folder() -> Path:
+def get_units_folder() -> Path:
     return storage.state() / "units"
 
 
-def log(name: str) -> Path:
+def get_log_file(name: str) -> Path:
     return storage.state() / "logs" / f"{name}.log"
 
 
-def start(unit: Unit) -> None:
-    """Start it, in the place of one of its name that runs."""
-    stop(unit.name)
-    storage.write(folder() / f"{unit.name}.json", unit.to_json())
-    _keep(unit.name)
+def start_unit(unit: Unit) -> None:
+    """Start the unit; end a running one of its name first."""
+    stop_unit(unit.name)
+    storage.write(get_units_folder() / f"{unit.name}.json", unit.to_json())
+    _start_supervisor(unit.name)
 
 
 @contextmanager
-def alone(name: str) -> Iterator[None]:
+def require_not_running(name: str) -> Iterator[None]:
     """Raise a Problem where a unit of this name runs, or another medley starts one."""
-    with storage.lock(folder() / f"{name}.starting") as ours:
-        found = state(name)
-        if not ours or (found and found.kept and (found.running or found.next_s is not None)):
-            keeps = f"process {found.keeper} supervises it" if found else ""
+    with storage.lock(get_units_folder() / f"{name}.starting") as is_free:
+        running_state = read_state(name)
+        if not is_free or (
+            running_state
+            and running_state.kept
+            and (running_state.running or running_state.next_s is not None)
+        ):
+            cause = f"process {running_state.keeper} supervises it" if running_state else ""
             raise Problem(
                 f"{name} is started already",
-                cause=keeps if ours else "another medley is starting it",
+                cause=cause if is_free else "another medley is starting it",
                 fix="medley stop  # then run this again; or use another port: --port 8001",
             )
         yield
 
 
-def _keep(name: str) -> None:
-    state_ = folder() / f"{name}.state"
-    storage.remove_file(state_)
-    keeper = Command((*self_command.own_command(), "kept", name))
-    told = os.environ.get("MEDLEY_UNITS")  # systemd or own
+def _start_supervisor(name: str) -> None:
+    state_file = get_units_folder() / f"{name}.state"
+    storage.remove_file(state_file)
+    supervise_command = Command((*self_command.get_own_command(), "kept", name))
+    manager = os.environ.get("MEDLEY_UNITS")  # systemd or own
     # By default systemd where the user lingers, so that units outlive the login and start at boot.
-    if told == "systemd" if told else boots():
+    use_systemd = manager == "systemd" if manager else is_started_at_boot()
+    if use_systemd:
         # systemd restarts only the supervisor, so states and logs are the same everywhere.
-        unit = read(name)
-        again, limit_s = unit.restart and Restart(first_s=2, longest_s=2), unit.stop_limit_s + 10
-        command = keeper.with_env(unit.command.env)
-        systemd.start(Unit(name, unit.title, command, again, stop_limit_s=limit_s))
+        unit = read_unit(name)
+        restart, limit_s = unit.restart and Restart(first_s=2, longest_s=2), unit.stop_limit_s + 10
+        command = supervise_command.with_env(unit.command.env)
+        systemd.start_unit(Unit(name, unit.title, command, restart, stop_limit_s=limit_s))
     else:
-        process.detach(keeper, log(name))
-    if not process.wait_until(lambda: storage.exists(state_), _STARTED_LIMIT_S, every_s=0.02):
+        process.detach(supervise_command, get_log_file(name))
+    if not process.wait_until(lambda: storage.exists(state_file), _STARTED_LIMIT_S, every_s=0.02):
         raise Problem(
             f"{name} did not start",
             cause=f"its supervisor did not start within {_STARTED_LIMIT_S} s",
-            fix=f"read its log: tail {log(name)}",
+            fix=f"read its log: tail {get_log_file(name)}",
         )
 
 
-def boots() -> bool | None:
-    """Whether units start at boot; None without systemd."""
-    return systemd.lingers() if systemd.available() else None
+def is_started_at_boot() -> bool | None:
+    """Return whether units start at boot; None without systemd."""
+    return systemd.is_lingering() if systemd.is_available() else None
 
 
-def stop(name: str) -> bool:
-    keeper = _keeper(name)
-    if storage.exists(systemd.file(name)):
-        systemd.stop(name)
-    elif keeper is not None:
-        unit = _intact(name)
-        end_processes([keeper], grace_s=(unit.stop_limit_s if unit else _STOP_LIMIT_S) + 10)
+def stop_unit(name: str) -> bool:
+    supervisor = _find_supervisor(name)
+    if storage.exists(systemd.get_unit_path(name)):
+        systemd.stop_unit(name)
+    elif supervisor is not None:
+        unit = _read_intact_unit(name)
+        end_processes([supervisor], grace_s=(unit.stop_limit_s if unit else _DAMAGED_STOP_LIMIT_S) + 10)
     for suffix in ("state", "json", "lock"):
-        storage.remove_file(folder() / f"{name}.{suffix}")
-    return keeper is not None
+        storage.remove_file(get_units_folder() / f"{name}.{suffix}")
+    return supervisor is not None
 
 
-def resume() -> list[str]:
-    """Start all units that were not stopped, as at boot; returns their names."""
-    names = [file.stem for file in storage.list_folder(folder(), "*.json") if _keeper(file.stem) is None]
-    names = [name for name in names if _intact(name)]
+def resume_units() -> list[str]:
+    """Start all units that were not stopped, as at boot; return their names."""
+    names = [
+        file.stem
+        for file in storage.list_folder(get_units_folder(), "*.json")
+        if _find_supervisor(file.stem) is None
+    ]
+    names = [name for name in names if _read_intact_unit(name)]
     for name in names:
-        _keep(name)
+        _start_supervisor(name)
     return names
 
 
-def read(name: str) -> Unit:
-    """Read a unit, whose file a power cut may have damaged."""
-    file = folder() / f"{name}.json"
+def read_unit(name: str) -> Unit:
+    """Return a unit; raise a Problem if a power cut damaged its file."""
+    file = get_units_folder() / f"{name}.json"
     text = storage.read_text(file, errors="replace")
     try:
         return Unit.from_json(text or "")
@@ -156,134 +165,146 @@ def read(name: str) -> Unit:
         ) from error
 
 
-def _intact(name: str) -> Unit | None:
+def _read_intact_unit(name: str) -> Unit | None:
     with suppress(Problem):
-        return read(name)
+        return read_unit(name)
     return None
 
 
-def state(name: str) -> State | None:
-    found, keeper = storage.read_record(folder() / f"{name}.state", State), _keeper(name)
-    if found is None:
+def read_state(name: str) -> State | None:
+    saved, supervisor = storage.read_record(get_units_folder() / f"{name}.state", State), _find_supervisor(name)
+    if saved is None:
         # The file is damaged: the supervisor rewrites it with the next change.
-        return State(name, keeper.pid, running=True, since_s=0) if keeper else None
-    return found if keeper else replace(found, kept=False, running=False, next_s=None)
+        return State(name, supervisor.pid, running=True, since_s=0) if supervisor else None
+    return saved if supervisor else replace(saved, kept=False, running=False, next_s=None)
 
 
-def said(name: str) -> list[str]:
+def read_last_log_lines(name: str) -> list[str]:
     """Return the end of its log since its last start, without timestamps."""
     lines: list[str] = []
     with optional():
-        lines = storage.read_end(log(name), _TAIL_BYTES).decode(errors="replace").splitlines()
-    words = [line.partition(" ")[2] for line in lines]
-    began = max((at for at, line in enumerate(words) if line.startswith(BEGINS)), default=-1)
-    return words[began + 1 :]
+        lines = storage.read_end(get_log_file(name), _TAIL_BYTES).decode(errors="replace").splitlines()
+    texts = [line.partition(" ")[2] for line in lines]
+    start_line = max(
+        (number for number, line in enumerate(texts) if line.startswith(STARTED_PREFIX)), default=-1
+    )
+    return texts[start_line + 1 :]
 
 
-def states() -> Iterator[State]:
-    for file in storage.list_folder(folder(), "*.json"):
+def list_states() -> Iterator[State]:
+    for file in storage.list_folder(get_units_folder(), "*.json"):
         with optional():
-            if found := state(file.stem):
-                yield found
+            if unit_state := read_state(file.stem):
+                yield unit_state
 
 
-def _keeper(name: str) -> Identity | None:
-    """Find its supervisor, which holds the lock as long as it lives."""
-    lock = folder() / f"{name}.lock"
+def _find_supervisor(name: str) -> Identity | None:
+    """Return the unit's supervisor, which holds the lock as long as it lives."""
+    lock = get_units_folder() / f"{name}.lock"
     if not storage.exists(lock):
         return None
-    with storage.lock(lock) as free:
-        return None if free else process_identity.find_file_holder(lock, "kept", name)
+    with storage.lock(lock) as is_free:
+        return None if is_free else process_identity.find_file_holder(lock, "kept", name)
 
 
 def main(name: str) -> int:
     """Supervise a unit until it ends for good or this process is stopped."""
     os.chdir("/")  # hold no folder that a user may want to unmount
-    unit = read(name)
-    with storage.lock(folder() / f"{name}.lock") as ours:
-        return _Keeper(unit, os.getpid()).run() if ours else 1
+    unit = read_unit(name)
+    with storage.lock(get_units_folder() / f"{name}.lock") as is_free:
+        return UnitSupervisor(unit, os.getpid()).run() if is_free else 1
 
 
-class _Keeper:
+class UnitSupervisor:
     def __init__(self, unit: Unit, pid: int) -> None:
-        self.unit, self.segments = unit, SharedMemory()
+        self.unit, self.shared_memory = unit, SharedMemory()
         self.state = State(unit.name, pid, running=False, since_s=time.time())
-        self._write()
+        self._write_state()
 
     def run(self) -> int:
         while True:
-            began = time.monotonic()
-            finished = self._once()
-            waits_s = self._note_end(finished, time.monotonic() - began)
+            began_s = time.monotonic()
+            finished = self._run_once()
+            delay_s = self._record_end(finished, time.monotonic() - began_s)
             if self.unit.restart is None:
                 return finished.status
             # Where it gave up: until this process is stopped. A clock that is set back delays nothing.
-            ended = time.monotonic()
-            while waits_s is None or time.monotonic() < ended + waits_s:
+            ended_s = time.monotonic()
+            while delay_s is None or time.monotonic() < ended_s + delay_s:
                 time.sleep(_LOOK_EVERY_S)
 
-    def _once(self) -> Finished:
-        with storage.log(log(self.unit.name), longest_bytes=_LOG_BYTES) as keep:
+    def _run_once(self) -> Finished:
+        with storage.log(get_log_file(self.unit.name), longest_bytes=_LOG_BYTES) as write_line:
             # A container goes on where its client and its keeper were killed together.
             if undo := self.unit.command.undo:
-                process.run(Command(undo), limit_s=_CLEAR_LIMIT_S)
-            keep(f"{BEGINS}{self.unit.name}: {self.unit.command}")
-            running = Process(self.unit.command, keep)
-            after = Process(self.unit.after, keep) if self.unit.after else None
+                process.run(Command(undo), limit_s=_UNDO_LIMIT_S)
+            write_line(f"{STARTED_PREFIX}{self.unit.name}: {self.unit.command}")
+            main_process = Process(self.unit.command, write_line)
+            after_process = Process(self.unit.after, write_line) if self.unit.after else None
             try:
-                self._write(running=True, since_s=time.time(), next_s=None)
-                finished = self._until_its_end(running, after, keep)
+                self._write_state(running=True, since_s=time.time(), next_s=None)
+                finished = self._wait_for_end(main_process, after_process, write_line)
             finally:
-                running.stop(self.unit.stop_limit_s)
-                if after:
-                    after.stop(1)
+                main_process.stop(self.unit.stop_limit_s)
+                if after_process:
+                    after_process.stop(1)
                 end_processes(descendants(self.state.keeper), grace_s=2)
-                self.segments.settle()
+                self.shared_memory.settle()
         return finished
 
-    def _until_its_end(self, running: Process, after: Process | None, keep: OnLine) -> Finished:
+    def _wait_for_end(
+        self, main_process: Process, after_process: Process | None, write_line: OnLine
+    ) -> Finished:
         """Wait until it or a vital process ends, which its command may not notice."""
-        vital, lost, ranks = self._vital(), EndedOrStopped(STOPPED_LIMIT_S), RankMemory(self.unit.name)
-        while (finished := running.wait(_VITAL_EVERY_S if self.unit.vital else None)) is None:
-            gone = sorted(vital[each] for each in lost.find(vital))
-            if gone:
-                said = f"medley: {', '.join(gone)} is gone, and {self.unit.name} with it"
-                keep(said)
-                running.stop(self.unit.stop_limit_s)
-                ended = running.poll() or Finished(1, ())
-                return replace(ended, lines=(*ended.lines, said))
-            vital = self._vital()
-            ranks.look(vital and descendants(self.state.keeper))
-            self.segments.check()
+        vital_processes, ended_processes, rank_memory = (
+            self._find_vital_processes(), EndedOrStopped(STOPPED_LIMIT_S),
+            RankMemory(self.unit.name),
+        )
+        while (finished := main_process.wait(_VITAL_EVERY_S if self.unit.vital else None)) is None:
+            gone_names = sorted(
+                vital_processes[identity] for identity in ended_processes.find(vital_processes)
+            )
+            if gone_names:
+                message = f"medley: {', '.join(gone_names)} is gone, and {self.unit.name} with it"
+                write_line(message)
+                main_process.stop(self.unit.stop_limit_s)
+                finished_early = main_process.poll() or Finished(1, ())
+                return replace(finished_early, lines=(*finished_early.lines, message))
+            vital_processes = self._find_vital_processes()
+            rank_memory.check(vital_processes and descendants(self.state.keeper))
+            self.shared_memory.check()
             reap_orphans()
-            if after:
-                after.poll()
+            if after_process:
+                after_process.poll()
         return finished
 
-    def _vital(self) -> dict[Identity, str]:
-        below = descendants(self.state.keeper)
-        return {each: name for each in below if (name := each.name) in self.unit.vital}
+    def _find_vital_processes(self) -> dict[Identity, str]:
+        processes = descendants(self.state.keeper)
+        return {identity: name for identity in processes if (name := identity.name) in self.unit.vital}
 
-    def _note_end(self, finished: Finished, lasted_s: float) -> float | None:
+    def _record_end(self, finished: Finished, lasted_s: float) -> float | None:
         """Return the seconds until the restart; None: there is none."""
-        rule = self.unit.restart
-        restarts, waits_s = (rule and rule.due(self.state.restarts, lasted_s)) or (self.state.restarts, None)
-        said = f"it ended with {finished.status}: {' '.join(finished.lines[-1:])}"
-        if waits_s is not None:
-            events.note("restart", self.unit.name, f"restart {restarts} in {waits_s:.0f} s: {said}")
-        elif rule:
-            events.note("fault", self.unit.name, f"given up after restart {restarts}: {said}")
-        self._write(
+        restart = self.unit.restart
+        restarts, delay_s = (restart and restart.compute_next(self.state.restarts, lasted_s)) or (
+            self.state.restarts,
+            None,
+        )
+        reason = f"it ended with {finished.status}: {' '.join(finished.lines[-1:])}"
+        if delay_s is not None:
+            events.record_event("restart", self.unit.name, f"restart {restarts} in {delay_s:.0f} s: {reason}")
+        elif restart:
+            events.record_event("fault", self.unit.name, f"given up after restart {restarts}: {reason}")
+        self._write_state(
             running=False,
             since_s=time.time(),
             restarts=restarts,
             status=finished.status,
-            said="\n".join(finished.lines[-_LAST_LINES:]),
-            next_s=time.time() + waits_s if waits_s is not None else None,
+            said="\n".join(finished.lines[-_LAST_LINE_COUNT:]),
+            next_s=time.time() + delay_s if delay_s is not None else None,
         )
-        return waits_s
+        return delay_s
 
-    def _write(self, **changed: Any) -> None:  # noqa: ANN401 - each field by its name
-        self.state = replace(self.state, **changed)
+    def _write_state(self, **changes: Any) -> None:  # noqa: ANN401 - each field by its name
+        self.state = replace(self.state, **changes)
         with optional():
-            storage.write(folder() / f"{self.unit.name}.state", json.dumps(asdict(self.state)))
+            storage.write(get_units_folder() / f"{self.unit.name}.state", json.dumps(asdict(self.state)))

@@ -13,7 +13,7 @@ from medley.errors import Problem
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
 Value = Annotated[str, Field(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$", max_length=32_768)]
 # Each with the reason why cluster.toml may not set it.
-_REFUSED = {
+_REFUSAL_REASONS = {
     **dict.fromkeys(
         ("LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME"), "it changes the libraries of every program"
     ),
@@ -24,36 +24,38 @@ _REFUSED = {
     "VLLM_NCCL_SO_PATH": "torch would keep its own NCCL; nccl = sets both",
     "LD_PRELOAD": "it changes every program that the engine starts; nccl = preloads an NCCL",
 }
-_OF_MEDLEY = "it is a setting of medley itself"
-_SHOWN_WHY = "dry runs print it; name a file instead, such as HF_TOKEN_PATH"
+_MEDLEY_REASON = "it is a setting of medley itself"
+_PRINTED_REASON = "dry runs print it; name a file instead, such as HF_TOKEN_PATH"
 # NCCL and the engines compare or assume these on all ranks; a host that differs hangs the group.
-_OF_GROUP = re.compile(
+_GROUP_VARIABLES = re.compile(
     r"NCCL_(NET|IB_DISABLE|ALGO|PROTO|CROSS_NIC|IB_MERGE_NICS|NTHREADS|BUFFSIZE|MIN_NCHANNELS|MAX_NCHANNELS"
     r"|IB_SUBNET_AWARE_ROUTING|IB_SUBNET_PREFIX_LEN|NVLS_ENABLE|P2P_NET_CHUNKSIZE|CUMEM_ENABLE|NSOCKS_PERTHREAD"
     r"|SOCKET_NTHREADS)|(VLLM|SGLANG)_PP_LAYER_PARTITION|PYTHONHASHSEED"
 )
 
 
-def refusal(name: str, *, one_host: bool) -> str | None:
+def find_refusal(name: str, *, one_host: bool) -> str | None:
     """Return why cluster.toml cannot set a variable, for all hosts or `one_host`; None where it can."""
     if name.startswith("MEDLEY_"):
-        return _OF_MEDLEY
+        return _MEDLEY_REASON
     if is_secret(name):
-        return _SHOWN_WHY
-    if one_host and _OF_GROUP.fullmatch(name):
+        return _PRINTED_REASON
+    if one_host and _GROUP_VARIABLES.fullmatch(name):
         return "it must be the same on all hosts: move it to [environment]"
-    return _REFUSED.get(name)
+    return _REFUSAL_REASONS.get(name)
 
 
-def require(path: Path, everywhere: Mapping[str, str], hosts: Mapping[str, Mapping[str, str]]) -> None:
+def require_allowed(
+    path: Path, everywhere: Mapping[str, str], hosts: Mapping[str, Mapping[str, str]]
+) -> None:
     """Raise a Problem for the first variable that the file at `path` may not set."""
     tables = {"environment": everywhere}
     tables |= {f"hosts.{name}.environment": table for name, table in hosts.items()}
     for title, table in tables.items():
         for name in table:
-            if why := refusal(name, one_host=title != "environment"):
+            if reason := find_refusal(name, one_host=title != "environment"):
                 raise Problem(
                     f"{path}: {name} cannot be set in [{title}]",
-                    cause=why,
+                    cause=reason,
                     fix=f"remove {name} from [{title}]",
                 )

@@ -8,7 +8,7 @@ from typing import Any
 
 from medley import cluster, config, process, storage, transcript, user
 from medley.cluster import ClusterHost, checks, self_command
-from medley.cluster.fleet import Fleet, counted
+from medley.cluster.fleet import Fleet, format_host_count
 from medley.cluster.remote import ConnectionLost, NotAnswering
 from medley.command import Command
 from medley.doctor.checks import GROUP, Case, ExaminedHost, Fix
@@ -52,19 +52,19 @@ def examine_this_host(name: str) -> Case:
 def examine_cluster(fleet: Fleet, progress: Progress) -> Case:
     """Ask all hosts in parallel for their answers; then try the connections between those that answered."""
     group = fleet.cluster
-    with progress.stage(f"check {counted(fleet.present)}"):
+    with progress.stage(f"check {format_host_count(fleet.answering_hosts)}"):
         replies = fleet.ask("examine", lambda name: {"env": group.hosts[name].env}, limit_s=_FLEET_LIMIT_S)
-    digest = self_command.source_digest()
+    digest = self_command.compute_source_digest()
     hosts = {}
     for name, reply in replies.items():
         remote, answers = fleet.remotes[name], transcript.parse(reply["transcript"])
         greeting = {**remote.greeting, "ahead_s": remote.clock_ahead_s}
-        hosts[name] = examine_host(name, answers, member=group.member(name), greeting=greeting)
-    members = {name: (host.kind, group.member(name)) for name, host in hosts.items() if host.kind}
-    sources = checks.sources_of_members(members, group.engine)
+        hosts[name] = examine_host(name, answers, member=group.merge_host(name), greeting=greeting)
+    members = {name: (host.kind, group.merge_host(name)) for name, host in hosts.items() if host.kind}
+    sources = checks.find_engine_sources(members, group.engine)
     case = build_case(
         hosts,
-        replace(group.wishes, nccl=engine_source.find_oldest_nccl(group.engine, sources.values())),
+        replace(group.network_options, nccl=engine_source.find_oldest_nccl(group.engine, sources.values())),
         head=group.head,
         silent_hosts={name: _explain_silence(fleet, name, digest) for name in fleet.failed},
         digest=digest,
@@ -135,7 +135,7 @@ def _explain_silence(fleet: Fleet, name: str, digest: str) -> Problem:
     """Return the version difference, if there is one: another medley may not know the request."""
     remote = fleet.remotes.get(name)
     version_problem = (
-        remote and remote.greeting and checks.other_medley(name, remote.greeting["medley"], digest)
+        remote and remote.greeting and checks.other_version_problem(name, remote.greeting["medley"], digest)
     )
     return version_problem or fleet.failed[name]
 
@@ -143,27 +143,27 @@ def _explain_silence(fleet: Fleet, name: str, digest: str) -> Problem:
 def _try_connections(fleet: Fleet, ends: Mapping[str, Endpoint], head: str) -> Mapping[str, Problem]:
     """Try the connections that `up` needs; a host that cannot listen there has its own Problem."""
     addresses = {name: end.address for name, end in ends.items()}
-    replies = fleet.reach(addresses, lambda _: {"starts": False, "head": False}, _REACH_LIMIT_S)
+    replies = fleet.test_ports(addresses, lambda _: {"starts": False, "head": False}, _REACH_LIMIT_S)
     failures = {name: fleet.failed[name] for name in ends if name in fleet.failed}
     for name, problem in failures.items():
         # This host answered, so other requests to it may succeed.
         if not isinstance(problem, ConnectionLost | NotAnswering):
             del fleet.failed[name]
-    return {**dict(checks.unreached(replies, head, addresses)), **failures}
+    return {**dict(checks.list_unreached_hosts(replies, head, addresses)), **failures}
 
 
 def read_cluster(name: str | None, without: tuple[str, ...]) -> cluster.Cluster | None:
     """Read the cluster of that name or file; None if no option asks for one and there is no cluster.toml."""
-    if not name and not without and cluster.file() is None:
+    if not name and not without and cluster.find_file() is None:
         return None
-    return cluster.only(cluster.read(name), without)
+    return cluster.leave_out_hosts(cluster.read_cluster(name), without)
 
 
 def apply_fix_on_host(fix: Fix, fleet: Fleet | None, progress: Progress) -> Problem | None:
     """Apply the fix on its host of the fleet, or here; return the Problem if it failed."""
     request = {"words": list(fix.arguments), "unasked": list(fix.consent_arguments), "root": fix.root}
     if fleet is not None:
-        fleet.ask("mend", lambda _: request, limit_s=FIX_LIMIT_S, among=[fix.host])
+        fleet.ask("mend", lambda _: request, limit_s=FIX_LIMIT_S, hosts=[fix.host])
         return fleet.failed.pop(fix.host, None)
     try:
         apply_fix(request, progress.note)
@@ -179,7 +179,7 @@ def apply_fix(request: Mapping[str, Any], note: Callable[[str], None]) -> Mappin
     """
     arguments, command_text = tuple(request["words"]), " ".join(request["words"])
     if arguments[0] == "medley":
-        arguments = (*self_command.own_command(), *arguments[1:])
+        arguments = (*self_command.get_own_command(), *arguments[1:])
     sudo, prefix = (("sudo", "-n"), "sudo ") if request["root"] and os.geteuid() != 0 else ((), "")
     command = Command((*sudo, *arguments, *request["unasked"]))
     finished = process.run(command, limit_s=FIX_COMMAND_LIMIT_S, on_line=note)

@@ -35,7 +35,7 @@ def answers(case: Case) -> Iterator[Check]:
 def medley_version(case: Case) -> Iterator[Check]:
     for host in _list_greeted_hosts(case):
         digest = host.greeting["medley"]
-        problem = checks.other_medley(host.name, digest, case.digest or "")
+        problem = checks.other_version_problem(host.name, digest, case.digest or "")
         yield host.report_problem(problem) if problem else host.ok(f"version {digest}, the same as here")
 
 
@@ -43,7 +43,7 @@ def medley_version(case: Case) -> Iterator[Check]:
 def clock_difference(case: Case) -> Iterator[Check]:
     for host in _list_greeted_hosts(case):
         ahead_s = float(host.greeting["ahead_s"])
-        if problem := checks.clock_off(host.name, ahead_s):
+        if problem := checks.clock_problem(host.name, ahead_s):
             yield host.wrong(problem.what, cause=problem.cause, fix=host.build_fix(*_ENABLE_NTP, root=True))
         else:
             yield host.ok(f"within {max(1.0, abs(ahead_s)):.0f} s of this host's")
@@ -97,9 +97,9 @@ def drivers(case: Case) -> Iterator[Check]:
         version = host.facts.driver.version
         if version:
             by_kind[host.gpu_kind.name][name] = version
-        if problem := checks.old_driver(name, host.facts, host.gpu_kind):
+        if problem := checks.driver_problem(name, host.facts, host.gpu_kind):
             yield host.report_problem(problem)
-        elif cuda := checks.cuda(host.facts):
+        elif cuda := checks.find_cuda_version(host.facts):
             yield host.ok(f"{version or 'the driver'} runs CUDA {cuda}")
         elif version:
             yield host.ok(f"{version} is new enough")
@@ -119,7 +119,7 @@ def versions(case: Case) -> Iterator[Check]:
     """Compare what all ranks must have alike: the origin of their engines, and the versions of packages."""
     kinds = {name: (host.kind, host.member) for name, host in case.hosts.items() if host.kind}
     # `medley up` leaves out a host whose engine differs from that of the first host.
-    for name, problem in checks.origins(kinds, case.engine, next(iter(kinds), "")):
+    for name, problem in checks.list_engine_mismatches(kinds, case.engine, next(iter(kinds), "")):
         yield Subject(name).report_problem(problem)
     environments: dict[str, list[dict[str, str]]] = {}
     for name, host in case.hosts.items():

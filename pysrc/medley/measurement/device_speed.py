@@ -114,7 +114,7 @@ def measure_host(progress: Progress) -> Speeds:
     if finished.status or not speeds.devices:
         failure = {"failed": _LOCAL_ADDRESS, "said": "\n".join(finished.lines[-3:])}
         speeds = speeds.add_event(failure, hosts, when)
-    device_probe.record(host_facts, host_kind, speeds.devices)
+    device_probe.record_speeds(host_facts, host_kind, speeds.devices)
     return speeds
 
 

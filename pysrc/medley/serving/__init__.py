@@ -12,7 +12,7 @@ from typing import Any
 from medley import credentials, process_identity, storage
 from medley.cluster import units
 from medley.cluster.remote import Server
-from medley.cluster.unit_file import UNIT
+from medley.cluster.unit_file import SERVER_UNIT_PREFIX
 from medley.engine import Serving
 from medley.engine.launch import Launch, Order
 from medley.errors import Problem
@@ -139,8 +139,12 @@ def end_servers(port: int | None, watch: Progress, *, is_immediate: bool = False
 
     Requests that run are answered, up to each server's own limit, unless `is_immediate`.
     """
-    states = (state.name for state in units.states())
-    names = {name for name in states if (name == f"{UNIT}{port}" if port else name.startswith(UNIT))}
+    states = (state.name for state in units.list_states())
+    names = {
+        name
+        for name in states
+        if (name == f"{SERVER_UNIT_PREFIX}{port}" if port else name.startswith(SERVER_UNIT_PREFIX))
+    }
     _remove_stale_records(port, watch)
     running = [server for server in list_servers() if port is None or server.port == port]
     own_servers = [server for server in running if server.identity.is_own]
@@ -156,10 +160,10 @@ def end_servers(port: int | None, watch: Progress, *, is_immediate: bool = False
             server.identity.signal(immediate_signal if is_immediate else signal.SIGTERM)
         _wait_for_ends(deadlines, watch)
     for name in names:
-        units.stop(name)
+        units.stop_unit(name)
     if foreign_servers := [server for server in running if server not in own_servers]:
         raise _foreign_servers_problem(foreign_servers)
-    return len(names | {f"{UNIT}{server.port}" for server in own_servers})
+    return len(names | {f"{SERVER_UNIT_PREFIX}{server.port}" for server in own_servers})
 
 
 def _foreign_servers_problem(foreign_servers: list[Server]) -> Problem:
@@ -179,7 +183,7 @@ def _wait_for_ends(deadlines: dict[Server, float], watch: Progress) -> None:
         for server in list(deadlines):
             if _has_ended(server, deadlines[server], watch):
                 del deadlines[server]
-                units.stop(f"{UNIT}{server.port}")  # before it starts the server again
+                units.stop_unit(f"{SERVER_UNIT_PREFIX}{server.port}")  # before it starts the server again
                 if find_server(server.port) is None:  # it was killed, and so did not remove its record
                     storage.remove_file(_get_record_file(server.port))
         if deadlines and time.monotonic() > next_note:
@@ -208,7 +212,7 @@ def _describe_open_requests(server: Server) -> str:
 
     if server.state == "ready":
         with suppress(Exception):  # the server may end at any time
-            return f"{server.port}: open requests: {count_open_requests(server.control)}"
+            return f"{server.port}: open requests: {count_open_requests(server.control_socket)}"
     return f"{server.port}: its engine ends"
 
 

@@ -63,10 +63,13 @@ def place_order(order: Order, shape: Shape, site: Topology) -> Choice:
 
 def _list_missing_hosts(site: Topology) -> Iterator[str]:
     """Yield `medley up` where hosts of cluster.toml are missing in the cluster, or this host plans alone."""
-    path = cluster.file()
+    path = cluster.find_file()
     if not (site.rank_order or set(site.hosts) == {platform.node()}) or path is None:
         return
-    joined, total = len(site.hosts), len(cluster.read(str(path)).hosts)  # it counts hosts, and runs nothing
+    joined, total = (
+        len(site.hosts),
+        len(cluster.read_cluster(str(path)).hosts),
+    )  # it counts hosts, and runs nothing
     if total > joined:
         yield f"medley up  # {joined} of the {total} hosts of cluster.toml have joined; then run this again"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from medley import process
-from medley.cluster.self_command import own_command
+from medley.cluster.self_command import get_own_command
 from medley.command import Command
 from medley.errors import Problem
 from medley.progress import Progress
@@ -28,7 +28,7 @@ def compare_answers(name: str, count: int | None, watch: Progress) -> tuple[Comp
         source.write_text("".join(_format_lines(references)), encoding="utf-8")
         words = ("batch", answers.MODEL, str(source), str(target), "--hosts", "1", "--env", name)
         sizes = ("--context", _CONTEXT_TOKENS, "--at-once", str(len(references)))
-        command = Command((*own_command(), *words, *sizes, "--", "--dtype=float32"))
+        command = Command((*get_own_command(), *words, *sizes, "--", "--dtype=float32"))
         finished = process.run(command, limit_s=_BATCH_LIMIT_S, on_line=watch.line)
         lines = target.read_text(encoding="utf-8").splitlines() if target.exists() else []
     choices = {

@@ -75,7 +75,7 @@ class EdgeProcess:
         self._starts = [each for each in self._starts if now - each < _RESTARTS_WITHIN_S]
         if len(self._starts) > _MOST_RESTARTS:
             raise _failed(self.edge, finished.lines)
-        events.note(
+        events.record_event(
             "fault",
             str(self.edge.port),
             f"the edge ended with exit code {finished.status}; it is started again",
@@ -142,7 +142,7 @@ class EdgeProcess:
         if problem.cause != self.refusal:
             self.refusal = problem.cause
             text = f"Caddy refuses a change, and keeps what it had: {problem.cause}"
-            events.note("fault", str(self.edge.port), text)
+            events.record_event("fault", str(self.edge.port), text)
             self.say(text)
 
     def _ask(self, method: str, path: str, body: object = None) -> httpx.Response:

@@ -74,7 +74,7 @@ def read_accepted(server: Server) -> frozenset[str] | None:
     """Return the keys that a server's edge lets in; None where no edge runs. Raises httpx.HTTPError."""
     path = "/config/apps/http/servers/edge/routes"
     try:
-        return accepted_keys(ask_control(server.control, "GET", path, limit_s=_ASK_LIMIT_S).json())
+        return accepted_keys(ask_control(server.control_socket, "GET", path, limit_s=_ASK_LIMIT_S).json())
     except httpx.ConnectError:
         return None
 

@@ -35,4 +35,4 @@ class MemoryGuard:
         self._edge.close("memory", Closed(f"memory is low: {low}") if low else None)
         text = f"memory is low, new requests get 503: {low}" if low else "memory recovered"
         self._say(text)
-        events.note("fault" if low else "recovery", self._subject, text)
+        events.record_event("fault" if low else "recovery", self._subject, text)

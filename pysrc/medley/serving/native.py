@@ -12,7 +12,7 @@ from typing import Any
 
 from medley import config, credentials, engine, storage
 from medley.cluster import checks, device_probe, node, rendezvous_worker
-from medley.cluster.model_files import prepare_files
+from medley.cluster.model_files import fetch_extra_files
 from medley.cluster.rendezvous_head import JoinedHost, Rendezvous
 from medley.command import Command, Variable, keep_last_values
 from medley.engine import flags, parser, unread_variables
@@ -72,7 +72,7 @@ def wait_for_hosts(job: Job, output: Output) -> Iterator[PreparedLaunch]:
             watch.stage(f"wait for {other_count} more"),
             weights.fetch_in_background(hub_files, watch) as download,
         ):
-            members = rendezvous.wait(other_count, wait_s)
+            members = rendezvous.wait_for_hosts(other_count, wait_s)
             while not download.done():
                 rendezvous.check()
                 time.sleep(_CHECK_EVERY_S)
@@ -86,17 +86,17 @@ def wait_for_hosts(job: Job, output: Output) -> Iterator[PreparedLaunch]:
             _send_launch(member, launches.get(member.name))
         yield PreparedLaunch(order, launches[head], layout, rendezvous=rendezvous)
     except BaseException as error:
-        rendezvous.again = rendezvous.again and isinstance(error, Problem)
+        rendezvous.is_restarting = rendezvous.is_restarting and isinstance(error, Problem)
         raise
     finally:
-        rendezvous.end()
+        rendezvous.end_hosts()
 
 
 def _build_terms(job: Job, programs: Tools, hub_files: HubFiles | None) -> dict[str, Any]:
     """Return what the hosts that join must share with this one, and the model's files."""
     request, order = job.request, job.order
     return {
-        **node.terms(node.environment(programs)),
+        **node.collect_terms(node.find_environment(programs)),
         "engine_name": order.engine,
         "model": order.weights.name,
         "target": order.weights.target,
@@ -115,7 +115,7 @@ def _print_join_command(address: str, port: int, token_file: Path, count: int, o
 def _build_site(job: Job, host_facts: Mapping[str, Facts], kind: Kind, programs: Tools) -> Topology:
     """Return the hosts that joined, with the address at which each reaches the others."""
     own_nccl = programs.nccl.version if programs.nccl else None
-    nccl_version = own_nccl or node.environment(programs).nccl
+    nccl_version = own_nccl or node.find_environment(programs).nccl
     nccl_version = nccl_version or engine_source.find_oldest_nccl(job.order.engine)
     options = replace(job.order.placement.network, nccl=nccl_version)
     ends = choose_fabric(host_facts, options).endpoints
@@ -154,7 +154,7 @@ def _send_launch(member: JoinedHost, launch: Launch | None) -> None:
     """Send a joined host its part; a host without a part waits on."""
     if launch and launch.plan.nodes:
         member.rank = launch.plan.nodes.rank
-        table = rendezvous_worker.as_table(launch.annotated_command)
+        table = rendezvous_worker.build_order_table(launch.annotated_command)
         member.send({"order": {**table, "files": dict(launch.files)}})
 
 
@@ -191,7 +191,7 @@ def run_worker(
 ) -> bool:
     """Run this host's part of a model of the head at HOST:PORT; return whether the head restarts it."""
     try:
-        with rendezvous_worker.alive(channel):
+        with rendezvous_worker.send_signs_of_life(channel):
             programs = tools.prepare_tools(
                 kind,
                 environment,
@@ -206,7 +206,7 @@ def run_worker(
                 variable.name: variable.value for variable in own_variables if variable.value is not None
             }
             python = Command((str(programs.binary / "python"),), values)
-            device_probe.at_start(python, output.say)
+            device_probe.probe_at_start(python, output.say)
     except Problem as problem:
         channel.send({"problem": f"{problem.what}: {problem.cause}"})
         raise
@@ -217,10 +217,10 @@ def run_worker(
         output.say("the head does not need this host")
         return False
     cache = terms["beside"]["cache"]
-    order = rendezvous_worker.localized_order(
+    order = rendezvous_worker.localize_order(
         order, storage.state() / "runs", {f"{cache}/needs/": f"{storage.cache()}/needs/"}
     )
-    annotated = rendezvous_worker.from_table(
+    annotated = rendezvous_worker.parse_order_table(
         order, programs.binary, (*own_variables, engine.build_stacks_variable())
     )
     command = replace(
@@ -228,8 +228,8 @@ def run_worker(
     ).command
     output.say(f"$ {command}")
     log = storage.state() / "logs" / f"join-{head.rpartition(':')[2]}.log"
-    idle = device_probe.quiet(lambda: [os.getpid()])
-    with storage.log(log) as keep, device_probe.probed_daily(python, idle, output.say):
+    idle = device_probe.build_idle_check(lambda: [os.getpid()])
+    with storage.log(log) as keep, device_probe.probe_daily(python, idle, output.say):
 
         def on_line(line: str) -> None:
             keep(line)
@@ -237,14 +237,14 @@ def run_worker(
 
         ends = terms["script"] is not None
         last_error = ENGINES[terms["engine_name"]].find_last_error
-        again = rendezvous_worker.run_part(channel, command, log, on_line, last_error, ends=ends)
+        again = rendezvous_worker.run_node(channel, command, log, on_line, last_error, may_end=ends)
     output.say(f"this host's part has ended{'; the head restarts it' if again else ', as the head ended it'}")
     return again
 
 
 def _require_head_terms(programs: Tools, terms: "Mapping[str, Any]", head: str, watch: Progress) -> None:
     """Require the head's engine and model on this host; fetch the files that it lacks."""
-    checks.require_alike(node.terms(node.environment(programs)), terms, head)
+    checks.require_same_versions(node.collect_terms(node.find_environment(programs)), terms, head)
     target = Path(terms["target"])
     if not target.is_absolute():
         resolve.require_only_on_hub(terms["target"])
@@ -261,4 +261,4 @@ def _require_head_terms(programs: Tools, terms: "Mapping[str, Any]", head: str, 
             cause=f"{target / 'config.json'} is missing, and every host reads its own copy",
             fix=f"copy it to the same path here: rsync -a {head.partition(':')[0]}:{folder}/ {folder}/",
         )
-    prepare_files(extra_files.read_extras(terms["beside"]), head, watch)
+    fetch_extra_files(extra_files.read_extras(terms["beside"]), head, watch)

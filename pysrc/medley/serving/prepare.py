@@ -59,8 +59,10 @@ def prepare_job(request: LaunchRequest, output: Output) -> Job:
         flags.require_no_server_flags(request.engine_flags)
     serving = _build_serving(request, model_files, watch)
     launcher, launcher_reason = (None, "") if request.other_site else _choose_launcher(request)
-    cluster = ray_serving.cluster(request.host_count) if launcher in {"ray", "solo"} else None
-    engine = ray_serving.engine(cluster, request.engine) if cluster else request.engine or DEFAULT_ENGINE
+    cluster = ray_serving.find_cluster(request.host_count) if launcher in {"ray", "solo"} else None
+    engine = (
+        ray_serving.choose_engine(cluster, request.engine) if cluster else request.engine or DEFAULT_ENGINE
+    )
     if request.script and cluster and cluster.image:
         raise container_problem()
     if starts:
@@ -137,7 +139,7 @@ def _build_serving(request: LaunchRequest, model_files: Weights, watch: Progress
 
 def _choose_launcher(request: LaunchRequest) -> tuple[Launcher, str]:
     """Return the launcher and the reason; raise a Problem if it cannot start this request."""
-    cluster = membership.noted()
+    cluster = membership.find_membership()
     role = cluster.role if cluster else None
     launcher, reason = launch.choose_launcher(request.launcher, hosts=request.host_count, role=role)
     if launcher == "mp" and request.image:

@@ -34,7 +34,7 @@ class RankMonitor:
             return
         self.reservation.close()
         ranks, plan, slots = (
-            ray_serving.ranks(self.prepared.ray_cluster),
+            ray_serving.list_ranks(self.prepared.ray_cluster),
             self.prepared.launch.plan,
             self.prepared.slots,
         )
@@ -49,7 +49,7 @@ class RankMonitor:
         if not (cluster and slots) or self.addresses or time.monotonic() < self.next_check:
             return
         try:
-            ranks = ray_serving.ranks(cluster)
+            ranks = ray_serving.list_ranks(cluster)
         except Problem:  # the head is busy; it is asked again
             ranks = []
         if len(ranks) == sum(slots.used.values()):
@@ -60,7 +60,7 @@ class RankMonitor:
     def _note_ranks(self, ranks: list[tuple[int, int, str]]) -> None:
         if self.prepared.slots:
             tensor_parallel = self.prepared.launch.plan.tensor_parallel
-            ray_serving.require_order(ranks, self.prepared.slots.used, tensor_parallel)
+            ray_serving.require_rank_order(ranks, self.prepared.slots.used, tensor_parallel)
         for rank, (stage, tensor_rank, address) in enumerate(ranks):
             self.addresses[rank] = address
             self.output.say(f"stage {stage}, tensor rank {tensor_rank}: {address}")
@@ -79,16 +79,16 @@ def reserve_slots(prepared: PreparedLaunch, output: Output) -> Iterator[RankMoni
         reservation = ExitStack()
         ranks = RankMonitor(prepared, output, reservation)
         if prepared.rendezvous:
-            resources.enter_context(prepared.rendezvous.blamed())
+            resources.enter_context(prepared.rendezvous.blame_first_host())
         elif cluster and slots and prepared.ray_cluster:
             engine.write_hidden_names(prepared.launch.annotated_command)
             folder = Path(order.serving.target)
             if folder.is_absolute():
                 ray_serving.require_weights(cluster, folder)
-            model_files.bring_files(cluster, prepared.launch.model_extras, output.watch)
+            model_files.copy_extra_files(cluster, prepared.launch.model_extras, output.watch)
             resources.enter_context(ray_watch.explain_host_loss(cluster, ranks.addresses))
             resources.enter_context(reservation)
-            reservation.enter_context(membership.held(cluster, slots.spare))
+            reservation.enter_context(membership.reserve_slots(cluster, slots.spare))
         elif cluster and slots:
-            resources.enter_context(membership.held(cluster, slots.used))
+            resources.enter_context(membership.reserve_slots(cluster, slots.used))
         yield ranks

@@ -31,7 +31,7 @@ class ScriptRun:
         """Run the script to its end on every host; raise a Problem if it fails."""
         rendezvous = prepared.rendezvous
         self._run_here(prepared, rendezvous or ranks, output)
-        while rendezvous and not all(member.done for member in rendezvous.members):
+        while rendezvous and not all(member.is_done for member in rendezvous.members):
             rendezvous.check()
             time.sleep(_CHECK_EVERY_S)
         return 0

@@ -59,7 +59,7 @@ def run_job(job: Job, program: Program, output: Output, site: Topology | None = 
         raise
     except Problem as problem:
         if isinstance(program, ServerRun):
-            events.note("fault", str(job.order.serving), f"{problem.what}: {problem.cause}")
+            events.record_event("fault", str(job.order.serving), f"{problem.what}: {problem.cause}")
         raise
 
 
@@ -102,7 +102,7 @@ class ServerRun:
             running_edge(_build_edge(server), caddy.prepare_caddy(output.watch), output.say) as edge,
             _note_start_and_end(subject, launch),
             ExitStack() as ready_server,
-            device_probe.probed_daily(launch.command, lambda: metrics.is_idle(server.local_url), output.say),
+            device_probe.probe_daily(launch.command, lambda: metrics.is_idle(server.local_url), output.say),
         ):
             drain, steps = Drain(edge, self.drain_s, output.say), StartSteps(output.watch)
             memory = MemoryGuard(subject, edge, output.say, _find_low_memory(prepared))
@@ -124,11 +124,11 @@ class ServerRun:
                     raise WorkDone
                 self.on_ready(len(list_hosts(prepared.layout)))
                 if self.restarts and prepared.rendezvous:
-                    prepared.rendezvous.will_restart()
+                    prepared.rendezvous.announce_restart()
                 report("ready")
                 ready_server.enter_context(drain.drain_on_sigterm())
                 memory.is_ready = True
-                events.note("ready", subject, f"after {seconds:.0f} s")
+                events.record_event("ready", subject, f"after {seconds:.0f} s")
                 self.announce(server, completion, seconds)
 
             def on_stall(text: str) -> None:
@@ -190,25 +190,25 @@ def _build_edge(server: Serving) -> Edge:
 @contextmanager
 def _note_start_and_end(subject: str, launch: Launch) -> Iterator[None]:
     """Note its start as an event, and its end if somebody asked for it."""
-    events.note("start", subject, "; ".join(launch.plan.why[:1]))
+    events.record_event("start", subject, "; ".join(launch.plan.why[:1]))
     try:
         yield
     except Problem:
         raise
     except KeyboardInterrupt:
-        events.note("end", subject, "by Ctrl-C, or medley stop --now")
+        events.record_event("end", subject, "by Ctrl-C, or medley stop --now")
         raise
     except WorkDone:
-        events.note("end", subject, "its work is done")
+        events.record_event("end", subject, "its work is done")
         raise
     except Terminated as signal:
-        events.note("end", subject, str(signal))
+        events.record_event("end", subject, str(signal))
         raise
 
 
 def _find_low_memory(prepared: PreparedLaunch) -> Callable[[], str | None]:
     """Return a function that names another host whose memory is low."""
-    return prepared.rendezvous.low if prepared.rendezvous else lambda: None
+    return prepared.rendezvous.find_low_memory if prepared.rendezvous else lambda: None
 
 
 def _list_host_monitors(prepared: PreparedLaunch) -> Iterator[Monitor]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from medley import credentials
-from medley.cluster.node import NodeSpec, part
+from medley.cluster.node import NodeSpec, build_node_spec
 from medley.command import AnnotatedCommand
 from medley.engine import Serving, flags, parser
 from medley.engine.launch import Order
@@ -157,7 +157,7 @@ def list_ray_steps(
     yield Step(
         head,
         shlex.join(("medley", "ray-head", *link, *engine_switch, *source)),
-        _build_node(head, site, engine).head(network, token),
+        _build_node(head, site, engine).build_head_command(network, token),
         site.find_image(head),
         joins=True,
         source=source,
@@ -168,13 +168,13 @@ def list_ray_steps(
         network = per_host.choose_worker_network(pair, host, (head, address), options, {})
         typed = f"ssh {shlex.quote(head)} cat {_TOKEN_FILE} | medley ray-worker {address} --token-file -"
         typed = " ".join((typed, *engine_switch, shlex.join(source))).rstrip()
-        command = _build_node(host, site, engine).worker(network, token, _ray_address(address))
+        command = _build_node(host, site, engine).build_worker_command(network, token, _ray_address(address))
         yield Step(host, typed, command, site.find_image(host), joins=True, source=source)
 
 
 def _build_node(host: str, site: Topology, engine: EngineName) -> NodeSpec:
     facts, kind = site.hosts[host]
-    return part(facts, kind, BARE, slots=None, path="", engine=engine)
+    return build_node_spec(facts, kind, BARE, slots=None, path="", engine=engine)
 
 
 def _ray_address(head_address: str) -> str:

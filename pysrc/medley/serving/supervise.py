@@ -197,7 +197,7 @@ class Restarter:
     def _record_ready(self, host_count: int) -> None:
         self.host_count, self.ready_at_s = host_count, time.monotonic()
         if self.restart_count:
-            events.note("recovery", str(self.server), f"ready again after restart {self.restart_count}")
+            events.record_event("recovery", str(self.server), f"ready again after restart {self.restart_count}")
         if self.is_resumed:
             storage.write(_get_hosts_file(self.server.port), str(host_count))
 
@@ -215,12 +215,14 @@ class Restarter:
             record.enter_context(server_record)
             _require_memory(self.memory_before_bytes, self.output.say)
             self.output.say(f"{state}; in {wait_s:.0f} s, or when {self.host_count} hosts have joined")
-            events.note("restart", str(server), f"restart {self.restart_count} in {wait_s:.0f} s")
+            events.record_event("restart", str(server), f"restart {self.restart_count} in {wait_s:.0f} s")
             time.sleep(wait_s)
             if self.cluster is None:
                 return self.find_site()
             try:
-                return ray_serving.site(self.cluster, self.host_count, HOSTS_LIMIT_S, self.output.watch)
+                return ray_serving.wait_for_topology(
+                    self.cluster, self.host_count, HOSTS_LIMIT_S, self.output.watch
+                )
             except Problem as new_problem:
                 problem = new_problem
 
@@ -228,10 +230,10 @@ class Restarter:
         if self.host_count is None:
             raise problem
         served_s = None if self.ready_at_s is None else time.monotonic() - self.ready_at_s
-        next_restart = self.rule.due(self.restart_count, served_s)
+        next_restart = self.rule.compute_next(self.restart_count, served_s)
         if next_restart is None:
             problem.what += f"; medley gave up after restart {self.restart_count}"
-            events.note("end", str(self.server), f"medley gave up after restart {self.restart_count}")
+            events.record_event("end", str(self.server), f"medley gave up after restart {self.restart_count}")
             raise problem
         self.ready_at_s, (self.restart_count, wait_s) = None, next_restart
         return wait_s
@@ -248,7 +250,7 @@ def resume_hosts(port: int, say: Callable[[str], None]) -> Iterator[int | None]:
         host_count = int(storage.read_text(file) or 0)
         if host_count and host_count > 1:
             say(f"it ran on {host_count} hosts before, and waits for {host_count} hosts")
-            process.wait_until(membership.noted, HOSTS_LIMIT_S, every_s=1)
+            process.wait_until(membership.find_membership, HOSTS_LIMIT_S, every_s=1)
         yield host_count or None
     except Problem:
         raise

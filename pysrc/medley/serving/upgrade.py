@@ -8,7 +8,7 @@ from pathlib import Path
 
 from medley import serving, storage
 from medley.cluster import events, units
-from medley.cluster.unit_file import UNIT, Unit
+from medley.cluster.unit_file import SERVER_UNIT_PREFIX, Unit
 from medley.engine import flags, parser
 from medley.environment import container_image, packaged_model, tools, virtualenv
 from medley.errors import Problem
@@ -33,14 +33,14 @@ class RunningServer:
 
 def find_running_server(port: int) -> RunningServer:
     """Return the detached server of this port; raise a Problem if none is ready."""
-    state = units.state(f"{UNIT}{port}")
+    state = units.read_state(f"{SERVER_UNIT_PREFIX}{port}")
     if not (state and state.kept and serving.is_ready(port)):
         raise Problem(
             f"there is no server to replace on port {port}",
             cause="only one that serve --detach started, and that is ready, can be",
             fix=f"medley serve MODEL --port {port} --detach",
         )
-    return RunningServer(_pin_environment(units.read(state.name), port), describe_engine(port))
+    return RunningServer(_pin_environment(units.read_unit(state.name), port), describe_engine(port))
 
 
 def describe_engine(port: int) -> str:
@@ -101,10 +101,10 @@ def replace_server(
     """
     subject, started_s = f"port {port}", time.monotonic()
     with _restart_old_on_failure(old, subject, wait_until_ready):
-        units.start(new)
+        units.start_unit(new)
         lines = wait_until_ready()
     gap_s = time.monotonic() - started_s
-    events.note(
+    events.record_event(
         "upgrade", subject, f"{old.engine} → {describe_engine(port)}, {gap_s:.0f} s without an answer"
     )
     return lines, gap_s
@@ -118,21 +118,21 @@ def _restart_old_on_failure(
     try:
         yield
     except BaseException as failure:
-        units.start(old.unit)
+        units.start_unit(old.unit)
         if not isinstance(failure, Problem):
-            events.note("upgrade", subject, f"cut off; {old.engine} starts again")
+            events.record_event("upgrade", subject, f"cut off; {old.engine} starts again")
             raise
         try:
             wait_until_ready()
         except Problem as old_problem:
             cause = f"new: {failure.what}: {failure.cause}\nold: {old_problem.what}: {old_problem.cause}"
-            events.note("fault", subject, f"neither the new nor the old server answers: {cause}")
+            events.record_event("fault", subject, f"neither the new nor the old server answers: {cause}")
             raise Problem(
                 "neither the new nor the old server answers", cause=cause, fix=old_problem.fix
             ) from failure
         gap_s = time.monotonic() - started_s
         restored = f"{old.engine} serves again, after {gap_s:.0f} s without an answer"
-        events.note("upgrade", subject, f"{restored}: {failure.what}: {failure.cause}")
+        events.record_event("upgrade", subject, f"{restored}: {failure.what}: {failure.cause}")
         raise Problem(
             f"the new server did not answer; {restored}",
             cause=f"{failure.what}: {failure.cause}",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from medley import json_shape, process
-from medley.cluster import alone
+from medley.cluster import build_local_cluster
 from medley.cluster.fleet import Fleet
 from medley.cluster.membership import Membership
 from medley.cluster.model_files import ModelPull
@@ -110,8 +110,10 @@ def fetch_in_background(hub_files: HubFiles | None, watch: Progress) -> Iterator
             watch.note(text)
 
     # The connection is cut first, so that the thread ends too.
-    with ThreadPoolExecutor(1) as pool, Fleet(alone(), watch, on_note) as fleet:
-        yield pool.submit(ModelPull(fleet, hub_files.repository, {}, revision=hub_files.revision).download)
+    with ThreadPoolExecutor(1) as pool, Fleet(build_local_cluster(), watch, on_note) as fleet:
+        yield pool.submit(
+            ModelPull(fleet, hub_files.repository, {}, revision=hub_files.revision).download_model
+        )
 
 
 def fetch_weights(name: str, hub_files: HubFiles | None, watch: Progress) -> None:
@@ -140,7 +142,7 @@ def fetch_on_all_hosts(
             # A warning may come after the answer, because stderr is in these lines too.
             lines.append(line)
 
-    command = joined.asked(
+    command = joined.build_command(
         "ray_download.py",
         joined.head,
         joined.address,

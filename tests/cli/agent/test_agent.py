@@ -54,7 +54,10 @@ class Agent:
 def greeted(state: Path) -> Iterator[Agent]:
     found = Agent(state)
     greeting = found.heard()
-    assert (greeting["medley"], greeting["host"]) == (self_command.source_digest(), socket.gethostname())
+    assert (greeting["medley"], greeting["host"]) == (
+        self_command.compute_source_digest(),
+        socket.gethostname(),
+    )
     assert abs(greeting["epoch_s"] - time.time()) < 10
     yield found
     found.process.kill()

@@ -28,8 +28,8 @@ def said(name: str, asked: dict[str, object]) -> list[str]:
 
 
 def test_the_last_lines_of_all_units_by_time() -> None:
-    storage.write(units.log("medley-ray"), "2026-01-01T00:00:01 a\n2026-01-01T00:00:03 c\n")
-    storage.write(units.log("medley-serve-8000"), "2026-01-01T00:00:02 b\n2026-01-01T00:00:04 d\n")
+    storage.write(units.get_log_file("medley-ray"), "2026-01-01T00:00:01 a\n2026-01-01T00:00:03 c\n")
+    storage.write(units.get_log_file("medley-serve-8000"), "2026-01-01T00:00:02 b\n2026-01-01T00:00:04 d\n")
     storage.write(storage.state() / "logs" / "serve-8000.log", "2026-01-01T00:00:05 (APIServer) e\n")
     storage.write(storage.state() / "logs" / "run-x.log", "2026-01-01T00:00:06 a script's\n")
     lines = said("log", {"lines": 3, "follow": False})
@@ -42,7 +42,7 @@ def test_the_last_lines_of_all_units_by_time() -> None:
 
 
 def test_lines_that_come_while_it_follows() -> None:
-    log = units.log("medley-ray")
+    log = units.get_log_file("medley-ray")
     storage.write(log, "2026-01-01T00:00:01 old\n")
     noted: list[str] = []
     follow = {"lines": 1, "follow": True}
@@ -95,13 +95,13 @@ def test_what_a_head_that_started_says() -> None:
 )
 def test_a_ray_that_ends_says_why(said: str, cause: str, fix: str, tmp_path: Path) -> None:
     script = f"echo '{said}' >&2; exit 1"
-    unit = Unit(membership.UNIT, "Ray", Command(("sh", "-c", script)), Restart(longest_s=30))
-    units.start(unit)
+    unit = Unit(membership.UNIT_NAME, "Ray", Command(("sh", "-c", script)), Restart(longest_s=30))
+    units.start_unit(unit)
     try:
         with raises_problem("Ray", cause=cause, fix=fix.format(f"{tmp_path}/logs")):
             agent.answer("settle", {"role": "worker"}, print)
     finally:
-        units.stop(membership.UNIT)
+        units.stop_unit(membership.UNIT_NAME)
 
 
 def test_an_end_where_nothing_runs_ends_nothing() -> None:

@@ -2,14 +2,14 @@ import pytest
 
 from medley.cluster.discovery import (
     HostMention,
-    chosen_hosts,
-    default_choice,
-    host_candidates,
-    is_near,
+    is_local,
     is_plain,
-    parts,
-    refusal,
-    typed_host,
+    merge_mentions,
+    parse_choice,
+    parse_host,
+    refusal_problem,
+    select_default,
+    split_target,
 )
 from tests.problems import raises_problem
 
@@ -33,9 +33,9 @@ from tests.problems import raises_problem
 def test_what_is_typed_is_taken_as_it_is(
     word: str, name: str, target: str, told: tuple[str | None, str, str | None]
 ) -> None:
-    mention = typed_host(word)
+    mention = parse_host(word)
     assert (mention.name, mention.target) == (name, target)
-    assert parts(mention.target) == told
+    assert split_target(mention.target) == told
 
 
 BAD = [
@@ -60,13 +60,13 @@ def test_what_is_no_host_is_refused(word: str) -> None:
     with raises_problem(
         repr(word[:60]), cause="ssh://USER@HOST:PORT", fix="medley init spark-1 nvidia@192.168.100.11"
     ):
-        typed_host(word)
+        parse_host(word)
 
 
 @pytest.mark.parametrize("word", BAD)
 def test_a_name_that_is_not_plain(word: str) -> None:
     assert not is_plain(word)
-    problem = refusal(HostMention(word, "ssh config", "~/.ssh/config:7"))
+    problem = refusal_problem(HostMention(word, "ssh config", "~/.ssh/config:7"))
     assert problem.what.startswith("~/.ssh/config:7: ")
     assert "\n" not in problem.what
 
@@ -82,22 +82,22 @@ def test_a_name_that_is_not_plain(word: str) -> None:
     ],
 )
 def test_what_may_stand_on_the_same_desk(word: str, near: bool) -> None:  # noqa: FBT001 - of a table
-    assert is_near(word) == near
+    assert is_local(word) == near
 
 
 def test_a_port_goes_into_what_ssh_is_told() -> None:
     assert HostMention("box", "known_hosts", "f:1", port=2222).target == "ssh://box:2222"
 
 
-ALIAS = HostMention("spark-2", "ssh config", "config:1", ("192.168.1.51",), likely=True)
+ALIAS = HostMention("spark-2", "ssh config", "config:1", ("192.168.1.51",), is_likely=True)
 KNOWN = HostMention("spark-2.lan", "known_hosts", "known:1", ("spark-2.lan", "192.168.1.51"))
-NEAR = HostMention("192.168.100.11", "neighbor on enp1", "enp1", ("192.168.100.11",), likely=True)
+NEAR = HostMention("192.168.100.11", "neighbor on enp1", "enp1", ("192.168.100.11",), is_likely=True)
 NAS = HostMention("nas", "known_hosts", "known:2", ("nas",))
 OWN = HostMention("192.168.1.50", "known_hosts", "known:3", ("192.168.1.50",))
 
 
 def names(*mentions: HostMention) -> list[str]:
-    found, _ = host_candidates(mentions, "spark-1", ["192.168.1.50"])
+    found, _ = merge_mentions(mentions, "spark-1", ["192.168.1.50"])
     return [each.name for each in found]
 
 
@@ -108,9 +108,9 @@ def test_this_host_is_the_first_and_there_once() -> None:
 
 
 def test_all_mentions_of_a_host_are_one() -> None:
-    (_, one, two), _ = host_candidates([KNOWN, NEAR, ALIAS], "spark-1", [])
-    assert (one.name, one.target, one.by) == ("spark-2", "spark-2", ("known_hosts", "ssh config"))
-    assert one.shown == "known_hosts, ssh config, 192.168.1.51"
+    (_, one, two), _ = merge_mentions([KNOWN, NEAR, ALIAS], "spark-1", [])
+    assert (one.name, one.target, one.sources) == ("spark-2", "spark-2", ("known_hosts", "ssh config"))
+    assert one.origin_text == "known_hosts, ssh config, 192.168.1.51"
     assert two.name == "192.168.100.11"
 
 
@@ -121,13 +121,13 @@ def test_a_later_mention_joins_two_earlier_ones() -> None:
 
 def test_two_ports_of_an_address_are_two_hosts() -> None:
     ports = [HostMention("gate", "known_hosts", "k:1", (f"gate:{port}",), port) for port in (2201, 2202)]
-    found, _ = host_candidates([*ports, NAS], "spark-1", [])
+    found, _ = merge_mentions([*ports, NAS], "spark-1", [])
     assert [each.target for each in found][1:] == ["ssh://gate:2201", "nas"]
 
 
 def test_what_is_taken_where_nothing_is_said() -> None:
-    found, _ = host_candidates([ALIAS, NAS, NEAR], "spark-1", [])
-    assert [each.name for each in default_choice(found)] == ["spark-1", "spark-2", "192.168.100.11"]
+    found, _ = merge_mentions([ALIAS, NAS, NEAR], "spark-1", [])
+    assert [each.name for each in select_default(found)] == ["spark-1", "spark-2", "192.168.100.11"]
 
 
 def test_names_that_are_not_plain_are_refused_with_their_place() -> None:
@@ -135,7 +135,7 @@ def test_names_that_are_not_plain_are_refused_with_their_place() -> None:
         HostMention(name, "ssh config", f"config:{n}")
         for n, name in enumerate(("a b", "$(x)", "a\nb", 'a"b'))
     ]
-    found, refused = host_candidates([*bad, NAS], "spark-1", [])
+    found, refused = merge_mentions([*bad, NAS], "spark-1", [])
     assert [each.name for each in found] == ["spark-1", "nas"]
     assert [each.what.partition(": ")[0] for each in refused] == [
         "config:0",
@@ -156,8 +156,8 @@ def test_names_that_are_not_plain_are_refused_with_their_place() -> None:
     ],
 )
 def test_an_answer_names_hosts(answer: str, expected: list[str]) -> None:
-    found, _ = host_candidates([ALIAS, NAS], "spark-1", [])
-    assert [each.name for each in chosen_hosts(answer, found)] == expected
+    found, _ = merge_mentions([ALIAS, NAS], "spark-1", [])
+    assert [each.name for each in parse_choice(answer, found)] == expected
 
 
 @pytest.mark.parametrize(
@@ -165,13 +165,13 @@ def test_an_answer_names_hosts(answer: str, expected: list[str]) -> None:
     [("4", "4 ", "1 to 3"), ("0", "0 ", "1 to 3"), ("1 $(x)", "'$(x)'", "ssh://USER@HOST:PORT")],
 )
 def test_an_answer_that_cannot_be_meant(answer: str, name: str, cause: str) -> None:
-    found, _ = host_candidates([ALIAS, NAS], "spark-1", [])
+    found, _ = merge_mentions([ALIAS, NAS], "spark-1", [])
     with raises_problem(name, cause=cause):
-        chosen_hosts(answer, found)
+        parse_choice(answer, found)
 
 
 def test_nothing_to_take_is_asked_again() -> None:
-    found, _ = host_candidates([NAS], "no name", [])
+    found, _ = merge_mentions([NAS], "no name", [])
     assert [each.name for each in found] == ["nas"]
     with raises_problem(cause="no default"):
-        chosen_hosts("", found)
+        parse_choice("", found)

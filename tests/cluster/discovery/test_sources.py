@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from medley.cluster.discovery.sources import (
-    ANNOUNCED,
-    TABLE,
-    config_lines,
-    known_hosts_candidates,
-    named_by_ssh,
-    neighbor_candidates,
-    neighbor_links,
-    ssh_config_candidates,
+    ANNOUNCED_COMMAND,
+    NEIGHBOR_COMMAND,
+    find_neighbor_links,
+    list_neighbors,
+    list_ssh_mentions,
+    parse_known_hosts,
+    parse_ssh_config,
+    read_config_lines,
 )
 from medley.host.facts.network import Route
 from medley.transcript import Answer
@@ -47,13 +47,13 @@ HASHED = f"|1|F1E1KeoE/eEWhi10WpGv4OdiO6Y=|3988QV0VE8wmZL7suNrYQLITLCg= {KEY}"
     ],
 )
 def test_hosts_are_named_by_it(text: str, expected: list[tuple[str, str, tuple[str, ...]]]) -> None:
-    found = known_hosts_candidates(text, "~/.ssh/known_hosts")
-    assert [(each.name, each.target, each.also) for each in found] == expected
+    found = parse_known_hosts(text, "~/.ssh/known_hosts")
+    assert [(each.name, each.target, each.aliases) for each in found] == expected
 
 
 def test_a_name_has_its_line_and_is_not_taken_unasked() -> None:
-    (found,) = known_hosts_candidates(f"\n{HASHED}\na$b {KEY}\n", "known")
-    assert (found.name, found.where, found.likely) == ("a$b", "known:3", False)
+    (found,) = parse_known_hosts(f"\n{HASHED}\na$b {KEY}\n", "known")
+    assert (found.name, found.place, found.is_likely) == ("a$b", "known:3", False)
 
 
 SPARK = recorded("spark-pair-a")
@@ -65,13 +65,13 @@ def seen(*rows: tuple[str, str, str]) -> dict[str, Answer]:
         {"dst": address, "dev": interface, "lladdr": "0:0", "state": [state]}
         for address, interface, state in rows
     ]
-    return {TABLE: Answer(json.dumps(table))}
+    return {NEIGHBOR_COMMAND: Answer(json.dumps(table))}
 
 
 def test_links_are_those_that_a_cluster_could_use() -> None:
-    assert neighbor_links(DESK) == {"enp5s0": False}
-    assert neighbor_links(SPARK)["enp1s0f1np1"]
-    assert not neighbor_links(SPARK)["enP7s7"]
+    assert find_neighbor_links(DESK) == {"enp5s0": False}
+    assert find_neighbor_links(SPARK)["enp1s0f1np1"]
+    assert not find_neighbor_links(SPARK)["enP7s7"]
 
 
 @pytest.mark.parametrize(
@@ -88,22 +88,22 @@ def test_links_are_those_that_a_cluster_could_use() -> None:
     ],
 )
 def test_neighbors_on_a_link(row: tuple[str, str, str], by: str | None, likely: bool) -> None:  # noqa: FBT001 - of a table
-    found = neighbor_candidates(seen(row), SPARK)
-    assert [(each.name, each.by, each.likely) for each in found] == (
+    found = list_neighbors(seen(row), SPARK)
+    assert [(each.name, each.source, each.is_likely) for each in found] == (
         [(row[0], f"neighbor on {by}", likely)] if by else []
     )
 
 
 def test_tunnels_and_containers_have_no_neighbors_of_ours() -> None:
     rows = [("100.100.1.1", "tailscale0", "REACHABLE"), ("172.17.0.2", "docker0", "STALE")]
-    assert neighbor_candidates(seen(*rows, ("10.8.0.9", "wg0", "REACHABLE")), DESK) == ()
+    assert list_neighbors(seen(*rows, ("10.8.0.9", "wg0", "REACHABLE")), DESK) == ()
 
 
 def test_the_way_out_is_no_host_of_a_cluster() -> None:
     way_out = Route("default", "enP7s7", gateway="192.168.1.1")
     routed = replace(SPARK, net=replace(SPARK.net, routes=(way_out,)))
     rows = [("192.168.1.1", "enP7s7", "REACHABLE"), ("192.168.1.2", "enP7s7", "REACHABLE")]
-    assert [each.name for each in neighbor_candidates(seen(*rows), routed)] == ["192.168.1.2"]
+    assert [each.name for each in list_neighbors(seen(*rows), routed)] == ["192.168.1.2"]
 
 
 AVAHI = """\
@@ -117,8 +117,8 @@ AVAHI = """\
 
 
 def test_hosts_that_announce_ssh() -> None:
-    found = neighbor_candidates({ANNOUNCED: Answer(AVAHI)}, SPARK)
-    assert [(each.name, each.also, each.where) for each in found] == [
+    found = list_neighbors({ANNOUNCED_COMMAND: Answer(AVAHI)}, SPARK)
+    assert [(each.name, each.aliases, each.place) for each in found] == [
         ("spark-2.local", ("192.168.1.51",), "enP7s7"),
         ("a b.local", ("192.168.1.52",), "enP7s7"),
     ]
@@ -126,7 +126,7 @@ def test_hosts_that_announce_ssh() -> None:
 
 @pytest.mark.parametrize("text", ["", "[", "{}", "[1]", '[{"dst": 1}]'], ids=repr)
 def test_an_answer_that_is_none_names_nobody(text: str) -> None:
-    assert neighbor_candidates({TABLE: Answer(text), ANNOUNCED: Answer(text)}, SPARK) == ()
+    assert list_neighbors({NEIGHBOR_COMMAND: Answer(text), ANNOUNCED_COMMAND: Answer(text)}, SPARK) == ()
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def test_without_files_nobody_is_named(folder: Path) -> None:
     folder.rename(folder.with_name("gone"))
-    assert list(named_by_ssh()) == []
+    assert list(list_ssh_mentions()) == []
 
 
 def test_includes_are_relative_to_the_folder_or_whole(folder: Path) -> None:
@@ -149,17 +149,17 @@ def test_includes_are_relative_to_the_folder_or_whole(folder: Path) -> None:
     whole.write_text("Host whole\n")
     (folder / "config").write_text(f"Include conf.d/*\nInclude {whole} ~/.ssh/home nowhere/*\nHost last\n")
     (folder / "known_hosts").write_text("nas ssh-ed25519 AAAA\n")
-    found = list(named_by_ssh())
+    found = list(list_ssh_mentions())
     assert [each.name for each in found] == ["a", "b", "whole", "of-home", "last", "nas"]
-    assert found[0].where == f"{folder}/conf.d/a:1"
-    assert found[-1].where == "~/.ssh/known_hosts:1"
+    assert found[0].place == f"{folder}/conf.d/a:1"
+    assert found[-1].place == "~/.ssh/known_hosts:1"
 
 
 def test_bytes_that_are_no_text_harm_nobody(folder: Path) -> None:
     (folder / "config").write_bytes(b"# B\xfcro\nHost a\n")
     (folder / "conf.d" / "folder").mkdir()
     (folder / "known_hosts").write_bytes(b"\xff\xfe\n")
-    assert [each.name for each in named_by_ssh()] == ["a"]
+    assert [each.name for each in list_ssh_mentions()] == ["a"]
 
 
 FILES = {
@@ -209,17 +209,17 @@ def included(pattern: str) -> Iterator[tuple[str, str]]:
     ],
 )
 def test_hosts_are_named_by_the_config(text: str, expected: list[tuple[str, tuple[str, ...]]]) -> None:
-    assert [(each.name, each.also) for each in ssh_config_candidates(text, "config", included)] == expected
+    assert [(each.name, each.aliases) for each in parse_ssh_config(text, "config", included)] == expected
 
 
 def test_a_file_that_includes_itself_ends() -> None:
-    assert [each.name for each in ssh_config_candidates("Include loop", "config", included)] == ["looped"]
+    assert [each.name for each in parse_ssh_config("Include loop", "config", included)] == ["looped"]
 
 
 def test_a_name_has_its_file_and_line() -> None:
-    found = ssh_config_candidates("\nHost a\nInclude deeper\n", "~/.ssh/config", included)
-    assert [each.where for each in found] == ["~/.ssh/config:2", "deeper:3"]
-    assert [where for where, _, _ in config_lines("Host a\n\nUser b", "f", included)] == ["f:1", "f:3"]
+    found = parse_ssh_config("\nHost a\nInclude deeper\n", "~/.ssh/config", included)
+    assert [each.place for each in found] == ["~/.ssh/config:2", "deeper:3"]
+    assert [where for where, _, _ in read_config_lines("Host a\n\nUser b", "f", included)] == ["f:1", "f:3"]
 
 
 @pytest.mark.parametrize(
@@ -232,4 +232,4 @@ def test_a_name_has_its_file_and_line() -> None:
     ],
 )
 def test_who_is_taken_where_nothing_is_said(text: str, likely: bool) -> None:  # noqa: FBT001 - of a table
-    assert ssh_config_candidates(text, "config", included)[0].likely == likely
+    assert parse_ssh_config(text, "config", included)[0].is_likely == likely

@@ -5,19 +5,19 @@ from pathlib import Path
 import pytest
 
 from medley.cluster import ssh
-from medley.cluster.discovery.sources import ssh_config_candidates
+from medley.cluster.discovery.sources import parse_ssh_config
 from medley.cluster.discovery.ssh_keys import (
-    Manner,
-    comparison,
-    copy_id,
-    fingerprint,
-    keygen,
-    name_in_config,
-    resolution,
-    resolved_peer,
-    scan,
-    scanned,
-    with_aliases,
+    UserDialog,
+    add_aliases,
+    build_copy_id_command,
+    build_keygen_command,
+    build_resolve_command,
+    build_scan_command,
+    compute_fingerprint,
+    format_comparison,
+    parse_peer,
+    select_key_lines,
+    write_aliases,
 )
 from medley.errors import Problem
 from tests.problems import raises_problem
@@ -44,24 +44,24 @@ HOME = Path("/home/me")
     ],
 )
 def test_a_fingerprint_is_what_ssh_keygen_says(line: str, expected: str | None) -> None:
-    assert fingerprint(line) == expected
+    assert compute_fingerprint(line) == expected
 
 
 def test_what_a_scan_says_besides_is_no_key() -> None:
-    assert scanned(["# spark-2:22 SSH-2.0", ED25519, "getaddrinfo x: Name unknown"]) == (ED25519,)
-    assert "SHA256:lzXEMLKs" in comparison([ED25519])
-    assert "ssh-keygen -lf /etc/ssh" in comparison([ED25519])
+    assert select_key_lines(["# spark-2:22 SSH-2.0", ED25519, "getaddrinfo x: Name unknown"]) == (ED25519,)
+    assert "SHA256:lzXEMLKs" in format_comparison([ED25519])
+    assert "ssh-keygen -lf /etc/ssh" in format_comparison([ED25519])
 
 
 PLAIN = ["user me", "hostname 10.0.0.2", "port 2222", "hashknownhosts no", "userknownhostsfile ~/.ssh/own /x"]
 
 
 def test_whom_ssh_means() -> None:
-    found = resolved_peer(PLAIN, HOME)
+    found = parse_peer(PLAIN, HOME)
     assert (found.host, found.port, found.known_hosts) == ("10.0.0.2", 2222, HOME / ".ssh" / "own")
-    assert not found.indirect
-    assert scan(found).argv[1:] == ("-T", "5", "-p", "2222", "10.0.0.2")
-    assert "-H" in scan(resolved_peer(["hashknownhosts yes", *PLAIN], HOME)).argv
+    assert not found.is_indirect
+    assert build_scan_command(found).argv[1:] == ("-T", "5", "-p", "2222", "10.0.0.2")
+    assert "-H" in build_scan_command(parse_peer(["hashknownhosts yes", *PLAIN], HOME)).argv
 
 
 @pytest.mark.parametrize(
@@ -76,11 +76,11 @@ def test_whom_ssh_means() -> None:
     ],
 )
 def test_a_key_seen_from_here_need_not_be_its_own(line: str, indirect: bool) -> None:  # noqa: FBT001 - of a table
-    assert resolved_peer([line, *PLAIN], HOME).indirect == indirect
+    assert parse_peer([line, *PLAIN], HOME).is_indirect == indirect
 
 
 def test_a_target_is_one_word_of_ssh() -> None:
-    assert resolution("-x").argv == ("ssh", "-G", "--", "-x")
+    assert build_resolve_command("-x").argv == ("ssh", "-G", "--", "-x")
 
 
 KEY = Path("/home/me/.ssh/id_ed25519")
@@ -94,8 +94,8 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     assert {path.name for path in tmp_path.rglob(".config.*")} == set()  # nothing half written is left
 
 
-def manner(shown: list[str], *, consents: bool = True, dry: bool = False) -> Manner:
-    return Manner(shown.append, lambda _: consents, None, dry)
+def manner(shown: list[str], *, consents: bool = True, dry: bool = False) -> UserDialog:
+    return UserDialog(shown.append, lambda _: consents, None, dry)
 
 
 @pytest.mark.parametrize(
@@ -108,11 +108,11 @@ def manner(shown: list[str], *, consents: bool = True, dry: bool = False) -> Man
 )
 def test_a_key_is_given_without_taking_a_host_key(target: str, words: tuple[str, ...]) -> None:
     options = ("-i", f"{KEY}.pub", "-o", "StrictHostKeyChecking=yes")
-    assert copy_id(KEY, target).argv == ("ssh-copy-id", *options, *words)
+    assert build_copy_id_command(KEY, target).argv == ("ssh-copy-id", *options, *words)
 
 
 def test_a_key_is_made_without_a_question() -> None:
-    assert str(keygen(KEY)) == f"ssh-keygen -q -t ed25519 -N '' -f {KEY}"
+    assert str(build_keygen_command(KEY)) == f"ssh-keygen -q -t ed25519 -N '' -f {KEY}"
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_key_is_made_without_a_question() -> None:
     ids=["our key", "its key", "another key than before", "nobody there"],
 )
 def test_what_keys_can_mend(said: str, sort: type[Problem]) -> None:
-    problem = ssh.problem("box", "ssh://me@box:2222", said.splitlines(), 255)
+    problem = ssh.connection_problem("box", "ssh://me@box:2222", said.splitlines(), 255)
     assert type(problem) is sort
     if sort is ssh.KeyRefused:
         assert problem.fix == "give it your key: ssh-copy-id -p 2222 me@box"
@@ -134,13 +134,13 @@ def test_what_keys_can_mend(said: str, sort: type[Problem]) -> None:
 
 def test_a_name_is_written_once_and_for_the_user_alone(home: Path) -> None:
     shown: list[str] = []
-    name_in_config(TWO, manner(shown))
+    write_aliases(TWO, manner(shown))
     config = home / ".ssh" / "config"
     assert stat.S_IMODE(config.stat().st_mode) == 0o600
     assert stat.S_IMODE(config.parent.stat().st_mode) == 0o700
     text = config.read_text()
     assert "+Host spark-2\n+    HostName 192.168.100.11" in shown[0]
-    name_in_config(TWO, manner(shown))
+    write_aliases(TWO, manner(shown))
     assert config.read_text() == text
     assert len(shown) == 1
 
@@ -148,7 +148,7 @@ def test_a_name_is_written_once_and_for_the_user_alone(home: Path) -> None:
 @pytest.mark.parametrize(("consents", "dry"), [(False, False), (True, True)], ids=["no", "a dry run"])
 def test_a_name_is_shown_and_not_written(home: Path, *, consents: bool, dry: bool) -> None:
     shown: list[str] = []
-    name_in_config(TWO, manner(shown, consents=consents, dry=dry))
+    write_aliases(TWO, manner(shown, consents=consents, dry=dry))
     assert "+Host spark-2" in shown[0]
     assert not (home / ".ssh").exists()
 
@@ -159,7 +159,7 @@ def test_a_config_that_is_kept_elsewhere_stays_there(home: Path) -> None:
     kept.write_text("Host nas\n")
     (home / ".ssh").mkdir()
     (home / ".ssh" / "config").symlink_to(kept)
-    name_in_config(TWO, manner([]))
+    write_aliases(TWO, manner([]))
     assert (home / ".ssh" / "config").is_symlink()
     assert kept.read_text().startswith("Host nas\n\n# medley: begin")
 
@@ -168,7 +168,7 @@ def test_a_config_in_other_letters_is_a_problem(home: Path) -> None:
     (home / ".ssh").mkdir()
     (home / ".ssh" / "config").write_bytes(b"# B\xfcro\n")
     with raises_problem(".ssh/config", cause=("byte 3", "0xfc")):
-        name_in_config(TWO, manner([]))
+        write_aliases(TWO, manner([]))
 
 
 OWN = "Host nas\n    HostName 192.168.1.9\n"
@@ -194,27 +194,27 @@ Host spark-2
     ],
 )
 def test_the_block_is_there_once(text: str, expected: str) -> None:
-    assert with_aliases(text, TWO) == expected
+    assert add_aliases(text, TWO) == expected
 
 
 def test_what_is_in_it_stays_and_what_is_newer_holds() -> None:
-    once = with_aliases(OWN, TWO)
-    more = with_aliases(once, {"thor-1": "ssh://me@10.0.0.3:2222"})
-    moved = with_aliases(more, {"spark-2": "192.168.100.12"})
-    found = {each.name: each.also for each in ssh_config_candidates(moved, "", lambda _: ())}
+    once = add_aliases(OWN, TWO)
+    more = add_aliases(once, {"thor-1": "ssh://me@10.0.0.3:2222"})
+    moved = add_aliases(more, {"spark-2": "192.168.100.12"})
+    found = {each.name: each.aliases for each in parse_ssh_config(moved, "", lambda _: ())}
     assert found == {
         "nas": ("192.168.1.9",),
         "spark-2": ("192.168.100.12",),
         "thor-1": ("10.0.0.3:2222",),
     }
     assert moved.count("# medley: begin") == moved.count("# medley: end") == 1
-    assert with_aliases(moved, {}) == moved
+    assert add_aliases(moved, {}) == moved
 
 
 def test_a_name_that_is_not_plain_is_not_written() -> None:
-    assert with_aliases(OWN, {"a b\nHost *": "10.0.0.1"}) == OWN
+    assert add_aliases(OWN, {"a b\nHost *": "10.0.0.1"}) == OWN
 
 
 def test_half_a_block_is_a_problem() -> None:
     with raises_problem(cause=("# medley: begin", "# medley: end")):
-        with_aliases(f"{OWN}# medley: begin\nHost a\n", TWO)
+        add_aliases(f"{OWN}# medley: begin\nHost a\n", TWO)

@@ -4,10 +4,10 @@ import pytest
 
 from medley.cluster.discovery.visit import (
     HostSurvey,
-    chosen_head,
+    choose_head,
+    describe_network,
     require_distinct,
-    shared_network,
-    with_own_names,
+    use_hostnames,
 )
 from medley.errors import Problem
 from medley.host.facts.network import Net
@@ -36,37 +36,40 @@ def by_name(*visits: HostSurvey) -> dict[str, HostSurvey]:
 
 
 def test_what_only_an_image_can_run() -> None:
-    assert visit("orin-1", "orin-r36").imaged
-    assert not any(each.imaged for each in (ONE, DESK, THOR, visit("orin-2", "orin-r39")))
+    assert visit("orin-1", "orin-r36").is_container_only
+    assert not any(each.is_container_only for each in (ONE, DESK, THOR, visit("orin-2", "orin-r39")))
 
 
 def test_a_host_in_a_line() -> None:
-    assert ONE.said.startswith("spark, 121.7")
-    assert "GiB, enp1s0f1np1 192.168.100.10" in ONE.said
-    assert ONE.said.endswith("RDMA")
-    assert THOR.said == "not reached: it does not answer (No route to host)"
-    assert list(THOR.comments) == [f"When this file was written it was {THOR.said}", "To fix it: ping thor-1"]
-    assert list(ONE.comments) == [ONE.said]
+    assert ONE.sentence.startswith("spark, 121.7")
+    assert "GiB, enp1s0f1np1 192.168.100.10" in ONE.sentence
+    assert ONE.sentence.endswith("RDMA")
+    assert THOR.sentence == "not reached: it does not answer (No route to host)"
+    assert list(THOR.comments) == [
+        f"When this file was written it was {THOR.sentence}",
+        "To fix it: ping thor-1",
+    ]
+    assert list(ONE.comments) == [ONE.sentence]
 
 
 @pytest.mark.parametrize(
     ("visits", "wanted", "expected"),
     [
-        pytest.param((ONE, replace(TWO, here=True)), None, "spark-2", id="this host"),
+        pytest.param((ONE, replace(TWO, is_here=True)), None, "spark-2", id="this host"),
         pytest.param((THOR, DESK, ONE), None, "spark-1", id="the most memory"),
         pytest.param((ONE, TWO), None, "spark-1", id="the first of equals"),
         pytest.param((THOR, replace(THOR, name="thor-2")), None, "thor-1", id="nobody answers"),
-        pytest.param((replace(ONE, here=True), DESK), "desk", "desk", id="as wanted"),
+        pytest.param((replace(ONE, is_here=True), DESK), "desk", "desk", id="as wanted"),
         pytest.param((ONE, replace(TWO, target="me@10.0.0.2")), "10.0.0.2", "spark-2", id="by its address"),
     ],
 )
 def test_the_head(visits: tuple[HostSurvey, ...], wanted: str | None, expected: str) -> None:
-    assert chosen_head(by_name(*visits), wanted) == expected
+    assert choose_head(by_name(*visits), wanted) == expected
 
 
 def test_a_head_that_is_none_of_them() -> None:
     with raises_problem("spark-9", cause="spark-1, spark-2", fix="--head spark-1"):
-        chosen_head(by_name(ONE, TWO), "spark-9")
+        choose_head(by_name(ONE, TWO), "spark-9")
 
 
 @pytest.mark.parametrize(
@@ -82,7 +85,7 @@ def test_a_head_that_is_none_of_them() -> None:
     ],
 )
 def test_names_of_hosts_known_by_address(name: str, called: str, expected: str) -> None:
-    found = with_own_names(by_name(ONE, visit(name, "spark-pair-b", called=called)))
+    found = use_hostnames(by_name(ONE, visit(name, "spark-pair-b", called=called)))
     assert list(found) == ["spark-1", expected]
     assert (found[expected].name, found[expected].target) == (expected, name)
 
@@ -95,7 +98,7 @@ def test_one_host_under_two_names() -> None:
 
 
 def test_the_wire_that_they_share() -> None:
-    (said, *_), network = shared_network(by_name(ONE, TWO, THOR))
+    (said, *_), network = describe_network(by_name(ONE, TWO, THOR))
     assert network
     assert said.startswith(f"Now that is {network}, RDMA at ")
     assert "spark-2 enp1s0f0np0 192.168.100.11" in said
@@ -103,8 +106,8 @@ def test_the_wire_that_they_share() -> None:
 
 
 def test_no_wire() -> None:
-    assert shared_network(by_name(ONE, THOR)) == (("Too few hosts answered to choose it.",), None)
-    (said, fix), network = shared_network(
+    assert describe_network(by_name(ONE, THOR)) == (("Too few hosts answered to choose it.",), None)
+    (said, fix), network = describe_network(
         by_name(ONE, replace(TWO, facts=replace(recorded("spark"), net=Net())))
     )
     assert said.startswith("No shared network: ")

@@ -325,7 +325,7 @@ def test_the_user_s_own_files_with_secrets_are_told(tmp_path: Path, monkeypatch:
     for name, text in texts.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    events.command_file(str(tmp_path / "mine/notify"))
+    events.write_command_file(str(tmp_path / "mine/notify"))
     with serving.note_server(Serving("/m", "m", "127.0.0.1", 8000, key=tmp_path / "mine/key")):
         pass
     shown = redact.redactor_of_host().text("at push.lan/tulips-in-april, push.lan/tulips-in-may: #!/bin/sh")

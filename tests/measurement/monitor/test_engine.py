@@ -56,8 +56,8 @@ def test_of_other_programs_nothing_is_known() -> None:
 
 
 def test_slots_of_ray() -> None:
-    assert ray.slots((METRICS / "ray.txt").read_text()) == {"AVAILABLE": 1.0, "USED": 0.0}
-    assert ray.slots("") == {}
+    assert ray.parse_slot_metrics((METRICS / "ray.txt").read_text()) == {"AVAILABLE": 1.0, "USED": 0.0}
+    assert ray.parse_slot_metrics("") == {}
 
 
 @pytest.mark.parametrize(

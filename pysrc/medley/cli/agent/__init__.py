@@ -66,7 +66,9 @@ _Asked = TypedDict("_Asked", {"do": str, "with": dict[str, Any]})
 def main() -> int:
     asked: Queue[str] = Queue()
     signal.signal(signal.SIGUSR1, lambda *_: None)
-    _say({"medley": self_command.source_digest(), "host": socket.gethostname(), "epoch_s": time.time()})
+    _say(
+        {"medley": self_command.compute_source_digest(), "host": socket.gethostname(), "epoch_s": time.time()}
+    )
     threading.Thread(target=_listen, args=(asked,), daemon=True).start()
     while line := asked.get():
         _say(_answer(json_shape.table(line) or {}))

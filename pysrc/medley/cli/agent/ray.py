@@ -8,7 +8,7 @@ from dataclasses import replace
 from medley import cluster, credentials, explain, json_shape, process, serving, storage, transcript
 from medley.cli.agent import Note, Notes, Table
 from medley.cluster import membership, ray_watch, self_command, units
-from medley.cluster.node import NodeSpec, part
+from medley.cluster.node import NodeSpec, build_node_spec
 from medley.cluster.unit_file import Restart, Unit
 from medley.command import AnnotatedCommand, Command, Variable
 from medley.engine.unread_variables import require_read_variables
@@ -25,7 +25,7 @@ from medley.network.fabric.types import Endpoint
 def answer_prepare(asked: Table, note: Note) -> Table:
     """`asked`: the host's `transcript`, and what cluster.toml says of it, as Bringup.described."""
     ours = prepared(asked, Notes(note))
-    return {"terms": ours.terms(), "slots": ours.slots}
+    return {"terms": ours.collect_terms(), "slots": ours.slots}
 
 
 def prepared(asked: Table, watch: Notes) -> NodeSpec:
@@ -43,7 +43,16 @@ def prepared(asked: Table, watch: Notes) -> NodeSpec:
             kind, named, engine=engine, is_multi_host=True, nccl=nccl, dry_run=dry, watch=watch
         )
     path, table = os.environ.get("PATH", ""), asked["environment"]
-    ours = part(found, kind, tool, slots=asked["slots"], path=path, engine=engine, imaged=image, table=table)
+    ours = build_node_spec(
+        found,
+        kind,
+        tool,
+        slots=asked["slots"],
+        path=path,
+        engine=engine,
+        container_environment=image,
+        user_variables=table,
+    )
     if not dry:
         require_read_variables(
             table, engine, ours.environment.find_versions((engine,))[engine], file=cluster.FILE
@@ -65,8 +74,10 @@ def answer_gather(asked: Table, note: Note) -> Table:
 def gather_command(ours: NodeSpec, head: str, gathered: Table) -> Command:
     """Keeps with the head at HOST:PORT what a file of ours holds, for one that starts anew too."""
     file = storage.state() / "gathered.json"
-    storage.write(file, json.dumps({**gathered, "note": {**ours.terms(), "address": head.partition(":")[0]}}))
-    return membership.asked(
+    storage.write(
+        file, json.dumps({**gathered, "note": {**ours.collect_terms(), "address": head.partition(":")[0]}})
+    )
+    return membership.build_payload_command(
         ours.environment, credentials.token_path(), "ray_store.py", "gather", head, str(file), reads=(file,)
     )
 
@@ -97,14 +108,22 @@ def answer_begin(asked: Table, note: Note) -> Table:
         credentials.store_token(asked["token"], "the host that brings this one up")
     )
     start = _start(ours, asked)
-    membership.stop()
-    storage.make(membership.folder())
-    membership.note(ours.membership(asked["role"], asked["head"], _endpoint(asked), secret))
+    membership.end_ray()
+    storage.make(membership.get_ray_folder())
+    membership.write_membership(ours.build_membership(asked["role"], asked["head"], _endpoint(asked), secret))
     after = gather_command(ours, asked["head"], asked["gathered"]) if asked["role"] == "head" else None
-    command = replace(start.command, env={**self_command.own_variables(), **start.command.env})
+    command = replace(start.command, env={**self_command.list_own_variables(), **start.command.env})
     title = f"Ray, {asked['role']} of the cluster at {asked['head']}"
-    units.start(
-        Unit(membership.UNIT, title, command, Restart(longest_s=30), after, _STOP_LIMIT_S, ray_watch.VITAL)
+    units.start_unit(
+        Unit(
+            membership.UNIT_NAME,
+            title,
+            command,
+            Restart(longest_s=30),
+            after,
+            _STOP_LIMIT_S,
+            ray_watch.VITAL_PROCESSES,
+        )
     )
     return {}
 
@@ -113,7 +132,11 @@ def _start(ours: NodeSpec, asked: Table) -> AnnotatedCommand:
     wired = HostNetwork(_endpoint(asked), tuple(Variable(*each) for each in asked["variables"]), ())
     token = credentials.token_path()
     is_head = asked["role"] == "head"
-    return ours.kept(ours.head(wired, token) if is_head else ours.worker(wired, token, asked["head"]))
+    return ours.wrap_unit_start(
+        ours.build_head_command(wired, token)
+        if is_head
+        else ours.build_worker_command(wired, token, asked["head"])
+    )
 
 
 def _endpoint(asked: Table) -> Endpoint:
@@ -131,22 +154,22 @@ def answer_settle(asked: Table, _note: Note) -> Table:
     """`role`: a worker is up when Ray says so, a head when it has told who is there."""
     began = looked = time.monotonic()
     while time.monotonic() < began + SETTLE_LIMIT_S:
-        lines = units.said(membership.UNIT)
+        lines = units.read_last_log_lines(membership.UNIT_NAME)
         if asked["role"] == "head" and any(line.startswith(('{"nodes"', '{"error"')) for line in lines):
             return answer(lines)
-        if asked["role"] == "worker" and any(membership.UP in line for line in lines):
+        if asked["role"] == "worker" and any(membership.STARTED_LINE in line for line in lines):
             return {}
         if time.monotonic() > looked + _STATE_EVERY_S:
             looked = time.monotonic()
-            state = units.state(membership.UNIT)
+            state = units.read_state(membership.UNIT_NAME)
             if state is None or not state.kept or state.restarts:
                 raise _failed(lines or (state.said.splitlines() if state else []))
         time.sleep(_LOOK_EVERY_S)
-    raise _failed(units.said(membership.UNIT))
+    raise _failed(units.read_last_log_lines(membership.UNIT_NAME))
 
 
 def _failed(lines: list[str]) -> Problem:
-    log = units.log(membership.UNIT)
+    log = units.get_log_file(membership.UNIT_NAME)
     problem = Problem(
         "Ray did not start",
         cause="\n".join(lines[-_WORDS:]) or f"it printed nothing in {SETTLE_LIMIT_S} s",
@@ -161,8 +184,8 @@ def answer_end(asked: Table, note: Note) -> Table:
     if not asked["part"]:
         ended += serving.end_servers(None, Notes(note), is_immediate=True)
     note("end Ray …")
-    ended += membership.stop()
-    storage.remove(membership.folder())
+    ended += membership.end_ray()
+    storage.remove(membership.get_ray_folder())
     if not asked["part"]:
         for file in (
             credentials.token_path(),
@@ -170,6 +193,6 @@ def answer_end(asked: Table, note: Note) -> Table:
             *storage.list_folder(storage.state(), "sglang-*.yaml"),
         ):
             storage.remove_file(file)
-        for folder in (units.folder(), serving.get_folder(), storage.state() / "vllm"):
+        for folder in (units.get_units_folder(), serving.get_folder(), storage.state() / "vllm"):
             storage.remove(folder)
-    return {"ended": ended, "left": sorted(each.pid for each in membership.processes())}
+    return {"ended": ended, "left": sorted(each.pid for each in membership.find_processes())}

@@ -28,13 +28,13 @@ from medley.unusable_file import optional
 
 
 def answer_look(_asked: Table, _note: Note) -> Table:
-    found = membership.noted()
+    found = membership.find_membership()
     return {
         "transcript": transcript.text(load_answers()),
-        "processes": len(membership.processes()),
+        "processes": len(membership.find_processes()),
         "membership": asdict(found) if found else None,
-        "units": [asdict(state) for state in units.states()],
-        "boots": units.boots(),
+        "units": [asdict(state) for state in units.list_states()],
+        "boots": units.is_started_at_boot(),
         "user": user.name(),
         "free_bytes": storage.free_bytes(storage.state()),
         "state": str(storage.state()),
@@ -43,15 +43,15 @@ def answer_look(_asked: Table, _note: Note) -> Table:
 
 def answer_tell(asked: Table, _note: Note) -> Table:
     """A head, which is asked for its `nodes`, says what Ray knows of all."""
-    found, memory = membership.noted(), psutil.virtual_memory()
+    found, memory = membership.find_membership(), psutil.virtual_memory()
     return {
         "membership": asdict(found) if found else None,
-        "units": [asdict(state) for state in units.states()],
+        "units": [asdict(state) for state in units.list_states()],
         "servers": [asdict(server) for server in serving.list_servers()],
         "memory": {"total_bytes": memory.total, "available_bytes": memory.available},
         "wire": _wire(found.interface) if found else None,
         "low": [*_low(), *_full()],
-        "slow": device_probe.slow_now(),
+        "slow": device_probe.list_slow_findings(),
         "nodes": _nodes(found) if found and found.role == "head" and asked["nodes"] else None,
     }
 
@@ -59,7 +59,7 @@ def answer_tell(asked: Table, _note: Note) -> Table:
 def _nodes(found: Membership) -> list[Mapping[str, Any]] | Mapping[str, str]:
     """Or why they are not known."""
     try:
-        return ray_serving.nodes(found)
+        return ray_serving.list_nodes(found)
     except Problem as problem:
         return problem.table
 
@@ -72,7 +72,7 @@ def _wire(interface: str) -> Table:
 
 def _low() -> list[str]:
     """What is in force for a process of our Ray, where that is too little."""
-    pid = min((each.pid for each in membership.processes()), default=None)
+    pid = min((each.pid for each in membership.find_processes()), default=None)
     found = access.read_limits(pid) if pid is not None else None
     if found is None:
         return []
@@ -85,7 +85,9 @@ def _full() -> list[str]:
     state = storage.state()
     free = storage.free_bytes(state)
     fix = f"df -h {state}; medley env clean"
-    return [f"the disk is full: {free >> 20} MiB free in {state}: {fix}"] if free < checks.LEAST else []
+    return (
+        [f"the disk is full: {free >> 20} MiB free in {state}: {fix}"] if free < checks.MIN_FREE_BYTES else []
+    )
 
 
 def answer_examine(asked: Table, _note: Note) -> Table:
@@ -125,9 +127,9 @@ def answer_log(asked: Table, note: Note) -> Table:
 
 def answer_events(asked: Table, note: Note) -> Table:
     """The last `lines` events, each in JSON; with `follow` it goes on until nobody listens."""
-    for event in events.last(asked["lines"], follow=asked["follow"]):
+    for event in events.follow_events(asked["lines"], follow=asked["follow"]):
         note(json.dumps(asdict(event)))
-    return {"file": str(events.file())}
+    return {"file": str(events.get_events_file())}
 
 
 def _logs() -> list[Path]:

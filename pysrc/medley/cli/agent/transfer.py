@@ -120,9 +120,9 @@ def answer_type(asked: Table, note: Note) -> Table:
 
     `on_event` is the command for events, or None: only this user can read a variable of the process.
     """
-    on_event = {events.COMMAND: asked["on_event"]} if asked.get("on_event") else {}
-    variables = {self_command.TYPED_HERE: "1", **on_event}
-    command = Command((*self_command.own_command(), *asked["words"]), variables)
+    on_event = {events.COMMAND_VARIABLE: asked["on_event"]} if asked.get("on_event") else {}
+    variables = {self_command.TYPED_HERE_VARIABLE: "1", **on_event}
+    command = Command((*self_command.get_own_command(), *asked["words"]), variables)
     process = Process(command, lambda line: note(f"1{line}"), lambda line: note(f"2{line}"))
     try:
         finished = process.wait()

@@ -7,26 +7,26 @@ from ipaddress import IPv4Address
 
 from medley.errors import Problem
 
-_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
-_TARGET = re.compile(
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
+_TARGET_PATTERN = re.compile(
     r"(ssh://)?((?P<user>[A-Za-z0-9_][A-Za-z0-9_.-]*)@)?(?P<host>[^@:]+)(:(?P<port>[0-9]{1,5}))?"
 )
 SSH_PORT = 22
-BY = "ssh config"
-_NEAR = (".local", ".lan", ".home", ".home.arpa", ".internal", ".localdomain")
+SSH_CONFIG_SOURCE = "ssh config"
+_LOCAL_SUFFIXES = (".local", ".lan", ".home", ".home.arpa", ".internal", ".localdomain")
 
 
 @dataclass(frozen=True)
 class HostMention:
-    """Where a host is named; `name` is what a user would type, `also` its other names and addresses."""
+    """A place that names a host; `name` is what a user would type, `aliases` other names and addresses."""
 
     name: str
-    by: str
-    where: str
-    also: tuple[str, ...] = ()
+    source: str
+    place: str
+    aliases: tuple[str, ...] = ()
     port: int = SSH_PORT
     """The port of sshd; an alias in the ssh config carries its port itself."""
-    likely: bool = False
+    is_likely: bool = False
     """Whether it is selected by default."""
 
     @property
@@ -35,7 +35,7 @@ class HostMention:
 
 
 def is_plain(name: str) -> bool:
-    return _PLAIN.fullmatch(name) is not None
+    return _PLAIN_NAME.fullmatch(name) is not None
 
 
 def is_address(word: str) -> bool:
@@ -46,24 +46,24 @@ def is_address(word: str) -> bool:
     return True
 
 
-def is_near(word: str) -> bool:
-    """Whether a host is likely on the local network: it has no public name or address."""
+def is_local(word: str) -> bool:
+    """Return whether a host is likely on the local network: it has no public name or address."""
     if is_address(word):
         return IPv4Address(word).is_private
-    return "." not in word or word.endswith(_NEAR)
+    return "." not in word or word.endswith(_LOCAL_SUFFIXES)
 
 
-def parts(target: str) -> tuple[str | None, str, str | None]:
+def split_target(target: str) -> tuple[str | None, str, str | None]:
     """Split a target of ssh into its user, host and port."""
-    found = _TARGET.fullmatch(target)
-    return (found["user"], found["host"], found["port"]) if found else (None, target, None)
+    match = _TARGET_PATTERN.fullmatch(target)
+    return (match["user"], match["host"], match["port"]) if match else (None, target, None)
 
 
-def refusal(mention: HostMention) -> Problem:
+def refusal_problem(mention: HostMention) -> Problem:
     return Problem(
-        f"{mention.where}: {mention.name[:60]!r} is not a valid host name",
+        f"{mention.place}: {mention.name[:60]!r} is not a valid host name",
         cause="a name has letters, digits, dots, hyphens and _, at most 63 of them",
-        fix=f"fix it in {mention.where}, or name the hosts yourself: medley init HOST HOST",
+        fix=f"fix it in {mention.place}, or name the hosts yourself: medley init HOST HOST",
     )
 
 
@@ -71,97 +71,101 @@ def refusal(mention: HostMention) -> Problem:
 class HostCandidate:
     name: str
     target: str
-    by: tuple[str, ...]
+    sources: tuple[str, ...]
     addresses: tuple[str, ...] = ()
-    likely: bool = False
+    is_likely: bool = False
 
     @property
-    def shown(self) -> str:
+    def origin_text(self) -> str:
         others = [address for address in self.addresses if address != self.name]
-        return ", ".join((*self.by[:2], *others[:1]))
+        return ", ".join((*self.sources[:2], *others[:1]))
 
 
-def typed_host(word: str) -> HostCandidate:
+def parse_host(word: str) -> HostCandidate:
     """Parse a host that the user names: HOST, USER@HOST or ssh://USER@HOST:PORT, as ssh takes it."""
-    found = _TARGET.fullmatch(word)
-    if not found or not is_plain(found["host"]) or (found["port"] and not word.startswith("ssh://")):
+    match = _TARGET_PATTERN.fullmatch(word)
+    if not match or not is_plain(match["host"]) or (match["port"] and not word.startswith("ssh://")):
         raise Problem(
             f"{word[:60]!r} is not a host",
             cause="a host is HOST, USER@HOST or ssh://USER@HOST:PORT, in letters, digits, dots, hyphens, _",
             fix="medley init spark-1 nvidia@192.168.100.11",
         )
-    return HostCandidate(found["host"], word, ("you",))
+    return HostCandidate(match["host"], word, ("you",))
 
 
-def host_candidates(
-    mentions: Iterable[HostMention], here: str, ours: Collection[str]
+def merge_mentions(
+    mentions: Iterable[HostMention], own_name: str, own_addresses: Collection[str]
 ) -> tuple[tuple[HostCandidate, ...], tuple[Problem, ...]]:
-    """Return this host, named `here` at the addresses `ours`, then all others; and the refused mentions."""
-    every = tuple(mentions)
-    refused = tuple(refusal(each) for each in every if not is_plain(each.name))
-    groups = _groups(each for each in every if is_plain(each.name))
-    own = {here, f"{here}.local", "localhost", "127.0.0.1", "127.0.1.1", *ours}
-    others = (_merged(group) for group in groups if not own & _words(group))
-    named: dict[str, HostCandidate] = {}
-    for each in others:
-        named.setdefault(each.name, each)
-    named.pop(here, None)
-    first = (HostCandidate(here, here, ("this host",), likely=True),) if is_plain(here) else ()
-    return (*first, *named.values()), refused
+    """Return this host, named `own_name` at `own_addresses`, then all others; and the refused mentions."""
+    all_mentions = tuple(mentions)
+    refused = tuple(refusal_problem(mention) for mention in all_mentions if not is_plain(mention.name))
+    groups = _group_mentions(mention for mention in all_mentions if is_plain(mention.name))
+    own_words = {own_name, f"{own_name}.local", "localhost", "127.0.0.1", "127.0.1.1", *own_addresses}
+    others = (_merge_group(group) for group in groups if not own_words & _list_words(group))
+    candidates: dict[str, HostCandidate] = {}
+    for candidate in others:
+        candidates.setdefault(candidate.name, candidate)
+    candidates.pop(own_name, None)
+    own_candidate = (
+        (HostCandidate(own_name, own_name, ("this host",), is_likely=True),) if is_plain(own_name) else ()
+    )
+    return (*own_candidate, *candidates.values()), refused
 
 
-def default_choice(found: Sequence[HostCandidate]) -> tuple[HostCandidate, ...]:
-    return tuple(each for each in found if each.likely)
+def select_default(candidates: Sequence[HostCandidate]) -> tuple[HostCandidate, ...]:
+    return tuple(candidate for candidate in candidates if candidate.is_likely)
 
 
-def chosen_hosts(answer: str, found: Sequence[HostCandidate]) -> tuple[HostCandidate, ...]:
+def parse_choice(answer: str, candidates: Sequence[HostCandidate]) -> tuple[HostCandidate, ...]:
     words = answer.replace(",", " ").split()
-    picked = tuple(dict.fromkeys(_picked(word, found) for word in words)) or default_choice(found)
-    if not picked:
+    selected = tuple(dict.fromkeys(_parse_word(word, candidates) for word in words)) or select_default(
+        candidates
+    )
+    if not selected:
         raise Problem(
             "no host is selected",
             cause="there is no default",
             fix="type numbers, or names of other hosts",
         )
-    return picked
+    return selected
 
 
-def _picked(word: str, found: Sequence[HostCandidate]) -> HostCandidate:
+def _parse_word(word: str, candidates: Sequence[HostCandidate]) -> HostCandidate:
     if word.isdecimal():
-        if not 0 < int(word) <= len(found):
+        if not 0 < int(word) <= len(candidates):
             raise Problem(
                 f"{word} is not in the list",
-                cause=f"the numbers go from 1 to {len(found)}",
+                cause=f"the numbers go from 1 to {len(candidates)}",
                 fix="type numbers, names, or both, with a space between them",
             )
-        return found[int(word) - 1]
-    return next((each for each in found if each.name == word), None) or typed_host(word)
+        return candidates[int(word) - 1]
+    return next((candidate for candidate in candidates if candidate.name == word), None) or parse_host(word)
 
 
-def _groups(mentions: Iterable[HostMention]) -> list[list[HostMention]]:
+def _group_mentions(mentions: Iterable[HostMention]) -> list[list[HostMention]]:
     groups: list[list[HostMention]] = []
     for mention in mentions:
-        words = _words([mention])
-        same = [group for group in groups if words & _words(group)]
-        if same:
-            same[0][:] = [*(each for group in same for each in group), mention]
-            groups = [group for group in groups if group is same[0] or group not in same]
+        words = _list_words([mention])
+        matching = [group for group in groups if words & _list_words(group)]
+        if matching:
+            matching[0][:] = [*(other for group in matching for other in group), mention]
+            groups = [group for group in groups if group is matching[0] or group not in matching]
         else:
             groups.append([mention])
     return groups
 
 
-def _words(group: Iterable[HostMention]) -> set[str]:
-    return {word for each in group for word in (*each.also, each.target)}
+def _list_words(group: Iterable[HostMention]) -> set[str]:
+    return {word for mention in group for word in (*mention.aliases, mention.target)}
 
 
-def _merged(group: Sequence[HostMention]) -> HostCandidate:
-    """Take the alias in the ssh config as its name, else any name that is not an address."""
-    best = max(group, key=lambda each: (each.by == BY, not is_address(each.name)))
+def _merge_group(group: Sequence[HostMention]) -> HostCandidate:
+    """Return the candidate of a group; an alias in the ssh config names it, else a name, else an address."""
+    best = max(group, key=lambda mention: (mention.source == SSH_CONFIG_SOURCE, not is_address(mention.name)))
     return HostCandidate(
         best.name,
         best.target,
-        tuple(dict.fromkeys(each.by for each in group)),
-        tuple(dict.fromkeys(word for each in group for word in each.also if is_address(word))),
-        likely=any(each.likely for each in group),
+        tuple(dict.fromkeys(mention.source for mention in group)),
+        tuple(dict.fromkeys(word for mention in group for word in mention.aliases if is_address(word))),
+        is_likely=any(mention.is_likely for mention in group),
     )

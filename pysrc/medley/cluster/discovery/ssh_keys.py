@@ -13,92 +13,94 @@ from pathlib import Path
 
 from medley import process, storage, user
 from medley.cluster import ssh
-from medley.cluster.discovery import SSH_PORT, is_plain, parts
-from medley.cluster.discovery.sources import ssh_config_candidates
+from medley.cluster.discovery import SSH_PORT, is_plain, split_target
+from medley.cluster.discovery.sources import parse_ssh_config
 from medley.command import Command
 from medley.errors import Problem
 from medley.network.link_backends import FileChange
 
 _LIMIT_S = 30
 _SCAN_LIMIT_S = 5
-_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
-_ITS_OWN = "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
-_PORT = re.compile(r"[0-9]{1,5}")
-_FIELDS = 3
-_LENGTH = 4
+_KEY_NAMES = ("id_ed25519", "id_ecdsa", "id_rsa")
+_FINGERPRINT_COMMAND = "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
+_PORT_PATTERN = re.compile(r"[0-9]{1,5}")
+_MIN_FIELDS = 3
+_LENGTH_BYTES = 4
 """Bytes of a length field."""
-_BEGIN = "# medley: begin"
-_END = "# medley: end"
-_ABOUT = f"{_BEGIN} (from `medley init --keys`, which replaces this block)"
-_BLOCK = re.compile(rf"^{_BEGIN}\b.*?^{_END}[^\n]*\n?", re.MULTILINE | re.DOTALL)
+_BLOCK_BEGIN = "# medley: begin"
+_BLOCK_END = "# medley: end"
+_BLOCK_TITLE = f"{_BLOCK_BEGIN} (from `medley init --keys`, which replaces this block)"
+_BLOCK_PATTERN = re.compile(rf"^{_BLOCK_BEGIN}\b.*?^{_BLOCK_END}[^\n]*\n?", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Manner:
-    """How to show commands and changes to the user, and how to ask for consent."""
+class UserDialog:
+    """The dialog that shows commands and changes to the user, and asks for consent."""
 
     show: Callable[[str], None]
-    consents: Callable[[str], bool]
-    trusts: Callable[[str], bool] | None
+    ask_consent: Callable[[str], bool]
+    ask_trust: Callable[[str], bool] | None
     """Asks whether the fingerprints are right; None without a user to ask."""
-    dry: bool = False
+    is_dry_run: bool = False
 
 
-def introduce(name: str, target: str, manner: Manner) -> None:
+def set_up_ssh(name: str, target: str, dialog: UserDialog) -> None:
     """Set up ssh to a host without a password."""
-    problem = barred(name, target)
-    unknown = isinstance(problem, ssh.HostKeyUnknown)
-    if problem and unknown:
-        _learn(name, target, manner, problem)
-        problem = barred(name, target)
-    if isinstance(problem, ssh.KeyRefused) or (unknown and manner.dry):
-        _give(name, target, manner)
+    problem = find_ssh_problem(name, target)
+    is_unknown = isinstance(problem, ssh.HostKeyUnknown)
+    if problem and is_unknown:
+        _accept_host_key(name, target, dialog, problem)
+        problem = find_ssh_problem(name, target)
+    if isinstance(problem, ssh.KeyRefused) or (is_unknown and dialog.is_dry_run):
+        _install_key(name, target, dialog)
     elif problem:
         raise problem
 
 
-def barred(name: str, target: str) -> Problem | None:
+def find_ssh_problem(name: str, target: str) -> Problem | None:
     """Return the reason why ssh cannot log in without a question."""
-    ended = process.run(ssh.command(target, (("true",),), ()), limit_s=_LIMIT_S)
-    return ssh.problem(name, target, ended.lines, ended.status) if ended.status else None
+    finished = process.run(ssh.build_command(target, (("true",),), ()), limit_s=_LIMIT_S)
+    return ssh.connection_problem(name, target, finished.lines, finished.status) if finished.status else None
 
 
-def _learn(name: str, target: str, manner: Manner, problem: Problem) -> None:
-    peer = resolved_peer(process.run(resolution(target), limit_s=_LIMIT_S).lines, user.home())
-    if peer.indirect:
+def _accept_host_key(name: str, target: str, dialog: UserDialog, problem: Problem) -> None:
+    peer = parse_peer(process.run(build_resolve_command(target), limit_s=_LIMIT_S).lines, user.home())
+    if peer.is_indirect:
         raise problem  # through a proxy, the key may be another host's
-    command = scan(peer)
-    manner.show(f"{name}: ssh does not know its host key; fetching it: {command}")
-    keys = scanned(process.run(command, limit_s=_LIMIT_S).lines)
+    command = build_scan_command(peer)
+    dialog.show(f"{name}: ssh does not know its host key; fetching it: {command}")
+    keys = select_key_lines(process.run(command, limit_s=_LIMIT_S).lines)
     if not keys:
         raise problem
-    manner.show(comparison(keys))
-    old = _text(peer.known_hosts)
-    gap = "" if not old or old.endswith("\n") else "\n"
-    file = FileChange(peer.known_hosts, (old or "") + gap + "".join(f"{key}\n" for key in keys), old)
-    manner.show(file.diff.rstrip())
-    if manner.dry:
+    dialog.show(format_comparison(keys))
+    old_text = _read_text(peer.known_hosts)
+    gap = "" if not old_text or old_text.endswith("\n") else "\n"
+    change = FileChange(
+        peer.known_hosts, (old_text or "") + gap + "".join(f"{key}\n" for key in keys), old_text
+    )
+    dialog.show(change.diff.rstrip())
+    if dialog.is_dry_run:
         return
-    if manner.trusts is None:
+    if dialog.ask_trust is None:
         raise Problem(
             f"the host key of {name} is unknown, and --yes does not accept one",
-            cause=" or ".join(filter(None, map(fingerprint, keys))),
+            cause=" or ".join(filter(None, map(compute_fingerprint, keys))),
             fix=problem.fix,
         )
-    if not manner.trusts(f"are these the keys of {name}?"):
+    if not dialog.ask_trust(f"are these the keys of {name}?"):
         raise Problem(
             f"the host key of {name} was not accepted", cause="you did not confirm it", fix=problem.fix
         )
-    _write(file)
+    _write_change(change)
 
 
-def _give(name: str, target: str, manner: Manner) -> None:
-    key = _key(manner)
-    command = copy_id(key, target)
-    manner.show(str(command))
-    if manner.dry:
+def _install_key(name: str, target: str, dialog: UserDialog) -> None:
+    key = _choose_key(dialog)
+    command = build_copy_id_command(key, target)
+    dialog.show(str(command))
+    if dialog.is_dry_run:
         return
-    if not manner.consents("run this? it asks for your password there"):
+    if not dialog.ask_consent("run this? it asks for your password there"):
         raise Problem(f"{name} did not get the key", cause="you declined", fix=str(command))
     if process.find_program("ssh-copy-id") is None:
         raise Problem(
@@ -110,7 +112,7 @@ def _give(name: str, target: str, manner: Manner) -> None:
             cause=f"ssh-copy-id exited with {status}; its reason is above. Are password logins off?",
             fix=f"try it by hand: {command}; or log in there and put the key into ~/.ssh/authorized_keys",
         )
-    if isinstance(problem := barred(name, target), ssh.KeyRefused):
+    if isinstance(problem := find_ssh_problem(name, target), ssh.KeyRefused):
         raise Problem(
             f"{name} has the key, and ssh still asks for a password",
             cause=f"{key} has a passphrase and no agent holds it, or the host refuses keys: {problem.cause}",
@@ -118,89 +120,93 @@ def _give(name: str, target: str, manner: Manner) -> None:
         )
 
 
-def _key(manner: Manner) -> Path:
+def _choose_key(dialog: UserDialog) -> Path:
     folder = user.home() / ".ssh"
-    for each in (folder / name for name in _KEYS):
-        if each.is_file() and each.with_suffix(".pub").is_file():
-            return each
-    command = keygen(folder / _KEYS[0])
-    manner.show(
+    for key_file in (folder / name for name in _KEY_NAMES):
+        if key_file.is_file() and key_file.with_suffix(".pub").is_file():
+            return key_file
+    command = build_keygen_command(folder / _KEY_NAMES[0])
+    dialog.show(
         f"there is no ssh key yet; this makes one without a passphrase, because medley "
         f"cannot type it:\n{command}"
     )
-    if manner.dry:
-        return folder / _KEYS[0]
-    if not manner.consents("run this?"):
+    if dialog.is_dry_run:
+        return folder / _KEY_NAMES[0]
+    if not dialog.ask_consent("run this?"):
         raise Problem("there is no ssh key", cause="you declined a new one", fix=str(command))
     with storage.explain_errors(folder, "made"):
         folder.mkdir(mode=0o700, exist_ok=True)
-    if (ended := process.run(command, limit_s=_LIMIT_S)).status:
-        raise Problem("no ssh key was made", cause=" ".join(ended.lines), fix=f"by hand: {command}")
-    return folder / _KEYS[0]
+    if (finished := process.run(command, limit_s=_LIMIT_S)).status:
+        raise Problem("no ssh key was made", cause=" ".join(finished.lines), fix=f"by hand: {command}")
+    return folder / _KEY_NAMES[0]
 
 
-def keygen(path: Path) -> Command:
+def build_keygen_command(path: Path) -> Command:
     return Command(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)))
 
 
-def copy_id(key: Path, target: str) -> Command:
-    """Split ssh://, which ssh-copy-id does not take, into host and port."""
+def build_copy_id_command(key: Path, target: str) -> Command:
+    """Return the ssh-copy-id command; it takes no ssh://, so the target is split into host and port."""
     from_url, _, port = target.removeprefix("ssh://").partition(":")
-    at = ("-p", port) if port else ()
-    return Command(("ssh-copy-id", "-i", f"{key}.pub", "-o", "StrictHostKeyChecking=yes", *at, from_url))
+    port_words = ("-p", port) if port else ()
+    return Command(
+        ("ssh-copy-id", "-i", f"{key}.pub", "-o", "StrictHostKeyChecking=yes", *port_words, from_url)
+    )
 
 
-def name_in_config(targets: Mapping[str, str], manner: Manner) -> None:
+def write_aliases(targets: Mapping[str, str], dialog: UserDialog) -> None:
     path = (user.home() / ".ssh" / "config").resolve()  # it may be a link to another place
-    old = _text(path)
-    file = FileChange(path, with_aliases(old or "", targets), old)
-    if file.text == (old or ""):
+    old_text = _read_text(path)
+    change = FileChange(path, add_aliases(old_text or "", targets), old_text)
+    if change.text == (old_text or ""):
         return
-    manner.show(file.diff.rstrip())
-    if not manner.dry and manner.consents(f"change {path}?"):
-        _write(file)
+    dialog.show(change.diff.rstrip())
+    if not dialog.is_dry_run and dialog.ask_consent(f"change {path}?"):
+        _write_change(change)
 
 
-def with_aliases(text: str, targets: Mapping[str, str]) -> str:
-    """Add these names and their targets to a config, except those that the user's own part has."""
-    before, *after = _BLOCK.split(text)
-    own, block = "".join((before, *after)), "".join(_BLOCK.findall(text))
-    if _BEGIN in own or _END in own:
+def add_aliases(text: str, targets: Mapping[str, str]) -> str:
+    """Return a config with these names and targets, except those that the user's own part has."""
+    before, *after = _BLOCK_PATTERN.split(text)
+    own_text, block = "".join((before, *after)), "".join(_BLOCK_PATTERN.findall(text))
+    if _BLOCK_BEGIN in own_text or _BLOCK_END in own_text:
         raise Problem(
             "the ssh config has only a part of medley's block",
-            cause=f"the line {_BEGIN!r} or {_END!r} is missing",
+            cause=f"the line {_BLOCK_BEGIN!r} or {_BLOCK_END!r} is missing",
             fix="remove the rest of the block from ~/.ssh/config",
         )
-    named = {each.name for each in ssh_config_candidates(own, "", lambda _: ())}
-    stanzas = _stanzas(block) | {
-        name: _stanza(name, target)
+    own_names = {mention.name for mention in parse_ssh_config(own_text, "", lambda _: ())}
+    stanzas = _parse_stanzas(block) | {
+        name: _format_stanza(name, target)
         for name, target in targets.items()
-        if name not in named and is_plain(name)
+        if name not in own_names and is_plain(name)
     }
-    if not stanzas or stanzas == _stanzas(block):
+    if not stanzas or stanzas == _parse_stanzas(block):
         return text
-    made = "\n".join((_ABOUT, *stanzas.values(), _END)) + "\n"
+    new_block = "\n".join((_BLOCK_TITLE, *stanzas.values(), _BLOCK_END)) + "\n"
     if after:  # where it was: the first value that ssh finds holds
-        return "".join((before, made, *after))
-    gap = "" if not own else "\n" if own.endswith("\n") else "\n\n"
-    return own + gap + made
+        return "".join((before, new_block, *after))
+    if not own_text:
+        return new_block
+    gap = "\n" if own_text.endswith("\n") else "\n\n"
+    return own_text + gap + new_block
 
 
-def _stanza(name: str, target: str) -> str:
-    user, host, port = parts(target)
+def _format_stanza(name: str, target: str) -> str:
+    user, host, port = split_target(target)
     values = {"HostName": host, "User": user, "Port": port}
     return "\n".join((f"Host {name}", *(f"    {key} {value}" for key, value in values.items() if value)))
 
 
-def _stanzas(block: str) -> dict[str, str]:
-    found: dict[str, list[str]] = {}
+def _parse_stanzas(block: str) -> dict[str, str]:
+    lines_by_name: dict[str, list[str]] = {}
     name = ""
     for line in block.splitlines():
         if line.startswith("Host "):
             name = line.removeprefix("Host ").strip()
         if line.strip() and not line.startswith("#"):
-            found.setdefault(name, []).append(line.rstrip())
-    return {each: "\n".join(text) for each, text in found.items() if each}
+            lines_by_name.setdefault(name, []).append(line.rstrip())
+    return {host_name: "\n".join(lines) for host_name, lines in lines_by_name.items() if host_name}
 
 
 @dataclass(frozen=True)
@@ -210,75 +216,78 @@ class Peer:
     host: str
     port: int
     known_hosts: Path
-    hashed: bool
+    has_hashed_names: bool
     """Whether ssh hides the names in known_hosts."""
-    indirect: bool
+    is_indirect: bool
     """Whether it is reached through a proxy, or has its key under another name."""
 
 
-def resolution(target: str) -> Command:
+def build_resolve_command(target: str) -> Command:
     """Return the command that prints the ssh configuration of a target; nothing is sent."""
     return Command(("ssh", "-G", "--", target))
 
 
-def resolved_peer(said: Iterable[str], home: Path) -> Peer:
-    found: dict[str, str] = {}
-    for line in said:
+def parse_peer(output: Iterable[str], home: Path) -> Peer:
+    values: dict[str, str] = {}
+    for line in output:
         key, _, value = line.partition(" ")
-        found.setdefault(key, value)
-    proxied = any(found.get(key, "none") != "none" for key in ("proxyjump", "proxycommand", "hostkeyalias"))
-    host, port = found.get("hostname", ""), found.get("port", "")
-    files = found.get("userknownhostsfile", "").split()
+        values.setdefault(key, value)
+    is_proxied = any(
+        values.get(key, "none") != "none" for key in ("proxyjump", "proxycommand", "hostkeyalias")
+    )
+    host, port = values.get("hostname", ""), values.get("port", "")
+    files = values.get("userknownhostsfile", "").split()
     return Peer(
         host,
-        int(port) if _PORT.fullmatch(port) else SSH_PORT,
+        int(port) if _PORT_PATTERN.fullmatch(port) else SSH_PORT,
         Path(files[0].replace("~", str(home), 1) if files else home / ".ssh" / "known_hosts"),
-        hashed=found.get("hashknownhosts") == "yes",
-        indirect=proxied or not is_plain(host),
+        has_hashed_names=values.get("hashknownhosts") == "yes",
+        is_indirect=is_proxied or not is_plain(host),
     )
 
 
-def scan(peer: Peer) -> Command:
-    hashed = ("-H",) if peer.hashed else ()
+def build_scan_command(peer: Peer) -> Command:
+    hashed = ("-H",) if peer.has_hashed_names else ()
     return Command(("ssh-keyscan", *hashed, "-T", str(_SCAN_LIMIT_S), "-p", str(peer.port), peer.host))
 
 
-def scanned(said: Iterable[str]) -> tuple[str, ...]:
-    return tuple(line for line in said if fingerprint(line))
+def select_key_lines(output: Iterable[str]) -> tuple[str, ...]:
+    return tuple(line for line in output if compute_fingerprint(line))
 
 
-def fingerprint(line: str) -> str | None:
+def compute_fingerprint(line: str) -> str | None:
     """Return the sort and the hash of a line's key, as `ssh-keygen -lf` prints them."""
     words = line.split()
-    if line.startswith("#") or len(words) < _FIELDS:
+    if line.startswith("#") or len(words) < _MIN_FIELDS:
         return None
     try:
         key = base64.b64decode(words[2], validate=True)
     except ValueError:  # no base64, or no ASCII
         return None
-    if not key[_LENGTH:].startswith(words[1].encode()):  # a key begins with its own sort
+    if not key[_LENGTH_BYTES:].startswith(words[1].encode()):  # a key begins with its own sort
         return None
     digest = base64.b64encode(hashlib.sha256(key).digest()).decode().rstrip("=")
     return f"SHA256:{digest} ({words[1].removeprefix('ssh-').split('-')[0].upper()})"
 
 
-def comparison(keys: Iterable[str]) -> str:
-    shown = "\n".join(f"    {fingerprint(key)}" for key in keys)
-    return f"{shown}\n  compare with the output of this command at the host's own screen: {_ITS_OWN}"
+def format_comparison(keys: Iterable[str]) -> str:
+    fingerprints = "\n".join(f"    {compute_fingerprint(key)}" for key in keys)
+    advice = "compare with the output of this command at the host's own screen"
+    return f"{fingerprints}\n  {advice}: {_FINGERPRINT_COMMAND}"
 
 
-def _write(file: FileChange) -> None:
-    folder = file.path.parent
+def _write_change(change: FileChange) -> None:
+    folder = change.path.parent
     with storage.explain_errors(folder, "made"):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not os.access(folder, os.W_OK):
         raise Problem(
-            f"{file.path} cannot be written",
+            f"{change.path} cannot be written",
             cause=f"{folder} is not writable; another program may manage it",
-            fix=f"add these lines with that program:\n{file.diff}",
+            fix=f"add these lines with that program:\n{change.diff}",
         )
-    storage.write(file.path, file.text, secret=True)
+    storage.write(change.path, change.text, secret=True)
 
 
-def _text(path: Path) -> str | None:
+def _read_text(path: Path) -> str | None:
     return storage.read_text(path)

@@ -10,13 +10,13 @@ from medley import config
 from medley.cluster import Cluster
 from medley.cluster.discovery.visit import HostSurvey
 
-_WIDTH = 100
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
-_FIRST = (
+_MAX_LINE_CHARS = 100
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_HEADER = (
     "The hosts of a cluster, for `medley up`. Written by `medley init`; change it as you like: "
     "only `medley init` writes it. A key that begins with # is not set."
 )
-_MORE = """\
+_MORE_KEYS = """\
 # More keys of a host, below its [hosts.NAME]:
 #
 # kind = "spark"              # its kind of host, where medley does not recognize it
@@ -29,13 +29,15 @@ _MORE = """\
 """
 
 
-def cluster_text(hosts: Mapping[str, HostSurvey], head: str, why: Sequence[str], network: str | None) -> str:
-    """Return a cluster.toml; `why` are comments on the shared `network`."""
+def format_cluster(
+    hosts: Mapping[str, HostSurvey], head: str, notes: Sequence[str], network: str | None
+) -> str:
+    """Return a cluster.toml; `notes` are comments on the shared `network`."""
     lines = [
-        *_comment(_FIRST),
+        *_format_comment(_HEADER),
         "",
         "# The network of the cluster; default: the best one that all hosts share.",
-        *(line for each in why for line in _comment(each)),
+        *(line for note in notes for line in _format_comment(note)),
         f"# link = {json.dumps(network or '192.168.100.0/24')}",
         "",
         "# Interfaces that are never used, on any host.",
@@ -44,35 +46,39 @@ def cluster_text(hosts: Mapping[str, HostSurvey], head: str, why: Sequence[str],
         "# vllm or sglang.",
         'engine = "vllm"',
         "",
-        *(line for name, each in hosts.items() for line in _host(name, each, is_head=name == head)),
+        *(
+            line
+            for name, survey in hosts.items()
+            for line in _format_host(name, survey, is_head=name == head)
+        ),
     ]
-    return "\n".join(lines) + "\n" + _MORE
+    return "\n".join(lines) + "\n" + _MORE_KEYS
 
 
-def read_back(made: str) -> Cluster:
-    return config.build(tomllib.loads(made), Cluster, "cluster.toml", made)
+def parse_cluster(text: str) -> Cluster:
+    return config.build(tomllib.loads(text), Cluster, "cluster.toml", text)
 
 
-def _host(name: str, found: HostSurvey, *, is_head: bool) -> Iterator[str]:
+def _format_host(name: str, survey: HostSurvey, *, is_head: bool) -> Iterator[str]:
     # JSON's strings of plain letters are TOML's too.
-    yield f"[hosts.{name if _BARE.fullmatch(name) else json.dumps(name)}]"
-    for each in found.comments:
-        yield from _comment(each)
+    yield f"[hosts.{name if _BARE_KEY.fullmatch(name) else json.dumps(name)}]"
+    for comment in survey.comments:
+        yield from _format_comment(comment)
     if is_head:
         yield 'role = "head"  # the others join it, and it serves the models; only one host has it'
-    if found.imaged:
+    if survey.is_container_only:
         yield 'image = "default"  # runs the engine in a container: there is no lock for this kind'
-    if found.target != name:
-        yield f"ssh = {json.dumps(found.target)}  # the target of ssh"
+    if survey.target != name:
+        yield f"ssh = {json.dumps(survey.target)}  # the target of ssh"
     yield ""
 
 
-def _comment(text: str) -> Iterable[str]:
-    """Wrap a comment; TOML has no control characters in comments."""
+def _format_comment(text: str) -> Iterable[str]:
+    """Return the lines of a wrapped comment; TOML has no control characters in comments."""
     plain = "".join(letter if letter.isprintable() else " " for letter in text)
     return textwrap.wrap(
         plain,
-        _WIDTH,
+        _MAX_LINE_CHARS,
         initial_indent="# ",
         subsequent_indent="# ",
         break_long_words=False,

@@ -6,8 +6,8 @@ from itertools import combinations
 
 from medley import config, transcript
 from medley.cluster import Cluster
-from medley.cluster.discovery import HostCandidate, is_address, is_plain, parts
-from medley.cluster.fleet import Fleet, counted, is_here
+from medley.cluster.discovery import HostCandidate, is_address, is_plain, split_target
+from medley.cluster.fleet import Fleet, format_host_count, is_this_host
 from medley.errors import Problem
 from medley.host import facts, kind
 from medley.host.facts import GIB, Facts
@@ -27,14 +27,14 @@ class HostSurvey:
 
     name: str
     target: str
-    here: bool = False
-    called: str = ""
+    is_here: bool = False
+    hostname: str = ""
     facts: Facts | None = None
     kind: Kind | None = None
     problem: Problem | None = None
 
     @property
-    def imaged(self) -> bool:
+    def is_container_only(self) -> bool:
         """Whether it can run an engine only in a container."""
         host = self.kind.host if self.kind else None
         return bool(host and host.no_environment and host.container.image)
@@ -44,116 +44,135 @@ class HostSurvey:
         """The memory for models: of its GPUs, or the host's."""
         if self.facts is None:
             return 0
-        found, host = self.facts, self.kind.host if self.kind else None
-        own = [kind.find_gpu_memory_bytes(gpu, host, found) for gpu in found.gpus]
+        host_facts, host = self.facts, self.kind.host if self.kind else None
+        gpu_bytes = [kind.find_gpu_memory_bytes(gpu, host, host_facts) for gpu in host_facts.gpus]
         # GPUs that share the host's memory count it only once.
-        shared = all(gpu.memory_bytes is None for gpu in found.gpus)
-        return found.memory.total_bytes if shared else sum(each or 0 for each in own)
+        is_shared = all(gpu.memory_bytes is None for gpu in host_facts.gpus)
+        return (
+            host_facts.memory.total_bytes if is_shared else sum(size_bytes or 0 for size_bytes in gpu_bytes)
+        )
 
     @property
-    def said(self) -> str:
+    def sentence(self) -> str:
         if self.facts is None:
             return f"not reached: {self.problem.cause if self.problem else ''}"
-        what = f"{self.kind.name if self.kind else 'unknown kind'}, {self.memory_bytes / GIB:.1f} GiB"
-        ways = rank_host_links(self.name, self.facts, NetworkOptions()).candidates
-        if not ways:
-            return f"{what}, no link that other hosts can reach"
-        rdma = " RDMA" if ways[0].port else ""
-        return f"{what}, {ways[0].link.name} {ways[0].ip}, {format_speed(ways[0].mbit)}{rdma}"
+        kind_and_memory = (
+            f"{self.kind.name if self.kind else 'unknown kind'}, {self.memory_bytes / GIB:.1f} GiB"
+        )
+        candidates = rank_host_links(self.name, self.facts, NetworkOptions()).candidates
+        if not candidates:
+            return f"{kind_and_memory}, no link that other hosts can reach"
+        best = candidates[0]
+        rdma = " RDMA" if best.port else ""
+        return f"{kind_and_memory}, {best.link.name} {best.ip}, {format_speed(best.mbit)}{rdma}"
 
     @property
     def comments(self) -> Iterator[str]:
         """Yield comments for cluster.toml: the host, and how to fix its problem."""
-        yield self.said if self.facts else f"When this file was written it was {self.said}"
+        yield self.sentence if self.facts else f"When this file was written it was {self.sentence}"
         if self.problem:
             yield f"To fix it: {self.problem.fix}"
 
 
-def with_own_names(made: Mapping[str, HostSurvey]) -> dict[str, HostSurvey]:
-    taken, renamed = set(made), {}
-    for name, each in made.items():
-        own = each.called.partition(".")[0]
-        better = is_address(name) and is_plain(own) and own not in {*taken, "localhost"}
-        renamed[own if better else name] = replace(each, name=own) if better else each
-        taken.add(own)
+def use_hostnames(surveys: Mapping[str, HostSurvey]) -> dict[str, HostSurvey]:
+    used_names, renamed = set(surveys), {}
+    for name, survey in surveys.items():
+        hostname = survey.hostname.partition(".")[0]
+        is_better = is_address(name) and is_plain(hostname) and hostname not in {*used_names, "localhost"}
+        renamed[hostname if is_better else name] = replace(survey, name=hostname) if is_better else survey
+        used_names.add(hostname)
     return renamed
 
 
-def chosen_head(made: Mapping[str, HostSurvey], wanted: str | None) -> str:
-    """Return the wanted head, else this host, else the host with the most memory."""
-    if wanted:
-        found = next((name for name, each in made.items() if wanted in {name, parts(each.target)[1]}), None)
-        if found is None:
-            raise no_head(wanted, made)
-        return found
-    here = next((name for name, each in made.items() if each.here), None)
-    return here or max(made, key=lambda name: made[name].memory_bytes)
+def choose_head(surveys: Mapping[str, HostSurvey], head_option: str | None) -> str:
+    """Return the head that the user named, else this host, else the host with the most memory."""
+    if head_option:
+        for name, survey in surveys.items():
+            if head_option in {name, split_target(survey.target)[1]}:
+                return name
+        raise no_head_problem(head_option, surveys)
+    own_name = next((name for name, survey in surveys.items() if survey.is_here), None)
+    return own_name or max(surveys, key=lambda name: surveys[name].memory_bytes)
 
 
-def no_head(wanted: str, among: Iterable[str]) -> Problem:
-    names = tuple(among)
+def no_head_problem(head_option: str, host_names: Iterable[str]) -> Problem:
+    names = tuple(host_names)
     return Problem(
-        f"{wanted[:60]} cannot be the head",
+        f"{head_option[:60]} cannot be the head",
         cause=f"the hosts are {', '.join(names)}",
         fix=f"name one of these: --head {names[0]}",
     )
 
 
-def require_distinct(made: Mapping[str, HostSurvey]) -> None:
+def require_distinct(surveys: Mapping[str, HostSurvey]) -> None:
     """Raise a Problem for one host under two names, because it would join itself."""
-    for one, other in combinations(made.values(), 2):
-        same = _addresses(one) & _addresses(other)
-        if same and one.called == other.called and _addresses(one) == _addresses(other):
+    for survey, other in combinations(surveys.values(), 2):
+        shared_addresses = _list_addresses(survey) & _list_addresses(other)
+        if (
+            shared_addresses
+            and survey.hostname == other.hostname
+            and _list_addresses(survey) == _list_addresses(other)
+        ):
             raise Problem(
-                f"{one.name} and {other.name} are one host",
-                cause=f"both have the hostname {one.called} and the address {min(same)}",
+                f"{survey.name} and {other.name} are one host",
+                cause=f"both have the hostname {survey.hostname} and the address {min(shared_addresses)}",
                 fix="name it once",
             )
 
 
-def shared_network(made: Mapping[str, HostSurvey]) -> tuple[tuple[str, ...], str | None]:
+def describe_network(surveys: Mapping[str, HostSurvey]) -> tuple[tuple[str, ...], str | None]:
     """Return comments on the shared network for cluster.toml, and that network."""
-    found = {name: each.facts for name, each in made.items() if each.facts}
-    if len(found) < 2:  # noqa: PLR2004 - a link has two ends
+    facts_by_host = {name: survey.facts for name, survey in surveys.items() if survey.facts}
+    if len(facts_by_host) < 2:  # noqa: PLR2004 - a link has two ends
         return ("Too few hosts answered to choose it.",), None
     try:
-        best = choose_fabric(found)
+        best = choose_fabric(facts_by_host)
     except Problem as problem:
         return (f"No shared network: {problem.what}: {problem.cause}.", f"To fix it: {problem.fix}"), None
-    ends = ", ".join(f"{name} {end.interface} {end.address}" for name, end in best.endpoints.items())
-    how = {"rdma": "RDMA", "tcp": "TCP", "none": ""}[best.transport]
-    where = best.networks[0] if best.networks else "no network"
-    missing = [name for name, each in made.items() if not each.facts]
-    but = f" Without {', '.join(missing)}: not reached." if missing else ""
-    subgroups, idle = find_faster_subgroups(found, best, NetworkOptions())
-    faster = (f"{str(part)[0].upper()}{str(part)[1:]}." for part in subgroups)
-    noted = (f"But {each.what}: {each.cause}. To fix it: {each.fix}" for each in (*best.findings, *idle))
+    endpoints = ", ".join(
+        f"{name} {endpoint.interface} {endpoint.address}" for name, endpoint in best.endpoints.items()
+    )
+    transport = {"rdma": "RDMA", "tcp": "TCP", "none": ""}[best.transport]
+    network = best.networks[0] if best.networks else "no network"
+    missing = [name for name, survey in surveys.items() if not survey.facts]
+    missing_note = f" Without {', '.join(missing)}: not reached." if missing else ""
+    subgroups, idle = find_faster_subgroups(facts_by_host, best, NetworkOptions())
+    subgroup_notes = (f"{str(subgroup)[0].upper()}{str(subgroup)[1:]}." for subgroup in subgroups)
+    finding_notes = (
+        f"But {finding.what}: {finding.cause}. To fix it: {finding.fix}"
+        for finding in (*best.findings, *idle)
+    )
+    speed = format_speed(find_slowest_mbit(best))
     return (
-        f"Now that is {where}, {how} at {format_speed(find_slowest_mbit(best))}: {ends}.{but}",
-        *faster,
-        *noted,
-    ), where
+        f"Now that is {network}, {transport} at {speed}: {endpoints}.{missing_note}",
+        *subgroup_notes,
+        *finding_notes,
+    ), network
 
 
-def _addresses(visit: HostSurvey) -> set[str]:
-    found = rank_host_links(visit.name, visit.facts, NetworkOptions()).candidates if visit.facts else ()
-    return {str(way.ip) for way in found}
+def _list_addresses(survey: HostSurvey) -> set[str]:
+    candidates = (
+        rank_host_links(survey.name, survey.facts, NetworkOptions()).candidates if survey.facts else ()
+    )
+    return {str(candidate.ip) for candidate in candidates}
 
 
-def survey_hosts(chosen: Mapping[str, HostCandidate], watch: Progress) -> dict[str, HostSurvey]:
-    """Survey all of them concurrently; returns them by their names in the cluster."""
-    hosts = {name: {"ssh": each.target} for name, each in chosen.items()}
+def survey_hosts(candidates: Mapping[str, HostCandidate], progress: Progress) -> dict[str, HostSurvey]:
+    """Survey all candidates concurrently; return the surveys by the hosts' names in the cluster."""
+    hosts = {name: {"ssh": candidate.target} for name, candidate in candidates.items()}
     cluster = config.build({"hosts": hosts}, Cluster, "the hosts")
-    with watch.stage(f"check {counted(chosen)}"), Fleet(cluster, watch) as everyone:
-        looks = everyone.ask("look", limit_s=_LOOK_LIMIT_S)
-        made = {}
-        for name, each in chosen.items():
-            called, found, known = "", None, None
-            if name in looks:
-                called = str(everyone.remotes[name].greeting.get("host", ""))
-                found = facts.read_facts(transcript.parse(str(looks[name]["transcript"])))
-                with everyone.failing(name):
-                    known = kind.find_kind(found)
-            here, problem = is_here(cluster, name), everyone.failed.get(name)
-            made[name] = HostSurvey(name, each.target, here, called, found, known, problem)
-    return made
+    with progress.stage(f"check {format_host_count(candidates)}"), Fleet(cluster, progress) as fleet:
+        states = fleet.ask("look", limit_s=_LOOK_LIMIT_S)
+        surveys = {}
+        for name, candidate in candidates.items():
+            hostname, host_facts, host_kind = "", None, None
+            if name in states:
+                hostname = str(fleet.remotes[name].greeting.get("host", ""))
+                host_facts = facts.read_facts(transcript.parse(str(states[name]["transcript"])))
+                with fleet.record_failure(name):
+                    host_kind = kind.find_kind(host_facts)
+            is_this, problem = is_this_host(cluster, name), fleet.failed.get(name)
+            surveys[name] = HostSurvey(
+                name, candidate.target, is_this, hostname, host_facts, host_kind, problem
+            )
+    return surveys

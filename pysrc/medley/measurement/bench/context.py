@@ -76,7 +76,7 @@ def describe_conditions(
     measurements = devices.read_measurements()
     hosts = list_hosts(description.layout) if description and description.layout else tuple(transcripts)
     table = {
-        "medley": {"version": own_version(), "source": self_command.source_digest()},
+        "medley": {"version": own_version(), "source": self_command.compute_source_digest()},
         "engine": {"name": engine, **_describe_environment(binary)},
         "plan": _describe_plan(description) if description else None,
         "hosts": [_describe_host(_strip_address(name), answers) for name, answers in transcripts.items()],

@@ -198,10 +198,10 @@ def _require_tokenizer(tokenizer: str) -> None:
 def _read_transcripts(description: Description) -> dict[str, Transcript]:
     """Ask this host, or return the transcripts that the cluster's hosts sent when they joined."""
     hosts = list_hosts(description.layout) if description.layout else ()
-    member = membership.noted() if len(hosts) > 1 else None
+    member = membership.find_membership() if len(hosts) > 1 else None
     if member is None:
         return {platform.node(): load_answers()}
-    transcripts, _ = ray_serving.told(member)
+    transcripts, _ = ray_serving.read_transcripts(member)
     return {name: transcripts[name] for name in hosts if name in transcripts}
 
 

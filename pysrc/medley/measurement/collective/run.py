@@ -31,7 +31,7 @@ _END_LIMIT_S = 5
 
 def require_cluster() -> Membership:
     """Return this host's membership, or raise a Problem if it is in no cluster."""
-    member = membership.noted()
+    member = membership.find_membership()
     if member is None:
         raise Problem(
             "this host is in no cluster",
@@ -95,8 +95,8 @@ def run_all_reduce(
     progress: Progress,
 ) -> Result:
     """Run an all-reduce of each size on the nodes; no rank is left on any host, even after an error."""
-    nccl = member.engine_environment().nccl
-    options = NetworkOptions(nccl=nccl or engine_source.find_oldest_nccl(ray_serving.engine(member, None)))
+    nccl = member.find_engine_environment().nccl
+    options = NetworkOptions(nccl=nccl or engine_source.find_oldest_nccl(ray_serving.choose_engine(member, None)))
     task = {
         "nodes": [{key: node[key] for key in ("id", "address", "free")} for node in nodes],
         "env": compute_variables(nodes, os.environ, options),
@@ -120,7 +120,7 @@ def run_script(
     Raise a Problem if it ends early or after `life_s` of its task.
     """
     arguments, lines = (member.head, member.address, json.dumps(task)), SimpleQueue[str]()
-    command = member.asked(script, *arguments)
+    command = member.build_command(script, *arguments)
     process = Process(command, lines.put)
     try:
         with contextlib.ExitStack() as stage:

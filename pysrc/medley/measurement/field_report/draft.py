@@ -41,7 +41,7 @@ class Draft:
             "format": FORMAT,
             "whole": False,
             "when": format_now(),
-            "medley": {"version": own_version(), "source": self_command.source_digest()},
+            "medley": {"version": own_version(), "source": self_command.compute_source_digest()},
             **{name: [] for name in ("hosts", "links", "models", "skipped")},
             **dict.fromkeys(("fabric", "collective", "doctor")),
         }
@@ -96,7 +96,7 @@ def run_verb(
     """Run a verb of medley and return the lines of its output, or raise a Problem with its error."""
     output: list[str] = []
     with progress.stage(f"medley {' '.join(arguments)}"):
-        child = Process(Command((*self_command.own_command(), *arguments)), output.append, progress.line)
+        child = Process(Command((*self_command.get_own_command(), *arguments)), output.append, progress.line)
         try:
             finished = child.wait(limit_s)
         finally:

@@ -116,7 +116,7 @@ def _serve_model(draft: Draft, model: MeasuredModel) -> Iterator[Server]:
         output.append(line)
         (progress.note if line.startswith("medley: ") and " $ " not in line else progress.line)(line)
 
-    child = Process(Command((*self_command.own_command(), *arguments), variables), read_line)
+    child = Process(Command((*self_command.get_own_command(), *arguments), variables), read_line)
     try:
         with progress.stage(f"medley {' '.join(arguments)}"):
             wait_until(lambda: child.poll() or serving.is_ready(port), _SERVE_LIMIT_S, every_s=0.5)

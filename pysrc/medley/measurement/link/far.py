@@ -5,7 +5,7 @@ from threading import Event
 
 from medley import process
 from medley.cluster import Cluster
-from medley.cluster.fleet import connection
+from medley.cluster.fleet import connect_host
 from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.measurement.link import LinkMeasurement, measure_link
@@ -35,10 +35,10 @@ def measure_cluster_link(
 
     with (
         progress.stage(f"link to {name}"),
-        connection(cluster, name) as remote,
+        connect_host(cluster, name) as remote,
         ThreadPoolExecutor(1) as pool,
     ):
-        remote.greeted()
+        remote.read_greeting()
         server = pool.submit(remote.ask, "type", {"words": arguments}, _REQUEST_LIMIT_S, read_line)
         try:
             wait_until(lambda: ready.is_set() or server.done(), _LISTENS_LIMIT_S)

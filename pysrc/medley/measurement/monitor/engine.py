@@ -59,15 +59,15 @@ class EngineSampler:
 
 def _read_ray() -> Ray | None:
     """Read the slots from Ray's own metrics; a slot is a GPU, or the CPU of a host without a GPU."""
-    member = membership.last()
+    member = membership.read_membership()
     if member is None:
         return None
-    alive = membership.noted() is not None
+    alive = membership.find_membership() is not None
     counts: dict[str, float] = {}
     if alive:
         with suppress(OSError, http.client.HTTPException):
             status, text = metrics.fetch_metrics(f"http://{member.address}:{ports.RayPorts.metrics}")
-            counts = ray.slots(text) if status == http.client.OK else {}
+            counts = ray.parse_slot_metrics(text) if status == http.client.OK else {}
     free, used = counts.get("AVAILABLE"), counts.get("USED")
     slots = free + used if free is not None and used is not None else None
     return Ray(member.role, member.head, alive, member.interface, slots, used)

@@ -67,7 +67,7 @@ class HostSampler:
             lambda: {name: _read_number(self._net / name / "speed") for name in self._kinds()}
         )
         self._ports = Cached(lambda: list(self._find_ports()))
-        self._slow = Cached(lambda: tuple(device_probe.slow_now()))
+        self._slow = Cached(lambda: tuple(device_probe.list_slow_findings()))
         self._gpus = GpuSampler(interval_s, self._sys)
 
     @cached_property
@@ -86,7 +86,7 @@ class HostSampler:
             links=tuple(link for link in network.links if link.kind not in _HIDDEN_KINDS),
             ray=self._engines.sample_ray(),
             engines=self._engines.sample_engines(include_metrics=include_metrics),
-            events=events.counts(),
+            events=events.read_counts(),
             slow=self._slow(),
             cost_s=time.process_time(),
         )

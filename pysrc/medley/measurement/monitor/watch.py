@@ -87,7 +87,7 @@ class FleetWatch:
             self._closed = True
             self._changed.notify_all()
             for remote in self._remotes.values():
-                remote.abandon()
+                remote.interrupt()
         deadline = time.monotonic() + _CLOSE_LIMIT_S
         for thread in self._threads:
             thread.join(max(0, deadline - time.monotonic()))
@@ -139,7 +139,7 @@ class FleetWatch:
                 self._remotes[name] = remote
                 if self._closed:
                     return
-            remote.greeted()
+            remote.read_greeting()
             while not self._closed:
                 start = time.monotonic()
                 request = {"every_s": self._interval_s, "whole": self._include_metrics}
