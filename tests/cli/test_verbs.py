@@ -189,7 +189,7 @@ def test_the_version_is_medley_s_own(run: Run, words: tuple[str, ...]) -> None:
             id="an unknown environment",
         ),
         pytest.param("serve demo --port 0 --kind cpu", "port 0 does not exist", id="no port"),
-        pytest.param("env clean vllm-cpu --all", "cannot both be meant", id="one and all"),
+        pytest.param("env clean vllm-cpu --all", "exclude each other", id="one and all"),
         pytest.param("env clean nope", "no engine environment 'nope'", id="no such environment"),
         pytest.param("link test", "either the other host or --serve", id="no end of the wire"),
         pytest.param("link setup --address 10.0.0.1/24", "needs a link", id="no link"),

@@ -144,7 +144,7 @@ class EnvCleanVerb(Verb):
         """One environment or all: where both are said, neither is done."""
         if name and self.everything:
             raise Problem(
-                f"{name} and --all cannot both be meant",
+                f"{name} and --all exclude each other",
                 cause="--all removes every environment there is",
                 fix=f"medley env clean {name}   # or: medley env clean --all",
             )

@@ -81,7 +81,7 @@ def step_table(step: "Step") -> dict[str, Any]:
 
 def only_dry_run(verb: str, switch: str) -> Problem:
     return Problem(
-        f"{switch} names hosts that are not this one, and nothing of it can be started here",
+        f"{switch} names other hosts, so nothing can be started here",
         cause="it goes with --dry-run alone",
         fix=f"medley {verb} --dry-run {switch}",
     )

@@ -50,7 +50,7 @@ class TopVerb(Clustered):
     def main(self, *places: str) -> int:
         if places[(1 if self.web else 0) :]:
             raise Problem(
-                f"{places[-1]!r} says nothing here",
+                f"unexpected argument {places[-1]!r}",
                 cause="one place may stand after --web; hosts are left out by --without",
                 fix="medley top --web 127.0.0.1:9180",
             )

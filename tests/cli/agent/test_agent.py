@@ -88,12 +88,12 @@ def test_it_ends_with_its_input(tmp_path: Path) -> None:
 )
 def test_a_line_that_is_no_errand_is_a_problem_and_the_next_is_answered(agent: Agent, line: str) -> None:
     agent.say(line)
-    assert agent.heard()["problem"]["what"] == "medley here was not asked for an errand"
+    assert agent.heard()["problem"]["what"] == "this host's medley got no valid request"
     assert agent.asked("connect", address="127.0.0.1", places=[]) == {"said": {"closed": []}}
 
 
 def test_an_errand_of_a_later_medley_is_a_problem(agent: Agent) -> None:
-    assert "knows no errand 'dance'" in agent.asked("dance")["problem"]["what"]
+    assert "does not know the request 'dance'" in agent.asked("dance")["problem"]["what"]
 
 
 def test_notes_come_before_the_answer(agent: Agent) -> None:

@@ -28,7 +28,7 @@ def ask(step: str) -> tuple[Mapping[str, Any], list[str]]:
     """Return the answer, and the notes that are not progress."""
     noted: list[str] = []
     asked = {"step": step, "target": BOTH, "revision": None}
-    return agent.answer("transfer", asked, noted.append), [
+    return agent.answer_request("transfer", asked, noted.append), [
         each for each in noted if not each.startswith(PROGRESS)
     ]
 

@@ -1,9 +1,9 @@
 """`medley agent`: answers requests of another host over ssh, JSON lines; table of handlers.
 
-One JSON object a line: on stdin {"do": ERRAND, "with": {…}}; on stdout first what this is, then to each
-errand any {"note": TEXT} and one {"said": {…}} or {"problem": {…}}. It ends when stdin does.
+Each line is a JSON object. Stdin has {"do": REQUEST, "with": {…}}. Stdout has a greeting, then for each
+request any {"note": TEXT} and one {"said": {…}} or {"problem": {…}}. The agent ends when stdin does.
 
-Each is a function `answer_ERRAND(asked, note)` of one of the modules below.
+A request is answered by the function `answer_REQUEST(fields, note)` of its module in HANDLER_MODULES.
 """
 
 import importlib
@@ -25,79 +25,79 @@ from medley.cluster import self_command
 from medley.errors import Problem
 
 Table = Mapping[str, Any]
-"""What is asked, and the answer: JSON values."""
+"""Fields of a request or an answer: JSON values."""
 Note = Callable[[str], None]
-"""Tells the host that asks what goes on."""
+"""Sends a note to the host that asks."""
 
-ANSWERED_BY = {
+HANDLER_MODULES = {
     **dict.fromkeys(("prepare", "gather", "begin", "settle", "end"), "ray"),
     **dict.fromkeys(("look", "tell", "examine", "sample", "log", "events", "listen", "connect"), "state"),
     **dict.fromkeys(("transfer", "type", "token", "mend"), "transfer"),
 }
-"""The module here that answers each request."""
+"""The module of this package that answers each request."""
 
 
-def answer(name: str, asked: Table, note: Note) -> Table:
-    if name not in ANSWERED_BY:
+def answer_request(request: str, fields: Table, note: Note) -> Table:
+    if request not in HANDLER_MODULES:
         raise Problem(
-            f"medley here knows no errand {name!r}",
+            f"this host's medley does not know the request {request!r}",
             cause="it is older or newer than the one that asks",
             fix="use the same medley on all hosts: git pull, or the same flake",
         )
-    module = importlib.import_module(f"medley.cli.agent.{ANSWERED_BY[name]}")
-    found: Table = getattr(module, f"answer_{name}")(asked, note)
-    return found
+    module = importlib.import_module(f"medley.cli.agent.{HANDLER_MODULES[request]}")
+    result: Table = getattr(module, f"answer_{request}")(fields, note)
+    return result
 
 
 class Notes(Noted):
     """Progress whose stages and notes go to the host that asks."""
 
     def __init__(self, note: Note) -> None:
-        self._tell = note
+        self._send_note = note
 
     def note(self, text: str) -> None:
-        self._tell(text)
+        self._send_note(text)
 
 
 _WAKE_EVERY_S = 0.2
-_Asked = TypedDict("_Asked", {"do": str, "with": dict[str, Any]})
+_Message = TypedDict("_Message", {"do": str, "with": dict[str, Any]})
 
 
 def main() -> int:
-    asked: Queue[str] = Queue()
+    lines: Queue[str] = Queue()
     signal.signal(signal.SIGUSR1, lambda *_: None)
-    _say(
+    _send(
         {"medley": self_command.compute_source_digest(), "host": socket.gethostname(), "epoch_s": time.time()}
     )
-    threading.Thread(target=_listen, args=(asked,), daemon=True).start()
-    while line := asked.get():
-        _say(_answer(json_shape.table(line) or {}))
+    threading.Thread(target=_read_lines, args=(lines,), daemon=True).start()
+    while line := lines.get():
+        _send(_answer_message(json_shape.table(line) or {}))
     return 0
 
 
-def _listen(asked: "Queue[str]") -> None:
-    """An end of stdin ends us, also in the middle of an errand."""
+def _read_lines(lines: "Queue[str]") -> None:
+    """Pass on the lines of stdin; its end ends this process, also in the middle of a request."""
     for line in sys.stdin:
-        asked.put(line)
+        lines.put(line)
     for number in itertools.chain([signal.SIGTERM], itertools.repeat(signal.SIGUSR1)):
-        # One that comes just as the main thread is about to block does not wake it; the next one does.
+        # A signal that comes just as the main thread is about to block does not wake it; the next one does.
         os.kill(os.getpid(), number)
         time.sleep(_WAKE_EVERY_S)
 
 
-def _answer(asked: dict[str, Any]) -> dict[str, Any]:
-    if not json_shape.fits(asked, _Asked):
-        said = "one JSON object with `do`, an errand, and `with`, a table"
+def _answer_message(message: dict[str, Any]) -> dict[str, Any]:
+    if not json_shape.fits(message, _Message):
+        expected = "one JSON object with `do`, a request, and `with`, a table"
         problem = Problem(
-            "medley here was not asked for an errand", cause=f"it takes {said}", fix="medley help"
+            "this host's medley got no valid request", cause=f"it takes {expected}", fix="medley help"
         )
         return {"problem": problem.table}
     try:
-        return {"said": answer(asked["do"], asked["with"], lambda text: _say({"note": text}))}
+        return {"said": answer_request(message["do"], message["with"], lambda text: _send({"note": text}))}
     except Problem as problem:
         return {"problem": problem.table}
 
 
-def _say(table: Table) -> None:
+def _send(table: Table) -> None:
     sys.stdout.write(f"{json.dumps(table)}\n")
     sys.stdout.flush()

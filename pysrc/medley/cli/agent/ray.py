@@ -22,105 +22,126 @@ from medley.network.fabric.per_host import HostNetwork
 from medley.network.fabric.types import Endpoint
 
 
-def answer_prepare(asked: Table, note: Note) -> Table:
-    """`asked`: the host's `transcript`, and what cluster.toml says of it, as Bringup.described."""
-    ours = prepared(asked, Notes(note))
-    return {"terms": ours.collect_terms(), "slots": ours.slots}
+def answer_prepare(fields: Table, note: Note) -> Table:
+    """Prepare the environment of this host; `fields` are those of Bringup.build_host_request."""
+    node = prepare_node(fields, Notes(note))
+    return {"terms": node.collect_terms(), "slots": node.slots}
 
 
-def prepared(asked: Table, watch: Notes) -> NodeSpec:
-    found = facts.read_facts(transcript.parse(asked["transcript"]))
-    kind = find_kind(found, asked["kind"])
-    dry, engine = bool(asked.get("dry")), asked["engine"]
-    wanted = None
-    if named := asked["image"]:
-        wanted = ImageRequest(named["image"], named["container"], named["nccl"], tuple(named["mounts"]))
-    image = container_image.prepare_requested_image(wanted, (found, kind), engine, dry_run=dry, watch=watch)
-    tool = BARE
-    if image is None:
-        named, nccl = asked["env"], asked["nccl"]
-        tool = tools.prepare_tools(
-            kind, named, engine=engine, is_multi_host=True, nccl=nccl, dry_run=dry, watch=watch
+def prepare_node(fields: Table, progress: Notes) -> NodeSpec:
+    """Return this host as a node of the cluster, its environment or image ready for use."""
+    host_facts = facts.read_facts(transcript.parse(fields["transcript"]))
+    kind = find_kind(host_facts, fields["kind"])
+    is_dry_run, engine = bool(fields.get("dry")), fields["engine"]
+    image_request = None
+    if table := fields["image"]:
+        image_request = ImageRequest(
+            table["image"], table["container"], table["nccl"], tuple(table["mounts"])
         )
-    path, table = os.environ.get("PATH", ""), asked["environment"]
-    ours = build_node_spec(
-        found,
+    image = container_image.prepare_requested_image(
+        image_request, (host_facts, kind), engine, dry_run=is_dry_run, watch=progress
+    )
+    host_tools = BARE
+    if image is None:
+        environment, nccl = fields["env"], fields["nccl"]
+        host_tools = tools.prepare_tools(
+            kind, environment, engine=engine, is_multi_host=True, nccl=nccl, dry_run=is_dry_run, watch=progress
+        )
+    path, user_variables = os.environ.get("PATH", ""), fields["environment"]
+    node = build_node_spec(
+        host_facts,
         kind,
-        tool,
-        slots=asked["slots"],
+        host_tools,
+        slots=fields["slots"],
         path=path,
         engine=engine,
         container_environment=image,
-        user_variables=table,
+        user_variables=user_variables,
     )
-    if not dry:
+    if not is_dry_run:
         require_read_variables(
-            table, engine, ours.environment.find_versions((engine,))[engine], file=cluster.FILE
+            user_variables, engine, node.environment.find_versions((engine,))[engine], file=cluster.FILE
         )
-    return ours
+    return node
 
 
 GATHER_LIMIT_S = 75
 
 
-def answer_gather(asked: Table, note: Note) -> Table:
-    """What `prepare` is asked, `head` and `gathered`: on a head that runs."""
-    done = process.run(
-        gather_command(prepared(asked, Notes(note)), asked["head"], asked["gathered"]), limit_s=GATHER_LIMIT_S
+def answer_gather(fields: Table, note: Note) -> Table:
+    """Give a running head the facts of new hosts: the fields of `prepare`, `head` and `gathered`."""
+    finished = process.run(
+        build_gather_command(prepare_node(fields, Notes(note)), fields["head"], fields["gathered"]),
+        limit_s=GATHER_LIMIT_S,
     )
-    return answer(done.lines)
+    return parse_nodes(finished.lines)
 
 
-def gather_command(ours: NodeSpec, head: str, gathered: Table) -> Command:
-    """Keeps with the head at HOST:PORT what a file of ours holds, for one that starts anew too."""
+def build_gather_command(node: NodeSpec, head_address: str, gathered: Table) -> Command:
+    """Return the command that stores the gathered facts on the head at HOST:PORT.
+
+    The facts are in a file, so that a restarted head gets them too.
+    """
     file = storage.state() / "gathered.json"
     storage.write(
-        file, json.dumps({**gathered, "note": {**ours.collect_terms(), "address": head.partition(":")[0]}})
+        file,
+        json.dumps({**gathered, "note": {**node.collect_terms(), "address": head_address.partition(":")[0]}}),
     )
     return membership.build_payload_command(
-        ours.environment, credentials.token_path(), "ray_store.py", "gather", head, str(file), reads=(file,)
+        node.environment,
+        credentials.token_path(),
+        "ray_store.py",
+        "gather",
+        head_address,
+        str(file),
+        reads=(file,),
     )
 
 
-def answer(lines: "list[str] | tuple[str, ...]") -> Table:
-    """Its nodes and who is missing, out of what the command said."""
-    said = next((line for line in reversed(lines) if line.startswith(('{"nodes"', '{"error"'))), None)
-    found = json_shape.table(said or "") or {"error": "", "said": "\n".join(lines[-3:])}
-    if "error" in found:
-        raise Problem("the head's Ray does not answer", cause=found["said"], fix="medley down; medley up")
-    return found
+def parse_nodes(lines: "list[str] | tuple[str, ...]") -> Table:
+    """Return the nodes and the missing hosts from the output of the command."""
+    json_line = next((line for line in reversed(lines) if line.startswith(('{"nodes"', '{"error"'))), None)
+    result = json_shape.table(json_line or "") or {"error": "", "said": "\n".join(lines[-3:])}
+    if "error" in result:
+        raise Problem("the head's Ray does not answer", cause=result["said"], fix="medley down; medley up")
+    return result
 
 
 _STOP_LIMIT_S = 3
-"""Ray ends its parts one after another, and gives each ten seconds; they keep nothing that matters."""
+"""Seconds: Ray ends its processes one after another, and gives each ten; none of them has data to save."""
 
 
-def answer_begin(asked: Table, note: Note) -> Table:
-    """What `prepare` is asked, and `role`, `address`, `interface`, `head` (HOST:PORT), `variables`, `token`.
+def answer_begin(fields: Table, note: Note) -> Table:
+    """Start Ray. Fields: those of `prepare`, `role`, `address`, `interface`, `head`, `variables`, `token`.
 
-    With `dry` nothing is begun, and the answer is the command and its reasons. A head also gets `gathered`.
+    `head` is HOST:PORT. With `dry` nothing starts, and the answer is the command with its reasons. A head
+    also gets `gathered`.
     """
-    ours = prepared(asked, Notes(note))
-    if asked["dry"]:
-        start = _start(ours, asked)
+    node = prepare_node(fields, Notes(note))
+    if fields["dry"]:
+        start = _build_start_command(node, fields)
         return {"command": str(start.command), "why": start.why()}
     secret = credentials.keep_token(
-        credentials.store_token(asked["token"], "the host that brings this one up")
+        credentials.store_token(fields["token"], "the host that brings this one up")
     )
-    start = _start(ours, asked)
+    start = _build_start_command(node, fields)
     membership.end_ray()
     storage.make(membership.get_ray_folder())
-    membership.write_membership(ours.build_membership(asked["role"], asked["head"], _endpoint(asked), secret))
-    after = gather_command(ours, asked["head"], asked["gathered"]) if asked["role"] == "head" else None
+    membership.write_membership(
+        node.build_membership(fields["role"], fields["head"], _read_endpoint(fields), secret)
+    )
+    gather = (
+        build_gather_command(node, fields["head"], fields["gathered"]) if fields["role"] == "head" else None
+    )
     command = replace(start.command, env={**self_command.list_own_variables(), **start.command.env})
-    title = f"Ray, {asked['role']} of the cluster at {asked['head']}"
+    title = f"Ray, {fields['role']} of the cluster at {fields['head']}"
     units.start_unit(
         Unit(
             membership.UNIT_NAME,
             title,
             command,
             Restart(longest_s=30),
-            after,
+            gather,
             _STOP_LIMIT_S,
             ray_watch.VITAL_PROCESSES,
         )
@@ -128,65 +149,67 @@ def answer_begin(asked: Table, note: Note) -> Table:
     return {}
 
 
-def _start(ours: NodeSpec, asked: Table) -> AnnotatedCommand:
-    wired = HostNetwork(_endpoint(asked), tuple(Variable(*each) for each in asked["variables"]), ())
+def _build_start_command(node: NodeSpec, fields: Table) -> AnnotatedCommand:
+    host_network = HostNetwork(
+        _read_endpoint(fields), tuple(Variable(*variable) for variable in fields["variables"]), ()
+    )
     token = credentials.token_path()
-    is_head = asked["role"] == "head"
-    return ours.wrap_unit_start(
-        ours.build_head_command(wired, token)
+    is_head = fields["role"] == "head"
+    return node.wrap_unit_start(
+        node.build_head_command(host_network, token)
         if is_head
-        else ours.build_worker_command(wired, token, asked["head"])
+        else node.build_worker_command(host_network, token, fields["head"])
     )
 
 
-def _endpoint(asked: Table) -> Endpoint:
-    return Endpoint(asked["interface"], asked["address"], None, 0)
+def _read_endpoint(fields: Table) -> Endpoint:
+    return Endpoint(fields["interface"], fields["address"], None, 0)
 
 
 SETTLE_LIMIT_S = 90
 _LOOK_EVERY_S = 0.1
 _STATE_EVERY_S = 1.0
-"""It reads all of /proc, and Ray needs the processor."""
-_WORDS = 6
+"""Seconds between reads of the unit's state: a read scans /proc, and Ray needs the processor."""
+_LAST_LINE_COUNT = 6
 
 
-def answer_settle(asked: Table, _note: Note) -> Table:
-    """`role`: a worker is up when Ray says so, a head when it has told who is there."""
-    began = looked = time.monotonic()
-    while time.monotonic() < began + SETTLE_LIMIT_S:
+def answer_settle(fields: Table, _note: Note) -> Table:
+    """Wait until Ray is up: a worker when Ray reports it, a head when it lists its nodes."""
+    started_s = checked_s = time.monotonic()
+    while time.monotonic() < started_s + SETTLE_LIMIT_S:
         lines = units.read_last_log_lines(membership.UNIT_NAME)
-        if asked["role"] == "head" and any(line.startswith(('{"nodes"', '{"error"')) for line in lines):
-            return answer(lines)
-        if asked["role"] == "worker" and any(membership.STARTED_LINE in line for line in lines):
+        if fields["role"] == "head" and any(line.startswith(('{"nodes"', '{"error"')) for line in lines):
+            return parse_nodes(lines)
+        if fields["role"] == "worker" and any(membership.STARTED_LINE in line for line in lines):
             return {}
-        if time.monotonic() > looked + _STATE_EVERY_S:
-            looked = time.monotonic()
+        if time.monotonic() > checked_s + _STATE_EVERY_S:
+            checked_s = time.monotonic()
             state = units.read_state(membership.UNIT_NAME)
             if state is None or not state.kept or state.restarts:
-                raise _failed(lines or (state.said.splitlines() if state else []))
+                raise _start_problem(lines or (state.said.splitlines() if state else []))
         time.sleep(_LOOK_EVERY_S)
-    raise _failed(units.read_last_log_lines(membership.UNIT_NAME))
+    raise _start_problem(units.read_last_log_lines(membership.UNIT_NAME))
 
 
-def _failed(lines: list[str]) -> Problem:
+def _start_problem(lines: list[str]) -> Problem:
     log = units.get_log_file(membership.UNIT_NAME)
     problem = Problem(
         "Ray did not start",
-        cause="\n".join(lines[-_WORDS:]) or f"it printed nothing in {SETTLE_LIMIT_S} s",
+        cause="\n".join(lines[-_LAST_LINE_COUNT:]) or f"it printed nothing in {SETTLE_LIMIT_S} s",
         fix=f"read all of it there: less {log}; or medley explain {log}",
     )
     return explain.explain_output(problem, lines)
 
 
-def answer_end(asked: Table, note: Note) -> Table:
-    """With `part` only its part in a cluster; else what is served too, and what only a cluster needs."""
+def answer_end(fields: Table, note: Note) -> Table:
+    """End Ray on this host; without `part` also its servers, and remove the files of the cluster."""
     ended = 0
-    if not asked["part"]:
+    if not fields["part"]:
         ended += serving.end_servers(None, Notes(note), is_immediate=True)
     note("end Ray …")
     ended += membership.end_ray()
     storage.remove(membership.get_ray_folder())
-    if not asked["part"]:
+    if not fields["part"]:
         for file in (
             credentials.token_path(),
             storage.state() / "gathered.json",
@@ -195,4 +218,4 @@ def answer_end(asked: Table, note: Note) -> Table:
             storage.remove_file(file)
         for folder in (units.get_units_folder(), serving.get_folder(), storage.state() / "vllm"):
             storage.remove(folder)
-    return {"ended": ended, "left": sorted(each.pid for each in membership.find_processes())}
+    return {"ended": ended, "left": sorted(identity.pid for identity in membership.find_processes())}

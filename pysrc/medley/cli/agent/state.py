@@ -27,12 +27,12 @@ from medley.network.ports import RayPorts
 from medley.unusable_file import optional
 
 
-def answer_look(_asked: Table, _note: Note) -> Table:
-    found = membership.find_membership()
+def answer_look(_fields: Table, _note: Note) -> Table:
+    ray_cluster = membership.find_membership()
     return {
         "transcript": transcript.text(load_answers()),
         "processes": len(membership.find_processes()),
-        "membership": asdict(found) if found else None,
+        "membership": asdict(ray_cluster) if ray_cluster else None,
         "units": [asdict(state) for state in units.list_states()],
         "boots": units.is_started_at_boot(),
         "user": user.name(),
@@ -41,47 +41,53 @@ def answer_look(_asked: Table, _note: Note) -> Table:
     }
 
 
-def answer_tell(asked: Table, _note: Note) -> Table:
-    """A head, which is asked for its `nodes`, says what Ray knows of all."""
-    found, memory = membership.find_membership(), psutil.virtual_memory()
+def answer_tell(fields: Table, _note: Note) -> Table:
+    """Return the status of this host; a head that is asked for `nodes` adds those that Ray lists."""
+    ray_cluster, memory = membership.find_membership(), psutil.virtual_memory()
     return {
-        "membership": asdict(found) if found else None,
+        "membership": asdict(ray_cluster) if ray_cluster else None,
         "units": [asdict(state) for state in units.list_states()],
         "servers": [asdict(server) for server in serving.list_servers()],
         "memory": {"total_bytes": memory.total, "available_bytes": memory.available},
-        "wire": _wire(found.interface) if found else None,
-        "low": [*_low(), *_full()],
+        "wire": _describe_link(ray_cluster.interface) if ray_cluster else None,
+        "low": [*_list_low_limits(), *_list_full_disks()],
         "slow": device_probe.list_slow_findings(),
-        "nodes": _nodes(found) if found and found.role == "head" and asked["nodes"] else None,
+        "nodes": _list_nodes(ray_cluster)
+        if ray_cluster and ray_cluster.role == "head" and fields["nodes"]
+        else None,
     }
 
 
-def _nodes(found: Membership) -> list[Mapping[str, Any]] | Mapping[str, str]:
-    """Or why they are not known."""
+def _list_nodes(ray_cluster: Membership) -> list[Mapping[str, Any]] | Mapping[str, str]:
+    """Return the nodes that Ray lists, or the table of the Problem."""
     try:
-        return ray_serving.list_nodes(found)
+        return ray_serving.list_nodes(ray_cluster)
     except Problem as problem:
         return problem.table
 
 
-def _wire(interface: str) -> Table:
-    """Whether it is up, and its speed, as the kernel has it now; a virtual one has none."""
-    found = psutil.net_if_stats().get(interface)
-    return {"interface": interface, "up": bool(found and found.isup), "mbit": (found and found.speed) or None}
+def _describe_link(interface: str) -> Table:
+    """Return whether the link is up, and its speed; a virtual link has none."""
+    link_stats = psutil.net_if_stats().get(interface)
+    return {
+        "interface": interface,
+        "up": bool(link_stats and link_stats.isup),
+        "mbit": (link_stats and link_stats.speed) or None,
+    }
 
 
-def _low() -> list[str]:
-    """What is in force for a process of our Ray, where that is too little."""
-    pid = min((each.pid for each in membership.find_processes()), default=None)
-    found = access.read_limits(pid) if pid is not None else None
-    if found is None:
+def _list_low_limits() -> list[str]:
+    """Return the limits of a process of medley's Ray that are too low."""
+    pid = min((process.pid for process in membership.find_processes()), default=None)
+    limits = access.read_limits(pid) if pid is not None else None
+    if limits is None:
         return []
-    rdma = any(Path("/sys/class/infiniband").glob("*"))
-    return [f"{each.what}: medley doctor" for each in access.list_low_limits(found, user.name(), rdma=rdma)]
+    has_rdma = any(Path("/sys/class/infiniband").glob("*"))
+    return [f"{limit.what}: medley doctor" for limit in access.list_low_limits(limits, user.name(), rdma=has_rdma)]
 
 
-def _full() -> list[str]:
-    """The disk of medley's state, where it is full: logs and events are lost then."""
+def _list_full_disks() -> list[str]:
+    """Return a line if the disk of medley's state is full, because logs and events are lost then."""
     state = storage.state()
     free = storage.free_bytes(state)
     fix = f"df -h {state}; medley env clean"
@@ -90,133 +96,137 @@ def _full() -> list[str]:
     )
 
 
-def answer_examine(asked: Table, _note: Note) -> Table:
-    """`env`: a virtualenv of the user's own, where cluster.toml names one."""
-    return {"transcript": transcript.text(read_answers(asked["env"]))}
+def answer_examine(fields: Table, _note: Note) -> Table:
+    """Return the doctor's transcript; `env`: the user's own virtualenv, if cluster.toml names one."""
+    return {"transcript": transcript.text(read_answers(fields["env"]))}
 
 
-_here: list[HostSampler] = []
+# One agent process has one list.
+_HOST_SAMPLERS: list[HostSampler] = []
 
 
-def answer_sample(asked: Table, _note: Note) -> Table:
-    """`every_s`: how often it will be asked; `whole`: with engines' metrics as they are."""
-    if not _here:
-        _here.append(HostSampler(asked["every_s"]))
-    return _here[0].sample(include_metrics=asked["whole"]).table
+def answer_sample(fields: Table, _note: Note) -> Table:
+    """Return a sample; `every_s`: seconds between requests; `whole`: with the engines' metrics unchanged."""
+    if not _HOST_SAMPLERS:
+        _HOST_SAMPLERS.append(HostSampler(fields["every_s"]))
+    return _HOST_SAMPLERS[0].sample(include_metrics=fields["whole"]).table
 
 
 _LOOK_EVERY_S = 0.2
 _TAIL_BYTES = 1 << 20
 
 
-def answer_log(asked: Table, note: Note) -> Table:
-    """The last `lines` of all units, by time; with `follow` it goes on until nobody listens."""
-    begins = {path: max(0, _size(path) - _TAIL_BYTES) for path in _logs()}
-    ends = dict(begins)
-    # Where it does not begin at the top, the first line has lost a part.
-    tails = [list(_more(path, ends))[bool(begin) :] for path, begin in begins.items()]
-    for line in deque(merge(*tails), maxlen=asked["lines"]):
+def answer_log(fields: Table, note: Note) -> Table:
+    """Send the last `lines` of all units, by time; with `follow` go on until nobody listens."""
+    start_offsets = {path: max(0, _get_size(path) - _TAIL_BYTES) for path in _list_logs()}
+    end_offsets = dict(start_offsets)
+    # A tail that does not begin at the top begins in the middle of a line.
+    tails = [list(_read_new_lines(path, end_offsets))[bool(begin) :] for path, begin in start_offsets.items()]
+    for line in deque(merge(*tails), maxlen=fields["lines"]):
         note(line)
-    while asked["follow"]:
+    while fields["follow"]:
         time.sleep(_LOOK_EVERY_S)
-        for path in _logs():
-            for line in _more(path, ends):
+        for path in _list_logs():
+            for line in _read_new_lines(path, end_offsets):
                 note(line)
-    return {"files": [str(path) for path in ends]}
+    return {"files": [str(path) for path in end_offsets]}
 
 
-def answer_events(asked: Table, note: Note) -> Table:
-    """The last `lines` events, each in JSON; with `follow` it goes on until nobody listens."""
-    for event in events.follow_events(asked["lines"], follow=asked["follow"]):
+def answer_events(fields: Table, note: Note) -> Table:
+    """Send the last `lines` events, each in JSON; with `follow` go on until nobody listens."""
+    for event in events.follow_events(fields["lines"], follow=fields["follow"]):
         note(json.dumps(asdict(event)))
     return {"file": str(events.get_events_file())}
 
 
-def _logs() -> list[Path]:
-    """Of units and of servers: each of their lines has its time."""
+def _list_logs() -> list[Path]:
+    """Return the logs of units and servers, whose lines begin with their time."""
     folder = storage.state() / "logs"
     return sorted([*storage.list_folder(folder, "medley-*.log"), *storage.list_folder(folder, "serve-*.log")])
 
 
-def _size(path: Path) -> int:
+def _get_size(path: Path) -> int:
     with suppress(OSError):  # it was put aside, or cannot be read
         return path.stat().st_size
     return 0
 
 
-def _more(path: Path, ends: dict[Path, int]) -> Iterator[str]:
-    """Whole lines that were added since, as TIME UNIT TEXT; a log that was put aside begins anew."""
-    size, seen = _size(path), ends.get(path, 0)
-    if size == seen:
+def _read_new_lines(path: Path, end_offsets: dict[Path, int]) -> Iterator[str]:
+    """Yield the whole lines that were added since, as TIME UNIT TEXT; a rotated log is read from its top."""
+    size, old_size = _get_size(path), end_offsets.get(path, 0)
+    if size == old_size:
         return
-    said = b""
+    new_text = b""
     with optional():
         if file := storage.open_file(path):
             with file, storage.explain_errors(path, "read"):
-                file.seek(seen if size > seen else 0)
-                said, _, part = file.read().rpartition(b"\n")
-                ends[path] = file.tell() - len(part)
-    for line in said.decode(errors="replace").splitlines():
-        when, _, text = line.partition(" ")
-        if when[:1].isdigit():  # a server's log of an earlier version has no times
-            yield f"{when} {path.stem.removeprefix('medley-')} {text}"
+                file.seek(old_size if size > old_size else 0)
+                new_text, _, partial_line = file.read().rpartition(b"\n")
+                end_offsets[path] = file.tell() - len(partial_line)
+    for line in new_text.decode(errors="replace").splitlines():
+        time_text, _, text = line.partition(" ")
+        if time_text[:1].isdigit():  # a server's log of an earlier version has no times
+            yield f"{time_text} {path.stem.removeprefix('medley-')} {text}"
 
 
-_TRIES = 100
-_open: list[socket.socket] = []
+_MAX_PORT_TRIES = 100
+# One agent process has one list.
+_OPEN_SOCKETS: list[socket.socket] = []
 
 
-def answer_listen(asked: Table, _note: Note) -> Table:
-    """At `address`. A Problem where another has Ray's ports, if Ray `starts` here."""
-    while _open:
-        _open.pop().close()
-    own = asked["address"]
-    if asked["starts"]:
-        for port in (RayPorts.gcs, *RayPorts.raylet) if asked["head"] else RayPorts.raylet:
-            _require_free(own, port)
-    _open.extend((_of_workers(own, RayPorts.last), socket.create_server((own, 0))))
-    return {"ports": [server.getsockname()[1] for server in _open]}
+def answer_listen(fields: Table, _note: Note) -> Table:
+    """Listen at `address`; raise a Problem if Ray `starts` here and another program has its ports."""
+    while _OPEN_SOCKETS:
+        _OPEN_SOCKETS.pop().close()
+    address = fields["address"]
+    if fields["starts"]:
+        for port in (RayPorts.gcs, *RayPorts.raylet) if fields["head"] else RayPorts.raylet:
+            _require_free(address, port)
+    _OPEN_SOCKETS.extend((_open_worker_port(address, RayPorts.last), socket.create_server((address, 0))))
+    return {"ports": [server.getsockname()[1] for server in _OPEN_SOCKETS]}
 
 
-def _require_free(own: str, port: int) -> None:
+def _require_free(address: str, port: int) -> None:
     try:
-        socket.create_server((own, port)).close()
+        socket.create_server((address, port)).close()
     except OSError as error:
         raise Problem(
             f"port {port} is taken",
-            cause=f"{own}:{port}: {error.strerror}; another Ray or medley runs here",
+            cause=f"{address}:{port}: {error.strerror}; another Ray or medley runs here",
             fix=f"sudo ss -ltnp 'sport = :{port}'  # find the process, and end it if it is yours",
         ) from error
 
 
-def _of_workers(own: str, last: int) -> socket.socket:
-    """A port among those of Ray's workers that none of them has."""
-    for port in range(last, last - _TRIES, -1):
+def _open_worker_port(address: str, last_port: int) -> socket.socket:
+    """Return a socket at a free port among those of Ray's workers."""
+    for port in range(last_port, last_port - _MAX_PORT_TRIES, -1):
         try:
-            return socket.create_server((own, port))
+            return socket.create_server((address, port))
         except OSError:
             continue
     raise Problem(
-        f"no port from {last - _TRIES + 1} to {last} is free",
-        cause=f"{own} has a listener at each",
+        f"no port from {last_port - _MAX_PORT_TRIES + 1} to {last_port} is free",
+        cause=f"{address} has a listener at each",
         fix="see which: sudo ss -ltnp",
     )
 
 
-_LIMIT_S = 2.5
+_CONNECT_LIMIT_S = 2.5
 
 
-def answer_connect(asked: Table, _note: Note) -> Table:
+def answer_connect(fields: Table, _note: Note) -> Table:
     """`asked`: our own `address`, and `places`, each [host, address, port]; which are closed, and why."""
-    own, places = asked["address"], asked["places"]
+    own_address, places = fields["address"], fields["places"]
     with ThreadPoolExecutor(max(1, min(64, len(places)))) as pool:
-        said = list(pool.map(lambda place: _refusal(own, place[1], place[2]), places))
-    return {"closed": [[*place, why] for place, why in zip(places, said, strict=True) if why]}
+        reasons = list(pool.map(lambda place: _find_refusal(own_address, place[1], place[2]), places))
+    return {"closed": [[*place, reason] for place, reason in zip(places, reasons, strict=True) if reason]}
 
 
-def _refusal(own: str, address: str, port: int) -> str | None:
+def _find_refusal(own_address: str, address: str, port: int) -> str | None:
     try:
-        socket.create_connection((address, port), timeout=_LIMIT_S, source_address=(own, 0)).close()
+        socket.create_connection(
+            (address, port), timeout=_CONNECT_LIMIT_S, source_address=(own_address, 0)
+        ).close()
     except OSError as error:
         return in_words(error)
     return None

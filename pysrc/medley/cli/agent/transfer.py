@@ -19,122 +19,143 @@ from medley.process import Process
 from medley.progress import PROGRESS
 
 _NOTE_BYTES = 8 << 20
-_open = ExitStack()
-_held: list[PieceStore] = []
+# One agent process has one of each.
+_OPEN_CONNECTIONS = ExitStack()
+_SHARED_MODELS: list[PieceStore] = []
 
 
-def answer_transfer(asked: Table, note: Note) -> Table:
-    """The step that `step` names, with what that one needs."""
-    return _STEPS[asked["step"]](asked, note)
+def answer_transfer(fields: Table, note: Note) -> Table:
+    """Do the `step` of a transfer; the other fields are that step's."""
+    return _STEPS[fields["step"]](fields, note)
 
 
-def _has(asked: Table, _note: Note) -> Table:
-    """Whether the whole model of this `target` seems to be here: a folder's path, or ORG/NAME."""
-    target, top = asked["target"], find_root(asked["target"])
-    here = (top / "config.json").is_file() if Path(target).is_absolute() else bool(hub.list_snapshots(target))
-    existing = next(each for each in (top, *top.parents) if storage.exists(each))
-    return {"here": here, "root": str(top), "free_bytes": shutil.disk_usage(existing).free}
-
-
-def _offer(asked: Table, note: Note) -> Table:
-    """Its manifest; `fresh`: read anew, not from what was kept of the last time."""
-    made = build_manifest(asked["target"], fresh=asked["fresh"], on_progress=_progress(note))
-    return {"manifest": made.table, "size_bytes": made.size_bytes, "digest": made.digest}
-
-
-def _download(asked: Table, note: Note) -> Table:
-    """From the hub into its cache here; what an earlier run has brought is kept."""
-    note(f"{asked['target']} comes from {hub.find_endpoint()} …")
-    hub.require_model(asked["target"])
-    hub_download.download_model(asked["target"], _progress(note), note, revision=asked["revision"])
-    return {}
-
-
-def _compare(asked: Table, note: Note) -> Table:
-    """With what the hub says of the snapshot that a manifest has."""
-    snapshot = find_snapshot(asked["target"])
-    found = hub_checksums.compare_snapshot(asked["target"], snapshot, _progress(note))
-    damage = [*map(str, found.differences), f"on this host: {found.fix}"] if found.differences else []
-    return {"said": str(found), "damage": damage}
-
-
-def _pass_on(asked: Table, _note: Note) -> Table:
-    """From now on hand out pieces at `address`; with `whole` this host has them all."""
-    _close({}, _note)
-    _held.append(
-        PieceStore(Manifest.from_table(asked["manifest"]), find_root(asked["target"]), whole=asked["whole"])
+def _find_model(fields: Table, _note: Note) -> Table:
+    """Return whether the model of `target`, a folder's path or ORG/NAME, seems to be here as a whole."""
+    target, top = fields["target"], find_root(fields["target"])
+    has_model = (
+        (top / "config.json").is_file() if Path(target).is_absolute() else bool(hub.list_snapshots(target))
     )
-    return {"port": _open.enter_context(connection.serve_pieces(_held[0], asked["address"], asked["secret"]))}
+    existing = next(each for each in (top, *top.parents) if storage.exists(each))
+    return {"here": has_model, "root": str(top), "free_bytes": shutil.disk_usage(existing).free}
 
 
-def _fetch(asked: Table, note: Note) -> Table:
-    """What this host lacks of it, from `sources`, each [host, address, port]."""
-    sources = [Source(*each) for each in asked["sources"]]
-    fetching = ModelFetch(_held[0], sources, asked["secret"], on_progress=_progress(note), watch=Notes(note))
-    fetching.run()
-    return {"received_bytes": fetching.received_bytes}
+def _offer_manifest(fields: Table, note: Note) -> Table:
+    """Return the manifest of `target`; `fresh`: read all files again, use no stored checksums."""
+    manifest = build_manifest(fields["target"], fresh=fields["fresh"], on_progress=_build_progress_note(note))
+    return {"manifest": manifest.table, "size_bytes": manifest.size_bytes, "digest": manifest.digest}
 
 
-def _close(_asked: Table, _note: Note) -> Table:
-    _open.close()
-    _held.clear()
+def _download_model(fields: Table, note: Note) -> Table:
+    """Download from the hub into the hub's cache; files of an earlier run are kept."""
+    note(f"{fields['target']} comes from {hub.find_endpoint()} …")
+    hub.require_model(fields["target"])
+    hub_download.download_model(
+        fields["target"], _build_progress_note(note), note, revision=fields["revision"]
+    )
     return {}
 
 
-def _verify(asked: Table, note: Note) -> Table:
-    """All of it read again: what is not as the manifest has it."""
-    manifest = Manifest.from_table(asked["manifest"])
-    return {"damage": find_damage(manifest, find_root(asked["target"]), _progress(note))}
+def _compare_with_hub(fields: Table, note: Note) -> Table:
+    """Compare the snapshot of `target` with the hub's checksums."""
+    snapshot = find_snapshot(fields["target"])
+    comparison = hub_checksums.compare_snapshot(fields["target"], snapshot, _build_progress_note(note))
+    damage = (
+        [*map(str, comparison.differences), f"on this host: {comparison.fix}"]
+        if comparison.differences
+        else []
+    )
+    return {"said": str(comparison), "damage": damage}
+
+
+def _serve_pieces(fields: Table, _note: Note) -> Table:
+    """Serve pieces at `address` from now on; with `whole` this host has all of them."""
+    _close_transfer({}, _note)
+    _SHARED_MODELS.append(
+        PieceStore(
+            Manifest.from_table(fields["manifest"]), find_root(fields["target"]), whole=fields["whole"]
+        )
+    )
+    return {
+        "port": _OPEN_CONNECTIONS.enter_context(
+            connection.serve_pieces(_SHARED_MODELS[0], fields["address"], fields["secret"])
+        )
+    }
+
+
+def _fetch_pieces(fields: Table, note: Note) -> Table:
+    """Fetch the missing pieces from `sources`, each [host, address, port]."""
+    sources = [Source(*source_fields) for source_fields in fields["sources"]]
+    model_fetch = ModelFetch(
+        _SHARED_MODELS[0],
+        sources,
+        fields["secret"],
+        on_progress=_build_progress_note(note),
+        watch=Notes(note),
+    )
+    model_fetch.run()
+    return {"received_bytes": model_fetch.received_bytes}
+
+
+def _close_transfer(_fields: Table, _note: Note) -> Table:
+    _OPEN_CONNECTIONS.close()
+    _SHARED_MODELS.clear()
+    return {}
+
+
+def _verify_model(fields: Table, note: Note) -> Table:
+    """Read all of the model again; return the files that differ from the manifest."""
+    manifest = Manifest.from_table(fields["manifest"])
+    return {"damage": find_damage(manifest, find_root(fields["target"]), _build_progress_note(note))}
 
 
 _STEPS: Mapping[str, Callable[[Table, Note], Table]] = {
-    "has": _has,
-    "offer": _offer,
-    "download": _download,
-    "pass on": _pass_on,
-    "fetch": _fetch,
-    "close": _close,
-    "verify": _verify,
-    "compare": _compare,
+    "has": _find_model,
+    "offer": _offer_manifest,
+    "download": _download_model,
+    "pass on": _serve_pieces,
+    "fetch": _fetch_pieces,
+    "close": _close_transfer,
+    "verify": _verify_model,
+    "compare": _compare_with_hub,
 }
 
 
-def _progress(note: Note) -> Callable[[int, int], None]:
-    """Not each piece is worth a message."""
-    said = -_NOTE_BYTES
+def _build_progress_note(note: Note) -> Callable[[int, int], None]:
+    """Return a callback that sends a note of progress every few MiB, not for each piece."""
+    noted_bytes = -_NOTE_BYTES
 
-    def tell(done: int, total: int) -> None:
-        nonlocal said
-        if done - said >= _NOTE_BYTES or done == total or done < said:
-            said = done
+    def note_progress(done: int, total: int) -> None:
+        nonlocal noted_bytes
+        if done - noted_bytes >= _NOTE_BYTES or done == total or done < noted_bytes:
+            noted_bytes = done
             note(f"{PROGRESS}{done} {total}")
 
-    return tell
+    return note_progress
 
 
-_GRACE_S = 30
+_STOP_GRACE_S = 30
 
 
-def answer_type(asked: Table, note: Note) -> Table:
-    """`words` begin with the verb. Each line is noted with 1 or 2 before it, its stream's number.
+def answer_type(fields: Table, note: Note) -> Table:
+    """Run a verb; `words` begin with it. Send each line after 1 or 2, the number of its stream.
 
     `on_event` is the command for events, or None: only this user can read a variable of the process.
     """
-    on_event = {events.COMMAND_VARIABLE: asked["on_event"]} if asked.get("on_event") else {}
+    on_event = {events.COMMAND_VARIABLE: fields["on_event"]} if fields.get("on_event") else {}
     variables = {self_command.TYPED_HERE_VARIABLE: "1", **on_event}
-    command = Command((*self_command.get_own_command(), *asked["words"]), variables)
-    process = Process(command, lambda line: note(f"1{line}"), lambda line: note(f"2{line}"))
+    command = Command((*self_command.get_own_command(), *fields["words"]), variables)
+    verb_process = Process(command, lambda line: note(f"1{line}"), lambda line: note(f"2{line}"))
     try:
-        finished = process.wait()
+        finished = verb_process.wait()
     finally:
-        process.stop(_GRACE_S)
+        verb_process.stop(_STOP_GRACE_S)
     return {"status": finished.status if finished else 1}
 
 
-def answer_token(_asked: Table, _note: Note) -> Table:
+def answer_token(_fields: Table, _note: Note) -> Table:
     return {"token": credentials.read_api_key(credentials.require_token())}
 
 
-def answer_mend(asked: Table, note: Note) -> Table:
-    """One of the doctor's safe changes, made on this host."""
-    return case.apply_fix(asked, note)
+def answer_mend(fields: Table, note: Note) -> Table:
+    """Make one of the doctor's safe changes on this host."""
+    return case.apply_fix(fields, note)
