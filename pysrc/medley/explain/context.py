@@ -19,6 +19,7 @@ from medley.explain.lines import SGLANG, WARNING, LogLine, decode, parse_line
 from medley.explain.memory_fit import explain_fit
 from medley.explain.patterns import Component, KnownFailures, Phase, read_engine_flags
 from medley.explain.phases import find_last_phase
+from medley.explain.remedies import find_remedy
 
 CONTEXT_LINES = 60
 """Lines before an error that belong to it."""
@@ -44,6 +45,10 @@ _DEBUG_ADVICE = re.compile(
     r"report a bug|stack ?trace|TORCH_USE_CUDA_DSA|CUDA_LAUNCH_BLOCKING|NCCL_DEBUG|root cause"
 )
 _MAX_MESSAGE_LINES = 10
+# The message itself warns of what it names.
+_WARNED = re.compile(
+    r"[.;:! ]*(?:Warning|WARNING|Caution|CAUTION|[Oo]nly do (?:this|so)|This is (?:unsafe|dangerous))"
+)
 # The next traceback, or a report of another process.
 _OTHER_REPORT = re.compile(
     r"Traceback|During handling|The above exception|\w*(?:Error|Exception): |Received sig"
@@ -148,6 +153,10 @@ class Context:
     """What would fit, to type."""
     larger_share: str | None = None
     """The least share of the GPU that leaves room for a small KV cache."""
+    remedy: str | None = None
+    """An earlier warning about the package that failed, with its remedy."""
+    ray_address: str | None = None
+    """The address of Ray's cluster that the log shows."""
 
 
 class NearbyLines(NamedTuple):
@@ -170,7 +179,9 @@ class LogFacts:
     """The text in which the engine printed its arguments."""
     driver: str | None = None
     figures: Mapping[str, str] = field(default_factory=dict)
-    """Figures of memory and releases of L4T, by the groups of events.TRANSITIONS."""
+    """Figures of memory, releases of L4T and addresses, by the groups of events.TRANSITIONS."""
+    remedies: tuple[str, ...] = ()
+    """Warnings that name a remedy."""
 
 
 def read_context(around: NearbyLines, error: LogLine, known: KnownFailures, log: LogFacts) -> Context:
@@ -231,6 +242,8 @@ def read_context(around: NearbyLines, error: LogLine, known: KnownFailures, log:
         find_own_draft(log.arguments, log.engine),
         *compare_releases(log.figures),
         *explain_fit(error.text, log.figures, log.arguments),
+        find_remedy(said.text, [last_call] if last_call else [], log.remedies),
+        _ray_address(around.after, said, log),
     )
 
 
@@ -244,6 +257,13 @@ def read_places(around: NearbyLines, error: LogLine, phases: Sequence[Phase]) ->
     ]
     step = None if places else find_last_phase(texts, phases)
     return [step.message] if step and not step.phase.complete else places
+
+
+def _ray_address(after: Sequence[bytes], error: LogLine, log: Facts) -> str | None:
+    """Return the address of Ray's cluster, unless the request of the error names the same one."""
+    address = log.facts.get("ray_address")
+    request = "\n".join([error.text, *map(decoded, after[:1])])
+    return None if f"node:{address}'" in request else address
 
 
 def _read_calls(lines: Iterable[LogLine]) -> Iterator[tuple[str, str]]:
@@ -353,7 +373,8 @@ def _find_unlike_sizes(text: str) -> tuple[int, int]:
 
 
 def _find_advice(text: str) -> str | None:
-    sentences = (match["advice"].strip() for match in _ADVICE.finditer(text[:2000]))
+    matches = _ADVICE.finditer(text[:2000])
+    sentences = (match["advice"].strip() for match in matches if not _WARNED.match(text, found.end("advice")))
     return next((sentence[:200] for sentence in sentences if not _DEBUG_ADVICE.search(sentence)), None)
 
 

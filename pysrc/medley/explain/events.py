@@ -8,7 +8,7 @@ from medley.explain.patterns import Failure, Sign, sign
 
 BEGINS, READY, STOPPED, RECOVERED, EXCEPTION = "begins", "ready", "stopped", "recovered", "exception"
 CALL, NCCL, ARGUMENTS, VERSION, ENABLED = "call", "nccl", "arguments", "version", "enabled"
-DRIVER, FACT = "driver", "fact"
+DRIVER, FACT, REMEDY = "driver", "fact", "remedy"
 ENGINES = frozenset({VLLM, SGLANG})
 ERROR_KINDS = frozenset({EXCEPTION, CALL})
 # Lines that print a configuration, a request or source code, and report nothing.
@@ -185,10 +185,15 @@ TRANSITIONS = (
             sign("NVIDIA Thor", r"(?P<thor>NVIDIA Thor)\b"),
             sign("jetson-thor", _THOR_IMAGE),
             *(sign(needle, _JETSON_IMAGE) for needle in ("dustynv/", "nvidia-ai-iot/", "/l4t-")),
+            # The address of Ray's cluster: of the engine, of ray start, and of scripts that start it
+            sign("Ray cluster at address", r"existing Ray cluster at address: (?P<ray_address>[\d.]+\d)"),
+            sign("--node-ip-address", r"--node-ip-address[= ](?P<ray_address>\d+\.[\d.]+\d)"),
+            sign("Local node IP", r"Local node IP: (?P<ray_address>[\d.]+\d)"),
+            sign("Head Node", r"^Head [Nn]ode: (?P<ray_address>[\d.]+\d)"),
         ),
     ),
-    Transition(
-        NCCL, (sign("NCCL version", r"NCCL version (\d[\w.]+)"), sign("nccl==", r"using nccl==(\d[\w.]+)"))
+    Transition(REMEDY, (sign("pip install"),)),
+    Turn(NCCL, (sign("NCCL version", r"NCCL version (\d[\w.]+)"), sign("nccl==", r"using nccl==(\d[\w.]+)"))
     ),
 )
 
@@ -199,7 +204,8 @@ UNKNOWN = Failure(
     cause="its message: {message}[; raised because of: {origin}][; its traceback ends in {last_call}]"
     "[; the log shows {switched}, which concerns that code][; printed before it: {above}]"
     "[; this is {engine_version}][; the engine switched on by itself: {enabled}]",
-    fix="[its message says: {advice}; ][try it without, or with another value of: {switched}; ]"
+    fix="[a warning before it says: {remedy}; ][its message says: {advice}; ]"
+    "[try it without, or with another value of: {switched}; ]"
     "[another component: {instead}; ][{version_fault}; ]"
     "[try it without these of the log, one at a time: {tried}; ]search for this message in "
     "the engine's issues; to ask there, attach the report that medley explain writes",
@@ -219,7 +225,8 @@ DEFECT = UNKNOWN.model_copy(
         "fix": "a newer version, or the one before: medley env build, or another image (medley serve MODEL "
         "--image IMAGE); packages of one set, because one that does not match gives such errors too; until "
         "then the other engine or another build of the model: medley plan MODEL\n"
-        "[its message says: {advice}; ][without, or with another value of: {switched}; ]"
+        "[a warning before it says: {remedy}; ][its message says: {advice}; ]"
+        "[without, or with another value of: {switched}; ]"
         "[another component: {instead}; ][without these of the log, one at a time: {tried}; ]"
         "search for this message in the engine's issues; to ask there, attach the report that medley explain "
         "writes",

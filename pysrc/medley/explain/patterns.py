@@ -27,7 +27,7 @@ SCAN_GROUPS = frozenset(
         *("cuda_error", "cuda_fix", "nccl", "switched", "tried", "version_fault"),
         *("engine_version", "enabled", "halved", "mentioned", "about", "driver"),
         *("utilization", "less_share", "near_flag", "extension", "draft", "l4t", "l4t_image"),
-        *("weights", "exceeds", "filled", "others", "smaller", "larger_share"),
+        *("weights", "exceeds", "filled", "others", "smaller", "larger_share", "remedy", "ray_address"),
     }
 )
 """Groups that the scan fills in, for every failure: medley.explain.context has their meaning."""
@@ -152,6 +152,8 @@ class Phase(Failure):
 
     complete: bool = False
     """Whether a log may end after it."""
+    earlier: Annotated[str, Field(max_length=2000)] | None = None
+    """A regular expression for an earlier line, without which the step does not count."""
     any_step: bool = False
     """Whether it stands for the steps that no phase has; its signs are not searched."""
 
@@ -289,6 +291,7 @@ def list_mistakes(path: Path) -> Iterator[Problem]:
             ("unless", failure.unless),
             ("error_after", failure.error_after),
             ("within", failure.within),
+            ("earlier", failure.earlier if isinstance(failure, Phase) else None),
         ]
         patterns += [("signs", sign.pattern) for sign in failure.signs]
         invalid = [

@@ -27,10 +27,16 @@ class LastPhase(NamedTuple):
         return self.groups["message"] or ""
 
 
-def find_last_phase(tail: Sequence[str], phases: Sequence[Phase]) -> LastPhase | None:
-    """Return the last phase of these lines, searched from the end."""
+def find_last_phase(tail: Sequence[str], phases: Sequence[Phase], others: Sequence[str] = ()) -> LastPhase | None:
+    """Return the last phase of these lines, searched from the end; `others`: lines of other ranks' logs."""
+    lines = [*tail, *others]
+    counting = [
+        each
+        for each in phases
+        if each.earlier is None or any(re.search(each.earlier, text) for text in lines)
+    ]
     for lines_after, raw in enumerate(reversed(tail)):
-        if match := next(_match_phases(raw, phases), None):
+        if match := next(_match_phases(raw, counting), None):
             return LastPhase(*match, lines_after)
     return None
 

@@ -11,6 +11,7 @@ from medley.explain.lines import LogLine
 from medley.explain.patterns import Failure
 
 TAIL_LINES = 200
+_LONGEST = 700
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ class LogScan:
     """The version of the NVIDIA driver that it shows."""
     figures: dict[str, str] = field(default_factory=dict)
     """Figures of memory in GiB, and releases of L4T, by the groups of events.TRANSITIONS."""
+    remedies: list[str] = field(default_factory=list)
+    """Warnings that name a remedy."""
     arguments: str = ""
     """The text in which the engine printed its arguments."""
     starts: list[int] = field(default_factory=list)
@@ -104,4 +107,5 @@ def build_unknown_match(failure: Failure, error: ErrorLine, scan: LogScan) -> Fa
 
 
 def shorten_message(text: str) -> str:
-    return re.sub(r"\s+", " ", text).strip()[:400]
+    words = re.sub(r"\s+", " ", text).strip()
+    return words if len(words) <= _LONGEST else f"{words[:_LONGEST].rpartition(' ')[0] or words[:_LONGEST]} …"
