@@ -3,7 +3,7 @@
 import pytest
 
 from medley.explain.remedies import find_remedy
-from medley.explain.scanned_log import shown
+from medley.explain.scanned_log import shorten_message
 from tests.explain.test_explain import of
 
 FLASH = "xformers is used here. You can run `pip install flash-attn` instead."
@@ -43,8 +43,8 @@ def test_advice_that_its_message_warns_of_is_not_given() -> None:
 
 def test_a_long_message_is_cut_after_a_word() -> None:
     text = "word " * 100
-    assert shown(text) == text.strip()
-    assert shown(text * 3).endswith("word …")
+    assert shorten_message(text) == text.strip()
+    assert shorten_message(text * 3).endswith("word …")
 
 
 def test_an_end_after_nccl_in_the_log_of_one_rank_counts_for_the_other() -> None:
@@ -53,9 +53,9 @@ def test_an_end_after_nccl_in_the_log_of_one_rank_counts_for_the_other() -> None
         "[2026-11-21 08:11:07 TP0] CustomAllreduce is disabled because this process group spans across nodes."
     )
     done = "b:8:9 [0] NCCL INFO ncclCommInitRank comm 0x5a1 rank 1 nranks 2 cudaDev 0 - Init COMPLETE\n"
-    assert of(begun + last).problems[0].hit.failure.name == "ended-while-connecting"
+    assert of(begun + last).problems[0].match.failure.name == "ended-while-connecting"
     (found,) = of(begun + last, begun + done + last).problems
-    assert found.hit.failure.name == "ended-after-nccl"
+    assert found.match.failure.name == "ended-after-nccl"
     assert "SGLANG_HOST_IP" in found.problem().fix
 
 
@@ -67,5 +67,5 @@ def test_the_address_of_the_cluster_is_named_if_it_differs(head: str, *, is_name
         "     {'GPU': 1.0, 'node:192.0.2.25': 0.001}. Add suitable node types to this cluster.\n"
     )
     (found,) = of(log).problems
-    assert found.hit.failure.name == "ray-address-asked"
+    assert found.match.failure.name == "ray-address-asked"
     assert (f"--node-ip-address={head}" in found.problem().fix) is is_named

@@ -89,7 +89,8 @@ class Bringup:
             {name: members[name] for name in facts_by_host}, cluster.engine
         )
         options = replace(
-            cluster.network_options, nccl=engine_source.find_oldest_nccl(cluster.engine, engine_sources.values())
+            cluster.network_options,
+            nccl=engine_source.find_oldest_nccl(cluster.engine, engine_sources.values()),
         )
         try:
             self.endpoints, self.variables, self.why = per_host.choose_new_cluster_network(

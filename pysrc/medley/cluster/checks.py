@@ -124,7 +124,9 @@ def disk_problem(name: str, state: Mapping[str, Any]) -> Problem | None:
 
 
 def driver_problem(name: str, host_facts: Facts, kind: Kind) -> Problem | None:
-    return drivers.find_version_problem(name, host_facts.driver.version, find_cuda_version(host_facts), kind.host)
+    return drivers.find_version_problem(
+        name, host_facts.driver.version, find_cuda_version(host_facts), kind.host
+    )
 
 
 def find_cuda_version(host_facts: Facts) -> str | None:
@@ -168,7 +170,9 @@ def list_engine_mismatches(members: Members, engine: EngineName, head: str) -> I
         if source.alone_reason:
             yield (
                 name,
-                Problem(f"{name} cannot be in a cluster", cause=source.alone_reason, fix=source.join_fix or ""),
+                Problem(
+                    f"{name} cannot be in a cluster", cause=source.alone_reason, fix=source.join_fix or ""
+                ),
             )
             continue
         differences = source.list_differences(sources[head]) if head in sources else []

@@ -61,7 +61,9 @@ def record_speeds(host_facts: Facts, kind: Kind, speeds: Sequence[DeviceSpeed]) 
     power_mode = re.search(r"NV Power Mode: *(\S+)", answers.get(POWER, NO_ANSWER).text)
     rows = [line.split(",") for line in lines(answers, GPU_COMMAND)]
     gpus = [
-        dict(zip(_GPU_FIELDS, map(parse_field, row), strict=True)) for row in rows if len(row) == len(_GPU_FIELDS)
+        dict(zip(_GPU_FIELDS, map(parse_field, row), strict=True))
+        for row in rows
+        if len(row) == len(_GPU_FIELDS)
     ]
     links = {
         link.name: link.mbit
@@ -159,7 +161,9 @@ def build_idle_check(pids: Callable[[], Iterable[int]]) -> Callable[[], bool]:
     def is_idle() -> bool:
         nonlocal cpu_s_by_pid, checked_at
         previous, now = cpu_s_by_pid, time.monotonic()
-        cpu_s_by_pid = {row["pid"]: row["cpu_s"] for row in process_stacks.describe_processes(pids())["processes"]}
+        cpu_s_by_pid = {
+            row["pid"]: row["cpu_s"] for row in process_stacks.describe_processes(pids())["processes"]
+        }
         passed_s, checked_at = now - checked_at, now
         used_by_process = (cpu_s - previous.get(pid, 0) for pid, cpu_s in cpu_s_by_pid.items())
         return bool(previous) and all(used_s < _IDLE_CORES * passed_s for used_s in used_by_process)

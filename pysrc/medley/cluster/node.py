@@ -96,7 +96,11 @@ class NodeSpec:
     @property
     def nccl(self) -> tuple[int, ...]:
         own_nccl = self.tools.nccl
-        return own_nccl.version if own_nccl else self.environment.nccl or engine_source.find_oldest_nccl(self.engine)
+        return (
+            own_nccl.version
+            if own_nccl
+            else self.environment.nccl or engine_source.find_oldest_nccl(self.engine)
+        )
 
     def collect_terms(self) -> dict[str, Any]:
         return collect_terms(self.environment)

@@ -97,7 +97,9 @@ def _build_start_command(
         Flag(("--disable-usage-stats",), None, "Ray reports usage to its makers by default"),
         *RayPorts.list_flags(),
     )
-    env = keep_last_values((*list_client_variables(node.token), *_list_node_variables(node), *extra_variables))
+    env = keep_last_values(
+        (*list_client_variables(node.token), *_list_node_variables(node), *extra_variables)
+    )
     return AnnotatedCommand((str(node.program), "start"), flags, env)
 
 

@@ -207,7 +207,8 @@ class RayWatch:
     def __init__(self, ray_cluster: Membership) -> None:
         self._ray_cluster, self._vital_processes, self._ended_processes = (
             ray_cluster,
-            _find_vital_processes(), EndedOrStopped(STOPPED_LIMIT_S),
+            _find_vital_processes(),
+            EndedOrStopped(STOPPED_LIMIT_S),
         )
         host, _, port = ray_cluster.head.rpartition(":")
         self._head = (host.strip("[]"), int(port))

@@ -172,7 +172,10 @@ def _read_intact_unit(name: str) -> Unit | None:
 
 
 def read_state(name: str) -> State | None:
-    saved, supervisor = storage.read_record(get_units_folder() / f"{name}.state", State), _find_supervisor(name)
+    saved, supervisor = (
+        storage.read_record(get_units_folder() / f"{name}.state", State),
+        _find_supervisor(name),
+    )
     if saved is None:
         # The file is damaged: the supervisor rewrites it with the next change.
         return State(name, supervisor.pid, running=True, since_s=0) if supervisor else None
@@ -257,7 +260,8 @@ class UnitSupervisor:
     ) -> Finished:
         """Wait until it or a vital process ends, which its command may not notice."""
         vital_processes, ended_processes, rank_memory = (
-            self._find_vital_processes(), EndedOrStopped(STOPPED_LIMIT_S),
+            self._find_vital_processes(),
+            EndedOrStopped(STOPPED_LIMIT_S),
             RankMemory(self.unit.name),
         )
         while (finished := main_process.wait(_VITAL_EVERY_S if self.unit.vital else None)) is None:

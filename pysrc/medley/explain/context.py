@@ -242,8 +242,8 @@ def read_context(around: NearbyLines, error: LogLine, known: KnownFailures, log:
         find_own_draft(log.arguments, log.engine),
         *compare_releases(log.figures),
         *explain_fit(error.text, log.figures, log.arguments),
-        find_remedy(said.text, [last_call] if last_call else [], log.remedies),
-        _ray_address(around.after, said, log),
+        find_remedy(error.text, [last_call] if last_call else [], log.remedies),
+        _find_ray_address(around.after, error, log),
     )
 
 
@@ -259,10 +259,10 @@ def read_places(around: NearbyLines, error: LogLine, phases: Sequence[Phase]) ->
     return [step.message] if step and not step.phase.complete else places
 
 
-def _ray_address(after: Sequence[bytes], error: LogLine, log: Facts) -> str | None:
+def _find_ray_address(after: Sequence[bytes], error: LogLine, log: LogFacts) -> str | None:
     """Return the address of Ray's cluster, unless the request of the error names the same one."""
-    address = log.facts.get("ray_address")
-    request = "\n".join([error.text, *map(decoded, after[:1])])
+    address = log.figures.get("ray_address")
+    request = "\n".join([error.text, *map(decode, after[:1])])
     return None if f"node:{address}'" in request else address
 
 
@@ -374,7 +374,7 @@ def _find_unlike_sizes(text: str) -> tuple[int, int]:
 
 def _find_advice(text: str) -> str | None:
     matches = _ADVICE.finditer(text[:2000])
-    sentences = (match["advice"].strip() for match in matches if not _WARNED.match(text, found.end("advice")))
+    sentences = (match["advice"].strip() for match in matches if not _WARNED.match(text, match.end("advice")))
     return next((sentence[:200] for sentence in sentences if not _DEBUG_ADVICE.search(sentence)), None)
 
 

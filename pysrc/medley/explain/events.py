@@ -193,7 +193,8 @@ TRANSITIONS = (
         ),
     ),
     Transition(REMEDY, (sign("pip install"),)),
-    Turn(NCCL, (sign("NCCL version", r"NCCL version (\d[\w.]+)"), sign("nccl==", r"using nccl==(\d[\w.]+)"))
+    Transition(
+        NCCL, (sign("NCCL version", r"NCCL version (\d[\w.]+)"), sign("nccl==", r"using nccl==(\d[\w.]+)"))
     ),
 )
 

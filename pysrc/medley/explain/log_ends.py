@@ -30,8 +30,8 @@ def find_unfinished_step(
     """Return the phase in which a log ends, unless the log of another rank shows that it passed."""
     others = [text for other in scans if other is not scan for text in other.tail]
     last_match = find_last_phase(scan.tail, phases, others)
-    if last is None and not scan.was_ready:
-        last = find_last_engine_line(scan.tail, phases)
+    if last_match is None and not scan.was_ready:
+        last_match = find_last_engine_line(scan.tail, phases)
     if (
         last_match is None
         or last_match.phase.complete

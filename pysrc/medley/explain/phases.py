@@ -27,7 +27,9 @@ class LastPhase(NamedTuple):
         return self.groups["message"] or ""
 
 
-def find_last_phase(tail: Sequence[str], phases: Sequence[Phase], others: Sequence[str] = ()) -> LastPhase | None:
+def find_last_phase(
+    tail: Sequence[str], phases: Sequence[Phase], others: Sequence[str] = ()
+) -> LastPhase | None:
     """Return the last phase of these lines, searched from the end; `others`: lines of other ranks' logs."""
     lines = [*tail, *others]
     counting = [

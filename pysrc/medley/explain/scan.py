@@ -34,7 +34,7 @@ _CPU_LIMIT_S = 0.25
 _MAX_KINDS = 50_000
 _MAX_STARTS = 1_000
 _MAX_ENABLED = 4
-_MOST_REMEDIES = 16
+_MAX_REMEDIES = 16
 _MAX_ENGINE_TRIES = 20_000
 """Lines that may show which engine printed the log."""
 _COMMAND_LINES = 30
@@ -178,9 +178,9 @@ class _Scan:
         elif transition.kind == events.ARGUMENTS:
             self._read_arguments(block, index)
         elif transition.kind == events.REMEDY:
-            new = [said.text] if said.level == WARNING else []
-            self.done.remedies = [*dict.fromkeys([*self.done.remedies, *new])][:_MOST_REMEDIES]
-        elif turn.kind == events.FACT:
+            new = [line.text] if line.level == WARNING else []
+            self.result.remedies = [*dict.fromkeys([*self.result.remedies, *new])][:_MAX_REMEDIES]
+        elif transition.kind == events.FACT:
             figures = {name: value for name, value in match.groupdict().items() if value}
             self.result.figures = figures | self.result.figures
         elif not events.is_echo(line.text):
@@ -236,7 +236,7 @@ class _Scan:
             result.arguments,
             result.driver,
             result.figures,
-            tuple(done.remedies),
+            tuple(result.remedies),
         )
         return read_context(_around(block, index), line, self._needles.known, facts)
 

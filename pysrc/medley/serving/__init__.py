@@ -278,7 +278,9 @@ def read_description(port: int) -> Description | None:
     from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - a tenth of a second
 
     try:
-        description = TypeAdapter(Description).validate_python(storage.read_table(get_folder() / f"{port}.what"))
+        description = TypeAdapter(Description).validate_python(
+            storage.read_table(get_folder() / f"{port}.what")
+        )
     except ValidationError:
         return None
     return description if description.argv else None

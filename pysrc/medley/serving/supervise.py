@@ -197,7 +197,9 @@ class Restarter:
     def _record_ready(self, host_count: int) -> None:
         self.host_count, self.ready_at_s = host_count, time.monotonic()
         if self.restart_count:
-            events.record_event("recovery", str(self.server), f"ready again after restart {self.restart_count}")
+            events.record_event(
+                "recovery", str(self.server), f"ready again after restart {self.restart_count}"
+            )
         if self.is_resumed:
             storage.write(_get_hosts_file(self.server.port), str(host_count))
 

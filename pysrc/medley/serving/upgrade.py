@@ -143,6 +143,7 @@ def _restart_old_on_failure(
 def list_environments_in_use() -> set[Path]:
     """Return the environments' folders of this host's servers."""
     descriptions = (
-        serving.read_description(int(file.stem)) for file in storage.list_folder(serving.get_folder(), "*.what")
+        serving.read_description(int(file.stem))
+        for file in storage.list_folder(serving.get_folder(), "*.what")
     )
     return {description.programs.parent for description in descriptions if description}

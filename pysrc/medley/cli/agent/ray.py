@@ -45,7 +45,13 @@ def prepare_node(fields: Table, progress: Notes) -> NodeSpec:
     if image is None:
         environment, nccl = fields["env"], fields["nccl"]
         host_tools = tools.prepare_tools(
-            kind, environment, engine=engine, is_multi_host=True, nccl=nccl, dry_run=is_dry_run, watch=progress
+            kind,
+            environment,
+            engine=engine,
+            is_multi_host=True,
+            nccl=nccl,
+            dry_run=is_dry_run,
+            watch=progress,
         )
     path, user_variables = os.environ.get("PATH", ""), fields["environment"]
     node = build_node_spec(

@@ -83,7 +83,9 @@ def _list_low_limits() -> list[str]:
     if limits is None:
         return []
     has_rdma = any(Path("/sys/class/infiniband").glob("*"))
-    return [f"{limit.what}: medley doctor" for limit in access.list_low_limits(limits, user.name(), rdma=has_rdma)]
+    return [
+        f"{limit.what}: medley doctor" for limit in access.list_low_limits(limits, user.name(), rdma=has_rdma)
+    ]
 
 
 def _list_full_disks() -> list[str]:

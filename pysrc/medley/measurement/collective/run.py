@@ -96,7 +96,9 @@ def run_all_reduce(
 ) -> Result:
     """Run an all-reduce of each size on the nodes; no rank is left on any host, even after an error."""
     nccl = member.find_engine_environment().nccl
-    options = NetworkOptions(nccl=nccl or engine_source.find_oldest_nccl(ray_serving.choose_engine(member, None)))
+    options = NetworkOptions(
+        nccl=nccl or engine_source.find_oldest_nccl(ray_serving.choose_engine(member, None))
+    )
     task = {
         "nodes": [{key: node[key] for key in ("id", "address", "free")} for node in nodes],
         "env": compute_variables(nodes, os.environ, options),
