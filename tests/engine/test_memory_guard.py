@@ -21,10 +21,10 @@ pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("small_engine")]
 
 FILL = """
 import sys, time
-from medley.host.memory_pressure import read
+from medley.host.memory_pressure import read_memory
 open(sys.argv[1], "w").write("0")
 kept = []
-while min(each.available for each in read()) > int(sys.argv[2]) << 20:
+while min(each.available for each in read_memory()) > int(sys.argv[2]) << 20:
     kept.append(b"x" * (16 << 20))
 print("full", flush=True)
 time.sleep(600)
