@@ -34,7 +34,7 @@ class Joined(Membership):
     def __init__(self) -> None:
         super().__init__("head", "10.0.0.1:24000", "10.0.0.1", "eth0", "/env", "/token")
 
-    def asked(self, script: str, *words: str) -> Command:
+    def build_command(self, script: str, *words: str) -> Command:
         return Command((script, *words))
 
 

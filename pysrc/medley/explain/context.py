@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
 
+from medley.explain.advice import find_advice, find_advice_below
 from medley.explain.cuda_errors import read_cuda_error
 from medley.explain.draft_model import find_own_draft
 from medley.explain.engine_advice import keep_engine_parts
@@ -29,30 +30,6 @@ _PACKAGE_FILE = re.compile(r".*(?:site|dist)-packages/(?P<file>.+)")
 # The innermost folder, because an environment's own may have the same name.
 _ENGINE_FILE = re.compile(r"(?:.*/)?(?P<file>(?:vllm|sglang|flashinfer|tensorrt_llm)/.+)")
 _MODULE = re.compile(r"\b(?:module|from) '(?P<top>\w+)")
-# A sentence of an error that tells its reader what to do.
-_ADVICE = re.compile(
-    r"(?:^|[.;:!,] )(?P<advice>(?:"
-    r"(?:[Pp]lease|[Tt]ry|[Cc]onsider|[Yy]ou (?:can|should|may|need to|must)) \S+|"
-    r"(?:Install|Upgrade|Downgrade|Update|Set|Use|Pass|Run|Add|Disable|Enable|Reduce|Increase|Decrease|Specify|"
-    r"Remove|Rebuild|Reinstall|Make sure|Ensure) |"
-    r"(?:[Oo]ne )?(?:[Pp]otential|[Pp]ossible) (?:fix|solution|workaround) is |"
-    r"To (?:work ?around|fix|resolve|avoid|disable) (?:this|it)\b|"
-    r"(?:install|upgrade|set|use|pass|disable|enable) (?:[`'\"]|--|[A-Z_]{4,}=?)"
-    r")[^\n]{4,200}?)(?=[.!]?$|[.!] [A-Z]|; )"
-)
-# These report to PyTorch or debug it, and mend nothing.
-_DEBUG_ADVICE = re.compile(
-    r"report a bug|stack ?trace|TORCH_USE_CUDA_DSA|CUDA_LAUNCH_BLOCKING|NCCL_DEBUG|root cause"
-)
-_MAX_MESSAGE_LINES = 10
-# The message itself warns of what it names.
-_WARNED = re.compile(
-    r"[.;:! ]*(?:Warning|WARNING|Caution|CAUTION|[Oo]nly do (?:this|so)|This is (?:unsafe|dangerous))"
-)
-# The next traceback, or a report of another process.
-_OTHER_REPORT = re.compile(
-    r"Traceback|During handling|The above exception|\w*(?:Error|Exception): |Received sig"
-)
 # Calls that lead to every component.
 _FORWARDING_CALL = re.compile(r"^(?:torch/(?:_ops|nn/|utils/|_compile)|contextlib|functools|vllm/tracing/)")
 _ENGINE_PACKAGE = re.compile(
@@ -222,7 +199,7 @@ def read_context(around: NearbyLines, error: LogLine, known: KnownFailures, log:
         find_warning(nearby),
         step.message if step else None,
         keep_engine_parts(step.phase.fix, log.engine).replace("\n", "; ") if step else None,
-        _find_advice(error.text) or _find_advice_below(around.after, error),
+        find_advice(error.text) or find_advice_below(around.after, error),
         _find_distribution(error.text, calls),
         f"{cuda_error.meaning} ({cuda_error.name}, {cuda_error.code})" if cuda_error else None,
         keep_engine_parts(cuda_error.fix or "", log.engine) or None if cuda_error else None,
@@ -370,22 +347,6 @@ def _find_unlike_sizes(text: str) -> tuple[int, int]:
         return 0, 1
     unlike = [(min(pair), max(pair)) for pair in zip(*shapes, strict=True) if pair[0] != pair[1]]
     return unlike[0] if len(unlike) == 1 else (0, 1)
-
-
-def _find_advice(text: str) -> str | None:
-    matches = _ADVICE.finditer(text[:2000])
-    sentences = (match["advice"].strip() for match in matches if not _WARNED.match(text, match.end("advice")))
-    return next((sentence[:200] for sentence in sentences if not _DEBUG_ADVICE.search(sentence)), None)
-
-
-def _find_advice_below(after: Sequence[bytes], error: LogLine) -> str | None:
-    """Return the advice in further lines of an exception's message, before another line with a level."""
-    lines = (parse_line(decode(raw[:_MAX_LINE_CHARS])) for raw in after[:_MAX_MESSAGE_LINES])
-    message_lines = takewhile(
-        lambda line: line.level in (None, error.level) and not _OTHER_REPORT.match(line.text),
-        (line for line in lines if line.rank in (None, error.rank)),
-    )
-    return next((advice for line in message_lines if (advice := _find_advice(line.text))), None)
 
 
 def _find_distribution(text: str, calls: Sequence[tuple[str, str]]) -> str | None:
