@@ -1,3 +1,4 @@
+import shlex
 from dataclasses import replace
 from typing import Any
 
@@ -125,6 +126,19 @@ def test_who_is_left_out(sees: str, misses: str, blamed: str) -> None:
 @pytest.mark.parametrize(("boots", "told"), [(True, False), (None, False), (False, True)])
 def test_advice(boots: Any, *, told: bool) -> None:
     assert (checks.find_reboot_note("b", {"boots": boots, "user": "ann"}) is not None) is told
+
+
+def test_words_of_another_host_are_quoted_in_a_fix() -> None:
+    odd = "$(id); x"
+    assert shlex.quote(odd) in (checks.find_reboot_note("b", {"boots": False, "user": odd}) or "")
+    full = checks.disk_problem("b", {"free_bytes": 0, "state": odd})
+    assert full
+    assert f"df -h {shlex.quote(odd)};" in full.fix
+    image = {"name": odd, "id": "1", "digests": [], "runtime": odd}
+    own: dict[str, Any] = {"host": "a", "parts": {"image": {**image, "id": "2"}}}
+    with raises_problem("different images") as caught:
+        checks.require_same_versions(own, {"host": odd, "parts": {"image": image}}, "10.0.0.1:6379")
+    assert f"ssh {shlex.join((odd, odd, 'save', odd))} | " in caught.value.fix
 
 
 @pytest.mark.parametrize(

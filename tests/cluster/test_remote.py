@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import socket
 from collections.abc import Mapping, Sequence
@@ -152,6 +153,16 @@ def test_a_silent_one() -> None:
         raises_problem("b ", cause="ssh b", fix=("ssh b true", "--without b")),
     ):
         there.read_greeting(limit_s=0.5)
+
+
+@pytest.mark.parametrize("target", ["ann@b;id", "ssh://b:22/$(id)", "b'`id`"])
+def test_a_target_in_a_fix_is_one_word(target: str) -> None:
+    """A table of hosts may come from another user, and a fix is pasted."""
+    with Remote("b", target, Command(("python3", "-c", SAYS + "time.sleep(600)", HELLO))) as there:
+        there.read_greeting()
+        with raises_problem("b ", fix=f"ssh {shlex.quote(target)}"):
+            there.ask("look", {}, 0.1)
+        there.close(limit_s=0.2)
 
 
 def test_everyone_keeps_every_failure() -> None:

@@ -144,6 +144,14 @@ def test_a_host_that_does_not_answer_delays_the_alarm_to_twice_the_limit(simulat
     assert simulated.fix.startswith("look at far, which did not answer: ssh far uptime\n")
 
 
+@pytest.mark.parametrize(
+    ("host", "target"), [("far (10.0.0.2)", "far"), ("a;id (10.0.0.2)", "'a;id'"), ("$(id)", "'$(id)'")]
+)
+def test_a_silent_host_is_one_word_of_the_fix(simulated: SimulatedTime, host: str, target: str) -> None:
+    simulated.alarm(NEVER, hosts=lambda **_: {host: None})
+    assert f": ssh {target} uptime\n" in simulated.fix
+
+
 def test_a_stopped_engine_is_named_and_ended(free_port: int) -> None:
     with pytest.raises(Problem) as caught:
         watch(free_port, "well", stop=True)

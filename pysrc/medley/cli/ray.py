@@ -1,6 +1,7 @@
 """`medley ray-head`, `ray-worker`, `ray-stop`, `join`: this host's part of a cluster."""
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from contextlib import closing
@@ -130,9 +131,10 @@ class RayHeadVerb(Verb):
 
     def _say(self, address: str, secret: str, slots: int) -> None:
         more = f" --engine {self.part.engine}" if self.part.engine != DEFAULT_ENGINE else ""
+        file = shlex.quote(secret)
         text = (
             f"Ray head at {address}, {slots} slot{'s' if slots != 1 else ''} here. On each other host:\n\n"
-            f"    ssh {address} cat {secret} | medley ray-worker {address} --token-file -{more}\n\n"
+            f"    ssh {address} cat {file} | medley ray-worker {address} --token-file -{more}\n\n"
             "medley status shows who has joined; medley ray-stop ends it."
         )
         print_result({"head": address, "token": secret, "slots": slots}, [text], as_json=self.as_json)

@@ -61,12 +61,12 @@ def _require_same_image(own_terms: Mapping[str, Any], head_terms: Mapping[str, A
         return
     if own_terms["parts"].get("machine") != head_terms["parts"].get("machine"):
         return
-    name = shlex.quote(head_image["name"])
+    name, head = shlex.quote(head_image["name"]), shlex.quote(head_terms["host"])
     raise Problem(
         f"this host ({own_terms['host']}) and the head ({head_terms['host']}) run different images",
         cause=f"{own_image['name']} is {own_image['id'][:12]} here, "
         f"{head_image['name']} is {head_image['id'][:12]} on the head",
-        fix=f"copy the head's: ssh {head_terms['host']} {head_image['runtime']} save {name} | "
+        fix=f"copy the head's: ssh {head} {shlex.quote(head_image['runtime'])} save {name} | "
         f"{own_image['runtime']} load; then: --image {name}",
     )
 
@@ -115,11 +115,12 @@ def clock_problem(name: str, ahead_s: float) -> Problem | None:
 def disk_problem(name: str, state: Mapping[str, Any]) -> Problem | None:
     if state["free_bytes"] >= MIN_FREE_BYTES:
         return None
+    folder = shlex.quote(state["state"])
     return Problem(
         f"the disk of {name} is full",
         cause=f"{state['free_bytes'] >> 20} MiB free in {state['state']}, "
         f"and Ray needs {MIN_FREE_BYTES >> 20} MiB",
-        fix=f"on {name}: df -h {state['state']}; medley env clean; or MEDLEY_STATE=/another/disk",
+        fix=f"on {name}: df -h {folder}; medley env clean; or MEDLEY_STATE=/another/disk",
     )
 
 
@@ -195,9 +196,8 @@ def find_reboot_note(name: str, state: Mapping[str, Any]) -> str | None:
     """Return a note about a setting that should be changed and does not stop the host."""
     if state["boots"] is not False:
         return None
-    return (
-        f"{name} does not rejoin after a reboot; to change that: sudo loginctl enable-linger {state['user']}"
-    )
+    command = shlex.join(("sudo", "loginctl", "enable-linger", state["user"]))
+    return f"{name} does not rejoin after a reboot; to change that: {command}"
 
 
 def is_up(state: Mapping[str, Any], role: str, head: str, address: str, request: Mapping[str, Any]) -> bool:

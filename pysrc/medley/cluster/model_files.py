@@ -166,11 +166,12 @@ def fetch_extra_files(extras: ModelExtras, head: str, progress: Progress) -> Non
     if extras.code and extras.code.commit is None:
         folder = extras.code.where
         own_files, quoted_folder = remote_code.compute_fingerprints(Path(folder)), shlex.quote(folder)
+        source = shlex.quote(head.partition(":")[0])
         _require_trusted_code(
             own_files,
             extras.code,
             f"the model's code in {folder} differs from the head's, which is trusted",
-            f"copy the head's: rsync -a {head.partition(':')[0]}:{quoted_folder}/ {quoted_folder}/\n"
+            f"copy the head's: rsync -a {source}:{quoted_folder}/ {quoted_folder}/\n"
             "and delete the files that the head does not have",
         )
 

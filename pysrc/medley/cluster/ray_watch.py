@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import re
+import shlex
 import socket
 import time
 from collections.abc import Iterator, Mapping
@@ -44,7 +45,7 @@ def require_listening(host: str, port: int, own_network: Net) -> str:
         raise Problem(
             f"{host} cannot be resolved",
             cause=in_words(error),
-            fix=f"give its address instead; to check the name: getent hosts {host}",
+            fix=f"give its address instead; to check the name: getent hosts {shlex.quote(host)}",
         ) from error
     if str(address).startswith("127."):
         raise Problem(
@@ -102,7 +103,7 @@ def _no_head_problem(host: str, endpoint: str, error: OSError, own_network: Net)
     else:
         cause = f"{endpoint} does not answer: {in_words(error)}"
         ports = f"{RayPorts.first} to {RayPorts.last}"
-        fix = f"open TCP ports {ports} between the hosts (sudo ufw status; ping {host})"
+        fix = f"open TCP ports {ports} between the hosts (sudo ufw status; ping {shlex.quote(host)})"
     return Problem(f"no Ray head answers at {host}", cause=cause, fix=fix)
 
 

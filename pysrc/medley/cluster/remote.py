@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -243,7 +244,8 @@ class Remote:
             return NotAnswering(
                 f"{self.name} did not answer in time",
                 cause=f"{request!r} took more than {limit_s:.0f} s",
-                fix=f"log in and check it: ssh {self._target}; or go on without it: --without {self.name}",
+                fix=f"log in and check it: ssh {shlex.quote(self._target)}; "
+                f"or go on without it: --without {self.name}",
             )
         return ConnectionLost(
             f"the connection to {self.name} is gone",

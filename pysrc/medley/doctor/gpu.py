@@ -1,5 +1,6 @@
 """Check GPU clocks, power, devices, driver libraries, compilers, kernels, and limits of processes."""
 
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
@@ -128,7 +129,7 @@ def device_permissions(host: ExaminedHost, access: Access) -> Iterator[Check]:
         yield host.wrong(
             f"This user cannot open {', '.join(rdma)}",
             cause="NCCL then finds no RDMA device and silently uses TCP",
-            fix=f"sudo chmod 666 {' '.join(rdma)}",
+            fix=shlex.join(("sudo", "chmod", "666", *rdma)),
         )
     if not access.closed_devices:
         yield host.ok(", ".join(access.open_devices) or "no GPU or RDMA devices here")

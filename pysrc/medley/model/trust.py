@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -160,11 +161,12 @@ def _require_no_code(weights: Weights, *, starts: bool) -> None:
 
 def _refusal_problem(weights: Weights, cause: str, pin_words: str) -> Problem:
     word = weights.name if weights.model else weights.target
+    serve = f"medley serve {shlex.quote(word)}"
     return Problem(
         f"{word} has extra model code, which is not trusted",
         cause=cause,
-        fix=f"read it, and to run it: medley serve {word} {_TRUST_FLAG}{pin_words}\n"
-        f"or without it, if the engine knows this model by itself: medley serve {word} --no-remote-code",
+        fix=f"read it, and to run it: {serve} {_TRUST_FLAG}{pin_words}\n"
+        f"or without it, if the engine knows this model by itself: {serve} --no-remote-code",
     )
 
 

@@ -109,7 +109,7 @@ def _build_terms(job: Job, programs: Tools, hub_files: HubFiles | None) -> dict[
 def _print_join_command(address: str, port: int, token_file: Path, count: int, output: Output) -> None:
     head = address if port == RENDEZVOUS_PORT else f"{address}:{port}"
     output.say("run on the other host:" if count == 1 else f"run on each of the {count} other hosts:")
-    output.say(f"    ssh {address} cat {token_file} | medley join {head} --token-file -")
+    output.say(f"    ssh {address} cat {shlex.quote(str(token_file))} | medley join {head} --token-file -")
 
 
 def _build_site(job: Job, host_facts: Mapping[str, Facts], kind: Kind, programs: Tools) -> Topology:
@@ -255,10 +255,10 @@ def _require_head_terms(programs: Tools, terms: "Mapping[str, Any]", head: str, 
         resolve.prepare_weights(model_files)
         packaged_model.build_model(model_files, programs.binary / "python", watch)
     if target.is_absolute() and not storage.exists(target / "config.json"):
-        folder = shlex.quote(str(target))
+        folder, source = shlex.quote(str(target)), shlex.quote(head.partition(":")[0])
         raise Problem(
             f"this host does not have {terms['model']}",
             cause=f"{target / 'config.json'} is missing, and every host reads its own copy",
-            fix=f"copy it to the same path here: rsync -a {head.partition(':')[0]}:{folder}/ {folder}/",
+            fix=f"copy it to the same path here: rsync -a {source}:{folder}/ {folder}/",
         )
     fetch_extra_files(extra_files.read_extras(terms["beside"]), head, watch)

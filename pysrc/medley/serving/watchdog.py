@@ -6,6 +6,7 @@ delays the alarm, because a rank that waits for a lost one may spin forever.
 """
 
 import platform
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -279,7 +280,7 @@ class Watchdog:
         if explained.cause == problem.cause:
             return problem
         first_fix = explained.fix.partition("\n")[0].replace(
-            "medley serve MODEL", f"medley serve {self.model}"
+            "medley serve MODEL", f"medley serve {shlex.quote(self.model)}"
         )
         return Problem(
             title, cause=f"{problem.cause}; {explained.cause}", fix=f"{first_fix}\n{_format_stacks_fix(file)}"
@@ -289,12 +290,13 @@ class Watchdog:
         """Yield the commands for a failure that is not known, for the hosts at fault first."""
         for sample in (samples[-1] for samples in self._samples.values()):
             for host in sample.silent_hosts:
-                yield f"look at {host}, which did not answer: ssh {host} uptime"
+                target = shlex.quote(host.partition(" (")[0])  # a host that joined is NAME (ADDRESS)
+                yield f"look at {host}, which did not answer: ssh {target} uptime"
             sleeping = {
                 _describe_host(host): row["pid"] for host, row in sample.list_rows() if row["state"] == "D"
             }
             yield from (f"on {host}, see what it waits for: sudo dmesg | tail -50" for host in sleeping)
-        yield f"start it again, and by itself from then on: medley serve {self.model} --restart"
+        yield f"start it again, and by itself from then on: medley serve {shlex.quote(self.model)} --restart"
         yield _format_stacks_fix(file)
 
     def _list_observations(self, quiet_s: float) -> Iterator[str]:

@@ -160,6 +160,15 @@ def test_a_usb_adapter_is_no_usb_interface() -> None:
     assert link(row(), sysfs=sysfs).kind == "ethernet"
 
 
+@pytest.mark.parametrize("name", ["eth0;id", "$(id)", "-x", "a b", "`id`"])
+def test_a_link_whose_name_is_a_command_is_left_out(name: str) -> None:
+    """A fix names links in a command, and another host or a bug report may send any text."""
+    rows = [row(), row(name), row("eth1", master=name)]
+    assert [each.name for each in network.read_net(asked(rows)).links] == ["eth0"]
+    sysfs = f"{name}/uevent:IFINDEX=3\neth0/uevent:IFINDEX=2\n"
+    assert {each.name for each in network.read_net(asked(sysfs=sysfs)).links} <= {"eth0"}
+
+
 def test_without_iproute2() -> None:
     """sysfs has all but addresses and routes."""
     told = parse((HOSTS / "spark-pair-a.txt").read_text())

@@ -15,6 +15,7 @@ from medley.planner import Device, Layout, Stage
 from medley.progress import SILENT, SilentProgress
 from medley.serving import Description
 from tests.problems import raises_problem
+from tests.web_server import answering
 
 LOAD = BenchLoad((1, 4))
 pytestmark = pytest.mark.usefixtures("asked_once")
@@ -100,3 +101,11 @@ def test_another_servers_folder_is_no_tokenizer_here(server: str) -> None:
     """The server's model is a folder that this host does not have."""
     with raises_problem(cause="/absent/models/m", fix="--tokenizer Qwen/Qwen3-8B"):
         find_target(TargetOptions(url=server, tokenizer="/absent/models/m"), SILENT)
+
+
+def test_a_name_of_a_model_is_one_word_of_the_fix() -> None:
+    with (
+        answering({"/v1/models": b'{"data": [{"id": "a;$(id)"}]}'}) as found,
+        raises_problem("does not serve m", fix="--model 'a;$(id)'"),
+    ):
+        find_target(TargetOptions(url=f"{found.url}/v1", model="m"), SILENT)

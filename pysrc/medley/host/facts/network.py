@@ -26,6 +26,7 @@ _KIND_BY_TYPE = {made: kind for kind, words in _TABLES["made"].items() for made 
 # One end is on this host, and the other in a container or on a network: only the name shows which.
 _PAIR_TYPES = {"veth", "macvlan", "ipvlan", "macvtap", "ipvtap", "netkit"}
 _TUNNEL_TYPES = {"none", "ppp", "sit", "ipip", "gre", "gre6", "tunnel", "tunnel6", "rawip"}
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_][\w.+:@-]*", re.ASCII)
 _ETHERNET_NAME = re.compile(r"(eth|en|lan|net|host)[0-9a-z]*$", re.IGNORECASE)
 
 
@@ -100,13 +101,20 @@ class Net:
 def read_net(answers: Transcript) -> Net:
     """Return the interfaces and routes."""
     by_interface = _read_sysfs(answers)
-    rows = [row for row in objects(answers, LINKS) if isinstance(row.get("ifname"), str)]
+    rows = [row for row in objects(answers, LINKS) if _has_plain_name(row)]
     if not rows:
         # Without iproute2, or with one too old, everything but the addresses is known.
         for name, files in by_interface.items():
             state = files.get("operstate", "").upper()
             rows.append({"ifname": name, "ifindex": number(files.get("IFINDEX")), "operstate": state})
+        rows = [row for row in rows if _has_plain_name(row)]
     return Net(tuple(_read_interface(row, by_interface) for row in rows), tuple(_list_routes(answers)))
+
+
+def _has_plain_name(row: Mapping[str, Any]) -> bool:
+    """Return whether a fix can name a link as one word; another host may send any text."""
+    name, master = row.get("ifname"), row.get("master") or "none"
+    return all(isinstance(word, str) and _PLAIN_NAME.fullmatch(word) for word in (name, master))
 
 
 def _read_sysfs(answers: Transcript) -> dict[str, dict[str, str]]:

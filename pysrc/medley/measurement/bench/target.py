@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -182,7 +183,7 @@ def _choose_card(cards: list[dict[str, Any]], name: str | None, url: str) -> dic
     raise Problem(
         f"{url} does not serve {name or 'a model'}",
         cause=f"it serves {names or 'none'}",
-        fix=f"--model {cards[0]['id']}" if cards else "medley logs shows what became of it",
+        fix=f"--model {shlex.quote(cards[0]['id'])}" if cards else "medley logs shows what became of it",
     )
 
 
