@@ -17,7 +17,7 @@ from medley.serving import client_settings
 from medley.serving.client_settings import Client, SettingsFile, Target, read_clients
 from tests.problems import raises_problem
 
-ODD = 'org/na"me $(x)'
+ODD = "org/na me:1+2 (x)"
 KEY = "sk-0123456789"
 CLIENTS = read_clients()
 ASKED = (
@@ -110,23 +110,42 @@ def test_a_file_parses(name: str, file: SettingsFile, target: Target) -> None:
     assert ODD in json.dumps(table).encode().decode("unicode_escape")
 
 
-@pytest.mark.parametrize("name", CLIENTS)
-def test_a_model_s_name_cannot_end_a_comment(name: str, tmp_path: Path) -> None:
-    """A server chooses the names of its models, and a user pastes what is printed."""
-    odd = f"m'\n: >{tmp_path}/ran #\r\x1bé\\"
-    filled = CLIENTS[name].fill(Target("http://127.0.0.1:8000/v1", odd, 32_768, odd))
-    typed = filled.run.partition("<<'END'\n")[0]
-    assert not any(line.startswith(": >") for line in filled.run.splitlines())
-    stubs = "".join(
-        f"{each}() {{ printf '%s\\n' \"$@\" >>{tmp_path}/words; }}\n" for each in ("curl", "aider")
-    )
-    done = subprocess.run(["bash", "-nc", typed], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    if name in {"cline", "n8n", "curl", "aider"}:
-        subprocess.run(["bash", "-c", stubs + filled.run], check=True)
-        assert not (tmp_path / "ran").exists()
-    if name == "aider":
-        assert f"openai/{odd}" in (tmp_path / "words").read_bytes().decode()
+HOSTILE_NAMES = (
+    *("{file:~/.ssh/id_rsa}", "{env:HF_TOKEN}", "a{file:b}", "${{ secrets.X }}", "{{ $env.X }}", "={{ 1 }}"),
+    *("$HOME", "${HOME}", "`id`", "a$(id)", 'a"b', "a'b", "a\\b", "a,target=http://evil", "a\nb", "a\rb"),
+    *("a\x1bb", "", "-x", "!!python/name:x", "%(x)s", "~/x", "os.environ/X=1"),
+)
+
+
+@pytest.mark.parametrize("name", sorted({*CLIENTS} - {"curl", "open-webui"}))
+@pytest.mark.parametrize("model", HOSTILE_NAMES, ids=ascii)
+def test_a_name_that_a_client_could_expand_is_refused(name: str, model: str) -> None:
+    """A server chooses the names of its models: opencode would send it the file that such a name has."""
+    with raises_problem(repr(model), cause="http://127.0.0.1:8000/v1", fix="--served-model-name NAME"):
+        CLIENTS[name].fill(Target("http://127.0.0.1:8000/v1", model, 32_768))
+
+
+@pytest.mark.parametrize("name", ["guidellm", "llama-benchy"])
+def test_the_folder_of_a_tokenizer_is_a_plain_name_too(name: str) -> None:
+    with raises_problem("'a,b=c' as a tokenizer"):
+        CLIENTS[name].fill(Target("http://127.0.0.1:8000/v1", "m", 32_768, "a,b=c"))
+
+
+@pytest.mark.parametrize("model", HOSTILE_NAMES, ids=ascii)
+def test_a_request_of_curl_has_any_name(model: str, tmp_path: Path) -> None:
+    run = CLIENTS["curl"].fill(Target("http://127.0.0.1:8000/v1", model)).run
+    stub = f"curl() {{ printf '%s\\0' \"$@\" >{tmp_path}/words; }}\n"
+    subprocess.run(["bash", "-c", stub + run], check=True)
+    body = next(word for word in (tmp_path / "words").read_text().split("\0") if word.startswith("{"))
+    assert json.loads(body)["model"] == model
+
+
+@pytest.mark.parametrize("name", ["cline", "n8n"])
+def test_a_file_s_name_cannot_end_a_comment(name: str, tmp_path: Path) -> None:
+    """A user pastes what is printed."""
+    target = Target("http://a/v1", "m", 32_768, key_file=tmp_path / "k'\n: >ran #\r\x1bé\\", has_key=True)
+    subprocess.run(["bash", "-c", CLIENTS[name].fill(target).run], cwd=tmp_path, check=True)
+    assert not (tmp_path / "ran").exists()
 
 
 def test_limits_are_those_of_the_server() -> None:

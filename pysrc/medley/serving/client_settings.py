@@ -19,6 +19,8 @@ _DEFAULT_CONTEXT_TOKENS = 8192
 # An answer has a quarter of the context; agents with a large context request at most 32,000 tokens.
 _OUTPUT_DIVISOR, _MAX_OUTPUT_TOKENS = 4, 32_000
 _TRUST_VARIABLES = ("CURL_CA_BUNDLE", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
+_PLAIN_NAME = re.compile(r"[\w./][\w ./:@+()-]*")
+"""A name that no client changes: no brace, dollar, backtick, comma, quote, newline or equals sign."""
 _TEMPLATE_MARK = re.compile(r"@([A-Z_]+)@")
 
 
@@ -103,7 +105,8 @@ class Client:
     """Tokens that its own instructions and tools take before it works."""
 
     def fill(self, target: Target) -> "Client":
-        """Return it with the words of this server in its templates."""
+        """Return it with the words of this server in its templates; refuse a name that is not plain."""
+        self._require_plain_names(target)
         files = tuple(
             replace(file, text=_fill_template(file.text, target, _escape_for_quotes)) for file in self.files
         )
@@ -112,6 +115,22 @@ class Client:
         if target.authority:
             run = f"{_format_trust_command(target.authority)}\n{run}"
         return Client(self.name, self.title, self.source, self.tested, run, files)
+
+    def _require_plain_names(self, target: Target) -> None:
+        """Raise a Problem for a name that the client could expand.
+
+        A server chooses the names. opencode replaces {file:PATH} and {env:NAME} in its settings, Continue
+        replaces ${{ secrets.NAME }}, and GuideLLM takes a comma for the next of its options.
+        """
+        text = "".join((self.run, *(file.text for file in self.files)))
+        for mark, title in (("MODEL", "model"), ("TOKENIZER", "tokenizer")):
+            name = target.list_words()[mark]
+            if f"@{mark}@" in text and not _PLAIN_NAME.fullmatch(name):
+                raise Problem(
+                    f"{self.title} cannot take {name!r} as a {title}",
+                    cause=f"the server at {target.url} chose this name, and clients expand signs in it",
+                    fix="serve it under a plain name: medley serve MODEL --served-model-name NAME",
+                )
 
     def list_gaps(self, target: Target, *, has_tools: bool | None) -> list[str]:
         """Return a sentence per gap of the server; `has_tools`: whether its model calls tools, if known."""
