@@ -144,6 +144,56 @@ def test_a_login_in_a_url_is_in_no_unit_of_the_system(command: Command, name: st
     assert "tulips" in format_unit(Unit("a", "t", command)), "a user's own file is closed to others"
 
 
+WEBHOOK = "https://hooks.slack.com/services/T0123/B0123/tulips"
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (Command(("/m", "serve"), {"SLACK_URL": WEBHOOK}), "SLACK_URL"),
+        (Command(("/m", "serve"), {"MEDLEY_NOTICE": WEBHOOK}), "MEDLEY_NOTICE"),
+        (Command(("/m", "serve"), {"VLLM_X": "hf_tulipsTulips01234567"}), "VLLM_X"),
+        (Command(("/m", "serve"), {"VLLM_X": '{"api_key": "tulips"}'}), "VLLM_X"),
+        (Command(("/m", "serve"), {"VLLM_X": "Bearer tulips1"}), "VLLM_X"),
+        (Command(("/m", "serve", "demo", "--", "--api-key", "tulips")), "--api-key"),
+        (Command(("/m", "serve", "demo", "--", "--api-key", "token-a1", "tulips-b2")), "--api-key"),
+        (Command(("/m", "serve", "demo", "--api-key=tulips")), "--api-key"),
+        (Command(("/m", "serve", "demo", "--", "--ssl-keyfile-password", "tulips")), "password"),
+        (Command(("/m", "serve", "demo", "--", "--x", '{"token": "tulips"}')), "--x"),
+        (Command(("/m", "serve", "demo", "--", "--x", f"curl {WEBHOOK}")), "--x"),
+        (Command(("/m", "serve", "sk-tulips0123456789abcdef")), "a word of the command"),
+    ],
+)
+def test_a_secret_of_any_name_is_in_no_unit_of_the_system(command: Command, name: str) -> None:
+    with raises_problem(name, cause="every user") as caught:
+        format_unit(Unit("a", "t", command), Boot("ann"))
+    assert "\n(umask 077; cat > ~/.config/medley/" in caught.value.fix
+    assert "tulips" not in str(caught.value)
+    assert "tulips" in format_unit(Unit("a", "t", command)), "a user's own file is closed to others"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("serve", "Qwen/Qwen3-8B", "--api-key", "/home/ann/key", "--on-event", "~/.config/medley/on-event"),
+        ("serve", "demo", "--api-key", "none", "--token-file", "/t", "--", "--max-model-len", "8192"),
+        ("serve", "demo", "--", "--revision", "0123456789abcdef0123456789abcdef01234567"),
+        ("serve", "/models/snapshots/0123456789abcdef0123456789abcdef01234567"),
+        ("serve", "ann/hf-qwen3-8B-awq", "--image", f"vllm@sha256:{'0123456789abcdef' * 4}"),
+        ("serve", "demo", "--", "--override-generation-config", '{"stop": ["x"], "max_new_tokens": 5}'),
+        ("serve", "demo", "--", "--tokenizer-mode", "auto", "--speculative-config", '{"method": "mtp"}'),
+        ("ray-worker", "spark-1", "--stay", "--link", "192.168.100.0/24"),
+    ],
+)
+def test_what_is_no_secret_is_in_the_unit(words: tuple[str, ...]) -> None:
+    env = {"HF_HOME": "/data/hf_cache-2024", "HF_ENDPOINT": "https://hf-mirror.com", "NCCL_DEBUG": "INFO"}
+    env |= {
+        "MEDLEY_ON_EVENT": "/home/ann/notify",
+        "PATH": "/nix/store/0123456789abcdfghijklmnpqrsvwxyz-x/bin",
+    }
+    assert words[1] in format_unit(Unit("a", "t", Command(("/m", *words), env)), Boot("ann"))
+
+
 @pytest.mark.parametrize("word", ["ssh://ann@spark-1", "http://a.lan/x?to=b@c", "ann@spark-1", "a://b/c@d"])
 def test_what_is_no_login_in_a_url(word: str) -> None:
     assert word in format_unit(Unit("a", "t", Command(("/m", word))), Boot("ann"))

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
+from medley.cluster import unit_secrets
 from medley.command import Command
 from medley.errors import Problem
 
@@ -22,11 +23,6 @@ _PROTECTION = (
     "MemoryMin=64M",  # the supervisor's own pages are not reclaimed, so that it can act while others stall
 )
 _PLAIN_WORD = re.compile(r"[\w@+=:,./-]+", re.ASCII)
-_SECRET_NAME = re.compile(r"(?i)(token|key|secret|password|passwd|credentials?)$")
-_LOGIN = re.compile(
-    r"(?i)(?<![\w+.-])(?:(?!ssh:)[a-z][a-z0-9+.-]*://[^/\s?#@]+|ssh://[^/\s?#@:]+:[^/\s?#@]+)@"
-)
-"""A URL with a login; of ssh a user alone is none."""
 _FORBIDDEN_CHARS = re.compile(
     r"[\x00-\x1f\x7f\ud800-\udfff\ufdd0-\ufdef"
     + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x11_0000, 0x1_0000))
@@ -105,15 +101,9 @@ def format_unit(unit: Unit, boot: Boot | None = None) -> str:
         raise AssertionError(
             unit.name
         )  # only medley's supervisor does these; a secret is passed as a file's name
-    for name in command.env:
-        if _SECRET_NAME.search(name):
-            raise Problem(
-                f"{name} would be in a file that others can read",
-                cause="a unit's file holds all its variables",
-                fix=f"unset {name}; for the hub's token use: hf auth login",
-            )
+    unit_secrets.require_no_secret_name(command)
     if boot:
-        _require_no_login(command)
+        unit_secrets.require_no_secret(command)
     wanted_targets = " ".join(target for target in boot.after if target.endswith(".target")) if boot else ""
     variables = (
         quote_word(f"{name}={value}", variables="literal") for name, value in sorted(command.env.items())
@@ -143,19 +133,6 @@ def format_unit(unit: Unit, boot: Boot | None = None) -> str:
         "Install": (f"WantedBy={'multi-user' if boot else 'default'}.target",),
     }
     return "\n".join("\n".join((f"[{name}]", *lines, "")) for name, lines in sections.items())
-
-
-def _require_no_login(command: Command) -> None:
-    """Raise a Problem for a URL with a login, which `systemctl show` prints for every user."""
-    fixes = {**{name: f"unset {name}, or: --set {name}=" for name in command.env}, "the command": "type "}
-    texts = {**command.env, "the command": "\n".join(command.argv)}
-    for name, text in texts.items():
-        if _LOGIN.search(text):
-            raise Problem(
-                f"a login in a URL of {name} would be in a file that others can read",
-                cause="every user of this host can read the units of the system",
-                fix=f"{fixes[name]}URL  # without USER:PASSWORD@; uv and git read a login from ~/.netrc",
-            )
 
 
 def _list_restart_lines(rule: Restart | None) -> Iterator[str]:

@@ -93,14 +93,14 @@ def is_plain(value: str) -> bool:
     return _PLAIN.fullmatch(value) is not None
 
 
-def hide_named(text: str) -> str:
-    """Replace the values of secret names by HIDDEN."""
-    return "".join(_Reader(text).parts())
+def hide_named(text: str, *, has_requests: bool = True) -> str:
+    """Replace the values of secret names by HIDDEN, and with `has_requests` those of prompts and messages."""
+    return "".join(_Reader(text, has_requests=has_requests).parts())
 
 
 class _Reader:
-    def __init__(self, text: str) -> None:
-        self.text = text
+    def __init__(self, text: str, *, has_requests: bool) -> None:
+        self.text, self.has_requests = text, has_requests
         self.unclosed = -1
         """No bracket before this place closes."""
 
@@ -109,6 +109,8 @@ class _Reader:
         for word in _WORD.finditer(self.text):
             name = (word[1] or word[0])[-_LONGEST_NAME:]
             kind = kind_of(name) if word.start() >= at else None
+            if kind == "request" and not self.has_requests:
+                kind = None
             value = self._value(word, name, kind) if kind else None
             if value and value[0] < value[1]:
                 yield self.text[at : value[0]]

@@ -25,6 +25,7 @@ _KEYS = re.compile(
     rf"(?<![A-Za-z0-9])(?:(?:{'|'.join(_SHAPES['prefixes'])})[-_](?=[\w-]{{0,64}}[\dA-Z])[\w-]{{8,}}+"
     rf"|{'|'.join(_SHAPES['others'])})"
 )
+_LONG_RUN = re.compile(r"[A-Za-z0-9]{14}")
 _BEARER = re.compile(
     r"(?i)\b(bearer|basic|digest|negotiate)((?:\s|%20|\\[nt]){1,4})(?=[\w.~+/=-]{0,200}[\d=_.-])[\w.~+/=-]{3,4096}+"
 )
@@ -63,6 +64,19 @@ def hide_shapes(text: str) -> str:
     text = _LOGIN.sub(rf"\1{HIDDEN}", text)
     text = _NETRC.sub(lambda m: f"{m[1] or m[2]}{HIDDEN}", text)
     return _XML.sub(rf"\1{HIDDEN}", text)
+
+
+def has_secret(text: str) -> bool:
+    """Return whether text has a secret by its shape.
+
+    A caller refuses the text, so this is stricter than `hide_shapes`: a name such as hf-model-8B is no key,
+    and a query or a user in a URL is none.
+    """
+    keys = (match[0] for match in _KEYS.finditer(text))
+    return any(map(_LONG_RUN.search, keys)) or any(
+        pattern.search(text)
+        for pattern in (_PRIVATE, _WEBHOOK, _HOOK_PATH, _DIGITS, _BEARER, _LOGIN, _NETRC, _XML)
+    )
 
 
 def told_values(secrets: Iterable[str]) -> re.Pattern[str] | None:
