@@ -243,6 +243,37 @@ def test_the_state_folder_is_its_owners_alone(tmp_path: Path, monkeypatch: pytes
     assert (tmp_path / "other").stat().st_mode & 0o077
 
 
+def test_the_folder_that_the_state_links_to_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+    (tmp_path / "disk").mkdir(mode=0o755)
+    (tmp_path / "between").symlink_to("disk")
+    (tmp_path / "state").symlink_to(tmp_path / "between")
+    storage.write(tmp_path / "state" / "logs" / "a.log", "a command with a webhook\n")
+    assert (tmp_path / "disk").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "disk/logs/a.log").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+@pytest.mark.parametrize("foreign", ["disk", "state"])
+def test_a_state_that_links_to_another_users_folder_is_refused(
+    foreign: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
+    (tmp_path / "disk").mkdir(mode=0o755)
+    (tmp_path / "state").symlink_to(tmp_path / "disk")
+    os.chown(tmp_path / foreign, 65534, -1, follow_symlinks=False)
+    with raises_problem(
+        f"{tmp_path / 'state'} is not yours",
+        cause=str(tmp_path / "disk"),
+        fix="export MEDLEY_STATE=/path/of/your/own",
+    ):
+        storage.write(tmp_path / "state" / "token", "hidden", secret=True)
+    assert (tmp_path / "disk").stat().st_mode & 0o777 == 0o755
+    assert not (tmp_path / "disk" / "token").exists()
+
+
 def test_a_private_folder_is_its_owners_alone(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir(mode=0o777)

@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from medley import json_shape, user
-from medley.errors import Problem
-from medley.unusable_file import UnusableFile, build_problem, optional
+from medley.unusable_file import UnusableFile, build_foreign_problem, build_problem, optional
 
 _T = TypeVar("_T")
 _MAX_SOCKET_FOLDER_BYTES = 80
@@ -65,13 +64,17 @@ def make_private(folder: Path) -> Path:
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     if not _is_own(folder):
-        raise Problem(
-            f"{folder} is not yours",
-            cause="another user made it, and a server's sockets are in it",
-            fix="export MEDLEY_STATE=/path/of/your/own",
-        )
+        raise build_foreign_problem(folder)
     _close_to_others(folder)
     return folder
+
+
+def _close_state(root: Path) -> None:
+    """Close the state folder, or the folder that it links to; refuse a link of or to another user's."""
+    if root.is_symlink() and not (_is_own(root.resolve()) and root.lstat().st_uid in {0, os.geteuid()}):
+        raise build_foreign_problem(root)
+    if _is_own(root.resolve()):
+        _close_to_others(root)
 
 
 def _close_to_others(folder: Path) -> None:
@@ -280,8 +283,8 @@ def make(folder: Path) -> Path:
         if folder.is_relative_to(user.NO_HOME):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         folder.mkdir(parents=True, exist_ok=True)
-        if folder.absolute().is_relative_to(root := state()) and _is_own(root):
-            _close_to_others(root)
+        if folder.absolute().is_relative_to(root := state()):
+            _close_state(root)
     return folder
 
 

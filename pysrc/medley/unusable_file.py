@@ -68,6 +68,15 @@ def build_problem(
     return UnusableFile(f"{path} cannot be {verb}", cause=cause, fix=fix or alternative)
 
 
+def build_foreign_problem(folder: Path) -> UnusableFile:
+    """Return the Problem of a private folder that is another user's, or links to one."""
+    return UnusableFile(
+        f"{folder} is not yours",
+        cause=f"another user owns it or {folder.resolve()}, and could read a server's keys and sockets",
+        fix="export MEDLEY_STATE=/path/of/your/own",
+    )
+
+
 def _make_absolute(path: Path) -> Path:
     try:
         return Path(os.path.abspath(path))  # noqa: PTH100 - Path.resolve would follow links
