@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from medley import process
+from medley import process, storage
 from medley.cluster import events
 from medley.command import Command
 from tests.problems import raises_problem
@@ -69,6 +69,46 @@ def test_a_fault_and_a_recovery_run_the_command_and_other_events_do_not(
     events.record_event("recovery", "a on port 1", "answers again")
     events.record_event("fault", "b on port 2", "another server")
     told(out, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("HF_TOKEN=hf_tulipsTulips0123 on spark-1", "HF_TOKEN=HIDDEN on spark-1"),
+        (
+            "Qwen/Qwen3-8B at spark-2.lan: http://ann:tulips@10.0.0.2/v1",
+            "Qwen/Qwen3-8B at spark-2.lan: http://HIDDEN@10.0.0.2/v1",
+        ),
+        (
+            "Authorization: Bearer tulips1\nCUDA error on spark-1",
+            "Authorization: HIDDEN CUDA error on spark-1",
+        ),
+        (
+            "a request failed: prompt: 'about tulips'\nNCCL error",
+            "a request failed: prompt: HIDDEN NCCL error",
+        ),
+        ("the peer has the token plain-tulips-of-state", "the peer has the token HIDDEN"),
+        (f"{'x' * 3990} sk-tulips0123456789abcdef", f"{'x' * 3990} HIDDEN"),
+        (
+            "no token for 120 s; medley serve demo --restart",
+            "no token for 120 s; medley serve demo --restart",
+        ),
+    ],
+    ids=["key", "login", "header", "prompt", "told", "end", "plain"],
+)
+def test_the_command_gets_no_secret(
+    text: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    storage.write(storage.state() / "token", "plain-tulips-of-state", secret=True)
+    monkeypatch.setenv(
+        events.COMMAND_VARIABLE, f'echo "$MEDLEY_EVENT_SUBJECT|$MEDLEY_EVENT_TEXT|$(cat)" >>{out}'
+    )
+    events.record_event("fault", "demo of sk-tulips0123456789abcdef", text)
+    subject, told_text, whole = told(out)[0].split("|")
+    assert (subject, told_text) == ("demo of HIDDEN", shown)
+    assert "tulips" not in whole
+    assert json.loads(whole)["text"] == shown
 
 
 def test_a_command_that_fails_is_one_event_and_breaks_nothing(

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from shlex import quote
 from typing import Any, Literal, get_args
@@ -20,6 +20,7 @@ from medley import credentials, json_shape, storage
 from medley.cluster import require_own_file
 from medley.command import Command
 from medley.errors import Problem, in_words
+from medley.host.redact import redactor_of_host
 from medley.process import Process
 from medley.unusable_file import optional
 
@@ -104,7 +105,18 @@ def record_event(kind: Kind, subject: str, text: str) -> None:
     ):
         _command_started_s[kind, subject] = now_s
         # No daemon: a fault may be the end of this process, and it is reported before that.
-        threading.Thread(target=_run_command, args=(command, event)).start()
+        threading.Thread(target=_notify, args=(command, event, subject, text)).start()
+
+
+def _notify(command: str, event: Event, subject: str, text: str) -> None:
+    """Run the user's command with the event, without secrets and prompts: it may send them to a service.
+
+    The names of hosts and models stay: a notice without them helps nobody. Secrets are hidden before the text
+    becomes one line, because the end of a line ends many of them.
+    """
+    redactor = redactor_of_host()
+    subject, text = (_clean_text(redactor.hide_secrets(part)) for part in (subject, text))
+    _run_command(command, replace(event, subject=subject, text=text))
 
 
 def _clean_text(text: str) -> str:

@@ -101,10 +101,14 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """The text without what this one was told, and without what looks like a secret or a name."""
+        text = self._identities.replace(self.hide_secrets(text))
+        return self._word.sub(lambda m: self._words[m[0].lower()], text) if self._word else text
+
+    def hide_secrets(self, text: str) -> str:
+        """Return the text without secrets, prompts and messages; names and addresses stay."""
         if self._told:
             text = self._told.sub(HIDDEN, text)
-        text = self._identities.replace(hide_shapes(hide_named(text)))
-        return self._word.sub(lambda m: self._words[m[0].lower()], text) if self._word else text
+        return hide_shapes(hide_named(text))
 
     def table(self, value: Any, *, hidden: bool = False) -> Any:  # noqa: ANN401 - any JSON
         """The same with each of its texts redacted, keys too.
