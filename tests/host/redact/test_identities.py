@@ -1,9 +1,14 @@
 """People and hosts are not named; what explains a network or an error stays."""
 
+from ipaddress import IPv4Address, IPv6Address
+
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from medley.host.redact import Redactor
 from medley.host.redact.identities import Identities, is_host_name
+from medley.host.redact.named_values import WORDS
 
 
 @pytest.mark.parametrize(
@@ -47,6 +52,24 @@ from medley.host.redact.identities import Identities, is_host_name
         "http://8.8.4.4:8000/v1",
         "[2a00:1450:4001:80b::200e]:8000",
         "ec2-8-8-4-4",
+        "cannot reach 8.8.4.4. Then it ended",
+        "8.8.4.4, 8.8.4.4; (8.8.4.4) <8.8.4.4> 8.8.4.4/24. 8.8.4.4:80. 8.8.4.4...",
+        "8.8.4.4_eth0 host_8.8.4.4 rank-8.8.4.4-0 8.8.4.4-8.8.4.4",
+        "cannot reach 2a00:1450:4001:80b::200e. Then",
+        "2a00:1450:4001:80b::200e%eth0. [2a00:1450:4001:80b::200e%eth0]:80. [2a00:1450::1].",
+        "peer_2a00:1450:4001:80b::200e_x 2a00:1450:4001:80b::200e-x ::ffff:8.8.4.4.",
+        "3c:6d:66:01:02:03. if_3c:6d:66:01:02:03_up 3c-6d-66-01-02-03. if_3c-6d-66-01-02-03_up",
+        "3c6d.6601.0203. enx3c6d66010203_up fe80::3e6d:66ff:fe01:203%enp1s0.".replace("3e6d", "3c6d"),
+        "spark-1.carol.museum. gpu.carol.berlin:8000",
+        "http://gpu.carol.pizza:8000/v1 tcp://carol.zone:1",
+        "failed to resolve 'gpu.carol.quest'",
+        "Name or service not known: gpu.carol.zone",
+        "HTTPConnectionPool(host='gpu.carol.quest', port=443)",
+        "--host gpu.carol.zone",
+        "ssh gpu.carol.zone uptime",
+        "gpu.carol.xn--p1ai",
+        "rank0_gpu.carol.io_eth0 gpu.carol.io-0",
+        "Gpu.carol.io does not answer",
     ],
 )
 def test_nobody_is_named(text: str) -> None:
@@ -71,6 +94,12 @@ def test_nobody_is_named(text: str) -> None:
         "serial: none, serial port",
         "/home/.cache ~/models /root/x",
         "file.It works. Then, e.g. this. i.e. that",
+        "nvidia_cudnn_cu13-9.13.0.50-py3-none nvidia-cudnn-cu12==9.10.2.21 libcublas.so.13.1.0.3",
+        "libnccl2_2.28.3.1-1+cuda13.0 cudnn-9.10.2.21 v8.8.4.4 8.8.4.4.1 8.8.4.4a",
+        "model.layers.in_proj args.local_rank config.net_type a.b.is_contiguous x.y.no_grad",
+        "tp_group.device.id my_tensor.io a.b_c.network Config.io mlp.expert",
+        "foo_::add(x) std::dead::beef at::Tensor 00:0f:00.0.",
+        "hostname: main.py host engine.log address torch.cuda.memory https://docs.vllm.ai/en.",
     ],
 )
 def test_what_explains_stays(text: str) -> None:
@@ -91,3 +120,36 @@ def test_host_names() -> None:
     assert not any(
         map(is_host_name, ("x.py", "libc.so", "a.b.so", "x.Io", "1.2.de", "github.com", "x.example.net"))
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("rank_spark-1_0 log-spark-1-eth0", "rank_host-1_0 log-host-1-eth0"),
+        ("spark-1.carol.anything. spark-1.carol.lab:80", "host-1. name-1.example.net:80"),
+        ("spark-1.log spark-1.tar.gz spark-10 xspark-1", "host-1.log host-1.tar.gz spark-10 xspark-1"),
+        ("desk_eth0 standing-desk desk.carol.anything", "host-2_eth0 standing-desk host-2"),
+        ("ann_models ann.v1.engine", "ann_models user.v1.engine"),
+    ],
+)
+def test_a_known_host_between_signs(text: str, shown: str) -> None:
+    assert Redactor(["spark-1", "desk"], ["ann"]).text(text) == shown
+
+
+BEFORE = ("", " ", "(", "[", "'", '"', "=", ": ", "_", "rank-", "rank_", "<", "/", ",", "|")
+BEHIND = ("", ".", ". Then", ", ", ")", "]", "'", ":8000", "_eth0", "-0", ";", "\n", "...", "/24", ">", "?")
+
+
+@given(st.ip_addresses(), st.sampled_from(BEFORE), st.sampled_from(BEHIND))
+def test_a_global_address_is_hidden_between_all_signs(
+    address: IPv4Address | IPv6Address, before: str, behind: str
+) -> None:
+    assume(address.is_global and not address.is_multicast)
+    assume(address.version == 4 or not (address.ipv4_mapped or before == ": " or behind.startswith(":")))
+    assert str(address) not in Identities().replace(f"at {before}{address}{behind}")
+
+
+@given(st.from_regex(r"gpu-[a-z]{2,8}(\.[a-z]{2,8}){1,2}", fullmatch=True), st.sampled_from(BEHIND[:-2]))
+def test_a_host_of_a_url_is_hidden_under_any_domain(name: str, behind: str) -> None:
+    assume(name.rpartition(".")[2] not in WORDS["hosts"]["file_endings"])
+    assert name not in Identities().replace(f"at http://{name}{behind}")

@@ -14,7 +14,7 @@ from typing import Any
 
 from medley import credentials, storage, user
 from medley.host.redact.identities import NOBODYS, Identities
-from medley.host.redact.named_values import HIDDEN, hide_named, is_plain, is_secret
+from medley.host.redact.named_values import HIDDEN, WORDS, hide_named, is_plain, is_secret
 from medley.host.redact.shapes import hide_shapes, told_values
 from medley.transcript import Answer, Transcript
 from medley.unusable_file import optional
@@ -24,6 +24,11 @@ HostNames = str | tuple[str, ...]
 _KEPT = ("token*", "api-key*", "keys/*", "on-event*")
 """Secrets in medley's state folder."""
 _LONGEST_FILE = 64 << 10
+_DOMAIN = (
+    rf"(?:(?:\.[a-z0-9][a-z0-9-]{{0,62}}){{1,5}}\.(?!(?:{'|'.join(WORDS['hosts']['file_endings'])})(?![\w-]))"
+    r"[a-z]{2,63}(?![\w-]))?"
+)
+"""The rest of a host's full name, under any domain."""
 _ADDRESS = re.compile(r"[^\s\"'`;|&<>()$]*[/:@][^\s\"'`;|&<>()$]+")
 """In the user's command for events: a webhook, a login."""
 
@@ -77,6 +82,19 @@ def _text(file: Path) -> str | None:
         return None
 
 
+def _build_word_pattern(word: str, *, is_host: bool) -> str:
+    """Return the pattern of a name as a word; of a host also between underscores, and with its domain.
+
+    Only a name with a digit or a hyphen may stand between hyphens: `spark` is none in `dgx-spark`.
+    """
+    neighbors = r"\w-"
+    if is_host:
+        is_distinct = any(letter.isalpha() for letter in word) and re.search("[0-9-]", word)
+        neighbors = "A-Za-z0-9" if is_distinct else "A-Za-z0-9-"
+    domain = _DOMAIN if is_host else ""
+    return rf"(?<![{neighbors}]){re.escape(word)}(?![{neighbors}]){domain}"
+
+
 class Redactor:
     """Remembers what each name and number was replaced by: what is equal stays equal from text to text."""
 
@@ -91,8 +109,9 @@ class Redactor:
             called = next((hosts[name] for name in known if name in hosts), new)
             hosts = {**dict.fromkeys(known, called), **hosts}
         self._words = {**{user.lower(): "user" for user in users if user}, **hosts}
-        longest_first = "|".join(map(re.escape, sorted(self._words, key=len, reverse=True)))
-        self._word = re.compile(rf"(?i)(?<![\w-])(?:{longest_first})(?![\w-])") if self._words else None
+        longest_first = sorted(self._words, key=len, reverse=True)
+        patterns = (_build_word_pattern(word, is_host=word in hosts) for word in longest_first)
+        self._word = re.compile(f"(?i){'|'.join(patterns)}") if self._words else None
         self._told = told_values(secrets)
         self._identities = Identities()
 
@@ -102,7 +121,15 @@ class Redactor:
     def text(self, text: str) -> str:
         """The text without what this one was told, and without what looks like a secret or a name."""
         text = self._identities.replace(self.hide_secrets(text))
-        return self._word.sub(lambda m: self._words[m[0].lower()], text) if self._word else text
+        return self._word.sub(self._rename, text) if self._word else text
+
+    def _rename(self, match: re.Match[str]) -> str:
+        """Return the new name of a host or user; of `spark-1.lab.example` the first part is known."""
+        word = match[0].lower()
+        return self._words[word if word in self._words else max(self._list_beginnings(word), key=len)]
+
+    def _list_beginnings(self, word: str) -> list[str]:
+        return [name for name in self._words if word.startswith(f"{name}.")]
 
     def hide_secrets(self, text: str) -> str:
         """Return the text without secrets, prompts and messages; names and addresses stay."""

@@ -16,20 +16,34 @@ from medley.host.redact.named_values import WORDS
 NOBODYS = {"root", "user", "nobody", "daemon", "ubuntu", "nvidia", "home", "build", "nixbld"}
 """Names that say nothing of anybody, among them folders that HOME is called by in sandboxes."""
 _HOSTS = WORDS["hosts"]
-_UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE)
+# A name may stand between - and _, as in rank_8.8.4.4-0, and before the full stop of a sentence.
+_BEGIN, _END = r"(?<![A-Za-z0-9.])", r"(?![A-Za-z0-9]|\.[A-Za-z0-9])"
+_UUID = re.compile(
+    r"(?i)(?<![0-9a-z])[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?![0-9a-z])"
+)
 _MAC = re.compile(r"(?<![0-9A-Fa-f:.])(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}(?![0-9A-Fa-f:])")
 # A bridge's id, 8000.2:42:ac:11:0:2, leaves zeros out; systemd names a USB adapter enx0242ac110002.
 _MAC_APART = re.compile(
-    r"(?<![\w-])(?:[0-9A-Fa-f]{2}-){5}[0-9A-Fa-f]{2}(?![\w-])|(?<![\w.])(?:[0-9A-Fa-f]{4}\.){2}[0-9A-Fa-f]{4}(?![\w.])"
+    r"(?<![A-Za-z0-9-])(?:[0-9A-Fa-f]{2}-){5}[0-9A-Fa-f]{2}(?![A-Za-z0-9-])"
+    rf"|{_BEGIN}(?:[0-9A-Fa-f]{{4}}\.){{2}}[0-9A-Fa-f]{{4}}{_END}"
 )
 _BRIDGE = re.compile(r"(?<=\b[0-9a-f]{4}\.)(?:[0-9a-f]{1,2}:){5}[0-9a-f]{1,2}(?![0-9a-f:])")
-_NAMED = re.compile(r"(?<=\benx)[0-9a-f]{12}\b")
+_NAMED = re.compile(r"(?:(?<=\benx)|(?<=[_]enx))[0-9a-f]{12}(?![0-9A-Za-z])")
 # IPoIB's address: a queue pair, fe80::/64 and the port's GUID.
 _IPOIB = re.compile(r"(?<![0-9a-f:])((?:[0-9a-f]{2}:){12})((?:[0-9a-f]{2}:){7}[0-9a-f]{2})(?![0-9a-f:])")
-_GUID = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{4}:){3}[0-9A-Fa-f]{4}(?![\w:.])")
+_GUID = re.compile(rf"(?<!:){_BEGIN}(?:[0-9A-Fa-f]{{4}}:){{3}}[0-9A-Fa-f]{{4}}(?!:){_END}")
 _HARDWARE_ID = re.compile(r'(?<=_id":")[0-9a-f]{8,64}(?=")')
-_IPV4 = re.compile(r"(?<![\w.-])\d{1,3}(?:\.\d{1,3}){3}(?![\w.-])")
-_IPV6 = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:.])")
+_IPV4 = re.compile(rf"{_BEGIN}\d{{1,3}}(?:\.\d{{1,3}}){{3}}{_END}")
+# nvidia_cudnn_cu13-9.13.0.50-py3, nccl==2.28.3.1 and 2.28.3.1-1+cuda13.0 are versions.
+_PACKAGE_BEFORE = re.compile(
+    rf"(?i)(?:^|[^a-z0-9])(?:{'|'.join(_HOSTS['packages'])})[-_]?(?:cu\d+)?[-_=<>~!]{{1,2}}\Z"
+)
+_PACKAGE_AFTER = re.compile(r"[-_](?:py|cp)\d|[-+~]\d*(?:ubuntu|\+|~|cuda|tegra|generic)")
+_LONGEST_PACKAGE = 40
+# _ before :: is a name of C++.
+_IPV6 = re.compile(
+    r"(?:(?<![\w:.])|(?<=_)(?=[0-9A-Fa-f]))(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?!:)" + _END
+)
 _IPV4_DASHED = re.compile(r"(?:(?<=ec2-)|(?<!\d)(?<!\d-))\d{1,3}(?:-\d{1,3}){3}(?!-?\d)")
 # nvidia-smi -q, dmidecode and lshw; a GPU's PDI is its own as well.
 _SERIAL = re.compile(
@@ -49,11 +63,22 @@ _LOGIN = re.compile(
     r"(?<![\w.+/@:-])[a-z_][\w.-]{0,31}+@(?=[A-Za-z][\w-]{0,62}(?::|[\s\"']|$)|(?:\d{1,3}\.){3}\d|\[)"
 )
 _DOTTED = re.compile(r"(?:(?<![\w./@\\-])|(?<=//)|(?<=@))[\w-]++(?:\.[\w-]++)+(?![\w-])(?!\()")
+# What stands behind these is a host under any domain: https://, host=, "could not resolve".
+_HOST_BEFORE = re.compile(
+    r"(?i)(?://(?:HIDDEN@|user@)?|(?:^|[^a-z])(?:host(?:name)?|addr|address|peer|resolve|resolving|ping|ssh|"
+    r"scp|known)(?:[\"' ]{0,2}[:=])?[\"' ]{1,2}|(?:host(?:name)?|addr|address)=)\Z"
+)
+_LONGEST_HOST_WORD = 20
+_JOINED = re.compile(r"(.*\.[a-z]+)[-_][a-z]*\d[\w-]*", re.IGNORECASE)
+"""A host with a number behind it, such as spark-1.lan_eth0; model.layers.in_proj is none."""
+_FILE_ENDINGS = {*_HOSTS["file_endings"]}
 _PUBLIC = re.compile(rf"(?:.*\.)?(?:{'|'.join(map(re.escape, _HOSTS['public']))})")
 _OWN = re.compile(rf".*\.(?:{'|'.join(map(re.escape, _HOSTS['own']))})")
 _TLDS = {*_HOSTS["generic"], *_HOSTS["countries"].split()}
 _TLDS_OF_THREE = {*_HOSTS["countries_of_three"].split()}
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
+_FIRST_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9])?")
+_ANY_TLD = re.compile(r"[a-z]{2,63}|xn--[a-z0-9-]{1,59}")
 _THREE = 3
 _LONGEST_NAME = 253
 # What a GPU's user is called may be a project's name; these are nobody's.
@@ -89,7 +114,7 @@ class Identities:
             (_NAMED, lambda m: f"{self._mac(int(m[0], 16)):012x}"),
             (_GUID, lambda m: _split(self._guid(_hex(m[0])), 16, 4)),
             (_HARDWARE_ID, lambda m: f"{self._guid(int(m[0], 16)):0{len(m[0])}x}"),
-            (_IPV4, lambda m: self._ipv4(m[0])),
+            (_IPV4, lambda m: m[0] if _is_version(m) else self._ipv4(m[0])),
             (_IPV4_DASHED, lambda m: self._ipv4(m[0].replace("-", ".")).replace(".", "-")),
             (_IPV6, lambda m: self._ipv6(m[0])),
             # Users, and what they called their hosts.
@@ -102,16 +127,22 @@ class Identities:
             (_PS, lambda m: m[0] if m[0] in NOBODYS else "user".ljust(len(m[0]))),
             (_COMMENT, r'\1""'),
             (_GPU_USER, self._gpu_user),
-            (
-                _DOTTED,
-                lambda m: f"name-{self._nth('name', m[0])}.example.net" if is_host_name(m[0]) else m[0],
-            ),
+            (_DOTTED, self._host),
         )
 
     def replace(self, text: str) -> str:
         for pattern, instead in self._replacements:
             text = pattern.sub(instead, text)
         return text
+
+    def _host(self, match: re.Match[str]) -> str:
+        before = match.string[max(0, match.start() - _LONGEST_HOST_WORD) : match.start()]
+        is_called_host = _HOST_BEFORE.search(before) is not None
+        joined = _JOINED.fullmatch(match[0])
+        for name in (match[0], *([joined[1]] if joined else ())):
+            if is_host_name(name, is_called_host=is_called_host):
+                return f"name-{self._nth('name', name)}.example.net{match[0][len(name) :]}"
+        return match[0]
 
     def _gpu_user(self, match: re.Match[str]) -> str:
         known = _KNOWN_USER.fullmatch(match[2])
@@ -178,19 +209,37 @@ class Identities:
         return ((mac >> 24 ^ 0x020000) << 40) + (_EUI64 << 24) + (mac & 0xFFFFFF)
 
 
-def is_host_name(name: str) -> bool:
-    """Whether a word with dots is the name of somebody's host, and no file, version or module."""
+def _is_version(match: re.Match[str]) -> bool:
+    """Return whether a number of four parts is a package's version, not an address."""
+    before = match.string[max(0, match.start() - _LONGEST_PACKAGE) : match.start()]
+    is_behind = _PACKAGE_BEFORE.search(before) is not None
+    return is_behind or _PACKAGE_AFTER.match(match.string, match.end()) is not None
+
+
+def is_host_name(name: str, *, is_called_host: bool = False) -> bool:
+    """Whether a word with dots is the name of somebody's host, and no file, version or module.
+
+    `is_called_host`: the text calls it a host, so that its domain may be any.
+    """
     lower = name.lower()
-    if len(name) > _LONGEST_NAME or name not in {lower, name.upper()} or _PUBLIC.fullmatch(lower):
+    first, *further = labels = lower.split(".")
+    # A sentence may begin with it; of two parts that is a class: Config.io.
+    is_capitalized = name == lower.capitalize() and len(labels) >= _THREE
+    has_host_case = name in {lower, name.upper()} or is_capitalized
+    if len(name) > _LONGEST_NAME or not has_host_case or _PUBLIC.fullmatch(lower):
         return False
-    first, *_ = labels = lower.split(".")
     if first in _HOSTS["modules"] or not any(each.isalpha() for each in first):
         return False
     if _OWN.fullmatch(lower):
         return True
-    if not all(map(_LABEL.fullmatch, labels)):
+    tld, is_plain = labels[-1], _LABEL.fullmatch(first) is not None
+    # As in rank_spark-1.lab.io; tp_group.device.id is none.
+    is_joined = len(labels) >= _THREE and tld in _TLDS and _FIRST_LABEL.fullmatch(first) is not None
+    if not (is_plain or is_joined) or not all(map(_LABEL.fullmatch, further)):
         return False
-    return labels[-1] in _TLDS or (labels[-1] in _TLDS_OF_THREE and len(labels) >= _THREE)
+    if is_called_host or tld.startswith("xn--"):
+        return _ANY_TLD.fullmatch(tld) is not None and tld not in _FILE_ENDINGS
+    return tld in _TLDS or (tld in _TLDS_OF_THREE and len(labels) >= _THREE)
 
 
 def _hex(text: str) -> int:
