@@ -1,6 +1,7 @@
 """`medley models rm`: what is downloaded goes, what is served or the user's own stays."""
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -102,11 +103,12 @@ def test_a_model_that_is_a_link_stays(run: Run, hub: Path, tmp_path: Path) -> No
     assert hub.exists()
 
 
-def test_a_folder_of_the_user_s_own_stays(run: Run, tmp_path: Path) -> None:
-    own = tmp_path / "mine"
+@pytest.mark.parametrize("name", ["mine", "my own; $(id)"])
+def test_a_folder_of_the_user_s_own_stays(run: Run, tmp_path: Path, name: str) -> None:
+    own = tmp_path / name
     own.mkdir()
     (own / "config.json").write_text("{}")
     status, _, err = run("models", "rm", str(own), "--yes")
     assert status == 1
-    assert_problem(problem_in(err), str(own), fix=f"rm -r {own}")
+    assert_problem(problem_in(err), str(own), fix=f"rm -r {shlex.quote(str(own))}")
     assert own.exists()

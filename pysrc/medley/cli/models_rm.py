@@ -1,5 +1,6 @@
 """`medley models rm`."""
 
+import shlex
 from pathlib import Path
 
 from medley import config, serving, storage
@@ -41,7 +42,7 @@ def _about(size_bytes: int, place: Path) -> str:
 def _require_removable(found: Weights, place: Path) -> None:
     """Raise a Problem where it is the user's own, is not here, or is being served."""
     if found.is_local and not found.is_built:
-        cause, fix = "medley did not download it", f"rm -r {place}"
+        cause, fix = "medley did not download it", shlex.join(("rm", "-r", str(place)))
         raise Problem(f"{place} is a folder of your own", cause=cause, fix=fix)
     if not storage.exists(place):
         raise Problem(
@@ -49,7 +50,8 @@ def _require_removable(found: Weights, place: Path) -> None:
         )
     if place.is_symlink():
         cause = f"it is a link to {place.resolve()}, and medley removes only what is in the hub's cache"
-        raise Problem(f"{place} was not removed", cause=cause, fix=f"rm -r {place.resolve()} && rm {place}")
+        target, link = shlex.quote(str(place.resolve())), shlex.quote(str(place))
+        raise Problem(f"{place} was not removed", cause=cause, fix=f"rm -r {target} && rm {link}")
     names = {found.name, *(name for name, each in config.models().items() if each.repository == found.target)}
     for server in serving.list_servers():
         what = serving.read_description(server.port)
@@ -61,7 +63,9 @@ def _require_removable(found: Weights, place: Path) -> None:
 def _agreed(name: str, about: str) -> bool:
     if not terminal.is_possible():
         cause = "standard input or output is not a terminal, so medley cannot ask"
-        raise Problem(f"{name} was not removed", cause=cause, fix=f"medley models rm {name} --yes")
+        raise Problem(
+            f"{name} was not removed", cause=cause, fix=f"medley models rm {shlex.quote(name)} --yes"
+        )
     return terminal.agrees(f"remove {about}?", default=False)
 
 

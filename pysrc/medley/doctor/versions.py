@@ -1,5 +1,6 @@
 """Check versions, clocks, kinds and drivers, which must agree on all hosts."""
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
@@ -195,19 +196,23 @@ def own_environment(host: ExaminedHost) -> Iterator[Check]:
     env, keeping = host.member.env, host.health.leftovers
     if not env or "/" not in env:
         return
+    # A shell expands ~ only outside of quotes.
+    home, folder = ("~/", env[2:]) if env.startswith("~/") else ("", env)
+    python = home + shlex.quote(f"{folder}/bin/python")
     if keeping is None:
         yield host.unknown(NOT_RECORDED)
     elif keeping.own_packages is None:
         yield host.wrong(
             f"{env} is not a virtualenv",
             cause="cluster.toml names it as env, and it has no bin/python",
-            fix=f"python3.12 -m venv {env}  # and install the engine in it; or leave env out: one is built",
+            fix=f"python3.12 -m venv {home}{shlex.quote(folder)}  "
+            "# and install the engine in it; or leave env out: one is built",
         )
     elif "ray" not in keeping.own_programs:
         yield host.wrong(
             f"{env} has no ray",
             cause="newer images and wheels of vLLM come without it, and over hosts Ray starts the ranks",
-            fix=f"{env}/bin/python -m pip install 'ray[cgraph]'  # the version that the others have",
+            fix=f"{python} -m pip install 'ray[cgraph]'  # the version that the others have",
         )
     else:
         yield host.ok(", ".join(f"{name} {version}" for name, version in keeping.own_packages.items()))

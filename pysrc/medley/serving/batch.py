@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -167,7 +168,7 @@ def _require_same(mark: Path, answers: Path, new_values: dict[str, str]) -> None
             raise Problem(
                 f"{answers} has the answers of another batch",
                 cause=f"the {' and the '.join(changed)} changed since it started",
-                fix=f"name another file, or start again: rm {answers} {mark}",
+                fix=f"name another file, or start again: {shlex.join(('rm', str(answers), str(mark)))}",
             )
     elif storage.read_bytes(answers):
         raise Problem(

@@ -1,6 +1,7 @@
 """Choose the certificate of a server: the user's own, or one of medley's own authority."""
 
 import platform
+import shlex
 import ssl
 
 from medley import user
@@ -30,7 +31,8 @@ def choose_tls(address: str, certificate: str | None, key: str | None, *, is_req
         raise Problem(
             f"{certificate} and {key} are not a certificate and its key",
             cause=in_words(error),
-            fix=f"openssl x509 -noout -subject -in {certificate}; openssl pkey -noout -check -in {key}",
+            fix=f"openssl x509 -noout -subject -in {shlex.quote(certificate)}; "
+            f"openssl pkey -noout -check -in {shlex.quote(key)}",
         ) from error
     return Tls(*files)
 

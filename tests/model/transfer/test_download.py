@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import os
 import re
+import shlex
 import socket
 import threading
 import time
@@ -323,8 +324,10 @@ def test_no_room_is_a_problem_before_anything_comes(source: PieceStore, tmp_path
 
 def test_a_folder_that_cannot_be_made(source: PieceStore, serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    to = tmp_path / "file" / "to"
-    with raises_problem(str(to), socket.gethostname(), fix=f"sudo install -d -o $USER {to}"):
+    to = tmp_path / "file" / "to; $(id)"
+    with raises_problem(
+        str(to), socket.gethostname(), fix=f"sudo install -d -o $USER {shlex.quote(str(to))}"
+    ):
         ModelFetch(PieceStore(source.manifest, to), [serve(source)], SECRET).run()
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import shlex
 import socket
 import threading
 import time
@@ -156,7 +157,7 @@ def require_space(store: PieceStore) -> None:
             f"{socket.gethostname()} has no room for {store.root}",
             cause=f"{store.missing_bytes} bytes are needed ({store.missing_bytes / 1e9:.1f} GB), "
             f"{free_bytes} are free ({free_bytes / 1e9:.1f} GB)",
-            fix=f"df -h {existing}  # and make room there, or leave this host out",
+            fix=f"df -h {shlex.quote(str(existing))}  # and make room there, or leave this host out",
         )
 
 
@@ -189,5 +190,6 @@ def _open_folder(root: Path) -> int:
         raise Problem(
             f"{root} cannot be made on {socket.gethostname()}",
             cause=in_words(error),
-            fix=f"sudo install -d -o $USER {root}  # there: a folder has the same path on all hosts",
+            fix=f"sudo install -d -o $USER {shlex.quote(str(root))}  "
+            "# there: a folder has the same path on all hosts",
         ) from error

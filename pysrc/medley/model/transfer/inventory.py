@@ -198,7 +198,11 @@ def build_counter(total: int, on_progress: OnProgress | None) -> OnBytes:
 def _list_folder(top: Path) -> tuple[list[str], list[ManifestLink]]:
     """List a folder without hidden folders; links that lead out of it count as files."""
     if not top.is_dir():
-        raise Problem(f"there is no folder {top}", cause="it is not on this host", fix=f"ls {top.parent}")
+        raise Problem(
+            f"there is no folder {top}",
+            cause="it is not on this host",
+            fix=f"ls {shlex.quote(str(top.parent))}",
+        )
     files, links = [], []
     for path in _list_entries(top):
         name = path.relative_to(top).as_posix()

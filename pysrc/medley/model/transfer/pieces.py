@@ -6,6 +6,7 @@ An unfinished file has another name, and config.json comes last, so engines see 
 import contextlib
 import hashlib
 import os
+import shlex
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -128,7 +129,8 @@ class PieceStore:
                 f"{self.root / entry.path} cannot be written",
                 cause=f"{in_words(error)}: {self.missing_bytes} bytes of the model are missing, "
                 f"{storage.free_bytes(self.root)} are free",
-                fix=f"df -h {self.root}  # make room, or see who may write there, then pull again",
+                fix=f"df -h {shlex.quote(str(self.root))}  "
+                "# make room, or see who may write there, then pull again",
             ) from error
 
     def _open(self, file: ManifestFile) -> int:
