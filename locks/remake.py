@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import uv
+
+sys.path.insert(0, str(Path(__file__).parent))  # medley starts it with PYTHONSAFEPATH
 from slim import GIVEN, Elsewhere, Lock, hashes, pins, slim
 
 HERE = Path(__file__).parent

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from medley import process
-from medley.command import Command
+from medley.command import SAFE_PATH, Command
 from medley.process import Process
 from tests.problems import raises_problem
 from tests.waiting import wait_for
@@ -28,6 +28,42 @@ lock = multiprocessing.get_context("spawn").Lock()
 print("made", flush=True)
 time.sleep(60)
 """
+
+# What a stranger's folder may hold: the name of a module that every engine imports.
+HOSTILE = "import pathlib\npathlib.Path(__file__).with_name('ran').touch()\nraise SystemExit('hostile')\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(("-c", "import multiprocessing; print('own')"), id="-c"),
+        pytest.param(("-m", "multiprocessing.process"), id="-m"),
+        pytest.param(
+            ("-c", "import os, sys; os.execl(sys.executable, 'python', '-c', 'import queue')"), id="child"
+        ),
+    ],
+)
+@pytest.mark.parametrize("start", ["run", "attend", "detach"])
+def test_no_python_imports_from_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], start: str
+) -> None:
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    monkeypatch.chdir(tmp_path)
+    for name in ("multiprocessing.py", "queue.py"):
+        (tmp_path / name).write_text(HOSTILE, encoding="utf-8")
+    command = Command((sys.executable, *words))
+    if start == "run":
+        assert process.run(command).status == 0
+    elif start == "attend":
+        assert process.attend(command) == 0
+    else:
+        os.waitpid(process.detach(command, tmp_path / "log"), 0)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_program_of_the_user_has_its_own_path() -> None:
+    environment = Command(("x",), unset=(SAFE_PATH,)).environment({"PYTHONSAFEPATH": "1", "A": "b"})
+    assert environment == {"A": "b"}
 
 
 def test_a_transcript_of_this_host() -> None:
@@ -93,7 +129,7 @@ def test_what_we_started_dies_with_us(tmp_path: Path) -> None:
     parent = f"""
 import pathlib, time
 from medley import process as started
-from medley.command import Command
+from medley.command import SAFE_PATH, Command
 process = started.Process(Command(("sleep", "60")), lambda _: None)
 pathlib.Path({str(pids)!r}).write_text(str(process.pid))
 time.sleep(60)

@@ -4,6 +4,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from shlex import join, quote
 
+SAFE_PATH = "PYTHONSAFEPATH"
+"""The variable with which no Python, and no child of one, imports from its working or its script's folder."""
+
 
 @dataclass(frozen=True)
 class Command:
@@ -38,8 +41,13 @@ class Command:
         return replace(self, env={**self.env, **more})
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment of the process without its secrets; `base` is the caller's."""
-        inherited = {name: value for name, value in base.items() if name not in self.unset}
+        """Return the environment of the process without its secrets; `base` is the caller's.
+
+        Every Python in it has a safe path, because medley starts in the user's folder. A command of the
+        user's own lists `SAFE_PATH` in `unset`.
+        """
+        safe_base = {SAFE_PATH: "1", **base}
+        inherited = {name: value for name, value in safe_base.items() if name not in self.unset}
         return {**inherited, **self.env}
 
 

@@ -49,7 +49,9 @@ def test_the_list_is_where_vllm_looks(tmp_path: Path, monkeypatch: pytest.Monkey
     found = (own, hca, table, Variable("HF_TOKEN", "hf_x", "the hub's"))
     engine.write_hidden_names(AnnotatedCommand(("vllm",), (), found))
     file = Path(engine.build_hidden_names_variable("vllm").value) / "ray_non_carry_over_env_vars.json"
-    assert json.loads(file.read_text()) == ["MEDLEY_STATE", "NCCL_DEBUG", "NCCL_SOCKET_IFNAME", "TMPDIR"]
+    assert json.loads(file.read_text()) == [
+        *("MEDLEY_STATE", "NCCL_DEBUG", "NCCL_SOCKET_IFNAME", "PYTHONSAFEPATH", "TMPDIR")
+    ]
 
 
 HOSTS = config.hosts()

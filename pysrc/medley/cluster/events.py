@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args
 
 from medley import credentials, json_shape, storage
 from medley.cluster import require_own_file
-from medley.command import Command
+from medley.command import SAFE_PATH, Command
 from medley.errors import Problem, in_words
 from medley.host.redact import redactor_of_host
 from medley.process import Process
@@ -143,7 +143,9 @@ def _run_command(command: str, event: Event) -> None:
     fields = {"": event.kind, "_SUBJECT": event.subject, "_TEXT": event.text}
     env = {f"MEDLEY_EVENT{name}": value for name, value in fields.items()}
     try:
-        command_process = Process(Command(_build_argv(command), env), lambda _: None, has_stdin=True)
+        command_process = Process(
+            Command(_build_argv(command), env, (SAFE_PATH,)), lambda _: None, has_stdin=True
+        )
         command_process.say(json.dumps(asdict(event)))
         command_process.hang_up()
         finished = command_process.wait(_RUN_LIMIT_S)

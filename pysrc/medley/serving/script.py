@@ -77,6 +77,8 @@ class Script:
         else:
             words = (str(tools.binary / "python"), *words)
         plan_variable = Variable(PLAN, next(iter(plans)), "the file of the script's arguments")
+        # Medley's safe path leaves out the script's folder, which python would put first.
+        folder = Variable("PYTHONPATH", str(self.path.parent), "the script imports modules of its own folder")
         variables = list_launch_variables(
             order,
             plan,
@@ -85,7 +87,7 @@ class Script:
             environ,
             cluster=cluster,
             engine_plan=engine_plan,
-            script=(plan_variable, *engine.SCRIPT_VARIABLES),
+            script=(folder, plan_variable, *engine.SCRIPT_VARIABLES),
         )
         command = AnnotatedCommand(words, torchrun, variables, extra_words)
         return Launch(plan, command, order.model_extras, files, tuple(list_reasons(arguments)))

@@ -9,6 +9,7 @@ first key: step, hosts, sums, size, pair, skipped, broken, done.
 
 import contextlib
 import json
+import os
 import runpy
 import sys
 import time
@@ -18,9 +19,11 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import allreduce_rank as rank
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+sys.path.insert(0, str(Path(__file__).parent))  # not there with PYTHONSAFEPATH
+import allreduce_rank as rank
 
 PULSE_LIMIT_S = 4
 MIB = 1 << 20
@@ -228,6 +231,7 @@ def print_event(**event: object) -> None:
 
 @contextlib.contextmanager
 def connect_ray(address: str, own_address: str) -> Iterator[None]:
+    os.chdir("/")  # Ray puts the working folder first in the sys.path of each worker
     ray.init(address=address, _node_ip_address=own_address, log_to_driver=False, logging_level="ERROR")
     try:
         yield

@@ -160,6 +160,8 @@ def measure_host(*, is_short: bool = False) -> None:
 
 def measure_cluster(address: str, own_address: str, task: str) -> None:
     import ray
+
+    sys.path.insert(0, str(Path(__file__).parent))  # not there with PYTHONSAFEPATH
     from allreduce import connect_ray, print_event
 
     print_event(step="connect to the cluster")

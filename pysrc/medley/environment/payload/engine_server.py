@@ -53,6 +53,23 @@ def install_api() -> None:
     Config.load = load_and_complete
 
 
+def hide_working_folder() -> None:
+    """Let ray.init run in /, because Ray puts its working folder first in the sys.path of each worker."""
+    import ray
+
+    original_init = ray.init
+
+    def init_in_root(*words: Any, **options: Any) -> Any:  # noqa: ANN401 - Ray's
+        folder = Path.cwd()
+        os.chdir("/")
+        try:
+            return original_init(*words, **options)
+        finally:
+            os.chdir(folder)
+
+    ray.init = init_in_root
+
+
 def install_for_sglang() -> None:
     """Let SGLang's server listen on the socket, and send its own requests there."""
     from sglang.srt.entrypoints import http_server
@@ -86,6 +103,8 @@ if __name__ in {"__main__", "__mp_main__"}:  # also in the server processes that
     sys.path[:] = [folder for folder in sys.path if folder != str(Path(__file__).parent)]
     if "MEDLEY_SOCKET" in os.environ:
         install_api()
+    if "RAY_ADDRESS" in os.environ:
+        hide_working_folder()
 if __name__ == "__main__":
     from importlib.metadata import entry_points
 

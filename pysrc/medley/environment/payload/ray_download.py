@@ -23,6 +23,7 @@ WEIGHT_SUFFIXES = {".safetensors", ".bin", ".gguf", ".pt"}
 def main(
     address: str, own_address: str, repository: str, revision: str, patterns: str, *addresses: str
 ) -> dict[str, Any]:
+    sys.path.insert(0, str(Path(__file__).parent))  # not there with PYTHONSAFEPATH
     import ray_state as cluster
 
     try:

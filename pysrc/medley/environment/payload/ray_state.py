@@ -23,10 +23,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NoReturn
 
-import process_stacks
 import ray
 from ray._private.state import GlobalState
 from ray._raylet import GcsClient, GcsClientOptions
+
+sys.path.insert(0, str(Path(__file__).parent))  # not there with PYTHONSAFEPATH
+import process_stacks
 
 NOTE_KEY, HOST_KEY_PREFIX = b"medley", b"host "
 STORE_LIMIT_S = 8
@@ -138,6 +140,7 @@ def hold_slots(address: str, own_address: str, *slots: str) -> NoReturn:
 
 
 def connect_ray(address: str, own_address: str) -> None:
+    os.chdir("/")  # Ray puts the working folder first in the sys.path of each worker
     ray.init(address=address, _node_ip_address=own_address, log_to_driver=False, logging_level="ERROR")
 
 

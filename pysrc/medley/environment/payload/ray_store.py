@@ -28,6 +28,7 @@ def main(verb: str, address: str, *rest: str) -> dict[str, Any]:
     deadline = time.monotonic() + GATHER_LIMIT_S
     if verb == "gather":
         wait_for_listener(address, deadline)
+    sys.path.insert(0, str(Path(__file__).parent))  # not there with PYTHONSAFEPATH
     import ray_state
 
     try:

@@ -18,8 +18,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import engine_server
 import ray
+
+sys.path.insert(0, str(Path(__file__).parent))  # not there with PYTHONSAFEPATH
+import engine_server
 from ray._private.state import state
 from sglang.srt.ray import engine
 
@@ -36,6 +38,7 @@ def main(words: list[str]) -> None:
 
     engine_server.install_api()
     engine_server.install_for_sglang()
+    engine_server.hide_working_folder()
     load_plugins()
     options = prepare_server_args(["--model-path", *words])
     not_carried = set(json.loads(Path(os.environ["MEDLEY_NOT_CARRIED"]).read_text(encoding="utf-8")))
