@@ -177,6 +177,23 @@ def test_a_repository_that_is_also_a_folder_here_is_not_started(
         require_weights(found)
 
 
+@pytest.mark.parametrize("word", ["LARGE", "llama-large", "org/large"])
+def test_a_folder_with_the_name_of_a_known_model_is_not_taken_for_it(
+    word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    models = {"large": Model(title="x", aliases=("llama-large",), repository="org/large")}
+    (tmp_path / word).mkdir(parents=True)
+    if "/" not in word:
+        assert resolve_weights(word, models, tmp_path).name == "large", "the folder holds no model"
+    (tmp_path / word / "config.json").write_text("{}")
+    fix = (f"medley plan ./{word}  # for the folder", "medley plan large  # for the known model")
+    with raises_problem(word, cause=str(tmp_path / word), fix=fix):
+        resolve_weights(word, models, tmp_path, ("medley", "plan", word))
+    assert resolve_weights(f"./{word}", models, tmp_path).target == str(tmp_path / word)
+    assert resolve_weights("large", models, tmp_path).model == models["large"]
+
+
 def test_a_folder_that_is_named_as_a_repository_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,6 +62,8 @@ def resolve_weights(
 ) -> Weights:
     """Find the model, folder or ORG/NAME that `word` names; a fix corrects what was `typed`."""
     user_word, word = word, _find_table_name(word, models)
+    command_words = tuple(command_words) or ("medley", "serve", user_word)
+    _refuse_known_name_of_folder(user_word, word, models, command_words)
     if model := models.get(word):
         target = model.repository or str(cache / "models" / f"{word}-{_compute_digest(model)}")
         return Weights(word, target, model, user_word)
@@ -78,7 +80,6 @@ def resolve_weights(
     if _REPOSITORY.fullmatch(word):
         tables = (table for table in models.values() if table.repository == word)
         return Weights(word, word, next(tables, None), user_word)
-    command_words = tuple(command_words) or ("medley", "serve", word)
     if page := _HUB_PAGE.fullmatch(word):
         raise Problem(
             f"{word} is a page of the hub",
@@ -148,11 +149,31 @@ def require_repository(word: str) -> None:
 
 def _find_table_name(word: str, models: Mapping[str, Model]) -> str:
     """Return the name of the table for `word`, which may be in other case or an alias; else `word`."""
-    if word in models or "/" in word or _exists(Path(word)):
+    if word in models or "/" in word:
         return word
     lower_word = word.lower()
     alias_names = (name for name, model in models.items() if lower_word in model.aliases)
     return lower_word if lower_word in models else next(alias_names, word)
+
+
+def _refuse_known_name_of_folder(
+    user_word: str, word: str, models: Mapping[str, Model], command_words: tuple[str, ...]
+) -> None:
+    """Raise a Problem for a word that names a known model, and a folder of another model here.
+
+    A name exactly as in the table is the known model: the folder is not looked at.
+    """
+    by_repository = (name for name, model in models.items() if model.repository == user_word)
+    known_name = word if word != user_word else next(by_repository, None)
+    folder = Path(user_word)
+    if known_name and _exists(folder) and (folder / "config.json").is_file():
+        choices = (f"./{user_word}", known_name)
+        commands = [shlex.join(replace_word(command_words, user_word, choice)) for choice in choices]
+        raise Problem(
+            f"{user_word} is a known model, and a folder here",
+            cause=f"{folder.absolute()} holds a model, and {user_word} is also {known_name} of models/",
+            fix=f"{commands[0]}  # for the folder\n{commands[1]}  # for the known model",
+        )
 
 
 def _exists(path: Path) -> bool:
