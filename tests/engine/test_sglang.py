@@ -138,3 +138,11 @@ def test_it_listens_on_a_socket_and_gets_no_key() -> None:
     assert Path(started.words[1]).name == "engine_server.py"
     assert started.words[2:4] == ("sglang", "serve")
     assert {each.name: each.value for each in started.variables} == {"MEDLEY_SOCKET": "/run/8000/engine.sock"}
+
+
+def test_hosts_of_media_reach_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEDLEY_MEDIA_HOSTS", "a.example")
+    serving = Serving("/m", "demo", socket_folder=Path("/run/8000"))
+    command = AnnotatedCommand(sglang.build_argv(Path("/env/bin"), serving, Plan()), (), ())
+    started = serve_on_socket(command, serving, "/env/bin/python")
+    assert {each.name: each.value for each in started.variables}["MEDLEY_MEDIA_HOSTS"] == "a.example"

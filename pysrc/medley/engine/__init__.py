@@ -17,7 +17,7 @@ from medley import storage
 from medley.command import AnnotatedCommand, Flag, Variable, keep_last_values, prefer_user_value
 from medley.environment import payload
 from medley.environment.container import CACHE_FOLDERS
-from medley.environment.payload.api_answers import NO_REASONING
+from medley.environment.payload.api_answers import MEDIA_HOSTS, NO_REASONING
 from medley.host_schema import HostTable
 from medley.model import chat_format
 from medley.model.chat_format import ChatFormat
@@ -199,6 +199,8 @@ def serve_on_socket(command: AnnotatedCommand, serving: Serving, python: str) ->
     program, *arguments = (Path(command.words[0]).name, *command.words[1:])
     argv = command.words if program == "python" else (python, str(_SERVER_SCRIPT), program, *arguments)
     added_variables = [Variable("MEDLEY_SOCKET", str(serving.socket), Why.SOCKET)]
+    if hosts := os.environ.get(MEDIA_HOSTS):
+        added_variables.append(Variable(MEDIA_HOSTS, hosts, "set by you: requests may name their media"))
     if serving.chat and serving.chat.has_no_reasoning_parser:
         why = "a request's thinking is left out: no parser reads it"
         added_variables.append(Variable(NO_REASONING, "1", why))

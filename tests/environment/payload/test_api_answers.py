@@ -2,11 +2,17 @@
 
 import asyncio
 import json
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
-from medley.environment.payload.api_answers import Answers, Message, build_error_body
+from medley.environment.payload.api_answers import (
+    Answers,
+    Message,
+    build_error_body,
+    require_usable_media,
+)
 
 CARD = {"id": "smollm2", "object": "model", "max_model_len": 8192}
 AUTO = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
@@ -158,3 +164,60 @@ def test_an_error_has_each_api_s_own_keys() -> None:
     assert json.loads(build_error_body(openai, 503, "later")) == {
         "error": {"message": "later", "type": "service_unavailable_error", "param": None, "code": None}
     }
+
+
+class Media:
+    """A part of a request as SGLang holds it."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+
+@pytest.mark.parametrize(
+    "media",
+    [
+        pytest.param(None, id="text"),
+        pytest.param([None, [], b"raw"], id="bytes"),
+        pytest.param([Media("data:image/png;base64,AAAA"), "data:audio/wav;base64,AA=="], id="data"),
+    ],
+)
+def test_usable_media(media: object) -> None:
+    require_usable_media(media, ())
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://127.0.0.1/", "https://a.example/x.png", "HTTP://a.example", "ftp://a.example/x"),
+        *("file:///etc/passwd", "/etc/passwd", "etc/x.png", "AAAA", " data:x", "DATA:x"),
+    ],
+)
+def test_media_that_an_engine_would_open_or_fetch(url: str) -> None:
+    for media in (url, [[Media(url)]], {"url": url}, [("data:x", url)]):
+        with pytest.raises(ValueError, match="only as data: URLs"):
+            require_usable_media(media, ())
+
+
+def test_an_error_about_media_says_what_is_taken() -> None:
+    error = "The URL must be from one of the allowed domains: ['x.invalid']. Input URL domain: a.example"
+    status, answer = asked(Engine(400, {"error": {"message": error}}), "/v1/chat/completions", {})
+    assert (status, answer["error"]["code"]) == (400, "media_not_allowed")
+    assert "only as data: URLs" in answer["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("url", "taken"),
+    [
+        ("https://a.example/x.png?y=1", True),
+        ("http://a.example:8080", True),
+        ("https://b.example/", False),
+        ("http://a.example.b.example/", False),
+        ("http://a.example@b.example/", False),
+        ("http://b.example\\@a.example/", False),
+        ("http://b.example#@a.example/", False),
+        ("file://a.example/etc/passwd", False),
+    ],
+)
+def test_media_of_hosts_that_the_owner_allows(url: str, taken: bool) -> None:  # noqa: FBT001 - a table's cell
+    with nullcontext() if taken else pytest.raises(ValueError, match="only as data: URLs"):
+        require_usable_media([url], ["a.example"])

@@ -10,7 +10,7 @@ It stands around the engine's application, in the engine's Python (3.10 or later
 
 import json
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote
@@ -22,6 +22,12 @@ Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 NO_REASONING = "MEDLEY_NO_REASONING"
 """The variable that is set if no parser reads the model's reasoning."""
+MEDIA_HOSTS = "MEDLEY_MEDIA_HOSTS"
+"""The variable with the hosts whose images, audio and video the engine fetches, separated by commas."""
+_MEDIA_WORDS = (
+    "this server takes images, audio and video only as data: URLs, or from hosts that its owner allows "
+    f"({MEDIA_HOSTS})"
+)
 _MODELS_PATH = "/v1/models"
 _MIN_ERROR_STATUS = 400
 # The types of Anthropic's errors (docs.claude.com, API errors) and of OpenAI's.
@@ -39,6 +45,10 @@ _TOO_LONG = re.compile(r"maximum context length is (\d+) tokens")
 _REQUESTED = re.compile(r"requested (\d+) output tokens")
 _PROMPT = re.compile(r"(?:contains at least|contains|has) (\d+) input tokens")
 _NO_MODEL = re.compile(r"model `[^`]*` does not exist|[Mm]odel .* not found")
+# Without a user, a backslash or a space, which programs read in several ways
+_PLAIN_URL = re.compile(r"https?://([a-z0-9.-]+)(?::\d+)?(?:[/?#][^\\\s]*)?")
+# Of vLLM 0.32.0's multimodal/media/connector.py
+_NO_MEDIA = re.compile(r"must be from one of the allowed domains|Cannot load local files")
 _NO_TOOLS = re.compile(r"tool choice requires|requires --tool-call-parser")
 
 
@@ -157,6 +167,8 @@ def _add_advice(words: str, *, anthropic: bool) -> tuple[str, object, object] | 
             "Send the request without tools, or serve a model that has them"
         )
         return advice, "tools_not_supported", "tools"
+    if _NO_MEDIA.search(words):
+        return _MEDIA_WORDS, "media_not_allowed", "messages"
     if limit := _TOO_LONG.search(words):
         prompt, requested = _PROMPT.search(words), _REQUESTED.search(words)
         if anthropic and prompt and not requested:
@@ -165,6 +177,24 @@ def _add_advice(words: str, *, anthropic: bool) -> tuple[str, object, object] | 
         advice = "send less text" if not requested else "ask for fewer tokens (max_tokens), or send less text"
         return f"{words.rstrip('. ')}. To fit: {advice}", "context_length_exceeded", "messages"
     return None
+
+
+def require_usable_media(media: object, hosts: Collection[str]) -> None:
+    """Raise ValueError for a text in a request's media that is neither data nor a URL of these hosts."""
+    if isinstance(media, dict):
+        media = list(media.values())
+    if isinstance(media, (list, tuple)):
+        for part in media:
+            require_usable_media(part, hosts)
+        return
+    url = getattr(media, "url", media)
+    if isinstance(url, str) and not (url.startswith("data:") or _is_of_hosts(url, hosts)):
+        raise ValueError(_MEDIA_WORDS)
+
+
+def _is_of_hosts(url: str, hosts: Collection[str]) -> bool:
+    parsed_url = _PLAIN_URL.fullmatch(url)
+    return parsed_url is not None and parsed_url[1] in hosts
 
 
 def _describe_models(cards: list[dict[str, Any]]) -> str:

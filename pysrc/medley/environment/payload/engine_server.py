@@ -6,6 +6,10 @@ It runs in the engine's Python (3.10 or later), and needs uvicorn, which serves 
 
     MEDLEY_SOCKET        the socket
     MEDLEY_NO_REASONING  set where no parser reads the model's reasoning: see api_answers.py
+    MEDLEY_MEDIA_HOSTS   hosts from which it fetches media for requests: a.example,b.example
+
+Without the last, a request's images, audio and video are data: URLs. Otherwise anyone with a key could fetch
+from this host's network.
 
 vLLM has --uds. SGLang 0.5.23 has no flag for it (https://github.com/sgl-project/sglang/pull/26006
 was closed), and asks itself over TCP to freeze its garbage collector.
@@ -30,6 +34,9 @@ else:  # run as a program or imported by one; a process that it starts lacks thi
     import api_answers as answers  # type: ignore[no-redef]
 
 _ATTEMPTS = 60
+_DOMAINS_FLAG = "--allowed-media-domains"
+_NO_DOMAIN = "data-urls-only.invalid"
+"""A domain that no URL can have, because vLLM fetches from everywhere if its list is empty."""
 
 
 def install_api() -> None:
@@ -70,11 +77,46 @@ def hide_working_folder() -> None:
     ray.init = init_in_root
 
 
+def read_media_hosts() -> list[str]:
+    return [host for host in os.environ.get(answers.MEDIA_HOSTS, "").split(",") if host]
+
+
+def list_media_flags(words: list[str]) -> list[str]:
+    """Return the flag that limits the URLs that vLLM fetches, unless it is in `words`; 0.11.0 lacks it."""
+    from vllm.config import ModelConfig
+
+    is_given = any(word.replace("_", "-").startswith(_DOMAINS_FLAG) for word in words)
+    if is_given or not hasattr(ModelConfig, "allowed_media_domains"):
+        return []
+    return [_DOMAINS_FLAG, *(read_media_hosts() or [_NO_DOMAIN])]
+
+
+def limit_sglang_media() -> None:
+    """Let SGLang refuse a request with media that it would open or fetch; 0.5.23 has no flag for it."""
+    from sglang.srt.managers import io_struct
+
+    hosts = read_media_hosts()
+
+    def add_check(request_class: Any) -> None:  # noqa: ANN401 - SGLang's
+        original_normalize = request_class.normalize_batch_and_arguments
+
+        def check_and_normalize(request: Any) -> None:  # noqa: ANN401 - the same
+            answers.require_usable_media([request.image_data, request.video_data, request.audio_data], hosts)
+            original_normalize(request)
+
+        request_class.normalize_batch_and_arguments = check_and_normalize
+
+    # Each route makes one of them, and its manager calls this method first.
+    add_check(io_struct.GenerateReqInput)
+    add_check(io_struct.EmbeddingReqInput)
+
+
 def install_for_sglang() -> None:
     """Let SGLang's server listen on the socket, and send its own requests there."""
     from sglang.srt.entrypoints import http_server
     from uvicorn.config import Config
 
+    limit_sglang_media()
     socket_path, original_load = os.environ["MEDLEY_SOCKET"], Config.load
 
     def load_with_socket(config: Any) -> None:  # noqa: ANN401 - uvicorn's
@@ -111,5 +153,7 @@ if __name__ == "__main__":
     del sys.argv[0]
     if sys.argv[0] == "sglang":
         install_for_sglang()
+    elif sys.argv[0] == "vllm":
+        sys.argv += list_media_flags(sys.argv)
     program = next(iter(entry_points(group="console_scripts", name=sys.argv[0])))
     sys.exit(program.load()())

@@ -1,0 +1,151 @@
+"""Media of requests: no engine fetches a URL or opens a file that its owner did not allow."""
+
+import json
+import signal
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from medley.command import Command
+from medley.environment import payload, virtualenv
+from medley.process import run
+from tests.servers import Start
+
+pytestmark = pytest.mark.engine
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+# vLLM's own connector, as its server makes it from the flags that engine_server adds.
+VLLM = f"""
+import asyncio, json, sys
+sys.path.insert(0, {str(payload.FOLDER)!r})
+import engine_server
+from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+from vllm.multimodal.media import MediaConnector
+parser = AsyncEngineArgs.add_cli_args(FlexibleArgumentParser())
+options = parser.parse_args(sys.argv[2:] + engine_server.list_media_flags(sys.argv[2:]))
+connector = MediaConnector(
+    allowed_local_media_path=options.allowed_local_media_path,
+    allowed_media_domains=options.allowed_media_domains,
+)
+def fetch(url):
+    try:
+        return str(connector.fetch_image(url).media.size)
+    except Exception as error:
+        return type(error).__name__ + ": " + str(error)
+def fetch_async(url):
+    try:
+        return str(asyncio.run(connector.fetch_image_async(url)).media.size)
+    except Exception as error:
+        return type(error).__name__ + ": " + str(error)
+print(json.dumps([[fetch(url), fetch_async(url)] for url in json.loads(sys.argv[1])]))
+"""
+SGLANG = f"""
+import json, sys
+sys.path.insert(0, {str(payload.FOLDER)!r})
+import engine_server
+from sglang.srt.managers.io_struct import EmbeddingReqInput, GenerateReqInput
+from sglang.srt.utils import ImageData
+engine_server.limit_sglang_media()
+def make(request_class, **media):
+    try:
+        request_class(text="x", sampling_params={{}}, **media).normalize_batch_and_arguments()
+        return "taken"
+    except ValueError as error:
+        return str(error)
+print(json.dumps([
+    make(request_class, **media)
+    for url in json.loads(sys.argv[1])
+    for request_class in (GenerateReqInput, EmbeddingReqInput)
+    for media in (dict(image_data=[ImageData(url=url)]), dict(video_data=[url]), dict(audio_data=url))
+]))
+"""
+
+
+@contextmanager
+def counting() -> Iterator[tuple[str, list[str]]]:
+    """A server of one picture, and the paths that were asked."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(404)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/x.png", asked
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def ask(
+    engine: str, program: str, urls: list[str], tmp_path: Path, *words: str, hosts: str = ""
+) -> list[object]:
+    found = virtualenv.find_environment(f"{engine}-cpu")
+    assert found, f"medley env build {engine}-cpu"
+    (tmp_path / "program.py").write_text(program)
+    argv = (str(found.python), str(tmp_path / "program.py"), json.dumps(urls), *words)
+    env = {"MEDLEY_MEDIA_HOSTS": hosts, "SGLANG_USE_CPU_ENGINE": "1"}
+    done = run(Command(argv, env), limit_s=300)
+    assert done.status == 0, done.lines
+    answers: list[object] = json.loads(done.lines[-1])
+    return answers
+
+
+def test_vllm_fetches_nothing_by_default(tmp_path: Path) -> None:
+    with counting() as (url, asked):
+        urls = [url, f"file://{__file__}", f"data:image/png;base64,{PIXEL}"]
+        refused, local, data = (str(each) for each in ask("vllm", VLLM, urls, tmp_path))
+        assert refused.count("must be from one of the allowed domains") == 2
+        assert local.count("Cannot load local files") == 2
+        assert data.count("(1, 1)") == 2
+        assert asked == []
+        ask("vllm", VLLM, [url], tmp_path, hosts="127.0.0.1")
+        ask("vllm", VLLM, [url], tmp_path, "--allowed-media-domains", "127.0.0.1")
+        assert asked == ["/x.png"] * 4
+
+
+def test_sglang_takes_only_data_by_default(tmp_path: Path) -> None:
+    urls = ["http://127.0.0.1/x.png", "file:///etc/passwd", "/etc/passwd", "AAAA"]
+    refused = ask("sglang", SGLANG, urls, tmp_path)
+    assert len(refused) == 24
+    assert all("only as data: URLs" in str(each) for each in refused)
+    taken = ["data:image/png;base64,AAAA", "http://a.example/x.png"]
+    assert set(map(str, ask("sglang", SGLANG, taken, tmp_path, hosts="b.example,a.example"))) == {"taken"}
+    near = ["http://a.example.b.example/", "http://a.example@b.example/", "http://b.example\\@a.example/"]
+    assert "taken" not in ask("sglang", SGLANG, near, tmp_path, hosts="a.example")
+
+
+@pytest.mark.slow
+def test_a_request_to_sglang(start: Start, free_port: int) -> None:
+    words = ("serve", "demo", "--engine", "sglang", "--port", str(free_port))
+    served = start(Command((sys.executable, "-m", "medley", *words)))
+    url = served.ready()
+    with counting() as (picture, asked):
+        # The demo model takes text only, so this is SGLang's own route, where the check comes first.
+        for media in (picture, "/etc/hostname"):
+            request = urllib.request.Request(
+                f"{url.removesuffix('/v1')}/classify",
+                json.dumps({"text": "x", "image_data": media}).encode(),
+                {"Content-Type": "application/json"},
+            )
+            with pytest.raises(urllib.error.HTTPError) as caught:
+                urllib.request.urlopen(request, timeout=120)
+            with caught.value as answer:
+                assert (answer.code, "only as data: URLs" in answer.read().decode()) == (400, True)
+        assert asked == []
+    assert served.interrupt() == 128 + signal.SIGINT
