@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from medley import storage
 from medley.cli import Usage
 from medley.cli.plan import PlanVerb
 from medley.cli.serve import ServeVerb
+from medley.model.remote_code import read_folder_code
 from tests.problems import raises_problem
 
 NEMOTRON = "nemotron-3-super-120b-a12b-nvfp4"
@@ -77,6 +79,27 @@ def test_a_dry_run_shows_what_is_pinned(own: Path, capsys: pytest.CaptureFixture
     assert f"medley: --trust-remote-code: as you chose: 1 Python file of {own}, SHA-256 " in said.err
     with raises_problem(str(own), cause="000000000000"):
         serve(*words, "--trust-remote-code", "--code-revision", "0" * 12)
+
+
+def test_the_code_of_a_draft_is_trusted_by_its_own_hash(
+    own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draft = own.parent / "draft"
+    draft.mkdir()
+    (draft / "config.json").write_text(json.dumps({"auto_map": {"AutoModel": "own.Draft"}}))
+    (draft / "own.py").write_text("2\n")
+    words = (str(own), "--dry-run", "--kind", "cpu", "--trust-remote-code")
+    flags = ("--", f'--speculative-config={{"model": "{draft}", "num_speculative_tokens": 2}}')
+    code = read_folder_code(draft)
+    assert code
+    with raises_problem(
+        str(draft),
+        cause=f"{storage.hash_file(draft / 'own.py')}  own.py",
+        fix=f"medley serve {own} --trust-remote-code --draft-code {code.fingerprint}",
+    ):
+        serve(*words, *flags)
+    assert serve(*words, "--draft-code", code.fingerprint, *flags) == 0
+    assert str(draft) in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

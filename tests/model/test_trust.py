@@ -209,8 +209,6 @@ def test_it_is_said_to_medley_and_not_to_the_engine(words: tuple[str, ...], tmp_
         "--code_revision",
         "--tokenizer",
         "--hf-over",
-        "-sc",
-        "--speculative-config.model=a/b",
     ],
 )
 def test_nothing_that_reads_code_from_elsewhere_goes_with_it(word: str) -> None:

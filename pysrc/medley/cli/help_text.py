@@ -14,7 +14,7 @@ _GROUPS = {
     "unplanned wait without",
     "Engine": "engine env kv-type tokenizer",
     "Container": "image container mount nccl",
-    "Model code": "trust-remote-code no-remote-code code-revision",
+    "Model code": "trust-remote-code no-remote-code code-revision draft-code",
     "Server": "allow-origin api-key dashboard detach drain host insecure model on-event port replace restart "
     "served-model-name stall-limit stay timeout tls tls-cert tls-key url",
     "Output": "all dry-run json svg html verbose field-report",

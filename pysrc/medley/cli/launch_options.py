@@ -89,6 +89,11 @@ TRUST = {
         "commit of that code, or for a folder the SHA-256 that serve prints",
         requires=["--trust-remote-code"],
     ),
+    "draft_pins": switch(
+        "--draft-code SHA256",
+        "SHA-256 of the code of a draft model or tokenizer in the command, to run that code too",
+        requires=["--trust-remote-code"],
+    ),
     "is_refused": flag("--no-remote-code", "use only the engine's own code for the model"),
 }
 """The switches of a Trust."""

@@ -25,7 +25,7 @@ _DATA_SUFFIXES = ("tokenizer.json", "vocab.json", ".index.json")
 """The suffixes of large files that hold only data, from which no class is made."""
 _CODE_KEY = "auto_map"
 # The key as JSON may write it: any letter may stand as \u and four digits.
-_CODE_KEY_PATTERN = re.compile(
+CODE_KEY_PATTERN = re.compile(
     b"".join(rb"(?:%s|\\u00%x)" % (re.escape(char.encode()), ord(char)) for char in _CODE_KEY), re.IGNORECASE
 )
 _REFERENCE = re.compile(r"[\w-]+(?:[./][\w-]+)*\.\w+")
@@ -204,4 +204,4 @@ def _read_table(path: Path) -> Any:  # noqa: ANN401 - JSON may hold anything
 
 def parse_code_config(text: bytes, where: str) -> Any:  # noqa: ANN401 - JSON may hold anything
     """Return the value of a JSON text that may name code; None for other texts."""
-    return parse_json(text, where) if _CODE_KEY_PATTERN.search(text) else None
+    return parse_json(text, where) if CODE_KEY_PATTERN.search(text) else None

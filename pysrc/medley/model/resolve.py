@@ -204,6 +204,11 @@ def _find_nearest_name(word: str, models: Mapping[str, Model]) -> str | None:
     return nearest and names[nearest]
 
 
+def is_repository(word: str) -> bool:
+    """Return whether a word has the form ORG/NAME."""
+    return _REPOSITORY.fullmatch(word) is not None
+
+
 def require_only_on_hub(target: str) -> None:
     """Raise a Problem where a file or folder here has a repository's name.
 

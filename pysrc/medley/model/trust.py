@@ -21,14 +21,13 @@ from medley.model.remote_code import (
 from medley.model.resolve import Weights
 from medley.schema import RemoteCode
 
-_COMMIT = re.compile(r"[0-9a-f]{40}")
+COMMIT_PATTERN = re.compile(r"[0-9a-f]{40}")
 _FINGERPRINT = re.compile(r"[0-9a-f]{12,64}")
 _TRUST_FLAG = "--trust-remote-code"
-# Flags with which an engine would read code from elsewhere, or another commit of it.
+# Flags with which an engine would read code from elsewhere, or another commit of it; see named_models.py.
 _OTHER_SOURCE_FLAGS = (
     *("--revision", "--code-revision", "--tokenizer-revision", "--tokenizer", "--tokenizer-path", "--model"),
     *("--model-path", "--hf-config-path", "--hf-overrides", "--json-model-override-args", "--config"),
-    *("--speculative-config", "-sc", "--speculative-draft-model-path", "--speculative-draft-model"),
 )
 _MIN_FLAG_CHARS = 5
 """The length of the shortest prefix of these flags that argparse accepts."""
@@ -44,6 +43,8 @@ class Trust:
     """The commit, or the beginning of a folder's fingerprint."""
     is_refused: bool = False
     """Whether the user gave --no-remote-code."""
+    draft_pins: tuple[str, ...] = ()
+    """The fingerprints of the code of other models in the command that the user trusts."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ def _is_trusting_config(name: str, word: str, engine_words: tuple[str, ...]) -> 
 
 
 def _require_exact_pin(pin: str | None, *, local: bool) -> None:
-    pattern, form = _COMMIT, "the whole commit, 40 digits: a branch or a tag can be moved"
+    pattern, form = COMMIT_PATTERN, "the whole commit, 40 digits: a branch or a tag can be moved"
     if local:
         pattern, form = _FINGERPRINT, "for a folder at least 12 digits of its code's SHA-256"
     if pin is not None and not pattern.fullmatch(pin):

@@ -2,10 +2,14 @@
 
 import os
 
+from medley.engine import list_table_flags
+from medley.engine.launch import Order
 from medley.model import extra_files
 from medley.model.extra_files import ModelExtras
+from medley.model.named_models import require_named_models
 from medley.model.resolve import Weights
 from medley.model.trust import Trust, list_warnings, refuse_engine_flags, require_trusted_code
+from medley.planner.plan import Plan
 from medley.progress import SILENT, Progress
 from medley.schema import EngineName
 
@@ -33,3 +37,14 @@ def find_extras(
     return ModelExtras(
         code, files, base, trust.is_refused, () if refuses else tuple(list_warnings(weights, trust))
     )
+
+
+def require_shown_models(order: Order, plan: Plan, trust: Trust, *, starts: bool) -> None:
+    """Raise a Problem for another model in the engine's command whose code was not shown.
+
+    Its flags are those of the kinds of hosts, of the model's table, which a recipe writes, and the user's.
+    """
+    table_flags = list_table_flags(order.engine, plan, order.weights.model)
+    words = (*(word for flag in table_flags for word in flag.argv()), *order.engine_flags)
+    code = order.model_extras.code
+    require_named_models(words, order.weights.target, code, trust, starts=starts)

@@ -32,6 +32,7 @@ from medley.planner.plan import Plan, adapt_to_version
 from medley.planner.topology import Topology
 from medley.progress import Output
 from medley.serving import chat_parsers
+from medley.serving.extras import require_shown_models
 from medley.serving.launch_engine import HostEngine, prepare_engine, use_cluster_table
 from medley.serving.launch_plan import plan_job
 from medley.serving.prepare import Job
@@ -87,6 +88,7 @@ def prepare_launch(job: Job, site: Topology, output: Output) -> PreparedLaunch:
     _require_model(job, engine)
     engine_parser = _read_parser(job, engine, output)
     order = _adapt_order(job, engine_parser, output)
+    require_shown_models(order, plan, job.request.trust, starts=not job.request.dry_run)
     plan = adapt_to_version(
         plan, order.engine, engine.version, order.serving.choose_chat_format(order.weights.model)
     )

@@ -33,6 +33,7 @@ from medley.planner import Layout
 from medley.planner.topology import Topology
 from medley.progress import Output, Progress
 from medley.serving import weights
+from medley.serving.extras import require_shown_models
 from medley.serving.launch_plan import plan_job
 from medley.serving.launches import HostEnvironment, PreparedLaunch, build_launches
 from medley.serving.prepare import Job
@@ -128,6 +129,7 @@ def _build_launches(
 ) -> tuple[Layout, dict[str, Launch]]:
     """Plan the job on these hosts, the head first, and return what each one starts."""
     job_plan = plan_job(job, site, output)
+    require_shown_models(job.order, job_plan.plan, job.request.trust, starts=True)
     head, *others = site.hosts
     # The user's variables on the head for engine, NCCL and hub, as Ray would send them, without tokens.
     hidden = set(engine.list_hidden_names(os.environ))

@@ -1,0 +1,153 @@
+"""Check the other models that an engine's command names: a draft, a tokenizer, another revision."""
+
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from medley import user
+from medley.errors import Problem
+from medley.model.remote_code import CODE_KEY_PATTERN, Code, read_folder_code, read_hub_code
+from medley.model.resolve import is_repository, require_only_on_hub
+from medley.model.trust import COMMIT_PATTERN, Trust
+
+# The flags that name a model, each with the flag of its revision.
+_MODEL_FLAGS = {
+    "--spec-model": None,
+    "--speculative-draft-model-path": "--speculative-draft-model-revision",
+    "--speculative-draft-model": "--speculative-draft-model-revision",
+    "--tokenizer": "--tokenizer-revision",
+    "--tokenizer-path": None,
+    "--hf-config-path": None,
+}
+_CONFIG_FLAGS = ("--speculative-config", "-sc")
+"""The flag whose JSON names a model by the key `model`, and its short name."""
+_REVISION_FLAGS = ("--revision", "--code-revision", "--tokenizer-revision")
+_FLAGS = (*_MODEL_FLAGS, *_CONFIG_FLAGS, *_REVISION_FLAGS, "--speculative-draft-model-revision")
+_MIN_FLAG_CHARS = 5
+"""The length of the shortest prefix of these flags that argparse accepts."""
+
+
+@dataclass(frozen=True)
+class NamedModel:
+    """A model that a flag names."""
+
+    flag: str
+    name: str
+    """A folder, or ORG/NAME."""
+    revisions: frozenset[str] = frozenset()
+    """All revisions of it and of its code in the command."""
+
+
+def list_named_models(words: Sequence[str]) -> Iterator[NamedModel]:
+    """Yield the models that a command names besides its own, in either spelling of each flag."""
+    settings = list(_list_settings(words))
+    for flag, key, value in settings:
+        if flag in _CONFIG_FLAGS and key == "model":
+            of_revision = {(name, key) for name in _CONFIG_FLAGS for key in ("revision", "code_revision")}
+        elif flag in _MODEL_FLAGS:
+            of_revision = {(_MODEL_FLAGS[flag] or "", "")}
+        else:
+            continue
+        revisions = (text for name, its_key, text in settings if (name, its_key) in of_revision)
+        yield NamedModel(flag, value, frozenset(revisions))
+
+
+def require_named_models(
+    words: Sequence[str], target: str, code: Code | None, trust: Trust, *, starts: bool
+) -> None:
+    """Raise a Problem for a model in the command that is a folder's name here, or whose code was not shown.
+
+    `code` is that of the model itself, which the user trusts: the engine then runs the code of every model.
+    `starts` asks the hub.
+    """
+    models = list(list_named_models(words))
+    for model in models:
+        if is_repository(model.name):
+            require_only_on_hub(model.name)
+    if code is None:
+        return
+    for flag, word in pairwise(("", *words)):
+        if CODE_KEY_PATTERN.search(word.encode()):
+            raise _unchecked_problem(f"{flag} {word[:200]}", "it names code that was not shown")
+    has_tokenizer = any(_MODEL_FLAGS.get(model.flag) == "--tokenizer-revision" for model in models)
+    for flag, _, value in _list_settings(words):
+        is_of_model = flag in _REVISION_FLAGS and not (has_tokenizer and flag == "--tokenizer-revision")
+        if is_of_model and code.commit and value != code.commit:
+            raise _unchecked_problem(f"{flag} {value}", f"the code that you trust is of commit {code.commit}")
+    for model in models:
+        _require_shown_code(model, target, code, trust, starts=starts)
+
+
+def _require_shown_code(model: NamedModel, target: str, code: Code, trust: Trust, *, starts: bool) -> None:
+    folder = user.expand(model.name)
+    if folder.is_dir():
+        named_code = None if folder.resolve() == Path(target) else read_folder_code(folder.resolve())
+    elif model.name == target and model.revisions == {code.commit}:
+        named_code = None
+    else:
+        commit = next(iter(model.revisions), "")
+        if len(model.revisions) != 1 or not COMMIT_PATTERN.fullmatch(commit):
+            raise Problem(
+                f"{model.flag} {model.name} names no commit, and cannot go with --trust-remote-code",
+                cause="the engine would run whatever code that repository has now",
+                fix=f"name the 40 digits of its commit next to it: {_show_revision(model)}",
+            )
+        named_code = read_hub_code(model.name, commit) if starts else None
+    if named_code and named_code.fingerprint not in trust.draft_pins:
+        listing = (f"{sha256}  {name}" for name, sha256 in sorted(named_code.files.items()))
+        raise Problem(
+            f"{model.name} of {model.flag} has extra model code, which is not trusted",
+            cause="\n".join((named_code.description, *listing)),
+            fix=f"read it, and to run it too: medley serve {shlex.quote(target)} --trust-remote-code "
+            f"--draft-code {named_code.fingerprint}",
+        )
+
+
+def _show_revision(model: NamedModel) -> str:
+    if flag := _MODEL_FLAGS.get(model.flag):
+        return f"{flag} COMMIT"
+    return f"""--speculative-config '{{"model": "{model.name}", "revision": "COMMIT"}}'"""
+
+
+def _unchecked_problem(words: str, cause: str) -> Problem:
+    return Problem(
+        f"{words} cannot go with --trust-remote-code",
+        cause=f"{cause}; the engine would run other code than what is pinned",
+        fix="take it out of the model's table in models/, or name the commit: --code-revision COMMIT",
+    )
+
+
+def _list_settings(words: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield each of these flags with a key and its value: --flag VALUE, --flag=VALUE, --flag.key VALUE."""
+    for word, next_word in pairwise((*words, "")):
+        name, equals, value = word.partition("=")
+        first, _, key = name.partition(".")
+        flag = _find_flag(first)
+        if flag is None:
+            continue
+        text = value if equals else next_word
+        table = _parse_table(text) if flag in _CONFIG_FLAGS and not key else None
+        if table is None:
+            yield flag, key.replace("-", "_").rstrip("+"), text
+        else:
+            yield from ((flag, name.replace("-", "_"), str(entry)) for name, entry in table.items())
+
+
+def _find_flag(word: str) -> str | None:
+    """Return the whole flag for a word that may use _ or be a prefix, as argparse reads it."""
+    name = word.replace("_", "-") if word.startswith("--") else word
+    if name in _FLAGS:
+        return name
+    is_long = name.startswith("--") and len(name) >= _MIN_FLAG_CHARS
+    return next((flag for flag in _FLAGS if is_long and flag.startswith(name)), None)
+
+
+def _parse_table(text: str) -> dict[str, object] | None:
+    try:
+        table = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return table if isinstance(table, dict) else None

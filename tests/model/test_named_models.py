@@ -1,0 +1,135 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from medley.model.named_models import NamedModel, list_named_models, require_named_models
+from medley.model.remote_code import Code, read_folder_code
+from medley.model.trust import Trust
+from tests.model.hub_server import serving
+from tests.problems import raises_problem
+
+COMMIT, OTHER = "1" * 40, "2" * 40
+CODE = Code("org/main", {"a.py": "0" * 64}, COMMIT)
+GIVEN = Trust(is_given=True)
+DRAFT = '{"model": "org/draft", "num_speculative_tokens": 3}'
+
+
+def require(*words: str, code: Code | None = CODE, trust: Trust = GIVEN, starts: bool = False) -> None:
+    require_named_models(words, "org/main", code, trust, starts=starts)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A draft model in a folder here, with code of its own."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "draft").mkdir()
+    (tmp_path / "draft" / "config.json").write_text(json.dumps({"auto_map": {"AutoModel": "own.Draft"}}))
+    (tmp_path / "draft" / "own.py").write_text("print('own')")
+    return tmp_path / "draft"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("--max-model-len", "9", "-O3", "--tokenizer-mode", "slow"), []),
+        (("--speculative-config", DRAFT), [("--speculative-config", "org/draft", set())]),
+        ((f"--speculative_config={DRAFT}",), [("--speculative-config", "org/draft", set())]),
+        (("-sc", DRAFT), [("-sc", "org/draft", set())]),
+        ((f"-sc={DRAFT}",), [("-sc", "org/draft", set())]),
+        (("-sc.model=org/draft", "-sc.revision", COMMIT), [("-sc", "org/draft", {COMMIT})]),
+        (("--speculative-config", '{"method": "ngram"}'), []),
+        (("--spec-model", "org/draft"), [("--spec-model", "org/draft", set())]),
+        (
+            ("--speculative-draft-model-path=org/draft", "--speculative-draft-model-revision", COMMIT),
+            [("--speculative-draft-model-path", "org/draft", {COMMIT})],
+        ),
+        (
+            ("--tokenizer", "org/words", "--tokenizer-revision=main"),
+            [("--tokenizer", "org/words", {"main"})],
+        ),
+    ],
+)
+def test_models_that_a_command_names(
+    words: tuple[str, ...], expected: list[tuple[str, str, set[str]]]
+) -> None:
+    models = [NamedModel(flag, name, frozenset(revisions)) for flag, name, revisions in expected]
+    assert list(list_named_models(words)) == models
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--speculative-config", DRAFT),
+        ("-sc.model", "org/draft", "-sc.revision", "main"),
+        ("-sc.model", "org/draft", "-sc.revision", COMMIT, "-sc.code_revision", OTHER),
+        ("--spec-model=org/draft",),
+        ("--speculative-draft-model-path", "org/draft"),
+        ("--speculative-config", '{"model": "org/main"}'),
+        ("--tokenizer", "org/words"),
+    ],
+)
+def test_a_model_without_its_commit_does_not_go_with_trusted_code(words: tuple[str, ...]) -> None:
+    with raises_problem("names no commit, and cannot go with --trust-remote-code"):
+        require(*words)
+    require(*words, code=None)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--revision", OTHER),
+        ("--code-revision=main",),
+        ("--tokenizer-revision", "main"),
+        ("--hf-overrides", '{"\\u0061uto_map": {"AutoModel": "org/x--own.Model"}}'),
+    ],
+)
+def test_other_code_of_the_model_itself_is_refused(words: tuple[str, ...]) -> None:
+    with raises_problem(words[0].partition("=")[0], "cannot go with --trust-remote-code"):
+        require(*words)
+
+
+def test_what_is_pinned_as_the_model_itself_is_taken() -> None:
+    require("--revision", COMMIT, "-sc.model=org/main", f"-sc.revision={COMMIT}", "--tokenizer-mode", "slow")
+
+
+def test_the_code_of_a_folder_is_shown_and_taken_by_its_hash(folder: Path) -> None:
+    code = read_folder_code(folder)
+    assert code
+    words = ("--speculative-draft-model-path", "./draft")
+    with raises_problem(
+        "./draft of --speculative-draft-model-path", cause="own.py", fix=f"--draft-code {code.fingerprint}"
+    ):
+        require(*words)
+    accepting = Trust(is_given=True, draft_pins=(code.fingerprint,))
+    require(*words, trust=accepting)
+    (folder / "own.py").write_text("print('changed')")
+    with raises_problem("./draft of"):
+        require(*words, trust=accepting)
+    (folder / "config.json").write_text("{}")
+    require(*words)
+
+
+def test_the_code_of_a_repository_is_read_at_its_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = json.dumps({"auto_map": {"AutoModel": "own.Draft"}}).encode()
+    files = {"org/draft/config.json": config, "org/draft/own.py": b"pass", "org/plain/config.json": b"{}"}
+    with serving(files, monkeypatch, tmp_path) as hub:
+        words = ("-sc.model=org/draft", f"-sc.revision={hub.commit}")
+        require(*words)
+        with raises_problem("org/draft of -sc", cause=("own.py", str(hub.commit))):
+            require(*words, starts=True)
+        require("-sc.model=org/plain", f"-sc.revision={hub.commit}", starts=True)
+
+
+@pytest.mark.parametrize("words", [("-sc.model=org/draft",), ("--tokenizer", "org/draft")])
+def test_a_repository_that_is_also_a_folder_here_is_refused(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    require(*words, code=None)
+    (tmp_path / "org" / "draft").mkdir(parents=True)
+    with raises_problem("org/draft is a repository of the hub, and a name in this folder"):
+        require(*words, code=None)
+    require("-sc.model=./org/draft", code=None)
