@@ -15,12 +15,14 @@ from medley.explain.extensions import find_extension
 from medley.explain.flag_names import explain_flags
 from medley.explain.flags import read_flags
 from medley.explain.gpu_share import read_share
+from medley.explain.hosts import read_hosts
 from medley.explain.jetson_release import compare_releases
 from medley.explain.lines import SGLANG, WARNING, LogLine, decode, parse_line
 from medley.explain.memory_fit import explain_fit
 from medley.explain.patterns import Component, KnownFailures, Phase, read_engine_flags
 from medley.explain.phases import find_last_phase
 from medley.explain.remedies import find_remedy
+from medley.explain.skipped_imports import SkippedImport, find_skipped_part
 
 CONTEXT_LINES = 60
 """Lines before an error that belong to it."""
@@ -134,6 +136,16 @@ class Context:
     """An earlier warning about the package that failed, with its remedy."""
     ray_address: str | None = None
     """The address of Ray's cluster that the log shows."""
+    skipped: str | None = None
+    """An import that failed at the start, and that the error follows from."""
+    skipped_fix: str | None = None
+    """How to mend that import."""
+    one_host: str | None = None
+    """The number of ranks, if all are on one host."""
+    several_hosts: str | None = None
+    """The number of hosts, if there are several."""
+    ring: str | None = None
+    """Three hosts or more with two RDMA ports each, and the ports."""
 
 
 class NearbyLines(NamedTuple):
@@ -159,6 +171,8 @@ class LogFacts:
     """Figures of memory, releases of L4T and addresses, by the groups of events.TRANSITIONS."""
     remedies: tuple[str, ...] = ()
     """Warnings that name a remedy."""
+    skipped: tuple[SkippedImport, ...] = ()
+    """Imports that failed at the start."""
 
 
 def read_context(around: NearbyLines, error: LogLine, known: KnownFailures, log: LogFacts) -> Context:
@@ -189,7 +203,8 @@ def read_context(around: NearbyLines, error: LogLine, known: KnownFailures, log:
         log.flags[flag]: None for component in concerned for flag in component.flags if flag in log.flags
     }
     last_call = _find_last_call(calls)
-    step = find_last_phase(texts, known.phases)
+    hosts = read_hosts(log.figures, log.arguments)
+    step = find_last_phase(texts, known.phases, groups=hosts._asdict())
     step = None if step and step.phase.complete else step
     cuda_error = read_cuda_error(error.text, known.cuda_errors)
     return Context(
@@ -221,6 +236,8 @@ def read_context(around: NearbyLines, error: LogLine, known: KnownFailures, log:
         *explain_fit(error.text, log.figures, log.arguments),
         find_remedy(error.text, [last_call] if last_call else [], log.remedies),
         _find_ray_address(around.after, error, log),
+        *find_skipped_part(error.text, log.skipped),
+        *hosts,
     )
 
 

@@ -8,7 +8,7 @@ from medley.explain.patterns import Failure, Sign, sign
 
 BEGINS, READY, STOPPED, RECOVERED, EXCEPTION = "begins", "ready", "stopped", "recovered", "exception"
 CALL, NCCL, ARGUMENTS, VERSION, ENABLED = "call", "nccl", "arguments", "version", "enabled"
-DRIVER, FACT, REMEDY = "driver", "fact", "remedy"
+DRIVER, FACT, REMEDY, SKIPPED = "driver", "fact", "remedy", "skipped"
 ENGINES = frozenset({VLLM, SGLANG})
 ERROR_KINDS = frozenset({EXCEPTION, CALL})
 # Lines that print a configuration, a request or source code, and report nothing.
@@ -192,7 +192,48 @@ TRANSITIONS = (
             sign("Head Node", r"^Head [Nn]ode: (?P<ray_address>[\d.]+\d)"),
         ),
     ),
+    # One host or several: of vLLM, of NCCL, and of both engines
+    Transition(
+        FACT,
+        (
+            sign(
+                "distributed_init_method=",
+                r"world_size=(?P<world>\d+) .*distributed_init_method=tcp://(?P<loopback>127\.|localhost)",
+            ),
+            sign("Init START", r" nranks (?P<ranks>\d+)"),
+            sign("Init COMPLETE", r" nranks (?P<ranks>\d+)"),
+            sign("localRanks", r"\bnNodes (?P<nccl_nodes>\d+)\b"),
+            sign("Bootstrap", r"^Bootstrap ?: "),
+            sign("NET/IB", r"Using \[0\](?P<rdma_first>\w+):\d+/\w+ \[1\](?P<rdma_second>\w+):\d+/"),
+            sign("spans across nodes", r"(?P<across_hosts>spans across nodes)"),
+        ),
+    ),
     Transition(REMEDY, (sign("pip install"),)),
+    Transition(
+        SKIPPED,
+        (
+            sign(
+                "Ignore import error", r"Ignore import error when loading (?P<module>[\w.]+): (?P<reason>.+)"
+            ),
+            sign(
+                "ailed to import",
+                r"[Ff]ailed to import (?:from )?(?P<module>[a-z_][\w.]*)(?: with|:| due to| because)+ "
+                r"(?P<reason>.+)",
+            ),
+            sign(
+                "kipping",
+                r"[Ss]kipping (?:the )?import of (?P<module>[\w.]+)(?::| due to| because(?: of)?) "
+                r"(?P<reason>.+)",
+            ),
+            sign(
+                "rror when importing", r"[Ee]rror when importing (?P<module>[\w.]+)(?::| -)? (?P<reason>.+)"
+            ),
+            sign(
+                "ould not import",
+                r"[Cc]ould not import (?P<module>[a-z_][\w.]*)(?::| due to| because| \()+ ?(?P<reason>.+)",
+            ),
+        ),
+    ),
     Transition(
         NCCL, (sign("NCCL version", r"NCCL version (\d[\w.]+)"), sign("nccl==", r"using nccl==(\d[\w.]+)"))
     ),
@@ -203,7 +244,7 @@ UNKNOWN = Failure(
     name="unknown-error",
     what="unknown failure: {kind}[, in {component}]",
     cause="its message: {message}[; raised because of: {origin}][; its traceback ends in {last_call}]"
-    "[; the log shows {switched}, which concerns that code][; printed before it: {above}]"
+    "[; the log shows {switched}, which concerns that code][; {skipped}][; printed before it: {above}]"
     "[; this is {engine_version}][; the engine switched on by itself: {enabled}]",
     fix="[a warning before it says: {remedy}; ][its message says: {advice}; ]"
     "[try it without, or with another value of: {switched}; ]"

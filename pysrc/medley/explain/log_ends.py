@@ -7,11 +7,13 @@ from itertools import islice
 
 from medley.explain.context import find_warning
 from medley.explain.events import REQUEST, UNKNOWN, is_echo
+from medley.explain.hosts import read_hosts
 from medley.explain.lines import ERROR, INFO, WARNING, LogLine, parse_line
 from medley.explain.patterns import Phase
 from medley.explain.phases import find_last_engine_line, find_last_phase
 from medley.explain.refused_request import find_status
 from medley.explain.scanned_log import FailureMatch, LogScan, build_unknown_match, shorten_message
+from medley.explain.stops import find_stop
 
 _LAST_LINES = 3
 """Lines at the end of a log, without blank ones, that may be a command's own error."""
@@ -29,7 +31,8 @@ def find_unfinished_step(
 ) -> FailureMatch | None:
     """Return the phase in which a log ends, unless the log of another rank shows that it passed."""
     others = [text for other in scans if other is not scan for text in other.tail]
-    last_match = find_last_phase(scan.tail, phases, others)
+    facts = {**read_hosts(scan.figures, scan.arguments)._asdict(), "stopped": find_stop(list(scan.tail))}
+    last_match = find_last_phase(scan.tail, phases, others, facts)
     if last_match is None and not scan.was_ready:
         last_match = find_last_engine_line(scan.tail, phases)
     if (
@@ -48,7 +51,7 @@ def find_unfinished_step(
         return FailureMatch(UNKNOWN, words, line, number, scan.name, line.when, scan.engine)
     raw = scan.tail[-1 - last_match.lines_after]
     number = scan.lines - last_match.lines_after
-    groups: dict[str, str | None] = {**last_match.groups}
+    groups: dict[str, str | None] = {**facts, **last_match.groups}
     groups |= {"above": find_warning([parse_line(text) for text in scan.tail])}
     return FailureMatch(
         last_match.phase, groups, parse_line(raw[-400:]), number, scan.name, None, scan.engine

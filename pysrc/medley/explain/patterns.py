@@ -28,9 +28,12 @@ SCAN_GROUPS = frozenset(
         *("engine_version", "enabled", "halved", "mentioned", "about", "driver"),
         *("utilization", "less_share", "near_flag", "extension", "draft", "l4t", "l4t_image"),
         *("weights", "exceeds", "filled", "others", "smaller", "larger_share", "remedy", "ray_address"),
+        *("skipped", "skipped_fix", "one_host", "several_hosts", "ring", "stopped"),
     }
 )
 """Groups that the scan fills in, for every failure: medley.explain.context has their meaning."""
+# These are medley's own words, or plain flags: a shell reads them as they are.
+_OWN_WORDS = SCAN_GROUPS - {"advice", "above", "remedy", "extension", "step", "last_call", "distribution"}
 # A scan removes these characters from a line to find its kind, so a needle needs others.
 VARYING = "0123456789abcdef"
 _MIN_NEEDLE_CHARS = 3
@@ -107,6 +110,8 @@ class Failure(StrictTable):
     """Whether it only explains another failure."""
     during_shutdown: bool = False
     """Whether programs print it when they are stopped before they are ready."""
+    unless_stopped: bool = False
+    """Whether lines near it that show a stop from outside, such as docker stop, explain it."""
     error_after: Annotated[str, Field(max_length=2000)] | None = None
     """A regular expression for an error after it; without such an error the line is only a warning."""
     reworded: str | None = None
@@ -138,11 +143,8 @@ class Failure(StrictTable):
         )
         what, cause, fix = (keep_engine_parts(text, engine) for text in texts)
         what, cause = (_fill(text, groups) for text in (what, cause))
-        # These are medley's own words, or plain flags: a shell reads them as they are.
-        own_words = {"instead", "step_fix", "cuda_fix", "switched", "tried", "version_fault", "halved"}
-        own_words |= {"mentioned", "about", "less_share", "engine_version", "l4t_image", "smaller"}
         quoted_groups = {
-            name: value if name in own_words else _quote(value) for name, value in groups.items()
+            name: value if name in _OWN_WORDS else _quote(value) for name, value in groups.items()
         }
         return what, cause, _fill(fix, quoted_groups)
 

@@ -28,14 +28,21 @@ class LastPhase(NamedTuple):
 
 
 def find_last_phase(
-    tail: Sequence[str], phases: Sequence[Phase], others: Sequence[str] = ()
+    tail: Sequence[str],
+    phases: Sequence[Phase],
+    others: Sequence[str] = (),
+    groups: Mapping[str, str | None] | None = None,
 ) -> LastPhase | None:
-    """Return the last phase of these lines, searched from the end; `others`: lines of other ranks' logs."""
+    """Return the last phase of these lines, searched from the end.
+
+    `others`: lines of other ranks' logs. `groups`: what the whole log shows, for phases that need it.
+    """
     lines = [*tail, *others]
     counting = [
         each
         for each in phases
-        if each.earlier is None or any(re.search(each.earlier, text) for text in lines)
+        if (each.earlier is None or any(re.search(each.earlier, text) for text in lines))
+        and (each.needs is None or (groups or {}).get(each.needs))
     ]
     for lines_after, raw in enumerate(reversed(tail)):
         if match := next(_match_phases(raw, counting), None):

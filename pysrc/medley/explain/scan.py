@@ -15,9 +15,12 @@ from itertools import accumulate
 from medley.explain import error_lines, events
 from medley.explain.context import CONTEXT_LINES, Context, LogFacts, NearbyLines, read_context, read_places
 from medley.explain.flags import read_flags
+from medley.explain.hosts import collect_nccl_line
 from medley.explain.lines import INFO, WARNING, Block, LogLine, decode, parse_line, read_blocks
 from medley.explain.patterns import VARYING, Failure, KnownFailures, Sign
 from medley.explain.scanned_log import TAIL_LINES, FailureMatch, Log, LogScan
+from medley.explain.skipped_imports import SkippedImport
+from medley.explain.stops import find_stop
 from medley.explain.user_patterns import PatternMatch, UserPatterns
 
 _MAX_MATCHES = 6
@@ -35,6 +38,7 @@ _MAX_KINDS = 50_000
 _MAX_STARTS = 1_000
 _MAX_ENABLED = 4
 _MAX_REMEDIES = 16
+_MAX_SKIPPED = 200
 _MAX_ENGINE_TRIES = 20_000
 """Lines that may show which engine printed the log."""
 _COMMAND_LINES = 30
@@ -180,9 +184,14 @@ class _Scan:
         elif transition.kind == events.REMEDY:
             new = [line.text] if line.level == WARNING else []
             self.result.remedies = [*dict.fromkeys([*self.result.remedies, *new])][:_MAX_REMEDIES]
+        elif transition.kind == events.SKIPPED:
+            skipped = SkippedImport(match["module"], match["reason"])
+            self.result.skipped = [*dict.fromkeys([*self.result.skipped, skipped])][:_MAX_SKIPPED]
         elif transition.kind == events.FACT:
             figures = {name: value for name, value in match.groupdict().items() if value}
             self.result.figures = figures | self.result.figures
+            if line.nccl:
+                collect_nccl_line(self.result.figures, line.host, line.text)
         elif not events.is_echo(line.text):
             self._apply_transition(transition, match, line, block, index)
 
@@ -237,6 +246,7 @@ class _Scan:
             result.driver,
             result.figures,
             tuple(result.remedies),
+            tuple(result.skipped),
         )
         return read_context(_around(block, index), line, self._needles.known, facts)
 
@@ -277,6 +287,9 @@ class _Scan:
         text = "\n".join([line.text, *(other.text for _, other in later_lines)])
         match = self._search(failure, sign, text)
         if match is None or not self._is_within(failure, line, block, index):
+            return
+        near = [*_around(block, index).before, block.lines[index]] if failure.unless_stopped else []
+        if find_stop(list(map(decode, near))):
             return
         if any(_PLACEHOLDER.fullmatch(value) for value in match.groups.values() if value):
             return  # the traceback prints the line that raises, and its f-string has no values yet

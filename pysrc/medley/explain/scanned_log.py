@@ -9,6 +9,7 @@ from medley.explain import error_lines
 from medley.explain.error_lines import ErrorLine
 from medley.explain.lines import LogLine
 from medley.explain.patterns import Failure
+from medley.explain.skipped_imports import SkippedImport
 
 TAIL_LINES = 200
 _LONGEST = 700
@@ -64,6 +65,8 @@ class LogScan:
     """Figures of memory in GiB, and releases of L4T, by the groups of events.TRANSITIONS."""
     remedies: list[str] = field(default_factory=list)
     """Warnings that name a remedy."""
+    skipped: list[SkippedImport] = field(default_factory=list)
+    """Imports that failed, and that the engine went on without."""
     arguments: str = ""
     """The text in which the engine printed its arguments."""
     starts: list[int] = field(default_factory=list)
