@@ -8,6 +8,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from medley.explain.advice import find_advice, find_advice_below
+from medley.explain.code_faults import explain_halved_size, explain_version_fault
 from medley.explain.cuda_errors import read_cuda_error
 from medley.explain.draft_model import find_own_draft
 from medley.explain.engine_advice import keep_engine_parts
@@ -17,6 +18,7 @@ from medley.explain.flags import read_flags
 from medley.explain.gpu_share import read_share
 from medley.explain.hosts import read_hosts
 from medley.explain.jetson_release import compare_releases
+from medley.explain.kernel_choice import find_kernel
 from medley.explain.lines import SGLANG, WARNING, LogLine, decode, parse_line
 from medley.explain.memory_fit import explain_fit
 from medley.explain.patterns import Component, KnownFailures, Phase, read_engine_flags
@@ -34,17 +36,6 @@ _ENGINE_FILE = re.compile(r"(?:.*/)?(?P<file>(?:vllm|sglang|flashinfer|tensorrt_
 _MODULE = re.compile(r"\b(?:module|from) '(?P<top>\w+)")
 # Calls that lead to every component.
 _FORWARDING_CALL = re.compile(r"^(?:torch/(?:_ops|nn/|utils/|_compile)|contextlib|functools|vllm/tracing/)")
-_ENGINE_PACKAGE = re.compile(
-    r"(?:vllm|sglang|tensorrt_llm|flashinfer|sgl_kernel|lmcache|transformers|compressed_tensors)(?=/)"
-)
-# Errors of Python's own that correct code does not raise, whatever the model and the flags are.
-_CODE_ERROR = re.compile(
-    r"(?:Attribute|Type|Name|UnboundLocal|Import|Recursion|Key|Index)Error\b|AssertionError(?:: assert\b|$)"
-)
-_USAGE_ERROR = re.compile(r"cannot open shared object|undefined symbol|must be str, bytes or os.PathLike")
-_SIZE_PAIR = re.compile(r"(?:tensor a|size|length) \((\d+)\).{0,60}?(?:tensor b|size) \((\d+)\)")
-_TENSOR_SHAPE = re.compile(r"torch\.Size\(\[(\d+(?:, \d+)*)\]\)")
-_COMPARED_SHAPES = 2
 _MIN_REPEATS = 2
 _MAX_TRIED_FLAGS = 6
 _FLAG_WORD = re.compile(r"--[a-z][a-z0-9-]{2,50}|\b[a-z][a-z0-9]{1,20}(?:_[a-z0-9]{1,20}){1,6}\b")
@@ -146,6 +137,14 @@ class Context:
     """The number of hosts, if there are several."""
     ring: str | None = None
     """Three hosts or more with two RDMA ports each, and the ports."""
+    tuning: str | None = None
+    """How to tune the kernels of that component for this GPU."""
+    kernel: str | None = None
+    """The kernel of that component that the log names."""
+    kernel_fix: str | None = None
+    """How to take a kernel of another family."""
+    any_kernel: str | None = None
+    """The flags of all kinds of kernels, where the calls name no component."""
 
 
 class NearbyLines(NamedTuple):
@@ -221,13 +220,13 @@ def read_context(around: NearbyLines, error: LogLine, known: KnownFailures, log:
         log.nccl,
         " and ".join(chosen_flags) or None,
         _list_other_flags(log, chosen_flags),
-        _explain_version_fault(error.text, last_call),
+        explain_version_fault(error.text, last_call),
         log.version,
         "; ".join(log.enabled) or None,
         " and ".join({**_read_mentioned_flags(error.text, log), **chosen_flags}) or None,
         _list_alternatives(error.text, known.components, log.engine),
         log.driver,
-        _explain_halved_size(error.text),
+        explain_halved_size(error.text),
         *read_share(error.text, log.arguments, log.engine),
         explain_flags(error.text, log.engine, read_engine_flags()),
         find_extension(error.text, [line.text for line in nearby]),
@@ -238,6 +237,8 @@ def read_context(around: NearbyLines, error: LogLine, known: KnownFailures, log:
         _find_ray_address(around.after, error, log),
         *find_skipped_part(error.text, log.skipped),
         *hosts,
+        keep_engine_parts(reported[0].tuning or "", log.engine) or None if reported else None,
+        *find_kernel(log.figures, reported[0].name if reported else None, log.engine, error.text),
     )
 
 
@@ -329,41 +330,6 @@ def _list_alternatives(text: str, components: Sequence[Component], engine: str |
         filter(None, (component.alternative(text, engine) for component in matching))
     )
     return "; or ".join(list(alternatives)[:_MAX_ALTERNATIVES]) or None
-
-
-def _explain_version_fault(text: str, last_call: str | None) -> str | None:
-    """Return what to do about an error of Python in a call of the engine's own package."""
-    own = last_call and _ENGINE_PACKAGE.match(last_call)
-    if not own or not _CODE_ERROR.match(text) or _USAGE_ERROR.search(text):
-        return None
-    return (
-        f"such an error in the code of {own[0]} itself is mostly a defect of this version, for a combination "
-        "of flags, or a package that does not match it: try a newer version, or the one before "
-        "(medley env build, medley serve MODEL --image IMAGE)"
-    )
-
-
-def _explain_halved_size(text: str) -> str | None:
-    """Return what it shows if one size of an error of shapes is twice the other."""
-    sizes = _SIZE_PAIR.search(text)
-    one, other = sorted(map(int, sizes.groups())) if sizes else _find_unlike_sizes(text)
-    if one == 0 or other != 2 * one:
-        return None
-    return (
-        f"{other} is twice {one}, as where one side has two 4-bit values in a byte and the other one value, "
-        "or where two parts are fused: this tensor and the engine's layer are of different quantization"
-    )
-
-
-def _find_unlike_sizes(text: str) -> tuple[int, int]:
-    """Return the only two sizes in which two shapes of a line differ, the smaller one first, else 0 and 1."""
-    shapes = [
-        [int(size) for size in shape.split(",")] for shape in _TENSOR_SHAPE.findall(text[:_MAX_LINE_CHARS])
-    ]
-    if len(shapes) != _COMPARED_SHAPES or len(shapes[0]) != len(shapes[1]):
-        return 0, 1
-    unlike = [(min(pair), max(pair)) for pair in zip(*shapes, strict=True) if pair[0] != pair[1]]
-    return unlike[0] if len(unlike) == 1 else (0, 1)
 
 
 def _find_distribution(text: str, calls: Sequence[tuple[str, str]]) -> str | None:

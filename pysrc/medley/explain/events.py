@@ -205,6 +205,9 @@ TRANSITIONS = (
             sign("localRanks", r"\bnNodes (?P<nccl_nodes>\d+)\b"),
             sign("Bootstrap", r"^Bootstrap ?: "),
             sign("NET/IB", r"Using \[0\](?P<rdma_first>\w+):\d+/\w+ \[1\](?P<rdma_second>\w+):\d+/"),
+            # The kernels that vLLM chose
+            sign("Selected ", r"\bSelected (?P<linear_kernel>\w+Kernel) for (?P<linear_layer>\w+)"),
+            sign("MoE backend", r"Using '?(?P<moe_kernel>[\w.]+)'? (?:\w+ )?MoE backend"),
             sign("spans across nodes", r"(?P<across_hosts>spans across nodes)"),
         ),
     ),

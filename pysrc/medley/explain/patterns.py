@@ -29,6 +29,7 @@ SCAN_GROUPS = frozenset(
         *("utilization", "less_share", "near_flag", "extension", "draft", "l4t", "l4t_image"),
         *("weights", "exceeds", "filled", "others", "smaller", "larger_share", "remedy", "ray_address"),
         *("skipped", "skipped_fix", "one_host", "several_hosts", "ring", "stopped"),
+        *("tuning", "kernel", "kernel_fix", "any_kernel"),
     }
 )
 """Groups that the scan fills in, for every failure: medley.explain.context has their meaning."""
@@ -182,6 +183,8 @@ class Component(StrictTable):
     """Whether a component outside it is named instead, such as the layer whose kernel is compiled."""
     carries: bool = False
     """Whether it only carries calls to other parts, and so is named only if the traceback ends in it."""
+    tuning: str | None = None
+    """How to tune its kernels for a GPU; a part for one engine as in `instead`."""
     instead_unless: Annotated[str, Field(max_length=2000)] | None = None
     """A regular expression for the error and the lines before it; where it fits, `instead` is left out."""
 

@@ -21,10 +21,10 @@ _NEAR_LINES = 25
 
 def find_stop(lines: Sequence[str]) -> str | None:
     """Return a sentence with the line near the end that shows the stop."""
-    shown = next((text for text in lines[-_NEAR_LINES:] if _STOP.search(text[:400])), None)
-    if shown is None:
+    stop_line = next((text for text in lines[-_NEAR_LINES:] if _STOP.search(text[:400])), None)
+    if stop_line is None:
         return None
     return (
-        f"It was stopped from outside ({shown.strip()[:_MAX_CHARS]}): a SIGKILL, exit code 137, is then only "
+        f"It was stopped from outside ({stop_line.strip()[:_MAX_CHARS]}): a SIGKILL, exit code 137, is then only "
         "that stop, not a lack of memory"
     )
