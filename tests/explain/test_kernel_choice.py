@@ -94,10 +94,10 @@ def test_the_family_of_the_failed_kernel_is_not_offered(
     name: str, component: str | None, expected: str, absent: str
 ) -> None:
     choice = find_kernel({"linear_kernel": name}, component, None, "")
-    assert choice.kernel == name
+    assert choice.chosen_kernel == name
     assert expected in (choice.kernel_fix or "")
     assert absent not in (choice.kernel_fix or "")
-    assert find_kernel({"linear_kernel": name}, "FlashAttention", None, "").kernel is None
+    assert find_kernel({"linear_kernel": name}, "FlashAttention", None, "").chosen_kernel is None
 
 
 def test_a_kernel_that_only_another_gpu_has_is_named() -> None:

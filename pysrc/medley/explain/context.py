@@ -139,7 +139,7 @@ class Context:
     """Three hosts or more with two RDMA ports each, and the ports."""
     tuning: str | None = None
     """How to tune the kernels of that component for this GPU."""
-    kernel: str | None = None
+    chosen_kernel: str | None = None
     """The kernel of that component that the log names."""
     kernel_fix: str | None = None
     """How to take a kernel of another family."""

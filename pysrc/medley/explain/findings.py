@@ -94,6 +94,8 @@ class Explanation:
 def choose_failures(scans: Sequence[LogScan], known: KnownFailures) -> Explanation:
     """Choose among the matches of all logs; without one, a log that ends in a phase of a start or serving."""
     phases = known.phases
+    for scan in scans:
+        scan.drop_unaffected()
     matches = [
         match
         for scan in scans

@@ -22,7 +22,7 @@ _EXPERTS = re.compile(r"(?i)moe|expert")
 class KernelChoice(NamedTuple):
     """The kernel that the log names, how to switch it off, and the choices where no call names a part."""
 
-    kernel: str | None = None
+    chosen_kernel: str | None = None
     kernel_fix: str | None = None
     any_kernel: str | None = None
 

@@ -17,6 +17,7 @@ from pydantic import Field, field_validator
 from medley import config
 from medley.errors import Problem
 from medley.explain.engine_advice import EngineFlag, add_sglang_flags, keep_engine_parts, keep_version_parts
+from medley.explain.package_versions import AffectedReleases
 from medley.schema import StrictTable
 
 Confidence = Literal["high", "medium", "low"]
@@ -29,7 +30,7 @@ SCAN_GROUPS = frozenset(
         *("utilization", "less_share", "near_flag", "extension", "draft", "l4t", "l4t_image"),
         *("weights", "exceeds", "filled", "others", "smaller", "larger_share", "remedy", "ray_address"),
         *("skipped", "skipped_fix", "one_host", "several_hosts", "ring", "stopped"),
-        *("tuning", "kernel", "kernel_fix", "any_kernel"),
+        *("tuning", "chosen_kernel", "kernel_fix", "any_kernel", "affected"),
     }
 )
 """Groups that the scan fills in, for every failure: medley.explain.context has their meaning."""
@@ -111,6 +112,8 @@ class Failure(StrictTable):
     """Whether it only explains another failure."""
     during_shutdown: bool = False
     """Whether programs print it when they are stopped before they are ready."""
+    affects: AffectedReleases | None = None
+    """The releases of a package that have it; {affected} is the one that the log shows."""
     unless_stopped: bool = False
     """Whether lines near it that show a stop from outside, such as docker stop, explain it."""
     error_after: Annotated[str, Field(max_length=2000)] | None = None

@@ -3,11 +3,12 @@
 import re
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from medley.explain import error_lines
 from medley.explain.error_lines import ErrorLine
 from medley.explain.lines import LogLine
+from medley.explain.package_versions import describe_affected
 from medley.explain.patterns import Failure
 from medley.explain.skipped_imports import SkippedImport
 
@@ -92,6 +93,14 @@ class LogScan:
         return error_lines.find_reason(
             errors, ready=self.was_ready, end_number=self.end_number, lines=self.lines
         )
+
+    def drop_unaffected(self) -> None:
+        """Drop faults of other releases than the log shows, and add its release to the others."""
+        self.matches = [
+            replace(match, groups={**match.groups, "affected": affected}) if affected else match
+            for match in self.matches
+            if (affected := describe_affected(match.failure.affects, self.figures)) is not None
+        ]
 
     def drop_resolved(self, names: tuple[str, ...]) -> None:
         resolved_numbers = {match.number for match in self.matches if match.failure.name.startswith(names)}

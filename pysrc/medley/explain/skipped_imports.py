@@ -44,7 +44,7 @@ def find_skipped_part(error: str, imports: Sequence[SkippedImport]) -> SkippedPa
     """Return the skipped import that an error names, or one of a kind that was skipped as a whole."""
     letters = "".join(_LETTERS.findall(_LIST.split(error, 1)[0].lower()))
     matching = [each for each in imports if (name := _join_letters(each.module)) and name in letters]
-    best = max(matching, key=lambda each: len(_join_letters(each.module)), default=None)
+    best = max(matching, key=lambda skipped: len(_join_letters(skipped.module)), default=None)
     best = best or _find_whole_kind(letters, imports)
     if best is None:
         return SkippedPart()

@@ -25,6 +25,6 @@ def find_stop(lines: Sequence[str]) -> str | None:
     if stop_line is None:
         return None
     return (
-        f"It was stopped from outside ({stop_line.strip()[:_MAX_CHARS]}): a SIGKILL, exit code 137, is then only "
-        "that stop, not a lack of memory"
+        f"It was stopped from outside ({stop_line.strip()[:_MAX_CHARS]}): a SIGKILL, exit code 137, is then "
+        "only that stop, not a lack of memory"
     )
