@@ -15,6 +15,8 @@ from medley.environment.virtualenv import Environment
 PROGRAM = Path(__file__).with_name("vllm_program.py")
 _SHARED = ("models", "toolkits")
 _METADATA = "Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n"
+# It fetches nothing, so it lacks the option that limits what vLLM fetches.
+_CONFIG = "class ModelConfig:\n    pass\n"
 _SCRIPTS = "[console_scripts]\nvllm = vllm.small_engine:main\n"
 
 
@@ -48,6 +50,7 @@ def _make(real: Environment, folder: Path) -> None:
         entry.symlink_to(packages / entry.name)
     (there / "vllm").mkdir()
     (there / "vllm" / "__init__.py").write_text(f'__version__ = "{version}"\n')
+    (there / "vllm" / "config.py").write_text(_CONFIG)
     shutil.copy(PROGRAM, there / "vllm" / "small_engine.py")
     about = there / f"vllm-{version}.dist-info"
     about.mkdir()
