@@ -50,7 +50,7 @@ def _run_verb() -> int:
         return int(importlib.import_module(_INTERNAL_VERBS[sys.argv[1]]).main(*sys.argv[2:]))
     from medley.cli import Medley, Usage, terminal  # noqa: PLC0415 - the handlers stand before the slow import
 
-    terminal.install()
+    terminal.install_streams()
     try:
         _, status = Medley.run(sys.argv, exit=False)
     except Usage as usage:

@@ -25,7 +25,7 @@ TREE = command_tree.read_tree(Medley, (), KNOWN)
 
 
 def at(words: str) -> command_tree.VerbEntry:
-    return next(verb for verb in TREE.all() if " ".join(verb.path) == words)
+    return next(verb for verb in TREE.walk() if " ".join(verb.path) == words)
 
 
 def switch(words: str, name: str) -> command_tree.Switch:
@@ -33,14 +33,14 @@ def switch(words: str, name: str) -> command_tree.Switch:
 
 
 def test_every_verb_is_in_it_once() -> None:
-    paths = [verb.path for verb in TREE.all()]
+    paths = [verb.path for verb in TREE.walk()]
     assert {" ".join(path) for path in paths if path} == set(VERBS)
     assert len(paths) == len(set(paths))
     assert {verb.name for verb in at("link").verbs} == {"setup", "show", "test", "watch"}
 
 
 def test_all_say_what_they_are() -> None:
-    for verb in TREE.all():
+    for verb in TREE.walk():
         assert verb.about, verb.path
         assert all(switch.about for switch in verb.switches), verb.path
         assert verb.usage
@@ -53,7 +53,7 @@ def test_all_say_what_they_are() -> None:
         pytest.param("serve", "--kind", Offer(("spark", "thor")), id="a kind of host"),
         pytest.param("up", "--without", HOSTS, id="a host"),
         pytest.param("up", "--cluster", FILES, id="a file"),
-        pytest.param("serve", "--env", Offer(("vllm-cpu",), files=True), id="a name or a place"),
+        pytest.param("serve", "--env", Offer(("vllm-cpu",), has_files=True), id="a name or a place"),
         pytest.param("serve", "--port", NOTHING, id="a number"),
     ],
 )
@@ -66,8 +66,8 @@ def test_a_value_is_offered(words: str, name: str, offer: Offer) -> None:
     [
         pytest.param("status", NOTHING, id="no words"),
         pytest.param("ray-worker", HOSTS, id="its head"),
-        pytest.param("serve", Offer(("demo",), files=True), id="a model"),
-        pytest.param("env check", Offer(("vllm-cpu",), files=True), id="an environment"),
+        pytest.param("serve", Offer(("demo",), has_files=True), id="a model"),
+        pytest.param("env check", Offer(("vllm-cpu",), has_files=True), id="an environment"),
         pytest.param("ports", Offer(ports.ROLES), id="parts of a cluster"),
         pytest.param("service remove", Offer(("head", "worker", "serve")), id="services"),
         pytest.param("completion", Offer(("bash", "zsh", "fish", "man")), id="shells"),
@@ -81,7 +81,7 @@ def test_a_switch_is_as_it_is_typed() -> None:
     lines = switch("logs", "--lines")
     assert lines.names == ("-n", "--lines")
     assert lines.argument == "N"
-    assert switch("logs", "--without").repeats
+    assert switch("logs", "--without").is_repeatable
     assert switch("serve", "--dry-run").argument is None
 
 
@@ -115,12 +115,12 @@ ODD = VerbEntry(
 
 
 def page(verb: VerbEntry = TREE) -> str:
-    return command_tree.manual_page(verb, "0.1.0")
+    return command_tree.format_manual_page(verb, "0.1.0")
 
 
 def test_every_verb_and_switch_is_there() -> None:
     text = page()
-    for verb in TREE.all():
+    for verb in TREE.walk():
         name = " ".join(verb.path).replace("-", r"\-")
         assert not name or f'.SS "medley {name}"\n' in text
         for switch in verb.switches:

@@ -11,8 +11,8 @@ from itertools import chain
 
 import pytest
 
-from medley.cli.output import fit, problem_lines, table, wrapped
-from medley.cli.terminal import agrees, asked
+from medley.cli.output import fit, format_problem, format_table, wrap_line
+from medley.cli.terminal import ask, ask_yes_no
 from medley.errors import Problem
 from tests.explain.test_explain import FAILURES
 
@@ -32,7 +32,7 @@ def test_it_is_asked_until_it_makes_sense(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], typed: str, expected: int
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(typed))
-    assert asked("how many?", "3", read) == expected
+    assert ask("how many?", "3", read) == expected
     said = capsys.readouterr().out
     assert said.startswith("how many? [3] ")
     assert ("'x' is no number: it has letters" in said) == (expected == 8)
@@ -45,13 +45,13 @@ def test_it_is_asked_until_it_makes_sense(
 )
 def test_yes_or_no(monkeypatch: pytest.MonkeyPatch, typed: str, *, default: bool, expected: bool) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(typed))
-    assert agrees("so?", default=default) == expected
+    assert ask_yes_no("so?", default=default) == expected
 
 
 def test_the_end_of_what_is_typed_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     with pytest.raises(EOFError):
-        agrees("so?", default=True)
+        ask_yes_no("so?", default=True)
 
 
 CASES = [
@@ -81,14 +81,14 @@ CASES = [
 
 @pytest.mark.parametrize(("line", "expected"), CASES)
 def test_a_line(line: str, expected: list[str]) -> None:
-    assert wrapped(line, 80).split("\n") == expected
+    assert wrap_line(line, 80).split("\n") == expected
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 100])
 def test_a_fix_stays_whole(columns: int) -> None:
     fixes = chain.from_iterable(failure.fix.splitlines() for failure in FAILURES.values())
     for line in (f"  fix:   {each}" for each in fixes):
-        assert wrapped(line, columns) == line
+        assert wrap_line(line, columns) == line
 
 
 @pytest.fixture
@@ -117,12 +117,12 @@ def test_a_problem_has_colors_on_a_terminal_alone(
 ) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    what, cause, fix = problem_lines(LONG, "medley: ", terminal)
+    what, cause, fix = format_problem(LONG, "medley: ", terminal)
     assert what == "\x1b[1;31mmedley: a port is closed\x1b[0m"
     assert COLOR.sub("", cause) == "  cause: a rule of the firewall drops\n         these"
     assert COLOR.sub("", fix) == f"  fix:   {LONG.fix}"
     assert fix.startswith("\x1b[32m")
-    assert list(problem_lines(LONG, "medley: ", io.StringIO())) == str(LONG).replace(
+    assert list(format_problem(LONG, "medley: ", io.StringIO())) == str(LONG).replace(
         "a port", "medley: a port"
     ).split("\n")
 
@@ -130,13 +130,13 @@ def test_a_problem_has_colors_on_a_terminal_alone(
 def test_no_color_takes_the_colors_away(terminal: io.TextIOWrapper, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("NO_COLOR", "1")
-    assert "\x1b[3" not in "".join(problem_lines(LONG, "", terminal))
-    assert ";3" not in "".join(problem_lines(LONG, "", terminal))
+    assert "\x1b[3" not in "".join(format_problem(LONG, "", terminal))
+    assert ";3" not in "".join(format_problem(LONG, "", terminal))
 
 
 def test_a_table_is_aligned_and_whole_in_a_pipe() -> None:
     rows = [("a", "12", "10.0.0.1"), ("日本", "1,234", "x" * 200), ("c", "-", "")]
-    assert table(("HOST", "SLOTS", "WHAT"), rows) == [
+    assert format_table(("HOST", "SLOTS", "WHAT"), rows) == [
         "HOST  SLOTS  WHAT",
         "a        12  10.0.0.1",
         f"日本  1,234  {'x' * 200}",
@@ -148,7 +148,7 @@ def test_a_table_fits_a_terminal(terminal: io.TextIOWrapper, monkeypatch: pytest
     monkeypatch.setattr("sys.stdout", terminal)
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "40")
-    headers, *lines = table(("HOST", "WHAT"), [("a", "one two three four five six seven eight nine")])
+    headers, *lines = format_table(("HOST", "WHAT"), [("a", "one two three four five six seven eight nine")])
     assert headers.startswith("\x1b[1m")
     assert lines == ["a     one two three four five six seven", "      eight nine"]
 
@@ -160,10 +160,10 @@ def test_a_table_breaks_no_word_and_loses_no_letter(
     monkeypatch.setattr("sys.stdout", terminal)
     monkeypatch.setenv("NO_COLOR", "1")
     name, words = "qwen3-30b-a3b-thinking", "does not fit: 312.9 GiB short"
-    lines = table(("MODEL", "PARAMETERS", "LAYOUT"), [(name, "30B", words)], optional=("PARAMETERS",))
+    lines = format_table(("MODEL", "PARAMETERS", "LAYOUT"), [(name, "30B", words)], optional=("PARAMETERS",))
     shown = [COLOR.sub("", line) for line in lines]
     assert shown[0].split() == ["MODEL", "LAYOUT"]
     assert max(map(len, shown)) <= 40
     assert " ".join(line[len(name) :].strip() for line in shown[1:]) == words
-    whole = table(("MODEL", "PATH"), [(name, "/a/path/that/is/long/enough")])
+    whole = format_table(("MODEL", "PATH"), [(name, "/a/path/that/is/long/enough")])
     assert [COLOR.sub("", line) for line in whole][1] == f"{name}  /a/path/that/is/long/enough"

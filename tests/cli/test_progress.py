@@ -12,8 +12,8 @@ from medley.cli import progress
 
 
 def test_plain_lines_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
-    watch = progress.watch()
-    assert isinstance(watch, progress.Plain)
+    watch = progress.start_progress()
+    assert isinstance(watch, progress.PlainProgress)
     with watch.stage("download"):
         watch.line("Downloading torch (182.9MiB)")
     watch.note("a third-party build")
@@ -25,7 +25,7 @@ def test_plain_lines_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> N
 def test_a_spinner_says_what_took_its_time(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "_WORTH_SAYING_S", -1.0)
+    monkeypatch.setattr(progress, "_MIN_NOTED_S", -1.0)
     spinner = progress.Spinner()
     spinner.line("before any stage")
     with spinner.stage("download"):
@@ -39,8 +39,8 @@ def test_a_spinner_says_what_took_its_time(
 
 LONG = """
 import sys
-from medley.cli.progress import watch
-with watch().stage("slow"):
+from medley.cli.progress import start_progress
+with start_progress().stage("slow"):
     watch_line = "curl " + "x" * 300
     print(watch_line)
     print(watch_line, file=sys.stderr, flush=True)
@@ -63,19 +63,19 @@ def test_a_line_printed_beside_a_spinner_is_not_wrapped() -> None:
 def test_logs_have_a_transfer_now_and_then(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = progress.Plain()
+    watch = progress.PlainProgress()
     with watch.stage("weights"):
         watch.moved("0.1 of 2.0 GB")
         assert capsys.readouterr().err == "weights …\n", "it has only begun"
-        monkeypatch.setattr(progress, "_SAY_EVERY_S", 0.0)
+        monkeypatch.setattr(progress, "_NOTE_EVERY_S", 0.0)
         watch.moved("0.2 of 2.0 GB")
     assert capsys.readouterr().err == "weights: 0.2 of 2.0 GB\n"
 
 
 SLOW = """
 import sys, time
-from medley.cli.progress import watch
-with watch().stage("slow"):
+from medley.cli.progress import start_progress
+with start_progress().stage("slow"):
     try:
         print("begun", flush=True)
         # Python 3.11 sleeps on if a signal comes after its last look at signals and before its system call;
@@ -115,7 +115,7 @@ def test_a_signal_that_is_ignored_stays_so() -> None:
     """As of what a script starts with & behind it."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        progress.watch()
+        progress.start_progress()
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)

@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if subprocess.run([program, "-c", "type complete"], capture_output=True, check=False).returncode:
         pytest.skip("this bash cannot complete: nixpkgs' builders have one without readline")
     folder = tmp_path_factory.mktemp("here")
-    (folder / "medley.bash").write_text(shell_scripts.bash_script(TREE), encoding="utf-8")
+    (folder / "medley.bash").write_text(shell_scripts.build_bash_script(TREE), encoding="utf-8")
     (folder / "cluster.toml").write_text(CLUSTER, encoding="utf-8")
     (folder / "a model").mkdir()
     return folder
@@ -123,7 +123,7 @@ SHOW = VerbEntry(
     ],
 )
 def test_what_is_offered(line: str) -> None:
-    script = shell_scripts.fish_script(
+    script = shell_scripts.build_fish_script(
         VerbEntry((), "All.", verbs=(VerbEntry(("link",), "Links.", verbs=(SHOW,)),))
     )
     assert rf"complete -c medley -n '__medley_at \'link show\'' {line}" in script.splitlines()
@@ -142,7 +142,7 @@ def test_what_fish_offers(tmp_path: Path, typed: str, expected: set[str]) -> Non
     program = shutil.which("fish")
     if program is None:
         pytest.skip("there is no fish")
-    (tmp_path / "medley.fish").write_text(shell_scripts.fish_script(TREE), encoding="utf-8")
+    (tmp_path / "medley.fish").write_text(shell_scripts.build_fish_script(TREE), encoding="utf-8")
     (tmp_path / "cluster.toml").write_text("[hosts.spark-1]\n", encoding="utf-8")
     ask = f"source medley.fish; complete -C 'medley {typed}'"
     said = subprocess.run(
@@ -162,7 +162,7 @@ SERVE = VerbEntry(
     switches=(
         Switch(("--engine",), "which: it's [one]", "ENGINE", Offer(("vllm", "sglang"))),
         Switch(("-n", "--lines"), "so many", "N"),
-        Switch(("--without",), "not it", "HOST", HOSTS, repeats=True),
+        Switch(("--without",), "not it", "HOST", HOSTS, is_repeatable=True),
     ),
 )
 
@@ -179,13 +179,13 @@ SERVE = VerbEntry(
     ],
 )
 def test_what_is_specified(line: str) -> None:
-    assert line in shell_scripts.zsh_script(VerbEntry((), "All.", verbs=(SERVE,)))
+    assert line in shell_scripts.build_zsh_script(VerbEntry((), "All.", verbs=(SERVE,)))
 
 
 def test_every_verb_has_its_function() -> None:
-    script = shell_scripts.zsh_script(TREE)
+    script = shell_scripts.build_zsh_script(TREE)
     assert script.startswith("#compdef medley\n")
-    for verb in TREE.all():
+    for verb in TREE.walk():
         assert f"\n{'_'.join(('_medley', *verb.path))}() {{\n" in script
 
 
@@ -193,5 +193,5 @@ def test_zsh_reads_it(tmp_path: Path) -> None:
     program = shutil.which("zsh")
     if program is None:
         pytest.skip("there is no zsh")
-    (tmp_path / "_medley").write_text(shell_scripts.zsh_script(TREE), encoding="utf-8")
+    (tmp_path / "_medley").write_text(shell_scripts.build_zsh_script(TREE), encoding="utf-8")
     subprocess.run([program, "-n", tmp_path / "_medley"], check=True, timeout=30)

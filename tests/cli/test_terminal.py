@@ -39,12 +39,12 @@ TITLE, CLIPBOARD = "\x1b]0;owned\x07", "\x1b]52;c;ZWNobyBvd25lZA==\x07"
     ],
 )
 def test_clean(said: str, shown: str) -> None:
-    assert terminal.clean(said) == shown
+    assert terminal.clean_text(said) == shown
     stream = io.StringIO()
-    print(said, end="", file=terminal.Cleaned(stream))
+    print(said, end="", file=terminal.CleanStream(stream))
     assert stream.getvalue() == shown
     drawn = io.StringIO()
-    terminal.console(drawn).print(said, end="")
+    terminal.create_console(drawn).print(said, end="")
     # Rich breaks lines and draws colours by itself: what is left has no control character.
     plain = drawn.getvalue().replace("\x1b[1;31m", "").replace("\x1b[0m", "")
     assert [each for each in plain if not each.isprintable() and each not in "\n\t\r"] == []
@@ -104,7 +104,7 @@ def test_odd_input_of_the_terminal(count: int) -> None:
     stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
 
     def show(text: str) -> None:
-        print(text, file=terminal.Cleaned(stream))
+        print(text, file=terminal.CleanStream(stream))
 
     longest = MEBIBYTE if count > 300 else MEBIBYTE // 4
     hold(show, texts([f"a {TITLE} b"], longest=longest), count, ())
@@ -116,7 +116,7 @@ def test_work_goes_on_where_its_terminal_is_closed(tmp_path: Path) -> None:
     program = (
         "import sys, time; from pathlib import Path; from medley.cli import terminal\n"
         "begun, done = map(Path, sys.argv[1:])\n"
-        "with terminal.outlive():\n"
+        "with terminal.survive_hangup():\n"
         "    begun.touch()\n"
         "    while sys.stdin.isatty(): time.sleep(0.02)\n"
         "    print('shown to nobody', flush=True)\n"

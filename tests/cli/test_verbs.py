@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from medley.cli import ELSEWHERE, GROUPS, VERBS
+from medley.cli import GROUPS, OTHER_TOOLS_VERBS, VERBS
 from tests.problems import assert_problem, problem_in
 
 Run = Callable[..., tuple[int, str, str]]
@@ -143,9 +143,9 @@ def test_other_programs_words_are_refused_with_the_verb_here(run: Run, word: str
 
 
 def test_every_verb_that_is_proposed_is_one() -> None:
-    proposed = {verb for verbs in ELSEWHERE.values() for verb in verbs.split(", ")}
+    proposed = {verb for verbs in OTHER_TOOLS_VERBS.values() for verb in verbs.split(", ")}
     assert proposed <= {*VERBS, "--version"}
-    assert not set(ELSEWHERE) & set(VERBS)
+    assert not set(OTHER_TOOLS_VERBS) & set(VERBS)
 
 
 def test_at_most_32_verbs() -> None:

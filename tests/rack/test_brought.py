@@ -18,7 +18,7 @@ CONTENT = b"a few tokens\n" * 100_000
 HASH = hashlib.sha256(CONTENT).hexdigest()
 BRING = f"""
 from pathlib import Path
-from medley.cli.progress import Plain
+from medley.cli.progress import PlainProgress
 from medley.cluster import membership, model_files
 from medley.errors import Problem
 from medley.model.extra_files import ModelExtras, list_extra_paths
@@ -33,7 +33,7 @@ path.write_bytes(b"a few tokens\\n" * 100_000)
 code = read_folder_code(Path("/tmp/home/model"))
 print("at", path)
 try:
-    model_files.copy_extra_files(membership.find_membership(), ModelExtras(code, files), Plain())
+    model_files.copy_extra_files(membership.find_membership(), ModelExtras(code, files), PlainProgress())
 except Problem as problem:
     print(problem)
 """

@@ -28,11 +28,11 @@ def test_no_page_is_left_of_what_is_gone() -> None:
 
 
 def test_every_verb_and_every_option_has_its_place() -> None:
-    known = Medley("medley").below()
+    known = Medley("medley").load_verbs()
     assert {name for names in GROUPS.values() for name in names.split()} == set(known)
     for name, kind in known.items():
         page = WRITTEN[CLI / f"{name}.md"]
-        for info in kind(f"medley {name}").infos():
+        for info in kind(f"medley {name}").list_switch_infos():
             assert all(f"--{each}" in page for each in info.names if len(each) > 1), (name, info.names)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from medley import config
-from medley.cli.progress import Plain
+from medley.cli.progress import PlainProgress
 from medley.cluster.membership import Membership
 from medley.command import Command
 from medley.engine import Serving
@@ -150,5 +150,5 @@ def test_a_rate_begins_again_where_all_is_read_again(monkeypatch: pytest.MonkeyP
 
 
 def test_a_model_that_is_here_has_no_stage(capsys: pytest.CaptureFixture[str]) -> None:
-    weights.fetch_weights("smollm2", None, Plain())
+    weights.fetch_weights("smollm2", None, PlainProgress())
     assert capsys.readouterr().err == ""

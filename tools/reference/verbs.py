@@ -13,7 +13,9 @@ NOTE = "<!-- Written by `python -m tools.reference` from the verb. Do not edit i
 
 def pages() -> dict[str, str]:
     """The text of each page by its name: one for each verb, and an index."""
-    made = {name: "\n".join((NOTE, *page(name, verb))) for name, verb in Medley("medley").below().items()}
+    made = {
+        name: "\n".join((NOTE, *page(name, verb))) for name, verb in Medley("medley").load_verbs().items()
+    }
     return {"index": index(), **made}
 
 
@@ -40,7 +42,7 @@ def page(name: str, kind: type[Verb], level: int = 1) -> Iterator[str]:
     if examples:
         yield from ("", "**Examples**", "", "```text", examples, "```")
     yield from _options(verb)
-    for word, below in verb.below().items():
+    for word, below in verb.load_verbs().items():
         yield from page(f"{name} {word}", below, level + 1)
     if level == 1:
         yield ""
@@ -57,7 +59,7 @@ def _more(verb: Verb) -> tuple[str, str]:
 def _options(verb: Verb) -> Iterator[str]:
     """A table of options for each group of them, in the order of the help."""
     groups: dict[str, list[Any]] = {}
-    for info in verb.infos():
+    for info in verb.list_switch_infos():
         groups.setdefault(str(info.group), []).append(info)
     for title in sorted(groups, key=lambda group: group == "Meta-switches"):
         rows = [(code(_typed(info)), _help(info)) for info in groups[title]]

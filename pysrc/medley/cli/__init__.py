@@ -23,12 +23,12 @@ _TABLES, _HELP = (
 VERBS: Mapping[str, str] = _TABLES["verbs"]
 GROUPS: Mapping[str, str] = _TABLES["groups"]
 _MODULES = {verb: module for module, verbs in _TABLES["modules"].items() for verb in verbs}
-ELSEWHERE: Mapping[str, str] = {
+OTHER_TOOLS_VERBS: Mapping[str, str] = {
     word: verbs for verbs, words in _TABLES["elsewhere"].items() for word in words
 }
 
 
-def class_name(words: str) -> str:
+def build_class_name(words: str) -> str:
     """Return the name of the class of a verb: of `ray-head` it is RayHeadVerb."""
     return "".join(map(str.capitalize, re.split("[ -]", words))) + "Verb" if words else "Medley"
 
@@ -41,7 +41,7 @@ class ListedVerb(Subcommand):
     def __init__(self, words: str) -> None:
         self.DESCRIPTION = VERBS[words]
         module = _MODULES.get(words) or words.partition(" ")[0].replace("-", "_")
-        super().__init__(words.rpartition(" ")[2], f"medley.cli.{module}.{class_name(words)}")
+        super().__init__(words.rpartition(" ")[2], f"medley.cli.{module}.{build_class_name(words)}")
 
     def get(self) -> Any:  # noqa: ANN401 - to plumbum it is the verb's class
         return self
@@ -61,8 +61,8 @@ class ListedVerb(Subcommand):
 
 T = TypeVar("T")
 
-_SWITCHES_ELSEWHERE = {"-p": "--port", "--tensor-parallel-size": "--tp", "--max-model-len": "--context"}
-_PLAIN = {
+_OTHER_TOOLS_SWITCHES = {"-p": "--port", "--tensor-parallel-size": "--tp", "--max-model-len": "--context"}
+_PLAIN_MESSAGES = {
     r"Unknown switch (.+)": r"unknown option \1",
     r"Switch (.+)": r"option \1",
     r"Given (\S+), the following are missing \['(.+)'\]": r"option \1 needs --\2",
@@ -73,132 +73,147 @@ _PLAIN = {
     r"(.* be )\[(-?\d+)\.\.(\d+)\](.*)": r"\1a number from \2 to \3\4",
     r"(.* be )\{(.+)\}(.*)": r"\1one of \2\3",
 }
-"""What plumbum reports, and what medley prints of it; applied in this order."""
+"""Patterns of plumbum's messages, and medley's replacements; applied in this order."""
 
 
-class Usage(Exception):  # noqa: N818 - what it is about, as plumbum's own are named
-    """What was typed cannot be meant."""
+class Usage(Exception):  # noqa: N818 - as plumbum's own are named
+    """An error in the words that the user typed."""
 
 
 class Verb(cli.Application):
-    """Instead of plumbum's: it prints an error and the whole help to stdout, where results belong."""
+    """A verb that raises Usage; plumbum's prints errors and its help to stdout, where results belong."""
 
     HINT: str | None = None
-    """What people who type an unknown switch here often mean."""
+    """A hint for people who type an unknown switch of this verb."""
     DASH = "-"
-    """What - is here, which plumbum takes for a switch."""
-    typed: tuple[str, ...] = ()
-    """What was typed, from `medley` on: a fix may be the same with another word."""
+    """The word that replaces -, which plumbum takes for a switch."""
+    typed_words: tuple[str, ...] = ()
+    """The command as the user typed it, from `medley` on: a fix may be the same with another word."""
 
     def __init_subclass__(cls) -> None:
         """Take the description, and the verbs below this one, from the table; make switches of its fields."""
         super().__init_subclass__()
-        for name, each in list(vars(cls).items()):
-            if isinstance(each, Field):
-                setattr(cls, name, part := each.metadata["switch"](cls.__annotations__[name]))
+        for name, attribute in list(vars(cls).items()):
+            if isinstance(attribute, Field):
+                setattr(cls, name, part := attribute.metadata["switch"](cls.__annotations__[name]))
                 if isinstance(part, Group):
                     part.__set_name__(cls, name)
-        for words, about in VERBS.items():
-            above, _, word = words.rpartition(" ")
-            if class_name(words) == cls.__name__:
-                cls.DESCRIPTION = about
+        for words, description in VERBS.items():
+            parent_words, _, word = words.rpartition(" ")
+            if build_class_name(words) == cls.__name__:
+                cls.DESCRIPTION = description
                 cls.DESCRIPTION_MORE = f"\n{_HELP[words]}" if words in _HELP else None
-            if class_name(above) == cls.__name__:
+            if build_class_name(parent_words) == cls.__name__:
                 setattr(cls, f"_subcommand_{word}", ListedVerb(words))
 
-    def infos(self) -> list[Any]:
-        """What plumbum knows of each of its own switches, by name; not of those that every verb has."""
-        own = {id(info): info for info in self._switches_by_name.values() if info.group != "Meta-switches"}
-        return sorted(own.values(), key=lambda info: str(info.names[-1]))
+    def list_switch_infos(self) -> list[Any]:
+        """Return plumbum's record of each of its own switches, by name; without those that every verb has."""
+        infos = {id(info): info for info in self._switches_by_name.values() if info.group != "Meta-switches"}
+        return sorted(infos.values(), key=lambda info: str(info.names[-1]))
 
-    def below(self) -> "dict[str, type[Verb]]":
-        """Its own verbs, by name."""
-        listed: dict[str, Any] = self._subcommands
-        return {name: listed[name].load() for name in sorted(listed)}
+    def load_verbs(self) -> "dict[str, type[Verb]]":
+        """Import its own verbs; return them by name."""
+        listed_verbs: dict[str, Any] = self._subcommands
+        return {name: listed_verbs[name].load() for name in sorted(listed_verbs)}
 
-    def listed(self) -> dict[str, list[tuple[str, str]]]:
-        """Its own verbs by group, each with its line of help."""
-        found = [(name, str(verb.get().DESCRIPTION)) for name, verb in sorted(self._subcommands.items())]
-        return {"Commands": found} if found else {}
+    def list_verb_groups(self) -> dict[str, list[tuple[str, str]]]:
+        """Return its own verbs by group, each with its line of help."""
+        verbs = [(name, str(verb.get().DESCRIPTION)) for name, verb in sorted(self._subcommands.items())]
+        return {"Commands": verbs} if verbs else {}
 
-    def usages(self) -> list[str]:
-        """The ways to type it."""
-        text = self.USAGE or ("{progname} [OPTIONS]" if self.infos() else "{progname}")
+    def list_usages(self) -> list[str]:
+        """Return the ways to type it."""
+        text = self.USAGE or ("{progname} [OPTIONS]" if self.list_switch_infos() else "{progname}")
         return [line.strip().format(progname=self.PROGNAME) for line in text.strip().splitlines()]
 
     @cli.switch(("-h", "--help"), overridable=True, group="Meta-switches", help="show this help")
     def help(self) -> None:
-        """Print it in medley's own form: plumbum's shows types and defaults as Python has them."""
-        from medley.cli.help_text import help_lines
+        """Print the help in medley's own form: plumbum's shows types and defaults as Python has them."""
+        from medley.cli.help_text import list_help_lines
 
-        print(*help_lines(self), sep="\n")
+        print(*list_help_lines(self), sep="\n")
 
     @cli.switch(("-v", "-V", "--version"), overridable=True, group="Meta-switches", help="show the version")
     def version(self) -> None:
         print(f"medley {own_version()}")
 
     def _parse_args(self, argv: list[str]) -> Any:  # noqa: ANN401 - plumbum's own matter, passed on
-        self.typed = (*str(self.PROGNAME).split(), *argv)
+        self.typed_words = (*str(self.PROGNAME).split(), *argv)
         try:
             return super()._parse_args([self.DASH if word == "-" else word for word in argv])
         except switches.SwitchError as error:
-            raise self._usage(error) from error
+            raise self._translate_error(error) from error
 
     def _validate_args(self, swfuncs: Any, tailargs: Any) -> Any:  # noqa: ANN401 - the same
         if self.nested_command and tailargs:
-            raise self.no_verb(tailargs[0])  # plumbum would drop the word, and run the verb after it
+            # plumbum would drop the word, and run the verb after it
+            raise self.unknown_verb_usage(tailargs[0])
         try:
             return super()._validate_args(swfuncs, tailargs)
         except switches.PositionalArgumentsError as error:
             misspelt = self._subcommands and tailargs
-            raise (self.no_verb(*tailargs) if misspelt else self._misplaced(str(error), tailargs)) from error
+            raise (
+                self.unknown_verb_usage(*tailargs) if misspelt else self._argument_usage(str(error), tailargs)
+            ) from error
         except switches.SwitchError as error:
-            raise self._usage(error) from error
+            raise self._translate_error(error) from error
 
-    def no_verb(self, word: str, *rest: str, lead: str = "") -> Usage:
-        """Refuse a word that stands where a verb should, and name the nearest verb.
+    def unknown_verb_usage(self, word: str, *later_words: str, lead_words: str = "") -> Usage:
+        """Return the error for a word that stands where a verb should, with the nearest verb.
 
-        `rest` was typed after a misspelt verb; `lead` is the verb that takes verbs, such as help.
+        `later_words` follow a misspelt verb; `lead_words` is the verb that takes verbs, such as help.
         """
         words = f"{self.PROGNAME} {word}".removeprefix("medley ")
-        same, name = ELSEWHERE.get(words), self.PROGNAME
-        near = same.split(", ") if same else difflib.get_close_matches(word, self._subcommands, n=1)
-        meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-        page = "docs/how-to/upgrade.md" if words in {"upgrade", "update"} else f"{name} --help"
-        at = "medley" if same else str(name).replace("medley", lead or "medley", 1)
-        corrected = [] if same else rest
-        more = (
-            f"try:   {shlex.join((*at.split(), *near[0].split(), *corrected))}" if near else f"see:   {page}"
+        equivalent_verbs, name = OTHER_TOOLS_VERBS.get(words), self.PROGNAME
+        near_verbs = (
+            equivalent_verbs.split(", ")
+            if equivalent_verbs
+            else difflib.get_close_matches(word, self._subcommands, n=1)
         )
-        return Usage(f"{name}: unknown command {word!r}{meant}\n  {more}")
+        question = f"; did you mean {' or '.join(map(repr, near_verbs))}?" if near_verbs else ""
+        page = "docs/how-to/upgrade.md" if words in {"upgrade", "update"} else f"{name} --help"
+        start = "medley" if equivalent_verbs else str(name).replace("medley", lead_words or "medley", 1)
+        corrected = [] if equivalent_verbs else later_words
+        advice = (
+            f"try:   {shlex.join((*start.split(), *near_verbs[0].split(), *corrected))}"
+            if near_verbs
+            else f"see:   {page}"
+        )
+        return Usage(f"{name}: unknown command {word!r}{question}\n  {advice}")
 
-    def _misplaced(self, error: str, words: Sequence[str]) -> Usage:
-        """Refuse too few or too many arguments, and name the first that is wrong."""
-        usage = self.usages()[0]
-        named = re.sub(r"\[.*?\]", "", usage.removeprefix(str(self.PROGNAME))).split()
+    def _argument_usage(self, error: str, words: Sequence[str]) -> Usage:
+        """Return the error for too few or too many arguments, with the first that is wrong."""
+        usage = self.list_usages()[0]
+        placeholders = re.sub(r"\[.*?\]", "", usage.removeprefix(str(self.PROGNAME))).split()
         count = int(re.findall(r"\d+", error)[0])
-        few = " at least " in error and len(words) < len(named)
-        what = f"missing argument {named[len(words)]}" if few else f"unexpected argument {words[count]!r}"
-        return Usage(f"{self.PROGNAME}: {what}\n  usage: {usage}\n  see:   {self.PROGNAME} --help")
+        is_too_few = " at least " in error and len(words) < len(placeholders)
+        mistake = (
+            f"missing argument {placeholders[len(words)]}"
+            if is_too_few
+            else f"unexpected argument {words[count]!r}"
+        )
+        return Usage(f"{self.PROGNAME}: {mistake}\n  usage: {usage}\n  see:   {self.PROGNAME} --help")
 
-    def _usage(self, error: Exception) -> Exception:
+    def _translate_error(self, error: Exception) -> Exception:
         if type(error).__name__.startswith("Show"):  # plumbum's requests for help and the version
             return error
-        first = str(error).splitlines()[0]
-        for theirs, ours in _PLAIN.items():
-            first = re.sub(f"^{theirs}$", ours, first)
-        more = []
+        message = str(error).splitlines()[0]
+        for pattern, replacement in _PLAIN_MESSAGES.items():
+            message = re.sub(f"^{pattern}$", replacement, message)
+        hints = []
         if isinstance(error, switches.UnknownSwitch):
             known = [f"--{name}" for name in self._switches_by_name if len(name) > 1]
-            same = [_SWITCHES_ELSEWHERE.get(typed := first.split()[-1], "")]
-            near = same if same[0] in known else difflib.get_close_matches(typed, known, n=1)
-            first += f"; did you mean {near[0]}?" if near else ""
-            more = [f"  hint:  {self.HINT}"] if self.HINT and not near else []
-        return Usage("\n".join([f"{self.PROGNAME}: {first}", *more, f"  see:   {self.PROGNAME} --help"]))
+            equivalent = [_OTHER_TOOLS_SWITCHES.get(typed := message.split()[-1], "")]
+            near_switches = (
+                equivalent if equivalent[0] in known else difflib.get_close_matches(typed, known, n=1)
+            )
+            message += f"; did you mean {near_switches[0]}?" if near_switches else ""
+            hints = [f"  hint:  {self.HINT}"] if self.HINT and not near_switches else []
+        return Usage("\n".join([f"{self.PROGNAME}: {message}", *hints, f"  see:   {self.PROGNAME} --help"]))
 
 
 class VerbOfVerbs(Verb):
-    """Shows its help unless one of its verbs follows."""
+    """A verb that shows its help unless one of its verbs follows."""
 
     USAGE = "    {progname} COMMAND [OPTIONS]\n"
 
@@ -208,15 +223,18 @@ class VerbOfVerbs(Verb):
 
 
 class Group(Generic[T]):
-    """Declare the fields of a dataclass as switches of a verb; read, it is their values.
+    """Declare the fields of a dataclass as switches of a verb; its value is a dataclass of their values.
 
-    Each field is a `switch`, a `flag` or a `group`, or `instead` has one for it in this verb.
+    Each field is a `switch`, a `flag` or a `group`, or `replacements` has one for it in this verb.
     """
 
-    def __init__(self, of: type[T], **instead: "Field[Any]") -> None:
-        self._of = of
-        own = {each.name: (instead.get(each.name, each), each.type) for each in fields(of)}  # type: ignore[arg-type]  # always a dataclass
-        self._parts = {name: part.metadata["switch"](its_type) for name, (part, its_type) in own.items()}
+    def __init__(self, dataclass_type: type[T], **replacements: "Field[Any]") -> None:
+        self._dataclass_type = dataclass_type
+        own_fields: Any = fields(dataclass_type)  # type: ignore[arg-type]  # always a dataclass
+        fields_with_types = {each.name: (replacements.get(each.name, each), each.type) for each in own_fields}
+        self._parts = {
+            name: part.metadata["switch"](its_type) for name, (part, its_type) in fields_with_types.items()
+        }
 
     def __set_name__(self, verb: type, name: str) -> None:
         for part_name, part in self._parts.items():
@@ -227,13 +245,13 @@ class Group(Generic[T]):
 
     def __get__(self, verb: Verb, owner: type) -> T:
         values = {name: part.__get__(verb, owner) for name, part in self._parts.items()}
-        return self._of(
+        return self._dataclass_type(
             **{name: tuple(each) if isinstance(each, list) else each for name, each in values.items()}
         )
 
 
 class _Option(cli.SwitchAttr[Any]):
-    """Unlike plumbum's it appends nothing about its default to its help."""
+    """A switch that appends nothing about its default to its help, unlike plumbum's."""
 
     def __init__(self, names: Any, argtype: Any, default: Any, *words: Any, **more: Any) -> None:  # noqa: ANN401 - plumbum's
         super().__init__(names, argtype, None, *words, **more)
@@ -242,38 +260,40 @@ class _Option(cli.SwitchAttr[Any]):
 
 
 def switch(
-    typed: str,
-    about: str,
-    within: tuple[int, int] | None = None,
+    spelling: str,
+    help_text: str,
+    limits: tuple[int, int] | None = None,
     *,
     check: Any = None,  # noqa: ANN401 - one of plumbum's checks of a word; None: as the field's type says
-    default: Any = None,  # noqa: ANN401 - of the field's own type
+    default: Any = None,  # noqa: ANN401 - a value of the field's own type
     **more: Any,  # noqa: ANN401 - plumbum's own, passed on
 ) -> Any:  # noqa: ANN401 - the field has its type
-    """Return a field that is a switch of a verb, `typed` as in "-n, --lines N".
+    """Return a field that is a switch of a verb; `spelling` is as in "-n, --lines N".
 
     Where the field is a list or a tuple it may be typed several times.
     """
-    names, _, argname = typed.rpartition(" ")
+    names, _, argname = spelling.rpartition(" ")
 
-    def made(its_type: Any) -> "cli.SwitchAttr[Any]":  # noqa: ANN401 - any type
-        repeats = get_origin(its_type) in {list, tuple}
-        checked = cli.Range(*within) if within else check or _check(its_type)
-        shown = f"{about} [default: {default}]" if default and "[default" not in about else about
-        return _Option(names.split(", "), checked, default, repeats, argname, help=shown, **more)
+    def build_attribute(its_type: Any) -> "cli.SwitchAttr[Any]":  # noqa: ANN401 - any type
+        is_repeatable = get_origin(its_type) in {list, tuple}
+        reader = cli.Range(*limits) if limits else check or _find_reader(its_type)
+        shown_help = (
+            f"{help_text} [default: {default}]" if default and "[default" not in help_text else help_text
+        )
+        return _Option(names.split(", "), reader, default, is_repeatable, argname, help=shown_help, **more)
 
-    return field(metadata={"switch": made})
+    return field(metadata={"switch": build_attribute})
 
 
-def _check(its_type: Any) -> Any:  # noqa: ANN401 - any type
-    """Return what reads a word as this type, or as what it is a list or an option of."""
+def _find_reader(its_type: Any) -> Any:  # noqa: ANN401 - any type
+    """Return the type that reads a word, or the type inside a list or an option."""
     if get_origin(its_type) is Literal:
         return cli.Set(*get_args(its_type))
     inner = [each for each in get_args(its_type) if each not in {NoneType, ...}]
-    return _check(inner[0]) if inner else its_type
+    return _find_reader(inner[0]) if inner else its_type
 
 
-def ending(suffix: str) -> "cli.Predicate[str, str]":
+def build_suffix_check(suffix: str) -> "cli.Predicate[str, str]":
     """Return a check that refuses a file name with another ending."""
 
     def check(word: str) -> str:
@@ -285,14 +305,14 @@ def ending(suffix: str) -> "cli.Predicate[str, str]":
     return cli.Predicate(check)
 
 
-def flag(typed: str, about: str, **more: Any) -> Any:  # noqa: ANN401 - as above
+def flag(spelling: str, help_text: str, **more: Any) -> Any:  # noqa: ANN401 - as above
     """Return a field that is a switch without a word."""
-    return field(metadata={"switch": lambda _: cli.Flag(typed.split(", "), help=about, **more)})
+    return field(metadata={"switch": lambda _: cli.Flag(spelling.split(", "), help=help_text, **more)})
 
 
-def group(of: type[T], **instead: Any) -> Any:  # noqa: ANN401 - as above
+def group(dataclass_type: type[T], **replacements: Any) -> Any:  # noqa: ANN401 - as above
     """Return a field that is a group of switches."""
-    return field(metadata={"switch": lambda _: Group(of, **instead)})
+    return field(metadata={"switch": lambda _: Group(dataclass_type, **replacements)})
 
 
 # plumbum's own completions know the switches of `medley` alone, whatever the verb: see `medley completion`.
@@ -329,5 +349,5 @@ Examples:
             text = "--json stands after the command"
             raise Usage(f"{self.PROGNAME}: {text}\n  see:   {self.PROGNAME} --help")
 
-    def listed(self) -> dict[str, list[tuple[str, str]]]:
+    def list_verb_groups(self) -> dict[str, list[tuple[str, str]]]:
         return {title: [(verb, VERBS[verb]) for verb in verbs.split()] for title, verbs in GROUPS.items()}

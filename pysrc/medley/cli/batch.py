@@ -13,7 +13,7 @@ from medley.cli import Verb, flag, group, switch
 from medley.cli.output import print_result, say
 from medley.cli.serve import ServeOptions, announce_server, quiet, show_dry_run
 from medley.cli.served import INSECURE
-from medley.cli.terminal import console
+from medley.cli.terminal import create_console
 from medley.errors import Problem, in_words
 from medley.network import tcp
 from medley.serving import api, server_address
@@ -41,7 +41,7 @@ class BatchVerb(Verb):
         planning = replace(asked.planning, goal="throughput", concurrency=self.at_once)
         asked = replace(asked, port=asked.port or tcp.find_free_port(), planning=planning)
         if asked.dry_run:
-            show_dry_run(asked.build_request(model, flags, self.typed), as_json=asked.as_json)
+            show_dry_run(asked.build_request(model, flags, self.typed_words), as_json=asked.as_json)
             return
         try:
             text = Path(source).read_bytes()
@@ -69,7 +69,7 @@ class BatchVerb(Verb):
                 try:
                     with serving.claim_port(model, asked.host, asked.port), quiet() as printer:
                         run_job(
-                            prepare_job(asked.build_request(model, flags, self.typed), printer),
+                            prepare_job(asked.build_request(model, flags, self.typed_words), printer),
                             server,
                             printer,
                         )
@@ -124,7 +124,7 @@ def _bar(total: int) -> Iterator[Callable[[BatchProgress], None]]:
         TextColumn("{task.fields[said]}", markup=False),
         TimeRemainingColumn(),
     )
-    with Bar(*columns, console=console(sys.stderr)) as bar:
+    with Bar(*columns, console=create_console(sys.stderr)) as bar:
         task = bar.add_task("", total=total, said="")
         yield lambda progress: bar.update(
             task, completed=progress.answered + progress.refused, said=words(progress)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from medley import cluster
-from medley.cli import Verb, ending, flag, group, output, switch
+from medley.cli import Verb, build_suffix_check, flag, group, output, switch
 from medley.cli.cluster_options import AtHead, typed_at
-from medley.cli.output import print_result, table
-from medley.cli.progress import watch
+from medley.cli.output import format_table, print_result
+from medley.cli.progress import start_progress
 from medley.cli.served import INSECURE
 from medley.errors import Problem
 from medley.measurement.bench import BenchLoad, compare, page, parse_concurrencies, record, report
@@ -23,16 +23,18 @@ from medley.schema import (
 
 @dataclass(frozen=True)
 class Plots:
-    svg: str | None = switch("--svg FILE", "SVG file to draw plots in", check=ending(".svg"))
-    html: str | None = switch("--html FILE", "HTML file for a page with plots", check=ending(".html"))
+    svg: str | None = switch("--svg FILE", "SVG file to draw plots in", check=build_suffix_check(".svg"))
+    html: str | None = switch(
+        "--html FILE", "HTML file for a page with plots", check=build_suffix_check(".html")
+    )
 
     def draw(self, *records: Record) -> None:
         """Of one, or of two compared."""
         if self.svg is not None:
-            output.save(self.svg, page.build_image(records))
+            output.save_text(self.svg, page.build_image(records))
         if self.html is not None:
             build = page.build_page if len(records) == 1 else page.build_comparison_page
-            output.save(self.html, build(*records))
+            output.save_text(self.html, build(*records))
 
 
 class BenchVerb(Verb):
@@ -118,7 +120,7 @@ class BenchVerb(Verb):
         if self.dry_run:
             print("\n".join(asked.commands()))
         else:
-            make(asked, watch())
+            make(asked, start_progress())
         return 0
 
     def _served(self, words: tuple[str, ...]) -> Record | None:
@@ -129,7 +131,7 @@ class BenchVerb(Verb):
                 fix=f"medley serve {words[0]}, and in another terminal: medley bench; "
                 f"or: medley bench {words[0]} --offline",
             )
-        load, seen = self._load(), watch()
+        load, seen = self._load(), start_progress()
         server = (self.url, self.engine, self.environment, self.tokenizer, self.model, self.key_file)
         found = find_target(TargetOptions(*server, is_insecure=self.is_insecure), seen)
         require_room(load, found.served.model, found.max_tokens)
@@ -146,7 +148,7 @@ class BenchVerb(Verb):
                 cause="without a server bench starts the engine itself",
                 fix="medley bench smollm2 --offline",
             )
-        load, seen = self._load(), watch()
+        load, seen = self._load(), start_progress()
         found = plan_offline_target(
             words[0],
             load,
@@ -154,8 +156,8 @@ class BenchVerb(Verb):
             self.environment,
             words[1:],
             dry_run=self.dry_run,
-            typed=self.typed,
-            output=output.output(),
+            typed=self.typed_words,
+            output=output.create_output(),
         )
         if not self.dry_run:
             return measure_offline(found, load, self.timeout_s, seen)
@@ -194,7 +196,7 @@ class BenchHistoryVerb(Verb):
     def main(self) -> None:
         known = list(record.list_records())
         headers, *rows = report.build_history(known)
-        lines = table(headers, rows) if known else ["no bench is kept here; medley bench makes one"]
+        lines = format_table(headers, rows) if known else ["no bench is kept here; medley bench makes one"]
         print_result([report.summarize_record(each) for each in known], lines, as_json=self.as_json)
 
 

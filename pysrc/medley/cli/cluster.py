@@ -9,8 +9,8 @@ from typing import Any
 from medley import cluster, serving
 from medley.cli import flag, terminal
 from medley.cli.cluster_options import Clustered, print_problems, tables
-from medley.cli.output import print_result, say, table
-from medley.cli.progress import watch as progress
+from medley.cli.output import format_table, print_result, say
+from medley.cli.progress import start_progress as progress
 from medley.cluster import device_probe, membership, ray_serving, status
 from medley.cluster.bringup import Bringup
 from medley.cluster.fleet import Fleet, end_started_processes
@@ -67,7 +67,7 @@ class UpVerb(Clustered):
             rows.append((name, bringup.get_role(name), *place, state))
         more = "\nnext: medley serve MODEL, medley status, medley down"
         found = {"head": bringup.head_address, "hosts": hosts, "problems": tables(failed)}
-        lines = table(("HOST", "ROLE", "ADDRESS", "INTERFACE", "SLOTS", "STATE"), rows)
+        lines = format_table(("HOST", "ROLE", "ADDRESS", "INTERFACE", "SLOTS", "STATE"), rows)
         print_result(found, [*lines, *([] if failed else [more])], as_json=self.as_json)
 
 
@@ -107,7 +107,7 @@ class StatusVerb(Clustered):
             while True:
                 text = "\n".join(self._lines(fleet))
                 if self.watch and sys.stdout.isatty() and not self.as_json:
-                    terminal.clear()
+                    terminal.clear_screen()
                 print(text, flush=True)
                 if not self.watch:
                     return 0 if self.as_json else print_problems(fleet.failed.values())
@@ -121,7 +121,7 @@ class StatusVerb(Clustered):
             return [json.dumps({"head": head, "hosts": told, "problems": tables(fleet.failed)})]
         closed = self._closed(fleet, status.list_lost_workers(found, told), told)
         more = list(status.list_findings(found, told, closed, head))
-        return [*table(status.HEADINGS, found), *([""] if more else []), *more]
+        return [*format_table(status.HEADINGS, found), *([""] if more else []), *more]
 
     def _closed(self, fleet: Fleet, lost: Iterable[str], told: Mapping[str, Any]) -> dict[str, str]:
         """Of hosts that the head lost, why they do not reach it."""
@@ -150,7 +150,9 @@ class StatusVerb(Clustered):
             name = tcp.find_outward_address() if tcp.is_loopback(own.host) else own.host
             served += f"\nopen to the network: {own.copy_with(host=name)}"
         drawn = (
-            table(("ADDRESS", "HOST", "ROLE", "SLOTS", "FREE", "STATE"), map(_row, nodes)) if nodes else ()
+            format_table(("ADDRESS", "HOST", "ROLE", "SLOTS", "FREE", "STATE"), map(_row, nodes))
+            if nodes
+            else ()
         )
         lines = (f"this host is {part}", *drawn, served, *device_probe.list_slow_findings())
         print_result(known, lines, as_json=self.as_json)

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from medley.cli import Verb, flag, switch
-from medley.cli.output import table
-from medley.cli.progress import watch
+from medley.cli.output import format_table
+from medley.cli.progress import start_progress
 from medley.cluster import membership
 from medley.cluster.membership import Membership
 from medley.measurement import collective, device_speed
@@ -28,7 +28,7 @@ class CollectiveTestVerb(Verb):
     as_json: bool = flag("--json", "one JSON object: speeds, members, rates, pairs, problems")
 
     def main(self) -> None:
-        sizes, seen = collective.parse_sizes(self.sizes), watch()
+        sizes, seen = collective.parse_sizes(self.sizes), start_progress()
         if self.only == "speed" and membership.find_membership() is None:
             self._end(device_speed.measure_host(seen), None)
             return
@@ -74,13 +74,15 @@ class CollectiveTestVerb(Verb):
 def _show(speeds: Speeds | None, result: Result | None) -> None:
     drawn: list[str] = []
     if speeds and speeds.devices:
-        drawn += table(("HOST", "GPU", "DEVICE", "READS", "8 TOKENS", "256 TOKENS", ""), _speeds(speeds))
+        drawn += format_table(
+            ("HOST", "GPU", "DEVICE", "READS", "8 TOKENS", "256 TOKENS", ""), _speeds(speeds)
+        )
     if result and result.backend:
         drawn.append(f"{len(result.members)} hosts, {result.backend}: {result.why}")
     if result and result.rates:
-        drawn += table(("ALL-REDUCE", "LATENCY", "ALGORITHM", "BUS"), _rates(result))
+        drawn += format_table(("ALL-REDUCE", "LATENCY", "ALGORITHM", "BUS"), _rates(result))
     if result and result.pairs:
-        drawn += table(("PAIR", "THERE", "BACK", "LATENCY", "EXPECTED", ""), _pairs(result))
+        drawn += format_table(("PAIR", "THERE", "BACK", "LATENCY", "EXPECTED", ""), _pairs(result))
     print("\n".join(drawn))
 
 

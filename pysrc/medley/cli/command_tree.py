@@ -15,29 +15,29 @@ from plumbum import cli
 
 from medley import config
 from medley.cli import Verb
-from medley.cli.help_text import dashed
+from medley.cli.help_text import add_dashes
 from medley.cluster import systemd
 from medley.network import ports
 
 
 @dataclass(frozen=True)
 class Offer:
-    """What a word may be: these, a host of cluster.toml, a file; nothing of it, where nobody can know."""
+    """The values that a word may have: these words, a host of cluster.toml, a file; or none is known."""
 
     words: tuple[str, ...] = ()
-    hosts: bool = False
-    files: bool = False
+    has_hosts: bool = False
+    has_files: bool = False
 
     def __or__(self, other: "Offer") -> "Offer":
         words = dict.fromkeys((*self.words, *other.words))
-        return Offer(tuple(words), self.hosts or other.hosts, self.files or other.files)
+        return Offer(tuple(words), self.has_hosts or other.has_hosts, self.has_files or other.has_files)
 
 
 SHELLS = ("bash", "zsh", "fish", "man")
-"""What `medley completion` writes."""
+"""The names that `medley completion` takes."""
 NOTHING = Offer()
-FILES = Offer(files=True)
-HOSTS = Offer(hosts=True)
+FILES = Offer(has_files=True)
+HOSTS = Offer(has_hosts=True)
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Switch:
     about: str
     argument: str | None = None
     offer: Offer = NOTHING
-    repeats: bool = False
+    is_repeatable: bool = False
 
 
 HELP = Switch(("-h", "--help"), "show this help, with examples")
@@ -56,7 +56,7 @@ HELP = Switch(("-h", "--help"), "show this help, with examples")
 
 @dataclass(frozen=True)
 class VerbEntry:
-    """`medley` itself, a verb, or a verb of a verb: `path` is what is typed after `medley` to have it."""
+    """`medley` itself, a verb, or a verb of a verb; `path` has its words after `medley`."""
 
     path: tuple[str, ...]
     about: str
@@ -71,134 +71,134 @@ class VerbEntry:
         return self.path[-1] if self.path else "medley"
 
     @property
-    def typed(self) -> tuple[Switch, ...]:
-        """Its switches, and that of all verbs."""
+    def all_switches(self) -> tuple[Switch, ...]:
+        """Its switches, and the one of all verbs."""
         return (*self.switches, HELP)
 
-    def all(self) -> "Iterator[VerbEntry]":
-        """The verb itself, and every one below it."""
+    def walk(self) -> "Iterator[VerbEntry]":
+        """Yield the verb itself, and every one below it."""
         yield self
         for verb in self.verbs:
-            yield from verb.all()
+            yield from verb.walk()
 
 
-def manual_page(medley: VerbEntry, version: str) -> str:
-    """For man(1). It has no date, so that the same medley makes the same page."""
+def format_manual_page(medley: VerbEntry, version: str) -> str:
+    """Return the page for man(1). It has no date, so that the same medley makes the same page."""
     lines = [
-        f'.TH MEDLEY 1 "" "medley {_escaped(version)}" "Medley"',
+        f'.TH MEDLEY 1 "" "medley {_escape(version)}" "Medley"',
         ".SH NAME",
-        rf"medley \- {_escaped(medley.about.rstrip('.'))}",
+        rf"medley \- {_escape(medley.about.rstrip('.'))}",
         ".SH SYNOPSIS",
-        _usages(medley),
+        _format_usages(medley),
         ".SH DESCRIPTION",
-        _escaped(medley.about),
-        *_text(medley.more),
+        _escape(medley.about),
+        *_format_text(medley.more),
         ".SH COMMANDS",
     ]
-    for verb in medley.all():
+    for verb in medley.walk():
         if verb.path:
-            lines += _verb(verb)
-    lines += [".SH OPTIONS OF ALL COMMANDS", *_tagged(_named(HELP), HELP.about)]
+            lines += _format_verb(verb)
+    lines += [".SH OPTIONS OF ALL COMMANDS", *_format_entry(_format_switch(HELP), HELP.about)]
     end = Path(__file__).with_name("manual_end.roff").read_text(encoding="utf-8")
     return "\n".join((*lines, end))
 
 
-def _verb(verb: VerbEntry) -> Iterator[str]:
-    yield f'.SS "medley {_escaped(" ".join(verb.path))}"'
-    yield _escaped(verb.about)
+def _format_verb(verb: VerbEntry) -> Iterator[str]:
+    yield f'.SS "medley {_escape(" ".join(verb.path))}"'
+    yield _escape(verb.about)
     yield ".PP"
-    yield _usages(verb)
-    yield from _text(verb.more)
+    yield _format_usages(verb)
+    yield from _format_text(verb.more)
     for switch in verb.switches:
-        yield from _tagged(_named(switch), switch.about)
+        yield from _format_entry(_format_switch(switch), switch.about)
 
 
-def _usages(verb: VerbEntry) -> str:
-    return "\n.br\n".join(rf"\fB{_escaped(usage)}\fR" for usage in verb.usage)
+def _format_usages(verb: VerbEntry) -> str:
+    return "\n.br\n".join(rf"\fB{_escape(usage)}\fR" for usage in verb.usage)
 
 
-def _text(text: str) -> Iterator[str]:
-    """Paragraphs are filled; what is indented, such as examples, stays as it is."""
+def _format_text(text: str) -> Iterator[str]:
+    """Yield filled paragraphs; indented lines, such as examples, stay as they are."""
     for paragraph in text.strip("\n").split("\n\n"):
         for indented, block in itertools.groupby(
             paragraph.splitlines(), lambda line: line.startswith("    ")
         ):
-            lines = [_escaped(line) for line in block]
+            lines = [_escape(line) for line in block]
             yield from (".PP", ".nf", *lines, ".fi") if indented else (".PP", *lines)
 
 
-def _named(switch: Switch) -> str:
+def _format_switch(switch: Switch) -> str:
     return ", ".join(switch.names) + (f" {switch.argument}" if switch.argument else "")
 
 
-def _tagged(tag: str, text: str) -> tuple[str, ...]:
-    return (".TP", rf"\fB{_escaped(tag)}\fR", _escaped(text))
+def _format_entry(tag: str, text: str) -> tuple[str, ...]:
+    return (".TP", rf"\fB{_escape(tag)}\fR", _escape(text))
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     plain = text.replace("\\", r"\e").replace("-", r"\-")
     plain = "".join(letter if letter.isascii() else f"\\[u{ord(letter):04X}]" for letter in plain)
     return rf"\&{plain}" if plain[:1] in {".", "'"} else plain
 
 
-def read_tree(verb: type[Verb], path: tuple[str, ...], known: Mapping[str, Offer]) -> VerbEntry:
-    """A verb and all below it, as they describe themselves to plumbum."""
+def read_tree(verb: type[Verb], path: tuple[str, ...], word_offers: Mapping[str, Offer]) -> VerbEntry:
+    """Return a verb and all below it, as they describe themselves to plumbum."""
     name = " ".join(("medley", *path))
-    typed = verb(name)
-    usage = tuple(typed.usages())
-    below = (read_tree(each, (*path, word), known) for word, each in typed.below().items())
+    instance = verb(name)
+    usage = tuple(instance.list_usages())
+    subverbs = (read_tree(each, (*path, word), word_offers) for word, each in instance.load_verbs().items())
     return VerbEntry(
         path,
         about=verb.DESCRIPTION or "",
         more=verb.DESCRIPTION_MORE or "",
         usage=usage,
-        switches=tuple(_switch(info, known) for info in typed.infos()),
-        offer=_positional(" ".join(usage), path, known),
-        verbs=tuple(below),
+        switches=tuple(_read_switch(info, word_offers) for info in instance.list_switch_infos()),
+        offer=_read_arguments_offer(" ".join(usage), path, word_offers),
+        verbs=tuple(subverbs),
     )
 
 
-def _switch(info: Any, known: Mapping[str, Offer]) -> Switch:  # noqa: ANN401 - plumbum's
+def _read_switch(info: Any, word_offers: Mapping[str, Offer]) -> Switch:  # noqa: ANN401 - plumbum's
 
     offer = NOTHING
     if isinstance(info.argtype, cli.Set):
         offer = Offer(tuple(value for value in info.argtype.values if isinstance(value, str)))
     elif info.argtype is not None:
-        offer = known.get(info.argname, NOTHING)
+        offer = word_offers.get(info.argname, NOTHING)
     return Switch(
-        names=tuple(map(dashed, info.names)),
+        names=tuple(map(add_dashes, info.names)),
         about=info.help or "",
         argument=info.argname if info.argtype is not None else None,
         offer=offer,
-        repeats=info.list,
+        is_repeatable=info.list,
     )
 
 
-def _positional(usage: str, path: tuple[str, ...], known: Mapping[str, Offer]) -> Offer:
-    """The words of a verb are those that its usage names; a ROLE is another to each verb."""
+def _read_arguments_offer(usage: str, path: tuple[str, ...], word_offers: Mapping[str, Offer]) -> Offer:
+    """Return the values of a verb's arguments, by the words in its usage; ROLE differs between verbs."""
     roles = ports.ROLES if path == ("ports",) else systemd.ROLES
-    here = {"WHAT": Offer(SHELLS), "ROLE": Offer(roles)}
+    own_offers = {"WHAT": Offer(SHELLS), "ROLE": Offer(roles)}
     if path == ("service", "install"):
-        here["HEAD"] = here["ROLE"] | known["HOST"]
+        own_offers["HEAD"] = own_offers["ROLE"] | word_offers["HOST"]
     if path[:1] == ("env",):
-        here["NAME"] = known["ENV"]
-    found = NOTHING
+        own_offers["NAME"] = word_offers["ENV"]
+    offer = NOTHING
     for word in re.findall(r"\b[A-Z]+\b", usage):
-        found |= {**known, **here}.get(word, NOTHING)
-    return found
+        offer |= {**word_offers, **own_offers}.get(word, NOTHING)
+    return offer
 
 
-def known_words() -> Mapping[str, Offer]:
-    """What words and values that bear a name may be. Most may also be elsewhere."""
-    kinds = Offer(tuple(sorted(config.files("hosts"))))
-    files = dict.fromkeys(("FILE", "PATH[:INSIDE]", "LOG", "IN", "OUT", "SCRIPT"), FILES)
+def list_word_offers() -> Mapping[str, Offer]:
+    """Return the values of the words that usages and switches name. Most allow other values too."""
+    kind_offer = Offer(tuple(sorted(config.files("hosts"))))
+    file_offers = dict.fromkeys(("FILE", "PATH[:INSIDE]", "LOG", "IN", "OUT", "SCRIPT"), FILES)
     return {
-        **files,
+        **file_offers,
         "HOST": HOSTS,
         "HEAD": HOSTS,
-        "KIND": kinds,
-        "KINDS": kinds,
-        "N|KINDS": kinds,
+        "KIND": kind_offer,
+        "KINDS": kind_offer,
+        "N|KINDS": kind_offer,
         "ENV": Offer(tuple(sorted(config.files("locks")))) | FILES,
         "MODEL": Offer(tuple(sorted(config.files("models")))) | FILES,
     }

@@ -6,7 +6,7 @@ from typing import Any
 
 from medley import serving, storage
 from medley.cli import Verb, flag, group
-from medley.cli.output import print_line, say, table
+from medley.cli.output import format_table, print_line, say
 from medley.cli.served import RunningServer, ServerChoice
 from medley.credentials import API_KEY_VARIABLE
 from medley.engine import Tls
@@ -103,7 +103,7 @@ def _list(*, as_json: bool) -> None:
         )
         return
     rows = [(name, each.title, each.files[0].path if each.files else "-") for name, each in known.items()]
-    print("\n".join(table(("CLIENT", "NAME", "WRITES"), rows)))
+    print("\n".join(format_table(("CLIENT", "NAME", "WRITES"), rows)))
 
 
 def _show(client: Client) -> None:

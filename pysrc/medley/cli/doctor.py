@@ -12,7 +12,7 @@ from shlex import quote
 from medley.cli import flag, switch, terminal
 from medley.cli.cluster_options import Clustered, print_problems
 from medley.cli.output import fit, paint, print_result, say
-from medley.cli.progress import watch
+from medley.cli.progress import start_progress
 from medley.cluster.fleet import Fleet
 from medley.doctor import report
 from medley.doctor.case import (
@@ -67,7 +67,7 @@ class DoctorVerb(Clustered):
                 *self._examined(build_case_from_transcripts(read_answers_by_host(files)), files)
             )
         group = read_cluster(self.cluster, tuple(self.without))
-        with Fleet(group, watch()) if group else nullcontext() as fleet:
+        with Fleet(group, start_progress()) if group else nullcontext() as fleet:
             return self._answer(fleet)
 
     def _answer(self, fleet: Fleet | None) -> int:
@@ -75,7 +75,9 @@ class DoctorVerb(Clustered):
 
         def examined() -> tuple[Case, Found]:
             return self._examined(
-                examine_this_host(platform.node()) if fleet is None else examine_cluster(fleet, watch())
+                examine_this_host(platform.node())
+                if fleet is None
+                else examine_cluster(fleet, start_progress())
             )
 
         case, found = examined()
@@ -86,7 +88,9 @@ class DoctorVerb(Clustered):
 
     def _examined(self, case: Case, files: tuple[str, ...] = ()) -> tuple[Case, Found]:
         if self.model:
-            case = replace(case, model_fit=fit_model(self.model, case, self.typed, files, watch()))
+            case = replace(
+                case, model_fit=fit_model(self.model, case, self.typed_words, files, start_progress())
+            )
         return case, tuple(run_checks(case))
 
     def _print(self, case: Case, found: Found) -> int:
@@ -98,7 +102,7 @@ class DoctorVerb(Clustered):
 
     def _mended(self, found: Found, fleet: Fleet | None) -> int:
         """How many changes were made."""
-        done, seen = 0, watch()
+        done, seen = 0, start_progress()
         for each in report.list_fixes(found):
             print(f"{f'on {each.host}: ' if fleet else ''}{each.command_text}", file=sys.stderr)
             if self.dry_run or not (self.yes or _consents()):
@@ -110,13 +114,13 @@ class DoctorVerb(Clustered):
 
 
 def _consents() -> bool:
-    if not terminal.is_possible():
+    if not terminal.can_ask():
         raise Problem(
             "doctor --fix cannot ask before a change",
             cause="standard input or output is not a terminal",
             fix="medley doctor --fix --yes",
         )
-    return terminal.agrees("make this change?", default=False)
+    return terminal.ask_yes_no("make this change?", default=False)
 
 
 def lines(case: Case, found: Found, *, verbose: bool = False, brief: bool = False) -> Iterator[str]:

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from medley import config, storage
 from medley.cli import Verb, VerbOfVerbs, flag, switch
-from medley.cli.output import print_result, table
-from medley.cli.progress import watch
+from medley.cli.output import format_table, print_result
+from medley.cli.progress import start_progress
 from medley.environment import build, interpreter, lock, toolkit, uv, verify, virtualenv
 from medley.environment.toolkit import Toolkit, add_libcuda
 from medley.environment.virtualenv import Environment
@@ -39,7 +39,7 @@ class EnvBuildVerb(Verb):
             for command in build.list_commands(virtualenv.plan_environment(name, chain, driver=driver)):
                 print(command)
             return
-        found = virtualenv.prepare_environment(name, chain, driver=driver, watch=watch())
+        found = virtualenv.prepare_environment(name, chain, driver=driver, watch=start_progress())
         print_result(_table(found), [str(found.path)], as_json=self.as_json)
 
 
@@ -91,7 +91,7 @@ def _lines(found: list[dict[str, Any]]) -> Iterator[str]:
             state = "building" if each["building"] else "not built"
         about = each.get("path") or (recipe.title if recipe else "")
         rows.append((each["name"], python, size, state, "yes" if each.get("used") else "-", about))
-    yield from table(("NAME", "PYTHON", "SIZE", "STATE", "THIS HOST", "PATH OR PURPOSE"), rows)
+    yield from format_table(("NAME", "PYTHON", "SIZE", "STATE", "THIS HOST", "PATH OR PURPOSE"), rows)
 
 
 class EnvPathVerb(Verb):
@@ -108,12 +108,12 @@ class EnvCheckVerb(Verb):
 
     def main(self, name: str = "") -> None:
         environment, chain = _finished(name)
-        proof, name = verify.prove_environment(environment, chain, watch()), environment.name
+        proof, name = verify.prove_environment(environment, chain, start_progress()), environment.name
         problem = verify.find_problem(proof, name)
         serves = not (self.quick or problem)
-        found = answer_check.compare_answers(name, _CONVERSATIONS, watch()) if serves else ()
+        found = answer_check.compare_answers(name, _CONVERSATIONS, start_progress()) if serves else ()
         told = {**proof, "answers": [{"text": each.text, "fault": each.fault} for each in found]}
-        lines = table(("", ""), (*verify.list_rows(proof), *answer_check.list_rows(found)))
+        lines = format_table(("", ""), (*verify.list_rows(proof), *answer_check.list_rows(found)))
         print_result(told, lines, as_json=self.as_json)
         if problem:
             raise problem
@@ -183,7 +183,7 @@ class EnvLockVerb(Verb):
 
     def main(self, name: str) -> None:
         _, here = detect_kind()
-        chain = toolkit.find_toolkit(here.name, watch=watch())
+        chain = toolkit.find_toolkit(here.name, watch=start_progress())
         tool = uv.find_uv(chain.uv if chain else None)
         device = self.device or here.host.device
         order = lock.LockRequest(name, self.requirements, device, self.overrides, self.indexes).validate()
@@ -192,11 +192,13 @@ class EnvLockVerb(Verb):
         if self.dry_run:
             print(lock.build_resolve_command(order, python, tool, Path("SCRATCH")))
             return
-        found = lock.resolve_lock(order, python, tool, watch=watch())
+        found = lock.resolve_lock(order, python, tool, watch=start_progress())
         made = None
         with lock.keep_lock(found) as path:
             if not self.unproven:
-                made = virtualenv.prepare_environment(name, chain, driver=here.host.driver, watch=watch())
+                made = virtualenv.prepare_environment(
+                    name, chain, driver=here.host.driver, watch=start_progress()
+                )
                 lock.note_disk_use(found, made.path)
         built = made and str(made.path)
         about = {"name": name, "lock": str(path), "packages": len(found.pins), "path": built}
@@ -205,8 +207,8 @@ class EnvLockVerb(Verb):
         print_result(about, lines, as_json=self.as_json)
         if made:
             # What it lacks on this host is a Problem; the lock is right about its files, and stays.
-            proof = verify.prove_environment(made, chain, watch())
-            print("\n".join(table(("", ""), verify.list_rows(proof))), file=sys.stderr)
+            proof = verify.prove_environment(made, chain, start_progress())
+            print("\n".join(format_table(("", ""), verify.list_rows(proof))), file=sys.stderr)
             if problem := verify.find_problem(proof, name):
                 raise problem
 
@@ -244,5 +246,5 @@ def _wanted(name: str) -> tuple[str, Toolkit | None, Driver]:
             cause=here.host.no_environment or f"hosts/{here.name}.toml names none",
             fix="name one: medley env build NAME (medley env list shows them)",
         )
-    chain = add_libcuda(toolkit.find_toolkit(here.name, watch=watch()), here.host)
+    chain = add_libcuda(toolkit.find_toolkit(here.name, watch=start_progress()), here.host)
     return name, chain, here.host.driver

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from medley.cli import Verb, flag
 from medley.cli.output import print_result
-from medley.cli.progress import watch
+from medley.cli.progress import start_progress
 from medley.environment import relock
 from medley.environment.relock import Release
 from medley.serving import engine_release
@@ -18,10 +18,10 @@ class EnvRaiseVerb(Verb):
 
     def main(self, name: str, version: str = "") -> None:
         if self.dry_run:
-            release = relock.resolve_release(name, version or None, watch=watch())
+            release = relock.resolve_release(name, version or None, watch=start_progress())
             print_result(_versions(release), _version_lines(release), as_json=self.as_json)
             return
-        proof = engine_release.raise_lock(name, version or None, watch=watch())
+        proof = engine_release.raise_lock(name, version or None, watch=start_progress())
         table = _versions(proof.release) | {
             "path": str(proof.environment),
             "gone": proof.removed_flags,

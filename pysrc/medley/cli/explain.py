@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from medley import user
 from medley.cli import Verb, flag, switch
-from medley.cli.output import fit, print_result, problem_lines, say
+from medley.cli.output import fit, format_problem, print_result, say
 from medley.doctor.report import write_bug_report
 from medley.errors import Problem
 from medley.explain import diagnosis
@@ -69,7 +69,7 @@ def _lines(found: Explanation) -> Iterator[str]:
 def _text(found: FailureReport) -> Iterator[str]:
     table = found.table
     lead = "then, and perhaps because of it: " if found.follows else ""
-    yield from problem_lines(found.problem(), lead, sys.stdout)
+    yield from format_problem(found.problem(), lead, sys.stdout)
     yield fit(f"  line:  {table['file']}:{table['line_number']}: {table['line']}")
     yield from (fit(f"  also:  {place}") for place in found.also)
     if found.confidence != "high":

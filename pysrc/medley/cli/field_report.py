@@ -85,7 +85,7 @@ def make(options: FieldReportOptions, seen: Progress) -> None:
         resolve_weights(
             options.model, config.models(), storage.cache()
         )  # a Problem before anything is measured
-    draft = Draft(lambda text: output.save(options.file, text, "--field-report report.json"), seen)
+    draft = Draft(lambda text: output.save_text(options.file, text, "--field-report report.json"), seen)
     try:
         _measure(options, draft)
         draft.parts["whole"] = True

@@ -19,48 +19,48 @@ _GROUPS = {
     "served-model-name stall-limit stay timeout tls tls-cert tls-key url",
     "Output": "all dry-run json svg html verbose field-report",
 }
-"""The options of each group; where a verb has few options, they are not grouped."""
-_FEW = 8
-_MOST_COLUMNS, _MOST_PREFIX = 100, 26
+"""The options of each group; the few options of other verbs are not grouped."""
+_MAX_UNGROUPED_OPTIONS = 8
+_MAX_COLUMNS, _MAX_PREFIX_COLUMNS = 100, 26
 
 
-def help_lines(verb: "Verb") -> Iterator[str]:
+def list_help_lines(verb: "Verb") -> Iterator[str]:
     """Yield a verb's description, examples, usage and options by group."""
-    width = min(shutil.get_terminal_size().columns, _MOST_COLUMNS)
-    yield from (verb.DESCRIPTION or "", "", *_filled(verb.DESCRIPTION_MORE or "", width), "Usage:")
-    yield from (f"    {usage}" for usage in verb.usages())
-    infos = verb.infos()
-    groups = _GROUPS if len(infos) > _FEW else {}
+    width = min(shutil.get_terminal_size().columns, _MAX_COLUMNS)
+    yield from (verb.DESCRIPTION or "", "", *_fill_paragraphs(verb.DESCRIPTION_MORE or "", width), "Usage:")
+    yield from (f"    {usage}" for usage in verb.list_usages())
+    infos = verb.list_switch_infos()
+    groups = _GROUPS if len(infos) > _MAX_UNGROUPED_OPTIONS else {}
     titles = {name: title for title, names in groups.items() for name in names.split()}
     rows: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Options", *groups)}
     for info in infos:
-        rows[titles.get(info.names[-1], "Options")].append((typed(info), _about(info)))
-    rows |= verb.listed()
-    longest = max((len(left) for each in rows.values() for left, _ in each), default=0)
-    at = 4 + min(longest, _MOST_PREFIX) + 2
-    for title, each in rows.items():
-        if each:
-            yield from ("", f"{title}:", *_columns(each, at, width))
+        rows[titles.get(info.names[-1], "Options")].append((format_switch(info), _describe_switch(info)))
+    rows |= verb.list_verb_groups()
+    longest_prefix = max((len(left) for each in rows.values() for left, _ in each), default=0)
+    text_column = 4 + min(longest_prefix, _MAX_PREFIX_COLUMNS) + 2
+    for title, group_rows in rows.items():
+        if group_rows:
+            yield from ("", f"{title}:", *_align_columns(group_rows, text_column, width))
 
 
-def typed(info: Any) -> str:  # noqa: ANN401 - plumbum's
+def format_switch(info: Any) -> str:  # noqa: ANN401 - plumbum's
     """Return an option as it is typed: `-n, --lines N`."""
-    names = ", ".join(dashed(name) for name in info.names)
+    names = ", ".join(add_dashes(name) for name in info.names)
     return f"{names} {info.argname}" if info.argtype else names
 
 
-def dashed(name: str) -> str:
+def add_dashes(name: str) -> str:
     return f"-{name}" if len(name) == 1 else f"--{name}"
 
 
-def _about(info: Any) -> str:  # noqa: ANN401 - plumbum's
+def _describe_switch(info: Any) -> str:  # noqa: ANN401 - plumbum's
     limits = ["repeatable"] if info.list else []
-    limits += [f"only with {', '.join(map(dashed, info.requires))}"] if info.requires else []
-    limits += [f"not with {', '.join(map(dashed, info.excludes))}"] if info.excludes else []
+    limits += [f"only with {', '.join(map(add_dashes, info.requires))}"] if info.requires else []
+    limits += [f"not with {', '.join(map(add_dashes, info.excludes))}"] if info.excludes else []
     return "; ".join((info.help, *limits))
 
 
-def _filled(text: str, width: int) -> Iterator[str]:
+def _fill_paragraphs(text: str, width: int) -> Iterator[str]:
     """Fill paragraphs to the width; print indented lines, such as examples, as they are."""
     for paragraph in filter(None, text.strip("\n").split("\n\n")):
         lines = paragraph.splitlines()
@@ -70,12 +70,12 @@ def _filled(text: str, width: int) -> Iterator[str]:
         yield ""
 
 
-def _columns(rows: list[tuple[str, str]], at: int, width: int) -> Iterator[str]:
+def _align_columns(rows: list[tuple[str, str]], text_column: int, width: int) -> Iterator[str]:
     for left, right in rows:
-        first, *rest = textwrap.wrap(right, width - at, break_on_hyphens=False)
+        first, *rest = textwrap.wrap(right, width - text_column, break_on_hyphens=False)
         prefix = f"    {left}"
-        if len(prefix) + 2 > at:
+        if len(prefix) + 2 > text_column:
             yield prefix
             prefix = ""
-        yield f"{prefix:{at}}{first}"
-        yield from (f"{'':{at}}{line}" for line in rest)
+        yield f"{prefix:{text_column}}{first}"
+        yield from (f"{'':{text_column}}{line}" for line in rest)

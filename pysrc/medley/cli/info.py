@@ -8,7 +8,7 @@ from typing import Any
 
 from medley import config, own_version, transcript, user
 from medley.cli import Medley, Verb, command_tree, flag, shell_scripts, switch
-from medley.cli.output import print_result, say, table
+from medley.cli.output import format_table, print_result, say
 from medley.errors import Problem
 from medley.host.facts import Facts as Found
 from medley.host.kind import Kind, list_facts, load_answers, match_kind
@@ -42,7 +42,7 @@ class FactsVerb(Verb):
             for name, found in list_facts(files):
                 if len(files) > 1:
                     print(f"{name}:")
-                print("\n".join(table(("", ""), summarize(found, _kind(found)))))
+                print("\n".join(format_table(("", ""), summarize(found, _kind(found)))))
 
 
 def _kind(found: Found) -> Kind | Problem:
@@ -114,9 +114,9 @@ class HelpVerb(Verb):
     def main(self, *words: str) -> None:
         shown: Verb = Medley("medley")
         for word in words:
-            below = shown.below()
+            below = shown.load_verbs()
             if word not in below:
-                raise shown.no_verb(word, lead="medley help")
+                raise shown.unknown_verb_usage(word, lead_words="medley help")
             shown = below[word](f"{shown.PROGNAME} {word}")
         shown.help()
 
@@ -131,6 +131,6 @@ class CompletionVerb(Verb):
                 cause=f"there are {', '.join(command_tree.SHELLS)}",
                 fix="medley completion --help",
             )
-        tree = command_tree.read_tree(Medley, (), command_tree.known_words())
+        tree = command_tree.read_tree(Medley, (), command_tree.list_word_offers())
         script = shell_scripts.SCRIPTS.get(what)
-        print(script(tree) if script else command_tree.manual_page(tree, own_version()), end="")
+        print(script(tree) if script else command_tree.format_manual_page(tree, own_version()), end="")

@@ -9,7 +9,7 @@ from shlex import join
 
 from medley import storage, user
 from medley.cli import Verb, flag, switch, terminal
-from medley.cli.progress import watch
+from medley.cli.progress import start_progress
 from medley.cluster import discovery
 from medley.cluster.discovery import HostCandidate, sources, ssh_keys, table, visit
 from medley.cluster.discovery.visit import HostSurvey
@@ -29,7 +29,7 @@ class InitVerb(Verb):
     dry_run: bool = flag("--dry-run", "print the file; change nothing")
 
     def main(self, *hosts: str) -> int:
-        self.asks = terminal.is_possible() and not self.yes
+        self.asks = terminal.can_ask() and not self.yes
         path = user.expand(self.output or "cluster.toml")
         if not self.dry_run:
             _require_free(path, force=self.force)
@@ -72,7 +72,7 @@ class InitVerb(Verb):
             raise Problem(
                 "medley init needs the names of the hosts",
                 cause="no one can choose: the input is not a terminal, or --yes is given",
-                fix=f"name the hosts: {join((*self.typed, *named, *more))}",
+                fix=f"name the hosts: {join((*self.typed_words, *named, *more))}",
             )
         usual = discovery.select_default(found.candidates)
         print(f"searched {', '.join(found.places)}:")
@@ -80,15 +80,15 @@ class InitVerb(Verb):
             print(f"  {number:2}  {each.name:20}  {each.origin_text}")
         default = " ".join(str(found.candidates.index(each) + 1) for each in usual)
         question = "which hosts? numbers, or names of others"
-        return terminal.asked(question, default, lambda said: discovery.parse_choice(said, found.candidates))
+        return terminal.ask(question, default, lambda said: discovery.parse_choice(said, found.candidates))
 
     def _surveyed(self, chosen: Mapping[str, HostCandidate]) -> tuple[dict[str, HostSurvey], bool]:
         """What each is; and whether one could not be given a key."""
         # Where nobody is asked, a switch was consent to all but host keys.
         manner = ssh_keys.UserDialog(
             print,
-            (lambda question: terminal.agrees(question, default=True)) if self.asks else (lambda _: True),
-            (lambda question: terminal.agrees(question, default=False)) if self.asks else None,
+            (lambda question: terminal.ask_yes_no(question, default=True)) if self.asks else (lambda _: True),
+            (lambda question: terminal.ask_yes_no(question, default=False)) if self.asks else None,
             self.dry_run,
         )
         found = _survey(chosen)
@@ -100,7 +100,7 @@ class InitVerb(Verb):
             self.keys
             or (
                 self.asks
-                and terminal.agrees(
+                and terminal.ask_yes_no(
                     f"ssh does not get into {', '.join(barred)}: set that up now?", default=True
                 )
             )
@@ -121,7 +121,7 @@ class InitVerb(Verb):
         away = [name for name, each in found.items() if each.facts is None]
         if len(away) == len(found):
             what, cause = f"{self.output or 'cluster.toml'} is not written", "no host was reached: "
-            fix = f"fix the errors above, then: {join(self.typed)}"
+            fix = f"fix the errors above, then: {join(self.typed_words)}"
             raise Problem(what, cause=cause + ", ".join(away), fix=fix)
         unresolved = [name for name in away if isinstance(found[name].problem, NameUnresolved)]
         if unresolved and not (self.asks or self.only_reached or self.dry_run):
@@ -130,15 +130,18 @@ class InitVerb(Verb):
         dropped = [
             name
             for name in away
-            if self.only_reached or (self.asks and not terminal.agrees(question.format(name), default=False))
+            if self.only_reached
+            or (self.asks and not terminal.ask_yes_no(question.format(name), default=False))
         ]
         return {name: each for name, each in found.items() if name not in dropped}
 
     def _misspelled(self, name: str) -> Problem:
         """Refuse to write a name without an address, with the nearest host that this one knows."""
-        known = [each.name for each in sources.find_candidates().candidates if each.name not in self.typed]
+        known = [
+            each.name for each in sources.find_candidates().candidates if each.name not in self.typed_words
+        ]
         near = get_close_matches(name, known, 1)
-        words = [word for word in self.typed if near or word.rpartition("@")[2] != name]
+        words = [word for word in self.typed_words if near or word.rpartition("@")[2] != name]
         fix = join(near[0] if word.rpartition("@")[2] == name else word for word in words)
         return Problem(
             f"{self.output or 'cluster.toml'} is not written",
@@ -150,14 +153,14 @@ class InitVerb(Verb):
         default = visit.choose_head(found, self.head)
         if not self.asks or self.head or len(found) == 1:
             return default
-        return terminal.asked(
+        return terminal.ask(
             "which is the head, which the others join?", default, lambda said: visit.choose_head(found, said)
         )
 
 
 def _survey(chosen: Mapping[str, HostCandidate]) -> dict[str, HostSurvey]:
     """Look at each, and show a line of it."""
-    found = visit.survey_hosts(chosen, watch())
+    found = visit.survey_hosts(chosen, start_progress())
     width = max(map(len, found))
     for name, each in found.items():
         print(f"{name:{width}}  {each.sentence}")

@@ -5,7 +5,7 @@ from typing import Any
 
 from medley import credentials
 from medley.cli import Verb, VerbOfVerbs, flag, switch
-from medley.cli.output import print_result, say, table
+from medley.cli.output import format_table, print_result, say
 from medley.cluster.remote import Server
 from medley.errors import Problem
 
@@ -51,7 +51,9 @@ class KeyListVerb(Verb):
             (each["name"], each["added"][:16].replace("T", " "), _places(each["servers"])) for each in found
         ]
         lines = (
-            table(("NAME", "ADDED", "SERVERS"), rows) if rows else ["there are no keys: medley key add NAME"]
+            format_table(("NAME", "ADDED", "SERVERS"), rows)
+            if rows
+            else ["there are no keys: medley key add NAME"]
         )
         print_result(found, lines, as_json=self.as_json)
 

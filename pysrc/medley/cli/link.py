@@ -7,8 +7,8 @@ from typing import Literal
 
 from medley import process
 from medley.cli import Verb, VerbOfVerbs, flag, switch
-from medley.cli.output import print_result, say, table
-from medley.cli.progress import Plain, watch
+from medley.cli.output import format_table, print_result, say
+from medley.cli.progress import PlainProgress, start_progress
 from medley.errors import Problem
 from medley.host import facts
 from medley.host.kind import read_facts_by_host
@@ -59,7 +59,7 @@ def _print(
 ) -> None:
     """Print the links as a table; below it each heading once. A fix is to be copied, so nothing is folded."""
     if drawn := list(links):
-        print("\n".join([*table((*columns, "SPEED", "MTU", "RDMA"), drawn), ""]))
+        print("\n".join([*format_table((*columns, "SPEED", "MTU", "RDMA"), drawn), ""]))
     width = max(len(heading) for heading, _ in rows)
     before = ("", *(heading for heading, _ in rows))
     for (heading, text), last in zip(rows, before, strict=False):
@@ -95,12 +95,17 @@ class LinkTestVerb(Verb):
             flag = " --tcp" if self.tcp else ""
             print(f"on the other host: medley link test {way.ip}{flag}", flush=True)
 
-        link_test.serve(way, adapter, limit_s=self.minutes * 60, ready=ready, progress=Plain())
+        link_test.serve(way, adapter, limit_s=self.minutes * 60, ready=ready, progress=PlainProgress())
         return 0
 
     def _measure(self, host: str) -> int:
         found = link_test.measure_link(
-            host, _facts(), seconds=self.seconds, streams=self.streams, tcp_only=self.tcp, progress=watch()
+            host,
+            _facts(),
+            seconds=self.seconds,
+            streams=self.streams,
+            tcp_only=self.tcp,
+            progress=start_progress(),
         )
         problems = tuple(link_test.find_problems(found))
         told = {**dataclasses.asdict(found), "problems": [each.table for each in problems]}

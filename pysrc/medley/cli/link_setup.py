@@ -117,7 +117,7 @@ class LinkWatchVerb(Verb):
     def main(self) -> None:
         found = self._intervals()
         if sys.stdout.isatty() and not self.once and not self.as_json:
-            console, begin = terminal.console(sys.stdout), Text("reading counters …")
+            console, begin = terminal.create_console(sys.stdout), Text("reading counters …")
             with Live(begin, console=console, auto_refresh=False, vertical_overflow="crop") as live:
                 for each in found:
                     live.update(table(each), refresh=True)

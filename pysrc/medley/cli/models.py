@@ -5,8 +5,8 @@ from typing import Any
 
 from medley.cli import Verb, flag, group, switch
 from medley.cli.launch_options import Planning, read_site
-from medley.cli.output import print_result, table
-from medley.cli.progress import watch
+from medley.cli.output import format_table, print_result
+from medley.cli.progress import start_progress
 from medley.environment.engine_source import EngineRequest
 from medley.serving import catalog
 from medley.serving.catalog import Entry
@@ -28,11 +28,11 @@ class ModelsVerb(Verb):
         if self.nested_command:
             return
         if more and not self.replayed:
-            raise self.no_verb(more[0])
+            raise self.unknown_verb_usage(more[0])
         wanted = self.planning.build_placement()
         hosts = read_site((*self.replayed, *more), self.imagined)
         on = add_engine_sources(hosts, wanted, EngineRequest())
-        with watch().stage("plan every model"):
+        with start_progress().stage("plan every model"):
             here = catalog.measure_downloads()
             found = list(catalog.list_entries(on, wanted, here))
         print_result(list(map(_table, found)), _lines(found, here), as_json=self.as_json)
@@ -66,7 +66,7 @@ def _lines(found: list[Entry], here: Mapping[str, int]) -> list[str]:
     known = {each.model.repository for each in found}
     more = ((name, size) for name, size in here.items() if name not in known)
     rows += ((name, "", _in_gb(size), "", "", "", f"medley plan {name}") for name, size in more)
-    return table(
+    return format_table(
         ("model", "GB", "on disk", "parameters", "context", "tok/s", "layout"), rows, optional=_OPTIONAL
     )
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from medley import config, storage
 from medley.cli import Verb, flag, switch
-from medley.cli.output import print_result, save
-from medley.cli.progress import watch
+from medley.cli.output import print_result, save_text
+from medley.cli.progress import start_progress
 from medley.errors import Problem
 from medley.model import hub, hub_checkpoint, resolve, table
 from medley.model.hub_checkpoint import HubRecord
@@ -86,12 +86,12 @@ class ModelsAddVerb(Verb):
             )
         if not self.destination:
             storage.make(path.parent)
-        save(str(path), text, f"--output {path.stem}.toml")
+        save_text(str(path), text, f"--output {path.stem}.toml")
         return True
 
 
 def _look(repository: str, name: str) -> HubRecord:
-    seen = watch()
+    seen = start_progress()
     try:
         with seen.stage(f"ask the hub what {repository} is made of"):
             return hub_checkpoint.fetch_record(repository, seen)

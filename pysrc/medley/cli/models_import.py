@@ -8,7 +8,7 @@ from typing import Any
 
 from medley import config, storage, user
 from medley.cli import Verb, flag, switch
-from medley.cli.output import fit, print_result, save, say
+from medley.cli.output import fit, print_result, save_text, say
 from medley.errors import Problem, in_words
 from medley.explain.diagnosis import STANDARD_INPUT
 from medley.schema import TITLES
@@ -88,7 +88,7 @@ def _written(found: Imported, path: Path, source: str) -> Imported:
     made = model_table(found, path.stem, source)
     if path.parent == config.folders()[0] / "models":
         storage.make(path.parent)
-    save(str(path), made.text, "--output NAME.toml")
+    save_text(str(path), made.text, "--output NAME.toml")
     if not is_found(path):
         say(f"medley finds {path.name} once it is in {config.folders()[0] / 'models'}")
     return made.rest

@@ -20,7 +20,7 @@ class ModelsRmVerb(Verb):
     as_json: bool = flag("--json", "one JSON object: model, path, bytes, removed")
 
     def main(self, model: str) -> int:
-        found = resolve_weights(model, config.models(), storage.cache(), self.typed)
+        found = resolve_weights(model, config.models(), storage.cache(), self.typed_words)
         place = Path(found.target) if found.is_local else hub.find_repository_folder(found.target)
         _require_removable(found, place)
         size = (
@@ -61,12 +61,12 @@ def _require_removable(found: Weights, place: Path) -> None:
 
 
 def _agreed(name: str, about: str) -> bool:
-    if not terminal.is_possible():
+    if not terminal.can_ask():
         cause = "standard input or output is not a terminal, so medley cannot ask"
         raise Problem(
             f"{name} was not removed", cause=cause, fix=f"medley models rm {shlex.quote(name)} --yes"
         )
-    return terminal.agrees(f"remove {about}?", default=False)
+    return terminal.ask_yes_no(f"remove {about}?", default=False)
 
 
 def _remove(found: Weights, place: Path) -> int:

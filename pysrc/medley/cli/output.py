@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from medley import config, storage
-from medley.cli.progress import watch
-from medley.cli.terminal import console
+from medley.cli.progress import start_progress
+from medley.cli.terminal import create_console
 from medley.command import Command
 from medley.errors import Problem, field, in_words
 from medley.progress import Output
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 
 
 def print_result(table: object, lines: Iterable[str], *, as_json: bool) -> None:
-    """Print what a verb found: as one JSON value, or as lines, which are made only then."""
+    """Print the result of a verb: as one JSON value, or as lines, which are made only then."""
     for line in [json.dumps(table)] if as_json else map(config.resolve_pages, lines):
         print(line, flush=True)
 
 
-def show(command: Command, why: Iterable[tuple[str, str]], *, as_json: bool) -> None:
+def print_command(command: Command, why: Iterable[tuple[str, str]], *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(command_table(command, why)))
+        print(json.dumps(build_command_table(command, why)))
         return
     for what, reason in why:
         print(f"medley: {what}: {reason}", file=sys.stderr)
     print(command)
 
 
-def command_table(command: Command, why: Iterable[tuple[str, str]]) -> dict[str, Any]:
+def build_command_table(command: Command, why: Iterable[tuple[str, str]]) -> dict[str, Any]:
     return {
         "command": str(command),
         "argv": command.argv,
@@ -53,10 +53,10 @@ def command_table(command: Command, why: Iterable[tuple[str, str]]) -> dict[str,
     }
 
 
-def show_steps(steps: "Iterable[Step]", *, as_json: bool) -> None:
-    """What to type on each host, and what that starts there."""
+def print_steps(steps: "Iterable[Step]", *, as_json: bool) -> None:
+    """Print the command to type on each host, and the command that it starts there."""
     if as_json:
-        print(json.dumps([step_table(step) for step in steps]))
+        print(json.dumps([build_step_table(step) for step in steps]))
         return
     for step in steps:
         for reason in step.why:
@@ -69,17 +69,17 @@ def show_steps(steps: "Iterable[Step]", *, as_json: bool) -> None:
         print(step.starts.command)
 
 
-def step_table(step: "Step") -> dict[str, Any]:
+def build_step_table(step: "Step") -> dict[str, Any]:
     why = (*(("plan", each) for each in step.why), *step.starts.why())
     return {
         "host": step.host,
         "type": step.typed,
         "image": step.image,
-        **command_table(step.starts.command, why),
+        **build_command_table(step.starts.command, why),
     }
 
 
-def only_dry_run(verb: str, switch: str) -> Problem:
+def only_dry_run_problem(verb: str, switch: str) -> Problem:
     return Problem(
         f"{switch} names other hosts, so nothing can be started here",
         cause="it goes with --dry-run alone",
@@ -87,19 +87,19 @@ def only_dry_run(verb: str, switch: str) -> Problem:
     )
 
 
-def output() -> Output:
-    """Where a launch reports when a verb starts one."""
-    return Output(watch(), say, say, print_line, _error)
+def create_output() -> Output:
+    """Return the output for a launch that a verb starts."""
+    return Output(start_progress(), say, say, print_line, _print_error)
 
 
 def say(text: object) -> None:
-    """On stderr; a Problem in color on a terminal."""
-    parts = problem_lines(text, "medley: ") if isinstance(text, Problem) else [f"medley: {text}"]
-    _error(config.resolve_pages("\n".join(parts)))
+    """Print a text on stderr; a Problem in color on a terminal."""
+    parts = format_problem(text, "medley: ") if isinstance(text, Problem) else [f"medley: {text}"]
+    _print_error(config.resolve_pages("\n".join(parts)))
 
 
-def problem_lines(problem: Problem, lead: str = "", stream: TextIO | None = None) -> Iterator[str]:
-    """What, cause and fix, for stderr where no stream is named; the fix stays whole, to be pasted."""
+def format_problem(problem: Problem, lead: str = "", stream: TextIO | None = None) -> Iterator[str]:
+    """Yield problem, cause and fix, for stderr by default; the fix stays whole, to be pasted."""
     stream = stream or sys.stderr
     yield paint(fit(f"{lead}{problem.what}", stream), "bold red", stream)
     yield paint(fit(field("cause", problem.cause), stream), "dim", stream)
@@ -107,11 +107,11 @@ def problem_lines(problem: Problem, lead: str = "", stream: TextIO | None = None
 
 
 def print_line(text: str) -> None:
-    """In one write, also where PYTHONUNBUFFERED is set: both streams may be one pipe."""
+    """Print in one write, also with PYTHONUNBUFFERED: both streams may be one pipe."""
     print(f"{text}\n", end="", flush=True)
 
 
-def _error(text: str) -> None:
+def _print_error(text: str) -> None:
     """Print it after what is on stdout already: both streams may be one pipe."""
     if sys.stdout:
         with suppress(BrokenPipeError):
@@ -119,13 +119,13 @@ def _error(text: str) -> None:
     print(f"{text}\n", end="", file=sys.stderr, flush=True)
 
 
-_LEAST = 40
-_COLUMNS = 80
-_BACKSLASH = 3
+_MIN_COLUMNS = 40
+_DEFAULT_COLUMNS = 80
+_BACKSLASH_COLUMNS = 3
 _LABEL = re.compile(r"\s*(?:[\w-]+: +)?")
 _COLUMN = re.compile(r"\S {2,}(?=\S)")
-_IN_COLUMNS = 40
-"""Within which a column of a table begins, if it is one."""
+_MAX_COLUMN_START = 40
+"""The last place where a column of a table begins, in characters."""
 _NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?(?: ?[A-Za-zµ%/]+)?|-|")
 _FIX = re.compile(r" *(?:fix\b|medley |sudo |[\w.-]+ \$ )|.*\\$")
 
@@ -133,7 +133,7 @@ _FIX = re.compile(r" *(?:fix\b|medley |sudo |[\w.-]+ \$ )|.*\\$")
 _STYLES = {"up": "green", "current": "green", "failed": "red", "does not answer": "red", "gone": "red"}
 
 
-def table(
+def format_table(
     headers: Sequence[str], rows: Iterable[Sequence[str]], *, optional: Sequence[str] = ()
 ) -> list[str]:
     """Align rows for stdout below bold headers, numbers to the right; only a terminal limits the width.
@@ -141,49 +141,49 @@ def table(
     No word is broken, so that names can be copied. Where the words of a row do not fit side by side, columns
     that are `optional` are left out in this order. The terminal wraps lines that are too long even then.
     """
-    found = list(rows)
-    limit = _columns(sys.stdout) if sys.stdout.isatty() else None
-    columns = [[header, *(row[nth] for row in found)] for nth, header in enumerate(headers)]
+    table_rows = list(rows)
+    max_columns = _read_columns(sys.stdout) if sys.stdout.isatty() else None
+    columns = [[header, *(row[nth] for row in table_rows)] for nth, header in enumerate(headers)]
     for name in optional:
-        if limit and _least_width(columns) > limit:
+        if max_columns and _compute_min_width(columns) > max_columns:
             columns = [each for each in columns if each[0] != name]
-    right = [
+    is_right_aligned = [
         any(cell[:1].isdigit() for cell in cells) and all(map(_NUMBER.fullmatch, cells))
         for _, *cells in columns
     ]
-    widths = _widths(columns, limit)
+    widths = _compute_widths(columns, max_columns)
     lines = []
     for nth, row in enumerate(zip(*columns, strict=True)):
-        wrapped_cells = [_wrapped_cell(cell, width) for cell, width in zip(row, widths, strict=True)]
+        wrapped_cells = [_wrap_cell(cell, width) for cell, width in zip(row, widths, strict=True)]
         for parts in zip_longest(*wrapped_cells, fillvalue=""):
-            cells = map(_aligned, parts, widths, right)
+            cells = map(_align_cell, parts, widths, is_right_aligned)
             lines.append("  ".join(cells).rstrip() if nth else paint("  ".join(cells).rstrip(), "bold"))
     return lines if any(headers) else lines[1:]
 
 
-def _aligned(cell: str, width: int, right: bool) -> str:  # noqa: FBT001 - one of a column's settings
+def _align_cell(cell: str, width: int, is_right_aligned: bool) -> str:  # noqa: FBT001 - one of a column's settings
     from rich.cells import cell_len
 
     gap = " " * (width - cell_len(cell))
     painted = paint(cell, style) if (style := _STYLES.get(cell)) else cell
-    return f"{gap}{painted}" if right else f"{painted}{gap}"
+    return f"{gap}{painted}" if is_right_aligned else f"{painted}{gap}"
 
 
-def _widths(columns: Sequence[Sequence[str]], limit: int | None) -> list[int]:
+def _compute_widths(columns: Sequence[Sequence[str]], max_columns: int | None) -> list[int]:
     """Return the width of each column; the widest wrap at words where all are wider than `limit`."""
     from rich.cells import cell_len
 
     widths = [max(map(cell_len, cells)) for cells in columns]
-    least = [_longest_word(cells) for cells in columns]
-    over = sum(widths) + 2 * (len(widths) - 1) - limit if limit else 0
-    while over > 0 and (able := [nth for nth, width in enumerate(widths) if width > least[nth]]):
-        widest = max(able, key=lambda nth: widths[nth])
+    min_widths = [_measure_longest_word(cells) for cells in columns]
+    excess = sum(widths) + 2 * (len(widths) - 1) - max_columns if max_columns else 0
+    while excess > 0 and (wrappable := [nth for nth, width in enumerate(widths) if width > min_widths[nth]]):
+        widest = max(wrappable, key=lambda nth: widths[nth])
         widths[widest] -= 1
-        over -= 1
+        excess -= 1
     return widths
 
 
-def _wrapped_cell(cell: str, width: int) -> list[str]:
+def _wrap_cell(cell: str, width: int) -> list[str]:
     from rich.cells import cell_len
 
     if cell_len(cell) <= width:
@@ -191,81 +191,85 @@ def _wrapped_cell(cell: str, width: int) -> list[str]:
     return textwrap.wrap(cell, width, break_long_words=False, break_on_hyphens=False)
 
 
-def _longest_word(cells: Iterable[str]) -> int:
+def _measure_longest_word(cells: Iterable[str]) -> int:
     from rich.cells import cell_len
 
     return max((cell_len(word) for cell in cells for word in cell.split()), default=0)
 
 
-def _least_width(columns: Sequence[Sequence[str]]) -> int:
+def _compute_min_width(columns: Sequence[Sequence[str]]) -> int:
     """Return the width at which no word is broken, with two spaces between columns."""
-    return sum(map(_longest_word, columns)) + 2 * (len(columns) - 1)
+    return sum(map(_measure_longest_word, columns)) + 2 * (len(columns) - 1)
 
 
 def paint(text: str, style: str, stream: TextIO | None = None) -> str:
-    """In rich's style where the stream, stdout by default, is a terminal; elsewhere the text itself."""
+    """Return the text, in rich's style if the stream, stdout by default, is a terminal."""
     stream = stream or sys.stdout
     if not (text and stream.isatty()):
         return text
-    drawn = console(stream)
+    drawn = create_console(stream)
     with drawn.capture() as captured:
         drawn.print(text, style=style, soft_wrap=True, end="")
     return captured.get()
 
 
 def fit(text: str, stream: TextIO | None = None, *, hang: int | None = None) -> str:
-    """These lines for this stream, stdout by default; what is wrapped goes on at column `hang`."""
+    """Wrap lines for this stream, stdout by default; a wrapped line goes on at column `hang`."""
     stream = stream or sys.stdout
     if not stream.isatty():
         return text
-    columns = _columns(stream)
-    return "\n".join(wrapped(line, columns, hang) for line in text.split("\n"))
+    columns = _read_columns(stream)
+    return "\n".join(wrap_line(line, columns, hang) for line in text.split("\n"))
 
 
-def wide(most: int) -> int:
-    """How wide a command may be on stdout that is broken by backslashes, which come on top."""
-    return min(most, max(_LEAST, _columns(sys.stdout)) - _BACKSLASH) if sys.stdout.isatty() else most
+def compute_command_width(max_width: int) -> int:
+    """Return the width of a command on stdout that is broken by backslashes, which come on top."""
+    return (
+        min(max_width, max(_MIN_COLUMNS, _read_columns(sys.stdout)) - _BACKSLASH_COLUMNS)
+        if sys.stdout.isatty()
+        else max_width
+    )
 
 
-def wrapped(line: str, columns: int, hang: int | None = None) -> str:
+def wrap_line(line: str, columns: int, hang: int | None = None) -> str:
     """Break a line before its words, but never a fix, because it is there to be pasted."""
-    if len(line) <= columns or columns < _LEAST or _FIX.match(line):
+    if len(line) <= columns or columns < _MIN_COLUMNS or _FIX.match(line):
         return line
-    indent = " " * (_hang(line) if hang is None else hang)
+    indent = " " * (_find_indent(line) if hang is None else hang)
     return textwrap.fill(
         line, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
 
 
-def _columns(stream: TextIO) -> int:
+def _read_columns(stream: TextIO) -> int:
     try:
-        return os.get_terminal_size(stream.fileno()).columns or _COLUMNS
+        return os.get_terminal_size(stream.fileno()).columns or _DEFAULT_COLUMNS
     except OSError:
-        return _COLUMNS
+        return _DEFAULT_COLUMNS
 
 
-def _hang(line: str) -> int:
-    """Where its words begin: behind the columns of a table, or a label, or else a bit further in."""
-    columns = [found.end() for found in _COLUMN.finditer(line[:_IN_COLUMNS])]
+def _find_indent(line: str) -> int:
+    """Return the column where its words begin: after the columns of a table, a label or the indent."""
+    columns = [match.end() for match in _COLUMN.finditer(line[:_MAX_COLUMN_START])]
     label = _LABEL.match(line)
     return max([*columns[-1:], label.end() if label else 0])
 
 
-def save(name: str, text: str, example: str = "--svg plan.svg") -> None:
-    """Whole, and only over a file: as root, /dev/null too could be replaced."""
-    wrong, fix = None, f"name a file in a folder that you can write: {example}"
+def save_text(name: str, text: str, example: str = "--svg plan.svg") -> None:
+    """Write a file as a whole, and only over a file: as root, /dev/null too could be replaced."""
+    cause, fix = None, f"name a file in a folder that you can write: {example}"
     try:
         path = Path(name).resolve()
         if path.exists() and not path.is_file():
-            wrong = "it is a folder or a device, not a file"
+            cause = "it is a folder or a device, not a file"
         elif not path.parent.is_dir():
-            wrong = f"there is no folder {path.parent}"
+            cause = f"there is no folder {path.parent}"
             fix = fix if path.parent.exists() else f"mkdir -p {shlex.quote(str(path.parent))}"
         else:
             storage.write(path, text)
     except UnusableFile as problem:
-        wrong = problem.cause
+        cause = problem.cause
     except OSError as error:
-        wrong = in_words(error)
-    if wrong:
-        raise Problem(f"{name or 'a file without a name'} cannot be written", cause=wrong, fix=fix)
+        cause = in_words(error)
+    if cause:
+        raise Problem(f"{name or 'a file without a name'} cannot be written", cause=cause, fix=fix)

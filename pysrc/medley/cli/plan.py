@@ -12,10 +12,10 @@ from shlex import join, quote
 from rich.text import Text
 
 from medley import cluster, config, engine, storage, user
-from medley.cli import Verb, ending, flag, group, output, switch, terminal
+from medley.cli import Verb, build_suffix_check, flag, group, output, switch, terminal
 from medley.cli.launch_options import TRUST, Planning, read_site
-from medley.cli.output import fit, print_result, step_table, wide
-from medley.cli.progress import watch
+from medley.cli.output import build_step_table, compute_command_width, fit, print_result
+from medley.cli.progress import start_progress
 from medley.cluster import membership, ray_serving
 from medley.cluster.host_facts import ask_hosts
 from medley.command import Command, drop_switches
@@ -59,20 +59,22 @@ class PlanVerb(Verb):
     why: bool = flag("--why", "print every reason and every rejected layout")
     commands: bool = flag("--commands", "print the full commands with their variables")
     as_json: bool = flag("--json", "print one JSON object")
-    picture: str | None = switch("--svg FILE", "SVG file to draw the plan in", check=ending(".svg"))
+    picture: str | None = switch(
+        "--svg FILE", "SVG file to draw the plan in", check=build_suffix_check(".svg")
+    )
 
     def main(self, model: str, *more: str) -> None:
-        model_files = resolve_weights(model, config.models(), storage.cache(), self.typed)
+        model_files = resolve_weights(model, config.models(), storage.cache(), self.typed_words)
         cluster_table = self._read_cluster(more)
         placement = self._build_placement(cluster_table)
         extras = find_extras(model_files, self.trust, (), placement.engine, starts=False, refuses=False)
         serving = engine.Serving(model_files.target, model_files.name)
-        notes = _Notes(watch(), [])
+        notes = _Notes(start_progress(), [])
         if model_files.notice:
             notes.note(model_files.notice)
         model_shape = find_shape(model_files, notes)
         serving = replace(serving, chat=find_format(model_files, ()))
-        order = Order(model_files, serving, placement, model_extras=extras, user_command=self.typed)
+        order = Order(model_files, serving, placement, model_extras=extras, user_command=self.typed_words)
         site = self._find_site(cluster_table, more, order, notes)
         choice = place_order(order, model_shape, site)
         builds = alternatives.list_faster_builds(order, site, choice)
@@ -80,9 +82,9 @@ class PlanVerb(Verb):
         if self.picture is not None:
             from medley.planner.picture import draw_layout
 
-            output.save(
+            output.save_text(
                 self.picture,
-                draw_layout(model_files.name, choice, join(drop_switches(self.typed, ["--svg"]))),
+                draw_layout(model_files.name, choice, join(drop_switches(self.typed_words, ["--svg"]))),
             )
             output.say(f"the plan is drawn in {self.picture}")
         prediction = choice.prediction
@@ -101,12 +103,12 @@ class PlanVerb(Verb):
             "notes": notes.notes,
             "beside": list(extras.list_reasons()),
             "builds": [_build_table(build, choice) for build in builds],
-            "steps": [step_table(step) for step in steps],
+            "steps": [build_step_table(step) for step in steps],
         }
         if self.as_json:
             print_result(result, (), as_json=True)
             return
-        width = wide(WIDE)
+        width = compute_command_width(WIDE)
         four_bit_rate = alternatives.predict_four_bit_rate(order, site, choice)
         engine_name = None if placement.engine == DEFAULT_ENGINE else placement.engine
         settings = {"link": self.link, "engine": engine_name}
@@ -253,7 +255,7 @@ def _list_host_lines(steps: Iterable[Step]) -> Iterator[Text]:
 
 def _print(lines: Iterable[Text]) -> None:
     """Print colored and wrapped lines on a terminal, and plain text elsewhere."""
-    out = terminal.console(sys.stdout)
+    out = terminal.create_console(sys.stdout)
     for line in (each for text in lines for each in text.split(allow_blank=True)):
         for part in fit(line.plain).split("\n"):
             out.print(line if part == line.plain else Text(part, line.style), soft_wrap=True)

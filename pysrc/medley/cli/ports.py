@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from medley import process_identity, serving
 from medley.cli import Verb, flag, switch
-from medley.cli.output import print_result, say, table
+from medley.cli.output import format_table, print_result, say
 from medley.cluster import membership
 from medley.errors import Problem
 from medley.host import facts
@@ -129,7 +129,7 @@ def _lines(found: tuple[Port, ...], rows: list[dict[str, Any]]) -> Iterator[str]
         (port.numbers, port.bound, "TCP", port.by, row["auth"], port.what, _now(row))
         for port, row in zip(found, rows, strict=True)
     )
-    yield from table(headers, drawn)
+    yield from format_table(headers, drawn)
     yield "\nOther hosts reach a port unless it is bound to 127.0.0.1. To close it: medley ports --firewall"
 
 

@@ -9,57 +9,57 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, Self
 
-from medley.cli.terminal import console
+from medley.cli.terminal import create_console
 from medley.progress import PROGRESS, SilentProgress
 
-# What takes less is over before it can be read.
-_WORTH_SAYING_S = 2.0
-_SAY_EVERY_S = 10.0
-_WIDTH = 60
+# A shorter stage ends before a person can read its line.
+_MIN_NOTED_S = 2.0
+_NOTE_EVERY_S = 10.0
+_LINE_CHARS = 60
 
 
-class Noted(SilentProgress):
-    """Where a stage is a note too."""
+class NoteProgress(SilentProgress):
+    """A progress whose stages are notes too."""
 
-    _moved = ("", 0.0)  # the stage, and when a note last had how far it is
+    _stage = ("", 0.0)  # the stage, and the time of the last note about its progress
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
         self.note(f"{name} …")
-        self._moved = (name, time.monotonic())
+        self._stage = (name, time.monotonic())
         yield
 
     def moved(self, text: str) -> None:
-        name, said = self._moved
-        if (now := time.monotonic()) >= said + _SAY_EVERY_S:
-            self._moved = (name, now)
+        name, noted_at_s = self._stage
+        if (now := time.monotonic()) >= noted_at_s + _NOTE_EVERY_S:
+            self._stage = (name, now)
             self.note(f"{name}: {text}")
 
 
-class Plain(Noted):
-    """For logs and pipes: a line when a stage begins, and one when it is done if it took its time."""
+class PlainProgress(NoteProgress):
+    """A progress for logs and pipes: a line when a stage begins, and one at its end if it took long."""
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        with self._timed(name), super().stage(name):
+        with self._note_duration(name), super().stage(name):
             yield
 
     def note(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
     @contextlib.contextmanager
-    def _timed(self, name: str) -> Iterator[None]:
+    def _note_duration(self, name: str) -> Iterator[None]:
         start = time.monotonic()
         yield
-        if (took := time.monotonic() - start) > _WORTH_SAYING_S:
+        if (took := time.monotonic() - start) > _MIN_NOTED_S:
             self.note(f"{name}: {took:.0f} s")
 
 
-class Spinner(Plain):
-    """For a terminal: the stage, how long it takes, and the last thing said."""
+class Spinner(PlainProgress):
+    """A progress for a terminal: the stage, its duration, and the last line."""
 
     def __init__(self) -> None:
-        self._console = console(sys.stderr)
+        self._console = create_console(sys.stderr)
         self._console.soft_wrap = True  # a line that is printed beside the spinner may be there to be pasted
         self._show: Callable[[str], None] = lambda _: None
 
@@ -68,17 +68,17 @@ class Spinner(Plain):
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-        said = TextColumn("{task.fields[said]}", style="dim", markup=False)
-        drawn = Progress(*columns, said, console=self._console, transient=True)
-        with self._timed(name), drawn as progress:
-            task = progress.add_task(name, total=None, said="")
-            self._show = lambda text: progress.update(task, said=text)
+        last_line = TextColumn("{task.fields[last_line]}", style="dim", markup=False)
+        spinner = Progress(*columns, last_line, console=self._console, transient=True)
+        with self._note_duration(name), spinner as progress:
+            task = progress.add_task(name, total=None, last_line="")
+            self._show = lambda text: progress.update(task, last_line=text)
             yield
 
     def line(self, text: str) -> None:
         words = text.strip()
         if words:
-            self._show(words if len(words) <= _WIDTH else words[: _WIDTH - 1] + "…")
+            self._show(words if len(words) <= _LINE_CHARS else words[: _LINE_CHARS - 1] + "…")
 
     moved = line
 
@@ -88,15 +88,15 @@ class Spinner(Plain):
         self._console.print(Text(text))
 
 
-def watch() -> Plain:
-    """Return what suits stderr; from here on Ctrl-C is answered at once, because an end may take a while."""
+def start_progress() -> PlainProgress:
+    """Return the progress for this stderr; after this, Ctrl-C prints a line before the end."""
     with contextlib.suppress(ValueError):  # not the main thread
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, _interrupted)
-    return Spinner() if sys.stderr.isatty() else Plain()
+            signal.signal(signal.SIGINT, _handle_interrupt)
+    return Spinner() if sys.stderr.isatty() else PlainProgress()
 
 
-def _interrupted(*_: object) -> NoReturn:
+def _handle_interrupt(*_: object) -> NoReturn:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     text = "medley: stopping …\n"
     with contextlib.suppress(OSError):  # to the descriptor: the stream may be in the middle of a write
@@ -104,12 +104,12 @@ def _interrupted(*_: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-class Bars(Noted):
-    """A watch too, of what comes before the transfer."""
+class TransferBars(NoteProgress):
+    """Bars of a transfer, one for each host; also the progress of the steps before it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._said: dict[str, float] = {}
+        self._noted_at_s: dict[str, float] = {}
         self._progress: Any = None
         self._tasks: dict[str, Any] = {}
 
@@ -123,7 +123,7 @@ class Bars(Noted):
                 DownloadColumn(),
                 TransferSpeedColumn(),
             )
-            self._progress = Progress(*columns, console=console(sys.stderr), transient=True)
+            self._progress = Progress(*columns, console=create_console(sys.stderr), transient=True)
             self._progress.start()
         return self
 
@@ -137,19 +137,19 @@ class Bars(Noted):
         else:
             print(text, file=sys.stderr)
 
-    def of_host(self, host: str, text: str) -> None:
+    def note_host(self, host: str, text: str) -> None:
         if not text.startswith(PROGRESS):
             self.note(f"{host}: {text}")
             return
         done, total = map(int, text.removeprefix(PROGRESS).split())
         with self._lock:
             if self._progress:
-                self._bar(host, done, total)
-            elif time.monotonic() - self._said.get(host, -_SAY_EVERY_S) >= _SAY_EVERY_S:
-                self._said[host] = time.monotonic()
+                self._update_bar(host, done, total)
+            elif time.monotonic() - self._noted_at_s.get(host, -_NOTE_EVERY_S) >= _NOTE_EVERY_S:
+                self._noted_at_s[host] = time.monotonic()
                 print(f"{host}: {done * 100 // max(1, total)} % of {total / 1e9:.2f} GB", file=sys.stderr)
 
-    def _bar(self, host: str, done: int, total: int) -> None:
+    def _update_bar(self, host: str, done: int, total: int) -> None:
         if host not in self._tasks:
             self._tasks[host] = self._progress.add_task(host, total=total)
         self._progress.update(self._tasks[host], completed=done, total=total)

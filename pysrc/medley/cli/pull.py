@@ -8,8 +8,8 @@ from pathlib import Path
 from medley import config, storage
 from medley.cli import flag, switch
 from medley.cli.cluster_options import Clustered, print_problems, require_hosts, tables
-from medley.cli.output import print_result, say, table
-from medley.cli.progress import Bars
+from medley.cli.output import format_table, print_result, say
+from medley.cli.progress import TransferBars
 from medley.cluster.bringup import Bringup
 from medley.cluster.fleet import Fleet
 from medley.cluster.model_files import ModelPull
@@ -28,7 +28,7 @@ class PullVerb(Clustered):
         # A folder may be on another host than this one, or a part of it here.
         target = str(Path(model))
         if not model.startswith("/"):
-            found = resolve.resolve_weights(model, config.models(), storage.cache(), self.typed)
+            found = resolve.resolve_weights(model, config.models(), storage.cache(), self.typed_words)
             target = found.target
             if found.model and found.model.made:
                 raise Problem(
@@ -37,8 +37,8 @@ class PullVerb(Clustered):
                     fix=f"medley serve {found.name}",
                 )
         require_hosts(wanted, [origin] if origin else [], f"--from {wanted.head}")
-        began, bars = time.monotonic(), Bars()
-        with _keeping(), bars, Fleet(wanted, on_note=bars.of_host) as everyone:
+        began, bars = time.monotonic(), TransferBars()
+        with _keeping(), bars, Fleet(wanted, on_note=bars.note_host) as everyone:
             bringup = Bringup(everyone, bars)
             bringup.check_hosts()
             bringup.choose_network()
@@ -63,7 +63,7 @@ class PullVerb(Clustered):
             for name, size in received.items()
         ]
         rows += [(name, "-", "failed") for name in failed]
-        drawn = table(("HOST", "RECEIVED", "STATE"), rows)
+        drawn = format_table(("HOST", "RECEIVED", "STATE"), rows)
         sent = f"{_gigabytes(sum(received.values()))} sent between hosts"
         where = f"on {len(rows) - len(failed)} of {len(rows)} hosts" if failed else "on each host"
         lines = (*drawn, f"\n{_gigabytes(pull.size_bytes)} {where} after {seconds:.0f} s, {sent}")

@@ -13,8 +13,8 @@ from typing import Any
 from medley import credentials, transcript
 from medley.cli import Verb, flag, group, switch
 from medley.cli.launch_options import Container
-from medley.cli.output import only_dry_run, output, print_result, say, show
-from medley.cli.progress import watch
+from medley.cli.output import create_output, only_dry_run_problem, print_command, print_result, say
+from medley.cli.progress import start_progress
 from medley.cluster import checks, device_probe, membership, node, ray_watch
 from medley.cluster.node import NodeSpec
 from medley.command import Command
@@ -72,13 +72,19 @@ class TakingPart:
         """Return this host's part of a cluster, its environment or image ready for use."""
         wanted, engine = self.container.build_image_request(), self.engine
         image = container_image.prepare_requested_image(
-            wanted, host, engine, dry_run=dry_run, is_other_host=elsewhere, watch=watch()
+            wanted, host, engine, dry_run=dry_run, is_other_host=elsewhere, watch=start_progress()
         )
         (found, kind), ready = host, BARE
         if image is None:
             named, nccl = self.environment, self.container.nccl
             ready = tools.prepare_tools(
-                kind, named, engine=engine, is_multi_host=True, nccl=nccl, dry_run=dry_run, watch=watch()
+                kind,
+                named,
+                engine=engine,
+                is_multi_host=True,
+                nccl=nccl,
+                dry_run=dry_run,
+                watch=start_progress(),
             )
         path = os.environ.get("PATH", "")
         return node.build_node_spec(
@@ -104,7 +110,7 @@ class RayHeadVerb(Verb):
         if not asked.dry_run:
             membership.require_no_membership()
         if self.replayed and not asked.dry_run:
-            raise only_dry_run("ray-head", "--from FILE")
+            raise only_dry_run_problem("ray-head", "--from FILE")
         said = load_answers(self.replayed)
         host = detect_kind(asked.kind, said)
         wishes = asked.wishes(engine_source.find_oldest_nccl(asked.engine))
@@ -115,13 +121,13 @@ class RayHeadVerb(Verb):
         secret = credentials.token_path() if asked.dry_run else credentials.ensure_token()
         start = ours.wrap_start(ours.build_head_command(wired, secret, dashboard=self.dashboard))
         if asked.dry_run:
-            show(start.command, start.why(), as_json=self.as_json)
+            print_command(start.command, start.why(), as_json=self.as_json)
             return
         device_probe.probe_at_start(start.command, say)
         end = wired.endpoint
         at = f"{end.address}:{RayPorts.gcs}"
         noted = ours.build_membership("head", at, end, secret)
-        with watch().stage(f"Ray head at {at}"), membership.start_ray(start.command, noted):
+        with start_progress().stage(f"Ray head at {at}"), membership.start_ray(start.command, noted):
             terms = {**ours.collect_terms(), "address": end.address}
             noted.send_facts(said, own_terms=terms)
         self._say(end.address, str(secret), ours.slots)
@@ -165,12 +171,12 @@ class RayWorkerVerb(Verb):
         at = f"{there['note']['address']}:{RayPorts.gcs}"
         start = ours.wrap_start(ours.build_worker_command(wired, secret, at))
         if asked.dry_run:
-            show(start.command, start.why(), as_json=self.as_json)
+            print_command(start.command, start.why(), as_json=self.as_json)
             return
         device_probe.probe_at_start(start.command, say)
         end = wired.endpoint
         noted = ours.build_membership("worker", at, end, secret)
-        with watch().stage(f"join {at}"), membership.start_ray(start.command, noted):
+        with start_progress().stage(f"join {at}"), membership.start_ray(start.command, noted):
             ray_watch.require_reach(noted)
             noted.send_facts(said)
         table = {"head": at, "address": end.address, "slots": ours.slots}
@@ -191,7 +197,7 @@ class RayWorkerVerb(Verb):
 
 class RayStopVerb(Verb):
     def main(self) -> None:
-        with watch().stage("end Ray here"):
+        with start_progress().stage("end Ray here"):
             count = membership.end_ray()
         print(f"ended {count} processes" if count else "no Ray of medley's runs here")
 
@@ -231,7 +237,7 @@ class JoinVerb(Verb):
     def _met(self, at: tuple[str, int], secret: Path, wait_s: float, kind: Kind, said: Transcript) -> bool:
         """Run this host's part once; return whether the head starts the model again."""
         name, port = at
-        with watch().stage(f"meet {name}:{port}"):
+        with start_progress().stage(f"meet {name}:{port}"):
             channel = secure_channel.connect(name, port, secret, wait_s)
         with closing(channel):
             credentials.keep_token(secret)
@@ -243,4 +249,6 @@ class JoinVerb(Verb):
                 return False
             channel.send({"host": gethostname(), "facts": text(said)})
             place = f"{name}:{port}"
-            return run_worker(channel, terms, kind, self.own, nccl=self.nccl, head=place, output=output())
+            return run_worker(
+                channel, terms, kind, self.own, nccl=self.nccl, head=place, output=create_output()
+            )

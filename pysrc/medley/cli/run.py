@@ -6,7 +6,7 @@ from typing import Any
 
 from medley.cli import Verb, flag, group
 from medley.cli.launch_options import TRUST, Hosting, Planning
-from medley.cli.output import output, show
+from medley.cli.output import create_output, print_command
 from medley.model.trust import Trust
 from medley.serving.launch_log import write_files
 from medley.serving.launches import prepare_launch
@@ -33,15 +33,15 @@ class RunVerb(Verb):
         return super()._parse_args([*argv[:at], *(() if "--" in argv[at : at + 1] else ("--",)), *argv[at:]])
 
     def main(self, model: str, script: str = "", *words: str) -> int:
-        user_script, printer = read_script(script, model, words), output()
-        request = self.hosting.build_request(model, self.planning, self.trust, self.typed)
+        user_script, printer = read_script(script, model, words), create_output()
+        request = self.hosting.build_request(model, self.planning, self.trust, self.typed_words)
         job = prepare_job(replace(request, dry_run=self.dry_run, script=user_script), printer)
         if not self.dry_run:
             return run_job(job, ScriptRun(user_script.path), printer)
         launch = prepare_launch(job, find_site(job, printer), printer).launch
         write_files(launch)  # so that what is printed can be run
         if not self.as_json:
-            show(launch.command, launch.list_reasons(), as_json=False)
+            print_command(launch.command, launch.list_reasons(), as_json=False)
             return 0
         command = launch.command
         reasons = [{"what": what, "why": reason} for what, reason in launch.list_reasons()]

@@ -17,8 +17,8 @@ from medley import credentials, serving
 from medley.cli import Verb, flag, group, switch, terminal
 from medley.cli.cluster_options import AtHead, typed_at, without
 from medley.cli.launch_options import TRUST, Container, Hosting, Planning, read_site
-from medley.cli.output import only_dry_run, output, print_result, show, show_steps
-from medley.cli.progress import watch
+from medley.cli.output import create_output, only_dry_run_problem, print_command, print_result, print_steps
+from medley.cli.progress import start_progress
 from medley.cluster import events, self_command, unit_file, units
 from medley.cluster.unit_file import Restart, Unit
 from medley.command import Command
@@ -95,7 +95,7 @@ class ServeOptions:
         kinds = self.hypothetical_kinds
         is_elsewhere = bool(self.replayed) or kinds is not None
         if is_elsewhere and not self.dry_run:
-            raise only_dry_run("serve MODEL", "--from FILE" if self.replayed else f"--hosts {kinds}")
+            raise only_dry_run_problem("serve MODEL", "--from FILE" if self.replayed else f"--hosts {kinds}")
         tls = choose_tls(self.host, self.tls_certificate, self.tls_key, is_requested=self.tls)
         return replace(
             self.hosting.build_request(model, self.planning, self.trust, user_command),
@@ -119,14 +119,14 @@ def _second_model_problem(model: str, word: str) -> Problem:
 
 def show_dry_run(request: LaunchRequest, *, as_json: bool) -> None:
     """Print what would be started, and why."""
-    printer = output()
+    printer = create_output()
     job = prepare_job(request, printer)
     site = find_site(job, printer)
     if len(site.hosts) > 1 and not job.cluster:
-        show_steps(list_hypothetical_steps(job, site, printer), as_json=as_json)
+        print_steps(list_hypothetical_steps(job, site, printer), as_json=as_json)
     else:
         launch = prepare_launch(job, site, printer).launch
-        show(launch.command, launch.list_reasons(), as_json=as_json)
+        print_command(launch.command, launch.list_reasons(), as_json=as_json)
 
 
 class ServeVerb(Verb):
@@ -167,17 +167,17 @@ class ServeVerb(Verb):
         if not is_for_this_host and (head := self.at_head.elsewhere()):
             return typed_at(head, on_event)
         if options.dry_run:
-            show_dry_run(options.build_request(model, flags, self.typed), as_json=options.as_json)
+            show_dry_run(options.build_request(model, flags, self.typed_words), as_json=options.as_json)
             return 0
         if on_event:  # the unit's supervisor and whatever notes an event here reads it
             os.environ[events.COMMAND_VARIABLE] = str(events.write_command_file(on_event))
         if self.replace:
-            request = options.build_request(model, flags, self.typed)
+            request = options.build_request(model, flags, self.typed_words)
             return replace_detached(request, restart=self.restart, drain_s=self.drain_s)
         if self.detach:
             return serve_detached(options.port, restart=self.restart, drain_s=self.drain_s)
-        with nullcontext(output()) if self.verbose else quiet() as printer:
-            return self._serve(options.build_request(model, flags, self.typed), printer)
+        with nullcontext(create_output()) if self.verbose else quiet() as printer:
+            return self._serve(options.build_request(model, flags, self.typed_words), printer)
 
     def _serve(self, request: LaunchRequest, printer: Output) -> int:
         from medley.serving.supervise import HOSTS_LIMIT_S, resume_hosts
@@ -204,7 +204,7 @@ class ServeVerb(Verb):
 @contextmanager
 def quiet() -> Iterator[Output]:
     """Yield a printer that leaves out the engine's output; a failure shows its last lines."""
-    printer, last_lines = output(), deque[str](maxlen=_LAST_LINES)
+    printer, last_lines = create_output(), deque[str](maxlen=_LAST_LINES)
     try:
         yield replace(printer, detail=lambda _: None, error=last_lines.append)
     except Problem:
@@ -266,8 +266,8 @@ def serve_detached(port: int, *, restart: bool, drain_s: int) -> int:
     serving.require_unused_port(port)
     unit = build_server_unit(port, restart=restart, drain_s=drain_s)
     name = unit.name
-    seen = watch()
-    with terminal.outlive():
+    seen = start_progress()
+    with terminal.survive_hangup():
         with units.require_not_running(name):
             units.start_unit(unit)
         try:
@@ -286,9 +286,9 @@ def replace_detached(request: LaunchRequest, *, restart: bool, drain_s: int) -> 
     port = request.listen.port
     unit = build_server_unit(port, restart=restart, drain_s=drain_s)
     old = upgrade.find_running_server(port)
-    upgrade.prepare_host(request, output())
-    seen = watch()
-    with terminal.outlive(), seen.stage(f"{unit.name}: until it is replaced"):
+    upgrade.prepare_host(request, create_output())
+    seen = start_progress()
+    with terminal.survive_hangup(), seen.stage(f"{unit.name}: until it is replaced"):
         lines, gap_s = upgrade.replace_server(old, unit, port, partial(await_ready, unit.name, port, seen))
     return _serves(f"after {gap_s:.0f} s without an answer {unit.name}", lines)
 

@@ -10,8 +10,8 @@ from medley import cluster, json_shape, serving
 from medley.cli import Verb, flag, group, switch
 from medley.cli.cluster_options import AtHead, Clustered, print_problems, require_hosts, typed_at
 from medley.cli.output import print_line
-from medley.cli.progress import watch
-from medley.cli.terminal import console as terminal
+from medley.cli.progress import start_progress
+from medley.cli.terminal import create_console as terminal
 from medley.cluster.events import Event
 from medley.cluster.fleet import Fleet
 from medley.errors import Problem
@@ -100,6 +100,6 @@ class StopVerb(Verb):
             )
         if head := self.at_head.elsewhere():
             return typed_at(head)
-        count = serving.end_servers(self.port, watch(), is_immediate=self.now)
+        count = serving.end_servers(self.port, start_progress(), is_immediate=self.now)
         print(f"ended {count} server{'s' if count != 1 else ''}" if count else "nothing is served here")
         return int(is_left_out())  # a record that cannot be read may be that of another server

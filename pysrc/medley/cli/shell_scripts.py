@@ -6,36 +6,38 @@ from pathlib import Path
 from medley.cli.command_tree import NOTHING, Offer, Switch, VerbEntry
 
 
-def bash_script(medley: VerbEntry) -> str:
-    """To be sourced, or to lie where bash-completion looks for it."""
-    verbs = list(medley.all())
+def build_bash_script(medley: VerbEntry) -> str:
+    """Return a script for `source`, or for the folder of bash-completion."""
+    verbs = list(medley.walk())
     paths = sorted(f'"{" ".join(verb.path[:-1])} {verb.name}"' for verb in verbs if verb.path)
-    values, cases = "\n".join(_values(verbs)), "\n".join(map(_verb, verbs))
-    return _filled("bash", HOSTS=_host_names(), VALUES=values, PATHS=" | ".join(paths), VERBS=cases)
+    values, cases = "\n".join(_list_value_cases(verbs)), "\n".join(map(_format_verb_case, verbs))
+    return _fill_template(
+        "bash", HOSTS=_read_host_names_script(), VALUES=values, PATHS=" | ".join(paths), VERBS=cases
+    )
 
 
-def _text(name: str) -> str:
+def _read_file(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
-def _host_names() -> str:
-    """POSIX shell that prints the hosts of the table that medley would take.
+def _read_host_names_script() -> str:
+    """Return POSIX shell code that prints the hosts of the cluster.toml that medley would take.
 
-    A shell may expand what it is offered, and the table may be a stranger's: what is no name is left out.
+    A shell may expand an offered word, and the table may be a stranger's: only names are offered.
     """
-    return _text("host_names.sh").rstrip("\n")
+    return _read_file("host_names.sh").rstrip("\n")
 
 
-def _filled(shell: str, **parts: str) -> str:
-    """The script beside this module, each @NAME@ in it replaced by that part."""
-    text = _text(f"completion.{shell}")
+def _fill_template(shell: str, **parts: str) -> str:
+    """Return the script next to this module, with each @NAME@ replaced by that part."""
+    text = _read_file(f"completion.{shell}")
     for name, part in parts.items():
         text = text.replace(f"@{name}@", part)
     return text
 
 
-def _values(verbs: list[VerbEntry]) -> Iterator[str]:
-    """The same value is offered to many verbs: one case for each."""
+def _list_value_cases(verbs: list[VerbEntry]) -> Iterator[str]:
+    """Yield one case for each value, because many verbs offer the same."""
     by_offer: dict[Offer, list[str]] = {}
     for verb in verbs:
         for switch in verb.switches:
@@ -43,21 +45,25 @@ def _values(verbs: list[VerbEntry]) -> Iterator[str]:
                 names = (f'"{" ".join(verb.path)} {name}"' for name in switch.names)
                 by_offer.setdefault(switch.offer, []).extend(names)
     for offer, switches in by_offer.items():
-        yield f"    {' | '.join(sorted(switches))}) {_set(offer) or ': '};;"
+        yield f"    {' | '.join(sorted(switches))}) {_format_assignments(offer) or ': '};;"
 
 
-def _verb(verb: VerbEntry) -> str:
-    switches = " ".join(name for switch in verb.typed for name in switch.names)
+def _format_verb_case(verb: VerbEntry) -> str:
+    switches = " ".join(name for switch in verb.all_switches for name in switch.names)
     offer = Offer(tuple(each.name for each in verb.verbs)) | verb.offer
-    return f"        '{' '.join(verb.path)}') {_set(offer)}switches='{switches}' ;;"
+    return f"        '{' '.join(verb.path)}') {_format_assignments(offer)}switches='{switches}' ;;"
 
 
-def _set(offer: Offer) -> str:
-    said = {"words": " ".join(offer.words), "hosts": offer.hosts and "yes", "files": offer.files and "yes"}
-    return "".join(f"{name}='{value}' " for name, value in said.items() if value)
+def _format_assignments(offer: Offer) -> str:
+    assignments = {
+        "words": " ".join(offer.words),
+        "hosts": offer.has_hosts and "yes",
+        "files": offer.has_files and "yes",
+    }
+    return "".join(f"{name}='{value}' " for name, value in assignments.items() if value)
 
 
-_GROUP = """
+_ZSH_GROUP = """
 {function}() {{
     local curcontext="$curcontext" state line
     local -a verbs
@@ -80,85 +86,92 @@ _GROUP = """
 """
 
 
-def zsh_script(medley: VerbEntry) -> str:
-    """To be sourced, or to lie as `_medley` in a folder of $fpath."""
-    functions = (_function(verb) for verb in reversed(list(medley.all())))
-    return _filled("zsh", HOSTS=_host_names(), FUNCTIONS="".join(functions))
+def build_zsh_script(medley: VerbEntry) -> str:
+    """Return a script for `source`, or for the file `_medley` in a folder of $fpath."""
+    functions = (_format_zsh_function(verb) for verb in reversed(list(medley.walk())))
+    return _fill_template("zsh", HOSTS=_read_host_names_script(), FUNCTIONS="".join(functions))
 
 
-def _function(verb: VerbEntry) -> str:
+def _format_zsh_function(verb: VerbEntry) -> str:
     name = "_".join(("_medley", *verb.path))
-    switches = "".join(f" \\\n        {_quoted(_specified(switch))}" for switch in verb.typed)
+    switches = "".join(
+        f" \\\n        {_quote_lines(_format_zsh_switch(switch))}" for switch in verb.all_switches
+    )
     if verb.verbs:
-        verbs = "\n".join(f"        {_quoted(f'{each.name}:{each.about}')}" for each in verb.verbs)
-        offer = "" if verb.offer == NOTHING else f"\n            {_offered(verb.offer)}"
-        return _GROUP.format(function=name, verbs=verbs, switches=switches, offer=offer)
-    words = "" if verb.offer == NOTHING else f" \\\n        {_quoted(f'*:word: {_offered(verb.offer)}')}"
+        verbs = "\n".join(f"        {_quote_lines(f'{each.name}:{each.about}')}" for each in verb.verbs)
+        offer = "" if verb.offer == NOTHING else f"\n            {_format_zsh_offer(verb.offer)}"
+        return _ZSH_GROUP.format(function=name, verbs=verbs, switches=switches, offer=offer)
+    words = (
+        ""
+        if verb.offer == NOTHING
+        else f" \\\n        {_quote_lines(f'*:word: {_format_zsh_offer(verb.offer)}')}"
+    )
     return f"\n{name}() {{\n    _arguments{switches}{words}\n}}\n"
 
 
-def _specified(switch: Switch) -> str:
-    """As `_arguments` wants it; a switch of two names stands there once for both."""
-    others = f"({' '.join(switch.names)})" if len(switch.names) > 1 and not switch.repeats else ""
-    about = f"[{_plain(switch.about, '[]:')}]"
+def _format_zsh_switch(switch: Switch) -> str:
+    """Return a switch in the form of `_arguments`, with one line for each of its names."""
+    others = f"({' '.join(switch.names)})" if len(switch.names) > 1 and not switch.is_repeatable else ""
+    about = f"[{_escape_letters(switch.about, '[]:')}]"
     value = ""
     if switch.argument is not None:
-        offer = "" if switch.offer == NOTHING else f" {_offered(switch.offer)}"
-        value = f":{_plain(switch.argument, ':')}:{offer}"
-    star = "*" if switch.repeats else ""
+        offer = "" if switch.offer == NOTHING else f" {_format_zsh_offer(switch.offer)}"
+        value = f":{_escape_letters(switch.argument, ':')}:{offer}"
+    star = "*" if switch.is_repeatable else ""
     equals = {name: "=" if value and name.startswith("--") else "" for name in switch.names}
     return "\n".join(f"{others}{star}{name}{equals[name]}{about}{value}" for name in switch.names)
 
 
-def _offered(offer: Offer) -> str:
-    words = " ".join(offer.words)
-    return f"_medley_offer {'yes' if offer.hosts else 'no'} {'yes' if offer.files else 'no'} {words}".rstrip()
+def _format_zsh_offer(offer: Offer) -> str:
+    hosts, files = ("yes" if is_offered else "no" for is_offered in (offer.has_hosts, offer.has_files))
+    return f"_medley_offer {hosts} {files} {' '.join(offer.words)}".rstrip()
 
 
-def _plain(text: str, special: str) -> str:
+def _escape_letters(text: str, special: str) -> str:
     return "".join(f"\\{letter}" if letter in special else letter for letter in text)
 
 
-def _quoted(text: str) -> str:
+def _quote_lines(text: str) -> str:
     return " ".join("'" + line.replace("'", "'\\''") + "'" for line in text.splitlines())
 
 
-def fish_script(medley: VerbEntry) -> str:
-    """To be sourced, or to lie as `medley.fish` in a folder of completions."""
-    paths = " ".join(_fish_quoted(" ".join(verb.path)) for verb in medley.all() if verb.path)
-    begin = _filled("fish", HOSTS=_fish_quoted(_host_names()), PATHS=paths)
-    return begin + "\n".join(line for verb in medley.all() for line in _lines(verb)) + "\n"
+def build_fish_script(medley: VerbEntry) -> str:
+    """Return a script for `source`, or for the file `medley.fish` in a folder of completions."""
+    paths = " ".join(_quote_fish(" ".join(verb.path)) for verb in medley.walk() if verb.path)
+    begin = _fill_template("fish", HOSTS=_quote_fish(_read_host_names_script()), PATHS=paths)
+    return begin + "\n".join(line for verb in medley.walk() for line in _list_fish_lines(verb)) + "\n"
 
 
-def _lines(verb: VerbEntry) -> Iterator[str]:
-    condition = f"__medley_at {_fish_quoted(' '.join(verb.path))}"
-    where = f"complete -c medley -n {_fish_quoted(condition)}"
-    for each in verb.verbs:
-        yield f"{where} -a {each.name} -d {_fish_quoted(each.about)}"
+def _list_fish_lines(verb: VerbEntry) -> Iterator[str]:
+    condition = f"__medley_at {_quote_fish(' '.join(verb.path))}"
+    prefix = f"complete -c medley -n {_quote_fish(condition)}"
+    for subverb in verb.verbs:
+        yield f"{prefix} -a {subverb.name} -d {_quote_fish(subverb.about)}"
     if verb.offer != NOTHING:
-        yield f"{where} {_fish_offered(verb.offer)}"
-    for switch in verb.typed:
-        yield f"{where} {_names(switch)}{_value(switch)} -d {_fish_quoted(switch.about)}"
+        yield f"{prefix} {_format_fish_offer(verb.offer)}"
+    for switch in verb.all_switches:
+        names, value = _format_fish_names(switch), _format_fish_value(switch)
+        yield f"{prefix} {names}{value} -d {_quote_fish(switch.about)}"
 
 
-def _names(switch: Switch) -> str:
+def _format_fish_names(switch: Switch) -> str:
     return " ".join(f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in switch.names)
 
 
-def _value(switch: Switch) -> str:
+def _format_fish_value(switch: Switch) -> str:
     if switch.argument is None:
         return ""
-    return f" {'-r' if switch.offer.files else '-x'} {_fish_offered(switch.offer)}".rstrip()
+    return f" {'-r' if switch.offer.has_files else '-x'} {_format_fish_offer(switch.offer)}".rstrip()
 
 
-def _fish_offered(offer: Offer) -> str:
-    names = [*offer.words, *(["(__medley_hosts)"] if offer.hosts else [])]
-    words = [f"-a {_fish_quoted(' '.join(names))}"] if names else []
-    return " ".join([*(["-F"] if offer.files else []), *words])
+def _format_fish_offer(offer: Offer) -> str:
+    names = [*offer.words, *(["(__medley_hosts)"] if offer.has_hosts else [])]
+    words = [f"-a {_quote_fish(' '.join(names))}"] if names else []
+    return " ".join([*(["-F"] if offer.has_files else []), *words])
 
 
-def _fish_quoted(text: str) -> str:
+def _quote_fish(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-SCRIPTS = {"bash": bash_script, "zsh": zsh_script, "fish": fish_script}
+SCRIPTS = {"bash": build_bash_script, "zsh": build_zsh_script, "fish": build_fish_script}

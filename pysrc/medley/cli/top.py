@@ -129,7 +129,7 @@ def show(screen: Callable[[], view.Screen]) -> None:
     """Draw what the function returns whenever it or the window's size differs."""
     from rich.live import Live
 
-    console = terminal.console(sys.stdout)
+    console = terminal.create_console(sys.stdout)
     shown: object = None
     with _unseen_typing() as typed, Live(console=console, screen=True, auto_refresh=False) as live:
         while True:

@@ -20,7 +20,7 @@ from queue import Queue
 from typing import Any, TypedDict
 
 from medley import json_shape
-from medley.cli.progress import Noted
+from medley.cli.progress import NoteProgress
 from medley.cluster import self_command
 from medley.errors import Problem
 
@@ -49,7 +49,7 @@ def answer_request(request: str, fields: Table, note: Note) -> Table:
     return result
 
 
-class Notes(Noted):
+class Notes(NoteProgress):
     """Progress whose stages and notes go to the host that asks."""
 
     def __init__(self, note: Note) -> None:
