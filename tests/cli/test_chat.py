@@ -171,7 +171,7 @@ def test_a_worker_is_sent_to_its_head(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("MEDLEY_CLUSTER", str(tmp_path / "cluster.toml"))
     table = f'[hosts.far]\nssh = "me@192.0.2.1"\nrole = "head"\n[hosts.{platform.node()}]\n'
     (tmp_path / "cluster.toml").write_text(table)
-    monkeypatch.setattr(served, "_USUAL", f"http://127.0.0.1:{tcp.find_free_port()}/v1")
+    monkeypatch.setattr(served, "_DEFAULT_URL", f"http://127.0.0.1:{tcp.find_free_port()}/v1")
     with raises_problem("127.0.0.1", fix="ssh -t me@192.0.2.1 medley chat"):
         ChatVerb.run(["medley chat", "Hello"], exit=False)
 

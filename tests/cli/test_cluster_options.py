@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from medley.cli.cluster_options import AtHead, without
+from medley.cli.cluster_options import HeadChoice, drop_medley_switches
 from medley.cluster import Cluster, ClusterHost
 from medley.cluster.fleet import is_this_host
 from medley.cluster.self_command import TYPED_HERE_VARIABLE
@@ -22,13 +22,13 @@ SWITCHES = {"--detach": 0, "--cluster": 1}
     ],
 )
 def test_what_is_typed_elsewhere(words: str, left: str) -> None:
-    assert without(words.split(), SWITCHES) == left.split()
+    assert drop_medley_switches(words.split(), SWITCHES) == left.split()
 
 
 def test_the_command_for_events_is_read_from_the_cluster_s_table(tmp_path: Path) -> None:
     table = tmp_path / "desk.toml"
     table.write_text('on_event = "wall"\n[hosts.spark-1]\nssh = "spark-1"\n')
-    assert AtHead(str(table)).on_event() == "wall"
+    assert HeadChoice(str(table)).read_on_event() == "wall"
 
 
 def test_a_verb_that_was_passed_on_is_not_passed_on_again(
@@ -37,11 +37,11 @@ def test_a_verb_that_was_passed_on_is_not_passed_on_again(
     """A head that is known by an alias of ssh does not see that it is the head, without end."""
     table = tmp_path / "desk.toml"
     table.write_text('[hosts.desk]\nssh = "192.0.2.1"\nrole = "head"\n')
-    there = AtHead(str(table)).elsewhere()
+    there = HeadChoice(str(table)).find_remote_head()
     assert there
     there.close(0.1)
     monkeypatch.setenv(TYPED_HERE_VARIABLE, "1")
-    assert AtHead(str(table)).elsewhere() is None
+    assert HeadChoice(str(table)).find_remote_head() is None
 
 
 @pytest.mark.parametrize("target", ["a..b", "x" * 64, "127.0.0.1", "::1"])

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.field_report import read
 from medley.cli import field_report
-from medley.cli.field_report import FieldReportOptions, make
+from medley.cli.field_report import FieldReportOptions, write_field_report
 from medley.measurement.bench import BenchLoad
 from medley.progress import SILENT
 from tests.problems import assert_problem, problem_in, raises_problem
@@ -70,13 +70,13 @@ def options(file: str = "r.json", model: str | None = None) -> FieldReportOption
 
 def test_a_model_that_is_none_is_said_before_anything_is_measured() -> None:
     with raises_problem("'gtp'", fix="medley models"):
-        make(options(model="gtp"), SILENT)
+        write_field_report(options(model="gtp"), SILENT)
     assert not Path("r.json").exists()
 
 
 def test_a_file_that_cannot_be_written() -> None:
     with raises_problem("none/r.json", cause="/none", fix=f"mkdir -p {Path('none').resolve()}"):
-        make(options("none/r.json"), SILENT)
+        write_field_report(options("none/r.json"), SILENT)
 
 
 def test_ctrl_c_keeps_what_was_measured(
@@ -87,7 +87,7 @@ def test_ctrl_c_keeps_what_was_measured(
 
     monkeypatch.setattr(field_report, "add_model", stopped)
     with pytest.raises(KeyboardInterrupt):
-        make(options(), SILENT)
+        write_field_report(options(), SILENT)
     found = read(Path("r.json"))
     assert not found.whole
     assert [host.name for host in found.hosts] == ["host-1"]
@@ -103,7 +103,7 @@ def test_a_whole_report_of_one_host(
 
     monkeypatch.setattr(field_report, "add_model", lambda *_: None)
     monkeypatch.setattr(field_report, "run_verb", measured)
-    make(options(), SILENT)
+    write_field_report(options(), SILENT)
     found = read(Path("r.json"))
     assert found.whole
     assert found.collective

@@ -9,7 +9,7 @@ import pytest
 
 from medley import config
 from medley.cli.plan import PlanVerb
-from medley.cli.serve import ServeVerb, announce_server, await_ready, build_server_unit, quiet
+from medley.cli.serve import ServeVerb, announce_server, await_ready, build_server_unit, hide_engine_output
 from medley.cluster import events, units
 from medley.cluster.unit_file import Unit
 from medley.command import Command
@@ -276,14 +276,14 @@ def test_a_named_origin_is_allowed_and_needs_a_key(capsys: pytest.CaptureFixture
 
 
 def fail(lines: int) -> None:
-    with quiet() as told:
+    with hide_engine_output() as told:
         for nth in range(lines):
             told.error(f"line {nth}")
         raise Problem("the engine ended", cause="out of memory", fix="less")
 
 
 def test_the_engines_lines_are_shown_only_where_it_fails(capsys: pytest.CaptureFixture[str]) -> None:
-    with quiet() as told:
+    with hide_engine_output() as told:
         told.error("INFO 11-24 08:00:00 [x.py:1] loading")
         told.detail("a reason")
         told.say("a stage")

@@ -11,7 +11,7 @@ from pathlib import Path
 from medley import serving
 from medley.cli import Verb, flag, group, switch
 from medley.cli.output import print_result, say
-from medley.cli.serve import ServeOptions, announce_server, quiet, show_dry_run
+from medley.cli.serve import ServeOptions, announce_server, hide_engine_output, show_dry_run
 from medley.cli.served import INSECURE
 from medley.cli.terminal import create_console
 from medley.errors import Problem, in_words
@@ -22,7 +22,7 @@ from medley.serving.batch_client import BatchProgress, BatchServer, send_batch
 from medley.serving.prepare import prepare_job
 from medley.serving.server import ServerRun, WorkDone, run_job
 
-_SAY_EVERY_S = 10
+_PRINT_EVERY_S = 10
 
 
 class BatchVerb(Verb):
@@ -37,11 +37,11 @@ class BatchVerb(Verb):
     at_once: int = switch("--at-once N", "concurrent requests", (1, 4096), default=64)
 
     def main(self, model: str, source: str, answers: str, *flags: str) -> None:
-        asked = self.options
-        planning = replace(asked.planning, goal="throughput", concurrency=self.at_once)
-        asked = replace(asked, port=asked.port or tcp.find_free_port(), planning=planning)
-        if asked.dry_run:
-            show_dry_run(asked.build_request(model, flags, self.typed_words), as_json=asked.as_json)
+        options = self.options
+        planning = replace(options.planning, goal="throughput", concurrency=self.at_once)
+        options = replace(options, port=options.port or tcp.find_free_port(), planning=planning)
+        if options.dry_run:
+            show_dry_run(options.build_request(model, flags, self.typed_words), as_json=options.as_json)
             return
         try:
             text = Path(source).read_bytes()
@@ -49,71 +49,78 @@ class BatchVerb(Verb):
             raise Problem(
                 f"{Path(source)} cannot be read", cause=in_words(error), fix="name a file of requests"
             ) from error
-        found = list(parse_lines(text.decode("utf-8", "replace").split("\n")))
-        requests = [each for each in found if isinstance(each, Request)]
-        bad = [each for each in found if isinstance(each, BadLine)]
-        with open_batch(Path(answers), text, model, bad) as book:
-            left = [each for each in requests if each.custom_id not in book.done_ids]
-            progress = BatchProgress(len(left))
-            done = len(requests) - len(left)
-            say(f"{len(requests)} requests, {done} of them done; wrong lines: {len(bad)}")
-            if left and self.url:
+        parsed_lines = list(parse_lines(text.decode("utf-8", "replace").split("\n")))
+        requests = [each for each in parsed_lines if isinstance(each, Request)]
+        bad_lines = [each for each in parsed_lines if isinstance(each, BadLine)]
+        with open_batch(Path(answers), text, model, bad_lines) as files:
+            open_requests = [each for each in requests if each.custom_id not in files.done_ids]
+            progress = BatchProgress(len(open_requests))
+            done_count = len(requests) - len(open_requests)
+            say(f"{len(requests)} requests, {done_count} of them done; wrong lines: {len(bad_lines)}")
+            if open_requests and self.url:
                 url, key_file = api.complete_url(self.url), self.options.api_key
-                at = server_address.find_address(url, key_file, is_insecure=self.is_insecure)
-                names = api.list_models(at.local_url, at.key)
+                address = server_address.find_address(url, key_file, is_insecure=self.is_insecure)
+                names = api.list_models(address.local_url, address.key)
                 name = model if model in names else names[0]
-                self._send(left, book, progress, BatchServer(at.local_url, name, at.key))
-            elif left:
-                served = partial(self._send, left, book, progress)  # it is served until this has returned
-                server = ServerRun(asked.timeout_s, partial(announce_server, as_json=asked.as_json), served)
+                self._send(open_requests, files, progress, BatchServer(address.local_url, name, address.key))
+            elif open_requests:
+                # The server runs until this has returned.
+                send_requests = partial(self._send, open_requests, files, progress)
+                server = ServerRun(
+                    options.timeout_s, partial(announce_server, as_json=options.as_json), send_requests
+                )
                 try:
-                    with serving.claim_port(model, asked.host, asked.port), quiet() as printer:
+                    with (
+                        serving.claim_port(model, options.host, options.port),
+                        hide_engine_output() as printer,
+                    ):
                         run_job(
-                            prepare_job(asked.build_request(model, flags, self.typed_words), printer),
+                            prepare_job(options.build_request(model, flags, self.typed_words), printer),
                             server,
                             printer,
                         )
                 except WorkDone:
                     say("all is answered; the server has ended")
-            self._end(book, progress, len(bad))
+            self._print_counts(files, progress, len(bad_lines))
 
     def _send(
-        self, left: list[Request], book: BatchFiles, progress: BatchProgress, server: BatchServer
+        self, requests: list[Request], files: BatchFiles, progress: BatchProgress, server: BatchServer
     ) -> None:
-        with _bar(progress.total) as progress.on_change:
-            send_batch(left, book, progress, server, concurrency=self.at_once)
+        with _show_progress(progress.total) as progress.on_change:
+            send_batch(requests, files, progress, server, concurrency=self.at_once)
 
-    def _end(self, book: BatchFiles, progress: BatchProgress, bad: int) -> None:
-        refused = book.refused_count + progress.refused
-        done = len(book.done_ids) - refused
-        files = {"answers": str(book.answers), "errors": str(book.errors)}
-        lines = [f"{done} answered in {book.answers}"]
-        if refused or bad:
-            lines += [f"wrong lines: {bad}, refused requests: {refused}; {book.errors} says which and why"]
-        table = {"answered": done, "refused": refused, "wrong": bad, **files}
+    def _print_counts(self, files: BatchFiles, progress: BatchProgress, bad_count: int) -> None:
+        refused_count = files.refused_count + progress.refused
+        answered_count = len(files.done_ids) - refused_count
+        file_table = {"answers": str(files.answers), "errors": str(files.errors)}
+        lines = [f"{answered_count} answered in {files.answers}"]
+        if refused_count or bad_count:
+            counts = f"wrong lines: {bad_count}, refused requests: {refused_count}"
+            lines += [f"{counts}; {files.errors} says which and why"]
+        table = {"answered": answered_count, "refused": refused_count, "wrong": bad_count, **file_table}
         print_result(table, lines, as_json=self.options.as_json)
 
 
 @contextmanager
-def _bar(total: int) -> Iterator[Callable[[BatchProgress], None]]:
-    """What to call when something is done: a bar on a terminal, a line every ten seconds elsewhere."""
-    began = time.monotonic()
+def _show_progress(total: int) -> Iterator[Callable[[BatchProgress], None]]:
+    """Yield a function that shows each change: a bar on a terminal, a line every ten seconds elsewhere."""
+    began_s = time.monotonic()
 
-    def words(progress: BatchProgress) -> str:
-        rate = progress.tokens / max(0.001, time.monotonic() - began)
+    def format_rate(progress: BatchProgress) -> str:
+        rate = progress.tokens / max(0.001, time.monotonic() - began_s)
         refused = f", {progress.refused} refused" if progress.refused else ""
         return f"{rate:.1f} tokens/s{refused}"
 
     if not sys.stderr.isatty():
-        said = [began]
+        printed_at_s = [began_s]
 
-        def line(progress: BatchProgress) -> None:
+        def print_line(progress: BatchProgress) -> None:
             done = progress.answered + progress.refused
-            if time.monotonic() - said[0] >= _SAY_EVERY_S or done == total:
-                said[0] = time.monotonic()
-                say(f"{done} of {total}, {words(progress)}")
+            if time.monotonic() - printed_at_s[0] >= _PRINT_EVERY_S or done == total:
+                printed_at_s[0] = time.monotonic()
+                say(f"{done} of {total}, {format_rate(progress)}")
 
-        yield line
+        yield print_line
         return
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
@@ -121,11 +128,11 @@ def _bar(total: int) -> Iterator[Callable[[BatchProgress], None]]:
     columns = (
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[said]}", markup=False),
+        TextColumn("{task.fields[rate]}", markup=False),
         TimeRemainingColumn(),
     )
     with Bar(*columns, console=create_console(sys.stderr)) as bar:
-        task = bar.add_task("", total=total, said="")
+        task = bar.add_task("", total=total, rate="")
         yield lambda progress: bar.update(
-            task, completed=progress.answered + progress.refused, said=words(progress)
+            task, completed=progress.answered + progress.refused, rate=format_rate(progress)
         )

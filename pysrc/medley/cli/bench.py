@@ -6,7 +6,7 @@ from pathlib import Path
 
 from medley import cluster
 from medley.cli import Verb, build_suffix_check, flag, group, output, switch
-from medley.cli.cluster_options import AtHead, typed_at
+from medley.cli.cluster_options import HeadChoice, run_at_head
 from medley.cli.output import format_table, print_result
 from medley.cli.progress import start_progress
 from medley.cli.served import INSECURE
@@ -28,8 +28,8 @@ class Plots:
         "--html FILE", "HTML file for a page with plots", check=build_suffix_check(".html")
     )
 
-    def draw(self, *records: Record) -> None:
-        """Of one, or of two compared."""
+    def write_files(self, *records: Record) -> None:
+        """Write the plots of one record, or of two to compare."""
         if self.svg is not None:
             output.save_text(self.svg, page.build_image(records))
         if self.html is not None:
@@ -79,7 +79,7 @@ class BenchVerb(Verb):
             "--html",
         ],
     )
-    at_head: AtHead = group(AtHead)
+    head_choice: HeadChoice = group(HeadChoice)
     dry_run: bool = flag("--dry-run", "print the commands; start nothing")
     as_json: bool = flag("--json", "one JSON object: the whole record")
     plots: Plots = group(Plots)
@@ -88,15 +88,15 @@ class BenchVerb(Verb):
         if self.nested_command:
             return 0
         if self.field_report:
-            return self._report(self.field_report, words)
-        found = self._offline(words) if self.offline else self._served(words)
-        if found:
-            self.plots.draw(found)
-            print_result(found.table, report.format_record(found), as_json=self.as_json)
+            return self._write_field_report(self.field_report, words)
+        measured = self._measure_offline(words) if self.offline else self._measure_served(words)
+        if measured:
+            self.plots.write_files(measured)
+            print_result(measured.table, report.format_record(measured), as_json=self.as_json)
         return 0
 
-    def _report(self, file: str, words: tuple[str, ...]) -> int:
-        from medley.cli.field_report import FieldReportOptions, make
+    def _write_field_report(self, file: str, words: tuple[str, ...]) -> int:
+        from medley.cli.field_report import FieldReportOptions, write_field_report
 
         if len(words) > 1:
             raise Problem(
@@ -104,26 +104,26 @@ class BenchVerb(Verb):
                 cause="a field report measures a small model and at most one more",
                 fix=f"medley bench {words[0]} --field-report {file}",
             )
-        if head := self.at_head.elsewhere():
-            return typed_at(head)
-        named = self.at_head.cluster
-        wanted = cluster.read_cluster(named) if cluster.find_file(named) else None
-        asked = FieldReportOptions(
+        if head := self.head_choice.find_remote_head():
+            return run_at_head(head)
+        cluster_file = self.head_choice.cluster
+        known_cluster = cluster.read_cluster(cluster_file) if cluster.find_file(cluster_file) else None
+        options = FieldReportOptions(
             file,
-            self._load(),
+            self._build_load(),
             self.timeout_s,
             words[0] if words else None,
-            self.engine or (wanted.engine if wanted else DEFAULT_ENGINE),
-            wanted if wanted and len(wanted.hosts) > 1 else None,
-            ("--cluster", named) if named else (),
+            self.engine or (known_cluster.engine if known_cluster else DEFAULT_ENGINE),
+            known_cluster if known_cluster and len(known_cluster.hosts) > 1 else None,
+            ("--cluster", cluster_file) if cluster_file else (),
         )
         if self.dry_run:
-            print("\n".join(asked.commands()))
+            print("\n".join(options.list_commands()))
         else:
-            make(asked, start_progress())
+            write_field_report(options, start_progress())
         return 0
 
-    def _served(self, words: tuple[str, ...]) -> Record | None:
+    def _measure_served(self, words: tuple[str, ...]) -> Record | None:
         if words:
             raise Problem(
                 f"bench takes no model, and {words[0]!r} was given",
@@ -131,25 +131,25 @@ class BenchVerb(Verb):
                 fix=f"medley serve {words[0]}, and in another terminal: medley bench; "
                 f"or: medley bench {words[0]} --offline",
             )
-        load, seen = self._load(), start_progress()
+        load, progress = self._build_load(), start_progress()
         server = (self.url, self.engine, self.environment, self.tokenizer, self.model, self.key_file)
-        found = find_target(TargetOptions(*server, is_insecure=self.is_insecure), seen)
-        require_room(load, found.served.model, found.max_tokens)
+        target = find_target(TargetOptions(*server, is_insecure=self.is_insecure), progress)
+        require_room(load, target.served.model, target.max_tokens)
         if not self.dry_run:
-            return measure_server(found, load, self.timeout_s, seen)
+            return measure_server(target, load, self.timeout_s, progress)
         for run in load.list_runs():
-            print(found.build_command(run, Path(f"bench-{run.concurrency}-{run.repeat}.json")))
+            print(target.build_command(run, Path(f"bench-{run.concurrency}-{run.repeat}.json")))
         return None
 
-    def _offline(self, words: tuple[str, ...]) -> Record | None:
+    def _measure_offline(self, words: tuple[str, ...]) -> Record | None:
         if not words or words[0].startswith("-"):
             raise Problem(
                 "nothing says what is to be measured",
                 cause="without a server bench starts the engine itself",
                 fix="medley bench smollm2 --offline",
             )
-        load, seen = self._load(), start_progress()
-        found = plan_offline_target(
+        load, progress = self._build_load(), start_progress()
+        target = plan_offline_target(
             words[0],
             load,
             self.engine or DEFAULT_ENGINE,
@@ -160,12 +160,12 @@ class BenchVerb(Verb):
             output=output.create_output(),
         )
         if not self.dry_run:
-            return measure_offline(found, load, self.timeout_s, seen)
-        for mode, run in found.list_runs(load, seen):
-            print(found.build_command(mode, run, Path(f"{mode}-{run.concurrency}-{run.repeat}.json")))
+            return measure_offline(target, load, self.timeout_s, progress)
+        for mode, run in target.list_runs(load, progress):
+            print(target.build_command(mode, run, Path(f"{mode}-{run.concurrency}-{run.repeat}.json")))
         return None
 
-    def _load(self) -> BenchLoad:
+    def _build_load(self) -> BenchLoad:
         return BenchLoad(
             parse_concurrencies(self.concurrency),
             self.repeats,
@@ -183,21 +183,21 @@ class BenchCompareVerb(Verb):
 
     def main(self, first: str, second: str) -> None:
         one, two = record.find_record(first), record.find_record(second)
-        found = compare.compare_records(one, two)
-        self.plots.draw(one, two)
+        comparison = compare.compare_records(one, two)
+        self.plots.write_files(one, two)
         about = {"first": one.id, "second": two.id, "differs": compare.list_differences(one, two)}
-        table = {**about, "results": [each.table for each in found]}
-        print_result(table, compare.format_comparison(one, two, found), as_json=self.as_json)
+        table = {**about, "results": [each.table for each in comparison]}
+        print_result(table, compare.format_comparison(one, two, comparison), as_json=self.as_json)
 
 
 class BenchHistoryVerb(Verb):
     as_json: bool = flag("--json", "one JSON list")
 
     def main(self) -> None:
-        known = list(record.list_records())
-        headers, *rows = report.build_history(known)
-        lines = format_table(headers, rows) if known else ["no bench is kept here; medley bench makes one"]
-        print_result([report.summarize_record(each) for each in known], lines, as_json=self.as_json)
+        records = list(record.list_records())
+        headers, *rows = report.build_history(records)
+        lines = format_table(headers, rows) if records else ["no bench is kept here; medley bench makes one"]
+        print_result([report.summarize_record(each) for each in records], lines, as_json=self.as_json)
 
 
 class BenchShowVerb(Verb):
@@ -206,7 +206,7 @@ class BenchShowVerb(Verb):
     as_json: bool = flag("--json", "print one JSON object: the whole record")
 
     def main(self, word: str = "last") -> None:
-        found = record.find_record(word)
-        self.plots.draw(found)
-        about = (f"{name:<8}{said}" for name, said in report.list_conditions(found))
-        print_result(found.table, (*report.format_record(found), "", *about), as_json=self.as_json)
+        shown = record.find_record(word)
+        self.plots.write_files(shown)
+        condition_lines = (f"{name:<8}{value}" for name, value in report.list_conditions(shown))
+        print_result(shown.table, (*report.format_record(shown), "", *condition_lines), as_json=self.as_json)

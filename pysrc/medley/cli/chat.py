@@ -11,11 +11,11 @@ from medley.cli.served import ServerChoice
 from medley.errors import Problem
 from medley.serving import api
 
-_ENDS = ("/exit", "/quit", "/bye")
+_END_COMMANDS = ("/exit", "/quit", "/bye")
 
 
 @dataclass(frozen=True)
-class _Server:
+class _ChatServer:
     url: str
     model: str
     key: str | None
@@ -47,25 +47,25 @@ class ChatVerb(Verb):
 
     def main(self, *text: str) -> int:
         if not text and not self.as_json and sys.stdin.isatty():
-            return _converse(self._server())
+            return _converse(self._find_server())
         words = (*text, sys.stdin.read()) if self.stdin or not (text or sys.stdin.isatty()) else text
         if not any(word.strip() for word in words):
             raise Problem("there is no message", cause="no text was given", fix='medley chat "Hello"')
         question = "\n".join(words) if words[-1].count("\n") else " ".join(words)
-        server = self._server()
+        server = self._find_server()
         answer, speed = server.answer([{"role": "user", "content": question}], quiet=self.as_json)
         if self.as_json:
-            print(json.dumps(_table(server.model, answer, speed)))
+            print(json.dumps(_build_table(server.model, answer, speed)))
         else:
-            _end(speed)
+            _print_speed(speed)
         return 0
 
-    def _server(self) -> _Server:
-        found = self.choice.find("chat")
-        return _Server(found.at.local_url, found.model, found.at.key, self.max_tokens)
+    def _find_server(self) -> _ChatServer:
+        running = self.choice.find("chat")
+        return _ChatServer(running.address.local_url, running.model, running.address.key, self.max_tokens)
 
 
-def _converse(server: _Server) -> int:
+def _converse(server: _ChatServer) -> int:
     """Chat until /exit or Ctrl-D; an answer that fails or is stopped leaves no message behind."""
     with suppress(ImportError):  # a Python without it edits no lines
         import readline  # noqa: F401 - input() edits lines once it is imported
@@ -78,31 +78,33 @@ def _converse(server: _Server) -> int:
         except (EOFError, KeyboardInterrupt):
             print()
             return 0
-        if text in _ENDS:
+        if text in _END_COMMANDS:
             return 0
         if text.startswith("/") and text[1:].isalpha():
-            say(f"{text} is not a command; commands are {', '.join(_ENDS)}")
+            say(f"{text} is not a command; commands are {', '.join(_END_COMMANDS)}")
             continue
-        asked = [*messages, {"role": "user", "content": text}]
+        new_messages = [*messages, {"role": "user", "content": text}]
         try:
-            answer, speed = server.answer(asked, quiet=False) if text else ("", None)
+            answer, speed = server.answer(new_messages, quiet=False) if text else ("", None)
         except (KeyboardInterrupt, Problem) as error:
             print()
             say(error if isinstance(error, Problem) else "stopped; the chat goes on without this message")
         else:
             if speed:
-                messages = [*asked, {"role": "assistant", "content": answer}]
-                _end(speed)
+                messages = [*new_messages, {"role": "assistant", "content": answer}]
+                _print_speed(speed)
 
 
-def _end(speed: api.AnswerSpeed) -> None:
+def _print_speed(speed: api.AnswerSpeed) -> None:
     print(flush=True)  # both streams may be one pipe
-    each = f", {speed.tokens_per_second:.1f} tokens/s" if speed.tokens_per_second else ""
-    cut = f"\ncut off at {speed.tokens} tokens; --max-tokens N sets the limit" if speed.is_cut else ""
-    print(f"{speed.tokens} tokens, first after {speed.first_token_s:.2f} s{each}{cut}", file=sys.stderr)
+    rate = f", {speed.tokens_per_second:.1f} tokens/s" if speed.tokens_per_second else ""
+    limit_text = f"\ncut off at {speed.tokens} tokens; --max-tokens N sets the limit" if speed.is_cut else ""
+    print(
+        f"{speed.tokens} tokens, first after {speed.first_token_s:.2f} s{rate}{limit_text}", file=sys.stderr
+    )
 
 
-def _table(model: str, answer: str, speed: api.AnswerSpeed) -> dict[str, object]:
+def _build_table(model: str, answer: str, speed: api.AnswerSpeed) -> dict[str, object]:
     rate = speed.tokens_per_second
     return {
         "model": model,

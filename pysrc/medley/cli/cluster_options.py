@@ -13,97 +13,103 @@ from medley.cluster.remote import Remote
 from medley.cluster.self_command import TYPED_HERE_VARIABLE
 from medley.errors import Problem
 
-_CLUSTER = switch("--cluster FILE", "table of the cluster [default: ./cluster.toml, else your own]")
+_CLUSTER_SWITCH = switch("--cluster FILE", "table of the cluster [default: ./cluster.toml, else your own]")
 
 
-class Clustered(Verb):
-    cluster: str | None = _CLUSTER
+class ClusterVerb(Verb):
+    cluster: str | None = _CLUSTER_SWITCH
     without: list[str] = switch("--without HOST", "host to leave out")
 
-    def wanted(self, *, alone: bool = False) -> Cluster:
-        """The cluster of cluster.toml; where there is none and `alone`, this host."""
+    def read_wanted_cluster(self, *, can_be_local: bool = False) -> Cluster:
+        """Return the cluster of cluster.toml; without one, this host if it `can_be_local`."""
         from medley import cluster
 
-        absent = alone and cluster.find_file(self.cluster) is None
+        is_local = can_be_local and cluster.find_file(self.cluster) is None
         return cluster.leave_out_hosts(
-            cluster.build_local_cluster() if absent else cluster.read_cluster(self.cluster),
+            cluster.build_local_cluster() if is_local else cluster.read_cluster(self.cluster),
             tuple(self.without),
         )
 
 
-def require_hosts(found: Cluster, names: Iterable[str], fix: str) -> None:
-    if unknown := [name for name in names if name not in found.hosts]:
-        cause = f"its hosts are {', '.join(found.hosts)}"
+def require_hosts(cluster: Cluster, names: Iterable[str], fix: str) -> None:
+    if unknown := [name for name in names if name not in cluster.hosts]:
+        cause = f"its hosts are {', '.join(cluster.hosts)}"
         raise Problem(f"the cluster has no host {unknown[0]}", cause=cause, fix=fix)
 
 
 def print_problems(problems: Iterable[Problem]) -> int:
-    """Print them all; the exit code is that of the first."""
-    found = list(problems)
-    for problem in found:
+    """Print all problems; return the exit code of the first."""
+    printed = list(problems)
+    for problem in printed:
         say(problem)
-    return found[0].status if found else 0
+    return printed[0].status if printed else 0
 
 
-def tables(problems: Mapping[str, Problem]) -> dict[str, dict[str, str]]:
+def build_problem_tables(problems: Mapping[str, Problem]) -> dict[str, dict[str, str]]:
     return {name: problem.table for name, problem in problems.items()}
 
 
 @dataclass(frozen=True)
-class AtHead:
-    cluster: str | None = _CLUSTER
+class HeadChoice:
+    cluster: str | None = _CLUSTER_SWITCH
 
-    def elsewhere(self) -> Remote | None:
-        """The head of cluster.toml's cluster, where that is another host and this one heads none."""
+    def find_remote_head(self) -> Remote | None:
+        """Return the head of cluster.toml's cluster; None on the head, or if this host heads a cluster."""
         from medley import cluster
 
         if os.environ.get(TYPED_HERE_VARIABLE):
             return None
-        part = membership.find_membership()
-        if not self.cluster and (not cluster.find_file() or (part and part.role == "head")):
+        member = membership.find_membership()
+        if not self.cluster and (not cluster.find_file() or (member and member.role == "head")):
             return None
-        found = cluster.read_cluster(self.cluster)
-        return None if is_this_host(found, found.head) else connect_host(found, found.head)
+        known_cluster = cluster.read_cluster(self.cluster)
+        return (
+            None
+            if is_this_host(known_cluster, known_cluster.head)
+            else connect_host(known_cluster, known_cluster.head)
+        )
 
-    def on_event(self) -> str | None:
-        """The command of cluster.toml for events, where there is one."""
+    def read_on_event(self) -> str | None:
+        """Return the command of cluster.toml for events; None if there is none."""
         from medley import cluster
 
         return cluster.read_cluster(self.cluster).on_event if self.cluster or cluster.find_file() else None
 
 
-def typed_at(head: Remote, on_event: str | None = None) -> int:
-    """The verb as it was typed, but there; what it says is said here; Ctrl-C ends it.
+def run_at_head(head: Remote, on_event: str | None = None) -> int:
+    """Run the user's command on the head, and print its output here; return its exit code. Ctrl-C ends it.
 
-    The command for events goes apart from the words, which every user of that host can read.
+    The command for events is not among the words, because every user of that host can read those.
     """
-    words = without(sys.argv[1:], {"--cluster": 1, "--on-event": 1})
+    words = drop_medley_switches(sys.argv[1:], {"--cluster": 1, "--on-event": 1})
     with head:
         head.read_greeting()
         say(f"on {head.name}, the head: medley {' '.join(words)}")
         try:
-            said = head.ask("type", {"words": words, "on_event": on_event}, float("inf"), _pass_on)
+            answer = head.ask(
+                "type", {"words": words, "on_event": on_event}, float("inf"), _print_tagged_line
+            )
         except KeyboardInterrupt:
             say(f"stopped; {head.name} ends what this command started there")
             raise
-    return int(said["status"])
+    return int(answer["status"])
 
 
-def without(words: list[str], switches: Mapping[str, int]) -> list[str]:
-    """What was typed less these switches, each with so many words after it; an engine's own stay."""
+def drop_medley_switches(words: list[str], switches: Mapping[str, int]) -> list[str]:
+    """Remove these switches, each with so many words after it; the engine's flags after -- stay."""
     end = words.index("--") if "--" in words else len(words)
-    kept: list[str] = []
-    skip = 0
+    remaining: list[str] = []
+    skip_count = 0
     for word in words[:end]:
-        if skip:
-            skip -= 1
+        if skip_count:
+            skip_count -= 1
         elif word in switches:
-            skip = switches[word]
+            skip_count = switches[word]
         elif word.partition("=")[0] not in switches:
-            kept.append(word)
-    return [*kept, *words[end:]]
+            remaining.append(word)
+    return [*remaining, *words[end:]]
 
 
-def _pass_on(line: str) -> None:
-    """The first letter tells which stream it came by."""
+def _print_tagged_line(line: str) -> None:
+    """Print a line on the stream that its first letter names: 1 for stdout, 2 for stderr."""
     print(line[1:], file=sys.stdout if line[0] == "1" else sys.stderr, flush=True)

@@ -28,40 +28,40 @@ class CollectiveTestVerb(Verb):
     as_json: bool = flag("--json", "one JSON object: speeds, members, rates, pairs, problems")
 
     def main(self) -> None:
-        sizes, seen = collective.parse_sizes(self.sizes), start_progress()
+        sizes, progress = collective.parse_sizes(self.sizes), start_progress()
         if self.only == "speed" and membership.find_membership() is None:
-            self._end(device_speed.measure_host(seen), None)
+            self._finish(device_speed.measure_host(progress), None)
             return
-        found = run.require_cluster()
-        chosen = run.choose_nodes(found, self.hosts, seen, minimum=1 if self.only == "speed" else 2)
+        member = run.require_cluster()
+        nodes = run.choose_nodes(member, self.hosts, progress, minimum=1 if self.only == "speed" else 2)
         speeds = result = None
         if self.only != "network":
-            speeds = device_speed.measure_cluster(found, chosen, self.limit, seen)
+            speeds = device_speed.measure_cluster(member, nodes, self.limit, progress)
             for host in speeds.busy:
-                seen.note(f"{host} serves a model, so its speed was not measured")
+                progress.note(f"{host} serves a model, so its speed was not measured")
         if self.only != "speed":
-            result = run.run_all_reduce(found, chosen, sizes, self.limit, seen)
+            result = run.run_all_reduce(member, nodes, sizes, self.limit, progress)
             if result.skipped:
-                seen.note(
+                progress.note(
                     f"no time was left for {len(result.skipped)} pairs; each step gets more with --limit"
                 )
-        self._end(speeds, result, found)
+        self._finish(speeds, result, member)
 
-    def _end(self, speeds: Speeds | None, result: Result | None, found: Membership | None = None) -> None:
-        """Keep and show all of it, then what is wrong: first with the wire, for nothing works without."""
+    def _finish(self, speeds: Speeds | None, result: Result | None, member: Membership | None = None) -> None:
+        """Store and print all results, then raise the first Problem: of the network, because all needs it."""
         network_problem = network_verdict.find_problem(result) if result else None
         problem = network_problem or (device_speed.find_problem(speeds) if speeds else None)
         devices.add_measurements(
             speeds.devices if speeds else (), result.list_link_speeds(run.format_now()) if result else ()
         )
-        told: dict[str, Any] = {"problem": problem and problem.table}
-        told |= (speeds.build_table() if speeds else {}) | (result.build_table() if result else {})
-        if result and found:
-            run.write_result(told, found)
+        table: dict[str, Any] = {"problem": problem and problem.table}
+        table |= (speeds.build_table() if speeds else {}) | (result.build_table() if result else {})
+        if result and member:
+            run.write_result(table, member)
         if self.as_json:
-            print(json.dumps(told))
+            print(json.dumps(table))
         else:
-            _show(speeds, result)
+            _print_tables(speeds, result)
         if problem:
             raise problem
         if result and not self.as_json:
@@ -71,52 +71,59 @@ class CollectiveTestVerb(Verb):
             print("all is well: no device is far below its equals")
 
 
-def _show(speeds: Speeds | None, result: Result | None) -> None:
-    drawn: list[str] = []
+def _print_tables(speeds: Speeds | None, result: Result | None) -> None:
+    lines: list[str] = []
     if speeds and speeds.devices:
-        drawn += format_table(
-            ("HOST", "GPU", "DEVICE", "READS", "8 TOKENS", "256 TOKENS", ""), _speeds(speeds)
+        lines += format_table(
+            ("HOST", "GPU", "DEVICE", "READS", "8 TOKENS", "256 TOKENS", ""), _list_speed_rows(speeds)
         )
     if result and result.backend:
-        drawn.append(f"{len(result.members)} hosts, {result.backend}: {result.why}")
+        lines.append(f"{len(result.members)} hosts, {result.backend}: {result.why}")
     if result and result.rates:
-        drawn += format_table(("ALL-REDUCE", "LATENCY", "ALGORITHM", "BUS"), _rates(result))
+        lines += format_table(("ALL-REDUCE", "LATENCY", "ALGORITHM", "BUS"), _list_rate_rows(result))
     if result and result.pairs:
-        drawn += format_table(("PAIR", "THERE", "BACK", "LATENCY", "EXPECTED", ""), _pairs(result))
-    print("\n".join(drawn))
+        lines += format_table(("PAIR", "THERE", "BACK", "LATENCY", "EXPECTED", ""), _list_pair_rows(result))
+    print("\n".join(lines))
 
 
-def _speeds(speeds: Speeds) -> Iterator[tuple[str, ...]]:
-    short = [each for each, _ in find_slow_devices(speeds.devices)]
-    for each in speeds.devices:
-        rates = (f"{each.gb_s:.3g} GB/s", f"{each.few_tflops:.3g} TFLOPS", f"{each.tflops:.3g} TFLOPS")
-        yield each.host, str(each.index), each.name, *rates, "slow" if each in short else ""
+def _list_speed_rows(speeds: Speeds) -> Iterator[tuple[str, ...]]:
+    slow_devices = [each for each, _ in find_slow_devices(speeds.devices)]
+    for device in speeds.devices:
+        rates = (f"{device.gb_s:.3g} GB/s", f"{device.few_tflops:.3g} TFLOPS", f"{device.tflops:.3g} TFLOPS")
+        yield device.host, str(device.index), device.name, *rates, "slow" if device in slow_devices else ""
 
 
-def _rates(result: Result) -> Iterator[tuple[str, ...]]:
+def _list_rate_rows(result: Result) -> Iterator[tuple[str, ...]]:
     for rate in result.rates:
         latency = f"{rate.seconds * 1e6:.0f} µs" if rate.seconds else "left out: it would take too long"
-        yield _bytes(rate.bytes), latency, _mbit(rate.algorithm_mbit), _mbit(rate.bus_mbit)
-
-
-def _pairs(result: Result) -> Iterator[tuple[str, ...]]:
-    short = network_verdict.find_slow_pairs(result)
-    for pair in result.pairs:
-        names = " - ".join(result.members[address].name for address in (pair.one, pair.two))
-        there, back = pair.mbit or (None, None)
-        latency = f"{pair.latency_us:.0f} µs" if pair.latency_us else ""
-        judged = "fails" if pair.said else "falls short" if pair in short else ""
         yield (
-            names,
-            _mbit(there),
-            _mbit(back),
+            _format_bytes(rate.bytes),
             latency,
-            _mbit(network_verdict.compute_expected_mbit(result, pair)) or "unknown",
-            judged,
+            _format_mbit(rate.algorithm_mbit),
+            _format_mbit(rate.bus_mbit),
         )
 
 
-def _bytes(size: float) -> str:
+def _list_pair_rows(result: Result) -> Iterator[tuple[str, ...]]:
+    slow_pairs = network_verdict.find_slow_pairs(result)
+    for pair in result.pairs:
+        names = " - ".join(result.members[address].name for address in (pair.one, pair.two))
+        forward_mbit, backward_mbit = pair.mbit or (None, None)
+        latency = f"{pair.latency_us:.0f} µs" if pair.latency_us else ""
+        verdict = "falls short" if pair in slow_pairs else ""
+        if pair.said:
+            verdict = "fails"
+        yield (
+            names,
+            _format_mbit(forward_mbit),
+            _format_mbit(backward_mbit),
+            latency,
+            _format_mbit(network_verdict.compute_expected_mbit(result, pair)) or "unknown",
+            verdict,
+        )
+
+
+def _format_bytes(size: float) -> str:
     for unit in ("B", "KiB", "MiB"):
         if size < 1 << 10:
             return f"{size:g} {unit}"
@@ -124,5 +131,5 @@ def _bytes(size: float) -> str:
     return f"{size:g} GiB"
 
 
-def _mbit(mbit: float | None) -> str:
+def _format_mbit(mbit: float | None) -> str:
     return "" if mbit is None else format_mbit(mbit)

@@ -71,7 +71,7 @@ class ConnectVerb(Verb):
 
 def _target(found: RunningServer, key_file: str | None) -> Target:
     """Return the server as a client is to use it, with the key by reference."""
-    at = found.at
+    at = found.address
     file = server_address.client_key_file(at, key_file)
     has_key = bool(at.key or (at.record and at.record.key))
     authority = Tls().authority if at.record and at.url.startswith("https:") else None
@@ -88,7 +88,7 @@ def _target(found: RunningServer, key_file: str | None) -> Target:
 
 def _tools(found: RunningServer) -> bool | None:
     """Whether the server was started with a parser of tool calls; None where this host did not start it."""
-    record = found.at.record
+    record = found.address.record
     told = serving.read_description(record.port) if record else None
     return any(word.partition("=")[0] == TOOL_FLAG for word in told.argv) if told else None
 

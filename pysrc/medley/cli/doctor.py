@@ -10,7 +10,7 @@ from pathlib import Path
 from shlex import quote
 
 from medley.cli import flag, switch, terminal
-from medley.cli.cluster_options import Clustered, print_problems
+from medley.cli.cluster_options import ClusterVerb, print_problems
 from medley.cli.output import fit, paint, print_result, say
 from medley.cli.progress import start_progress
 from medley.cluster.fleet import Fleet
@@ -28,19 +28,19 @@ from medley.doctor.registry import run_checks
 from medley.errors import Problem
 from medley.host.kind import read_answers_by_host
 
-Found = tuple[tuple[Rule, Check], ...]
-_SIGNS: Mapping[State, tuple[str, str, str]] = {
+CheckedRules = tuple[tuple[Rule, Check], ...]
+_STATE_SIGNS: Mapping[State, tuple[str, str, str]] = {
     "wrong": ("✗", "red", "errors"),
     "better": ("!", "yellow", "warnings"),
     "ok": ("✓", "green", "passed"),
     "unknown": ("–", "dim", "skipped"),
 }
-"""In the order in which a host's are printed: the sign, its color, and what the summary calls them."""
-_ASCII = str.maketrans("✗✓–·", "x+-|")
-_FEW = 3
+"""The sign, its color and its noun in the summary, in the order of a host's lines."""
+_ASCII_SIGNS = str.maketrans("✗✓–·", "x+-|")
+_MAX_SKIPPED_TITLES = 3
 
 
-class DoctorVerb(Clustered):
+class DoctorVerb(ClusterVerb):
     USAGE = "    {progname} [OPTIONS] [--from FILE...]\n"
     replayed: list[str] = switch("--from FILE", "read transcripts; ask no host")
     model: str | None = switch("--model NAME", "check that this model fits, too")
@@ -64,56 +64,56 @@ class DoctorVerb(Clustered):
             )
         if files:
             return self._print(
-                *self._examined(build_case_from_transcripts(read_answers_by_host(files)), files)
+                *self._run_checks(build_case_from_transcripts(read_answers_by_host(files)), files)
             )
         group = read_cluster(self.cluster, tuple(self.without))
         with Fleet(group, start_progress()) if group else nullcontext() as fleet:
-            return self._answer(fleet)
+            return self._examine_fleet(fleet)
 
-    def _answer(self, fleet: Fleet | None) -> int:
-        """For hosts that answer, which can be changed too."""
+    def _examine_fleet(self, fleet: Fleet | None) -> int:
+        """Check hosts that answer; with --fix change them, and check again."""
 
-        def examined() -> tuple[Case, Found]:
-            return self._examined(
+        def examine() -> tuple[Case, CheckedRules]:
+            return self._run_checks(
                 examine_this_host(platform.node())
                 if fleet is None
                 else examine_cluster(fleet, start_progress())
             )
 
-        case, found = examined()
-        if self.fix and self._mended(found, fleet):
+        case, checked_rules = examine()
+        if self.fix and self._apply_fixes(checked_rules, fleet):
             say("checking again")
-            case, found = examined()
-        return self._print(case, found)
+            case, checked_rules = examine()
+        return self._print(case, checked_rules)
 
-    def _examined(self, case: Case, files: tuple[str, ...] = ()) -> tuple[Case, Found]:
+    def _run_checks(self, case: Case, files: tuple[str, ...] = ()) -> tuple[Case, CheckedRules]:
         if self.model:
             case = replace(
                 case, model_fit=fit_model(self.model, case, self.typed_words, files, start_progress())
             )
         return case, tuple(run_checks(case))
 
-    def _print(self, case: Case, found: Found) -> int:
-        drawn = lines(case, found, verbose=self.verbose, brief=self.brief)
+    def _print(self, case: Case, checked_rules: CheckedRules) -> int:
+        lines = list_lines(case, checked_rules, verbose=self.verbose, brief=self.brief)
         if not (sys.stdout.encoding or "").lower().startswith("utf"):
-            drawn = (line.translate(_ASCII) for line in drawn)
-        print_result(report.build_table(found), drawn, as_json=self.as_json)
-        return report.compute_exit_code(found)
+            lines = (line.translate(_ASCII_SIGNS) for line in lines)
+        print_result(report.build_table(checked_rules), lines, as_json=self.as_json)
+        return report.compute_exit_code(checked_rules)
 
-    def _mended(self, found: Found, fleet: Fleet | None) -> int:
-        """How many changes were made."""
-        done, seen = 0, start_progress()
-        for each in report.list_fixes(found):
-            print(f"{f'on {each.host}: ' if fleet else ''}{each.command_text}", file=sys.stderr)
-            if self.dry_run or not (self.yes or _consents()):
+    def _apply_fixes(self, checked_rules: CheckedRules, fleet: Fleet | None) -> int:
+        """Apply the fixes that the user agrees to; return their number."""
+        fixed_count, progress = 0, start_progress()
+        for fix in report.list_fixes(checked_rules):
+            print(f"{f'on {fix.host}: ' if fleet else ''}{fix.command_text}", file=sys.stderr)
+            if self.dry_run or not (self.yes or _ask_consent()):
                 continue
-            problem = apply_fix_on_host(each, fleet, seen)
+            problem = apply_fix_on_host(fix, fleet, progress)
             print_problems([problem] if problem else [])
-            done += problem is None
-        return done
+            fixed_count += problem is None
+        return fixed_count
 
 
-def _consents() -> bool:
+def _ask_consent() -> bool:
     if not terminal.can_ask():
         raise Problem(
             "doctor --fix cannot ask before a change",
@@ -123,55 +123,59 @@ def _consents() -> bool:
     return terminal.ask_yes_no("make this change?", default=False)
 
 
-def lines(case: Case, found: Found, *, verbose: bool = False, brief: bool = False) -> Iterator[str]:
-    """By host: errors, then warnings, each with cause and fix; then how many passed and were skipped."""
-    alone = None if case.has_several_hosts else next(iter(case.hosts), None)
+def list_lines(
+    case: Case, checked_rules: CheckedRules, *, verbose: bool = False, brief: bool = False
+) -> Iterator[str]:
+    """Yield by host errors, then warnings, each with cause and fix; then the counts of the others."""
+    only_host = None if case.has_several_hosts else next(iter(case.hosts), None)
     by_host: dict[str, list[tuple[Rule, Check]]] = {name: [] for name in (*case.hosts, *case.silent_hosts)}
-    for rule, check in found:
-        by_host.setdefault(alone or check.host, []).append((rule, check))
-    for name, own in by_host.items():
-        drawn = list(_of_host(own, verbose=verbose or name == GROUP, brief=brief))
-        if drawn:
-            yield _headline(name, case)
-            yield from drawn
-    counts = Counter(check.state for _, check in found)
+    for rule, check in checked_rules:
+        by_host.setdefault(only_host or check.host, []).append((rule, check))
+    for name, host_rules in by_host.items():
+        host_lines = list(_list_host_lines(host_rules, verbose=verbose or name == GROUP, brief=brief))
+        if host_lines:
+            yield _format_headline(name, case)
+            yield from host_lines
+    counts = Counter(check.state for _, check in checked_rules)
     parts = (
-        paint(_counted(counts[state], noun), color)
-        for state, (_, color, noun) in _SIGNS.items()
+        paint(_format_count(counts[state], noun), color)
+        for state, (_, color, noun) in _STATE_SIGNS.items()
         if counts[state]
     )
-    more = "" if verbose else paint("   all checks: --verbose", "dim")
+    hint = "" if verbose else paint("   all checks: --verbose", "dim")
     if not brief or counts["wrong"] or counts["better"]:
         yield ""
-    yield f"{_counted(len(by_host) - (GROUP in by_host), 'hosts')}: {', '.join(parts)}{more}"
+    yield f"{_format_count(len(by_host) - (GROUP in by_host), 'hosts')}: {', '.join(parts)}{hint}"
 
 
-def _of_host(own: list[tuple[Rule, Check]], *, verbose: bool, brief: bool) -> Iterator[str]:
+def _list_host_lines(host_rules: list[tuple[Rule, Check]], *, verbose: bool, brief: bool) -> Iterator[str]:
     by_state: dict[State, list[tuple[Rule, Check]]] = defaultdict(list)
-    for each in own:
-        by_state[each[1].state].append(each)
+    for rule_check in host_rules:
+        by_state[rule_check[1].state].append(rule_check)
     for state in ("wrong", "better"):
         for _, check in by_state[state]:
-            yield _line(state, check.summary)
-            yield from _below(check)
+            yield _format_line(state, check.summary)
+            yield from _list_problem_lines(check)
     if brief:
         return
     passed = by_state["ok"]
     for rule, check in passed if verbose else ():
-        yield _line("ok", f"{rule.topic}: {check.summary}")
+        yield _format_line("ok", f"{rule.topic}: {check.summary}")
     if passed and not verbose:
-        yield _line("ok", f"{_counted(len(passed), 'checks')} passed")
+        yield _format_line("ok", f"{_format_count(len(passed), 'checks')} passed")
     skipped: dict[str, list[str]] = defaultdict(list)
     for rule, check in by_state["unknown"]:
         skipped[check.summary].append(rule.topic)
     for why, titles in skipped.items():
-        many = len(titles) > _FEW and not verbose
-        what = f"{len(titles)} checks skipped" if many else f"{', '.join(titles)} not checked"
-        yield _line("unknown", f"{what}: {why}")
+        has_many_titles = len(titles) > _MAX_SKIPPED_TITLES and not verbose
+        skipped_text = (
+            f"{len(titles)} checks skipped" if has_many_titles else f"{', '.join(titles)} not checked"
+        )
+        yield _format_line("unknown", f"{skipped_text}: {why}")
 
 
-def _below(check: Check) -> Iterator[str]:
-    """Cause and fix; under a host's name the fix says no more where it is to be typed."""
+def _list_problem_lines(check: Check) -> Iterator[str]:
+    """Yield cause and fix, without the host of the fix, because the lines are below the host's name."""
     if check.problem is None:
         return
     yield from (fit(f"      {line}", hang=6) for line in check.problem.cause.splitlines())
@@ -179,13 +183,13 @@ def _below(check: Check) -> Iterator[str]:
         yield f"      {' ' * 3 if number else paint('fix', 'dim')}  {line}"
 
 
-def _line(state: State, text: str) -> str:
-    sign, color, _ = _SIGNS[state]
+def _format_line(state: State, text: str) -> str:
+    sign, color, _ = _STATE_SIGNS[state]
     return fit(f"  {sign} {text}", hang=4).replace(sign, paint(sign, color), 1)
 
 
-def _headline(name: str, case: Case) -> str:
-    """The host's kind, system, driver and CUDA, as far as they are known."""
+def _format_headline(name: str, case: Case) -> str:
+    """Return the host's kind, system, driver and CUDA, as far as they are known."""
     host, shown = case.hosts.get(name), "cluster" if name == GROUP else name
     if host is None:
         return paint(shown, "bold")
@@ -199,5 +203,5 @@ def _headline(name: str, case: Case) -> str:
     return f"{paint(shown, 'bold')}  {paint(' · '.join(filter(None, parts)), 'dim')}".rstrip()
 
 
-def _counted(count: int, noun: str) -> str:
+def _format_count(count: int, noun: str) -> str:
     return f"{count} {noun.removesuffix('s') if count == 1 else noun}"

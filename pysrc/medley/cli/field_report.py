@@ -38,54 +38,54 @@ class FieldReportOptions:
     load: BenchLoad
     run_limit_s: int
     model: str | None
-    """To be measured besides the demo."""
+    """A model to measure after the demo."""
     engine: EngineName
     cluster: Cluster | None = None
-    """Of several hosts."""
+    """The cluster, if it has several hosts."""
     cluster_words: tuple[str, ...] = ()
-    """--cluster, where it was typed."""
+    """--cluster with its file, if the user gave it."""
 
     @property
-    def collective(self) -> tuple[str, ...]:
-        alone = () if self.cluster or membership.find_membership() else ("--only", "speed")
-        return ("collective-test", "--json", "--limit", str(_STEP_LIMIT_S), *alone)
+    def collective_words(self) -> tuple[str, ...]:
+        speed_only = () if self.cluster or membership.find_membership() else ("--only", "speed")
+        return ("collective-test", "--json", "--limit", str(_STEP_LIMIT_S), *speed_only)
 
-    def models(self, hosts: int) -> Iterator[MeasuredModel]:
-        """What is served already, or else the demo over all hosts, and then the one that was named."""
+    def list_models(self, hosts: int) -> Iterator[MeasuredModel]:
+        """Yield the served model; if there is none, the demo over all hosts, then the user's model."""
         if server := find_ready_server():
             yield MeasuredModel(server.model, server=server)
             return
-        found = membership.find_membership()
-        engine = ray_serving.choose_engine(found, None) if found else self.engine
+        member = membership.find_membership()
+        engine = ray_serving.choose_engine(member, None) if member else self.engine
         yield MeasuredModel(_DEMO, PlanRequest(engine=engine, hosts=hosts, spread=hosts > 1))
         if self.model and self.model != _DEMO:
             yield MeasuredModel(self.model, PlanRequest(engine=engine, hosts=None if hosts > 1 else 1))
 
-    def commands(self) -> Iterator[str]:
-        """Each command that it comes to, and what it is for."""
+    def list_commands(self) -> Iterator[str]:
+        """Yield each command of the report, and its purpose."""
         yield "medley doctor --json; medley facts --transcript   # of each host"
         hosts = self.cluster.hosts if self.cluster else {}
         for name in hosts:
             if self.cluster and not is_this_host(self.cluster, name):
-                there = f"on {name} meanwhile: medley link test --serve"
-                yield f"medley link test {name} --seconds {_LINK_SECONDS}   # {there}"
+                far_command = f"on {name} meanwhile: medley link test --serve"
+                yield f"medley link test {name} --seconds {_LINK_SECONDS}   # {far_command}"
         if hosts and not membership.find_membership():
             yield "medley up   # and at the end: medley down"
-        for model in self.models(len(hosts) or 1):
+        for model in self.list_models(len(hosts) or 1):
             if not model.server:
                 yield f"medley {' '.join(model.build_arguments(8000))}   # at a free port"
-            many = ",".join(map(str, self.load.concurrencies))
-            yield f"medley bench --concurrency {many} --repeats {self.load.repeats}   # of {model.name}"
-        yield f"medley {' '.join(self.collective)}"
+            streams = ",".join(map(str, self.load.concurrencies))
+            yield f"medley bench --concurrency {streams} --repeats {self.load.repeats}   # of {model.name}"
+        yield f"medley {' '.join(self.collective_words)}"
 
 
-def make(options: FieldReportOptions, seen: Progress) -> None:
+def write_field_report(options: FieldReportOptions, progress: Progress) -> None:
     """Measure, write the file after each step, and print what is in it."""
     if options.model:
         resolve_weights(
             options.model, config.models(), storage.cache()
         )  # a Problem before anything is measured
-    draft = Draft(lambda text: output.save_text(options.file, text, "--field-report report.json"), seen)
+    draft = Draft(lambda text: output.save_text(options.file, text, "--field-report report.json"), progress)
     try:
         _measure(options, draft)
         draft.parts["whole"] = True
@@ -102,59 +102,65 @@ def make(options: FieldReportOptions, seen: Progress) -> None:
 
 
 def _measure(options: FieldReportOptions, draft: Draft) -> None:
-    case, others = _hosts(options, draft)
+    case, others = _examine_hosts(options, draft)
     for name in others:
         with draft.step(f"link to {name}"):
             _add_link(options, draft, name, case)
-    with _cluster(options, draft):
-        found, server = membership.find_membership(), find_ready_server()
-        living = sum(node["alive"] for node in found.ask("read")["nodes"]) if found else 1
+    with _bring_up(options, draft):
+        member, server = membership.find_membership(), find_ready_server()
+        alive_count = sum(node["alive"] for node in member.ask("read")["nodes"]) if member else 1
         if server and options.model not in {None, server.model}:
             draft.skip(str(options.model), f"{server.model} is served already; medley stop ends it")
-        for model in options.models(living):
+        for model in options.list_models(alive_count):
             add_model(draft, model, options.load, options.run_limit_s)
         with draft.step("collective-test"):
             if options.cluster and not membership.find_membership():
                 raise Problem("no collective-test", cause="the cluster is not up", fix="medley up")
             # Exit code 1: a host or a pair is slow or broken, and all of it is printed.
-            said = run_verb(options.collective, _COLLECTIVE_LIMIT_S, draft.progress, accepted_codes=(0, 1))
-            draft.parts["collective"] = draft.redact(json_shape.last_table(said))
+            lines = run_verb(
+                options.collective_words, _COLLECTIVE_LIMIT_S, draft.progress, accepted_codes=(0, 1)
+            )
+            draft.parts["collective"] = draft.redact(json_shape.last_table(lines))
 
 
-Others = Mapping[str, tuple[str, ...]]
+OtherHosts = Mapping[str, tuple[str, ...]]
 """All names of each other host."""
 
 
-def _hosts(options: FieldReportOptions, draft: Draft) -> tuple[Case, Others]:
-    wanted, others = options.cluster, {}
-    if wanted is None:
+def _examine_hosts(options: FieldReportOptions, draft: Draft) -> tuple[Case, OtherHosts]:
+    known_cluster, others = options.cluster, {}
+    if known_cluster is None:
         case = examine_this_host(platform.node())
     else:
-        with Fleet(wanted, draft.progress) as fleet:
+        with Fleet(known_cluster, draft.progress) as fleet:
             case = examine_cluster(fleet, draft.progress)
         others = {
-            name: (name, str(host.greeting.get("host", "")), *_named(wanted.get_ssh_target(name)))
+            name: (
+                name,
+                str(host.greeting.get("host", "")),
+                *_list_host_names(known_cluster.get_ssh_target(name)),
+            )
             for name, host in case.hosts.items()
-            if not is_this_host(wanted, name)
+            if not is_this_host(known_cluster, name)
         }
-    _describe(draft, case, others, wanted)
+    _describe_hosts(draft, case, others, known_cluster)
     return case, others
 
 
-def _named(target: str) -> Iterator[str]:
+def _list_host_names(target: str) -> Iterator[str]:
     """Yield the host's name in a target of ssh; an address is none."""
     name = target.rpartition("@")[2].rpartition("/")[2].partition(":")[0]
     if any(letter.isalpha() for letter in name):
         yield name
 
 
-def _describe(draft: Draft, case: Case, others: Others, wanted: Cluster | None) -> None:
+def _describe_hosts(draft: Draft, case: Case, others: OtherHosts, known_cluster: Cluster | None) -> None:
     ordered = [*(name for name in case.hosts if name not in others), *others]
     hosts = {name: case.hosts[name] for name in ordered}
-    told = {name: (host.answers, host.kind.name if host.kind else None) for name, host in hosts.items()}
-    targets = [wanted.get_ssh_target(name) for name in others] if wanted else []
+    answers = {name: (host.answers, host.kind.name if host.kind else None) for name, host in hosts.items()}
+    targets = [known_cluster.get_ssh_target(name) for name in others] if known_cluster else []
     users = [each.rpartition("@")[0].rpartition("/")[2] for each in targets]
-    draft.describe(told, others, users, case.wishes)
+    draft.describe(answers, others, users, case.wishes)
     draft.parts["doctor"] = draft.redact(doctor_report.build_table(tuple(run_checks(case))))
     if case.fabric:
         facts = {name: host.facts for name, host in hosts.items()}
@@ -165,27 +171,30 @@ def _describe(draft: Draft, case: Case, others: Others, wanted: Cluster | None) 
 
 
 def _add_link(options: FieldReportOptions, draft: Draft, name: str, case: Case) -> None:
-    end = case.fabric.endpoints.get(name) if case.fabric else None
-    if options.cluster is None or end is None:
+    endpoint = case.fabric.endpoints.get(name) if case.fabric else None
+    if options.cluster is None or endpoint is None:
         raise Problem("no link to measure", cause="these hosts share no network", fix="medley doctor")
-    here, seen = case.hosts[next(iter(draft.report_names))].facts, draft.progress
-    found = measure_cluster_link(
-        options.cluster, name, end.address, here, seconds=_LINK_SECONDS, progress=seen
+    own_facts, progress = case.hosts[next(iter(draft.report_names))].facts, draft.progress
+    measurement = measure_cluster_link(
+        options.cluster, name, endpoint.address, own_facts, seconds=_LINK_SECONDS, progress=progress
     )
-    told = {"measured": asdict(found), "problems": [each.table for each in link_test.find_problems(found)]}
-    draft.parts["links"].append({"host": draft.report_names[name], **draft.redact(told)})
+    table = {
+        "measured": asdict(measurement),
+        "problems": [each.table for each in link_test.find_problems(measurement)],
+    }
+    draft.parts["links"].append({"host": draft.report_names[name], **draft.redact(table)})
 
 
 @contextlib.contextmanager
-def _cluster(options: FieldReportOptions, draft: Draft) -> Iterator[None]:
+def _bring_up(options: FieldReportOptions, draft: Draft) -> Iterator[None]:
     """Bring the cluster up where nothing of medley's runs on its hosts, and end it afterwards."""
     if options.cluster is None or membership.find_membership() or find_ready_server():
         yield
         return
     with Fleet(options.cluster, draft.progress) as fleet:
-        there = fleet.ask("tell", lambda _: {"nodes": False}, limit_s=_ASK_LIMIT_S)
-    if busy := [name for name, each in there.items() if each["membership"] or each["servers"]]:
-        draft.skip("medley up", f"{', '.join(busy)} runs something of medley's already")
+        statuses = fleet.ask("tell", lambda _: {"nodes": False}, limit_s=_ASK_LIMIT_S)
+    if busy_hosts := [name for name, each in statuses.items() if each["membership"] or each["servers"]]:
+        draft.skip("medley up", f"{', '.join(busy_hosts)} runs something of medley's already")
         yield
         return
     try:

@@ -29,113 +29,119 @@ class InitVerb(Verb):
     dry_run: bool = flag("--dry-run", "print the file; change nothing")
 
     def main(self, *hosts: str) -> int:
-        self.asks = terminal.can_ask() and not self.yes
+        self.can_ask = terminal.can_ask() and not self.yes
         path = user.expand(self.output or "cluster.toml")
         if not self.dry_run:
             _require_free(path, force=self.force)
         try:
-            found, failed = self._surveyed(self._chosen(hosts))
-            head = self._head(found)
+            surveys, has_failed = self._survey_and_set_up(self._choose_hosts(hosts))
+            head = self._choose_head(surveys)
         except (KeyboardInterrupt, EOFError):
             print(f"\nmedley: {path} was not written", file=sys.stderr)
             raise KeyboardInterrupt from None
-        text = table.format_cluster(found, head, *visit.describe_network(found))
+        text = table.format_cluster(surveys, head, *visit.describe_network(surveys))
         table.parse_cluster(text)
         if self.dry_run:
             print(f"\n{text}", end="")
         else:
             _write(path, text)
             print(f"{path} is written, with {head} as its head. Now: medley up")
-        return 1 if failed else 0
+        return 1 if has_failed else 0
 
-    def _chosen(self, hosts: Sequence[str]) -> dict[str, HostCandidate]:
-        """By the names that they will have."""
-        given = tuple(map(discovery.parse_host, hosts)) or self._offered()
-        chosen = {each.name: each for each in given}
-        if len(chosen) < len(given):
-            double = next(each.name for each in given if each is not chosen[each.name])
+    def _choose_hosts(self, hosts: Sequence[str]) -> dict[str, HostCandidate]:
+        """Return the hosts by the names that they will have."""
+        candidates = tuple(map(discovery.parse_host, hosts)) or self._ask_for_hosts()
+        by_name = {each.name: each for each in candidates}
+        if len(by_name) < len(candidates):
+            duplicate = next(each.name for each in candidates if each is not by_name[each.name])
             raise Problem(
-                f"{double} is named twice", cause="a cluster has each host once", fix="name it once"
+                f"{duplicate} is named twice", cause="a cluster has each host once", fix="name it once"
             )
-        if self.head and self.head not in chosen:
-            raise visit.no_head_problem(self.head, chosen)
-        return chosen
+        if self.head and self.head not in by_name:
+            raise visit.no_head_problem(self.head, by_name)
+        return by_name
 
-    def _offered(self) -> tuple[HostCandidate, ...]:
-        """What this host knows of others, of which the user takes some."""
-        found = sources.find_candidates()
-        for refused in found.refused:
+    def _ask_for_hosts(self) -> tuple[HostCandidate, ...]:
+        """Let the user choose among the hosts that this one knows."""
+        search = sources.find_candidates()
+        for refused in search.refused:
             print(f"medley: {refused}", file=sys.stderr)
-        if not self.asks:
-            named = [each.name for each in found.candidates] or ["spark-1", "spark-2"]
-            more = () if self.yes or self.dry_run else ("--yes",)
+        if not self.can_ask:
+            example_names = [each.name for each in search.candidates] or ["spark-1", "spark-2"]
+            yes_words = () if self.yes or self.dry_run else ("--yes",)
             raise Problem(
                 "medley init needs the names of the hosts",
                 cause="no one can choose: the input is not a terminal, or --yes is given",
-                fix=f"name the hosts: {join((*self.typed_words, *named, *more))}",
+                fix=f"name the hosts: {join((*self.typed_words, *example_names, *yes_words))}",
             )
-        usual = discovery.select_default(found.candidates)
-        print(f"searched {', '.join(found.places)}:")
-        for number, each in enumerate(found.candidates, 1):
-            print(f"  {number:2}  {each.name:20}  {each.origin_text}")
-        default = " ".join(str(found.candidates.index(each) + 1) for each in usual)
+        default_hosts = discovery.select_default(search.candidates)
+        print(f"searched {', '.join(search.places)}:")
+        for number, candidate in enumerate(search.candidates, 1):
+            print(f"  {number:2}  {candidate.name:20}  {candidate.origin_text}")
+        default = " ".join(str(search.candidates.index(each) + 1) for each in default_hosts)
         question = "which hosts? numbers, or names of others"
-        return terminal.ask(question, default, lambda said: discovery.parse_choice(said, found.candidates))
+        return terminal.ask(
+            question, default, lambda answer: discovery.parse_choice(answer, search.candidates)
+        )
 
-    def _surveyed(self, chosen: Mapping[str, HostCandidate]) -> tuple[dict[str, HostSurvey], bool]:
-        """What each is; and whether one could not be given a key."""
+    def _survey_and_set_up(self, chosen: Mapping[str, HostCandidate]) -> tuple[dict[str, HostSurvey], bool]:
+        """Return the survey of each host, and whether ssh could not be set up on one."""
         # Where nobody is asked, a switch was consent to all but host keys.
-        manner = ssh_keys.UserDialog(
+        dialog = ssh_keys.UserDialog(
             print,
-            (lambda question: terminal.ask_yes_no(question, default=True)) if self.asks else (lambda _: True),
-            (lambda question: terminal.ask_yes_no(question, default=False)) if self.asks else None,
+            (lambda question: terminal.ask_yes_no(question, default=True))
+            if self.can_ask
+            else (lambda _: True),
+            (lambda question: terminal.ask_yes_no(question, default=False)) if self.can_ask else None,
             self.dry_run,
         )
-        found = _survey(chosen)
-        barred = [
-            name for name, each in found.items() if isinstance(each.problem, (KeyRefused, HostKeyUnknown))
+        surveys = _print_survey(chosen)
+        refused_hosts = [
+            name for name, each in surveys.items() if isinstance(each.problem, (KeyRefused, HostKeyUnknown))
         ]
-        failed: list[str] = []
-        if barred and (
+        failed_hosts: list[str] = []
+        if refused_hosts and (
             self.keys
             or (
-                self.asks
+                self.can_ask
                 and terminal.ask_yes_no(
-                    f"ssh does not get into {', '.join(barred)}: set that up now?", default=True
+                    f"ssh does not get into {', '.join(refused_hosts)}: set that up now?", default=True
                 )
             )
         ):
-            failed = [name for name in barred if not _introduced(found[name], manner)]
-            again = {name: chosen[name] for name in barred if name not in failed and not self.dry_run}
-            if again:
-                found |= _survey(again)
-        renamed = visit.use_hostnames(found)
+            failed_hosts = [name for name in refused_hosts if not _is_ssh_set_up(surveys[name], dialog)]
+            retried_hosts = {
+                name: chosen[name] for name in refused_hosts if name not in failed_hosts and not self.dry_run
+            }
+            if retried_hosts:
+                surveys |= _print_survey(retried_hosts)
+        renamed = visit.use_hostnames(surveys)
         visit.require_distinct(renamed)
-        new = {name: each.target for name, each in renamed.items() if name not in found}
-        if self.keys and new:
-            ssh_keys.write_aliases(new, manner)
-        return self._less_unreached(renamed), bool(failed)
+        new_targets = {name: each.target for name, each in renamed.items() if name not in surveys}
+        if self.keys and new_targets:
+            ssh_keys.write_aliases(new_targets, dialog)
+        return self._drop_unreached(renamed), bool(failed_hosts)
 
-    def _less_unreached(self, found: Mapping[str, HostSurvey]) -> dict[str, HostSurvey]:
-        """All, less those that did not answer and are not wanted."""
-        away = [name for name, each in found.items() if each.facts is None]
-        if len(away) == len(found):
+    def _drop_unreached(self, surveys: Mapping[str, HostSurvey]) -> dict[str, HostSurvey]:
+        """Return the surveys without the silent hosts that the user drops."""
+        silent_hosts = [name for name, each in surveys.items() if each.facts is None]
+        if len(silent_hosts) == len(surveys):
             what, cause = f"{self.output or 'cluster.toml'} is not written", "no host was reached: "
             fix = f"fix the errors above, then: {join(self.typed_words)}"
-            raise Problem(what, cause=cause + ", ".join(away), fix=fix)
-        unresolved = [name for name in away if isinstance(found[name].problem, NameUnresolved)]
-        if unresolved and not (self.asks or self.only_reached or self.dry_run):
-            raise self._misspelled(unresolved[0])
+            raise Problem(what, cause=cause + ", ".join(silent_hosts), fix=fix)
+        unresolved = [name for name in silent_hosts if isinstance(surveys[name].problem, NameUnresolved)]
+        if unresolved and not (self.can_ask or self.only_reached or self.dry_run):
+            raise self._misspelled_problem(unresolved[0])
         question = "{} was not reached; write it all the same?"
         dropped = [
             name
-            for name in away
+            for name in silent_hosts
             if self.only_reached
-            or (self.asks and not terminal.ask_yes_no(question.format(name), default=False))
+            or (self.can_ask and not terminal.ask_yes_no(question.format(name), default=False))
         ]
-        return {name: each for name, each in found.items() if name not in dropped}
+        return {name: each for name, each in surveys.items() if name not in dropped}
 
-    def _misspelled(self, name: str) -> Problem:
+    def _misspelled_problem(self, name: str) -> Problem:
         """Refuse to write a name without an address, with the nearest host that this one knows."""
         known = [
             each.name for each in sources.find_candidates().candidates if each.name not in self.typed_words
@@ -149,29 +155,31 @@ class InitVerb(Verb):
             fix=f"{fix}  # or give it an address in /etc/hosts",
         )
 
-    def _head(self, found: Mapping[str, HostSurvey]) -> str:
-        default = visit.choose_head(found, self.head)
-        if not self.asks or self.head or len(found) == 1:
+    def _choose_head(self, surveys: Mapping[str, HostSurvey]) -> str:
+        default = visit.choose_head(surveys, self.head)
+        if not self.can_ask or self.head or len(surveys) == 1:
             return default
         return terminal.ask(
-            "which is the head, which the others join?", default, lambda said: visit.choose_head(found, said)
+            "which is the head, which the others join?",
+            default,
+            lambda answer: visit.choose_head(surveys, answer),
         )
 
 
-def _survey(chosen: Mapping[str, HostCandidate]) -> dict[str, HostSurvey]:
-    """Look at each, and show a line of it."""
-    found = visit.survey_hosts(chosen, start_progress())
-    width = max(map(len, found))
-    for name, each in found.items():
-        print(f"{name:{width}}  {each.sentence}")
-        if each.problem:
-            print(f"{'':{width}}  fix: {each.problem.fix}")
-    return found
+def _print_survey(candidates: Mapping[str, HostCandidate]) -> dict[str, HostSurvey]:
+    """Survey the hosts; print a line for each."""
+    surveys = visit.survey_hosts(candidates, start_progress())
+    width = max(map(len, surveys))
+    for name, survey in surveys.items():
+        print(f"{name:{width}}  {survey.sentence}")
+        if survey.problem:
+            print(f"{'':{width}}  fix: {survey.problem.fix}")
+    return surveys
 
 
-def _introduced(host: HostSurvey, manner: ssh_keys.UserDialog) -> bool:
+def _is_ssh_set_up(host: HostSurvey, dialog: ssh_keys.UserDialog) -> bool:
     try:
-        ssh_keys.set_up_ssh(host.name, host.target, manner)
+        ssh_keys.set_up_ssh(host.name, host.target, dialog)
     except Problem as problem:
         print(f"medley: {problem}", file=sys.stderr)
         return False
@@ -190,7 +198,7 @@ def _require_free(path: Path, *, force: bool) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """The old one is kept beside it."""
+    """Write the file; keep the old one as FILE.1."""
     try:
         with storage.explain_errors(path, "written"):
             if path.exists():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from medley import config, storage
 from medley.cli import flag, switch
-from medley.cli.cluster_options import Clustered, print_problems, require_hosts, tables
+from medley.cli.cluster_options import ClusterVerb, build_problem_tables, print_problems, require_hosts
 from medley.cli.output import format_table, print_result, say
 from medley.cli.progress import TransferBars
 from medley.cluster.bringup import Bringup
@@ -17,58 +17,61 @@ from medley.errors import Problem
 from medley.model import resolve
 
 
-class PullVerb(Clustered):
+class PullVerb(ClusterVerb):
     USAGE = "    {progname} [OPTIONS] MODEL\n"
     origin: str | None = switch("--from HOST", "host that has the model, or downloads it")
     verify: bool = flag("--verify", "compare one copy with the hub and the others with it; copy nothing")
     as_json: bool = flag("--json", "one JSON object: bytes by host, seconds, problems")
 
     def main(self, model: str) -> int:
-        wanted, origin = self.wanted(alone=True), self.origin
+        known_cluster, origin = self.read_wanted_cluster(can_be_local=True), self.origin
         # A folder may be on another host than this one, or a part of it here.
         target = str(Path(model))
         if not model.startswith("/"):
-            found = resolve.resolve_weights(model, config.models(), storage.cache(), self.typed_words)
-            target = found.target
-            if found.model and found.model.made:
+            weights = resolve.resolve_weights(model, config.models(), storage.cache(), self.typed_words)
+            target = weights.target
+            if weights.model and weights.model.made:
                 raise Problem(
-                    f"{found.name} is sent nowhere",
+                    f"{weights.name} is sent nowhere",
                     cause="it is made on the spot, on each host by itself",
-                    fix=f"medley serve {found.name}",
+                    fix=f"medley serve {weights.name}",
                 )
-        require_hosts(wanted, [origin] if origin else [], f"--from {wanted.head}")
-        began, bars = time.monotonic(), TransferBars()
-        with _keeping(), bars, Fleet(wanted, on_note=bars.note_host) as everyone:
-            bringup = Bringup(everyone, bars)
+        require_hosts(known_cluster, [origin] if origin else [], f"--from {known_cluster.head}")
+        began_s, bars = time.monotonic(), TransferBars()
+        with _explain_interrupt(), bars, Fleet(known_cluster, on_note=bars.note_host) as fleet:
+            bringup = Bringup(fleet, bars)
             bringup.check_hosts()
             bringup.choose_network()
             addresses = {name: end.address for name, end in bringup.endpoints.items()}
-            pull = ModelPull(everyone, target, addresses, origin)
+            pull = ModelPull(fleet, target, addresses, origin)
             damaged = self.verify and self._is_damaged(pull)
             if not self.verify:
-                self._bring(pull, began)
-            return print_problems(everyone.failed.values()) or int(damaged)
+                self._send_model(pull, began_s)
+            return print_problems(fleet.failed.values()) or int(damaged)
 
-    def _bring(self, pull: ModelPull, began: float) -> None:
+    def _send_model(self, pull: ModelPull, began_s: float) -> None:
         if pull.find_sources():
             pull.download_model()
         pull.choose_manifest()
         pull.send_model()
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - began_s
         received, failed = dict(pull.received_bytes), pull.fleet.failed
-        said = {"size_bytes": pull.size_bytes, "received_bytes": received, "seconds": seconds}
+        totals = {"size_bytes": pull.size_bytes, "received_bytes": received, "seconds": seconds}
         rows = [(pull.source_hosts[0], "-", "had it")]
         rows += [
-            (name, _gigabytes(size) if size else "-", "has it" if size else "had it")
+            (name, _format_gigabytes(size) if size else "-", "has it" if size else "had it")
             for name, size in received.items()
         ]
         rows += [(name, "-", "failed") for name in failed]
-        drawn = format_table(("HOST", "RECEIVED", "STATE"), rows)
-        sent = f"{_gigabytes(sum(received.values()))} sent between hosts"
-        where = f"on {len(rows) - len(failed)} of {len(rows)} hosts" if failed else "on each host"
-        lines = (*drawn, f"\n{_gigabytes(pull.size_bytes)} {where} after {seconds:.0f} s, {sent}")
-        found = {**said, "from": pull.source_hosts[0], "problems": tables(failed)}
-        print_result(found, lines, as_json=self.as_json)
+        table_lines = format_table(("HOST", "RECEIVED", "STATE"), rows)
+        sent = f"{_format_gigabytes(sum(received.values()))} sent between hosts"
+        hosts_text = f"on {len(rows) - len(failed)} of {len(rows)} hosts" if failed else "on each host"
+        lines = (
+            *table_lines,
+            f"\n{_format_gigabytes(pull.size_bytes)} {hosts_text} after {seconds:.0f} s, {sent}",
+        )
+        result = {**totals, "from": pull.source_hosts[0], "problems": build_problem_tables(failed)}
+        print_result(result, lines, as_json=self.as_json)
 
     def _is_damaged(self, pull: ModelPull) -> bool:
         if pull.find_sources():
@@ -76,23 +79,27 @@ class PullVerb(Clustered):
                 f"no host has {pull.target}", cause="there is nothing to compare", fix="medley pull MODEL"
             )
         pull.choose_manifest(fresh=True)
-        source, found = pull.source_hosts[0], pull.verify_copies()
+        source, damage_by_host = pull.source_hosts[0], pull.verify_copies()
         from_hub = pull.compare_with_hub()
         lines = [f"{source}: {from_hub['said']}", *(f"    {each}" for each in from_hub["damage"])]
-        for name, damage in found.items():
+        for name, damage in damage_by_host.items():
             lines += [f"{name}: {'damaged' if damage else f'as on {source}'}"]
             lines += [f"    {each}" for each in damage]
-        if any(found.values()):
+        if any(damage_by_host.values()):
             lines += ["\nmedley pull fixes it: it sends only what is wrong"]
-        found[source] = from_hub["damage"]
-        table = {"damage": found, "hub": from_hub["said"], "problems": tables(pull.fleet.failed)}
+        damage_by_host[source] = from_hub["damage"]
+        table = {
+            "damage": damage_by_host,
+            "hub": from_hub["said"],
+            "problems": build_problem_tables(pull.fleet.failed),
+        }
         print_result(table, lines, as_json=self.as_json)
-        return any(found.values())
+        return any(damage_by_host.values())
 
 
 @contextmanager
-def _keeping() -> Iterator[None]:
-    """Say at Ctrl-C that nothing is lost."""
+def _explain_interrupt() -> Iterator[None]:
+    """Print at Ctrl-C that nothing is lost."""
     try:
         yield
     except KeyboardInterrupt:
@@ -100,5 +107,5 @@ def _keeping() -> Iterator[None]:
         raise
 
 
-def _gigabytes(size: int) -> str:
+def _format_gigabytes(size: int) -> str:
     return f"{size / 1e9:.2f} GB"

@@ -36,7 +36,7 @@ from medley.schema import (
 from medley.serving.native import receive_terms, run_worker
 from medley.transcript import Transcript, text
 
-_AGAIN_LIMIT_S = 24 * 3600
+_RESTART_LIMIT_S = 24 * 3600
 """How long a host waits for a head that restarts its model."""
 
 
@@ -44,8 +44,8 @@ _AGAIN_LIMIT_S = 24 * 3600
 class TokenFile:
     file: str | None = switch("--token-file FILE", "the head's token; - is standard input")
 
-    def path(self) -> Path:
-        """The file it lies in; it takes the place of one given before once the head has taken it."""
+    def store(self) -> Path:
+        """Store the token; return its file, which replaces an earlier one once the head accepts it."""
         if self.file is None:
             return credentials.require_token()
         if self.file == "-":
@@ -54,7 +54,7 @@ class TokenFile:
 
 
 @dataclass(frozen=True)
-class TakingPart:
+class NodeOptions:
     container: Container = group(Container)
     link: str | None = switch("--link LINK", "interface, address or network to use")
     exclude: tuple[str, ...] = switch("--exclude INTERFACE", "interface to ignore")
@@ -65,21 +65,28 @@ class TakingPart:
     stay: bool = flag("--stay", "wait until Ray ends; Ctrl-C ends it")
     dry_run: bool = flag("--dry-run", "print the command with its reasons; start nothing")
 
-    def wishes(self, nccl: tuple[int, ...]) -> NetworkOptions:
+    def build_network_options(self, nccl: tuple[int, ...]) -> NetworkOptions:
         return NetworkOptions(self.link, frozenset(self.exclude), nccl=nccl)
 
-    def part(self, host: tuple[Facts, Kind], *, dry_run: bool = False, elsewhere: bool = False) -> NodeSpec:
-        """Return this host's part of a cluster, its environment or image ready for use."""
-        wanted, engine = self.container.build_image_request(), self.engine
+    def prepare_node(
+        self, host: tuple[Facts, Kind], *, dry_run: bool = False, is_other_host: bool = False
+    ) -> NodeSpec:
+        """Return this host as a node of a cluster, its environment or image ready for use."""
+        image_request, engine = self.container.build_image_request(), self.engine
         image = container_image.prepare_requested_image(
-            wanted, host, engine, dry_run=dry_run, is_other_host=elsewhere, watch=start_progress()
+            image_request,
+            host,
+            engine,
+            dry_run=dry_run,
+            is_other_host=is_other_host,
+            watch=start_progress(),
         )
-        (found, kind), ready = host, BARE
+        (host_facts, kind), host_tools = host, BARE
         if image is None:
-            named, nccl = self.environment, self.container.nccl
-            ready = tools.prepare_tools(
+            environment, nccl = self.environment, self.container.nccl
+            host_tools = tools.prepare_tools(
                 kind,
-                named,
+                environment,
                 engine=engine,
                 is_multi_host=True,
                 nccl=nccl,
@@ -88,11 +95,17 @@ class TakingPart:
             )
         path = os.environ.get("PATH", "")
         return node.build_node_spec(
-            found, kind, ready, slots=self.slots, path=path, engine=engine, container_environment=image
+            host_facts,
+            kind,
+            host_tools,
+            slots=self.slots,
+            path=path,
+            engine=engine,
+            container_environment=image,
         )
 
-    def stayed(self, started: Command) -> None:
-        """As --stay says, once Ray is up."""
+    def stay_if_requested(self, started: Command) -> None:
+        """With --stay, wait until Ray ends; it is up now."""
         if self.stay:
             idle = device_probe.build_idle_check(lambda: [each.pid for each in membership.find_processes()])
             with device_probe.probe_daily(started, idle, say):
@@ -100,47 +113,56 @@ class TakingPart:
 
 
 class RayHeadVerb(Verb):
-    part: TakingPart = group(TakingPart)
+    node_options: NodeOptions = group(NodeOptions)
     dashboard: bool = flag("--dashboard", "start Ray's dashboard, on 127.0.0.1")
     replayed: str | None = switch("--from FILE", "transcript of a host; only with --dry-run")
     as_json: bool = flag("--json", "one JSON object: address, token file, slots; or the command")
 
     def main(self) -> None:
-        asked = self.part
-        if not asked.dry_run:
+        options = self.node_options
+        if not options.dry_run:
             membership.require_no_membership()
-        if self.replayed and not asked.dry_run:
+        if self.replayed and not options.dry_run:
             raise only_dry_run_problem("ray-head", "--from FILE")
-        said = load_answers(self.replayed)
-        host = detect_kind(asked.kind, said)
-        wishes = asked.wishes(engine_source.find_oldest_nccl(asked.engine))
-        wired = per_host.choose_head_network(gethostname(), host[0], wishes, os.environ)
-        for line in wired.describe():
+        host_transcript = load_answers(self.replayed)
+        host = detect_kind(options.kind, host_transcript)
+        network_options = options.build_network_options(engine_source.find_oldest_nccl(options.engine))
+        host_network = per_host.choose_head_network(gethostname(), host[0], network_options, os.environ)
+        for line in host_network.describe():
             say(line)
-        ours = asked.part(host, dry_run=asked.dry_run, elsewhere=self.replayed is not None)
-        secret = credentials.token_path() if asked.dry_run else credentials.ensure_token()
-        start = ours.wrap_start(ours.build_head_command(wired, secret, dashboard=self.dashboard))
-        if asked.dry_run:
+        own_node = options.prepare_node(
+            host, dry_run=options.dry_run, is_other_host=self.replayed is not None
+        )
+        secret = credentials.token_path() if options.dry_run else credentials.ensure_token()
+        start = own_node.wrap_start(
+            own_node.build_head_command(host_network, secret, dashboard=self.dashboard)
+        )
+        if options.dry_run:
             print_command(start.command, start.why(), as_json=self.as_json)
             return
         device_probe.probe_at_start(start.command, say)
-        end = wired.endpoint
-        at = f"{end.address}:{RayPorts.gcs}"
-        noted = ours.build_membership("head", at, end, secret)
-        with start_progress().stage(f"Ray head at {at}"), membership.start_ray(start.command, noted):
-            terms = {**ours.collect_terms(), "address": end.address}
-            noted.send_facts(said, own_terms=terms)
-        self._say(end.address, str(secret), ours.slots)
+        endpoint = host_network.endpoint
+        head_address = f"{endpoint.address}:{RayPorts.gcs}"
+        member = own_node.build_membership("head", head_address, endpoint, secret)
+        with (
+            start_progress().stage(f"Ray head at {head_address}"),
+            membership.start_ray(start.command, member),
+        ):
+            terms = {**own_node.collect_terms(), "address": endpoint.address}
+            member.send_facts(host_transcript, own_terms=terms)
+        self._print_joining(endpoint.address, str(secret), own_node.slots)
         if self.dashboard and not self.as_json:
             print(f"Ray's dashboard: http://127.0.0.1:{RayPorts.dashboard} (RAY_AUTH token: {secret})")
-        asked.stayed(start.command)
+        options.stay_if_requested(start.command)
 
-    def _say(self, address: str, secret: str, slots: int) -> None:
-        more = f" --engine {self.part.engine}" if self.part.engine != DEFAULT_ENGINE else ""
+    def _print_joining(self, address: str, secret: str, slots: int) -> None:
+        engine_words = (
+            f" --engine {self.node_options.engine}" if self.node_options.engine != DEFAULT_ENGINE else ""
+        )
         file = shlex.quote(secret)
         text = (
             f"Ray head at {address}, {slots} slot{'s' if slots != 1 else ''} here. On each other host:\n\n"
-            f"    ssh {address} cat {file} | medley ray-worker {address} --token-file -{more}\n\n"
+            f"    ssh {address} cat {file} | medley ray-worker {address} --token-file -{engine_words}\n\n"
             "medley status shows who has joined; medley ray-stop ends it."
         )
         print_result({"head": address, "token": secret, "slots": slots}, [text], as_json=self.as_json)
@@ -148,50 +170,56 @@ class RayHeadVerb(Verb):
 
 class RayWorkerVerb(Verb):
     USAGE = "    {progname} [OPTIONS] HEAD\n"
-    part: TakingPart = group(TakingPart)
+    node_options: NodeOptions = group(NodeOptions)
     token_file: TokenFile = group(TokenFile)
     as_json: bool = flag("--json", "one JSON object: head, address, slots; or the command")
 
     def main(self, head: str) -> None:
-        asked = self.part
-        if not asked.dry_run:
+        options = self.node_options
+        if not options.dry_run:
             membership.require_no_membership()
-        secret = self.token_file.path()
-        said = load_answers()
-        found, kind = detect_kind(asked.kind, said)
-        named = f"{ray_watch.require_listening(head, RayPorts.gcs, found.net)}:{RayPorts.gcs}"
-        ours = asked.part((found, kind))
-        there = membership.read_cluster_state(ours.environment, secret, named)
-        checks.require_same_versions(ours.collect_terms(), there["note"], named)
-        wired = self._wired(found, there, ours.nccl)
-        for line in wired.describe():
+        secret = self.token_file.store()
+        host_transcript = load_answers()
+        host_facts, kind = detect_kind(options.kind, host_transcript)
+        typed_address = f"{ray_watch.require_listening(head, RayPorts.gcs, host_facts.net)}:{RayPorts.gcs}"
+        own_node = options.prepare_node((host_facts, kind))
+        head_state = membership.read_cluster_state(own_node.environment, secret, typed_address)
+        checks.require_same_versions(own_node.collect_terms(), head_state["note"], typed_address)
+        host_network = self._choose_network(host_facts, head_state, own_node.nccl)
+        for line in host_network.describe():
             say(line)
         secret = credentials.keep_token(secret)
-        # By the wire that both are on, whatever address of the head was typed.
-        at = f"{there['note']['address']}:{RayPorts.gcs}"
-        start = ours.wrap_start(ours.build_worker_command(wired, secret, at))
-        if asked.dry_run:
+        # By the network that both are on, whatever address of the head was typed.
+        head_address = f"{head_state['note']['address']}:{RayPorts.gcs}"
+        start = own_node.wrap_start(own_node.build_worker_command(host_network, secret, head_address))
+        if options.dry_run:
             print_command(start.command, start.why(), as_json=self.as_json)
             return
         device_probe.probe_at_start(start.command, say)
-        end = wired.endpoint
-        noted = ours.build_membership("worker", at, end, secret)
-        with start_progress().stage(f"join {at}"), membership.start_ray(start.command, noted):
-            ray_watch.require_reach(noted)
-            noted.send_facts(said)
-        table = {"head": at, "address": end.address, "slots": ours.slots}
-        place = f"{at} as {end.address} ({end.interface}) with {ours.slots} slot(s)"
+        endpoint = host_network.endpoint
+        member = own_node.build_membership("worker", head_address, endpoint, secret)
+        with start_progress().stage(f"join {head_address}"), membership.start_ray(start.command, member):
+            ray_watch.require_reach(member)
+            member.send_facts(host_transcript)
+        table = {"head": head_address, "address": endpoint.address, "slots": own_node.slots}
+        place = f"{head_address} as {endpoint.address} ({endpoint.interface}) with {own_node.slots} slot(s)"
         print_result(table, [f"joined {place}; medley ray-stop leaves it"], as_json=self.as_json)
-        asked.stayed(start.command)
+        options.stay_if_requested(start.command)
 
-    def _wired(self, found: Facts, there: Mapping[str, Any], nccl: tuple[int, ...]) -> HostNetwork:
-        """The wire between this host and the head, whose facts are in what it told."""
-        note, here = there["note"], gethostname()
+    def _choose_network(
+        self, host_facts: Facts, head_state: Mapping[str, Any], nccl: tuple[int, ...]
+    ) -> HostNetwork:
+        """Return the network between this host and the head, whose facts are in the head's state."""
+        note, here = head_state["note"], gethostname()
         name = here if here != note["host"] else f"{here} (here)"
-        heads = facts.read_facts(transcript.parse(there["told"][note["address"]]))
-        hosts = {note["host"]: heads, name: found}
+        head_facts = facts.read_facts(transcript.parse(head_state["told"][note["address"]]))
+        hosts = {note["host"]: head_facts, name: host_facts}
         return per_host.choose_worker_network(
-            hosts, name, (note["host"], note["address"]), self.part.wishes(nccl), os.environ
+            hosts,
+            name,
+            (note["host"], note["address"]),
+            self.node_options.build_network_options(nccl),
+            os.environ,
         )
 
 
@@ -227,16 +255,23 @@ class JoinVerb(Verb):
         port = int(number) if colon else RENDEZVOUS_PORT
         if not self.dry_run:
             membership.require_no_membership()  # its devices are that cluster's
-        secret = self.token_file.path()
-        said = load_answers()
-        _, kind = detect_kind(self.kind, said)
+        secret = self.token_file.store()
+        host_transcript = load_answers()
+        _, kind = detect_kind(self.kind, host_transcript)
         wait_s: float = self.wait
-        while self._met((name, port), secret, wait_s, kind, said):
-            secret, wait_s = credentials.token_path(), _AGAIN_LIMIT_S
+        while self._run_part((name, port), secret, wait_s, kind, host_transcript):
+            secret, wait_s = credentials.token_path(), _RESTART_LIMIT_S
 
-    def _met(self, at: tuple[str, int], secret: Path, wait_s: float, kind: Kind, said: Transcript) -> bool:
+    def _run_part(
+        self,
+        head_address: tuple[str, int],
+        secret: Path,
+        wait_s: float,
+        kind: Kind,
+        host_transcript: Transcript,
+    ) -> bool:
         """Run this host's part once; return whether the head starts the model again."""
-        name, port = at
+        name, port = head_address
         with start_progress().stage(f"meet {name}:{port}"):
             channel = secure_channel.connect(name, port, secret, wait_s)
         with closing(channel):
@@ -247,7 +282,7 @@ class JoinVerb(Verb):
                 what = f"{terms['model']} with {terms['engine']}, which this host would run"
                 print(f"{terms['host']} {does} {what}")
                 return False
-            channel.send({"host": gethostname(), "facts": text(said)})
+            channel.send({"host": gethostname(), "facts": text(host_transcript)})
             place = f"{name}:{port}"
             return run_worker(
                 channel, terms, kind, self.own, nccl=self.nccl, head=place, output=create_output()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from medley import credentials, serving
 from medley.cli import Verb, flag, group, switch, terminal
-from medley.cli.cluster_options import AtHead, typed_at, without
+from medley.cli.cluster_options import HeadChoice, drop_medley_switches, run_at_head
 from medley.cli.launch_options import TRUST, Container, Hosting, Planning, read_site
 from medley.cli.output import create_output, only_dry_run_problem, print_command, print_result, print_steps
 from medley.cli.progress import start_progress
@@ -134,7 +134,7 @@ class ServeVerb(Verb):
     HINT = "flags of the engine come after --: medley serve MODEL -- --max-model-len 8192"
 
     options: ServeOptions = group(ServeOptions)
-    at_head: AtHead = group(AtHead)
+    head_choice: HeadChoice = group(HeadChoice)
     detach: bool = flag("--detach", "run it in the background; return once it is ready; medley stop ends it")
     replace: bool = flag(
         "--replace", "take the place of the detached server on this port; if this one fails, start that again"
@@ -163,9 +163,11 @@ class ServeVerb(Verb):
         is_for_this_host = (
             options.dry_run or options.replayed or options.hosting.hosts == "1" or options.hosting.launcher
         )
-        on_event = self.on_event or os.environ.get(events.COMMAND_VARIABLE) or self.at_head.on_event()
-        if not is_for_this_host and (head := self.at_head.elsewhere()):
-            return typed_at(head, on_event)
+        on_event = (
+            self.on_event or os.environ.get(events.COMMAND_VARIABLE) or self.head_choice.read_on_event()
+        )
+        if not is_for_this_host and (head := self.head_choice.find_remote_head()):
+            return run_at_head(head, on_event)
         if options.dry_run:
             show_dry_run(options.build_request(model, flags, self.typed_words), as_json=options.as_json)
             return 0
@@ -176,7 +178,7 @@ class ServeVerb(Verb):
             return replace_detached(request, restart=self.restart, drain_s=self.drain_s)
         if self.detach:
             return serve_detached(options.port, restart=self.restart, drain_s=self.drain_s)
-        with nullcontext(create_output()) if self.verbose else quiet() as printer:
+        with nullcontext(create_output()) if self.verbose else hide_engine_output() as printer:
             return self._serve(options.build_request(model, flags, self.typed_words), printer)
 
     def _serve(self, request: LaunchRequest, printer: Output) -> int:
@@ -202,7 +204,7 @@ class ServeVerb(Verb):
 
 
 @contextmanager
-def quiet() -> Iterator[Output]:
+def hide_engine_output() -> Iterator[Output]:
     """Yield a printer that leaves out the engine's output; a failure shows its last lines."""
     printer, last_lines = create_output(), deque[str](maxlen=_LAST_LINES)
     try:
@@ -230,24 +232,26 @@ def _run_restarting(job: Job, server: "ServerRun", printer: Output) -> NoReturn:
 
 def announce_server(server: Serving, completion: str, seconds: float, *, as_json: bool) -> None:
     """Print the address of a ready server and how to ask it."""
-    where, model = format_url(server), server.name
+    url, model = format_url(server), server.name
     key = credentials.key_file(server.key) if server.key else None
-    table = {"url": where, "model": model, "pid": os.getpid(), "key": str(key) if key else None}
+    table = {"url": url, "model": model, "pid": os.getpid(), "key": str(key) if key else None}
     pipe, header = (pipe_bearer(f"$(cat {quote(str(key))})"), " -H @-") if key else ("", "")
     body = json.dumps({"model": model, "messages": [{"role": "user", "content": "Hello"}]})
-    lan = ""
+    access_lines = ""
     if server.address in {"0.0.0.0", "::"}:  # noqa: S104 - compared, not bound
-        lan = f"from other hosts: {format_url(replace(server, address=tcp.find_outward_address()))}\n"
-    trust, authority = "", server.tls and server.tls.authority
+        access_lines = (
+            f"from other hosts: {format_url(replace(server, address=tcp.find_outward_address()))}\n"
+        )
+    trust_words, authority = "", server.tls and server.tls.authority
     if authority:
-        trust = f" --cacert {quote(str(authority))}"
-        lan += f"clients trust it by this file, which other hosts need a copy of: {authority}\n"
+        trust_words = f" --cacert {quote(str(authority))}"
+        access_lines += f"clients trust it by this file, which other hosts need a copy of: {authority}\n"
     text = (
-        f"\nready after {seconds:.0f} s: {model} at {where}, and it answered {completion!r}\n{lan}\n"
+        f"\nready after {seconds:.0f} s: {model} at {url}, and it answered {completion!r}\n{access_lines}\n"
         f'    medley chat "Hello"\n'
-        f"    {pipe}curl{trust} {where}/chat/completions"
+        f"    {pipe}curl{trust_words} {url}/chat/completions"
         f" -H 'Content-Type: application/json'{header} -d '{body}'\n\n"
-        f"{_END}; medley logs shows what the engine prints.\n"
+        f"{_END_HINT}; medley logs shows what the engine prints.\n"
     )
     print_result(table, [text], as_json=as_json)
 
@@ -255,7 +259,7 @@ def announce_server(server: Serving, completion: str, seconds: float, *, as_json
 _ASK_EVERY_S = 0.2
 _LAST_LINES = 20
 """Lines of the engine's output that a failure shows."""
-_END = "Ctrl-C ends it"
+_END_HINT = "Ctrl-C ends it"
 
 
 def serve_detached(port: int, *, restart: bool, drain_s: int) -> int:
@@ -266,17 +270,17 @@ def serve_detached(port: int, *, restart: bool, drain_s: int) -> int:
     serving.require_unused_port(port)
     unit = build_server_unit(port, restart=restart, drain_s=drain_s)
     name = unit.name
-    seen = start_progress()
+    progress = start_progress()
     with terminal.survive_hangup():
         with units.require_not_running(name):
             units.start_unit(unit)
         try:
-            with seen.stage(f"{name}: until it is ready"):
-                ready_lines = await_ready(name, port, seen)
+            with progress.stage(f"{name}: until it is ready"):
+                ready_lines = await_ready(name, port, progress)
         except (KeyboardInterrupt, Problem):
             units.stop_unit(name)
             raise
-    return _serves(name, ready_lines)
+    return _print_ready(name, ready_lines)
 
 
 def replace_detached(request: LaunchRequest, *, restart: bool, drain_s: int) -> int:
@@ -285,68 +289,74 @@ def replace_detached(request: LaunchRequest, *, restart: bool, drain_s: int) -> 
 
     port = request.listen.port
     unit = build_server_unit(port, restart=restart, drain_s=drain_s)
-    old = upgrade.find_running_server(port)
+    old_server = upgrade.find_running_server(port)
     upgrade.prepare_host(request, create_output())
-    seen = start_progress()
-    with terminal.survive_hangup(), seen.stage(f"{unit.name}: until it is replaced"):
-        lines, gap_s = upgrade.replace_server(old, unit, port, partial(await_ready, unit.name, port, seen))
-    return _serves(f"after {gap_s:.0f} s without an answer {unit.name}", lines)
+    progress = start_progress()
+    with terminal.survive_hangup(), progress.stage(f"{unit.name}: until it is replaced"):
+        lines, gap_s = upgrade.replace_server(
+            old_server, unit, port, partial(await_ready, unit.name, port, progress)
+        )
+    return _print_ready(f"after {gap_s:.0f} s without an answer {unit.name}", lines)
 
 
 def build_server_unit(port: int, *, restart: bool, drain_s: int) -> Unit:
     """Return the unit that runs this command without the switches that detach it."""
     dropped = {"--detach": 0, "--replace": 0, "--cluster": 1, "-v": 0, "--verbose": 0, "--on-event": 1}
-    verb, *others = without(sys.argv[1:], dropped)
+    verb, *other_words = drop_medley_switches(sys.argv[1:], dropped)
     # A unit can be read: it has the command's file, and not its text.
     on_event = os.environ.get(events.COMMAND_VARIABLE)
-    words = [verb, *(("--on-event", on_event) if on_event else ()), *others]
-    here = ("env", f"--chdir={Path.cwd()}")  # a folder may be named from here
-    command = Command((*here, *self_command.get_own_command(), *words), self_command.list_own_variables())
+    words = [verb, *(("--on-event", on_event) if on_event else ()), *other_words]
+    start_here = ("env", f"--chdir={Path.cwd()}")  # a folder may be named from here
+    command = Command(
+        (*start_here, *self_command.get_own_command(), *words), self_command.list_own_variables()
+    )
     # It starts its engine anew by itself; what is left is that medley itself is killed.
-    again, limit_s = Restart(limit=3) if restart else None, Unit.stop_limit_s + drain_s
+    restart_rule, limit_s = Restart(limit=3) if restart else None, Unit.stop_limit_s + drain_s
     return Unit(
-        f"{unit_file.SERVER_UNIT_PREFIX}{port}", " ".join(words), command, again, stop_limit_s=limit_s
+        f"{unit_file.SERVER_UNIT_PREFIX}{port}", " ".join(words), command, restart_rule, stop_limit_s=limit_s
     )
 
 
-def _serves(name: str, ready_lines: list[str]) -> int:
+def _print_ready(name: str, ready_lines: list[str]) -> int:
     print("\n".join(ready_lines).rstrip())  # not beside a spinner: it wraps, and these are there to be pasted
     print(f"{name} serves; medley logs shows what it says, medley stop ends it")
     return 0
 
 
-def await_ready(name: str, port: int, seen: Progress) -> list[str]:
+def await_ready(name: str, port: int, progress: Progress) -> list[str]:
     """Wait until the server is ready, and show its lines and downloads; return the lines about it."""
-    shown = looked = 0
+    shown_count = seen_count = 0
     while True:
         state = units.read_state(name)
         is_over = state is None or not state.kept or state.restarts > 0
         # Before its command begins, its log has the words of the one before.
-        begun = is_over or (state is not None and (state.running or state.status is not None))
-        lines = units.read_last_log_lines(name) if begun else []
+        has_begun = is_over or (state is not None and (state.running or state.status is not None))
+        lines = units.read_last_log_lines(name) if has_begun else []
         # The last line waits for a second look: with a cause below it, it is the Problem that is raised here.
-        until = len(lines) if is_over or len(lines) == looked else max(shown, len(lines) - 1)
-        for nth in range(shown, until):
+        until = len(lines) if is_over or len(lines) == seen_count else max(shown_count, len(lines) - 1)
+        for nth in range(shown_count, until):
             if not lines[nth].startswith("medley: "):
-                seen.moved(lines[nth])
+                progress.moved(lines[nth])
             elif not lines[nth + 1 : nth + 2] or not lines[nth + 1].startswith("  cause:"):
                 print(lines[nth], file=sys.stderr)
-        shown, looked = until, len(lines)
-        at = next((nth for nth, line in enumerate(lines) if line.startswith("ready after")), None)
-        if at is not None and serving.is_ready(port):
-            end = next((nth for nth, line in enumerate(lines) if line.startswith(_END)), len(lines))
-            return lines[at:end]
+        shown_count, seen_count = until, len(lines)
+        ready_index = next((nth for nth, line in enumerate(lines) if line.startswith("ready after")), None)
+        if ready_index is not None and serving.is_ready(port):
+            end = next((nth for nth, line in enumerate(lines) if line.startswith(_END_HINT)), len(lines))
+            return lines[ready_index:end]
         if is_over:
-            raise _ended(name, units.read_last_log_lines(name))
+            raise _end_problem(name, units.read_last_log_lines(name))
         time.sleep(_ASK_EVERY_S)
 
 
-def _ended(name: str, lines: list[str]) -> Problem:
-    """What it printed of its own Problem, where it did."""
-    whole = f"read its whole output: less {units.get_log_file(name)}"
-    at = max((nth for nth, line in enumerate(lines) if line.startswith("  cause:")), default=None)
-    if at is None:
-        return Problem(f"{name} ended", cause="\n".join(lines[-6:]), fix=whole)
-    what = lines[at - 1].removeprefix("medley: ") if at else f"{name} ended"
-    fixes = [line.removeprefix("  fix:").strip() for line in lines[at:] if line.startswith("  fix:")]
-    return Problem(what, cause=lines[at].removeprefix("  cause:").strip(), fix="\n".join((*fixes[:1], whole)))
+def _end_problem(name: str, lines: list[str]) -> Problem:
+    """Return the Problem that it printed itself; else one with its last lines."""
+    log_fix = f"read its whole output: less {units.get_log_file(name)}"
+    cause_index = max((nth for nth, line in enumerate(lines) if line.startswith("  cause:")), default=None)
+    if cause_index is None:
+        return Problem(f"{name} ended", cause="\n".join(lines[-6:]), fix=log_fix)
+    what = lines[cause_index - 1].removeprefix("medley: ") if cause_index else f"{name} ended"
+    fixes = [line.removeprefix("  fix:").strip() for line in lines[cause_index:] if line.startswith("  fix:")]
+    return Problem(
+        what, cause=lines[cause_index].removeprefix("  cause:").strip(), fix="\n".join((*fixes[:1], log_fix))
+    )

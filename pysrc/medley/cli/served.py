@@ -1,4 +1,4 @@
-"""Find the server that a verb speaks to: the one that is named, else this host's newest."""
+"""Find the server of a verb: the one that the user names, else this host's newest."""
 
 import os
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from medley.serving import api, server_address
 from medley.serving.server_address import ServerAddress
 
 INSECURE = "send the API key to another host without encryption, on a network that you trust"
-_USUAL = "http://127.0.0.1:8000/v1"
+_DEFAULT_URL = "http://127.0.0.1:8000/v1"
 
 
 @dataclass(frozen=True)
 class RunningServer:
     """A server that answers, with the model to use."""
 
-    at: ServerAddress
+    address: ServerAddress
     model: str
     context: int | None = None
     """The longest sequence in tokens, where the server says it."""
@@ -42,39 +42,43 @@ class ServerChoice:
 
     def find(self, verb: str) -> RunningServer:
         """Return the server that is named, else this host's newest; a Problem where it is not ready."""
-        named = self.url or os.environ.get(server_address.URL_VARIABLE)
-        newest = None if named else serving.find_newest_server()
-        if newest:
-            at = server_address.address_of(newest)
+        given_url = self.url or os.environ.get(server_address.URL_VARIABLE)
+        newest_server = None if given_url else serving.find_newest_server()
+        if newest_server:
+            address = server_address.address_of(newest_server)
         else:
-            url = api.complete_url(named or _USUAL)
-            at = server_address.find_address(url, self.key_file, is_insecure=self.is_insecure)
-        here = at.record
+            url = api.complete_url(given_url or _DEFAULT_URL)
+            address = server_address.find_address(url, self.key_file, is_insecure=self.is_insecure)
+        record = address.record
         try:
-            card = _card(at.local_url, at.key, self.model)
-            return RunningServer(at, card["id"], card.get("max_model_len"), card.get("root"))
+            card = _find_model_card(address.local_url, address.key, self.model)
+            return RunningServer(address, card["id"], card.get("max_model_len"), card.get("root"))
         except Problem as problem:
-            if here is None and not named and (head := _head_to_ask()):
+            if record is None and not given_url and (head := _find_head_target()):
                 problem.fix = (
                     f"ssh -t {quote(head)} medley {verb}  # a model is served from the cluster's head"
                 )
-            if here is None or here.state == "ready":
+            if record is None or record.state == "ready":
                 raise
             raise Problem(
-                f"{here.model} is not ready yet: {here.state}", cause=problem.cause, fix="medley status"
+                f"{record.model} is not ready yet: {record.state}", cause=problem.cause, fix="medley status"
             ) from problem
 
 
-def _head_to_ask() -> str | None:
-    """The head of this host's cluster, as ssh takes it; None on the head and in no cluster."""
+def _find_head_target() -> str | None:
+    """Return the head of this host's cluster, as ssh takes it; None on the head and in no cluster."""
     if cluster.find_file() is not None:
-        found = cluster.read_cluster()
-        return None if is_this_host(found, found.head) else found.get_ssh_target(found.head)
-    part = membership.find_membership()
-    return part.head.rpartition(":")[0] if part and part.role != "head" else None
+        known_cluster = cluster.read_cluster()
+        return (
+            None
+            if is_this_host(known_cluster, known_cluster.head)
+            else known_cluster.get_ssh_target(known_cluster.head)
+        )
+    member = membership.find_membership()
+    return member.head.rpartition(":")[0] if member and member.role != "head" else None
 
 
-def _card(url: str, key: str | None, name: str | None) -> dict[str, Any]:
+def _find_model_card(url: str, key: str | None, name: str | None) -> dict[str, Any]:
     """Return the model of this name, else the first; one that is named need not be in a list."""
     try:
         cards = api.list_cards(url, key)

@@ -28,8 +28,11 @@ class ServiceInstallVerb(Verb):
     dry_run: bool = flag("--dry-run", "print the unit; write and start nothing")
 
     def main(self, role: str, *words: str) -> None:
-        found = systemd.require_role(role, words)
-        env = {**systemd.select_service_variables(_typed_in()), **_variables(self.settings)}
+        known_role = systemd.require_role(role, words)
+        env = {
+            **systemd.select_service_variables(_read_user_environment()),
+            **_parse_variables(self.settings),
+        }
         if (
             on_event := systemd.find_switch_value("--on-event", words) or env.get(events.COMMAND_VARIABLE)
         ) is not None:
@@ -41,16 +44,16 @@ class ServiceInstallVerb(Verb):
                 cause="root is logged in by itself, and has no token or environments of yours",
                 fix="name the user: --user NAME, or --user root",
             )
-        made = systemd.Service(found, words, user, self_command.get_own_command(), env)
+        service = systemd.Service(known_role, words, user, self_command.get_own_command(), env)
         if self.dry_run:
-            say(f"{systemd.get_unit_path(made.name, system=True)}:")
-            print(made.text, end="")
-            for command in systemd.list_install_commands(made.name):
+            say(f"{systemd.get_unit_path(service.name, system=True)}:")
+            print(service.text, end="")
+            for command in systemd.list_install_commands(service.name):
                 say(f"then: {command}")
             return
         require_root("install a service")
-        systemd.install_service(made)
-        print(f"{made.name} starts, now and with this host; what it says: journalctl -fu {made.name}")
+        systemd.install_service(service)
+        print(f"{service.name} starts, now and with this host; what it says: journalctl -fu {service.name}")
 
 
 class ServiceRemoveVerb(Verb):
@@ -58,8 +61,12 @@ class ServiceRemoveVerb(Verb):
 
     def main(self, role: str) -> None:
         require_root("remove a service")
-        found = systemd.remove_service(role)
-        print(f"removed {', '.join(found)}" if found else f"no service of medley's here is {role}")
+        removed_names = systemd.remove_service(role)
+        print(
+            f"removed {', '.join(removed_names)}"
+            if removed_names
+            else f"no service of medley's here is {role}"
+        )
 
 
 class ServiceStartVerb(Verb):
@@ -75,36 +82,38 @@ class ServiceShowVerb(Verb):
     as_json: bool = flag("--json", "one JSON object: each service and its state")
 
     def main(self, role: str = "") -> None:
-        found = {name: systemd.read_state(name, system=True) for name in list_service_names(role or None)}
+        states = {name: systemd.read_state(name, system=True) for name in list_service_names(role or None)}
         lines = []
-        for name, how in found.items():
-            lines += [f"{name}: {_said(how)}"]
+        for name, state in states.items():
+            lines += [f"{name}: {_format_state(state)}"]
             if role and not self.as_json:
                 lines += (storage.read_text(systemd.get_unit_path(name, system=True)) or "").splitlines()
-        table = {name: how and dataclasses.asdict(how) for name, how in found.items()}
+        table = {name: how and dataclasses.asdict(how) for name, how in states.items()}
         print_result(table, lines or ["no service of medley's is installed here"], as_json=self.as_json)
 
 
-def _said(how: systemd.SystemdState | None) -> str:
-    if how is None:
+def _format_state(state: systemd.SystemdState | None) -> str:
+    if state is None:
         return "systemd does not know it"
-    again = f", restarted {how.restarts} times" if how.restarts else ""
-    ended = f", ended with {how.status} ({how.result})" if how.result != "success" else ""
-    return f"{how.active} ({how.sub}){ended}{again}"
+    restart_text = f", restarted {state.restarts} times" if state.restarts else ""
+    end_text = f", ended with {state.status} ({state.result})" if state.result != "success" else ""
+    return f"{state.active} ({state.sub}){end_text}{restart_text}"
 
 
-def _typed_in() -> Mapping[str, str]:
-    """The environment of who typed it, which is sudo's own; what sudo starts has little of it."""
+def _read_user_environment() -> Mapping[str, str]:
+    """Return the environment of the user's shell: that of sudo's parent, because sudo passes little of it."""
     if "SUDO_USER" in os.environ:
         with suppress(psutil.Error):  # it is another user's
             return psutil.Process(os.getppid()).environ()
     return os.environ
 
 
-def _variables(given: list[str]) -> dict[str, str]:
-    for each in given:
-        if "=" not in each or not each.partition("=")[0].isidentifier():
+def _parse_variables(settings: list[str]) -> dict[str, str]:
+    for setting in settings:
+        if "=" not in setting or not setting.partition("=")[0].isidentifier():
             raise Problem(
-                f"{each!r} is not a variable", cause="it is to be NAME=VALUE", fix="--set MEDLEY_CACHE=/data"
+                f"{setting!r} is not a variable",
+                cause="it is to be NAME=VALUE",
+                fix="--set MEDLEY_CACHE=/data",
             )
-    return dict(each.split("=", 1) for each in given)
+    return dict(each.split("=", 1) for each in settings)
