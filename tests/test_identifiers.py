@@ -5,7 +5,6 @@ import ast
 from tools import identifiers
 
 ALLOWED = {
-    "cli": 78,
     "cluster": 5,
     "engine": 4,
     "environment": 3,

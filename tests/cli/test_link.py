@@ -56,17 +56,17 @@ def seen(*links: Flow, ports: tuple[Flow, ...] = (), retransmits: int = 0) -> Ra
 
 
 def test_lines_are_of_the_links_that_carried_something() -> None:
-    assert list(link_setup.lines(seen(BUSY, QUIET, ports=(SICK,), retransmits=7))) == [
+    assert list(link_setup.list_lines(seen(BUSY, QUIET, ports=(SICK,), retransmits=7))) == [
         "enP2p1s0f1np1    in   97.3 Gb/s  out   12.5 kb/s",
         "roceP2p1s0f1/1   in    1.5 Mb/s  out           0",
         "  ! np_cnp_sent 5, out_of_sequence 12, packet_seq_err 3, roce_adp_retrans 99999",
         "TCP, all links   7 segments sent again",
     ]
-    assert list(link_setup.lines(seen(QUIET))) == ["no traffic on 1 links in 2 s"]
+    assert list(link_setup.list_lines(seen(QUIET))) == ["no traffic on 1 links in 2 s"]
 
 
 def test_programs_read_the_same() -> None:
-    assert link_setup.told(seen(BUSY, ports=(SICK,), retransmits=7)) == {
+    assert link_setup.build_rates_table(seen(BUSY, ports=(SICK,), retransmits=7)) == {
         "seconds": 2.0,
         "rates": [
             {"name": "enP2p1s0f1np1", "rdma": False, "in_mbit": 97_280.0, "out_mbit": 0.0125}
@@ -83,9 +83,9 @@ def test_the_table_fits_and_shows_what_is_wrong_in_red() -> None:
     console = Console(
         file=shown, width=80, force_terminal=True, color_system="standard", legacy_windows=False
     )
-    console.print(link_setup.table(seen(BUSY, QUIET, ports=(SICK,), retransmits=7)))
+    console.print(link_setup.draw_table(seen(BUSY, QUIET, ports=(SICK,), retransmits=7)))
     plain = Console(file=io.StringIO(), width=80)
-    plain.print(link_setup.table(seen(BUSY, QUIET, ports=(SICK,), retransmits=7)))
+    plain.print(link_setup.draw_table(seen(BUSY, QUIET, ports=(SICK,), retransmits=7)))
     assert isinstance(plain.file, io.StringIO)
     text = plain.file.getvalue()
     assert max(map(len, text.splitlines())) <= 80
@@ -128,7 +128,7 @@ def test_what_was_measured(ping: Ping | None, rdma: Rdma | None, expected: list[
     there, back = Throughput(50_000, 0, 10), Throughput(940, None, 10)
     ends = ("192.168.100.2", "enp1s0f0np0", "192.168.100.1", 9000)
     found = LinkMeasurement(*ends, 200_000, 100_000, ping, None, there, back, rdma)
-    assert list(link.lines(found)) == expected
+    assert list(link.list_lines(found)) == expected
 
 
 HOSTS = Path(__file__).parents[1] / "host" / "recorded"

@@ -25,94 +25,97 @@ class ConnectVerb(Verb):
 
     def main(self, *clients: str) -> int:
         if not clients:
-            _list(as_json=self.as_json)
+            _print_clients(as_json=self.as_json)
             return 0
-        client, *more = clients
-        if more:
+        client, *other_clients = clients
+        if other_clients:
             fix = f"medley connect {client}"
-            raise Problem(f"{more[0]!r} is one word too many", cause="connect takes one client", fix=fix)
-        known = client_settings.find_client(client)
-        if self.write and not known.files:
             raise Problem(
-                f"{known.title} has no file to write",
+                f"{other_clients[0]!r} is one word too many", cause="connect takes one client", fix=fix
+            )
+        known_client = client_settings.find_client(client)
+        if self.write and not known_client.files:
+            raise Problem(
+                f"{known_client.title} has no file to write",
                 cause="its settings are typed",
                 fix=f"medley connect {client}",
             )
-        found = self.choice.find(f"connect {client}")
-        target = _target(found, self.choice.key_file)
-        for lack in known.list_gaps(target, has_tools=_tools(found)):
-            say(lack)
+        server = self.choice.find(f"connect {client}")
+        target = _build_target(server, self.choice.key_file)
+        for gap in known_client.list_gaps(target, has_tools=_has_tool_parser(server)):
+            say(gap)
         if target.is_key_exposed:
-            say(f"{known.title} will send the key unencrypted to {target.url}: medley serve MODEL --tls")
-        filled = known.fill(target)
+            risk = f"{known_client.title} will send the key unencrypted to {target.url}"
+            say(f"{risk}: medley serve MODEL --tls")
+        filled_client = known_client.fill(target)
         if self.write:
-            self._write(filled)
+            self._write_files(filled_client)
         if self.as_json:
-            print(json.dumps(_table(filled, target)))
+            print(json.dumps(_build_table(filled_client, target)))
         elif not self.write or self.dry_run:
-            _show(filled)
+            _print_settings(filled_client)
         else:
-            print_line(filled.run)
+            print_line(filled_client.run)
         return 0
 
-    def _write(self, client: Client) -> None:
+    def _write_files(self, client: Client) -> None:
         for file in client.files:
             path = client_settings.find_path(file, Path.cwd())
             if self.dry_run:
                 client_settings.build_text(file, path)
                 say(f"would write {path}")
                 continue
-            lost = client_settings.list_replaced_values(file, path)
+            replaced_values = client_settings.list_replaced_values(file, path)
             backup = client_settings.write_settings(file, path)
             say(f"wrote {path}" + (f"; the file before it is {backup.name}" if backup else ""))
-            if lost:
-                say(f"it replaced {', '.join(lost)}")
+            if replaced_values:
+                say(f"it replaced {', '.join(replaced_values)}")
 
 
-def _target(found: RunningServer, key_file: str | None) -> Target:
+def _build_target(server: RunningServer, key_file: str | None) -> Target:
     """Return the server as a client is to use it, with the key by reference."""
-    at = found.address
-    file = server_address.client_key_file(at, key_file)
-    has_key = bool(at.key or (at.record and at.record.key))
-    authority = Tls().authority if at.record and at.url.startswith("https:") else None
+    address = server.address
+    file = server_address.client_key_file(address, key_file)
+    has_key = bool(address.key or (address.record and address.record.key))
+    authority = Tls().authority if address.record and address.url.startswith("https:") else None
     return Target(
-        at.url,
-        found.model,
-        found.context,
-        found.root,
+        address.url,
+        server.model,
+        server.context,
+        server.root,
         file if has_key else None,
         has_key=has_key,
         authority=authority if authority and storage.exists(authority) else None,
     )
 
 
-def _tools(found: RunningServer) -> bool | None:
-    """Whether the server was started with a parser of tool calls; None where this host did not start it."""
-    record = found.address.record
-    told = serving.read_description(record.port) if record else None
-    return any(word.partition("=")[0] == TOOL_FLAG for word in told.argv) if told else None
+def _has_tool_parser(server: RunningServer) -> bool | None:
+    """Return whether the server has a parser of tool calls; None if this host did not start it."""
+    record = server.address.record
+    description = serving.read_description(record.port) if record else None
+    return any(word.partition("=")[0] == TOOL_FLAG for word in description.argv) if description else None
 
 
-def _list(*, as_json: bool) -> None:
-    known = client_settings.read_clients()
+def _print_clients(*, as_json: bool) -> None:
+    clients = client_settings.read_clients()
     if as_json:
         print(
             json.dumps(
-                [{"name": each.name, "title": each.title, "tried": each.tested} for each in known.values()]
+                [{"name": each.name, "title": each.title, "tried": each.tested} for each in clients.values()]
             )
         )
         return
-    rows = [(name, each.title, each.files[0].path if each.files else "-") for name, each in known.items()]
+    rows = [(name, each.title, each.files[0].path if each.files else "-") for name, each in clients.items()]
     print("\n".join(format_table(("CLIENT", "NAME", "WRITES"), rows)))
 
 
-def _show(client: Client) -> None:
+def _print_settings(client: Client) -> None:
     for file in client.files:
         print_line(f"# {file.path}\n{file.text}")
     print_line(client.run)
 
 
-def _table(client: Client, target: Target) -> dict[str, Any]:
+def _build_table(client: Client, target: Target) -> dict[str, Any]:
     if target.key_file:
         key: dict[str, str] | None = {"file": str(target.key_file)}
     else:

@@ -34,63 +34,69 @@ class EnvBuildVerb(Verb):
     as_json: bool = flag("--json", "one JSON object: name, digest, path")
 
     def main(self, name: str = "") -> None:
-        name, chain, driver = _wanted(name)
+        name, chain, driver = _choose_environment(name)
         if self.dry_run:
             for command in build.list_commands(virtualenv.plan_environment(name, chain, driver=driver)):
                 print(command)
             return
-        found = virtualenv.prepare_environment(name, chain, driver=driver, watch=start_progress())
-        print_result(_table(found), [str(found.path)], as_json=self.as_json)
+        environment = virtualenv.prepare_environment(name, chain, driver=driver, watch=start_progress())
+        print_result(_build_table(environment), [str(environment.path)], as_json=self.as_json)
 
 
 class EnvListVerb(Verb):
     as_json: bool = flag("--json", "one JSON array")
 
     def main(self) -> None:
-        found = list(virtualenv.list_environments())
-        missing = sorted(set(config.recipes()) - {each.name for each in found})
+        environments = list(virtualenv.list_environments())
+        missing = sorted(set(config.recipes()) - {each.name for each in environments})
         building = {
             path.name.rpartition("-")[0]
             for path in virtualenv.list_unfinished()
             if virtualenv.is_being_built(path)
         }
-        here = _used_here()
-        known = [
-            {**_table(each), "used": each.path in here, "size_bytes": storage.size_bytes(each.path)}
-            for each in found
+        used_paths = _find_used_paths()
+        built_tables = [
+            {
+                **_build_table(each),
+                "used": each.path in used_paths,
+                "size_bytes": storage.size_bytes(each.path),
+            }
+            for each in environments
         ]
-        others = [{"name": name, "built": None, "building": name in building} for name in missing]
-        print_result([*known, *others], _lines([*known, *others]), as_json=self.as_json)
+        other_tables = [{"name": name, "built": None, "building": name in building} for name in missing]
+        print_result(
+            [*built_tables, *other_tables], _list_lines([*built_tables, *other_tables]), as_json=self.as_json
+        )
 
 
-def _used_here() -> set[Path]:
-    """The environments that serve would take on this host; none where its kind is not known."""
+def _find_used_paths() -> set[Path]:
+    """Return the folders of the environments that serve would use here; none if the kind is unknown."""
     try:
-        _, here = detect_kind()
-        chain = add_libcuda(toolkit.find_toolkit(here.name, can_build=False), here.host)
-        names = set(here.host.environments.values())
-        found = [virtualenv.find_environment(name, chain, driver=here.host.driver) for name in names]
+        _, kind = detect_kind()
+        chain = add_libcuda(toolkit.find_toolkit(kind.name, can_build=False), kind.host)
+        names = set(kind.host.environments.values())
+        environments = [virtualenv.find_environment(name, chain, driver=kind.host.driver) for name in names]
     except Problem:
         return set()
-    return {each.path for each in found if each}
+    return {each.path for each in environments if each}
 
 
-def _lines(found: list[dict[str, Any]]) -> Iterator[str]:
-    """As a table: what is built, then what could be."""
+def _list_lines(tables: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the lines of a table: the built environments, then the others."""
     rows = []
-    for each in found:
-        recipe = config.recipes().get(each["name"])
-        if each["built"]:
-            size, python = (
-                f"{each['size_bytes'] / _GB:.1f} GB",
-                each["parts"]["python"].removeprefix("cpython "),
-            )
-            state = "current" if each["current"] else "old lock"
+    for environment in tables:
+        recipe = config.recipes().get(environment["name"])
+        if environment["built"]:
+            size = f"{environment['size_bytes'] / _GB:.1f} GB"
+            python = environment["parts"]["python"].removeprefix("cpython ")
+            state = "current" if environment["current"] else "old lock"
         else:
             size, python = "-", recipe.python if recipe else "-"
-            state = "building" if each["building"] else "not built"
-        about = each.get("path") or (recipe.title if recipe else "")
-        rows.append((each["name"], python, size, state, "yes" if each.get("used") else "-", about))
+            state = "building" if environment["building"] else "not built"
+        about = environment.get("path") or (recipe.title if recipe else "")
+        rows.append(
+            (environment["name"], python, size, state, "yes" if environment.get("used") else "-", about)
+        )
     yield from format_table(("NAME", "PYTHON", "SIZE", "STATE", "THIS HOST", "PATH OR PURPOSE"), rows)
 
 
@@ -98,7 +104,7 @@ class EnvPathVerb(Verb):
     USAGE = "    {progname} [OPTIONS] [NAME]\n"
 
     def main(self, name: str = "") -> None:
-        print(_finished(name)[0].path)
+        print(_require_environment(name)[0].path)
 
 
 class EnvCheckVerb(Verb):
@@ -107,18 +113,18 @@ class EnvCheckVerb(Verb):
     as_json: bool = flag("--json", "one JSON object")
 
     def main(self, name: str = "") -> None:
-        environment, chain = _finished(name)
+        environment, chain = _require_environment(name)
         proof, name = verify.prove_environment(environment, chain, start_progress()), environment.name
         problem = verify.find_problem(proof, name)
         serves = not (self.quick or problem)
-        found = answer_check.compare_answers(name, _CONVERSATIONS, start_progress()) if serves else ()
-        told = {**proof, "answers": [{"text": each.text, "fault": each.fault} for each in found]}
-        lines = format_table(("", ""), (*verify.list_rows(proof), *answer_check.list_rows(found)))
-        print_result(told, lines, as_json=self.as_json)
+        answers = answer_check.compare_answers(name, _CONVERSATIONS, start_progress()) if serves else ()
+        result = {**proof, "answers": [{"text": each.text, "fault": each.fault} for each in answers]}
+        lines = format_table(("", ""), (*verify.list_rows(proof), *answer_check.list_rows(answers)))
+        print_result(result, lines, as_json=self.as_json)
         if problem:
             raise problem
         rebuild = f"rebuild it: medley env clean {name} && medley env build {name}"
-        answer_check.require_correct_answers(found, f"{name} answers wrongly on this host", rebuild)
+        answer_check.require_correct_answers(answers, f"{name} answers wrongly on this host", rebuild)
 
 
 class EnvCleanVerb(Verb):
@@ -127,37 +133,39 @@ class EnvCleanVerb(Verb):
     dry_run: bool = flag("--dry-run", "print the commands; remove nothing")
 
     def main(self, name: str = "") -> None:
-        self._require_clear(name)
-        used = list_environments_in_use()
-        found = [path for path in virtualenv.list_removable(name, is_all=self.everything) if path not in used]
-        if not found:
+        self._require_clear_request(name)
+        used_paths = list_environments_in_use()
+        removable_paths = [
+            path for path in virtualenv.list_removable(name, is_all=self.everything) if path not in used_paths
+        ]
+        if not removable_paths:
             print("there is nothing to remove")
         elif self.dry_run:
-            for path in found:
+            for path in removable_paths:
                 if not virtualenv.is_being_built(path):
                     print(shlex.join(("rm", "-rf", str(path))))
         else:
-            freed = sum(map(_removed_bytes, found)) / _GB
+            freed = sum(map(_remove_environment, removable_paths)) / _GB
             print(f"{freed:.1f} GB in files; those that uv's cache shares are free after: uv cache prune")
 
-    def _require_clear(self, name: str) -> None:
-        """One environment or all: where both are said, neither is done."""
+    def _require_clear_request(self, name: str) -> None:
+        """Raise a Problem for an unknown name, or for a name with --all."""
         if name and self.everything:
             raise Problem(
                 f"{name} and --all exclude each other",
                 cause="--all removes every environment there is",
                 fix=f"medley env clean {name}   # or: medley env clean --all",
             )
-        known = sorted({*config.recipes(), *(each.name for each in virtualenv.list_environments())})
-        if name and name not in known:
+        known_names = sorted({*config.recipes(), *(each.name for each in virtualenv.list_environments())})
+        if name and name not in known_names:
             raise Problem(
                 f"there is no engine environment {name!r}",
-                cause=f"locks/ and this host have {', '.join(known)}",
+                cause=f"locks/ and this host have {', '.join(known_names)}",
                 fix="medley env list",
             )
 
 
-def _removed_bytes(path: Path) -> int:
+def _remove_environment(path: Path) -> int:
     size = storage.size_bytes(path)
     if not virtualenv.remove_environment(path):
         print(f"kept {path}: a build holds it")
@@ -182,38 +190,38 @@ class EnvLockVerb(Verb):
     as_json: bool = flag("--json", "one JSON object: name, lock, packages, path")
 
     def main(self, name: str) -> None:
-        _, here = detect_kind()
-        chain = toolkit.find_toolkit(here.name, watch=start_progress())
+        _, kind = detect_kind()
+        chain = toolkit.find_toolkit(kind.name, watch=start_progress())
         tool = uv.find_uv(chain.uv if chain else None)
-        device = self.device or here.host.device
+        device = self.device or kind.host.device
         order = lock.LockRequest(name, self.requirements, device, self.overrides, self.indexes).validate()
         version = self.python or (max(chain.pythons) if chain else "{}.{}".format(*sys.version_info[:2]))
         python = interpreter.find_interpreter(version, pythons=chain.pythons if chain else {}, uv=tool)
         if self.dry_run:
             print(lock.build_resolve_command(order, python, tool, Path("SCRATCH")))
             return
-        found = lock.resolve_lock(order, python, tool, watch=start_progress())
-        made = None
-        with lock.keep_lock(found) as path:
+        resolved_lock = lock.resolve_lock(order, python, tool, watch=start_progress())
+        environment = None
+        with lock.keep_lock(resolved_lock) as path:
             if not self.unproven:
-                made = virtualenv.prepare_environment(
-                    name, chain, driver=here.host.driver, watch=start_progress()
+                environment = virtualenv.prepare_environment(
+                    name, chain, driver=kind.host.driver, watch=start_progress()
                 )
-                lock.note_disk_use(found, made.path)
-        built = made and str(made.path)
-        about = {"name": name, "lock": str(path), "packages": len(found.pins), "path": built}
-        use = f'medley serve MODEL --env {name}   # cluster.toml: env = "{name}"'
-        lines = (f"{path}: {len(found.pins)} packages for {found.python}", use)
-        print_result(about, lines, as_json=self.as_json)
-        if made:
+                lock.note_disk_use(resolved_lock, environment.path)
+        built_path = environment and str(environment.path)
+        result = {"name": name, "lock": str(path), "packages": len(resolved_lock.pins), "path": built_path}
+        use_hint = f'medley serve MODEL --env {name}   # cluster.toml: env = "{name}"'
+        lines = (f"{path}: {len(resolved_lock.pins)} packages for {resolved_lock.python}", use_hint)
+        print_result(result, lines, as_json=self.as_json)
+        if environment:
             # What it lacks on this host is a Problem; the lock is right about its files, and stays.
-            proof = verify.prove_environment(made, chain, start_progress())
+            proof = verify.prove_environment(environment, chain, start_progress())
             print("\n".join(format_table(("", ""), verify.list_rows(proof))), file=sys.stderr)
             if problem := verify.find_problem(proof, name):
                 raise problem
 
 
-def _table(environment: Environment) -> dict[str, object]:
+def _build_table(environment: Environment) -> dict[str, object]:
     return {
         "name": environment.name,
         "digest": environment.digest,
@@ -224,27 +232,27 @@ def _table(environment: Environment) -> dict[str, object]:
     }
 
 
-def _finished(name: str) -> tuple[Environment, Toolkit | None]:
-    name, chain, driver = _wanted(name)
-    found = virtualenv.find_environment(name, chain, driver=driver)
-    if found is None:
+def _require_environment(name: str) -> tuple[Environment, Toolkit | None]:
+    name, chain, driver = _choose_environment(name)
+    environment = virtualenv.find_environment(name, chain, driver=driver)
+    if environment is None:
         raise Problem(
             f"{name} is not built",
             cause=f"there is no finished {virtualenv.plan_environment(name, chain, driver=driver).path}",
             fix=f"medley env build {name}",
         )
-    return found, chain
+    return environment, chain
 
 
-def _wanted(name: str) -> tuple[str, Toolkit | None, Driver]:
-    """The environment's name, and what this kind of host gives it."""
-    _, here = detect_kind()
-    name = name or here.host.environments.get(DEFAULT_ENGINE, "")
+def _choose_environment(name: str) -> tuple[str, Toolkit | None, Driver]:
+    """Return the environment's name, and the toolkit and driver of this kind of host."""
+    _, kind = detect_kind()
+    name = name or kind.host.environments.get(DEFAULT_ENGINE, "")
     if not name:
         raise Problem(
-            f"{here.host.title} has no engine environment",
-            cause=here.host.no_environment or f"hosts/{here.name}.toml names none",
+            f"{kind.host.title} has no engine environment",
+            cause=kind.host.no_environment or f"hosts/{kind.name}.toml names none",
             fix="name one: medley env build NAME (medley env list shows them)",
         )
-    chain = add_libcuda(toolkit.find_toolkit(here.name, watch=start_progress()), here.host)
-    return name, chain, here.host.driver
+    chain = add_libcuda(toolkit.find_toolkit(kind.name, watch=start_progress()), kind.host)
+    return name, chain, kind.host.driver

@@ -19,21 +19,21 @@ class EnvRaiseVerb(Verb):
     def main(self, name: str, version: str = "") -> None:
         if self.dry_run:
             release = relock.resolve_release(name, version or None, watch=start_progress())
-            print_result(_versions(release), _version_lines(release), as_json=self.as_json)
+            print_result(_build_versions_table(release), _list_version_lines(release), as_json=self.as_json)
             return
         proof = engine_release.raise_lock(name, version or None, watch=start_progress())
-        table = _versions(proof.release) | {
+        table = _build_versions_table(proof.release) | {
             "path": str(proof.environment),
             "gone": proof.removed_flags,
             "new": proof.added_flags,
             "commands": proof.command_count,
             "ran": proof.answers_result,
-            "back": _back(proof.release),
+            "back": _format_undo_command(proof.release),
         }
-        print_result(table, _proof_lines(proof), as_json=self.as_json)
+        print_result(table, _list_proof_lines(proof), as_json=self.as_json)
 
 
-def _versions(release: Release) -> dict[str, object]:
+def _build_versions_table(release: Release) -> dict[str, object]:
     return {
         "name": release.name,
         "from": release.old_version,
@@ -42,20 +42,20 @@ def _versions(release: Release) -> dict[str, object]:
     }
 
 
-def _version_lines(release: Release) -> Iterator[str]:
+def _list_version_lines(release: Release) -> Iterator[str]:
     for package, (old, new) in release.list_changes().items():
         yield f"{package:<28} {old or 'none'} → {new or 'none'}"
 
 
-def _proof_lines(proof: Proof) -> Iterator[str]:
-    yield from _version_lines(proof.release)
+def _list_proof_lines(proof: Proof) -> Iterator[str]:
+    yield from _list_version_lines(proof.release)
     yield f"flags gone   {' '.join(proof.removed_flags) or 'none'}"
     yield f"flags new    {' '.join(proof.added_flags) or 'none'}"
     yield f"parser       takes all {proof.command_count} commands of medley's"
     yield f"served       {proof.answers_result}"
     yield f"environment  {proof.environment}"
-    yield f"To go back: {_back(proof.release)}"
+    yield f"To go back: {_format_undo_command(proof.release)}"
 
 
-def _back(release: Release) -> str:
+def _format_undo_command(release: Release) -> str:
     return f"git checkout {' '.join(str(path) for path in release.old_texts)}"

@@ -21,56 +21,56 @@ class ExplainVerb(Verb):
     report: str | None = switch("--report FILE", "file for a report about this host and the log, redacted")
 
     def main(self, *logs: str) -> int:
-        found = explain_logs(diagnosis.open_named_logs(logs) if logs else diagnosis.open_newest_logs())
-        for warning in found.warnings:
+        explanation = explain_logs(diagnosis.open_named_logs(logs) if logs else diagnosis.open_newest_logs())
+        for warning in explanation.warnings:
             say(warning)
-        self._say_what_is_empty(found)
-        written, unwritten = None, None
+        self._report_empty_logs(explanation)
+        report_path, report_problem = None, None
         if not self.as_json:  # first, because a report asks this host much, and its disk may be full
-            print_result({}, _lines(found), as_json=False)
-        if self.report or found.unknown:
+            print_result({}, _list_lines(explanation), as_json=False)
+        if self.report or explanation.unknown:
             try:
-                written = write_bug_report(found, user.expand(self.report) if self.report else None)
+                report_path = write_bug_report(explanation, user.expand(self.report) if self.report else None)
             except Problem as problem:
-                unwritten = problem
-        report = {"report": str(written)} if written else {}
-        table = {"problems": [each.table for each in found.problems], **report}
-        said = [f"a report to attach, without secrets: {written}"] if written else []
-        print_result(table, said, as_json=self.as_json)
-        if unwritten and self.report:
-            raise unwritten
-        if unwritten:
-            say(f"no report was written: {unwritten.what}: {unwritten.cause}")
-        return 1 if found.problems else 0
+                report_problem = problem
+        report_table = {"report": str(report_path)} if report_path else {}
+        table = {"problems": [each.table for each in explanation.problems], **report_table}
+        lines = [f"a report to attach, without secrets: {report_path}"] if report_path else []
+        print_result(table, lines, as_json=self.as_json)
+        if report_problem and self.report:
+            raise report_problem
+        if report_problem:
+            say(f"no report was written: {report_problem.what}: {report_problem.cause}")
+        return 1 if explanation.problems else 0
 
-    def _say_what_is_empty(self, found: Explanation) -> None:
-        """Of a program's answer it takes nothing away: in an empty log no problem is known."""
-        empty = [scan.name for scan in found.scans if scan.empty]
-        if empty and len(empty) == len(found.scans) and not self.as_json:
+    def _report_empty_logs(self, explanation: Explanation) -> None:
+        """Name the empty logs; raise a Problem if all are empty, except for --json."""
+        empty_names = [scan.name for scan in explanation.scans if scan.empty]
+        if empty_names and len(empty_names) == len(explanation.scans) and not self.as_json:
             raise Problem(
-                f"{' and '.join(empty)} {'is' if len(empty) == 1 else 'are'} empty",
+                f"{' and '.join(empty_names)} {'is' if len(empty_names) == 1 else 'are'} empty",
                 cause="what a program writes to its standard error is often left out: it needs 2>&1",
                 fix="medley explain              # what medley itself kept last on this host\n"
                 "docker logs NAME 2>&1 | medley explain -\n"
                 "journalctl -u UNIT | medley explain -",
             )
-        for name in empty:
+        for name in empty_names:
             say(f"{name} is empty")
 
 
-def _lines(found: Explanation) -> Iterator[str]:
-    for problem in found.problems:
-        yield from _text(problem)
-    if not found.problems:
-        lines = sum(scan.lines for scan in found.scans)
-        yield fit(f"no failure is in {', '.join(scan.name for scan in found.scans)} ({lines} lines)")
+def _list_lines(explanation: Explanation) -> Iterator[str]:
+    for problem in explanation.problems:
+        yield from _list_problem_lines(problem)
+    if not explanation.problems:
+        lines = sum(scan.lines for scan in explanation.scans)
+        yield fit(f"no failure is in {', '.join(scan.name for scan in explanation.scans)} ({lines} lines)")
 
 
-def _text(found: FailureReport) -> Iterator[str]:
-    table = found.table
-    lead = "then, and perhaps because of it: " if found.follows else ""
-    yield from format_problem(found.problem(), lead, sys.stdout)
+def _list_problem_lines(failure: FailureReport) -> Iterator[str]:
+    table = failure.table
+    lead = "then, and perhaps because of it: " if failure.follows else ""
+    yield from format_problem(failure.problem(), lead, sys.stdout)
     yield fit(f"  line:  {table['file']}:{table['line_number']}: {table['line']}")
-    yield from (fit(f"  also:  {place}") for place in found.also)
-    if found.confidence != "high":
-        yield f"  sure:  {found.confidence}"
+    yield from (fit(f"  also:  {place}") for place in failure.also)
+    if failure.confidence != "high":
+        yield f"  sure:  {failure.confidence}"

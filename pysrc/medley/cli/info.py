@@ -10,7 +10,7 @@ from medley import config, own_version, transcript, user
 from medley.cli import Medley, Verb, command_tree, flag, shell_scripts, switch
 from medley.cli.output import format_table, print_result, say
 from medley.errors import Problem
-from medley.host.facts import Facts as Found
+from medley.host.facts import Facts
 from medley.host.kind import Kind, list_facts, load_answers, match_kind
 from medley.host.redact import Redactor, redactor_of_host
 from medley.host.summary import summarize
@@ -33,32 +33,32 @@ class FactsVerb(Verb):
                     cause=f"--from names {len(files)} files",
                     fix=f"medley facts --transcript --from {files[0]}",
                 )
-            said = load_answers(files[0]) if files else read_answers(None)
-            print(transcript.text((Redactor() if files else redactor_of_host()).transcript(said)), end="")
+            answers = load_answers(files[0]) if files else read_answers(None)
+            print(transcript.text((Redactor() if files else redactor_of_host()).transcript(answers)), end="")
         elif self.as_json:
-            hosts = [_table(found) for _, found in list_facts(files)]
+            hosts = [_build_table(host_facts) for _, host_facts in list_facts(files)]
             print(json.dumps(hosts if len(files) > 1 else hosts[0]))
         else:
-            for name, found in list_facts(files):
+            for name, host_facts in list_facts(files):
                 if len(files) > 1:
                     print(f"{name}:")
-                print("\n".join(format_table(("", ""), summarize(found, _kind(found)))))
+                print("\n".join(format_table(("", ""), summarize(host_facts, _find_kind(host_facts)))))
 
 
-def _kind(found: Found) -> Kind | Problem:
-    """A host of no kind still has facts, and they are what its user needs now."""
+def _find_kind(host_facts: Facts) -> Kind | Problem:
+    """Return the kind; return the Problem if none matches, because the user needs the facts now."""
     try:
-        return match_kind(found, config.hosts())
+        return match_kind(host_facts, config.hosts())
     except Problem as problem:
         return problem
 
 
-def _table(found: Found) -> dict[str, Any]:
-    chosen = _kind(found)
-    table = {"system": found.system, **dataclasses.asdict(found)}
-    if isinstance(chosen, Problem):
-        return {"kind": None, "problem": chosen.table, **table}
-    about = {"name": chosen.name, "title": chosen.host.title, "why": chosen.why, "warning": chosen.warning}
+def _build_table(host_facts: Facts) -> dict[str, Any]:
+    kind = _find_kind(host_facts)
+    table = {"system": host_facts.system, **dataclasses.asdict(host_facts)}
+    if isinstance(kind, Problem):
+        return {"kind": None, "problem": kind.table, **table}
+    about = {"name": kind.name, "title": kind.host.title, "why": kind.why, "warning": kind.warning}
     return {"kind": about, "problem": None, **table}
 
 
@@ -71,32 +71,32 @@ class CheckVerb(Verb):
         from medley.explain import diagnosis
 
         if self.accept:
-            return self._accept(user.expand(self.accept))
-        wrong = {**config.check(), **diagnosis.check()}
+            return self._record_consent(user.expand(self.accept))
+        problems_by_path = {**config.check(), **diagnosis.check()}
         if path := cluster.find_file():
-            wrong[path] = None
+            problems_by_path[path] = None
             try:
                 cluster.read_cluster(str(path))
             except Problem as problem:
-                wrong[path] = problem
-        bad = {path: problem for path, problem in wrong.items() if problem}
+                problems_by_path[path] = problem
+        wrong_paths = {path: problem for path, problem in problems_by_path.items() if problem}
         if not self.as_json:
-            for each in bad.values():
-                say(each)
+            for path_problem in wrong_paths.values():
+                say(path_problem)
         folders = config.folders()
-        about = {
+        result = {
             "folders": [str(folder) for folder in folders],
-            "tables": {str(path): each and each.table for path, each in wrong.items()},
+            "tables": {str(path): each and each.table for path, each in problems_by_path.items()},
         }
         lines = (
             "folders of tables, in the order of their search:",
             *(f"  {folder}{'' if os.path.isdir(folder) else '  (missing)'}" for folder in folders),  # noqa: PTH112 - Path.is_dir raises PermissionError
-            f"{len(wrong)} tables, {len(bad)} wrong",
+            f"{len(problems_by_path)} tables, {len(wrong_paths)} wrong",
         )
-        print_result(about, lines, as_json=self.as_json)
-        return 1 if bad else 0
+        print_result(result, lines, as_json=self.as_json)
+        return 1 if wrong_paths else 0
 
-    def _accept(self, path: Path) -> int:
+    def _record_consent(self, path: Path) -> int:
         from medley import cluster
         from medley.cluster import program_consent
 
@@ -114,10 +114,10 @@ class HelpVerb(Verb):
     def main(self, *words: str) -> None:
         shown: Verb = Medley("medley")
         for word in words:
-            below = shown.load_verbs()
-            if word not in below:
+            subverbs = shown.load_verbs()
+            if word not in subverbs:
                 raise shown.unknown_verb_usage(word, lead_words="medley help")
-            shown = below[word](f"{shown.PROGNAME} {word}")
+            shown = subverbs[word](f"{shown.PROGNAME} {word}")
         shown.help()
 
 

@@ -24,14 +24,17 @@ class KeyAddVerb(Verb):
 
         file = credentials.add_key(name, self.file)
         key = credentials.read_api_key(file)
-        behind = live_keys.wait_for_key(key)
-        current = [each for each in live_keys.servers_with_own_keys() if each not in behind]
+        outdated = live_keys.wait_for_key(key)
+        up_to_date = [each for each in live_keys.servers_with_own_keys() if each not in outdated]
         printed = None if self.file else key
-        servers = [*_tables(current, current=True), *_tables(behind, current=False)]
-        about = {"name": name, "file": str(file), "key": printed, "servers": servers}
-        print_result(about, [printed] if printed else [], as_json=self.as_json)
-        say(f"{file} has the key; accepted by {_shown(current)}")
-        return _report(behind, f"does not accept the key {name}")
+        servers = [
+            *_build_server_tables(up_to_date, current=True),
+            *_build_server_tables(outdated, current=False),
+        ]
+        result = {"name": name, "file": str(file), "key": printed, "servers": servers}
+        print_result(result, [printed] if printed else [], as_json=self.as_json)
+        say(f"{file} has the key; accepted by {_format_servers(up_to_date)}")
+        return _report_outdated(outdated, f"does not accept the key {name}")
 
 
 class KeyListVerb(Verb):
@@ -41,21 +44,26 @@ class KeyListVerb(Verb):
         from medley.serving import live_keys
 
         accepted = live_keys.read_all()
-        found: list[dict[str, Any]] = []
+        key_tables: list[dict[str, Any]] = []
         for name, file in credentials.own_keys().items():
             key, added = credentials.read_api_key(file), time.localtime(file.stat().st_mtime)
             servers = [server for server, keys in accepted if key in keys]
-            about = {"name": name, "file": str(file), "added": time.strftime("%Y-%m-%dT%H:%M:%S%z", added)}
-            found.append({**about, "servers": _tables(servers, current=True)})
+            key_table = {
+                "name": name,
+                "file": str(file),
+                "added": time.strftime("%Y-%m-%dT%H:%M:%S%z", added),
+            }
+            key_tables.append({**key_table, "servers": _build_server_tables(servers, current=True)})
         rows = [
-            (each["name"], each["added"][:16].replace("T", " "), _places(each["servers"])) for each in found
+            (each["name"], each["added"][:16].replace("T", " "), _format_places(each["servers"]))
+            for each in key_tables
         ]
         lines = (
             format_table(("NAME", "ADDED", "SERVERS"), rows)
             if rows
             else ["there are no keys: medley key add NAME"]
         )
-        print_result(found, lines, as_json=self.as_json)
+        print_result(key_tables, lines, as_json=self.as_json)
 
 
 class KeyRevokeVerb(Verb):
@@ -66,39 +74,42 @@ class KeyRevokeVerb(Verb):
         from medley.serving import live_keys
 
         key = credentials.revoke_key(name)
-        behind = live_keys.wait_for_revocation(key)
-        current = [each for each in live_keys.servers_with_own_keys() if each not in behind]
-        servers = [*_tables(current, current=True), *_tables(behind, current=False)]
-        line = f"the key {name} is revoked; refused by {_shown(current)}"
+        outdated = live_keys.wait_for_revocation(key)
+        up_to_date = [each for each in live_keys.servers_with_own_keys() if each not in outdated]
+        servers = [
+            *_build_server_tables(up_to_date, current=True),
+            *_build_server_tables(outdated, current=False),
+        ]
+        line = f"the key {name} is revoked; refused by {_format_servers(up_to_date)}"
         print_result({"name": name, "servers": servers}, [line], as_json=self.as_json)
-        return _report(behind, f"still accepts the key {name}")
+        return _report_outdated(outdated, f"still accepts the key {name}")
 
 
-def _tables(servers: list[Server], *, current: bool) -> list[dict[str, Any]]:
+def _build_server_tables(servers: list[Server], *, current: bool) -> list[dict[str, Any]]:
     return [{"model": each.model, "port": each.port, "current": current} for each in servers]
 
 
-def _places(servers: list[dict[str, Any]]) -> str:
+def _format_places(servers: list[dict[str, Any]]) -> str:
     return ", ".join(f"{each['model']}:{each['port']}" for each in servers) or "-"
 
 
-def _shown(servers: list[Server]) -> str:
+def _format_servers(servers: list[Server]) -> str:
     return ", ".join(f"{each.model} on port {each.port}" for each in servers) or "no running server"
 
 
-def _report(behind: list[Server], what: str) -> int:
+def _report_outdated(outdated: list[Server], mistake: str) -> int:
     """Name each server that did not take the change; return the exit code."""
     from medley.serving import live_keys
 
-    for server in behind:
+    for server in outdated:
         has_own = server.key != str(credentials.key_folder())
         say(
             Problem(
-                f"{server.model} on port {server.port} {what}",
+                f"{server.model} on port {server.port} {mistake}",
                 cause=f"its key is that of --api-key {server.key}"
                 if has_own
                 else f"it did not take the change within {live_keys.CHANGE_LIMIT_S} s; it is {server.state}",
                 fix=f"medley logs  # shows why; or serve it again: medley stop --port {server.port}",
             )
         )
-    return 1 if behind else 0
+    return 1 if outdated else 0

@@ -30,7 +30,7 @@ from medley.serving.request import LaunchRequest
 from medley.serving.site import find_this_host
 
 THROUGHPUT_STREAMS = 32
-"""Of who wants throughput and names no number: one stream has nothing to share a batch with."""
+"""Streams of a user who wants throughput and gives no number: one stream shares no batch."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ TRUST = {
     ),
     "is_refused": flag("--no-remote-code", "use only the engine's own code for the model"),
 }
-"""The switches of a Trust."""
+"""The switches of a Trust, by its fields."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Hosting:
         )
 
 
-_NEEDS = ["--image"]
+_REQUIRES_IMAGE = ["--image"]
 
 
 @dataclass(frozen=True)
@@ -147,11 +147,13 @@ class Container:
         excludes=["--env"],
     )
     program: Literal["docker", "podman"] | None = switch(
-        "--container PROGRAM", "docker or podman [default: the one that has the image]", requires=_NEEDS
+        "--container PROGRAM",
+        "docker or podman [default: the one that has the image]",
+        requires=_REQUIRES_IMAGE,
     )
     nccl: str | None = switch("--nccl FILE", "libnccl.so.2 to use instead of the engine's own")
     mounts: tuple[str, ...] = switch(
-        "--mount PATH[:INSIDE]", "path to mount in the container", requires=_NEEDS
+        "--mount PATH[:INSIDE]", "path to mount in the container", requires=_REQUIRES_IMAGE
     )
 
     def build_image_request(self) -> ImageRequest | None:

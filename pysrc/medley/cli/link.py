@@ -36,34 +36,38 @@ class LinkShowVerb(Verb):
     def main(self, *more: str) -> None:
         options = NetworkOptions(self.link, frozenset(self.exclude), self.transport)
         hosts = read_facts_by_host((*self.replayed, *more))
-        one = None if len(hosts) > 1 else rank_host_links(*next(iter(hosts.items())), options)
+        host_links = None if len(hosts) > 1 else rank_host_links(*next(iter(hosts.items())), options)
         group = choose_fabric(hosts, options)
         subgroups, _ = find_faster_subgroups(hosts, group, options)
         if self.as_json:
             # The loopback is what one host uses by itself; what it would bring to a group was asked for.
-            shown = {
+            table = {
                 **report.build_fabric_table(group, hosts),
                 "subgroups": [each.table for each in subgroups],
             }
-            print(json.dumps({**shown, **(report.build_host_links_table(one) if one else {})}))
-        elif one:
+            print(json.dumps({**table, **(report.build_host_links_table(host_links) if host_links else {})}))
+        elif host_links:
             columns = ("INTERFACE", "KIND", "ADDRESS")
-            _print(columns, report.list_candidate_rows(one), list(report.describe_host_links(one)))
+            _print_links(
+                columns, report.list_candidate_rows(host_links), list(report.describe_host_links(host_links))
+            )
         else:
             columns = ("HOST", "INTERFACE", "ADDRESS")
-            _print(columns, report.list_endpoint_rows(group), list(report.describe_fabric(group, subgroups)))
+            _print_links(
+                columns, report.list_endpoint_rows(group), list(report.describe_fabric(group, subgroups))
+            )
 
 
-def _print(
+def _print_links(
     columns: tuple[str, ...], links: Iterable[tuple[str, ...]], rows: Sequence[tuple[str, str]]
 ) -> None:
     """Print the links as a table; below it each heading once. A fix is to be copied, so nothing is folded."""
-    if drawn := list(links):
-        print("\n".join([*format_table((*columns, "SPEED", "MTU", "RDMA"), drawn), ""]))
+    if link_rows := list(links):
+        print("\n".join([*format_table((*columns, "SPEED", "MTU", "RDMA"), link_rows), ""]))
     width = max(len(heading) for heading, _ in rows)
-    before = ("", *(heading for heading, _ in rows))
-    for (heading, text), last in zip(rows, before, strict=False):
-        print(f"{heading if heading != last else '':<{width}}  {text}")
+    earlier_headings = ("", *(heading for heading, _ in rows))
+    for (heading, text), last_heading in zip(rows, earlier_headings, strict=False):
+        print(f"{heading if heading != last_heading else '':<{width}}  {text}")
 
 
 class LinkTestVerb(Verb):
@@ -86,54 +90,59 @@ class LinkTestVerb(Verb):
         return self._serve() if self.serve else self._measure(host)
 
     def _serve(self) -> int:
-        way = link_test.find_endpoint(_facts(), self.link)
-        adapter = link_test.find_adapter(way, tcp_only=self.tcp)
+        endpoint = link_test.find_endpoint(_read_own_facts(), self.link)
+        adapter = link_test.find_adapter(endpoint, tcp_only=self.tcp)
 
-        def ready() -> None:
+        def announce() -> None:
             tools = "iperf3 and perftest" if adapter else "iperf3"
-            print(f"{tools} at {way.ip} ({way.link.name}) for {self.minutes} min; Ctrl-C ends it")
+            print(f"{tools} at {endpoint.ip} ({endpoint.link.name}) for {self.minutes} min; Ctrl-C ends it")
             flag = " --tcp" if self.tcp else ""
-            print(f"on the other host: medley link test {way.ip}{flag}", flush=True)
+            print(f"on the other host: medley link test {endpoint.ip}{flag}", flush=True)
 
-        link_test.serve(way, adapter, limit_s=self.minutes * 60, ready=ready, progress=PlainProgress())
+        link_test.serve(
+            endpoint, adapter, limit_s=self.minutes * 60, ready=announce, progress=PlainProgress()
+        )
         return 0
 
     def _measure(self, host: str) -> int:
-        found = link_test.measure_link(
+        measurement = link_test.measure_link(
             host,
-            _facts(),
+            _read_own_facts(),
             seconds=self.seconds,
             streams=self.streams,
             tcp_only=self.tcp,
             progress=start_progress(),
         )
-        problems = tuple(link_test.find_problems(found))
-        told = {**dataclasses.asdict(found), "problems": [each.table for each in problems]}
-        print_result(told, lines(found), as_json=self.as_json)
+        problems = tuple(link_test.find_problems(measurement))
+        result = {**dataclasses.asdict(measurement), "problems": [each.table for each in problems]}
+        print_result(result, list_lines(measurement), as_json=self.as_json)
         for problem in () if self.as_json else problems:
             say(problem)
         return 1 if problems else 0
 
 
-def _facts() -> facts.Facts:
+def _read_own_facts() -> facts.Facts:
     return facts.read_facts(process.ask(facts.QUESTIONS))
 
 
-def lines(found: LinkMeasurement) -> Iterator[str]:
-    promised, reported = found.promised_mbit or 0, found.reported_mbit or 0
-    over = f", though it reports {format_speed(reported)}" if reported > promised else ""
-    carries = f"should carry {format_speed(promised)}{over}"
-    yield f"link    {found.interface} {found.address}, MTU {found.mtu}, {carries}"
-    if found.ping is None or found.ping.average_ms is None:
+def list_lines(measurement: LinkMeasurement) -> Iterator[str]:
+    promised, reported = measurement.promised_mbit or 0, measurement.reported_mbit or 0
+    excess_text = f", though it reports {format_speed(reported)}" if reported > promised else ""
+    expected_text = f"should carry {format_speed(promised)}{excess_text}"
+    yield f"link    {measurement.interface} {measurement.address}, MTU {measurement.mtu}, {expected_text}"
+    ping, rdma = measurement.ping, measurement.rdma
+    if ping is None or ping.average_ms is None:
         yield "ping    not answered, which a firewall may do"
     else:
-        sent = f"{found.ping.received} of {found.ping.sent}"
-        yield f"ping    {found.ping.average_ms:.3f} ms, {found.ping.worst_ms:.3f} at worst; {sent} came back"
-    for name, one in (("there", found.there), ("back", found.back)):
-        part = f", {one.mbit / promised:.0%} of it" if promised else ""
-        again = "" if one.retransmits is None else f"; {one.retransmits} segments sent again"
-        yield f"TCP     {format_mbit(one.mbit)} {name}{part}{again}"
-    if found.rdma:
-        part = f", {found.rdma.mbit / promised:.0%} of it" if promised else ""
-        latency = f"{found.rdma.latency_us:.2f} µs one way"
-        yield f"RDMA    {format_mbit(found.rdma.mbit)} there{part}; {latency} ({found.rdma.device})"
+        count_text = f"{ping.received} of {ping.sent}"
+        yield f"ping    {ping.average_ms:.3f} ms, {ping.worst_ms:.3f} at worst; {count_text} came back"
+    for name, direction in (("there", measurement.there), ("back", measurement.back)):
+        share_text = f", {direction.mbit / promised:.0%} of it" if promised else ""
+        retransmits_text = (
+            "" if direction.retransmits is None else f"; {direction.retransmits} segments sent again"
+        )
+        yield f"TCP     {format_mbit(direction.mbit)} {name}{share_text}{retransmits_text}"
+    if rdma:
+        share_text = f", {rdma.mbit / promised:.0%} of it" if promised else ""
+        latency = f"{rdma.latency_us:.2f} µs one way"
+        yield f"RDMA    {format_mbit(rdma.mbit)} there{share_text}; {latency} ({rdma.device})"

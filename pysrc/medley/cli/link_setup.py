@@ -49,52 +49,57 @@ class LinkSetupVerb(Verb):
             require_root("change links")
             print(f"taken back: {link_apply.undo_change(force=self.force)}")
             return 0
-        found = facts.read_facts(process.ask(facts.QUESTIONS))
-        asked = LinkRequest(self.interface, self.address, self.mtu, self.number, self.ring, force=self.force)
-        settings = link_setup.choose_settings(
-            found, asked, link_setup.find_protected_links(found, link_apply.list_ssh_sessions())
+        host_facts = facts.read_facts(process.ask(facts.QUESTIONS))
+        request = LinkRequest(
+            self.interface, self.address, self.mtu, self.number, self.ring, force=self.force
         )
-        for each in settings:
-            print(f"{each.interface}  {each.address}  MTU {each.mtu}  ({each.why})", file=sys.stderr)
-        todo = tuple(each for each in settings if not each.is_applied)
-        if not todo:
+        settings = link_setup.choose_settings(
+            host_facts, request, link_setup.find_protected_links(host_facts, link_apply.list_ssh_sessions())
+        )
+        for setting in settings:
+            line = f"{setting.interface}  {setting.address}  MTU {setting.mtu}  ({setting.why})"
+            print(line, file=sys.stderr)
+        open_settings = tuple(each for each in settings if not each.is_applied)
+        if not open_settings:
             print("all of it is so already")
             return 0
-        change = self._change(todo)
+        change = self._build_change(open_settings)
         if change.manual_text or self.dry_run:
             return 0
         require_root("change links")
-        if not self.yes and not _consents():
+        if not self.yes and not _ask_consent():
             print("nothing was changed")
             return 1
         link_apply.apply_change(change)
-        if left := link_apply.wait_for_settings(todo):
+        if failed_settings := link_apply.wait_for_settings(open_settings):
             raise Problem(
                 "the change was made, and the links are not as it says",
                 cause=", ".join(
-                    f"{each.interface} has not {each.address} with MTU {each.mtu}" for each in left
+                    f"{each.interface} has not {each.address} with MTU {each.mtu}" for each in failed_settings
                 ),
                 fix="ip address; to take it back: sudo $(command -v medley) link setup --undo",
             )
-        others = "the others with their --ring N; then: medley link show"
+        next_step = "the others with their --ring N; then: medley link show"
         if not self.ring:
-            others = "the other host, with the same networks and another last number; then: medley link test"
-        print(f"done. Now {others}")
+            next_step = (
+                "the other host, with the same networks and another last number; then: medley link test"
+            )
+        print(f"done. Now {next_step}")
         return 0
 
-    def _change(self, todo: tuple[Setting, ...]) -> Change:
-        """Made, and shown."""
-        found = link_apply.find_managers(process.ask(link_apply.MANAGER_QUESTIONS), self.manager)
-        change = link_apply.build_change(todo, found)
-        print(f"with {found.program}: {found.why}", file=sys.stderr)
+    def _build_change(self, open_settings: tuple[Setting, ...]) -> Change:
+        """Build the change and print it."""
+        managers = link_apply.find_managers(process.ask(link_apply.MANAGER_QUESTIONS), self.manager)
+        change = link_apply.build_change(open_settings, managers)
+        print(f"with {managers.program}: {managers.why}", file=sys.stderr)
         print(change.preview, end="")
-        unread = "the file that is there cannot be read, so this is not the whole change"
-        for note in (*change.notes, *([] if found.is_netplan_readable else [unread])):
+        unread_note = "the file that is there cannot be read, so this is not the whole change"
+        for note in (*change.notes, *([] if managers.is_netplan_readable else [unread_note])):
             print(f"note: {note}", file=sys.stderr)
         return change
 
 
-def _consents() -> bool:
+def _ask_consent() -> bool:
     if not sys.stdin.isatty():
         raise Problem(
             "no one can confirm the change",
@@ -104,8 +109,8 @@ def _consents() -> bool:
     return input("apply this? [y/N] ").strip().lower() in {"y", "yes"}
 
 
-# What is no wire says little here and fills the screen; a VPN's and a container's traffic is on a wire, too.
-_HIDDEN = {"loopback", "container", "virtual", "gadget", "tunnel"}
+# Virtual links fill the screen and add little: the traffic of a VPN or a container is on a real link, too.
+_HIDDEN_KINDS = {"loopback", "container", "virtual", "gadget", "tunnel"}
 
 
 class LinkWatchVerb(Verb):
@@ -115,34 +120,34 @@ class LinkWatchVerb(Verb):
     as_json: bool = flag("--json", "one JSON object per interval")
 
     def main(self) -> None:
-        found = self._intervals()
+        intervals = self._measure_intervals()
         if sys.stdout.isatty() and not self.once and not self.as_json:
-            console, begin = terminal.create_console(sys.stdout), Text("reading counters …")
-            with Live(begin, console=console, auto_refresh=False, vertical_overflow="crop") as live:
-                for each in found:
-                    live.update(table(each), refresh=True)
+            console, first_text = terminal.create_console(sys.stdout), Text("reading counters …")
+            with Live(first_text, console=console, auto_refresh=False, vertical_overflow="crop") as live:
+                for rates in intervals:
+                    live.update(draw_table(rates), refresh=True)
             return
-        for each in found:
-            print_result(told(each), lines(each), as_json=self.as_json)
+        for rates in intervals:
+            print_result(build_rates_table(rates), list_lines(rates), as_json=self.as_json)
 
-    def _intervals(self) -> Iterator[Rates]:
-        here = HostSampler(self.interval)
-        before = self._shown(here.sample_network())
+    def _measure_intervals(self) -> Iterator[Rates]:
+        sampler = HostSampler(self.interval)
+        earlier = self._select_links(sampler.sample_network())
         while True:
             time.sleep(self.interval)
-            after = self._shown(here.sample_network())
-            yield compute_rates(before, before, after)
+            later = self._select_links(sampler.sample_network())
+            yield compute_rates(earlier, earlier, later)
             if self.once:
                 return
-            before = after
+            earlier = later
 
-    def _shown(self, found: Sample) -> Sample:
-        links = (link for link in found.links if self.everything or link.kind not in _HIDDEN)
-        return replace(found, links=tuple(sorted(links, key=lambda link: link.name)))
+    def _select_links(self, sample: Sample) -> Sample:
+        links = (link for link in sample.links if self.everything or link.kind not in _HIDDEN_KINDS)
+        return replace(sample, links=tuple(sorted(links, key=lambda link: link.name)))
 
 
-def told(found: Rates) -> dict[str, object]:
-    """As programs read it."""
+def build_rates_table(rates: Rates) -> dict[str, object]:
+    """Return the rates for --json."""
     flows = [
         {
             "name": flow.name,
@@ -152,43 +157,47 @@ def told(found: Rates) -> dict[str, object]:
             "bad": flow.bad,
             "total_bytes": flow.total_bytes,
         }
-        for flow in (*found.links, *found.ports)
+        for flow in (*rates.links, *rates.ports)
     ]
-    return {"seconds": found.seconds, "rates": flows, "tcp_retransmits": found.retransmits}
+    return {"seconds": rates.seconds, "rates": flows, "tcp_retransmits": rates.retransmits}
 
 
-def lines(found: Rates) -> Iterator[str]:
-    """Of a quiet host one line, too, so that a log shows that it was watched."""
-    flows = (*found.links, *found.ports)
+def list_lines(rates: Rates) -> Iterator[str]:
+    """Yield the lines of busy links; one line for a quiet host, so that a log shows the watch."""
+    flows = (*rates.links, *rates.ports)
     for flow in flows:
         if not flow.is_quiet:
             in_text, out_text = format_bits(flow.in_bytes_per_s), format_bits(flow.out_bytes_per_s)
             yield f"{flow.name:<16} in {in_text:>11}  out {out_text:>11}"
-            yield from textwrap.wrap(_bad(flow), 80, initial_indent="  ! ", subsequent_indent="  ! ")
-    if found.retransmits:
-        yield f"{'TCP, all links':<16} {found.retransmits} segments sent again"
+            yield from textwrap.wrap(
+                _format_errors(flow), 80, initial_indent="  ! ", subsequent_indent="  ! "
+            )
+    if rates.retransmits:
+        yield f"{'TCP, all links':<16} {rates.retransmits} segments sent again"
     if all(flow.is_quiet for flow in flows):
-        yield f"no traffic on {len(flows)} links in {found.seconds:.0f} s"
+        yield f"no traffic on {len(flows)} links in {rates.seconds:.0f} s"
 
 
-def table(found: Rates) -> Table:
-    caption = f"{found.seconds:.0f} s; TCP sent {found.retransmits} segments again; Ctrl-C ends it"
+def draw_table(rates: Rates) -> Table:
+    caption = f"{rates.seconds:.0f} s; TCP sent {rates.retransmits} segments again; Ctrl-C ends it"
     table = Table(box=box.SIMPLE_HEAD, caption=caption, caption_justify="left")
     table.add_column("link", no_wrap=True, max_width=18)
     table.add_column("in", justify="right", no_wrap=True, min_width=10)
     table.add_column("out", justify="right", no_wrap=True, min_width=10)
     table.add_column("errors since the last line")
-    for flow in (*found.links, *found.ports):
-        style = "bold red" if flow.bad else "dim" if flow.is_quiet else ""
+    for flow in (*rates.links, *rates.ports):
+        style = "dim" if flow.is_quiet else ""
+        if flow.bad:
+            style = "bold red"
         cells = (
             flow.name,
             format_bits(flow.in_bytes_per_s),
             format_bits(flow.out_bytes_per_s),
-            _bad(flow) or "none",
+            _format_errors(flow) or "none",
         )
         table.add_row(*(Text(each, style) for each in cells))
     return table
 
 
-def _bad(flow: Flow) -> str:
+def _format_errors(flow: Flow) -> str:
     return ", ".join(f"{name} {count}" for name, count in sorted(flow.bad.items()))

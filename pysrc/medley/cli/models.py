@@ -29,79 +29,93 @@ class ModelsVerb(Verb):
             return
         if more and not self.replayed:
             raise self.unknown_verb_usage(more[0])
-        wanted = self.planning.build_placement()
+        placement = self.planning.build_placement()
         hosts = read_site((*self.replayed, *more), self.imagined)
-        on = add_engine_sources(hosts, wanted, EngineRequest())
+        site = add_engine_sources(hosts, placement, EngineRequest())
         with start_progress().stage("plan every model"):
-            here = catalog.measure_downloads()
-            found = list(catalog.list_entries(on, wanted, here))
-        print_result(list(map(_table, found)), _lines(found, here), as_json=self.as_json)
+            download_sizes = catalog.measure_downloads()
+            entries = list(catalog.list_entries(site, placement, download_sizes))
+        print_result(
+            list(map(_build_table, entries)), _list_lines(entries, download_sizes), as_json=self.as_json
+        )
 
 
-def _table(entry: Entry) -> dict[str, Any]:
-    made, told = entry.shape, entry.choice and entry.choice.prediction
-    told = told if told and told.fitted else None  # plan has no speed of a CPU either
+def _build_table(entry: Entry) -> dict[str, Any]:
+    shape, prediction = entry.shape, entry.choice and entry.choice.prediction
+    prediction = prediction if prediction and prediction.fitted else None  # plan has no speed of a CPU either
     return {
         "name": entry.name,
         "aliases": entry.model.aliases,
         "title": entry.model.title,
         "repository": entry.model.repository,
         "license": entry.model.license,
-        "weights": made and made.weights,
+        "weights": shape and shape.weights,
         "size_bytes": entry.size_bytes,
         "on_disk_bytes": entry.on_disk_bytes,
-        "parameters": made and made.parameters,
-        "active_parameters": made and made.active_parameters,
-        "context": made and made.context,
+        "parameters": shape and shape.parameters,
+        "active_parameters": shape and shape.active_parameters,
+        "context": shape and shape.context,
         "alone_on": entry.single_hosts,
         "layout": entry.layout,
-        "tokens_per_s": told and {"predicted": told.tokens_per_s, "low": told.low, "high": told.high},
+        "tokens_per_s": prediction
+        and {"predicted": prediction.tokens_per_s, "low": prediction.low, "high": prediction.high},
         "lacks": entry.gap,
     }
 
 
-def _lines(found: list[Entry], here: Mapping[str, int]) -> list[str]:
-    """A line for each; what fits first, the fastest on top; then what else is on this host."""
-    rows = list(map(_row, sorted(found, key=lambda each: -_speed(each))))
-    known = {each.model.repository for each in found}
-    more = ((name, size) for name, size in here.items() if name not in known)
-    rows += ((name, "", _in_gb(size), "", "", "", f"medley plan {name}") for name, size in more)
+def _list_lines(entries: list[Entry], download_sizes: Mapping[str, int]) -> list[str]:
+    """Return a line for each model, the fastest first; then the other downloads of this host."""
+    rows = list(map(_build_row, sorted(entries, key=lambda entry: -_get_speed(entry))))
+    known_repositories = {each.model.repository for each in entries}
+    other_downloads = (
+        (name, size) for name, size in download_sizes.items() if name not in known_repositories
+    )
+    rows += (
+        (name, "", _format_gb(size), "", "", "", f"medley plan {name}") for name, size in other_downloads
+    )
     return format_table(
-        ("model", "GB", "on disk", "parameters", "context", "tok/s", "layout"), rows, optional=_OPTIONAL
+        ("model", "GB", "on disk", "parameters", "context", "tok/s", "layout"),
+        rows,
+        optional=_OPTIONAL_COLUMNS,
     )
 
 
-_OPTIONAL = ("on disk", "parameters", "context")
-"""Columns that a narrow terminal does without."""
+_OPTIONAL_COLUMNS = ("on disk", "parameters", "context")
+"""Columns that a narrow terminal leaves out."""
 
 
-def _row(entry: Entry) -> tuple[str, str, str, str, str, str, str]:
-    told = entry.choice and entry.choice.prediction
-    made, lacks = entry.shape, (entry.gap or "").partition(" in the nearest")[0]
-    count = _count(made.parameters) if made else ""
-    if made and made.active_parameters < made.parameters:
-        count += f", {_count(made.active_parameters)} active"
+def _build_row(entry: Entry) -> tuple[str, str, str, str, str, str, str]:
+    prediction = entry.choice and entry.choice.prediction
+    shape, gap = entry.shape, (entry.gap or "").partition(" in the nearest")[0]
+    count = _format_parameters(shape.parameters) if shape else ""
+    if shape and shape.active_parameters < shape.parameters:
+        count += f", {_format_parameters(shape.active_parameters)} active"
+    rate = ""
+    if prediction:
+        rate = f"{prediction.tokens_per_s:.1f}" if prediction.fitted else "-"
     return (
         entry.name,
-        _in_gb(entry.size_bytes),
-        _in_gb(entry.on_disk_bytes),
+        _format_gb(entry.size_bytes),
+        _format_gb(entry.on_disk_bytes),
         count,
-        f"{made.context // _KI}Ki" if made else "",
-        ("" if not told else f"{told.tokens_per_s:.1f}" if told.fitted else "-"),
-        entry.layout or (f"does not fit: {lacks}" if made else lacks),
+        f"{shape.context // _KI}Ki" if shape else "",
+        rate,
+        entry.layout or (f"does not fit: {gap}" if shape else gap),
     )
 
 
-def _in_gb(size: int | None) -> str:
-    return "" if not size else f"{size / _GB:.1f}" if size > _GB / 20 else "<0.1"
+def _format_gb(size: int | None) -> str:
+    if not size:
+        return ""
+    return f"{size / _GB:.1f}" if size > _GB / 20 else "<0.1"
 
 
-def _count(parameters: int) -> str:
-    """Of the units that makers use: 4.2B, 120B, 7M."""
+def _format_parameters(parameters: int) -> str:
+    """Return the count in the units that makers use: 4.2B, 120B, 7M."""
     if parameters < _BILLION:
         return f"{parameters / _BILLION * 1000:.0f}M"
     return f"{parameters / _BILLION:.{0 if parameters >= 100 * _BILLION else 1}f}B"
 
 
-def _speed(entry: Entry) -> float:
+def _get_speed(entry: Entry) -> float:
     return entry.choice.prediction.tokens_per_s if entry.choice else 0.0

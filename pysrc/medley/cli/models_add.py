@@ -37,50 +37,66 @@ class ModelsAddVerb(Verb):
             fix = f"medley models add {repository} --name {table.find_table_name(repository)}"
             raise Problem(f"{self.name!r} is not a name for a model", cause=cause, fix=fix)
         name = self.name or table.find_table_name(repository)
-        path = Path(self.destination) if self.destination else _own(name)
-        name, known = path.stem, config.models()
-        there = next((each for each, model in known.items() if model.repository == repository), None)
-        if there and not (self.destination or self.name or self.replace or self.dry_run or path.is_file()):
-            already = f"{there} is this model already: medley plan {there}"
-            file = config.files("models")[there]
+        path = Path(self.destination) if self.destination else _find_own_path(name)
+        name, known_models = path.stem, config.models()
+        existing_name = next(
+            (each for each, model in known_models.items() if model.repository == repository), None
+        )
+        if existing_name and not (
+            self.destination or self.name or self.replace or self.dry_run or path.is_file()
+        ):
+            line = f"{existing_name} is this model already: medley plan {existing_name}"
+            file = config.files("models")[existing_name]
             text = file.read_text(encoding="utf-8")
-            found = {"name": there, "path": str(file), "written": False, "repository": repository}
-            found |= {"commit": None, "text": text, "like": [], "proposed": {}, "left_out": {}}
-            print_result(found, [already], as_json=self.as_json)
+            existing = {"name": existing_name, "path": str(file), "written": False, "repository": repository}
+            existing |= {"commit": None, "text": text, "like": [], "proposed": {}, "left_out": {}}
+            print_result(existing, [line], as_json=self.as_json)
             return
-        self._require_free(name, repository, known)
-        look = _look(repository, name)
-        others = {each: model for each, model in known.items() if model.repository != repository}
-        proposed = table.propose_values(name, find_architecture(look.config), others)
-        text = table.write_table(look, proposed)
+        self._require_free_name(name, repository, known_models)
+        record = _fetch_record(repository, name)
+        other_models = {each: model for each, model in known_models.items() if model.repository != repository}
+        proposal = table.propose_values(name, find_architecture(record.config), other_models)
+        text = table.write_table(record, proposal)
         model = table.parse_model(text, str(path))
-        written = not self.dry_run and self._write(path, text, model)
-        result = {"name": name, "path": str(path), "written": written, "repository": repository}
-        result |= {"commit": look.commit, "text": text, "like": proposed.similar, "proposed": proposed.values}
-        result |= {"left_out": proposed.left_out}
-        lines = [text.rstrip("\n")] if self.dry_run else _lines(path, model, proposed, written=written)
+        is_written = not self.dry_run and self._write(path, text, model)
+        result = {"name": name, "path": str(path), "written": is_written, "repository": repository}
+        result |= {
+            "commit": record.commit,
+            "text": text,
+            "like": proposal.similar,
+            "proposed": proposal.values,
+        }
+        result |= {"left_out": proposal.left_out}
+        lines = (
+            [text.rstrip("\n")] if self.dry_run else _list_lines(path, model, proposal, is_written=is_written)
+        )
         print_result(result, lines, as_json=self.as_json)
 
-    def _require_free(self, name: str, repository: str, known: Mapping[str, Model]) -> None:
-        """A Problem where the name is that of another repository's table."""
-        if name not in known or (other := known[name]).repository == repository or self.destination:
+    def _require_free_name(self, name: str, repository: str, known_models: Mapping[str, Model]) -> None:
+        """Raise a Problem if the name is that of another repository's table."""
+        if (
+            name not in known_models
+            or (other := known_models[name]).repository == repository
+            or self.destination
+        ):
             return
-        mine = repository.replace("/", "-").lower()
+        own_name = repository.replace("/", "-").lower()
         raise Problem(
             f"there is a model {name} already",
             cause=f"its table is of {other.repository or 'a model that medley makes'}, not of {repository}",
-            fix=f"medley models add {repository} --name {mine}",
+            fix=f"medley models add {repository} --name {own_name}",
         )
 
     def _write(self, path: Path, text: str, model: Model) -> bool:
-        """Whether it was written; False where the same table is there."""
+        """Write the table; return False if the file has the same one already."""
         if path.is_file() and not self.replace:
-            there = config.read(path, Model)
-            if there == model:
+            existing_model = config.read(path, Model)
+            if existing_model == model:
                 return False
+            differences = _list_differences(existing_model, model)
             raise Problem(
                 f"{path} is there, and differs",
-                cause=f"in {', '.join(_differences(there, model))}: edited, or of another commit",
+                cause=f"in {', '.join(differences)}: edited, or of another commit",
                 fix=f"medley models add {model.repository} --dry-run  # shows the new one\n"
                 f"medley models add {model.repository} --output {quote(str(path))} --replace",
             )
@@ -90,53 +106,57 @@ class ModelsAddVerb(Verb):
         return True
 
 
-def _look(repository: str, name: str) -> HubRecord:
-    seen = start_progress()
+def _fetch_record(repository: str, name: str) -> HubRecord:
+    progress = start_progress()
     try:
-        with seen.stage(f"ask the hub what {repository} is made of"):
-            return hub_checkpoint.fetch_record(repository, seen)
+        with progress.stage(f"ask the hub what {repository} is made of"):
+            return hub_checkpoint.fetch_record(repository, progress)
     except hub.Unreachable as problem:
         network = f"unset {variable}" if (variable := hub.find_offline_variable()) else "check the network"
-        elsewhere = f"medley models add {repository} --output {name}.toml"
-        problem.fix = f"{network}, or on a host that has one: {elsewhere}\nthen copy it: {_own(name)}"
+        other_command = f"medley models add {repository} --output {name}.toml"
+        problem.fix = (
+            f"{network}, or on a host that has one: {other_command}\nthen copy it: {_find_own_path(name)}"
+        )
         raise
 
 
-def _own(name: str) -> Path:
+def _find_own_path(name: str) -> Path:
     return config.folders()[0] / "models" / f"{name}.toml"
 
 
-def _differences(one: Model, other: Model) -> Iterator[str]:
-    was, now = one.model_dump(), other.model_dump()
-    for key in was:
-        if key == "shape" and was[key] and now[key]:
-            yield from (f"shape.{each}" for each in now[key] if was[key][each] != now[key][each])
-        elif was[key] != now[key]:
+def _list_differences(old: Model, new: Model) -> Iterator[str]:
+    old_values, new_values = old.model_dump(), new.model_dump()
+    for key in old_values:
+        if key == "shape" and old_values[key] and new_values[key]:
+            yield from (
+                f"shape.{each}" for each in new_values[key] if old_values[key][each] != new_values[key][each]
+            )
+        elif old_values[key] != new_values[key]:
             yield key
 
 
-def _lines(path: Path, model: Model, proposed: Proposal, *, written: bool) -> Iterator[str]:
+def _list_lines(path: Path, model: Model, proposal: Proposal, *, is_written: bool) -> Iterator[str]:
     shape = model.shape
-    yield f"{path}: {'written' if written else 'there already, and the same'}"
+    yield f"{path}: {'written' if is_written else 'there already, and the same'}"
     if shape:
         active = f", {shape.active_parameters / _BILLION:.1f}B active" if shape.experts else ""
         yield (
             f"{model.title}: {shape.weights_bytes / _GB:.1f} GB in {shape.weights}, "
             f"{shape.parameters / _BILLION:.1f}B parameters{active}, context {shape.context} tokens"
         )
-    yield from _proposed(model, proposed)
+    yield from _list_proposed_lines(model, proposal)
     name = path.stem if config.files("models").get(path.stem) == path else str(model.repository)
     yield f"medley plan {name}"
 
 
-def _proposed(model: Model, proposed: Proposal) -> Iterator[str]:
-    if not proposed.similar:
+def _list_proposed_lines(model: Model, proposal: Proposal) -> Iterator[str]:
+    if not proposal.similar:
         yield f"no known table has the architecture {model.architecture}: no parser and no flag is proposed"
-    for key, value in proposed.values.items():
-        yield f"proposed, not tried: {key} = {_shown(value)}, as {', '.join(proposed.similar)}"
-    for key, why in proposed.left_out.items():
+    for key, value in proposal.values.items():
+        yield f"proposed, not tried: {key} = {_format_value(value)}, as {', '.join(proposal.similar)}"
+    for key, why in proposal.left_out.items():
         yield f"left out, because known tables differ in {key}: {why}"
 
 
-def _shown(value: Any) -> str:  # noqa: ANN401 - whatever a table says
+def _format_value(value: Any) -> str:  # noqa: ANN401 - whatever a table says
     return str(value) if not isinstance(value, dict) else ", ".join(f"{k}: {v}" for k, v in value.items())

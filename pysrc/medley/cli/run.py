@@ -28,9 +28,17 @@ class RunVerb(Verb):
     as_json: bool = flag("--json", "one JSON object: the command", requires=["--dry-run"])
 
     def _parse_args(self, argv: list[str]) -> Any:  # noqa: ANN401 - plumbum's own matter, passed on
-        """As with python itself, what stands after the script is not ours."""
-        at = next((nth for nth, word in enumerate(argv) if word.endswith(".py") or word == "--"), len(argv))
-        return super()._parse_args([*argv[:at], *(() if "--" in argv[at : at + 1] else ("--",)), *argv[at:]])
+        """Leave the words after the script to it, as python does."""
+        script_index = next(
+            (nth for nth, word in enumerate(argv) if word.endswith(".py") or word == "--"), len(argv)
+        )
+        return super()._parse_args(
+            [
+                *argv[:script_index],
+                *(() if "--" in argv[script_index : script_index + 1] else ("--",)),
+                *argv[script_index:],
+            ]
+        )
 
     def main(self, model: str, script: str = "", *words: str) -> int:
         user_script, printer = read_script(script, model, words), create_output()

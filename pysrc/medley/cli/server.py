@@ -41,7 +41,7 @@ class LogsVerb(ClusterVerb):
                 tuple(name for name in known_cluster.hosts if name not in hosts)
             )
         width, paint = max(map(len, known_cluster.hosts)), _create_painter(list(known_cluster.hosts))
-        kept_lines: list[tuple[str, str]] = []
+        stored_lines: list[tuple[str, str]] = []
 
         def print_host_line(host: str, text: str) -> None:
             """Print a line after its host; with --events leave out other lines, from another medley."""
@@ -54,17 +54,16 @@ class LogsVerb(ClusterVerb):
             line = _format_event(event) if event else text
             print_line(f"{paint(host)}{' ' * (width - len(host))}  {line}")
 
-        def keep(host: str, text: str) -> None:
-            kept_lines.append((host, text))
+        def store_line(host: str, text: str) -> None:
+            stored_lines.append((host, text))
 
-        with Fleet(known_cluster, on_note=print_host_line if self.follow else keep) as fleet:
+        with Fleet(known_cluster, on_note=print_host_line if self.follow else store_line) as fleet:
             fields = {"lines": self.lines, "follow": self.follow}
             request, limit_s = "events" if self.events else "log", float("inf") if self.follow else 60
             fleet.ask(request, lambda _: fields, limit_s=limit_s)
-            end_of_time = (
-                "," if self.events else " "
-            )  # an event begins with its time, as a line of a log does
-            for host, text in sorted(kept_lines, key=lambda each: each[1].partition(end_of_time)[0]):
+            # An event begins with its time, as a line of a log does.
+            end_of_time = "," if self.events else " "
+            for host, text in sorted(stored_lines, key=lambda line: line[1].partition(end_of_time)[0]):
                 print_host_line(host, text)
             return print_problems(fleet.failed.values())
 
