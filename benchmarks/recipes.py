@@ -28,7 +28,7 @@ import yaml
 from medley.engine.parser import is_flag, read_locked_parser
 from medley.errors import Problem
 from medley.schema import REPOSITORY
-from medley.serving.community_recipe.recipe import Imported, imported
+from medley.serving.community_recipe.recipe import ImportedRecipe, import_recipe
 
 RESULT = Path(__file__).parent / "results" / "recipes.txt"
 OUTCOMES = ("imported right", "changed with a word", "refused rightly", "refused wrongly", "without a word")
@@ -103,7 +103,7 @@ def _commands(source: str, name: str, text: str) -> Iterator[Case]:
 
 def result(case: Case) -> Result:
     try:
-        found = imported(case.text.encode(), "FILE")
+        found = import_recipe(case.text.encode(), "FILE")
     except Problem as problem:
         wrong = _refused_wrongly(case)
         return Result(
@@ -111,7 +111,7 @@ def result(case: Case) -> Result:
         )
     if lost := [*_unaccounted(case, found), *_refused_by_engine(found)]:
         return Result(case, "without a word", ", ".join(lost))
-    changed = [each.key for each in found.entries if each.changed or each.outcome == "refused"]
+    changed = [each.key for each in found.entries if each.is_changed or each.outcome == "refused"]
     return Result(case, "changed with a word" if changed else "imported right", ", ".join(changed))
 
 
@@ -138,7 +138,7 @@ def _quoted(command: str) -> bool:
     return done.returncode == 0
 
 
-def _unaccounted(case: Case, found: Imported) -> Iterator[str]:
+def _unaccounted(case: Case, found: ImportedRecipe) -> Iterator[str]:
     """Yield flags and variables of the text that are neither in the command nor named."""
     named = " ".join((*(f"{each.key} {each.why}" for each in found.entries), str(found.command)))
     table = yaml.safe_load(case.text) if case.kind != "command" else {}
@@ -171,16 +171,16 @@ def _first_command(text: str) -> str:
     return re.split(r"\s(?:&&|;|\||#|&$|>)", line[match.end() - 1 :])[0] if match else ""
 
 
-def _as_option(name: str, found: Imported) -> bool:
+def _as_option(name: str, found: ImportedRecipe) -> bool:
     """Whether it has become an option: every carried entry has the flag of the text in its key."""
     return any(
         each.key.partition(" ")[2].replace("_", "-") == name.replace("_", "-") for each in found.entries
     )
 
 
-def _refused_by_engine(found: Imported) -> Iterator[str]:
+def _refused_by_engine(found: ImportedRecipe) -> Iterator[str]:
     parser = read_locked_parser(found.engine)
-    words = found.words("flag")
+    words = found.list_words("flag")
     yield from (
         f"passed on: {fault.argument}: {fault.cause}"
         for fault in (parser.list_faults(words) if parser else ())

@@ -13,7 +13,6 @@ ALLOWED = {
     "model": 1,
     "network": 5,
     "plain": 1,
-    "serving": 47,
 }
 """The most places of each area; after a renaming write the lower number."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from medley import config, serving, transcript
-from medley.cli.sign import Sign, list_sign_lines, list_usable_models
+from medley.cli.sign import Sign, list_lines, list_usable_models
 from medley.cluster.remote import Server
 from medley.engine import Serving
 from medley.errors import Problem
@@ -60,7 +60,7 @@ def sign_of(found: Facts, *servers: Server) -> Sign:
     ],
 )
 def test_a_host_says_what_it_could_serve(name: str, could_serve: str, command: str) -> None:
-    lines = dict(list_sign_lines(recorded(name)))
+    lines = dict(list_lines(recorded(name)))
     assert len(lines) == 5
     assert lines["could serve"].startswith(could_serve)
     assert lines["type"] == command
@@ -68,20 +68,20 @@ def test_a_host_says_what_it_could_serve(name: str, could_serve: str, command: s
 
 
 def test_speeds_are_those_of_the_plan_and_only_where_one_is_predicted() -> None:
-    assert re.match(r"gpt-oss-120b 3\d tok/s, ", dict(list_sign_lines(recorded("spark")))["could serve"])
-    assert "tok/s" not in dict(list_sign_lines(recorded("cpu-rack")))["could serve"]
+    assert re.match(r"gpt-oss-120b 3\d tok/s, ", dict(list_lines(recorded("spark")))["could serve"])
+    assert "tok/s" not in dict(list_lines(recorded("cpu-rack")))["could serve"]
 
 
 @pytest.mark.parametrize("name", ["rtx-stuck", "orin-r35-no-nvidia-smi", "thor-in-docker"])
 def test_a_host_of_no_kind_gets_the_fix(name: str) -> None:
     sign = recorded(name)
     assert isinstance(sign.kind, Problem)
-    assert dict(list_sign_lines(sign))["fix"] == sign.kind.fix
+    assert dict(list_lines(sign))["fix"] == sign.kind.fix
 
 
 def test_an_unknown_processor_is_a_sign_too() -> None:
     text = (RECORDED / "debian-vm.txt").read_text().replace("x86_64", "riscv64")
-    lines = dict(list_sign_lines(sign_of(facts.read_facts(transcript.parse(text)))))
+    lines = dict(list_lines(sign_of(facts.read_facts(transcript.parse(text)))))
     assert len(lines) == 5
     assert "riscv64-linux" in lines["host"]
     assert "hosts" in lines["fix"]
@@ -90,7 +90,7 @@ def test_an_unknown_processor_is_a_sign_too() -> None:
 @pytest.mark.parametrize(("state", "command"), [("ready", "medley chat"), ("starting", "medley logs -f")])
 def test_what_is_served_changes_the_command(state: str, command: str) -> None:
     server = Server(SERVER.url, "demo", 1, 1, "b", state=state)
-    lines = dict(list_sign_lines(recorded("spark", server)))
+    lines = dict(list_lines(recorded("spark", server)))
     assert lines["runs here"].startswith(f"demo at {SERVER.url}")
     assert lines["type"] == command
 

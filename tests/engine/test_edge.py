@@ -20,7 +20,7 @@ from medley.environment import caddy
 from medley.serving import edge_process
 from medley.serving.drain import Drain
 from medley.serving.edge import BODY_IDLE_S, BODY_MIB, HEAD_S, Closed, Edge
-from medley.serving.edge_process import EdgeProcess, count_open_requests, running_edge
+from medley.serving.edge_process import EdgeProcess, count_open_requests, run_edge
 from tests.problems import raises_problem
 from tests.socket_server import PIECES, Requests, answering_on
 from tests.waiting import wait_for
@@ -100,7 +100,7 @@ class Front:
 @contextmanager
 def fronted(edge: Edge) -> Iterator[Front]:
     edge.folder.mkdir(mode=0o700, exist_ok=True)
-    with answering_on(edge.socket) as engine, running_edge(edge, caddy.prepare_caddy(), print) as process:
+    with answering_on(edge.socket) as engine, run_edge(edge, caddy.prepare_caddy(), print) as process:
         process.close("start", None)
         front = Front(process, engine)
         if edge.tls is None:
@@ -358,7 +358,7 @@ def test_a_port_in_use_is_named(edge: Edge) -> None:
     with (
         socket.create_server(("127.0.0.1", edge.port)),
         raises_problem(f"port {edge.port}", fix=f"--port {edge.port + 1}"),
-        running_edge(edge, caddy.prepare_caddy(), print),
+        run_edge(edge, caddy.prepare_caddy(), print),
     ):
         pass
 

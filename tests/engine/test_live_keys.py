@@ -18,7 +18,7 @@ from medley.command import Command
 from medley.engine import Serving
 from medley.environment import caddy
 from medley.serving.edge import Edge
-from medley.serving.edge_process import EdgeProcess, count_open_requests, running_edge
+from medley.serving.edge_process import EdgeProcess, count_open_requests, run_edge
 from medley.serving.live_keys import LiveKeys
 from tests.servers import Start
 from tests.socket_server import answering_on
@@ -98,7 +98,7 @@ def fronted(listens: Serving) -> Iterator[EdgeProcess]:
     edge = Edge(listens.address, listens.port, listens.socket, listens.socket_folder, keys)
     with (
         answering_on(listens.socket),
-        running_edge(edge, caddy.prepare_caddy(), print) as process,
+        run_edge(edge, caddy.prepare_caddy(), print) as process,
         serving.note_server(listens, "ready"),
     ):
         process.close("start", None)

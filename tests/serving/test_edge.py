@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from medley.engine import Tls
-from medley.serving.edge import Closed, Edge, accepted_keys
+from medley.serving.edge import Closed, Edge, list_accepted_keys
 
 EDGE = Edge("127.0.0.1", 8000, Path("/run/8000/engine.sock"), Path("/run/8000"))
 KEY = "sk-0123456789abcdef01234567"
 
 
 def handlers(edge: Edge, closed: Closed | None = None) -> str:
-    return json.dumps(edge.configuration(closed)["apps"]["http"]["servers"]["edge"]["routes"])
+    return json.dumps(edge.build_configuration(closed)["apps"]["http"]["servers"]["edge"]["routes"])
 
 
 def test_without_a_key_the_own_host_is_answered_alone() -> None:
@@ -37,7 +37,7 @@ def test_a_closed_one_says_why_and_when_to_retry() -> None:
 
 @pytest.mark.parametrize("tls", [Tls(), Tls(Path("/c.pem"), Path("/k.pem"))])
 def test_tls_takes_http_1_only(tls: Tls) -> None:
-    configuration = Edge(**{**vars(EDGE), "tls": tls}).configuration()
+    configuration = Edge(**{**vars(EDGE), "tls": tls}).build_configuration()
     assert configuration["apps"]["http"]["servers"]["edge"]["protocols"] == ["h1"]
     assert ("pki" in configuration["apps"]) == (tls.certificate is None)
 
@@ -46,8 +46,8 @@ def test_the_keys_of_a_running_configuration_are_read_back() -> None:
     keys = {"alice": KEY, "bob": KEY[::-1]}
     for given in (None, {}, keys):
         edge = Edge(**{**vars(EDGE), "keys": given})
-        routes = edge.configuration()["apps"]["http"]["servers"]["edge"]["routes"]
-        assert accepted_keys(json.loads(json.dumps(routes))) == set((given or {}).values())
+        routes = edge.build_configuration()["apps"]["http"]["servers"]["edge"]["routes"]
+        assert list_accepted_keys(json.loads(json.dumps(routes))) == set((given or {}).values())
 
 
 def test_a_server_that_has_lost_its_keys_refuses_all() -> None:

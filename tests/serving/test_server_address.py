@@ -10,7 +10,7 @@ import pytest
 from medley import credentials, serving, storage
 from medley.engine import Serving
 from medley.serving import batch_client
-from medley.serving.server_address import client_key_file, find_address
+from medley.serving.server_address import find_address, find_client_key_file
 from tests.problems import assert_problem, problem_in, raises_problem
 from tests.web_server import Answering, answering
 
@@ -154,4 +154,4 @@ def test_another_program_gets_the_key_of_this_host_s_server(tmp_path: Path) -> N
     listens = Serving("tiny", "tiny", key=credentials.key_folder(), socket_folder=tmp_path)
     with serving.note_server(listens, "ready"):
         at = find_address("http://127.0.0.1:8000/v1", None, is_insecure=False)
-    assert (at.key, client_key_file(at, None)) == (None, alice)
+    assert (at.key, find_client_key_file(at, None)) == (None, alice)

@@ -75,7 +75,7 @@ class ConnectVerb(Verb):
 def _build_target(server: RunningServer, key_file: str | None) -> Target:
     """Return the server as a client is to use it, with the key by reference."""
     address = server.address
-    file = server_address.client_key_file(address, key_file)
+    file = server_address.find_client_key_file(address, key_file)
     has_key = bool(address.key or (address.record and address.record.key))
     authority = Tls().authority if address.record and address.url.startswith("https:") else None
     return Target(

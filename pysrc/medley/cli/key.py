@@ -25,7 +25,7 @@ class KeyAddVerb(Verb):
         file = credentials.add_key(name, self.file)
         key = credentials.read_api_key(file)
         outdated = live_keys.wait_for_key(key)
-        up_to_date = [each for each in live_keys.servers_with_own_keys() if each not in outdated]
+        up_to_date = [each for each in live_keys.list_servers_with_own_keys() if each not in outdated]
         printed = None if self.file else key
         servers = [
             *_build_server_tables(up_to_date, current=True),
@@ -43,7 +43,7 @@ class KeyListVerb(Verb):
     def main(self) -> None:
         from medley.serving import live_keys
 
-        accepted = live_keys.read_all()
+        accepted = live_keys.read_accepted_by_server()
         key_tables: list[dict[str, Any]] = []
         for name, file in credentials.own_keys().items():
             key, added = credentials.read_api_key(file), time.localtime(file.stat().st_mtime)
@@ -75,7 +75,7 @@ class KeyRevokeVerb(Verb):
 
         key = credentials.revoke_key(name)
         outdated = live_keys.wait_for_revocation(key)
-        up_to_date = [each for each in live_keys.servers_with_own_keys() if each not in outdated]
+        up_to_date = [each for each in live_keys.list_servers_with_own_keys() if each not in outdated]
         servers = [
             *_build_server_tables(up_to_date, current=True),
             *_build_server_tables(outdated, current=False),

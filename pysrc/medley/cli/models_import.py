@@ -13,10 +13,10 @@ from medley.errors import Problem, in_words
 from medley.explain.diagnosis import STANDARD_INPUT
 from medley.schema import TITLES
 from medley.serving.community_recipe import Entry
-from medley.serving.community_recipe.document import MOST_BYTES
-from medley.serving.community_recipe.model_table import is_found, model_table
-from medley.serving.community_recipe.recipe import Imported, imported
-from medley.serving.community_recipe.variables import NOT_BY_RAY
+from medley.serving.community_recipe.document import MAX_BYTES
+from medley.serving.community_recipe.model_table import build_model_table, is_in_tables_folder
+from medley.serving.community_recipe.recipe import ImportedRecipe, import_recipe
+from medley.serving.community_recipe.variables import NOT_SENT_BY_RAY
 
 
 class ModelsImportVerb(Verb):
@@ -26,7 +26,7 @@ class ModelsImportVerb(Verb):
     as_json: bool = flag("--json", "one JSON object: the command, and each key")
 
     def main(self, source: str) -> None:
-        recipe_import = imported(_read_recipe(source), source)
+        recipe_import = import_recipe(_read_recipe(source), source)
         shown = recipe_import if self.table is None else _write_table(recipe_import, Path(self.table), source)
         print_result(
             _build_table(shown, recipe_import),
@@ -42,12 +42,12 @@ _TITLES = {"refused": "left out", "unused": "left out, as by sparkrun", "decided
 def _read_recipe(source: str) -> bytes:
     """Return the recipe's bytes; if it is too long, one byte more than the limit."""
     if source == STANDARD_INPUT:
-        return sys.stdin.buffer.read(MOST_BYTES + 1)
+        return sys.stdin.buffer.read(MAX_BYTES + 1)
     if source.startswith(("http://", "https://")):
         return _fetch_recipe(source)
     try:
         with Path(source).open("rb") as file:
-            return file.read(MOST_BYTES + 1)
+            return file.read(MAX_BYTES + 1)
     except OSError as error:
         fix = "name a file, an address or - : medley models import RECIPE.yaml"
         raise Problem(f"{source} cannot be read", cause=in_words(error), fix=fix) from error
@@ -64,7 +64,7 @@ def _fetch_recipe(url: str) -> bytes:
             status = answer.status_code
             for chunk in answer.iter_bytes():
                 content += chunk
-                if len(content) > MOST_BYTES:
+                if len(content) > MAX_BYTES:
                     break
     except HTTPError as error:
         raise _fetch_problem(url, in_words(error)) from error
@@ -80,7 +80,7 @@ def _fetch_problem(url: str, cause: str) -> Problem:
     return Problem(f"no recipe comes from {url}", cause=cause, fix=fix)
 
 
-def _write_table(recipe_import: Imported, path: Path, source: str) -> Imported:
+def _write_table(recipe_import: ImportedRecipe, path: Path, source: str) -> ImportedRecipe:
     """Write the table; return the import without the parts that the table has."""
     path = user.expand(path)
     if path.suffix != ".toml" or path.exists():
@@ -89,16 +89,16 @@ def _write_table(recipe_import: Imported, path: Path, source: str) -> Imported:
         else:
             cause, other = f"{path} is there already", path.with_name(f"{path.stem}-2.toml")
         raise Problem(f"no table is written to {path}", cause=cause, fix=f"--output {quote(str(other))}")
-    model_table_file = model_table(recipe_import, path.stem, source)
+    model_table_file = build_model_table(recipe_import, path.stem, source)
     if path.parent == config.folders()[0] / "models":
         storage.make(path.parent)
     save_text(str(path), model_table_file.text, "--output NAME.toml")
-    if not is_found(path):
+    if not is_in_tables_folder(path):
         say(f"medley finds {path.name} once it is in {config.folders()[0] / 'models'}")
     return model_table_file.rest
 
 
-def _build_table(shown: Imported, recipe_import: Imported) -> dict[str, Any]:
+def _build_table(shown: ImportedRecipe, recipe_import: ImportedRecipe) -> dict[str, Any]:
     command = shown.command
     return {
         "model": recipe_import.model,
@@ -106,10 +106,10 @@ def _build_table(shown: Imported, recipe_import: Imported) -> dict[str, Any]:
         "command": str(command),
         "argv": command.argv,
         "env": command.env,
-        "plan": str(shown.plan),
-        "whole": not recipe_import.left_out,
+        "plan": str(shown.plan_command),
+        "whole": not recipe_import.refused_entries,
         "image": recipe_import.image or None,
-        "fork": [each.key for each in recipe_import.of_fork],
+        "fork": [each.key for each in recipe_import.fork_entries],
         "keys": [_build_entry_table(each) for each in recipe_import.entries],
     }
 
@@ -119,26 +119,28 @@ def _build_entry_table(entry: Entry) -> dict[str, Any]:
     return {"key": entry.key, "outcome": entry.outcome, "becomes": becomes, "why": entry.why}
 
 
-def _list_lines(shown: Imported, recipe_import: Imported) -> Iterator[str]:
+def _list_lines(shown: ImportedRecipe, recipe_import: ImportedRecipe) -> Iterator[str]:
     yield str(shown.command)
     image = f"the image {recipe_import.image}" if recipe_import.image else "its author's image"
     fork = f"needs a fork or another release of {TITLES[recipe_import.engine]}, as in {image}"
     sections = {
-        fork: recipe_import.of_fork,
-        "changed": [each for each in recipe_import.entries if each.changed],
+        fork: recipe_import.fork_entries,
+        "changed": [each for each in recipe_import.entries if each.is_changed],
     }
     for outcome, title in _TITLES.items():
         sections[title] = [
-            each for each in recipe_import.entries if each.outcome == outcome and not each.fork
+            each for each in recipe_import.entries if each.outcome == outcome and not each.needs_fork
         ]
     for title, entries in sections.items():
         if entries:
             yield f"\n{title}:"
         yield from (f"  {each.key}: {each.why}" for each in entries)
     ray_entries = [
-        each for each in recipe_import.entries if each.outcome == "carried" and each.why.endswith(NOT_BY_RAY)
+        each
+        for each in recipe_import.entries
+        if each.outcome == "carried" and each.why.endswith(NOT_SENT_BY_RAY)
     ]
     if ray_entries:
         yield "\non this host only:"
-    yield from (f"  {each.key}: {NOT_BY_RAY}" for each in ray_entries)
-    yield f"\nlook first: {shown.plan}"
+    yield from (f"  {each.key}: {NOT_SENT_BY_RAY}" for each in ray_entries)
+    yield f"\nlook first: {shown.plan_command}"

@@ -37,7 +37,7 @@ from medley.serving.native import receive_terms, run_worker
 from medley.transcript import Transcript, text
 
 _RESTART_LIMIT_S = 24 * 3600
-"""How long a host waits for a head that restarts its model."""
+"""The longest wait, in seconds, for a head that restarts its model."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class NodeOptions:
         )
 
     def stay_if_requested(self, started: Command) -> None:
-        """With --stay, wait until Ray ends; it is up now."""
+        """Wait with --stay until Ray ends; it is up now."""
         if self.stay:
             idle = device_probe.build_idle_check(lambda: [each.pid for each in membership.find_processes()])
             with device_probe.probe_daily(started, idle, say):

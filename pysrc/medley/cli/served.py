@@ -45,7 +45,7 @@ class ServerChoice:
         given_url = self.url or os.environ.get(server_address.URL_VARIABLE)
         newest_server = None if given_url else serving.find_newest_server()
         if newest_server:
-            address = server_address.address_of(newest_server)
+            address = server_address.get_local_address(newest_server)
         else:
             url = api.complete_url(given_url or _DEFAULT_URL)
             address = server_address.find_address(url, self.key_file, is_insecure=self.is_insecure)

@@ -63,7 +63,7 @@ class Sign:
 
 def print_sign(*, as_json: bool) -> None:
     sign = read_sign()
-    lines = (fit(f"{label:<12} {text}", hang=13) for label, text in list_sign_lines(sign))
+    lines = (fit(f"{label:<12} {text}", hang=13) for label, text in list_lines(sign))
     print_result(_build_table(sign), lines, as_json=as_json)
 
 
@@ -98,7 +98,7 @@ def list_usable_models(name: str, host_facts: Facts, kind: Kind) -> list[Entry]:
     return catalog.find_largest_usable(site, placement, _MAX_MODELS)
 
 
-def list_sign_lines(sign: Sign) -> Iterator[tuple[str, str]]:
+def list_lines(sign: Sign) -> Iterator[tuple[str, str]]:
     """Yield five labels with their texts."""
     yield sign.name, _format_host(sign)
     yield "could serve", _format_models(sign)

@@ -126,7 +126,7 @@ _KEY_LIMIT_S = 0.25
 
 
 def can_draw() -> bool:
-    """Whether stdout is a terminal that knows how to move its cursor."""
+    """Return whether stdout is a terminal that can move its cursor."""
     return sys.stdout.isatty() and os.environ.get("TERM", "dumb").lower() not in {"dumb", "unknown"}
 
 

@@ -68,7 +68,7 @@ class Comparison:
         return self.equal_tokens == len(self.reference.steps)
 
     def __str__(self) -> str:
-        """The first difference in words; empty without one."""
+        """Return the first difference in words; empty without one."""
         if self.is_equal:
             return ""
         step = self.reference.steps[self.equal_tokens]

@@ -42,7 +42,7 @@ class Closed:
     reason: str
     retry_after_s: int = RETRY_AFTER_S
     has_engine: bool = True
-    """The engine runs, so that /health is its answer."""
+    """Whether the engine runs, so that /health is its answer."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ class Edge:
     address: str
     port: int
     socket: Path
-    """The engine's."""
+    """The engine's socket."""
     folder: Path
     """Mode 0700: the edge's configuration and its control socket."""
     keys: Mapping[str, str] | None = None
     """Each key by its name; None: no key is needed."""
     loopback: bool = True
-    """It listens on this host only, so without a key only this host's own programs are answered."""
+    """Whether it listens on this host only; without a key it then answers only this host's programs."""
     tls: Tls | None = None
     origins: tuple[str, ...] = ()
     """Web pages that may ask from a browser, as SCHEME://HOST[:PORT]."""
@@ -72,7 +72,7 @@ class Edge:
     def upstream(self) -> str:
         return f"unix/{self.socket}"
 
-    def configuration(self, closed: Closed | None = None) -> dict[str, Any]:
+    def build_configuration(self, closed: Closed | None = None) -> dict[str, Any]:
         """Return Caddy's configuration; `closed`: new requests get 503, the running ones go on."""
         host = f"[{self.address}]" if ":" in self.address else self.address
         server: dict[str, Any] = {
@@ -91,13 +91,13 @@ class Edge:
             "max_header_bytes": HEAD_BYTES,
             "strict_sni_host": False,
             "automatic_https": {"disable": True},
-            "routes": list(self._routes(closed)),
+            "routes": list(self._list_routes(closed)),
             "errors": {"routes": [write_failure()]},
         }
         # Without a grace_period, so that streams outlive a change.
         apps: dict[str, Any] = {"http": {"servers": {"edge": server}}}
         if self.tls:
-            apps |= _tls(self.tls, server)
+            apps |= _build_tls_apps(self.tls, server)
         storage = find_tls_folder() if self.tls else self.folder / "caddy"
         return {
             "admin": {"listen": f"unix/{self.control}|0600", "config": {"persist": False}},
@@ -106,28 +106,31 @@ class Edge:
             "apps": apps,
         }
 
-    def _routes(self, closed: Closed | None) -> Iterator[Route]:
-        yield {"handle": [_without_hop_headers()]}
+    def _list_routes(self, closed: Closed | None) -> Iterator[Route]:
+        yield {"handle": [_drop_hop_headers()]}
         yield from refuse("400", "GET /health has no body", *_WITH_BODY)
-        yield self._health(closed)
-        yield from self._origins()
-        yield from self._own_host() if self.keys is None else self._keys(self.keys)
-        yield from self._paths()
+        yield self._build_health_route(closed)
+        yield from self._list_origin_routes()
+        yield from self._list_own_host_routes() if self.keys is None else self._list_key_routes(self.keys)
+        yield from self._list_path_routes()
         if closed:
             yield from refuse(
-                "503", closed.reason, {"not": [_is("GET /metrics")]}, retry_after_s=closed.retry_after_s
+                "503",
+                closed.reason,
+                {"not": [_match_request("GET /metrics")]},
+                retry_after_s=closed.retry_after_s,
             )
-        yield from refuse("413", _TOO_LARGE, {"expression": _LARGER})
+        yield from refuse("413", _TOO_LARGE, {"expression": _IS_TOO_LARGE})
         yield {
             "handle": [
                 {"handler": "rewrite", "uri": "{medley.path}?"},
                 {"handler": "request_body", "max_size": BODY_MIB << 20},
                 {"handler": "headers", "request": {"delete": ["Authorization", "X-Api-Key", "Cookie"]}},
-                self._engine(),
+                self._build_engine_handler(),
             ]
         }
 
-    def _health(self, closed: Closed | None) -> Route:
+    def _build_health_route(self, closed: Closed | None) -> Route:
         """Answer /health, which needs no key; its matcher takes //health and x/../health too.
 
         One with a body was refused before: a stranger could stream it to the engine (2.11.7 passes it on).
@@ -135,42 +138,42 @@ class Edge:
         if closed and not closed.has_engine:
             handle = [write_error("503", closed.reason, retry_after_s=closed.retry_after_s)]
         else:
-            handle = [{"handler": "rewrite", "uri": "/health?"}, self._engine()]
+            handle = [{"handler": "rewrite", "uri": "/health?"}, self._build_engine_handler()]
         return {
             "match": [_HEALTH],
             "handle": handle,
             "terminal": True,
         }
 
-    def _own_host(self) -> Iterator[Route]:
-        """Refuse a browser that another site's page sends to this host, by its own name or by ours."""
+    def _list_own_host_routes(self) -> Iterator[Route]:
+        """Refuse a browser that another site's page sends to this host, by any of its names."""
         if not self.loopback:
             return
         host = {"not": [{"header_regexp": {"Host": {"pattern": f"(?i)^{_LOOPBACK}$"}}}]}
         yield from refuse("421", _OWN_HOST, host)
-        own = {"header_regexp": {"Origin": {"pattern": f"(?i)^https?://{_LOOPBACK}$"}}}
-        origin = {"header": {"Origin": ["*"]}, "not": [own, *self._named_origins()]}
+        own_origin = {"header_regexp": {"Origin": {"pattern": f"(?i)^https?://{_LOOPBACK}$"}}}
+        origin = {"header": {"Origin": ["*"]}, "not": [own_origin, *self._match_origins()]}
         site = {
             "header": {"Sec-Fetch-Site": ["cross-site", "same-site"]},
-            "not": self._named_origins() or [_NEVER],
+            "not": self._match_origins() or [_NEVER],
         }
         page = {"not": [{"header_regexp": {"Referer": {"pattern": f"(?i)^https?://{_LOOPBACK}([/?#]|$)"}}}]}
         referer = {
             "header": {"Referer": ["*"]},
-            "not": [*page["not"], {"header": {"Sec-Fetch-Site": ["*"]}}, *self._named_origins()],
+            "not": [*page["not"], {"header": {"Sec-Fetch-Site": ["*"]}}, *self._match_origins()],
         }
         yield from refuse("403", _OWN_HOST, origin, site, referer)
 
-    def _named_origins(self) -> list[Route]:
+    def _match_origins(self) -> list[Route]:
         return [{"header": {"Origin": list(self.origins)}}] if self.origins else []
 
-    def _origins(self) -> Iterator[Route]:
+    def _list_origin_routes(self) -> Iterator[Route]:
         """Let the named web pages ask: answer a browser's preflight, and mark the answers."""
         if not self.origins:
             return
         allow = {"Access-Control-Allow-Origin": ["{http.request.header.Origin}"], "Vary": ["Origin"]}
         yield {
-            "match": self._named_origins(),
+            "match": self._match_origins(),
             "handle": [{"handler": "headers", "response": {"deferred": True, "set": allow}}],
         }
         preflight = {
@@ -189,13 +192,13 @@ class Edge:
             "terminal": True,
         }
 
-    def _keys(self, keys: Mapping[str, str]) -> Iterator[Route]:
+    def _list_key_routes(self, keys: Mapping[str, str]) -> Iterator[Route]:
         """Refuse a request without a key, and one with two headers that differ.
 
         A header that is not there, or empty, counts as none; a wrong one as `-`, which no pair has.
         """
         absent = {"input": "", "outputs": [""]}
-        named = [
+        key_mappings = [
             absent,
             *(
                 {"input": f"{prefix}{key}", "outputs": [name]}
@@ -204,18 +207,18 @@ class Edge:
             ),
         ]
         for header, variable in (_AUTHORIZATION, "{medley.bearer}"), (_API_KEY, "{medley.api_key}"):
-            yield _map(header, variable, named)
+            yield _build_map(header, variable, key_mappings)
         # Caddy never asks a second map of one destination, so the two results have a third.
         pairs = [
             {"input": pair, "outputs": [name]}
             for name in keys
             for pair in (f"{name}/", f"/{name}", f"{name}/{name}")
         ]
-        yield _map("{medley.bearer}/{medley.api_key}", "{medley.key}", pairs)
+        yield _build_map("{medley.bearer}/{medley.api_key}", "{medley.key}", pairs)
         missing = {"vars": {"{medley.key}": ["-"]}}
         yield from refuse("401", _GIVE_KEY, missing, challenge=True)
 
-    def _paths(self) -> Iterator[Route]:
+    def _list_path_routes(self) -> Iterator[Route]:
         """Replace the path by an entry of the list; refuse a request of another."""
         exact = [
             {"input": f"{method} {path}", "outputs": [path]}
@@ -226,10 +229,10 @@ class Edge:
             {"input_regexp": f"^GET {re.escape(path)}/({name})$", "outputs": [f"{path}/${{1}}"]}
             for path, name in _ROUTES["get_item"].items()
         ]
-        yield _map("{http.request.method} {http.request.uri.path}", "{medley.path}", [*exact, *items])
+        yield _build_map("{http.request.method} {http.request.uri.path}", "{medley.path}", [*exact, *items])
         yield from refuse("404", _NO_ROUTE, {"vars": {"{medley.path}": ["-"]}})
 
-    def _engine(self) -> Route:
+    def _build_engine_handler(self) -> Route:
         return {
             "handler": "reverse_proxy",
             "upstreams": [{"dial": self.upstream}],
@@ -238,7 +241,7 @@ class Edge:
         }
 
 
-def accepted_keys(routes: Sequence[Route]) -> frozenset[str]:
+def list_accepted_keys(routes: Sequence[Route]) -> frozenset[str]:
     """Return the keys that the routes of a running configuration let in."""
     handlers = (handler for route in routes for handler in route.get("handle", ()))
     mappings = [
@@ -256,24 +259,24 @@ _WITH_BODY: tuple[Route, ...] = (
     {**_HEALTH, "header": {"Transfer-Encoding": ["*"]}},
     {**_HEALTH, "header": {"Content-Length": ["*"]}, "not": [{"header": {"Content-Length": ["0"]}}]},
 )
-_LARGER = (
+_IS_TOO_LARGE = (
     '{http.request.header.Content-Length}.matches("^[0-9]{1,18}$") && '
     f"int({{http.request.header.Content-Length}}) > {BODY_MIB << 20}"
 )
 
 
-def _is(request: str) -> Route:
+def _match_request(request: str) -> Route:
     method, _, path = request.partition(" ")
     return {"method": [method], "vars": {"{medley.path}": [path]}}
 
 
-def _map(source: str, destination: str, mappings: Sequence[Route]) -> Route:
+def _build_map(source: str, destination: str, mappings: Sequence[Route]) -> Route:
     handler = {"handler": "map", "source": source, "destinations": [destination], "defaults": ["-"]}
     return {"handle": [{**handler, "mappings": list(mappings)}]}
 
 
-def _without_hop_headers() -> Route:
-    """Take away what clients may not say to the engine, and what the engine need not say."""
+def _drop_hop_headers() -> Route:
+    """Remove the headers that clients may not send to the engine, and those that the engine need not send."""
     return {
         "handler": "headers",
         "request": {"delete": ["Upgrade", "Connection", "Expect", "X-Forwarded-*", "X-Medley-*"]},
@@ -281,7 +284,7 @@ def _without_hop_headers() -> Route:
     }
 
 
-def _tls(tls: Tls, server: dict[str, Any]) -> dict[str, Any]:
+def _build_tls_apps(tls: Tls, server: dict[str, Any]) -> dict[str, Any]:
     """Return the parts of a server with TLS, and set its policies."""
     if tls.certificate:
         server["tls_connection_policies"] = [{}]

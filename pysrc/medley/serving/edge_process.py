@@ -23,7 +23,7 @@ from medley.serving.edge import Closed, Edge
 
 _START_LIMIT_S, _CONTROL_LIMIT_S, _END_GRACE_S = 20, 10, 5
 _LAST_LINES = 20
-_MOST_RESTARTS, _RESTARTS_WITHIN_S = 5, 60
+_MAX_RESTARTS, _RESTARTS_WITHIN_S = 5, 60
 _RETRY_S = 10
 STARTING = Closed("the model is loading", has_engine=False)
 
@@ -40,21 +40,21 @@ class EdgeProcess:
     _starts: list[float] = field(default_factory=list)
     _lines: deque[str] = field(default_factory=lambda: deque(maxlen=_LAST_LINES))
     _is_current: bool = True
-    """Whether Caddy has the present configuration; `look` sends it again where a busy one did not answer."""
+    """Whether Caddy has the present configuration; `check` sends it again if a busy one did not answer."""
     _retry_at_s: float = 0
-    """When `look` may send it again, by the monotonic clock."""
-    _taken: Edge | None = None
-    """What Caddy has."""
+    """The earliest time, by the monotonic clock, at which `check` sends it again."""
+    _accepted_edge: Edge | None = None
+    """The edge whose configuration Caddy has."""
     refusal: str | None = None
     """Why Caddy refuses the present configuration; it keeps the one before, and the engine runs on."""
 
     def close(self, by: str, closed: Closed | None) -> None:
         """Refuse new requests, or with None take that back; it is open while nobody (`by`) has a reason."""
-        before = self._closed
+        before = self._current_closure
         self._reasons.pop(by, None)
         if closed is not None:
             self._reasons[by] = closed
-        if self._closed != before:
+        if self._current_closure != before:
             self._configure()
 
     def change(self, edge: Edge) -> None:
@@ -73,16 +73,16 @@ class EdgeProcess:
             return
         now = time.monotonic()
         self._starts = [each for each in self._starts if now - each < _RESTARTS_WITHIN_S]
-        if len(self._starts) > _MOST_RESTARTS:
-            raise _failed(self.edge, finished.lines)
+        if len(self._starts) > _MAX_RESTARTS:
+            raise _edge_problem(self.edge, finished.lines)
         events.record_event(
             "fault",
             str(self.edge.port),
             f"the edge ended with exit code {finished.status}; it is started again",
         )
         self.say(f"Caddy, which answers on port {self.edge.port}, ended; it is started again")
-        if self.refusal and self._taken:
-            self.edge = self._taken
+        if self.refusal and self._accepted_edge:
+            self.edge = self._accepted_edge
         self.start()
 
     def start(self) -> None:
@@ -90,7 +90,7 @@ class EdgeProcess:
         self._starts.append(time.monotonic())
         file = self.edge.folder / "caddy.json"
         storage.remove_file(self.edge.control)
-        storage.write(file, json.dumps(self.edge.configuration(self._closed)), secret=True)
+        storage.write(file, json.dumps(self.edge.build_configuration(self._current_closure)), secret=True)
         own = {
             "XDG_DATA_HOME": str(self.edge.folder),
             "XDG_CONFIG_HOME": str(self.edge.folder),
@@ -99,11 +99,11 @@ class EdgeProcess:
         command = Command((str(self.program), "run", "--config", str(file)), own)
         self._is_current, self.refusal = True, None
         self._process = started = Process(command, self._lines.append)
-        process.wait_until(lambda: started.poll() or self._answers(), _START_LIMIT_S)
-        if (finished := started.poll()) or not self._answers():
+        process.wait_until(lambda: started.poll() or self._is_answering(), _START_LIMIT_S)
+        if (finished := started.poll()) or not self._is_answering():
             started.stop(_END_GRACE_S)
-            raise _failed(self.edge, finished.lines if finished else tuple(started.last))
-        self._taken = self.edge
+            raise _edge_problem(self.edge, finished.lines if finished else tuple(started.last))
+        self._accepted_edge = self.edge
 
     def stop(self) -> None:
         if self._process:
@@ -114,12 +114,15 @@ class EdgeProcess:
         return self._process.pid if self._process else None
 
     @property
-    def _closed(self) -> Closed | None:
+    def _current_closure(self) -> Closed | None:
         return next(reversed(self._reasons.values()), None)
 
-    def _answers(self) -> bool:
+    def _is_answering(self) -> bool:
         try:
-            return self._ask("GET", "/config/apps/http/servers/edge/listen").status_code == HTTPStatus.OK
+            return (
+                self._request_control("GET", "/config/apps/http/servers/edge/listen").status_code
+                == HTTPStatus.OK
+            )
         except httpx.HTTPError:
             return False
 
@@ -129,23 +132,25 @@ class EdgeProcess:
             return
         self._is_current, self._retry_at_s = False, 0
         try:
-            answer = self._ask("POST", "/load", self.edge.configuration(self._closed))
-        except httpx.HTTPError:  # it is busy, or it ended: `look` goes on
+            answer = self._request_control(
+                "POST", "/load", self.edge.build_configuration(self._current_closure)
+            )
+        except httpx.HTTPError:  # it is busy, or it ended: `check` goes on
             return
         if answer.status_code == HTTPStatus.OK:
             if self.refusal:
                 self.say("Caddy takes the change now")
-            self._is_current, self.refusal, self._taken = True, None, self.edge
+            self._is_current, self.refusal, self._accepted_edge = True, None, self.edge
             return
         self._retry_at_s = time.monotonic() + _RETRY_S  # such as a certificate that comes back
-        problem = _failed(self.edge, (answer.text[:500],))
+        problem = _edge_problem(self.edge, (answer.text[:500],))
         if problem.cause != self.refusal:
             self.refusal = problem.cause
             text = f"Caddy refuses a change, and keeps what it had: {problem.cause}"
             events.record_event("fault", str(self.edge.port), text)
             self.say(text)
 
-    def _ask(self, method: str, path: str, body: object = None) -> httpx.Response:
+    def _request_control(self, method: str, path: str, body: object = None) -> httpx.Response:
         return ask_control(self.edge.control, method, path, body)
 
 
@@ -168,19 +173,19 @@ def count_open_requests(control: Path) -> int:
 
 
 @contextmanager
-def running_edge(edge: Edge, program: Path, say: Callable[[str], None]) -> Iterator[EdgeProcess]:
+def run_edge(edge: Edge, program: Path, say: Callable[[str], None]) -> Iterator[EdgeProcess]:
     """Run the edge during the body, closed because the model is loading; the body opens it."""
-    found = EdgeProcess(edge, program, say)
-    found.close("start", STARTING)
+    edge_process = EdgeProcess(edge, program, say)
+    edge_process.close("start", STARTING)
     try:
-        found.start()
-        yield found
+        edge_process.start()
+        yield edge_process
     finally:
-        found.stop()
+        edge_process.stop()
         shutil.rmtree(edge.folder, ignore_errors=True)
 
 
-def _failed(edge: Edge, lines: tuple[str, ...]) -> Problem:
+def _edge_problem(edge: Edge, lines: tuple[str, ...]) -> Problem:
     text = next((line for line in reversed(lines) if line.strip()), "it printed nothing")
     for key in (edge.keys or {}).values():
         text = text.replace(key, "KEY")

@@ -46,7 +46,7 @@ def plan_job(job: Job, site: Topology, output: Output) -> JobPlan:
         compatibility.require_flag_values(site, list_hosts(layout), placement.engine, order.engine_flags)
         if placement.goal != "latency":
             output.say(f"--for {placement.goal} chooses a layout, and without a plan it has no effect")
-        plan = _plan_without_shape(order, layout, site, _launcher_of(job, layout))
+        plan = _plan_without_shape(order, layout, site, _choose_launcher(job, layout))
     else:
         choice = place_order(order, model_shape, site)
         if output.detail is not output.say:  # else they are said with all other reasons
@@ -54,7 +54,7 @@ def plan_job(job: Job, site: Topology, output: Output) -> JobPlan:
                 output.say(warning)
         layout = choice.layout
         compatibility.require_flag_values(site, list_hosts(layout), placement.engine, order.engine_flags)
-        plan = build_plan(order, choice, site, _launcher_of(job, layout))
+        plan = build_plan(order, choice, site, _choose_launcher(job, layout))
         if plan.launcher != "solo":
             plan = replace(plan, why=(*plan.why, job.launcher_reason))
     return JobPlan(layout, _add_places(plan, layout, site) if plan.launcher == "ray" else plan)
@@ -113,7 +113,7 @@ def _read_shape(job: Job, output: Output) -> Shape | None:
         return None
 
 
-def _launcher_of(job: Job, layout: Layout) -> Launcher:
+def _choose_launcher(job: Job, layout: Layout) -> Launcher:
     return "solo" if len(list_hosts(layout)) == 1 else job.order.placement.launcher or "ray"
 
 

@@ -15,13 +15,13 @@ import httpx
 from medley import credentials, process, serving
 from medley.cluster.remote import Server
 from medley.errors import Problem, in_words
-from medley.serving.edge import accepted_keys
+from medley.serving.edge import list_accepted_keys
 from medley.serving.edge_process import EdgeProcess, ask_control
 from medley.unusable_file import UnusableFile
 
 CHANGE_LIMIT_S = 5
 _ASK_LIMIT_S = 2
-_OF_HOST = {errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE, errno.ETIMEDOUT}
+_HOST_ERRORS = {errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE, errno.ETIMEDOUT}
 """Errors of a disk or of the whole host, which pass; others are of what stands in the file's place."""
 
 
@@ -31,17 +31,17 @@ class LiveKeys:
 
     edge: EdgeProcess
     source: Path | None
-    """Where they are, as `credentials.choose_keys` returned it; those of a file do not change."""
+    """Their file or folder, as `credentials.choose_keys` returned it; those of a file do not change."""
     say: Callable[[str], None]
-    _problems: set[str] = field(default_factory=set)
-    """Which were said."""
+    _reported_texts: set[str] = field(default_factory=set)
+    """The texts that were printed before."""
 
     def check(self) -> None:
         """Take a change; call it often. A file without a key is left out, and the others count."""
         if self.source != credentials.key_folder():
             return
         try:
-            keys = credentials.read_keys(self.source, self._replace)
+            keys = credentials.read_keys(self.source, self._get_old_key)
         except (OSError, UnusableFile) as error:  # such as too many open files
             cause = error.cause if isinstance(error, UnusableFile) else in_words(error)
             self._say_once(f"the API keys cannot be listed, and stay as they were: {cause}")
@@ -55,18 +55,18 @@ class LiveKeys:
                 f"requests need one of the keys {names}" if keys else "there are no keys: it refuses all"
             )
 
-    def _replace(self, name: str, problem: Problem) -> str | None:
+    def _get_old_key(self, name: str, problem: Problem) -> str | None:
         """Return the key that this name had, if the host failed to read its file; None to leave it out."""
         error = problem.__cause__
-        if isinstance(error, OSError) and error.errno in _OF_HOST:
+        if isinstance(error, OSError) and error.errno in _HOST_ERRORS:
             self._say_once(f"the key {name} cannot be read, and stays as it was: {problem.cause}")
             return (self.edge.edge.keys or {}).get(name)
         self._say_once(f"the key {name} is left out: {problem}")
         return None
 
     def _say_once(self, text: str) -> None:
-        if text not in self._problems:
-            self._problems.add(text)
+        if text not in self._reported_texts:
+            self._reported_texts.add(text)
             self.say(text)
 
 
@@ -74,48 +74,54 @@ def read_accepted(server: Server) -> frozenset[str] | None:
     """Return the keys that a server's edge lets in; None where no edge runs. Raises httpx.HTTPError."""
     path = "/config/apps/http/servers/edge/routes"
     try:
-        return accepted_keys(ask_control(server.control_socket, "GET", path, limit_s=_ASK_LIMIT_S).json())
+        return list_accepted_keys(
+            ask_control(server.control_socket, "GET", path, limit_s=_ASK_LIMIT_S).json()
+        )
     except httpx.ConnectError:
         return None
 
 
-def read_all() -> list[tuple[Server, frozenset[str]]]:
+def read_accepted_by_server() -> list[tuple[Server, frozenset[str]]]:
     """Return the running servers with the keys that each lets in; without those that do not answer."""
-    found = []
+    accepted = []
     for server in serving.list_servers():
         with suppress(httpx.HTTPError):
-            found.append((server, read_accepted(server) or frozenset()))
-    return found
+            accepted.append((server, read_accepted(server) or frozenset()))
+    return accepted
 
 
-def servers_with_own_keys() -> list[Server]:
+def list_servers_with_own_keys() -> list[Server]:
     """Return the running servers that take medley's own keys."""
     return [each for each in serving.list_servers() if each.key == str(credentials.key_folder())]
 
 
 def wait_for_key(key: str) -> list[Server]:
     """Wait until the running servers let a new key in; return those that do not."""
-    return _wait(lambda: [each for each in servers_with_own_keys() if not _is_done(each, key, accepts=True)])
+    return _wait_until_current(
+        lambda: [each for each in list_servers_with_own_keys() if not _is_done(each, key, accepts=True)]
+    )
 
 
 def wait_for_revocation(key: str) -> list[Server]:
     """Wait until no running server lets a key in; return those that still do."""
-    return _wait(lambda: [each for each in serving.list_servers() if not _is_done(each, key, accepts=False)])
+    return _wait_until_current(
+        lambda: [each for each in serving.list_servers() if not _is_done(each, key, accepts=False)]
+    )
 
 
-def _wait(behind: Callable[[], list[Server]]) -> list[Server]:
-    left: list[Server] = []
+def _wait_until_current(list_outdated: Callable[[], list[Server]]) -> list[Server]:
+    outdated: list[Server] = []
 
     def is_done() -> bool:
-        left[:] = behind()
-        return not left
+        outdated[:] = list_outdated()
+        return not outdated
 
     process.wait_until(is_done, CHANGE_LIMIT_S)
-    return left
+    return outdated
 
 
 def _is_done(server: Server, key: str, *, accepts: bool) -> bool:
-    """Whether its edge accepts a key or refuses it, as it should; one that starts later reads the keys."""
+    """Return whether its edge accepts or refuses a key as it should; one that starts later reads the keys."""
     try:
         accepted = read_accepted(server)
     except httpx.HTTPError:

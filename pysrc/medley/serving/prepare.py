@@ -44,7 +44,7 @@ class Job:
     @property
     def build_launch(self) -> LaunchBuilder:
         """The function that builds what one host starts."""
-        return self.request.script.launch if self.request.script else launch.build_launch
+        return self.request.script.build_launch if self.request.script else launch.build_launch
 
 
 def prepare_job(request: LaunchRequest, output: Output) -> Job:

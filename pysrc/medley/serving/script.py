@@ -42,7 +42,7 @@ class Script:
     has_experts: bool = False
     """Whether the model has experts."""
 
-    def launch(
+    def build_launch(
         self,
         order: Order,
         plan: Plan,

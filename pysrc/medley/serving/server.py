@@ -19,7 +19,7 @@ from medley.serving import metrics
 from medley.serving.batch_client import BatchServer
 from medley.serving.drain import Drain
 from medley.serving.edge import Edge
-from medley.serving.edge_process import running_edge
+from medley.serving.edge_process import run_edge
 from medley.serving.launch_log import log_launch, print_launch
 from medley.serving.launches import PreparedLaunch, prepare_launch
 from medley.serving.live_keys import LiveKeys
@@ -37,7 +37,7 @@ _OWN_REQUEST = re.compile(r'"GET /(?:metrics)? HTTP/1\.1" (?:200|401)')
 
 
 class Program(Protocol):
-    """What runs on the hosts of a launch: a server or a script."""
+    """The program on the hosts of a launch: a server or a script."""
 
     def run(self, prepared: PreparedLaunch, ranks: RankMonitor, output: Output) -> int:
         """Run it to its end; return the exit code."""
@@ -99,7 +99,7 @@ class ServerRun:
             record as report,
             serving.store_description(server.port, description),
             log_launch(log, launch) as write_line,
-            running_edge(_build_edge(server), caddy.prepare_caddy(output.watch), output.say) as edge,
+            run_edge(_build_edge(server), caddy.prepare_caddy(output.watch), output.say) as edge,
             _note_start_and_end(subject, launch),
             ExitStack() as ready_server,
             device_probe.probe_daily(launch.command, lambda: metrics.is_idle(server.local_url), output.say),

@@ -95,7 +95,7 @@ def _list_pipeline_steps(order: Order, choice: Choice, site: Topology) -> Iterat
         if not site.rank_order:
             yield from list_ray_steps(network.options, site, ends, placement.engine)
         used = replace(used, addresses={host: end.address for host, end in ends.items()})
-        ray = RayEndpoint(_ray_address(ends[head].address), credentials.token_path())
+        ray = RayEndpoint(_format_ray_address(ends[head].address), credentials.token_path())
     plan, source = build_plan(order, choice, site, "ray" if ray else "solo"), site.find_engine_source(head)
     chat = order.serving.choose_chat_format(order.weights.model)
     plan = adapt_to_version(plan, placement.engine, source.versions.get(placement.engine), chat)
@@ -168,7 +168,9 @@ def list_ray_steps(
         network = per_host.choose_worker_network(pair, host, (head, address), options, {})
         typed = f"ssh {shlex.quote(head)} cat {_TOKEN_FILE} | medley ray-worker {address} --token-file -"
         typed = " ".join((typed, *engine_switch, shlex.join(source))).rstrip()
-        command = _build_node(host, site, engine).build_worker_command(network, token, _ray_address(address))
+        command = _build_node(host, site, engine).build_worker_command(
+            network, token, _format_ray_address(address)
+        )
         yield Step(host, typed, command, site.find_image(host), joins=True, source=source)
 
 
@@ -177,7 +179,7 @@ def _build_node(host: str, site: Topology, engine: EngineName) -> NodeSpec:
     return build_node_spec(facts, kind, BARE, slots=None, path="", engine=engine)
 
 
-def _ray_address(head_address: str) -> str:
+def _format_ray_address(head_address: str) -> str:
     return f"{head_address}:{ports.RayPorts.gcs}"
 
 

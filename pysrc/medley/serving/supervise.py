@@ -188,7 +188,7 @@ class Restarter:
             # Its record stays until the next attempt has one, so that status has no gap.
             with ExitStack() as record:
                 if problem:
-                    site = self._next_site(problem, record)
+                    site = self._wait_for_site(problem, record)
                 try:
                     attempt(site, self._record_ready)
                 except Problem as new_problem:
@@ -203,7 +203,7 @@ class Restarter:
         if self.is_resumed:
             storage.write(_get_hosts_file(self.server.port), str(host_count))
 
-    def _next_site(self, problem: Problem, record: ExitStack) -> Topology:
+    def _wait_for_site(self, problem: Problem, record: ExitStack) -> Topology:
         """Wait until a restart is due, and return its hosts; raise the Problem itself if none is due.
 
         The server is recorded as restarting until `record` ends.

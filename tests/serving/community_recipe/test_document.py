@@ -1,21 +1,21 @@
 import pytest
 
-from medley.serving.community_recipe.document import MOST_BYTES, document, tables
+from medley.serving.community_recipe.document import MAX_BYTES, read_document, read_table
 from tests.problems import raises_problem
 
 
 def test_the_table_of_a_recipe_has_plain_values() -> None:
     text = "model: a/b\ndefaults:\n  port: 8000\n  eager: true\n  share: 0.80\n  sizes: [1, 2]\n  none:\n"
-    found = document(text.encode(), "r.yaml")
+    found = read_document(text.encode(), "r.yaml")
     assert found["model"] == "a/b"
-    assert tables(found, "defaults", "r.yaml") == {
+    assert read_table(found, "defaults", "r.yaml") == {
         "port": 8000,
         "eager": True,
         "share": 0.8,
         "sizes": "[1,2]",
         "none": None,
     }
-    assert tables(found, "env", "r.yaml") == {}
+    assert read_table(found, "env", "r.yaml") == {}
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_the_table_of_a_recipe_has_plain_values() -> None:
         pytest.param(b"a: &x [1]\nb: *x", "line 2 has the alias *x", id="an alias"),
         pytest.param(b"a: " + b"[" * 40 + b"]" * 40, "nests deeper than 16", id="a deep one"),
         pytest.param(b"a: " + b"[" * 5000, "nests deeper", id="one too deep for the reader"),
-        pytest.param(b"a: b\n" * MOST_BYTES, "more than 128 KiB", id="a long one"),
+        pytest.param(b"a: b\n" * MAX_BYTES, "more than 128 KiB", id="a long one"),
         pytest.param(b"a: \xff", "utf-8", id="not UTF-8"),
         pytest.param(b'a: b\nc: "\\e[2J"', "line 2 has the control character U+001B", id="for a terminal"),
         pytest.param(b'a: "\\u202ex"', "U+202E", id="text that runs backwards"),
@@ -36,9 +36,9 @@ def test_the_table_of_a_recipe_has_plain_values() -> None:
 )
 def test_what_is_not_a_recipe_is_refused(raw: bytes, cause: str) -> None:
     with raises_problem("r.yaml", cause=cause, fix="medley models import FILE"):
-        document(raw, "r.yaml")
+        read_document(raw, "r.yaml")
 
 
 def test_a_list_where_a_table_should_be_is_named() -> None:
     with raises_problem("r.yaml", "'env'", cause="list"):
-        tables({"env": ["A=1"]}, "env", "r.yaml")
+        read_table({"env": ["A=1"]}, "env", "r.yaml")

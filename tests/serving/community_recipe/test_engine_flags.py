@@ -3,12 +3,12 @@ from pathlib import Path
 import pytest
 
 from medley.serving.community_recipe import Entry
-from medley.serving.community_recipe.engine_flags import Source, flag_entries
-from medley.serving.community_recipe.shell_command import engine_command
+from medley.serving.community_recipe.engine_flags import Source, list_flag_entries
+from medley.serving.community_recipe.shell_command import parse_engine_command
 
 
 def became(flags: str, program: str = "vllm serve a/b") -> list[Entry]:
-    return list(flag_entries(engine_command(f"{program} {flags}", "r.yaml"), Source("a/b")))
+    return list(list_flag_entries(parse_engine_command(f"{program} {flags}", "r.yaml"), Source("a/b")))
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_what_medley_has_an_option_for_becomes_it(flags: str, words: str) -> Non
 def test_the_engine_s_own_flags_go_behind_the_dashes_as_they_are(flags: str) -> None:
     (found,) = became(flags)
     assert (found.outcome, found.part) == ("carried", "flag")
-    assert found.becomes == engine_command(f"vllm serve a/b {flags}", "r").flags[0].words
+    assert found.becomes == parse_engine_command(f"vllm serve a/b {flags}", "r").flags[0].words
 
 
 @pytest.mark.parametrize(
@@ -166,17 +166,17 @@ def test_data_parallel_attention_is_not_replicas() -> None:
 )
 def test_what_the_locked_release_lacks_is_of_a_fork(flags: str, program: str) -> None:
     (found,) = became(flags, program)
-    assert (found.outcome, found.fork, found.becomes) == ("refused", True, ())
+    assert (found.outcome, found.needs_fork, found.becomes) == ("refused", True, ())
 
 
 def test_a_flag_by_another_name_is_carried_by_that() -> None:
     (found,) = became("--cuda-graph-max-bs 8", "sglang serve")
-    assert (found.becomes, found.changed) == (("--cuda-graph-max-bs-decode", "8"), True)
+    assert (found.becomes, found.is_changed) == (("--cuda-graph-max-bs-decode", "8"), True)
 
 
 def test_what_guides_still_have_is_no_fork_s() -> None:
     (found,) = became("--swap-space 4")
-    assert (found.outcome, found.fork) == ("refused", False)
+    assert (found.outcome, found.needs_fork) == ("refused", False)
 
 
 def test_a_flag_that_needs_one_left_out_goes_with_it() -> None:
@@ -197,7 +197,7 @@ def test_a_flag_that_needs_one_left_out_goes_with_it() -> None:
 )
 def test_a_recipe_that_shares_its_host_keeps_its_share(flags: str) -> None:
     (found,) = became(flags)
-    assert (found.part, found.changed) == ("flag", True)
+    assert (found.part, found.is_changed) == ("flag", True)
     assert found.becomes[1] == flags.split()[1]
     assert found.becomes[0].startswith(flags.split(maxsplit=1)[0])
 
@@ -225,7 +225,7 @@ def test_a_share_that_the_plan_replaces_is_named(value: str) -> None:
 )
 def test_a_file_inside_json_is_left_out_by_its_name(flags: str, name: str) -> None:
     (found,) = became(flags)
-    assert (found.outcome, found.fork) == ("refused", False)
+    assert (found.outcome, found.needs_fork) == ("refused", False)
     assert name in found.why
 
 
@@ -245,7 +245,7 @@ def test_a_blank_of_a_guide_is_for_the_reader(value: str) -> None:
 def test_a_few_gib_of_a_spark_are_their_share() -> None:
     """A patch of vLLM, gpu-mem-util-gb, takes GiB."""
     (found,) = became("--gpu-memory-utilization-gb 12")
-    assert (found.becomes, found.changed) == (("--gpu-memory-utilization", "0.10"), True)
+    assert (found.becomes, found.is_changed) == (("--gpu-memory-utilization", "0.10"), True)
 
 
 @pytest.mark.parametrize(
@@ -318,5 +318,5 @@ PUBLIC = Path(__file__).with_name("public_settings.txt").read_text(encoding="utf
 
 @pytest.mark.parametrize("command", [each for each in PUBLIC if " serve " in each and each[0] != "#"])
 def test_what_public_recipes_set_is_carried(command: str) -> None:
-    (found,) = flag_entries(engine_command(command, "r.yaml"), Source("a/b"))
+    (found,) = list_flag_entries(parse_engine_command(command, "r.yaml"), Source("a/b"))
     assert (found.outcome, found.part) == ("carried", "flag"), found.why

@@ -4,8 +4,8 @@ import pytest
 
 from medley import config
 from medley.schema import Model
-from medley.serving.community_recipe.model_table import model_table
-from medley.serving.community_recipe.recipe import imported
+from medley.serving.community_recipe.model_table import build_model_table
+from medley.serving.community_recipe.recipe import import_recipe
 from tests.problems import raises_problem
 
 RECIPE = """
@@ -20,7 +20,7 @@ command: |
 
 
 def test_a_table_has_the_engine_s_flags_and_variables() -> None:
-    made = model_table(imported(RECIPE.encode(), "r.yaml"), "mine", "r\n.yaml")
+    made = build_model_table(import_recipe(RECIPE.encode(), "r.yaml"), "mine", "r\n.yaml")
     model = config.build(tomllib.loads(made.text), Model, "mine.toml")
     assert (model.repository, model.title) == ("a/b", "a/b, as mine")
     assert model.args == {
@@ -36,13 +36,13 @@ def test_a_table_s_variables_load_no_other_code(name: str) -> None:
 
 
 def test_the_command_keeps_what_no_table_has() -> None:
-    made = model_table(imported(RECIPE.encode(), "r.yaml"), "mine", "r.yaml")
+    made = build_model_table(import_recipe(RECIPE.encode(), "r.yaml"), "mine", "r.yaml")
     assert str(made.rest.command) == "medley serve mine --tp 2 -- --cudagraph-capture-sizes 1 2 4 --seed -1"
-    assert str(made.rest.plan) == "medley plan mine --tp 2 --hosts spark:2"
+    assert str(made.rest.plan_command) == "medley plan mine --tp 2 --hosts spark:2"
 
 
 def test_a_recipe_of_options_alone_is_a_short_table() -> None:
     text = "model: a/b\nruntime: sglang\ncontainer: c\ncommand: sglang serve --model-path a/b --tp 2\n"
-    made = model_table(imported(text.encode(), "r.yaml"), "mine", "r.yaml")
+    made = build_model_table(import_recipe(text.encode(), "r.yaml"), "mine", "r.yaml")
     assert set(tomllib.loads(made.text)) == {"title", "repository"}
     assert str(made.rest.command) == "medley serve mine --engine sglang --tp 2"

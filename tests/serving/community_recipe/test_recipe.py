@@ -5,9 +5,9 @@ import shlex
 import pytest
 
 from medley.errors import Problem
-from medley.serving.community_recipe.document import document
-from medley.serving.community_recipe.model_table import model_table
-from medley.serving.community_recipe.recipe import Imported, imported
+from medley.serving.community_recipe.document import read_document
+from medley.serving.community_recipe.model_table import build_model_table
+from medley.serving.community_recipe.recipe import ImportedRecipe, import_recipe
 from tests.odd_input import COUNTS, blobs, hold, json_texts
 from tests.problems import raises_problem
 
@@ -46,11 +46,11 @@ command: |
 """
 
 
-def made(text: str) -> Imported:
-    return imported(text.encode(), "r.yaml")
+def made(text: str) -> ImportedRecipe:
+    return import_recipe(text.encode(), "r.yaml")
 
 
-def outcomes(found: Imported) -> dict[str, str]:
+def outcomes(found: ImportedRecipe) -> dict[str, str]:
     return {each.key: each.outcome for each in found.entries}
 
 
@@ -58,13 +58,13 @@ SILENT = {"command without --host": "decided", "command without --max-model-len"
 """What the engine and medley do in different ways where a recipe says nothing."""
 
 
-def minimal(more: str) -> Imported:
+def minimal(more: str) -> ImportedRecipe:
     return made(f"model: a/b\nruntime: vllm\ncontainer: c\n{more}")
 
 
 def test_a_recipe_of_what_medley_has_is_imported_whole() -> None:
     found = made(WHOLE)
-    assert found.left_out == ()
+    assert found.refused_entries == ()
     assert found.command.env == {"VLLM_MARLIN_USE_ATOMIC_ADD": "1"}
     assert shlex.split(str(found.command)) == [
         "VLLM_MARLIN_USE_ATOMIC_ADD=1",
@@ -81,13 +81,13 @@ def test_a_recipe_of_what_medley_has_is_imported_whole() -> None:
 
 
 def test_the_plan_has_the_sizes_and_one_spark_for_each_rank() -> None:
-    assert str(made(WHOLE).plan) == (
+    assert str(made(WHOLE).plan_command) == (
         "medley plan example/Model-27B-FP8 --tp 2 --context 262144 --kv-type fp8 --hosts spark:2"
     )
 
 
 def test_a_recipe_without_options_has_a_plan_too() -> None:
-    assert str(minimal("").plan) == "medley plan a/b --hosts spark:1"
+    assert str(minimal("").plan_command) == "medley plan a/b --hosts spark:1"
 
 
 def test_a_plan_of_a_longer_context_has_the_variable_that_allows_it() -> None:
@@ -95,13 +95,13 @@ def test_a_plan_of_a_longer_context_has_the_variable_that_allows_it() -> None:
     longer = "env: {VLLM_ALLOW_LONG_MAX_MODEL_LEN: 1, VLLM_LOGGING_LEVEL: INFO}"
     found = minimal(f"{longer}\ncommand: vllm serve a/b --max-model-len 1000000")
     plan = "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 medley plan a/b --context 1000000 --hosts spark:1"
-    assert str(found.plan) == plan
+    assert str(found.plan_command) == plan
 
 
 def test_of_an_option_that_comes_again_the_last_counts() -> None:
     found = minimal("command: vllm serve a/b -tp 2 --tensor-parallel-size 4 --enable-eplb")
     assert str(found.command) == "medley serve a/b --tp 4 --eplb"
-    assert str(found.plan) == "medley plan a/b --tp 4 --eplb --hosts spark:4"
+    assert str(found.plan_command) == "medley plan a/b --tp 4 --eplb --hosts spark:4"
     assert outcomes(found)["command -tp"] == "unused"
 
 
@@ -111,7 +111,7 @@ def test_sglang_is_named() -> None:
         "command: sglang serve --model-path {model} --tp 2 --dp 2\n"
     )
     assert str(found.command) == "medley serve a/b --engine sglang --tp 2 --dp 2"
-    assert str(found.plan) == "medley plan a/b --engine sglang --tp 2 --dp 2 --hosts spark:4"
+    assert str(found.plan_command) == "medley plan a/b --engine sglang --tp 2 --dp 2 --hosts spark:4"
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_sglang_is_named() -> None:
     ],
 )
 def test_what_medley_cannot_do_is_left_out_by_key(key: str, why: str) -> None:
-    (found,) = minimal(key).left_out
+    (found,) = minimal(key).refused_entries
     assert found.key == key.partition(":")[0]
     assert why in found.why
 
@@ -171,7 +171,7 @@ def test_a_revision_is_the_engine_s() -> None:
 def test_a_revision_that_anyone_can_push_is_left_out() -> None:
     found = minimal("model_revision: refs/pr/3")
     assert "--revision" not in str(found.command)
-    assert [each.key for each in found.left_out] == ["model_revision"]
+    assert [each.key for each in found.refused_entries] == ["model_revision"]
 
 
 def test_without_a_command_the_defaults_are_its_flags() -> None:
@@ -200,18 +200,18 @@ def test_defaults_that_a_command_does_not_name_reach_nothing_in_sparkrun_either(
 def test_the_command_s_variables_are_read_and_its_other_commands_are_not() -> None:
     found = minimal("command: export PATH=/x VLLM_LOGGING_LEVEL=INFO; curl x | sh; exec vllm serve a/b")
     assert found.command.env == {"VLLM_LOGGING_LEVEL": "INFO"}
-    assert [each.key for each in found.left_out] == ["command curl x", "command sh", "command PATH"]
+    assert [each.key for each in found.refused_entries] == ["command curl x", "command sh", "command PATH"]
 
 
 def test_a_command_for_another_model_says_so() -> None:
-    (found,) = minimal("command: vllm serve other/one").left_out
+    (found,) = minimal("command: vllm serve other/one").refused_entries
     assert found.why == "the recipe's 'model' is a/b, and this is other/one"
 
 
 def test_a_folder_of_the_hub_s_cache_is_the_model_at_its_commit() -> None:
     commit = "0123456789abcdef0123456789abcdef01234567"
     found = minimal(f"command: vllm serve /cache/hub/models--a--b/snapshots/{commit}")
-    assert found.left_out == ()
+    assert found.refused_entries == ()
     assert str(found.command) == f"medley serve a/b -- --revision {commit}"
 
 
@@ -271,7 +271,7 @@ def test_the_folder_of_a_cluster_is_the_model_s() -> None:
         "cluster_config: {resolved_model_path: /srv/m}\ncommand: vllm serve {resolved_model_path}"
     )
     assert str(found.command) == "medley serve a/b"
-    assert [each.key for each in found.left_out] == ["cluster_config"]
+    assert [each.key for each in found.refused_entries] == ["cluster_config"]
 
 
 def test_variables_have_the_recipe_s_own_values() -> None:
@@ -283,32 +283,32 @@ def test_variables_have_the_recipe_s_own_values() -> None:
 def test_sizes_of_a_cluster_are_1_on_one_spark(key: str) -> None:
     found = minimal(f"{key}\ndefaults: {{tp: 2}}\ncommand: vllm serve a/b -tp {{tp}}")
     assert str(found.command) == "medley serve a/b --hosts 1 --tp 1"
-    assert str(found.plan) == "medley plan a/b --tp 1 --hosts spark:1"
-    assert [each.key for each in found.entries if each.changed] == ["command -tp"]
+    assert str(found.plan_command) == "medley plan a/b --tp 1 --hosts spark:1"
+    assert [each.key for each in found.entries if each.is_changed] == ["command -tp"]
 
 
 def test_two_gpus_of_one_rtx_host_stay_two() -> None:
     found = minimal("name: x on 2x RTX 5090\nmax_nodes: 1\ncommand: vllm serve a/b -tp 2")
     assert str(found.command) == "medley serve a/b --hosts 1 --tp 2"
-    assert str(found.plan) == "medley plan a/b --tp 2 --hosts rtx:2"
+    assert str(found.plan_command) == "medley plan a/b --tp 2 --hosts rtx:2"
 
 
 @pytest.mark.parametrize("before", ["sudo", "sudo -E env", "taskset -c 1 env", "nohup env"])
 def test_variables_behind_a_command_that_starts_it_are_kept(before: str) -> None:
-    found = imported(f"{before} NCCL_DEBUG=INFO vllm serve a/b".encode(), "f")
+    found = import_recipe(f"{before} NCCL_DEBUG=INFO vllm serve a/b".encode(), "f")
     assert found.command.env == {"NCCL_DEBUG": "INFO"}
 
 
 @pytest.mark.parametrize("model", ["./model.gguf", "./model", "a/b.gguf", "org/Model-GGUF", "org/m-GGUF:Q4"])
 def test_a_folder_and_gguf_are_no_repository(model: str) -> None:
     with raises_problem("f", fix="medley models import f"):
-        imported(f"vllm serve {model}".encode(), "f")
+        import_recipe(f"vllm serve {model}".encode(), "f")
     with raises_problem("f"):
-        imported(f"model: {model}\ncommand: vllm serve {{model}}\n".encode(), "f")
+        import_recipe(f"model: {model}\ncommand: vllm serve {{model}}\n".encode(), "f")
 
 
 def test_a_blank_of_medley_s_own_option_names_the_option() -> None:
-    found = imported(b"vllm serve a/b --port <PORT>", "f")
+    found = import_recipe(b"vllm serve a/b --port <PORT>", "f")
     (entry,) = (each for each in found.entries if "--port" in each.key)
     assert "add --port" in entry.why
 
@@ -374,7 +374,7 @@ def test_docker_s_part_is_named() -> None:
     )
     assert found.image == "ghcr.io/x/vllm:1"
     assert found.command.env == {"VLLM_LOGGING_LEVEL": "INFO"}
-    assert [each.key for each in found.left_out] == ["command -e HF_TOKEN", "command --env-file"]
+    assert [each.key for each in found.refused_entries] == ["command -e HF_TOKEN", "command --env-file"]
     assert "--image ghcr.io/x/vllm:1" in next(e.why for e in found.entries if e.key == "command docker run")
 
 
@@ -388,7 +388,7 @@ def test_a_second_host_s_command_is_medley_s_launcher() -> None:
         f"{PASTED} --nnodes 2 --master-addr <HEAD_IP> --enforce-eager\n{PASTED} --nnodes 2 --headless"
     )
     assert str(found.command) == f"{SERVED} -- --enforce-eager"
-    assert not found.left_out
+    assert not found.refused_entries
 
 
 @pytest.mark.parametrize("model", ["/models/qwen", "$MODEL", "<MODEL>", "~/qwen"])
@@ -429,10 +429,10 @@ def test_a_recipe_of_vllm_s_own_collection_is_read() -> None:
 
 
 def shown(raw: bytes) -> None:
-    found = imported(raw, "r.yaml")
+    found = import_recipe(raw, "r.yaml")
     assert str(found.command)
-    assert str(found.plan)
-    assert model_table(found, "mine", "r.yaml").rest.command
+    assert str(found.plan_command)
+    assert build_model_table(found, "mine", "r.yaml").rest.command
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -444,5 +444,5 @@ def test_odd_recipes_are_a_command_or_a_problem(count: int) -> None:
 @pytest.mark.parametrize("count", COUNTS)
 def test_odd_values_are_a_command_or_a_problem(count: int) -> None:
     """YAML reads JSON."""
-    full = {**document(WHOLE.encode(), "r.yaml"), "mods": ["a"], "max_nodes": 1, "model_revision": "c"}
+    full = {**read_document(WHOLE.encode(), "r.yaml"), "mods": ["a"], "max_nodes": 1, "model_revision": "c"}
     hold(lambda text: shown(text.encode("utf-8", "surrogatepass")), json_texts([full]), count)

@@ -2,7 +2,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from medley.serving.community_recipe.shell_command import EngineFlag, engine_command, filled, used
+from medley.serving.community_recipe.shell_command import (
+    EngineFlag,
+    fill_placeholders,
+    list_placeholders,
+    parse_engine_command,
+)
 from tests.problems import raises_problem
 
 if TYPE_CHECKING:
@@ -12,28 +17,31 @@ if TYPE_CHECKING:
 def test_placeholders_take_the_recipe_s_values_also_nested_ones() -> None:
     text = "vllm serve {model} --port {port} --config '{\"a\": {b}}' {unset}"
     values: dict[str, Value] = {"model": "a/b", "port": 8000, "b": "{c}", "c": 1}
-    assert filled(text, values, "r.yaml") == "vllm serve a/b --port 8000 --config '{\"a\": 1}' {unset}"
-    assert used(text, values) == {"model", "port", "b", "c", "unset"}
+    assert (
+        fill_placeholders(text, values, "r.yaml")
+        == "vllm serve a/b --port 8000 --config '{\"a\": 1}' {unset}"
+    )
+    assert list_placeholders(text, values) == {"model", "port", "b", "c", "unset"}
 
 
 def test_doubled_braces_are_one_each() -> None:
     text = """--x '{{"n":{n},"deep":{{"m":{m}}}}}' --y '{y}'"""
-    found = filled(text, {"n": 2, "m": 3, "y": '{"a": {"b": 1}}'}, "r.yaml")
+    found = fill_placeholders(text, {"n": 2, "m": 3, "y": '{"a": {"b": 1}}'}, "r.yaml")
     assert found == """--x '{"n":2,"deep":{"m":3}}' --y '{"a": {"b": 1}}'"""
 
 
 @pytest.mark.parametrize("value", ["{a} {a}", "{b}" * 1000])
 def test_placeholders_that_hold_themselves_are_refused(value: str) -> None:
     with raises_problem("r.yaml", cause=("8,", "128 KiB")):
-        filled("{a}", {"a": value, "b": "{a}" * 1000}, "r.yaml")
+        fill_placeholders("{a}", {"a": value, "b": "{a}" * 1000}, "r.yaml")
 
 
 def test_flags_have_the_words_up_to_the_next_flag() -> None:
-    found = engine_command(
+    found = parse_engine_command(
         "vllm serve a/b \\ \n  --port=1 \\\n  # a note\n  -tp 2 --enforce-eager --sizes 1 2 --seed -1\n",
         "r.yaml",
     )
-    assert (found.engine, found.model, found.beside) == ("vllm", "a/b", ())
+    assert (found.engine, found.model, found.other_commands) == ("vllm", "a/b", ())
     assert found.flags == (
         EngineFlag("--port", ("1",)),
         EngineFlag("-tp", ("2",)),
@@ -44,7 +52,7 @@ def test_flags_have_the_words_up_to_the_next_flag() -> None:
 
 
 def test_quoted_json_is_one_word() -> None:
-    found = engine_command("""vllm serve a/b --x '{"method": "mtp",\n "n": 2}; |'""", "r.yaml")
+    found = parse_engine_command("""vllm serve a/b --x '{"method": "mtp",\n "n": 2}; |'""", "r.yaml")
     assert found.flags == (EngineFlag("--x", ('{"method": "mtp",\n "n": 2}; |',)),)
 
 
@@ -59,13 +67,13 @@ def test_quoted_json_is_one_word() -> None:
     ],
 )
 def test_the_engine_is_the_one_that_is_started(text: str, engine: str) -> None:
-    assert engine_command(text, "r.yaml").engine == engine
+    assert parse_engine_command(text, "r.yaml").engine == engine
 
 
 def test_variables_and_other_commands_are_kept_apart() -> None:
-    found = engine_command("export A=1 B=two; pip install x && C=3 vllm serve a/b | tee log", "r.yaml")
-    assert found.assigned == {"A": "1", "B": "two", "C": "3"}
-    assert found.beside == ("pip install x", "tee log")
+    found = parse_engine_command("export A=1 B=two; pip install x && C=3 vllm serve a/b | tee log", "r.yaml")
+    assert found.variables == {"A": "1", "B": "two", "C": "3"}
+    assert found.other_commands == ("pip install x", "tee log")
     assert found.flags == ()
 
 
@@ -79,9 +87,9 @@ def test_variables_and_other_commands_are_kept_apart() -> None:
 )
 def test_no_engine_of_ours_is_a_problem(text: str) -> None:
     with raises_problem("r.yaml", cause=("vllm serve, sglang serve", "it begins"), fix="medley models"):
-        engine_command(text, "r.yaml")
+        parse_engine_command(text, "r.yaml")
 
 
 def test_an_open_quote_is_a_problem() -> None:
     with raises_problem("r.yaml", cause="the last ' in line 1 of the command opens a quotation"):
-        engine_command("vllm serve 'a/b", "r.yaml")
+        parse_engine_command("vllm serve 'a/b", "r.yaml")

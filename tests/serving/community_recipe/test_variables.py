@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from medley.network.fabric.variables import LEFT_UNSET, NOT_CARRIED
-from medley.serving.community_recipe.variables import variable, variables
+from medley.serving.community_recipe.variables import build_variable_entry, list_variable_entries
 
 
 @pytest.mark.parametrize(
@@ -16,26 +16,26 @@ from medley.serving.community_recipe.variables import variable, variables
     ],
 )
 def test_an_engine_s_variable_is_carried(name: str, value: str) -> None:
-    found = variable(name, value)
+    found = build_variable_entry(name, value)
     assert (found.key, found.outcome, found.part) == (f"env.{name}", "carried", "variable")
     assert found.becomes == (f"{name}={value}",)
     assert "Ray" not in found.why
 
 
 def test_one_that_ray_does_not_carry_says_so() -> None:
-    assert "set it there before ray-worker or join" in variable("OMP_NUM_THREADS", "4").why
+    assert "set it there before ray-worker or join" in build_variable_entry("OMP_NUM_THREADS", "4").why
 
 
 @pytest.mark.parametrize("name", NOT_CARRIED)
 def test_what_names_one_host_s_interface_is_medley_s(name: str) -> None:
-    found = variable(name, "enp1s0f1np1")
+    found = build_variable_entry(name, "enp1s0f1np1")
     assert (found.outcome, found.becomes) == ("refused", ())
     assert "medley sets per host" in found.why
 
 
 @pytest.mark.parametrize("name", LEFT_UNSET)
 def test_what_medley_leaves_unset_has_its_reason(name: str) -> None:
-    assert LEFT_UNSET[name] in variable(name, "1").why
+    assert LEFT_UNSET[name] in build_variable_entry(name, "1").why
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_what_medley_leaves_unset_has_its_reason(name: str) -> None:
     ],
 )
 def test_what_is_refused_has_its_reason(name: str, value: str, why: str) -> None:
-    found = variable(name, value)
+    found = build_variable_entry(name, value)
     assert (found.outcome, found.becomes) == ("refused", ())
     assert why in found.why
 
@@ -71,11 +71,13 @@ def test_what_is_refused_has_its_reason(name: str, value: str, why: str) -> None
     ["HF_HUB_OFFLINE", "CUDA_DEVICE_ORDER", "DO_NOT_TRACK", "MAX_JOBS", "VLLM_DISTRIBUTED_EXECUTOR_CONFIG"],
 )
 def test_what_medley_sets_itself_is_decided(name: str) -> None:
-    assert variable(name, "1").outcome == "decided"
+    assert build_variable_entry(name, "1").outcome == "decided"
 
 
 def test_a_switch_that_ends_as_a_folder_does_is_no_path() -> None:
-    assert variable("TORCHINDUCTOR_AUTOGRAD_CACHE", "0").becomes == ("TORCHINDUCTOR_AUTOGRAD_CACHE=0",)
+    assert build_variable_entry("TORCHINDUCTOR_AUTOGRAD_CACHE", "0").becomes == (
+        "TORCHINDUCTOR_AUTOGRAD_CACHE=0",
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,8 +94,8 @@ def test_a_switch_that_ends_as_a_folder_does_is_no_path() -> None:
     ],
 )
 def test_a_variable_that_became_a_flag_is_the_flag_of_its_value(name: str, value: str, flag: str) -> None:
-    (found,) = variables({name: value}, "vllm", ())
-    assert (found.part, " ".join(found.becomes), found.changed) == ("flag", flag, True)
+    (found,) = list_variable_entries({name: value}, "vllm", ())
+    assert (found.part, " ".join(found.becomes), found.is_changed) == ("flag", flag, True)
 
 
 @pytest.mark.parametrize(
@@ -101,31 +103,34 @@ def test_a_variable_that_became_a_flag_is_the_flag_of_its_value(name: str, value
     [("VLLM_USE_V1", "1"), ("VLLM_MXFP4_USE_MARLIN", "0"), ("VLLM_USE_FLASHINFER_MOE_FP8", "0")],
 )
 def test_one_whose_value_is_the_default_adds_nothing(name: str, value: str) -> None:
-    (found,) = variables({name: value}, "vllm", ())
+    (found,) = list_variable_entries({name: value}, "vllm", ())
     assert (found.outcome, found.becomes) == ("decided", ())
 
 
 def test_the_command_counts_before_a_variable() -> None:
-    (found,) = variables({"VLLM_USE_FLASHINFER_MOE_FP4": "0"}, "vllm", ("--moe-backend",))
+    (found,) = list_variable_entries({"VLLM_USE_FLASHINFER_MOE_FP4": "0"}, "vllm", ("--moe-backend",))
     assert (found.outcome, found.becomes) == ("decided", ())
 
 
 def test_two_variables_for_one_flag_add_it_once_or_not_at_all() -> None:
     alike = {"VLLM_USE_FLASHINFER_MOE_FP4": "0", "VLLM_MXFP4_USE_MARLIN": "1"}
-    assert [each.becomes for each in variables(alike, "vllm", ())] == [("--moe-backend", "marlin"), ()]
+    assert [each.becomes for each in list_variable_entries(alike, "vllm", ())] == [
+        ("--moe-backend", "marlin"),
+        (),
+    ]
     against = {"VLLM_USE_FLASHINFER_MOE_FP4": "1", "VLLM_MXFP4_USE_MARLIN": "1"}
-    assert [each.outcome for each in variables(against, "vllm", ())] == ["refused", "refused"]
+    assert [each.outcome for each in list_variable_entries(against, "vllm", ())] == ["refused", "refused"]
 
 
 def test_a_value_that_the_release_lacks_is_not_passed_on() -> None:
-    (found,) = variables({"VLLM_ATTENTION_BACKEND": "XFORMERS_OLD"}, "vllm", ())
+    (found,) = list_variable_entries({"VLLM_ATTENTION_BACKEND": "XFORMERS_OLD"}, "vllm", ())
     assert (found.outcome, found.becomes) == ("refused", ())
 
 
 def test_what_a_fork_reads_says_so() -> None:
-    assert variable("VLLM_ENABLE_ROCE_ALLREDUCE", "1").fork
-    assert variable("SGLANG_ROCE_ALLREDUCE", "1", "sglang").fork
-    assert not variable("NCCL_CUMEM_ENABLE", "0").fork
+    assert build_variable_entry("VLLM_ENABLE_ROCE_ALLREDUCE", "1").needs_fork
+    assert build_variable_entry("SGLANG_ROCE_ALLREDUCE", "1", "sglang").needs_fork
+    assert not build_variable_entry("NCCL_CUMEM_ENABLE", "0").needs_fork
 
 
 @pytest.mark.parametrize(
@@ -150,7 +155,7 @@ def test_what_a_fork_reads_says_so() -> None:
     ],
 )
 def test_a_variable_that_is_not_known_to_be_harmless_is_left_out(name: str, value: str) -> None:
-    found = variable(name, value)
+    found = build_variable_entry(name, value)
     assert (found.outcome, found.becomes) == ("refused", ())
 
 
@@ -164,7 +169,7 @@ def test_a_variable_that_is_not_known_to_be_harmless_is_left_out(name: str, valu
     ],
 )
 def test_a_family_has_no_folders(name: str) -> None:
-    assert variable(name, "x", "sglang").outcome == "refused"
+    assert build_variable_entry(name, "x", "sglang").outcome == "refused"
 
 
 PUBLIC = Path(__file__).with_name("public_settings.txt").read_text(encoding="utf-8").splitlines()
@@ -173,4 +178,4 @@ PUBLIC = Path(__file__).with_name("public_settings.txt").read_text(encoding="utf
 @pytest.mark.parametrize("setting", [each for each in PUBLIC if " " not in each])
 def test_what_public_recipes_set_is_carried(setting: str) -> None:
     name, _, value = setting.partition("=")
-    assert variable(name, value).becomes == (setting,)
+    assert build_variable_entry(name, value).becomes == (setting,)

@@ -153,7 +153,7 @@ def _find_address(options: TargetOptions) -> ServerAddress:
     servers = serving.list_servers()
     ready_servers = [server for server in servers if server.state == "ready"]
     if ready_servers:
-        return server_address.address_of(ready_servers[0])
+        return server_address.get_local_address(ready_servers[0])
     cause = f"{servers[0].model} is not ready yet: {servers[0].state}" if servers else "no medley serve runs"
     raise Problem(
         "nothing is served here",
@@ -166,7 +166,7 @@ def _find_address(options: TargetOptions) -> ServerAddress:
 
 def _find_key_file(file: str | None, address: ServerAddress) -> Path | None:
     """Return the file of the API key; a key from the environment is written to one for the client."""
-    client_file = server_address.client_key_file(address, file)
+    client_file = server_address.find_client_key_file(address, file)
     if client_file or address.key is None:
         return client_file
     key_file = storage.state() / "bench-key"

@@ -21,26 +21,28 @@ class Entry:
     """The outcome of one key of a recipe, or of one flag of its command."""
 
     key: str
-    """As `max_nodes`, `env.NCCL_DEBUG` or `command --port`."""
+    """A key such as `max_nodes`, `env.NCCL_DEBUG` or `command --port`."""
     outcome: Outcome
     why: str
     becomes: tuple[str, ...] = ()
     part: Literal["option", "flag", "variable"] | None = None
     """The place of these words: before --, after it, or before the command."""
-    changed: bool = False
-    """It is carried in other words than the recipe's, or against medley's default."""
-    fork: bool = False
-    """The recipe's image has it, and the engine's release has not."""
+    is_changed: bool = False
+    """Whether its words differ from the recipe's, or override medley's default."""
+    needs_fork: bool = False
+    """Whether only the recipe's image has it, and not the engine's release."""
 
 
-def option(key: str, *words: str, why: str = "the same", changed: bool = False) -> Entry:
-    return Entry(key, "carried", why, words, "option", changed)
+def build_option_entry(key: str, *words: str, why: str = "the same", is_changed: bool = False) -> Entry:
+    return Entry(key, "carried", why, words, "option", is_changed)
 
 
-def engine_flag(key: str, *words: str, why: str = "the engine's own flag", changed: bool = False) -> Entry:
-    return Entry(key, "carried", why, words, "flag", changed)
+def build_flag_entry(
+    key: str, *words: str, why: str = "the engine's own flag", is_changed: bool = False
+) -> Entry:
+    return Entry(key, "carried", why, words, "flag", is_changed)
 
 
-def reasons(of: Literal["keys", "flags", "variables"], outcome: Outcome) -> dict[str, str]:
+def read_reasons(table_name: Literal["keys", "flags", "variables"], outcome: Outcome) -> dict[str, str]:
     """Return the names of rules.toml with this outcome, and why each has it."""
-    return {name: each["why"] for each in RULES[of][outcome] for name in each["names"]}
+    return {name: each["why"] for each in RULES[table_name][outcome] for name in each["names"]}

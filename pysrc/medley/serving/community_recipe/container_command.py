@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 _PROGRAMS = {"docker", "podman", "nerdctl"}
 # Options without a value (docs.docker.com/reference/cli/docker/container/run); every other one has one.
-_ALONE = {
+_FLAGS_WITHOUT_VALUE = {
     *(
         "--detach",
         "--rm",
@@ -26,10 +26,10 @@ _ALONE = {
         "--replace",
     ),
 }
-_SHORT_ALONE = re.compile(r"-[ditqP]+")
+_SHORT_FLAGS_WITHOUT_VALUE = re.compile(r"-[ditqP]+")
 # The entrypoint of such an image is the server: its words are those after `vllm serve`.
-_SERVES = re.compile(r"vllm-openai|/vllm-?(?:cpu|server)|^vllm(?:[:@-]|$)")
-_PUBLISHED = re.compile(r"(?:[\d.]+:)?(\d+):(\d+)(?:/tcp)?")
+_SERVER_IMAGE = re.compile(r"vllm-openai|/vllm-?(?:cpu|server)|^vllm(?:[:@-]|$)")
+_PUBLISHED_PORTS = re.compile(r"(?:[\d.]+:)?(\d+):(\d+)(?:/tcp)?")
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class ContainerRun:
     files: tuple[str, ...] = ()
     """Files of variables."""
 
-    def repository(self, folder: str) -> str | None:
-        """Return the repository of a folder inside, where the hub's cache of that repository is mounted."""
+    def find_repository(self, folder: str) -> str | None:
+        """Return the repository of a folder inside, if the hub's cache of that repository is mounted."""
         for mount in self.mounts:
             outer, _, inner = mount.removesuffix(":ro").rpartition(":")
             match = re.search(r"/models--([\w.-]+?)--([\w.-]+?)(?:/|$)", outer)
@@ -55,12 +55,12 @@ class ContainerRun:
                 return f"{match[1]}/{match[2]}"
         return None
 
-    def port_of_host(self, inside: str) -> str | None:
+    def find_host_port(self, inside: str) -> str | None:
         return next((outer for outer, inner in self.ports if inner == inside), None)
 
 
-def container_run(words: Sequence[str]) -> ContainerRun | None:
-    """Return what `docker run` or `podman run` in these words starts, if they do."""
+def parse_container_run(words: Sequence[str]) -> ContainerRun | None:
+    """Return the container that `docker run` or `podman run` in these words starts; None without one."""
     at = next((at for at, word in enumerate(words) if word.rpartition("/")[2] in _PROGRAMS), None)
     if at is None or "run" not in words[at + 1 : at + 3]:
         return None
@@ -70,40 +70,46 @@ def container_run(words: Sequence[str]) -> ContainerRun | None:
         name, equals, value = rest.pop(0).partition("=")
         if name.startswith("-e") and not name.startswith("--") and len(name) > 2:  # noqa: PLR2004 - -eNAME=value
             options.append(("-e", f"{name[2:]}{equals}{value}"))
-        elif equals or name in _ALONE or _SHORT_ALONE.fullmatch(name):
+        elif equals or name in _FLAGS_WITHOUT_VALUE or _SHORT_FLAGS_WITHOUT_VALUE.fullmatch(name):
             options.append((name, value))
         elif rest:
             options.append((name, rest.pop(0)))
     if not rest:
         return None
     image, *command = rest
-    return _run(image, command, options)
+    return _build_run(image, command, options)
 
 
-def _run(image: str, command: list[str], options: Sequence[tuple[str, str]]) -> ContainerRun:
-    def values(*names: str) -> list[str]:
+def _build_run(image: str, command: list[str], options: Sequence[tuple[str, str]]) -> ContainerRun:
+    def list_values(*names: str) -> list[str]:
         return [value for name, value in options if name in names]
 
-    entry = values("--entrypoint")
-    if entry:
-        command = [*entry[-1:], *command] if entry[-1] else command
-    elif _serves(image, command):
+    entrypoints = list_values("--entrypoint")
+    if entrypoints:
+        command = [*entrypoints[-1:], *command] if entrypoints[-1] else command
+    elif _is_server_image(image, command):
         command = ["vllm", "serve", *command]
-    given = [each.partition("=") for each in values("-e", "--env")]
+    assignments = [each.partition("=") for each in list_values("-e", "--env")]
+    published = list_values("-p", "--publish")
     return ContainerRun(
         image,
         command,
-        {name: value for name, equals, value in given if equals},
-        tuple(name for name, equals, _ in given if not equals),
-        tuple(match.groups() for each in values("-p", "--publish") if (match := _PUBLISHED.fullmatch(each))),  # type: ignore[misc] # two groups
-        tuple(values("-v", "--volume", "--mount")),
-        tuple(values("--env-file")),
+        {name: value for name, equals, value in assignments if equals},
+        tuple(name for name, equals, _ in assignments if not equals),
+        tuple((match[1], match[2]) for match in map(_PUBLISHED_PORTS.fullmatch, published) if match),
+        tuple(list_values("-v", "--volume", "--mount")),
+        tuple(list_values("--env-file")),
     )
 
 
-def _serves(image: str, command: Sequence[str]) -> bool:
-    """Whether the words are a server's flags, which the image's entrypoint takes."""
-    first = command[0] if command else ""
-    takes = first.startswith(("-", "$", "<")) or re.fullmatch(r"[\w.-]+/[\w.-]+|/\S+", first) is not None
-    starts = first.rpartition("/")[2] in {"vllm", "sglang", "bash", "sh", "python", "python3"}
-    return takes and not starts and _SERVES.search(image.rpartition("@")[0] or image) is not None
+def _is_server_image(image: str, command: Sequence[str]) -> bool:
+    """Return whether the words are a server's flags, which the image's entrypoint takes."""
+    first_word = command[0] if command else ""
+    is_argument = (
+        first_word.startswith(("-", "$", "<"))
+        or re.fullmatch(r"[\w.-]+/[\w.-]+|/\S+", first_word) is not None
+    )
+    is_program = first_word.rpartition("/")[2] in {"vllm", "sglang", "bash", "sh", "python", "python3"}
+    return (
+        is_argument and not is_program and _SERVER_IMAGE.search(image.rpartition("@")[0] or image) is not None
+    )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from medley.schema import TITLES, EngineName
 from medley.serving.community_recipe import RULES, Entry
 from medley.serving.community_recipe.document import Value
-from medley.serving.community_recipe.engine_flags import Source, flag_entries
+from medley.serving.community_recipe.engine_flags import Source, list_flag_entries
 from medley.serving.community_recipe.shell_command import EngineCommand, EngineFlag
 
 _TABLES = RULES["defaults"]
@@ -17,15 +17,15 @@ _FLAGS: Mapping[EngineName, Mapping[str, str]] = {
     }
     for name in TITLES
 }
-_NO = {"false", "no", "off", "0", ""}
+_FALSE_WORDS = {"false", "no", "off", "0", ""}
 # Added to a recipe's command that has no such flag: generate_node_command and _augment_served_model_name.
-_ADDED: Mapping[str, str] = {
+_APPENDED_FLAGS: Mapping[str, str] = {
     "data_parallel": "--data-parallel-size",
     "served_model_name": "--served-model-name",
 }
 
 
-def generated(engine: EngineName, defaults: Mapping[str, Value]) -> Iterator[EngineFlag]:
+def list_generated_flags(engine: EngineName, defaults: Mapping[str, Value]) -> Iterator[EngineFlag]:
     """Yield the flags that sparkrun makes of the defaults of a recipe without a command."""
     switches, negatable = set(_TABLES[engine]["switches"]), set(_TABLES[engine]["negatable"])
     for key, flag in _FLAGS[engine].items():
@@ -34,29 +34,31 @@ def generated(engine: EngineName, defaults: Mapping[str, Value]) -> Iterator[Eng
             continue
         if key not in switches:
             yield EngineFlag(flag, (str(value),))
-        elif str(value).lower() not in _NO:
+        elif str(value).lower() not in _FALSE_WORDS:
             yield EngineFlag(flag)
         elif key in negatable:
             yield EngineFlag(f"--no-{flag.removeprefix('--')}")
 
 
-def without_flag(engine: EngineName, defaults: Mapping[str, Value]) -> Iterator[Entry]:
+def list_unknown_defaults(engine: EngineName, defaults: Mapping[str, Value]) -> Iterator[Entry]:
     for key in defaults:
         if key not in _FLAGS[engine]:
             why = "sparkrun has no flag for it where a recipe has no command"
             yield Entry(f"defaults.{key}", "unused", why)
 
 
-def without_placeholder(
-    command: EngineCommand, defaults: Mapping[str, Value], named: frozenset[str], source: Source
+def list_unplaced_defaults(
+    command: EngineCommand, defaults: Mapping[str, Value], placeholders: frozenset[str], source: Source
 ) -> Iterator[Entry]:
-    has = {flag.name for flag in command.flags}
+    command_flags = {flag.name for flag in command.flags}
     for key, value in defaults.items():
-        if key in named:
+        if key in placeholders:
             continue
-        added = _ADDED.get(key)
-        if added and added not in has and value is not None:
-            alone = replace(command, flags=(EngineFlag(added, (str(value),)),))
-            yield from (replace(each, key=f"defaults.{key}") for each in flag_entries(alone, source))
+        appended_flag = _APPENDED_FLAGS.get(key)
+        if appended_flag and appended_flag not in command_flags and value is not None:
+            short_command = replace(command, flags=(EngineFlag(appended_flag, (str(value),)),))
+            yield from (
+                replace(each, key=f"defaults.{key}") for each in list_flag_entries(short_command, source)
+            )
         else:
             yield Entry(f"defaults.{key}", "unused", "the recipe's command has no placeholder for it")

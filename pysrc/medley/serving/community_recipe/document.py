@@ -8,13 +8,13 @@ import yaml
 
 from medley.errors import Problem
 
-MOST_BYTES = 128 << 10
+MAX_BYTES = 128 << 10
 """The largest recipe of vllm-project/recipes, which has its guide inside, had 40 KiB in August 2026."""
-_DEEPEST = 16
+_MAX_DEPTH = 16
 # Control and direction characters, which could hide the real command in a terminal.
-_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_HIDDEN_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
-# What starts an engine, and a line of YAML that no command has: KEY: at its beginning.
+# The start of an engine, and a line that only YAML has: it begins with KEY:.
 _COMMAND = re.compile(
     r"\bvllm\s+serve\b|\bsglang\s+serve\b|-m\s+(?:sglang\.launch_server|vllm\.entrypoints)"
     r"|\b(?:docker|podman|nerdctl)\s+(?:\w+\s+)?run\b"
@@ -24,33 +24,33 @@ _KEY = re.compile(r"^[A-Za-z_][\w-]*:(?:[ \t]|$)", re.MULTILINE)
 Value = str | int | float | bool | None
 
 
-def document(raw: bytes, where: str) -> dict[str, object]:
+def read_document(raw: bytes, source: str) -> dict[str, object]:
     """Read the top-level table of a recipe; a command line is a recipe that has only `command`."""
-    if len(raw) > MOST_BYTES:
-        raise _problem(where, f"it has more than {MOST_BYTES >> 10} KiB")
+    if len(raw) > MAX_BYTES:
+        raise _document_problem(source, f"it has more than {MAX_BYTES >> 10} KiB")
     try:
         text = raw.decode("utf-8-sig")
         if _COMMAND.search(text) and not _KEY.search(text):
-            _require_seen(text, where)
+            _require_visible(text, source)
             return {"command": text}
-        _require_plain(text, where)
-        found = yaml.safe_load(text)
+        _require_plain(text, source)
+        parsed = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise _problem(where, " ".join(str(error).split())) from error
+        raise _document_problem(source, " ".join(str(error).split())) from error
     except (RecursionError, ValueError) as error:  # not UTF-8, or an invalid date or number
-        raise _problem(where, str(error)[:200]) from error
-    if not isinstance(found, dict):
-        raise _problem(where, "it is not a table of keys and values")
-    return {str(key): value for key, value in found.items()}
+        raise _document_problem(source, str(error)[:200]) from error
+    if not isinstance(parsed, dict):
+        raise _document_problem(source, "it is not a table of keys and values")
+    return {str(key): value for key, value in parsed.items()}
 
 
-def _require_seen(text: str, where: str) -> None:
-    if unseen := _UNSEEN.search(text.replace("\r\n", "\n")):
-        line = text.count("\n", 0, unseen.start()) + 1
-        raise _problem(where, f"line {line} has the control character U+{ord(unseen[0]):04X}")
+def _require_visible(text: str, source: str) -> None:
+    if hidden := _HIDDEN_CHARACTERS.search(text.replace("\r\n", "\n")):
+        line = text.count("\n", 0, hidden.start()) + 1
+        raise _document_problem(source, f"line {line} has the control character U+{ord(hidden[0]):04X}")
 
 
-def _require_plain(text: str, where: str) -> None:
+def _require_plain(text: str, source: str) -> None:
     """Refuse aliases and deep nesting, which make a short text slow or large, and hidden characters."""
     depth = 0
     for event in yaml.parse(
@@ -58,34 +58,36 @@ def _require_plain(text: str, where: str) -> None:
     ):  # lazily, because deep nesting takes quadratic time
         if isinstance(event, yaml.AliasEvent):
             line = event.start_mark.line + 1
-            raise _problem(where, f"line {line} has the alias *{event.anchor}, which medley does not support")
-        if isinstance(event, yaml.ScalarEvent) and (unseen := _UNSEEN.search(event.value)):
+            raise _document_problem(
+                source, f"line {line} has the alias *{event.anchor}, which medley does not support"
+            )
+        if isinstance(event, yaml.ScalarEvent) and (hidden := _HIDDEN_CHARACTERS.search(event.value)):
             line = event.start_mark.line + 1
-            raise _problem(where, f"line {line} has the control character U+{ord(unseen[0]):04X}")
+            raise _document_problem(source, f"line {line} has the control character U+{ord(hidden[0]):04X}")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _DEEPEST:
-            raise _problem(where, f"it nests deeper than {_DEEPEST} tables")
+        if depth > _MAX_DEPTH:
+            raise _document_problem(source, f"it nests deeper than {_MAX_DEPTH} tables")
 
 
-def _problem(where: str, cause: str) -> Problem:
+def _document_problem(source: str, cause: str) -> Problem:
     return Problem(
-        f"{where} is not a recipe",
+        f"{source} is not a recipe",
         cause=cause,
         fix="name a recipe of sparkrun (YAML), or a file with the engine's command line (vllm serve …, "
         "docker run …): medley models import FILE",
     )
 
 
-def tables(recipe: Mapping[str, object], key: str, where: str) -> dict[str, Value]:
+def read_table(recipe: Mapping[str, object], key: str, source: str) -> dict[str, Value]:
     """Return the table `key` of a recipe; nested values become text."""
-    found = recipe.get(key) or {}
-    if not isinstance(found, dict):
-        cause = f"it is {type(found).__name__}, not a table of keys and values"
-        raise Problem(f"{where}: '{key}' is wrong", cause=cause, fix=f"fix '{key}' in {where}")
-    return {str(name): _plain(value) for name, value in found.items()}
+    table = recipe.get(key) or {}
+    if not isinstance(table, dict):
+        cause = f"it is {type(table).__name__}, not a table of keys and values"
+        raise Problem(f"{source}: '{key}' is wrong", cause=cause, fix=f"fix '{key}' in {source}")
+    return {str(name): _convert_value(value) for name, value in table.items()}
 
 
-def _plain(value: object) -> Value:
+def _convert_value(value: object) -> Value:
     if value is None or isinstance(value, str | int | float | bool):
         return value
     # As sparkrun 0.4 puts it into a command: compact JSON.

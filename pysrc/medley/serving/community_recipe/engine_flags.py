@@ -11,76 +11,80 @@ from medley.schema import (
     EngineName,
     flag_refusal,
 )
-from medley.serving.community_recipe import RULES, Entry, engine_flag, option, reasons
-from medley.serving.community_recipe.flag_values import unusable, with_repositories
-from medley.serving.community_recipe.memory_flags import SHARES, SIZES, memory_entry
+from medley.serving.community_recipe import RULES, Entry, build_flag_entry, build_option_entry, read_reasons
+from medley.serving.community_recipe.flag_values import find_obstacle, replace_snapshots
+from medley.serving.community_recipe.memory_flags import SHARES, SIZES, build_memory_entry
 from medley.serving.community_recipe.shell_command import EngineCommand, EngineFlag
 
 _OPTIONS = {name: option for option, names in RULES["flags"]["options"].items() for name in names}
-_DECIDED, _REFUSED = reasons("flags", "decided"), reasons("flags", "refused")
-_BY_HAND = "read it, and if you want it, add it after --"
+_DECIDED, _REFUSED = read_reasons("flags", "decided"), read_reasons("flags", "refused")
+_ADD_YOURSELF = "read it, and if you want it, add it after --"
 _NEEDS: Mapping[str, str] = RULES["flags"]["needs"]
-_ATTENTION = {"--enable-dp-attention", "--enable-dp-lm-head"}
+_DP_ATTENTION_FLAGS = {"--enable-dp-attention", "--enable-dp-lm-head"}
 _TOKENS = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([kKmM]?)")
 _UNITS: Mapping[str, int] = {"": 1, "k": 1000, "K": 1 << 10, "m": 1_000_000, "M": 1 << 20}
 _FP8 = {"fp8", "fp8_e4m3"}
-_MOST_RANKS, _LONGEST, _LAST_PORT = 64, 10_000_000, 65_535
+_MAX_RANKS, _MAX_CONTEXT, _MAX_PORT = 64, 10_000_000, 65_535
 
 
 @dataclass(frozen=True)
 class Source:
-    """What a command is part of: the recipe's model, and the image that it is for."""
+    """The source of a command: the recipe's model, and the image that it is for."""
 
     model: str
     image: str = ""
 
 
-def flag_entries(command: EngineCommand, source: Source) -> Iterator[Entry]:
+def list_flag_entries(command: EngineCommand, source: Source) -> Iterator[Entry]:
     """Yield the outcome of each flag; the command may repeat the recipe's model."""
     parser = read_locked_parser(command.engine)
-    names = {_canonical(flag.name, parser) for flag in command.flags}
-    found = [
-        (_canonical(flag.name, parser), list(_entries(flag, command.engine, source, parser, names)))
+    names = {_normalize_name(flag.name, parser) for flag in command.flags}
+    flag_entries = [
+        (_normalize_name(flag.name, parser), list(_list_entries(flag, command.engine, source, parser, names)))
         for flag in command.flags
     ]
-    lost = {name for name, entries in found if any(each.outcome == "refused" for each in entries)}
-    for name, entries in found:
+    refused_names = {
+        name for name, entries in flag_entries if any(each.outcome == "refused" for each in entries)
+    }
+    for name, entries in flag_entries:
         needed = _NEEDS.get(name)
-        for each in entries:
-            if each.part == "flag" and needed in lost:
-                yield Entry(each.key, "refused", f"the engine refuses it without {needed}, which is left out")
+        for entry in entries:
+            if entry.part == "flag" and needed in refused_names:
+                yield Entry(
+                    entry.key, "refused", f"the engine refuses it without {needed}, which is left out"
+                )
             else:
-                yield each
+                yield entry
 
 
-def _entries(
+def _list_entries(
     flag: EngineFlag, engine: EngineName, source: Source, parser: EngineParser | None, names: set[str]
 ) -> Iterator[Entry]:
-    name, key = _canonical(flag.name, parser), f"command {flag.name}"
+    name, key = _normalize_name(flag.name, parser), f"command {flag.name}"
     if name in {"--model", "--model-path"}:
-        yield named_model(key, " ".join(flag.values), source.model)
+        yield build_model_entry(key, " ".join(flag.values), source.model)
     elif name in SHARES | SIZES:
-        yield memory_entry(key, name, flag, parser)
+        yield build_memory_entry(key, name, flag, parser)
     elif name in _DECIDED:
         yield Entry(key, "decided", _DECIDED[name])
-    elif refusal := _refusal(name, flag, engine, names):
+    elif refusal := _find_refusal(name, flag, engine, names):
         yield Entry(key, "refused", refusal)
-    elif name in _OPTIONS and not (_OPTIONS[name] == "--dp" and names & _ATTENTION):
-        yield from _option(key, _OPTIONS[name], flag, engine, parser)
+    elif name in _OPTIONS and not (_OPTIONS[name] == "--dp" and names & _DP_ATTENTION_FLAGS):
+        yield from _list_option_entries(key, _OPTIONS[name], flag, engine, parser)
     else:
-        yield _own(key, name, flag, engine, parser)
+        yield _carry_flag(key, name, flag, engine, parser)
 
 
-def _canonical(name: str, parser: EngineParser | None) -> str:
+def _normalize_name(name: str, parser: EngineParser | None) -> str:
     """Return a flag's name as the engine's parser reads it: --max_num_seqs and --max-num-seq are one."""
     if "." in name:
         return name
-    plain = name.replace("_", "-") if name.startswith("--") else name
-    listed = plain in {*_OPTIONS, *_DECIDED, *_REFUSED, *SHARES, *SIZES}
-    return plain if listed or parser is None else parser.find_full_name(plain) or plain
+    dashed_name = name.replace("_", "-") if name.startswith("--") else name
+    is_listed = dashed_name in {*_OPTIONS, *_DECIDED, *_REFUSED, *SHARES, *SIZES}
+    return dashed_name if is_listed or parser is None else parser.find_full_name(dashed_name) or dashed_name
 
 
-def _refusal(name: str, flag: EngineFlag, engine: EngineName, names: set[str]) -> str | None:
+def _find_refusal(name: str, flag: EngineFlag, engine: EngineName, names: set[str]) -> str | None:
     """Return why a flag is left out; `names` are all flags of its command."""
     if name in _REFUSED:
         return _REFUSED[name]
@@ -89,120 +93,128 @@ def _refusal(name: str, flag: EngineFlag, engine: EngineName, names: set[str]) -
     if name == "--load-format" and set(ENGINE_TABLES[engine].missing_loaders) & set(flag.values):
         package = f"the package {flag.values[0]}"
         return f"{package} is not in medley's {TITLES[engine]}; its default loads the same weights"
-    return next(filter(None, (unusable(name, value, _OPTIONS.get(name)) for value in flag.values)), None)
+    return next(filter(None, (find_obstacle(name, value, _OPTIONS.get(name)) for value in flag.values)), None)
 
 
-def named_model(key: str, named: str, model: str) -> Entry:
+def build_model_entry(key: str, command_model: str, recipe_model: str) -> Entry:
     """Return the outcome of the model in a command, which sparkrun does not check."""
-    if named == model:
+    if command_model == recipe_model:
         return Entry(key, "decided", "the recipe's model, which medley serve names")
-    if f"/models--{model.replace('/', '--')}/snapshots/" in named:
+    if f"/models--{recipe_model.replace('/', '--')}/snapshots/" in command_model:
         return Entry(
             key, "decided", "a folder of the hub's cache with the recipe's model; medley downloads it"
         )
-    return Entry(key, "refused", f"the recipe's 'model' is {model}, and this is {named}")
+    return Entry(key, "refused", f"the recipe's 'model' is {recipe_model}, and this is {command_model}")
 
 
-def _refused(key: str, engine: EngineName, flag: EngineFlag) -> Entry | None:
+def _refuse_unsafe(key: str, engine: EngineName, flag: EngineFlag) -> Entry | None:
     """Leave out a flag that is not known to be harmless."""
     why = flag_refusal(engine, flag.name, flag.values)
-    return Entry(key, "refused", f"{why}: {_BY_HAND}") if why else None
+    return Entry(key, "refused", f"{why}: {_ADD_YOURSELF}") if why else None
 
 
-def _own(key: str, name: str, flag: EngineFlag, engine: EngineName, parser: EngineParser | None) -> Entry:
+def _carry_flag(
+    key: str, name: str, flag: EngineFlag, engine: EngineName, parser: EngineParser | None
+) -> Entry:
     """Carry a flag of the engine, as its release has it; one that it lacks is of a fork."""
-    words = with_repositories(flag).words
+    words = replace_snapshots(flag).words
     faults = list(parser.list_faults(words)) if parser else []
     renamed = FLAG_REPLACEMENTS.get(parser.engine, {}).get(name, "") if parser else ""
     if parser and faults and renamed.startswith("--") and not list(parser.list_faults((renamed, *words[1:]))):
         renamed_flag = EngineFlag(renamed, words[1:])
         why = f"{parser.title} calls it {renamed}"
-        return _refused(key, engine, renamed_flag) or engine_flag(
-            key, *renamed_flag.words, why=why, changed=True
+        return _refuse_unsafe(key, engine, renamed_flag) or build_flag_entry(
+            key, *renamed_flag.words, why=why, is_changed=True
         )
     if parser and faults:
-        return _of_fork(key, name, faults, parser)
-    if refused := _refused(key, engine, EngineFlag(name, words[1:])):
+        return _refuse_fork_flag(key, name, faults, parser)
+    if refused := _refuse_unsafe(key, engine, EngineFlag(name, words[1:])):
         return refused
     if name in {"--max-num-seqs", "--max-running-requests"}:
         why = "the engine's limit of requests; the plan reserves memory for --concurrency"
-        return engine_flag(key, *words, why=why)
+        return build_flag_entry(key, *words, why=why)
     if name in {"--max-num-batched-tokens", "--chunked-prefill-size"}:
-        return engine_flag(key, *words, why="the engine's own flag; the plan's memory is for medley's value")
-    return engine_flag(key, *words)
+        return build_flag_entry(
+            key, *words, why="the engine's own flag; the plan's memory is for medley's value"
+        )
+    return build_flag_entry(key, *words)
 
 
-def _of_fork(key: str, name: str, faults: Sequence[Fault], parser: EngineParser) -> Entry:
+def _refuse_fork_flag(key: str, name: str, faults: Sequence[Fault], parser: EngineParser) -> Entry:
     (first, *_) = faults
     if first.value is None:
         renamed = FLAG_REPLACEMENTS.get(parser.engine, {}).get(name)
-        return Entry(key, "refused", renamed or first.cause, fork=renamed is None)
-    near = f"; {first.advice}" if first.advice.startswith("did you mean") else ""
-    what = f"{first.argument} {first.value}" if first.argument != name else first.value
-    return Entry(key, "refused", f"{parser.title} does not have {what}: {first.cause}{near}", fork=True)
+        return Entry(key, "refused", renamed or first.cause, needs_fork=renamed is None)
+    advice = f"; {first.advice}" if first.advice.startswith("did you mean") else ""
+    argument = f"{first.argument} {first.value}" if first.argument != name else first.value
+    return Entry(
+        key, "refused", f"{parser.title} does not have {argument}: {first.cause}{advice}", needs_fork=True
+    )
 
 
-def _option(
+def _list_option_entries(
     key: str, name: str, flag: EngineFlag, engine: EngineName, parser: EngineParser | None
 ) -> Iterator[Entry]:
     if name == "--eplb":
-        yield option(key, name)
+        yield build_option_entry(key, name)
         return
     if not flag.values:
         yield Entry(key, "refused", "it has no value")
         return
     first, *more = flag.values
-    yield _READERS.get(name, option)(key, name, first)
+    yield _READERS.get(name, build_option_entry)(key, name, first)
     if more:
         yield Entry(key, "refused", f"medley accepts one value: {' '.join(more)} is left out")
     if name == "--kv-type" and first not in _FP8 | {"auto"}:
-        yield _own(key, _canonical(flag.name, parser), flag, engine, parser)
+        yield _carry_flag(key, _normalize_name(flag.name, parser), flag, engine, parser)
 
 
-def _host(key: str, name: str, value: str) -> Entry:
-    opened = value in {"0.0.0.0", "::"}  # noqa: S104 - read, and bound to nothing here
-    why = "requests from other hosts then need the API key that medley makes" if opened else "the same"
-    return option(key, name, value, why=why)
+def _read_host(key: str, name: str, value: str) -> Entry:
+    is_open = value in {"0.0.0.0", "::"}  # noqa: S104 - read, and bound to nothing here
+    why = "requests from other hosts then need the API key that medley makes" if is_open else "the same"
+    return build_option_entry(key, name, value, why=why)
 
 
-def _within(last: int) -> Callable[[str, str, str], Entry]:
-    def read(key: str, name: str, value: str) -> Entry:
-        if re.fullmatch(r"[0-9]{1,5}", value) and 1 <= int(value) <= last:
-            return option(key, name, value)
-        return Entry(key, "refused", f"{value} is not a number from 1 to {last}")
+def _create_number_reader(max_number: int) -> Callable[[str, str, str], Entry]:
+    def read_number(key: str, name: str, value: str) -> Entry:
+        if re.fullmatch(r"[0-9]{1,5}", value) and 1 <= int(value) <= max_number:
+            return build_option_entry(key, name, value)
+        return Entry(key, "refused", f"{value} is not a number from 1 to {max_number}")
 
-    return read
+    return read_number
 
 
-def _context(key: str, name: str, value: str) -> Entry:
+def _read_context(key: str, name: str, value: str) -> Entry:
     if value in {"auto", "-1"}:
         return Entry(key, "decided", "the plan finds the longest context that fits")
     match = _TOKENS.fullmatch(value)
     # vLLM reads 32k as 32,000 and 32K as 32,768.
     tokens = int(float(match[1]) * _UNITS[match[2]]) if match else 0
-    if not 16 <= tokens <= _LONGEST:  # noqa: PLR2004 - what --context takes
-        return Entry(key, "refused", f"{value} is not a number of tokens from 16 to {_LONGEST:,}")
-    return option(
+    if not 16 <= tokens <= _MAX_CONTEXT:  # noqa: PLR2004 - what --context takes
+        return Entry(key, "refused", f"{value} is not a number of tokens from 16 to {_MAX_CONTEXT:,}")
+    return build_option_entry(
         key, name, str(tokens), why="the plan reserves it for each stream, or reports what is missing"
     )
 
 
-def _kv_type(key: str, name: str, value: str) -> Entry:
+def _read_kv_type(key: str, name: str, value: str) -> Entry:
     if value == "auto":
         return Entry(key, "decided", "medley's default is the model's own type too")
     if value in _FP8:
-        return option(key, name, "fp8", why="the plan counts half of 16 bits")
+        return build_option_entry(key, name, "fp8", why="the plan counts half of 16 bits")
     if value == "fp8_e5m2":
-        return option(key, name, "fp8", why="the plan counts 8 bits; the engine's flag chooses the format")
+        return build_option_entry(
+            key, name, "fp8", why="the plan counts 8 bits; the engine's flag chooses the format"
+        )
     return Entry(
         key, "decided", f"the plan does not know the size of {value}, and counts the model's own type"
     )
 
 
 _READERS: Mapping[str, Callable[[str, str, str], Entry]] = {
-    **dict.fromkeys(("--tp", "--pp", "--dp"), _within(_MOST_RANKS)),
-    "--port": _within(_LAST_PORT),
-    "--host": _host,
-    "--context": _context,
-    "--kv-type": _kv_type,
+    **dict.fromkeys(("--tp", "--pp", "--dp"), _create_number_reader(_MAX_RANKS)),
+    "--port": _create_number_reader(_MAX_PORT),
+    "--host": _read_host,
+    "--context": _read_context,
+    "--kv-type": _read_kv_type,
 }

@@ -10,63 +10,62 @@ from medley.serving.community_recipe.shell_command import EngineFlag, needs_shel
 
 _PATH = re.compile(r"(~|\.{1,2})?/|[^{\s]*\.(jinja2?|py|ya?ml|json|so)$")
 _SNAPSHOT = re.compile(r"/models--([\w.-]+?)--([\w.-]+)/snapshots/([0-9a-f]{40})/?$")
-_BLANK = re.compile(r"<[^<>]*>?$|\[[A-Z_ -]+\]$")
+_PLACEHOLDER = re.compile(r"<[^<>]*>?$|\[[A-Z_ -]+\]$")
 UNFILLED = re.compile(r"\{[A-Za-z_][\w.]*\}")  # JSON has none
 
 
-def unusable(name: str, value: str, option: str | None = None) -> str | None:
+def find_obstacle(name: str, value: str, option: str | None = None) -> str | None:
     """Return why a value cannot be used, or None; `option` is medley's own for this flag."""
-    add = f"add {option} and its value" if option else "add its value after --"
+    advice = f"add {option} and its value" if option else "add its value after --"
     if unfilled := UNFILLED.search(value):
         return f"{unfilled[0]} has no value in 'defaults'"
     if needs_shell(value):
-        return f"{value} needs a shell: {add}"
-    if _BLANK.match(value):
-        return f"{value} is for you to fill in: {add}"
-    table = _json(value)
+        return f"{value} needs a shell: {advice}"
+    if _PLACEHOLDER.match(value):
+        return f"{value} is for you to fill in: {advice}"
+    table = _parse_table(value)
     if table is not None:
-        return _unusable_json(name, table)
+        return _find_json_obstacle(name, table)
     if _PATH.match(value) and not _SNAPSHOT.search(value):
         return f"{value} is a file in the recipe's image: copy it here, then add -- {name} FILE"
     return None
 
 
-def _json(value: str) -> dict[str, Any] | None:
+def _parse_table(value: str) -> dict[str, Any] | None:
     try:
-        found = json.loads(value) if value.lstrip().startswith("{") else None
+        parsed = json.loads(value) if value.lstrip().startswith("{") else None
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return parsed if isinstance(parsed, dict) else None
 
 
-def _unusable_json(name: str, table: Mapping[str, Any]) -> str | None:
+def _find_json_obstacle(name: str, table: Mapping[str, Any]) -> str | None:
     """Return why a JSON value cannot be used: a file of the image inside it."""
-    lost = "; speculation is lost with it" if name in {"--speculative-config", "-sc"} else ""
-    for key, value in _leaves(table):
+    consequence = "; speculation is lost with it" if name in {"--speculative-config", "-sc"} else ""
+    for key, value in _list_leaves(table):
         if _PATH.match(value) and not _SNAPSHOT.search(value):
-            return (
-                f"{key} {value} is a file in the recipe's image: copy it here, then add -- {name} JSON{lost}"
-            )
+            advice = f"copy it here, then add -- {name} JSON{consequence}"
+            return f"{key} {value} is a file in the recipe's image: {advice}"
     return None
 
 
-def _leaves(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+def _list_leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     """Yield the text values of a JSON table, each with its key."""
     for key, value in table.items():
-        for each in value if isinstance(value, list) else [value]:
-            if isinstance(each, dict):
-                yield from _leaves(each, f"{before}{key}.")
-            elif isinstance(each, str):
-                yield f"{before}{key}", each
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, dict):
+                yield from _list_leaves(item, f"{prefix}{key}.")
+            elif isinstance(item, str):
+                yield f"{prefix}{key}", item
 
 
-def with_repositories(flag: EngineFlag) -> EngineFlag:
+def replace_snapshots(flag: EngineFlag) -> EngineFlag:
     """Name the repository and its commit in place of a snapshot's folder in the hub's cache."""
-    return replace(flag, values=tuple(map(_with_repository, flag.values)))
+    return replace(flag, values=tuple(map(_replace_snapshot, flag.values)))
 
 
-def _with_repository(value: str) -> str:
-    table = _json(value)
+def _replace_snapshot(value: str) -> str:
+    table = _parse_table(value)
     if table is None:
         match = _SNAPSHOT.search(value)
         return f"{match[1]}/{match[2]}" if match and not value.lstrip().startswith("{") else value

@@ -2,19 +2,19 @@
 
 from medley.engine.parser import EngineParser
 from medley.planner.memory import UNIFIED_SHARE
-from medley.serving.community_recipe import RULES, Entry, engine_flag
+from medley.serving.community_recipe import RULES, Entry, build_flag_entry
 from medley.serving.community_recipe.flag_values import UNFILLED
 from medley.serving.community_recipe.shell_command import EngineFlag, needs_shell
 
 SHARES, SIZES = (frozenset(RULES["flags"]["memory"][name]) for name in ("shares", "sizes"))
-_GIB = "--gpu-memory-utilization-gb"
+_GIB_FLAG = "--gpu-memory-utilization-gb"
 _SPARK_GIB = 121.7
 """MemTotal of hosts/typical/spark.txt; the flag is of eugr/spark-vllm-docker's patch gpu-mem-util-gb."""
 _SMALL_SHARE = 0.6
 """A recipe with less leaves room on its host for another server: 40 of 383 public ones give 0.55 or less."""
 
 
-def memory_entry(key: str, name: str, flag: EngineFlag, parser: EngineParser | None) -> Entry:
+def build_memory_entry(key: str, name: str, flag: EngineFlag, parser: EngineParser | None) -> Entry:
     """Carry a share of a shared host, and a size of the KV cache; else the plan decides."""
     value = " ".join(flag.values)
     if UNFILLED.search(value) or needs_shell(value) or not value:
@@ -22,26 +22,26 @@ def memory_entry(key: str, name: str, flag: EngineFlag, parser: EngineParser | N
             key, "decided", f"the plan sets it from each host's free memory; the recipe has {value or 'none'}"
         )
     faults = list(parser.list_faults((name, *flag.values))) if parser else []
-    amount = _share(value)
-    if name == _GIB and amount is not None and amount < _SMALL_SHARE * _SPARK_GIB:
+    amount = _parse_share(value)
+    if name == _GIB_FLAG and amount is not None and amount < _SMALL_SHARE * _SPARK_GIB:
         words = ("--gpu-memory-utilization", f"{amount / _SPARK_GIB:.2f}")
         why = f"{amount:g} of a Spark's {_SPARK_GIB} GiB: the recipe leaves the rest to others"
-        return engine_flag(key, *words, why=why, changed=True)
+        return build_flag_entry(key, *words, why=why, is_changed=True)
     if name in SHARES and amount is not None and amount < _SMALL_SHARE:
         why = (
             f"the recipe leaves the rest of its host to others; without it medley takes up to {UNIFIED_SHARE}"
         )
-        return engine_flag(key, name, value, why=f"{value}: {why}", changed=True)
+        return build_flag_entry(key, name, value, why=f"{value}: {why}", is_changed=True)
     if name == "--kv-cache-memory-bytes" and not faults:
         why = f"{value}: the recipe's size of the KV cache; without it the plan sets one"
-        return engine_flag(key, name, value, why=why, changed=True)
-    lacks = f"; {faults[0].cause}" if faults else ""
-    more = f"; to take the recipe's share: -- {name} {value}" if name in SHARES else ""
+        return build_flag_entry(key, name, value, why=why, is_changed=True)
+    fault_text = f"; {faults[0].cause}" if faults else ""
+    advice = f"; to take the recipe's share: -- {name} {value}" if name in SHARES else ""
     why = f"the plan sets it from each host's free memory, up to {UNIFIED_SHARE}; the recipe has {value}"
-    return Entry(key, "decided", f"{why}{more}{lacks}")
+    return Entry(key, "decided", f"{why}{advice}{fault_text}")
 
 
-def _share(value: str) -> float | None:
+def _parse_share(value: str) -> float | None:
     try:
         return float(value)
     except ValueError:

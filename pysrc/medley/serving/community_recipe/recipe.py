@@ -19,41 +19,45 @@ from medley.schema import (
     EngineName,
     flag_refusal,
 )
-from medley.serving.community_recipe import Entry, engine_flag, option
-from medley.serving.community_recipe.defaults import generated, without_flag, without_placeholder
-from medley.serving.community_recipe.document import Value, document, tables
-from medley.serving.community_recipe.engine_flags import Source, flag_entries, named_model
-from medley.serving.community_recipe.other_formats import reading
+from medley.serving.community_recipe import Entry, build_flag_entry, build_option_entry
+from medley.serving.community_recipe.defaults import (
+    list_generated_flags,
+    list_unknown_defaults,
+    list_unplaced_defaults,
+)
+from medley.serving.community_recipe.document import Value, read_document, read_table
+from medley.serving.community_recipe.engine_flags import Source, build_model_entry, list_flag_entries
+from medley.serving.community_recipe.other_formats import convert_recipe
 from medley.serving.community_recipe.recipe_keys import (
     RULES,
     SIZES,
-    host_entries,
-    on_one_host,
-    other_entries,
-    version_entries,
+    list_host_entries,
+    list_other_entries,
+    list_version_entries,
+    reduce_to_one_host,
 )
 from medley.serving.community_recipe.shell_command import (
     EngineCommand,
-    engine_command,
-    filled,
+    fill_placeholders,
+    list_placeholders,
     needs_shell,
-    used,
+    parse_engine_command,
 )
-from medley.serving.community_recipe.variables import variables
+from medley.serving.community_recipe.variables import list_variable_entries
 
 _ENGINES: Mapping[str, EngineName] = {
     **dict.fromkeys(("", "vllm", "vllm-ray", "vllm-distributed", "eugr-vllm"), "vllm"),
     "sglang": "sglang",
 }
-_SHELL = RULES["pre_exec"][1]
-_WRAPPED = "it starts the command in the recipe's way, and medley starts the engine itself"
+_SHELL_REASON = RULES["pre_exec"][1]
+_WRAPPER_REASON = "it starts the command in the recipe's way, and medley starts the engine itself"
 _PORT = "8000"
-_PLANNED = {"--context", "--kv-type", "--eplb"}
+_PLAN_OPTIONS = {"--context", "--kv-type", "--eplb"}
 _RTX = re.compile(r"\bRTX\b|\brtx[-_ ]|\b[45]090\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportedRecipe:
     model: str
     engine: EngineName
     entries: tuple[Entry, ...]
@@ -61,254 +65,285 @@ class Imported:
     kind: str = "spark"
     """The kind of host that it is for."""
 
-    def words(self, part: str) -> tuple[str, ...]:
+    def list_words(self, part: str) -> tuple[str, ...]:
         return tuple(chain.from_iterable(each.becomes for each in self.entries if each.part == part))
 
     @property
-    def left_out(self) -> tuple[Entry, ...]:
+    def refused_entries(self) -> tuple[Entry, ...]:
         return tuple(each for each in self.entries if each.outcome == "refused")
 
     @property
-    def of_fork(self) -> tuple[Entry, ...]:
-        """What the recipe's image has, and the engine's release has not."""
-        return tuple(each for each in self.entries if each.fork)
+    def fork_entries(self) -> tuple[Entry, ...]:
+        """The entries that only the recipe's image has, and not the engine's release."""
+        return tuple(each for each in self.entries if each.needs_fork)
 
     @property
     def command(self) -> Command:
         """The command that serves the model, with its variables."""
-        flags = self.words("flag")
+        flags = self.list_words("flag")
         engine = () if self.engine == DEFAULT_ENGINE else ("--engine", self.engine)
         argv = (
             "medley",
             "serve",
             self.model,
             *engine,
-            *self.words("option"),
+            *self.list_words("option"),
             *(("--", *flags) if flags else ()),
         )
-        return Command(argv, dict(each.split("=", 1) for each in self.words("variable")))
+        return Command(argv, dict(each.split("=", 1) for each in self.list_words("variable")))
 
     @property
-    def plan(self) -> Command:
+    def plan_command(self) -> Command:
         """The command that checks whether it fits the hosts that it is for, DGX Sparks or RTX."""
         options = {each.becomes[0]: each.becomes for each in self.entries if each.part == "option"}
-        kept = chain.from_iterable(words for name, words in options.items() if name in {*SIZES, *_PLANNED})
+        plan_words = chain.from_iterable(
+            words for name, words in options.items() if name in {*SIZES, *_PLAN_OPTIONS}
+        )
         count = math.prod(int(options[name][1]) for name in SIZES if name in options)
         engine = () if self.engine == DEFAULT_ENGINE else ("--engine", self.engine)
-        most = min(count, hypothetical.MAX_HOSTS)
-        argv = ("medley", "plan", self.model, *engine, *kept, "--hosts", f"{self.kind}:{most}")
+        host_count = min(count, hypothetical.MAX_HOSTS)
+        argv = ("medley", "plan", self.model, *engine, *plan_words, "--hosts", f"{self.kind}:{host_count}")
         # Without it a context beyond config.json's is refused.
-        longer = ENGINE_TABLES[self.engine].context_variable
-        return Command(argv, {name: value for name, value in self.command.env.items() if name == longer})
+        variable_name = ENGINE_TABLES[self.engine].context_variable
+        return Command(
+            argv, {name: value for name, value in self.command.env.items() if name == variable_name}
+        )
 
 
-def imported(raw: bytes, where: str) -> Imported:
-    """Read a recipe, or a command line; raise a Problem where medley could not serve its model."""
-    read = reading(document(raw, where), where)
-    recipe = read.recipe
-    pasted = set(recipe) == {"command"}
-    command = _pasted(str(recipe["command"]), where) if pasted else None
-    model = command.model if command and command.model else _model(recipe, where)
-    defaults = tables(recipe, "defaults", where)
-    command, entries = _command(recipe, Source(model, _image(recipe)), defaults, where)
-    found = (
-        *version_entries(recipe, where),
-        *host_entries(recipe),
+def import_recipe(raw: bytes, source: str) -> ImportedRecipe:
+    """Read a recipe, or a command line; raise a Problem if medley could not serve its model."""
+    converted = convert_recipe(read_document(raw, source), source)
+    recipe = converted.recipe
+    is_pasted = set(recipe) == {"command"}
+    command = _read_pasted_command(str(recipe["command"]), source) if is_pasted else None
+    model = command.model if command and command.model else _read_model(recipe, source)
+    defaults = read_table(recipe, "defaults", source)
+    command, entries = _read_command(recipe, Source(model, _get_image(recipe)), defaults, source)
+    all_entries = (
+        *list_version_entries(recipe, source),
+        *list_host_entries(recipe),
         *entries,
-        *_revision(recipe, command),
-        *_environment(recipe, command, defaults, where),
-        *_container(recipe, command),
-        *_unsaid(command, entries),
-        *other_entries(recipe),
-        *read.entries,
+        *_list_revision_entries(recipe, command),
+        *_list_variable_entries(recipe, command, defaults, source),
+        *_list_container_entries(recipe, command),
+        *_list_default_entries(command, entries),
+        *list_other_entries(recipe),
+        *converted.entries,
     )
-    image = command.container.image if command.container else _image(recipe)
+    image = command.container.image if command.container else _get_image(recipe)
     kind = (
         "rtx"
         if _RTX.search(f"{recipe.get('name')} {recipe.get('metadata')} {recipe.get('container')}")
         else "spark"
     )
-    return Imported(model, command.engine, tuple(on_one_host(tuple(_last(found)), kind)), image, kind)
+    return ImportedRecipe(
+        model,
+        command.engine,
+        tuple(reduce_to_one_host(tuple(_keep_last_options(all_entries)), kind)),
+        image,
+        kind,
+    )
 
 
-def _pasted(text: str, where: str) -> EngineCommand:
-    """Read a command line; raise a Problem where only its author knows the model."""
-    found = engine_command(text, where)
-    named = next((flag for flag in found.flags if flag.name in {"--model", "--model-path"}), None)
-    model = found.model or (named.values[0] if named and named.values else None)
+def _read_pasted_command(text: str, source: str) -> EngineCommand:
+    """Read a command line; raise a Problem if only its author knows the model."""
+    pasted_command = parse_engine_command(text, source)
+    model_flag = next(
+        (flag for flag in pasted_command.flags if flag.name in {"--model", "--model-path"}), None
+    )
+    model = pasted_command.model or (model_flag.values[0] if model_flag and model_flag.values else None)
     if model and _is_repository(model):
-        return replace(found, model=model)
+        return replace(pasted_command, model=model)
     folder = re.search(r"/models--([\w.-]+?)--([\w.-]+)/snapshots/", model or "")
     if folder:
-        return replace(found, model=f"{folder[1]}/{folder[2]}")
-    if found.container and model and (mounted := found.container.repository(model)):
-        return replace(found, model=mounted)
-    old, mounts = model or "MODEL", found.container.mounts if found.container else ()
+        return replace(pasted_command, model=f"{folder[1]}/{folder[2]}")
+    if pasted_command.container and model and (repository := pasted_command.container.find_repository(model)):
+        return replace(pasted_command, model=repository)
+    shown_model = model or "MODEL"
+    mounts = pasted_command.container.mounts if pasted_command.container else ()
     cause = f"it names {model}, which is on its author's host" if model else "it names none"
-    if "gguf" in old.lower():
+    if "gguf" in shown_model.lower():
         cause = f"{model} is GGUF, and medley serves only safetensors"
-    mounted = f"; it mounts {', '.join(mounts)}" if mounts and model and model.startswith("/") else ""
+    mounts_text = f"; it mounts {', '.join(mounts)}" if mounts and model and model.startswith("/") else ""
     raise Problem(
-        f"{where} does not say which repository its model is",
-        cause=f"{cause}{mounted}",
-        fix=f"write ORG/NAME in place of {old}, then: medley models import {where}",
+        f"{source} does not say which repository its model is",
+        cause=f"{cause}{mounts_text}",
+        fix=f"write ORG/NAME in place of {shown_model}, then: medley models import {source}",
     )
 
 
 def _is_repository(model: str) -> bool:
-    """Whether it is a repository of the hub that may have safetensors: no folder, no GGUF, no $NAME."""
+    """Return whether it is a hub repository that may have safetensors: no folder, no GGUF, no $NAME."""
     is_gguf = model.lower().endswith("gguf")
     return re.fullmatch(REPOSITORY, model) is not None and model[0].isalnum() and not is_gguf
 
 
-def _image(recipe: Mapping[str, object]) -> str:
-    found = recipe.get("container")
-    return found if isinstance(found, str) else ""
+def _get_image(recipe: Mapping[str, object]) -> str:
+    container = recipe.get("container")
+    return container if isinstance(container, str) else ""
 
 
-def _environment(
-    recipe: Mapping[str, object], command: EngineCommand, defaults: Mapping[str, Value], where: str
+def _list_variable_entries(
+    recipe: Mapping[str, object], command: EngineCommand, defaults: Mapping[str, Value], source: str
 ) -> Iterator[Entry]:
     """Yield the variables of the table and those before the command."""
     flags = {flag.name for flag in command.flags}
     values = {f"config.{key}": value for key, value in defaults.items()}
     table = {
-        name: filled(_text(value), values, where) for name, value in tables(recipe, "env", where).items()
+        name: fill_placeholders(_format_value(value), values, source)
+        for name, value in read_table(recipe, "env", source).items()
     }
-    yield from variables(table, command.engine, flags)
-    yield from variables(command.assigned, command.engine, flags, "command ")
+    yield from list_variable_entries(table, command.engine, flags)
+    yield from list_variable_entries(command.variables, command.engine, flags, "command ")
 
 
-def _text(value: Value) -> str:
+def _format_value(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _container(recipe: Mapping[str, object], command: EngineCommand) -> Iterator[Entry]:
-    """Yield what becomes of the recipe's image, or of docker's part of a command."""
+def _list_container_entries(recipe: Mapping[str, object], command: EngineCommand) -> Iterator[Entry]:
+    """Yield the outcome of the recipe's image, or of docker's part of a command."""
     why = "medley runs the engine of its own environment; to use the image: --image"
-    if image := _image(recipe):
+    if image := _get_image(recipe):
         yield Entry("container", "decided", f"{why} {shlex.quote(image)}")
     elif recipe.get("container"):
         yield Entry("container", "decided", f"{why} IMAGE")
-    if run := command.container:
-        image = "IMAGE" if needs_shell(run.image) else shlex.quote(run.image)
+    if container := command.container:
+        image = "IMAGE" if needs_shell(container.image) else shlex.quote(container.image)
         yield Entry("command docker run", "decided", f"{why} {image}")
-        for name in run.inherited:
+        for name in container.inherited:
             yield Entry(f"command -e {name}", "refused", "its value is the author's shell's: export your own")
-        for file in run.files:
+        for file in container.files:
             yield Entry(
                 "command --env-file", "refused", f"{file} is a file of the author: set its variables yourself"
             )
 
 
-def _unsaid(command: EngineCommand, entries: Sequence[Entry]) -> Iterator[Entry]:
-    """Yield what differs where the recipe is silent: the engine's own defaults are not medley's."""
+def _list_default_entries(command: EngineCommand, entries: Sequence[Entry]) -> Iterator[Entry]:
+    """Yield the differences of defaults: where the recipe is silent, the engine's are not medley's."""
     options = {each.becomes[0]: each for each in entries if each.part == "option"}
-    named = {each.key for each in entries}
-    run = command.container
-    if run and run.ports:
-        inside = options["--port"].becomes[1] if "--port" in options else _PORT
-        outer = run.port_of_host(inside)
-        if outer and ("--port" not in options or outer != inside):
-            why = f"{outer} is the port that the host publishes"
-            yield option("command -p", "--port", outer, why=why, changed=outer != inside)
+    keys = {each.key for each in entries}
+    container = command.container
+    if container and container.ports:
+        inner_port = options["--port"].becomes[1] if "--port" in options else _PORT
+        host_port = container.find_host_port(inner_port)
+        if host_port and ("--port" not in options or host_port != inner_port):
+            why = f"{host_port} is the port that the host publishes"
+            yield build_option_entry(
+                "command -p", "--port", host_port, why=why, is_changed=host_port != inner_port
+            )
     if "--host" not in options:
         why = "the engine would listen on every address, medley on 127.0.0.1; to open the API: --host 0.0.0.0"
         yield Entry("command without --host", "decided", why)
-    if "--context" not in options and not named & {"command --max-model-len", "command --context-length"}:
+    if "--context" not in options and not keys & {"command --max-model-len", "command --context-length"}:
         why = "the engine takes the model's whole context, medley 8192 and more if it fits: --context"
         yield Entry("command without --max-model-len", "decided", why)
 
 
-def _last(entries: tuple[Entry, ...]) -> Iterator[Entry]:
+def _keep_last_options(entries: tuple[Entry, ...]) -> Iterator[Entry]:
     """Keep the last of repeated options, like the engines' parsers."""
-    last = {each.becomes[0]: nth for nth, each in enumerate(entries) if each.part == "option"}
-    for nth, each in enumerate(entries):
-        if each.part == "option" and last[each.becomes[0]] != nth:
-            yield Entry(each.key, "unused", f"{' '.join(each.becomes)} is repeated, and the last one counts")
+    last_index = {each.becomes[0]: nth for nth, each in enumerate(entries) if each.part == "option"}
+    for nth, entry in enumerate(entries):
+        if entry.part == "option" and last_index[entry.becomes[0]] != nth:
+            yield Entry(
+                entry.key, "unused", f"{' '.join(entry.becomes)} is repeated, and the last one counts"
+            )
         else:
-            yield each
+            yield entry
 
 
-def _model(recipe: Mapping[str, object], where: str) -> str:
+def _read_model(recipe: Mapping[str, object], source: str) -> str:
     model = recipe.get("model")
     if isinstance(model, str) and _is_repository(model):
         return model
     if model is None:
-        near = difflib.get_close_matches("model", list(recipe), n=1)
-        fix = f"rename '{near[0]}' to 'model'" if near else f"add 'model: ORG/NAME' to {where}"
-        raise Problem(f"{where}: 'model' is missing", cause="every recipe names its model", fix=fix)
+        near_keys = difflib.get_close_matches("model", list(recipe), n=1)
+        fix = f"rename '{near_keys[0]}' to 'model'" if near_keys else f"add 'model: ORG/NAME' to {source}"
+        raise Problem(f"{source}: 'model' is missing", cause="every recipe names its model", fix=fix)
     gguf = " (GGUF)" if "gguf" in str(model).lower() else ""
     raise Problem(
-        f"{where}: medley cannot serve the model {str(model)[:80]}{gguf}",
+        f"{source}: medley cannot serve the model {str(model)[:80]}{gguf}",
         cause="medley serves only safetensors of a repository ORG/NAME",
-        fix=f"write the repository of its safetensors into {where}: model: ORG/NAME",
+        fix=f"write the repository of its safetensors into {source}: model: ORG/NAME",
     )
 
 
-def _command(
-    recipe: Mapping[str, object], source: Source, defaults: Mapping[str, Value], where: str
+def _read_command(
+    recipe: Mapping[str, object], source: Source, defaults: Mapping[str, Value], recipe_source: str
 ) -> tuple[EngineCommand, tuple[Entry, ...]]:
     """Return the engine's command, and the outcomes of its flags, its variables and the defaults."""
     runtime = str(recipe.get("runtime") or "")
     if runtime not in _ENGINES:
         raise Problem(
-            f"{where}: medley does not have the runtime {runtime!r}",
+            f"{recipe_source}: medley does not have the runtime {runtime!r}",
             cause=f"it has vLLM and SGLang, which sparkrun calls {', '.join(filter(None, _ENGINES))}",
             fix="choose a recipe of the same model for one of these",
         )
     text = str(recipe.get("command") or "").strip()
     model = source.model
     if not text:
-        made = EngineCommand(
-            _ENGINES[runtime], model, tuple(generated(_ENGINES[runtime], filled_in(defaults, recipe, where)))
+        generated_command = EngineCommand(
+            _ENGINES[runtime],
+            model,
+            tuple(list_generated_flags(_ENGINES[runtime], fill_defaults(defaults, recipe, recipe_source))),
         )
-        return made, (*flag_entries(made, source), *without_flag(made.engine, defaults))
+        return generated_command, (
+            *list_flag_entries(generated_command, source),
+            *list_unknown_defaults(generated_command.engine, defaults),
+        )
     names = {
         "model": model,
         "resolved_model_path": model,
-        "model_revision": _plain(recipe.get("model_revision")),
+        "model_revision": _format_optional(recipe.get("model_revision")),
     }
-    found = engine_command(filled(text, {**names, **defaults}, where), where)
-    if runtime and _ENGINES[runtime] != found.engine:
-        raise Problem(
-            f"{where}: 'runtime' and 'command' name different engines",
-            cause=f"runtime is {runtime}, and the command starts {TITLES[found.engine]}",
-            fix=f"fix 'runtime' in {where}",
-        )
-    served = found.model if set(recipe) != {"command"} else None
-    again = "a second command of the engine: medley's launcher starts the other hosts"
-    entries = (
-        *([named_model("command", served, model)] if served not in {None, model} else ()),
-        *flag_entries(found, source),
-        *without_placeholder(found, defaults, used(text, defaults), source),
-        *([Entry(f"command {found.wrapper[:60]}", "refused", _WRAPPED)] if found.wrapper else ()),
-        *(Entry(f"command {each[:60]}", "decided", again) for each in found.again),
-        *(Entry(f"command {each[:60]}", "refused", _SHELL) for each in found.beside),
+    engine_command = parse_engine_command(
+        fill_placeholders(text, {**names, **defaults}, recipe_source), recipe_source
     )
-    return found, entries
+    if runtime and _ENGINES[runtime] != engine_command.engine:
+        raise Problem(
+            f"{recipe_source}: 'runtime' and 'command' name different engines",
+            cause=f"runtime is {runtime}, and the command starts {TITLES[engine_command.engine]}",
+            fix=f"fix 'runtime' in {recipe_source}",
+        )
+    command_model = engine_command.model if set(recipe) != {"command"} else None
+    repeat_reason = "a second command of the engine: medley's launcher starts the other hosts"
+    entries = (
+        *([build_model_entry("command", command_model, model)] if command_model not in {None, model} else ()),
+        *list_flag_entries(engine_command, source),
+        *list_unplaced_defaults(engine_command, defaults, list_placeholders(text, defaults), source),
+        *(
+            [Entry(f"command {engine_command.wrapper[:60]}", "refused", _WRAPPER_REASON)]
+            if engine_command.wrapper
+            else ()
+        ),
+        *(Entry(f"command {each[:60]}", "decided", repeat_reason) for each in engine_command.repeated_starts),
+        *(Entry(f"command {each[:60]}", "refused", _SHELL_REASON) for each in engine_command.other_commands),
+    )
+    return engine_command, entries
 
 
-def filled_in(defaults: Mapping[str, Value], recipe: Mapping[str, object], where: str) -> dict[str, Value]:
+def fill_defaults(
+    defaults: Mapping[str, Value], recipe: Mapping[str, object], source: str
+) -> dict[str, Value]:
     """Fill in the placeholders in defaults: {model_revision}, and the other keys."""
     values = {
         **defaults,
-        "model": _plain(recipe.get("model")),
-        "model_revision": _plain(recipe.get("model_revision")),
+        "model": _format_optional(recipe.get("model")),
+        "model_revision": _format_optional(recipe.get("model_revision")),
     }
     return {
-        key: filled(value, {name: each for name, each in values.items() if name != key}, where)
+        key: fill_placeholders(value, {name: each for name, each in values.items() if name != key}, source)
         if isinstance(value, str) and "{{" not in value
         else value
         for key, value in defaults.items()
     }
 
 
-def _plain(value: object) -> str | None:
+def _format_optional(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def _revision(recipe: Mapping[str, object], command: EngineCommand) -> Iterator[Entry]:
+def _list_revision_entries(recipe: Mapping[str, object], command: EngineCommand) -> Iterator[Entry]:
     folder = re.search(r"/snapshots/([0-9a-f]{40})$", command.model or "")
     key, revision = "model_revision", recipe.get("model_revision")
     if not revision and folder:
@@ -318,4 +353,4 @@ def _revision(recipe: Mapping[str, object], command: EngineCommand) -> Iterator[
     if why := flag_refusal(command.engine, "--revision", (str(revision),)):
         yield Entry(key, "refused", why)
     else:
-        yield engine_flag(key, "--revision", str(revision), why="the engine downloads this commit")
+        yield build_flag_entry(key, "--revision", str(revision), why="the engine downloads this commit")

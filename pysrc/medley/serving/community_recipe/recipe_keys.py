@@ -1,17 +1,17 @@
-"""Decide what becomes of a recipe's keys outside its command: version, hosts, what medley does not use."""
+"""Decide the outcome of a recipe's keys outside its command: version, hosts, keys without a use."""
 
 import difflib
 import re
 from collections.abc import Iterator, Mapping
 
 from medley.errors import Problem
-from medley.serving.community_recipe import Entry, Outcome, option, reasons
+from medley.serving.community_recipe import Entry, Outcome, build_option_entry, read_reasons
 
 RULES: Mapping[str, tuple[Outcome, str]] = {
-    **{key: ("decided", why) for key, why in reasons("keys", "decided").items()},
-    **{key: ("refused", why) for key, why in reasons("keys", "refused").items()},
+    **{key: ("decided", why) for key, why in read_reasons("keys", "decided").items()},
+    **{key: ("refused", why) for key, why in read_reasons("keys", "refused").items()},
 }
-_READ = {
+_KNOWN_KEYS = {
     *(
         "recipe_version",
         "sparkrun_version",
@@ -29,13 +29,13 @@ SIZES = frozenset({"--tp", "--pp", "--dp"})
 _VERSION = re.compile(r"\d+(?:\.\d+)*")
 
 
-def version_entries(recipe: Mapping[str, object], where: str) -> Iterator[Entry]:
-    """Yield what an author's own number means: to sparkrun each but 1 is as 2."""
+def list_version_entries(recipe: Mapping[str, object], source: str) -> Iterator[Entry]:
+    """Yield the outcome of the version: sparkrun reads each number but 1 as 2."""
     key = next((each for each in ("recipe_version", "sparkrun_version") if each in recipe), "")
     version = str(recipe.get(key, "2"))
     if not _VERSION.fullmatch(version.removeprefix("v")):
         cause = f"it is {version[:40]}, and a version is a number"
-        raise Problem(f"{where}: '{key}' is wrong", cause=cause, fix=f"write {key}: '2' in {where}")
+        raise Problem(f"{source}: '{key}' is wrong", cause=cause, fix=f"write {key}: '2' in {source}")
     if version not in {"1", "2"}:
         yield Entry(
             key,
@@ -44,61 +44,68 @@ def version_entries(recipe: Mapping[str, object], where: str) -> Iterator[Entry]
         )
 
 
-def host_entries(recipe: Mapping[str, object]) -> Iterator[Entry]:
-    least, most = _count(recipe, "min_nodes"), _count(recipe, "max_nodes")
-    alone = next(
+def list_host_entries(recipe: Mapping[str, object]) -> Iterator[Entry]:
+    min_hosts, max_hosts = _read_count(recipe, "min_nodes"), _read_count(recipe, "max_nodes")
+    single_host_key = next(
         (
             key
-            for key, found in (
+            for key, is_set in (
                 ("solo_only", recipe.get("solo_only")),
                 ("mode", recipe.get("mode") == "solo"),
-                ("max_nodes", most == 1),
+                ("max_nodes", max_hosts == 1),
             )
-            if found
+            if is_set
         ),
         None,
     )
-    given = [
+    host_keys = [
         key for key in ("min_nodes", "max_nodes", "mode", "solo_only", "cluster_only") if recipe.get(key)
     ]
-    exact = alone or ("max_nodes" if least and least == most else None)
-    if exact:
-        yield option(exact, "--hosts", "1" if alone else str(most), why="exactly this number of hosts")
+    exact_key = single_host_key or ("max_nodes" if min_hosts and min_hosts == max_hosts else None)
+    if exact_key:
+        yield build_option_entry(
+            exact_key,
+            "--hosts",
+            "1" if single_host_key else str(max_hosts),
+            why="exactly this number of hosts",
+        )
     why = "the plan uses as many hosts as the model and its layout need"
-    yield from (Entry(key, "decided", why) for key in given if key != exact)
+    yield from (Entry(key, "decided", why) for key in host_keys if key != exact_key)
 
 
-def _count(recipe: Mapping[str, object], key: str) -> int | None:
-    found = recipe.get(key)
-    return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else None
+def _read_count(recipe: Mapping[str, object], key: str) -> int | None:
+    value = recipe.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
-def on_one_host(entries: tuple[Entry, ...], kind: str) -> Iterator[Entry]:
-    """On one Spark, which has one GPU, run-recipe.py sets 1 for the sizes that are for clusters."""
-    alone = next((each.key for each in entries if each.becomes == ("--hosts", "1")), None)
-    for each in entries:
+def reduce_to_one_host(entries: tuple[Entry, ...], kind: str) -> Iterator[Entry]:
+    """Set the sizes of a cluster to 1 on one Spark, which has one GPU, as run-recipe.py does."""
+    single_host_key = next((each.key for each in entries if each.becomes == ("--hosts", "1")), None)
+    for entry in entries:
         if (
-            alone
+            single_host_key
             and kind == "spark"
-            and each.part == "option"
-            and each.becomes[0] in SIZES
-            and each.becomes[1] != "1"
+            and entry.part == "option"
+            and entry.becomes[0] in SIZES
+            and entry.becomes[1] != "1"
         ):
-            name, size = each.becomes
-            why = f"1, not {size}: the recipe is for one host ({alone}), and {size} is for a cluster"
-            yield option(each.key, name, "1", why=why, changed=True)
+            name, size = entry.becomes
+            why = (
+                f"1, not {size}: the recipe is for one host ({single_host_key}), and {size} is for a cluster"
+            )
+            yield build_option_entry(entry.key, name, "1", why=why, is_changed=True)
         else:
-            yield each
+            yield entry
 
 
-def other_entries(recipe: Mapping[str, object]) -> Iterator[Entry]:
+def list_other_entries(recipe: Mapping[str, object]) -> Iterator[Entry]:
     """Yield the outcome of keys outside the command; empty ones are ignored."""
     for key, value in recipe.items():
-        if key in _READ or not value:
+        if key in _KNOWN_KEYS or not value:
             continue
         if key in RULES:
             yield Entry(key, *RULES[key])
             continue
-        near = difflib.get_close_matches(key, [*_READ, *RULES], n=1)
+        near = difflib.get_close_matches(key, [*_KNOWN_KEYS, *RULES], n=1)
         hint = f"the nearest is '{near[0]}'" if near else "sparkrun does not know it either"
         yield Entry(key, "refused", f"it is not a key of recipes; {hint}")
