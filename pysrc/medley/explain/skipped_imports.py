@@ -91,4 +91,4 @@ def _describe_fix(skipped: SkippedImport) -> str:
             "take a newer image or environment, whose compiled package was built for this GPU and CUDA: "
             f"medley env build, or medley serve MODEL --image IMAGE{spark}"
         )
-    return "mend that import, or take a newer image or environment"
+    return "fix that import, or take a newer image or environment"
