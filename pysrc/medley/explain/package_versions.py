@@ -18,6 +18,7 @@ class AffectedReleases(StrictTable):
     package: Annotated[str, Field(pattern=r"^[a-z]+$")]
     """The name of its figure in events.TRANSITIONS, without version_."""
     since: str
+    """The first release with the fault."""
     before: str | None = None
     """The first release without the fault [default: none is known]."""
     required: bool = False
