@@ -48,3 +48,14 @@ def test_defaults_and_limits_have_their_places() -> None:
 def test_a_word_selects_rows() -> None:
     assert "GLOO_SOCKET_IFNAME" in decisions.tables("gloo")
     assert "--port" not in decisions.tables("gloo")
+
+
+def test_each_variable_has_the_reason_of_its_own_call() -> None:
+    """A function that sets `reason` for several variables in turn gave all of them its last text."""
+    index = next(decision for decision in decisions.variables() if decision.name == "NCCL_IB_GID_INDEX")
+    assert "GID" in index.value
+
+
+def test_limits_in_units_and_in_tuples_are_listed() -> None:
+    names = {decision.name for decision in decisions.limits()}
+    assert names >= {"SUBNET_AWARE_NCCL", "FAST_MBIT"}

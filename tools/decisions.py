@@ -83,25 +83,34 @@ def _place(file: Path, function: str) -> str:
 
 def _list_variables(file: Path) -> Iterator[Decision]:
     """Yield the variables of `Variable(NAME, value, reason)` in a file."""
-    strings = dict(_list_strings(file))
+    assignments = list(_list_strings(file))
     for function, node in _walk(_parse(file), ""):
         if not (isinstance(node, ast.Call) and _called(node) == "Variable" and node.args):
             continue
+        # A function may assign a name several times: the last one before the call counts.
+        strings = {
+            name: text
+            for place, line, name, text in assignments
+            if place == "" or (place == function and line <= node.lineno)
+        }
         name, reason = (_read_text(word, strings) for word in (node.args[0], node.args[-1]))
         if _NAME.fullmatch(name):
             yield Decision(name, reason, _place(file, function))
 
 
-def _list_strings(file: Path) -> Iterator[tuple[str, str]]:
-    """Yield the names of a file that are set to a text, in the module or in a function, and the text."""
-    for node in ast.walk(_parse(file)):
+def _list_strings(file: Path) -> Iterator[tuple[str, int, str, str]]:
+    """Yield each assignment of a text to a name: the function around it, its line, the name and the text."""
+    for function, node in _walk(_parse(file), ""):
         if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(
             node.value, ast.Constant | ast.JoinedStr
         ):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for target in targets:
+            for target in _list_targets(node):
                 if isinstance(target, ast.Name):
-                    yield target.id, _read_text(node.value, {})
+                    yield function, node.lineno, target.id, _read_text(node.value, {})
+
+
+def _list_targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
+    return node.targets if isinstance(node, ast.Assign) else [node.target]
 
 
 def _read_text(node: ast.expr, strings: Mapping[str, str]) -> str:
@@ -150,21 +159,33 @@ def _list_limits(file: Path) -> Iterator[Decision]:
     """Yield the constants of a file that are numbers, each with the first line of the string after it."""
     body = _parse(file).body
     for node, after in zip(body, [*body[1:], None], strict=True):
-        if not (isinstance(node, ast.Assign) and _is_number(node.value)):
+        if not (isinstance(node, ast.Assign | ast.AnnAssign) and node.value and _is_number(node.value)):
             continue
         text = ""
         if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
             text = f". {str(after.value.value).partition(chr(10))[0]}"
-        for target in node.targets:
-            if isinstance(target, ast.Name) and target.id.isupper():
-                yield Decision(target.id.lstrip("_"), f"`{ast.unparse(node.value)}`{text}", _place(file, ""))
+        for target in _list_targets(node):
+            for name, value in _pair_values(target, node.value):
+                if name.isupper():
+                    yield Decision(name.lstrip("_"), f"`{ast.unparse(value)}`{text}", _place(file, ""))
+
+
+def _pair_values(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """Yield each assigned name with its value: one, or those of `_A, _B = 1, 2`."""
+    if isinstance(target, ast.Name):
+        yield target.id, value
+    elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+        for part, part_value in zip(target.elts, value.elts, strict=True):
+            yield from _pair_values(part, part_value)
 
 
 def _is_number(node: ast.expr) -> bool:
-    """Return whether an expression is of numbers only, such as `64 << 20`."""
+    """Return whether an expression has numbers and units only: `64 << 20`, `4 * GIB`, `(1, 2)`."""
     parts = list(ast.walk(node))
     numbers = [each for each in parts if isinstance(each, ast.Constant)]
-    others = [each for each in parts if not isinstance(each, ast.Constant | ast.BinOp | ast.operator)]
+    units = [each for each in parts if isinstance(each, ast.Name) and each.id.isupper()]
+    allowed = (ast.Constant, ast.BinOp, ast.operator, ast.UnaryOp, ast.unaryop, ast.Tuple, ast.expr_context)
+    others = [each for each in parts if each not in units and not isinstance(each, allowed)]
     return bool(numbers) and not others and all(type(each.value) in {int, float} for each in numbers)
 
 
