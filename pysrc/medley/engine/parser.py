@@ -294,6 +294,7 @@ def _read_cached_parser(
         table = json_shape.last_table(lines) if finished.status == 0 else None
         if table is None:
             watch.note(f"the flags of {source} are not checked: its parser does not run")
+            return None
         kept = json.dumps(table).encode()
         with optional():
             storage.write(path, kept.decode())
