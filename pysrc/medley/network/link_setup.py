@@ -8,10 +8,9 @@ from ipaddress import IPv4Interface, IPv4Network
 from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host.facts.network import Interface
-from medley.network.fabric.types import format_speed
+from medley.network.fabric.types import FAST_MBIT, format_speed
 
 _LINK_KINDS = {"ethernet", "infiniband", "bond", "bridge", "vlan"}
-_FAST_MBIT = 25_000
 _FAST_MTU = 9000
 """The MTU of fast links; the switch of a LAN seldom forwards such packets."""
 _FIRST_SUBNET, _LAST_SUBNET = 100, 199
@@ -207,7 +206,7 @@ def _list_settings(facts: Facts, links: list[Interface], request: LinkRequest) -
     for link in links:
         address, why = _choose_address(link, taken, request, facts)
         taken.append(address.network)
-        is_fast = link.kind == "ethernet" and (link.mbit or 0) >= _FAST_MBIT
+        is_fast = link.kind == "ethernet" and (link.mbit or 0) >= FAST_MBIT
         current = [link_address.cidr for link_address in link.addresses]
         # All cables share the link-local network, which does not identify a cable.
         replaced = [old for old in current if old.is_link_local or _has_overlap(old.network, taken)]

@@ -26,7 +26,7 @@ from medley.host import facts
 from medley.host.facts import Facts
 from medley.host.kind import load_answers
 from medley.network.fabric.endpoints import find_endpoint_candidates
-from medley.network.fabric.types import NetworkOptions
+from medley.network.fabric.types import FAST_MBIT, NetworkOptions
 from medley.transcript import Transcript, lines, objects
 
 NEIGHBOR_COMMAND = "ip -json -4 neigh show"
@@ -34,7 +34,6 @@ ANNOUNCED_COMMAND = "avahi-browse --parsable --terminate --resolve --no-db-looku
 NEIGHBOR_COMMANDS = (NEIGHBOR_COMMAND, ANNOUNCED_COMMAND)
 _PRESENT_STATES = {"REACHABLE", "STALE", "DELAY", "PROBE"}
 """DELAY and PROBE: a stale neighbor that the kernel asks again."""
-_FAST_MBIT = 25_000
 """A link this fast is a cable between GPU hosts, not a home network."""
 _ESCAPE_PATTERN = re.compile(r"\\(\d{3})")
 _PATTERN_CHARS = set("*?!")
@@ -91,7 +90,7 @@ def find_neighbor_links(host_facts: Facts) -> dict[str, bool]:
     """Return the interfaces that a cluster could use, and whether each is fast."""
     candidates, _ = find_endpoint_candidates("this host", host_facts, NetworkOptions())
     return {
-        candidate.link.name: candidate.mbit >= _FAST_MBIT for candidate in candidates if candidate.is_wired
+        candidate.link.name: candidate.mbit >= FAST_MBIT for candidate in candidates if candidate.is_wired
     }
 
 
