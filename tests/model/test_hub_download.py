@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from medley import storage
 from medley.errors import Problem
 from medley.model import hub, hub_download
 from tests.model.hub_server import COMMIT, demo_repositories, serving
@@ -45,6 +46,20 @@ def test_only_what_is_missing_counts(tmp_path: Path, monkeypatch: pytest.MonkeyP
                 left.unlink()
         hub_download.download_model("org/two", lambda *done: told.append(done))
     assert told[0][1] == len(files["org/two/2.safetensors"])
+
+
+def test_a_disk_without_room_is_a_problem_before_the_first_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = demo_repositories(tmp_path)
+    sizes = [len(files[f"org/one/{name}"]) for name in ("config.json", "model.safetensors")]
+    with serving(files, monkeypatch, tmp_path):
+        monkeypatch.setattr(storage, "free_bytes", lambda _: sum(sizes) - 1)
+        with raises_problem("has no room", cause=[str(sum(sizes)), str(sum(sizes) - 1)]):
+            hub_download.download_model("org/one")
+        assert hub.list_snapshots("org/one") == []
+        monkeypatch.setattr(storage, "free_bytes", lambda _: sum(sizes))
+        hub_download.download_model("org/one")
 
 
 def test_what_cannot_be_fetched_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from medley.errors import Problem, in_words
 from medley.model import hub, hub_checksums
+from medley.model.free_space import require_space
 from medley.model.transfer.inventory import OnProgress
 
 IGNORED_PATTERNS = ("*.gguf", "*.onnx", "*.h5", "*.msgpack", "original/*", "metal/*")
@@ -37,9 +38,12 @@ def download_model(
     try:
         files = snapshot_download(repository, dry_run=True, **options)
         total = sum(file.file_size or 0 for file in files if file.will_download)
+        require_space(hub.find_cache(), total)
         folder = Path(
             snapshot_download(repository, tqdm_class=_build_bar_class(on_progress, total), **options)
         )
+    except Problem:
+        raise
     except Exception as error:
         reason = error.__cause__ or error  # a dry run wraps the reason in an error of its own
         raise hub.unreachable_problem(

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
-from medley import storage
 from medley.errors import Problem, in_words
+from medley.model.free_space import require_space
 from medley.model.transfer.connection import SourceLost, Stream
 from medley.model.transfer.inventory import OnProgress
 from medley.model.transfer.pieces import PieceStore, recover_pieces
@@ -60,7 +60,7 @@ class ModelFetch:
         try:
             with _lock_folder(store.root):
                 recover_pieces(store, self._report)
-                require_space(store)
+                require_space(store.root, store.missing_bytes)
                 self._fetch()
                 store.complete()
                 self._report(store.done_bytes, store.manifest.size_bytes)
@@ -145,19 +145,6 @@ class ModelFetch:
         reasons[source] = str(error)
         self.watch.note(
             f"{source}: {error}; going on from {'it again' if next_source is source else next_source.host}"
-        )
-
-
-def require_space(store: PieceStore) -> None:
-    """Raise a Problem unless the file system has room for the missing pieces."""
-    free_bytes = storage.free_bytes(store.root)
-    existing = next(each for each in (store.root, *store.root.parents) if each.exists())
-    if store.missing_bytes > free_bytes:
-        raise Problem(
-            f"{socket.gethostname()} has no room for {store.root}",
-            cause=f"{store.missing_bytes} bytes are needed ({store.missing_bytes / 1e9:.1f} GB), "
-            f"{free_bytes} are free ({free_bytes / 1e9:.1f} GB)",
-            fix=f"df -h {shlex.quote(str(existing))}  # and make room there, or leave this host out",
         )
 
 
