@@ -5,6 +5,7 @@ The rules are in docs/contributing/style.md.
 """
 
 import ast
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -68,6 +69,28 @@ def list_first_words(node: ast.AST) -> Iterator[str]:
             yield text.split(maxsplit=1)[0] if text.strip() else ""
         case _:
             pass
+
+
+def list_missing_names(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and each `word` of a function's docstring that its module has nowhere else."""
+    tree = ast.parse(source)
+    docstrings = {
+        id(node.body[0].value): node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        and ast.get_docstring(node) is not None
+        and isinstance(node.body[0], ast.Expr)
+    }
+    known_words: set[str] = set()
+    for node in ast.walk(tree):
+        for field in ("id", "attr", "arg", "name", "asname", "module"):
+            known_words |= set(str(getattr(node, field, "") or "").split("."))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            known_words |= set(re.findall(r"\w+", node.value))
+    for node in docstrings.values():
+        for word in re.findall(r"`([a-z_]+)`", ast.get_docstring(node) or ""):
+            if word not in known_words:
+                yield node.lineno, word
 
 
 if __name__ == "__main__":

@@ -170,7 +170,7 @@ def _align_cell(cell: str, width: int, is_right_aligned: bool) -> str:  # noqa: 
 
 
 def _compute_widths(columns: Sequence[Sequence[str]], max_columns: int | None) -> list[int]:
-    """Return the width of each column; the widest wrap at words where all are wider than `limit`."""
+    """Return the width of each column; the widest wrap at words where all are wider than `max_columns`."""
     from rich.cells import cell_len
 
     widths = [max(map(cell_len, cells)) for cells in columns]

@@ -47,7 +47,7 @@ class Restart:
     def compute_next(self, done_count: int, lasted_s: float | None) -> tuple[int, float] | None:
         """Return the number of the next restart in a row and its delay; None: give up.
 
-        The last of `done` restarts in a row lasted `lasted_s`; None: it was never ready.
+        The last of `done_count` restarts in a row lasted `lasted_s`; None: it was never ready.
         """
         if lasted_s is not None and lasted_s >= self.lasting_s:
             done_count = 0

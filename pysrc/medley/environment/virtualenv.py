@@ -96,7 +96,7 @@ def prepare_environment(
             build.build_environment(blueprint, watch=watch)
         environment = read_environment(blueprint.path)
     if environment is None:
-        raise AssertionError(blueprint.path)  # build.run raises, or leaves a manifest
+        raise AssertionError(blueprint.path)  # build_environment raises, or leaves a manifest
     return environment
 
 

@@ -91,7 +91,7 @@ def _number_addresses(host: Facts, number: int) -> Facts:
 
 
 def change_addresses(facts: Facts, choose_address: Callable[[IPv4Interface], str]) -> Facts:
-    """Return the facts with other addresses; `address` returns the new one for each, in its network."""
+    """Return the facts with other addresses; `choose_address` returns the new one in each network."""
     links = facts.net.links
     new_ips = {old.ip: choose_address(old.cidr) for link in links for old in link.addresses}
 

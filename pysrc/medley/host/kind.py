@@ -221,16 +221,16 @@ def load_answers(file: str | None = None) -> Transcript:
 
 
 def detect_kind(kind_name: str | None = None, recorded: Transcript | None = None) -> tuple[facts.Facts, Kind]:
-    """Return the facts of this host and its kind; `named` is the kind of --kind.
+    """Return the facts of this host and its kind; `kind_name` is the value of --kind.
 
-    The host is asked now, unless `said` has its answers.
+    The host is asked now, unless `recorded` has its answers.
     """
     host_facts = facts.read_facts(load_answers() if recorded is None else recorded)
     return host_facts, find_kind(host_facts, kind_name)
 
 
 def find_kind(host_facts: facts.Facts, kind_name: str | None = None) -> Kind:
-    """Return the kind of a host with these facts; `named` is the kind of --kind.
+    """Return the kind of a host with these facts; `kind_name` is the value of --kind.
 
     Raise a Problem if there is no such kind, or if the host cannot be one.
     """

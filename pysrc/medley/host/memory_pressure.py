@@ -145,7 +145,7 @@ def count_kernel_kills(root: Path = Path("/")) -> int | None:
 
 
 def describe_killer(kills_before: int | None, root: Path = Path("/")) -> str:
-    """Return whether the kernel killed a process, as text; `before`: its kills when that process started."""
+    """Return as text whether the kernel killed a process; `kills_before`: its kills when that started."""
     kills = count_kernel_kills(root)
     if kills_before is None or kills is None:
         return "as the kernel does when memory runs out"

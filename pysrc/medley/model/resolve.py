@@ -60,7 +60,7 @@ class Weights:
 def resolve_weights(
     word: str, models: Mapping[str, Model], cache: Path, command_words: Sequence[str] = ()
 ) -> Weights:
-    """Find the model, folder or ORG/NAME that `word` names; a fix corrects what was `typed`."""
+    """Find the model, folder or ORG/NAME that `word` names; a fix repeats `command_words`, corrected."""
     user_word, word = word, _find_table_name(word, models)
     command_words = tuple(command_words) or ("medley", "serve", user_word)
     _refuse_known_name_of_folder(user_word, word, models, command_words)

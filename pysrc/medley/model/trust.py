@@ -176,7 +176,7 @@ def require_pinned(
 ) -> None:
     """Raise a Problem unless the code is the one asked for or pinned, with the files in the table.
 
-    `asked` is a commit or a fingerprint.
+    `wanted_pin` is a commit or a fingerprint.
     """
     for name, sha256 in (table_code.files if table_code else {}).items():
         if code.files.get(name) != sha256:

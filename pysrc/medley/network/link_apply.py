@@ -61,7 +61,7 @@ class Managers:
 
 
 def find_managers(answers: Transcript, wanted_program: str | None = None) -> Managers:
-    """Read the answers to MANAGER_QUESTIONS; `named` is the program of --with.
+    """Read the answers to MANAGER_QUESTIONS; `wanted_program` is the program of --with.
 
     Raise a Problem if that program does not manage addresses here.
     """

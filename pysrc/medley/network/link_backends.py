@@ -111,7 +111,7 @@ def _list_ip_steps(setting: Setting, *, up: bool) -> Iterator[tuple[list[Command
 
 
 def build_netplan_change(settings: tuple[Setting, ...], old_text: str | None) -> Change:
-    """Return medley's file with these settings, whose text was `old`; its other links stay.
+    """Return medley's file with these settings, whose text was `old_text`; its other links stay.
 
     Raise a Problem for a link that is not Ethernet, because another file defines it.
     """

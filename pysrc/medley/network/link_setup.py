@@ -77,8 +77,8 @@ def choose_settings(
 ) -> tuple[Setting, ...]:
     """Return the settings for each link, also where it has them already.
 
-    `why_held` has by interface why not to change it. Raise a Problem for options that exclude each other, an
-    unusable link or address, or if there is no fast link.
+    `protected_links` has by interface why not to change it. Raise a Problem for options that exclude
+    each other, an unusable link or address, or if there is no fast link.
     """
     if request.ring and request.interface:
         raise Problem(

@@ -102,7 +102,7 @@ class Port:
 def list_ports(
     *, api: tuple[int, ...] = (API_PORT,), ephemeral: tuple[int, int] = EPHEMERAL_RANGE
 ) -> tuple[Port, ...]:
-    """Return all ports; `api` has those of served models, `picked` is the kernel's range."""
+    """Return all ports; `api` has those of served models, `ephemeral` is the kernel's range."""
     return (*_list_ray_ports(), *_list_model_ports(api, ephemeral), *_list_tool_ports(ephemeral))
 
 

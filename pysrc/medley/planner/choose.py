@@ -60,7 +60,7 @@ class Choice:
 def choose_layout(request: Request, predict: Callable[[Shape, Layout, Load], Prediction]) -> Choice:
     """Return the best layout for this request; raise a Problem with the numbers if none fits.
 
-    `predict` should agree with the `step_timer` of the workload, by which layers are cut.
+    `predict` should agree with the step timer of the workload, by which layers are cut.
     """
     workload, candidates = request.workload, list_candidates(request)
     free_candidates = candidates if request.sizes == FREE else list_candidates(replace(request, sizes=FREE))

@@ -217,7 +217,7 @@ _CONNECT_LIMIT_S = 2.5
 
 
 def answer_connect(fields: Table, _note: Note) -> Table:
-    """`asked`: our own `address`, and `places`, each [host, address, port]; which are closed, and why."""
+    """Connect to each of `places`, [host, address, port], from `address`; return the closed ones and why."""
     own_address, places = fields["address"], fields["places"]
     with ThreadPoolExecutor(max(1, min(64, len(places)))) as pool:
         reasons = list(pool.map(lambda place: _find_refusal(own_address, place[1], place[2]), places))

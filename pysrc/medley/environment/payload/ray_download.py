@@ -133,7 +133,7 @@ def remove_damaged(repository: str, snapshot: Path) -> str | None:
 
 
 def is_downloaded(repository: str, revision: str | None) -> bool:
-    """Return whether this host has the files; the same rule as `has` in medley/model/hub.py."""
+    """Return whether this host has the files; by the rule of is_cached in medley/model/hub.py."""
     folder_path = get_folder(repository)
     if revision is None:
         return any(map(is_complete, folder_path.glob("snapshots/*/")))
@@ -146,7 +146,7 @@ def is_downloaded(repository: str, revision: str | None) -> bool:
 
 
 def is_complete(snapshot: Path) -> bool:
-    """Return whether a snapshot has all its weights; the same rule as `whole` in medley/model/hub.py."""
+    """Return whether a snapshot has all its weights, by the rule of is_complete in medley/model/hub.py."""
     index = snapshot / "model.safetensors.index.json"
     if not (snapshot / "config.json").is_file():
         return False

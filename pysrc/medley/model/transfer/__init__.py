@@ -182,7 +182,7 @@ def _refusal_problem(what: str, cause: str) -> Problem:
 def order_sources(hosts: Sequence[str], owners: Collection[str]) -> Mapping[str, tuple[str, ...]]:
     """Return by host its sources, first to last, so that each link carries the model once in each direction.
 
-    `having` has the hosts with the model; raise a Problem without one.
+    `owners` has the hosts with the model; raise a Problem without one.
     """
     heads = [host for host in hosts if host in owners]
     receivers = [host for host in hosts if host not in owners]

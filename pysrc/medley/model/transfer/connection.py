@@ -53,7 +53,7 @@ class Stream:
             raise SourceLost(str(error)) from error
 
     def run(self, report_progress: Callable[[], None]) -> None:
-        """Receive pieces until none is missing, and call `tell` after each; raise SourceLost if it ends."""
+        """Receive the missing pieces, and call `report_progress` after each; SourceLost if it ends."""
         with ThreadPoolExecutor(_STORE_THREADS) as pool:
             try:
                 self._receive_pieces(pool, report_progress)

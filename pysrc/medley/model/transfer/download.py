@@ -82,7 +82,7 @@ class ModelFetch:
             self.on_progress(done_bytes, total_bytes)
 
     def _fetch(self) -> None:
-        """Use each source while it sends; if all failed, try again within `patience_s`."""
+        """Use each source while it sends; if all failed, try again within `retry_limit_s`."""
         deadline = time.monotonic() + self.retry_limit_s
         reasons: dict[Source, str] = {}
         while self.store.list_missing():

@@ -143,7 +143,7 @@ class PieceStore:
         try:
             os.ftruncate(handle, file.size_bytes)
             os.fsync(handle)
-            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)  # as page_cache_kept, once it is written
+            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)  # as keep_page_cache, once it is written
         finally:
             os.close(handle)
         with self._change, open_below(self.root, file.path) as name:

@@ -210,7 +210,7 @@ def _choose_joined_fabric(hosts: Mapping[str, Facts], options: NetworkOptions) -
 
 
 def _is_faster(first: Fabric, second: Fabric) -> bool:
-    """Return whether every host has a faster end in `one`; an unknown speed is the slowest."""
+    """Return whether every host has a faster end in `first`; an unknown speed is the slowest."""
     return all(
         (endpoint.mbit or 0) > (second.endpoints[host].mbit or 0)
         for host, endpoint in first.endpoints.items()

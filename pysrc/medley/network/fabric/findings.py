@@ -29,7 +29,7 @@ _MIN_SPEED_RATIO = 2
 def list_port_findings(
     facts: Facts, carrying: Iterable[EndpointCandidate], *, slowest: bool, reported: Collection[str] = ()
 ) -> Iterator[Finding]:
-    """Yield findings on a host's QSFP ports; `known`: interfaces that other findings report.
+    """Yield findings on a host's QSFP ports; `reported`: interfaces that other findings report.
 
     Report unused interfaces only if the host is the slowest.
     """
@@ -80,9 +80,9 @@ def one_subnet_finding(
     target_subnet: IPv4Network | None,
     used_subnets: Iterable[IPv4Network],
 ) -> Finding:
-    """Report two links in one subnet; `to`: the subnet of the same interface on other hosts, if any.
+    """Report two links in one subnet; `target_subnet`: that of the same interface on other hosts.
 
-    `taken` are the subnets that the group uses already.
+    `used_subnets` are the subnets that the group uses already.
     """
     network, interface = target_subnet or find_free_network(used_subnets), second.link.name
     number = int(first.ip) - int(first.network.network_address)

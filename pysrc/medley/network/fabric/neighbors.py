@@ -73,7 +73,7 @@ def _list_stars(networks: list[SharedNetwork], group: Group) -> Iterator[CabledG
 
 
 def _is_for_data(network: SharedNetwork, group: Group, *, is_partial: bool = False) -> bool:
-    """Return whether a network is for data and not the LAN; `odd`: other hosts of the group are not in it."""
+    """Return whether a network is for data and not the LAN; `is_partial`: other hosts are not in it."""
     if any(
         candidate.link.kind not in _CABLE_KINDS or _has_default_route(candidate, group)
         for candidate in network.candidates

@@ -133,7 +133,7 @@ def is_same_port(best: SharedNetwork, network: SharedNetwork) -> bool:
 
 
 def _is_parallel(best: SharedNetwork, network: SharedNetwork, *, rdma: bool) -> bool:
-    """Return whether `one` has on every host the same kind of link as `best`, but another link."""
+    """Return whether `network` has on every host the same kind of link as `best`, but another link."""
     pairs = list(zip(best.candidates, network.candidates, strict=True))
     if network.duplicates or any(first.link.name == second.link.name for first, second in pairs):
         return False

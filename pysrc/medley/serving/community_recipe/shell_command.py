@@ -254,7 +254,7 @@ def _drop_redirections(words: Iterable[str]) -> Iterator[str]:
 
 
 def _drop_assignments(words: Iterable[str], variables: dict[str, str]) -> Iterator[str]:
-    """Yield the words after `export`, `exec`, `env` and NAME=value, and put these in `assigned`."""
+    """Yield the words after `export`, `exec`, `env` and NAME=value, and put these in `variables`."""
     is_leading = True
     for word in words:
         is_leading = is_leading and (word in {"export", "exec", "env"} or _ASSIGNMENT.match(word) is not None)
