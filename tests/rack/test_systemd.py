@@ -41,8 +41,9 @@ from dataclasses import asdict
 from medley.cluster import systemd
 from medley.cluster.unit_file import Unit
 verb, word = sys.argv[1:]
-found = getattr(systemd, verb)(*([] if not word else [Unit.from_json(word) if verb == "start" else word]))
-print(json.dumps(asdict(found) if verb == "state" and found else found))
+words = [Unit.from_json(word) if verb == "start_unit" else word] if word else []
+found = getattr(systemd, verb)(*words)
+print(json.dumps(asdict(found) if verb == "read_state" and found else found))
 """
 
 
@@ -59,7 +60,7 @@ def call(host: Host, verb: str, word: str = "") -> Any:
 
 
 def start(host: Host, unit: Unit) -> None:
-    call(host, "start", unit.to_json())
+    call(host, "start_unit", unit.to_json())
 
 
 def python(code: str, *words: str) -> tuple[str, ...]:
@@ -78,15 +79,15 @@ def test_every_argument_and_variable_arrives_as_it_was(host: Host) -> None:
 
 
 def test_it_runs_and_is_ended_with_all_it_started(host: Host) -> None:
-    assert call(host, "available") is True
-    assert call(host, "state", NAME) is None
+    assert call(host, "is_available") is True
+    assert call(host, "read_state", NAME) is None
     start(host, Unit(NAME, "x", Command(("/bin/sh", "-c", "sleep 601 & sleep 602; :")), Restart()))
-    found = call(host, "state", NAME)
+    found = call(host, "read_state", NAME)
     assert (found["active"], found["restarts"]) == ("active", 0)
     wait_for("its child runs", lambda: host.run(["pgrep", "-f", "sleep 601"]).status == 0)
     for _ in range(2):
-        call(host, "stop", NAME)
-    assert call(host, "state", NAME) is None
+        call(host, "stop_unit", NAME)
+    assert call(host, "read_state", NAME) is None
     assert host.run(["pgrep", "-f", "sleep 60[12]"]).status == 1
     assert not host.path(f"/tmp/home/.config/systemd/user/{NAME}.service").exists()
 
@@ -96,17 +97,17 @@ def test_it_starts_anew_and_again_when_it_is_started_again(host: Host) -> None:
     start(host, Unit(NAME, "x", Command(("/bin/sh", "-c", "exit 3")), rule))
 
     def failed_often() -> bool:
-        found = call(host, "state", NAME)  # between two starts: while it runs there is no status yet
+        found = call(host, "read_state", NAME)  # between two starts: while it runs there is no status yet
         return bool(found["status"] == 3 and found["restarts"] > 3)
 
-    wait_for("it was started four times", failed_often, 60, state=lambda: call(host, "state", NAME))
+    wait_for("it was started four times", failed_often, 60, state=lambda: call(host, "read_state", NAME))
     start(host, Unit(NAME, "x", Command(("/bin/sleep", "600")), rule))
-    assert call(host, "state", NAME)["active"] == "active"
+    assert call(host, "read_state", NAME)["active"] == "active"
 
 
 def test_a_program_that_is_not_there_is_a_problem(host: Host) -> None:
     unit = Unit(NAME, "x", Command(("/bin/no-such-program",)), None)
-    finished = host.run(Command(python(CALL, "start", unit.to_json())))
+    finished = host.run(Command(python(CALL, "start_unit", unit.to_json())))
     assert finished.status == 1
     assert any("Problem: systemd refused: systemctl --user" in line for line in finished.lines), (
         finished.lines
@@ -114,12 +115,12 @@ def test_a_program_that_is_not_there_is_a_problem(host: Host) -> None:
 
 
 def test_nobody_lingers_where_no_logind_is(host: Host) -> None:
-    assert call(host, "lingers") is False
+    assert call(host, "is_lingering") is False
 
 
 def test_without_a_manager_there_is_none(rack: Up) -> None:
     (one,) = rack(1).hosts
-    assert call(one, "available") is False
+    assert call(one, "is_available") is False
 
 
 def test_a_keeper_of_medleys_is_kept_by_it(host: Host) -> None:
