@@ -107,7 +107,7 @@ def test_a_missing_kernel_s_name_is_no_component() -> None:
 def test_a_warning_counts_only_before_the_error_that_it_explains() -> None:
     warning = "This kernel only supports sm100f.\n"
     fails = f"{ERROR}RuntimeError: CUDA error: unspecified launch failure\n"
-    assert names(of(warning + fails)) == ["kernel-other-gpu"]
+    assert names(of(warning + fails)) == ["kernel-sm100-family"]
     assert names(of(fails + warning)) == ["cuda-failed"]
     assert names(of(warning + traced("x/y.py"))) == ["unknown-error"]
 

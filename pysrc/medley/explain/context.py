@@ -20,11 +20,13 @@ from medley.explain.hosts import read_hosts
 from medley.explain.jetson_release import compare_releases
 from medley.explain.kernel_choice import find_kernel
 from medley.explain.lines import SGLANG, WARNING, LogLine, decode, parse_line
+from medley.explain.loaders import find_loader
 from medley.explain.memory_fit import explain_fit
 from medley.explain.patterns import Component, KnownFailures, Phase, read_engine_flags
 from medley.explain.phases import find_last_phase
 from medley.explain.remedies import find_remedy
 from medley.explain.skipped_imports import SkippedImport, find_skipped_part
+from medley.explain.toolkit_packages import find_toolkit_package
 
 CONTEXT_LINES = 60
 """Lines before an error that belong to it."""
@@ -145,6 +147,12 @@ class Context:
     """How to take a kernel of another family."""
     any_kernel: str | None = None
     """The flags of all kinds of kernels, where the calls name no component."""
+    loader: str | None = None
+    """The loader of weights, where it is not the engine's default."""
+    gid_index: str | None = None
+    """The value of NCCL_IB_GID_INDEX that the log shows."""
+    toolkit_package: str | None = None
+    """The package of the CUDA toolkit that has the header or library of the error."""
 
 
 class NearbyLines(NamedTuple):
@@ -239,6 +247,9 @@ def read_context(around: NearbyLines, error: LogLine, known: KnownFailures, log:
         *hosts,
         keep_engine_parts(reported[0].tuning or "", log.engine) or None if reported else None,
         *find_kernel(log.figures, reported[0].name if reported else None, log.engine, error.text),
+        find_loader(log.figures, log.arguments),
+        log.figures.get("gid_index"),
+        find_toolkit_package(error.text),
     )
 
 

@@ -9,6 +9,7 @@ from medley.explain.patterns import Failure, Sign, sign
 BEGINS, READY, STOPPED, RECOVERED, EXCEPTION = "begins", "ready", "stopped", "recovered", "exception"
 CALL, NCCL, ARGUMENTS, VERSION, ENABLED = "call", "nccl", "arguments", "version", "enabled"
 DRIVER, FACT, REMEDY, SKIPPED = "driver", "fact", "remedy", "skipped"
+SETTING = "setting"
 ENGINES = frozenset({VLLM, SGLANG})
 ERROR_KINDS = frozenset({EXCEPTION, CALL})
 # Lines that print a configuration, a request or source code, and report nothing.
@@ -29,6 +30,10 @@ _VLLM_COMMAND = r"(?:^|[ /])vllm serve |vllm\.entrypoints\.openai\.api_server "
 _SGLANG_COMMAND = r"\bsglang(?:\.launch_server| serve) "
 _SOURCE = re.compile(r"^\s+(?:raise |return |assert |logger\.|f?[\"'])|^raise [\w.]+\(")
 
+_VARIABLES = ("_DTYPE=", "LOAD_FORMAT=", "MODEL_LEN=", "_PARALLEL_SIZE=", "NCCL_", "VLLM_", "SGLANG_")
+_MANAGER = (
+    r"(?:^\$ |^# |^|sudo )(?P<manager>xbps|pacman|dnf|yum|zypper|apk|emerge)(?:-(?:install|query))?(?:$| )"
+)
 _THOR_IMAGE = r"\bnvidia-ai-iot/[\w./-]*:\S*jetson-(?P<image_thor>thor)"
 _JETSON_IMAGE = r"\b(?:dustynv|nvidia-ai-iot|l4t)[\w./-]*:(?:\w[\w.]*-)*r(?P<image_l4t>3\d(?:\.\d+)*)"
 
@@ -85,6 +90,14 @@ TRANSITIONS = (
             sign("server_args=", r"^server_args="),
             sign("vllm serve", _VLLM_COMMAND),
             sign("sglang", _SGLANG_COMMAND),
+        ),
+    ),
+    # Settings of scripts and containers: KEY=VALUE, and what NCCL takes from the environment
+    Transition(
+        SETTING,
+        (
+            *(sign(needle, r"(?<![\w$])[A-Z][A-Z0-9_]{3,60}=[\w./:-]") for needle in _VARIABLES),
+            sign("set by environment to", r"^[A-Z_]{4,60} set by environment to \S"),
         ),
     ),
     Transition(BEGINS, (sign("medley keeps ", r"^medley keeps "),)),
@@ -185,6 +198,13 @@ TRANSITIONS = (
             sign("NVIDIA Thor", r"(?P<thor>NVIDIA Thor)\b"),
             sign("jetson-thor", _THOR_IMAGE),
             *(sign(needle, _JETSON_IMAGE) for needle in ("dustynv/", "nvidia-ai-iot/", "/l4t-")),
+            # The package manager of the host, where it is not apt
+            *(sign(needle, _MANAGER) for needle in ("xbps-", "pacman ", "zypper ", "emerge ", " install ")),
+            sign("nixos-rebuild", r"(?P<manager>nixos)-rebuild"),
+            # The loader of weights that is not the engine's default
+            sign("Tensor loader", r"using (?P<loader>InstantTensor) loader"),
+            sign("unai", r"(?i)using (?P<loader>Run ?ai(?: Model)? Streamer)"),
+            sign("astsafetensor", r"(?i)using (?P<loader>fastsafetensors?) loader"),
             # The address of Ray's cluster: of the engine, of ray start, and of scripts that start it
             sign("Ray cluster at address", r"existing Ray cluster at address: (?P<ray_address>[\d.]+\d)"),
             sign("--node-ip-address", r"--node-ip-address[= ](?P<ray_address>\d+\.[\d.]+\d)"),
@@ -200,6 +220,8 @@ TRANSITIONS = (
                 "distributed_init_method=",
                 r"world_size=(?P<world>\d+) .*distributed_init_method=tcp://(?P<loopback>127\.|localhost)",
             ),
+            sign("distributed_init_method=", r"world_size=(?P<world>\d+) "),
+            sign("GID_INDEX", r"NCCL_IB_GID_INDEX(?: set by environment to |=)(?P<gid_index>\d+)"),
             sign("Init START", r" nranks (?P<ranks>\d+)"),
             sign("Init COMPLETE", r" nranks (?P<ranks>\d+)"),
             sign("localRanks", r"\bnNodes (?P<nccl_nodes>\d+)\b"),

@@ -9,6 +9,7 @@ from typing import Any
 from medley.errors import Problem
 from medley.explain.error_lines import NEAR_LINES
 from medley.explain.events import DEFECT, REQUEST, UNKNOWN
+from medley.explain.fitted_fix import fit_fix
 from medley.explain.lines import reports_fault
 from medley.explain.log_ends import (
     find_failed_request,
@@ -39,6 +40,10 @@ class FailureReport:
     follows: bool = False
     """Whether another failure came before, and may be its cause."""
     also: tuple[str, ...] = ()
+    settings: str = ""
+    """The settings that its log shows."""
+    manager: str | None = None
+    """The package manager of its host, where it is not apt."""
 
     @property
     def confidence(self) -> Confidence:
@@ -54,6 +59,7 @@ class FailureReport:
 
     def problem(self) -> Problem:
         what, cause, fix = self.match.failure.describe(self.match.groups, self.match.engine)
+        fix = fit_fix(fix, self.settings, self.manager)
         return Problem(what, cause=cause or shorten_message(self.match.line.text), fix=fix)
 
     @property
@@ -124,7 +130,16 @@ def choose_failures(scans: Sequence[LogScan], known: KnownFailures) -> Explanati
         reports = _report_first(map(find_refused_request, scans))
     if not reports:
         reports = _report_first(map(find_last_words, scans))
-    reports = [replace(report, match=_apply_wording(report.match, known.wordings)) for report in reports]
+    by_log = {scan.name: scan for scan in scans}
+    reports = [
+        replace(
+            report,
+            match=_apply_wording(report.match, known.wordings),
+            settings=by_log[report.match.log].all_settings,
+            manager=by_log[report.match.log].figures.get("manager"),
+        )
+        for report in reports
+    ]
     unknown = {
         report.match.log for report in reports[:1] if report.match.failure in (UNKNOWN, DEFECT, REQUEST)
     }

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 from medley.explain.flags import read_flags
 
-_RANK_FLAGS = ("--tensor-parallel-size", "--pipeline-parallel-size", "--tp-size", "--pp-size", "--tp")
+_TENSOR_FLAGS = ("--tensor-parallel-size", "--tp-size", "--tp")
+_PIPELINE_FLAGS = ("--pipeline-parallel-size", "--pp-size", "--pp")
 _CAPACITY = re.compile(r"total capacity of (?P<gpu>[\d.]+) GiB of which (?P<free>[\d.]+) (?P<unit>[MG])iB")
 _PROCESS_USE = re.compile(r"Process \d+ has ([\d.]+) GiB memory in use")
 _OWN_USE = re.compile(r"this process has (?P<own>[\d.]+) GiB memory in use")
-_FOUR_BITS = re.compile(r"(?i)awq|gptq|int4|w4a|nvfp4|mxfp4|fp4|4-?bit|q4_|autoround")
+_FOUR_BITS = re.compile(r"(?i)awq|gptq|int4|w4a|nvfp4|mxfp4|fp4|exl[23]|4-?bit|q4_|autoround")
 _EIGHT_BITS = re.compile(r"(?i)fp8|int8|w8a|8-?bit|q8_")
 _CHANGED_SIZE = re.compile(
     r"--quantization\b|'quantization': '|(?<!\w)quantization='|cpu[-_]offload[-_]gb(?!['\"]?[:=] ?0\b)"
@@ -53,7 +54,7 @@ def explain_fit(message: str, figures: Mapping[str, str], arguments: str) -> Mem
 
     The figures: `weights` and `gpu` of one rank, and `checkpoint` of the whole model, in GiB.
     """
-    ranks = _count_ranks(arguments)
+    ranks = _count_ranks(arguments, figures)
     capacity = _CAPACITY.search(message)
     gpu = float(capacity["gpu"]) if capacity else _read_number(figures, "gpu")
     # An engine that quantizes or offloads while it loads places less than the files have.
@@ -132,11 +133,18 @@ def _compute_four_bit_share(arguments: str) -> float:
     return _SHARE_OF_EIGHT_BITS if _EIGHT_BITS.search(arguments) else _SHARE_OF_SIXTEEN_BITS
 
 
-def _count_ranks(arguments: str) -> int:
-    """Return the number of GPUs that share the weights."""
-    flags = read_flags(arguments, _RANK_FLAGS)
-    counts = (flag.rpartition(" ")[2] for flag in flags.values())
-    return math.prod(int(count) for count in counts if count.isdigit() and int(count)) or 1
+def _count_ranks(arguments: str, figures: Mapping[str, str]) -> int:
+    """Return the number of GPUs that share the weights: by the arguments, else by the size of the world."""
+    tensor, pipeline = (_read_count(arguments, names) for names in (_TENSOR_FLAGS, _PIPELINE_FLAGS))
+    if tensor is None and pipeline is None:
+        return int(_read_number(figures, "world") or 1)
+    return (tensor or 1) * (pipeline or 1)
+
+
+def _read_count(arguments: str, names: tuple[str, ...]) -> int | None:
+    """Return the count that one of these names of a flag sets; a command and its program print it twice."""
+    values = (flag.rpartition(" ")[2] for flag in read_flags(arguments, names).values())
+    return max((int(value) for value in values if value.isdecimal() and int(value)), default=None)
 
 
 def _read_number(figures: Mapping[str, str], name: str) -> float | None:

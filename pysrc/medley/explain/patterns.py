@@ -29,8 +29,8 @@ SCAN_GROUPS = frozenset(
         *("engine_version", "enabled", "halved", "mentioned", "about", "driver"),
         *("utilization", "less_share", "near_flag", "extension", "draft", "l4t", "l4t_image"),
         *("weights", "exceeds", "filled", "others", "smaller", "larger_share", "remedy", "ray_address"),
-        *("skipped", "skipped_fix", "one_host", "several_hosts", "ring", "stopped"),
-        *("tuning", "chosen_kernel", "kernel_fix", "any_kernel", "affected"),
+        *("skipped", "skipped_fix", "one_host", "several_hosts", "ring", "stopped", "toolkit_package"),
+        *("tuning", "chosen_kernel", "kernel_fix", "any_kernel", "affected", "loader", "gid_index"),
     }
 )
 """Groups that the scan fills in, for every failure: medley.explain.context has their meaning."""

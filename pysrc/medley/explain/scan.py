@@ -49,6 +49,7 @@ MAX_LINE_CHARS = 1600
 _VARYING = VARYING.encode()
 # A line with INFO and none of these is of level INFO.
 _TROUBLE_WORDS = re.compile(rb"ERR|rror|WARN|CRIT|FATAL| [WEFC] ")
+_PRINTED_ARGUMENTS = re.compile(r"non-default args:|server_args=")
 _OWN_LINE = re.compile(r"(?:\S+ )?(?:medley: |medley keeps |\$ )")
 
 
@@ -181,6 +182,8 @@ class _Scan:
             self.result.engine = transition.kind
         elif transition.kind == events.ARGUMENTS:
             self._read_arguments(block, index)
+        elif transition.kind == events.SETTING:
+            self.result.add_setting(line.text)
         elif transition.kind == events.REMEDY:
             new = [line.text] if line.level == WARNING else []
             self.result.remedies = [*dict.fromkeys([*self.result.remedies, *new])][:_MAX_REMEDIES]
@@ -230,7 +233,7 @@ class _Scan:
         )
         text = " ".join(parse_line(decode(raw[:_MAX_ARGUMENT_CHARS])).text for raw in raws[: last_index + 1])
         self.result.flags |= read_flags(text, self._needles.flags)
-        self.result.arguments = text
+        self.result.add_arguments(text, is_command=not _PRINTED_ARGUMENTS.match(text))
         self.result.starts.append(self.result.lines + index + 1)
         del self.result.starts[_MAX_STARTS:]
 
@@ -242,7 +245,7 @@ class _Scan:
             result.nccl,
             result.version,
             tuple(result.enabled),
-            result.arguments,
+            result.all_settings,
             result.driver,
             result.figures,
             tuple(result.remedies),

@@ -14,6 +14,8 @@ from medley.explain.skipped_imports import SkippedImport
 
 TAIL_LINES = 200
 _LONGEST = 700
+_MAX_SETTINGS, _LONGEST_SETTING = 32, 1000
+_VARIABLE_NAME = re.compile(r"(?<![\w$])[A-Z][A-Z0-9_]{3,60}=")
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,11 @@ class LogScan:
     skipped: list[SkippedImport] = field(default_factory=list)
     """Imports that failed, and that the engine went on without."""
     arguments: str = ""
-    """The text in which the engine printed its arguments."""
+    """The text in which the engine printed its arguments, and the command before it."""
+    settings: list[str] = field(default_factory=list)
+    """Lines with variables of the environment, such as those of a recipe."""
+    _command: str = ""
+    """The last command, until its program has printed its arguments."""
     starts: list[int] = field(default_factory=list)
     """Lines in which the engine printed its arguments, once a start."""
     own_lines: list[str] = field(default_factory=list)
@@ -79,6 +85,22 @@ class LogScan:
         """Drop earlier failures."""
         self.matches = [match for match in self.matches if match.failure.also_when_ready and ready]
         self.errors, self.end_number, self.stopped, self.was_ready = [], None, False, ready
+
+    def add_arguments(self, text: str, *, is_command: bool) -> None:
+        """Keep the arguments of the newest start; a command before the printed ones completes them."""
+        command = self._command
+        self._command = text if is_command else ""
+        self.arguments = text if is_command or not command else f"{text} {command}"
+
+    def add_setting(self, text: str) -> None:
+        """Keep a line with variables; their names in small letters are those of flags."""
+        small = _VARIABLE_NAME.sub(lambda match: match[0].lower(), text[:_LONGEST_SETTING])
+        if len(self.settings) < _MAX_SETTINGS and text[:_LONGEST_SETTING] not in self.settings:
+            self.settings += [text[:_LONGEST_SETTING], small]
+
+    @property
+    def all_settings(self) -> str:
+        return " ".join([self.arguments, *self.settings]).strip()
 
     @property
     def empty(self) -> bool:
