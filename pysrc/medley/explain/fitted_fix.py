@@ -49,8 +49,8 @@ def _drop_settings_in_effect(fix: str, settings: str) -> str:
 def _drop_clauses(line: str, settings: str) -> str:
     first, *rest = _CLAUSE_END.split(line)
     clauses = [("", first), *zip(rest[::2], rest[1::2], strict=True)]
-    kept = [clause for clause in clauses if not _is_in_effect(clause[1], settings)]
-    return "".join(f"{'' if index == 0 else stop}{clause}" for index, (stop, clause) in enumerate(kept))
+    remaining = [clause for clause in clauses if not _is_in_effect(clause[1], settings)]
+    return "".join(f"{'' if index == 0 else stop}{clause}" for index, (stop, clause) in enumerate(remaining))
 
 
 def _is_in_effect(clause: str, settings: str) -> bool:
