@@ -20,7 +20,8 @@ _CONSEQUENCE = re.compile(
     r"CancelledError|KeyboardInterrupt|SystemExit|GeneratorExit|ContextTerminated|ProcessRaisedException|"
     r"Initialization failed\. Please see|RayTaskError|ActorDiedError|WorkerCrashedError|cannot schedule new "
     r"futures|Event loop is closed|see (?:the )?(?:stack ?trace|error messages?|root cause)s? above|"
-    r"Root Cause|Client disconnected|500 Internal Server Error|ExceptionGroup: unhandled errors"
+    r"Worker failed with error ''|Root Cause|Client disconnected|500 Internal Server Error|"
+    r"ExceptionGroup: unhandled errors"
 )
 _DIRECT_CAUSE = "The above exception was the direct cause"
 _NEXT_EXCEPTION = re.compile(rf"^(?:During handling of the above exception|{_DIRECT_CAUSE})")
