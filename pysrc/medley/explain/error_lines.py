@@ -9,7 +9,7 @@ from medley.explain.lines import INFO, WARNING, LogLine, decode, parse_line
 
 # vLLM 0.33.0, v1/executor/multiproc_executor.py: the text of a worker's exception, without its type.
 _WORKER_REPORT = re.compile(
-    r"^(?P<kind>[\w.]+: )?Worker failed with error '(?P<own>.+?)'?"
+    r"^(?P<kind>[\w.]+: )?Worker failed with error '(?P<own>(?!', please|'$).+?)'?"
     r"(?:, please check the stack trace above[^']*)?$"
 )
 # Tracebacks whose reason is elsewhere, and exceptions that end a program intentionally.
