@@ -184,7 +184,8 @@ FAILURES: dict[str, Callable[[], object]] = {
     "ray-nodes-flag": lambda: configured(
         nnodes=2, pipeline_parallel_size=2, distributed_executor_backend="ray"
     ),
-    "flag-unknown": lambda: typed("--swap-space", "0"),
+    "flag-unknown": lambda: typed("--swap-room", "0"),
+    "flag-removed": lambda: typed("--swap-space", "0"),
     "parser-unknown": parser_unknown,
     "tool-parser-missing": lambda: typed("--model", str(MODEL), "--enable-auto-tool-choice"),
     "layers-partition": layers_partition,
