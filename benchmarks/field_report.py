@@ -193,7 +193,7 @@ def answers(host: ReportedHost) -> Transcript:
 
 def differences(then: ReportedPlan, now: ReportedPlan) -> Iterator[str]:
     """Yield what a plan says otherwise than an earlier one, a line each."""
-    for key in ReportedPlan.model_fields:
+    for key in ReportedPlan.__struct_fields__:
         before, after = getattr(then, key), getattr(now, key)
         same = math.isclose(before, after, rel_tol=_EQUAL) if key in _FIGURES else before == after
         if isinstance(before, tuple) and not same:

@@ -147,9 +147,9 @@ def _shape(row: dict[str, str], unknown: list[str]) -> Shape:
     """As the row says: its model, how its weights and its cache are stored, and what unpacks them."""
     found = _model(row, unknown)
     if "fp8 kv" in row["source"].lower():
-        found = found.model_copy(update={"kv_bits": 8})
+        found = found.replace(kv_bits=8)
     if "marlin" in row["engine"].lower() and found.weights != "bf16":
-        found = found.model_copy(update={"weights": "awq"})
+        found = found.replace(weights="awq")
     return found
 
 

@@ -164,7 +164,7 @@ def arguments() -> argparse.Namespace:
 def running(asked: argparse.Namespace) -> Iterator[Run]:
     """A server on a rack, ready; its engine has answered the prompts whose answers are known."""
     with tempfile.TemporaryDirectory() as folder:
-        demo.write_model(MADE.model_copy(update={"context": asked.context}), Path(folder))
+        demo.write_model(MADE.replace(context=asked.context), Path(folder))
         Path(folder).chmod(0o755)
         cores = {"host1": "0", "host2": "1"} if asked.hosts > 1 and (os.cpu_count() or 1) > 1 else {}
         spec = Spec(asked.hosts, cores=cores, share=(folder,), name=f"soak-{os.getpid()}")

@@ -304,7 +304,7 @@ def answered(port: int, number: int) -> int:
 
 def described(asked: argparse.Namespace) -> str:
     """The conditions of a run; pairs are kept for the same ones only."""
-    model = ", ".join(f"{name} {value}" for name, value in MADE.model_dump().items())
+    model = ", ".join(f"{name} {value}" for name, value in MADE.to_table().items())
     tree = process.run(Command(("git", "describe", "--always", "--dirty")), limit_s=20)
     cpu = next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line), "")
     here = tree.lines[0] if tree.lines else "of unknown commit"

@@ -40,11 +40,11 @@ python313Packages.buildPythonApplication {
   dependencies = with python313Packages; [
     httpx
     huggingface-hub
+    msgspec
     packaging
     plumbum
     prometheus-client
     psutil
-    pydantic
     pyyaml
     rich
   ];

@@ -20,13 +20,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from pydantic import BaseModel, ValidationError
+import msgspec
 
 from medley import storage
 from medley.errors import Problem
 from medley.host_schema import HostTable, Recipe
-from medley.schema import Model, StrictTable
+from medley.schema import Model
 from medley.unusable_file import optional
+from medley.values import Mistake, StrictTable, list_mistakes
 
 _T = TypeVar("_T", bound=StrictTable)
 _KINDS: dict[str, type[StrictTable]] = {"hosts": HostTable, "models": Model, "locks": Recipe}
@@ -159,57 +160,37 @@ def _read_text(path: Path) -> str:
 def build(table: Mapping[str, Any], shape: type[_T], where: str, text: str = "") -> _T:
     """Validate a table; `text` is its source, for line numbers."""
     try:
-        # Through JSON, because strict mode then accepts lists for tuples, but no string for a number.
-        return shape.model_validate_json(json.dumps(table))
-    except ValidationError as error:
-        raise _build_problem(error, shape, where, text) from None
+        # Through JSON, which has no dates.
+        return shape.from_json(json.dumps(table))
+    except msgspec.ValidationError as error:
+        # An unknown key comes first, because it is often a misspelled missing one.
+        mistakes = sorted(list_mistakes(table, shape), key=lambda mistake: mistake.kind != "unknown")
+        if not mistakes:
+            raise AssertionError(error) from None
+        raise _build_problem(mistakes, where, text) from None
     except (RecursionError, ValueError) as error:
         raise Problem(f"{where} nests too deep", cause=str(error)[:200], fix=f"fix {where}") from error
     except TypeError as error:
         raise Problem(f"{where} has a date", cause=str(error), fix="write it as a string") from error
 
 
-def _build_problem(error: ValidationError, shape: type[StrictTable], where: str, text: str) -> Problem:
-    # An unknown key comes first, because it is often a misspelled missing one.
-    first, *others = sorted(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
-    key = ".".join(str(part) for part in first["loc"]) or "the table"
-    number = find_line(text, first["loc"])
+def _build_problem(mistakes: Sequence[Mistake], where: str, text: str) -> Problem:
+    first, *others = mistakes
+    key = ".".join(map(str, first.path)) or "the table"
+    number = find_line(text, first.path)
     where = f"{where}:{number}" if number else where
-    cause = first["msg"]
-    fix = f"fix '{key}' in {where}"
-    if first["type"] == "extra_forbidden":
-        known = _list_keys(shape, first["loc"][:-1])
-        close_names = difflib.get_close_matches(str(first["loc"][-1]), known, n=1)
-        cause = f"unknown key; the keys are {', '.join(known)}"
+    cause, fix = first.why, f"fix '{key}' in {where}"
+    if first.kind == "unknown":
+        close_names = difflib.get_close_matches(str(first.path[-1]), first.known, n=1)
+        cause = f"unknown key; the keys are {', '.join(first.known)}"
         fix = f"rename it to '{close_names[0]}'" if close_names else "remove it"
-    elif first["type"] == "missing":
+    elif first.kind == "missing":
         cause, fix = "it is required", f"add '{key} = …' to {where}"
-    field = shape.model_fields.get(key)  # a key of the top that a command writes
-    if field and isinstance(field.json_schema_extra, dict):
-        fix = str(field.json_schema_extra["fix"])
+    fix = first.fix or fix
     if others:
-        cause += f"; also not valid: {', '.join('.'.join(map(str, other['loc'])) for other in others)}"
-    state = "is missing" if first["type"] == "missing" else "is wrong"
+        cause += f"; also not valid: {', '.join('.'.join(map(str, other.path)) for other in others)}"
+    state = "is missing" if first.kind == "missing" else "is wrong"
     return Problem(f"{where}: '{key}' {state}", cause=cause, fix=fix)
-
-
-def _list_keys(shape: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
-    parts = (part for part in path if isinstance(part, str))  # a number is an index of a list
-    for part in parts:
-        field = shape.model_fields.get(part)
-        if field and "Mapping" in str(field.annotation):
-            next(parts, None)  # of a table of tables, the name
-        inner = next(iter(_list_table_types(field.annotation)), None) if field else None
-        if inner is None:
-            return []
-        shape = inner
-    return list(shape.model_fields)
-
-
-def _list_table_types(annotation: Any) -> list[type[BaseModel]]:  # noqa: ANN401 - a type as typing writes it
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [table for part in getattr(annotation, "__args__", ()) for table in _list_table_types(part)]
 
 
 def check() -> dict[Path, Problem | None]:

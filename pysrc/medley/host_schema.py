@@ -1,4 +1,4 @@
-"""pydantic models of the tables of hosts/, locks/ and engines.toml.
+"""Types of the tables of hosts/, locks/ and engines.toml.
 
 These classes are the only validator of the tables; Nix reads hosts/*.toml without one.
 """
@@ -7,9 +7,9 @@ import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from msgspec import Meta
 
 from medley.schema import (
     ENGINE_VARIABLE,
@@ -17,11 +17,11 @@ from medley.schema import (
     Capability,
     EngineName,
     Major,
-    StrictTable,
     System,
     Version,
     Weights,
 )
+from medley.values import StrictTable
 
 Plugin = Literal["cpu_ray", "sgl_kernel_standin"]
 
@@ -32,7 +32,7 @@ class HostSigns(StrictTable):
     system: System | None = None
     soc: str | None = None
     """A word of /proc/device-tree/compatible, such as `tegra264`."""
-    l4t: tuple[Annotated[str, Field(pattern=r"^\d+$")], ...] = ()
+    l4t: tuple[Annotated[str, Meta(pattern=r"^\d+\Z")], ...] = ()
     """Major releases of L4T, from /etc/nv_tegra_release."""
     gpu: str | None = None
     """A word of the GPU's name in nvidia-smi; empty: any NVIDIA GPU."""
@@ -42,11 +42,11 @@ class HostSigns(StrictTable):
 class ToolkitTable(StrictTable):
     """The CUDA toolchain that Nix pins for a kind of host."""
 
-    cuda: Annotated[str, Field(pattern=r"^\d+\.\d+$")]
+    cuda: Annotated[str, Meta(pattern=r"^\d+\.\d+\Z")]
     """The version of nixpkgs' package set: 13.0 is cudaPackages_13_0."""
     capability: Capability | None = None
     """The compute capability that nixpkgs builds for [default: nixpkgs' own]."""
-    arch_list: Annotated[str, Field(pattern=r"^\d+\.\d[af]?$")] | None = None
+    arch_list: Annotated[str, Meta(pattern=r"^\d+\.\d[af]?\Z")] | None = None
     """TORCH_CUDA_ARCH_LIST [default: torch asks the GPU]."""
     least_nvcc: Version | None = None
     """The oldest nvcc with which engines compile for this GPU [default: any]."""
@@ -119,7 +119,7 @@ class Arguments(_Rule):
     """Flags and variables of an engine on a kind of host."""
 
     flags: tuple[str, ...] = ()  # the flags; the user's own win
-    variables: Mapping[Annotated[str, Field(pattern=ENGINE_VARIABLE)], str] = {}
+    variables: Mapping[Annotated[str, Meta(pattern=ENGINE_VARIABLE)], str] = {}
     """The variables; the user's own win."""
     hosts: Literal["any", "all", "several"] = "any"
     """`any`: one such host is enough; `all`: every host must have it; `several`: `any` of several hosts."""
@@ -143,9 +143,9 @@ class FlagValues(StrictTable):
     """The values of an engine's flag with which it answers rightly on a kind of host."""
 
     engine: EngineName  # the engine that it is for
-    flag: Annotated[str, Field(pattern=r"^--[a-z-]+$")]
+    flag: Annotated[str, Meta(pattern=r"^--[a-z-]+\Z")]
     """The flag, in full."""
-    values: Annotated[tuple[str, ...], Field(min_length=1)]
+    values: Annotated[tuple[str, ...], Meta(min_length=1)]
     """All values that are right."""
     because: str
     """The reason, after the engine's name: `vLLM 0.32.0 has no ...`."""
@@ -156,20 +156,18 @@ class FlagValues(StrictTable):
 class Power(StrictTable):
     """How power limits the GPU of this kind of host."""
 
-    fastest: tuple[Annotated[str, Field(pattern=r"^[A-Z0-9_]+$")], ...] = ()
+    fastest: tuple[Annotated[str, Meta(pattern=r"^[A-Z0-9_]+\Z")], ...] = ()
     """A Jetson's power modes without a limit, as nvpmodel names them, those of newer releases first."""
     slow_fix: str | None = None
     """The command for a GPU that is slower than before [default: a look at nvidia-smi]."""
-    stuck_below: Annotated[float, Field(gt=0, lt=1)] | None = None
+    stuck_below: Annotated[float, Meta(gt=0, lt=1)] | None = None
     """Share of the GPU's highest clock, below which a computing GPU has too little power."""
     stuck_cause: str | None = None
     """Why it has too little power; `slow_fix` is the fix."""
 
-    @model_validator(mode="after")
-    def _has_fix_of_stuck(self) -> Self:
+    def __post_init__(self) -> None:
         if self.stuck_below is not None and not (self.stuck_cause and self.slow_fix):
             raise ValueError("stuck_below needs stuck_cause and slow_fix, which the doctor prints")
-        return self
 
 
 class NetworkTable(StrictTable):
@@ -182,13 +180,13 @@ class NetworkTable(StrictTable):
 class Loading(StrictTable):
     """How this kind of host loads weights from disk to GPU."""
 
-    gb_s: Annotated[float, Field(gt=0)] | None = None
+    gb_s: Annotated[float, Meta(gt=0)] | None = None
     """Measured speed per rank."""
     source: str | None = None
     """The source of the measurement."""
     loader: Mapping[EngineName, str] = {}
     """The fastest --load-format of each engine, if not its default."""
-    buffer_gib: Annotated[float, Field(ge=0)] = 0
+    buffer_gib: Annotated[float, Meta(ge=0)] = 0
     """Memory of such a loader besides the weights: twice the largest file of a model."""
 
 
@@ -222,17 +220,17 @@ class Compute(StrictTable):
 
     dtype: Literal["float32"]
     """The numbers to compute with, for models whose weights have 16 bits."""
-    bfloat16_flags: Annotated[tuple[str, ...], Field(min_length=1)]
+    bfloat16_flags: Annotated[tuple[str, ...], Meta(min_length=1)]
     """Processor flags; one of them means that there are instructions for products in bfloat16."""
-    bfloat16_from_gb: Annotated[float, Field(gt=0)]
+    bfloat16_from_gb: Annotated[float, Meta(gt=0)]
     """Size of 16-bit weights, in GB, from which a processor with such instructions computes in bfloat16."""
     eager: bool
     """Whether engines compile nothing."""
     compile_flags: Mapping[EngineName, tuple[str, ...]]
     """The user's flags that ask an engine to compile."""
-    warmup_tokens: Annotated[int, Field(ge=16)]
+    warmup_tokens: Annotated[int, Meta(ge=16)]
     """Tokens of a batch where compiled code is warmed up with a whole one."""
-    cache_streams: Annotated[int, Field(ge=1)]
+    cache_streams: Annotated[int, Meta(ge=1)]
     """Streams of the longest context that the KV cache holds; --concurrency raises it."""
     costs: Costs
     source: str
@@ -243,7 +241,7 @@ class HostTable(StrictTable):
     """A kind of host: hosts/KIND.toml."""
 
     title: str
-    systems: Annotated[tuple[System, ...], Field(min_length=1)]
+    systems: Annotated[tuple[System, ...], Meta(min_length=1)]
     device: Literal["cuda", "cpu"]
     recognise: HostSigns
     memory: MemoryTable
@@ -270,11 +268,9 @@ class HostTable(StrictTable):
     """Flags of which the engines of the locks take wrong values without an error."""
     capability: Capability | None = None  # where the driver does not report it: Jetson's on r36
 
-    @model_validator(mode="after")
-    def _has_speed(self) -> Self:
+    def __post_init__(self) -> None:
         if self.device != "cpu" and self.speed is None:
             raise ValueError("a kind of host with a GPU needs [speed], or its speed would be a guess")
-        return self
 
 
 class Recipe(StrictTable):
@@ -283,8 +279,8 @@ class Recipe(StrictTable):
     title: str
     engine: EngineName
     device: Literal["cuda", "cpu"]
-    python: Annotated[str, Field(pattern=r"^3\.\d+$")]
-    systems: Annotated[tuple[System, ...], Field(min_length=1)]
+    python: Annotated[str, Meta(pattern=r"^3\.\d+\Z")]
+    systems: Annotated[tuple[System, ...], Meta(min_length=1)]
     disk_bytes: int
     """Measured free space that the build needs."""
     alias: Mapping[str, str] = {}
@@ -293,7 +289,7 @@ class Recipe(StrictTable):
     """Medley's code in the engine: folders of medley/environment/payload."""
     torch_backend: str | None = None
     """uv's name of the index of PyTorch builds that are not on PyPI."""
-    indexes: tuple[Annotated[str, Field(pattern=r"^(https?|file)://\S+$")], ...] = ()
+    indexes: tuple[Annotated[str, Meta(pattern=r"^(https?|file)://\S+\Z")], ...] = ()
     """Indexes for a user's own lock, which have priority over all others."""
     libraries: Mapping[str, str] = {}
     """Libraries that its wheels need and some systems lack, with Debian's package of each."""
@@ -334,5 +330,5 @@ class EngineTable(StrictTable):
 
 _ENGINES = tomllib.loads(Path(__file__).with_name("engines.toml").read_text(encoding="utf-8"))
 ENGINE_TABLES: Mapping[EngineName, EngineTable] = {
-    name: EngineTable.model_validate_json(json.dumps(_ENGINES[name])) for name in TITLES
+    name: EngineTable.from_json(json.dumps(_ENGINES[name])) for name in TITLES
 }

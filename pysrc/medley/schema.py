@@ -1,4 +1,4 @@
-"""pydantic models of models/ tables, and the words that all tables share.
+"""Types of models/ tables, and the words that all tables share.
 
 These classes are the only validator of the TOML tables.
 """
@@ -12,7 +12,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from msgspec import Meta
+from msgspec.structs import force_setattr
+
+from medley.values import StrictTable, WrongKey
 
 System = Literal["x86_64-linux", "aarch64-linux"]
 EngineName = Literal["vllm", "sglang"]
@@ -48,17 +51,17 @@ ReasoningParser = Literal[
     "nemotron_v3",
 ]
 Weights = Literal["bf16", "fp8", "mxfp4", "nvfp4", "awq", "int8", "int4"]
-Version = Annotated[str, Field(pattern=r"^\d+(\.\d+)+$")]
-Capability = Annotated[str, Field(pattern=r"^\d+\.\d$")]
-Major = Annotated[str, Field(pattern=r"^\d+$")]
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
+Version = Annotated[str, Meta(pattern=r"^\d+(\.\d+)+\Z")]
+Capability = Annotated[str, Meta(pattern=r"^\d+\.\d\Z")]
+Major = Annotated[str, Meta(pattern=r"^\d+\Z")]
+Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+Commit = Annotated[str, Meta(pattern=r"^[0-9a-f]{40}\Z")]
 ENGINE_VARIABLE = (
     r"^(VLLM|SGLANG|SGL|FLASHINFER|TORCH|PYTORCH|TORCHINDUCTOR|TORCHDYNAMO|NCCL|CUDA|OMP|MKL|TRITON|TILELANG"
-    r"|CUTE_DSL|DG_JIT|SAFETENSORS|TOKENIZERS)_[A-Z0-9_]+$"
+    r"|CUTE_DSL|DG_JIT|SAFETENSORS|TOKENIZERS)_[A-Z0-9_]+\Z"
 )
 """Variables of the engines and their libraries."""
-REPOSITORY = r"^[\w.-]+/[\w.-]+$"
+REPOSITORY = r"^[\w.-]+/[\w.-]+\Z"
 _FILE = re.compile(r"(~|\.{1,2})?/|.*\.(jinja2?|py|so|ya?ml|json|toml|sh|pt|bin)$|.*://|.*\.so\b")
 _NAMES = {"repository": REPOSITORY, "revision": r"[A-Za-z0-9][\w.-]*"}
 _LIBRARIES = ENGINE_VARIABLE.partition("(")[2].partition(")")[0].split("|")
@@ -157,33 +160,29 @@ def _split(words: Sequence[str]) -> list[tuple[str, list[str]]]:
     return flags
 
 
-def _require_harmless(refusals: Iterable[str | None]) -> None:
+def _require_harmless(key: str, refusals: Iterable[str | None]) -> None:
     if why := next(filter(None, refusals), None):
-        raise ValueError(f"{why}; a table cannot set it: type it in the command, flags after --")
-
-
-class StrictTable(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+        raise WrongKey(key, f"{why}; a table cannot set it: type it in the command, flags after --")
 
 
 class Made(StrictTable):
     """A model with random weights that medley makes itself."""
 
-    layers: Annotated[int, Field(ge=1, le=64)]
-    hidden: Annotated[int, Field(ge=32, le=1024, multiple_of=32)]
-    heads: Annotated[int, Field(ge=1)]
-    kv_heads: Annotated[int, Field(ge=1)]
-    head_dim: Annotated[int, Field(ge=16, le=256)]
-    intermediate: Annotated[int, Field(ge=32)]
-    vocabulary: Annotated[int, Field(ge=512, le=11_000)]
-    context: Annotated[int, Field(ge=128)]
+    layers: Annotated[int, Meta(ge=1, le=64)]
+    hidden: Annotated[int, Meta(ge=32, le=1024, multiple_of=32)]
+    heads: Annotated[int, Meta(ge=1)]
+    kv_heads: Annotated[int, Meta(ge=1)]
+    head_dim: Annotated[int, Meta(ge=16, le=256)]
+    intermediate: Annotated[int, Meta(ge=32)]
+    vocabulary: Annotated[int, Meta(ge=512, le=11_000)]
+    context: Annotated[int, Meta(ge=128)]
     seed: int
 
 
 class Package(StrictTable):
     """A model in a package of the Python package index, which medley writes as a folder."""
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+    name: Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*\Z")]
     """The package, whose wheel has one GGUF file of a Llama model."""
     version: Version
     """The package's version."""
@@ -203,8 +202,8 @@ class Capabilities(StrictTable):
 class StateCopies(StrictTable):
     """States that each engine reserves for a sequence, where it must be given their number."""
 
-    vllm: Annotated[int, Field(ge=1)] = 1  # those of vLLM
-    sglang: Annotated[int, Field(ge=1)] = 1  # those of SGLang
+    vllm: Annotated[int, Meta(ge=1)] = 1  # those of vLLM
+    sglang: Annotated[int, Meta(ge=1)] = 1  # those of SGLang
 
     @property
     def most(self) -> int:
@@ -215,31 +214,29 @@ class StateCopies(StrictTable):
 class LongContext(StrictTable):
     """A longer context than config.json gives, by the maker's own guide."""
 
-    tokens: Annotated[int, Field(ge=1)] = 1
+    tokens: Annotated[int, Meta(ge=1)] = 1
     """The longest sequence that the maker serves."""
     vllm: tuple[str, ...] | None = None
     """The flags that it needs on vLLM besides --context, maybe none [default: not known to work]."""
     sglang: tuple[str, ...] | None = None
     """The same on SGLang."""
 
-    @model_validator(mode="after")
-    def _sets_harmless_flags(self) -> "LongContext":
+    def __post_init__(self) -> None:
         for engine in TITLES:
             words = getattr(self, engine) or ()
-            _require_harmless(flag_refusal(engine, name, values) for name, values in _split(words))
-        return self
+            _require_harmless(engine, (flag_refusal(engine, name, values) for name, values in _split(words)))
 
 
 class Shape(StrictTable):
     """The size of a model as stored, with all scales, in bytes."""
 
-    layers: Annotated[int, Field(ge=1)]
-    hidden: Annotated[int, Field(ge=1)]
-    heads: Annotated[int, Field(ge=1)]
-    kv_heads: Annotated[int, Field(ge=1)]
-    head_dim: Annotated[int, Field(ge=1)]
-    vocabulary: Annotated[int, Field(ge=1)]
-    context: Annotated[int, Field(ge=1)]
+    layers: Annotated[int, Meta(ge=1)]
+    hidden: Annotated[int, Meta(ge=1)]
+    heads: Annotated[int, Meta(ge=1)]
+    kv_heads: Annotated[int, Meta(ge=1)]
+    head_dim: Annotated[int, Meta(ge=1)]
+    vocabulary: Annotated[int, Meta(ge=1)]
+    context: Annotated[int, Meta(ge=1)]
     """The longest sequence that config.json gives, in tokens."""
     parameters: int
     active_parameters: int
@@ -319,28 +316,26 @@ class ExtraFile(StrictTable):
     kind: Literal["reasoning-parser-plugin", "chat-template", "tiktoken"]
     what: str
     """Its purpose, in a few words."""
-    name: Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
+    name: Annotated[str, Meta(pattern=r"^\w[\w.-]*\Z")]
     """The file name that an engine expects."""
     sha256: Sha256
-    url: Annotated[str, Field(pattern=r"^https?://")] | None = None
-    repository: Annotated[str, Field(pattern=REPOSITORY)] | None = None
+    url: Annotated[str, Meta(pattern=r"^https?://")] | None = None
+    repository: Annotated[str, Meta(pattern=REPOSITORY)] | None = None
     """Its repository on the model hub, with the file `name` at this commit."""
     commit: Commit | None = None
 
-    @model_validator(mode="after")
-    def _one_source(self) -> "ExtraFile":
+    def __post_init__(self) -> None:
         if (self.url is None) == (self.repository is None) or (self.repository is None) != (
             self.commit is None
         ):
             raise ValueError("it needs a url, or a repository and its commit")
-        return self
 
 
 class Model(StrictTable):
     """A known model: models/NAME.toml."""
 
     title: str
-    repository: Annotated[str, Field(pattern=REPOSITORY)] | None = None
+    repository: Annotated[str, Meta(pattern=REPOSITORY)] | None = None
     """ORG/NAME on the model hub."""
     architecture: str | None = None
     """`model_type` of its config.json."""
@@ -357,7 +352,7 @@ class Model(StrictTable):
     """The format of its reasoning."""
     args: Mapping[EngineName, tuple[str, ...]] = {}
     """Flags of an engine on every kind of host, in addition to a plan's."""
-    env: Mapping[EngineName, Mapping[Annotated[str, Field(pattern=ENGINE_VARIABLE)], str]] = {}
+    env: Mapping[EngineName, Mapping[Annotated[str, Meta(pattern=ENGINE_VARIABLE)], str]] = {}
     """Variables of an engine; medley's own and the user's win."""
     since: Mapping[EngineName, Version] = {}
     """The first version of each engine that supports it, because an image may have an older one."""
@@ -366,33 +361,17 @@ class Model(StrictTable):
     remote_code: RemoteCode | None = None
     needs: tuple[ExtraFile, ...] = ()
 
-    @model_validator(mode="after")
-    def _name_architecture(self) -> "Model":
-        """Give the shape the table's architecture, because rules of hosts/ see only the shape."""
-        if self.shape and self.shape.architecture is None:
-            # A frozen model is complete only after its validators.
-            self.__dict__["shape"] = self.shape.model_copy(update={"architecture": self.architecture})
-        return self
-
-    @field_validator("args")
-    @classmethod
-    def _sets_harmless_flags(cls, args: Mapping[EngineName, tuple[str, ...]]) -> Any:  # noqa: ANN401 - as it came
-        for engine, words in args.items():
-            _require_harmless(flag_refusal(engine, name, values) for name, values in _split(words))
-        return args
-
-    @field_validator("env")
-    @classmethod
-    def _sets_harmless_variables(cls, env: Mapping[EngineName, Mapping[str, str]]) -> Any:  # noqa: ANN401 - as it came
-        for variables in env.values():
-            _require_harmless(variable_refusal(name, value) for name, value in variables.items())
-        return env
-
-    @model_validator(mode="after")
-    def _one_source(self) -> "Model":
+    def __post_init__(self) -> None:
+        for engine, words in self.args.items():
+            refusals = (flag_refusal(engine, name, values) for name, values in _split(words))
+            _require_harmless("args", refusals)
+        for variables in self.env.values():
+            _require_harmless("env", (variable_refusal(name, value) for name, value in variables.items()))
         if sum(each is not None for each in (self.repository, self.made, self.package)) != 1:
             raise ValueError("it needs one of a repository, a [made] table and a [package] table")
-        return self
+        # Rules of hosts/ see only the shape, so it gets the table's architecture.
+        if self.shape and self.shape.architecture is None:
+            force_setattr(self, "shape", self.shape.replace(architecture=self.architecture))
 
     @property
     def is_built(self) -> bool:

@@ -55,7 +55,7 @@ class Desk:
 
     def member(self, recording: Path, state: object, **more: object) -> ClusterHost:
         words = (sys.executable, str(HERE / "replayed_agent.py"), str(recording), str(self.state(state)))
-        return ClusterHost.model_validate({"medley": words, **more})
+        return ClusterHost.from_table({"medley": words, **more})
 
     def state(self, name: object) -> Path:
         return self.folder / f"s{name}"
@@ -157,7 +157,7 @@ def test_a_cluster_is_brought_up_and_then_stands(desk: Desk) -> None:
             assert (again.running_hosts, again.hosts_to_start) == (["one", "two"], [])
             again.start_ray()
             assert again.started_hosts == []
-        changed = {**hosts, "two": hosts["two"].model_copy(update={"environment": {"NCCL_DEBUG": "INFO"}})}
+        changed = {**hosts, "two": hosts["two"].replace(environment={"NCCL_DEBUG": "INFO"})}
         with Fleet(Cluster(hosts=changed), SILENT) as everyone:
             again = wired(Bringup(everyone, SILENT))
             assert (again.running_hosts, again.hosts_to_start) == (["one"], ["two"])

@@ -155,8 +155,8 @@ def test_words_of_another_host_are_quoted_in_a_fix() -> None:
 def test_the_driver(runs: str | None, needs: str | None, *, too_old: bool) -> None:
     found = replace(recorded("spark"), driver=NvidiaDriver("570.1", cuda=runs))
     known = config.hosts()["spark"]
-    toolkit = known.toolkit and known.toolkit.model_copy(update={"cuda": needs})
-    kind = Kind("spark", known.model_copy(update={"toolkit": toolkit if needs else None}), "")
+    toolkit = known.toolkit and known.toolkit.replace(cuda=needs)
+    kind = Kind("spark", known.replace(toolkit=toolkit if needs else None), "")
     problem = checks.driver_problem("b", found, kind)
     assert (problem is not None) is too_old
     if problem:
@@ -193,7 +193,7 @@ def test_a_jetson_taken_for_a_newer_one_has_too_old_a_driver() -> None:
 def test_an_orin_on_jetpack_6_is_left_out_before_anything_is_fetched(
     orin: dict[str, str], left_out: list[str]
 ) -> None:
-    cluster = Cluster.model_validate({"hosts": {"spark": {}, "orin": orin}})
+    cluster = Cluster.from_table({"hosts": {"spark": {}, "orin": orin}})
     found = {"spark": recorded("spark"), "orin": recorded("orin-r36")}
     members = {name: (find_kind(each), cluster.merge_host(name)) for name, each in found.items()}
     unfit = dict(checks.list_unfit_hosts(found, members, cluster.engine, "spark"))
@@ -205,7 +205,7 @@ def test_an_orin_on_jetpack_6_is_left_out_before_anything_is_fetched(
 
 
 def test_two_orins_out_of_their_image_agree() -> None:
-    cluster = Cluster.model_validate({"hosts": {"a": {}, "b": {}}, "image": "default"})
+    cluster = Cluster.from_table({"hosts": {"a": {}, "b": {}}, "image": "default"})
     found = dict.fromkeys(("a", "b"), recorded("orin-r36"))
     members = {name: (find_kind(each), cluster.merge_host(name)) for name, each in found.items()}
     assert list(checks.list_unfit_hosts(found, members, cluster.engine, "a")) == []

@@ -54,7 +54,7 @@ def test_one_that_arrived_is_well() -> None:
 
 def test_a_host_that_joins_has_it_in_its_own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     content = b"tokens"
-    need = NEED.model_copy(update={"sha256": storage.hash_bytes(content), "url": "http://127.0.0.1:9/x"})
+    need = NEED.replace(sha256=storage.hash_bytes(content), url="http://127.0.0.1:9/x")
     monkeypatch.setenv("MEDLEY_CACHE", "/head/cache")
     table = json.loads(
         json.dumps(

@@ -12,7 +12,7 @@ from tests.problems import raises_problem
 
 
 def table_of(text: str) -> Mapping[str, Any]:
-    return build_programs_table(Cluster.model_validate(tomllib.loads(text), strict=False))
+    return build_programs_table(Cluster.from_table(tomllib.loads(text)))
 
 
 HARMLESS = """\

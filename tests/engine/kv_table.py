@@ -104,7 +104,7 @@ def medley_cache(config: Mapping[str, Any], where: str) -> Cache:
     fields = find_text_fields(config, where)
     layers = count_layers(fields)
     sizes = {"layers": layers, "hidden": 1, "vocabulary": 1, "context": 1}
-    shape = Shape.model_validate(sizes | WEIGHTS | build_cache_fields(fields, layers))
+    shape = Shape.from_table(sizes | WEIGHTS | build_cache_fields(fields, layers))
     found = compute_need(shape, PipelinePosition(layers), "spark")
     window = shape.window or 0
     return Cache(Fraction(found.token_bytes), Fraction(found.windowed_bytes), window, found.state_bytes)

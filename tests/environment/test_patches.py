@@ -80,7 +80,7 @@ def test_the_command() -> None:
 @needs_hosts_program
 def test_a_patch_that_fails(environment: Path) -> None:
     with raises_problem("raylet") as caught:
-        patches.patch_loaders(environment, FAKE.model_copy(update={"patchelf": "false"}))
+        patches.patch_loaders(environment, FAKE.replace(patchelf="false"))
     assert "false --set-interpreter /nix/store/x/ld.so " in caught.value.fix
 
 

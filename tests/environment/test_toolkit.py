@@ -42,7 +42,7 @@ def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def host(*folders: Path, name: str = "rtx") -> HostTable:
     there = Driver(shared_directories=tuple(map(str, folders)))
-    return config.hosts()[name].model_copy(update={"driver": there})
+    return config.hosts()[name].replace(driver=there)
 
 
 def told(chain: Toolkit | None) -> Path | None:
@@ -109,7 +109,7 @@ def test_it_has_a_reason_of_its_own(system: Path) -> None:
 
 
 def test_an_engine_gets_it(system: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "toolkit.json").write_text(TOOLKIT.model_dump_json())
+    (tmp_path / "toolkit.json").write_text(TOOLKIT.to_json())
     monkeypatch.setenv("MEDLEY_TOOLKIT", str(tmp_path))
     (tmp_path / "own" / "bin").mkdir(parents=True)
     for name in ("python", "vllm"):

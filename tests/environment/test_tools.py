@@ -117,7 +117,7 @@ def test_a_virtualenv_of_ones_own(tmp_path: Path) -> None:
 def test_the_shells_toolkit_is_used_and_a_wrong_one_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "toolkit.json").write_text(TOOLKIT.model_copy(update={"kind": "thor"}).model_dump_json())
+    (tmp_path / "toolkit.json").write_text(TOOLKIT.replace(kind="thor").to_json())
     monkeypatch.setenv("MEDLEY_TOOLKIT", str(tmp_path))
     notes = Notes()
     own = virtualenv(tmp_path / "own", "python", "vllm")
@@ -188,7 +188,7 @@ def test_a_dry_run_says_that_nccl_would_be_compiled(
 
 def test_json_of_a_toolkit_is_read_back(tmp_path: Path) -> None:
     path = tmp_path / "toolkit.json"
-    path.write_text(TOOLKIT.model_dump_json())
+    path.write_text(TOOLKIT.to_json())
     assert json.loads(path.read_text())["kind"] == "cpu"
 
 

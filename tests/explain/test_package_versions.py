@@ -26,7 +26,7 @@ def test_versions_are_compared_as_numbers(version: str | None, expected: str | N
 
 
 def test_some_faults_need_the_version_or_the_host_in_the_log() -> None:
-    required = RELEASES.model_copy(update={"required": True, "fact": "thor"})
+    required = RELEASES.replace(required=True, fact="thor")
     assert describe_affected(required, {"thor": "NVIDIA Thor"}) is None
     assert describe_affected(required, {"version_vllm": "0.15.0"}) is None
     assert describe_affected(required, {"version_vllm": "0.15.0", "thor": "x"}) == "vLLM 0.15.0"

@@ -20,7 +20,7 @@ def made() -> Made:
 
 def test_the_same_seed_makes_the_same_bytes(made: Made, tmp_path: Path) -> None:
     one, two = demo.make_model(made, tmp_path / "one"), demo.make_model(made, tmp_path / "two")
-    other = demo.make_model(made.model_copy(update={"seed": 1}), tmp_path / "other")
+    other = demo.make_model(made.replace(seed=1), tmp_path / "other")
     weights = "model.safetensors"
     assert (one / weights).read_bytes() == (two / weights).read_bytes()
     assert (one / weights).read_bytes() != (other / weights).read_bytes()

@@ -23,7 +23,7 @@ HUB = Code("org/x", {"a.py": HASH}, COMMIT)
 
 
 def need(kind: str, name: str) -> ExtraFile:
-    return ExtraFile.model_validate(
+    return ExtraFile.from_table(
         {"kind": kind, "what": "for it", "name": name, "sha256": HASH, "url": "http://example.org/x"}
     )
 
@@ -217,7 +217,7 @@ def test_a_file_that_does_not_end_is_given_up(server: Answering, monkeypatch: py
 
 
 def test_without_a_network_it_says_how_to_bring_it_by_hand(server: Answering) -> None:
-    wanted = needs_need(server).model_copy(update={"url": "http://127.0.0.1:9/a.tiktoken"})
+    wanted = needs_need(server).replace(url="http://127.0.0.1:9/a.tiktoken")
     with pytest.raises(Problem) as caught:
         fetched(wanted)
     ((_, path),) = extra_files.list_extra_paths((wanted,))
@@ -229,7 +229,7 @@ def test_without_a_network_it_says_how_to_bring_it_by_hand(server: Answering) ->
 
 def test_a_missing_file_is_a_problem(server: Answering) -> None:
     with pytest.raises(Problem) as caught:
-        fetched(needs_need(server).model_copy(update={"url": f"{server.url}/none"}))
+        fetched(needs_need(server).replace(url=f"{server.url}/none"))
     assert "answered 404" in caught.value.cause
 
 
@@ -253,7 +253,7 @@ def test_one_of_the_hub_takes_its_token_and_others_do_not(
     assert [token for *_, token in server.asked] == ["Bearer secret", None]
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(Problem) as caught:
-        fetched(wanted.model_copy(update={"sha256": storage.hash_bytes(CONTENT)}))
+        fetched(wanted.replace(sha256=storage.hash_bytes(CONTENT)))
     assert caught.value.cause == "HF_HUB_OFFLINE is set"
 
 

@@ -17,7 +17,7 @@ def test_a_model_that_is_made_lies_in_the_cache(tmp_path: Path) -> None:
     assert Path(found.target).parent == tmp_path / "models"
     made = MODELS["demo"].made
     assert made is not None
-    other = {"demo": Model(title="x", made=made.model_copy(update={"seed": 1}))}
+    other = {"demo": Model(title="x", made=made.replace(seed=1))}
     assert resolve_weights("demo", other, tmp_path).target != found.target, "another model lies elsewhere"
 
 
@@ -45,7 +45,7 @@ def test_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("word", ["large", "LARGE", "Llama-Large", "LLAMA-LARGE"])
 def test_a_table_by_an_alias_or_in_other_letters(word: str, tmp_path: Path) -> None:
-    models = {"llama-large": MODELS["llama-3.3-70b-instruct"].model_copy(update={"aliases": ("large",)})}
+    models = {"llama-large": MODELS["llama-3.3-70b-instruct"].replace(aliases=("large",))}
     assert resolve_weights(word, models, tmp_path).name == "llama-large"
 
 

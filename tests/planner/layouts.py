@@ -50,15 +50,13 @@ QWEN_30B = Shape(
     expert_bytes=2 * 4_718_592,
 )
 # Its FP8 sibling: a byte for a weight of the layers.
-QWEN_30B_FP8 = QWEN_30B.model_copy(
-    update={
-        "weights": "fp8",
-        "feed_forward": 768,
-        "block": 128,
-        "layer_bytes": 19_140_864 + 128 * 4_718_592,
-        "active_layer_bytes": 19_140_864 + 8 * 4_718_592,
-        "expert_bytes": 4_718_592,
-    }
+QWEN_30B_FP8 = QWEN_30B.replace(
+    weights="fp8",
+    feed_forward=768,
+    block=128,
+    layer_bytes=19_140_864 + 128 * 4_718_592,
+    active_layer_bytes=19_140_864 + 8 * 4_718_592,
+    expert_bytes=4_718_592,
 )
 # config.json of openai/gpt-oss-120b. An expert: 3·2880² = 24 883 200 weights in MXFP4 and 8640 biases in 16
 # bits = 13 236 480 bytes. The rest: q and o 2·2880·4096, k and v 2·2880·512, biases and sinks, router

@@ -55,31 +55,27 @@ def found(
             id="fp8 blocks",
         ),
         pytest.param(QWEN_30B_FP8, 4, True, (), id="fp8 blocks, whole experts"),
+        pytest.param(QWEN_30B_FP8.replace(feed_forward=None), 4, False, (), id="a width that is a guess"),
         pytest.param(
-            QWEN_30B_FP8.model_copy(update={"feed_forward": None}), 4, False, (), id="a width that is a guess"
-        ),
-        pytest.param(
-            QWEN_72B.model_copy(update={"heads": 1, "kv_heads": 1, "attention_layers": 0}),
+            QWEN_72B.replace(heads=1, kv_heads=1, attention_layers=0),
             2,
             False,
             (),
             id="no attention",
         ),
-        pytest.param(
-            QWEN_30B_FP8.model_copy(update={"block": None}), 4, False, (), id="fp8 with scales for channels"
-        ),
+        pytest.param(QWEN_30B_FP8.replace(block=None), 4, False, (), id="fp8 with scales for channels"),
         pytest.param(QWEN_30B_FP8, 2, False, (), id="384 = 3 blocks"),
         pytest.param(GPT_OSS_120B, 4, False, (), id="the engine pads mxfp4"),
         # 128 000 + 1 words are padded to 128 064 = 64 · 2001, an odd number of times 64
         pytest.param(
-            QWEN_72B.model_copy(update={"vocabulary": 128_001, "heads": 128, "kv_heads": 128}),
+            QWEN_72B.replace(vocabulary=128_001, heads=128, kv_heads=128),
             128,
             False,
             ("a vocabulary of 128064 (padded to 64) is not a multiple of 128",),
             id="vocabulary",
         ),
         pytest.param(
-            QWEN_30B.model_copy(update={"experts": 60}),
+            QWEN_30B.replace(experts=60),
             8,
             True,
             ("60 experts are not a multiple of 8",),
@@ -213,7 +209,7 @@ def test_a_cpu_and_a_gpu_never_share_a_model() -> None:
 
 
 def test_more_hosts_than_layers() -> None:
-    few = QWEN_30B.model_copy(update={"layers": 3})
+    few = QWEN_30B.replace(layers=3)
     made = list_candidates(Request(Workload(few, 4096), tuple(cpu(nth) for nth in range(4)), over(TEN)))
     assert max(count_sizes(each)[1] for each in made.layouts) == 3
     assert "4 stages are more than its 3 layers" in {each.reason for each in made.ruled_out}
@@ -242,7 +238,7 @@ def test_of_an_odd_number_the_head_is_not_left_over() -> None:
 
 def test_64_hosts_stay_few() -> None:
     """7 widths, at most 11 depths of each, alone or with replicas, experts cut or whole."""
-    small = QWEN_30B.model_copy(update={"layers": 4})
+    small = QWEN_30B.replace(layers=4)
     made = list_candidates(
         Request(Workload(small, 4096), tuple(spark(nth) for nth in range(64)), over(ROCE))
     ).layouts

@@ -183,7 +183,7 @@ def test_forced_as_it_would_be_chosen_has_no_warning() -> None:
 def test_forced_pipeline_of_cpus() -> None:
     """One with 0.3 of the speed carries that much less."""
     slow = replace(cpu(2), bandwidth_gb_s=6, bf16_tflops=0.15)
-    small = QWEN_30B.model_copy(update={"layers": 12})
+    small = QWEN_30B.replace(layers=12)
     found = chosen(small, cpu(1), slow, link=TEN, concurrency=4, forced=Sizes(stages=2))
     fast, behind = (stage.layers for stage in found.layout.stages)
     assert found.layout.stages[0].devices[0].host == "cpu-1"
@@ -215,7 +215,7 @@ def test_forced_pipeline_of_cpus() -> None:
             id="each is too small",
         ),
         pytest.param(
-            QWEN_30B.model_copy(update={"layers": 1}),
+            QWEN_30B.replace(layers=1),
             SPARKS,
             Sizes(stages=2),
             ("--pp 2 cannot split this model", "2 stages are more than its 1 layers", "--pp 1"),

@@ -192,7 +192,7 @@ def test_a_later_engine_has_the_fix(version: str, refused: bool) -> None:  # noq
     on = site("thor")
     facts, kind = on.hosts["thor-1"]
     (rule,) = (each for each in kind.host.incompatible if each.engine == "vllm")
-    table = kind.host.model_copy(update={"incompatible": (rule.model_copy(update={"before": "0.34.0"}),)})
+    table = kind.host.replace(incompatible=(rule.replace(before="0.34.0"),))
     origin = replace(on.engine_sources["thor-1"], versions={"vllm": version})
     newer = replace(
         on, hosts={"thor-1": (facts, replace(kind, host=table))}, engine_sources={"thor-1": origin}
@@ -294,8 +294,8 @@ def bare(kinds: str, *, image: bool = False) -> Topology:
     for name, (facts, kind) in on.hosts.items():
         programs = {each: path for each, path in facts.software.programs.items() if each != "nvcc"}
         software = replace(facts.software, programs=programs, cuda=None)
-        container = kind.host.container.model_copy(update={"lacks": ("ray", "nvcc")})
-        table = kind.host.model_copy(update={"container": container})
+        container = kind.host.container.replace(lacks=("ray", "nvcc"))
+        table = kind.host.replace(container=container)
         hosts[name] = (replace(facts, software=software), replace(kind, host=table))
     return replace(on, hosts=hosts)
 

@@ -115,7 +115,7 @@ def test_sglang_has_no_fp8_cache_on_a_cpu() -> None:
 
 def test_files_in_32_bits_are_not_doubled() -> None:
     once = convert_to_float32(shape(SMALL))
-    assert convert_to_float32(once.model_copy(update={"kv_bits": 16})).weights_bytes == once.weights_bytes
+    assert convert_to_float32(once.replace(kv_bits=16)).weights_bytes == once.weights_bytes
 
 
 def test_what_float32_costs_is_said_with_numbers() -> None:

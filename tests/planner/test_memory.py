@@ -13,7 +13,7 @@ from medley.planner.memory import (
 from medley.schema import Shape
 from tests.planner.layouts import GPT_OSS_120B, MODELS, QWEN_30B, QWEN_30B_FP8, QWEN_72B, cpu, pro6000, spark
 
-TIED = QWEN_72B.model_copy(update={"head_bytes": 0})
+TIED = QWEN_72B.replace(head_bytes=0)
 LAYER, WORDS = 1_755_369_472, 2_491_416_576
 
 
@@ -80,7 +80,7 @@ def test_experts_whole_or_cut() -> None:
         pytest.param(QWEN_72B, 8, 2 * 1 * 128 * 2, id="one each"),
         pytest.param(QWEN_72B, 16, 2 * 1 * 128 * 2, id="no less than one"),
         # DeepSeek's latent: 512 + 64 values in 16 bits
-        pytest.param(QWEN_72B.model_copy(update={"kv_bytes_per_token": 1152}), 8, 1152, id="MLA is copied"),
+        pytest.param(QWEN_72B.replace(kv_bytes_per_token=1152), 8, 1152, id="MLA is copied"),
     ],
 )
 def test_cache_of_a_token(shape: Shape, tensor: int, expected: int) -> None:
@@ -102,7 +102,7 @@ def test_windowed_layers_stop_growing(context: int, expected: int) -> None:
 
 def test_recurrent_state() -> None:
     """6 of 8 layers recur, 100 bytes each: a stage of 4 has up to 3 of them, and 2 ranks share it."""
-    shape = QWEN_72B.model_copy(update={"layers": 8, "attention_layers": 2, "state_bytes": 600})
+    shape = QWEN_72B.replace(layers=8, attention_layers=2, state_bytes=600)
     found = compute_need(shape, PipelinePosition(4), spark().kind)
     assert (found.state_bytes, found.token_bytes) == (300, 4096)
     assert compute_need(shape, PipelinePosition(4, 2), spark().kind).state_bytes == 150
@@ -126,15 +126,7 @@ def test_usable(kind: str, total: int, available: int, expected: int) -> None:
 def test_activations_as_vllm_logged_them() -> None:
     """Llama-3-8B, 8192 tokens at once: "PyTorch activation peak memory 1.26GiB" (vllm pull request 10511)."""
     # 2·4096² + 2·4096·1024 + 3·4096·14336 + 2·4096 parameters a layer
-    llama = QWEN_72B.model_copy(
-        update={
-            "layers": 32,
-            "hidden": 4096,
-            "heads": 32,
-            "vocabulary": 128256,
-            "layer_bytes": 2 * 218_112_000,
-        }
-    )
+    llama = QWEN_72B.replace(layers=32, hidden=4096, heads=32, vocabulary=128256, layer_bytes=2 * 218_112_000)
     assert compute_activation_bytes(llama, 1, tokens=8192) == pytest.approx(1.26 * GIB, rel=0.1)
 
 

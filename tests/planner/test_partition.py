@@ -13,7 +13,7 @@ from medley.planner.partition import Workload, cut_layers, split_layers
 from tests.planner.layouts import GPT_OSS_120B, QWEN_72B, orin, pro6000, roofline, spark, timed, with_memory
 
 HUGE = with_memory(pro6000(), 400 * GIB)
-SMALL = QWEN_72B.model_copy(update={"layers": 9})
+SMALL = QWEN_72B.replace(layers=9)
 
 
 def parts(layers: int, count: int) -> Iterator[tuple[int, ...]]:
@@ -106,7 +106,7 @@ def test_by_memory_the_cache_is_as_large_as_can_be() -> None:
         laid = Layout(tuple(Stage(each, count) for each, count in zip(stages, counts, strict=True)))
         return compute_fit(Workload(endless, 1024), laid).context
 
-    endless = GPT_OSS_120B.model_copy(update={"context": 1 << 30})
+    endless = GPT_OSS_120B.replace(context=1 << 30)
     chosen = split_layers(Workload(endless, 1024), stages)
     best = max(longest((first, 36 - first)) for first in range(1, 36))
     assert longest(chosen) >= 0.9 * best

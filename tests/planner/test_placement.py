@@ -297,9 +297,9 @@ def test_a_guess_warns_and_refuses_nothing() -> None:
     known = shape("qwen3.8-27b-fp8")
     gaps = {"feed_forward": None, "weights_source": "config"}
     wanted = PlacementOptions(sizes=Sizes(tensor=2))
-    guessed = place_model(known.model_copy(update=gaps), site("spark:2"), wanted)
+    guessed = place_model(known.replace(**gaps), site("spark:2"), wanted)
     estimate, width = guessed.warnings[-2:]
     assert "estimate from config.json" in estimate
     assert "blocks of 128 is unchecked" in width
-    alone = place_model(known.model_copy(update=gaps), site("spark"), PlacementOptions())
+    alone = place_model(known.replace(**gaps), site("spark"), PlacementOptions())
     assert not any("unchecked" in each for each in alone.warnings), "one rank has all blocks"

@@ -95,7 +95,7 @@ def test_an_estimate_refuses_only_beyond_its_own_error() -> None:
     def of(gib: float, source: str) -> Shape:
         layer = int(gib * GIB - small.embedding_bytes - small.head_bytes) // small.layers
         changed = {"layer_bytes": layer, "active_layer_bytes": layer, "weights_source": source}
-        return small.model_copy(update=changed)
+        return small.replace(**changed)
 
     near, far = 26.2, 30.0
     with pytest.raises(NoLayout):

@@ -42,7 +42,7 @@ def launch(plan: Plan, engine: EngineName = "vllm", script: Script = SCRIPT, kin
 
 
 def test_it_gets_the_variables_of_the_models_table() -> None:
-    model = config.models()["qwen3-8b"].model_copy(update={"env": {"vllm": {"VLLM_TABLE": "1"}}})
+    model = config.models()["qwen3-8b"].replace(env={"vllm": {"VLLM_TABLE": "1"}})
     order = Order(Weights("one", "org/one", model), Serving("org/one", "one"))
     assert SCRIPT.build_launch(order, Plan(), config.hosts()["cuda"]).command.env["VLLM_TABLE"] == "1"
 

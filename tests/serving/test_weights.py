@@ -91,7 +91,7 @@ def test_only_a_loader_that_reads_elsewhere_fetches_by_itself(
 
 
 def order(flags: tuple[str, ...], args: tuple[str, ...] = (), beside: ModelExtras = NO_EXTRAS) -> Order:
-    model = config.models()["qwen3-8b"].model_copy(update={"args": {"vllm": args}})
+    model = config.models()["qwen3-8b"].replace(args={"vllm": args})
     return Order(
         Weights("one", "org/one", model), Serving("org/one", "one"), engine_flags=flags, model_extras=beside
     )

@@ -19,7 +19,7 @@ def table(_before: str = "") -> str:
 
 
 def _read(file: Path) -> tuple[Failure, ...]:
-    found = File.model_validate(tomllib.loads(file.read_text(encoding="utf-8")), strict=False)
+    found = File.from_table(tomllib.loads(file.read_text(encoding="utf-8")))
     return (*found.failure, *found.wording, *(phase for phase in found.phase if not phase.complete))
 
 

@@ -14,13 +14,14 @@ from functools import cache, partial
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from annotated_types import Ge, Gt, Le
-from pydantic.fields import FieldInfo
+import msgspec
+from msgspec.structs import FieldInfo
 
 from medley.cluster import Cluster
 from medley.explain.patterns import Failure
 from medley.host_schema import HostTable, Recipe
-from medley.schema import Model, StrictTable
+from medley.schema import Model
+from medley.values import StrictTable, get_default
 from tools.reference.table import cell, table
 
 Shape = type[StrictTable]
@@ -56,8 +57,9 @@ def words(block: str) -> Iterator[tuple[tuple[str, str], str]]:
 def _tables(shape: Shape, heading: str, kept: Mapping[tuple[str, str], str]) -> Iterator[str]:
     rows, below = [], []
     texts = {name: cell(text[:1].upper() + text[1:]) for name, text in meanings(shape).items()}
-    for name, field in shape.model_fields.items():
-        if found := _below(field.annotation):
+    for field in msgspec.structs.fields(shape):
+        name = field.name
+        if found := _below(field.type):
             below.append((name, *found))
         else:
             meaning = texts.get(name) or kept.get((heading, name), "")
@@ -105,18 +107,18 @@ def _own_meanings(shape: Shape) -> Iterator[tuple[str, str]]:
 
 
 def _default(field: FieldInfo) -> str:
-    if field.is_required():
+    if field.required:
         return "required"
-    value = field.default
+    value = get_default(field)
     plain = isinstance(value, bool | int | float | str)
     return f"`{json.dumps(value)}`" if plain else ""
 
 
 def _type(field: FieldInfo) -> str:
-    return cell(_described(field.annotation, tuple(field.metadata)))
+    return cell(_described(field.type))
 
 
-def _described(kind: Any, limits: tuple[Any, ...] = ()) -> str:
+def _described(kind: Any, limits: tuple[msgspec.Meta, ...] = ()) -> str:
     """A type in words."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
@@ -135,11 +137,10 @@ def _described(kind: Any, limits: tuple[Any, ...] = ()) -> str:
     return words.get(kind, "value") + _limits(limits)
 
 
-def _limits(limits: tuple[Any, ...]) -> str:
-    flat = [each for limit in limits for each in (getattr(limit, "metadata", None) or [limit])]
-    low = next((each.ge for each in flat if isinstance(each, Ge)), None)
-    high = next((each.le for each in flat if isinstance(each, Le)), None)
-    above = next((each.gt for each in flat if isinstance(each, Gt)), None)
+def _limits(limits: tuple[msgspec.Meta, ...]) -> str:
+    low = next((each.ge for each in limits if each.ge is not None), None)
+    high = next((each.le for each in limits if each.le is not None), None)
+    above = next((each.gt for each in limits if each.gt is not None), None)
     if low is not None and high is not None:
         return f" from {low:,} to {high:,}"
     if above is not None:

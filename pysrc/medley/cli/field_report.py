@@ -95,7 +95,7 @@ def write_field_report(options: FieldReportOptions, progress: Progress) -> None:
             output.say(f"stopped; what was measured is kept in {options.file}")
     size = Path(options.file).stat().st_size
     print(f"{options.file}: {-(-size // 1000)} kB, and nothing of it was sent\n")
-    for line in list_contents(FieldReport.model_validate_json(json.dumps(draft.parts))):
+    for line in list_contents(FieldReport.from_json(json.dumps(draft.parts))):
         print(output.fit(line))
     print("\nreplaced: names, public addresses, serial numbers, secrets; private addresses are in it")
     print(f"read it before you send it: less {options.file}")

@@ -125,7 +125,7 @@ def _find_own_path(name: str) -> Path:
 
 
 def _list_differences(old: Model, new: Model) -> Iterator[str]:
-    old_values, new_values = old.model_dump(), new.model_dump()
+    old_values, new_values = old.to_table(), new.to_table()
     for key in old_values:
         if key == "shape" and old_values[key] and new_values[key]:
             yield from (

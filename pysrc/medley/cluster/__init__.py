@@ -7,9 +7,9 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from msgspec import Meta
 
 from medley import config, storage, user
 from medley.cluster import program_consent, user_variables
@@ -20,13 +20,13 @@ from medley.network.fabric.types import NetworkOptions
 from medley.schema import (
     DEFAULT_ENGINE,
     EngineName,
-    StrictTable,
 )
+from medley.values import StrictTable
 
 FILE = "cluster.toml"
-_HOST_NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}$"
-HostName = Annotated[str, Field(pattern=_HOST_NAME_PATTERN)]
-SshTarget = Annotated[str, Field(pattern=r"^[^-\s\x00-\x1f\x7f][^\s\x00-\x1f\x7f]*$")]
+_HOST_NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}\Z"
+HostName = Annotated[str, Meta(pattern=_HOST_NAME_PATTERN)]
+SshTarget = Annotated[str, Meta(pattern=r"^[^-\s\x00-\x1f\x7f][^\s\x00-\x1f\x7f]*\Z")]
 """A target of ssh: no space, and no word that begins as a switch does."""
 
 
@@ -44,7 +44,7 @@ class ClusterHost(StrictTable):
     """The link of this host: an interface, an address or a network."""
     exclude: tuple[str, ...] = ()
     """Interfaces that are never used."""
-    slots: Annotated[int, Field(ge=1, le=64)] | None = None
+    slots: Annotated[int, Meta(ge=1, le=64)] | None = None
     env: str | None = None
     """An engine environment, or the user's own virtualenv."""
     image: str | None = None
@@ -59,11 +59,9 @@ class ClusterHost(StrictTable):
     medley: str | tuple[str, ...] | None = None
     """The command of medley on this host, where it is not on PATH."""
 
-    @model_validator(mode="after")
-    def _require_one_source(self) -> Self:
+    def __post_init__(self) -> None:
         if self.env and self.image:
             raise ValueError("a host takes env or image, not both")
-        return self
 
 
 class Cluster(StrictTable):
@@ -71,7 +69,7 @@ class Cluster(StrictTable):
 
     hosts: Annotated[
         Mapping[HostName, ClusterHost],
-        Field(min_length=1, max_length=64, json_schema_extra={"fix": _INIT_COMMAND}),
+        Meta(min_length=1, max_length=64, extra={"fix": _INIT_COMMAND}),
     ]
     link: str | None = None
     """The network of all hosts: an address or a network."""
@@ -101,7 +99,7 @@ class Cluster(StrictTable):
         shared: dict[str, Any] = {"environment": self.merge_environment(name)}
         if not host.image and host.env is None:
             shared["image"] = self.image
-        return host.model_copy(update=shared)
+        return host.replace(**shared)
 
     @property
     def head(self) -> str:
@@ -114,7 +112,7 @@ class Cluster(StrictTable):
 
     def drop_hosts(self, names: tuple[str, ...]) -> "Cluster":
         hosts = {name: host for name, host in self.hosts.items() if name not in names}
-        return self.model_copy(update={"hosts": hosts})
+        return self.replace(hosts=hosts)
 
     @property
     def network_options(self) -> NetworkOptions:
@@ -200,7 +198,7 @@ def read_cluster(path_option: str | None = None) -> Cluster:
 
 def build_programs_table(cluster: Cluster) -> Mapping[str, Any]:
     """Return what the file sets, for `program_consent`."""
-    return cluster.model_dump(mode="json", exclude_defaults=True)
+    return cluster.to_table(omit_defaults=True)
 
 
 def build_local_cluster() -> Cluster:

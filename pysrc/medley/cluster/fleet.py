@@ -145,7 +145,7 @@ def end_started_processes(fleet: Fleet, names: list[str], progress: Progress) ->
         return
     fleet.disconnect(names)
     hosts = {name: fleet.cluster.hosts[name] for name in names}
-    with Fleet(fleet.cluster.model_copy(update={"hosts": hosts}), progress) as second_fleet:
+    with Fleet(fleet.cluster.replace(hosts=hosts), progress) as second_fleet:
         second_fleet.ask("end", lambda _: {"part": True}, limit_s=END_LIMIT_S)
         for name, problem in second_fleet.failed.items():
             progress.note(f"{name}: processes started there may still run ({problem.what})")

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
+from msgspec import Meta
 
 from medley.credentials import is_secret
 from medley.errors import Problem
 
-VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
-Value = Annotated[str, Field(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$", max_length=32_768)]
+VariableName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}\Z")]
+Value = Annotated[str, Meta(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*\Z", max_length=32_768)]
 # Each with the reason why cluster.toml may not set it.
 _REFUSAL_REASONS = {
     **dict.fromkeys(

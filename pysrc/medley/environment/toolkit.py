@@ -14,7 +14,7 @@ from medley.environment import driver
 from medley.errors import Problem
 from medley.host_schema import HostTable
 from medley.progress import SILENT, Progress
-from medley.schema import StrictTable
+from medley.values import StrictTable
 
 LIBCUDA_VARIABLE = "TRITON_LIBCUDA_PATH"
 _LIBCUDA_REASON = (
@@ -161,4 +161,4 @@ def add_libcuda(tools: Toolkit | None, host: HostTable, *, can_write: bool = Tru
     if can_write:
         for name in _LIBCUDA_NAMES:
             storage.link(folder / name, path)
-    return tools.model_copy(update={"variables": {**tools.variables, LIBCUDA_VARIABLE: str(folder)}})
+    return tools.replace(variables={**tools.variables, LIBCUDA_VARIABLE: str(folder)})

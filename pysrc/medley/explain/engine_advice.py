@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import TypeVar
 
-from medley.schema import StrictTable
+from medley.values import StrictTable
 
 _Row = TypeVar("_Row", bound=StrictTable)
 # Parts of a text for one engine: [vLLM: …][SGLang: …].
@@ -36,7 +36,7 @@ def add_sglang_flags(row: _Row, key: str, flags: Sequence[EngineFlag]) -> _Row:
         ),
         text,
     )
-    return row.model_copy(update={key: new_text})
+    return row.replace(**{key: new_text})
 
 
 def keep_engine_parts(text: str, engine: str | None) -> str:

@@ -303,31 +303,27 @@ UNKNOWN = Failure(
     confidence="low",
     reworded="message",
 )
-DEFECT = UNKNOWN.model_copy(
-    update={
-        "what": "an error in the engine's own code[, in {component}], probably a defect of this version for "
-        "this model or these flags: {kind}",
-        "cause": "its message: {message}[; raised because of: {origin}][; its traceback ends in {last_call}]"
-        "; that is code of the engine or of its packages, so host, driver and network are hardly the reason"
-        "[; this is {engine_version}][; the log shows {switched}, which concerns that code]"
-        "[; the last step before it: {step}][; printed before it: {above}]"
-        "[; the engine switched on by itself: {enabled}]",
-        "fix": "a newer version, or the one before: medley env build, or another image (medley serve MODEL "
-        "--image IMAGE); packages of one set, because one that does not match gives such errors too; until "
-        "then the other engine or another build of the model: medley plan MODEL\n"
-        "[a warning before it says: {remedy}; ][its message says: {advice}; ]"
-        "[without, or with another value of: {switched}; ]"
-        "[another component: {instead}; ][without these of the log, one at a time: {tried}; ]"
-        "search for this message in the engine's issues; to ask there, attach the report that medley explain "
-        "writes",
-    }
+DEFECT = UNKNOWN.replace(
+    what="an error in the engine's own code[, in {component}], probably a defect of this version for "
+    "this model or these flags: {kind}",
+    cause="its message: {message}[; raised because of: {origin}][; its traceback ends in {last_call}]"
+    "; that is code of the engine or of its packages, so host, driver and network are hardly the reason"
+    "[; this is {engine_version}][; the log shows {switched}, which concerns that code]"
+    "[; the last step before it: {step}][; printed before it: {above}]"
+    "[; the engine switched on by itself: {enabled}]",
+    fix="a newer version, or the one before: medley env build, or another image (medley serve MODEL "
+    "--image IMAGE); packages of one set, because one that does not match gives such errors too; until "
+    "then the other engine or another build of the model: medley plan MODEL\n"
+    "[a warning before it says: {remedy}; ][its message says: {advice}; ]"
+    "[without, or with another value of: {switched}; ]"
+    "[another component: {instead}; ][without these of the log, one at a time: {tried}; ]"
+    "search for this message in the engine's issues; to ask there, attach the report that medley explain "
+    "writes",
 )
 """An error of Python that correct code of the engine does not raise."""
-REQUEST = UNKNOWN.model_copy(
-    update={
-        "name": "request-failed",
-        "what": "a request failed[ ({status})], and the server goes on: {kind}[, in {component}]",
-        "reworded": None,
-    }
+REQUEST = UNKNOWN.replace(
+    name="request-failed",
+    what="a request failed[ ({status})], and the server goes on: {kind}[, in {component}]",
+    reworded=None,
 )
 """An exception that ended a request."""

@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import Field
+from msgspec import Meta
 
-from medley.schema import StrictTable
+from medley.values import StrictTable
 
 _NAMES = {"vllm": "vLLM", "sglang": "SGLang", "ray": "Ray", "nccl": "NCCL", "flashinfer": "FlashInfer"}
 _NUMBER = re.compile(r"\d+(?:\.\d+)*")
@@ -15,7 +15,7 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)*")
 class AffectedReleases(StrictTable):
     """Releases of a package with a fault."""
 
-    package: Annotated[str, Field(pattern=r"^[a-z]+$")]
+    package: Annotated[str, Meta(pattern=r"^[a-z]+\Z")]
     """The name of its figure in events.TRANSITIONS, without version_."""
     since: str
     """The first release with the fault."""

@@ -12,13 +12,13 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from msgspec import Meta
 
 from medley import config
 from medley.errors import Problem
 from medley.explain.engine_advice import EngineFlag, add_sglang_flags, keep_engine_parts, keep_version_parts
 from medley.explain.package_versions import AffectedReleases
-from medley.schema import StrictTable
+from medley.values import StrictTable, WrongKey
 
 Confidence = Literal["high", "medium", "low"]
 CONFIDENCE_RANK = {"high": 0, "medium": 1, "low": 2}
@@ -49,7 +49,7 @@ _STOPS = re.compile(r"[.:,;]\s*;")
 # Not an option, except one without a value.
 _SAFE_WORD = re.compile(r"(?:~/)?[\w@%+=:,./][\w@%+=:,./-]*|--[a-z][a-z0-9-]*")
 _LINE_BREAK = re.compile(r"\s*\n\s*")
-_Text = Annotated[str, Field(max_length=1000)]
+_Text = Annotated[str, Meta(max_length=1000)]
 
 
 class Sign(StrictTable):
@@ -57,15 +57,13 @@ class Sign(StrictTable):
 
     needle: str
     """Text in every such line, for a fast first search."""
-    pattern: Annotated[str, Field(max_length=2000)] | None = None
+    pattern: Annotated[str, Meta(max_length=2000)] | None = None
     """A regular expression for the line without its prefix [default: the needle]."""
 
-    @field_validator("needle")
-    @classmethod
-    def _is_selective(cls, needle: str) -> str:
-        if len(needle.translate(str.maketrans("", "", VARYING))) < _MIN_NEEDLE_CHARS:
-            raise ValueError(f"it needs {_MIN_NEEDLE_CHARS} characters that are neither digits nor a to f")
-        return needle
+    def __post_init__(self) -> None:
+        if len(self.needle.translate(str.maketrans("", "", VARYING))) < _MIN_NEEDLE_CHARS:
+            why = f"it needs {_MIN_NEEDLE_CHARS} characters that are neither digits nor a to f"
+            raise WrongKey("needle", why)
 
     @cached_property
     def expression(self) -> re.Pattern[str]:
@@ -76,11 +74,11 @@ class Sign(StrictTable):
 class Failure(StrictTable):
     """A known failure; in its texts {group} is a match, and [… {group} …] is omitted without it."""
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=60)]
+    name: Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*\Z", max_length=60)]
     what: _Text
     cause: _Text
     fix: _Text
-    signs: Annotated[tuple[Sign, ...], Field(min_length=1)]
+    signs: Annotated[tuple[Sign, ...], Meta(min_length=1)]
     confidence: Confidence = "high"
     several_causes: bool = False
     """Whether its line is certain and the cause is not: it is chosen like others, and shown as medium."""
@@ -90,9 +88,9 @@ class Failure(StrictTable):
     """Whether it counts in lines of level INFO and WARNING too."""
     in_source: bool = False
     """Whether it counts in lines of source code of a traceback too."""
-    lines_after: Annotated[int, Field(ge=0, le=30)] = 0
+    lines_after: Annotated[int, Meta(ge=0, le=30)] = 0
     """Number of lines after the first that are searched too."""
-    unless: Annotated[str, Field(max_length=2000)] | None = None
+    unless: Annotated[str, Meta(max_length=2000)] | None = None
     """A regular expression that marks such lines as harmless."""
     over: tuple[str, ...] = ()
     """Names of less precise failures that it replaces."""
@@ -100,9 +98,9 @@ class Failure(StrictTable):
     """Whether it counts after a server became ready."""
     ends: bool = False
     """Whether it is the engine's last error, after an earlier one with the reason."""
-    minimum: Annotated[int, Field(ge=1)] = 1
+    minimum: Annotated[int, Meta(ge=1)] = 1
     """Fewer matching lines are not a failure."""
-    within: Annotated[str, Field(max_length=2000)] | None = None
+    within: Annotated[str, Meta(max_length=2000)] | None = None
     """A regular expression for a call of the traceback, `FILE, FUNCTION`, or without one the last step."""
     needs: str | None = None
     """A group that the scan must fill in for it, so that it counts."""
@@ -116,7 +114,7 @@ class Failure(StrictTable):
     """The releases of a package that have it; {affected} is the one that the log shows."""
     unless_stopped: bool = False
     """Whether lines near it that show a stop from outside, such as docker stop, explain it."""
-    error_after: Annotated[str, Field(max_length=2000)] | None = None
+    error_after: Annotated[str, Meta(max_length=2000)] | None = None
     """A regular expression for an error after it; without such an error the line is only a warning."""
     reworded: str | None = None
     """The group with the engine's own sentence, which a [[wording]] may say in plain words instead."""
@@ -158,7 +156,7 @@ class Phase(Failure):
 
     complete: bool = False
     """Whether a log may end after it."""
-    earlier: Annotated[str, Field(max_length=2000)] | None = None
+    earlier: Annotated[str, Meta(max_length=2000)] | None = None
     """A regular expression for an earlier line, without which the step does not count."""
     any_step: bool = False
     """Whether it stands for the steps that no phase has; its signs are not searched."""
@@ -172,7 +170,7 @@ class Component(StrictTable):
     """A part of an engine in which a traceback may end, and the flags that choose another."""
 
     name: str
-    path: Annotated[str, Field(max_length=2000)]
+    path: Annotated[str, Meta(max_length=2000)]
     """A regular expression for a call, as `FILE, FUNCTION`, or for the error's text."""
     instead: str | None = None
     """Flags or variables that choose another component; a part for one engine: [vLLM: …][SGLang: …]."""
@@ -188,7 +186,7 @@ class Component(StrictTable):
     """Whether it only carries calls to other parts, and so is named only if the traceback ends in it."""
     tuning: str | None = None
     """How to tune its kernels for a GPU; a part for one engine as in `instead`."""
-    instead_unless: Annotated[str, Field(max_length=2000)] | None = None
+    instead_unless: Annotated[str, Meta(max_length=2000)] | None = None
     """A regular expression for the error and the lines before it; where it fits, `instead` is left out."""
 
     @cached_property
@@ -385,7 +383,7 @@ def _add_flags_of_sglang(file: File, flags: Sequence[EngineFlag]) -> File:
         for table in _TABLES_WITH_FIX
     }
     components = tuple(add_sglang_flags(row, "instead", flags) for row in file.component)
-    return file.model_copy(update={**rows, "component": components})
+    return file.replace(**rows, component=components)
 
 
 def _fill(template: str, groups: Mapping[str, str | None]) -> str:

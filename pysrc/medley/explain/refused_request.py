@@ -106,7 +106,7 @@ def _build_match(
     general = _SERVER_ERROR_ADVICE if status >= _MIN_SERVER_ERROR_STATUS else _CLIENT_ERROR_ADVICE
     advice = _STATUS_ADVICE.get(status[:3], general)
     messages = dict.fromkeys(shorten_message(line.text).rstrip(".") for line in errors)
-    failure = REFUSED.model_copy(update={"fix": advice.change})
+    failure = REFUSED.replace(fix=advice.change)
     groups: dict[str, str | None] = {
         "status": status,
         "request": answer["request"],

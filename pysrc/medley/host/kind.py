@@ -110,8 +110,8 @@ def _choose_image(host: HostTable, facts: Facts) -> tuple[HostTable, str | None]
     release = (int(l4t.major), *_parse_numbers(l4t.revision))
     oldest = min(_parse_numbers(image.l4t) for image in images if image.l4t)
     newest = next((image for image in images if _parse_numbers(image.l4t or "") <= release), Image())
-    values = newest.model_dump() | {"nvidia_runtime": host.container.nvidia_runtime, "older": ()}
-    fitted = host.model_copy(update={"container": host.container.model_copy(update=values)})
+    values = newest.to_table() | {"nvidia_runtime": host.container.nvidia_runtime, "older": ()}
+    fitted = host.replace(container=host.container.replace(**values))
     if newest.image:
         return fitted, None
     oldest_text = ".".join(map(str, oldest))

@@ -33,7 +33,7 @@ _FORMAT_NUMBER = 2
 
 def compute_digest(spec: Made) -> str:
     """Hash all that shapes the model, to 8 hex digits."""
-    return hashlib.sha256(f"{_FORMAT_NUMBER} {spec.model_dump_json()}".encode()).hexdigest()[:8]
+    return hashlib.sha256(f"{_FORMAT_NUMBER} {spec.to_json()}".encode()).hexdigest()[:8]
 
 
 def make_model(spec: Made, folder: Path) -> Path:

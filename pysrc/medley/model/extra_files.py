@@ -167,7 +167,7 @@ class ModelExtras:
         """Return the table for a host that joins this model, which reads it with `read_extras`."""
         return {
             "cache": str(storage.cache()),
-            "needs": [extra.model_dump() for extra, _ in self.files],
+            "needs": [extra.to_table() for extra, _ in self.files],
             "code": asdict(self.code) if self.code else None,
         }
 

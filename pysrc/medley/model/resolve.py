@@ -105,7 +105,7 @@ def resolve_weights(
 def _compute_digest(model: Model) -> str:
     """Return the hash of a built model's table, because a changed table is another model."""
     if model.package:
-        text = f"{_PACKAGE_FORMAT_NUMBER} {model.package.model_dump_json()}"
+        text = f"{_PACKAGE_FORMAT_NUMBER} {model.package.to_json()}"
         return hashlib.sha256(text.encode()).hexdigest()[:8]
     return demo.compute_digest(model.made) if model.made else ""
 

@@ -8,7 +8,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from pydantic import ValidationError
+from msgspec import ValidationError
 
 from medley import config
 from medley.model import checkpoint, demo, hub_checkpoint
@@ -20,6 +20,7 @@ from medley.model.resolve import Weights
 from medley.progress import SILENT, Progress
 from medley.schema import Made, Shape
 from medley.schema import Weights as Format
+from medley.values import list_mistakes
 
 _FORMATS: Mapping[Format, Mapping[str, Any]] = cast(
     "Any", config.read_own_table(__file__, "weight_formats.toml")
@@ -61,20 +62,19 @@ def compute_shape(checkpoint_files: Checkpoint) -> Shape:
     layers = count_layers(fields)
     # The weights first: they show whether config.json's number of layers is sound.
     entries = build_weight_fields(checkpoint_files) | build_cache_fields(fields, layers)
+    entries |= {
+        "layers": layers,
+        "hidden": fields.require_number(*NAMES["hidden"]),
+        "vocabulary": fields.require_number("vocab_size"),
+        "context": find_context_length(fields),
+        "architecture": find_architecture(checkpoint_files.config),
+        **_build_engine_limits(checkpoint_files.config),
+    }
     try:
-        return Shape.model_validate(
-            entries
-            | {
-                "layers": layers,
-                "hidden": fields.require_number(*NAMES["hidden"]),
-                "vocabulary": fields.require_number("vocab_size"),
-                "context": find_context_length(fields),
-                "architecture": find_architecture(checkpoint_files.config),
-                **_build_engine_limits(checkpoint_files.config),
-            }
-        )
+        return Shape.from_table(entries)
     except ValidationError as error:
-        raise fields.problem(str(error.errors()[0]["loc"][-1]), error.errors()[0]["msg"]) from error
+        mistake = next(list_mistakes(entries, Shape))
+        raise fields.problem(str(mistake.path[-1]), mistake.why) from error
 
 
 def find_architecture(config: Mapping[str, Any]) -> str | None:

@@ -123,7 +123,8 @@ def _list_code_lines(look: HubRecord, proposed: Proposal) -> Iterator[str]:
 
 def _list_shape_lines(look: HubRecord, shape: Shape) -> Iterator[str]:
     # The architecture is an entry of the model.
-    values = shape.model_dump(exclude_defaults=True, exclude={"architecture"}) | {"weights": shape.weights}
+    values = shape.to_table(omit_defaults=True) | {"weights": shape.weights}
+    values.pop("architecture", None)
     origin = f"commit {look.commit}" if look.commit else f"what the hub had on {look.date}"
     yield from _wrap_comment(f"source: {CONFIG} of {look.repository} at {origin}")
     yield from _list_entry_lines(values, _CONFIG_KEYS)

@@ -47,7 +47,7 @@ def convert_to_float32(shape: Shape) -> Shape:
     weight_bytes = {name: factor * getattr(shape, name) for name in _WEIGHT_FIELDS}
     cache = {"kv_bits": _FLOAT32_BITS, "state_bytes": 2 * shape.state_bytes}
     wide_cache = cache if shape.kv_bits == _CACHE_BITS else {}
-    return shape.model_copy(update={**weight_bytes, **wide_cache, "compute_bits": _FLOAT32_BITS})
+    return shape.replace(**weight_bytes, **wide_cache, compute_bits=_FLOAT32_BITS)
 
 
 def prefers_float32(shape: Shape, layout: Layout, facts: Mapping[str, Facts]) -> bool:

@@ -190,13 +190,13 @@ def _build_workload(shape: Shape, options: PlacementOptions) -> Workload:
     if cpu.is_float32(options.dtype):
         shape = cpu.convert_to_float32(shape)
     if options.kv_type == "fp8":
-        shape = shape.model_copy(update={"kv_bits": 8})
+        shape = shape.replace(kv_bits=8)
     engines_without_stages = tuple(engine for engine in shape.one_stage if engine == options.engine)
-    copies = StateCopies.model_validate({options.engine: getattr(shape.state_copies, options.engine)})
-    shape = shape.model_copy(update={"one_stage": engines_without_stages, "state_copies": copies})
+    copies = StateCopies.from_table({options.engine: getattr(shape.state_copies, options.engine)})
+    shape = shape.replace(one_stage=engines_without_stages, state_copies=copies)
     is_beyond_config = bool(options.context and options.context > shape.context)
     if is_beyond_config:
-        shape = shape.model_copy(update={"context": options.context})
+        shape = shape.replace(context=options.context)
     mean_context = min(options.context or _DEFAULT_MEAN_CONTEXT, shape.context)
     load = Load(options.concurrency, context_tokens=mean_context)
     context = options.context or min(shape.context, DEFAULT_CONTEXT_TOKENS)

@@ -116,7 +116,7 @@ def quantize(shape: Shape, weights: Weights) -> Shape | None:
     ratio = BYTES_PER_WEIGHT[weights] / BYTES_PER_WEIGHT[shape.weights]
     names = ("layer_bytes", "active_layer_bytes", "expert_bytes")
     scaled = {name: round(getattr(shape, name) * ratio) for name in names}
-    return shape.model_copy(update=scaled | {"weights": weights, "block": None}) if ratio < 1 else None
+    return shape.replace(**(scaled | {"weights": weights, "block": None})) if ratio < 1 else None
 
 
 def impossible_sizes_problem(evaluation: Evaluation) -> NoLayout:

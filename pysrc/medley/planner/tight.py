@@ -58,7 +58,7 @@ def _build_least_workload(workload: Workload) -> Workload | None:
     share = 1 - find_weights_error(shape.weights)
     names = ("layer_bytes", "active_layer_bytes", "expert_bytes")
     scaled = {name: round(getattr(shape, name) * share) for name in names}
-    return replace(workload, shape=shape.model_copy(update=scaled))
+    return replace(workload, shape=shape.replace(**scaled))
 
 
 def _choose_with_least_memory(request: Request, choice: Choice) -> Choice:

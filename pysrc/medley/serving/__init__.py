@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from medley import credentials, process_identity, storage
 from medley.cluster import units
 from medley.cluster.remote import Server
@@ -275,13 +277,9 @@ def store_description(port: int, description: Description) -> Iterator[None]:
 
 def read_description(port: int) -> Description | None:
     """Return the description of this port's server; None without one of this version."""
-    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - a tenth of a second
-
     try:
-        description = TypeAdapter(Description).validate_python(
-            storage.read_table(get_folder() / f"{port}.what")
-        )
-    except ValidationError:
+        description = msgspec.convert(storage.read_table(get_folder() / f"{port}.what"), Description)
+    except msgspec.ValidationError:
         return None
     return description if description.argv else None
 

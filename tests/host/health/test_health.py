@@ -219,7 +219,7 @@ def test_every_folder_of_a_drivers_is_asked_about() -> None:
     named = {
         folder
         for host in config.hosts().values()
-        for each in host.driver.model_dump().values()
+        for each in host.driver.to_table().values()
         for folder in each
     }
     assert set(gpu.FOLDERS) == named

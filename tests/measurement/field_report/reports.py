@@ -66,10 +66,10 @@ def report() -> dict[str, Any]:
         {
             "name": MODEL,
             "by_report": True,
-            "plan": plan.model_dump(),
-            "ran": plan.made.model_dump(),
+            "plan": plan.to_table(),
+            "ran": plan.made.to_table(),
             "bench": asdict(replace(record, about=about)),
-            "backends": [line.model_dump()],
+            "backends": [line.to_table()],
         }
     )
     draft_report.parts["links"].append({"host": "host-2", "measured": asdict(link), "problems": []})

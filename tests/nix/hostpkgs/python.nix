@@ -20,11 +20,11 @@ let
     httpx = null;
     huggingface-hub = null;
     hypothesis = null;
+    msgspec = null;
     packaging = null;
     plumbum = null;
     prometheus-client = null;
     psutil = null;
-    pydantic = null;
     pytest = null;
     pytest-timeout = null;
     pytest-xdist = null;

@@ -3,11 +3,10 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import TypeAdapter
+import msgspec
 
 from medley import storage, user
 from medley.errors import Problem
@@ -158,11 +157,6 @@ def read(path: Path) -> Record | None:
     """Read a record; None if the file is not one of this format."""
     table = storage.read_table(path)
     try:
-        return _build_adapter().validate_python(table) if table and table.get("format") == _FORMAT else None
+        return msgspec.convert(table, Record) if table and table.get("format") == _FORMAT else None
     except ValueError:
         return None
-
-
-@cache
-def _build_adapter() -> TypeAdapter[Record]:
-    return TypeAdapter(Record)

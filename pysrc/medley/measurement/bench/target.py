@@ -93,7 +93,7 @@ class BenchTarget:
             progress.note(f"not predicted: {problem.what}: {problem.cause}")
             return {}
         if self.description.plan.get("kv_type") == "fp8":
-            model_shape = model_shape.model_copy(update={"kv_bits": _FP8_BITS})
+            model_shape = model_shape.replace(kv_bits=_FP8_BITS)
         return {
             concurrency: predict_figures(model_shape, layout, load, concurrency)
             for concurrency in load.concurrencies

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from msgspec import Meta
 
 from medley.measurement.bench.record import Record
 from medley.measurement.bench.report import format_number
@@ -12,17 +12,17 @@ from medley.schema import (
     DEFAULT_ENGINE,
     EngineName,
     Shape,
-    StrictTable,
 )
+from medley.values import StrictTable
 
 FORMAT = "medley field report 1"
 
-HostName = Annotated[str, Field(pattern=r"^host-[1-9]\d?$")]
+HostName = Annotated[str, Meta(pattern=r"^host-[1-9]\d?\Z")]
 """Host names become file names, so this pattern keeps paths out."""
-MODEL_NAME = r"^\w[\w.-]{0,95}(/\w[\w.-]{0,95})?$"
-ModelName = Annotated[str, Field(pattern=MODEL_NAME)]
-Word = Annotated[str, Field(pattern=r"^[\w][\w.+-]{0,63}$")]
-Count = Annotated[int, Field(ge=1, le=4096)]
+MODEL_NAME = r"^\w[\w.-]{0,95}(/\w[\w.-]{0,95})?\Z"
+ModelName = Annotated[str, Meta(pattern=MODEL_NAME)]
+Word = Annotated[str, Meta(pattern=r"^[\w][\w.+-]{0,63}\Z")]
+Count = Annotated[int, Meta(ge=1, le=4096)]
 
 
 class ReportedHost(StrictTable):
@@ -44,7 +44,7 @@ class Wishes(StrictTable):
 class PlannedStage(StrictTable):
     """A pipeline stage: its devices by host and index, and the number of its layers."""
 
-    devices: Annotated[tuple[tuple[HostName, Annotated[int, Field(ge=0, le=64)]], ...], Field(min_length=1)]
+    devices: Annotated[tuple[tuple[HostName, Annotated[int, Meta(ge=0, le=64)]], ...], Meta(min_length=1)]
     layers: Count
 
 
@@ -52,8 +52,8 @@ class ReportedLayout(StrictTable):
     """A layout in words and by stage."""
 
     layout: str
-    hosts: Annotated[tuple[HostName, ...], Field(min_length=1)]
-    stages: Annotated[tuple[PlannedStage, ...], Field(min_length=1)]
+    hosts: Annotated[tuple[HostName, ...], Meta(min_length=1)]
+    stages: Annotated[tuple[PlannedStage, ...], Meta(min_length=1)]
     """The stages of one replica."""
     replicas: Count
     rdma: bool | None
@@ -91,7 +91,7 @@ class Backend(StrictTable):
 
     what: str
     found: str
-    line: Annotated[int, Field(ge=1)]
+    line: Annotated[int, Meta(ge=1)]
     """The line's number in the log, from 1."""
     text: str
 
@@ -129,9 +129,9 @@ class FieldReport(StrictTable):
     format: Literal["medley field report 1"]
     whole: bool
     """False if the user or an error stopped the run."""
-    when: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$")]
+    when: Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00\Z")]
     medley: Mapping[Literal["version", "source"], Word]
-    hosts: Annotated[tuple[ReportedHost, ...], Field(min_length=1, max_length=64)]
+    hosts: Annotated[tuple[ReportedHost, ...], Meta(min_length=1, max_length=64)]
     wishes: Wishes = Wishes()
     fabric: Mapping[str, Any] | None = None
     """The output of `medley link show --json`."""

@@ -65,7 +65,7 @@ class Draft:
             self.parts["hosts"].append(row)
         links = {self.report_names[name]: link for name in hosts if (link := wishes.find_link(name))}
         self.wishes = Wishes(link=links, exclude=tuple(sorted(wishes.exclude)))
-        self.parts["wishes"] = self.wishes.model_dump(mode="json")
+        self.parts["wishes"] = self.wishes.to_table()
 
     def redact(self, value: object) -> Any:  # noqa: ANN401 - JSON
         return self.redactor.table(json.loads(json.dumps(value)))

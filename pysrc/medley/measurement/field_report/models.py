@@ -81,7 +81,7 @@ def add_model(draft: Draft, model: MeasuredModel, load: BenchLoad, run_limit_s: 
             layout = report_layout(
                 target.description.layout, lambda text: draft.redactor.text(_HOST_ADDRESS.sub("", text))
             )
-            part["ran"] = layout.model_dump(mode="json")
+            part["ran"] = layout.to_table()
         try:
             _add_bench(draft, target, load, run_limit_s, part)
         finally:
@@ -99,7 +99,7 @@ def _add_plan(draft: Draft, model: MeasuredModel, part: dict[str, Any]) -> None:
     files = resolve_weights(name, config.models(), storage.cache())
     part["name"] = format_model_name(files.name)
     plan = plan_model(part["name"], find_shape(files, draft.progress), draft.answers, draft.wishes, request)
-    part["plan"] = plan.model_dump(mode="json")
+    part["plan"] = plan.to_table()
 
 
 @contextlib.contextmanager
@@ -157,4 +157,4 @@ def _list_backends(draft: Draft, target: BenchTarget, server: Server) -> list[di
         if log := storage.open_file(serving.get_log_file(f"serve-{_get_port(server)}")):
             with log:
                 lines = log.read(_LOG_BYTES).decode(errors="replace").splitlines()
-    return [backend.model_dump() for backend in find_backends(target.engine, lines, draft.redactor.text)]
+    return [backend.to_table() for backend in find_backends(target.engine, lines, draft.redactor.text)]

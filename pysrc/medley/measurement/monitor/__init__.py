@@ -2,11 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
+import msgspec
 
 
 @dataclass(frozen=True)
@@ -134,11 +132,4 @@ class Sample:
     @staticmethod
     def from_table(table: Mapping[str, Any]) -> "Sample":
         """Read a `table` that went through JSON; raise a ValueError if it does not fit."""
-        return _build_adapter().validate_python(table)
-
-
-@cache
-def _build_adapter() -> "TypeAdapter[Sample]":
-    from pydantic import TypeAdapter  # noqa: PLC0415 - its import takes 0.1 s, which senders do not need
-
-    return TypeAdapter(Sample)
+        return msgspec.convert(table, Sample)

@@ -1,0 +1,178 @@
+"""The base of tables that come from a file, and what is wrong with a table that does not fit."""
+
+from collections.abc import Iterator, Mapping
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Self, Union, dataclass_transform, get_args, get_origin
+
+import msgspec
+
+Path = tuple[str | int, ...]
+
+
+class WrongKey(ValueError):  # noqa: N818 - the caller makes a Problem of it
+    """A reason of `__post_init__` that concerns one key of the table."""
+
+    def __init__(self, key: str, why: str) -> None:
+        super().__init__(why)
+        self.key = key
+
+
+class _TableMeta(msgspec.StructMeta):
+    """Gives each table keyword-only fields, so that a required one may follow an optional one."""
+
+    def __new__(
+        cls,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        **options: Any,  # noqa: ANN401 - msgspec's own
+    ) -> "_TableMeta":
+        return super().__new__(cls, name, bases, namespace, kw_only=True, **options)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class StrictTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, metaclass=_TableMeta):
+    """A table of which each key is known and each value has its type; `dict` is for cached properties.
+
+    Only `from_table` and `from_json` check the values: a class that is called does not.
+    """
+
+    @classmethod
+    def from_table(cls, table: object) -> Self:
+        """Return the value of a table of TOML or JSON; raise msgspec.ValidationError, a ValueError."""
+        return msgspec.convert(table, cls)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Return the value of a JSON text; raise msgspec.ValidationError, a ValueError."""
+        return msgspec.json.decode(text, type=cls)
+
+    def to_json(self) -> str:
+        """Return compact JSON, with the keys in the order of the fields."""
+        return msgspec.json.encode(self).decode()
+
+    def to_table(self, *, omit_defaults: bool = False) -> dict[str, Any]:
+        """Return the table in types of JSON, on request without what equals its default at any depth."""
+        table: dict[str, Any] = _build_builtins(self) if omit_defaults else msgspec.to_builtins(self)
+        return table
+
+    def replace(self, **changes: Any) -> Self:  # noqa: ANN401 - the fields' own types
+        """Return the table with other values in these fields."""
+        return msgspec.structs.replace(self, **changes)
+
+
+def _build_builtins(value: object) -> Any:  # noqa: ANN401 - any JSON
+    """Return a value in types of JSON, where tables have only what differs from its default."""
+    if isinstance(value, StrictTable):
+        return {
+            field.name: _build_builtins(getattr(value, field.name))
+            for field in msgspec.structs.fields(value)
+            if getattr(value, field.name) != get_default(field)
+        }
+    if isinstance(value, Mapping):
+        return {key: _build_builtins(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_build_builtins(inner) for inner in value]
+    return value
+
+
+def get_default(field: msgspec.structs.FieldInfo) -> Any:  # noqa: ANN401 - the field's own type
+    """Return a field's default; msgspec.NODEFAULT for a required one."""
+    if field.default_factory is not msgspec.NODEFAULT:
+        return field.default_factory()
+    return field.default
+
+
+class Mistake(msgspec.Struct, frozen=True):
+    """A key of a table that is wrong."""
+
+    path: Path
+    kind: Literal["unknown", "missing", "wrong"]
+    why: str = ""
+    known: tuple[str, ...] = ()
+    """The keys of the table with an unknown one."""
+    fix: str | None = None
+    """The fix that the field's own type names: `Meta(extra={"fix": …})`."""
+
+
+def list_mistakes(value: object, hint: Any, path: Path = ()) -> Iterator[Mistake]:  # noqa: ANN401 - any type
+    """Yield all that is wrong with a value that shall have a type.
+
+    msgspec stops at the first mistake, and names no key of a table of tables (`$[...]`, msgspec 0.20).
+    """
+    meta, fix = hint, find_fix(hint)
+    while get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    hint = _choose_member(value, hint)
+    mistakes: list[Mistake] = []
+    if is_table_type(hint) and isinstance(value, Mapping):
+        mistakes = list(_list_table_mistakes(value, hint, path))
+    elif get_origin(hint) is Mapping and isinstance(value, Mapping):
+        key_hint, value_hint = get_args(hint)
+        for key, inner in value.items():
+            mistakes += _list_whole_mistakes(key, key_hint, (*path, key), None)
+            mistakes += list_mistakes(inner, value_hint, (*path, key))
+    elif get_origin(hint) is tuple and get_args(hint)[1:] == (...,) and isinstance(value, list | tuple):
+        for number, inner in enumerate(value):
+            mistakes += list_mistakes(inner, get_args(hint)[0], (*path, number))
+    # Only a value whose parts are right can show what is wrong with it as a whole.
+    yield from mistakes or _list_whole_mistakes(value, meta, path, fix)
+
+
+def _list_table_mistakes(
+    value: Mapping[str, object], hint: type[StrictTable], path: Path
+) -> Iterator[Mistake]:
+    fields = {field.name: field for field in msgspec.structs.fields(hint)}
+    for key in value:
+        if key not in fields:
+            yield Mistake((*path, key), "unknown", known=tuple(fields))
+    for name, field in fields.items():
+        if name in value:
+            yield from list_mistakes(value[name], field.type, (*path, name))
+        elif field.required:
+            yield Mistake((*path, name), "missing", fix=find_fix(field.type))
+
+
+def _list_whole_mistakes(value: object, hint: Any, path: Path, fix: str | None) -> Iterator[Mistake]:  # noqa: ANN401
+    try:
+        msgspec.convert(value, hint)
+    except msgspec.ValidationError as error:
+        reason, words = error.__cause__, _list_words(hint)
+        if isinstance(reason, WrongKey):
+            path = (*path, reason.key)
+        why = str(reason or error).partition(" - at `")[0]
+        if words and isinstance(value, str):
+            why = f"{value} is none of {', '.join(words)}"
+        yield Mistake(path, "wrong", why, fix=fix)
+
+
+def _list_words(hint: Any) -> tuple[str, ...]:  # noqa: ANN401 - any type
+    """Return the words of a Literal, also of one that may be absent."""
+    if get_origin(hint) is Literal:
+        return tuple(map(str, get_args(hint)))
+    members = [member for member in get_args(hint) if member is not NoneType]
+    return _list_words(members[0]) if len(members) == 1 and _is_union(hint) else ()
+
+
+def _choose_member(value: object, hint: Any) -> Any:  # noqa: ANN401 - any type
+    """Return the member of a union that a table or a list is meant to be."""
+    if not _is_union(hint):
+        return hint
+    members = [member for member in get_args(hint) if member is not NoneType]
+    return members[0] if len(members) == 1 and value is not None else hint
+
+
+def _is_union(hint: Any) -> bool:  # noqa: ANN401 - any type
+    return get_origin(hint) in {Union, UnionType}
+
+
+def is_table_type(hint: Any) -> bool:  # noqa: ANN401 - any type
+    return isinstance(hint, type) and issubclass(hint, StrictTable)
+
+
+def find_fix(hint: Any) -> str | None:  # noqa: ANN401 - any type
+    """Return the fix that an annotated type names."""
+    for limit in get_args(hint)[1:] if get_origin(hint) is Annotated else ():
+        if isinstance(limit, msgspec.Meta) and limit.extra:
+            return str(limit.extra["fix"])
+    return None
