@@ -1,5 +1,6 @@
 """The base of tables that come from a file, and what is wrong with a table that does not fit."""
 
+import re
 from collections.abc import Iterator, Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Self, Union, dataclass_transform, get_args, get_origin
@@ -7,6 +8,17 @@ from typing import Annotated, Any, Literal, Self, Union, dataclass_transform, ge
 import msgspec
 
 Path = tuple[str | int, ...]
+_TYPE = re.compile(r"`(\w+)`")
+_TYPE_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+    "null": "nothing",
+}
+"""Plain words for the types in msgspec's messages."""
 
 
 class WrongKey(ValueError):  # noqa: N818 - the caller makes a Problem of it
@@ -30,17 +42,17 @@ class _TableMeta(msgspec.StructMeta):
         return super().__new__(cls, name, bases, namespace, kw_only=True, **options)
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True)
-class StrictTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, metaclass=_TableMeta):
-    """A table of which each key is known and each value has its type; `dict` is for cached properties.
+@dataclass_transform(frozen_default=True)
+class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+    """A value that never changes, and that has a form in JSON; `dict` is for cached properties.
 
-    Only `from_table` and `from_json` check the values: a class that is called does not.
+    Only `from_table` and `from_json` check types and refuse unknown keys; a call of the class does not.
     """
 
     @classmethod
     def from_table(cls, table: object) -> Self:
         """Return the value of a table of TOML or JSON; raise msgspec.ValidationError, a ValueError."""
-        return msgspec.convert(table, cls)
+        return msgspec.convert(table, cls, str_keys=True)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
@@ -61,9 +73,14 @@ class StrictTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=
         return msgspec.structs.replace(self, **changes)
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class StrictTable(Value, metaclass=_TableMeta):
+    """A table of a file that a person writes: its keys have any order."""
+
+
 def _build_builtins(value: object) -> Any:  # noqa: ANN401 - any JSON
     """Return a value in types of JSON, where tables have only what differs from its default."""
-    if isinstance(value, StrictTable):
+    if isinstance(value, Value):
         return {
             field.name: _build_builtins(getattr(value, field.name))
             for field in msgspec.structs.fields(value)
@@ -119,9 +136,7 @@ def list_mistakes(value: object, hint: Any, path: Path = ()) -> Iterator[Mistake
     yield from mistakes or _list_whole_mistakes(value, meta, path, fix)
 
 
-def _list_table_mistakes(
-    value: Mapping[str, object], hint: type[StrictTable], path: Path
-) -> Iterator[Mistake]:
+def _list_table_mistakes(value: Mapping[str, object], hint: type[Value], path: Path) -> Iterator[Mistake]:
     fields = {field.name: field for field in msgspec.structs.fields(hint)}
     for key in value:
         if key not in fields:
@@ -135,12 +150,15 @@ def _list_table_mistakes(
 
 def _list_whole_mistakes(value: object, hint: Any, path: Path, fix: str | None) -> Iterator[Mistake]:  # noqa: ANN401
     try:
-        msgspec.convert(value, hint)
+        msgspec.convert(value, hint, str_keys=True)
     except msgspec.ValidationError as error:
         reason, words = error.__cause__, _list_words(hint)
         if isinstance(reason, WrongKey):
             path = (*path, reason.key)
         why = str(reason or error).partition(" - at `")[0]
+        if not reason:
+            why = _TYPE.sub(lambda match: _TYPE_WORDS.get(match[1], match[1]), why)
+            why = why.replace(" matching regex", " of the form").replace("Expected", "expected", 1)
         if words and isinstance(value, str):
             why = f"{value} is none of {', '.join(words)}"
         yield Mistake(path, "wrong", why, fix=fix)
@@ -167,7 +185,7 @@ def _is_union(hint: Any) -> bool:  # noqa: ANN401 - any type
 
 
 def is_table_type(hint: Any) -> bool:  # noqa: ANN401 - any type
-    return isinstance(hint, type) and issubclass(hint, StrictTable)
+    return isinstance(hint, type) and issubclass(hint, Value)
 
 
 def find_fix(hint: Any) -> str | None:  # noqa: ANN401 - any type

@@ -54,7 +54,7 @@ def test_some_are_refused_with_a_reason(tmp_path: Path, table: str, why: str) ->
 @pytest.mark.parametrize(
     ("table", "key"),
     [
-        ('[environment]\n"A B" = "1"\n[hosts.a]', "'environment.A B.[key]'"),
+        ('[environment]\n"A B" = "1"\n[hosts.a]', "'environment.A B'"),
         ('[environment]\nA = "1\\n2"\n[hosts.a]', "'environment.A'"),
     ],
 )

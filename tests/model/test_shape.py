@@ -390,7 +390,9 @@ def test_which_weights_share_a_scale(quantised: dict[str, Any], block: int | Non
         pytest.param({"vocab_size": True}, "vocab_size", "True", id="true for a number"),
         pytest.param({"vocab_size": 0}, "vocab_size", "from 1 on", id="nothing"),
         pytest.param({"num_attention_heads": 10**30}, "num_attention_heads", "whole number", id="too much"),
-        pytest.param({"num_attention_heads": 99}, "head_dim", "greater", id="more heads than width"),
+        pytest.param(
+            {"num_attention_heads": 99}, "head_dim", "a whole number >= 1", id="more heads than width"
+        ),
         pytest.param({"layer_types": ["full_attention"]}, "layer_types", "1 layers of 2", id="a short list"),
         pytest.param({"layer_types": ["odd"] * 2}, "layer_types", "'odd'", id="an unknown kind"),
         pytest.param({"block_configs": [{}]}, "block_configs", "does not know", id="layers of their own"),

@@ -1,6 +1,5 @@
 """Benches made of what both engines' own benchmarks really wrote here, and what they are measured by."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ def build_result(engine: EngineName, run: BenchRun, factor: float = 1) -> RunRes
     times = {
         name: getattr(figures, name) / factor for name in ("ttft_ms", "ttft_p99_ms", "tpot_ms", "tpot_p99_ms")
     }
-    return RunResult(run, replace(figures, **rates, **times), table)
+    return RunResult(run, figures.replace(**rates, **times), table)
 
 
 def about(engine_name: EngineName = "vllm", **sections: Any) -> dict[str, Any]:
@@ -84,4 +83,4 @@ def bench(
         tuple(results),
         whole=True,
     )
-    return replace(record, **fields)
+    return record.replace(**fields)

@@ -1,6 +1,5 @@
 """Two benches: their ratios, and when a difference is none."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +71,7 @@ def test_as_people_read_it() -> None:
 
 def test_another_load_is_said_first() -> None:
     first = bench()
-    second = replace(first, load=replace(first.load, input_tokens=64))
+    second = first.replace(load=first.load.replace(input_tokens=64))
     lines = list(format_comparison(first, second, compare_records(first, second)))
     assert lines[3] == "differs: tokens in: 32 → 64"
     assert "their loads differ, so their figures measure different things" in lines
@@ -98,7 +97,7 @@ def plan(*argv: str, **fields: Any) -> dict[str, Any]:
 
 def clocked(record: Record, mhz: int) -> Record:
     line = f"0, {mhz} MHz, 2619 MHz, 1980 MHz, 250.00 W, 45"
-    return replace(record, done=tuple(replace(result, clocks=(line,)) for result in record.done))
+    return record.replace(done=tuple(result.replace(clocks=(line,)) for result in record.done))
 
 
 SPEED = {"host": "host-1", "index": 0, "gb_s": 200.0}
@@ -150,9 +149,7 @@ def test_another_kind_of_host_is_told_by_what_speed_hangs_on() -> None:
 
 def test_seeds_and_names_are_no_difference() -> None:
     first = bench("a")
-    second = replace(
-        bench("b"), when="2027-01-01T00:00:00+00:00", load=replace(first.load, seed=99, repeats=5)
-    )
+    second = bench("b").replace(when="2027-01-01T00:00:00+00:00", load=first.load.replace(seed=99, repeats=5))
     assert list_differences(first, second) == ()
 
 

@@ -4,7 +4,6 @@ import itertools
 import json
 import re
 import xml.etree.ElementTree as ET
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -126,16 +125,15 @@ def test_one_bench_has_its_measured_its_p99_and_the_prediction() -> None:
 def test_two_have_one_prediction_where_it_is_the_same() -> None:
     first, second = bench("a"), bench("b", factors=(2, 2, 2))
     assert [line.name for line in list_plots([first, second])[0].lines] == ["first", "second", "predicted"]
-    changed = replace(
-        second,
-        expected={streams: replace(expected, low=1.0) for streams, expected in second.expected.items()},
+    changed = second.replace(
+        expected={streams: expected.replace(low=1.0) for streams, expected in second.expected.items()},
     )
     names = [line.name for line in list_plots([first, changed])[0].lines]
     assert names == ["first", "first, predicted", "second", "second, predicted"]
 
 
 def test_what_is_not_predicted_has_no_line() -> None:
-    drawing = draw_plot(list_plots([replace(bench(), expected={})])[0])
+    drawing = draw_plot(list_plots([bench().replace(expected={})])[0])
     texts = [element.text for element in drawing.iter("text")]
     assert "measured" in texts
     assert "predicted" not in texts

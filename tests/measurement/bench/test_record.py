@@ -1,7 +1,6 @@
 """A bench goes into its file and comes back as it was."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,7 +38,7 @@ def test_measured_over_predicted() -> None:
     prediction = bench().find_prediction("served", 4)
     assert prediction
     assert prediction[1] == pytest.approx(387.02 / 1200, abs=0.001)
-    assert replace(bench(), expected={}).find_prediction("served", 4) is None
+    assert bench().replace(expected={}).find_prediction("served", 4) is None
 
 
 def test_programs_read_medians_and_ratios(tmp_path: Path) -> None:

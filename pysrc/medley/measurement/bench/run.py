@@ -3,7 +3,7 @@
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
@@ -85,10 +85,10 @@ def _save_results(new_record: Record, results: Iterable[tuple[RunResult, ...]], 
     saved = new_record
     try:
         for batch in results:
-            extended = replace(saved, done=(*saved.done, *batch))
+            extended = saved.replace(done=(*saved.done, *batch))
             record.save(extended)
             saved = extended
-        complete = replace(saved, whole=True)
+        complete = saved.replace(whole=True)
         record.save(complete)
     except BaseException:
         if count := len(saved.counted):
@@ -146,7 +146,7 @@ class Runner:
         lines = output.text.splitlines()
         texts = lines if len(lines) == len(all_figures) else [output.text] * len(all_figures)
         return tuple(
-            RunResult(replace(run, repeat=repeat), figures, read_result(text), output.clocks, mode)
+            RunResult(run.replace(repeat=repeat), figures, read_result(text), output.clocks, mode)
             for repeat, (figures, text) in enumerate(zip(all_figures, texts, strict=True), run.repeat)
         )
 

@@ -4,7 +4,7 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -146,7 +146,7 @@ def _add_bench(
         saved = next((bench for bench in record.list_records() if bench.when >= start), None)
         if saved and saved.counted:
             # The report has the hosts' facts already, and results follow from the runs.
-            table = asdict(replace(saved, about={**saved.about, "hosts": []}))
+            table = saved.replace(about={**saved.about, "hosts": []}).to_table()
             expected = {str(concurrency): row for concurrency, row in table["expected"].items()}
             part["bench"] = {**table, "expected": expected}
 
