@@ -12,6 +12,7 @@ from tests.problems import raises_problem
 COMMIT, OTHER = "1" * 40, "2" * 40
 CODE = Code("org/main", {"a.py": "0" * 64}, COMMIT)
 GIVEN = Trust(is_given=True)
+MTP = '{"method": "mtp", "num_speculative_tokens": 1}'
 DRAFT = '{"model": "org/draft", "num_speculative_tokens": 3}'
 
 
@@ -39,6 +40,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ((f"-sc={DRAFT}",), [("-sc", "org/draft", set())]),
         (("-sc.model=org/draft", "-sc.revision", COMMIT), [("-sc", "org/draft", {COMMIT})]),
         (("--speculative-config", '{"method": "ngram"}'), []),
+        (("--spec-method", "ngram"), []),
+        (("--speculative-config", MTP), [("--speculative-config", "org/main", set())]),
+        (
+            ("--speculative-config", '{"method": "mtp", "model": null}'),
+            [("--speculative-config", "org/main", set())],
+        ),
+        (("-sc.method=dspark", f"-sc.revision={COMMIT}"), [("-sc", "org/main", {COMMIT})]),
+        (("-sc.method=mtp", "-sc.model=null"), [("-sc", "org/main", set())]),
+        (("-sc.model", '"org/draft"'), [("-sc", "org/draft", set())]),
+        (("--spec-method", "qwen3_5_mtp"), [("--spec-method", "org/main", set())]),
+        (("--spec-me=mtp", "--spec-model", "None"), [("--spec-model", "org/main", set())]),
+        (("--spec_method=mtp", f"-sc.code-revision={COMMIT}"), [("--spec-method", "org/main", {COMMIT})]),
         (("--spec-model", "org/draft"), [("--spec-model", "org/draft", set())]),
         (
             ("--speculative-draft-model-path=org/draft", "--speculative-draft-model-revision", COMMIT),
@@ -54,7 +67,7 @@ def test_models_that_a_command_names(
     words: tuple[str, ...], expected: list[tuple[str, str, set[str]]]
 ) -> None:
     models = [NamedModel(flag, name, frozenset(revisions)) for flag, name, revisions in expected]
-    assert list(list_named_models(words)) == models
+    assert list(list_named_models(words, "org/main")) == models
 
 
 @pytest.mark.parametrize(
@@ -66,6 +79,9 @@ def test_models_that_a_command_names(
         ("--spec-model=org/draft",),
         ("--speculative-draft-model-path", "org/draft"),
         ("--speculative-config", '{"model": "org/main"}'),
+        ("--speculative-config", MTP),
+        ("--spec-method", "mtp"),
+        ("--speculative-config", '{"method": "mtp", "model": null}'),
         ("--tokenizer", "org/words"),
     ],
 )
@@ -87,6 +103,16 @@ def test_a_model_without_its_commit_does_not_go_with_trusted_code(words: tuple[s
 def test_other_code_of_the_model_itself_is_refused(words: tuple[str, ...]) -> None:
     with raises_problem(words[0].partition("=")[0], "cannot go with --trust-remote-code"):
         require(*words)
+
+
+def test_layers_of_the_model_itself_are_loaded_at_its_commit() -> None:
+    fix = f"""--speculative-config '{{"model": "org/main", "revision": "{COMMIT}"}}'"""
+    with raises_problem("org/main names no commit", fix=fix):
+        require("--speculative-config", MTP)
+    with raises_problem("org/main names no commit"):
+        require("-sc.method=mtp", f"-sc.revision={COMMIT}", f"-sc.code_revision={OTHER}")
+    require("-sc.method=mtp", f"-sc.revision={COMMIT}")
+    require("--spec-method=mtp", f"-sc.revision={COMMIT}")
 
 
 def test_what_is_pinned_as_the_model_itself_is_taken() -> None:

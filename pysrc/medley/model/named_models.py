@@ -15,7 +15,6 @@ from medley.model.trust import COMMIT_PATTERN, Trust
 
 # The flags that name a model, each with the flag of its revision.
 _MODEL_FLAGS = {
-    "--spec-model": None,
     "--speculative-draft-model-path": "--speculative-draft-model-revision",
     "--speculative-draft-model": "--speculative-draft-model-revision",
     "--tokenizer": "--tokenizer-revision",
@@ -23,9 +22,17 @@ _MODEL_FLAGS = {
     "--hf-config-path": None,
 }
 _CONFIG_FLAGS = ("--speculative-config", "-sc")
-"""The flag whose JSON names a model by the key `model`, and its short name."""
+"""The flag of vLLM whose JSON describes a draft, and its short name."""
+# The flags that set a key of that JSON.
+_KEY_FLAGS = {"--spec-model": "model", "--spec-method": "method"}
+_METHODS_WITHOUT_MODEL = {"ngram", "[ngram]", "ngram_gpu", "suffix", "extract_hidden_states", "custom_class"}
+"""The methods with which vLLM 0.32.0 loads no model; by the others it loads the target if none is named."""
+_NO_VALUES = {"", "None"}
+"""The texts that vLLM's flags read as no value."""
 _REVISION_FLAGS = ("--revision", "--code-revision", "--tokenizer-revision")
-_FLAGS = (*_MODEL_FLAGS, *_CONFIG_FLAGS, *_REVISION_FLAGS, "--speculative-draft-model-revision")
+_FLAGS = (
+    *(*_KEY_FLAGS, *_MODEL_FLAGS, *_CONFIG_FLAGS, *_REVISION_FLAGS, "--speculative-draft-model-revision"),
+)
 _MIN_FLAG_CHARS = 5
 """The length of the shortest prefix of these flags that argparse accepts."""
 
@@ -41,18 +48,33 @@ class NamedModel:
     """All revisions of it and of its code in the command."""
 
 
-def list_named_models(words: Sequence[str]) -> Iterator[NamedModel]:
-    """Yield the models that a command names besides its own, in either spelling of each flag."""
+def list_named_models(words: Sequence[str], target: str) -> Iterator[NamedModel]:
+    """Yield the models that a command loads besides its own, in either spelling of each flag.
+
+    `target` is the command's own model; it is among them if its draft is loaded from it again.
+    """
     settings = list(_list_settings(words))
-    for flag, key, value in settings:
-        if flag in _CONFIG_FLAGS and key == "model":
-            of_revision = {(name, key) for name in _CONFIG_FLAGS for key in ("revision", "code_revision")}
-        elif flag in _MODEL_FLAGS:
-            of_revision = {(_MODEL_FLAGS[flag] or "", "")}
-        else:
-            continue
-        revisions = (text for name, its_key, text in settings if (name, its_key) in of_revision)
-        yield NamedModel(flag, value, frozenset(revisions))
+    for flag, _, value in settings:
+        if flag in _MODEL_FLAGS:
+            revisions = (text for name, _, text in settings if name == _MODEL_FLAGS[flag])
+            yield NamedModel(flag, value, frozenset(revisions))
+    yield from _list_drafts(settings, target)
+
+
+def _list_drafts(settings: Sequence[tuple[str, str, str]], target: str) -> Iterator[NamedModel]:
+    """Yield the drafts of vLLM's configuration: the target, where none is named and the method needs one."""
+    config = [
+        (flag, _KEY_FLAGS.get(flag, key), value)
+        for flag, key, value in settings
+        if flag in (*_CONFIG_FLAGS, *_KEY_FLAGS)
+    ]
+    models = [(flag, value) for flag, key, value in config if key == "model"]
+    methods = {value for _, key, value in config if key == "method"}
+    if not models and config and not (methods and methods <= _METHODS_WITHOUT_MODEL):
+        models = [(config[0][0], target)]
+    revisions = frozenset(value for _, key, value in config if key in {"revision", "code_revision"})
+    for flag, name in models:
+        yield NamedModel(flag, target if name in _NO_VALUES else name, revisions)
 
 
 def require_named_models(
@@ -63,7 +85,7 @@ def require_named_models(
     `code` is that of the model itself, which the user trusts: the engine then runs the code of every model.
     `starts` asks the hub.
     """
-    models = list(list_named_models(words))
+    models = list(list_named_models(words, target))
     for model in models:
         if is_repository(model.name):
             require_only_on_hub(model.name)
@@ -93,7 +115,8 @@ def _require_shown_code(model: NamedModel, target: str, code: Code, trust: Trust
             raise Problem(
                 f"{model.flag} {model.name} names no commit, and cannot go with --trust-remote-code",
                 cause="the engine would run whatever code that repository has now",
-                fix=f"name the 40 digits of its commit next to it: {_show_revision(model)}",
+                fix="name the 40 digits of its commit next to it: "
+                f"{_show_revision(model, (model.name == target and code.commit) or 'COMMIT')}",
             )
         named_code = read_hub_code(model.name, commit) if starts else None
     if named_code and named_code.fingerprint not in trust.draft_pins:
@@ -106,10 +129,10 @@ def _require_shown_code(model: NamedModel, target: str, code: Code, trust: Trust
         )
 
 
-def _show_revision(model: NamedModel) -> str:
+def _show_revision(model: NamedModel, commit: str) -> str:
     if flag := _MODEL_FLAGS.get(model.flag):
-        return f"{flag} COMMIT"
-    return f"""--speculative-config '{{"model": "{model.name}", "revision": "COMMIT"}}'"""
+        return f"{flag} {commit}"
+    return f"""--speculative-config '{{"model": "{model.name}", "revision": "{commit}"}}'"""
 
 
 def _unchecked_problem(words: str, cause: str) -> Problem:
@@ -131,7 +154,7 @@ def _list_settings(words: Sequence[str]) -> Iterator[tuple[str, str, str]]:
         text = value if equals else next_word
         table = _parse_table(text) if flag in _CONFIG_FLAGS and not key else None
         if table is None:
-            yield flag, key.replace("-", "_").rstrip("+"), text
+            yield flag, key.replace("-", "_").rstrip("+"), _parse_text(text) if key else text
         else:
             yield from ((flag, name.replace("-", "_"), str(entry)) for name, entry in table.items())
 
@@ -143,6 +166,14 @@ def _find_flag(word: str) -> str | None:
         return name
     is_long = name.startswith("--") and len(name) >= _MIN_FLAG_CHARS
     return next((flag for flag in _FLAGS if is_long and flag.startswith(name)), None)
+
+
+def _parse_text(text: str) -> str:
+    """Return the value of --flag.key as vLLM reads it: JSON where it parses."""
+    try:
+        return str(json.loads(text))
+    except (ValueError, RecursionError):
+        return text
 
 
 def _parse_table(text: str) -> dict[str, object] | None:
