@@ -13,6 +13,7 @@ COMMIT, OTHER = "1" * 40, "2" * 40
 CODE = Code("org/main", {"a.py": "0" * 64}, COMMIT)
 GIVEN = Trust(is_given=True)
 MTP = '{"method": "mtp", "num_speculative_tokens": 1}'
+PINNED = json.dumps({"model": "org/draft", "revision": OTHER})
 DRAFT = '{"model": "org/draft", "num_speculative_tokens": 3}'
 
 
@@ -51,7 +52,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (("-sc.model", '"org/draft"'), [("-sc", "org/draft", set())]),
         (("--spec-method", "qwen3_5_mtp"), [("--spec-method", "org/main", set())]),
         (("--spec-me=mtp", "--spec-model", "None"), [("--spec-model", "org/main", set())]),
-        (("--spec_method=mtp", f"-sc.code-revision={COMMIT}"), [("--spec-method", "org/main", {COMMIT})]),
+        (("--spec_method=mtp", f"-sc.code-revision={COMMIT}"), [("-sc", "org/main", {COMMIT})]),
         (("--spec-model", "org/draft"), [("--spec-model", "org/draft", set())]),
         (
             ("--speculative-draft-model-path=org/draft", "--speculative-draft-model-revision", COMMIT),
@@ -81,6 +82,15 @@ def test_models_that_a_command_names(
         ("--speculative-config", '{"model": "org/main"}'),
         ("--speculative-config", MTP),
         ("--spec-method", "mtp"),
+        ("-sc", PINNED, "--speculative-config", MTP),
+        ("-sc", PINNED, "--speculative_config.method=mtp"),
+        ("-sc", MTP, f"-sc.revision={COMMIT}"),
+        ("-sc.method=mtp", f"--speculative-config.revision={COMMIT}"),
+        ("-sc.method=ngram", "--speculative-conf.method=mtp"),
+        ("-sc.method=ngram", "-sc.method=mtp"),
+        ("-sc", PINNED, "-sc", "{}", "--spec-method", "mtp"),
+        ("-s", DRAFT),
+        ("-s.model=org/draft",),
         ("--speculative-config", '{"method": "mtp", "model": null}'),
         ("--tokenizer", "org/words"),
     ],
@@ -113,6 +123,18 @@ def test_layers_of_the_model_itself_are_loaded_at_its_commit() -> None:
         require("-sc.method=mtp", f"-sc.revision={COMMIT}", f"-sc.code_revision={OTHER}")
     require("-sc.method=mtp", f"-sc.revision={COMMIT}")
     require("--spec-method=mtp", f"-sc.revision={COMMIT}")
+
+
+def test_of_two_configurations_each_is_pinned_by_itself() -> None:
+    pinned = {"method": "mtp", "revision": COMMIT}
+    require("--speculative-config", PINNED, "-sc", json.dumps(pinned), "--spec-tokens", "1")
+    require("--speculative-config", PINNED, "-sc.method=mtp", "-sc.revision", COMMIT)
+    require("--speculative-config", PINNED, "-sc", '{"method": "ngram"}')
+
+
+def test_a_commit_that_is_the_value_of_another_flag_pins_nothing() -> None:
+    with raises_problem("-cc.backend -sc.revision=", "cannot go with --trust-remote-code"):
+        require("-sc.method=mtp", "-cc.backend", f"-sc.revision={COMMIT}")
 
 
 def test_what_is_pinned_as_the_model_itself_is_taken() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from medley import user
 from medley.errors import Problem
@@ -35,6 +36,18 @@ _FLAGS = (
 )
 _MIN_FLAG_CHARS = 5
 """The length of the shortest prefix of these flags that argparse accepts."""
+_SHORT_PREFIXES = ("-s",)
+"""The prefixes of short names that it accepts."""
+
+
+class _Setting(NamedTuple):
+    """A flag of the above with its value, or one key of it."""
+
+    flag: str
+    key: str
+    value: str
+    config: str = ""
+    """The text that differs between two tables of one flag, of which the engine reads only the last."""
 
 
 @dataclass(frozen=True)
@@ -54,27 +67,29 @@ def list_named_models(words: Sequence[str], target: str) -> Iterator[NamedModel]
     `target` is the command's own model; it is among them if its draft is loaded from it again.
     """
     settings = list(_list_settings(words))
-    for flag, _, value in settings:
-        if flag in _MODEL_FLAGS:
-            revisions = (text for name, _, text in settings if name == _MODEL_FLAGS[flag])
-            yield NamedModel(flag, value, frozenset(revisions))
+    for setting in settings:
+        if setting.flag in _MODEL_FLAGS:
+            revisions = (other.value for other in settings if other.flag == _MODEL_FLAGS[setting.flag])
+            yield NamedModel(setting.flag, setting.value, frozenset(revisions))
     yield from _list_drafts(settings, target)
 
 
-def _list_drafts(settings: Sequence[tuple[str, str, str]], target: str) -> Iterator[NamedModel]:
-    """Yield the drafts of vLLM's configuration: the target, where none is named and the method needs one."""
-    config = [
-        (flag, _KEY_FLAGS.get(flag, key), value)
-        for flag, key, value in settings
-        if flag in (*_CONFIG_FLAGS, *_KEY_FLAGS)
-    ]
-    models = [(flag, value) for flag, key, value in config if key == "model"]
-    methods = {value for _, key, value in config if key == "method"}
-    if not models and config and not (methods and methods <= _METHODS_WITHOUT_MODEL):
-        models = [(config[0][0], target)]
-    revisions = frozenset(value for _, key, value in config if key in {"revision", "code_revision"})
-    for flag, name in models:
-        yield NamedModel(flag, target if name in _NO_VALUES else name, revisions)
+def _list_drafts(settings: Sequence[_Setting], target: str) -> Iterator[NamedModel]:
+    """Yield the drafts of each of vLLM's configurations, because only one of several is read.
+
+    It is the target, where none is named and the method needs one.
+    """
+    shared = [setting for setting in settings if setting.flag in _KEY_FLAGS]
+    own = [setting for setting in settings if setting.flag in _CONFIG_FLAGS]
+    for config in dict.fromkeys(setting.config for setting in own or shared):
+        entries = [*(setting for setting in own if setting.config == config), *shared]
+        models = [(entry.flag, entry.value) for entry in entries if entry.key == "model"]
+        methods = {entry.value for entry in entries if entry.key == "method"}
+        if not models and not (methods and methods <= _METHODS_WITHOUT_MODEL):
+            models = [(entries[0].flag, target)]
+        revisions = frozenset(entry.value for entry in entries if entry.key in {"revision", "code_revision"})
+        for flag, name in models:
+            yield NamedModel(flag, target if name in _NO_VALUES else name, revisions)
 
 
 def require_named_models(
@@ -94,8 +109,10 @@ def require_named_models(
     for flag, word in pairwise(("", *words)):
         if CODE_KEY_PATTERN.search(word.encode()):
             raise _unchecked_problem(f"{flag} {word[:200]}", "it names code that was not shown")
+        if _takes_next_word(flag) and next(_list_settings((word,)), None):
+            raise _unchecked_problem(f"{flag} {word[:200]}", "vLLM reads the second as the first one's value")
     has_tokenizer = any(_MODEL_FLAGS.get(model.flag) == "--tokenizer-revision" for model in models)
-    for flag, _, value in _list_settings(words):
+    for flag, _, value, _ in _list_settings(words):
         is_of_model = flag in _REVISION_FLAGS and not (has_tokenizer and flag == "--tokenizer-revision")
         if is_of_model and code.commit and value != code.commit:
             raise _unchecked_problem(f"{flag} {value}", f"the code that you trust is of commit {code.commit}")
@@ -143,9 +160,9 @@ def _unchecked_problem(words: str, cause: str) -> Problem:
     )
 
 
-def _list_settings(words: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+def _list_settings(words: Sequence[str]) -> Iterator[_Setting]:
     """Yield each of these flags with a key and its value: --flag VALUE, --flag=VALUE, --flag.key VALUE."""
-    for word, next_word in pairwise((*words, "")):
+    for number, (word, next_word) in enumerate(pairwise((*words, ""))):
         name, equals, value = word.partition("=")
         first, _, key = name.partition(".")
         flag = _find_flag(first)
@@ -153,10 +170,21 @@ def _list_settings(words: Sequence[str]) -> Iterator[tuple[str, str, str]]:
             continue
         text = value if equals else next_word
         table = _parse_table(text) if flag in _CONFIG_FLAGS and not key else None
-        if table is None:
-            yield flag, key.replace("-", "_").rstrip("+"), _parse_text(text) if key else text
+        if table is not None:
+            yield _Setting(flag, "", "", str(number))
+            for entry_key, entry in table.items():
+                yield _Setting(flag, entry_key.replace("-", "_"), str(entry), str(number))
+        elif key:
+            # vLLM makes one table of all keys after the same spelling of a flag.
+            config = first.replace("_", "-")
+            yield _Setting(flag, key.replace("-", "_").rstrip("+"), _parse_text(text), config)
         else:
-            yield from ((flag, name.replace("-", "_"), str(entry)) for name, entry in table.items())
+            yield _Setting(flag, _KEY_FLAGS.get(flag, ""), text)
+
+
+def _takes_next_word(word: str) -> bool:
+    """Return whether vLLM takes the next word as this one's value, even if it begins as a flag."""
+    return word.startswith("-") and "." in word and "=" not in word
 
 
 def _find_flag(word: str) -> str | None:
@@ -164,8 +192,8 @@ def _find_flag(word: str) -> str | None:
     name = word.replace("_", "-") if word.startswith("--") else word
     if name in _FLAGS:
         return name
-    is_long = name.startswith("--") and len(name) >= _MIN_FLAG_CHARS
-    return next((flag for flag in _FLAGS if is_long and flag.startswith(name)), None)
+    is_prefix = len(name) >= _MIN_FLAG_CHARS if name.startswith("--") else name in _SHORT_PREFIXES
+    return next((flag for flag in _FLAGS if is_prefix and flag.startswith(name)), None)
 
 
 def _parse_text(text: str) -> str:
