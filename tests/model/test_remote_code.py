@@ -6,6 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -49,7 +50,7 @@ class _Answer(BaseHTTPRequestHandler):
         if self.path.startswith("/api/models/"):
             repository, _, commit = self.path.removeprefix("/api/models/").partition("/revision/")
             return self._about(repository, commit or self.server.head)
-        repository, _, rest = self.path.removeprefix("/").partition("/resolve/")
+        repository, _, rest = unquote(self.path).removeprefix("/").partition("/resolve/")
         commit, _, name = rest.partition("/")
         content = self.server.commits.get(repository, {}).get(commit, {}).get(name)
         return self._send(content, commit if len(commit) == 40 else self.server.head)
@@ -110,6 +111,27 @@ def test_a_commit_that_is_named(hub: Hub) -> None:
 
 def test_python_that_nothing_names_is_no_code() -> None:
     assert remote_code.read_hub_code("org/plain") is None
+
+
+@pytest.mark.parametrize(
+    "name", ["config.4+vocab.json", "config.4+my.tokenizer.json", "config.4+my.index.json", "config.4.json"]
+)
+def test_a_config_for_a_version_is_read_whatever_its_name_ends_in(hub: Hub, name: str) -> None:
+    """Transformers reads the newest of these that its own version allows, in place of config.json."""
+    table = json.dumps({"model_type": "qwen3", "configuration_files": [name]}).encode()
+    files = {"config.json": table, name: CONFIG, "configuration_x.py": b"evil\n"}
+    hub.commits["org/versions"] = {NEW: files, "main": files}
+    code = remote_code.read_hub_code("org/versions")
+    assert code is not None
+    assert set(code.files) == {"configuration_x.py"}
+
+
+def test_large_tables_of_data_are_not_fetched(hub: Hub) -> None:
+    names = ("tokenizer.json", "sub/vocab.json", "model.safetensors.index.json")
+    files = {**PLAIN, **dict.fromkeys(names, CONFIG)}
+    hub.commits["org/large"] = {NEW: files, "main": files}
+    assert remote_code.read_hub_code("org/large") is None
+    assert not any(path.endswith(names) for path in hub.asked)
 
 
 def test_what_is_cached_needs_no_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -21,8 +21,14 @@ MAX_FILES = 200
 _MAX_CODE_BYTES = 8 << 20
 _MAX_TABLE_BYTES = 64 << 20
 """The limit of one table; the largest in use, a tokenizer's, has some 20 MiB."""
-_DATA_SUFFIXES = ("tokenizer.json", "vocab.json", ".index.json")
-"""The suffixes of large files that hold only data, from which no class is made."""
+_DATA_FILES = {
+    *("tokenizer.json", "vocab.json", "model.safetensors.index.json", "pytorch_model.bin.index.json"),
+    *("consolidated.safetensors.index.json", "diffusion_pytorch_model.safetensors.index.json"),
+}
+"""The whole names of large files that hold only data, from which no class is made.
+
+Not by their ending: a config.json may name config.4+vocab.json, which transformers 5.19.0 then reads instead.
+"""
 _CODE_KEY = "auto_map"
 # The key as JSON may write it: any letter may stand as \u and four digits.
 CODE_KEY_PATTERN = re.compile(
@@ -99,7 +105,9 @@ def _query_code(api: "HfApi", repository: str, commit: str | None) -> Code | Non
     commit, names = info.sha, [sibling.rfilename for sibling in info.siblings or ()]
 
     def list_files(suffix: str, what: str) -> Iterator[tuple[str, bytes]]:
-        matching = [name for name in names if name.endswith(suffix) and not name.endswith(_DATA_SUFFIXES)]
+        matching = [
+            name for name in names if name.endswith(suffix) and name.rpartition("/")[2] not in _DATA_FILES
+        ]
         if len(matching) > MAX_FILES:
             raise Problem(
                 f"{repository} holds more {what} than any model has",
