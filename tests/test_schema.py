@@ -86,6 +86,12 @@ def test_negations_and_short_names_count_as_the_flag() -> None:
     assert flag_refusal("sglang", "--worker-cls", ())
 
 
+def test_more_tokenizer_processes_of_a_recipe_are_refused() -> None:
+    assert flag_refusal("sglang", "--tokenizer-worker-num", ("1",)) is None
+    for name, *values in (("--tokenizer-worker-num", "2"), ("--tokenizer_worker_num=4",)):
+        assert "open the server" in (flag_refusal("sglang", name, values) or "")
+
+
 def test_a_value_that_is_a_path_is_refused() -> None:
     for value in ("/x", "~/x", "a/b", "x.so", "x.so.1", "http://x", "libx.so:liby"):
         assert variable_refusal("VLLM_LOGGING_PREFIX", value), value

@@ -105,3 +105,18 @@ def test_where_and_as_what_it_listens_is_said_before_the_dashes(words: tuple[str
         require_no_server_flags(("--max-num-seqs", "8", *words))
     require_no_server_flags(("--max-num-seqs", "8"))
     require_no_server_flags(())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--tokenizer-worker-num", "2"),
+        ("--tokenizer_worker_num=4",),
+        ("--tokenizer-w", " 8"),
+        ("--tokenizer-worker-num", "1", "--tokenizer-worker-num", "2"),
+    ],
+)
+def test_more_tokenizer_processes_would_open_the_api(words: tuple[str, ...]) -> None:
+    with raises_problem("--tokenizer", "without a key", cause=("TCP port", "socket", "media")):
+        require_no_server_flags(("--max-num-seqs", "8", *words))
+    require_no_server_flags(("--tokenizer-worker-num", "1", "--tokenizer-mode", "2"))

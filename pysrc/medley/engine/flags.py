@@ -39,7 +39,7 @@ def require_known_flags(
 
 
 def require_no_server_flags(user_flags: Sequence[str]) -> None:
-    """Raise a Problem for flags after -- that medley sets itself, because it asks the server there."""
+    """Raise a Problem for flags after -- that change where the server listens, or its name."""
     for argument, next_argument in zip(user_flags, (*user_flags, "")[1:], strict=True):
         name, equals, value = argument.partition("=")
         if name.replace("_", "-") in _ADDRESS_FLAGS:
@@ -49,6 +49,21 @@ def require_no_server_flags(user_flags: Sequence[str]) -> None:
                 cause="medley sets it, and asks the server by that name at that address until it is ready",
                 fix=f"say it before the --: medley serve MODEL {option}",
             )
+        worker_count = value if equals else next_argument
+        if name.replace("_", "-").startswith(_WORKERS_PREFIX) and _is_above_one(worker_count):
+            raise Problem(
+                f"{name} {worker_count} would open the API without a key",
+                cause="with more than one tokenizer process SGLang 0.5.23 listens on a TCP port instead of "
+                "its user's socket, without a key and without medley's limits of media",
+                fix="leave it out: medley serve MODEL -- --tokenizer-worker-num 1",
+            )
+
+
+def _is_above_one(text: str) -> bool:
+    try:
+        return int(text) > 1
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -61,6 +76,8 @@ class Argument:
 
 
 _ADDRESS_FLAGS = ("--port", "--host", "--served-model-name")
+_WORKERS_PREFIX = "--tokenizer-w"
+"""The shortest prefix of --tokenizer-worker-num that argparse accepts."""
 # The argument that names the model.
 _MODEL_ARGUMENTS: Mapping[EngineName, str] = {"vllm": "model", "sglang": "model_path"}
 # Flags that only a server uses.
