@@ -92,18 +92,23 @@ def _list_drafts(settings: Sequence[_Setting], target: str) -> Iterator[NamedMod
             yield NamedModel(flag, target if name in _NO_VALUES else name, revisions)
 
 
+def require_no_folders(words: Sequence[str], target: str) -> None:
+    """Raise a Problem for a repository in the command that an engine here would take from a folder."""
+    for model in list_named_models(words, target):
+        if is_repository(model.name):
+            require_only_on_hub(model.name)
+
+
 def require_named_models(
     words: Sequence[str], target: str, code: Code | None, trust: Trust, *, starts: bool
 ) -> None:
-    """Raise a Problem for a model in the command that is a folder's name here, or whose code was not shown.
+    """Raise a Problem for a model in the command that has a folder's name here, or whose code was not shown.
 
     `code` is that of the model itself, which the user trusts: the engine then runs the code of every model.
     `starts` asks the hub.
     """
+    require_no_folders(words, target)
     models = list(list_named_models(words, target))
-    for model in models:
-        if is_repository(model.name):
-            require_only_on_hub(model.name)
     if code is None:
         return
     for flag, word in pairwise(("", *words)):

@@ -22,7 +22,7 @@ from medley.environment.tools import Tools
 from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host.kind import Kind, detect_kind, load_answers
-from medley.model import extra_files, resolve
+from medley.model import extra_files, named_models, resolve
 from medley.network import secure_channel, tcp
 from medley.network.fabric import choose_fabric, per_host
 from medley.network.fabric.types import NetworkOptions
@@ -214,20 +214,10 @@ def run_worker(
         raise
     channel.send({"ready": True})
     with output.watch.stage("wait for the other hosts"):
-        order = rendezvous_worker.receive_order(channel)
-    if order is None:
+        command = receive_command(channel, terms, programs.binary, own_variables)
+    if command is None:
         output.say("the head does not need this host")
         return False
-    cache = terms["beside"]["cache"]
-    order = rendezvous_worker.localize_order(
-        order, storage.state() / "runs", {f"{cache}/needs/": f"{storage.cache()}/needs/"}
-    )
-    annotated = rendezvous_worker.parse_order_table(
-        order, programs.binary, (*own_variables, engine.build_stacks_variable())
-    )
-    command = replace(
-        annotated, variables=keep_last_values(merge_user_variables(annotated.variables, os.environ))
-    ).command
     output.say(f"$ {command}")
     log = storage.state() / "logs" / f"join-{head.rpartition(':')[2]}.log"
     idle = device_probe.build_idle_check(lambda: [os.getpid()])
@@ -242,6 +232,33 @@ def run_worker(
         again = rendezvous_worker.run_node(channel, command, log, on_line, last_error, may_end=ends)
     output.say(f"this host's part has ended{'; the head restarts it' if again else ', as the head ended it'}")
     return again
+
+
+def receive_command(
+    channel: Channel, terms: "Mapping[str, Any]", binary: Path, own_variables: tuple[Variable, ...]
+) -> Command | None:
+    """Wait for the command of this host's part; return None if the head does not need this host.
+
+    Raise a Problem where an engine in the current folder would load that instead of a model of the hub.
+    """
+    order = rendezvous_worker.receive_order(channel)
+    if order is None:
+        return None
+    cache = terms["beside"]["cache"]
+    order = rendezvous_worker.localize_order(
+        order, storage.state() / "runs", {f"{cache}/needs/": f"{storage.cache()}/needs/"}
+    )
+    annotated = rendezvous_worker.parse_order_table(
+        order, binary, (*own_variables, engine.build_stacks_variable())
+    )
+    variables = keep_last_values(merge_user_variables(annotated.variables, os.environ))
+    command = replace(annotated, variables=variables).command
+    try:
+        named_models.require_no_folders(command.argv, terms["target"])
+    except Problem as problem:
+        channel.send({"ended": f"{problem.what}: {problem.cause}"})
+        raise
+    return command
 
 
 def _require_head_terms(programs: Tools, terms: "Mapping[str, Any]", head: str, watch: Progress) -> None:
