@@ -6,6 +6,7 @@ import re
 import shlex
 import stat
 import subprocess
+import sys
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -93,6 +94,30 @@ def test_a_program_is_python(name: str, target: Target) -> None:
     program = CLIENTS[name].fill(target).run.partition("<<'END'\n")[2].rpartition("\nEND")[0]
     compile(program, name, "exec")
     assert json.dumps(ODD)[1:-1] in program
+
+
+@pytest.mark.parametrize("name", [name for name, each in CLIENTS.items() if "<<'END'" in each.run])
+def test_no_python_imports_from_the_folder_where_it_is_typed(name: str, tmp_path: Path) -> None:
+    run = CLIENTS[name].fill(Target("http://127.0.0.1:8000/v1", "m", 32_768)).run
+    for program in ("python", "python3"):
+        (tmp_path / program).symlink_to(sys.executable)
+    modules = re.findall(r"^(?:from|import) (\w+)", run, re.MULTILINE)
+    folder = tmp_path / "here"
+    folder.mkdir()
+    for module in {*modules, "socketserver"}:
+        (folder / f"{module}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    variables = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    variables.pop("PYTHONSAFEPATH", None)
+    done = subprocess.run(
+        ["timeout", "60", "bash", "-c", f"trap 'kill $(jobs -p)' EXIT\n{run}"],
+        env=variables,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not (tmp_path / "ran").exists()
+    assert "ModuleNotFoundError" in done.stderr
 
 
 @pytest.mark.parametrize(
