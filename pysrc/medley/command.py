@@ -43,8 +43,8 @@ class Command:
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of the process without its secrets; `base` is the caller's.
 
-        Every Python in it has a safe path, because medley starts in the user's folder. A command of the
-        user's own lists `SAFE_PATH` in `unset`.
+        Every Python in it has a safe path, because medley starts in the user's folder, unless `SAFE_PATH` is
+        in `unset`.
         """
         safe_base = {SAFE_PATH: "1", **base}
         inherited = {name: value for name, value in safe_base.items() if name not in self.unset}

@@ -202,6 +202,54 @@ def test_a_command_in_a_file_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert told(tmp_path / "out", 2)[-1] == "by Python"
 
 
+@pytest.fixture
+def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a module of a stranger that leaves `ran`."""
+    folder = tmp_path / "stranger"
+    folder.mkdir()
+    (folder / "json.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    return folder
+
+
+NOTIFY = "import json, os; print(json.dumps(os.environ['MEDLEY_EVENT']))"
+
+
+@pytest.mark.parametrize("form", ["file", "file here", "text", "text of a variable"])
+def test_the_command_imports_nothing_from_the_folder_where_it_is_typed(
+    form: str, stranger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, file = f'{sys.executable} -c "{NOTIFY}" >>{tmp_path}/out', tmp_path / "own=1" / "notify"
+    if form == "file here":
+        file = stranger / "notify"
+    if form.startswith("file"):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+        word = "./notify" if form == "file here" else str(file)
+    else:
+        word = text
+    command = word if form == "text of a variable" else str(events.write_command_file(word))
+    monkeypatch.setenv(events.COMMAND_VARIABLE, command)
+    events.record_event("fault", "a on port 1", "x")
+    assert told(tmp_path / "out") == ['"fault"']
+    assert not (tmp_path / "ran").exists()
+
+
+def test_relative_paths_of_a_command_are_those_of_the_folder_where_it_is_typed(
+    stranger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (stranger / "notify.py").write_text(NOTIFY)
+    with raises_problem("notify.py in the command", fix=str(stranger / "notify.py")):
+        events.write_command_file(f"{sys.executable} notify.py")
+    text = f"{sys.executable} ./notify.py >>../out; echo $MEDLEY_EVENT_TEXT >>../out"
+    monkeypatch.setenv(events.COMMAND_VARIABLE, str(events.write_command_file(text)))
+    monkeypatch.chdir("/")
+    events.record_event("fault", "a on port 1", "x")
+    assert told(tmp_path / "out", 2) == ['"fault"', "x"]
+    assert not (tmp_path / "ran").exists()
+
+
 def test_a_file_that_others_can_write_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notify, out = tmp_path / "notify", tmp_path / "out"
     notify.write_text(f"touch {out}\n")

@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args
 
 from medley import credentials, json_shape, storage
 from medley.cluster import require_own_file
-from medley.command import SAFE_PATH, Command
+from medley.command import Command
 from medley.errors import Problem, in_words
 from medley.host.redact import redactor_of_host
 from medley.process import Process
@@ -32,7 +32,11 @@ _MAX_TEXT_CHARS = 4000
 _COMMAND_KINDS = {"fault", "recovery"}
 _RUN_LIMIT_S, _RUN_EVERY_S = 30, 10
 _LOOK_EVERY_S = 0.5
+_RUN_IN_FOLDER = ("/bin/sh", "-c", 'cd "$0" && exec "$@"')
+"""Run the words after the next in that folder; env --chdir would take a path with = for a variable."""
 _PATH_PATTERN = re.compile(r"(?:~|\.{1,2})?/[^\s;&|<>$`\"']*")
+_RELATIVE_PATH_PATTERN = re.compile(r"(?<!\S)\.{1,2}/[^\s;&|<>$`\"'()]*")
+_BARE_NAME_PATTERN = re.compile(r"(?<=\s)\w[\w+-]*\.[\w.+-]*(?![^\s;&|)])")
 _command_started_s: dict[tuple[str, str], float] = {}
 """Monotonic time of the command's last start, in seconds, by kind and subject of the event."""
 
@@ -56,11 +60,27 @@ def write_command_file(text: str) -> Path:
     """Return the file of the user's command; write one if `text` is no path. Only its owner can change it."""
     path = _parse_path(text)
     if path is None:
+        text = _complete_paths(text)
         path = storage.state() / f"on-event-{storage.hash_bytes(text.encode())[:8]}"
         storage.write(path, f"{text}\n", secret=True)
     _build_argv(str(path))
     credentials.remember_secret(path)
     return path
+
+
+def _complete_paths(text: str) -> str:
+    """Return a command with whole paths for relative ones, because it does not run in the current folder.
+
+    Raise a Problem for a bare name that is a file here, but could be another word.
+    """
+    for word in _BARE_NAME_PATTERN.findall(text):
+        if Path(word).exists():
+            raise Problem(
+                f"{word} in the command of --on-event is a file here, and the command runs elsewhere",
+                cause="a command in this folder could run Python files of a stranger",
+                fix=f"type its whole path: {quote(str(Path(word).absolute()))}",
+            )
+    return _RELATIVE_PATH_PATTERN.sub(lambda match: quote(str(Path(match[0]).absolute())), text)
 
 
 def require_command_file(text: str) -> None:
@@ -79,10 +99,13 @@ def _parse_path(text: str) -> Path | None:
 
 
 def _build_argv(command: str) -> tuple[str, ...]:
-    """Return how to run a file: itself where it is a program, else by sh; or a text of an older medley."""
+    """Return how to run a file: itself where it is a program, else by sh; or a text of an older medley.
+
+    A file runs in its own folder and a text in /, because Python in them may import from the current folder.
+    """
     file = _parse_path(command)
     if file is None:
-        return ("/bin/sh", "-c", command)
+        return (*_RUN_IN_FOLDER, "/", "/bin/sh", "-c", command)
     if not file.is_file():
         raise Problem(
             f"{file} of --on-event does not exist",
@@ -90,7 +113,8 @@ def _build_argv(command: str) -> tuple[str, ...]:
             fix=f"(umask 077; cat > {quote(str(file))})  # the command, then Ctrl-D",
         )
     require_own_file(file, "medley runs it", f"chmod go-w {quote(str(file))} {quote(str(file.parent))}")
-    return (str(file),) if os.access(file, os.X_OK) else ("/bin/sh", str(file))
+    words = (str(file),) if os.access(file, os.X_OK) else ("/bin/sh", str(file))
+    return (*_RUN_IN_FOLDER, str(file.parent), *words)
 
 
 def record_event(kind: Kind, subject: str, text: str) -> None:
@@ -143,9 +167,7 @@ def _run_command(command: str, event: Event) -> None:
     fields = {"": event.kind, "_SUBJECT": event.subject, "_TEXT": event.text}
     env = {f"MEDLEY_EVENT{name}": value for name, value in fields.items()}
     try:
-        command_process = Process(
-            Command(_build_argv(command), env, (SAFE_PATH,)), lambda _: None, has_stdin=True
-        )
+        command_process = Process(Command(_build_argv(command), env), lambda _: None, has_stdin=True)
         command_process.say(json.dumps(asdict(event)))
         command_process.hang_up()
         finished = command_process.wait(_RUN_LIMIT_S)
