@@ -1,5 +1,6 @@
 """Media of requests: no engine fetches a URL or opens a file that its owner did not allow."""
 
+import base64
 import json
 import signal
 import sys
@@ -69,6 +70,24 @@ print(json.dumps([
 """
 
 
+# A video that is a script of FFmpeg, as vLLM opens it: before and after the server's own setting.
+SCRIPTED = f"""
+import io, json, os, sys
+sys.path.insert(0, {str(payload.FOLDER)!r})
+import cv2, engine_server, numpy
+from cv2 import videoio_registry
+os.chdir(os.path.dirname(__file__))
+def opens():
+    cv2.imwrite("own.png", numpy.zeros((48, 64, 3), numpy.uint8))
+    video = io.BytesIO(b"ffconcat version 1.0\\nfile own.png\\nduration 1\\n")
+    backends = filter(videoio_registry.hasBackend, videoio_registry.getStreamBufferedBackends())
+    return cv2.VideoCapture(video, next(backends), []).isOpened()
+opened = opens()
+engine_server.close_working_folder(engine_server.Path("empty").absolute())
+print(json.dumps([opened, opens()]))
+"""
+
+
 @contextmanager
 def counting() -> Iterator[tuple[str, list[str]]]:
     """A server of one picture, and the paths that were asked."""
@@ -119,6 +138,10 @@ def test_vllm_fetches_nothing_by_default(tmp_path: Path) -> None:
         assert asked == ["/x.png"] * 4
 
 
+def test_a_video_opens_no_file(tmp_path: Path) -> None:
+    assert ask("vllm", SCRIPTED, [], tmp_path) == [True, False]
+
+
 def test_sglang_takes_only_data_by_default(tmp_path: Path) -> None:
     urls = ["http://127.0.0.1/x.png", "file:///etc/passwd", "/etc/passwd", "AAAA"]
     refused = ask("sglang", SGLANG, urls, tmp_path)
@@ -128,6 +151,9 @@ def test_sglang_takes_only_data_by_default(tmp_path: Path) -> None:
     assert set(map(str, ask("sglang", SGLANG, taken, tmp_path, hosts="b.example,a.example"))) == {"taken"}
     near = ["http://a.example.b.example/", "http://a.example@b.example/", "http://b.example\\@a.example/"]
     assert "taken" not in ask("sglang", SGLANG, near, tmp_path, hosts="a.example")
+    script = base64.b64encode(b"ffconcat version 1.0\nfile own.png\n").decode()
+    refused = ask("sglang", SGLANG, [f"data:video/mp4;base64,{script}"], tmp_path)
+    assert all("not a playlist" in str(each) for each in refused)
 
 
 @pytest.mark.slow

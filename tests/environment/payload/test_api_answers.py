@@ -1,6 +1,7 @@
 """Errors have the caller's own format and say what to do, asked as a server asks an application."""
 
 import asyncio
+import base64
 import json
 from contextlib import nullcontext
 from typing import Any
@@ -179,6 +180,7 @@ class Media:
         pytest.param(None, id="text"),
         pytest.param([None, [], b"raw"], id="bytes"),
         pytest.param([Media("data:image/png;base64,AAAA"), "data:audio/wav;base64,AA=="], id="data"),
+        pytest.param("data:video/mp4;base64,A", id="damaged data, which the engine refuses"),
     ],
 )
 def test_usable_media(media: object) -> None:
@@ -196,6 +198,22 @@ def test_media_that_an_engine_would_open_or_fetch(url: str) -> None:
     for media in (url, [[Media(url)]], {"url": url}, [("data:x", url)]):
         with pytest.raises(ValueError, match="only as data: URLs"):
             require_usable_media(media, ())
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param("ffconcat version 1.0\nfile own.png\n", id="concat"),
+        pytest.param("ID3\x04\0\0\0\0\0\x02xxffconcat version 1.0\nfile own.png\n", id="behind a tag"),
+        pytest.param("#EXTM3U\n#EXTINF:1,\nown.mp4\n", id="HLS"),
+        pytest.param('<mpd profiles="urn:mpeg:DASH:profile:isoff-live:2011">', id="DASH"),
+        pytest.param('<?xml version="1.0"?><CompositionPlaylist>', id="IMF"),
+    ],
+)
+def test_a_video_that_is_a_script_of_ffmpeg(script: str) -> None:
+    url = f"data:video/mp4;base64,{base64.b64encode(script.encode()).decode()}"
+    with pytest.raises(ValueError, match="not a playlist"):
+        require_usable_media([Media(url)], ())
 
 
 def test_an_error_about_media_says_what_is_taken() -> None:

@@ -8,6 +8,8 @@ It stands around the engine's application, in the engine's Python (3.10 or later
   0.32.0 answers 400: "thinking_token_budget is set but reasoning_config is not configured".
 """
 
+import base64
+import binascii
 import json
 import re
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
@@ -28,6 +30,9 @@ _MEDIA_WORDS = (
     "this server takes images, audio and video only as data: URLs, or from hosts that its owner allows "
     f"({MEDIA_HOSTS})"
 )
+_SCRIPT_WORDS = "audio and video must be the recording itself, not a playlist that names other files"
+# Concat, HLS, DASH and IMF: the scripts that FFmpeg recognizes by their text, perhaps behind an ID3 tag.
+_FFMPEG_SCRIPT = re.compile(rb"(?i)ffconcat version|#EXTM3U|dash:profile|<CompositionPlaylist")
 _MODELS_PATH = "/v1/models"
 _MIN_ERROR_STATUS = 400
 # The types of Anthropic's errors (docs.claude.com, API errors) and of OpenAI's.
@@ -180,7 +185,11 @@ def _add_advice(words: str, *, anthropic: bool) -> tuple[str, object, object] | 
 
 
 def require_usable_media(media: object, hosts: Collection[str]) -> None:
-    """Raise ValueError for a text in a request's media that is neither data nor a URL of these hosts."""
+    """Raise ValueError for a text in a request's media that is neither data nor a URL of these hosts.
+
+    Data that FFmpeg reads as a script is refused as well: SGLang gives it a file in the folder of temporary
+    files, next to which FFmpeg opens others.
+    """
     if isinstance(media, dict):
         media = list(media.values())
     if isinstance(media, (list, tuple)):
@@ -190,6 +199,16 @@ def require_usable_media(media: object, hosts: Collection[str]) -> None:
     url = getattr(media, "url", media)
     if isinstance(url, str) and not (url.startswith("data:") or _is_of_hosts(url, hosts)):
         raise ValueError(_MEDIA_WORDS)
+    if isinstance(url, str) and url.startswith("data:") and _FFMPEG_SCRIPT.search(_decode_data(url)):
+        raise ValueError(_SCRIPT_WORDS)
+
+
+def _decode_data(url: str) -> bytes:
+    """Return the bytes of a data: URL; none where its base64 is damaged, which the engine refuses."""
+    try:
+        return base64.b64decode(url.partition(",")[2])
+    except (binascii.Error, ValueError):
+        return b""
 
 
 def _is_of_hosts(url: str, hosts: Collection[str]) -> bool:

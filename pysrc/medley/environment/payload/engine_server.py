@@ -9,7 +9,7 @@ It runs in the engine's Python (3.10 or later), and needs uvicorn, which serves 
     MEDLEY_MEDIA_HOSTS   hosts from which it fetches media for requests: a.example,b.example
 
 Without the last, a request's images, audio and video are data: URLs. Otherwise anyone with a key could fetch
-from this host's network.
+from this host's network. It answers from an empty folder: see close_working_folder.
 
 vLLM has --uds. SGLang 0.5.23 has no flag for it (https://github.com/sgl-project/sglang/pull/26006
 was closed), and asks itself over TCP to freeze its garbage collector.
@@ -35,6 +35,7 @@ else:  # run as a program or imported by one; a process that it starts lacks thi
 
 _ATTEMPTS = 60
 _DOMAINS_FLAG = "--allowed-media-domains"
+_OPENCV_OPTIONS = "OPENCV_FFMPEG_CAPTURE_OPTIONS"
 _NO_DOMAIN = "data-urls-only.invalid"
 """A domain that no URL can have, because vLLM fetches from everywhere if its list is empty."""
 
@@ -54,10 +55,24 @@ def install_api() -> None:
         original_load(config)
         has_reasoning = answers.NO_REASONING not in os.environ
         config.loaded_app = answers.Answers(config.loaded_app, reasoning=has_reasoning)
+        close_working_folder(Path(socket_path).with_name("empty"))
 
     # Neither engine has a hook between the bind and the first connection.
     socket.socket.bind = bind_and_open  # type: ignore[method-assign,assignment]
     Config.load = load_and_complete
+
+
+def close_working_folder(empty_folder: Path) -> None:
+    """Enter an empty folder, because FFmpeg opens the files in it that a request's video or audio names.
+
+    Such a video is a script (https://ffmpeg.org/ffmpeg-formats.html#concat-1), whose file names are relative.
+    OpenCV can also limit FFmpeg to the bytes of the request; PyAV and TorchCodec have no variable for it. The
+    engine has read its flags by now, which may name files from the folder where the user typed.
+    """
+    options = os.environ.get(_OPENCV_OPTIONS)
+    os.environ[_OPENCV_OPTIONS] = "|".join(filter(None, (options, "protocol_whitelist;data")))
+    empty_folder.mkdir(mode=0o700, exist_ok=True)
+    os.chdir(empty_folder)
 
 
 def hide_working_folder() -> None:
