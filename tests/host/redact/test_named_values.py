@@ -143,8 +143,25 @@ REQUESTS = {
     "instructions": json.dumps({"instructions": T}),
     "a tool's arguments": json.dumps({"arguments": json.dumps({"city": T})}),
     "reasoning": f"reasoning_content='{T}'",
+    "a prompt without quotes": f"Received request: prompt: {T}",
+    "a prompt in capitals": f"PROMPT = {T}, of {T}",
+    "a prompt of one word": "system_prompt: tulips",
+    "a block of YAML": f"prompt: |\n  first\n  {T}\n",
+    "a list of YAML": f"messages:\n- role: user\n  x: {T}\n",
+    "an attribute": f"request.prompt='{T}', choices[0].delta.content='{T}'",
+    "a system's list": json.dumps({"system": [{"type": "text", "x": T}]}),
+    "a system inside JSON": json.dumps(json.dumps({"system": T})),
+    "ids of a result": "output_ids=[11, 404], origin_input_ids=[404]",
     "curl's data": f'curl -d \'{{"prompt": "{T}"}}\' http://127.0.0.1/v1/completions',
 }
+
+FIELDS = (
+    *("system", "thinking", "instructions", "input", "reasoning_content", "suffix", "documents", "query"),
+    *("queries", "passages", "text_1", "refusal", "prediction", "partial_json", "tools", "user_prompt"),
+    *("encrypted_content", "image_url", "audio_data", "json_schema", "ebnf", "decoded_text"),
+)
+"""Of requests and answers: OpenAI's, Anthropic's, of reranking, SGLang's own."""
+REQUESTS.update({f"the field {name}": json.dumps({"model": "m", name: T}) for name in FIELDS})
 
 
 def _cases(table: dict[str, str]) -> list[object]:
@@ -248,6 +265,10 @@ def test_what_stands_around_it_stays(text: str, shown: str) -> None:
         "cache_key=abcdef, sort_key: name, keys: x, KeyError: 'model'",
         "stop=None, stop=[], prompt_logprobs=None, inputs: 3",
         "content-type: application/json",
+        "prompt: 512 tokens, prompts: 3, prompt=None, prompt: none",
+        "def f(self, prompt: str, params: Params) -> None:",
+        "    prompt=request.prompt,\n    prompt=prompt,\n    prompts=self._prompts[index])",
+        '"thinking": true, "system": null, "tools": []',
         "if token == other: pass",
         "PWD=/srv/models OLDPWD=/srv MEDLEY_STATE=/srv/state",
         "tokenizer='Qwen/Qwen3-8B', tokenizer_mode=auto, author: someone",

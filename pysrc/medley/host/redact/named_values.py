@@ -15,7 +15,7 @@ from medley import config
 
 HIDDEN = "HIDDEN"
 WORDS: Mapping[str, Mapping[str, Any]] = config.read_own_table(__file__, "words.toml")
-Kind = Literal["secret", "password", "header", "request"]
+Kind = Literal["secret", "password", "header", "request", "unquoted"]
 _NAMES = WORDS["names"]
 _LONGEST_NAME = 80
 _SECRET = re.compile(
@@ -58,6 +58,14 @@ _NEXT_OF_LIST = re.compile(
 _JOINED = re.compile(rf"{_QUOTE}(?![\s,;)\]}}]|\\+[nrt]|$)")
 _BLOCK = re.compile(r"[ \t]*+(?:[|>][-+\d]*+)?[ \t]*+\r?\n")
 _SHOWN_REQUEST = re.compile(rf"b?{_QUOTE}|[\[{{](?!\s*+[\]}}])|\w{{1,40}}+\(")
+# A block or a list of YAML.
+_REQUEST_BLOCK = re.compile(r"[ \t]*+(?:[|>][-+\d]*+[ \t]*+\r?\n|\r?\n(?=[ \t]*+- ))")
+# What is no prompt without quotes: nothing, a count, or a line of a program.
+_NO_REQUEST = re.compile(
+    r"(?:[Nn]one|null|[\d.]+)[,;)\]}]|[\d.,]+ ?(?:toks?|tokens?|ms|s)\b"
+    r"|(?:str|int|bytes|list|dict|Any|Optional|Union|Sequence)(?:[\[,)=]| \||\s*$)"
+    r"|(?:\w{0,40}prompts?|\w{1,40}(?:\.\w{1,40}){1,4})(?:\[\w{1,40}\])?[,)(]{0,3}\s*$"
+)
 _OF_BRACKETS = re.compile(rf"[\[({{]|[\])}}]|{_QUOTE}")
 # What stands for a value in a sentence, a help text or a repr, and is none.
 _PLAIN = re.compile(
@@ -76,8 +84,9 @@ def kind_of(name: str) -> Kind | None:
     plain = _HUMP.sub("_", name.strip("-.")).replace("-", "_").replace(".", "_").lower()
     if plain in _NAMES["headers"]:
         return "header"
-    if plain in _NAMES["request"]:
-        return "request"
+    for part in (plain, name.lower().rpartition(".")[2]):
+        if part in _NAMES["request"]:
+            return "unquoted" if part in _NAMES["unquoted"] else "request"
     if not _SECRET.search(plain) or _NO_SECRET.search(plain):
         return None
     return "password" if _PASSWORD.search(plain) else "secret"
@@ -109,7 +118,7 @@ class _Reader:
         for word in _WORD.finditer(self.text):
             name = (word[1] or word[0])[-_LONGEST_NAME:]
             kind = kind_of(name) if word.start() >= at else None
-            if kind == "request" and not self.has_requests:
+            if kind in {"request", "unquoted"} and not self.has_requests:
                 kind = None
             value = self._value(word, name, kind) if kind else None
             if value and value[0] < value[1]:
@@ -123,8 +132,8 @@ class _Reader:
         end, before = word.end(), self._quote_before(word.start(1) if word[1] else word.start())
         quoted = before and not self.text.startswith(before, end)
         assigned = _ASSIGNED.match(self.text, end)
-        if kind == "request":
-            return self._request(assigned.end()) if assigned else None
+        if kind in {"request", "unquoted"}:
+            return self._request(word.start(), assigned.end(), kind) if assigned else None
         is_flag = name.startswith("-")
         glue = (is_flag and _FLAGGED.match(self.text, end)) or assigned
         if not glue and kind == "header":
@@ -220,10 +229,14 @@ class _Reader:
         self.unclosed = max(self.unclosed, place if at > self.unclosed else -1)
         return self._line_end(at)
 
-    def _request(self, at: int) -> tuple[int, int] | None:
+    def _request(self, name: int, at: int, kind: Kind) -> tuple[int, int] | None:
+        if block := _REQUEST_BLOCK.match(self.text, at):
+            return self._block(name, block.end())
         shown = _SHOWN_REQUEST.match(self.text, at)
         if not shown:
-            return None
+            value = self.text[at : self._line_end(at)]
+            is_shown = kind == "unquoted" and not is_plain(value.strip()) and not _NO_REQUEST.match(value)
+            return (at, at + len(value)) if is_shown else None
         close = self._close(at) if shown[0] in "[{" else at
         return at, max(self._line_end(at), close)
 
