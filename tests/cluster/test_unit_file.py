@@ -161,6 +161,8 @@ WEBHOOK = "https://hooks.slack.com/services/T0123/B0123/tulips"
         (Command(("/m", "serve", "demo", "--", "--ssl-keyfile-password", "tulips")), "password"),
         (Command(("/m", "serve", "demo", "--", "--x", '{"token": "tulips"}')), "--x"),
         (Command(("/m", "serve", "demo", "--", "--x", f"curl {WEBHOOK}")), "--x"),
+        (Command(("/m", "serve", "demo", "--x", "/services/T0123ABC/B0123ABC/tulipsTulips0123")), "--x"),
+        (Command(("/m", "serve"), {"MEDLEY_TOPIC": "/api/push/tulipsTulips0123"}), "MEDLEY_TOPIC"),
         (Command(("/m", "serve", "sk-tulips0123456789abcdef")), "a word of the command"),
     ],
 )
@@ -176,6 +178,15 @@ def test_a_secret_of_any_name_is_in_no_unit_of_the_system(command: Command, name
     "words",
     [
         ("serve", "Qwen/Qwen3-8B", "--api-key", "/home/ann/key", "--on-event", "~/.config/medley/on-event"),
+        (
+            "serve",
+            "demo",
+            "--on-event",
+            "/srv/hooks/on-event-2",
+            "--",
+            "--x",
+            "/srv/services/vllm-0.33.0-cuda13",
+        ),
         ("serve", "demo", "--api-key", "none", "--token-file", "/t", "--", "--max-model-len", "8192"),
         ("serve", "demo", "--", "--revision", "0123456789abcdef0123456789abcdef01234567"),
         ("serve", "/models/snapshots/0123456789abcdef0123456789abcdef01234567"),

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from medley.command import Command
 from medley.errors import Problem
 from medley.host.redact.named_values import hide_named, is_plain, is_secret
-from medley.host.redact.shapes import has_secret
+from medley.host.redact.shapes import has_secret, has_secret_path
 
 _SECRET_NAME = re.compile(r"(?i)(token|key|secret|password|passwd|credentials?)$")
 _LOGIN = re.compile(
@@ -84,7 +84,9 @@ def _list_values(argv: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _is_exposed(name: str, value: str) -> bool:
-    """Return whether a value is a secret; the path of its file is none."""
-    if is_plain(value) or _PATH.match(value):
+    """Return whether a value is a secret; the path of its file is none, and that of a webhook is one."""
+    if is_plain(value):
         return False
+    if _PATH.match(value):
+        return has_secret_path(value)
     return is_secret(name) or hide_named(value, has_requests=False) != value or has_secret(f"{name} {value}")

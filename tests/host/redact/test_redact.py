@@ -312,6 +312,16 @@ def test_the_command_for_events_is_told(tmp_path: Path, monkeypatch: pytest.Monk
         assert shown == f"could not resolve {HIDDEN}: MEDLEY_EVENT_TEXT"
 
 
+def test_the_path_of_a_webhook_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy's log shows it without its host; the path of a program is none."""
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
+    monkeypatch.setenv(
+        "MEDLEY_ON_EVENT", "curl -d x https://push.lan/tulips-in-may; curl http://x.lan:80/medley"
+    )
+    shown = redact.redactor_of_host().text("POST /tulips-in-may 200; topic tulips-in-may; /srv/medley/x")
+    assert shown == f"POST {HIDDEN} 200; topic {HIDDEN}; /srv/medley/x"
+
+
 def test_the_user_s_own_files_with_secrets_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """That of --api-key, that of --on-event, and the one where the how-to puts it, after the server's end."""
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))

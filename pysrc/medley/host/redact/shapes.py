@@ -41,7 +41,18 @@ _QUERY = re.compile(rf"([?#])[\w%.\[\]-]{{1,80}}+=(?!HIDDEN){_IN_URL}++")
 _WEBHOOK = re.compile(
     rf"(?i)(?<![\w-])({'|'.join(_HOSTS['webhooks'])})(:\d{{1,5}})?((?:\\?/)(?!HIDDEN){_IN_URL}++)"
 )
-_HOOK_PATH = re.compile(rf"(?i)((?:\\?/)[\w-]{{0,40}}(?:webhooks?|hooks?|incoming)\\?/)(?!HIDDEN){_IN_URL}++")
+_HOOK_PATH = re.compile(
+    rf"(?i)((?:\\?/)[\w-]{{0,40}}(?:webhooks?(?:b2|-test)?|hooks?|incoming)\\?/)(?!HIDDEN){_IN_URL}++"
+)
+_SCHEME = re.compile(rf"(?i)(?<![\w-])((?:{'|'.join(_HOSTS['schemes'])}):\\?/\\?/)(?!HIDDEN){_IN_URL}++")
+# A part of a path as a program draws it: letters of both cases with digits, or hexadecimal.
+_DRAWN = (
+    r"(?=[\w-]{0,80}\d)(?:(?=[\w-]{0,80}[A-Z])(?=[\w-]{0,80}[a-z])[\w-]{10,}+|[0-9a-fA-F-]{16,}+(?![\w-]))"
+)
+_KEY_PATH = re.compile(
+    rf"(?<![\w.-])((?i:{'|'.join(_HOSTS['key_folders'])})\\?/(?:[\w.-]{{1,80}}\\?/){{0,3}}?)"
+    rf"(?!HIDDEN){_DRAWN}{_IN_URL}*+"
+)
 # curl's and wget's: a user and a password, and no number of a user and a group.
 _LOGIN = re.compile(
     r"(?<![\w-])((?:-[uU]|--user|--proxy-user)(?:[\"']?,?\s{0,40}+[\"']?|=[\"']?))(?!\d+:\d+\b)"
@@ -56,7 +67,8 @@ def hide_shapes(text: str) -> str:
     text = _PRIVATE.sub(HIDDEN, text)
     text = _USER_OF_URL.sub(rf"\1{HIDDEN}", text)
     text = _WEBHOOK.sub(lambda m: f"{m[1]}{m[2] or ''}/{HIDDEN}", text)
-    text = _HOOK_PATH.sub(rf"\1{HIDDEN}", text)
+    for pattern in (_HOOK_PATH, _SCHEME, _KEY_PATH):
+        text = pattern.sub(rf"\1{HIDDEN}", text)
     text = _QUERY.sub(rf"\1{HIDDEN}", text)
     text = _KEYS.sub(HIDDEN, text)
     text = _DIGITS.sub(HIDDEN, text)
@@ -72,11 +84,16 @@ def has_secret(text: str) -> bool:
     A caller refuses the text, so this is stricter than `hide_shapes`: a name such as hf-model-8B is no key,
     and a query or a user in a URL is none.
     """
-    keys = (match[0] for match in _KEYS.finditer(text))
-    return any(map(_LONG_RUN.search, keys)) or any(
+    return has_secret_path(text) or any(
         pattern.search(text)
-        for pattern in (_PRIVATE, _WEBHOOK, _HOOK_PATH, _DIGITS, _BEARER, _LOGIN, _NETRC, _XML)
+        for pattern in (_PRIVATE, _WEBHOOK, _HOOK_PATH, _SCHEME, _DIGITS, _BEARER, _LOGIN, _NETRC, _XML)
     )
+
+
+def has_secret_path(text: str) -> bool:
+    """Return whether text has a key by its shape, or the path of a webhook; the path of a file is none."""
+    keys = (match[0] for match in _KEYS.finditer(text))
+    return any(map(_LONG_RUN.search, keys)) or _KEY_PATH.search(text) is not None
 
 
 def told_values(secrets: Iterable[str]) -> re.Pattern[str] | None:
