@@ -12,7 +12,7 @@ from itertools import product
 
 from benchmarks.published import DECODE, PREFILL, Case
 from medley.planner.device_specs import Efficiency
-from medley.planner.prediction import predict
+from medley.planner.prediction import predict_speed
 
 # The first guess of each constant, how uncertain it is (a factor of e to this), and where it comes from. They
 # were made with the published rows at hand, so an error without a source is blind to the fit, not to these.
@@ -58,7 +58,7 @@ _LEAST_PART, _GAIN = 0.1, 1e-3
 def figure(case: Case, efficiency: Efficiency) -> float:
     """What the row would say if the prediction were right, in the row's own unit."""
     used = replace(efficiency, step_us=0.0) if case.native else efficiency
-    said = predict(case.shape, case.layout, case.load, used, chunk_tokens=case.chunk_tokens)
+    said = predict_speed(case.shape, case.layout, case.load, used, chunk_tokens=case.chunk_tokens)
     load = case.load
     metric = case.row["metric"].lower()
     if case.what == PREFILL:

@@ -107,7 +107,7 @@ def write_all() -> None:
     membership.write_membership(Membership("head", "127.0.0.1:6379", "127.0.0.1", "lo", "/env", str(token)))
     storage.write(membership._get_container_file(), "docker")  # noqa: SLF001 - note() has it only for an image
     devices.add_measurements([speed], [LinkSpeed("a", "b", "gloo", 1000.0, 50.0, "2026-11-27")])
-    device_history.add_record(device_history.Record(WHEN, (asdict(speed),)))
+    device_history.add_record(device_history.ProbeRecord(WHEN, (asdict(speed),)))
     trust.keep_pin(Code("org/name", {"code.py": "0" * 64}, "0" * 40))
     note = {"what": "ip link", "path": None, "text": None, "old": None, "undo": [["true"]]}
     storage.write(link_apply._find_record_path(), json.dumps([note]), secret=True)  # noqa: SLF001 - else root's links change

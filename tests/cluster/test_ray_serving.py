@@ -16,7 +16,7 @@ def test_what_takes_part_and_what_is_left_alone() -> None:
         free_slots={"cpu-2": 2, "cpu-1": 1, "cpu-3": 1},
         addresses={"cpu-1": "10.40.0.10", "cpu-2": "10.40.0.11", "cpu-3": "10.40.0.12"},
     )
-    layout = place_model(shape("demo"), found, PlacementOptions(hosts=2)).layout
+    layout = place_model(shape("demo"), found, PlacementOptions(host_count=2)).layout
     use = ray_serving.count_slots(layout, found)
     assert list(use.used.items()) == [("10.40.0.11", 1), ("10.40.0.10", 1)]
     assert use.spare == {"10.40.0.11": 1, "10.40.0.12": 1}

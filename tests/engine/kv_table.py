@@ -22,7 +22,7 @@ from medley.environment import virtualenv
 from medley.errors import Problem
 from medley.model.config_fields import count_layers, find_text_fields
 from medley.model.kv_cache import build_cache_fields
-from medley.planner.memory import PipelinePosition, compute_need
+from medley.planner.memory import PipelinePosition, compute_memory_need
 from medley.schema import Shape
 from tests.engine import kv_configs
 
@@ -105,7 +105,7 @@ def medley_cache(config: Mapping[str, Any], where: str) -> Cache:
     layers = count_layers(fields)
     sizes = {"layers": layers, "hidden": 1, "vocabulary": 1, "context": 1}
     shape = Shape.from_table(sizes | WEIGHTS | build_cache_fields(fields, layers))
-    found = compute_need(shape, PipelinePosition(layers), "spark")
+    found = compute_memory_need(shape, PipelinePosition(layers), "spark")
     window = shape.window or 0
     return Cache(Fraction(found.token_bytes), Fraction(found.windowed_bytes), window, found.state_bytes)
 

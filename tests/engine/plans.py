@@ -39,8 +39,14 @@ _BESIDE = ModelExtras(
 )
 PLANS = (
     Plan(),
-    Plan(eager=True, sequences=4, dtype="float32"),
-    Plan(eager=True, stages=2, partition="1,1", launcher="ray", places=("10.0.0.1", "10.0.0.2")),
+    Plan(is_eager=True, sequences=4, dtype="float32"),
+    Plan(
+        is_eager=True,
+        stages=2,
+        layer_partition="1,1",
+        launcher="ray",
+        rank_addresses=("10.0.0.1", "10.0.0.2"),
+    ),
     Plan(tensor_parallel=2, expert_parallel=True, launcher="mp"),
     _FILLED,
 )

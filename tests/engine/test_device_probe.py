@@ -58,7 +58,7 @@ def probed(state: Path, engine: Path, group: Path) -> tuple[str, float]:
     return run.stdout, time.monotonic() - began
 
 
-def an_hour_before(record: device_history.Record) -> dict[str, object]:
+def an_hour_before(record: device_history.ProbeRecord) -> dict[str, object]:
     """The same record as it would be had it been kept then."""
     when = datetime.fromisoformat(record.when) - timedelta(hours=1)
     return {**asdict(record), "when": when.isoformat(timespec="seconds")}

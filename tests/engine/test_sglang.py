@@ -8,12 +8,12 @@ from medley import config
 from medley.command import AnnotatedCommand
 from medley.engine import Serving, drop_user_flags, serve_on_socket, sglang
 from medley.host_schema import HostTable
-from medley.planner.plan import Nodes, Plan
+from medley.planner.plan import NodeProcess, Plan
 from medley.schema import Model
 
 SERVING = Serving(target="/m", name="demo", address="127.0.0.1", port=8000)
 CPU, SPARK = config.hosts()["cpu"], config.hosts()["spark"]
-NODES = Nodes(count=2, rank=1, address="10.0.0.1", port=24011)
+NODES = NodeProcess(node_count=2, rank=1, address="10.0.0.1", port=24011)
 BASE = "/env/bin/sglang serve /m --served-model-name demo --host 127.0.0.1 --port 8000 --enable-metrics"
 
 
@@ -30,7 +30,7 @@ def words(plan: Plan, *theirs: str, host: HostTable = SPARK, model: Model | None
         pytest.param(Plan(), (), "--sleep-on-idle", id="nothing special"),
         pytest.param(Plan(tensor_parallel=2), (), "--tp-size 2 --sleep-on-idle", id="two GPUs"),
         pytest.param(
-            Plan(stages=2, nodes=NODES, launcher="mp"),
+            Plan(stages=2, node_process=NODES, launcher="mp"),
             (),
             "--pp-size 2 --nnodes 2 --node-rank 1 --dist-init-addr 10.0.0.1:24011 --sleep-on-idle",
             id="a stage on each host",
@@ -58,7 +58,7 @@ def words(plan: Plan, *theirs: str, host: HostTable = SPARK, model: Model | None
             id="unlike hosts, 8 bits, and theirs wins",
         ),
         pytest.param(
-            Plan(eager=True),
+            Plan(is_eager=True),
             (),
             "--cuda-graph-backend-decode disabled --cuda-graph-backend-prefill disabled --sleep-on-idle",
             id="eager, by the names that are current",
@@ -70,7 +70,7 @@ def test_command(plan: Plan, theirs: tuple[str, ...], line: str) -> None:
 
 
 def test_a_cpu_is_told_its_tokens() -> None:
-    told = Plan(kv_cache_bytes=99, kv_cache_tokens=9, eager=True)
+    told = Plan(kv_cache_bytes=99, kv_cache_tokens=9, is_eager=True)
     assert words(told, host=CPU) == f"{BASE} --device cpu --max-total-tokens 9 --sleep-on-idle"
 
 
@@ -91,12 +91,16 @@ def test_the_cpus_of_each_rank(plan: Plan, bound: str | None) -> None:
 
 
 def test_stages_have_the_layers_that_the_plan_cut() -> None:
-    found = {each.name: each.value for each in sglang.list_variables(SERVING, Plan(partition="9,3"), SPARK)}
+    found = {
+        each.name: each.value for each in sglang.list_variables(SERVING, Plan(layer_partition="9,3"), SPARK)
+    }
     assert found == {"SGLANG_PP_LAYER_PARTITION": "9,3"}
 
 
 def test_every_flag_has_its_reason() -> None:
-    plan = Plan(tensor_parallel=2, stages=2, nodes=NODES, kv_cache_tokens=1, static_share=0.5, eager=True)
+    plan = Plan(
+        tensor_parallel=2, stages=2, node_process=NODES, kv_cache_tokens=1, static_share=0.5, is_eager=True
+    )
     for model in config.models().values():
         assert all(
             flag.why for host in (CPU, SPARK) for flag in sglang.list_flags(SERVING, plan, host, model)

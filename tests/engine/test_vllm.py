@@ -7,7 +7,7 @@ from medley import config
 from medley.command import AnnotatedCommand
 from medley.engine import Serving, drop_user_flags, vllm
 from medley.host_schema import HostTable
-from medley.planner.plan import Nodes, Plan
+from medley.planner.plan import NodeProcess, Plan
 from medley.schema import Model
 
 SERVING = Serving(target="/m", name="demo", address="127.0.0.1", port=8000)
@@ -41,21 +41,21 @@ BASE = "/env/bin/vllm serve /m --served-model-name demo --host 127.0.0.1 --port 
             id="theirs wins, with =",
         ),
         pytest.param(
-            Plan(launcher="ray", stages=2, eager=True),
+            Plan(launcher="ray", stages=2, is_eager=True),
             (),
             f"{BASE} --distributed-executor-backend ray --pipeline-parallel-size 2"
             " -cc.mode 2 -cc.backend eager",
             id="a pipeline over hosts",
         ),
         pytest.param(
-            Plan(launcher="ray", tensor_parallel=2, eager=True),
+            Plan(launcher="ray", tensor_parallel=2, is_eager=True),
             (),
             f"{BASE} --tensor-parallel-size 2 --distributed-executor-backend ray --enforce-eager",
             id="tensor parallel over hosts",
         ),
-        pytest.param(Plan(eager=True), (), f"{BASE} --enforce-eager", id="eager"),
+        pytest.param(Plan(is_eager=True), (), f"{BASE} --enforce-eager", id="eager"),
         pytest.param(
-            Plan(sequences=64, batch_tokens=4096, longest=40_960),
+            Plan(sequences=64, batch_tokens=4096, longest_context=40_960),
             (),
             f"{BASE} --max-num-seqs 64 --max-num-batched-tokens 4096 --max-model-len auto",
             id="what the memory counts on, and the longest that fits",
@@ -96,19 +96,24 @@ def test_a_models_own_flags_give_way_to_the_users() -> None:
     ("plan", "line"),
     [
         pytest.param(
-            Plan(launcher="mp", stages=2, nodes=Nodes(2, 0, "10.0.0.1", 24011)),
+            Plan(launcher="mp", stages=2, node_process=NodeProcess(2, 0, "10.0.0.1", 24011)),
             "--host 127.0.0.1 --port 8000 --pipeline-parallel-size 2 --distributed-executor-backend mp"
             " --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 --master-port 24011",
             id="the first of two processes",
         ),
         pytest.param(
-            Plan(launcher="mp", tensor_parallel=2, nodes=Nodes(2, 1, "10.0.0.1", 24011)),
+            Plan(launcher="mp", tensor_parallel=2, node_process=NodeProcess(2, 1, "10.0.0.1", 24011)),
             "--headless --tensor-parallel-size 2 --distributed-executor-backend mp"
             " --nnodes 2 --node-rank 1 --master-addr 10.0.0.1 --master-port 24011",
             id="the second has no API",
         ),
         pytest.param(
-            Plan(launcher="mp", replicas=3, replicas_before=1, nodes=Nodes(2, 1, "10.0.0.1", 24011)),
+            Plan(
+                launcher="mp",
+                replicas=3,
+                replicas_before=1,
+                node_process=NodeProcess(2, 1, "10.0.0.1", 24011),
+            ),
             "--headless --data-parallel-size 3 --data-parallel-size-local 1 --data-parallel-address 10.0.0.1"
             " --data-parallel-rpc-port 24011 --data-parallel-start-rank 1",
             id="replicas on each host",
@@ -127,17 +132,19 @@ def test_over_hosts(plan: Plan, line: str) -> None:
 
 
 def test_stages_have_the_layers_that_the_plan_cut() -> None:
-    found = {each.name: each.value for each in vllm.list_variables(SERVING, Plan(partition="9,3"), SPARK)}
+    found = {
+        each.name: each.value for each in vllm.list_variables(SERVING, Plan(layer_partition="9,3"), SPARK)
+    }
     assert found["VLLM_PP_LAYER_PARTITION"] == "9,3"
 
 
 @pytest.mark.parametrize(
     ("plan", "host", "is_set"),
     [
-        pytest.param(Plan(eager=True), CPU, True, id="eager on a CPU"),
-        pytest.param(Plan(eager=True, stages=2), CPU, True, id="stages on CPUs"),
+        pytest.param(Plan(is_eager=True), CPU, True, id="eager on a CPU"),
+        pytest.param(Plan(is_eager=True, stages=2), CPU, True, id="stages on CPUs"),
         pytest.param(Plan(), CPU, False, id="compiled"),
-        pytest.param(Plan(eager=True), SPARK, False, id="a GPU"),
+        pytest.param(Plan(is_eager=True), SPARK, False, id="a GPU"),
     ],
 )
 def test_code_that_is_not_compiled_is_not_traced(plan: Plan, host: HostTable, is_set: bool) -> None:  # noqa: FBT001
@@ -146,7 +153,7 @@ def test_code_that_is_not_compiled_is_not_traced(plan: Plan, host: HostTable, is
 
 
 def test_every_flag_has_its_reason() -> None:
-    plan = Plan(tensor_parallel=2, kv_cache_bytes=1, memory_utilization=0.5, eager=True)
+    plan = Plan(tensor_parallel=2, kv_cache_bytes=1, memory_utilization=0.5, is_eager=True)
     assert all(flag.why for flag in vllm.list_flags(replace(SERVING, port=1), plan, SPARK, None))
 
 

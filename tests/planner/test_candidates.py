@@ -1,7 +1,7 @@
 import pytest
 
 from medley.host.facts import GIB
-from medley.planner import Device, HostLink, count_sizes, describe_layout, list_hosts
+from medley.planner import Device, HostLink, count_parallel_sizes, describe_layout, list_hosts
 from medley.planner.candidates import Request, list_candidates
 from medley.planner.fit import compute_fit
 from medley.planner.host_order import group_hosts, order_by_link
@@ -137,7 +137,9 @@ def test_replicas_are_cut_for_the_smaller() -> None:
     made = list_candidates(
         Request(Workload(QWEN_72B, 4096), (pro6000(1), less, spark(1), spark(2)), over(ROCE))
     ).layouts
-    twice = next(each for each in made if count_sizes(each) == (1, 2, 2) and len(list_hosts(each)) == 4)
+    twice = next(
+        each for each in made if count_parallel_sizes(each) == (1, 2, 2) and len(list_hosts(each)) == 4
+    )
     assert compute_fit(Workload(QWEN_72B, 4096), twice).fits
 
 
@@ -183,7 +185,11 @@ def test_tensor_parallel_in_a_pipeline_of_unlike_pairs() -> None:
     made = list_candidates(
         Request(Workload(QWEN_72B, 4096), (spark(1), spark(2), thor(1), thor(2)), over(TEN))
     ).layouts
-    wide = [(count_sizes(each), sorted(list_hosts(each))) for each in made if count_sizes(each)[0] == 2]
+    wide = [
+        (count_parallel_sizes(each), sorted(list_hosts(each)))
+        for each in made
+        if count_parallel_sizes(each)[0] == 2
+    ]
     assert (((2, 2, 1)), ["spark-1", "spark-2", "thor-1", "thor-2"]) in wide
     assert (((2, 1, 1)), ["thor-1", "thor-2"]) in wide
     assert all({"spark-1", "thor-1"} - set(where) for (_, deep, _), where in wide if deep == 1)
@@ -191,7 +197,7 @@ def test_tensor_parallel_in_a_pipeline_of_unlike_pairs() -> None:
 
 def test_a_slow_link_is_for_pipelines() -> None:
     made = list_candidates(Request(Workload(QWEN_72B, 4096), (spark(1), spark(2)), over(ONE)))
-    assert {count_sizes(each)[0] for each in made.layouts} == {1}
+    assert {count_parallel_sizes(each)[0] for each in made.layouts} == {1}
     assert [each.reason for each in made.ruled_out] == [
         "the link carries 1 Gbit/s, below 10, and it is used twice for each layer"
     ]
@@ -199,7 +205,7 @@ def test_a_slow_link_is_for_pipelines() -> None:
 
 def test_hosts_that_cannot_talk_are_replicas_at_most() -> None:
     made = list_candidates(Request(Workload(QWEN_30B, 4096), (spark(1), spark(2)), over(None)))
-    assert {count_sizes(each) for each in made.layouts} == {(1, 1, 1), (1, 1, 2)}
+    assert {count_parallel_sizes(each) for each in made.layouts} == {(1, 1, 1), (1, 1, 2)}
     assert {each.reason for each in made.ruled_out} == {"spark-1 and spark-2 have no link"}
 
 
@@ -211,7 +217,7 @@ def test_a_cpu_and_a_gpu_never_share_a_model() -> None:
 def test_more_hosts_than_layers() -> None:
     few = QWEN_30B.replace(layers=3)
     made = list_candidates(Request(Workload(few, 4096), tuple(cpu(nth) for nth in range(4)), over(TEN)))
-    assert max(count_sizes(each)[1] for each in made.layouts) == 3
+    assert max(count_parallel_sizes(each)[1] for each in made.layouts) == 3
     assert "4 stages are more than its 3 layers" in {each.reason for each in made.ruled_out}
 
 
@@ -231,7 +237,7 @@ def test_of_an_odd_number_the_head_is_not_left_over() -> None:
     made = list_candidates(
         Request(Workload(QWEN_72B, 4096), (spark(1), spark(2), head), over(ROCE), head="spark-3")
     ).layouts
-    pairs = [list_hosts(each) for each in made if count_sizes(each) == (2, 1, 1)]
+    pairs = [list_hosts(each) for each in made if count_parallel_sizes(each) == (2, 1, 1)]
     assert pairs
     assert all("spark-3" in pair for pair in pairs)
 

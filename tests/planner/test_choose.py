@@ -4,8 +4,8 @@ import pytest
 
 from medley.errors import Problem
 from medley.host.facts import GIB
-from medley.planner import Device, Goal, HostLink, Layout, Load, Stage, count_sizes, list_hosts
-from medley.planner.candidates import Request, Sizes
+from medley.planner import Device, Goal, HostLink, Layout, Load, Stage, count_parallel_sizes, list_hosts
+from medley.planner.candidates import ForcedSizes, Request
 from medley.planner.choose import Choice, choose_layout
 from medley.planner.prediction import Prediction
 from medley.planner.remedies import NoLayout
@@ -41,10 +41,10 @@ def chosen(
     goal: Goal = "latency",
     concurrency: int = 1,
     context: int | None = None,
-    forced: Sizes | None = None,
+    forced: ForcedSizes | None = None,
 ) -> Choice:
     work = workload(shape, Load(concurrency), goal, timed(shape), context)
-    return choose_layout(Request(work, devices, over(link), forced or Sizes()), predict)
+    return choose_layout(Request(work, devices, over(link), forced or ForcedSizes()), predict)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_choice(
 ) -> None:
     goal, concurrency = load
     found = chosen(shape, *devices, link=link, goal=goal, concurrency=concurrency)
-    assert (count_sizes(found.layout), len(list_hosts(found.layout))) == expected
+    assert (count_parallel_sizes(found.layout), len(list_hosts(found.layout))) == expected
 
 
 def test_about_as_good_takes_fewer_hosts() -> None:
@@ -157,8 +157,8 @@ def test_without_a_device() -> None:
 
 def test_forced_between_unlike_hosts_is_obeyed_with_its_price() -> None:
     """3.35 billion of 16 bits at 273 GB/s halved against 1792 alone: a fraction of the speed."""
-    found = chosen(QWEN_30B, *MIXED, forced=Sizes(tensor=2))
-    assert count_sizes(found.layout) == (2, 1, 1)
+    found = chosen(QWEN_30B, *MIXED, forced=ForcedSizes(tensor=2))
+    assert count_parallel_sizes(found.layout) == (2, 1, 1)
     unwise, price = found.warnings
     assert unwise.startswith("tensor parallel between NVIDIA GB10 and RTX PRO 6000")
     assert price.startswith("--tp 2, as asked:")
@@ -169,13 +169,13 @@ def test_forced_between_unlike_hosts_is_obeyed_with_its_price() -> None:
 
 
 def test_forced_over_a_slow_link_is_obeyed() -> None:
-    found = chosen(QWEN_72B, *SPARKS, link=ONE, forced=Sizes(tensor=2))
-    assert count_sizes(found.layout) == (2, 1, 1)
+    found = chosen(QWEN_72B, *SPARKS, link=ONE, forced=ForcedSizes(tensor=2))
+    assert count_parallel_sizes(found.layout) == (2, 1, 1)
     assert any("1 Gbit/s TCP: each layer waits for the network twice" in line for line in found.warnings)
 
 
 def test_forced_as_it_would_be_chosen_has_no_warning() -> None:
-    found = chosen(QWEN_72B, *SPARKS, forced=Sizes(tensor=2, stages=1))
+    found = chosen(QWEN_72B, *SPARKS, forced=ForcedSizes(tensor=2, stages=1))
     assert found.layout == chosen(QWEN_72B, *SPARKS).layout
     assert found.warnings == ()
 
@@ -184,7 +184,7 @@ def test_forced_pipeline_of_cpus() -> None:
     """One with 0.3 of the speed carries that much less."""
     slow = replace(cpu(2), bandwidth_gb_s=6, bf16_tflops=0.15)
     small = QWEN_30B.replace(layers=12)
-    found = chosen(small, cpu(1), slow, link=TEN, concurrency=4, forced=Sizes(stages=2))
+    found = chosen(small, cpu(1), slow, link=TEN, concurrency=4, forced=ForcedSizes(stages=2))
     fast, behind = (stage.layers for stage in found.layout.stages)
     assert found.layout.stages[0].devices[0].host == "cpu-1"
     assert fast > 2 * behind
@@ -196,42 +196,42 @@ def test_forced_pipeline_of_cpus() -> None:
         pytest.param(
             QWEN_72B,
             tuple(spark(nth) for nth in range(1, 5)),
-            Sizes(tensor=3),
+            ForcedSizes(tensor=3),
             ("--tp 3 cannot split this model", "64 attention heads are not a multiple of 3", "1, 2, 4"),
             id="heads",
         ),
         pytest.param(
             QWEN_72B,
             SPARKS,
-            Sizes(tensor=2, stages=2),
+            ForcedSizes(tensor=2, stages=2),
             ("needs 4 devices, and there are 2", "each rank takes one", "ray-worker"),
             id="too few",
         ),
         pytest.param(
             QWEN_72B,
             SPARKS,
-            Sizes(replicas=2),
+            ForcedSizes(replicas=2),
             ("does not fit", "36.9 GiB short", "medley models"),
             id="each is too small",
         ),
         pytest.param(
             QWEN_30B.replace(layers=1),
             SPARKS,
-            Sizes(stages=2),
+            ForcedSizes(stages=2),
             ("--pp 2 cannot split this model", "2 stages are more than its 1 layers", "--pp 1"),
             id="layers",
         ),
         pytest.param(
             QWEN_30B_FP8,
             (spark(1), cpu(1)),
-            Sizes(tensor=2),
+            ForcedSizes(tensor=2),
             ("no layout has --tp 2", "a CPU and a GPU", "remove"),
             id="CPU and GPU",
         ),
     ],
 )
 def test_forced_that_cannot_be(
-    shape: Shape, devices: tuple[Device, ...], forced: Sizes, said: tuple[str, str, str]
+    shape: Shape, devices: tuple[Device, ...], forced: ForcedSizes, said: tuple[str, str, str]
 ) -> None:
     with pytest.raises(Problem) as caught:
         chosen(shape, *devices, forced=forced)
@@ -243,6 +243,6 @@ def test_forced_that_cannot_be(
 def test_of_two_cuts_about_as_fast_the_roomier_is_taken() -> None:
     """For one stream the faster host may carry all it can hold; a hundredth is not worth a full host."""
     fast, slow = replace(thor(1), bandwidth_gb_s=273.0), replace(spark(1), bandwidth_gb_s=265.0)
-    found = chosen(QWEN_72B, fast, slow, forced=Sizes(1, 2, 1))
+    found = chosen(QWEN_72B, fast, slow, forced=ForcedSizes(1, 2, 1))
     assert any("about as fast, fits " in each.reason for each in found.rejected)
     assert min(rank.free_bytes for rank in found.fit.ranks) > 20 * GIB

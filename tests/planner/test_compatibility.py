@@ -242,7 +242,7 @@ def test_vllm_starts_with_a_kv_connector() -> None:
 )
 def test_flashinfer_tunes_on_one_host_and_ranks_of_several_wait_long(kinds: str, *, tuned: bool) -> None:
     model = "qwen2.5-72b-instruct" if kinds != "spark" else "qwen3-8b"
-    wanted = PlacementOptions(hosts=len(site(kinds).hosts))
+    wanted = PlacementOptions(host_count=len(site(kinds).hosts))
     argv = launch_steps(model, site(kinds), wanted)[-1].starts.command.argv
     assert ("--no-enable-flashinfer-autotune" not in argv) is tuned
     assert ("--distributed-timeout-seconds" not in argv) is tuned
@@ -250,7 +250,7 @@ def test_flashinfer_tunes_on_one_host_and_ranks_of_several_wait_long(kinds: str,
 
 
 def test_ranks_of_sglang_wait_long_too() -> None:
-    wanted = PlacementOptions(engine="sglang", hosts=2)
+    wanted = PlacementOptions(engine="sglang", host_count=2)
     assert "--dist-timeout" in launch_steps("qwen3-8b", site("spark:2"), wanted)[-1].starts.command.argv
 
 

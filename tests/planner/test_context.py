@@ -25,7 +25,7 @@ def test_the_maker_serves_more_than_config_gives() -> None:
     assert any(
         "262,144" in each and ENGINE_TABLES["vllm"].context_variable in each for each in found.warnings
     )
-    assert plan_engine(found, sparks.facts, context=1_000_000).beyond_config
+    assert plan_engine(found, sparks.facts, context=1_000_000).is_beyond_config
     usual = place_model(shape(NEMOTRON), sparks, PlacementOptions(context=262_144))
     assert not usual.workload.is_beyond_config
     assert not any("262,144" in each for each in usual.warnings)
@@ -50,7 +50,7 @@ def test_more_than_anybody_serves_is_a_problem_with_both_limits(
 
 
 def test_the_users_own_variable_is_obeyed_and_warned_about() -> None:
-    wanted = PlacementOptions(context=80_000, longer_context=True)
+    wanted = PlacementOptions(context=80_000, allows_longer_context=True)
     found = place_model(shape("qwen3-8b"), site("spark"), wanted)
     assert found.fit.context == 80_000
     assert any("only by your VLLM_ALLOW_LONG_MAX_MODEL_LEN" in each for each in found.warnings)

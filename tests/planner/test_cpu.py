@@ -7,7 +7,7 @@ import pytest
 from medley import config
 from medley.engine import Serving, sglang, vllm
 from medley.host.facts import GIB
-from medley.planner.candidates import Sizes
+from medley.planner.candidates import ForcedSizes
 from medley.planner.cpu import convert_to_float32, read_dtype
 from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.plan import EngineOptions, Launcher, Plan, plan_engine, plan_without_shape
@@ -44,10 +44,10 @@ def planned(
     on: Topology,
     *flags: str,
     engine: EngineName = "vllm",
-    sizes: Sizes | None = None,
+    sizes: ForcedSizes | None = None,
     launcher: Launcher = "solo",
 ) -> Plan:
-    wanted = PlacementOptions(engine=engine, dtype=read_dtype(flags), sizes=sizes or Sizes())
+    wanted = PlacementOptions(engine=engine, dtype=read_dtype(flags), sizes=sizes or ForcedSizes())
     choice = place_model(shape(model), on, wanted)
     return plan_engine(choice, on.facts, MODELS[model], launcher=launcher, engine=engine, flags=flags)
 
@@ -148,7 +148,7 @@ def test_a_model_that_is_too_large_in_float32_takes_bfloat16() -> None:
 
 def test_gpus_compute_as_the_model_says() -> None:
     found = planned(SMALL, site("spark"))
-    assert (found.dtype, found.eager, found.batch_tokens) == (None, False, 4096)
+    assert (found.dtype, found.is_eager, found.batch_tokens) == (None, False, 4096)
     assert not any("float32" in line for line in found.why)
     wide = planned(SMALL, site("spark"), "--dtype", "float32")
     assert wide.dtype == "float32"
@@ -167,7 +167,7 @@ def test_gpus_compute_as_the_model_says() -> None:
 def test_a_cpu_compiles_only_what_the_user_asks(flags: tuple[str, ...], eager: bool, tokens: int) -> None:  # noqa: FBT001
     assert COMPUTE
     found = planned(SMALL, cpus(), *flags)
-    assert (found.eager, found.batch_tokens) == (eager, tokens)
+    assert (found.is_eager, found.batch_tokens) == (eager, tokens)
     assert any(COMPUTE.costs.compiled in line for line in found.why)
     assert any(COMPUTE.costs.warmup in line for line in found.why) is not eager
 
@@ -178,14 +178,14 @@ def test_a_cpu_without_a_compiler_compiles_nothing(flags: tuple[str, ...]) -> No
     facts, kind = on.hosts["cpu-1"]
     bare = replace(facts, software=replace(facts.software, programs={}))
     found = planned(SMALL, replace(on, hosts={"cpu-1": (bare, kind)}), *flags)
-    assert found.eager
+    assert found.is_eager
     assert "not compiled: cpu-1 has no C++ compiler" in found.why
 
 
 def test_stages_are_warmed_up_with_a_small_batch() -> None:
     """An eager pipeline of vLLM 0.32.0 dies at its first request; a traced one has a warm-up."""
-    found = planned(SMALL, cpus("cpu:2"), sizes=Sizes(stages=2), launcher="ray")
-    assert (found.eager, found.batch_tokens) == (True, 512)
+    found = planned(SMALL, cpus("cpu:2"), sizes=ForcedSizes(stages=2), launcher="ray")
+    assert (found.is_eager, found.batch_tokens) == (True, 512)
     words = [
         word
         for flag in vllm.list_flags(Serving("m", "m"), found, config.hosts()["cpu"], None)
@@ -198,14 +198,14 @@ def test_stages_are_warmed_up_with_a_small_batch() -> None:
 
 def test_a_batch_has_a_token_for_each_sequence() -> None:
     on = cpus("cpu:2", gib=300)
-    wanted = PlacementOptions(sizes=Sizes(stages=2), concurrency=800, context=64)
+    wanted = PlacementOptions(sizes=ForcedSizes(stages=2), concurrency=800, context=64)
     found = plan_engine(place_model(shape(SMALL), on, wanted), on.facts, MODELS[SMALL], launcher="ray")
     assert (found.sequences, found.batch_tokens) == (800, 800)
 
 
 def test_sglang_has_no_such_code() -> None:
     on = cpus("cpu:2")
-    found = planned(LARGE, on, sizes=Sizes(stages=2), engine="sglang")
+    found = planned(LARGE, on, sizes=ForcedSizes(stages=2), engine="sglang")
     assert found.batch_tokens == 4096
     assert not any("compiled" in line for line in found.why)
 
@@ -213,9 +213,9 @@ def test_sglang_has_no_such_code() -> None:
 def test_a_model_of_unknown_shape_is_not_compiled_either() -> None:
     on = cpus()
     layout = place_without_shape(on, PlacementOptions())
-    assert plan_without_shape(layout, on.facts).eager
+    assert plan_without_shape(layout, on.facts).is_eager
     compiled = plan_without_shape(layout, on.facts, options=EngineOptions(flags=("--no-enforce-eager",)))
-    assert (compiled.eager, compiled.batch_tokens) == (False, 512)
+    assert (compiled.is_eager, compiled.batch_tokens) == (False, 512)
 
 
 def test_the_shipped_model_has_no_setting_of_its_own() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from medley.planner import device_history
 from medley.planner.device_history import (
-    Record,
+    ProbeRecord,
     find_slow_devices,
     list_findings,
     parse_records,
@@ -23,13 +23,13 @@ RX = "net/enp1s0f0np0/statistics/rx_crc_errors"
 LANES = "net/enp1s0f0np0/device/current_link_width"
 
 
-def day(number: int, gb_s: float = 230, tflops: float = 60, **more: object) -> Record:
+def day(number: int, gb_s: float = 230, tflops: float = 60, **more: object) -> ProbeRecord:
     when = f"2026-11-{number:02}T03:00:00+00:00"
     speed = asdict(replace(GB10, gb_s=gb_s, tflops=tflops, when=when))
-    return replace(Record(when, (speed,), driver="580.95", kind="spark"), **more)  # type: ignore[arg-type]
+    return replace(ProbeRecord(when, (speed,), driver="580.95", kind="spark"), **more)  # type: ignore[arg-type]
 
 
-def whats(*records: Record) -> list[str]:
+def whats(*records: ProbeRecord) -> list[str]:
     return [each.what for each in list_findings(records)]
 
 
@@ -60,7 +60,7 @@ def test_a_gb10_in_its_slow_state_is_named_with_figures_and_since_when() -> None
         ),
     ],
 )
-def test_slower_than_its_own_past(records: list[Record], named: bool) -> None:  # noqa: FBT001 - a table
+def test_slower_than_its_own_past(records: list[ProbeRecord], named: bool) -> None:  # noqa: FBT001 - a table
     assert bool(whats(*records)) == named
 
 

@@ -86,7 +86,7 @@ def test_formats_and_pace_are_those_of_the_table(add_kind: Path) -> None:
     operations = {
         weights: compute_reached_speed(
             Device("a", 0, "mine", GIB, 1000, 100), weights, SHIPPED_EFFICIENCY
-        ).operations
+        ).operations_per_s
         for weights in ("bf16", "fp8", "nvfp4")
     }
     assert operations["fp8"] > operations["bf16"] > operations["nvfp4"], "NVFP4 is unpacked first"

@@ -5,7 +5,7 @@ from medley.model.shape import compute_feed_forward_width
 from medley.planner.memory import (
     PipelinePosition,
     compute_activation_bytes,
-    compute_need,
+    compute_memory_need,
     compute_token_layer_bytes,
     compute_usable_bytes,
     compute_weights_bytes,
@@ -96,16 +96,22 @@ def test_cache_of_a_token(shape: Shape, tensor: int, expected: int) -> None:
     ],
 )
 def test_windowed_layers_stop_growing(context: int, expected: int) -> None:
-    assert compute_need(GPT_OSS_120B, PipelinePosition(36), spark().kind).kv_bytes(context, 1) == expected
-    assert compute_need(GPT_OSS_120B, PipelinePosition(36), spark().kind).kv_bytes(context, 3) == 3 * expected
+    assert (
+        compute_memory_need(GPT_OSS_120B, PipelinePosition(36), spark().kind).compute_kv_bytes(context, 1)
+        == expected
+    )
+    assert (
+        compute_memory_need(GPT_OSS_120B, PipelinePosition(36), spark().kind).compute_kv_bytes(context, 3)
+        == 3 * expected
+    )
 
 
 def test_recurrent_state() -> None:
     """6 of 8 layers recur, 100 bytes each: a stage of 4 has up to 3 of them, and 2 ranks share it."""
     shape = QWEN_72B.replace(layers=8, attention_layers=2, state_bytes=600)
-    found = compute_need(shape, PipelinePosition(4), spark().kind)
+    found = compute_memory_need(shape, PipelinePosition(4), spark().kind)
     assert (found.state_bytes, found.token_bytes) == (300, 4096)
-    assert compute_need(shape, PipelinePosition(4, 2), spark().kind).state_bytes == 150
+    assert compute_memory_need(shape, PipelinePosition(4, 2), spark().kind).state_bytes == 150
 
 
 @pytest.mark.parametrize(
@@ -139,21 +145,23 @@ def test_the_inner_size_is_told_from_bytes(name: str, inner: int) -> None:
 
 def test_the_sampler_grows_above_64_sequences() -> None:
     """24 bytes for each of 152 064 words of each."""
-    found = compute_need(QWEN_72B, PipelinePosition(80), spark().kind)
-    assert found.overhead_bytes(64) == found.overhead_bytes(1)
-    assert found.overhead_bytes(100) - found.overhead_bytes(64) == 36 * 24 * 152_064
+    found = compute_memory_need(QWEN_72B, PipelinePosition(80), spark().kind)
+    assert found.compute_overhead_bytes(64) == found.compute_overhead_bytes(1)
+    assert found.compute_overhead_bytes(100) - found.compute_overhead_bytes(64) == 36 * 24 * 152_064
 
 
 def test_the_engines_own() -> None:
     """One GiB; one more for graphs where memory is the GPU's own; 1.3 for the API server on a CPU."""
     least = compute_activation_bytes(QWEN_30B_FP8, 1)
-    assert compute_need(QWEN_30B_FP8, PipelinePosition(48), spark().kind).fixed_bytes == GIB + least
-    assert compute_need(QWEN_30B_FP8, PipelinePosition(48), pro6000().kind).fixed_bytes == 2 * GIB + least
+    assert compute_memory_need(QWEN_30B_FP8, PipelinePosition(48), spark().kind).fixed_bytes == GIB + least
     assert (
-        compute_need(QWEN_30B_FP8, PipelinePosition(48), cpu().kind).fixed_bytes
+        compute_memory_need(QWEN_30B_FP8, PipelinePosition(48), pro6000().kind).fixed_bytes == 2 * GIB + least
+    )
+    assert (
+        compute_memory_need(QWEN_30B_FP8, PipelinePosition(48), cpu().kind).fixed_bytes
         == GIB + GIB * 13 // 10 + least
     )
     assert (
-        compute_need(QWEN_30B_FP8, PipelinePosition(48, is_first=False), cpu().kind).fixed_bytes
+        compute_memory_need(QWEN_30B_FP8, PipelinePosition(48, is_first=False), cpu().kind).fixed_bytes
         == GIB + least
     )

@@ -7,12 +7,12 @@ import pytest
 from benchmarks import fitting, predictor, published
 from benchmarks.models import bits, shape
 from benchmarks.published import Case
-from medley.planner import Device, Goal, HostLink, Layout, Load, Stage, count_sizes, list_hosts
+from medley.planner import Device, Goal, HostLink, Layout, Load, Stage, count_parallel_sizes, list_hosts
 from medley.planner.candidates import Request
 from medley.planner.choose import Choice, choose_layout
 from medley.planner.device_specs import SHIPPED_EFFICIENCY
 from medley.planner.partition import Workload
-from medley.planner.prediction import build_step_timer, predict
+from medley.planner.prediction import build_step_timer, predict_speed
 from medley.schema import Shape
 from tests.planner.layouts import GPT_OSS_120B, QWEN_30B, over, pro6000, spark
 
@@ -105,7 +105,7 @@ def test_tensor_parallel_over_roce_beats_a_pipeline_for_one_stream() -> None:
     first, second = spark(1), spark(2)
     half = model.layers // 2
     one, tensor, piped = (
-        predict(model, Layout(stages, ROCE), Load()).tokens_per_s
+        predict_speed(model, Layout(stages, ROCE), Load()).tokens_per_s
         for stages in (
             (Stage((first,), model.layers),),
             (Stage((first, second), model.layers),),
@@ -139,7 +139,7 @@ def test_replicas_beat_tensor_parallel_over_pcie(model: str) -> None:
 def chosen(model: Shape, *devices: Device, goal: Goal = "throughput", streams: int = 1) -> Choice:
     load = Load(streams, 1024, 1088)
     work = Workload(model, 2048, load, goal, build_step_timer(model, load))
-    return choose_layout(Request(work, devices, over(ROCE)), predict)
+    return choose_layout(Request(work, devices, over(ROCE)), predict_speed)
 
 
 MODELS = {
@@ -168,7 +168,7 @@ def test_two_sparks_are_laid_as_was_best(model: str, streams: int, expected: tup
     tried = {way: of_sparks(model, name, streams).value for way, name in ways.items()} if streams > 1 else {}
     assert not tried or max(tried, key=tried.__getitem__) == expected
     found = chosen(MODELS[model], spark(1), spark(2), streams=streams)
-    assert count_sizes(found.layout) == expected
+    assert count_parallel_sizes(found.layout) == expected
 
 
 @pytest.mark.parametrize("goal", ["latency", "throughput"])

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medley.planner import Device, Goal, HostLink, Load
-from medley.planner.candidates import Request, Sizes
+from medley.planner.candidates import ForcedSizes, Request
 from medley.planner.choose import Choice, choose_layout
 from medley.planner.picture import draw_layout
-from medley.planner.report import PARTS, make_printable
+from medley.planner.report import MEMORY_PARTS, make_printable
 from tests.planner.layouts import (
     MODELS,
     ONE,
@@ -36,7 +36,7 @@ class Case:
     devices: tuple[Device, ...]
     model: str = "72b"
     link: HostLink | None = ROCE
-    sizes: Sizes | None = None
+    sizes: ForcedSizes | None = None
     goal: Goal = "latency"
     streams: int = 1
 
@@ -46,24 +46,33 @@ HOSTILE = tuple(replace(spark(nth), host=name, name="<GPU>" + "W" * 90) for nth,
 CASES = {
     "one host": Case((orin(),), "30b-fp8", None),
     "tensor parallel over hosts": Case((spark(1), spark(2))),
-    "unlike stages": Case((spark(1), thor(1), orin(1)), link=ONE, sizes=Sizes(1, 3, 1)),
+    "unlike stages": Case((spark(1), thor(1), orin(1)), link=ONE, sizes=ForcedSizes(1, 3, 1)),
     "GPUs of two hosts": Case(
-        tuple(pro6000(host, index) for host in (1, 2) for index in range(4)), link=TEN, sizes=Sizes(4, 2, 1)
+        tuple(pro6000(host, index) for host in (1, 2) for index in range(4)),
+        link=TEN,
+        sizes=ForcedSizes(4, 2, 1),
     ),
-    "stages on one host": Case((pro6000(1, 0), pro6000(1, 1)), link=None, sizes=Sizes(1, 2, 1)),
-    "a long pipeline": Case(tuple(spark(nth) for nth in range(1, 11)), sizes=Sizes(1, 10, 1)),
-    "two long pipelines": Case(tuple(spark(nth) for nth in range(1, 13)), sizes=Sizes(1, 6, 2), streams=8),
+    "stages on one host": Case((pro6000(1, 0), pro6000(1, 1)), link=None, sizes=ForcedSizes(1, 2, 1)),
+    "a long pipeline": Case(tuple(spark(nth) for nth in range(1, 11)), sizes=ForcedSizes(1, 10, 1)),
+    "two long pipelines": Case(
+        tuple(spark(nth) for nth in range(1, 13)), sizes=ForcedSizes(1, 6, 2), streams=8
+    ),
     "64 hosts": Case(
-        tuple(spark(nth) for nth in range(1, 65)), "30b", TEN, Sizes(1, 1, 64), "throughput", streams=256
+        tuple(spark(nth) for nth in range(1, 65)),
+        "30b",
+        TEN,
+        ForcedSizes(1, 1, 64),
+        "throughput",
+        streams=256,
     ),
-    "hostile names": Case(HOSTILE, sizes=Sizes(2, 2, 1)),
+    "hostile names": Case(HOSTILE, sizes=ForcedSizes(2, 2, 1)),
 }
 
 
 def chosen(case: Case) -> Choice:
     model = MODELS[case.model]
     work = workload(model, Load(case.streams), case.goal, timed(model))
-    return choose_layout(Request(work, case.devices, over(case.link), case.sizes or Sizes()), predict)
+    return choose_layout(Request(work, case.devices, over(case.link), case.sizes or ForcedSizes()), predict)
 
 
 def page(choice: Choice, model: str = "a model") -> ET.Element:
@@ -91,7 +100,7 @@ def test_each_rank_has_its_bar(case: Case) -> None:
         whole = float(free.get("width", 0))
         sizes = (rank.weights_bytes, rank.kv_bytes, rank.overhead_bytes)
         end = 0.0
-        for part, size, (_, color) in zip(parts, sizes, PARTS[:-1], strict=True):
+        for part, size, (_, color) in zip(parts, sizes, MEMORY_PARTS[:-1], strict=True):
             assert part.get("fill") == color
             assert float(part.get("x", -1)) == pytest.approx(end, abs=0.2)
             assert float(part.get("width", 0)) == pytest.approx(

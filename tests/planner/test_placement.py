@@ -8,8 +8,8 @@ from medley.errors import Problem
 from medley.host.facts import GIB
 from medley.host.hypothetical import build_hosts
 from medley.host.kind import find_kind
-from medley.planner import count_sizes, describe_layout, format_layers, list_hosts, list_pipelines
-from medley.planner.candidates import Sizes
+from medley.planner import count_parallel_sizes, describe_layout, format_layers, list_hosts, list_pipelines
+from medley.planner.candidates import ForcedSizes
 from medley.planner.memory import MIN_SPARE_BYTES
 from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.report import format_reasons, format_summary
@@ -23,7 +23,7 @@ from tests.problems import raises_problem
 def test_a_pipeline_is_cut_for_the_order_that_ray_has() -> None:
     """Planned is the thor before the second spark; Ray gives the spark its ranks first."""
     big = shape("qwen3.5-122b-a10b")
-    wanted = PlacementOptions(sizes=Sizes(1, 3, 1))
+    wanted = PlacementOptions(sizes=ForcedSizes(1, 3, 1))
     planned = place_model(big, site("spark:2,thor", "spark-1", "thor-1", "spark-2"), wanted)
     lain = place_model(big, site("spark:2,thor", "spark-1", "spark-2", "thor-1"), wanted)
     assert list_hosts(planned.layout) == ("spark-1", "thor-1", "spark-2")
@@ -48,11 +48,11 @@ def test_the_first_rank_is_where_the_engine_starts() -> None:
 
 def test_an_engine_that_cannot_split_a_model_has_no_pipeline_of_it() -> None:
     one = shape("qwen3.8-flash-next-nvfp4")
-    assert count_sizes(place_model(one, site("spark:2"), PlacementOptions()).layout) == (2, 1, 1)
-    piped = PlacementOptions(engine="sglang", sizes=Sizes(1, 2, 1))
-    assert count_sizes(place_model(one, site("spark:2"), piped).layout) == (1, 2, 1)
+    assert count_parallel_sizes(place_model(one, site("spark:2"), PlacementOptions()).layout) == (2, 1, 1)
+    piped = PlacementOptions(engine="sglang", sizes=ForcedSizes(1, 2, 1))
+    assert count_parallel_sizes(place_model(one, site("spark:2"), piped).layout) == (1, 2, 1)
     with raises_problem("--pp 2 ", cause="vLLM ", fix="--pp 48"):
-        place_model(one, site("spark:2"), PlacementOptions(sizes=Sizes(1, 2, 1)))
+        place_model(one, site("spark:2"), PlacementOptions(sizes=ForcedSizes(1, 2, 1)))
 
 
 def test_a_gpu_without_the_attention_of_a_model_takes_none_of_it() -> None:
@@ -87,33 +87,35 @@ def test_tables_stay_in_the_memory_of_a_host_with_its_own_gpu() -> None:
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_so_many_hosts_as_asked_for(count: int) -> None:
     names = tuple(f"cpu-{nth}" for nth in range(1, 5))
-    found = place_model(shape("demo"), site("cpu:4", *names), PlacementOptions(hosts=count))
+    found = place_model(shape("demo"), site("cpu:4", *names), PlacementOptions(host_count=count))
     assert len(list_hosts(found.layout)) == count
     assert list_hosts(found.layout)[0] == "cpu-1"
 
 
 def test_all_of_the_gpus_that_were_named() -> None:
     two = place_model(shape("qwen3-8b"), site("thor"), PlacementOptions(gpus="all"))
-    assert count_sizes(two.layout) == (1, 1, 1)
+    assert count_parallel_sizes(two.layout) == (1, 1, 1)
 
 
 def test_one_server_has_the_replicas_that_its_engine_can() -> None:
     many = PlacementOptions(goal="throughput", concurrency=256, context=2048)
     small = shape("qwen3-4b-instruct-2507")
-    assert count_sizes(place_model(small, site("rtx:2"), many).layout)[2] == 2
-    one = replace(many, one_server=True)
-    assert count_sizes(place_model(small, site("rtx:2"), one).layout)[2] == 2, "vLLM has one address for both"
+    assert count_parallel_sizes(place_model(small, site("rtx:2"), many).layout)[2] == 2
+    one = replace(many, needs_one_server=True)
+    assert count_parallel_sizes(place_model(small, site("rtx:2"), one).layout)[2] == 2, (
+        "vLLM has one address for both"
+    )
     other = place_model(small, site("rtx:2"), replace(one, engine="sglang"))
-    assert count_sizes(other.layout)[2] == 1
+    assert count_parallel_sizes(other.layout)[2] == 1
     assert any("SGLang's replicas are on one host" in each.reason for each in other.rejected)
 
 
 def test_a_cluster_has_one_pipeline_over_several_hosts() -> None:
     names = tuple(f"spark-{nth}" for nth in range(1, 5))
     wanted = PlacementOptions(
-        goal="throughput", concurrency=64, context=2048, sizes=Sizes(tensor=2, replicas=2)
+        goal="throughput", concurrency=64, context=2048, sizes=ForcedSizes(tensor=2, replicas=2)
     )
-    assert count_sizes(place_model(shape("qwen3-8b"), site("spark:4"), wanted).layout) == (2, 1, 2)
+    assert count_parallel_sizes(place_model(shape("qwen3-8b"), site("spark:4"), wanted).layout) == (2, 1, 2)
     with pytest.raises(Problem) as caught:
         place_model(shape("qwen3-8b"), site("spark:4", *names), wanted)
     assert "needs a cluster of its own" in caught.value.cause
@@ -121,7 +123,7 @@ def test_a_cluster_has_one_pipeline_over_several_hosts() -> None:
 
 def test_the_users_own_split_is_obeyed_and_priced() -> None:
     big, two = shape("qwen3-32b"), site("spark,thor", "spark-1", "thor-1")
-    wanted = PlacementOptions(concurrency=8, sizes=Sizes(stages=2))
+    wanted = PlacementOptions(concurrency=8, sizes=ForcedSizes(stages=2))
     planned = place_model(big, two, wanted)
     forced = place_model(big, two, replace(wanted, partition="10,54"))
     assert format_layers(forced.layout) == "10,54" != format_layers(planned.layout)
@@ -132,18 +134,24 @@ def test_the_users_own_split_is_obeyed_and_priced() -> None:
     ("wanted", "what"),
     [
         pytest.param(
-            PlacementOptions(partition="5,2", sizes=Sizes(stages=2)), "does not cut", id="too many layers"
-        ),
-        pytest.param(PlacementOptions(partition="6", sizes=Sizes(stages=2)), "does not cut", id="one stage"),
-        pytest.param(
-            PlacementOptions(partition="x,y", sizes=Sizes(stages=2)), "does not cut", id="no numbers"
+            PlacementOptions(partition="5,2", sizes=ForcedSizes(stages=2)),
+            "does not cut",
+            id="too many layers",
         ),
         pytest.param(
-            PlacementOptions(partition="6,0", sizes=Sizes(stages=2)), "does not cut", id="an empty stage"
+            PlacementOptions(partition="6", sizes=ForcedSizes(stages=2)), "does not cut", id="one stage"
+        ),
+        pytest.param(
+            PlacementOptions(partition="x,y", sizes=ForcedSizes(stages=2)), "does not cut", id="no numbers"
+        ),
+        pytest.param(
+            PlacementOptions(partition="6,0", sizes=ForcedSizes(stages=2)),
+            "does not cut",
+            id="an empty stage",
         ),
         pytest.param(PlacementOptions(context=4096), "more than vLLM serves", id="too long"),
         pytest.param(
-            PlacementOptions(hosts=3), "no layout matches the options", id="more hosts than there are"
+            PlacementOptions(host_count=3), "no layout matches the options", id="more hosts than there are"
         ),
     ],
 )
@@ -157,8 +165,8 @@ def test_problems(wanted: PlacementOptions, what: str) -> None:
     ("wanted", "expected"),
     [
         pytest.param(PlacementOptions(), [["b"]], id="alone on the first"),
-        pytest.param(PlacementOptions(sizes=Sizes(tensor=2)), [["b", "a"]], id="tensor parallel"),
-        pytest.param(PlacementOptions(sizes=Sizes(stages=2)), [["b"], ["a"]], id="stages"),
+        pytest.param(PlacementOptions(sizes=ForcedSizes(tensor=2)), [["b", "a"]], id="tensor parallel"),
+        pytest.param(PlacementOptions(sizes=ForcedSizes(stages=2)), [["b"], ["a"]], id="stages"),
     ],
 )
 def test_a_model_of_which_nothing_is_known(wanted: PlacementOptions, expected: list[list[str]]) -> None:
@@ -170,13 +178,13 @@ def test_a_model_of_which_nothing_is_known(wanted: PlacementOptions, expected: l
 
 def test_so_many_hosts_of_a_model_of_which_nothing_is_known() -> None:
     assert list_hosts(
-        place_without_shape(site("spark:2"), PlacementOptions(hosts=2, sizes=Sizes(stages=2)))
+        place_without_shape(site("spark:2"), PlacementOptions(host_count=2, sizes=ForcedSizes(stages=2)))
     ) == (
         "spark-1",
         "spark-2",
     )
     with raises_problem("1 ", "2 hosts", cause="spark-1"):
-        place_without_shape(site("spark:2"), PlacementOptions(hosts=2))
+        place_without_shape(site("spark:2"), PlacementOptions(host_count=2))
 
 
 def test_replicas_of_a_model_of_which_nothing_is_known() -> None:
@@ -184,17 +192,17 @@ def test_replicas_of_a_model_of_which_nothing_is_known() -> None:
     (facts, kind) = two_gpus.hosts["rtx-1"]
     gpus = (facts.gpus[0], replace(facts.gpus[0], index=1))
     two_gpus = replace(two_gpus, hosts={"rtx-1": (replace(facts, gpus=gpus), kind)})
-    found = place_without_shape(two_gpus, PlacementOptions(sizes=Sizes(replicas=2)))
-    assert count_sizes(found) == (1, 1, 2)
-    assert count_sizes(
-        place_without_shape(two_gpus, PlacementOptions(gpus="all", sizes=Sizes(replicas=2)))
+    found = place_without_shape(two_gpus, PlacementOptions(sizes=ForcedSizes(replicas=2)))
+    assert count_parallel_sizes(found) == (1, 1, 2)
+    assert count_parallel_sizes(
+        place_without_shape(two_gpus, PlacementOptions(gpus="all", sizes=ForcedSizes(replicas=2)))
     ) == (1, 1, 2)
     with pytest.raises(Problem, match="--dp 2"):
-        place_without_shape(site("spark:2"), PlacementOptions(sizes=Sizes(replicas=2)))
+        place_without_shape(site("spark:2"), PlacementOptions(sizes=ForcedSizes(replicas=2)))
 
 
 def test_the_users_own_split_is_that_of_every_replica() -> None:
-    wanted = PlacementOptions(sizes=Sizes(1, 2, 2), partition="10,54")
+    wanted = PlacementOptions(sizes=ForcedSizes(1, 2, 2), partition="10,54")
     found = place_model(shape("qwen3-32b"), site("spark:4"), wanted).layout
     assert [[stage.layers for stage in stages] for stages in list_pipelines(found)] == [[10, 54], [10, 54]]
 
@@ -235,7 +243,9 @@ def test_the_largest_gpu_takes_a_model_of_which_nothing_is_known() -> None:
 
 def test_what_is_said_of_a_split_is_said_of_it_as_it_lies() -> None:
     on = site("spark:2", "spark-1", "spark-2")
-    forced = place_model(shape("gpt-oss-120b"), on, PlacementOptions(sizes=Sizes(1, 2, 1), partition="30,6"))
+    forced = place_model(
+        shape("gpt-oss-120b"), on, PlacementOptions(sizes=ForcedSizes(1, 2, 1), partition="30,6")
+    )
     (tightest,) = [line for line in forced.why if line.startswith("tightest: ")]
     assert tightest == f"tightest: {forced.fit.worst}"
     (predicted,) = [line for line in forced.why if line.startswith("predicted ")]
@@ -244,7 +254,7 @@ def test_what_is_said_of_a_split_is_said_of_it_as_it_lies() -> None:
 
 def test_more_ranks_than_there_are() -> None:
     with raises_problem("4 ", " 2 ", cause=("tensor parallel 2", "2 stages"), fix="medley ray-head"):
-        place_without_shape(site("spark:2"), PlacementOptions(sizes=Sizes(2, 2)))
+        place_without_shape(site("spark:2"), PlacementOptions(sizes=ForcedSizes(2, 2)))
     assert describe_layout(place_without_shape(site("spark:2"), PlacementOptions())) == "spark-1 alone"
 
 
@@ -274,7 +284,7 @@ def test_a_plan_names_the_cabling_and_what_keeps_its_cables_idle(
     (spark,) = build_hosts("spark:1").values()
     found = {name: replace(spark, net=each.net, rdma=each.rdma) for name, each in wired(3, cables).items()}
     hosts = Topology({name: (facts, find_kind(facts)) for name, facts in found.items()})
-    wanted = PlacementOptions(sizes=Sizes(1, 3, 1))
+    wanted = PlacementOptions(sizes=ForcedSizes(1, 3, 1))
     chosen = place_model(shape("qwen3-8b"), hosts, wanted)
     assert chosen.layout.link is not None
     assert chosen.layout.link.rdma is rdma
@@ -288,15 +298,15 @@ def test_a_plan_names_the_cabling_and_what_keeps_its_cables_idle(
 @pytest.mark.parametrize("hosts", ["spark:2", "rtx:2"])
 def test_a_width_that_config_gives_splits_a_hybrid(hosts: str) -> None:
     """Qwen3.8 27B in FP8 has 17,408 rows, 68 blocks a rank of two; by its bytes they would be 20,032."""
-    found = place_model(shape("qwen3.8-27b-fp8"), site(hosts), PlacementOptions(sizes=Sizes(tensor=2)))
-    assert count_sizes(found.layout) == (2, 1, 1)
+    found = place_model(shape("qwen3.8-27b-fp8"), site(hosts), PlacementOptions(sizes=ForcedSizes(tensor=2)))
+    assert count_parallel_sizes(found.layout) == (2, 1, 1)
     assert not any("unchecked" in each for each in found.warnings)
 
 
 def test_a_guess_warns_and_refuses_nothing() -> None:
     known = shape("qwen3.8-27b-fp8")
     gaps = {"feed_forward": None, "weights_source": "config"}
-    wanted = PlacementOptions(sizes=Sizes(tensor=2))
+    wanted = PlacementOptions(sizes=ForcedSizes(tensor=2))
     guessed = place_model(known.replace(**gaps), site("spark:2"), wanted)
     estimate, width = guessed.warnings[-2:]
     assert "estimate from config.json" in estimate

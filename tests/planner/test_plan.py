@@ -10,7 +10,7 @@ from medley.errors import Problem
 from medley.host.facts import GIB
 from medley.model.chat_format import ChatFormat, read_table_format
 from medley.planner import Device
-from medley.planner.candidates import Sizes
+from medley.planner.candidates import ForcedSizes
 from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.plan import (
     START_LIMIT_S,
@@ -73,11 +73,14 @@ def test_what_is_free_is_what_it_may_take() -> None:
 
 def test_unlike_hosts_are_told_one_cache_for_all() -> None:
     found = planned(
-        "qwen2.5-72b-instruct", site("spark,thor"), PlacementOptions(sizes=Sizes(1, 2, 1)), launcher="ray"
+        "qwen2.5-72b-instruct",
+        site("spark,thor"),
+        PlacementOptions(sizes=ForcedSizes(1, 2, 1)),
+        launcher="ray",
     )
     assert (found.stages, found.gpus) == (2, ())
-    assert found.partition is not None
-    assert sum(map(int, found.partition.split(","))) == 80
+    assert found.layer_partition is not None
+    assert sum(map(int, found.layer_partition.split(","))) == 80
     told = f"{(found.kv_cache_bytes or 0) / GIB:.1f} GiB"
     assert found.kv_cache_bytes is None or any(told in line for line in found.why)
 
@@ -125,27 +128,27 @@ def test_a_model_with_recurrent_layers_gets_larger_batches() -> None:
 
 
 def test_a_gpus_host_needs_no_compiler_for_that() -> None:
-    assert not planned("qwen3-8b", site("spark")).eager
+    assert not planned("qwen3-8b", site("spark")).is_eager
 
 
 def test_a_model_of_which_nothing_is_known_is_cut_as_the_user_says() -> None:
     two = site("spark:2")
     found = plan_without_shape(
-        place_without_shape(two, PlacementOptions(sizes=Sizes(stages=2))), two.facts, launcher="ray"
+        place_without_shape(two, PlacementOptions(sizes=ForcedSizes(stages=2))), two.facts, launcher="ray"
     )
     assert found == Plan(stages=2, launcher="ray", hosts=2, memory_utilization=0.85)
 
 
 def test_what_was_asked_reaches_an_engine_without_a_plan() -> None:
     two = site("spark:2")
-    layout = place_without_shape(two, PlacementOptions(sizes=Sizes(tensor=2)))
-    asked = EngineOptions(context=262_144, concurrency=100, kv_type="fp8", balanced=True)
+    layout = place_without_shape(two, PlacementOptions(sizes=ForcedSizes(tensor=2)))
+    asked = EngineOptions(context=262_144, concurrency=100, kv_type="fp8", balances_experts=True)
     found = plan_without_shape(layout, two.facts, launcher="ray", options=asked)
     assert (found.context, found.sequences, found.kv_type) == (262_144, 100, "fp8")
-    assert (found.expert_parallel, found.balanced) == (True, True)
+    assert (found.expert_parallel, found.balances_experts) == (True, True)
     alone = place_without_shape(two, PlacementOptions())
     with pytest.raises(Problem, match="no experts"):
-        plan_without_shape(alone, two.facts, options=EngineOptions(balanced=True))
+        plan_without_shape(alone, two.facts, options=EngineOptions(balances_experts=True))
 
 
 def test_gpus_of_one_host() -> None:
@@ -157,9 +160,9 @@ def test_gpus_of_one_host() -> None:
 
 def test_experts_are_balanced_where_there_are_some_to_balance() -> None:
     two = site("spark:2")
-    moe = planned("qwen3.5-122b-a10b-fp8", two, PlacementOptions(sizes=Sizes(tensor=2)), launcher="ray")
+    moe = planned("qwen3.5-122b-a10b-fp8", two, PlacementOptions(sizes=ForcedSizes(tensor=2)), launcher="ray")
     found = balance_experts(moe, shape("qwen3.5-122b-a10b-fp8").experts)
-    assert (found.expert_parallel, found.balanced) == (True, True)
+    assert (found.expert_parallel, found.balances_experts) == (True, True)
     assert any("256 experts of a layer" in line for line in found.why)
     for model, plan_, why in (
         ("qwen3-32b", planned("qwen3-32b", two), "this model has none"),
@@ -194,15 +197,15 @@ def test_a_cache_of_8_bits_holds_twice_as_much() -> None:
 def test_an_older_vllm_is_told_the_longest_context(version: str | None, *, finds: bool) -> None:
     found = adapt_to_version(planned("qwen3-8b", site("orin")), "vllm", version, ChatFormat())
     assert found.finds_longest is finds
-    assert found.longest == shape("qwen3-8b").context
+    assert found.longest_context == shape("qwen3-8b").context
     assert any("does not find the longest" in each for each in found.why) is not finds
     assert adapt_to_version(found, "sglang", "0.1.0", ChatFormat()) == found
 
 
 def test_the_longest_context_leaves_room_where_memory_is_short() -> None:
     tight = planned("qwen3-8b", available(site("orin"), 28))
-    assert tight.longest is not None
-    assert tight.longest < shape("qwen3-8b").context
+    assert tight.longest_context is not None
+    assert tight.longest_context < shape("qwen3-8b").context
     asked = planned("qwen3-8b", site("orin"), PlacementOptions(context=2048))
     assert adapt_to_version(asked, "vllm", "0.12.0", ChatFormat()).finds_longest, (
         "what was asked for is told anyway"
@@ -222,7 +225,7 @@ def test_an_older_vllm_is_not_told_of_parsers_it_lacks(
     model: str, version: str | None, unread: list[str]
 ) -> None:
     found = adapt_to_version(Plan(), "vllm", version, read_table_format(MODELS[model]))
-    assert list(found.unread) == unread
+    assert list(found.missing_parsers) == unread
     assert any("has no parser" in each for each in found.why) is bool(unread)
     flags = {flag.names[0] for flag in vllm.list_flags(SERVING, found, KINDS["spark"], MODELS[model])}
     assert ("--tool-call-parser" in flags) is not bool(unread)
@@ -242,7 +245,7 @@ def test_compilers_are_bounded_by_the_memory_beside_the_weights(
 ) -> None:
     on = site(kinds)
     made = planned(
-        "gpt-oss-120b", available(on, gib) if gib else on, PlacementOptions(sizes=Sizes(len(on.hosts)))
+        "gpt-oss-120b", available(on, gib) if gib else on, PlacementOptions(sizes=ForcedSizes(len(on.hosts)))
     )
     assert made.compile_jobs == jobs
     assert made.start_limit_s == START_LIMIT_S + 85 * 140 // jobs, "the experts' kernels are compiled first"
@@ -260,10 +263,10 @@ def test_sglang_gets_states_for_its_requests(kinds: str, streams: int, sequences
     """Each request of Qwen3.8 Flash-Next has 5 states; with fewer SGLang runs fewer requests at once."""
     wanted = PlacementOptions(engine="sglang", concurrency=streams)
     found = planned("qwen3.8-flash-next-nvfp4", site(kinds, engine="sglang"), wanted)
-    assert (found.sequences, found.states) == (sequences, 5 * sequences)
+    assert (found.sequences, found.state_count) == (sequences, 5 * sequences)
     flags = {each.names[0]: each.value for each in sglang.list_flags(SERVING, found, KINDS["rtx"], None)}
     assert flags["--max-mamba-cache-size"] == str(5 * sequences)
-    assert planned("qwen3.8-flash-next-nvfp4", site(kinds), PlacementOptions()).states is None, "vLLM"
+    assert planned("qwen3.8-flash-next-nvfp4", site(kinds), PlacementOptions()).state_count is None, "vLLM"
 
 
 def test_a_cpu_bounds_no_compilers() -> None:

@@ -27,7 +27,7 @@ from medley.planner.prediction import (
     build_step_timer,
     compute_collectives_s,
     compute_stage_pass,
-    predict,
+    predict_speed,
 )
 from medley.schema import Shape
 from tests.planner.layouts import QWEN_30B
@@ -57,9 +57,9 @@ def test_two_sparks_serve_many_streams_best_as_replicas(model: Shape, link: Host
     stage = Stage((SPARK,), model.layers)
     copies = Layout((stage,), link, ((Stage((SPARK2,), model.layers),),))
     together = Layout((Stage((SPARK, SPARK2), model.layers),), link)
-    assert predict(model, copies, load).tokens_per_s > predict(model, together, load).tokens_per_s
-    alone = predict(model, Layout((stage,)), load).tokens_per_s
-    assert predict(model, copies, load).tokens_per_s > 1.2 * alone
+    assert predict_speed(model, copies, load).tokens_per_s > predict_speed(model, together, load).tokens_per_s
+    alone = predict_speed(model, Layout((stage,)), load).tokens_per_s
+    assert predict_speed(model, copies, load).tokens_per_s > 1.2 * alone
 
 
 @pytest.mark.parametrize(("streams", "least", "most"), [(1, 0.49, 0.51), (16, 0.8, 0.95), (10_000, 0.98, 1)])
@@ -67,26 +67,35 @@ def test_streams_fall_on_replicas_by_chance(streams: int, least: float, most: fl
     """Of what two copies would do with half of them each; of one stream one does all."""
     one = Stage((SPARK,), EXPERTS.layers)
     copies = Layout((one,), ROCE, ((replace(one, devices=(SPARK2,)),),))
-    even = 2 * predict(EXPERTS, Layout((one,)), Load(max(1, streams // 2))).tokens_per_s
-    assert least < predict(EXPERTS, copies, Load(streams)).tokens_per_s / even < most
+    even = 2 * predict_speed(EXPERTS, Layout((one,)), Load(max(1, streams // 2))).tokens_per_s
+    assert least < predict_speed(EXPERTS, copies, Load(streams)).tokens_per_s / even < most
 
 
 def test_a_pipeline_gains_from_many_streams_alone() -> None:
     half = DENSE.layers // 2
     piped = Layout((Stage((SPARK,), half), Stage((SPARK2,), half)), ROCE)
     one = Layout((Stage((SPARK,), DENSE.layers),))
-    assert predict(DENSE, piped, Load(1)).tokens_per_s < predict(DENSE, one, Load(1)).tokens_per_s
+    assert predict_speed(DENSE, piped, Load(1)).tokens_per_s < predict_speed(DENSE, one, Load(1)).tokens_per_s
     # Each half is read once for either group of streams, so weights cost as before; all else is shared.
-    assert predict(DENSE, piped, Load(32)).tokens_per_s > 1.15 * predict(DENSE, one, Load(32)).tokens_per_s
-    assert predict(DENSE, piped, Load(256)).tokens_per_s > 1.5 * predict(DENSE, one, Load(256)).tokens_per_s
+    assert (
+        predict_speed(DENSE, piped, Load(32)).tokens_per_s
+        > 1.15 * predict_speed(DENSE, one, Load(32)).tokens_per_s
+    )
+    assert (
+        predict_speed(DENSE, piped, Load(256)).tokens_per_s
+        > 1.5 * predict_speed(DENSE, one, Load(256)).tokens_per_s
+    )
 
 
 def test_a_pipeline_is_as_fast_as_its_slowest_stage() -> None:
     slow = replace(SPARK2, bandwidth_gb_s=90, bf16_tflops=40)
     even = Layout((Stage((SPARK,), 16), Stage((slow,), 16)), ROCE)
     cut = Layout((Stage((SPARK,), 24), Stage((slow,), 8)), ROCE)
-    assert predict(DENSE, cut, Load(8)).tokens_per_s > 1.2 * predict(DENSE, even, Load(8)).tokens_per_s
-    assert "stage 2 of 2 is always busy" in predict(DENSE, even, Load(8)).bound
+    assert (
+        predict_speed(DENSE, cut, Load(8)).tokens_per_s
+        > 1.2 * predict_speed(DENSE, even, Load(8)).tokens_per_s
+    )
+    assert "stage 2 of 2 is always busy" in predict_speed(DENSE, even, Load(8)).bound
 
 
 @pytest.mark.parametrize(
@@ -99,7 +108,7 @@ def test_a_pipeline_is_as_fast_as_its_slowest_stage() -> None:
     ],
 )
 def test_bound(layout: Layout, load: Load, words: str) -> None:
-    found = predict(DENSE, layout, load)
+    found = predict_speed(DENSE, layout, load)
     assert words in found.bound
     assert " ms a step" in found.bound
     assert found.low < found.tokens_per_s < found.high
@@ -111,14 +120,14 @@ def test_of_what_was_measured_all_is_reached() -> None:
     cpu = Device("a", 0, "cpu", 1 << 36, 50, 1)
     load = Load(context_tokens=1)
     there = Layout((Stage((replace(cpu, measured=True),), 32),))
-    found = predict(DENSE, there, load)
+    found = predict_speed(DENSE, there, load)
     read = 32 * DENSE.layer_bytes + (DENSE.head_bytes or DENSE.embedding_bytes)
     assert read == pytest.approx(15.0e9, rel=0.01)
     besides = (32 * SHIPPED_EFFICIENCY.layer_us + SHIPPED_EFFICIENCY.step_us) * 1e-6
     reading = 1 / found.tokens_per_s - besides - 2 * 7.0e9 / 1e12
     assert reading == pytest.approx(read / 50e9, rel=0.01)
     assert "at 50 GB/s measured" in found.bound
-    stated = predict(DENSE, Layout((Stage((cpu,), 32),)), load)
+    stated = predict_speed(DENSE, Layout((Stage((cpu,), 32),)), load)
     assert found.tokens_per_s > 1.1 * stated.tokens_per_s
     assert found.prefill_tokens_per_s > 2 * stated.prefill_tokens_per_s
 
@@ -128,7 +137,7 @@ def test_a_measured_wire_costs_what_it_was_measured_at() -> None:
     cpu = Device("a", 0, "cpu", 1 << 36, 50, 1, measured=True)
     stages = (Stage((cpu,), 16), Stage((replace(cpu, host="b"),), 16))
     step = {
-        link: 1 / predict(DENSE, Layout(stages, link), Load()).tokens_per_s
+        link: 1 / predict_speed(DENSE, Layout(stages, link), Load()).tokens_per_s
         for link in (
             HostLink(1000, 500.0, measured=True),
             HostLink(1000, 500.0),
@@ -176,7 +185,7 @@ def test_a_range_holds_the_share_of_measurements_that_a_plan_says(metric: str, s
 
 def test_a_range_is_that_of_its_metric() -> None:
     alone = Layout((Stage((SPARK,), 32),))
-    one, many = predict(DENSE, alone, Load()), predict(DENSE, alone, Load(8))
+    one, many = predict_speed(DENSE, alone, Load()), predict_speed(DENSE, alone, Load(8))
     assert (one.held_out, many.held_out) == (ONE_STREAM, MANY_STREAMS)
     assert one.low == one.tokens_per_s * ONE_STREAM.low
     assert many.high == many.tokens_per_s * MANY_STREAMS.high
@@ -265,7 +274,7 @@ bounded = settings(max_examples=25, deadline=None, derandomize=True)
 @bounded
 @given(shapes, layouts(), loads)
 def test_a_prediction_is_positive_and_finite(model: Shape, layout: Layout, load: Load) -> None:
-    found = predict(model, layout, load)
+    found = predict_speed(model, layout, load)
     for each in (found.ttft_s, found.low, found.high, found.prefill_tokens_per_s, *found.stage_s):
         assert 0 < each < float("inf")
     assert len(found.stage_s) == len(layout.stages)
@@ -276,7 +285,10 @@ def test_a_prediction_is_positive_and_finite(model: Shape, layout: Layout, load:
 def test_more_bandwidth_is_never_slower(
     model: Shape, layout: Layout, load: Load, times: float, wire: float
 ) -> None:
-    before, after = predict(model, layout, load), predict(model, faster(layout, times, wire), load)
+    before, after = (
+        predict_speed(model, layout, load),
+        predict_speed(model, faster(layout, times, wire), load),
+    )
     assert after.tokens_per_s >= before.tokens_per_s * (1 - 1e-12)
     assert after.ttft_s <= before.ttft_s * (1 + 1e-12)
 
@@ -293,7 +305,7 @@ def test_the_order_of_a_stages_devices_says_nothing(
             for each in layout.stages
         ),
     )
-    assert predict(model, mixed, load).tokens_per_s == predict(model, layout, load).tokens_per_s
+    assert predict_speed(model, mixed, load).tokens_per_s == predict_speed(model, layout, load).tokens_per_s
 
 
 @bounded
@@ -321,7 +333,7 @@ def test_layers_are_cut_by_the_predictions_own_time(
 def test_no_share_of_what_was_measured_is_taken(kind: str, weights: str) -> None:
     device = Device("a", 0, kind, 1 << 36, 100, 2, "RTX 5090", measured=True)
     found = compute_reached_speed(device, weights, SHIPPED_EFFICIENCY)
-    assert (found.weights, found.cache, found.operations) == (100e9, 100e9, 2e12)
+    assert (found.weight_bytes_per_s, found.cache_bytes_per_s, found.operations_per_s) == (100e9, 100e9, 2e12)
 
 
 @pytest.mark.parametrize(

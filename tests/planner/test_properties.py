@@ -12,7 +12,7 @@ from medley.planner import Device, Goal, HostLink, Load, Stage, describe_layout,
 from medley.planner.candidates import Request
 from medley.planner.choose import Choice, choose_layout
 from medley.planner.host_order import place_in_rank_order
-from medley.planner.prediction import build_step_timer, predict
+from medley.planner.prediction import build_step_timer, predict_speed
 from medley.schema import Shape
 from tests.planner.layouts import (
     MODELS,
@@ -72,7 +72,7 @@ cases = st.builds(Case, shapes, clusters(), links, goals, loads)
 def chosen(case: Case) -> Choice | Problem:
     try:
         work = workload(case.shape, case.load, case.goal, build_step_timer(case.shape, case.load))
-        return choose_layout(Request(work, tuple(case.devices), over(case.link)), predict)
+        return choose_layout(Request(work, tuple(case.devices), over(case.link)), predict_speed)
     except Problem as problem:
         return problem
 
@@ -171,7 +171,7 @@ def test_a_faster_device_never_slows_what_was_chosen(
     first, *others = map(faster, list_pipelines(found.layout))
     laid = replace(found.layout, stages=first, replicas=tuple(others))
     before = found.prediction.tokens_per_s
-    assert predict(case.shape, laid, case.load).tokens_per_s >= before * (1 - 1e-9)
+    assert predict_speed(case.shape, laid, case.load).tokens_per_s >= before * (1 - 1e-9)
 
 
 @given(cases, st.floats(1, 4))

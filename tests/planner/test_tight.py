@@ -9,8 +9,8 @@ import pytest
 from medley.host.facts import GIB
 from medley.model.checkpoint import Checkpoint
 from medley.model.shape import compute_shape
-from medley.planner import count_sizes
-from medley.planner.candidates import Sizes
+from medley.planner import count_parallel_sizes
+from medley.planner.candidates import ForcedSizes
 from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.plan import plan_engine
 from medley.planner.remedies import NoLayout
@@ -44,7 +44,7 @@ CONFIG = {
     },
 }
 PUBLISHED = {"metadata": {"total_size": 199 * GIB}}
-ASKED = PlacementOptions(context=262_144, kv_type="fp8", sizes=Sizes(tensor=2))
+ASKED = PlacementOptions(context=262_144, kv_type="fp8", sizes=ForcedSizes(tensor=2))
 
 
 def large(index: Mapping[str, Any]) -> Shape:
@@ -58,7 +58,7 @@ def test_a_model_that_two_sparks_run_is_planned_with_the_way_to_do_it(
     """By estimate it needs 106.6 GiB, by the published size 103.6, and 103.4 are safe."""
     sparks = site("spark:2")
     found = place_model(large(index), sparks, ASKED)
-    assert count_sizes(found.layout) == (2, 1, 1)
+    assert count_parallel_sizes(found.layout) == (2, 1, 1)
     warning = found.warnings[0]
     assert f"needs {needs:.1f} of 121.7 GiB, and 103.4 are safe" in warning
     assert "drop_caches" in warning

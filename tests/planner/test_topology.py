@@ -14,7 +14,7 @@ from medley.host.facts import Facts, read_facts
 from medley.host.kind import find_kind
 from medley.model.resolve import Weights
 from medley.planner import list_hosts, topology
-from medley.planner.candidates import Sizes
+from medley.planner.candidates import ForcedSizes
 from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.topology import Topology
 from medley.serving.alternatives import place_order
@@ -63,7 +63,7 @@ def test_a_model_that_an_image_is_too_old_for_is_placed_elsewhere() -> None:
 def test_who_asks_for_both_is_told_the_way() -> None:
     with pytest.raises(Problem) as caught:
         place_order(
-            order("qwen3-8b", PlacementOptions(sizes=Sizes(1, 2, 1))),
+            order("qwen3-8b", PlacementOptions(sizes=ForcedSizes(1, 2, 1))),
             shape("qwen3-8b"),
             site("spark,orin"),
         )
@@ -86,7 +86,7 @@ def test_they_come_together(kinds: str, asked: EngineRequest, monkeypatch: pytes
     there = add_engine_sources(site(kinds), PlacementOptions(), asked)
     assert list(topology.list_incompatible_warnings(there.engine_sources, ())) == []
     if "cpu" not in kinds:
-        found = place_model(shape("qwen3-8b"), there, PlacementOptions(sizes=Sizes(1, 2, 1)))
+        found = place_model(shape("qwen3-8b"), there, PlacementOptions(sizes=ForcedSizes(1, 2, 1)))
         assert len(list_hosts(found.layout)) == 2
 
 
@@ -101,7 +101,7 @@ def test_a_plan_says_who_knows_what_is_in_an_image() -> None:
 def test_hosts_that_have_joined_agree() -> None:
     running = site("spark,orin", "spark-1", "orin-1")
     assert add_engine_sources(running, PlacementOptions(), EngineRequest()).engine_sources == {}
-    found = place_model(shape("qwen3-8b"), running, PlacementOptions(sizes=Sizes(1, 2, 1)))
+    found = place_model(shape("qwen3-8b"), running, PlacementOptions(sizes=ForcedSizes(1, 2, 1)))
     assert not any("one cluster" in each for each in found.warnings)
 
 
@@ -112,7 +112,7 @@ def test_without_nix_the_nccl_of_an_orin_starts_nowhere(monkeypatch: pytest.Monk
     assert len(list_hosts(alone.layout)) == 1
     assert any("one cluster. Reason: the NCCL that PyPI has" in each for each in alone.warnings)
     order = Order(Weights("qwen3-8b", "Qwen/Qwen3-8B", None), Serving("Qwen/Qwen3-8B", "qwen3-8b"))
-    order = replace(order, placement=PlacementOptions(sizes=Sizes(2)))
+    order = replace(order, placement=PlacementOptions(sizes=ForcedSizes(2)))
     with pytest.raises(Problem) as caught:
         place_order(order, shape("qwen3-8b"), there)
     assert "nix run .#ray-head" in caught.value.fix
@@ -187,7 +187,7 @@ def test_a_gpu_that_runs_a_model_is_not_given_again() -> None:
         busy_slots={"debian-vm": 1},
     )
     assert len(shared.list_devices()) == 1, "a CPU has as many slots as it was given"
-    assert joined.keep_hosts(["rtx-two"]).busy_slots == {"rtx-two": 1}
+    assert joined.select_hosts(["rtx-two"]).busy_slots == {"rtx-two": 1}
 
 
 def test_a_part_of_a_cluster() -> None:
@@ -197,6 +197,6 @@ def test_a_part_of_a_cluster() -> None:
         free_slots={"spark": 1, "rtx-two": 2},
         addresses={"spark": "10.0.0.1", "rtx-two": "10.0.0.2"},
     )
-    part = joined.keep_hosts(["rtx-two"])
+    part = joined.select_hosts(["rtx-two"])
     assert (list(part.hosts), part.rank_order, part.free_slots) == (["rtx-two"], ("rtx-two",), {"rtx-two": 2})
     assert part.addresses == {"rtx-two": "10.0.0.2"}

@@ -18,8 +18,8 @@ from medley.environment import payload, virtualenv
 from medley.environment.virtualenv import Environment
 from medley.errors import Problem
 from medley.network.ports import RayPorts
-from medley.planner import count_sizes, list_devices
-from medley.planner.candidates import Sizes
+from medley.planner import count_parallel_sizes, list_devices
+from medley.planner.candidates import ForcedSizes
 from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.topology import Topology
 from tests.planner.imagined import shape, site
@@ -87,10 +87,12 @@ def placed(case: Case, engine: Environment, name: str = "placement") -> Placed:
         nodes = answer(state.lines)["nodes"]
         topology, addresses = site_of(case, rack.hosts, nodes)
         wanted = PlacementOptions(
-            sizes=Sizes(case.tensor, case.stages), hosts=case.used or len(case.hosts), one_server=True
+            sizes=ForcedSizes(case.tensor, case.stages),
+            host_count=case.used or len(case.hosts),
+            needs_one_server=True,
         )
         layout = place_model(shape(MODEL), topology, wanted).layout
-        assert count_sizes(layout) == (case.tensor, case.stages, 1), layout
+        assert count_parallel_sizes(layout) == (case.tensor, case.stages, 1), layout
         planned = in_order([addresses[device.host] for device in list_devices(layout)], case.tensor)
         slots = count_slots(layout, replace(topology, addresses=addresses))
         with held(head, engine, slots.spare):

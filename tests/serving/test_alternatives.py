@@ -15,7 +15,7 @@ from medley.engine import Serving
 from medley.engine.launch import Order
 from medley.errors import Problem
 from medley.model.resolve import Weights
-from medley.planner.candidates import Sizes
+from medley.planner.candidates import ForcedSizes
 from medley.planner.placement import PlacementOptions
 from medley.planner.topology import Topology
 from medley.serving.alternatives import place_order
@@ -207,7 +207,7 @@ def test_a_host_that_plans_alone_is_sent_to_its_cluster(
     monkeypatch.setenv("MEDLEY_CLUSTER", str(tmp_path / "cluster.toml"))
     (tmp_path / "cluster.toml").write_text(f"[hosts.{platform.node()}]\n[hosts.other]\n")
     order = Order(Weights("qwen3-8b", "Qwen/Qwen3-8B", None), Serving("Qwen/Qwen3-8B", "qwen3-8b"))
-    order = replace(order, placement=PlacementOptions(sizes=Sizes(stages=2)))
+    order = replace(order, placement=PlacementOptions(sizes=ForcedSizes(stages=2)))
     (host,) = site("spark").hosts.values()
     with pytest.raises(Problem) as caught:
         place_order(order, shape("qwen3-8b"), Topology({platform.node(): host}))
@@ -222,7 +222,9 @@ def test_hosts_of_the_cluster_that_are_missing_are_brought_back(
     monkeypatch.setenv("MEDLEY_CLUSTER", str(file))
     order = Order(Weights("qwen3-8b", "Qwen/Qwen3-8B", None), Serving("Qwen/Qwen3-8B", "qwen3-8b"))
     order = replace(
-        order, placement=PlacementOptions(sizes=Sizes(stages=2)), user_command=("medley", "serve", "qwen3-8b")
+        order,
+        placement=PlacementOptions(sizes=ForcedSizes(stages=2)),
+        user_command=("medley", "serve", "qwen3-8b"),
     )
     with pytest.raises(Problem) as caught:
         place_order(order, shape("qwen3-8b"), site("spark", "spark-1"))

@@ -13,12 +13,12 @@ from medley.engine.launch import ENGINES, Launch, Order
 from medley.environment.tools import Tools
 from medley.model.resolve import Weights
 from medley.planner.placement import PlacementOptions
-from medley.planner.plan import Nodes, Plan
+from medley.planner.plan import NodeProcess, Plan
 from medley.schema import EngineName
 from medley.serving.script import PLAN, Script, read_script_plan
 
 SCRIPT = Script(Path("/home/me/answers.py"), "print(1)\n", ("--limit", "5"))
-NODES = Nodes(2, 1, "10.0.0.1", 24_020, "10.0.0.2")
+NODES = NodeProcess(2, 1, "10.0.0.1", 24_020, "10.0.0.2")
 
 
 @pytest.fixture(autouse=True)
@@ -76,13 +76,13 @@ def test_the_same_plan_is_the_same_file() -> None:
 
 
 def test_over_ray_the_class_is_told_so() -> None:
-    found = launch(Plan(launcher="ray", stages=2, partition="3,3"))
+    found = launch(Plan(launcher="ray", stages=2, layer_partition="3,3"))
     assert read_script_plan(found)["arguments"]["distributed_executor_backend"] == "ray"
     assert found.command.env["VLLM_PP_LAYER_PARTITION"] == "3,3"
 
 
 def test_torchrun_starts_it_for_each_rank_of_this_host() -> None:
-    found = launch(Plan(launcher="mp", tensor_parallel=4, gpus=(0, 1), nodes=NODES))
+    found = launch(Plan(launcher="mp", tensor_parallel=4, gpus=(0, 1), node_process=NODES))
     assert found.command.argv == (
         *("/env/bin/torchrun", "--nnodes", "2", "--node-rank", "1", "--master-addr", "10.0.0.1"),
         *("--master-port", "24020", "--nproc-per-node", "2", "/home/me/answers.py", "--limit", "5"),
@@ -108,13 +108,17 @@ def test_replicas_are_processes_with_gpus_of_their_own() -> None:
 
 
 def test_replicas_on_several_hosts_count_on() -> None:
-    plan = Plan(launcher="mp", replicas=4, replicas_here=2, replicas_before=2, gpus=(0, 1), nodes=NODES)
+    plan = Plan(
+        launcher="mp", replicas=4, replicas_here=2, replicas_before=2, gpus=(0, 1), node_process=NODES
+    )
     assert [each["replica"] for each in plans(launch(plan))] == [2, 3]
     assert all("VLLM_DP_RANK" not in each["variables"] for each in plans(launch(plan)))
 
 
 def test_those_of_a_model_with_experts_know_of_each_other() -> None:
-    plan = Plan(launcher="mp", replicas=4, replicas_here=2, replicas_before=2, gpus=(0, 1), nodes=NODES)
+    plan = Plan(
+        launcher="mp", replicas=4, replicas_here=2, replicas_before=2, gpus=(0, 1), node_process=NODES
+    )
     first, second = plans(launch(plan, script=replace(SCRIPT, has_experts=True)))
     assert first["variables"] == {
         "VLLM_DP_SIZE": "4",

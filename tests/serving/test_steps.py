@@ -15,7 +15,7 @@ from medley.environment import engine_source
 from medley.host.kind import find_kind
 from medley.model.resolve import Weights
 from medley.network.fabric.types import NetworkOptions
-from medley.planner.candidates import Sizes
+from medley.planner.candidates import ForcedSizes
 from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.topology import Topology
 from medley.schema import EngineName
@@ -57,7 +57,7 @@ def pairs(step: Step) -> set[tuple[str, str]]:
 
 def test_all_hosts_meet_on_one_wire() -> None:
     found = launch_steps(
-        "qwen2.5-72b-instruct", site("spark:2,thor:2"), PlacementOptions(sizes=Sizes(1, 4, 1))
+        "qwen2.5-72b-instruct", site("spark:2,thor:2"), PlacementOptions(sizes=ForcedSizes(1, 4, 1))
     )
     names = {step.starts.command.env["VLLM_HOST_IP"].rpartition(".")[0] for step in found}
     assert len(found) == 5
@@ -77,7 +77,7 @@ def test_a_head_is_told_its_wire_where_it_would_take_another(
     kinds: str, typed_link: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MEDLEY_FLAKE", "/flake")  # which has an NCCL for an Orin
-    head, worker, serve = launch_steps("qwen3-8b", site(kinds), PlacementOptions(sizes=Sizes(1, 2, 1)))
+    head, worker, serve = launch_steps("qwen3-8b", site(kinds), PlacementOptions(sizes=ForcedSizes(1, 2, 1)))
     assert of(head)[1] == ["medley", "ray-head", *typed_link]
     assert head.starts.command.env["VLLM_HOST_IP"] == serve.starts.command.env["VLLM_HOST_IP"]
     assert worker.starts.command.env["VLLM_HOST_IP"] != serve.starts.command.env["VLLM_HOST_IP"]
@@ -86,7 +86,9 @@ def test_a_head_is_told_its_wire_where_it_would_take_another(
 def test_a_wire_that_was_asked_for_is_typed_too() -> None:
     """By itself the head would take its fast port again."""
     head, worker, serve = launch_steps(
-        "gpt-oss-120b", site("spark:2"), PlacementOptions(sizes=Sizes(2), network=NetworkOptions("enP7s7"))
+        "gpt-oss-120b",
+        site("spark:2"),
+        PlacementOptions(sizes=ForcedSizes(2), network=NetworkOptions("enP7s7")),
     )
     assert of(head)[1] == ["medley", "ray-head", "--link", "enP7s7"]
     addresses = [step.starts.command.env["VLLM_HOST_IP"] for step in (head, worker, serve)]
@@ -107,7 +109,7 @@ def test_a_folder_is_typed_by_its_path() -> None:
 
 
 def test_replicas_are_servers_of_their_own() -> None:
-    wanted = PlacementOptions(goal="throughput", concurrency=64, context=2048, sizes=Sizes(1, 1, 2))
+    wanted = PlacementOptions(goal="throughput", concurrency=64, context=2048, sizes=ForcedSizes(1, 1, 2))
     found = launch_steps("qwen3-4b-instruct-2507", site("rtx:2"), wanted)
     assert [step.host for step in found] == ["rtx-1", "rtx-2"]
     for step in found:
@@ -125,10 +127,10 @@ def test_a_cluster_that_runs_is_only_served_over() -> None:
         free_slots={"cpu-1": 1, "cpu-2": 1, "cpu-3": 1},
         addresses={f"cpu-{n}": f"10.40.0.{9 + n}" for n in (1, 2, 3)},
     )
-    (serve,) = launch_steps("demo", on, PlacementOptions(hosts=2, sizes=Sizes(stages=2)))
+    (serve,) = launch_steps("demo", on, PlacementOptions(host_count=2, sizes=ForcedSizes(stages=2)))
     assert of(serve)[1][:5] == ["medley", "serve", "demo", "--hosts", "2"]
     assert serve.starts.command.env["VLLM_HOST_IP"] == "10.40.0.10"
-    (alone,) = launch_steps("demo", on, PlacementOptions(hosts=1))
+    (alone,) = launch_steps("demo", on, PlacementOptions(host_count=1))
     assert of(alone)[1] == ["medley", "serve", "demo", "--hosts", "1"]
 
 
@@ -137,10 +139,10 @@ def test_a_part_of_a_hosts_gpus_is_named() -> None:
     facts, kind = one.hosts["rtx-1"]
     second = replace(facts.gpus[0], index=1)
     two = Topology({"rtx-1": (replace(facts, gpus=(*facts.gpus, second)), kind)})
-    (alone,) = launch_steps("qwen3-8b", two, PlacementOptions(sizes=Sizes(1, 1, 1)))
+    (alone,) = launch_steps("qwen3-8b", two, PlacementOptions(sizes=ForcedSizes(1, 1, 1)))
     assert of(alone)[1] == ["medley", "serve", "qwen3-8b", "--gpus", "0", "--tp", "1", "--pp", "1"]
     assert alone.starts.command.env["CUDA_VISIBLE_DEVICES"] == "0"
-    found = launch_steps("qwen3-8b", two, PlacementOptions(sizes=Sizes(1, 1, 2)))
+    found = launch_steps("qwen3-8b", two, PlacementOptions(sizes=ForcedSizes(1, 1, 2)))
     assert [of(step)[1][3:5] for step in found] == [["--gpus", "0"], ["--gpus", "1"]]
     assert [("--port", "8000") in pairs(step) for step in found] == [True, False]
     assert of(found[1])[1][-2:] == ["--port", "8001"]
@@ -161,7 +163,7 @@ def test_a_kind_without_an_environment_runs_out_of_its_image() -> None:
 
 
 def test_no_image_is_started_without_ray() -> None:
-    wanted = PlacementOptions(sizes=Sizes(1, 2, 1), launcher="mp", one_server=True)
+    wanted = PlacementOptions(sizes=ForcedSizes(1, 2, 1), launcher="mp", needs_one_server=True)
     request = engine_source.EngineRequest()
     with raises_problem(cause="vLLM in an image only, and images need Ray"):
         launch_steps("gpt-oss-120b", add_engine_sources(site("orin:2"), wanted, request), wanted)
@@ -211,7 +213,7 @@ def test_what_is_printed_is_what_is_started(kinds: str) -> None:
 
 
 def test_without_ray_each_host_has_a_process_of_its_own() -> None:
-    wanted = PlacementOptions(sizes=Sizes(1, 2, 1), launcher="mp", one_server=True)
+    wanted = PlacementOptions(sizes=ForcedSizes(1, 2, 1), launcher="mp", needs_one_server=True)
     serve, join = launch_steps("qwen3-32b", site("spark:2"), wanted)
     assert of(serve)[1][:7] == ["medley", "serve", "qwen3-32b", "--hosts", "2", "--launcher", "mp"]
     address = serve.starts.command.env["VLLM_HOST_IP"]
@@ -230,7 +232,7 @@ def test_without_ray_each_host_has_a_process_of_its_own() -> None:
 
 def test_sglang_over_ray_is_started_rank_by_rank() -> None:
     head, worker, serve = launch_steps(
-        "qwen3-32b", site("spark:2"), PlacementOptions(sizes=Sizes(2, 1, 1), engine="sglang")
+        "qwen3-32b", site("spark:2"), PlacementOptions(sizes=ForcedSizes(2, 1, 1), engine="sglang")
     )
     assert "--engine sglang" in head.typed
     assert "--engine sglang" in worker.typed
@@ -252,7 +254,7 @@ def test_a_ring_of_cables_is_used_where_the_nccl_of_the_engine_knows_it(
 ) -> None:
     hosts = {name: recorded(name) for name in RING}
     on = Topology({name: (found, find_kind(found)) for name, found in hosts.items()})
-    wanted = PlacementOptions(engine=engine, sizes=Sizes(1, 3, 1))
+    wanted = PlacementOptions(engine=engine, sizes=ForcedSizes(1, 3, 1))
     on = add_engine_sources(on, wanted, engine_source.EngineRequest())
     *_, serve = launch_steps("qwen3-8b", replace(on, nccl_version=nccl) if nccl else on, wanted)
     assert (serve.starts.command.env.get("NCCL_IB_SUBNET_AWARE_ROUTING") == "1") is ring
@@ -262,4 +264,4 @@ def test_a_ring_of_cables_is_used_where_the_nccl_of_the_engine_knows_it(
 def test_a_running_cluster_has_the_nccl_of_its_own_environment(nccl: tuple[int, ...]) -> None:
     on = replace(site("spark:2", "spark-1", "spark-2"), nccl_version=nccl)
     assert on.complete_options(NetworkOptions(), "vllm").nccl == nccl
-    assert on.keep_hosts(["spark-1"]).complete_options(NetworkOptions(), "sglang").nccl == nccl
+    assert on.select_hosts(["spark-1"]).complete_options(NetworkOptions(), "sglang").nccl == nccl

@@ -103,7 +103,7 @@ def _steps(scenario: Scenario, hosts: Topology) -> list[Step]:
         return list(list_steps(order, place_model(made, hosts, order.placement), hosts))
     # The guide's head is Medley's too: that of a cluster that runs.
     wishes = hosts.complete_options(order.placement.network, scenario.engine)
-    ends = SiteNetwork(hosts.facts, wishes).list_ends(hosts.hosts)
+    ends = SiteNetwork(hosts.facts, wishes).find_endpoints(hosts.hosts)
     names = tuple(ends)
     there = replace(
         hosts,

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from medley.planner.candidates import Sizes
+from medley.planner.candidates import ForcedSizes
 from medley.planner.placement import PlacementOptions
 from medley.planner.plan import KvType, Launcher
 from medley.schema import EngineName
@@ -53,11 +53,11 @@ class Scenario:
         return PlacementOptions(
             concurrency=self.concurrency,
             context=self.context,
-            sizes=Sizes(self.tensor, self.stages, None),
+            sizes=ForcedSizes(self.tensor, self.stages, None),
             engine=self.engine,
             launcher=self.launcher,
             kv_type=self.kv_type,
-            one_server=self.launcher == "mp",
+            needs_one_server=self.launcher == "mp",
         )
 
     def has(self, fact: Fact) -> bool:

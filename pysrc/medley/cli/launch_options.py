@@ -15,7 +15,7 @@ from medley.host.kind import find_kind, read_facts_by_host
 from medley.host_schema import ENGINE_TABLES
 from medley.model.trust import Trust
 from medley.network.fabric.types import NetworkOptions
-from medley.planner.candidates import Sizes
+from medley.planner.candidates import ForcedSizes
 from medley.planner.context import (
     allows_longer_context,
 )
@@ -67,14 +67,14 @@ class Planning:
             self.goal,
             self.concurrency or (THROUGHPUT_STREAMS if self.goal == "throughput" else 1),
             self.context,
-            Sizes(self.tensor, self.stages, self.replicas),
+            ForcedSizes(self.tensor, self.stages, self.replicas),
             gpus=gpus,
             network=NetworkOptions(link, transport=self.transport),
             partition=os.environ.get(ENGINE_TABLES[engine].partition_variable),
-            longer_context=allows_longer_context(os.environ, engine),
+            allows_longer_context=allows_longer_context(os.environ, engine),
             engine=engine,
             kv_type=self.kv_type,
-            balanced=self.eplb,
+            balances_experts=self.eplb,
         )
 
 

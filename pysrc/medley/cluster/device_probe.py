@@ -22,11 +22,11 @@ from medley.host.kind import Kind, detect_kind
 from medley.planner import devices
 from medley.planner.device_history import (
     HISTORY_FILE,
-    Record,
+    ProbeRecord,
     add_record,
     list_findings,
+    parse_speed,
     read_history,
-    read_speed,
 )
 from medley.planner.devices import DeviceSpeed
 from medley.transcript import NO_ANSWER, lines, number, readings
@@ -55,7 +55,7 @@ KERNEL_COMMAND = "uname -r"
 _WIRED_KINDS = {"ethernet", "infiniband"}
 
 
-def record_speeds(host_facts: Facts, kind: Kind, speeds: Sequence[DeviceSpeed]) -> tuple[Record, ...]:
+def record_speeds(host_facts: Facts, kind: Kind, speeds: Sequence[DeviceSpeed]) -> tuple[ProbeRecord, ...]:
     """Add these speeds, and the state of devices and links, to the history; return the whole history."""
     answers = process.ask((GPU_COMMAND, COUNTERS_COMMAND, KERNEL_COMMAND, POWER))
     power_mode = re.search(r"NV Power Mode: *(\S+)", answers.get(POWER, NO_ANSWER).text)
@@ -75,7 +75,7 @@ def record_speeds(host_facts: Facts, kind: Kind, speeds: Sequence[DeviceSpeed]) 
     # The maker of a CPU states no figure.
     stated_devices = () if kind.host.device == "cpu" else devices.list_devices({"": (host_facts, kind)})
     return add_record(
-        Record(
+        ProbeRecord(
             when=datetime.now(UTC).isoformat(timespec="seconds"),
             speeds=tuple(asdict(speed) for speed in speeds),
             gpus={gpu["index"] or "": {name: text for name, text in gpu.items() if text} for gpu in gpus},
@@ -126,7 +126,7 @@ def _run_probe(launch: Command, *, starts: bool) -> list[Finding]:
         tuple(devices.list_device_identities(host_facts, kind)),
     )
     tables = [json_shape.table(line) for line in finished.lines if line.startswith('{"device"')]
-    speeds = [read_speed(platform.node(), units, table, when) for table in tables if table]
+    speeds = [parse_speed(platform.node(), units, table, when) for table in tables if table]
     measured_speeds = [speed for speed in speeds if speed]
     slow_findings = list(list_findings(record_speeds(host_facts, kind, measured_speeds)))
     _update_measurements(measured_speeds, slow_findings)
@@ -146,7 +146,7 @@ def _update_measurements(measured_speeds: Sequence[DeviceSpeed], slow_findings: 
         devices.add_measurements(updated_speeds, ())
 
 
-def _compute_age(records: Sequence[Record]) -> timedelta:
+def _compute_age(records: Sequence[ProbeRecord]) -> timedelta:
     if not records:
         return timedelta.max
     # A record from the future was made before the clock was set back; it is as good as an old one.

@@ -29,7 +29,7 @@ from medley.model.extra_files import NO_EXTRAS, ModelExtras
 from medley.model.resolve import Weights
 from medley.planner import Layout, group_by_host, list_devices, list_pipelines
 from medley.planner.placement import PlacementOptions
-from medley.planner.plan import Launcher, Nodes, Plan
+from medley.planner.plan import Launcher, NodeProcess, Plan
 from medley.schema import EngineName
 
 ENGINES: Mapping[EngineName, Engine] = {"vllm": vllm, "sglang": sglang}
@@ -158,7 +158,7 @@ def build_launch(
         # vLLM would ask its own programs, too, for the key of a variable in the user's shell.
         keys = tuple(name for name in _ENGINE_KEYS if name in environ)
         command = replace(command, unset=(*command.unset, *keys))
-    if tools.binary.parts and serving.socket_folder and not (plan.nodes and plan.nodes.rank):
+    if tools.binary.parts and serving.socket_folder and not (plan.node_process and plan.node_process.rank):
         command = serve_on_socket(command, serving, str(tools.binary / "python"))
     return Launch(plan, command, order.model_extras)
 
@@ -240,7 +240,7 @@ def plan_nodes(plan: Plan, layout: Layout, addresses: Mapping[str, str], port: i
         replicas = sum(stages[0].devices[0].host == host for stages in list_pipelines(layout))
         plans[host] = replace(
             plan,
-            nodes=Nodes(len(hosts), rank, addresses[next(iter(hosts))], port, addresses[host]),
+            node_process=NodeProcess(len(hosts), rank, addresses[next(iter(hosts))], port, addresses[host]),
             gpus=tuple(device.index for device in devices if device.kind != "cpu"),
             replicas_here=replicas,
             replicas_before=replicas_before,

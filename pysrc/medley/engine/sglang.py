@@ -61,14 +61,14 @@ def list_variables(serving: Serving, plan: Plan, host: HostTable) -> Iterator[Va
             why = "SGLang would bind each rank to its own NUMA node, which few hosts have"
             yield Variable("SGLANG_CPU_OMP_THREADS_BIND", _list_cpus(plan), why)
     if plan.launcher == "ray":
-        yield Variable("MEDLEY_RANKS", ",".join(plan.places), "the host of each rank, in order")
-    if plan.partition:
+        yield Variable("MEDLEY_RANKS", ",".join(plan.rank_addresses), "the host of each rank, in order")
+    if plan.layer_partition:
         yield Variable(
             ENGINE_TABLES["sglang"].partition_variable,
-            plan.partition,
+            plan.layer_partition,
             "layers of each stage, in the order of ranks",
         )
-    if plan.beyond_config:
+    if plan.is_beyond_config:
         yield Variable(TABLE.context_variable, "1", Why.LONGER)
 
 
@@ -98,7 +98,7 @@ def list_flags(serving: Serving, plan: Plan, host: HostTable, model: Model | Non
     yield from _list_rank_flags(plan)
     yield from build_optional_flag("--dtype", plan.dtype, Why.DTYPE)
     yield from _list_memory_flags(plan, host)
-    if plan.eager and host.device != "cpu":
+    if plan.is_eager and host.device != "cpu":
         yield build_flag("--cuda-graph-backend-decode --disable-cuda-graph", "disabled", Why.EAGER)
         yield build_flag("--cuda-graph-backend-prefill", "disabled", Why.EAGER)
     yield build_flag("--sleep-on-idle", None, "its idle scheduler would use a whole core")
@@ -125,7 +125,7 @@ def _list_rank_flags(plan: Plan) -> Iterator[Flag]:
         )
     if plan.expert_parallel:
         yield build_flag("--ep-size --expert-parallel-size --ep", tensor, "each expert is whole on one rank")
-    if plan.balanced:
+    if plan.balances_experts:
         yield build_flag("--enable-eplb", None, "moves busy experts to idle ranks")
     if plan.stages > 1:
         yield build_flag(
@@ -137,10 +137,10 @@ def _list_rank_flags(plan: Plan) -> Iterator[Flag]:
         yield build_flag("--dp-size --data-parallel-size --dp", plan.replicas, Why.REPLICAS)
     if plan.launcher == "ray":
         yield build_flag("--use-ray", None, "Ray starts the ranks on their hosts")
-    if plan.nodes:
-        yield build_flag("--nnodes", plan.nodes.count, Why.WITHOUT_RAY)
-        yield build_flag("--node-rank", plan.nodes.rank, "this host's number")
-        address = f"{plan.nodes.address}:{plan.nodes.port}"
+    if plan.node_process:
+        yield build_flag("--nnodes", plan.node_process.node_count, Why.WITHOUT_RAY)
+        yield build_flag("--node-rank", plan.node_process.rank, "this host's number")
+        address = f"{plan.node_process.address}:{plan.node_process.port}"
         yield build_flag(
             "--dist-init-addr --nccl-init-addr", address, "the first host, where the ranks find each other"
         )
@@ -157,7 +157,7 @@ def _list_memory_flags(plan: Plan, host: HostTable) -> Iterator[Flag]:
         yield build_flag("--kv-cache-dtype", "fp8_e4m3", Why.FP8_CACHE)
     yield from build_optional_flag("--max-running-requests", plan.sequences, Why.CONCURRENT)
     yield from build_optional_flag(
-        "--max-mamba-cache-size", plan.states, "recurrent states; with fewer, fewer requests run"
+        "--max-mamba-cache-size", plan.state_count, "recurrent states; with fewer, fewer requests run"
     )
     yield from build_optional_flag("--chunked-prefill-size", plan.batch_tokens, Why.PER_BATCH)
     yield from build_optional_flag("--context-length", plan.context, "as requested")

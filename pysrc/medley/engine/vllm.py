@@ -50,7 +50,7 @@ def build_argv(binary: Path, serving: Serving, _: Plan) -> tuple[str, ...]:
 
 
 def list_variables(_: Serving, plan: Plan, host: HostTable) -> Iterator[Variable]:
-    if host.device == "cpu" and plan.eager:
+    if host.device == "cpu" and plan.is_eager:
         # At the first request vLLM 0.32.0 compiles small functions, eager or not (logprobs.py:10 and
         # topk_topp_sampler.py:452 of v1/sample/ops): it took 12 s on quiet cores, and 160 s on busy ones.
         why = "otherwise tracing and g++ delay the first answer without a gain"
@@ -61,42 +61,42 @@ def list_variables(_: Serving, plan: Plan, host: HostTable) -> Iterator[Variable
         yield Variable("VLLM_CPU_OMP_THREADS_BIND", "nobind", why)
     if plan.launcher == "ray" and plan.replicas > 1:
         # medley holds unused slots, so vLLM fills each host.
-        hosts = ",".join(dict.fromkeys(plan.places))
+        hosts = ",".join(dict.fromkeys(plan.rank_addresses))
         yield Variable("VLLM_RAY_DP_PLACEMENT_NODE_IPS", hosts, "the hosts of the plan")
         yield Variable("VLLM_RAY_DP_PACK_STRATEGY", "fill", "each host gets as many replicas as it has slots")
-    if plan.partition:
+    if plan.layer_partition:
         yield Variable(
             ENGINE_TABLES["vllm"].partition_variable,
-            plan.partition,
+            plan.layer_partition,
             "layers of each stage, in the order of ranks",
         )
-    if plan.beyond_config:
+    if plan.is_beyond_config:
         yield Variable(TABLE.context_variable, "1", Why.LONGER)
     yield Variable("VLLM_NO_USAGE_STATS", "1", "vLLM reports usage to its makers by default")
 
 
 def list_flags(serving: Serving, plan: Plan, host: HostTable, model: Model | None) -> Iterator[Flag]:
     yield build_flag("--served-model-name", serving.name, "the name that requests give")
-    if plan.nodes and plan.nodes.rank:
+    if plan.node_process and plan.node_process.rank:
         yield build_flag("--headless", None, "only the first host serves the API")
     else:
         yield from _list_address_flags(serving)
     yield from _list_rank_flags(plan)
     if plan.replicas > 1:
         yield from _list_replica_flags(plan)
-    elif plan.nodes:
+    elif plan.node_process:
         yield build_flag("--distributed-executor-backend", "mp", Why.WITHOUT_RAY)
-        yield build_flag("--nnodes -n", plan.nodes.count, Why.WITHOUT_RAY)
-        yield build_flag("--node-rank -r", plan.nodes.rank, "this host's place among them")
+        yield build_flag("--nnodes -n", plan.node_process.node_count, Why.WITHOUT_RAY)
+        yield build_flag("--node-rank -r", plan.node_process.rank, "this host's place among them")
         yield build_flag(
-            "--master-addr", plan.nodes.address, "where the ranks find each other: the first host"
+            "--master-addr", plan.node_process.address, "where the ranks find each other: the first host"
         )
-        yield build_flag("--master-port", plan.nodes.port, "the same")
+        yield build_flag("--master-port", plan.node_process.port, "the same")
     yield from build_optional_flag("--dtype", plan.dtype, Why.DTYPE)
     yield from _list_memory_flags(plan, host)
     yield from _list_compilation_flags(plan, host)
     chat = serving.choose_chat_format(model)
-    tools, reasoning = (None if name in plan.unread else name for name in choose_parsers(chat))
+    tools, reasoning = (None if name in plan.missing_parsers else name for name in choose_parsers(chat))
     if tools:
         yield build_flag("--enable-auto-tool-choice", None, "the model decides when to call tools")
         yield build_flag("--tool-call-parser", tools, chat.tool_why)
@@ -124,7 +124,7 @@ def _list_rank_flags(plan: Plan) -> Iterator[Flag]:
         )
     if plan.expert_parallel:
         yield build_flag("--enable-expert-parallel -ep", None, "experts stay whole, each on one rank")
-    if plan.balanced:
+    if plan.balances_experts:
         yield build_flag("--enable-eplb", None, "busy experts are moved to ranks that are not")
     if plan.launcher == "ray" and plan.replicas == 1:
         yield build_flag("--distributed-executor-backend", "ray", "the ranks are on several hosts")
@@ -140,14 +140,14 @@ def _list_replica_flags(plan: Plan) -> Iterator[Flag]:
         yield build_flag("--data-parallel-backend -dpb", "ray", "Ray starts the replicas on other hosts")
     if plan.launcher != "solo":
         yield build_flag("--data-parallel-size-local -dpl", plan.replicas_here, "replicas on this host")
-    if plan.nodes:
+    if plan.node_process:
         yield build_flag(
             "--data-parallel-address -dpa",
-            plan.nodes.address,
+            plan.node_process.address,
             "where the replicas find each other",
         )
-        yield build_flag("--data-parallel-rpc-port -dpp", plan.nodes.port, "the same")
-    if plan.nodes and plan.nodes.rank:
+        yield build_flag("--data-parallel-rpc-port -dpp", plan.node_process.port, "the same")
+    if plan.node_process and plan.node_process.rank:
         yield build_flag(
             "--data-parallel-start-rank -dpr", plan.replicas_before, "replicas on the hosts before"
         )
@@ -165,15 +165,15 @@ def _list_memory_flags(plan: Plan, host: HostTable) -> Iterator[Flag]:
         yield build_flag("--kv-cache-dtype", plan.kv_type, Why.FP8_CACHE)
     yield from build_optional_flag("--max-num-seqs", plan.sequences, Why.CONCURRENT)
     yield from build_optional_flag("--max-num-batched-tokens", plan.batch_tokens, Why.PER_BATCH)
-    if plan.context is not None or plan.longest is not None:
+    if plan.context is not None or plan.longest_context is not None:
         why = "as requested" if plan.context else "the longest that fits the memory, up to the model's own"
         yield build_flag(
-            "--max-model-len", plan.context or ("auto" if plan.finds_longest else plan.longest), why
+            "--max-model-len", plan.context or ("auto" if plan.finds_longest else plan.longest_context), why
         )
 
 
 def _list_compilation_flags(plan: Plan, host: HostTable) -> Iterator[Flag]:
-    if not plan.eager:
+    if not plan.is_eager:
         return
     if host.device == "cpu" and plan.stages > 1:
         # Without the warm-up, which eager mode skips, the first request would kill a stage.

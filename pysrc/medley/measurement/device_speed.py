@@ -16,7 +16,7 @@ from medley.host import facts, kind
 from medley.host.kind import match_kind
 from medley.measurement.collective import run
 from medley.planner import devices
-from medley.planner.device_history import find_slow_devices, read_speed
+from medley.planner.device_history import find_slow_devices, parse_speed
 from medley.planner.devices import DeviceIdentity, DeviceSpeed
 from medley.progress import Progress
 
@@ -56,7 +56,7 @@ class Speeds:
         match event:
             case {"device": address, **figures}:
                 host = hosts[address]
-                speed = read_speed(host.name, host.units, figures, when)
+                speed = parse_speed(host.name, host.units, figures, when)
                 if speed is None:
                     return self._add_failure(host, "its facts show no such device")
                 return replace(self, devices=(*self.devices, speed))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
-from typing import Literal
+from typing import Literal, NamedTuple
 
 TENSOR_PARALLEL_MBIT = 10_000
 """Tensor parallel communicates twice a layer: over 10GbE TCP it is known to work (two AGX Orin,
@@ -17,14 +17,15 @@ Goal = Literal["latency", "throughput", "context"]
 
 @dataclass(frozen=True)
 class Load:
-    """The requests that a server answers all the time."""
+    """The steady load of a server: its concurrent streams, and the tokens of each."""
 
     concurrency: int = 1
+    """The number of streams that the server answers concurrently."""
     prompt_tokens: int = 512
     context_tokens: int = 1024
-    """The tokens before the next one of a stream, on average over its answer."""
+    """The mean number of tokens that attention reads for the next token of a stream."""
     cached_tokens: int = 0
-    """Tokens before the prompt that are in the KV cache already."""
+    """The tokens before the prompt that the KV cache has already."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,9 @@ class Device:
     memory_bytes: int
     """The memory that a rank may take: what is available, less what the system keeps."""
     bandwidth_gb_s: float
-    """Memory bandwidth in GB/s: the maker's figure, or the speed of a measurement if `measured`."""
+    """Memory bandwidth in GB/s: the maker's figure, or a measured speed if `measured`."""
     bf16_tflops: float
-    """Dense bfloat16 operations: the maker's figure, or the speed of a measurement if `measured`."""
+    """Dense bfloat16 operations in TFLOPS: the maker's figure, or a measured speed if `measured`."""
     name: str = ""
     """The name that the GPU's driver gives."""
     total_bytes: int | None = None
@@ -49,7 +50,7 @@ class Device:
     measured: bool = False
     """Whether bandwidth and operations were measured on this device."""
     most_bytes: int | None = None
-    """The memory that a rank may take if nothing fits into `memory_bytes`; None: no more than that."""
+    """The memory that a rank may take if no layout fits into `memory_bytes`; None: `memory_bytes`."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class HostLink:
 
     mbit: int
     latency_us: float
-    """Latency one way, for a small message."""
+    """The latency of a small message one way, in microseconds."""
     rdma: bool = False
     measured: bool = False
     """Whether speed and latency were measured by a collective, software included."""
@@ -74,7 +75,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Layout:
-    """A pipeline, and further copies of it."""
+    """The pipeline stages of a model, and of its replicas."""
 
     stages: tuple[Stage, ...]
     link: HostLink | None = None
@@ -109,9 +110,22 @@ def runs_on_cpu(layout: Layout) -> bool:
     return layout.stages[0].devices[0].kind == "cpu"
 
 
-def count_sizes(layout: Layout) -> tuple[int, int, int]:
-    """Return the numbers of ranks in a stage (tensor parallel), of stages and of replicas."""
-    return max(len(stage.devices) for stage in layout.stages), len(layout.stages), 1 + len(layout.replicas)
+class ParallelSizes(NamedTuple):
+    """The sizes of the three ways to run a model in parallel; their product is the number of ranks."""
+
+    tensor: int
+    """The number of ranks in a stage."""
+    stages: int
+    """The number of pipeline stages."""
+    replicas: int
+    """The number of whole copies of the model (data parallel)."""
+
+
+def count_parallel_sizes(layout: Layout) -> ParallelSizes:
+    """Return the numbers of ranks in a stage, of stages and of replicas."""
+    return ParallelSizes(
+        max(len(stage.devices) for stage in layout.stages), len(layout.stages), 1 + len(layout.replicas)
+    )
 
 
 def format_layers(layout: Layout) -> str:
@@ -121,7 +135,7 @@ def format_layers(layout: Layout) -> str:
 
 def describe_split(layout: Layout) -> str:
     """Describe how the model is split; empty for one device."""
-    tensor, stages, replicas = count_sizes(layout)
+    tensor, stages, replicas = count_parallel_sizes(layout)
     parts = [
         *([f"tensor parallel {tensor}"] if tensor > 1 else []),
         *(["expert parallel"] if layout.expert_parallel else []),
@@ -164,26 +178,25 @@ def describe_link(link: HostLink) -> str:
 
 
 LinkFinder = Callable[[str, str], HostLink | str | None]
-"""Finds the link between two hosts; None where they cannot talk, or the reason that separates them."""
-
+"""Finds the link between two hosts; None where they have none, or the reason why they cannot use theirs."""
 
 GroupLinkFinder = Callable[[frozenset[str]], HostLink | str]
 """Finds the network between three hosts or more, or the reason why there is none.
 
 A chain of cables carries less between three hosts than between the two ends of each cable."""
 
+SlowestLinkFinder = Callable[[Iterable[str]], HostLink | str | None]
+"""Finds the slowest link in a group of hosts, the reason why there is none, or None for a single host."""
+
 
 def build_group_finder(
     find_link: LinkFinder, find_group_link: GroupLinkFinder | None = None
-) -> Callable[[Iterable[str]], HostLink | str | None]:
-    """Return a function that finds the slowest link in a group of hosts.
-
-    It returns the reason where two hosts have no link, and None for one host.
-    """
+) -> SlowestLinkFinder:
+    """Return a function that finds the slowest link in a group of hosts, and caches it."""
     find_link = cache(find_link)
 
     @cache
-    def find_slowest(names: frozenset[str]) -> HostLink | str | None:
+    def find_slowest_link(names: frozenset[str]) -> HostLink | str | None:
         slowest_link: HostLink | None = None
         for first_host, second_host in combinations(sorted(names), 2):
             link = find_link(first_host, second_host)
@@ -199,7 +212,7 @@ def build_group_finder(
             return slowest_link
         return combine_links(slowest_link, group_link)
 
-    return lambda hosts: find_slowest(frozenset(hosts))
+    return lambda hosts: find_slowest_link(frozenset(hosts))
 
 
 def combine_links(first: HostLink | None, second: HostLink) -> HostLink:

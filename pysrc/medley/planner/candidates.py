@@ -12,10 +12,11 @@ from medley.planner import (
     HostLink,
     Layout,
     LinkFinder,
+    SlowestLinkFinder,
     build_group_finder,
     build_pipeline,
     combine_links,
-    count_sizes,
+    count_parallel_sizes,
     group_by_host,
     is_fast_link,
     join_names,
@@ -27,13 +28,13 @@ from medley.planner.prediction import Prediction
 from medley.schema import Shape
 
 _MAX_SMALL_COUNT = 8
-"""Up to so many stages or ranks every number is tried; above, powers of two and whole groups of hosts."""
-Unit = tuple[Device, ...]
+"""The number of stages or ranks up to which each number is tried; above, only powers of two and groups."""
+StageDevices = tuple[Device, ...]
 """The devices of one stage."""
 
 
 @dataclass(frozen=True)
-class Sizes:
+class ForcedSizes:
     """Ranks in a stage, stages and replicas as the user forced them; None: the planner decides."""
 
     tensor: int | None = None
@@ -51,7 +52,7 @@ class Sizes:
         return " ".join(f"{flag} {size}" for flag, size in pairs if size is not None)
 
 
-FREE = Sizes()
+NO_FORCED_SIZES = ForcedSizes()
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,11 @@ class Request:
     workload: Workload
     devices: tuple[Device, ...]
     find_link: LinkFinder
-    sizes: Sizes = FREE
+    sizes: ForcedSizes = NO_FORCED_SIZES
     head: str | None = None
     """The host where the engine starts; it has the first stage."""
     find_refusal: Callable[[Layout], str | None] = lambda _: None
-    """Returns why a layout does not match the user's options; None if it does."""
+    """A function that returns why a layout does not match the user's options; None if it does."""
     find_group_link: GroupLinkFinder | None = None
 
 
@@ -92,24 +93,26 @@ class CandidateRow:
     prediction: Prediction
     score: float
     is_unforced: bool
-    """Whether it is also a candidate if no sizes are forced."""
+    """Whether the layout is a candidate without forced sizes, too."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Every candidate of one request, evaluated once: choice, reasons and remedies are read from it."""
+    """The candidates of one request, each evaluated once: source of the choice, its reasons and remedies."""
 
     request: Request
     rows: tuple[CandidateRow, ...]
     ruled_out: tuple[Rejection, ...]
     """Candidates of the forced sizes that were ruled out before memory and speed were computed."""
 
-    def list_fitting_rows(self, sizes: Sizes) -> list[CandidateRow]:
+    def list_fitting_rows(self, sizes: ForcedSizes) -> list[CandidateRow]:
         """Return the rows of these sizes that fit into memory."""
-        return [row for row in self.rows if row.fit.fits and sizes.allows(*count_sizes(row.layout))]
+        return [row for row in self.rows if row.fit.fits and sizes.allows(*count_parallel_sizes(row.layout))]
 
 
 class Candidates(NamedTuple):
+    """The layouts that may be the best, and those that were ruled out without computing their memory."""
+
     layouts: tuple[Layout, ...]
     ruled_out: tuple[Rejection, ...]
 
@@ -117,7 +120,7 @@ class Candidates(NamedTuple):
 class UncutCandidate(NamedTuple):
     """A candidate whose layers are not cut yet."""
 
-    pipelines: tuple[tuple[Unit, ...], ...]
+    pipelines: tuple[tuple[StageDevices, ...], ...]
     """The devices of each stage of the first pipeline, and of each replica."""
     expert_parallel: bool
     visits_in_turn: bool = False
@@ -125,15 +128,15 @@ class UncutCandidate(NamedTuple):
 
 
 def list_candidates(request: Request) -> Candidates:
-    """List layouts, the fastest hosts first, each cut once; neither memory nor speed counts yet."""
-    find_slowest = build_group_finder(request.find_link, request.find_group_link)
-    forced = () if request.sizes == FREE else _list_forced(request)
+    """List the layouts, the fastest hosts first, their layers cut; compute neither memory nor speed."""
+    find_slowest_link = build_group_finder(request.find_link, request.find_group_link)
+    forced = () if request.sizes == NO_FORCED_SIZES else _list_forced_candidates(request)
     candidates: dict[Layout | Rejection, None] = {}
-    for candidate in dict.fromkeys((*_list_arrangements(request, find_slowest), *forced)):
+    for candidate in dict.fromkeys((*_list_arrangements(request, find_slowest_link), *forced)):
         if isinstance(candidate, Rejection):
             candidates[candidate] = None
         else:
-            candidates[_cut_candidate(request.workload, find_slowest, candidate)] = None
+            candidates[_cut_candidate(request.workload, find_slowest_link, candidate)] = None
     return Candidates(
         tuple(candidate for candidate in candidates if isinstance(candidate, Layout)),
         tuple(candidate for candidate in candidates if isinstance(candidate, Rejection)),
@@ -141,7 +144,7 @@ def list_candidates(request: Request) -> Candidates:
 
 
 def list_expert_modes(shape: Shape, tensor: int) -> list[bool]:
-    """Return the ways to spread experts: cut over the ranks (False), whole on one rank (True), or both."""
+    """Return which values of `expert_parallel` are possible: False cuts experts, True keeps them whole."""
     return [
         is_whole
         for is_whole in (False, True)
@@ -150,38 +153,39 @@ def list_expert_modes(shape: Shape, tensor: int) -> list[bool]:
     ]
 
 
-_GroupFinder = Callable[[Iterable[str]], HostLink | str | None]
-
-
-def _list_arrangements(request: Request, find_slowest: _GroupFinder) -> Iterator[UncutCandidate | Rejection]:
+def _list_arrangements(
+    request: Request, find_slowest_link: SlowestLinkFinder
+) -> Iterator[UncutCandidate | Rejection]:
     workload, shape, sizes, head = request.workload, request.workload.shape, request.sizes, request.head
     groups = [order_by_link(group, head, request.find_link) for group in group_hosts(request.devices)]
     for tensor in _list_tensor_sizes(groups) if sizes.tensor is None else [sizes.tensor]:
         if not (expert_modes := list_expert_modes(shape, tensor)):
             yield Rejection(f"tensor parallel {tensor}", "; ".join(list_refusals(shape, tensor)))
             continue
-        units: list[list[Unit]] = []
+        units: list[list[StageDevices]] = []
         for group in groups:
             is_forced = sizes.tensor is not None
-            candidates = list(_list_units(group, tensor, find_slowest, head, is_forced=is_forced))
+            candidates = list(
+                _list_stage_devices(group, tensor, find_slowest_link, head, is_forced=is_forced)
+            )
             group_units = [unit for unit in candidates if not isinstance(unit, Rejection)]
             units.append(sorted(group_units, key=lambda unit: unit[0].host != head))
             yield from (rejection for rejection in candidates if isinstance(rejection, Rejection))
-        for pipelines in _list_unit_pipelines(groups, units, sizes, head):
+        for pipelines in _list_device_pipelines(groups, units, sizes, head):
             turns = (False, True) if _may_visit_in_turn(workload, pipelines) else (False,)
             for expert_parallel, in_turn in product(expert_modes, turns):
                 yield UncutCandidate(pipelines, expert_parallel, in_turn)
 
 
-def _may_visit_in_turn(workload: Workload, pipelines: Sequence[Sequence[Unit]]) -> bool:
+def _may_visit_in_turn(workload: Workload, pipelines: Sequence[Sequence[StageDevices]]) -> bool:
     """Return whether unlike stages take turns because there are fewer streams than stages.
 
     Then the fastest stage may carry as many layers as fit into it.
     """
     first_pipeline = pipelines[0]
-    sorts = {(unit[0].kind, unit[0].name, unit[0].bandwidth_gb_s) for unit in first_pipeline}
+    device_types = {(unit[0].kind, unit[0].name, unit[0].bandwidth_gb_s) for unit in first_pipeline}
     stage_count = len(first_pipeline) * len(pipelines)
-    return len(sorts) > 1 and workload.goal != "context" and workload.load.concurrency < stage_count
+    return len(device_types) > 1 and workload.goal != "context" and workload.load.concurrency < stage_count
 
 
 def _list_tensor_sizes(groups: Sequence[HostGroup]) -> list[int]:
@@ -192,9 +196,9 @@ def _list_tensor_sizes(groups: Sequence[HostGroup]) -> list[int]:
     return sorted(powers | {size for size in whole if size <= _MAX_SMALL_COUNT})
 
 
-def _list_units(
-    group: HostGroup, tensor: int, find_slowest: _GroupFinder, head: str | None, *, is_forced: bool
-) -> Iterator[Unit | Rejection]:
+def _list_stage_devices(
+    group: HostGroup, tensor: int, find_slowest_link: SlowestLinkFinder, head: str | None, *, is_forced: bool
+) -> Iterator[StageDevices | Rejection]:
     """Yield the stages that hosts of this group can form: several on one host, or one over several hosts.
 
     The head comes first, so that a remainder of hosts never leaves it out.
@@ -205,13 +209,13 @@ def _list_units(
             starts = range(0, group.devices_per_host - tensor + 1, tensor)
             yield from (host[start : start + tensor] for start in starts)
         return
-    span = tensor // group.devices_per_host
+    hosts_per_stage = tensor // group.devices_per_host
     if tensor % group.devices_per_host:
         return
-    for start in range(0, len(hosts) - span + 1, span):
-        stage_hosts = hosts[start : start + span]
+    for start in range(0, len(hosts) - hosts_per_stage + 1, hosts_per_stage):
+        stage_hosts = hosts[start : start + hosts_per_stage]
         names = [host[0].host for host in stage_hosts]
-        link = find_slowest(names)
+        link = find_slowest_link(names)
         if isinstance(link, HostLink) and not (is_forced or is_fast_link(link)):
             link = (
                 f"the link carries {link.mbit / 1000:g} Gbit/s, below {TENSOR_PARALLEL_MBIT / 1000:g}, "
@@ -223,9 +227,9 @@ def _list_units(
             yield tuple(device for host in stage_hosts for device in host)
 
 
-def _list_unit_pipelines(
-    groups: Sequence[HostGroup], units: Sequence[Sequence[Unit]], sizes: Sizes, head: str | None
-) -> Iterator[tuple[tuple[Unit, ...], ...]]:
+def _list_device_pipelines(
+    groups: Sequence[HostGroup], units: Sequence[Sequence[StageDevices]], sizes: ForcedSizes, head: str | None
+) -> Iterator[tuple[tuple[StageDevices, ...], ...]]:
     """Yield the units of each pipeline and its replicas, the head's unit first and then the fastest."""
     for counts in list_stage_counts([len(group_units) for group_units in units], sizes.stages):
         used = [nth for nth, count in enumerate(counts) if count]
@@ -249,7 +253,7 @@ _DEVICE_ORDERS: tuple[Callable[[Device], tuple[float, float, str, int]], ...] = 
 )
 
 
-def _list_forced(request: Request) -> Iterator[UncutCandidate]:
+def _list_forced_candidates(request: Request) -> Iterator[UncutCandidate]:
     """Yield pipelines of the fastest devices, and of the largest; a stage may have unlike devices."""
     sizes, shape = request.sizes, request.workload.shape
     tensor, replicas = sizes.tensor or 1, sizes.replicas or 1
@@ -257,18 +261,18 @@ def _list_forced(request: Request) -> Iterator[UncutCandidate]:
     for cpu, order in product((False, True), _DEVICE_ORDERS):
         devices = sorted((device for device in request.devices if (device.kind == "cpu") == cpu), key=order)
         max_stages = len(devices) // (tensor * replicas)
-        few_stages = min(_MAX_SMALL_COUNT, max_stages, shape.layers)
-        for stages in [sizes.stages] if sizes.stages else range(1, few_stages + 1):
+        max_small_stages = min(_MAX_SMALL_COUNT, max_stages, shape.layers)
+        for stages in [sizes.stages] if sizes.stages else range(1, max_small_stages + 1):
             if stages <= max_stages:
                 size = tensor * stages
                 pipelines = tuple(
-                    _group_into_units(devices[replica * size : (replica + 1) * size], tensor, request.head)
+                    _group_into_stages(devices[replica * size : (replica + 1) * size], tensor, request.head)
                     for replica in range(replicas)
                 )
                 yield from (UncutCandidate(pipelines, mode) for mode in expert_modes)
 
 
-def _group_into_units(devices: Iterable[Device], tensor: int, head: str | None) -> tuple[Unit, ...]:
+def _group_into_stages(devices: Iterable[Device], tensor: int, head: str | None) -> tuple[StageDevices, ...]:
     """Return the stages of these devices, host by host, the head's devices first."""
     hosts = group_by_host(devices)
     ordered = [device for host in sorted(hosts, key=lambda host: host != head) for device in hosts[host]]
@@ -276,7 +280,7 @@ def _group_into_units(devices: Iterable[Device], tensor: int, head: str | None) 
 
 
 def _cut_candidate(
-    workload: Workload, find_slowest: _GroupFinder, uncut: UncutCandidate
+    workload: Workload, find_slowest_link: SlowestLinkFinder, uncut: UncutCandidate
 ) -> Layout | Rejection:
     """Return the candidate as a layout, with its layers cut for its slowest replica; or why it is refused."""
     pipelines = uncut.pipelines
@@ -287,7 +291,7 @@ def _cut_candidate(
         return Rejection(name, reason)
     link: HostLink | None = None
     for units in pipelines:
-        pipeline_link = find_slowest(device.host for unit in units for device in unit)
+        pipeline_link = find_slowest_link(device.host for unit in units for device in unit)
         if isinstance(pipeline_link, str):
             return Rejection(name, pipeline_link)
         link = pipeline_link and combine_links(link, pipeline_link)
@@ -302,7 +306,7 @@ def _cut_candidate(
         link,
         replicas=len(pipelines),
         expert_parallel=expert_parallel,
-        turns=in_turn,
+        visits_in_turn=in_turn,
     )
     stages, *copies = (build_pipeline(units, layers) for units in pipelines)
     return Layout(stages, link, tuple(copies), expert_parallel)

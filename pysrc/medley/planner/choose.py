@@ -10,7 +10,7 @@ from medley.planner import (
     Goal,
     Layout,
     Load,
-    count_sizes,
+    count_parallel_sizes,
     describe_layout,
     describe_link,
     is_fast_link,
@@ -18,7 +18,14 @@ from medley.planner import (
     list_hosts,
     list_pipelines,
 )
-from medley.planner.candidates import FREE, CandidateRow, Evaluation, Rejection, Request, list_candidates
+from medley.planner.candidates import (
+    NO_FORCED_SIZES,
+    CandidateRow,
+    Evaluation,
+    Rejection,
+    Request,
+    list_candidates,
+)
 from medley.planner.fit import Fit, compute_fit, format_gib
 from medley.planner.kinds import is_unified
 from medley.planner.memory import MIN_SPARE_BYTES
@@ -32,11 +39,13 @@ DEFAULT_CONTEXT_TOKENS = 8192
 """Tokens of context that must fit if the user gives no --context."""
 NO_CPU_PREDICTION = "no speed is predicted on a CPU: predictions are fitted to measurements of GPUs only"
 _EQUAL_SCORE_SHARE = 0.95
-"""Scores count as equal from this share of the best on: the error of predictions is larger."""
+"""The share of the best score from which a score counts as equal, because predictions err by more."""
 
 
 @dataclass(frozen=True)
 class Choice:
+    """The layout that was chosen for a workload, with its reasons and the candidates that lost."""
+
     workload: Workload
     """The workload that the layout was chosen for."""
     layout: Layout
@@ -46,8 +55,8 @@ class Choice:
     rejected: tuple[Rejection, ...]
     warnings: tuple[str, ...] = ()
     """Disadvantages of the forced sizes, and their price in speed."""
-    tight: bool = False
-    """Whether it takes more of shared memory than is safe, or needs an estimate to be too high."""
+    is_tight: bool = False
+    """Whether the layout takes more shared memory than is safe, or fits only if an estimate is too high."""
     network: SiteNetwork | None = None
     """The network of the hosts that the layout was chosen from."""
 
@@ -63,7 +72,11 @@ def choose_layout(request: Request, predict: Callable[[Shape, Layout, Load], Pre
     `predict` should agree with the step timer of the workload, by which layers are cut.
     """
     workload, candidates = request.workload, list_candidates(request)
-    free_candidates = candidates if request.sizes == FREE else list_candidates(replace(request, sizes=FREE))
+    free_candidates = (
+        candidates
+        if request.sizes == NO_FORCED_SIZES
+        else list_candidates(replace(request, sizes=NO_FORCED_SIZES))
+    )
     layouts = dict.fromkeys((*candidates.layouts, *free_candidates.layouts))
     refusals = {layout: request.find_refusal(layout) for layout in layouts}
     free_layouts = frozenset(free_candidates.layouts)
@@ -82,7 +95,7 @@ def choose_layout(request: Request, predict: Callable[[Shape, Layout, Load], Pre
         if (refusal := refusals[layout])
     ]
     evaluation = Evaluation(request, tuple(rows), (*candidates.ruled_out, *rejections))
-    if request.sizes != FREE and not candidates.layouts:
+    if request.sizes != NO_FORCED_SIZES and not candidates.layouts:
         raise impossible_sizes_problem(evaluation)
     return _choose_row(evaluation)
 
@@ -97,7 +110,7 @@ def _choose_row(evaluation: Evaluation) -> Choice:
     goal = workload.goal
     fitting = evaluation.list_fitting_rows(sizes)
     unfitting = [
-        row for row in evaluation.rows if not row.fit.fits and sizes.allows(*count_sizes(row.layout))
+        row for row in evaluation.rows if not row.fit.fits and sizes.allows(*count_parallel_sizes(row.layout))
     ]
     if not fitting:
         raise too_large_problem(evaluation, unfitting)
@@ -117,7 +130,7 @@ def _choose_row(evaluation: Evaluation) -> Choice:
         *(f"next: {rejection.candidate}: {rejection.reason}" for rejection in second),
         *describe_figures(workload, best.fit, best.prediction),
     )
-    warnings = () if sizes == FREE else tuple(_list_warnings(evaluation, best))
+    warnings = () if sizes == NO_FORCED_SIZES else tuple(_list_warnings(evaluation, best))
     return Choice(workload, best.layout, best.fit, best.prediction, why, rejected, warnings)
 
 
@@ -139,15 +152,17 @@ def _explain_single_fit(best: CandidateRow, evaluation: Evaluation) -> str:
         (rank,) = best.fit.ranks
         return f"it fits: {format_gib(rank.total_bytes)} of {format_gib(rank.device.memory_bytes)} GiB"
     sizes = evaluation.request.sizes
-    return "the only layout that fits" if sizes == FREE else f"the only layout that fits with {sizes}"
+    return (
+        "the only layout that fits" if sizes == NO_FORCED_SIZES else f"the only layout that fits with {sizes}"
+    )
 
 
 def _find_best_row(rows: Sequence[CandidateRow], goal: Goal) -> CandidateRow:
     """Return the plainest row whose score is about equal to the best.
 
     A row that leaves shared memory free comes first, then the fewest hosts, ranks, and ranks of an engine.
-    If layers can be cut in several ways, the cut with room for the most streams wins: a full stage is not
-    worth a hundredth of speed.
+    Of several cuts of the layers, the one with room for the most streams wins, because 1 % of speed is not
+    worth a full stage.
     """
     if goal == "context":
         longest = max(row.fit.context for row in rows)
@@ -188,7 +203,7 @@ def _compute_spare_bytes(row: CandidateRow) -> float:
 
 def _compute_arrangement(layout: Layout) -> tuple[frozenset[Device], tuple[int, int, int], bool]:
     """Return the parts of a layout that do not depend on the layers of each stage."""
-    return frozenset(list_devices(layout)), count_sizes(layout), layout.expert_parallel
+    return frozenset(list_devices(layout)), count_parallel_sizes(layout), layout.expert_parallel
 
 
 def _build_slower_rejection(row: CandidateRow, best: CandidateRow, goal: Goal) -> Rejection:
@@ -267,7 +282,7 @@ def _list_warnings(evaluation: Evaluation, best: CandidateRow) -> Iterator[str]:
 def _compare_with_free(evaluation: Evaluation, best: CandidateRow) -> Iterator[str]:
     """Yield what the plan takes without the forced sizes, and how fast that is."""
     request = evaluation.request
-    free_rows = [row for row in evaluation.list_fitting_rows(FREE) if row.is_unforced]
+    free_rows = [row for row in evaluation.list_fitting_rows(NO_FORCED_SIZES) if row.is_unforced]
     if not free_rows or (best_free := _find_best_row(free_rows, request.workload.goal)) is best:
         return
     layout = describe_layout(best_free.layout)

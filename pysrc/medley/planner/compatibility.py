@@ -20,15 +20,15 @@ _FP8_BITS = 8
 
 def find_refusal(site: Topology, hosts: Iterable[str], engine: EngineName, shape: Shape) -> str | None:
     """Return why one of these hosts cannot have a rank of this model with this engine, with its name."""
-    reasons = ((host, _find_reason(site, host, engine, shape)) for host in hosts)
+    reasons = ((host, _find_host_refusal(site, host, engine, shape)) for host in hosts)
     return next((f"{host}: {reason}" for host, reason in reasons if reason), None)
 
 
-def require_host(site: Topology, engine: EngineName, shape: Shape) -> None:
+def require_capable_host(site: Topology, engine: EngineName, shape: Shape) -> None:
     """Raise a Problem with each reason once if no host can have a rank of this model with this engine."""
     hosts: dict[str | None, list[str]] = {}
     for host in site.hosts:
-        hosts.setdefault(_find_reason(site, host, engine, shape), []).append(host)
+        hosts.setdefault(_find_host_refusal(site, host, engine, shape), []).append(host)
     if hosts and None not in hosts:
         raise NoLayout(
             f"{TITLES[engine]} cannot run this model on {join_names(site.hosts)}",
@@ -37,7 +37,7 @@ def require_host(site: Topology, engine: EngineName, shape: Shape) -> None:
         )
 
 
-def _find_reason(site: Topology, host: str, engine: EngineName, shape: Shape) -> str | None:
+def _find_host_refusal(site: Topology, host: str, engine: EngineName, shape: Shape) -> str | None:
     """Return why a host cannot have a rank of this model; None if it can."""
     source = site.find_engine_source(host)
     return source.absent_reason or source.lacking_reason or _find_fault(site, host, engine, shape)
@@ -46,10 +46,10 @@ def _find_reason(site: Topology, host: str, engine: EngineName, shape: Shape) ->
 def _find_fault(site: Topology, host: str, engine: EngineName, shape: Shape) -> str | None:
     """Return why the engine of a lock or of the default image cannot run the model; None if it can.
 
-    An image or environment of the user's own may have a fix, so it counts as able.
+    Return None also for the user's own image or environment, because it may have a fix.
     """
     capability, supported = site.find_capability(host) or "", getattr(shape.capabilities, engine)
-    is_unsupported = bool(supported) and capability != "" and _read_major(capability) not in supported
+    is_unsupported = bool(supported) and capability != "" and _get_major_version(capability) not in supported
     if is_unsupported and site.find_engine_version(host, engine):
         supported_names = join_names(f"{major}.x" for major in supported)
         return (
@@ -66,9 +66,9 @@ def _list_faults(
 ) -> Iterator[tuple[str, IncompatibleRule]]:
     """Yield the rules that exclude the model, each with the version of the host's engine."""
     rules = site.hosts[host][1].host.incompatible
-    concerning = [rule for rule in rules if _is_concerned(site, host, rule, engine, shape)]
-    if concerning and (version := site.find_engine_version(host, engine)):
-        broken = (rule for rule in concerning if rule.before is None or is_older(version, rule.before))
+    matching_rules = [rule for rule in rules if _applies_to(site, host, rule, engine, shape)]
+    if matching_rules and (version := site.find_engine_version(host, engine)):
+        broken = (rule for rule in matching_rules if rule.before is None or is_older(version, rule.before))
         yield from ((version, rule) for rule in broken)
 
 
@@ -77,7 +77,7 @@ def list_fixes(site: Topology, engine: EngineName, shape: Shape) -> Iterator[str
     hosts: dict[str, list[str]] = {}
     for host in site.hosts:
         for _, rule in _list_faults(site, host, engine, shape):
-            # An image has its own programs.
+            # The fix installs a program on the host, and an image uses only its own programs.
             if rule.fix and not site.find_engine_source(host).is_image:
                 hosts.setdefault(rule.fix, []).append(host)
     yield from (f"{fix}  # on {join_names(names)}" for fix, names in hosts.items())
@@ -156,9 +156,9 @@ def _list_rules(
     rules_by_host = []
     for host in hosts:
         rules = site.hosts[host][1].host.arguments
-        rules_by_host.append([rule for rule in rules if _is_concerned(site, host, rule, engine, shape)])
-    for concerning in rules_by_host:
-        for rule in concerning:
+        rules_by_host.append([rule for rule in rules if _applies_to(site, host, rule, engine, shape)])
+    for matching_rules in rules_by_host:
+        for rule in matching_rules:
             is_shared = all(
                 any(_has_same_settings(rule, candidate) for candidate in candidates)
                 for candidates in rules_by_host
@@ -171,7 +171,7 @@ def _has_same_settings(first: ArgumentsRule, second: ArgumentsRule) -> bool:
     return (first.flags, first.variables) == (second.flags, second.variables)
 
 
-def _is_concerned(
+def _applies_to(
     site: Topology, host: str, rule: ArgumentsRule | IncompatibleRule, engine: EngineName, shape: Shape
 ) -> bool:
     """Return whether a rule of a host holds for this engine and model."""
@@ -181,10 +181,10 @@ def _is_concerned(
         and (not rule.weights or shape.weights in rule.weights)
         and (not rule.architectures or shape.architecture in rule.architectures)
         and (rule.cache is None or (shape.kv_bits == _FP8_BITS and not is_latent(shape)))
-        and (not rule.gpus or _read_major(site.find_capability(host) or "") in rule.gpus)
+        and (not rule.gpus or _get_major_version(site.find_capability(host) or "") in rule.gpus)
         and not (rule.without_nvcc and has_compiler(site, host, engine))
     )
 
 
-def _read_major(capability: str) -> str:
+def _get_major_version(capability: str) -> str:
     return capability.partition(".")[0]

@@ -1,8 +1,8 @@
-"""Find the longest context of a model: what config.json gives, and what its maker serves beyond that.
+"""Find the longest context of a model, from config.json and from its maker's own settings.
 
 vLLM refuses more than config.json gives (config/model.py, _get_and_verify_max_len) unless a variable allows
-it. It then warns that rotary positions past the model's own lead to NaN. Models without such positions, as
-Nemotron 3, are served so by their maker; others with YaRN.
+it. It then warns that rotary positions past the model's own lead to NaN. The maker of Nemotron 3 serves it
+so, because it has no rotary positions; other makers use YaRN.
 """
 
 from collections.abc import Mapping

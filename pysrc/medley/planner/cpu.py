@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from medley.host.facts import Facts
 from medley.host_schema import Compute
-from medley.planner import Layout, count_sizes, join_names, list_devices, list_hosts, runs_on_cpu
+from medley.planner import Layout, count_parallel_sizes, join_names, list_devices, list_hosts, runs_on_cpu
 from medley.planner.fit import format_gib
 from medley.planner.kinds import read_host_table
 from medley.planner.memory import DEFAULT_SEQUENCES
@@ -42,7 +42,7 @@ def convert_to_float32(shape: Shape) -> Shape:
     """Return the model as an engine holds it in 32 bits; quantized weights stay as they are."""
     factor = 1
     if shape.weights == "bf16":
-        # Files may have 32 bits already.
+        # The files of some models have 32 bits already.
         factor = max(1, round(_FLOAT32_BYTES * shape.parameters / shape.weights_bytes))
     weight_bytes = {name: factor * getattr(shape, name) for name in _WEIGHT_FIELDS}
     cache = {"kv_bits": _FLOAT32_BITS, "state_bytes": 2 * shape.state_bytes}
@@ -90,7 +90,7 @@ def explain_dtype(
 class Compilation:
     """Whether an engine compiles, and the tokens of its warm-up pass; None: the tokens of a batch."""
 
-    eager: bool = False
+    is_eager: bool = False
     warmup_tokens: int | None = None
     why: tuple[str, ...] = ()
 
@@ -106,7 +106,7 @@ def choose_compilation(
     eager, table = bool(model and model.eager), _read_compute_table(layout)
     if not runs_on_cpu(layout):
         return Compilation(eager)
-    # Code for a CPU is compiled with the host's own compiler.
+    # The engine compiles CPU code with the host's own compiler, so a host without one cannot compile.
     bare_hosts = [host for host in list_hosts(layout) if "g++" not in facts[host].software.programs]
     why = [f"not compiled: {', '.join(bare_hosts)} has no C++ compiler"] if bare_hosts else []
     if table is None or engine not in table.compile_flags:
@@ -115,18 +115,18 @@ def choose_compilation(
     names = [match[0] for argument in flags if (match := _FLAG_NAME.match(argument))]
     if not bare_hosts and any(name in compile_flags for name in names):
         cost = f"compiled, as asked: {table.costs.compiled}; {table.costs.warmup}"
-        return Compilation(eager=False, warmup_tokens=table.warmup_tokens, why=(cost,))
-    if count_sizes(layout)[1] > 1:
+        return Compilation(is_eager=False, warmup_tokens=table.warmup_tokens, why=(cost,))
+    if count_parallel_sizes(layout)[1] > 1:
         # A pipeline of vLLM 0.32.0 is traced, with a warm-up: eager code kills its first request.
         cost = f"batches of {table.warmup_tokens} tokens: {table.costs.warmup}"
-        return Compilation(eager=True, warmup_tokens=table.warmup_tokens, why=(*why, cost))
+        return Compilation(is_eager=True, warmup_tokens=table.warmup_tokens, why=(*why, cost))
     if not bare_hosts:
         why = [f"not compiled: {table.costs.compiled}; to compile: -- {compile_flags[0]}"]
     return Compilation(table.eager or eager or bool(bare_hosts), why=tuple(why))
 
 
 def count_cache_streams(layout: Layout) -> int:
-    """Return the least number of streams of the longest context for which a CPU reserves its cache."""
+    """Return the number of streams, each of the longest context, for which a CPU reserves its KV cache."""
     table = _read_compute_table(layout)
     return table.cache_streams if table else DEFAULT_SEQUENCES
 

@@ -1,4 +1,4 @@
-"""Keep what a host's devices and links reached, and find which are slower than they were or should be."""
+"""Record the speeds of a host's devices and links, and find which are slower than before or than stated."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,8 +30,8 @@ _COUNTER_FOLDERS = ("/statistics/", "/counters/", "/hw_counters/")
 
 
 @dataclass(frozen=True)
-class Record:
-    """One probe of a host."""
+class ProbeRecord:
+    """The result of one probe of a host: a line of the history."""
 
     when: str
     """UTC, ISO 8601."""
@@ -48,9 +48,9 @@ class Record:
     mode: str | None = None
     """A Jetson's power mode."""
     device: str = "cuda"
-    """The sort of device: cuda, or cpu, which other programs share."""
+    """The type of device: cuda, or cpu, which other programs share."""
     stated: dict[str, float] = field(default_factory=dict)
-    """Documented GB/s by index of a GPU."""
+    """The documented bandwidth in GB/s, by index of the GPU."""
     kind: str | None = None
     """The host's kind; None in records before November 2026."""
 
@@ -60,7 +60,7 @@ class Record:
         return [DeviceSpeed(**speed) for speed in self.speeds if json_shape.fits(speed, DeviceSpeed)]
 
 
-def read_speed(
+def parse_speed(
     host: str, devices: Sequence[DeviceIdentity], answer: Mapping[str, Any], when: str
 ) -> DeviceSpeed | None:
     """Return the speed in an answer of payload/device_speed.py; None where the facts show no such device.
@@ -76,7 +76,7 @@ def read_speed(
     return DeviceSpeed(host, device.index, device.name, device.memory_bytes, when=when, **values)
 
 
-def add_record(record: Record) -> tuple[Record, ...]:
+def add_record(record: ProbeRecord) -> tuple[ProbeRecord, ...]:
     """Add a record to this host's history, and return all of it."""
     file = storage.state() / HISTORY_FILE
     with storage.lock(file.with_suffix(".lock"), waits=lambda: None):
@@ -85,7 +85,7 @@ def add_record(record: Record) -> tuple[Record, ...]:
     return records
 
 
-def read_history() -> tuple[Record, ...]:
+def read_history() -> tuple[ProbeRecord, ...]:
     """Return the records of this host, the oldest first."""
     text = None
     with optional():
@@ -93,10 +93,10 @@ def read_history() -> tuple[Record, ...]:
     return parse_records((text or "").splitlines())
 
 
-def parse_records(lines: Iterable[str]) -> tuple[Record, ...]:
+def parse_records(lines: Iterable[str]) -> tuple[ProbeRecord, ...]:
     """Return the records, without lines of another medley or lines that a power cut damaged."""
     tables = filter(None, map(json_shape.table, lines))
-    return tuple(Record(**table) for table in tables if json_shape.fits(table, Record))
+    return tuple(ProbeRecord(**table) for table in tables if json_shape.fits(table, ProbeRecord))
 
 
 def find_slow_devices(devices: Iterable[DeviceSpeed]) -> Iterator[tuple[DeviceSpeed, DeviceSpeed]]:
@@ -123,8 +123,8 @@ def slower_than_equal_finding(device: DeviceSpeed, faster: DeviceSpeed, kind: st
     )
 
 
-def list_findings(records: Sequence[Record]) -> Iterator[Finding]:
-    """Yield what is slower in the newest record than in earlier ones, or than documented."""
+def list_findings(records: Sequence[ProbeRecord]) -> Iterator[Finding]:
+    """Yield a finding for each device or link that is slower than before, or than documented."""
     if not records:
         return
     # A probe that measured nothing, for example because memory was full, does not clear a slow device.
@@ -148,7 +148,7 @@ def list_findings(records: Sequence[Record]) -> Iterator[Finding]:
 
 
 def _compare_with_past(
-    records: Sequence[Record], device: DeviceSpeed, figure: str, unit: str
+    records: Sequence[ProbeRecord], device: DeviceSpeed, figure: str, unit: str
 ) -> Finding | None:
     """Return the finding that a device is slower than its own past; None if it is not.
 
@@ -186,14 +186,14 @@ def _is_same_measurement(first: DeviceSpeed, second: DeviceSpeed) -> bool:
     return all(getattr(first, key) == getattr(second, key) for key in keys)
 
 
-def _describe_gpu_state(record: Record, index: int) -> str:
+def _describe_gpu_state(record: ProbeRecord, index: int) -> str:
     gpu = record.gpus.get(str(index), {})
     units = {_CLOCK_FIELD: "MHz", _TEMPERATURE_FIELD: "°C", _POWER_LIMIT_FIELD: "W at most"}
     figures = [f"{gpu[name]} {unit}" for name, unit in units.items() if name in gpu]
     return f"; {', '.join(figures)}" if figures else ""
 
 
-def _list_link_findings(records: Sequence[Record]) -> Iterator[Finding]:
+def _list_link_findings(records: Sequence[ProbeRecord]) -> Iterator[Finding]:
     for name, mbit in records[-1].links.items():
         best = max(records, key=lambda record: record.links.get(name, 0))
         if mbit < best.links.get(name, 0):
@@ -205,7 +205,7 @@ def _list_link_findings(records: Sequence[Record]) -> Iterator[Finding]:
             )
 
 
-def _list_lane_findings(records: Sequence[Record]) -> Iterator[Finding]:
+def _list_lane_findings(records: Sequence[ProbeRecord]) -> Iterator[Finding]:
     last = records[-1]
     for index, gpu in last.gpus.items():
         lanes, max_lanes = gpu.get(_LANES_FIELD, ""), gpu.get(_MAX_LANES_FIELD, "")
@@ -225,7 +225,7 @@ def _list_lane_findings(records: Sequence[Record]) -> Iterator[Finding]:
             )
 
 
-def _list_error_findings(records: Sequence[Record]) -> Iterator[Finding]:
+def _list_error_findings(records: Sequence[ProbeRecord]) -> Iterator[Finding]:
     last, previous = records[-1], records[-2] if records[1:] else records[-1]
     hours = _count_hours(previous, last)
     for path, count in last.files.items():
@@ -241,7 +241,7 @@ def _list_error_findings(records: Sequence[Record]) -> Iterator[Finding]:
             )
 
 
-def _count_hours(earlier: Record, later: Record) -> float:
+def _count_hours(earlier: ProbeRecord, later: ProbeRecord) -> float:
     return (datetime.fromisoformat(later.when) - datetime.fromisoformat(earlier.when)).total_seconds() / 3600
 
 

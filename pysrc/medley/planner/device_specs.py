@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from medley import config
 from medley.planner import Device
-from medley.planner.kinds import read_speed
+from medley.planner.kinds import read_speed_table
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class StatedSpeed:
     """Dense operations, on tensor cores where there are any."""
     source: str
     assumed: bool = False
-    """Whether no maker stated it for this device: a cautious estimate from its generation."""
+    """Whether the figures are a cautious estimate from the generation, because no maker states them."""
     below_gib: float = math.inf
     """The memory below which the row holds, because the driver gives larger devices the same name."""
 
@@ -33,7 +33,7 @@ _GPU_ROWS = [
 _GENERATIONS = [(row.pop("since"), StatedSpeed(**row, assumed=True)) for row in _TABLES["generations"]]
 _CPU_SPEED = StatedSpeed(**_TABLES["cpu"], assumed=True)
 
-# Cards of so many bytes have at least so many GB/s: a cautious minimum from the cards sold with each size.
+# (bytes, GB/s): the least bandwidth of all cards that are sold with at least this much memory.
 _MIN_BANDWIDTH_BY_MEMORY = ((70 << 30, 900.0), (40 << 30, 700.0), (22 << 30, 500.0), (14 << 30, 288.0))
 
 
@@ -41,7 +41,9 @@ def find_stated_speed(
     kind: str, gpu_name: str = "", *, capability: str | None = None, memory_bytes: int | None = None
 ) -> StatedSpeed:
     """Return the GPU's row, else the row of its kind, else an estimate that is marked as assumed."""
-    gpu_speed = _find_gpu_row(gpu_name, memory_bytes) or _find_gpu_row(read_speed(kind).gpu, memory_bytes)
+    gpu_speed = _find_gpu_row(gpu_name, memory_bytes) or _find_gpu_row(
+        read_speed_table(kind).gpu, memory_bytes
+    )
     if gpu_speed is None:
         return _CPU_SPEED if kind == "cpu" else _estimate_speed(capability, memory_bytes)
     return gpu_speed
@@ -75,21 +77,21 @@ class Efficiency:
     orin: float = 0.751
     """Share of bandwidth and operations that a Jetson Orin reaches, where a Spark reaches 1."""
     layer_us: float = 49.5
-    """The least time of a layer: its kernels are started and awaited."""
+    """The least time of a layer in microseconds, to start its kernels and wait for them."""
     step_us: float = 3540.0
-    """The time of an engine's Python code between two steps: scheduling, sampling, answering."""
+    """The time of an engine's Python code between two steps, in microseconds: schedule, sample, answer."""
     routing: float = 0.837
-    """The exponent of routing: B tokens meet as many experts as B to this power would by chance.
+    """The exponent of routing: B tokens use as many experts as B to this power random tokens would.
 
-    Neighboring tokens choose alike, so they meet fewer experts than chance would give."""
+    Neighboring tokens choose similar experts, so they use fewer than random tokens."""
     gemm: float = 0.416
     """Share of the stated operations that matrices in a format of the tensor cores reach."""
     formats: float = 0.606
-    """The part of a narrower format's extra operations that is reached: all of them (1) or none (0)."""
+    """The share of a narrower format's extra operations that engines reach, from 0 (none) to 1 (all)."""
     unpacked: float = 0.33
     """Share of the stated 16-bit operations where weights are unpacked first, as Marlin's kernels do."""
     desktop: float = 1.85
-    """The factor by which a card with its own power and memory comes nearer to its stated operations."""
+    """The factor by which a discrete card reaches a larger share of its stated operations."""
     rdma_us: float = 36.6
     """The time of an all-reduce of a few kilobytes between hosts over RDMA, without the link's latency."""
     tcp_us: float = 1070.0
@@ -105,13 +107,13 @@ SHIPPED_EFFICIENCY = Efficiency()
 
 @dataclass(frozen=True)
 class HeldOutRange:
-    """The range of measured speeds, as shares of the prediction by a fit without their source."""
+    """The range of measured speeds as shares of a prediction that was fitted without these measurements."""
 
     low: float
     high: float
     rows: int
     inside: int
-    """Rows between low and high."""
+    """The number of rows between low and high."""
 
 
 # `python -m benchmarks.held_out` computes them from the published rows: four of five lie inside.
@@ -119,18 +121,20 @@ ONE_STREAM = HeldOutRange(0.86, 1.3, 108, 89)
 MANY_STREAMS = HeldOutRange(0.72, 1.32, 140, 114)
 PROMPTS = HeldOutRange(0.56, 1.58, 82, 69)
 
-# These are not fitted, because no published row shows them.
+# The constants below are not fitted, because no published row shows them.
 LOCAL_GB_S = 25.0  # source: NCCL over PCIe 4.0 x16 without NVLink, the usual figure
 # Source: NVIDIA's connect-two-sparks playbook, 92.6 to 97.3 Gbit/s of 100; less NCCL's own cutting.
 NETWORK_SHARE = 0.9
 # NCCL cuts a connection's buffer of 4 MiB into eight pieces (NCCL_BUFFSIZE, NCCL_STEPS); later ones overlap.
-# An all-reduce goes in two halves, of which each waits for its first.
+# An all-reduce has two halves, and each half waits for its first piece.
 PIECE_BYTES = 2 * (512 << 10)
-# A discrete GPU sits in a host of few fast cores. No row shows it apart: taken as three times a Spark's.
+# A discrete GPU is in a host with few fast cores. No published row shows this factor alone, so it is
+# assumed to be three times a Spark's.
 _DESKTOP_STEP_PACE = 3.0
 
-# GeForce halves bfloat16 with fp32 accumulation on purpose, and comes nearer to what is stated: it has the
-# registers and the cache of the cards that do not. No row shows it apart: with 1.2 it is nine tenths of it.
+# NVIDIA halves GeForce's stated speed of bfloat16 with fp32 accumulation. These cards have the registers and
+# the cache of the full cards, so they reach a larger share of it. No published row shows this factor alone;
+# 1.2 makes it nine tenths of the stated speed.
 _GEFORCE_GAIN = 1.2
 _GEFORCE = re.compile(r"RTX [345]0[5-9]0\b")
 
@@ -140,15 +144,15 @@ _FORMAT_SPEEDUPS = {"fp8": 2.0, "nvfp4": 4.0}
 
 @dataclass(frozen=True)
 class ReachedSpeed:
-    """The speed that a device really reaches per second: bytes of weights and of KV cache, operations."""
+    """The speed that a device reaches in practice."""
 
-    weights: float
-    cache: float
-    operations: float
+    weight_bytes_per_s: float
+    cache_bytes_per_s: float
+    operations_per_s: float
 
 
 def compute_reached_speed(device: Device, weights: str, efficiency: Efficiency) -> ReachedSpeed:
-    """Return shares of the stated speed, or all of the measured one; `weights`: the format that they have."""
+    """Return shares of the stated speed, or the measured speed; `weights`: the format of the weights."""
     bandwidth, operations = device.bandwidth_gb_s * 1e9, device.bf16_tflops * 1e12
     if device.measured:
         return ReachedSpeed(bandwidth, bandwidth, operations)
@@ -156,18 +160,18 @@ def compute_reached_speed(device: Device, weights: str, efficiency: Efficiency) 
     matrix_share = _compute_matrix_share(device.kind, weights, efficiency)
     matrix_share *= 1.0 if has_peer_access(device.name) else _GEFORCE_GAIN
     return ReachedSpeed(
-        weights=bandwidth * share * efficiency.weights,
-        cache=bandwidth * share * efficiency.cache,
-        operations=operations * share * matrix_share,
+        weight_bytes_per_s=bandwidth * share * efficiency.weights,
+        cache_bytes_per_s=bandwidth * share * efficiency.cache,
+        operations_per_s=operations * share * matrix_share,
     )
 
 
 def _compute_matrix_share(kind: str, weights: str, efficiency: Efficiency) -> float:
     """Return the share of the stated 16-bit operations that matrices of this format reach."""
-    card_factor = efficiency.desktop if read_speed(kind).like == "desktop" else 1.0
+    card_factor = efficiency.desktop if read_speed_table(kind).like == "desktop" else 1.0
     if weights == "bf16":
         return card_factor * efficiency.gemm
-    if weights in _FORMAT_SPEEDUPS and weights in read_speed(kind).native_formats:
+    if weights in _FORMAT_SPEEDUPS and weights in read_speed_table(kind).native_formats:
         return card_factor * efficiency.gemm * math.pow(_FORMAT_SPEEDUPS[weights], efficiency.formats)
     return card_factor * efficiency.unpacked
 
@@ -179,9 +183,9 @@ def has_peer_access(name: str) -> bool:
 
 def compute_pace(kind: str, efficiency: Efficiency) -> float:
     """Return the speed of a kind of host, where a Spark's is 1."""
-    return efficiency.orin if read_speed(kind).like == "orin" else 1.0
+    return efficiency.orin if read_speed_table(kind).like == "orin" else 1.0
 
 
 def compute_step_pace(kind: str, efficiency: Efficiency) -> float:
     """Return the speed of the engine's work between two steps on a host's cores, where a Spark's is 1."""
-    return _DESKTOP_STEP_PACE if read_speed(kind).like == "desktop" else compute_pace(kind, efficiency)
+    return _DESKTOP_STEP_PACE if read_speed_table(kind).like == "desktop" else compute_pace(kind, efficiency)

@@ -12,7 +12,7 @@ from medley.host.facts import Facts
 from medley.host.kind import Kind, find_gpu_capability, find_gpu_memory_bytes
 from medley.planner import Device
 from medley.planner.device_specs import find_stated_speed
-from medley.planner.memory import compute_most_bytes, compute_usable_bytes
+from medley.planner.memory import compute_max_unified_bytes, compute_usable_bytes
 from medley.unusable_file import optional
 
 
@@ -29,9 +29,9 @@ class DeviceSpeed:
     gb_s: float
     """The rate in GB/s at which weights are read for one token."""
     few_tflops: float
-    """Operations with 8 tokens in a batch."""
+    """TFLOPS with 8 tokens in a batch."""
     tflops: float
-    """Operations with 256 tokens in a batch."""
+    """TFLOPS with 256 tokens in a batch."""
     dtype: str
     threads: int
     when: str
@@ -90,17 +90,19 @@ class Measurements:
 NO_MEASUREMENTS = Measurements()
 
 
-class _File(TypedDict):
+class _MeasurementsFile(TypedDict):
+    """The content of measured.json; `wires` has the links, under the name of the first release."""
+
     speeds: list[DeviceSpeed]
     wires: list[LinkSpeed]
 
 
 def read_measurements() -> Measurements:
-    """What is kept here; nothing where it was written by another medley, for it can be measured again."""
+    """Return the stored measurements of this host; none if another release of medley wrote the file."""
     table: dict[str, Any] = {}
     with optional():
-        table = storage.read_table(_measurements_file()) or {}
-    if not json_shape.fits(table, _File):
+        table = storage.read_table(_find_measurements_file()) or {}
+    if not json_shape.fits(table, _MeasurementsFile):
         return NO_MEASUREMENTS
     links = [LinkSpeed(**link) for link in table["wires"]]
     return NO_MEASUREMENTS.merge([DeviceSpeed(**speed) for speed in table["speeds"]], links)
@@ -113,10 +115,10 @@ def add_measurements(speeds: Iterable[DeviceSpeed], links: Iterable[LinkSpeed]) 
         "speeds": [*map(asdict, measurements.speeds.values())],
         "wires": [*map(asdict, measurements.links.values())],
     }
-    storage.write(_measurements_file(), json.dumps(table, indent=1))
+    storage.write(_find_measurements_file(), json.dumps(table, indent=1))
 
 
-def _measurements_file() -> Path:
+def _find_measurements_file() -> Path:
     return storage.state() / "measured.json"
 
 
@@ -192,5 +194,5 @@ def _build_stated_device(name: str, identity: DeviceIdentity, facts: Facts, kind
         specs.bf16_tflops,
         identity.name,
         gpu_bytes,
-        most_bytes=compute_most_bytes(kind.name, total_bytes, free_bytes),
+        most_bytes=compute_max_unified_bytes(kind.name, total_bytes, free_bytes),
     )

@@ -12,13 +12,13 @@ from medley.planner.memory import (
     MemoryNeed,
     PipelinePosition,
     compute_batch_tokens,
-    compute_need,
+    compute_memory_need,
 )
 from medley.planner.partition import Workload
 from medley.schema import Shape
 
 MAX_SEQUENCES = 1024
-"""The most sequences of one replica: vLLM's own largest default."""
+"""The largest number of sequences of one replica, which is the largest default of vLLM."""
 _MIB = 1 << 20
 
 
@@ -68,8 +68,8 @@ class Fit:
     kv_cache_bytes: int | None
     """The KV cache of each rank (--kv-cache-memory-bytes); None if the layout does not fit.
 
-    All ranks get the same number, and the engine gives each as many blocks as the rank with the fewest. So it
-    is the need of the rank with the most layers.
+    All ranks get the same number, and the engine gives each rank as many blocks as the rank with the fewest
+    has. So the number is the need of the rank with the most layers.
     """
     utilization: float | None
     """The share of its memory that every rank may take (--gpu-memory-utilization, --mem-fraction-static).
@@ -78,7 +78,7 @@ class Fit:
     memory of a device is unknown, or if the layout does not fit.
     """
     utilization_does: bool
-    """Whether the share is enough without the bytes: all ranks then have what they need."""
+    """Whether `utilization` alone is enough, so that the engine needs no `kv_cache_bytes`."""
     sequences: int
     """The --max-num-seqs of each replica that these numbers hold for."""
     batch_tokens: int
@@ -100,7 +100,7 @@ def compute_fit(workload: Workload, layout: Layout) -> Fit:
     shape, replicas = workload.shape, 1 + len(layout.replicas)
     streams = -(-workload.load.concurrency // replicas)
     ranks = _list_ranks(workload, layout, streams)
-    # Most ranks are alike: of those with equal needs, the one with the least memory decides.
+    # Only the rank with the least memory of those with equal needs is checked, because most ranks are alike.
     tightest: dict[MemoryNeed, int] = {}
     for rank in ranks:
         least_bytes = tightest.get(rank.need, rank.device.memory_bytes)
@@ -108,7 +108,7 @@ def compute_fit(workload: Workload, layout: Layout) -> Fit:
 
     def fits(context: int, concurrency: int) -> bool:
         return all(
-            rank_need.total_bytes(context, concurrency) <= memory_bytes
+            rank_need.compute_total_bytes(context, concurrency) <= memory_bytes
             for rank_need, memory_bytes in tightest.items()
         )
 
@@ -152,13 +152,13 @@ def _list_ranks(workload: Workload, layout: Layout, sequences: int) -> tuple[Ran
             )
             # The API server runs next to the first rank; Ray decides which device of the first stage that is.
             needs = {
-                kind: compute_need(workload.shape, position, kind)
+                kind: compute_memory_need(workload.shape, position, kind)
                 for kind in {device.kind for device in stage.devices}
             }
             for device in stage.devices:
                 rank_need = needs[device.kind]
-                kv_bytes = rank_need.kv_bytes(workload.context, sequences)
-                overhead_bytes = rank_need.overhead_bytes(sequences)
+                kv_bytes = rank_need.compute_kv_bytes(workload.context, sequences)
+                overhead_bytes = rank_need.compute_overhead_bytes(sequences)
                 weights_bytes = rank_need.weights_bytes
                 ranks.append(Rank(device, replica, nth, rank_need, weights_bytes, kv_bytes, overhead_bytes))
     return tuple(ranks)

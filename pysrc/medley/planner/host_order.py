@@ -39,8 +39,8 @@ def group_hosts(devices: Iterable[Device]) -> tuple[HostGroup, ...]:
     ordered = sorted(devices, key=lambda device: (device.kind, device.name, *_compute_speed_key(device)))
     groups = [
         group
-        for _, one_sort in groupby(ordered, key=lambda device: (device.kind, device.name))
-        for speed in _split_by_speed(one_sort)
+        for _, same_devices in groupby(ordered, key=lambda device: (device.kind, device.name))
+        for speed in _split_by_speed(same_devices)
         for group in _group_by_count(speed)
     ]
     return tuple(sorted(groups, key=lambda group: _compute_speed_key(group.hosts[0][0])))
@@ -98,22 +98,22 @@ def _group_by_count(devices: Iterable[Device]) -> Iterator[HostGroup]:
         yield HostGroup(tuple(equal_hosts))
 
 
-def list_stage_counts(units: Sequence[int], stages: int | None) -> Iterator[tuple[int, ...]]:
-    """Yield how many stages of each group form a pipeline; `units`: the stages that each group can form.
+def list_stage_counts(max_counts: Sequence[int], stages: int | None) -> Iterator[tuple[int, ...]]:
+    """Yield how many stages of each group form a pipeline; `max_counts`: the stages that each group can form.
 
     `stages`: the number of stages that the user forced, if any.
     """
     all_counts = [
         range(count + 1) if count <= _MAX_SMALL_COUNT else sorted({0, *_list_powers(count), count})
-        for count in units
+        for count in max_counts
     ]
-    extreme_counts = [sorted({0, min(1, count), count}) for count in units]
-    combinations: Iterable[tuple[int, ...]] = _list_prefixes(units)
+    extreme_counts = [sorted({0, min(1, count), count}) for count in max_counts]
+    combinations: Iterable[tuple[int, ...]] = _list_prefixes(max_counts)
     for options in (extreme_counts, all_counts):
         if prod(map(len, options)) <= _MAX_COMBINATIONS:
             combinations = product(*options)
     forced: list[int] = []
-    for count in units if stages is not None else ():
+    for count in max_counts if stages is not None else ():
         forced.append(min(count, (stages or 0) - sum(forced)))
     yield from (counts for counts in dict.fromkeys((*combinations, tuple(forced))) if any(counts))
 
@@ -122,14 +122,14 @@ def _list_powers(count: int) -> list[int]:
     return [1 << exponent for exponent in range(count.bit_length())]
 
 
-def _list_prefixes(units: Sequence[int]) -> Iterator[tuple[int, ...]]:
+def _list_prefixes(max_counts: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """Yield counts with one unit of a group, with all of a group, and with all of the fastest groups."""
-    for nth, count in enumerate(units):
-        single = tuple(int(index == nth and count > 0) for index in range(len(units)))
+    for nth, count in enumerate(max_counts):
+        single = tuple(int(index == nth and count > 0) for index in range(len(max_counts)))
         yield single
         yield tuple(count * number for number in single)
-        if nth < _MAX_SMALL_COUNT or nth + 1 in {*_list_powers(len(units)), len(units)}:
-            yield tuple(size if index <= nth else 0 for index, size in enumerate(units))
+        if nth < _MAX_SMALL_COUNT or nth + 1 in {*_list_powers(len(max_counts)), len(max_counts)}:
+            yield tuple(size if index <= nth else 0 for index, size in enumerate(max_counts))
 
 
 def place_in_rank_order(layout: Layout, order: Sequence[str]) -> tuple[Layout, tuple[int, ...]]:
@@ -137,19 +137,23 @@ def place_in_rank_order(layout: Layout, order: Sequence[str]) -> tuple[Layout, t
 
     `order`: the hosts, the driver's first and then by Ray's node id. Ranks go to the devices of one host
     after the other. A stage carries the layers of the planned stage on its devices, or else of a stage on
-    devices of the same sort. Replicas are engines of their own, each with its own order. Raise a Problem if
+    devices of the same type. Replicas are engines of their own, each with its own order. Raise a Problem if
     a stage would get unlike devices.
     """
     rank_units = _group_ranks(layout, order)
     unplaced = dict(enumerate(layout.stages))
     planned_at: dict[int, int] = {}
-    for read_sort in (attrgetter("host", "kind", "name"), attrgetter("kind", "name")):
+    for read_device_type in (attrgetter("host", "kind", "name"), attrgetter("kind", "name")):
         for place, devices in enumerate(rank_units):
             if place in planned_at:
                 continue
-            sort = sorted(map(read_sort, devices))
+            device_type = sorted(map(read_device_type, devices))
             stage_index = next(
-                (nth for nth, stage in unplaced.items() if sorted(map(read_sort, stage.devices)) == sort),
+                (
+                    nth
+                    for nth, stage in unplaced.items()
+                    if sorted(map(read_device_type, stage.devices)) == device_type
+                ),
                 None,
             )
             if stage_index is not None:

@@ -10,23 +10,23 @@ _DEFAULT_SPEED = Speed(like="spark")
 
 
 def is_unified(kind: str) -> bool:
-    """Whether GPU and system of this kind of host share one memory; False without a GPU."""
+    """Return whether GPU and system of this kind of host share one memory; False without a GPU."""
     table = read_host_table(kind)
     return table is not None and table.device != "cpu" and table.memory.unified
 
 
-def read_speed(kind: str) -> Speed:
-    """Return how fast this kind of host is predicted; a CPU's, and another maker's, has no formats."""
+def read_speed_table(kind: str) -> Speed:
+    """Return the [speed] table of this kind of host, by which predictions scale; the default without one."""
     table = read_host_table(kind)
     return (table.speed if table else None) or _DEFAULT_SPEED
 
 
 def read_host_table(kind: str) -> HostTable | None:
     """Return the table of this kind of host, shipped or the user's."""
-    return _host_table(config.folders(), kind)
+    return _read_cached_table(config.folders(), kind)
 
 
 @cache
-def _host_table(_: tuple[Path, ...], kind: str) -> HostTable | None:
-    """Return the table; published rows of benchmarks have devices without one."""
+def _read_cached_table(_: tuple[Path, ...], kind: str) -> HostTable | None:
+    """Return the table; None without one, as for some devices in published benchmarks."""
     return config.hosts().get(kind)

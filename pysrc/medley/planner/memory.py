@@ -28,8 +28,8 @@ _ACTIVATION_TENSORS = 6
 # processes on the host's side and its graphs (MiaAI-Lab's two-Spark kit, issue 118); with the system itself
 # that makes 8. Boards with less memory run less next to it: an eighth, and no less than 2 (judgement).
 UNIFIED_SHARE = 0.85
-_UNIFIED_SYSTEM = 8 * GIB
-_MIN_SYSTEM = 2 * GIB
+_UNIFIED_SYSTEM_BYTES = 8 * GIB
+_MIN_SYSTEM_BYTES = 2 * GIB
 _SYSTEM_DIVISOR = 8
 MIN_SPARE_BYTES = 4 * GIB
 """A layout that leaves a rank on unified memory less than this loses to one of equal speed that leaves more.
@@ -37,19 +37,19 @@ MIN_SPARE_BYTES = 4 * GIB
 Judgement: what is estimated here (activations, sampler, graphs) may be off by a few GiB, and where the system
 shares the memory, running out freezes the host."""
 # vLLM's own default of --gpu-memory-utilization in 0.32.
-_GPU_LIMIT = 0.92
+_GPU_SHARE = 0.92
 # Judgement: a host without a GPU runs the engine's threads and everything else in the same memory.
-_CPU_LIMIT = 0.85
-_CPU_SYSTEM = 2 * GIB
+_CPU_SHARE = 0.85
+_CPU_SYSTEM_BYTES = 2 * GIB
 
 # One rank of any model: a CUDA context is about half a GiB; "non_torch_memory" of vLLM's log was
 # 0.16 to 0.33 GiB (vllm pull request 12126, issue 14452, an RTX 5090 under tensor parallel 2).
-_RANK_BYTES = GIB
+_RANK_OVERHEAD_BYTES = GIB
 # Graphs: 0.13 GiB was logged for a model of 0.6 billion parameters; 1 GiB is an allowance, not measured. On
 # unified memory they lie in what the system keeps.
-_GPU_GRAPHS = GIB
+_GPU_GRAPH_BYTES = GIB
 # Resident sizes of vLLM 0.32 on CPU: a rank 0.94 to 0.96 GB, API server and engine core 0.67 + 0.63 GB.
-_CPU_API_SERVER = GIB * 13 // 10
+_CPU_API_SERVER_BYTES = GIB * 13 // 10
 
 BLOCK_TOKENS = 16
 """vLLM's default block: a sequence's cache grows by so many tokens."""
@@ -90,22 +90,26 @@ class MemoryNeed:
     state_bytes: int
     """Recurrent states of one sequence."""
 
-    def kv_bytes(self, context: int, concurrency: int) -> int:
+    def compute_kv_bytes(self, context: int, concurrency: int) -> int:
         """Return the KV cache and states of so many sequences with so many tokens each."""
         tokens = -(-context // BLOCK_TOKENS) * BLOCK_TOKENS
         windowed = min(tokens, self.window)
         return concurrency * (self.token_bytes * tokens + self.windowed_bytes * windowed + self.state_bytes)
 
-    def overhead_bytes(self, concurrency: int) -> int:
+    def compute_overhead_bytes(self, concurrency: int) -> int:
         """Return the memory of the engine itself with so many sequences."""
         return self.fixed_bytes + self.sampler_bytes * max(DEFAULT_SEQUENCES, concurrency)
 
-    def total_bytes(self, context: int, concurrency: int) -> int:
+    def compute_total_bytes(self, context: int, concurrency: int) -> int:
         """Return all memory that so many sequences with so many tokens each need."""
-        return self.weights_bytes + self.overhead_bytes(concurrency) + self.kv_bytes(context, concurrency)
+        return (
+            self.weights_bytes
+            + self.compute_overhead_bytes(concurrency)
+            + self.compute_kv_bytes(context, concurrency)
+        )
 
 
-def compute_most_bytes(kind: str, total_bytes: int, available_bytes: int) -> int | None:
+def compute_max_unified_bytes(kind: str, total_bytes: int, available_bytes: int) -> int | None:
     """Return unified memory less the system's part, `Device.most_bytes`; None for other memory.
 
     Two DGX Sparks run models that take more than 0.85 of them: eugr/spark-vllm-docker gives Qwen3.5-397B in
@@ -113,29 +117,29 @@ def compute_most_bytes(kind: str, total_bytes: int, available_bytes: int) -> int
     """
     if not is_unified(kind):
         return None
-    system_bytes = min(_UNIFIED_SYSTEM, max(_MIN_SYSTEM, total_bytes // _SYSTEM_DIVISOR))
+    system_bytes = min(_UNIFIED_SYSTEM_BYTES, max(_MIN_SYSTEM_BYTES, total_bytes // _SYSTEM_DIVISOR))
     return max(0, available_bytes - system_bytes)
 
 
 def compute_usable_bytes(kind: str, total_bytes: int, available_bytes: int) -> int:
     """Return the memory that a rank may take of a device of this kind of host: `Device.memory_bytes`."""
-    all_but_system_bytes = compute_most_bytes(kind, total_bytes, available_bytes)
+    all_but_system_bytes = compute_max_unified_bytes(kind, total_bytes, available_bytes)
     if all_but_system_bytes is not None:
         max_bytes = min(UNIFIED_SHARE * total_bytes, all_but_system_bytes)
     elif kind == "cpu":
-        max_bytes = min(_CPU_LIMIT * total_bytes, available_bytes - _CPU_SYSTEM)
+        max_bytes = min(_CPU_SHARE * total_bytes, available_bytes - _CPU_SYSTEM_BYTES)
     else:
-        max_bytes = min(_GPU_LIMIT * total_bytes, available_bytes)
+        max_bytes = min(_GPU_SHARE * total_bytes, available_bytes)
     return max(0, int(max_bytes))
 
 
-def compute_need(shape: Shape, position: PipelinePosition, kind: str) -> MemoryNeed:
+def compute_memory_need(shape: Shape, position: PipelinePosition, kind: str) -> MemoryNeed:
     """Return the memory that a rank needs on this kind of host; the first one has the API server."""
     growing, windowed, recurrent = _count_layers(shape, position.layers)
     all_recurrent = _count_layers(shape, shape.layers)[2]
     has_shared_memory = kind == "cpu" or is_unified(kind)
-    graph_bytes = 0 if has_shared_memory else _GPU_GRAPHS
-    api_server_bytes = _CPU_API_SERVER if position.is_first and kind == "cpu" else 0
+    graph_bytes = 0 if has_shared_memory else _GPU_GRAPH_BYTES
+    api_server_bytes = _CPU_API_SERVER_BYTES if position.is_first and kind == "cpu" else 0
     table_bytes = 0
     if position.is_first and not has_shared_memory:
         table_bytes = _divide_up(shape.host_table_bytes, position.tensor)
@@ -145,7 +149,7 @@ def compute_need(shape: Shape, position: PipelinePosition, kind: str) -> MemoryN
     return MemoryNeed(
         weights_bytes=compute_weights_bytes(shape, position) - table_bytes,
         host_table_bytes=table_bytes,
-        fixed_bytes=_RANK_BYTES + graph_bytes + api_server_bytes + activation_bytes,
+        fixed_bytes=_RANK_OVERHEAD_BYTES + graph_bytes + api_server_bytes + activation_bytes,
         # Every rank of the last stage holds all words.
         sampler_bytes=_SAMPLER_BYTES * shape.vocabulary if position.is_last else 0,
         token_bytes=_round_up(growing * compute_token_layer_bytes(shape, position.tensor)),

@@ -18,7 +18,7 @@ from medley.planner import (
     join_names,
     list_pipelines,
 )
-from medley.planner.memory import MemoryNeed, PipelinePosition, compute_need, is_latent, pad_vocabulary
+from medley.planner.memory import MemoryNeed, PipelinePosition, compute_memory_need, is_latent, pad_vocabulary
 from medley.schema import TITLES, Shape
 
 StageTimer = Callable[[Stage, bool], float]
@@ -42,7 +42,7 @@ class Workload:
     """Whether the context is longer than config.json gives; `shape` then has the longer one."""
 
 
-def recut(workload: Workload, layout: Layout) -> Layout:
+def recut_layers(workload: Workload, layout: Layout) -> Layout:
     """Cut the layers of the same stages again, for each replica."""
     pipelines = []
     for stages in list_pipelines(layout):
@@ -65,18 +65,18 @@ def split_layers(
     *,
     replicas: int = 1,
     expert_parallel: bool = False,
-    turns: bool = False,
+    visits_in_turn: bool = False,
 ) -> tuple[int, ...]:
     """Return the layers of each stage that make the slowest stage fastest and fit into memory.
 
-    With `turns`, as one stream visits the stages, the sum of their times is least. For the goal context, the
-    KV cache of the tightest stage is largest. If the model does not fit, the tightest stage lacks the least.
-    The model must have a layer for each stage.
+    With `visits_in_turn`, one stream visits the stages, and the sum of their times is least. For the goal
+    context, the KV cache of the tightest stage is largest. If the model does not fit, the tightest stage
+    lacks the least. The model must have a layer for each stage.
     """
     shape, last = workload.shape, len(stages) - 1
     streams = -(-workload.load.concurrency // replicas)
-    rooms = [
-        _StageRoom(
+    uncut_stages = [
+        _UncutStage(
             shape,
             frozenset((device.kind, device.memory_bytes) for device in devices),
             PipelinePosition(1, len(devices), nth == 0, nth == last, expert_parallel),
@@ -85,18 +85,20 @@ def split_layers(
         )
         for nth, devices in enumerate(stages)
     ]
-    max_layers = [_count_max_layers(room) for room in rooms]
+    max_layers = [_count_max_layers(stage) for stage in uncut_stages]
     if any(count < 1 for count in max_layers) or sum(max_layers) < shape.layers:
-        missing = [partial(_compute_missing_bytes, room) for room in rooms]
-        return cut_layers(shape.layers, missing, [shape.layers] * len(rooms))
+        missing = [partial(_compute_missing_bytes, stage) for stage in uncut_stages]
+        return cut_layers(shape.layers, missing, [shape.layers] * len(uncut_stages))
     if workload.goal == "context" or workload.step_timer is None:
-        return cut_layers(shape.layers, [partial(_compute_cache_share, room) for room in rooms], max_layers)
+        return cut_layers(
+            shape.layers, [partial(_compute_cache_share, stage) for stage in uncut_stages], max_layers
+        )
     time_stage = workload.step_timer(-(-streams // len(stages)), link)
 
     def compute_cost_s(nth: int, layers: int) -> float:
-        """Return the time of a step on this stage; with turns, the time that its last layer adds."""
+        """Return the time of a step on this stage; with `visits_in_turn`, the time that its last layer adds."""
         devices = stages[nth]
-        previous_s = time_stage(Stage(devices, layers - 1), nth == last) if turns else 0.0
+        previous_s = time_stage(Stage(devices, layers - 1), nth == last) if visits_in_turn else 0.0
         return time_stage(Stage(devices, layers), nth == last) - previous_s
 
     return cut_layers(shape.layers, [partial(compute_cost_s, nth) for nth in range(len(stages))], max_layers)
@@ -122,11 +124,11 @@ def cut_layers(
 
 
 @dataclass(frozen=True)
-class _StageRoom:
+class _UncutStage:
     """A stage without its number of layers: its devices, position and sequences."""
 
     shape: Shape
-    sorts: frozenset[tuple[str, int]]
+    device_types: frozenset[tuple[str, int]]
     """Kind of host and memory in bytes of the devices."""
     position: PipelinePosition
     context: int
@@ -134,34 +136,37 @@ class _StageRoom:
 
 
 @lru_cache(maxsize=4096)
-def _count_max_layers(room: _StageRoom) -> int:
+def _count_max_layers(stage: _UncutStage) -> int:
     """Return the most layers that fit into the stage; 0 for none."""
-    counts = range(1, room.shape.layers + 1)
-    return bisect_left(counts, 1, key=lambda layers: _compute_missing_bytes(room, layers) > 0)
+    counts = range(1, stage.shape.layers + 1)
+    return bisect_left(counts, 1, key=lambda layers: _compute_missing_bytes(stage, layers) > 0)
 
 
-def _compute_missing_bytes(room: _StageRoom, layers: int) -> int:
+def _compute_missing_bytes(stage: _UncutStage, layers: int) -> int:
     """Return the bytes that the stage lacks with so many layers; below 0: the bytes that stay free."""
     return max(
-        rank_need.total_bytes(room.context, room.concurrency) - memory_bytes
-        for memory_bytes, rank_need in _list_needs(room, layers)
+        rank_need.compute_total_bytes(stage.context, stage.concurrency) - memory_bytes
+        for memory_bytes, rank_need in _list_memory_needs(stage, layers)
     )
 
 
-def _compute_cache_share(room: _StageRoom, layers: int) -> float:
+def _compute_cache_share(stage: _UncutStage, layers: int) -> float:
     """Return the share that the KV cache takes of the memory that is left for it."""
     return max(
-        rank_need.kv_bytes(room.context, room.concurrency)
-        / max(1, memory_bytes - rank_need.weights_bytes - rank_need.overhead_bytes(room.concurrency))
-        for memory_bytes, rank_need in _list_needs(room, layers)
+        rank_need.compute_kv_bytes(stage.context, stage.concurrency)
+        / max(1, memory_bytes - rank_need.weights_bytes - rank_need.compute_overhead_bytes(stage.concurrency))
+        for memory_bytes, rank_need in _list_memory_needs(stage, layers)
     )
 
 
 @lru_cache(maxsize=16_384)
-def _list_needs(room: _StageRoom, layers: int) -> list[tuple[int, MemoryNeed]]:
-    """Return the memory of each sort of device with its need; cached, as many candidates share stages."""
-    position = replace(room.position, layers=layers)
-    return [(memory_bytes, compute_need(room.shape, position, kind)) for kind, memory_bytes in room.sorts]
+def _list_memory_needs(stage: _UncutStage, layers: int) -> list[tuple[int, MemoryNeed]]:
+    """Return the memory of each type of device with its need; cached, as many candidates share stages."""
+    position = replace(stage.position, layers=layers)
+    return [
+        (memory_bytes, compute_memory_need(stage.shape, position, kind))
+        for kind, memory_bytes in stage.device_types
+    ]
 
 
 def find_stage_refusal(shape: Shape, stages: int) -> str | None:

@@ -10,13 +10,13 @@ from medley.planner import describe_layout, describe_split
 from medley.planner.choose import Choice
 from medley.planner.fit import Rank, format_gib
 from medley.planner.report import (
-    PARTS,
+    MEMORY_PARTS,
     describe_hosts,
     format_device_name,
     format_link,
     format_speed_range,
     list_layer_ranges,
-    list_parts,
+    list_memory_parts,
     make_printable,
 )
 
@@ -114,7 +114,7 @@ def _draw_card(choice: Choice, ranks: list[Rank], box: tuple[int, int, int, int]
         bar_y, bar_x = _CARD_HEAD_HEIGHT + nth * _RANK_HEIGHT, 0.0
         yield f'<g transform="translate({_CARD_PADDING}, {bar_y})" clip-path="url(#bar)">'
         yield f'<rect class="free" width="{inner_width}" height="{_BAR_HEIGHT}"/>'
-        for (_, color), size in zip(PARTS[:-1], list_parts(rank), strict=False):
+        for (_, color), size in zip(MEMORY_PARTS[:-1], list_memory_parts(rank), strict=False):
             part_width = min(inner_width - bar_x, inner_width * size / max(1, rank.device.memory_bytes))
             yield f'<rect fill="{color}" x="{bar_x:.1f}" width="{part_width:.1f}" height="{_BAR_HEIGHT}"/>'
             bar_x += part_width
@@ -136,7 +136,7 @@ def _draw_arrow(ranks: list[Rank], following: list[list[Rank]], x: int, y: int) 
 
 
 def _draw_legend(y: int, command: str) -> Iterator[str]:
-    for nth, (name, color) in enumerate(PARTS):
+    for nth, (name, color) in enumerate(MEMORY_PARTS):
         x, style = _MARGIN + 120 * nth, 'class="free"' if name == "free" else f'fill="{color}"'
         yield f'<rect {style} x="{x}" y="{y - 13}" width="16" height="16" rx="4"/>'
         yield _draw_text(name, (x + 24, y), 14)

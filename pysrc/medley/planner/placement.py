@@ -14,7 +14,7 @@ from medley.planner import (
     Load,
     build_pipeline,
     compatibility,
-    count_sizes,
+    count_parallel_sizes,
     cpu,
     describe_layout,
     devices,
@@ -26,7 +26,7 @@ from medley.planner import (
     runs_on_cpu,
     topology,
 )
-from medley.planner.candidates import Request, Sizes
+from medley.planner.candidates import ForcedSizes, Request
 from medley.planner.choose import (
     DEFAULT_CONTEXT_TOKENS,
     Choice,
@@ -42,12 +42,12 @@ from medley.planner.fit import compute_fit, format_gib
 from medley.planner.host_order import (
     place_in_rank_order,
 )
-from medley.planner.memory import PipelinePosition, compute_need
-from medley.planner.partition import Workload, find_unchecked_width, recut
+from medley.planner.memory import PipelinePosition, compute_memory_need
+from medley.planner.partition import Workload, find_unchecked_width, recut_layers
 from medley.planner.plan import KvType, Launcher
-from medley.planner.prediction import build_step_timer, predict
+from medley.planner.prediction import build_step_timer, predict_speed
 from medley.planner.remedies import NoLayout
-from medley.planner.tight import choose_tight
+from medley.planner.tight import choose_tight_layout
 from medley.planner.topology import Topology
 from medley.schema import (
     DEFAULT_ENGINE,
@@ -72,22 +72,22 @@ class PlacementOptions:
     goal: Goal = "latency"
     concurrency: int = 1
     context: int | None = None
-    sizes: Sizes = field(default_factory=Sizes)
-    hosts: int | None = None
+    sizes: ForcedSizes = field(default_factory=ForcedSizes)
+    host_count: int | None = None
     gpus: str | None = None
     """The GPUs of one host that must all be used: indexes, or `all`."""
     network: NetworkOptions = field(default_factory=NetworkOptions)
     partition: str | None = None
     """The layers of each stage, from the engine's own variable in the user's environment."""
-    one_server: bool = False
+    needs_one_server: bool = False
     """Whether one server must run it: each replica is on one host, and the launcher can start all."""
     engine: EngineName = DEFAULT_ENGINE
     launcher: Launcher | None = None
     """The launcher of ranks on several hosts; None: Ray, if hosts have joined."""
     kv_type: KvType = "auto"
-    longer_context: bool = False
+    allows_longer_context: bool = False
     """Whether the user's environment lets the engine serve more than config.json gives."""
-    balanced: bool = False
+    balances_experts: bool = False
     """Whether experts are whole on their ranks, with the load balancer (--eplb)."""
     dtype: str | None = None
     """The numbers to compute with, from the user's --dtype; None: the kind of host decides."""
@@ -96,14 +96,14 @@ class PlacementOptions:
 def place_model(shape: Shape, site: Topology, options: PlacementOptions) -> Choice:
     """Return the best layout in Ray's order of ranks; raise a Problem with the numbers if none fits."""
     longest = find_longest_context(shape, options.engine)
-    if options.context and options.context > longest and not options.longer_context:
+    if options.context and options.context > longest and not options.allows_longer_context:
         raise NoLayout(
             f"--context {options.context} is more than {TITLES[options.engine]} serves of this model",
             cause=describe_limits(shape, options.engine),
             fix=f"--context {longest}, or less",
         )
     workload, site_devices = _build_workload(shape, options), site.list_devices(options.gpus)
-    compatibility.require_host(site, options.engine, workload.shape)
+    compatibility.require_capable_host(site, options.engine, workload.shape)
     network = site.build_network(options.network, options.engine)
     _require_memory(site_devices)
     find_refusal = partial(_find_refusal, site, options, workload.shape, len(site_devices))
@@ -116,7 +116,7 @@ def place_model(shape: Shape, site: Topology, options: PlacementOptions) -> Choi
         find_refusal,
         network.find_group_link,
     )
-    choice = _choose(request)
+    choice = _choose_layout(request)
     choice = _choose_dtype(shape, site, options, request, choice) if runs_on_cpu(choice.layout) else choice
     layout = choice.layout
     why = [
@@ -142,15 +142,15 @@ def place_model(shape: Shape, site: Topology, options: PlacementOptions) -> Choi
         untried = f"vLLM's kernels for {shape.weights} on a CPU were not tried; 16 bits were"
         warnings.insert(len(choice.warnings), untried)
     choice = replace(choice, why=tuple(why), warnings=tuple(warnings), network=network)
-    return _land(choice, site, options)
+    return _adapt_to_cluster(choice, site, options)
 
 
-def _choose(request: Request) -> Choice:
+def _choose_layout(request: Request) -> Choice:
     """Return the best layout, or one that is tight but may fit."""
     try:
-        return choose_layout(request, predict)
+        return choose_layout(request, predict_speed)
     except NoLayout as problem:
-        return choose_tight(request, problem)
+        return choose_tight_layout(request, problem)
 
 
 def _choose_dtype(
@@ -162,7 +162,7 @@ def _choose_dtype(
         cpus = tuple(device for device in request.devices if device.kind == "cpu")
         workload = _build_workload(cpu.convert_to_float32(shape), options)
         try:
-            choice, uses_float32 = _choose(replace(request, workload=workload, devices=cpus)), True
+            choice, uses_float32 = _choose_layout(replace(request, workload=workload, devices=cpus)), True
         except NoLayout as problem:
             rows = problem.evaluation.rows if problem.evaluation else ()
             missing_bytes = min((row.fit.short_bytes for row in rows), default=0)
@@ -180,7 +180,7 @@ def _list_estimate_warnings(shape: Shape, layout: Layout) -> Iterator[str]:
             "config": "no index gives their total either",
         }[shape.weights_source]
         yield f"the weights' bytes are an estimate from config.json. Their headers were not read; {total}"
-    tensor, _, _ = count_sizes(layout)
+    tensor, _, _ = count_parallel_sizes(layout)
     if gap := find_unchecked_width(shape, tensor, expert_parallel=layout.expert_parallel):
         yield gap
 
@@ -241,13 +241,13 @@ def _find_refusal(
         return reason
     if site.head is not None and site.head not in hosts:
         return f"the engine starts on {site.head} and needs a rank there; from that host: --hosts 1"
-    if options.hosts and len(hosts) != options.hosts:
-        return f"{len(hosts)} of the {options.hosts} hosts asked for"
+    if options.host_count and len(hosts) != options.host_count:
+        return f"{len(hosts)} of the {options.host_count} hosts asked for"
     if options.gpus and len(list_devices(layout)) != ranks:
         return f"not all of --gpus {options.gpus}"
     if site.rank_order and layout.replicas and len(hosts) > len(list_pipelines(layout)):
         return "a second pipeline over several hosts needs a cluster of its own"
-    one_server_refusal = _find_one_server_refusal(layout, options) if options.one_server else None
+    one_server_refusal = _find_one_server_refusal(layout, options) if options.needs_one_server else None
     return one_server_refusal or _find_memory_refusal(site, shape, layout)
 
 
@@ -269,7 +269,7 @@ def _count_host_table_bytes(shape: Shape, layout: Layout) -> dict[str, int]:
     for stages in list_pipelines(layout) if shape.host_table_bytes else ():
         position = PipelinePosition(stages[0].layers, len(stages[0].devices))
         for device in stages[0].devices:
-            if table_bytes := compute_need(shape, position, device.kind).host_table_bytes:
+            if table_bytes := compute_memory_need(shape, position, device.kind).host_table_bytes:
                 tables[device.host] = tables.get(device.host, 0) + table_bytes
     return tables
 
@@ -291,20 +291,23 @@ def _find_one_server_refusal(layout: Layout, options: PlacementOptions) -> str |
     return None
 
 
-def _land(choice: Choice, site: Topology, options: PlacementOptions) -> Choice:
+def _adapt_to_cluster(choice: Choice, site: Topology, options: PlacementOptions) -> Choice:
     """Return the choice in Ray's order of ranks, or with the layers that the user gave each stage."""
     workload, layout = choice.workload, choice.layout
     if site.rank_order and len(list_hosts(layout)) > 1 and not layout.replicas:
         layout, places = place_in_rank_order(layout, site.rank_order)
         # Embedding and head are on other hosts then, so the layers are cut again.
         if list(places) != sorted(places):
-            layout = recut(workload, layout)
+            layout = recut_layers(workload, layout)
     if options.partition is not None:
         variable = ENGINE_TABLES[options.engine].partition_variable
         layout = _apply_partition(workload.shape, layout, options.partition, variable)
     if layout == choice.layout:
         return choice
-    layout_fit, prediction = compute_fit(workload, layout), predict(workload.shape, layout, workload.load)
+    layout_fit, prediction = (
+        compute_fit(workload, layout),
+        predict_speed(workload.shape, layout, workload.load),
+    )
     if not layout_fit.fits:
         fix = "on a worker: medley ray-stop, then medley ray-worker HEAD, which gives it another place"
         if options.partition:

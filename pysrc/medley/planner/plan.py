@@ -16,7 +16,7 @@ from medley.errors import Problem
 from medley.host.facts import GIB, Facts
 from medley.host_schema import ENGINE_TABLES
 from medley.model.chat_format import ChatFormat
-from medley.planner import Layout, count_sizes, format_layers, list_devices, list_hosts, runs_on_cpu
+from medley.planner import Layout, count_parallel_sizes, format_layers, list_devices, list_hosts, runs_on_cpu
 from medley.planner.choose import Choice
 from medley.planner.cpu import choose_compilation, count_cache_streams
 from medley.planner.fit import Fit, Rank, compute_utilization, format_gib
@@ -47,16 +47,16 @@ Variables = tuple[tuple[str, str, str], ...]
 
 
 @dataclass(frozen=True)
-class Nodes:
+class NodeProcess:
     """One process of a model that starts without Ray, one on each host, and the address of the first."""
 
-    count: int
+    node_count: int
     rank: int
     """The number of this process; process 0 has the API."""
     address: str
     """The address at which the others find the first process."""
     port: int
-    here: str = ""
+    own_address: str = ""
     """The address of this process in the same network."""
 
 
@@ -68,17 +68,17 @@ class Plan:
     """The GPU indexes to use. Empty: all, or none on a CPU. Set only if everything runs on this host."""
     tensor_parallel: int = 1
     stages: int = 1
-    partition: str | None = None
+    layer_partition: str | None = None
     """Layers of each stage in order of ranks."""
     expert_parallel: bool = False
-    balanced: bool = False
+    balances_experts: bool = False
     """Whether the load balancer moves busy experts to idle ranks (EPLB)."""
     launcher: Launcher = "solo"
     """The program that starts the ranks: Ray, or an engine process on each host; solo: one host has all."""
     hosts: int = 1
-    places: tuple[str, ...] = ()
+    rank_addresses: tuple[str, ...] = ()
     """The address of each rank's host, in the order of ranks; only for `ray`."""
-    nodes: Nodes | None = None
+    node_process: NodeProcess | None = None
     """The number of this process and the address of the first; only for `mp`."""
     replicas: int = 1
     """Data parallel: engines in parallel behind one address, each with all of the above."""
@@ -98,9 +98,9 @@ class Plan:
     """CPU threads of the host with the fewest, if CPUs run the model."""
     context: int | None = None
     """Tokens of the longest sequence; None: the longest that fits."""
-    beyond_config: bool = False
+    is_beyond_config: bool = False
     """Whether `context` is longer than config.json gives."""
-    longest: int | None = None
+    longest_context: int | None = None
     """A context length in tokens that surely fits."""
     finds_longest: bool = True
     """Whether the engine finds the longest context by itself."""
@@ -108,12 +108,12 @@ class Plan:
     batch_tokens: int | None = None
     dtype: Literal["float32"] | None = None
     """The numbers that the engine computes with; None: those of the model's config.json."""
-    states: int | None = None
+    state_count: int | None = None
     """The number of recurrent states of all sequences, if the engine needs it."""
-    eager: bool = False
+    is_eager: bool = False
     arguments: Arguments = ()
     variables: Variables = ()
-    unread: tuple[str, ...] = ()
+    missing_parsers: tuple[str, ...] = ()
     """Parsers of the model that this version of the engine does not have."""
     compile_jobs: int | None = None
     """Concurrent compilers on a host while the engine starts; None on a CPU, or if unknown."""
@@ -155,7 +155,7 @@ def plan_engine(
         compile_s = _EXPERT_FILES * _SECONDS_PER_FILE // compile_jobs
     return replace(
         plan_without_fit,
-        partition=format_layers(layout) if len(layout.stages) > 1 else None,
+        layer_partition=format_layers(layout) if len(layout.stages) > 1 else None,
         expert_parallel=layout.expert_parallel,
         kv_cache_bytes=cache_bytes,
         kv_cache_tokens=_count_cache_tokens(choice, cache_bytes or fit.kv_cache_bytes),
@@ -163,13 +163,13 @@ def plan_engine(
         memory_utilization=None if is_cpu else fit.utilization,
         static_share=None if is_cpu else _compute_static_share(fit),
         context=context,
-        beyond_config=choice.workload.is_beyond_config,
+        is_beyond_config=choice.workload.is_beyond_config,
         # The engine's own memory is an estimate, and the engine refuses a context that is too long.
-        longest=shape.context if fit.context >= shape.context else fit.context * 7 // 8,
+        longest_context=shape.context if fit.context >= shape.context else fit.context * 7 // 8,
         sequences=fit.sequences,
         batch_tokens=_choose_batch_tokens(fit, shape, plan_without_fit.batch_tokens),
         dtype="float32" if shape.compute_bits == _FLOAT32_BITS else None,
-        states=fit.sequences * copies if (copies := shape.state_copies.most) > 1 else None,
+        state_count=fit.sequences * copies if (copies := shape.state_copies.most) > 1 else None,
         arguments=arguments,
         variables=variables,
         compile_jobs=compile_jobs,
@@ -186,7 +186,7 @@ class EngineOptions:
     """Tokens of a stream; None: the engine's default."""
     concurrency: int = 1
     kv_type: KvType = "auto"
-    balanced: bool = False
+    balances_experts: bool = False
     """Whether the user gave --eplb."""
     engine: EngineName = DEFAULT_ENGINE
     flags: tuple[str, ...] = ()
@@ -203,7 +203,11 @@ def plan_without_shape(
 ) -> Plan:
     """Return the plan of a model whose shape is unknown, from the user's options; it may not fit."""
     options = options or EngineOptions()
-    (tensor, stages, replicas), hosts, is_cpu = count_sizes(layout), list_hosts(layout), runs_on_cpu(layout)
+    (tensor, stages, replicas), hosts, is_cpu = (
+        count_parallel_sizes(layout),
+        list_hosts(layout),
+        runs_on_cpu(layout),
+    )
     compilation = choose_compilation(layout, facts, model, options.engine, options.flags)
     gpus = [device.index for device in list_devices(layout)] if launcher == "solo" and not is_cpu else []
     engine_plan = Plan(
@@ -221,10 +225,10 @@ def plan_without_shape(
         # One stream fits into any engine's own limit.
         sequences=max(DEFAULT_SEQUENCES, options.concurrency) if options.concurrency > 1 else None,
         batch_tokens=compilation.warmup_tokens,
-        eager=compilation.eager,
+        is_eager=compilation.is_eager,
         why=compilation.why,
     )
-    return balance_experts(engine_plan, None) if options.balanced else engine_plan
+    return balance_experts(engine_plan, None) if options.balances_experts else engine_plan
 
 
 def adapt_to_version(engine_plan: Plan, engine: EngineName, version: str | None, chat: ChatFormat) -> Plan:
@@ -238,11 +242,11 @@ def adapt_to_version(engine_plan: Plan, engine: EngineName, version: str | None,
     ]
     why = [f"{title} {version} has no parser {name}: what it would read stays text" for name in unread]
     finds_longest = release >= parse_version(table.auto_context_since)
-    if not finds_longest and engine_plan.longest and not engine_plan.context:
+    if not finds_longest and engine_plan.longest_context and not engine_plan.context:
         reason = f"{title} {version} does not find the longest by itself"
-        why.append(f"a context of {engine_plan.longest} tokens: {reason}")
+        why.append(f"a context of {engine_plan.longest_context} tokens: {reason}")
         engine_plan = replace(engine_plan, finds_longest=False)
-    return replace(engine_plan, unread=tuple(unread), why=(*engine_plan.why, *why))
+    return replace(engine_plan, missing_parsers=tuple(unread), why=(*engine_plan.why, *why))
 
 
 def balance_experts(engine_plan: Plan, experts: int | None) -> Plan:
@@ -259,7 +263,7 @@ def balance_experts(engine_plan: Plan, experts: int | None) -> Plan:
         )
     count = "the" if experts is None else experts
     why = f"--eplb, as asked: {count} experts of a layer, whole, over {ranks} ranks"
-    return replace(engine_plan, expert_parallel=True, balanced=True, why=(*engine_plan.why, why))
+    return replace(engine_plan, expert_parallel=True, balances_experts=True, why=(*engine_plan.why, why))
 
 
 def compute_compile_jobs(ranks: Sequence[Rank], facts: Mapping[str, Facts]) -> int:
@@ -325,7 +329,7 @@ def _choose_cpu_cache(choice: Choice, share_bytes: int, context: int | None) -> 
     """Return the KV cache of each rank and the reason: at least the requested size, at most the share."""
     fit, longest = choice.fit, context or choice.workload.shape.context
     streams = min(fit.sequences, max(choice.workload.load.concurrency, count_cache_streams(choice.layout)))
-    useful_bytes = max(rank.need.kv_bytes(longest, streams) for rank in fit.ranks)
+    useful_bytes = max(rank.need.compute_kv_bytes(longest, streams) for rank in fit.ranks)
     requested_bytes = max(rank.kv_bytes for rank in fit.ranks)
     cache_bytes = max(requested_bytes, min(share_bytes, useful_bytes, fit.kv_cache_bytes or 0))
     reasons = {

@@ -88,11 +88,11 @@ class TokenBatch:
 class Pass:
     """The seconds of each part of a pass on a stage's slowest device; parts do not overlap."""
 
-    weights: float
-    cache: float
-    operations: float
-    kernels: float
-    collectives: float
+    weights_s: float
+    cache_s: float
+    operations_s: float
+    kernels_s: float
+    collectives_s: float
     weight_bytes: float
     """Bytes of weights that each device reads."""
     slowest: Device
@@ -100,7 +100,7 @@ class Pass:
     @property
     def seconds(self) -> float:
         """The time of the whole pass."""
-        return self.weights + self.cache + self.operations + self.kernels + self.collectives
+        return self.weights_s + self.cache_s + self.operations_s + self.kernels_s + self.collectives_s
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class _PipelineSpeed:
 
     passes: tuple[Pass, ...]
     between_s: float
-    groups: float
+    micro_batches: float
     """Micro-batches that are in different stages; with one stream the stages take turns."""
     first_token_s: float
     prefill_tokens_per_s: float
@@ -118,10 +118,10 @@ class _PipelineSpeed:
     def cycle_s(self) -> float:
         """Seconds until every stream has one more token: the slowest stage's work, or one round trip."""
         times = [stage_pass.seconds for stage_pass in self.passes]
-        return max(sum(times) + self.between_s, self.groups * max(times))
+        return max(sum(times) + self.between_s, self.micro_batches * max(times))
 
 
-def predict(
+def predict_speed(
     shape: Shape,
     layout: Layout,
     load: Load,
@@ -137,9 +137,7 @@ def predict(
     share, streams = load.concurrency / len(copies), _count_busiest_streams(load.concurrency, len(copies))
     conditions = PassConditions(shape, layout.link, efficiency, chunk_tokens or compute_batch_tokens(shape))
     # Copies of equal stages are equally fast.
-    keys = [
-        tuple((_compute_stage_sort(stage.devices), stage.layers) for stage in stages) for stages in copies
-    ]
+    keys = [tuple((_compute_stage_key(stage.devices), stage.layers) for stage in stages) for stages in copies]
     speed_by_key: dict[Hashable, _PipelineSpeed] = {}
     for key, stages in zip(keys, copies, strict=True):
         if key not in speed_by_key:
@@ -173,7 +171,7 @@ def build_step_timer(shape: Shape, load: Load, efficiency: Efficiency = SHIPPED_
         def fit_lines(devices: tuple[Device, ...], last: bool) -> list[tuple[float, float]]:  # noqa: FBT001
             """Return for each sort of device the seconds of a stage without its layers, and of a layer."""
             lines = []
-            for device in {_compute_sort(device): device for device in devices}.values():
+            for device in {_compute_device_key(device): device for device in devices}.values():
                 one_layer_s, two_layers_s = (
                     _compute_device_pass(conditions, Stage(devices, layers), device, batch, last=last).seconds
                     for layers in (1, 2)
@@ -212,7 +210,7 @@ def _predict_pipeline(
     return _PipelineSpeed(
         passes=passes,
         between_s=between_s,
-        groups=groups,
+        micro_batches=groups,
         first_token_s=one_prompt_s + sum(stage_pass.seconds for stage_pass in passes) + between_s,
         prefill_tokens_per_s=streams * load.prompt_tokens / all_prompts_s,
     )
@@ -246,23 +244,27 @@ def _compute_between_s(conditions: PassConditions, stages: Sequence[Stage], toke
     # Two tensors a hop, because the residual travels with the activations.
     message_bytes = 2 * tokens * conditions.shape.hidden * _ACTIVATION_BYTES
     is_direct = _has_direct_access(devices)
-    hop_s = _compute_call_s(conditions, conditions.link, message_bytes, 1, is_direct=is_direct)
+    hop_s = _compute_transfer_s(conditions, conditions.link, message_bytes, 1, is_direct=is_direct)
     return (len(stages) - 1) * hop_s + conditions.efficiency.step_us * _MICRO / slowest
 
 
 def compute_stage_pass(conditions: PassConditions, stage: Stage, batch: TokenBatch, *, last: bool) -> Pass:
     """Return the pass of a batch over a stage; the last stage has the output head too."""
-    sorts = {_compute_sort(device): device for device in reversed(stage.devices)}
+    sorts = {_compute_device_key(device): device for device in reversed(stage.devices)}
     passes = (_compute_device_pass(conditions, stage, device, batch, last=last) for device in sorts.values())
     return max(passes, key=lambda stage_pass: stage_pass.seconds)
 
 
-def _compute_stage_sort(devices: Sequence[Device]) -> Hashable:
+def _compute_stage_key(devices: Sequence[Device]) -> Hashable:
     """Return a key that is equal for stages of equal speed, if they have as many layers."""
-    return len(devices), len({device.host for device in devices}), frozenset(map(_compute_sort, devices))
+    return (
+        len(devices),
+        len({device.host for device in devices}),
+        frozenset(map(_compute_device_key, devices)),
+    )
 
 
-def _compute_sort(device: Device) -> Hashable:
+def _compute_device_key(device: Device) -> Hashable:
     """Return a key that is equal for devices of equal speed."""
     return device.kind, device.name, device.bandwidth_gb_s, device.bf16_tflops, device.measured
 
@@ -288,11 +290,11 @@ def _compute_device_pass(
     compared = shape.heads * shape.head_dim * attended
     operations = batch.tokens * (2 * shape.active_parameters + 4 * compared)
     return Pass(
-        weights=weight_bytes / speed.weights,
-        cache=layer_share * batch.streams * stream_bytes / speed.cache,
-        operations=layer_share / ranks * operations / speed.operations,
-        kernels=stage.layers * efficiency.layer_us * _MICRO / compute_pace(device.kind, efficiency),
-        collectives=compute_collectives_s(conditions, stage, batch, last=last),
+        weights_s=weight_bytes / speed.weight_bytes_per_s,
+        cache_s=layer_share * batch.streams * stream_bytes / speed.cache_bytes_per_s,
+        operations_s=layer_share / ranks * operations / speed.operations_per_s,
+        kernels_s=stage.layers * efficiency.layer_us * _MICRO / compute_pace(device.kind, efficiency),
+        collectives_s=compute_collectives_s(conditions, stage, batch, last=last),
         weight_bytes=weight_bytes,
         slowest=device,
     )
@@ -317,7 +319,7 @@ def compute_collectives_s(
         return 0.0
     link, crossings = conditions.link if hosts > 1 else None, hosts - 1
     number_bytes = (ranks - 1) / ranks * _ACTIVATION_BYTES
-    call_s = partial(_compute_call_s, conditions, link, is_direct=_has_direct_access(stage.devices))
+    call_s = partial(_compute_transfer_s, conditions, link, is_direct=_has_direct_access(stage.devices))
     reduce_bytes = 2 * number_bytes * batch.tokens * conditions.shape.hidden
     reduces_s = call_s(reduce_bytes, 2 * crossings) * (2 * stage.layers + 1)
     if not last:
@@ -333,7 +335,7 @@ def _has_direct_access(devices: Sequence[Device]) -> bool:
     return all(device.kind == "cpu" for device in devices)
 
 
-def _compute_call_s(
+def _compute_transfer_s(
     conditions: PassConditions,
     link: HostLink | None,
     message_bytes: float,
@@ -361,21 +363,21 @@ def _compute_call_s(
 def _describe_bound(pipeline: _PipelineSpeed) -> str:
     """Describe the largest part of a step with its numbers, and how the stages take turns."""
     passes, times = pipeline.passes, [stage_pass.seconds for stage_pass in pipeline.passes]
-    is_stage_bound = pipeline.groups * max(times) >= sum(times) + pipeline.between_s
+    is_stage_bound = pipeline.micro_batches * max(times) >= sum(times) + pipeline.between_s
     busiest = max(range(len(passes)), key=times.__getitem__)
     counted_passes, between_s = ([passes[busiest]], 0.0) if is_stage_bound else (passes, pipeline.between_s)
-    slowest = max(counted_passes, key=lambda stage_pass: stage_pass.weights).slowest
+    slowest = max(counted_passes, key=lambda stage_pass: stage_pass.weights_s).slowest
     read_gb = sum(stage_pass.weight_bytes for stage_pass in counted_passes) / 1e9
     origin = "measured" if slowest.measured else "stated"
     weights = (
         f"reading {read_gb:.2f} GB of weights at {slowest.bandwidth_gb_s:.0f} GB/s {origin} ({slowest.host})"
     )
     parts = {
-        weights: sum(stage_pass.weights for stage_pass in counted_passes),
-        "reading the KV cache": sum(stage_pass.cache for stage_pass in counted_passes),
-        "multiplying": sum(stage_pass.operations for stage_pass in counted_passes),
-        "starting kernels": sum(stage_pass.kernels for stage_pass in counted_passes),
-        "all-reduces between devices": sum(stage_pass.collectives for stage_pass in counted_passes),
+        weights: sum(stage_pass.weights_s for stage_pass in counted_passes),
+        "reading the KV cache": sum(stage_pass.cache_s for stage_pass in counted_passes),
+        "multiplying": sum(stage_pass.operations_s for stage_pass in counted_passes),
+        "starting kernels": sum(stage_pass.kernels_s for stage_pass in counted_passes),
+        "all-reduces between devices": sum(stage_pass.collectives_s for stage_pass in counted_passes),
         "the engine between steps, and hops between stages": between_s,
     }
     description, seconds = max(parts.items(), key=lambda part: part[1])
@@ -385,6 +387,6 @@ def _describe_bound(pipeline: _PipelineSpeed) -> str:
         return bound
     if is_stage_bound:
         return f"{bound}; stage {busiest + 1} of {len(passes)} is always busy and the others wait for it"
-    if pipeline.groups > 1:
+    if pipeline.micro_batches > 1:
         return f"{bound}; the {len(passes)} stages work concurrently, each on its own group of streams"
     return f"{bound}; the {len(passes)} stages take turns"

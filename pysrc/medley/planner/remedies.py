@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from medley.errors import Problem
 from medley.model.shape import BYTES_PER_WEIGHT
 from medley.planner import Layout, Stage, describe_layout, list_devices
-from medley.planner.candidates import FREE, CandidateRow, Evaluation, list_expert_modes
+from medley.planner.candidates import NO_FORCED_SIZES, CandidateRow, Evaluation, list_expert_modes
 from medley.planner.fit import compute_fit, find_largest, format_gib
-from medley.planner.partition import Workload, find_stage_refusal, list_refusals, recut
+from medley.planner.partition import Workload, find_stage_refusal, list_refusals, recut_layers
 from medley.schema import Shape, Weights
 
 _MAX_HOSTS = 64
@@ -73,7 +73,7 @@ def too_large_problem(evaluation: Evaluation, unfitting: Sequence[CandidateRow])
         concurrency=max(row.fit.concurrency for row in unfitting),
     )
     layouts = f"{len(unfitting)} layout{'' if len(unfitting) == 1 else 's'}"
-    forced_by = "" if sizes == FREE else f"; as {sizes} says"
+    forced_by = "" if sizes == NO_FORCED_SIZES else f"; as {sizes} says"
     shortage = f"{format_gib(nearest.fit.short_bytes)} GiB short in the nearest of {layouts}{forced_by}"
     concurrency = workload.load.concurrency
     streams = f"{concurrency} concurrent streams" if concurrency > 1 else "1 stream"
@@ -94,11 +94,11 @@ def find_remedies(workload: Workload, layout: Layout) -> Remedies:
     def fits(shape: Shape, layout: Layout) -> bool:
         # Without a step timer the layers are cut by memory only.
         memory_workload = replace(workload, shape=shape, step_timer=None)
-        return compute_fit(memory_workload, recut(memory_workload, layout)).fits
+        return compute_fit(memory_workload, recut_layers(memory_workload, layout)).fits
 
     def list_variants() -> Iterator[Variant]:
         for weights in _VARIANT_FORMATS:
-            if smaller := quantize(shape, weights):
+            if smaller := quantize_shape(shape, weights):
                 yield Variant(weights, smaller.weights_bytes, fits(smaller, layout))
 
     def fits_pipeline(count: int) -> bool:
@@ -111,7 +111,7 @@ def find_remedies(workload: Workload, layout: Layout) -> Remedies:
     return Remedies(current_fit.context, current_fit.concurrency, tuple(list_variants()), hosts, device.host)
 
 
-def quantize(shape: Shape, weights: Weights) -> Shape | None:
+def quantize_shape(shape: Shape, weights: Weights) -> Shape | None:
     """Return the model in fewer bits, with its embedding and head as they are; None if it has as few."""
     ratio = BYTES_PER_WEIGHT[weights] / BYTES_PER_WEIGHT[shape.weights]
     names = ("layer_bytes", "active_layer_bytes", "expert_bytes")

@@ -9,7 +9,7 @@ from rich.text import Text
 from medley.planner import (
     Device,
     Layout,
-    count_sizes,
+    count_parallel_sizes,
     describe_link,
     describe_split,
     list_devices,
@@ -21,7 +21,7 @@ from medley.planner.choose import NO_CPU_PREDICTION, Choice
 from medley.planner.fit import Rank, format_gib
 from medley.planner.prediction import Prediction
 
-PARTS = (("weights", "#76b900"), ("KV cache", "#f0a020"), ("engine", "#7a5cc0"), ("free", "#8a92a0"))
+MEMORY_PARTS = (("weights", "#76b900"), ("KV cache", "#f0a020"), ("engine", "#7a5cc0"), ("free", "#8a92a0"))
 """The parts of a device's memory, with their colors."""
 _MAX_ALTERNATIVES = 5
 _BAR_WIDTH, _MIN_BAR_WIDTH, _NAME_WIDTH = 24, 8, 22
@@ -102,7 +102,7 @@ def _format_hosts(choice: Choice, columns: int) -> Iterator[Text]:
         name = name if len(name) <= _NAME_WIDTH else f"{name[: _NAME_WIDTH - 1]}…"
         memory = f"{format_gib(rank.total_bytes)} / {format_gib(rank.device.memory_bytes)} GiB"
         place = rank.device.host, name, layers[rank.replica][rank.stage]
-        rows.append([*place, "", memory, *map(format_gib, list_parts(rank))])
+        rows.append([*place, "", memory, *map(format_gib, list_memory_parts(rank))])
     text_width = sum(2 + max(map(len, column)) for column in zip(*rows, strict=True))
     bar_width = columns + len("MEMORY") - text_width
     cells = [[Text(cell, "" if nth else "dim") for cell in row] for nth, row in enumerate(rows)]
@@ -116,7 +116,7 @@ def format_device_name(device: Device) -> str:
     return device.name.removeprefix("NVIDIA ").removeprefix("GeForce ") or device.kind
 
 
-def list_parts(rank: Rank) -> tuple[int, int, int, int]:
+def list_memory_parts(rank: Rank) -> tuple[int, int, int, int]:
     """Return the bytes of each part of a rank's memory, in the order of PARTS."""
     return rank.weights_bytes, rank.kv_bytes, rank.overhead_bytes, max(0, rank.free_bytes)
 
@@ -153,9 +153,9 @@ def format_section(title: str, lines: Iterable[Text]) -> Iterator[Text]:
 
 def format_alternatives(choice: Choice) -> Iterator[Text]:
     """Yield the 5 best other layouts that fit; of layouts with equal hosts and sizes only the best."""
-    keys, unique = {_compute_key(choice.layout)}, list[Rejection]()
+    keys, unique = {_compute_layout_key(choice.layout)}, list[Rejection]()
     for rejection in choice.rejected:
-        if rejection.layout and (key := _compute_key(rejection.layout)) not in keys:
+        if rejection.layout and (key := _compute_layout_key(rejection.layout)) not in keys:
             keys.add(key)
             unique.append(rejection)
     names = Counter(_describe_rejection(rejection) for rejection in unique[:_MAX_ALTERNATIVES])
@@ -173,9 +173,9 @@ def _describe_rejection(rejection: Rejection) -> str:
     return (rejection.layout and describe_split(rejection.layout)) or rejection.candidate
 
 
-def _compute_key(layout: Layout) -> object:
+def _compute_layout_key(layout: Layout) -> object:
     names = tuple(sorted(device.name or device.kind for device in list_devices(layout)))
-    return names, len(list_hosts(layout)), count_sizes(layout), layout.expert_parallel
+    return names, len(list_hosts(layout)), count_parallel_sizes(layout), layout.expert_parallel
 
 
 def format_reasons(choice: Choice, further: Iterable[str] = ()) -> Iterator[Text]:

@@ -50,7 +50,7 @@ class SiteNetwork:
             raise result
         return result
 
-    def list_ends(self, names: Iterable[str]) -> dict[str, Endpoint]:
+    def find_endpoints(self, names: Iterable[str]) -> dict[str, Endpoint]:
         """Return the end of each of these hosts; raise the Problem of hosts that cannot talk."""
         hosts = tuple(names)
         ends = self.compute_fabric(hosts).endpoints

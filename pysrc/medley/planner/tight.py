@@ -14,7 +14,7 @@ from medley.planner.candidates import Request
 from medley.planner.choose import Choice, choose_layout
 from medley.planner.fit import Rank, format_gib
 from medley.planner.partition import Workload
-from medley.planner.prediction import predict
+from medley.planner.prediction import predict_speed
 from medley.planner.remedies import NoLayout
 
 _STEP_BYTES = GIB // 4
@@ -24,7 +24,7 @@ _FREE_MEMORY_ADVICE = (
 )
 
 
-def choose_tight(request: Request, problem: NoLayout) -> Choice:
+def choose_tight_layout(request: Request, problem: NoLayout) -> Choice:
     """Return such a layout with its warnings; raise `problem` again if there is none."""
     if problem.remedies is None:
         raise problem
@@ -35,7 +35,7 @@ def choose_tight(request: Request, problem: NoLayout) -> Choice:
             if candidate is request and workload is request.workload:
                 continue
             try:
-                choice = choose_layout(replace(candidate, workload=workload), predict)
+                choice = choose_layout(replace(candidate, workload=workload), predict_speed)
             except NoLayout:
                 continue
             if candidate is fuller_request:
@@ -72,7 +72,9 @@ def _choose_with_least_memory(request: Request, choice: Choice) -> Choice:
     def compute_bytes(device: Device) -> int:
         return max(device.memory_bytes, min(device.memory_bytes + extra_bytes, device.most_bytes or 0))
 
-    return choose_layout(replace(_replace_memory(compute_bytes, request), workload=choice.workload), predict)
+    return choose_layout(
+        replace(_replace_memory(compute_bytes, request), workload=choice.workload), predict_speed
+    )
 
 
 def _add_warnings(choice: Choice, request: Request, workload: Workload) -> Choice:
@@ -98,4 +100,4 @@ def _add_warnings(choice: Choice, request: Request, workload: Workload) -> Choic
             f"The estimate is {format_gib(request.workload.shape.weights_bytes)} GiB in all; "
             "compare it with the repository's size"
         )
-    return replace(choice, warnings=(*warnings, *choice.warnings), tight=True)
+    return replace(choice, warnings=(*warnings, *choice.warnings), is_tight=True)

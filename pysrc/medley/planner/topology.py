@@ -102,7 +102,7 @@ class Topology:
             self.facts, self.complete_options(options, engine), self.measurements, self.engine_sources
         )
 
-    def keep_hosts(self, hosts: Iterable[str]) -> "Topology":
+    def select_hosts(self, hosts: Iterable[str]) -> "Topology":
         """Return the topology with these hosts only."""
         names = set(hosts)
         return replace(

@@ -43,9 +43,9 @@ def place_without_shape(site: Topology, options: PlacementOptions) -> Layout:
             "only a plan places them",
             fix="leave --dp out, or write the model's [shape] down: docs/reference/tables.md",
         )
-    if options.hosts and len(list_hosts(layout)) != options.hosts:
+    if options.host_count and len(list_hosts(layout)) != options.host_count:
         raise Problem(
-            f"{rank_count} ranks cannot run on {options.hosts} hosts",
+            f"{rank_count} ranks cannot run on {options.host_count} hosts",
             cause=f"they would run on {join_names(list_hosts(layout))}: "
             "without its shape the model has one split",
             fix="--tp and --pp, together as many ranks as these hosts have GPUs, or CPUs",

@@ -17,14 +17,14 @@ from medley.host.kind import find_kind
 from medley.host_schema import ENGINE_TABLES
 from medley.model.table import remove_format
 from medley.planner import Device, compatibility, topology
-from medley.planner.candidates import FREE, Sizes
+from medley.planner.candidates import NO_FORCED_SIZES, ForcedSizes
 from medley.planner.choose import Choice
 from medley.planner.context import (
     find_longest_context,
 )
 from medley.planner.fit import format_gib
 from medley.planner.placement import PlacementOptions, describe_idle_ports_gain, place_model
-from medley.planner.remedies import NoLayout, Remedies, quantize
+from medley.planner.remedies import NoLayout, Remedies, quantize_shape
 from medley.planner.topology import Topology
 from medley.schema import Model, Shape
 from medley.serving.engine_sources import add_engine_gaps, add_engine_sources
@@ -106,18 +106,18 @@ def _list_changes(order: Order, shape: Shape, site: Topology, problem: NoLayout)
     table = None if site.rank_order or placement.partition else problem.evaluation
     sizes, command_without_sizes = placement.sizes, drop_switches(command, _SIZE_SWITCHES)
 
-    def fits_with(sizes: Sizes) -> bool:
+    def fits_with(sizes: ForcedSizes) -> bool:
         """Return whether it fits with these sizes, by the table or a new plan."""
         if table and table.list_fitting_rows(sizes):
             return True
-        if table and sizes == FREE:
+        if table and sizes == NO_FORCED_SIZES:
             return False
         return _fits(shape, site, replace(placement, sizes=sizes))
 
-    if sizes != FREE and fits_with(FREE):
+    if sizes != NO_FORCED_SIZES and fits_with(NO_FORCED_SIZES):
         yield join(command_without_sizes)
     stages = sizes.stages or sizes.tensor
-    if sizes.tensor and fits_with(Sizes(stages=stages)):
+    if sizes.tensor and fits_with(ForcedSizes(stages=stages)):
         yield join(set_switch(command_without_sizes, "--pp", str(stages)))
     yield from _list_shorter_contexts(order, shape, site)
     yield from _list_remedies(order, shape, site, problem, has_table=table is not None)
@@ -156,11 +156,11 @@ def _list_remedies(
 def _list_shorter_contexts(order: Order, shape: Shape, site: Topology) -> Iterator[str]:
     """Yield the longest context that the model has, and the user's own way past it."""
     placement, longest = order.placement, find_longest_context(shape, order.engine)
-    if not placement.context or placement.context <= longest or placement.longer_context:
+    if not placement.context or placement.context <= longest or placement.allows_longer_context:
         return
     if _fits(shape, site, replace(placement, context=longest)):
         yield join(set_switch(_list_command_words(order), "--context", str(longest)))
-    if _fits(shape, site, replace(placement, longer_context=True)):
+    if _fits(shape, site, replace(placement, allows_longer_context=True)):
         risk = "if its maker serves that much: otherwise answers may be wrong"
         yield f"{ENGINE_TABLES[order.engine].context_variable}=1 {join(_list_command_words(order))}  # {risk}"
 
@@ -168,7 +168,7 @@ def _list_shorter_contexts(order: Order, shape: Shape, site: Topology) -> Iterat
 def _fits(shape: Shape, site: Topology, placement: PlacementOptions) -> bool:
     """Return whether it fits with as much memory free as is safe."""
     try:
-        return not place_model(shape, site, placement).tight
+        return not place_model(shape, site, placement).is_tight
     except Problem:
         return False
 
@@ -198,7 +198,7 @@ class Build:
     @property
     def fit_text(self) -> str:
         """Its speed, and that its memory is tight; empty where neither is known."""
-        tight = "less memory free than is safe" if self.choice.tight else None
+        tight = "less memory free than is safe" if self.choice.is_tight else None
         return ", ".join(filter(None, (self.rate, tight)))
 
 
@@ -239,7 +239,7 @@ def list_faster_builds(order: Order, site: Topology, choice: Choice) -> list[Bui
 
 def predict_four_bit_rate(order: Order, site: Topology, choice: Choice) -> float | None:
     """Return the tokens/s of a 4-bit build if medley knows none and it would be much faster; else None."""
-    four_bit, prediction = quantize(choice.workload.shape, "nvfp4"), choice.prediction
+    four_bit, prediction = quantize_shape(choice.workload.shape, "nvfp4"), choice.prediction
     if four_bit is None or not prediction.fitted or _find_siblings(order):
         return None
     try:
@@ -321,7 +321,7 @@ def _find_more_hosts(order: Order, shape: Shape, site: Topology, remedies: Remed
     """Return a plan with enough hosts like the largest, else with Sparks; None where neither fits."""
     largest = next(device for device in site.list_devices() if device.host == remedies.largest_host)
     kind = _find_typical_kind(largest)
-    placement = replace(order.placement, sizes=Sizes(), hosts=None, gpus=None, partition=None)
+    placement = replace(order.placement, sizes=ForcedSizes(), host_count=None, gpus=None, partition=None)
     # Where a pipeline is not possible its fewest hosts are no guide.
     min_count, counts = remedies.hosts, _HOST_COUNTS
     if min_count:

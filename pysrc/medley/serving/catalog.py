@@ -10,7 +10,7 @@ from medley.errors import Problem
 from medley.model import hub_cache, hub_checkpoint, shape
 from medley.model.resolve import resolve_weights
 from medley.planner import describe_layout
-from medley.planner.candidates import FREE
+from medley.planner.candidates import NO_FORCED_SIZES
 from medley.planner.choose import Choice
 from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.topology import Topology
@@ -111,7 +111,7 @@ def _plan_entry(name: str, model: Model, site: Topology, options: PlacementOptio
     except Problem as problem:
         choice, gap = None, problem.cause.partition("\n")[0]
     # A site of one host was planned already; without forced sizes that plan is the host's own.
-    is_single_host = len(site.hosts) == 1 and options.sizes == FREE
+    is_single_host = len(site.hosts) == 1 and options.sizes == NO_FORCED_SIZES
     single_hosts = (
         tuple(site.hosts if choice else ())
         if is_single_host
@@ -121,8 +121,8 @@ def _plan_entry(name: str, model: Model, site: Topology, options: PlacementOptio
 
 
 def _find_single_hosts(model_shape: Shape, site: Topology, options: PlacementOptions) -> Iterator[str]:
-    free_options = replace(options, sizes=FREE, hosts=None)
+    free_options = replace(options, sizes=NO_FORCED_SIZES, host_count=None)
     for host in site.hosts:
         with suppress(Problem):
-            place_model(model_shape, site.keep_hosts((host,)), free_options)
+            place_model(model_shape, site.select_hosts((host,)), free_options)
             yield host

@@ -20,7 +20,7 @@ from medley.environment.virtualenv import Environment
 from medley.errors import Problem
 from medley.host.kind import detect_kind
 from medley.host_schema import Recipe
-from medley.planner.plan import Nodes, Plan
+from medley.planner.plan import NodeProcess, Plan
 from medley.progress import Progress
 from medley.schema import EngineName
 from medley.serving import answer_check
@@ -30,11 +30,22 @@ _PARSE_LIMIT_S = 300
 # One plan of each kind: one rank, a pipeline, tensor and expert parallel, replicas.
 _PLANS = (
     Plan(),
-    Plan(eager=True, sequences=4, dtype="float32"),
-    Plan(eager=True, stages=2, partition="1,1", launcher="ray", places=("10.0.0.1", "10.0.0.2")),
-    Plan(tensor_parallel=2, launcher="ray", places=("10.0.0.1", "10.0.0.2")),
-    Plan(tensor_parallel=2, expert_parallel=True, launcher="mp", nodes=Nodes(2, 1, "10.0.0.1", 24011)),
-    Plan(replicas=2, launcher="mp", nodes=Nodes(2, 0, "10.0.0.1", 24011)),
+    Plan(is_eager=True, sequences=4, dtype="float32"),
+    Plan(
+        is_eager=True,
+        stages=2,
+        layer_partition="1,1",
+        launcher="ray",
+        rank_addresses=("10.0.0.1", "10.0.0.2"),
+    ),
+    Plan(tensor_parallel=2, launcher="ray", rank_addresses=("10.0.0.1", "10.0.0.2")),
+    Plan(
+        tensor_parallel=2,
+        expert_parallel=True,
+        launcher="mp",
+        node_process=NodeProcess(2, 1, "10.0.0.1", 24011),
+    ),
+    Plan(replicas=2, launcher="mp", node_process=NodeProcess(2, 0, "10.0.0.1", 24011)),
     Plan(kv_cache_bytes=1 << 30, kv_type="fp8", context=8192, sequences=8, batch_tokens=2048),
     Plan(memory_utilization=0.9, static_share=0.8, kv_cache_tokens=4096),
 )

@@ -83,7 +83,7 @@ def build_plan(order: Order, choice: Choice, site: Topology, launcher: Launcher)
         engine=engine,
         flags=order.engine_flags,
     )
-    return balance_experts(plan, model_shape.experts) if placement.balanced else plan
+    return balance_experts(plan, model_shape.experts) if placement.balances_experts else plan
 
 
 def _complete_site(job: Job, site: Topology) -> Topology:
@@ -123,7 +123,7 @@ def _plan_without_shape(order: Order, layout: Layout, site: Topology, launcher: 
         placement.context,
         placement.concurrency,
         placement.kv_type,
-        placement.balanced,
+        placement.balances_experts,
         placement.engine,
         order.engine_flags,
     )
@@ -134,4 +134,4 @@ def _add_places(plan: Plan, layout: Layout, site: Topology) -> Plan:
     """Return the plan with the address of each rank, in the order in which Ray places them."""
     places = tuple(site.addresses.get(device.host, device.host) for device in list_devices(layout))
     first = [site.addresses.get(stages[0].devices[0].host, "") for stages in list_pipelines(layout)]
-    return replace(plan, places=places, replicas_here=first.count(places[0]))
+    return replace(plan, rank_addresses=places, replicas_here=first.count(places[0]))

@@ -82,7 +82,7 @@ def prepare_launch(job: Job, site: Topology, output: Output) -> PreparedLaunch:
     job_plan = plan_job(job, site, output)
     layout, plan = job_plan.layout, job_plan.plan
     cluster = job.cluster if plan.launcher == "ray" else None
-    used = site.keep_hosts(list_hosts(layout))
+    used = site.select_hosts(list_hosts(layout))
     name, host = next(iter(used.hosts.items()))
     engine = prepare_engine(job, host, cluster, output.watch)
     _require_model(job, engine)

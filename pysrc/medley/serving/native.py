@@ -154,8 +154,8 @@ def _build_launches(
 
 def _send_launch(member: JoinedHost, launch: Launch | None) -> None:
     """Send a joined host its part; a host without a part waits on."""
-    if launch and launch.plan.nodes:
-        member.rank = launch.plan.nodes.rank
+    if launch and launch.plan.node_process:
+        member.rank = launch.plan.node_process.rank
         table = rendezvous_worker.build_order_table(launch.annotated_command)
         member.send({"order": {**table, "files": dict(launch.files)}})
 

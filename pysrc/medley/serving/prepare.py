@@ -74,10 +74,10 @@ def prepare_job(request: LaunchRequest, output: Output) -> Job:
         request.placement,
         engine=engine,
         partition=os.environ.get(ENGINE_TABLES[engine].partition_variable),
-        longer_context=allows_longer_context(os.environ, engine),
-        hosts=request.host_count,
+        allows_longer_context=allows_longer_context(os.environ, engine),
+        host_count=request.host_count,
         launcher=launcher or request.launcher,
-        one_server=True,
+        needs_one_server=True,
         dtype=read_dtype(request.engine_flags),
     )
     if request.script:

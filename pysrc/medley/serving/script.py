@@ -57,7 +57,7 @@ class Script:
         engine = ENGINES[name]
         launcher_flag, torchrun, engine_plan = engine.SCRIPT_LAUNCHER, tuple[Flag, ...](), plan
         if launcher_flag:
-            engine_plan = replace(plan, nodes=None, replicas=1)
+            engine_plan = replace(plan, node_process=None, replicas=1)
             torchrun = tuple(_list_torchrun_flags(plan)) if plan.replicas == 1 else ()
         flags = [
             *engine.list_flags(order.serving, engine_plan, host, weights.model),
@@ -124,8 +124,8 @@ class Script:
             "VLLM_DP_SIZE": str(plan.replicas),
             "VLLM_DP_RANK": str(plan.replicas_before + index),
             "VLLM_DP_RANK_LOCAL": str(index),
-            "VLLM_DP_MASTER_IP": plan.nodes.address if plan.nodes else "127.0.0.1",
-            "VLLM_DP_MASTER_PORT": str(plan.nodes.port if plan.nodes else self.port),
+            "VLLM_DP_MASTER_IP": plan.node_process.address if plan.node_process else "127.0.0.1",
+            "VLLM_DP_MASTER_PORT": str(plan.node_process.port if plan.node_process else self.port),
         }
 
 
@@ -135,13 +135,15 @@ def _starts_replicas(name: EngineName, plan: Plan) -> bool:
 
 
 def _list_torchrun_flags(plan: Plan) -> Iterator[Flag]:
-    if plan.nodes is None:
+    if plan.node_process is None:
         return
-    ranks = plan.tensor_parallel * plan.stages // plan.nodes.count
-    yield Flag(("--nnodes",), str(plan.nodes.count), "each host starts its own ranks")
-    yield Flag(("--node-rank",), str(plan.nodes.rank), "this host's place among them")
-    yield Flag(("--master-addr",), plan.nodes.address, "the first host, where the ranks find each other")
-    yield Flag(("--master-port",), str(plan.nodes.port), "the same")
+    ranks = plan.tensor_parallel * plan.stages // plan.node_process.node_count
+    yield Flag(("--nnodes",), str(plan.node_process.node_count), "each host starts its own ranks")
+    yield Flag(("--node-rank",), str(plan.node_process.rank), "this host's place among them")
+    yield Flag(
+        ("--master-addr",), plan.node_process.address, "the first host, where the ranks find each other"
+    )
+    yield Flag(("--master-port",), str(plan.node_process.port), "the same")
     yield Flag(("--nproc-per-node",), str(ranks), "the script runs once per rank of this host")
 
 

@@ -57,7 +57,9 @@ def list_hypothetical_steps(job: Job, site: Topology, output: Output) -> Iterato
     request, order = job.request, job.order
     engine_request = EngineRequest(request.image.image if request.image else None, request.environment)
     site = add_engine_sources(site, order.placement, engine_request, order.weights.model)
-    order = replace(order, placement=replace(order.placement, one_server=order.placement.launcher == "mp"))
+    order = replace(
+        order, placement=replace(order.placement, needs_one_server=order.placement.launcher == "mp")
+    )
     return list_steps(order, place_order(order, shape.find_shape(order.weights, output.watch), site), site)
 
 
@@ -71,7 +73,7 @@ def list_steps(order: Order, choice: Choice, site: Topology) -> Iterator[Step]:
         yield from _list_pipeline_steps(order, choice, site)
         return
     concurrency = -(-order.placement.concurrency // len(pipelines))
-    placement = replace(order.placement, concurrency=concurrency, one_server=True)
+    placement = replace(order.placement, concurrency=concurrency, needs_one_server=True)
     workload = replace(choice.workload, load=replace(choice.workload.load, concurrency=concurrency))
     next_ports = dict.fromkeys(site.hosts, order.serving.port)
     for stages in pipelines:
@@ -88,10 +90,10 @@ def _list_pipeline_steps(order: Order, choice: Choice, site: Topology) -> Iterat
     """Yield the commands of one server: those of its Ray, if there is none yet, then serve."""
     placement, hosts = order.placement, list_hosts(choice.layout)
     head = hosts[0]
-    used, ray = site.keep_hosts(hosts), None
+    used, ray = site.select_hosts(hosts), None
     if len(hosts) > 1:
         network = choice.network or site.build_network(placement.network, placement.engine)
-        ends = network.list_ends(hosts)
+        ends = network.find_endpoints(hosts)
         if not site.rank_order:
             yield from list_ray_steps(network.options, site, ends, placement.engine)
         used = replace(used, addresses={host: end.address for host, end in ends.items()})
@@ -101,7 +103,7 @@ def _list_pipeline_steps(order: Order, choice: Choice, site: Topology) -> Iterat
     plan = adapt_to_version(plan, placement.engine, source.versions.get(placement.engine), chat)
     if ray:
         places = tuple(used.addresses[device.host] for device in list_devices(choice.layout))
-        plan = replace(plan, places=places)
+        plan = replace(plan, rank_addresses=places)
     command = build_launches(order, choice.layout, plan, used, ray=ray)[head].annotated_command
     _require_known_flags(order, command, source)
     # A cluster's engine is from the environment of its Ray.
@@ -118,8 +120,8 @@ def _list_steps_without_ray(order: Order, choice: Choice, site: Topology) -> Ite
     """Yield the server on the first host, then the command of each host that joins it."""
     hosts = list_hosts(choice.layout)
     network = choice.network or site.build_network(order.placement.network, order.engine)
-    addresses = {host: end.address for host, end in network.list_ends(hosts).items()}
-    used = replace(site.keep_hosts(hosts), addresses=addresses)
+    addresses = {host: end.address for host, end in network.find_endpoints(hosts).items()}
+    used = replace(site.select_hosts(hosts), addresses=addresses)
     plan = build_plan(order, choice, site, "mp")
     join = f"ssh {shlex.quote(hosts[0])} cat {_TOKEN_FILE} | medley join {addresses[hosts[0]]} --token-file -"
     for host, launch in build_launches(order, choice.layout, plan, used).items():
@@ -185,7 +187,7 @@ def _format_ray_address(head_address: str) -> str:
 
 def _write_context_variable(order: Order, choice: Choice) -> str:
     """Return the user's own variable for a context that neither config.json nor the maker gives."""
-    if not (choice.workload.is_beyond_config and order.placement.longer_context):
+    if not (choice.workload.is_beyond_config and order.placement.allows_longer_context):
         return ""
     return f"{ENGINE_TABLES[order.engine].context_variable}=1 "
 
@@ -203,7 +205,7 @@ def _list_serve_words(order: Order, layout: Layout, site: Topology) -> Iterator[
         yield from ("--hosts", str(len(hosts)))
     elif len(list_devices(layout)) < sum(device.host == hosts[0] for device in site.list_devices()):
         yield from ("--gpus", ",".join(str(device.index) for device in list_devices(layout)))
-    if placement.balanced:
+    if placement.balances_experts:
         yield "--eplb"
     yield from order.model_extras.list_options()
     for name, value, default in (

@@ -15,7 +15,7 @@ from medley.measurement.bench.context import (
 )
 from medley.planner import Device, HostLink, Layout, Stage, list_devices
 from medley.planner.devices import DeviceSpeed, LinkSpeed, add_measurements
-from medley.planner.prediction import Prediction, predict
+from medley.planner.prediction import Prediction, predict_speed
 from medley.serving import Description
 from tests.planner.layouts import QWEN_72B, spark
 
@@ -47,7 +47,7 @@ def test_more_streams_are_more_tokens_and_never_as_many_as_without_prompts() -> 
     layout = Layout((Stage((spark(),), QWEN_72B.layers),))
     rates = [predict_figures(QWEN_72B, layout, LOAD, many).output_tokens_per_s for many in (1, 4, 16)]
     assert rates == sorted(rates)
-    assert rates[2] < predict(QWEN_72B, layout, build_planner_load(LOAD, 16)).tokens_per_s
+    assert rates[2] < predict_speed(QWEN_72B, layout, build_planner_load(LOAD, 16)).tokens_per_s
 
 
 HOSTS = Path(__file__).parents[2] / "host" / "recorded"

@@ -41,7 +41,7 @@ class ExpectedFigures(Value):
 
 def predict_figures(shape: Shape, layout: Layout, load: BenchLoad, concurrency: int) -> ExpectedFigures:
     return convert_prediction(
-        prediction.predict(shape, layout, build_planner_load(load, concurrency)), load, concurrency
+        prediction.predict_speed(shape, layout, build_planner_load(load, concurrency)), load, concurrency
     )
 
 

@@ -259,8 +259,8 @@ def plan_offline_target(
     placement = PlacementOptions(
         concurrency=max(load.concurrencies),
         context=load.tokens if load.tokens > DEFAULT_CONTEXT_TOKENS else None,
-        hosts=1,
-        one_server=True,
+        host_count=1,
+        needs_one_server=True,
         engine=engine_name,
         launcher="solo",
     )

@@ -13,7 +13,7 @@ from medley.measurement.field_report import PlannedStage, PlanRequest, ReportedL
 from medley.model.resolve import Weights
 from medley.network.fabric.types import NetworkOptions
 from medley.planner import Layout, describe_layout, list_hosts, list_pipelines
-from medley.planner.candidates import FREE, Sizes
+from medley.planner.candidates import NO_FORCED_SIZES, ForcedSizes
 from medley.planner.placement import PlacementOptions
 from medley.planner.topology import Topology
 from medley.schema import Shape
@@ -50,10 +50,10 @@ def plan_model(
     if hosts is not None:
         launcher = "solo" if hosts == 1 else "ray"
     options = PlacementOptions(
-        hosts=hosts,
-        sizes=Sizes(replicas=1) if request.spread else FREE,
+        host_count=hosts,
+        sizes=ForcedSizes(replicas=1) if request.spread else NO_FORCED_SIZES,
         network=NetworkOptions(dict(wishes.link) or None, frozenset(wishes.exclude)),
-        one_server=True,
+        needs_one_server=True,
         engine=request.engine,
         launcher=launcher,
     )
