@@ -51,7 +51,7 @@ def _cell(model: str, kind: str, engine: EngineName) -> Cell:
     for count in COUNTS:
         try:
             hosts = site(f"{kind}:{count}", engine=engine)
-            command = launch_steps(model, hosts, PlacementOptions(engine=engine))[-1].starts.command
+            command = launch_steps(model, hosts, PlacementOptions(engine=engine))[-1].started_process.command
         except Problem:
             continue
         prefix = ("--model-path",) if engine == "sglang" else ()
@@ -66,7 +66,7 @@ def errors(every: list[Cell], engine: EngineName) -> dict[Cell, str]:
         sys.exit(f"{PARSERS[engine]} is not built here: medley env build {PARSERS[engine]}")
     commands = [each for each in every if each.engine == engine and each.words]
     found = run_parser(
-        environment, config.recipes()[PARSERS[engine]], [each.words for each in commands], watch=SILENT
+        environment, config.recipes()[PARSERS[engine]], [each.words for each in commands], progress=SILENT
     )["errors"]
     return {each: error for each, error in zip(commands, found, strict=True) if error}
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from benchmarks.estimates import mean_ratio
 from medley import serving, storage
 from medley.command import Command
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from medley.errors import Problem
 from medley.network import tcp
 from medley.process import Process, wait_until
@@ -129,7 +129,7 @@ def serve(engine: str, model: str) -> Iterator[Server]:
             if not serving.is_ready(port):
                 raise Problem("the server is not ready", cause="\n".join(lines[-9:]), fix=" ".join(words))
             sockets = storage.sockets() / str(port)
-            yield Server(port, Serving("", model, port=port, socket_folder=sockets).socket, model)
+            yield Server(port, ServerSpec("", model, port=port, socket_folder=sockets).socket, model)
         finally:
             medley.stop(grace_s=60)
 

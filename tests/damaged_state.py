@@ -34,7 +34,7 @@ from medley.cluster import events, membership, units
 from medley.cluster.membership import Membership
 from medley.cluster.unit_file import Restart, Unit
 from medley.command import Command
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from medley.environment import virtualenv
 from medley.errors import Problem
 from medley.measurement.bench import record
@@ -115,10 +115,10 @@ def write_all() -> None:
     assert joined
     collective.write_result({"hosts": 2}, joined)
     for port in (PORT, OTHER_PORT):
-        storage.write(supervise._get_hosts_file(port), "2")  # noqa: SLF001 - a whole server writes it
+        storage.write(supervise._find_host_count_file(port), "2")  # noqa: SLF001 - a whole server writes it
         with storage.log(serving.get_log_file(f"serve-{port}")) as keep:
             keep("RuntimeError: an error that nobody knows")
-    storage.write(engine._hidden_names_file(), json.dumps(["HOME"]))  # noqa: SLF001 - it writes the caller's variables
+    storage.write(engine._find_hidden_names_file(), json.dumps(["HOME"]))  # noqa: SLF001 - it writes the caller's variables
     _write_units()
     _write_cache()
 
@@ -169,8 +169,8 @@ def noted_servers(sockets: Mapping[int, Path]) -> Iterator[None]:
     what = serving.Description("vllm", "demo", "demo", words, {}, {"why": []}, layout())
     with contextlib.ExitStack() as notes:
         for port, at in sockets.items():
-            listens = Serving("demo", "tiny", port=port, socket_folder=at)
-            notes.enter_context(serving.note_server(listens, "ready"))
+            listens = ServerSpec("demo", "tiny", port=port, socket_folder=at)
+            notes.enter_context(serving.record_server(listens, "ready"))
             notes.enter_context(serving.store_description(port, what))
         yield
 

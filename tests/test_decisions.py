@@ -24,7 +24,7 @@ from tools import decisions
 def test_every_variable_of_a_launch_is_in_the_index(model: str, kinds: str, engine: EngineName) -> None:
     placement = PlacementOptions(engine=engine)
     steps = launch_steps(model, site(kinds, engine=engine), placement)
-    names = {name for step in steps for name in step.starts.command.env}
+    names = {name for step in steps for name in step.started_process.command.env}
     known = [decision.name.replace("…", "*") for decision in decisions.variables()]
     assert {name for name in names if not any(fnmatchcase(name, pattern) for pattern in known)} <= {"PATH"}
 

@@ -7,8 +7,6 @@ from tools.architecture import PACKAGE
 
 ALLOWED = {
     "cluster": 5,
-    "engine": 4,
-    "environment": 3,
     "host": 6,
     "measurement": 7,
     "model": 1,

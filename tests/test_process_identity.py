@@ -150,7 +150,7 @@ def note(port: int, **more: object) -> Path:
     """The note that a serve left."""
     us = own_identity()
     table = {"url": f"http://127.0.0.1:{port}/v1", "model": "demo", "pid": us.pid, "started": us.started}
-    file = serving.get_folder() / f"{port}.json"
+    file = serving.get_records_folder() / f"{port}.json"
     storage.write(file, json.dumps({**table, "boot": us.boot, "state": "ready", **more}))
     return file
 
@@ -160,7 +160,7 @@ def test_stop_leaves_a_bystander_alone_that_has_the_number_of_a_server_before_a_
     words: tuple[str, ...], bystander: "subprocess.Popen[bytes]", capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = note(8000, pid=bystander.pid, boot="00000000-0000-0000-0000-000000000000")
-    old = serving.get_folder() / "8001.json"
+    old = serving.get_records_folder() / "8001.json"
     storage.write(old, json.dumps({"url": "http://127.0.0.1:8001/v1", "model": "demo", "pid": bystander.pid}))
     serving.require_unused_port(8000)
     serving.require_unused_port(8001)

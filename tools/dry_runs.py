@@ -16,7 +16,7 @@ from medley.errors import Problem
 from medley.host_schema import ENGINE_TABLES
 from medley.planner.placement import PlacementOptions
 from medley.schema import EngineName
-from medley.serving.steps import Step
+from medley.serving.steps import LaunchStep
 from tests.planner.imagined import launch_steps, site
 
 TABLE = Path(__file__).parents[1] / "tests" / "engine" / "dry_runs.txt"
@@ -50,7 +50,7 @@ def cases(clusters: Iterable[str] = CLUSTERS) -> Iterator[DryRun]:
         yield from (DryRun(model, cluster, engine) for model in models() for engine in ENGINES)
 
 
-def last_step(case: DryRun) -> Step:
+def last_step(case: DryRun) -> LaunchStep:
     """Return what is started last, on the first host; raise the Problem of a model that cannot run there."""
     hosts = site(case.cluster, engine=case.engine)
     return launch_steps(case.model, hosts, PlacementOptions(engine=case.engine))[-1]
@@ -58,7 +58,7 @@ def last_step(case: DryRun) -> Step:
 
 def line(case: DryRun) -> str:
     try:
-        made = last_step(case).starts.command
+        made = last_step(case).started_process.command
     except Problem as problem:
         lacks = " | ".join(each.strip() for each in problem.cause.splitlines()[:2])
         return f"{case} | {REFUSED} {problem.what} | {lacks}"

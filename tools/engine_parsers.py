@@ -49,7 +49,8 @@ def main() -> int:
             continue
         path.parent.mkdir(exist_ok=True)
         path.write_text(
-            format_parser(run_parser(built, config.recipes()[built.name], (), watch=SILENT)), encoding="utf-8"
+            format_parser(run_parser(built, config.recipes()[built.name], (), progress=SILENT)),
+            encoding="utf-8",
         )
         print(f"{path.name}: of {built.name}")
     print("\n".join(missing), end="\n" if missing else "", file=sys.stderr)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from medley import serving, storage
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from tests.web_server import answering
 
 Run = Callable[..., tuple[int, str, str]]
@@ -25,8 +25,10 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.chdir(tmp_path)
     folder = storage.make_private(tmp_path / "s")
     with answering({"/v1/models": CARDS}) as found:
-        listens = Serving("tiny", "tiny", port=found.server_port, key=tmp_path / "key", socket_folder=folder)
-        with answering({"/v1/models": CARDS}, listens.socket), serving.note_server(listens, "ready"):
+        listens = ServerSpec(
+            "tiny", "tiny", port=found.server_port, key=tmp_path / "key", socket_folder=folder
+        )
+        with answering({"/v1/models": CARDS}, listens.socket), serving.record_server(listens, "ready"):
             yield found.url
 
 

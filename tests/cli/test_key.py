@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from medley import credentials, serving, storage
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from medley.serving import live_keys
 from tests.problems import assert_problem, problem_in
 from tests.web_server import answering
@@ -20,19 +20,19 @@ ROUTES = "/config/apps/http/servers/edge/routes"
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
-    monkeypatch.setattr(live_keys, "CHANGE_LIMIT_S", 0.3)
+    monkeypatch.setattr(live_keys, "KEY_CHANGE_LIMIT_S", 0.3)
     monkeypatch.setattr(live_keys, "_ASK_LIMIT_S", 0.2)
     return tmp_path / "state"
 
 
-def control_socket(listens: Serving) -> Path:
+def control_socket(listens: ServerSpec) -> Path:
     assert listens.socket_folder
     return listens.socket_folder / "control.sock"
 
 
-def server(tmp_path: Path, key: Path, port: int = 8000) -> Serving:
+def server(tmp_path: Path, key: Path, port: int = 8000) -> ServerSpec:
     """A server of this host, at whose sockets nothing listens yet."""
-    return Serving(
+    return ServerSpec(
         "tiny", "tiny", "0.0.0.0", port, key, socket_folder=storage.make_private(tmp_path / str(port))
     )
 
@@ -85,7 +85,7 @@ def test_a_list_names_the_servers_that_accept_a_key(run: Run, tmp_path: Path) ->
     listens = server(tmp_path, credentials.key_folder())
     assert listens.socket_folder
     with (
-        serving.note_server(listens, "ready"),
+        serving.record_server(listens, "ready"),
         answering(routes(alice), listens.socket_folder / "control.sock"),
     ):
         told = json.loads(run("key", "list", "--json")[1])
@@ -101,7 +101,7 @@ def test_a_server_that_did_not_take_a_change_is_named(run: Run, tmp_path: Path) 
     listens = server(tmp_path, credentials.key_folder())
     assert listens.socket_folder
     with (
-        serving.note_server(listens, "ready"),
+        serving.record_server(listens, "ready"),
         answering(routes(alice), listens.socket_folder / "control.sock"),
     ):
         status, out, err = run("key", "add", "carol")
@@ -117,7 +117,7 @@ def test_a_server_that_does_not_answer_is_named(run: Run, tmp_path: Path) -> Non
     credentials.add_key("default")
     listens = server(tmp_path, credentials.key_folder())
     assert listens.socket_folder
-    with socket.socket(socket.AF_UNIX) as control, serving.note_server(listens, "ready"):
+    with socket.socket(socket.AF_UNIX) as control, serving.record_server(listens, "ready"):
         control.bind(str(listens.socket_folder / "control.sock"))
         control.listen()
         status, _, err = run("key", "add", "alice")
@@ -126,7 +126,7 @@ def test_a_server_that_does_not_answer_is_named(run: Run, tmp_path: Path) -> Non
 
 
 def test_a_server_that_restarts_reads_the_keys_then(run: Run, tmp_path: Path) -> None:
-    with serving.note_server(server(tmp_path, credentials.key_folder()), "restarting, attempt 1"):
+    with serving.record_server(server(tmp_path, credentials.key_folder()), "restarting, attempt 1"):
         status, _, err = run("key", "add", "alice")
     assert status == 0
     assert "accepted by tiny on port 8000" in err
@@ -139,7 +139,7 @@ def test_a_server_with_the_same_key_of_a_file_is_named(run: Run, tmp_path: Path)
     listens = server(tmp_path, file)
     assert listens.socket_folder
     key = routes(credentials.read_api_key(file))
-    with serving.note_server(listens, "ready"), answering(key, control_socket(listens)):
+    with serving.record_server(listens, "ready"), answering(key, control_socket(listens)):
         assert run("key", "add", "bob")[0] == 0
         status, _, err = run("key", "revoke", "default")
     assert status == 1

@@ -12,7 +12,7 @@ from medley.cli.models import ModelsVerb
 from medley.cli.plan import PlanVerb
 from medley.cli.serve import ServeVerb
 from medley.errors import Problem
-from medley.serving.community_recipe.document import MAX_BYTES
+from medley.serving.community_recipe.document import MAX_RECIPE_BYTES
 from tests.problems import raises_problem
 from tests.web_server import answering
 
@@ -140,7 +140,7 @@ def test_an_address_is_fetched(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_what_an_address_gives_instead_is_named(path: str, cause: str) -> None:
-    contents = {"/page": b"\n<!DOCTYPE html>", "/long": b"a: b\n" * MAX_BYTES}
+    contents = {"/page": b"\n<!DOCTYPE html>", "/long": b"a: b\n" * MAX_RECIPE_BYTES}
     with answering(contents) as server, pytest.raises(Problem) as caught:
         run(f"{server.url}{path}")
     assert cause in caught.value.cause

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from medley import serving
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from medley.model import hub_download
 from tests.cli.test_chat import Terminal
 from tests.model.hub_server import disk_bytes, large_repositories
@@ -84,7 +84,7 @@ def test_on_a_terminal_it_asks(hub: Path, answer: str, stays: bool, status: int)
 
 
 def test_a_served_model_stays(run: Run, hub: Path) -> None:
-    with serving.note_server(Serving("gpt-oss-20b", "gpt-oss-20b", port=8123), "ready"):
+    with serving.record_server(ServerSpec("gpt-oss-20b", "gpt-oss-20b", port=8123), "ready"):
         status, _, err = run("models", "rm", "openai/gpt-oss-20b", "--yes")
         assert status == 1, "by its other name"
         status, _, err = run("models", "rm", "gpt-oss-20b", "--yes")

@@ -23,10 +23,10 @@ def test_the_problem_is_the_one_that_is_printed() -> None:
 
 def test_the_image_is_typed_as_the_plan_prints_it() -> None:
     *parts, serve = launch_steps("gpt-oss-120b", site("orin:2"))
-    assert [part.joins for part in parts] == [True, True]
-    for switch, value in (part.source for part in parts):
+    assert [part.is_ray_start for part in parts] == [True, True]
+    for switch, value in (part.source_switch for part in parts):
         assert f'{switch.removeprefix("--")} = "{value}"' in TEXT
-    assert f"    {serve.typed}\n" in TEXT
+    assert f"    {serve.shell_text}\n" in TEXT
 
 
 def test_the_table_is_what_hosts_say() -> None:

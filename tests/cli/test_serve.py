@@ -13,7 +13,7 @@ from medley.cli.serve import ServeVerb, announce_server, await_ready, build_serv
 from medley.cluster import events, units
 from medley.cluster.unit_file import Unit
 from medley.command import Command
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from medley.errors import Problem
 from medley.model import demo
 from medley.progress import SilentProgress
@@ -307,7 +307,7 @@ class Lines(SilentProgress):
 def test_the_address_for_other_hosts_is_shown_where_it_listens_on_all(
     address: str, *, elsewhere: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    announce_server(Serving("/m", "demo", address, 8000), "hi", 31.0, as_json=False)
+    announce_server(ServerSpec("/m", "demo", address, 8000), "hi", 31.0, as_json=False)
     said = capsys.readouterr().out
     assert ("\nfrom other hosts: http://" in said) == elsewhere
     assert '\n    medley chat "Hello"\n' in said
@@ -319,7 +319,7 @@ def test_the_request_to_paste_has_the_key_in_no_command(
 ) -> None:
     """Each user of the host can read the words of curl."""
     (tmp_path / "a key").write_text("sk-0123456789abcdef01234567")
-    server = Serving("/m", "demo", "127.0.0.1", 8000, key=tmp_path / "a key")
+    server = ServerSpec("/m", "demo", "127.0.0.1", 8000, key=tmp_path / "a key")
     announce_server(server, "hi", 31.0, as_json=False)
     typed = next(line for line in capsys.readouterr().out.splitlines() if "curl" in line)
     stub = 'curl() { echo "words: $*"; cat; }'

@@ -14,7 +14,7 @@ import pytest
 from medley import config, serving, transcript
 from medley.cli.sign import Sign, list_lines, list_usable_models
 from medley.cluster.remote import Server
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from medley.errors import Problem
 from medley.host import facts
 from medley.host.facts import Facts
@@ -96,7 +96,7 @@ def test_what_is_served_changes_the_command(state: str, command: str) -> None:
 
 
 def test_bare_medley_prints_it(run: Run) -> None:
-    with serving.note_server(Serving("demo", "demo"), "ready"):
+    with serving.record_server(ServerSpec("demo", "demo"), "ready"):
         status, out, err = run()
     assert (status, err, len(out.splitlines())) == (0, "", 5)
     assert f"demo at {SERVER.url}; in no cluster" in out
@@ -143,7 +143,7 @@ def test_few_models_are_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     planned: list[str] = []
     really = catalog._plan_entry  # noqa: SLF001 - what costs the time is counted
 
-    def entry(name: str, *others: object) -> catalog.Entry:
+    def entry(name: str, *others: object) -> catalog.CatalogEntry:
         planned.append(name)
         return really(name, *others)  # type: ignore[arg-type]
 

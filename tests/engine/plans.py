@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Literal
 
 from medley import config
-from medley.engine import Serving
-from medley.engine.flags import build_table, convert_to_arguments
+from medley.engine import ServerSpec
+from medley.engine.flags import build_argument_table, convert_to_arguments
 from medley.engine.launch import ENGINES
 from medley.model.extra_files import ModelExtras
 from medley.model.remote_code import Code
@@ -56,6 +56,8 @@ def offered(engine: EngineName, plan: Plan, kind: str) -> dict[str, object]:
     """The arguments of all models together."""
     found: dict[str, object] = {}
     for name, model in config.models().items():
-        flags = ENGINES[engine].list_flags(Serving("/m", name), plan, config.hosts()[kind], model)
-        found |= build_table(convert_to_arguments(engine, "/m", (*flags, *_BESIDE.list_flags(engine))))
+        flags = ENGINES[engine].list_flags(ServerSpec("/m", name), plan, config.hosts()[kind], model)
+        found |= build_argument_table(
+            convert_to_arguments(engine, "/m", (*flags, *_BESIDE.list_flags(engine)))
+        )
     return found

@@ -65,7 +65,7 @@ def recorded() -> dict[Asked, DryRun]:
             step = last_step(case)
         except Problem:
             continue
-        made = step.starts.command
+        made = step.started_process.command
         cut = tuple(
             (name, made.env[name])
             for name in (each.partition_variable for each in ENGINE_TABLES.values())

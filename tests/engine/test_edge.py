@@ -19,7 +19,7 @@ from medley.engine import Tls
 from medley.environment import caddy
 from medley.serving import edge_process
 from medley.serving.drain import Drain
-from medley.serving.edge import BODY_IDLE_S, BODY_MIB, HEAD_S, Closed, Edge
+from medley.serving.edge import BODY_PAUSE_LIMIT_S, HEADER_LIMIT_S, MAX_BODY_MIB, Edge, EdgeClosure
 from medley.serving.edge_process import EdgeProcess, count_open_requests, run_edge
 from tests.problems import raises_problem
 from tests.socket_server import PIECES, Requests, answering_on
@@ -100,7 +100,7 @@ class Front:
 @contextmanager
 def fronted(edge: Edge) -> Iterator[Front]:
     edge.folder.mkdir(mode=0o700, exist_ok=True)
-    with answering_on(edge.socket) as engine, run_edge(edge, caddy.prepare_caddy(), print) as process:
+    with answering_on(edge.engine_socket) as engine, run_edge(edge, caddy.prepare_caddy(), print) as process:
         process.close("start", None)
         front = Front(process, engine)
         if edge.tls is None:
@@ -289,14 +289,14 @@ def test_a_closed_edge_refuses_new_requests_and_answers_the_running_ones(front: 
     with closing(http.client.HTTPConnection("127.0.0.1", front.port, timeout=20)) as connection:
         connection.request("POST", CHAT, body, AUTHORIZATION)
         stream = connection.getresponse()
-        assert count_open_requests(front.process.edge.control) == 1
-        front.process.close("drain", Closed("the server is ending", 7))
+        assert count_open_requests(front.process.edge.control_socket) == 1
+        front.process.close("drain", EdgeClosure("the server is ending", 7))
         status, headers, text = front.ask("POST", CHAT, AUTHORIZATION, BODY)
         assert (status, headers["Retry-After"]) == (http.client.SERVICE_UNAVAILABLE, "7")
         assert "the server is ending" in text
         assert front.ask("GET", "/metrics", AUTHORIZATION)[0] == http.client.OK
         assert stream.read().count(b"data: ") == PIECES
-    wait_for("no request is open", lambda: count_open_requests(front.process.edge.control) == 0, 10)
+    wait_for("no request is open", lambda: count_open_requests(front.process.edge.control_socket) == 0, 10)
     front.process.close("drain", None)
     assert front.ask("POST", CHAT, AUTHORIZATION, BODY)[0] == http.client.OK
 
@@ -317,7 +317,7 @@ def test_a_killed_edge_is_started_again(front: Front) -> None:
 def test_a_busy_edge_gets_its_configuration_later(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(edge_process, "_CONTROL_LIMIT_S", 1)
     os.kill(front.pid, signal.SIGSTOP)
-    front.process.close("drain", Closed("the server is ending"))
+    front.process.close("drain", EdgeClosure("the server is ending"))
     os.kill(front.pid, signal.SIGCONT)
     monkeypatch.undo()
 
@@ -389,21 +389,21 @@ def test_a_configuration_that_caddy_refuses_ends_nothing(
     """Here two names have one key, as no file of medley's; the engine and the keys from before stay."""
     other = "sk-fedcba9876543210fedcba98"
     with fronted(edge) as front:
-        front.process.change(replace(edge, keys={"a": other, "b": other}))
+        front.process.replace_edge(replace(edge, keys={"a": other, "b": other}))
         front.process.check()
-        assert front.process.refusal
+        assert front.process.refusal_cause
         answers = [front.ask("GET", "/v1/models", {"x-api-key": key})[0] for key in (KEY, other)]
         assert answers == [http.client.OK, http.client.UNAUTHORIZED]
         os.kill(front.pid, signal.SIGKILL)
 
         def is_started_again() -> bool:
             front.process.check()
-            return front.process.refusal is None
+            return front.process.refusal_cause is None
 
         wait_for("it is started again", is_started_again, 20)
         assert front.ask("GET", "/v1/models", {"x-api-key": KEY})[0] == http.client.OK
-        front.process.change(replace(edge, keys={"a": other}))
-        assert front.process.refusal is None
+        front.process.replace_edge(replace(edge, keys={"a": other}))
+        assert front.process.refusal_cause is None
         wait_for(
             "the other key is taken",
             lambda: front.ask("GET", "/v1/models", {"x-api-key": other})[0] == http.client.OK,
@@ -441,7 +441,7 @@ def test_trailers_without_end_take_no_memory(front: Front) -> None:
 
 
 def test_large_bodies_are_refused(front: Front) -> None:
-    large = BODY_MIB * MIB + 1
+    large = MAX_BODY_MIB * MIB + 1
     head = f"POST {CHAT} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {KEY}\r\n"
     assert b" 413 " in front.send(
         f"{head}Expect: 100-continue\r\nContent-Length: {large}\r\n\r\n".encode(), 15
@@ -449,7 +449,7 @@ def test_large_bodies_are_refused(front: Front) -> None:
     assert b" 431 " in front.send((head + "X: " + "a" * (70 << 10) + "\r\n\r\n").encode())
     chunk = b"100000\r\n" + b"a" * MIB + b"\r\n"
     answer = front.send(
-        f"{head}Transfer-Encoding: chunked\r\n\r\n".encode() + chunk * (BODY_MIB + 1) + b"0\r\n\r\n", 20
+        f"{head}Transfer-Encoding: chunked\r\n\r\n".encode() + chunk * (MAX_BODY_MIB + 1) + b"0\r\n\r\n", 20
     )
     assert b" 413 " in answer
 
@@ -495,7 +495,7 @@ def test_slow_clients_and_upgrades_are_closed(front: Front) -> None:
                 "head": b"POST / HTTP/1.1\r\nX: ",
             },
         )
-        assert all(seconds < max(HEAD_S, BODY_IDLE_S) + 5 for seconds in ends.values()), ends
+        assert all(seconds < max(HEADER_LIMIT_S, BODY_PAUSE_LIMIT_S) + 5 for seconds in ends.values()), ends
         wait_for(
             "the upgrades are closed",
             lambda: front.descriptors <= before + 5,

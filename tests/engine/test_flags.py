@@ -4,11 +4,11 @@ import pytest
 
 from medley import config
 from medley.command import Flag
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from medley.engine.flags import (
-    build_table,
+    build_argument_table,
     convert_to_arguments,
-    list_reasons,
+    list_argument_reasons,
     require_known_flags,
     require_no_server_flags,
 )
@@ -23,7 +23,7 @@ from tests.problems import raises_problem
 
 def of(engine: EngineName, *flags: tuple[str, str | None]) -> dict[str, object]:
     """Less the model."""
-    found = build_table(
+    found = build_argument_table(
         convert_to_arguments(engine, "/m", [Flag((name,), value, "why") for name, value in flags])
     )
     assert found.pop({"vllm": "model", "sglang": "model_path"}[engine]) == "/m"
@@ -64,7 +64,10 @@ def test_the_parts_of_one_table_come_together() -> None:
 
 def test_each_has_its_reason_as_python_writes_it() -> None:
     found = convert_to_arguments("vllm", "/m", [Flag(("--dtype",), "float32", "as asked")])
-    assert list(list_reasons(found)) == [("model='/m'", "the model"), ("dtype='float32'", "as asked")]
+    assert list(list_argument_reasons(found)) == [
+        ("model='/m'", "the model"),
+        ("dtype='float32'", "as asked"),
+    ]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -76,8 +79,8 @@ def test_no_server_is_left_in_those_of_any_model(engine: EngineName) -> None:
 
 
 def test_the_model_of_a_plan_without_wishes() -> None:
-    flags = ENGINES["sglang"].list_flags(Serving("/m", "m"), Plan(), config.hosts()["cuda"], None)
-    assert build_table(convert_to_arguments("sglang", "/m", flags)) == {
+    flags = ENGINES["sglang"].list_flags(ServerSpec("/m", "m"), Plan(), config.hosts()["cuda"], None)
+    assert build_argument_table(convert_to_arguments("sglang", "/m", flags)) == {
         "model_path": "/m",
         "sleep_on_idle": True,
     }
@@ -89,7 +92,9 @@ def test_a_flag_of_the_table_is_refused_with_its_file() -> None:
         Flag(("--enforce-eager",), None, "of the plan"),
     ]
     with pytest.raises(Problem) as caught:
-        require_known_flags(read_locked_parser("vllm"), made, ("--falg-7", "1"), table="models/mine.toml")
+        require_known_flags(
+            read_locked_parser("vllm"), made, ("--falg-7", "1"), table_file="models/mine.toml"
+        )
     assert caught.value.what.endswith("does not take --moe-backend marlyn, --falg-7")
     assert "--moe-backend: did you mean marlin? in models/mine.toml" in caught.value.fix
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from medley import config
-from medley.engine import Serving, flags, parser, vllm
+from medley.engine import ServerSpec, flags, parser, vllm
 from medley.environment import engine_source, virtualenv
 from medley.errors import Problem
 from medley.model.extra_files import FLAG_BY_KIND, ModelExtras
@@ -27,24 +27,24 @@ def programs() -> Path:
 
 def installed(programs: Path) -> parser.EngineParser | None:
     version = virtualenv.read_versions(programs.parent, ("vllm",))["vllm"]
-    return parser.read_programs_parser("vllm", programs, version, ask=True)
+    return parser.read_programs_parser("vllm", programs, version, can_run=True)
 
 
 @pytest.mark.parametrize("lock", ["vllm-cpu", "sglang-cpu"])
 def test_the_description_is_what_the_installed_engine_prints(lock: str) -> None:
     recipe, version = config.recipes()[lock], engine_source.read_locked_versions()[lock]
-    answer = run_parser(virtualenv.prepare_environment(lock), recipe, (), watch=SILENT)
+    answer = run_parser(virtualenv.prepare_environment(lock), recipe, (), progress=SILENT)
     found = parser.read_parser_table(recipe.engine, json.loads(format_parser(answer)), "")
     known = parser.read_release_parser(recipe.engine, version[recipe.engine])
     assert known
-    assert (found.names, found.variables) == (known.names, known.variables)
+    assert (found.flags_by_name, found.variables) == (known.flags_by_name, known.variables)
 
 
 def test_every_models_flags_are_known(programs: Path) -> None:
     words = [
         word
         for model in config.models().values()
-        for flag in vllm.list_flags(Serving("/m", "m"), Plan(), CPU, model)
+        for flag in vllm.list_flags(ServerSpec("/m", "m"), Plan(), CPU, model)
         for word in flag.argv()
     ]
     assert len([word for word in words if word.startswith("--")]) > 20

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from medley import config
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from medley.engine.launch import Launch, Order, build_launch, choose_launcher, plan_nodes
 from medley.environment.tools import Tools
 from medley.errors import Problem
@@ -22,7 +22,7 @@ HOSTS = config.hosts()
 def one(*extra: str, tools: Tools | None = None) -> Launch:
     order = Order(
         Weights("demo", "/models/demo", config.models()["demo"]),
-        Serving("/models/demo", "demo", "127.0.0.1", 8000),
+        ServerSpec("/models/demo", "demo", "127.0.0.1", 8000),
         engine_flags=extra,
     )
     return build_launch(
@@ -54,7 +54,7 @@ def test_a_shells_own_python_settings_are_kept_from_the_engine() -> None:
 def test_a_key_of_the_users_shell_is_not_the_engines(folder: Path | None) -> None:
     """vLLM would ask medley for it, at its own socket."""
     order = Order(
-        Weights("demo", "/models/demo", None), Serving("/models/demo", "demo", socket_folder=folder)
+        Weights("demo", "/models/demo", None), ServerSpec("/models/demo", "demo", socket_folder=folder)
     )
     environ = {"PATH": "/usr/bin", "VLLM_API_KEY": "sk-of-the-user"}
     found = build_launch(order, Plan(), HOSTS["rtx"], tools=Tools(Path("/env/bin")), environ=environ)
@@ -75,7 +75,7 @@ def test_the_model_s_variables_give_way_to_ours_and_to_the_user_s() -> None:
         "sglang": {"SGLANG_LOG_MS": "1"},
     }
     model = Model(title="x", repository="a/b", env=env)
-    order = Order(Weights("x", "a/b", model), Serving("a/b", "x"))
+    order = Order(Weights("x", "a/b", model), ServerSpec("a/b", "x"))
     found = build_launch(
         order, Plan(gpus=(1,)), HOSTS["rtx"], environ={"PATH": "/usr/bin", "VLLM_BATCH_INVARIANT": "2"}
     )
@@ -107,7 +107,7 @@ def test_without_a_toolkit_only_the_environments_programs_are_added() -> None:
     ],
 )
 def test_launcher(asked: Launcher | None, hosts: int | None, role: str | None, found: Launcher) -> None:
-    by, why = choose_launcher(asked, hosts=hosts, role=role)
+    by, why = choose_launcher(asked, host_count=hosts, role=role)
     assert by == found
     assert why
 
@@ -123,7 +123,7 @@ def test_launcher(asked: Launcher | None, hosts: int | None, role: str | None, f
 )
 def test_problems(asked: Launcher, hosts: int | None, role: str | None, what: str) -> None:
     with pytest.raises(Problem) as caught:
-        choose_launcher(asked, hosts=hosts, role=role)
+        choose_launcher(asked, host_count=hosts, role=role)
     assert what in caught.value.what
 
 

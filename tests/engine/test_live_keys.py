@@ -15,7 +15,7 @@ import pytest
 
 from medley import credentials, serving, storage
 from medley.command import Command
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from medley.environment import caddy
 from medley.serving.edge import Edge
 from medley.serving.edge_process import EdgeProcess, count_open_requests, run_edge
@@ -81,16 +81,18 @@ def looking(process: EdgeProcess, source: Path, said: list[str]) -> Iterator[Eve
 @pytest.fixture
 def listens(
     tmp_path_factory: pytest.TempPathFactory, free_port: int, monkeypatch: pytest.MonkeyPatch
-) -> Serving:
+) -> ServerSpec:
     """A server with medley's own keys, of which there is the default one."""
     folder = tmp_path_factory.mktemp("k")
     monkeypatch.setenv("MEDLEY_STATE", str(folder / "state"))
     source = credentials.choose_keys(None, "0.0.0.0", make=True)
-    return Serving("m", "m", "127.0.0.1", free_port, source, socket_folder=storage.make_private(folder / "s"))
+    return ServerSpec(
+        "m", "m", "127.0.0.1", free_port, source, socket_folder=storage.make_private(folder / "s")
+    )
 
 
 @contextmanager
-def fronted(listens: Serving) -> Iterator[EdgeProcess]:
+def fronted(listens: ServerSpec) -> Iterator[EdgeProcess]:
     """Run the edge of a server that `medley key` sees, open to requests."""
     assert listens.socket_folder
     assert listens.key
@@ -99,7 +101,7 @@ def fronted(listens: Serving) -> Iterator[EdgeProcess]:
     with (
         answering_on(listens.socket),
         run_edge(edge, caddy.prepare_caddy(), print) as process,
-        serving.note_server(listens, "ready"),
+        serving.record_server(listens, "ready"),
     ):
         process.close("start", None)
         wait_for(
@@ -110,7 +112,7 @@ def fronted(listens: Serving) -> Iterator[EdgeProcess]:
         yield process
 
 
-def test_keys_come_and_go_at_load_and_no_stream_is_cut(run: Run, listens: Serving) -> None:
+def test_keys_come_and_go_at_load_and_no_stream_is_cut(run: Run, listens: ServerSpec) -> None:
     """Either header lets a new key in at once, and a revoked one not any more."""
     assert listens.key
     said: list[str] = []
@@ -133,7 +135,7 @@ def test_keys_come_and_go_at_load_and_no_stream_is_cut(run: Run, listens: Servin
         assert answers(alice) == [200, 200]
         keys = [key for key in (default, alice) for _ in range(STREAMS)]
         streams = [pool.submit(count_pieces, listens.port, key) for key in keys]
-        control = process.edge.control
+        control = process.edge.control_socket
         wait_for("all streams run", lambda: count_open_requests(control) == len(streams), 20)
         bob = added("bob")
         assert run("key", "revoke", "alice")[0] == 0
@@ -149,7 +151,7 @@ def test_keys_come_and_go_at_load_and_no_stream_is_cut(run: Run, listens: Servin
     assert not any(key in line for key in (default, alice, bob) for line in said)
 
 
-def test_an_open_connection_does_not_keep_a_revoked_key(run: Run, listens: Serving) -> None:
+def test_an_open_connection_does_not_keep_a_revoked_key(run: Run, listens: ServerSpec) -> None:
     """Neither one that waits for its next request, nor one whose stream goes on."""
     assert listens.key
     alice = credentials.read_api_key(credentials.add_key("alice"))
@@ -178,7 +180,7 @@ def test_an_open_connection_does_not_keep_a_revoked_key(run: Run, listens: Servi
             assert b" 200 " not in left
 
 
-def test_files_that_are_removed_by_hand_open_nothing(listens: Serving) -> None:
+def test_files_that_are_removed_by_hand_open_nothing(listens: ServerSpec) -> None:
     assert listens.key
     said: list[str] = []
     header, _ = both(credentials.read_api_key(credentials.api_key_path()))
@@ -188,7 +190,7 @@ def test_files_that_are_removed_by_hand_open_nothing(listens: Serving) -> None:
         assert status(listens.port, {}) == http.client.UNAUTHORIZED
 
 
-def test_a_damaged_file_is_left_out_and_said_once(run: Run, listens: Serving) -> None:
+def test_a_damaged_file_is_left_out_and_said_once(run: Run, listens: ServerSpec) -> None:
     """And it keeps no other key from being revoked."""
     assert listens.key
     said: list[str] = []
@@ -206,7 +208,7 @@ def test_a_damaged_file_is_left_out_and_said_once(run: Run, listens: Serving) ->
     assert len([line for line in said if "is not an API key" in line]) == 1
 
 
-def test_a_folder_in_a_key_s_place_keeps_no_key_in_force(run: Run, listens: Serving) -> None:
+def test_a_folder_in_a_key_s_place_keeps_no_key_in_force(run: Run, listens: ServerSpec) -> None:
     """Neither its own nor another one, which is revoked later."""
     assert listens.key
     said: list[str] = []
@@ -225,7 +227,7 @@ def test_a_folder_in_a_key_s_place_keeps_no_key_in_force(run: Run, listens: Serv
         assert status(listens.port, header) == http.client.OK
 
 
-def test_a_server_whose_process_hangs_is_named(listens: Serving) -> None:
+def test_a_server_whose_process_hangs_is_named(listens: ServerSpec) -> None:
     assert listens.key
     with fronted(listens) as process, looking(process, listens.key, []) as is_paused:
         is_paused.set()

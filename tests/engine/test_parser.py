@@ -39,7 +39,7 @@ def test_each_lock_has_the_description_of_its_version(lock: str, engine: EngineN
     found = read_release_parser(engine, version)
     assert found, "python -m tools.engine_parsers"
     assert found.version == version
-    assert len(found.names) > 300
+    assert len(found.flags_by_name) > 300
     assert len(found.variables) > 200
 
 
@@ -140,8 +140,8 @@ def test_variables_that_a_release_reads() -> None:
 def test_what_is_renamed_is_gone_and_its_replacement_is_there(engine: EngineName) -> None:
     found = parser(engine)
     for old, new in FLAG_REPLACEMENTS[engine].items():
-        assert old not in found.names
-        assert not new.startswith("--") or new in found.names
+        assert old not in found.flags_by_name
+        assert not new.startswith("--") or new in found.flags_by_name
 
 
 ANSWER = {"version": "9", "flags": [{"names": ["--of-a-fork"], "takes": 1}], "variables": []}
@@ -169,7 +169,7 @@ def test_a_virtualenv_of_the_users_own_is_asked_once_even_where_a_lock_has_its_v
 ) -> None:
     programs = virtualenv(tmp_path / "own")
     for _ in range(3):
-        found = read_programs_parser("vllm", programs, parser("vllm").version, ask=True)
+        found = read_programs_parser("vllm", programs, parser("vllm").version, can_run=True)
         assert found
         assert list(found.list_faults(("--of-a-fork", "1"))) == []
         assert [fault.argument for fault in found.list_faults(("--max-model-len", "1"))] == [
@@ -180,25 +180,25 @@ def test_a_virtualenv_of_the_users_own_is_asked_once_even_where_a_lock_has_its_v
 
 def test_it_is_not_asked_in_a_dry_run(tmp_path: Path) -> None:
     programs = virtualenv(tmp_path / "own")
-    assert read_programs_parser("vllm", programs, None, ask=False) is None
+    assert read_programs_parser("vllm", programs, None, can_run=False) is None
     assert not (programs / "asked").exists()
 
 
 def test_another_version_is_asked_again(tmp_path: Path) -> None:
     programs = virtualenv(tmp_path / "own")
-    read_programs_parser("vllm", programs, None, ask=True)
+    read_programs_parser("vllm", programs, None, can_run=True)
     (programs.parent / "lib" / "python3.12" / "site-packages" / "vllm-9.dist-info").mkdir(parents=True)
-    read_programs_parser("vllm", programs, None, ask=True)
+    read_programs_parser("vllm", programs, None, can_run=True)
     assert (programs / "asked").read_text() == "xx"
 
 
 def test_a_parser_that_does_not_run_is_believed(tmp_path: Path) -> None:
     programs = virtualenv(tmp_path / "own", f"#!{sys.executable}\nraise SystemExit(1)\n")
-    assert read_programs_parser("vllm", programs, None, ask=True) is None
+    assert read_programs_parser("vllm", programs, None, can_run=True) is None
 
 
 def test_an_environment_that_is_not_built_yet_has_its_locks_parser(tmp_path: Path) -> None:
-    found = read_programs_parser("vllm", tmp_path / "absent" / "bin", parser("vllm").version, ask=False)
+    found = read_programs_parser("vllm", tmp_path / "absent" / "bin", parser("vllm").version, can_run=False)
     assert found is parser("vllm")
 
 
@@ -222,7 +222,7 @@ def test_an_image_is_asked_once_for_each_digest(tmp_path: Path, monkeypatch: pyt
         return read_image_parser(
             "vllm",
             container_image.describe_environment(choice, match_kind(facts, config.hosts()), facts),
-            ask=ask,
+            can_run=ask,
         )
 
     assert of("a" * 64, ask=False) is None
@@ -232,7 +232,7 @@ def test_an_image_is_asked_once_for_each_digest(tmp_path: Path, monkeypatch: pyt
     assert list(found.list_faults(("--of-a-fork", "1"))) == []
     again = of("a" * 64, ask=False)
     assert again
-    assert again.names == found.names
+    assert again.flags_by_name == found.flags_by_name
     assert of("b" * 64)
     asked = [line for line in (programs / "asked").read_text().splitlines() if line.startswith("run ")]
     assert [line.endswith("parse_flags.py vllm") for line in asked] == [True, True]

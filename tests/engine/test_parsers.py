@@ -35,7 +35,7 @@ def commands(engine: EngineName) -> list[list[str]]:
                 made = launch_steps(name, site(spec), wanted_by(wanted, engine))
             except Problem:  # it does not fit there, or this engine has no such launcher
                 continue
-            programs = [each.starts.command.argv for each in made]
+            programs = [each.started_process.command.argv for each in made]
             found += [argv[2:] for argv in programs if argv[1] == "serve"]
             found += [argv[2:] for argv in programs if argv[1].endswith("sglang_ray.py")]
     return [list(words) for words in found]
@@ -64,5 +64,7 @@ def parsed(engine: EngineName, made: list[list[str]]) -> list[str | None]:
         made = [["--model-path", *words] for words in made]
     name = ENVIRONMENTS[engine]
     return list(
-        run_parser(virtualenv.prepare_environment(name), config.recipes()[name], made, watch=SILENT)["errors"]
+        run_parser(virtualenv.prepare_environment(name), config.recipes()[name], made, progress=SILENT)[
+            "errors"
+        ]
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from medley.serving.engine_release import list_commands
+from medley.serving.engine_release import list_parser_commands
 
 TREE = Path(__file__).parents[2]
 pytestmark = pytest.mark.engine
@@ -45,7 +45,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A package index on loopback with three releases of a package of an engine's name."""
     root = tmp_path_factory.mktemp("index")
-    known = sorted({word for words in list_commands("vllm") for word in words if word.startswith("-")})
+    known = sorted({word for words in list_parser_commands("vllm") for word in words if word.startswith("-")})
     names = [name for name in known if not name.startswith(("-cc", "-O"))]
     names += ["-cc.mode", "-cc.backend"]
     releases = {

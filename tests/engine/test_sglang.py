@@ -6,12 +6,12 @@ import pytest
 
 from medley import config
 from medley.command import AnnotatedCommand
-from medley.engine import Serving, drop_user_flags, serve_on_socket, sglang
+from medley.engine import ServerSpec, drop_user_flags, serve_on_socket, sglang
 from medley.host_schema import HostTable
 from medley.planner.plan import NodeProcess, Plan
 from medley.schema import Model
 
-SERVING = Serving(target="/m", name="demo", address="127.0.0.1", port=8000)
+SERVING = ServerSpec(target="/m", name="demo", address="127.0.0.1", port=8000)
 CPU, SPARK = config.hosts()["cpu"], config.hosts()["spark"]
 NODES = NodeProcess(node_count=2, rank=1, address="10.0.0.1", port=24011)
 BASE = "/env/bin/sglang serve /m --served-model-name demo --host 127.0.0.1 --port 8000 --enable-metrics"
@@ -133,7 +133,7 @@ def test_last_error(lines: list[str], error: str | None) -> None:
 
 
 def test_it_listens_on_a_socket_and_gets_no_key() -> None:
-    serving = Serving("/m", "demo", key=Path("/k"), socket_folder=Path("/run/8000"))
+    serving = ServerSpec("/m", "demo", key=Path("/k"), socket_folder=Path("/run/8000"))
     assert "--api-key" not in {
         word for flag in sglang.list_flags(serving, Plan(), SPARK, None) for word in flag.argv()
     }
@@ -146,7 +146,7 @@ def test_it_listens_on_a_socket_and_gets_no_key() -> None:
 
 def test_hosts_of_media_reach_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEDLEY_MEDIA_HOSTS", "a.example")
-    serving = Serving("/m", "demo", socket_folder=Path("/run/8000"))
+    serving = ServerSpec("/m", "demo", socket_folder=Path("/run/8000"))
     command = AnnotatedCommand(sglang.build_argv(Path("/env/bin"), serving, Plan()), (), ())
     started = serve_on_socket(command, serving, "/env/bin/python")
     assert {each.name: each.value for each in started.variables}["MEDLEY_MEDIA_HOSTS"] == "a.example"

@@ -13,7 +13,7 @@ from medley import process, serving, storage
 from medley.cluster import events, units
 from medley.cluster.unit_file import SERVER_UNIT_PREFIX, Unit
 from medley.command import Command
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from medley.environment import virtualenv
 from medley.process import Finished
 from medley.progress import SILENT
@@ -68,7 +68,7 @@ def broken(folder: Path, port: int) -> Path:
     found = serving.read_description(port)
     assert found
     (folder / "bin").mkdir(parents=True)
-    (folder / "bin/python").symlink_to(found.programs / "python")
+    (folder / "bin/python").symlink_to(found.programs_folder / "python")
     (folder / "bin/vllm").write_text(
         "#!/bin/sh\necho 'RuntimeError: no kernel for this device' >&2\nexit 3\n"
     )
@@ -117,8 +117,8 @@ def test_the_old_one_keeps_its_environment_where_the_lock_has_changed(
     what = serving.Description("vllm", "demo", "demo", (str(found.programs / "vllm"), "serve"), {}, {})
     units.start_unit(Unit(name, "a test", replace(command, argv=("sleep", "600"))))
     storage.write(units.get_units_folder() / f"{name}.json", Unit(name, "a test", command).to_json())
-    listens = Serving("demo", "demo", port=free_port)
-    with serving.store_description(free_port, what), serving.note_server(listens) as report:
+    listens = ServerSpec("demo", "demo", port=free_port)
+    with serving.store_description(free_port, what), serving.record_server(listens) as report:
         with raises_problem(f"port {free_port}", fix=f"medley serve MODEL --port {free_port} --detach"):
             upgrade.find_running_server(free_port)
         report("ready")

@@ -59,13 +59,13 @@ HOSTS = config.hosts()
 
 def test_gpus_are_counted_as_nvidia_smi_does() -> None:
     plan = Plan(gpus=(2, 0))
-    found = {each.name: each.value for each in list_common_variables(plan, HOSTS["rtx"], {}, local=False)}
+    found = {each.name: each.value for each in list_common_variables(plan, HOSTS["rtx"], {}, is_local=False)}
     assert (found["CUDA_DEVICE_ORDER"], found["CUDA_VISIBLE_DEVICES"]) == ("PCI_BUS_ID", "2,0")
     assert "HF_HUB_OFFLINE" not in found
 
 
 def test_a_cpu_has_no_cuda() -> None:
-    found = {each.name for each in list_common_variables(Plan(), HOSTS["cpu"], {}, local=True)}
+    found = {each.name for each in list_common_variables(Plan(), HOSTS["cpu"], {}, is_local=True)}
     assert not [name for name in found if name.startswith("CUDA")]
     assert "HF_HUB_OFFLINE" in found
 
@@ -80,7 +80,7 @@ def test_the_toolkits_programs_come_first() -> None:
 
 def test_every_variable_has_its_reason_and_none_is_the_libraries_path() -> None:
     found = [
-        *list_common_variables(Plan(), HOSTS["rtx"], {}, local=True),
+        *list_common_variables(Plan(), HOSTS["rtx"], {}, is_local=True),
         *list_toolkit_variables({"A": "1"}, ["/x"], "/y"),
     ]
     assert all(each.why for each in found)
@@ -89,14 +89,14 @@ def test_every_variable_has_its_reason_and_none_is_the_libraries_path() -> None:
 
 def test_compilers_are_bounded_and_the_user_may_say_otherwise() -> None:
     plan = Plan(compile_jobs=3)
-    ours = {each.name: each for each in list_common_variables(plan, HOSTS["spark"], {}, local=False)}
+    ours = {each.name: each for each in list_common_variables(plan, HOSTS["spark"], {}, is_local=False)}
     assert (ours["MAX_JOBS"].value, ours["FLASHINFER_NVCC_THREADS"].value) == ("3", "1")
     theirs = {
         each.name: each
-        for each in list_common_variables(plan, HOSTS["spark"], {"MAX_JOBS": "9"}, local=False)
+        for each in list_common_variables(plan, HOSTS["spark"], {"MAX_JOBS": "9"}, is_local=False)
     }
     assert theirs["MAX_JOBS"].value == "9"
     assert theirs["MAX_JOBS"].why.startswith("set by you; medley's value is 3")
     assert "MAX_JOBS" not in {
-        each.name for each in list_common_variables(plan, HOSTS["cpu"], {}, local=False)
+        each.name for each in list_common_variables(plan, HOSTS["cpu"], {}, is_local=False)
     }

@@ -5,12 +5,12 @@ import pytest
 
 from medley import config
 from medley.command import AnnotatedCommand
-from medley.engine import Serving, drop_user_flags, vllm
+from medley.engine import ServerSpec, drop_user_flags, vllm
 from medley.host_schema import HostTable
 from medley.planner.plan import NodeProcess, Plan
 from medley.schema import Model
 
-SERVING = Serving(target="/m", name="demo", address="127.0.0.1", port=8000)
+SERVING = ServerSpec(target="/m", name="demo", address="127.0.0.1", port=8000)
 CPU, SPARK = config.hosts()["cpu"], config.hosts()["spark"]
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from medley import config, storage
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from medley.engine.launch import Order, build_launch
 from medley.errors import Problem
 from medley.model import extra_files
@@ -89,7 +89,7 @@ def test_a_launch_has_it_and_says_why(engine: EngineName) -> None:
     found = ModelExtras(HUB, extra_files.require_usable_extras(model.needs, engine, trusted=False))
     order = Order(
         Weights("gpt-oss-20b", "openai/gpt-oss-20b", model),
-        Serving("openai/gpt-oss-20b", "x"),
+        ServerSpec("openai/gpt-oss-20b", "x"),
         PlacementOptions(engine=engine),
         model_extras=found,
     )

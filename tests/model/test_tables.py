@@ -1,7 +1,7 @@
 import pytest
 
 from medley import config
-from medley.engine import Engine, Serving
+from medley.engine import Engine, ServerSpec
 from medley.engine.launch import ENGINES
 from medley.model.shape import compute_shape
 from medley.planner.plan import Plan
@@ -88,6 +88,6 @@ def test_parameters_are_as_the_model_card_says(name: str, parameters_b: float, a
 @pytest.mark.parametrize("name", [*PUBLISHED, *MEASURED])
 def test_each_flag_is_given_once(name: str, engine: Engine) -> None:
     model, plan = config.models()[name], Plan(sequences=64, batch_tokens=4096, kv_type="fp8")
-    names = [flag.names[0] for flag in engine.list_flags(Serving("/m", "m"), plan, HOST, model)]
+    names = [flag.names[0] for flag in engine.list_flags(ServerSpec("/m", "m"), plan, HOST, model)]
     assert len(names) == len(set(names))
     assert ("--tool-call-parser" in names) == (model.tool_parser is not None)

@@ -219,7 +219,7 @@ def replies(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 URL = "http://127.0.0.1:8000/v1"
 READERS: dict[str, tuple[Callable[[], Any], Any]] = {
-    "models": (lambda: api.list_cards(URL), MODELS),
+    "models": (lambda: api.list_model_cards(URL), MODELS),
     "completion": (lambda: api.request_probe_answer(URL, "demo"), COMPLETION),
     "short chat": (lambda: api.request_probe_answer(URL, "demo"), ANSWER),
     "chat": (lambda: list(api.stream_chat(URL, "demo", HELLO, max_tokens=1)), CHUNK),

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from medley import config
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from medley.engine.launch import Order
 from medley.environment import engine_source
 from medley.host.hypothetical import build_hosts
@@ -14,7 +14,7 @@ from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.topology import Topology
 from medley.schema import EngineName, Shape
 from medley.serving.engine_sources import add_engine_sources
-from medley.serving.steps import Step, list_steps
+from medley.serving.steps import LaunchStep, list_steps
 
 MODELS = config.models()
 
@@ -38,8 +38,8 @@ def site(kinds: str, *order: str, engine: EngineName = "vllm") -> Topology:
 
 def launch_steps(
     model: str, hosts: Topology, options: PlacementOptions | None = None, *engine_arguments: str
-) -> list[Step]:
+) -> list[LaunchStep]:
     """Return what is started to serve the model, in order and with the host of each step."""
     weights = Weights(model, str(MODELS[model].repository or "/models/demo"), MODELS[model])
-    order = Order(weights, Serving(weights.target, model), options or PlacementOptions(), engine_arguments)
+    order = Order(weights, ServerSpec(weights.target, model), options or PlacementOptions(), engine_arguments)
     return list(list_steps(order, place_model(shape(model), hosts, order.placement), hosts))

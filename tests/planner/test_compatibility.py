@@ -13,7 +13,7 @@ from medley.cli.models import ModelsVerb
 from medley.cli.plan import PlanVerb
 from medley.cli.serve import ServeVerb
 from medley.command import AnnotatedCommand
-from medley.engine import Serving, list_table_flags
+from medley.engine import ServerSpec, list_table_flags
 from medley.engine.launch import Order
 from medley.environment.engine_source import EngineRequest, has_matching_nvcc
 from medley.errors import Problem
@@ -203,7 +203,7 @@ def test_a_later_engine_has_the_fix(version: str, refused: bool) -> None:  # noq
 def step(model: str, kinds: str, engine: EngineName = "vllm", *user: str) -> AnnotatedCommand:
     """Return the command of the first rank."""
     wanted = PlacementOptions(engine=engine)
-    return launch_steps(model, site(kinds, engine=engine), wanted, *user)[-1].starts
+    return launch_steps(model, site(kinds, engine=engine), wanted, *user)[-1].started_process
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_vllm_starts_with_a_kv_connector() -> None:
 def test_flashinfer_tunes_on_one_host_and_ranks_of_several_wait_long(kinds: str, *, tuned: bool) -> None:
     model = "qwen2.5-72b-instruct" if kinds != "spark" else "qwen3-8b"
     wanted = PlacementOptions(host_count=len(site(kinds).hosts))
-    argv = launch_steps(model, site(kinds), wanted)[-1].starts.command.argv
+    argv = launch_steps(model, site(kinds), wanted)[-1].started_process.command.argv
     assert ("--no-enable-flashinfer-autotune" not in argv) is tuned
     assert ("--distributed-timeout-seconds" not in argv) is tuned
     assert ("--cpu-distributed-timeout-seconds" not in argv) is tuned
@@ -251,7 +251,9 @@ def test_flashinfer_tunes_on_one_host_and_ranks_of_several_wait_long(kinds: str,
 
 def test_ranks_of_sglang_wait_long_too() -> None:
     wanted = PlacementOptions(engine="sglang", host_count=2)
-    assert "--dist-timeout" in launch_steps("qwen3-8b", site("spark:2"), wanted)[-1].starts.command.argv
+    assert (
+        "--dist-timeout" in launch_steps("qwen3-8b", site("spark:2"), wanted)[-1].started_process.command.argv
+    )
 
 
 @pytest.mark.parametrize("flag", ["--enable-flashinfer-autotune", "--kernel-config={}"])
@@ -331,12 +333,12 @@ def test_a_plan_avoids_what_has_to_be_compiled(  # noqa: PLR0917 - a case
     image: bool,  # noqa: FBT001
 ) -> None:
     wanted = PlacementOptions(kv_type=cache)
-    made = launch_steps(model, bare(kinds, image=image), wanted)[-1].starts.command
+    made = launch_steps(model, bare(kinds, image=image), wanted)[-1].started_process.command
     assert made.env.get("VLLM_USE_DEEP_GEMM") == deep_gemm
     assert dict(pairwise(made.argv)).get("--attention-backend") == attention
     for known in (site(kinds), replace(bare(kinds), has_nix_toolkit=True)):
         if known.has_nix_toolkit or any(facts.software.cuda for facts, _ in known.hosts.values()):
-            made = launch_steps(model, known, wanted)[-1].starts.command
+            made = launch_steps(model, known, wanted)[-1].started_process.command
             assert "VLLM_USE_DEEP_GEMM" not in made.env
             assert "--attention-backend" not in made.argv
 
@@ -348,7 +350,7 @@ def test_sparse_attention_that_cannot_be_compiled_is_refused(image: bool) -> Non
     with raises_problem("spark-1, spark-2", cause="FLASHINFER_MLA_SPARSE_SM120"):
         place_model(shape(model), bare("spark:2", image=image), PlacementOptions())
     weights = Weights(model, str(MODELS[model].repository), MODELS[model])
-    order = Order(weights, Serving(weights.target, model))
+    order = Order(weights, ServerSpec(weights.target, model))
     with raises_problem("spark-1, spark-2") as caught:
         place_order(order, shape(model), bare("spark:2", image=image))
     assert ("sudo apt-get install -y cuda-toolkit-13-0" in caught.value.fix) is not image, "of the host"
@@ -363,7 +365,7 @@ def test_an_nvcc_that_is_too_old_is_none() -> None:
         facts, kind = on.hosts["rtx-1"]
         software = replace(facts.software, cuda=cuda)
         found = replace(on, hosts={"rtx-1": (replace(facts, software=software), kind)})
-        made = launch_steps("qwen3-8b", found)[-1].starts.command
+        made = launch_steps("qwen3-8b", found)[-1].started_process.command
         assert made.env.get("VLLM_USE_FLASHINFER_SAMPLER") == sampler
 
 
@@ -386,7 +388,7 @@ def test_a_context_that_the_makers_name_is_allowed(engine: EngineName, variable:
     """NVIDIA's guide for two Sparks has 1,000,000 tokens, and config.json 262,144."""
     for context, value in ((1_000_000, "1"), (262_144, None)):
         wanted = PlacementOptions(engine=engine, context=context)
-        made = launch_steps(SUPER, site("spark:2", engine=engine), wanted)[-1].starts.command
+        made = launch_steps(SUPER, site("spark:2", engine=engine), wanted)[-1].started_process.command
         assert made.env.get(variable) == value
         assert str(context) in made.argv
     with raises_problem("--context 1100000", cause="1,048,576"):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from medley import config
-from medley.engine import Serving, sglang, vllm
+from medley.engine import ServerSpec, sglang, vllm
 from medley.host.facts import GIB
 from medley.planner.candidates import ForcedSizes
 from medley.planner.cpu import convert_to_float32, read_dtype
@@ -76,7 +76,7 @@ def test_a_cpu_computes_in_float32(
     speaks = {"vllm": vllm, "sglang": sglang}[engine]
     words = [
         word
-        for flag in speaks.list_flags(Serving("m", "m"), found, config.hosts()["cpu"], None)
+        for flag in speaks.list_flags(ServerSpec("m", "m"), found, config.hosts()["cpu"], None)
         for word in flag.argv()
     ]
     assert ("--dtype" in words) is (dtype is not None)
@@ -188,7 +188,7 @@ def test_stages_are_warmed_up_with_a_small_batch() -> None:
     assert (found.is_eager, found.batch_tokens) == (True, 512)
     words = [
         word
-        for flag in vllm.list_flags(Serving("m", "m"), found, config.hosts()["cpu"], None)
+        for flag in vllm.list_flags(ServerSpec("m", "m"), found, config.hosts()["cpu"], None)
         for word in flag.argv()
     ]
     assert "--enforce-eager" not in words

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from medley import config
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from medley.engine.launch import Order
 from medley.environment.engine_source import EngineRequest
 from medley.host.hypothetical import build_hosts
@@ -24,7 +24,7 @@ def planned(model: str, hosts: str, request: EngineRequest | None = None) -> tup
     assert found.shape
     site = Topology({name: (facts, find_kind(facts)) for name, facts in build_hosts(hosts).items()})
     wanted = PlacementOptions()
-    order = Order(Weights(model, found.repository or model, found), Serving(model, model), wanted)
+    order = Order(Weights(model, found.repository or model, found), ServerSpec(model, model), wanted)
     site = add_engine_sources(site, wanted, request or EngineRequest(), found)
     return alternatives.place_order(order, found.shape, site), site
 

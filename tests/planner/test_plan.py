@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from medley import config
-from medley.engine import Serving, sglang, vllm
+from medley.engine import ServerSpec, sglang, vllm
 from medley.errors import Problem
 from medley.host.facts import GIB
 from medley.model.chat_format import ChatFormat, read_table_format
@@ -28,7 +28,7 @@ from tests.planner.imagined import MODELS, shape, site
 
 KINDS = config.hosts()
 NEMOTRON = "nemotron-3-super-120b-a12b-nvfp4"
-SERVING = Serving("x/y", "y")
+SERVING = ServerSpec("x/y", "y")
 
 
 def planned(

@@ -53,7 +53,7 @@ class SimulatedTime(threading.Event):
         self._answers, began, self._closed = list(answers_s), self.now, False
         self._end = began + 10 * self._limit_s
         url, log = "http://127.0.0.1:1/v1", serving.get_log_file("x")
-        dog = Watchdog(url, "tiny", 1, self._limit_s, log, hosts=hosts, _ended=self)
+        dog = Watchdog(url, "tiny", 1, self._limit_s, log, query_hosts=hosts, _ended=self)
         dog._run(object.__new__(Process))  # noqa: SLF001 - on this thread, so that it ends with the test
         ended, self._closed = self.now, True
         self._pass(NEVER)

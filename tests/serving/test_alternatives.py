@@ -11,7 +11,7 @@ import pytest
 
 from medley import config
 from medley.cli.plan import PlanVerb
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from medley.engine.launch import Order
 from medley.errors import Problem
 from medley.model.resolve import Weights
@@ -206,7 +206,7 @@ def test_a_host_that_plans_alone_is_sent_to_its_cluster(
 ) -> None:
     monkeypatch.setenv("MEDLEY_CLUSTER", str(tmp_path / "cluster.toml"))
     (tmp_path / "cluster.toml").write_text(f"[hosts.{platform.node()}]\n[hosts.other]\n")
-    order = Order(Weights("qwen3-8b", "Qwen/Qwen3-8B", None), Serving("Qwen/Qwen3-8B", "qwen3-8b"))
+    order = Order(Weights("qwen3-8b", "Qwen/Qwen3-8B", None), ServerSpec("Qwen/Qwen3-8B", "qwen3-8b"))
     order = replace(order, placement=PlacementOptions(sizes=ForcedSizes(stages=2)))
     (host,) = site("spark").hosts.values()
     with pytest.raises(Problem) as caught:
@@ -220,7 +220,7 @@ def test_hosts_of_the_cluster_that_are_missing_are_brought_back(
     file = tmp_path / "cluster.toml"
     file.write_text("[hosts.spark-1]\n[hosts.spark-2]\n")
     monkeypatch.setenv("MEDLEY_CLUSTER", str(file))
-    order = Order(Weights("qwen3-8b", "Qwen/Qwen3-8B", None), Serving("Qwen/Qwen3-8B", "qwen3-8b"))
+    order = Order(Weights("qwen3-8b", "Qwen/Qwen3-8B", None), ServerSpec("Qwen/Qwen3-8B", "qwen3-8b"))
     order = replace(
         order,
         placement=PlacementOptions(sizes=ForcedSizes(stages=2)),

@@ -18,7 +18,7 @@ def test_a_chat_comes_in_pieces_and_ends_with_its_speed(server: str) -> None:
     *pieces, speed = api.stream_chat(server, "tiny", HELLO, max_tokens=9)
     assert pieces == ["so ", "it ", "is"]
     assert isinstance(speed, api.AnswerSpeed)
-    assert (speed.prompt_tokens, speed.tokens) == (5, 3)
+    assert (speed.prompt_tokens, speed.answer_tokens) == (5, 3)
     assert 0 < speed.first_token_s < speed.total_s
     rate = speed.tokens_per_second
     assert rate is not None

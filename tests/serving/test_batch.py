@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medley.serving.batch import BadLine, BatchFiles, Request, open_batch, parse_lines
+from medley.serving.batch import BatchFiles, RefusedLine, Request, open_batch, parse_lines
 from tests.problems import raises_problem
 
-BAD = [BadLine(2, None, "it is not valid JSON")]
+BAD = [RefusedLine(2, None, "it is not valid JSON")]
 
 
 def request(name: str, number: int = 1) -> Request:
@@ -115,7 +115,7 @@ def line(**changed: Any) -> str:
 def test_a_request(text: str, url: str) -> None:
     (found,) = parse_lines([text])
     assert isinstance(found, Request)
-    assert (found.number, found.custom_id, found.url) == (1, "a", url)
+    assert (found.line_number, found.custom_id, found.url) == (1, "a", url)
 
 
 @pytest.mark.parametrize(
@@ -137,17 +137,17 @@ def test_a_request(text: str, url: str) -> None:
 )
 def test_what_is_wrong(text: str, why: str) -> None:
     (found,) = parse_lines([text])
-    assert isinstance(found, BadLine)
+    assert isinstance(found, RefusedLine)
     assert why in found.reason
 
 
 def test_lines_are_counted_as_an_editor_does_and_an_id_counts_once() -> None:
     first, second, third = parse_lines([line(), "", line(custom_id="b"), "  ", line()])
-    assert [first.number, second.number, third.number] == [1, 3, 5]
-    assert isinstance(third, BadLine)
+    assert [first.line_number, second.line_number, third.line_number] == [1, 3, 5]
+    assert isinstance(third, RefusedLine)
     assert third.reason == "line 1 has the same custom_id"
 
 
 @given(st.text(max_size=60))
 def test_any_text_is_a_request_or_wrong(text: str) -> None:
-    assert all(isinstance(each, Request | BadLine) for each in parse_lines([text]))
+    assert all(isinstance(each, Request | RefusedLine) for each in parse_lines([text]))

@@ -12,11 +12,11 @@ def test_each_is_what_plan_says() -> None:
     assert list(found) == sorted(config.models())
     for name in ("gpt-oss-120b", "qwen3-8b"):
         assert found[name].choice == place_model(shape(name), on, wanted)
-        assert found[name].gap is None
+        assert found[name].refusal is None
     large = found["deepseek-v3"]
     assert (large.choice, large.layout) == (None, None)
-    assert large.gap is not None
-    assert large.gap.endswith("GiB short in the nearest of 5 layouts")
+    assert large.refusal is not None
+    assert large.refusal.endswith("GiB short in the nearest of 5 layouts")
 
 
 def test_the_size_is_that_of_all_its_weights() -> None:

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from medley.engine import Tls
-from medley.serving.edge import Closed, Edge, list_accepted_keys
+from medley.serving.edge import Edge, EdgeClosure, list_accepted_keys
 
 EDGE = Edge("127.0.0.1", 8000, Path("/run/8000/engine.sock"), Path("/run/8000"))
 KEY = "sk-0123456789abcdef01234567"
 
 
-def handlers(edge: Edge, closed: Closed | None = None) -> str:
+def handlers(edge: Edge, closed: EdgeClosure | None = None) -> str:
     return json.dumps(edge.build_configuration(closed)["apps"]["http"]["servers"]["edge"]["routes"])
 
 
@@ -29,7 +29,7 @@ def test_with_a_key_others_are_refused() -> None:
 
 
 def test_a_closed_one_says_why_and_when_to_retry() -> None:
-    text = handlers(EDGE, Closed("memory is low", 7))
+    text = handlers(EDGE, EdgeClosure("memory is low", 7))
     assert "memory is low" in text
     assert '"Retry-After": ["7"]' in text
     assert "Retry-After" not in handlers(EDGE)

@@ -7,7 +7,7 @@ import pytest
 
 from medley import serving
 from medley.cluster.unit_file import Restart
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from medley.errors import Problem
 from medley.planner.topology import Topology
 from medley.progress import SILENT, Output
@@ -16,7 +16,7 @@ from tests.problems import raises_problem
 
 HERE = Topology({})
 OUTPUT = Output(SILENT, print, print, print, print)
-LISTENS = Serving("/model", "demo", "127.0.0.1", 8123)
+LISTENS = ServerSpec("/model", "demo", "127.0.0.1", 8123)
 LOST = Problem("host2, rank 1, is lost, and the model with it", cause="x", fix="y", status=3)
 
 
@@ -92,7 +92,7 @@ def test_over_how_many_hosts_it_ran_is_known_after_a_crash_and_not_after_an_end(
         assert hosts is None
     with pytest.raises(Problem):
         again(0).run(attempt, HERE)
-    file = serving.get_folder() / "8123.hosts"
+    file = serving.get_records_folder() / "8123.hosts"
     assert file.read_text() == "2"
     file.write_text("1")
     with resume_hosts(8123, print) as hosts:

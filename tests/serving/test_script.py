@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from medley import config
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from medley.engine.launch import ENGINES, Launch, Order
 from medley.environment.tools import Tools
 from medley.model.resolve import Weights
 from medley.planner.placement import PlacementOptions
 from medley.planner.plan import NodeProcess, Plan
 from medley.schema import EngineName
-from medley.serving.script import PLAN, Script, read_script_plan
+from medley.serving.script import PLAN_VARIABLE, Script, read_script_plan
 
 SCRIPT = Script(Path("/home/me/answers.py"), "print(1)\n", ("--limit", "5"))
 NODES = NodeProcess(2, 1, "10.0.0.1", 24_020, "10.0.0.2")
@@ -29,7 +29,7 @@ def _state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def launch(plan: Plan, engine: EngineName = "vllm", script: Script = SCRIPT, kind: str = "cuda") -> Launch:
     order = Order(
         Weights("ORG/model", "ORG/model", None),
-        Serving("ORG/model", "ORG/model"),
+        ServerSpec("ORG/model", "ORG/model"),
         PlacementOptions(engine=engine),
     )
     return script.build_launch(
@@ -43,7 +43,7 @@ def launch(plan: Plan, engine: EngineName = "vllm", script: Script = SCRIPT, kin
 
 def test_it_gets_the_variables_of_the_models_table() -> None:
     model = config.models()["qwen3-8b"].replace(env={"vllm": {"VLLM_TABLE": "1"}})
-    order = Order(Weights("one", "org/one", model), Serving("org/one", "one"))
+    order = Order(Weights("one", "org/one", model), ServerSpec("org/one", "one"))
     assert SCRIPT.build_launch(order, Plan(), config.hosts()["cuda"]).command.env["VLLM_TABLE"] == "1"
 
 
@@ -59,7 +59,7 @@ def test_alone_it_is_python_with_a_plan(engine: EngineName, tmp_path: Path) -> N
     assert command.env["CUDA_VISIBLE_DEVICES"] == "0,1"
     assert command.env["PATH"] == "/env/bin:/usr/bin"
     (name,) = (each for each in found.files if each.endswith(".json"))
-    assert command.env[PLAN] == name
+    assert command.env[PLAN_VARIABLE] == name
     assert Path(name).parent == tmp_path / "runs", "a model of the hub has a slash in its name"
     plan = read_script_plan(found)
     size = {"vllm": "tensor_parallel_size", "sglang": "tp_size"}[engine]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from medley import config, serving, storage
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from medley.engine.launch import Order, build_launch
 from medley.model.resolve import Weights
 from medley.planner import Device, HostLink, Layout, Stage
@@ -28,7 +28,9 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def made(*extra: str) -> Description:
     host = config.hosts()["cpu"]
-    order = Order(Weights("demo", "/models/demo", None), Serving("/models/demo", "demo"), engine_flags=extra)
+    order = Order(
+        Weights("demo", "/models/demo", None), ServerSpec("/models/demo", "demo"), engine_flags=extra
+    )
     started = build_launch(order, Plan(), host)
     return serving.build_description(order, started, LAYOUT)
 
@@ -37,7 +39,7 @@ def test_it_stands_there_while_its_server_runs() -> None:
     with serving.store_description(8123, made()):
         assert serving.read_description(8123) == made()
     assert serving.read_description(8123) is None
-    assert list(serving.get_folder().glob("*")) == []
+    assert list(serving.get_records_folder().glob("*")) == []
 
 
 def test_a_description_without_a_command_is_not_known() -> None:
@@ -48,7 +50,7 @@ def test_a_description_without_a_command_is_not_known() -> None:
 @pytest.mark.parametrize("text", ["", "{}", '{"engine": "other"}', "[1]"])
 def test_what_another_medley_wrote_is_not_known(text: str) -> None:
     with serving.store_description(8123, made()):
-        (serving.get_folder() / "8123.what").write_text(text)
+        (serving.get_records_folder() / "8123.what").write_text(text)
         assert serving.read_description(8123) is None
 
 
@@ -61,7 +63,7 @@ def test_a_users_own_key_goes_no_further(extra: tuple[str, ...]) -> None:
 
 def test_a_note_lasts_as_long_as_its_server() -> None:
     assert serving.find_newest_server() is None
-    with serving.note_server(Serving("a", "a", port=1)):
+    with serving.record_server(ServerSpec("a", "a", port=1)):
         found = serving.find_newest_server()
         assert found is not None
         assert (found.url, found.model) == ("http://127.0.0.1:1/v1", "a")
@@ -69,7 +71,7 @@ def test_a_note_lasts_as_long_as_its_server() -> None:
 
 
 def test_the_note_of_a_process_that_is_gone_does_not_count(state: Path) -> None:
-    with serving.note_server(Serving("a", "a", port=1)):
+    with serving.record_server(ServerSpec("a", "a", port=1)):
         dead = {"url": "http://127.0.0.1:2/v1", "model": "b", "pid": 2**22 + 1}
         (state / "serving" / "2.json").write_text(json.dumps(dead))
         found = serving.find_newest_server()
@@ -79,14 +81,14 @@ def test_the_note_of_a_process_that_is_gone_does_not_count(state: Path) -> None:
 
 @pytest.mark.parametrize("url", ["", "http://127.0.0.1/v1", "http://127.0.0.1:x/v1", "1:123456"])
 def test_a_record_whose_url_has_no_port_is_damaged(url: str, state: Path) -> None:
-    with serving.note_server(Serving("a", "a", port=1)):
+    with serving.record_server(ServerSpec("a", "a", port=1)):
         file = state / "serving" / "1.json"
         file.write_text(json.dumps(json.loads(file.read_text()) | {"url": url}))
         assert serving.list_servers() == []
 
 
 def test_a_record_that_cannot_be_read_leaves_the_others(state: Path) -> None:
-    with serving.note_server(Serving("a", "a", port=1)):
+    with serving.record_server(ServerSpec("a", "a", port=1)):
         (state / "serving" / "2.json").mkdir()
         (state / "serving" / "3.json").symlink_to("3.json")
         assert [each.model for each in serving.list_servers()] == ["a"]
@@ -100,7 +102,7 @@ def test_a_port_is_taken_before_its_server_is_recorded() -> None:
     def claim(port: int) -> AbstractContextManager[None]:
         return serving.claim_port("demo", "127.0.0.1", port)
 
-    lock = serving.get_folder() / "1.lock"
+    lock = serving.get_records_folder() / "1.lock"
     with storage.lock(lock), raises_problem("port 1 ", fix=("medley stop --port 1", "--port 2")), claim(1):
         pass
     with claim(1):
@@ -116,7 +118,7 @@ def test_a_port_is_taken_before_its_server_is_recorded() -> None:
 
 def test_a_port_of_another_serve_is_a_problem() -> None:
     serving.require_unused_port(1)
-    with serving.note_server(Serving("a", "a", port=1)):
+    with serving.record_server(ServerSpec("a", "a", port=1)):
         with raises_problem(
             "port 1 ", cause=f"process {os.getpid()} serves a ", fix=("medley stop --port 1", "--port 2")
         ):

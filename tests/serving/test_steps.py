@@ -9,7 +9,7 @@ import pytest
 
 from medley import config
 from medley.cli.plan import list_command_lines
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from medley.engine.launch import Order
 from medley.environment import engine_source
 from medley.host.kind import find_kind
@@ -20,38 +20,38 @@ from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.topology import Topology
 from medley.schema import EngineName
 from medley.serving.engine_sources import add_engine_sources
-from medley.serving.steps import Step, list_steps
+from medley.serving.steps import LaunchStep, list_steps
 from tests.host.recordings import recorded
 from tests.network.fabric.groups import RING
 from tests.planner.imagined import launch_steps, shape, site
 from tests.problems import raises_problem
 
 
-def of(step: Step) -> tuple[str, list[str]]:
-    return step.host, shlex.split(step.typed)
+def of(step: LaunchStep) -> tuple[str, list[str]]:
+    return step.host, shlex.split(step.shell_text)
 
 
 def test_one_host_serves_by_one_command() -> None:
     (one,) = launch_steps("qwen3-8b", site("rtx"))
     assert of(one) == ("rtx-1", ["medley", "serve", "qwen3-8b"])
-    assert one.starts.command.argv[:3] == ("vllm", "serve", "Qwen/Qwen3-8B")
-    assert "PATH" not in one.starts.command.env
+    assert one.started_process.command.argv[:3] == ("vllm", "serve", "Qwen/Qwen3-8B")
+    assert "PATH" not in one.started_process.command.env
 
 
 def test_a_cluster_is_made_first() -> None:
     head, worker, serve = launch_steps("gpt-oss-120b", site("spark:2"))
     assert of(head) == ("spark-1", ["medley", "ray-head"])
     assert worker.host == "spark-2"
-    address = head.starts.command.env["VLLM_HOST_IP"]
-    assert f"medley ray-worker {address} --token-file -" in worker.typed
+    address = head.started_process.command.env["VLLM_HOST_IP"]
+    assert f"medley ray-worker {address} --token-file -" in worker.shell_text
     assert ("--address", f"{address}:24000") in pairs(worker)
     assert of(serve) == ("spark-1", ["medley", "serve", "gpt-oss-120b", "--hosts", "2"])
-    assert serve.starts.command.env["RAY_ADDRESS"] == f"{address}:24000"
+    assert serve.started_process.command.env["RAY_ADDRESS"] == f"{address}:24000"
     assert ("--tensor-parallel-size", "2") in pairs(serve)
 
 
-def pairs(step: Step) -> set[tuple[str, str]]:
-    argv = step.starts.command.argv
+def pairs(step: LaunchStep) -> set[tuple[str, str]]:
+    argv = step.started_process.command.argv
     return set(pairwise(argv))
 
 
@@ -59,10 +59,10 @@ def test_all_hosts_meet_on_one_wire() -> None:
     found = launch_steps(
         "qwen2.5-72b-instruct", site("spark:2,thor:2"), PlacementOptions(sizes=ForcedSizes(1, 4, 1))
     )
-    names = {step.starts.command.env["VLLM_HOST_IP"].rpartition(".")[0] for step in found}
+    names = {step.started_process.command.env["VLLM_HOST_IP"].rpartition(".")[0] for step in found}
     assert len(found) == 5
     assert len(names) == 1, "all addresses are in one network"
-    assert found[-1].starts.command.env["VLLM_PP_LAYER_PARTITION"].count(",") == 3
+    assert found[-1].started_process.command.env["VLLM_PP_LAYER_PARTITION"].count(",") == 3
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,13 @@ def test_a_head_is_told_its_wire_where_it_would_take_another(
     monkeypatch.setenv("MEDLEY_FLAKE", "/flake")  # which has an NCCL for an Orin
     head, worker, serve = launch_steps("qwen3-8b", site(kinds), PlacementOptions(sizes=ForcedSizes(1, 2, 1)))
     assert of(head)[1] == ["medley", "ray-head", *typed_link]
-    assert head.starts.command.env["VLLM_HOST_IP"] == serve.starts.command.env["VLLM_HOST_IP"]
-    assert worker.starts.command.env["VLLM_HOST_IP"] != serve.starts.command.env["VLLM_HOST_IP"]
+    assert (
+        head.started_process.command.env["VLLM_HOST_IP"] == serve.started_process.command.env["VLLM_HOST_IP"]
+    )
+    assert (
+        worker.started_process.command.env["VLLM_HOST_IP"]
+        != serve.started_process.command.env["VLLM_HOST_IP"]
+    )
 
 
 def test_a_wire_that_was_asked_for_is_typed_too() -> None:
@@ -91,14 +96,14 @@ def test_a_wire_that_was_asked_for_is_typed_too() -> None:
         PlacementOptions(sizes=ForcedSizes(2), network=NetworkOptions("enP7s7")),
     )
     assert of(head)[1] == ["medley", "ray-head", "--link", "enP7s7"]
-    addresses = [step.starts.command.env["VLLM_HOST_IP"] for step in (head, worker, serve)]
+    addresses = [step.started_process.command.env["VLLM_HOST_IP"] for step in (head, worker, serve)]
     assert [each.rpartition(".")[0] for each in addresses] == ["192.168.1"] * 3
 
 
 def test_a_folder_is_typed_by_its_path() -> None:
     """Called like a known model, which lies elsewhere."""
     found = Weights("qwen3-8b", "/models/my own/qwen3-8b", None)
-    serving = Serving(found.target, "mine", "0.0.0.0")
+    serving = ServerSpec(found.target, "mine", "0.0.0.0")
     order = Order(found, serving)
     on, made = site("rtx"), shape("qwen3-8b")
     (one,) = list_steps(order, place_model(made, on, order.placement), on)
@@ -117,7 +122,7 @@ def test_replicas_are_servers_of_their_own() -> None:
             *("--for", "throughput", "--concurrency", "32", "--context", "2048"),
             *("--tp", "1", "--pp", "1"),
         ]
-        assert "RAY_ADDRESS" not in step.starts.command.env
+        assert "RAY_ADDRESS" not in step.started_process.command.env
 
 
 def test_a_cluster_that_runs_is_only_served_over() -> None:
@@ -129,7 +134,7 @@ def test_a_cluster_that_runs_is_only_served_over() -> None:
     )
     (serve,) = launch_steps("demo", on, PlacementOptions(host_count=2, sizes=ForcedSizes(stages=2)))
     assert of(serve)[1][:5] == ["medley", "serve", "demo", "--hosts", "2"]
-    assert serve.starts.command.env["VLLM_HOST_IP"] == "10.40.0.10"
+    assert serve.started_process.command.env["VLLM_HOST_IP"] == "10.40.0.10"
     (alone,) = launch_steps("demo", on, PlacementOptions(host_count=1))
     assert of(alone)[1] == ["medley", "serve", "demo", "--hosts", "1"]
 
@@ -141,7 +146,7 @@ def test_a_part_of_a_hosts_gpus_is_named() -> None:
     two = Topology({"rtx-1": (replace(facts, gpus=(*facts.gpus, second)), kind)})
     (alone,) = launch_steps("qwen3-8b", two, PlacementOptions(sizes=ForcedSizes(1, 1, 1)))
     assert of(alone)[1] == ["medley", "serve", "qwen3-8b", "--gpus", "0", "--tp", "1", "--pp", "1"]
-    assert alone.starts.command.env["CUDA_VISIBLE_DEVICES"] == "0"
+    assert alone.started_process.command.env["CUDA_VISIBLE_DEVICES"] == "0"
     found = launch_steps("qwen3-8b", two, PlacementOptions(sizes=ForcedSizes(1, 1, 2)))
     assert [of(step)[1][3:5] for step in found] == [["--gpus", "0"], ["--gpus", "1"]]
     assert [("--port", "8000") in pairs(step) for step in found] == [True, False]
@@ -152,14 +157,14 @@ def test_a_kind_without_an_environment_runs_out_of_its_image() -> None:
     """PyPI has no build for an Orin on L4T r36."""
     head, worker, serve = launch_steps("gpt-oss-120b", site("orin:2"))
     assert of(head)[1] == ["medley", "ray-head", "--image", "default"]
-    assert worker.typed.endswith("--token-file - --image default")
-    assert "--image" not in serve.typed, "name the image of the running Ray"
+    assert worker.shell_text.endswith("--token-file - --image default")
+    assert "--image" not in serve.shell_text, "name the image of the running Ray"
     assert {step.image for step in (head, worker, serve)} == {config.hosts()["orin"].container.older[0].image}
     (alone,) = launch_steps("qwen3-8b", site("orin"))
     assert of(alone)[1] == ["medley", "serve", "qwen3-8b", "--image", "default"]
     there = launch_steps("gpt-oss-120b", site("spark:2"))
     assert [step.image for step in there] == [None] * 3
-    assert not any("--image" in step.typed for step in there)
+    assert not any("--image" in step.shell_text for step in there)
 
 
 def test_no_image_is_started_without_ray() -> None:
@@ -168,7 +173,7 @@ def test_no_image_is_started_without_ray() -> None:
     with raises_problem(cause="vLLM in an image only, and images need Ray"):
         launch_steps("gpt-oss-120b", add_engine_sources(site("orin:2"), wanted, request), wanted)
     own = add_engine_sources(site("orin:2"), wanted, replace(request, environment="VENV"))
-    assert all(step.typed.endswith("--env VENV") for step in launch_steps("gpt-oss-120b", own, wanted))
+    assert all(step.shell_text.endswith("--env VENV") for step in launch_steps("gpt-oss-120b", own, wanted))
 
 
 @pytest.mark.parametrize(
@@ -191,8 +196,8 @@ def test_the_plans_reasons_go_with_what_serves() -> None:
 
 def test_the_engines_own_flags_go_along() -> None:
     (one,) = launch_steps("qwen3-8b", site("rtx"), PlacementOptions(), "--seed", "7 8")
-    assert one.typed.endswith("-- --seed '7 8'")
-    assert one.starts.command.argv[-2:] == ("--seed", "7 8")
+    assert one.shell_text.endswith("-- --seed '7 8'")
+    assert one.started_process.command.argv[-2:] == ("--seed", "7 8")
 
 
 @pytest.mark.parametrize("kinds", ["spark:2", "rtx", "spark:2,thor:2"])
@@ -201,14 +206,14 @@ def test_what_is_printed_is_what_is_started(kinds: str) -> None:
     found = launch_steps("gpt-oss-120b", site(kinds))
     text = "\n".join(list_command_lines(found)) + "\non "
     for step in found:
-        block = text.split(f"on {step.host}: {step.typed}\n", 1)[1].split("\non ", 1)[0]
+        block = text.split(f"on {step.host}: {step.shell_text}\n", 1)[1].split("\non ", 1)[0]
         words = shlex.split(block.replace("\\\n", ""))  # as a shell joins lines
         away = ["env", "-u", "PYTHONPATH", "-u", "PYTHONHOME"]
         assert words[: len(away)] == away
-        words, env = words[len(away) :], dict(step.starts.command.env)
+        words, env = words[len(away) :], dict(step.started_process.command.env)
         words = [word.replace("$HOME", str(Path.home())) for word in words]
         assert dict(word.split("=", 1) for word in words[: len(env)]) == env
-        assert tuple(words[len(env) :]) == step.starts.command.argv
+        assert tuple(words[len(env) :]) == step.started_process.command.argv
         assert max(map(len, block.splitlines())) <= 104 or "parser" in block
 
 
@@ -216,17 +221,17 @@ def test_without_ray_each_host_has_a_process_of_its_own() -> None:
     wanted = PlacementOptions(sizes=ForcedSizes(1, 2, 1), launcher="mp", needs_one_server=True)
     serve, join = launch_steps("qwen3-32b", site("spark:2"), wanted)
     assert of(serve)[1][:7] == ["medley", "serve", "qwen3-32b", "--hosts", "2", "--launcher", "mp"]
-    address = serve.starts.command.env["VLLM_HOST_IP"]
+    address = serve.started_process.command.env["VLLM_HOST_IP"]
     assert join.host == "spark-2"
-    assert f"medley join {address} --token-file -" in join.typed
+    assert f"medley join {address} --token-file -" in join.shell_text
     for rank, step in enumerate((serve, join)):
         assert ("--node-rank", str(rank)) in pairs(step)
         assert ("--master-addr", address) in pairs(step)
-        assert "RAY_ADDRESS" not in step.starts.command.env
-    assert "--headless" in join.starts.command.argv
+        assert "RAY_ADDRESS" not in step.started_process.command.env
+    assert "--headless" in join.started_process.command.argv
     assert (
-        serve.starts.command.env["VLLM_PP_LAYER_PARTITION"]
-        == join.starts.command.env["VLLM_PP_LAYER_PARTITION"]
+        serve.started_process.command.env["VLLM_PP_LAYER_PARTITION"]
+        == join.started_process.command.env["VLLM_PP_LAYER_PARTITION"]
     )
 
 
@@ -234,11 +239,11 @@ def test_sglang_over_ray_is_started_rank_by_rank() -> None:
     head, worker, serve = launch_steps(
         "qwen3-32b", site("spark:2"), PlacementOptions(sizes=ForcedSizes(2, 1, 1), engine="sglang")
     )
-    assert "--engine sglang" in head.typed
-    assert "--engine sglang" in worker.typed
-    assert serve.starts.command.argv[1].endswith("payload/sglang_ray.py")
-    ranks = serve.starts.command.env["MEDLEY_RANKS"].split(",")
-    assert ranks == [step.starts.command.env["SGLANG_HOST_IP"] for step in (head, worker)]
+    assert "--engine sglang" in head.shell_text
+    assert "--engine sglang" in worker.shell_text
+    assert serve.started_process.command.argv[1].endswith("payload/sglang_ray.py")
+    ranks = serve.started_process.command.env["MEDLEY_RANKS"].split(",")
+    assert ranks == [step.started_process.command.env["SGLANG_HOST_IP"] for step in (head, worker)]
 
 
 @pytest.mark.parametrize(
@@ -257,7 +262,7 @@ def test_a_ring_of_cables_is_used_where_the_nccl_of_the_engine_knows_it(
     wanted = PlacementOptions(engine=engine, sizes=ForcedSizes(1, 3, 1))
     on = add_engine_sources(on, wanted, engine_source.EngineRequest())
     *_, serve = launch_steps("qwen3-8b", replace(on, nccl_version=nccl) if nccl else on, wanted)
-    assert (serve.starts.command.env.get("NCCL_IB_SUBNET_AWARE_ROUTING") == "1") is ring
+    assert (serve.started_process.command.env.get("NCCL_IB_SUBNET_AWARE_ROUTING") == "1") is ring
 
 
 @pytest.mark.parametrize("nccl", [(2, 30, 7), (2, 29, 7)])

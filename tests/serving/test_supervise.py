@@ -41,8 +41,8 @@ class Watched:
             log=Path("serve.log"),
             on_line=self.lines.append,
             on_ready=ready,
-            last_error=find_last_error,
-            fatal=is_fatal,
+            find_last_error=find_last_error,
+            is_fatal=is_fatal,
         )
 
 

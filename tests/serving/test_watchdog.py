@@ -19,7 +19,7 @@ from medley.errors import Problem
 from medley.explain import explain_problem
 from medley.process_identity import descendants
 from medley.serving.supervise import supervise
-from medley.serving.watchdog import Clock, HostQuery, ProcessSample, Watchdog, write_report
+from medley.serving.watchdog import HostQuery, ProcessSample, ProgressClock, Watchdog, write_report
 from tests.problems import raises_problem
 from tests.serving.simulated_time import NEVER, SimulatedTime
 
@@ -52,7 +52,7 @@ def watch(
                 raise Enough
 
     log = serving.get_log_file("x")
-    dog = Watchdog(url, "tiny", port, LIMIT_S, log, hosts=hosts)
+    dog = Watchdog(url, "tiny", port, LIMIT_S, log, query_hosts=hosts)
     try:
         supervise(
             Command((sys.executable, str(PROGRAM), str(port), behaviour)),
@@ -62,7 +62,7 @@ def watch(
             log=log,
             on_line=lambda _: None,
             on_ready=on_ready,
-            last_error=find_last_error,
+            find_last_error=find_last_error,
             monitors=[Limit()],
             watchdog=dog,
         )
@@ -165,7 +165,7 @@ def test_a_stopped_engine_is_named_and_ended(free_port: int) -> None:
 
 
 def test_activity_delays_the_alarm_to_five_limits_and_no_further() -> None:
-    clock = Clock(10, progress_at_s=100)
+    clock = ProgressClock(10, progress_at_s=100)
     assert not clock.is_suspect(102)
     assert clock.is_suspect(102.5)
     assert not clock.is_stuck(109.9, is_known=True)
@@ -192,8 +192,8 @@ def there(at_s: float, *rows: Mapping[str, object]) -> Mapping[str, object]:
 def test_cores_are_counted_per_process_and_by_the_clock_of_its_host() -> None:
     first = ProcessSample(10, {"a": there(100, row(1, 5)), "b": there(0, row(1, 7))})
     last = ProcessSample(30, {"a": there(102, row(1, 6), row(2, 9)), "b": there(20, row(1, 7, "T"))})
-    assert last.compute_cores(first) == {"rank1 (process 1) on a": 0.5, "rank1 (process 1) on b": 0}
-    assert last.list_stopped() == ["rank1 (process 1) on b"]
+    assert last.compute_used_cores(first) == {"rank1 (process 1) on a": 0.5, "rank1 (process 1) on b": 0}
+    assert last.list_stopped_processes() == ["rank1 (process 1) on b"]
 
 
 def test_a_process_that_waits_for_a_core_both_times_works() -> None:

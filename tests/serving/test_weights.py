@@ -11,7 +11,7 @@ from medley import config
 from medley.cli.progress import PlainProgress
 from medley.cluster.membership import Membership
 from medley.command import Command
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from medley.engine.launch import Order
 from medley.errors import Problem
 from medley.model import hub
@@ -93,7 +93,10 @@ def test_only_a_loader_that_reads_elsewhere_fetches_by_itself(
 def order(flags: tuple[str, ...], args: tuple[str, ...] = (), beside: ModelExtras = NO_EXTRAS) -> Order:
     model = config.models()["qwen3-8b"].replace(args={"vllm": args})
     return Order(
-        Weights("one", "org/one", model), Serving("org/one", "one"), engine_flags=flags, model_extras=beside
+        Weights("one", "org/one", model),
+        ServerSpec("org/one", "one"),
+        engine_flags=flags,
+        model_extras=beside,
     )
 
 
@@ -143,7 +146,7 @@ def test_a_download_says_that_it_was_compared_with_the_hub(
 def test_a_rate_begins_again_where_all_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     heard, now = Heard(), iter((0.0, 10.0, 20.0, 30.0))
     monkeypatch.setattr(time, "monotonic", lambda: next(now))
-    rate = weights.Rate(heard)
+    rate = weights.DownloadProgress(heard)
     for done in (0, 10**9, 0, 5 * 10**8):
         rate.report(done, 10**9)
     assert [text.split(", ")[1] for text in heard.moves] == ["0 MB/s", "100 MB/s", "0 MB/s", "50 MB/s"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from medley import config, credentials, engine
 from medley.command import AnnotatedCommand, Flag, Variable
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from medley.engine.flags import convert_to_arguments
 from medley.engine.launch import Order
 from medley.environment import container
@@ -21,7 +21,7 @@ from medley.network.link_setup import RING_HOSTS, LinkRequest, choose_settings
 from medley.planner.placement import place_model
 from medley.planner.site_network import SiteNetwork
 from medley.planner.topology import Topology
-from medley.serving.steps import Step, list_ray_steps, list_steps
+from medley.serving.steps import LaunchStep, list_ray_steps, list_steps
 from tests.planner.imagined import shape
 from tools.guides.scenarios import Scenario, table
 from tools.guides.sites import site
@@ -78,14 +78,14 @@ def dry_run(scenario: Scenario) -> DryRun:
         return made
     found = _steps(scenario, hosts)
     if not scenario.only_typed:
-        made.typed += [f"on {each.host}: {each.typed}" for each in found]
+        made.typed += [f"on {each.host}: {each.shell_text}" for each in found]
     for each in found:
         _add_step(made, each, hosts, scenario)
     _add_environment(made, found)
     return made
 
 
-def _steps(scenario: Scenario, hosts: Topology) -> list[Step]:
+def _steps(scenario: Scenario, hosts: Topology) -> list[LaunchStep]:
     model = config.models()[scenario.model]
     target = scenario.stands_for or str(model.repository)
     weights = Weights(scenario.stands_for or scenario.model, target, None if scenario.stands_for else model)
@@ -95,7 +95,7 @@ def _steps(scenario: Scenario, hosts: Topology) -> list[Step]:
         scenario.served or weights.name,
         credentials.choose_keys(None, scenario.address, make=False),
     )
-    serving = Serving(target, name, scenario.address, scenario.port, key)
+    serving = ServerSpec(target, name, scenario.address, scenario.port, key)
     beside = ModelExtras(files=files, is_code_refused=refused)
     order = Order(weights, serving, scenario.wanted, scenario.extra, beside)
     made = shape(scenario.model)
@@ -115,16 +115,18 @@ def _steps(scenario: Scenario, hosts: Topology) -> list[Step]:
     return [*list_ray_steps(wishes, hosts, ends, scenario.engine), *serve]
 
 
-def _add_step(made: DryRun, step: Step, hosts: Topology, scenario: Scenario) -> None:
-    group = RAY if step.starts.words[0] == "ray" else ENGINE
-    for flag in step.starts.flags:
+def _add_step(made: DryRun, step: LaunchStep, hosts: Topology, scenario: Scenario) -> None:
+    group = RAY if step.started_process.words[0] == "ray" else ENGINE
+    for flag in step.started_process.flags:
         made.add(group, flag.names, step.host, flag.value or "")
     if group == ENGINE:
-        made.add(ENGINE, ("MODEL",), step.host, step.starts.words[2])
-        _add_words(made, ENGINE, step.host, step.starts.extra)
-        given = (*step.starts.flags, *(_flag(*each) for each in _pairs(step.starts.extra)))
+        made.add(ENGINE, ("MODEL",), step.host, step.started_process.words[2])
+        _add_words(made, ENGINE, step.host, step.started_process.extra)
+        given = (*step.started_process.flags, *(_flag(*each) for each in _pairs(step.started_process.extra)))
         for argument in (
-            convert_to_arguments(scenario.engine, step.starts.words[2], given) if scenario.python else ()
+            convert_to_arguments(scenario.engine, step.started_process.words[2], given)
+            if scenario.python
+            else ()
         ):
             made.add(PYTHON, (argument.name,), step.host, str(argument.value))
     image = step.image or scenario.image
@@ -150,14 +152,14 @@ def _add_words(made: DryRun, group: str, host: str, words: Iterable[str]) -> Non
         made.add(group, (name,), host, value or "")
 
 
-def _contained(step: Step, image: str, hosts: Topology) -> Iterator[Flag]:
+def _contained(step: LaunchStep, image: str, hosts: Topology) -> Iterator[Flag]:
     """The flags of the container that this step runs in, before the program's own."""
     facts, kind = hosts.hosts[step.host]
     spec = ContainerSpec(
         "docker", Image(image), tuple(container.list_host_flags("docker", kind.host, facts, UNLIMITED))
     )
-    role = "ray" if step.starts.words[0] == "ray" else "8000"
-    program = AnnotatedCommand(step.starts.words, (), step.starts.variables)
+    role = "ray" if step.started_process.words[0] == "ray" else "8000"
+    program = AnnotatedCommand(step.started_process.words, (), step.started_process.variables)
     name = f"medley-{role}"
     for flag in spec.wrap(program, name, {}, detached=role == "ray").flags:
         if flag.names[0] == "--entrypoint":
@@ -183,19 +185,19 @@ def _value(flag: Flag) -> str:
     return value.partition(":")[2] if flag.names == ("--volume",) else value
 
 
-def _add_environment(made: DryRun, found: list[Step]) -> None:
+def _add_environment(made: DryRun, found: list[LaunchStep]) -> None:
     """The variables of each host's ranks: its own, and those that the first process carries to it."""
-    ray = [each for each in found if each.starts.words[0] == "ray"]
-    ranks = [each for each in found if each.starts.words[0] != "ray"]
+    ray = [each for each in found if each.started_process.words[0] == "ray"]
+    ranks = [each for each in found if each.started_process.words[0] != "ray"]
     for each in (*ray, *ranks):
-        _add_variables(made, each.host, each.starts.variables)
+        _add_variables(made, each.host, each.started_process.variables)
     if not ray:
         return
     first = ranks[0]
     for host in dict.fromkeys(each.host for each in ray):
         if host != first.host:
-            has = {each.name for step in ray if step.host == host for each in step.starts.variables}
-            _add_variables(made, host, _carried(first.starts.variables, has))
+            has = {each.name for step in ray if step.host == host for each in step.started_process.variables}
+            _add_variables(made, host, _carried(first.started_process.variables, has))
 
 
 def _carried(variables: tuple[Variable, ...], has: set[str]) -> Iterator[Variable]:

@@ -17,7 +17,7 @@ from medley.cli.terminal import create_console
 from medley.errors import Problem, in_words
 from medley.network import tcp
 from medley.serving import api, server_address
-from medley.serving.batch import BadLine, BatchFiles, Request, open_batch, parse_lines
+from medley.serving.batch import BatchFiles, RefusedLine, Request, open_batch, parse_lines
 from medley.serving.batch_client import BatchProgress, BatchServer, send_batch
 from medley.serving.prepare import prepare_job
 from medley.serving.server import ServerRun, WorkDone, run_job
@@ -51,7 +51,7 @@ class BatchVerb(Verb):
             ) from error
         parsed_lines = list(parse_lines(text.decode("utf-8", "replace").split("\n")))
         requests = [each for each in parsed_lines if isinstance(each, Request)]
-        bad_lines = [each for each in parsed_lines if isinstance(each, BadLine)]
+        bad_lines = [each for each in parsed_lines if isinstance(each, RefusedLine)]
         with open_batch(Path(answers), text, model, bad_lines) as files:
             open_requests = [each for each in requests if each.custom_id not in files.done_ids]
             progress = BatchProgress(len(open_requests))

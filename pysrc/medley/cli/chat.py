@@ -98,9 +98,14 @@ def _converse(server: _ChatServer) -> int:
 def _print_speed(speed: api.AnswerSpeed) -> None:
     print(flush=True)  # both streams may be one pipe
     rate = f", {speed.tokens_per_second:.1f} tokens/s" if speed.tokens_per_second else ""
-    limit_text = f"\ncut off at {speed.tokens} tokens; --max-tokens N sets the limit" if speed.is_cut else ""
+    limit_text = (
+        f"\ncut off at {speed.answer_tokens} tokens; --max-tokens N sets the limit"
+        if speed.is_truncated
+        else ""
+    )
     print(
-        f"{speed.tokens} tokens, first after {speed.first_token_s:.2f} s{rate}{limit_text}", file=sys.stderr
+        f"{speed.answer_tokens} tokens, first after {speed.first_token_s:.2f} s{rate}{limit_text}",
+        file=sys.stderr,
     )
 
 
@@ -110,7 +115,7 @@ def _build_table(model: str, answer: str, speed: api.AnswerSpeed) -> dict[str, o
         "model": model,
         "answer": answer,
         "prompt_tokens": speed.prompt_tokens,
-        "tokens": speed.tokens,
+        "tokens": speed.answer_tokens,
         "first_token_s": round(speed.first_token_s, 4),
         "total_s": round(speed.total_s, 4),
         "tokens_per_second": rate and round(rate, 2),

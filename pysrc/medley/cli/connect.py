@@ -13,7 +13,7 @@ from medley.engine import Tls
 from medley.errors import Problem
 from medley.serving import client_settings, server_address
 from medley.serving.chat_parsers import TOOL_FLAG
-from medley.serving.client_settings import Client, Target
+from medley.serving.client_settings import Client, ServerConnection
 
 
 class ConnectVerb(Verb):
@@ -47,7 +47,7 @@ class ConnectVerb(Verb):
         if target.is_key_exposed:
             risk = f"{known_client.title} will send the key unencrypted to {target.url}"
             say(f"{risk}: medley serve MODEL --tls")
-        filled_client = known_client.fill(target)
+        filled_client = known_client.fill_templates(target)
         if self.write:
             self._write_files(filled_client)
         if self.as_json:
@@ -55,30 +55,30 @@ class ConnectVerb(Verb):
         elif not self.write or self.dry_run:
             _print_settings(filled_client)
         else:
-            print_line(filled_client.run)
+            print_line(filled_client.command)
         return 0
 
     def _write_files(self, client: Client) -> None:
         for file in client.files:
-            path = client_settings.find_path(file, Path.cwd())
+            path = client_settings.resolve_settings_path(file, Path.cwd())
             if self.dry_run:
                 client_settings.build_text(file, path)
                 say(f"would write {path}")
                 continue
-            replaced_values = client_settings.list_replaced_values(file, path)
+            replaced_values = client_settings.describe_replaced_settings(file, path)
             backup = client_settings.write_settings(file, path)
             say(f"wrote {path}" + (f"; the file before it is {backup.name}" if backup else ""))
             if replaced_values:
                 say(f"it replaced {', '.join(replaced_values)}")
 
 
-def _build_target(server: RunningServer, key_file: str | None) -> Target:
+def _build_target(server: RunningServer, key_file: str | None) -> ServerConnection:
     """Return the server as a client is to use it, with the key by reference."""
     address = server.address
     file = server_address.find_client_key_file(address, key_file)
     has_key = bool(address.key or (address.record and address.record.key))
     authority = Tls().authority if address.record and address.url.startswith("https:") else None
-    return Target(
+    return ServerConnection(
         address.url,
         server.model,
         server.context,
@@ -112,10 +112,10 @@ def _print_clients(*, as_json: bool) -> None:
 def _print_settings(client: Client) -> None:
     for file in client.files:
         print_line(f"# {file.path}\n{file.text}")
-    print_line(client.run)
+    print_line(client.command)
 
 
-def _build_table(client: Client, target: Target) -> dict[str, Any]:
+def _build_table(client: Client, target: ServerConnection) -> dict[str, Any]:
     if target.key_file:
         key: dict[str, str] | None = {"file": str(target.key_file)}
     else:
@@ -124,11 +124,11 @@ def _build_table(client: Client, target: Target) -> dict[str, Any]:
         "client": client.name,
         "url": target.url,
         "model": target.model,
-        "context": target.context,
+        "context": target.context_limit_tokens,
         "output": target.output_tokens,
         "key": key,
         "files": [{"path": each.path, "text": each.text} for each in client.files],
-        "run": client.run,
+        "run": client.command,
         "source": client.source,
         "tried": client.tested,
     }

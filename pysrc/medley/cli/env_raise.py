@@ -8,7 +8,7 @@ from medley.cli.progress import start_progress
 from medley.environment import relock
 from medley.environment.relock import Release
 from medley.serving import engine_release
-from medley.serving.engine_release import Proof
+from medley.serving.engine_release import UpgradeResult
 
 
 class EnvRaiseVerb(Verb):
@@ -21,7 +21,7 @@ class EnvRaiseVerb(Verb):
             release = relock.resolve_release(name, version or None, watch=start_progress())
             print_result(_build_versions_table(release), _list_version_lines(release), as_json=self.as_json)
             return
-        proof = engine_release.raise_lock(name, version or None, watch=start_progress())
+        proof = engine_release.upgrade_lock(name, version or None, progress=start_progress())
         table = _build_versions_table(proof.release) | {
             "path": str(proof.environment),
             "gone": proof.removed_flags,
@@ -47,7 +47,7 @@ def _list_version_lines(release: Release) -> Iterator[str]:
         yield f"{package:<28} {old or 'none'} → {new or 'none'}"
 
 
-def _list_proof_lines(proof: Proof) -> Iterator[str]:
+def _list_proof_lines(proof: UpgradeResult) -> Iterator[str]:
     yield from _list_version_lines(proof.release)
     yield f"flags gone   {' '.join(proof.removed_flags) or 'none'}"
     yield f"flags new    {' '.join(proof.added_flags) or 'none'}"

@@ -43,7 +43,7 @@ class KeyListVerb(Verb):
     def main(self) -> None:
         from medley.serving import live_keys
 
-        accepted = live_keys.read_accepted_by_server()
+        accepted = live_keys.list_accepted_keys_by_server()
         key_tables: list[dict[str, Any]] = []
         for name, file in credentials.own_keys().items():
             key, added = credentials.read_api_key(file), time.localtime(file.stat().st_mtime)
@@ -108,7 +108,8 @@ def _report_outdated(outdated: list[Server], mistake: str) -> int:
                 f"{server.model} on port {server.port} {mistake}",
                 cause=f"its key is that of --api-key {server.key}"
                 if has_own
-                else f"it did not take the change within {live_keys.CHANGE_LIMIT_S} s; it is {server.state}",
+                else f"it did not take the change within {live_keys.KEY_CHANGE_LIMIT_S} s; "
+                f"it is {server.state}",
                 fix=f"medley logs  # shows why; or serve it again: medley stop --port {server.port}",
             )
         )

@@ -9,7 +9,7 @@ from medley.cli.output import format_table, print_result
 from medley.cli.progress import start_progress
 from medley.environment.engine_source import EngineRequest
 from medley.serving import catalog
-from medley.serving.catalog import Entry
+from medley.serving.catalog import CatalogEntry
 from medley.serving.engine_sources import add_engine_sources
 
 _GB, _BILLION, _KI = 1e9, 1e9, 1024
@@ -40,7 +40,7 @@ class ModelsVerb(Verb):
         )
 
 
-def _build_table(entry: Entry) -> dict[str, Any]:
+def _build_table(entry: CatalogEntry) -> dict[str, Any]:
     shape, prediction = entry.shape, entry.choice and entry.choice.prediction
     prediction = prediction if prediction and prediction.fitted else None  # plan has no speed of a CPU either
     return {
@@ -59,11 +59,11 @@ def _build_table(entry: Entry) -> dict[str, Any]:
         "layout": entry.layout,
         "tokens_per_s": prediction
         and {"predicted": prediction.tokens_per_s, "low": prediction.low, "high": prediction.high},
-        "lacks": entry.gap,
+        "lacks": entry.refusal,
     }
 
 
-def _list_lines(entries: list[Entry], download_sizes: Mapping[str, int]) -> list[str]:
+def _list_lines(entries: list[CatalogEntry], download_sizes: Mapping[str, int]) -> list[str]:
     """Return a line for each model, the fastest first; then the other downloads of this host."""
     rows = list(map(_build_row, sorted(entries, key=lambda entry: -_get_speed(entry))))
     known_repositories = {each.model.repository for each in entries}
@@ -84,9 +84,9 @@ _OPTIONAL_COLUMNS = ("on disk", "parameters", "context")
 """Columns that a narrow terminal leaves out."""
 
 
-def _build_row(entry: Entry) -> tuple[str, str, str, str, str, str, str]:
+def _build_row(entry: CatalogEntry) -> tuple[str, str, str, str, str, str, str]:
     prediction = entry.choice and entry.choice.prediction
-    shape, gap = entry.shape, (entry.gap or "").partition(" in the nearest")[0]
+    shape, gap = entry.shape, (entry.refusal or "").partition(" in the nearest")[0]
     count = _format_parameters(shape.parameters) if shape else ""
     if shape and shape.active_parameters < shape.parameters:
         count += f", {_format_parameters(shape.active_parameters)} active"
@@ -117,5 +117,5 @@ def _format_parameters(parameters: int) -> str:
     return f"{parameters / _BILLION:.{0 if parameters >= 100 * _BILLION else 1}f}B"
 
 
-def _get_speed(entry: Entry) -> float:
+def _get_speed(entry: CatalogEntry) -> float:
     return entry.choice.prediction.tokens_per_s if entry.choice else 0.0

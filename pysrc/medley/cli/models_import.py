@@ -12,8 +12,8 @@ from medley.cli.output import fit, print_result, save_text, say
 from medley.errors import Problem, in_words
 from medley.explain.diagnosis import STANDARD_INPUT
 from medley.schema import TITLES
-from medley.serving.community_recipe import Entry
-from medley.serving.community_recipe.document import MAX_BYTES
+from medley.serving.community_recipe import RecipeEntry
+from medley.serving.community_recipe.document import MAX_RECIPE_BYTES
 from medley.serving.community_recipe.model_table import build_model_table, is_in_tables_folder
 from medley.serving.community_recipe.recipe import ImportedRecipe, import_recipe
 from medley.serving.community_recipe.variables import NOT_SENT_BY_RAY
@@ -42,12 +42,12 @@ _TITLES = {"refused": "left out", "unused": "left out, as by sparkrun", "decided
 def _read_recipe(source: str) -> bytes:
     """Return the recipe's bytes; if it is too long, one byte more than the limit."""
     if source == STANDARD_INPUT:
-        return sys.stdin.buffer.read(MAX_BYTES + 1)
+        return sys.stdin.buffer.read(MAX_RECIPE_BYTES + 1)
     if source.startswith(("http://", "https://")):
         return _fetch_recipe(source)
     try:
         with Path(source).open("rb") as file:
-            return file.read(MAX_BYTES + 1)
+            return file.read(MAX_RECIPE_BYTES + 1)
     except OSError as error:
         fix = "name a file, an address or - : medley models import RECIPE.yaml"
         raise Problem(f"{source} cannot be read", cause=in_words(error), fix=fix) from error
@@ -64,7 +64,7 @@ def _fetch_recipe(url: str) -> bytes:
             status = answer.status_code
             for chunk in answer.iter_bytes():
                 content += chunk
-                if len(content) > MAX_BYTES:
+                if len(content) > MAX_RECIPE_BYTES:
                     break
     except HTTPError as error:
         raise _fetch_problem(url, in_words(error)) from error
@@ -95,7 +95,7 @@ def _write_table(recipe_import: ImportedRecipe, path: Path, source: str) -> Impo
     save_text(str(path), model_table_file.text, "--output NAME.toml")
     if not is_in_tables_folder(path):
         say(f"medley finds {path.name} once it is in {config.folders()[0] / 'models'}")
-    return model_table_file.rest
+    return model_table_file.remaining_recipe
 
 
 def _build_table(shown: ImportedRecipe, recipe_import: ImportedRecipe) -> dict[str, Any]:
@@ -114,8 +114,8 @@ def _build_table(shown: ImportedRecipe, recipe_import: ImportedRecipe) -> dict[s
     }
 
 
-def _build_entry_table(entry: Entry) -> dict[str, Any]:
-    becomes = list(entry.becomes)
+def _build_entry_table(entry: RecipeEntry) -> dict[str, Any]:
+    becomes = list(entry.words)
     return {"key": entry.key, "outcome": entry.outcome, "becomes": becomes, "why": entry.why}
 
 

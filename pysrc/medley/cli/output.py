@@ -24,7 +24,7 @@ from medley.progress import Output
 from medley.unusable_file import UnusableFile
 
 if TYPE_CHECKING:
-    from medley.serving.steps import Step
+    from medley.serving.steps import LaunchStep
 
 
 def print_result(table: object, lines: Iterable[str], *, as_json: bool) -> None:
@@ -53,7 +53,7 @@ def build_command_table(command: Command, why: Iterable[tuple[str, str]]) -> dic
     }
 
 
-def print_steps(steps: "Iterable[Step]", *, as_json: bool) -> None:
+def print_steps(steps: "Iterable[LaunchStep]", *, as_json: bool) -> None:
     """Print the command to type on each host, and the command that it starts there."""
     if as_json:
         print(json.dumps([build_step_table(step) for step in steps]))
@@ -61,21 +61,21 @@ def print_steps(steps: "Iterable[Step]", *, as_json: bool) -> None:
     for step in steps:
         for reason in step.why:
             print(f"medley: plan: {reason}", file=sys.stderr)
-        for what, reason in step.starts.why():
+        for what, reason in step.started_process.why():
             print(f"medley: {step.host}: {what}: {reason}", file=sys.stderr)
-        print(f"on {step.host}: {step.typed}", file=sys.stderr)
+        print(f"on {step.host}: {step.shell_text}", file=sys.stderr)
         if step.image:
             print(f"medley: {step.host}: in a container of {step.image}", file=sys.stderr)
-        print(step.starts.command)
+        print(step.started_process.command)
 
 
-def build_step_table(step: "Step") -> dict[str, Any]:
-    why = (*(("plan", each) for each in step.why), *step.starts.why())
+def build_step_table(step: "LaunchStep") -> dict[str, Any]:
+    why = (*(("plan", each) for each in step.why), *step.started_process.why())
     return {
         "host": step.host,
-        "type": step.typed,
+        "type": step.shell_text,
         "image": step.image,
-        **build_command_table(step.starts.command, why),
+        **build_command_table(step.started_process.command, why),
     }
 
 
@@ -122,12 +122,12 @@ def _print_error(text: str) -> None:
 _MIN_COLUMNS = 40
 _DEFAULT_COLUMNS = 80
 _BACKSLASH_COLUMNS = 3
-_LABEL = re.compile(r"\s*(?:[\w-]+: +)?")
-_COLUMN = re.compile(r"\S {2,}(?=\S)")
+_LABEL_PATTERN = re.compile(r"\s*(?:[\w-]+: +)?")
+_COLUMN_PATTERN = re.compile(r"\S {2,}(?=\S)")
 _MAX_COLUMN_START = 40
 """The last place where a column of a table begins, in characters."""
-_NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?(?: ?[A-Za-zµ%/]+)?|-|")
-_FIX = re.compile(r" *(?:fix\b|medley |sudo |[\w.-]+ \$ )|.*\\$")
+_NUMBER_PATTERN = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?(?: ?[A-Za-zµ%/]+)?|-|")
+_FIX_PATTERN = re.compile(r" *(?:fix\b|medley |sudo |[\w.-]+ \$ )|.*\\$")
 
 
 _STYLES = {"up": "green", "current": "green", "failed": "red", "does not answer": "red", "gone": "red"}
@@ -148,7 +148,7 @@ def format_table(
         if max_columns and _compute_min_width(columns) > max_columns:
             columns = [each for each in columns if each[0] != name]
     is_right_aligned = [
-        any(cell[:1].isdigit() for cell in cells) and all(map(_NUMBER.fullmatch, cells))
+        any(cell[:1].isdigit() for cell in cells) and all(map(_NUMBER_PATTERN.fullmatch, cells))
         for _, *cells in columns
     ]
     widths = _compute_widths(columns, max_columns)
@@ -233,7 +233,7 @@ def compute_command_width(max_width: int) -> int:
 
 def wrap_line(line: str, columns: int, hang: int | None = None) -> str:
     """Break a line before its words, but never a fix, because it is there to be pasted."""
-    if len(line) <= columns or columns < _MIN_COLUMNS or _FIX.match(line):
+    if len(line) <= columns or columns < _MIN_COLUMNS or _FIX_PATTERN.match(line):
         return line
     indent = " " * (_find_indent(line) if hang is None else hang)
     return textwrap.fill(
@@ -250,8 +250,8 @@ def _read_columns(stream: TextIO) -> int:
 
 def _find_indent(line: str) -> int:
     """Return the column where its words begin: after the columns of a table, a label or the indent."""
-    columns = [match.end() for match in _COLUMN.finditer(line[:_MAX_COLUMN_START])]
-    label = _LABEL.match(line)
+    columns = [match.end() for match in _COLUMN_PATTERN.finditer(line[:_MAX_COLUMN_START])]
+    label = _LABEL_PATTERN.match(line)
     return max([*columns[-1:], label.end() if label else 0])
 
 

@@ -38,7 +38,7 @@ from medley.serving.alternatives import Build, place_order
 from medley.serving.chat_parsers import find_format
 from medley.serving.engine_sources import add_engine_gaps, add_engine_sources
 from medley.serving.extras import find_extras
-from medley.serving.steps import Step, list_steps
+from medley.serving.steps import LaunchStep, list_steps
 
 HINTS = "every reason: --why   full commands and variables: --commands   picture: --svg plan.svg"
 
@@ -67,8 +67,10 @@ class PlanVerb(Verb):
         model_files = resolve_weights(model, config.models(), storage.cache(), self.typed_words)
         cluster_table = self._read_cluster(more)
         placement = self._build_placement(cluster_table)
-        extras = find_extras(model_files, self.trust, (), placement.engine, starts=False, refuses=False)
-        serving = engine.Serving(model_files.target, model_files.name)
+        extras = find_extras(
+            model_files, self.trust, (), placement.engine, is_start=False, refuses_untrusted=False
+        )
+        serving = engine.ServerSpec(model_files.target, model_files.name)
         notes = _Notes(start_progress(), [])
         if model_files.notice:
             notes.note(model_files.notice)
@@ -109,7 +111,7 @@ class PlanVerb(Verb):
             print_result(result, (), as_json=True)
             return
         width = compute_command_width(WIDE)
-        four_bit_rate = alternatives.predict_four_bit_rate(order, site, choice)
+        four_bit_rate = alternatives.predict_four_bit_tokens_per_s(order, site, choice)
         engine_name = None if placement.engine == DEFAULT_ENGINE else placement.engine
         settings = {"link": self.link, "engine": engine_name}
         used_hosts = list_hosts(choice.layout)
@@ -182,21 +184,21 @@ class PlanVerb(Verb):
 class _Notes:
     """A progress that keeps its notes for --json."""
 
-    watch: Progress
+    progress: Progress
     notes: list[str]
 
     def stage(self, name: str) -> AbstractContextManager[None]:
-        return self.watch.stage(name)
+        return self.progress.stage(name)
 
     def line(self, text: str) -> None:
-        self.watch.line(text)
+        self.progress.line(text)
 
     def moved(self, text: str) -> None:
-        self.watch.moved(text)
+        self.progress.moved(text)
 
     def note(self, text: str) -> None:
         self.notes.append(text)
-        self.watch.note(text)
+        self.progress.note(text)
 
 
 def _build_table(build: Build, choice: Choice) -> dict[str, object]:
@@ -206,7 +208,7 @@ def _build_table(build: Build, choice: Choice) -> dict[str, object]:
 
 def _list_build_lines(builds: Iterable[Build], choice: Choice, four_bit: float | None) -> Iterator[Text]:
     comparison = f"instead of {choice.prediction.tokens_per_s:.1f}"
-    rows = [(build.name, f"{build.rate} {comparison}", build.command) for build in builds]
+    rows = [(build.name, f"{build.speed_text} {comparison}", build.command) for build in builds]
     if four_bit:
         rows.append(
             (
@@ -218,7 +220,7 @@ def _list_build_lines(builds: Iterable[Build], choice: Choice, four_bit: float |
     return report.format_table([tuple(map(Text, row)) for row in rows])
 
 
-def _list_cluster_lines(steps: list[Step], settings: Mapping[str, str | None]) -> Iterator[Text]:
+def _list_cluster_lines(steps: list[LaunchStep], settings: Mapping[str, str | None]) -> Iterator[Text]:
     """Yield what a person types to make one cluster of these hosts, from its head."""
     hosts = [step.host for step in steps]
     lead = f"  {hosts[0]} $ "
@@ -227,7 +229,9 @@ def _list_cluster_lines(steps: list[Step], settings: Mapping[str, str | None]) -
         keys = "; ".join(f'{name} = "{value}"' for name, value in settings.items() if value)
         if keys:
             yield Text(f"    # then in cluster.toml: {keys}", "dim")
-        for source, same in groupby((step for step in steps if step.source), lambda step: step.source):
+        for source, same in groupby(
+            (step for step in steps if step.source_switch), lambda step: step.source_switch
+        ):
             key = f'{source[0].removeprefix("--")} = "{source[1]}"'
             yield Text(
                 f"    # then in cluster.toml, for {join_names([each.host for each in same])}: {key}", "dim"
@@ -235,15 +239,15 @@ def _list_cluster_lines(steps: list[Step], settings: Mapping[str, str | None]) -
     yield Text.assemble(lead[:-2], ("$ ", "green"), "medley up")
 
 
-def _list_step_lines(steps: Iterable[Step], settings: Mapping[str, str | None]) -> Iterator[Text]:
+def _list_step_lines(steps: Iterable[LaunchStep], settings: Mapping[str, str | None]) -> Iterator[Text]:
     """Yield what a person types, once for hosts where it is the same."""
-    for joins, part in groupby(steps, lambda step: step.joins):
+    for joins, part in groupby(steps, lambda step: step.is_ray_start):
         same = list(part)
         yield from _list_cluster_lines(same, settings) if joins else _list_host_lines(same)
 
 
-def _list_host_lines(steps: Iterable[Step]) -> Iterator[Text]:
-    for (words, image), same in groupby(steps, lambda step: (step.typed, step.image)):
+def _list_host_lines(steps: Iterable[LaunchStep]) -> Iterator[Text]:
+    for (words, image), same in groupby(steps, lambda step: (step.shell_text, step.image)):
         hosts = f"  {join_names([step.host for step in same])}"
         gap = (
             " $ " if len(hosts) + len(words) + 3 <= WIDE else " $\n    "
@@ -264,13 +268,13 @@ def _print(lines: Iterable[Text]) -> None:
 _INDENT, WIDE = 3, 100
 
 
-def list_command_lines(steps: Iterable[Step], wide: int = WIDE) -> Iterator[str]:
+def list_command_lines(steps: Iterable[LaunchStep], wide: int = WIDE) -> Iterator[str]:
     """Yield the full command of each step, wrapped to this width."""
     for step in steps:
-        yield f"on {step.host}: {step.typed}"
+        yield f"on {step.host}: {step.shell_text}"
         if step.image:
             yield f"{' ' * _INDENT} # in the container image {step.image}"
-        yield from _wrap_command(step.starts.command, wide)
+        yield from _wrap_command(step.started_process.command, wide)
 
 
 def _wrap_command(command: Command, wide: int) -> Iterator[str]:

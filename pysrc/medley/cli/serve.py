@@ -22,7 +22,7 @@ from medley.cli.progress import start_progress
 from medley.cluster import events, self_command, unit_file, units
 from medley.cluster.unit_file import Restart, Unit
 from medley.command import Command
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from medley.errors import Problem
 from medley.model.trust import Trust
 from medley.network import tcp
@@ -182,7 +182,7 @@ class ServeVerb(Verb):
             return self._serve(options.build_request(model, flags, self.typed_words), printer)
 
     def _serve(self, request: LaunchRequest, printer: Output) -> int:
-        from medley.serving.supervise import HOSTS_LIMIT_S, resume_hosts
+        from medley.serving.supervise import REJOIN_LIMIT_S, resume_hosts
 
         listen = request.listen
         with (
@@ -190,7 +190,7 @@ class ServeVerb(Verb):
             resume_hosts(listen.port, printer.say) if self.restart else nullcontext() as hosts,
         ):
             if hosts and request.hosts is None:  # as many as it ran over before it was cut off
-                request = replace(request, hosts=str(hosts), wait_s=HOSTS_LIMIT_S)
+                request = replace(request, hosts=str(hosts), wait_s=REJOIN_LIMIT_S)
             job = prepare_job(request, printer)
             from medley.serving.server import ServerRun, run_job
 
@@ -220,17 +220,19 @@ def _run_restarting(job: Job, server: "ServerRun", printer: Output) -> NoReturn:
     from medley.serving.supervise import Restarter
 
     def attempt(site: Topology, on_ready: Callable[[int], None]) -> None:
-        run_job(job, replace(server, on_ready=on_ready, restarts=True), printer, site)
+        run_job(job, replace(server, on_ready=on_ready, is_restarting=True), printer, site)
 
     rule = Restart(first_s=2, longest_s=120, limit=10, lasting_s=600)
     find_host = partial(find_this_host, job.request.kind, printer.say)
     is_over_ray = job.launcher != "mp"
     site = find_site(job, printer) if is_over_ray else find_host()
-    restarter = Restarter(rule, job.order.serving, job.cluster, printer, find_host, is_resumed=is_over_ray)
+    restarter = Restarter(
+        rule, job.order.serving, job.cluster, printer, find_host, has_same_hosts=is_over_ray
+    )
     restarter.run(attempt, site)
 
 
-def announce_server(server: Serving, completion: str, seconds: float, *, as_json: bool) -> None:
+def announce_server(server: ServerSpec, completion: str, seconds: float, *, as_json: bool) -> None:
     """Print the address of a ready server and how to ask it."""
     url, model = format_url(server), server.name
     key = credentials.key_file(server.key) if server.key else None

@@ -45,7 +45,7 @@ class ServerChoice:
         given_url = self.url or os.environ.get(server_address.URL_VARIABLE)
         newest_server = None if given_url else serving.find_newest_server()
         if newest_server:
-            address = server_address.get_local_address(newest_server)
+            address = server_address.build_local_address(newest_server)
         else:
             url = api.complete_url(given_url or _DEFAULT_URL)
             address = server_address.find_address(url, self.key_file, is_insecure=self.is_insecure)
@@ -81,7 +81,7 @@ def _find_head_target() -> str | None:
 def _find_model_card(url: str, key: str | None, name: str | None) -> dict[str, Any]:
     """Return the model of this name, else the first; one that is named need not be in a list."""
     try:
-        cards = api.list_cards(url, key)
+        cards = api.list_model_cards(url, key)
     except Problem:
         if name is None:
             raise

@@ -21,7 +21,7 @@ from medley.planner.devices import read_measurements
 from medley.planner.placement import PlacementOptions
 from medley.planner.topology import Topology
 from medley.serving import catalog
-from medley.serving.catalog import Entry
+from medley.serving.catalog import CatalogEntry
 from medley.serving.engine_sources import add_engine_sources
 
 _MAX_MODELS = 3
@@ -37,7 +37,7 @@ class Sign:
     host_facts: Facts
     kind: Kind | Problem
     """The kind; a Problem if none matches, or if the GPU does not answer."""
-    usable_entries: list[Entry]
+    usable_entries: list[CatalogEntry]
     """The largest models that are fast enough here."""
     trial_model: str
     """The model for trying medley."""
@@ -90,12 +90,12 @@ def _find_kind(host_facts: Facts) -> Kind | Problem:
         return problem
 
 
-def list_usable_models(name: str, host_facts: Facts, kind: Kind) -> list[Entry]:
+def list_usable_models(name: str, host_facts: Facts, kind: Kind) -> list[CatalogEntry]:
     """Return the largest models that this host alone serves at a pleasant speed."""
     site = Topology({name: (host_facts, kind)}, measurements=read_measurements())
     placement = PlacementOptions()
     site = add_engine_sources(site, placement, EngineRequest())
-    return catalog.find_largest_usable(site, placement, _MAX_MODELS)
+    return catalog.find_largest_usable_models(site, placement, _MAX_MODELS)
 
 
 def list_lines(sign: Sign) -> Iterator[tuple[str, str]]:

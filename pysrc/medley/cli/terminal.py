@@ -24,13 +24,13 @@ REPLACEMENT = "�"
 _PIPE_COLUMNS = 10_000
 # Colours and bold, then control characters, those that turn the writing round, and halves of pairs.
 _COLOR = r"\x1b\[[0-9;:]{0,40}m"
-_CONTROL_CHARS = re.compile(
+_CONTROL_CHARS_PATTERN = re.compile(
     rf"(?P<kept>{_COLOR}|\r(?=\n))|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
 
 def clean_text(text: str) -> str:
-    return _CONTROL_CHARS.sub(lambda match: match["kept"] or REPLACEMENT, text)
+    return _CONTROL_CHARS_PATTERN.sub(lambda match: match["kept"] or REPLACEMENT, text)
 
 
 class CheckedStream:

@@ -171,28 +171,30 @@ def build_idle_check(pids: Callable[[], Iterable[int]]) -> Callable[[], bool]:
     return is_idle
 
 
-def probe_at_start(launch: Command, say: Callable[[str], None]) -> None:
+def probe_at_start(launch: Command, print_line: Callable[[str], None]) -> None:
     """Probe before an engine starts, and print what is slow. A failure stops no engine."""
-    _probe_and_print(launch, say, starts=True)
+    _probe_and_print(launch, print_line, starts=True)
 
 
-def _probe_and_print(launch: Command, say: Callable[[str], None], *, starts: bool) -> None:
+def _probe_and_print(launch: Command, print_line: Callable[[str], None], *, starts: bool) -> None:
     with suppress(OSError, Problem, ValueError):  # as where the disk is full
         for finding in probe_devices(launch, starts=starts):
-            say(str(finding))
+            print_line(str(finding))
 
 
 @contextmanager
-def probe_daily(launch: Command, is_idle: Callable[[], bool], say: Callable[[str], None]) -> Iterator[None]:
+def probe_daily(
+    launch: Command, is_idle: Callable[[], bool], print_line: Callable[[str], None]
+) -> Iterator[None]:
     """Probe now, and daily in the body whenever `is_idle`; print what is slow. A failure stops no server."""
     stop_event = threading.Event()
 
     def probe_when_idle() -> None:
         while not stop_event.wait(_CHECK_EVERY_S):
             if _compute_age(read_history()) >= _PROBE_INTERVAL and is_idle():
-                _probe_and_print(launch, say, starts=False)
+                _probe_and_print(launch, print_line, starts=False)
 
-    probe_at_start(launch, say)
+    probe_at_start(launch, print_line)
     thread = threading.Thread(target=probe_when_idle, daemon=True)
     thread.start()
     try:

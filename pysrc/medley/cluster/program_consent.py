@@ -17,7 +17,7 @@ from medley.schema import variable_refusal
 
 _HARMLESS = {"link", "exclude", "engine", "role", "kind", "slots", "container"}
 _DEFAULT_IMAGE = ("image", "default")
-_PLAIN_TARGET = re.compile(r"[\w.@:/\[\]-]+(%\w+)?\]?(:\d+)?", re.ASCII)
+_PLAIN_TARGET_PATTERN = re.compile(r"[\w.@:/\[\]-]+(%\w+)?\]?(:\d+)?", re.ASCII)
 """A target without a sign of a shell: ProxyCommand and `Match exec` of ssh_config put it into a command."""
 
 
@@ -38,7 +38,7 @@ def _keys(part: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
                 (f"environment.{name}", text) for name, text in value.items() if variable_refusal(name, text)
             )
         elif key == "ssh":
-            yield from () if _PLAIN_TARGET.fullmatch(value) else ((key, value),)
+            yield from () if _PLAIN_TARGET_PATTERN.fullmatch(value) else ((key, value),)
         elif key == "env":
             yield from () if value in config.recipes() else ((key, value),)
         elif key not in _HARMLESS and (key, value) != _DEFAULT_IMAGE:

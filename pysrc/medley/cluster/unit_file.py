@@ -22,8 +22,8 @@ _PROTECTION = (
     "OOMScoreAdjust=-500",  # only root may: medley outlives its engine, which raises its own score to 500
     "MemoryMin=64M",  # the supervisor's own pages are not reclaimed, so that it can act while others stall
 )
-_PLAIN_WORD = re.compile(r"[\w@+=:,./-]+", re.ASCII)
-_FORBIDDEN_CHARS = re.compile(
+_PLAIN_WORD_PATTERN = re.compile(r"[\w@+=:,./-]+", re.ASCII)
+_FORBIDDEN_CHARS_PATTERN = re.compile(
     r"[\x00-\x1f\x7f\ud800-\udfff\ufdd0-\ufdef"
     + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x11_0000, 0x1_0000))
     + "]"
@@ -158,13 +158,13 @@ def quote_word(word: str, *, variables: Literal["expanded", "literal"] = "expand
     doubled = word.replace("%", "%%")
     if variables == "expanded":
         doubled = doubled.replace("$", "$$")
-    if _PLAIN_WORD.fullmatch(word):
+    if _PLAIN_WORD_PATTERN.fullmatch(word):
         return doubled
     return '"' + "".join(_ESCAPES.get(letter, letter) for letter in doubled) + '"'
 
 
 def _require_line(text: str) -> str:
-    if bad := _FORBIDDEN_CHARS.search(text):
+    if bad := _FORBIDDEN_CHARS_PATTERN.search(text):
         raise Problem(
             f"{text!r} cannot be in a unit",
             cause=f"it has the character {bad[0]!r}",

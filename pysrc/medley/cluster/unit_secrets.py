@@ -12,12 +12,12 @@ from medley.errors import Problem
 from medley.host.redact.named_values import hide_named, is_plain, is_secret
 from medley.host.redact.shapes import has_secret, has_secret_path
 
-_SECRET_NAME = re.compile(r"(?i)(token|key|secret|password|passwd|credentials?)$")
-_LOGIN = re.compile(
+_SECRET_NAME_PATTERN = re.compile(r"(?i)(token|key|secret|password|passwd|credentials?)$")
+_LOGIN_PATTERN = re.compile(
     r"(?i)(?<![\w+.-])(?:(?!ssh:)[a-z][a-z0-9+.-]*://[^/\s?#@]+|ssh://[^/\s?#@:]+:[^/\s?#@]+)@"
 )
 """A URL with a login; of ssh a user alone is none."""
-_PATH = re.compile(r"(?:~[^/]*|\.{1,2})?/")
+_PATH_PATTERN = re.compile(r"(?:~[^/]*|\.{1,2})?/")
 _CAUSE = "every user of this host can read the units of the system"
 _KEY_FILE, _EVENT_FILE = "~/.config/medley/service-key", "~/.config/medley/on-event"
 
@@ -25,7 +25,7 @@ _KEY_FILE, _EVENT_FILE = "~/.config/medley/service-key", "~/.config/medley/on-ev
 def require_no_secret_name(command: Command) -> None:
     """Raise a Problem for a variable whose name says that it is secret."""
     for name in command.env:
-        if _SECRET_NAME.search(name):
+        if _SECRET_NAME_PATTERN.search(name):
             raise Problem(
                 f"{name} would be in a file that others can read",
                 cause="a unit's file holds all its variables",
@@ -60,7 +60,7 @@ def require_no_secret(command: Command) -> None:
 
 def _require_no_login(place: str, text: str, fix: str) -> None:
     """Raise a Problem for a URL with a login, which `systemctl show` prints for every user."""
-    if _LOGIN.search(text):
+    if _LOGIN_PATTERN.search(text):
         raise Problem(
             f"a login in a URL of {place} would be in a file that others can read",
             cause=_CAUSE,
@@ -87,6 +87,6 @@ def _is_exposed(name: str, value: str) -> bool:
     """Return whether a value is a secret; the path of its file is none, and that of a webhook is one."""
     if is_plain(value):
         return False
-    if _PATH.match(value):
+    if _PATH_PATTERN.match(value):
         return has_secret_path(value)
     return is_secret(name) or hide_named(value, has_requests=False) != value or has_secret(f"{name} {value}")

@@ -27,7 +27,7 @@ _REFUSAL_REASONS = {
 _MEDLEY_REASON = "it is a setting of medley itself"
 _PRINTED_REASON = "dry runs print it; name a file instead, such as HF_TOKEN_PATH"
 # NCCL and the engines compare or assume these on all ranks; a host that differs hangs the group.
-_GROUP_VARIABLES = re.compile(
+_GROUP_VARIABLES_PATTERN = re.compile(
     r"NCCL_(NET|IB_DISABLE|ALGO|PROTO|CROSS_NIC|IB_MERGE_NICS|NTHREADS|BUFFSIZE|MIN_NCHANNELS|MAX_NCHANNELS"
     r"|IB_SUBNET_AWARE_ROUTING|IB_SUBNET_PREFIX_LEN|NVLS_ENABLE|P2P_NET_CHUNKSIZE|CUMEM_ENABLE|NSOCKS_PERTHREAD"
     r"|SOCKET_NTHREADS)|(VLLM|SGLANG)_PP_LAYER_PARTITION|PYTHONHASHSEED"
@@ -40,7 +40,7 @@ def find_refusal(name: str, *, one_host: bool) -> str | None:
         return _MEDLEY_REASON
     if is_secret(name):
         return _PRINTED_REASON
-    if one_host and _GROUP_VARIABLES.fullmatch(name):
+    if one_host and _GROUP_VARIABLES_PATTERN.fullmatch(name):
         return "it must be the same on all hosts: move it to [environment]"
     return _REFUSAL_REASONS.get(name)
 

@@ -12,7 +12,7 @@ from medley.cluster.fleet import Fleet, format_host_count
 from medley.cluster.remote import ConnectionLost, NotAnswering
 from medley.command import Command
 from medley.doctor.checks import GROUP, Case, ExaminedHost, Fix
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from medley.engine.launch import Order
 from medley.environment import engine_source
 from medley.errors import Problem
@@ -210,7 +210,7 @@ def fit_model(
         model_files = resolve_weights(model, config.models(), storage.cache(), typed)
         options = PlacementOptions(network=case.wishes, engine=case.engine)
         plan = ("medley", "plan", model, *(("--from", *files) if files else ()))
-        serving = Serving(model_files.target, model_files.name)
+        serving = ServerSpec(model_files.target, model_files.name)
         order = Order(model_files, serving, options, user_command=plan)
         pinned = all(host.has_nix_toolkit for host in case.hosts.values())
         has_own_engine = any(host.member.env or host.member.image for host in case.hosts.values())

@@ -28,13 +28,13 @@ from medley.schema import EngineName, Model
 
 _SERVER_SCRIPT = payload.FOLDER / "engine_server.py"
 # Variables of vLLM, its libraries, torch and the hub.
-_SHARED_PREFIXES = (
+_SHARED_VARIABLE_PREFIXES = (
     *("VLLM_", "SGLANG_", "HF_", "HUGGING_FACE_", "NCCL_", "UCX_", "LMCACHE_", "FLASHINFER_"),
     *("TORCHDYNAMO_", "TORCH_NCCL_", "PYTORCH_", "TOKENIZERS_PARALLELISM", "PYTHONHASHSEED"),
     *("DO_NOT_TRACK", "CUDA_DEVICE_ORDER", "MAX_JOBS"),
 )
 # Variables that differ from host to host: interfaces, addresses, devices, folders.
-_HOST_NAMES = {
+_HOST_ONLY_VARIABLES = {
     *NOT_CARRIED,
     *("NCCL_TOPO_FILE", "NCCL_CONF_FILE", "VLLM_NCCL_SO_PATH", "VLLM_CONFIG_ROOT", *CACHE_FOLDERS),
     *("HF_HUB_CACHE", "HF_TOKEN_PATH"),
@@ -44,7 +44,7 @@ _HOST_NAMES = {
 
 @dataclass(frozen=True)
 class Tls:
-    """A certificate of the user's and its key, or without one those of medley's own authority."""
+    """The user's certificate and key; without them medley's own authority issues one."""
 
     certificate: Path | None = None
     key: Path | None = None
@@ -58,16 +58,18 @@ class Tls:
 
 
 def find_tls_folder() -> Path:
-    """The folder of medley's own authority, which outlives a restart of the host."""
+    """Return the folder of medley's own authority, which outlives a restart of the host."""
     return storage.state() / "tls"
 
 
 @dataclass(frozen=True)
-class Serving:
-    """The weights that an engine serves, their name, and the address."""
+class ServerSpec:
+    """The weights that a server has, and the name, address and key of its API."""
 
     target: str
+    """The folder or repository of the weights."""
     name: str
+    """The model's name in requests."""
     address: str = "127.0.0.1"
     port: int = 8000
     key: Path | None = None
@@ -82,7 +84,7 @@ class Serving:
 
     @property
     def socket(self) -> Path:
-        """The engine's own socket: no other user can open it, so that it needs no key."""
+        """The engine's own socket, which needs no key because no other user can open it."""
         if self.socket_folder is None:
             raise AssertionError(self)
         return self.socket_folder / "engine.sock"
@@ -93,7 +95,7 @@ class Serving:
         return write_socket_url(self.socket)
 
     def choose_chat_format(self, model: Model | None) -> ChatFormat:
-        """Return `chat`, else what the model's table says."""
+        """Return `chat`, else the format in the model's table."""
         return chat_format.read_table_format(model) if self.chat is None else self.chat
 
     def __str__(self) -> str:
@@ -108,20 +110,20 @@ class Engine(Protocol):
     PARSER_MODEL_FLAGS: tuple[str, ...]
     """The flags before the model's folder where only the engine's parser is run."""
     SCRIPT_OBSTACLES: Mapping[str, str]
-    """Why a user's script cannot use the engine with a launcher, by launcher."""
+    """The reason why a user's script cannot use the engine, by launcher."""
     SCRIPT_LAUNCHER: Flag | None
     """The flag of a script whose ranks torchrun starts; None if the engine starts its ranks itself."""
     SCRIPT_VARIABLES: tuple[Variable, ...]
     """The variables that a script needs besides those of a server."""
 
-    def build_argv(self, binary: Path, serving: Serving, plan: Plan, /) -> tuple[str, ...]:
+    def build_argv(self, binary: Path, serving: ServerSpec, plan: Plan, /) -> tuple[str, ...]:
         """Return the engine's command, before any flag."""
 
-    def list_variables(self, serving: Serving, plan: Plan, host: HostTable, /) -> Iterator[Variable]:
-        """Yield settings that have no flag, or are secret: every user of the host can read flags."""
+    def list_variables(self, serving: ServerSpec, plan: Plan, host: HostTable, /) -> Iterator[Variable]:
+        """Yield the variables of settings without a flag, and of secrets, which a flag would show."""
 
     def list_flags(
-        self, serving: Serving, plan: Plan, host: HostTable, model: Model | None, /
+        self, serving: ServerSpec, plan: Plan, host: HostTable, model: Model | None, /
     ) -> Iterator[Flag]:
         """Yield the engine's flags, each with its reason."""
 
@@ -141,7 +143,7 @@ class Engine(Protocol):
         """Return the last error of the output that gives a reason; None without one."""
 
 
-class Why:
+class FlagReason:
     """Reasons of flags and variables that both engines have."""
 
     SOCKET = "only this user can open it; Caddy answers at the address"
@@ -157,11 +159,11 @@ class Why:
 
 
 def build_flag(names: str, value: object, why: str) -> Flag:
-    """Make a flag of all its names, separated by spaces; None: without a value."""
+    """Return a flag with all its names, which spaces separate; a value of None: a switch."""
     return Flag(tuple(names.split()), None if value is None else str(value), why)
 
 
-def build_optional_flag(names: str, value: object, why: str) -> Iterator[Flag]:
+def list_optional_flags(names: str, value: object, why: str) -> Iterator[Flag]:
     """Yield the flag, or nothing if its value is None."""
     if value is not None:
         yield build_flag(names, value, why)
@@ -194,11 +196,11 @@ def drop_user_flags(flags: Iterable[Flag], user_flags: tuple[str, ...]) -> Itera
     return (flag for flag in flags if not names.intersection(flag.names))
 
 
-def serve_on_socket(command: AnnotatedCommand, serving: Serving, python: str) -> AnnotatedCommand:
-    """Put `payload/engine_server.py` before the command; medley's own programs install it themselves."""
+def serve_on_socket(command: AnnotatedCommand, serving: ServerSpec, python: str) -> AnnotatedCommand:
+    """Return the command with `payload/engine_server.py` before it; medley's programs call it."""
     program, *arguments = (Path(command.words[0]).name, *command.words[1:])
     argv = command.words if program == "python" else (python, str(_SERVER_SCRIPT), program, *arguments)
-    added_variables = [Variable("MEDLEY_SOCKET", str(serving.socket), Why.SOCKET)]
+    added_variables = [Variable("MEDLEY_SOCKET", str(serving.socket), FlagReason.SOCKET)]
     if hosts := os.environ.get(MEDIA_HOSTS):
         added_variables.append(Variable(MEDIA_HOSTS, hosts, "set by you: requests may name their media"))
     if serving.chat and serving.chat.has_no_reasoning_parser:
@@ -212,20 +214,23 @@ def build_stacks_variable() -> Variable:
     return Variable("PYTHONPATH", str(payload.FOLDER / "stacks"), "a stuck rank can print its stacks")
 
 
-def find_last_reason(
-    lines: Iterable[str], prefix: re.Pattern[str], error: re.Pattern[str], empty: Iterable[str]
+def find_last_error_line(
+    lines: Iterable[str],
+    prefix_pattern: re.Pattern[str],
+    error_pattern: re.Pattern[str],
+    generic_phrases: Iterable[str],
 ) -> str | None:
-    """Return the last error without its prefix, if possible one that gives more reason than `empty`."""
-    messages = (prefix.sub("", line).strip() for line in lines)
-    errors = [line for line in messages if error.match(line)]
-    reasons = [line for line in errors if not any(phrase in line for phrase in empty)]
+    """Return the last error without its prefix, if possible one without any of the generic phrases."""
+    messages = (prefix_pattern.sub("", line).strip() for line in lines)
+    errors = [line for line in messages if error_pattern.match(line)]
+    reasons = [line for line in errors if not any(phrase in line for phrase in generic_phrases)]
     return next(reversed(reasons or errors), None)
 
 
 def list_common_variables(
-    plan: Plan, host: HostTable, environ: Mapping[str, str], *, local: bool
+    plan: Plan, host: HostTable, environ: Mapping[str, str], *, is_local: bool
 ) -> Iterator[Variable]:
-    """Yield the variables of any engine on this host; `local`: its model is a folder here."""
+    """Yield the variables of any engine on this host; `is_local`: its model is a folder here."""
     if host.device == "cuda":
         if plan.compile_jobs is not None:
             # They limit the compilers that FlashInfer, SGLang and torch start while an engine starts.
@@ -237,7 +242,7 @@ def list_common_variables(
         if plan.gpus:
             indexes = ",".join(map(str, plan.gpus))
             yield Variable("CUDA_VISIBLE_DEVICES", indexes, "the GPUs that the plan chose")
-    if local:
+    if is_local:
         yield Variable("HF_HUB_OFFLINE", "1", "the model is a local folder; there is nothing to download")
     yield Variable("DO_NOT_TRACK", "1", "by default the engine and its libraries report usage")
 
@@ -250,22 +255,22 @@ def list_hidden_names(
     `shared_names`: names of one host whose value works on all hosts this time; `local_names`: the reverse.
     """
     shared_set = set(shared_names)
-    host_names = _HOST_NAMES.difference(shared_set).union(local_names)
+    host_names = _HOST_ONLY_VARIABLES.difference(shared_set).union(local_names)
     return sorted(
         name
         for name in names
-        if name in host_names or not (name in shared_set or name.startswith(_SHARED_PREFIXES))
+        if name in host_names or not (name in shared_set or name.startswith(_SHARED_VARIABLE_PREFIXES))
     )
 
 
-def _hidden_names_file() -> Path:
+def _find_hidden_names_file() -> Path:
     return storage.state() / "vllm" / "ray_non_carry_over_env_vars.json"
 
 
 def build_hidden_names_variable(engine: EngineName) -> Variable:
     """Return the variable by which the engine finds the file of hidden names."""
     file, why = (
-        _hidden_names_file(),
+        _find_hidden_names_file(),
         "hides this host's own values from the others: paths, interfaces, secrets",
     )
     if engine == "sglang":
@@ -280,5 +285,5 @@ def write_hidden_names(annotated_command: AnnotatedCommand) -> None:
     shared_names = (variable.name for variable in annotated_command.variables if variable.everywhere)
     local_names = (variable.name for variable in annotated_command.variables if variable.local)
     storage.write(
-        _hidden_names_file(), json.dumps(list_hidden_names(names, shared_names, local_names), indent=0)
+        _find_hidden_names_file(), json.dumps(list_hidden_names(names, shared_names, local_names), indent=0)
     )

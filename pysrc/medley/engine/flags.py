@@ -12,24 +12,28 @@ from medley.schema import EngineName
 
 
 def require_known_flags(
-    parser: EngineParser | None, flags: Iterable[Flag], user_flags: Sequence[str], *, table: str | None = None
+    engine_parser: EngineParser | None,
+    flags: Iterable[Flag],
+    user_flags: Sequence[str],
+    *,
+    table_file: str | None = None,
 ) -> None:
     """Raise a Problem that names the flags that the engine would refuse: medley's, a table's, or the user's.
 
-    `parser`: of the release that will run, if known; `table`: the file of the model's table.
+    `engine_parser`: of the release that will run, if known; `table_file`: the file of the model's table.
     """
-    if parser is None:
+    if engine_parser is None:
         return
-    own_faults = list(parser.list_faults([argument for flag in flags for argument in flag.argv()]))
-    faults = [*own_faults, *parser.list_faults(user_flags)]
+    own_faults = list(engine_parser.list_faults([argument for flag in flags for argument in flag.argv()]))
+    faults = [*own_faults, *engine_parser.list_faults(user_flags)]
     if not faults:
         return
     refused = [f"{fault.argument} {fault.value}" if fault.value else fault.argument for fault in faults]
-    places = [f"in {table}" if fault in own_faults and table else "" for fault in faults]
+    places = [f"in {table_file}" if fault in own_faults and table_file else "" for fault in faults]
     raise Problem(
-        f"{parser.title} does not take {', '.join(refused)}",
+        f"{engine_parser.title} does not take {', '.join(refused)}",
         cause="\n".join(
-            (*(f"{fault.argument}: {fault.cause}" for fault in faults), f"its parser: {parser.source}")
+            (*(f"{fault.argument}: {fault.cause}" for fault in faults), f"its parser: {engine_parser.source}")
         ),
         fix="\n".join(
             f"{fault.argument}: {fault.advice} {place}".rstrip()
@@ -85,11 +89,11 @@ _SERVER_ARGUMENTS = {
     *("host", "port", "served_model_name", "tool_call_parser", "reasoning_parser", "reasoning_parser_plugin"),
     *("enable_auto_tool_choice", "headless", "api_server_count", "enable_metrics"),
 }
-_SHORT_NAMES = {"cc": "compilation_config"}
+_FULL_ARGUMENT_NAMES = {"cc": "compilation_config"}
 # Arguments that stay text, even if they look like numbers.
 _TEXT_ARGUMENTS = {"revision", "tokenizer_revision", "code_revision"}
 # `vllm serve` reads "auto" as this number; its class takes only the number (vLLM 0.32.0).
-_VALUES_OF_WORDS: Mapping[tuple[str, str], int] = {("max_model_len", "auto"): -1}
+_NUMBERS_OF_WORDS: Mapping[tuple[str, str], int] = {("max_model_len", "auto"): -1}
 
 
 def convert_to_arguments(engine: EngineName, target: str, flags: Iterable[Flag]) -> tuple[Argument, ...]:
@@ -97,43 +101,43 @@ def convert_to_arguments(engine: EngineName, target: str, flags: Iterable[Flag])
     model_argument = _MODEL_ARGUMENTS[engine]
     arguments = {model_argument: Argument(model_argument, target, "the model")}
     for flag in flags:
-        name, value = _convert_flag(flag)
+        name, value = _convert_to_argument(flag)
         key, *inner_keys = name.split(".")
         if key not in _SERVER_ARGUMENTS:
             previous = arguments[key].value if key in arguments else {}
-            arguments[key] = Argument(key, _merge(previous, inner_keys, value), flag.why)
+            arguments[key] = Argument(key, _set_nested_value(previous, inner_keys, value), flag.why)
     return tuple(arguments.values())
 
 
-def build_table(arguments: Iterable[Argument]) -> dict[str, Any]:
+def build_argument_table(arguments: Iterable[Argument]) -> dict[str, Any]:
     """Return the values of the arguments by name."""
     return {argument.name: argument.value for argument in arguments}
 
 
-def list_reasons(arguments: Iterable[Argument]) -> Iterator[tuple[str, str]]:
+def list_argument_reasons(arguments: Iterable[Argument]) -> Iterator[tuple[str, str]]:
     """Yield each argument as `name=value`, with its reason."""
     return ((f"{argument.name}={argument.value!r}", argument.why) for argument in arguments)
 
 
-def _convert_flag(flag: Flag) -> tuple[str, Any]:
+def _convert_to_argument(flag: Flag) -> tuple[str, Any]:
     """Return the name and the value of a flag as a Python argument."""
     name = flag.names[0].lstrip("-").replace("-", "_")
     key, dot, inner_keys = name.partition(".")
-    name = f"{_SHORT_NAMES.get(key, key)}{dot}{inner_keys}"
+    name = f"{_FULL_ARGUMENT_NAMES.get(key, key)}{dot}{inner_keys}"
     if flag.value is None:
         return (name.removeprefix("no_"), False) if name.startswith("no_") else (name, True)
     if name in _TEXT_ARGUMENTS:
         return name, flag.value
     try:
-        # JSON where it parses; else text.
-        return name, _VALUES_OF_WORDS.get((name, flag.value)) or json.loads(flag.value)
+        # A value that parses as JSON is JSON; any other is text.
+        return name, _NUMBERS_OF_WORDS.get((name, flag.value)) or json.loads(flag.value)
     except ValueError:
         return name, flag.value
 
 
-def _merge(table: Any, keys: list[str], value: Any) -> Any:  # noqa: ANN401 - whatever JSON has
+def _set_nested_value(table: Any, keys: list[str], value: Any) -> Any:  # noqa: ANN401 - whatever JSON has
     """Return the table with a value at the end of these keys; without keys the value."""
     if not keys:
         return value
     merged = dict(table) if isinstance(table, dict) else {}
-    return merged | {keys[0]: _merge(merged.get(keys[0]), keys[1:], value)}
+    return merged | {keys[0]: _set_nested_value(merged.get(keys[0]), keys[1:], value)}

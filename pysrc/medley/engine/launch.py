@@ -1,4 +1,4 @@
-"""Build the command of an engine process, per-host plans, and the choice of launcher."""
+"""Build the command of an engine process and the plan of each host, and choose the launcher."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -9,8 +9,8 @@ from typing import Protocol
 from medley.command import AnnotatedCommand, Command, Variable, keep_last_values, override_variables
 from medley.engine import (
     Engine,
-    Serving,
-    Why,
+    FlagReason,
+    ServerSpec,
     build_stacks_variable,
     drop_user_flags,
     list_common_variables,
@@ -33,7 +33,7 @@ from medley.planner.plan import Launcher, NodeProcess, Plan
 from medley.schema import EngineName
 
 ENGINES: Mapping[EngineName, Engine] = {"vllm": vllm, "sglang": sglang}
-_ENGINE_KEYS = ("VLLM_API_KEY",)
+_ENGINE_KEY_VARIABLES = ("VLLM_API_KEY",)
 RANKS_PORT = 24_020
 """The port of the ranks' rendezvous on the first host, or one after it; in Ray's range."""
 
@@ -43,7 +43,7 @@ class Order:
     """The model to serve, and the user's options."""
 
     weights: Weights
-    serving: Serving
+    serving: ServerSpec
     placement: PlacementOptions = field(default_factory=PlacementOptions)
     engine_flags: tuple[str, ...] = ()
     model_extras: ModelExtras = NO_EXTRAS
@@ -55,7 +55,7 @@ class Order:
         return self.placement.engine
 
     @property
-    def table(self) -> str | None:
+    def table_file(self) -> str | None:
         """The file of the model's table, if it adds flags for this engine."""
         model = self.weights.model
         return f"models/{self.weights.name}.toml" if model and model.args.get(self.placement.engine) else None
@@ -63,12 +63,13 @@ class Order:
 
 @dataclass(frozen=True)
 class Launch:
-    """One process to start, and the plan behind it."""
+    """The process that a host starts, with its plan and files."""
 
     plan: Plan
     annotated_command: AnnotatedCommand
     model_extras: ModelExtras = NO_EXTRAS
     files: Mapping[str, str] = field(default_factory=dict)
+    """The text of each file that the process reads, by path."""
     file_arguments: tuple[tuple[str, str], ...] = ()
     """The arguments in these files, and their reasons."""
 
@@ -77,7 +78,7 @@ class Launch:
         return self.annotated_command.command
 
     def list_reasons(self) -> list[tuple[str, str]]:
-        """Return what each reason is for, and the reason: plan, flags, variables, then arguments in files."""
+        """Return titles with reasons: those of plan, flags, variables, then arguments in files."""
         return [
             *(("plan", reason) for reason in self.plan.why),
             *self.annotated_command.why(),
@@ -86,7 +87,7 @@ class Launch:
 
 
 class LaunchBuilder(Protocol):
-    """The interface of `build_launch`, and of a script's own."""
+    """The interface of `build_launch` and `Script.build_launch`."""
 
     def __call__(
         self,
@@ -97,9 +98,9 @@ class LaunchBuilder(Protocol):
         *,
         tools: Tools,
         environ: Mapping[str, str],
-        cluster: Iterable[Variable],
+        cluster_variables: Iterable[Variable],
     ) -> Launch:
-        """Return what one host starts; `cluster`: the variables for ranks on several hosts."""
+        """Return what one host starts; `cluster_variables`: the variables for ranks on several hosts."""
 
 
 def list_launch_variables(
@@ -109,9 +110,9 @@ def list_launch_variables(
     tools: Tools,
     environ: Mapping[str, str],
     *,
-    cluster: Iterable[Variable] = (),
+    cluster_variables: Iterable[Variable] = (),
     engine_plan: Plan | None = None,
-    script: Iterable[Variable] = (),
+    script_variables: Iterable[Variable] = (),
 ) -> tuple[Variable, ...]:
     """Return a process's variables: table, toolchain, plan, cluster, engine, model extras, then a script's.
 
@@ -121,11 +122,11 @@ def list_launch_variables(
     variables = (
         *list_table_variables(order.engine, plan, order.weights.model, environ),
         *tools.list_variables(environ.get("PATH", "")),
-        *list_common_variables(plan, host, environ, local=order.weights.is_local),
-        *cluster,
+        *list_common_variables(plan, host, environ, is_local=order.weights.is_local),
+        *cluster_variables,
         *engine.list_variables(order.serving, engine_plan or plan, host),
         *order.model_extras.list_variables(),
-        *script,
+        *script_variables,
     )
     return override_variables(keep_last_values(variables), tools.table)
 
@@ -137,11 +138,13 @@ def build_launch(
     *,
     tools: Tools = BARE,
     environ: Mapping[str, str] = MappingProxyType({}),
-    cluster: Iterable[Variable] = (),
+    cluster_variables: Iterable[Variable] = (),
 ) -> Launch:
-    """Return an engine's command on a host; `cluster`: the variables for ranks on several hosts."""
+    """Return an engine's command on a host; `cluster_variables`: the variables for ranks on several hosts."""
     engine, weights, serving = ENGINES[order.engine], order.weights, order.serving
-    launch_variables = list_launch_variables(order, plan, host, tools, environ, cluster=cluster)
+    launch_variables = list_launch_variables(
+        order, plan, host, tools, environ, cluster_variables=cluster_variables
+    )
     engine_flags = (
         *engine.list_flags(serving, plan, host, weights.model),
         *order.model_extras.list_flags(order.engine),
@@ -155,8 +158,8 @@ def build_launch(
     if tools.binary.parts:
         command = replace(command, variables=keep_last_values((*command.variables, build_stacks_variable())))
     if serving.socket_folder:
-        # vLLM would ask its own programs, too, for the key of a variable in the user's shell.
-        keys = tuple(name for name in _ENGINE_KEYS if name in environ)
+        # With a key in the user's shell, vLLM would require it of medley's requests on the socket too.
+        keys = tuple(name for name in _ENGINE_KEY_VARIABLES if name in environ)
         command = replace(command, unset=(*command.unset, *keys))
     if tools.binary.parts and serving.socket_folder and not (plan.node_process and plan.node_process.rank):
         command = serve_on_socket(command, serving, str(tools.binary / "python"))
@@ -164,37 +167,39 @@ def build_launch(
 
 
 def run_in_container(
-    environment: ContainerEnvironment, launch: Launch, serving: Serving, *, over_ray: bool
+    environment: ContainerEnvironment, launch: Launch, serving: ServerSpec, *, over_ray: bool
 ) -> Launch:
     """Return the launch in a container of the image; `over_ray`: next to the container of this host's Ray."""
-    target, neighbor = Path(serving.target), container.name_container(RAY_ROLE) if over_ray else None
+    target, ray_container = Path(serving.target), container.name_container(RAY_ROLE) if over_ray else None
     model = (Mount(target, "the model"),) if target.is_absolute() else ()
-    sockets = (Mount(serving.socket_folder, Why.SOCKET, writable=True),) if serving.socket_folder else ()
+    sockets = (
+        (Mount(serving.socket_folder, FlagReason.SOCKET, writable=True),) if serving.socket_folder else ()
+    )
     mounts = (*environment.spec.mounts, *model, *sockets)
-    spec = replace(environment.spec, pid_container=neighbor, mounts=mounts)
+    spec = replace(environment.spec, pid_container=ray_container, mounts=mounts)
     command = launch.annotated_command
     if serving.socket_folder:
         command = serve_on_socket(command, serving, str(environment.python))
     if build_stacks_variable().name not in environment.spec.image.names:
         command = replace(command, variables=keep_last_values((*command.variables, build_stacks_variable())))
-    contained = replace(environment, spec=spec).wrap_launch(command, name_serving_role(serving.port))
-    return replace(launch, annotated_command=contained)
+    container_command = replace(environment, spec=spec).wrap_launch(command, name_serving_role(serving.port))
+    return replace(launch, annotated_command=container_command)
 
 
 def choose_launcher(
-    requested: Launcher | None, *, hosts: int | None, role: str | None
+    requested: Launcher | None, *, host_count: int | None, role: str | None
 ) -> tuple[Launcher, str]:
     """Return the launcher and the reason; `role`: the host's role in a Ray cluster, if it is in one."""
     if requested is None:
-        if role is not None and hosts != 1:
+        if role is not None and host_count != 1:
             return "ray", "Ray starts the ranks: this host is the head of a cluster"
-        if (hosts or 1) > 1:
+        if (host_count or 1) > 1:
             return "mp", "each host starts its own ranks: there is no Ray cluster"
         return "solo", "everything runs on this host"
-    if requested == "mp" and (hosts or 1) < 2:  # noqa: PLR2004 - several
+    if requested == "mp" and (host_count or 1) < 2:  # noqa: PLR2004 - several
         raise Problem(
             "--launcher mp is for several hosts",
-            cause=f"--hosts is {hosts or 'not given'}, so the number of hosts is unknown",
+            cause=f"--hosts is {host_count or 'not given'}, so the number of hosts is unknown",
             fix="--launcher mp --hosts 2, and on each other host: medley join HEAD",
         )
     if requested == "mp" and role is not None:
@@ -203,9 +208,9 @@ def choose_launcher(
             cause=f"this host is its {role}, and Ray manages the devices",
             fix="leave --launcher out to use Ray; or end the cluster: medley ray-stop",
         )
-    if requested == "solo" and (hosts or 1) > 1:
+    if requested == "solo" and (host_count or 1) > 1:
         raise Problem(
-            "--launcher solo is for one host", cause=f"--hosts is {hosts}", fix="leave one of them out"
+            "--launcher solo is for one host", cause=f"--hosts is {host_count}", fix="leave one of them out"
         )
     return requested, f"--launcher {requested}, as requested"
 
@@ -219,10 +224,10 @@ def container_without_ray_problem() -> Problem:
     )
 
 
-def dry_run_without_ray_problem(hosts: int, *, is_script: bool) -> Problem:
+def dry_run_without_ray_problem(host_count: int, *, is_script: bool) -> Problem:
     """Return the Problem that a dry run without Ray has no hosts to plan for."""
     subject = "a script without Ray" if is_script else "a model without Ray"
-    fix = f"name their kinds: --dry-run --launcher mp --hosts spark:{hosts}"
+    fix = f"name their kinds: --dry-run --launcher mp --hosts spark:{host_count}"
     if is_script:
         fix = "run it: each host prints its command; for only this host: --hosts 1 --dry-run"
     return Problem(

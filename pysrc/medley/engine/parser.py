@@ -30,18 +30,18 @@ PLUGIN_FLAGS: Mapping[str, str] = {
     "--tool-call-parser": "--tool-parser-plugin",
 }
 """The flag of a file that may define further values of a flag."""
-_NUMBER = re.compile(r"^-[\d.]")
+_NEGATIVE_NUMBER_PATTERN = re.compile(r"^-[\d.]")
 # vLLM's -O3, -O.mode and -cc.mode stand for keys of --compilation-config.
-_SHORT_FLAG = re.compile(r"^-O(?:=?\w+)?$|^-O[.=]")
-_LIMIT_S = 300
-_MAX_NAMES = 8
-_MIN_LIKENESS, _MIN_FLAG_LIKENESS = 0.7, 0.8
+_OPTIMIZATION_FLAG_PATTERN = re.compile(r"^-O(?:=?\w+)?$|^-O[.=]")
+_PARSE_LIMIT_S = 300
+_MAX_NAMES_SHOWN = 8
+_MIN_NAME_SIMILARITY, _MIN_FLAG_SIMILARITY = 0.7, 0.8
 """Below this likeness difflib's nearest name is unrelated."""
 
 
 @dataclass(frozen=True)
-class Fault:
-    """Why an engine would refuse an argument of its command, and what to write instead."""
+class ArgumentFault:
+    """The reason why an engine would refuse an argument, and the advice what to write instead."""
 
     argument: str
     cause: str
@@ -57,18 +57,20 @@ class EngineParser:
     engine: EngineName
     version: str
     flags: tuple[Mapping[str, Any], ...]
+    """The rule of each flag: `names`, `takes` (number of values), and `values` or `keys` if limited."""
     variables: frozenset[str]
     source: str = ""
     """The lock, image or folder whose parser it is."""
-    names: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    flags_by_name: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The rule of each flag, by each of its names."""
 
     @cached_property
     def title(self) -> str:
         """The engine's name and version for people."""
         return f"{TITLES[self.engine]} {self.version}".strip()
 
-    def list_faults(self, argv: Sequence[str]) -> Iterator[Fault]:
-        """Yield what the engine would refuse of these arguments of its command."""
+    def list_faults(self, argv: Sequence[str]) -> Iterator[ArgumentFault]:
+        """Yield a fault for each argument of its command that the engine would refuse."""
         given_names = {self.find_full_name(argument) for argument in argv if is_flag(argument)} - {None}
         for index, argument in enumerate(argv):
             if is_flag(argument) and PLUGIN_FLAGS.get(self.find_full_name(argument) or "") not in given_names:
@@ -82,51 +84,59 @@ class EngineParser:
     def find_full_name(self, argument: str) -> str | None:
         """Return the flag of an argument: parsers accept _ for -, and a prefix of only one name."""
         name = _normalize_name(argument)
-        if name in self.names:
+        if name in self.flags_by_name:
             return name
         matches = self._list_names_with_prefix(name)
         return matches[0] if len(matches) == 1 else None
 
     def _list_names_with_prefix(self, prefix: str) -> list[str]:
-        return [name for name in self.names if prefix.startswith("--") and name.startswith(prefix)]
+        return [name for name in self.flags_by_name if prefix.startswith("--") and name.startswith(prefix)]
 
-    def _list_argument_faults(self, argument: str, values: list[str]) -> Iterator[Fault]:
-        if self.engine == "vllm" and _SHORT_FLAG.match(argument):
+    def _list_argument_faults(self, argument: str, values: list[str]) -> Iterator[ArgumentFault]:
+        if self.engine == "vllm" and _OPTIMIZATION_FLAG_PATTERN.match(argument):
             return
         name = self.find_full_name(argument)
         if name is None:
             yield self._build_unknown_fault(argument)
             return
-        rule, (_, equals, value) = self.names[name], argument.partition("=")
+        rule, (_, equals, value) = self.flags_by_name[name], argument.partition("=")
         values = [value, *values] if equals else values
         flag = argument.partition("=")[0]
         keys = flag.split(".")[1:] if "keys" in rule else []
         if keys:
             yield from _list_key_faults(flag, rule, keys, values)
         elif count_fault := _describe_wrong_count(rule["takes"], values):
-            yield Fault(flag, f"{self.title} {count_fault}", f"write {flag} as in {self.engine} serve --help")
+            yield ArgumentFault(
+                flag, f"{self.title} {count_fault}", f"write {flag} as in {self.engine} serve --help"
+            )
         else:
             for flag_value in values:
                 yield from _list_value_faults(flag, rule, flag_value)
 
-    def _build_unknown_fault(self, argument: str) -> Fault:
+    def _build_unknown_fault(self, argument: str) -> ArgumentFault:
         name = _normalize_name(argument)
         matches = self._list_names_with_prefix(name)
         cause = f"{self.title} does not have it"
         if replacement := FLAG_REPLACEMENTS.get(self.engine, {}).get(name):
-            return Fault(
+            return ArgumentFault(
                 argument, cause, f"write {replacement}" if replacement.startswith("--") else replacement
             )
         if len(matches) > 1:
             cause = f"{self.title} has {len(matches)} flags that begin so"
-            return Fault(argument, cause, f"write it in full: {' or '.join(matches[:_MAX_NAMES])}")
-        close_names = difflib.get_close_matches(name, list(self.names), n=1, cutoff=_MIN_FLAG_LIKENESS)
-        return Fault(argument, cause, f"did you mean {close_names[0]}?" if close_names else "remove it")
+            return ArgumentFault(
+                argument, cause, f"write it in full: {' or '.join(matches[:_MAX_NAMES_SHOWN])}"
+            )
+        close_names = difflib.get_close_matches(
+            name, list(self.flags_by_name), n=1, cutoff=_MIN_FLAG_SIMILARITY
+        )
+        return ArgumentFault(
+            argument, cause, f"did you mean {close_names[0]}?" if close_names else "remove it"
+        )
 
 
 def is_flag(argument: str) -> bool:
     """Return whether an argument is a flag, and no value or negative number."""
-    return argument.startswith("-") and len(argument) > 1 and not _NUMBER.match(argument)
+    return argument.startswith("-") and len(argument) > 1 and not _NEGATIVE_NUMBER_PATTERN.match(argument)
 
 
 def _normalize_name(argument: str) -> str:
@@ -147,40 +157,42 @@ def _describe_wrong_count(value_count: int | str, values: Sequence[str]) -> str 
     return None
 
 
-def _list_value_faults(name: str, rule: Mapping[str, Any], value: str) -> Iterator[Fault]:
+def _list_value_faults(name: str, rule: Mapping[str, Any], value: str) -> Iterator[ArgumentFault]:
     """Yield why a value, or a key of the JSON in it, is refused."""
     allowed = rule.get("values")
-    if allowed and not _is_among(value, allowed, any_case=rule.get("any_case", False)):
-        yield Fault(name, f"{value} is not one of its values", _suggest_values(value, allowed), value)
+    if allowed and not _is_allowed_value(value, allowed, ignores_case=rule.get("any_case", False)):
+        yield ArgumentFault(name, f"{value} is not one of its values", _suggest_values(value, allowed), value)
     if "keys" in rule and value.lstrip().startswith("{"):
         try:
             table = json.loads(value)
         except ValueError as error:
-            yield Fault(name, f"its JSON does not parse: {error}", "write it in single quotes", value)
+            yield ArgumentFault(name, f"its JSON does not parse: {error}", "write it in single quotes", value)
             return
         yield from _list_table_faults(name, rule, table)
 
 
-def _list_table_faults(name: str, rule: Mapping[str, Any], table: Mapping[str, Any]) -> Iterator[Fault]:
+def _list_table_faults(
+    name: str, rule: Mapping[str, Any], table: Mapping[str, Any]
+) -> Iterator[ArgumentFault]:
     for key, value in table.items():
         yield from _list_key_faults(f"{name}.{key}", rule, [key], [value])
 
 
 def _list_key_faults(
     flag: str, rule: Mapping[str, Any], keys: Sequence[str], values: Sequence[Any]
-) -> Iterator[Fault]:
-    """Follow keys into a configuration: --speculative-config.method, or the same in JSON."""
+) -> Iterator[ArgumentFault]:
+    """Yield the faults of a key in a configuration: --speculative-config.method, or the same in JSON."""
     keys = [key.rstrip("+") for key in keys]
     for depth, key in enumerate(keys):
         known_keys = rule.get("keys")
         if known_keys is None:
             return
         if (name := key.replace("-", "_")) not in known_keys:
-            close_keys = difflib.get_close_matches(name, known_keys, n=1, cutoff=_MIN_LIKENESS)
-            advice = f"its keys: {', '.join(list(known_keys)[:_MAX_NAMES])} …"
+            close_keys = difflib.get_close_matches(name, known_keys, n=1, cutoff=_MIN_NAME_SIMILARITY)
+            advice = f"its keys: {', '.join(list(known_keys)[:_MAX_NAMES_SHOWN])} …"
             if close_keys:
                 advice = f"did you mean {close_keys[0]}?"
-            yield Fault(flag, f"it has no key {'.'.join(keys[: depth + 1])}", advice, key)
+            yield ArgumentFault(flag, f"it has no key {'.'.join(keys[: depth + 1])}", advice, key)
             return
         rule = known_keys[name]
     for value in values:
@@ -191,10 +203,10 @@ def _list_key_faults(
             yield from _list_value_faults(flag, rule, value)
 
 
-def _is_among(value: str, allowed: Sequence[str], *, any_case: bool) -> bool:
+def _is_allowed_value(value: str, allowed: Sequence[str], *, ignores_case: bool) -> bool:
     if value in allowed:
         return True
-    return any_case and _normalize_value(value) in {_normalize_value(candidate) for candidate in allowed}
+    return ignores_case and _normalize_value(value) in {_normalize_value(candidate) for candidate in allowed}
 
 
 def _normalize_value(value: str) -> str:
@@ -202,7 +214,7 @@ def _normalize_value(value: str) -> str:
 
 
 def _suggest_values(value: str, allowed: Sequence[str]) -> str:
-    close_values = difflib.get_close_matches(value, allowed, n=3, cutoff=_MIN_LIKENESS)
+    close_values = difflib.get_close_matches(value, allowed, n=3, cutoff=_MIN_NAME_SIMILARITY)
     return (
         f"did you mean {' or '.join(close_values)}?" if close_values else f"its values: {', '.join(allowed)}"
     )
@@ -232,29 +244,31 @@ def read_locked_parser(engine: EngineName, device: str = "cuda") -> EngineParser
 
 
 def read_programs_parser(
-    engine: EngineName, binary: Path, version: str | None, *, ask: bool, watch: Progress = SILENT
+    engine: EngineName, binary: Path, version: str | None, *, can_run: bool, progress: Progress = SILENT
 ) -> EngineParser | None:
-    """Return the parser of the engine in a folder of programs; an own virtualenv's is asked once."""
-    built = virtualenv.read_environment(binary.parent) is not None or not storage.exists(binary / "python")
-    if built and version and (found := read_release_parser(engine, version)):
-        return found
+    """Return the parser of the engine in a folder of programs; run that of the user's virtualenv once."""
+    is_built = virtualenv.read_environment(binary.parent) is not None or not storage.exists(binary / "python")
+    if is_built and version and (release_parser := read_release_parser(engine, version)):
+        return release_parser
     packages = binary.parent.glob(f"lib/python*/site-packages/{engine}*.dist-info")
     identity = "\n".join((str(binary), *sorted(path.name for path in packages)))
 
-    def run(command: Command) -> Command:
+    def wrap_command(command: Command) -> Command:
         return Command((str(binary / "python"), *command.argv[1:]), command.env, UNSET)
 
-    return _read_cached_parser(engine, identity, str(binary.parent), run if ask else None, watch)
+    return _read_cached_parser(
+        engine, identity, str(binary.parent), wrap_command if can_run else None, progress
+    )
 
 
 def read_image_parser(
-    engine: EngineName, image: ContainerEnvironment, *, ask: bool, watch: Progress = SILENT
+    engine: EngineName, image: ContainerEnvironment, *, can_run: bool, progress: Progress = SILENT
 ) -> EngineParser | None:
-    """Return the parser of an image, stored by its digest; without `ask` only one that is stored already."""
+    """Return the parser of an image, stored by its digest; without `can_run` only a stored one."""
     if not image.image.id:
         return None
     return _read_cached_parser(
-        engine, image.image.id, image.image.name, image.wrap_command if ask else None, watch
+        engine, image.image.id, image.image.name, image.wrap_command if can_run else None, progress
     )
 
 
@@ -263,40 +277,42 @@ def read_source_parser(
     source: ContainerEnvironment | Path,
     version: str | None,
     *,
-    ask: bool,
-    watch: Progress = SILENT,
+    can_run: bool,
+    progress: Progress = SILENT,
 ) -> EngineParser | None:
-    """Return the parser of what will run: an image, or a folder of programs."""
+    """Return the parser of an engine source, which is an image or a folder of programs."""
     if isinstance(source, Path):
-        return read_programs_parser(engine, source, version, ask=ask, watch=watch)
-    return read_image_parser(engine, source, ask=ask, watch=watch)
+        return read_programs_parser(engine, source, version, can_run=can_run, progress=progress)
+    return read_image_parser(engine, source, can_run=can_run, progress=progress)
 
 
 def _read_cached_parser(
     engine: EngineName,
     identity: str,
     source: str,
-    run: Callable[[Command], Command] | None,
-    watch: Progress,
+    wrap_command: Callable[[Command], Command] | None,
+    progress: Progress,
 ) -> EngineParser | None:
-    """Return the stored parser, else run the script once by `run` and store its answer."""
+    """Return the stored parser, else run the script once by `wrap_command` and store its answer."""
     path = storage.cache() / "parsers" / f"{engine}-{storage.hash_bytes(identity.encode())[:16]}.json"
-    kept = None
+    stored_bytes = None
     with optional():
-        kept = storage.read_bytes(path)
-    if kept is None and run:
-        with watch.stage(f"read the flags of {TITLES[engine]} in {source}"):
+        stored_bytes = storage.read_bytes(path)
+    if stored_bytes is None and wrap_command:
+        with progress.stage(f"read the flags of {TITLES[engine]} in {source}"):
             script = payload.FOLDER / "parse_flags.py"
             lines: list[str] = []  # all lines, because the answer is long
             finished = process.run(
-                run(Command(("python3", str(script), engine))), limit_s=_LIMIT_S, on_line=lines.append
+                wrap_command(Command(("python3", str(script), engine))),
+                limit_s=_PARSE_LIMIT_S,
+                on_line=lines.append,
             )
         table = json_shape.last_table(lines) if finished.status == 0 else None
         if table is None:
-            watch.note(f"the flags of {source} are not checked: its parser does not run")
+            progress.note(f"the flags of {source} are not checked: its parser does not run")
             return None
-        kept = json.dumps(table).encode()
+        stored_bytes = json.dumps(table).encode()
         with optional():
-            storage.write(path, kept.decode())
-    table = json_shape.table(kept or b"")
+            storage.write(path, stored_bytes.decode())
+    table = json_shape.table(stored_bytes or b"")
     return read_parser_table(engine, table, source) if table else None

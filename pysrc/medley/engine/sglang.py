@@ -10,7 +10,14 @@ from functools import partial
 from pathlib import Path
 
 from medley.command import Flag, Variable
-from medley.engine import Serving, Why, build_flag, build_optional_flag, find_last_reason, list_table_flags
+from medley.engine import (
+    FlagReason,
+    ServerSpec,
+    build_flag,
+    find_last_error_line,
+    list_optional_flags,
+    list_table_flags,
+)
 from medley.environment import payload
 from medley.host_schema import (
     ENGINE_TABLES,
@@ -31,8 +38,8 @@ SCRIPT_OBSTACLES: Mapping[str, str] = {
 SCRIPT_LAUNCHER: Flag | None = None
 SCRIPT_VARIABLES: tuple[Variable, ...] = ()
 # For example: [2026-11-22 08:01:33 PP1 TP0] message
-_PREFIX = re.compile(r"^\[\d{4}-\d\d-\d\d [\d:]+[^\]]*\] ?")
-_ERROR = re.compile(
+_PREFIX_PATTERN = re.compile(r"^\[\d{4}-\d\d-\d\d [\d:]+[^\]]*\] ?")
+_ERROR_PATTERN = re.compile(
     r"^(?:[\w.]*(?:Error|Exception|Interrupt|Exit)\b.*|.*: error: .*"
     r"|Scheduler or DataParallelController \d+ terminated with.*)"
 )
@@ -42,14 +49,14 @@ _RAY_SCRIPT = payload.FOLDER / "sglang_ray.py"
 _PARSERS = tomllib.loads(Path(__file__).with_name("sglang_parsers.toml").read_text(encoding="utf-8"))
 
 
-def build_argv(binary: Path, serving: Serving, plan: Plan) -> tuple[str, ...]:
+def build_argv(binary: Path, serving: ServerSpec, plan: Plan) -> tuple[str, ...]:
     """Return `sglang serve`, or over Ray medley's program that starts it rank by rank."""
     if plan.launcher == "ray":
         return (str(binary / "python"), str(_RAY_SCRIPT), serving.target)
     return (str(binary / PROGRAM), "serve", serving.target)
 
 
-def list_variables(serving: Serving, plan: Plan, host: HostTable) -> Iterator[Variable]:
+def list_variables(serving: ServerSpec, plan: Plan, host: HostTable) -> Iterator[Variable]:
     if serving.socket_folder:
         # It generates a token each time, and strangers may ask for it (http_server.py, 0.5.23).
         yield Variable(
@@ -69,7 +76,7 @@ def list_variables(serving: Serving, plan: Plan, host: HostTable) -> Iterator[Va
             "layers of each stage, in the order of ranks",
         )
     if plan.is_beyond_config:
-        yield Variable(TABLE.context_variable, "1", Why.LONGER)
+        yield Variable(TABLE.context_variable, "1", FlagReason.LONGER)
 
 
 def _list_cpus(plan: Plan) -> str:
@@ -84,7 +91,7 @@ def _list_cpus(plan: Plan) -> str:
     return "|".join(ranges)
 
 
-def list_flags(serving: Serving, plan: Plan, host: HostTable, model: Model | None) -> Iterator[Flag]:
+def list_flags(serving: ServerSpec, plan: Plan, host: HostTable, model: Model | None) -> Iterator[Flag]:
     yield build_flag("--served-model-name", serving.name, "the model name in requests")
     if serving.socket_folder is None:
         yield build_flag("--host", serving.address, "the server's address")
@@ -96,23 +103,23 @@ def list_flags(serving: Serving, plan: Plan, host: HostTable, model: Model | Non
     if host.device == "cpu":
         yield build_flag("--device", "cpu", "the CPU runs the model")
     yield from _list_rank_flags(plan)
-    yield from build_optional_flag("--dtype", plan.dtype, Why.DTYPE)
+    yield from list_optional_flags("--dtype", plan.dtype, FlagReason.DTYPE)
     yield from _list_memory_flags(plan, host)
     if plan.is_eager and host.device != "cpu":
-        yield build_flag("--cuda-graph-backend-decode --disable-cuda-graph", "disabled", Why.EAGER)
-        yield build_flag("--cuda-graph-backend-prefill", "disabled", Why.EAGER)
+        yield build_flag("--cuda-graph-backend-decode --disable-cuda-graph", "disabled", FlagReason.EAGER)
+        yield build_flag("--cuda-graph-backend-prefill", "disabled", FlagReason.EAGER)
     yield build_flag("--sleep-on-idle", None, "its idle scheduler would use a whole core")
     chat = serving.choose_chat_format(model)
     tools, reasoning = choose_parsers(chat)
-    yield from build_optional_flag("--tool-call-parser", tools, chat.tool_why)
-    yield from build_optional_flag("--reasoning-parser", reasoning, chat.reasoning_why or chat.tool_why)
+    yield from list_optional_flags("--tool-call-parser", tools, chat.tool_why)
+    yield from list_optional_flags("--reasoning-parser", reasoning, chat.reasoning_why or chat.tool_why)
     yield from list_table_flags("sglang", plan, model)
 
 
 def choose_parsers(chat: ChatFormat) -> tuple[str | None, str | None]:
     """Return SGLang's names of the parsers, where it has them."""
     tools = _PARSERS["tools"].get(chat.tool_parser)
-    # One format for both, whose reasoning vLLM reads by the model
+    # gpt-oss has one format for calls and reasoning; SGLang has one parser name for both.
     reasoning = "gpt-oss" if tools == "gpt-oss" else _PARSERS["reasoning"].get(chat.reasoning_parser)
     return tools, reasoning
 
@@ -134,11 +141,11 @@ def _list_rank_flags(plan: Plan) -> Iterator[Flag]:
             "number of stages, each with some layers",
         )
     if plan.replicas > 1:
-        yield build_flag("--dp-size --data-parallel-size --dp", plan.replicas, Why.REPLICAS)
+        yield build_flag("--dp-size --data-parallel-size --dp", plan.replicas, FlagReason.REPLICAS)
     if plan.launcher == "ray":
         yield build_flag("--use-ray", None, "Ray starts the ranks on their hosts")
     if plan.node_process:
-        yield build_flag("--nnodes", plan.node_process.node_count, Why.WITHOUT_RAY)
+        yield build_flag("--nnodes", plan.node_process.node_count, FlagReason.WITHOUT_RAY)
         yield build_flag("--node-rank", plan.node_process.rank, "this host's number")
         address = f"{plan.node_process.address}:{plan.node_process.port}"
         yield build_flag(
@@ -148,19 +155,23 @@ def _list_rank_flags(plan: Plan) -> Iterator[Flag]:
 
 def _list_memory_flags(plan: Plan, host: HostTable) -> Iterator[Flag]:
     if host.device == "cpu" or plan.kv_cache_bytes is not None:
-        why = "on CPU SGLang would use all memory of the host" if host.device == "cpu" else Why.SAME_ON_EACH
-        yield from build_optional_flag("--max-total-tokens", plan.kv_cache_tokens, why)
+        why = (
+            "on CPU SGLang would use all memory of the host"
+            if host.device == "cpu"
+            else FlagReason.SAME_ON_EACH
+        )
+        yield from list_optional_flags("--max-total-tokens", plan.kv_cache_tokens, why)
     if plan.static_share is not None:
         why = "weights and KV cache; the rest is for the engine's other memory"
         yield build_flag("--mem-fraction-static", f"{plan.static_share:.2f}", why)
     if plan.kv_type != "auto":
-        yield build_flag("--kv-cache-dtype", "fp8_e4m3", Why.FP8_CACHE)
-    yield from build_optional_flag("--max-running-requests", plan.sequences, Why.CONCURRENT)
-    yield from build_optional_flag(
+        yield build_flag("--kv-cache-dtype", "fp8_e4m3", FlagReason.FP8_CACHE)
+    yield from list_optional_flags("--max-running-requests", plan.sequences, FlagReason.CONCURRENT)
+    yield from list_optional_flags(
         "--max-mamba-cache-size", plan.state_count, "recurrent states; with fewer, fewer requests run"
     )
-    yield from build_optional_flag("--chunked-prefill-size", plan.batch_tokens, Why.PER_BATCH)
-    yield from build_optional_flag("--context-length", plan.context, "as requested")
+    yield from list_optional_flags("--chunked-prefill-size", plan.batch_tokens, FlagReason.PER_BATCH)
+    yield from list_optional_flags("--context-length", plan.context, "as requested")
 
 
 def is_fatal(line: str) -> bool:
@@ -168,7 +179,12 @@ def is_fatal(line: str) -> bool:
     return "SGLang's scheduler" in line and "died unexpectedly" in line
 
 
-find_last_error = partial(find_last_reason, prefix=_PREFIX, error=_ERROR, empty=_PARENT_ERRORS)
+find_last_error = partial(
+    find_last_error_line,
+    prefix_pattern=_PREFIX_PATTERN,
+    error_pattern=_ERROR_PATTERN,
+    generic_phrases=_PARENT_ERRORS,
+)
 
 
 def list_ray_variables(address: str, _: Collection[Variable]) -> Iterator[Variable]:

@@ -8,13 +8,14 @@ XPU and TPU are left out. SGLang warns about old names and still reads most (srt
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from medley.environment.engine_source import parse_version
 from medley.errors import Problem
 from medley.model.resolve import Weights
 from medley.schema import TITLES, EngineName
 
-_COMPARED_PARTS = 2
+_COMPARED_VERSION_PARTS = 2
 """Parts of a release to compare: 0.24 of 0.24.1."""
 _FILE = Path(__file__).with_suffix(".toml")
 REMOVED_VARIABLES: Mapping[str, Mapping[str, Mapping[str, str | Mapping[str, str]]]] = tomllib.loads(
@@ -22,6 +23,16 @@ REMOVED_VARIABLES: Mapping[str, Mapping[str, Mapping[str, str | Mapping[str, str
 )
 """The replacement of each variable, or one for each value, by the engine and the release that removed it."""
 _FALSE_VALUES = {"0", "false", "no", "off", ""}
+
+
+class UnreadVariable(NamedTuple):
+    """A variable that the engine's release ignores."""
+
+    name: str
+    release: str
+    """The release that removed it."""
+    replacement: str
+    """The flag or variable to use instead, or a sentence."""
 
 
 def require_read_variables(
@@ -35,14 +46,17 @@ def require_read_variables(
     unread = list(list_unread_variables(environ, engine, version)) if version else []
     if not unread:
         return
-    names = [name for name, _, _ in unread]
-    releases = ", ".join(f"{release} removed {name}" for name, release, _ in unread)
+    names = [variable.name for variable in unread]
+    releases = ", ".join(f"{variable.release} removed {variable.name}" for variable in unread)
     removal = f"remove {', '.join(names)} from {file}" if file else f"unset {' '.join(names)}"
     raise Problem(
         f"{TITLES[engine]} {version} does not read {', '.join(names)}",
         cause=f"it ignores the setting silently; {releases}",
         fix="\n".join(
-            (removal, *(f"{name}: {_format_replacement(replacement)}" for name, _, replacement in unread))
+            (
+                removal,
+                *(f"{variable.name}: {_format_replacement(variable.replacement)}" for variable in unread),
+            )
         ),
     )
 
@@ -63,17 +77,17 @@ def _format_replacement(replacement: str) -> str:
 
 def list_unread_variables(
     environ: Mapping[str, str] | Iterable[str], engine: EngineName, version: str
-) -> Iterator[tuple[str, str, str]]:
-    """Yield each name that this engine does not read, the release that removed it, and the replacement.
+) -> Iterator[UnreadVariable]:
+    """Yield each variable that this release of the engine does not read, with its replacement.
 
     The replacement is for the value; for a name without a value it is the one for every value.
     """
     values: Mapping[str, str | None] = environ if isinstance(environ, Mapping) else dict.fromkeys(environ)
     for release, names in REMOVED_VARIABLES.get(engine, {}).items():
-        if parse_version(version)[:_COMPARED_PARTS] >= parse_version(release):
+        if parse_version(version)[:_COMPARED_VERSION_PARTS] >= parse_version(release):
             for name, replacement in names.items():
                 if name in values:
-                    yield name, release, _choose_replacement(replacement, values[name])
+                    yield UnreadVariable(name, release, _choose_replacement(replacement, values[name]))
 
 
 def _choose_replacement(replacements: str | Mapping[str, str], value: str | None) -> str:

@@ -9,7 +9,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from medley.command import Flag, Variable
-from medley.engine import Serving, Why, build_flag, build_optional_flag, find_last_reason, list_table_flags
+from medley.engine import (
+    FlagReason,
+    ServerSpec,
+    build_flag,
+    find_last_error_line,
+    list_optional_flags,
+    list_table_flags,
+)
 from medley.host_schema import (
     ENGINE_TABLES,
     HostTable,
@@ -30,8 +37,8 @@ SCRIPT_VARIABLES: tuple[Variable, ...] = (
     Variable("VLLM_LOGGING_STREAM", "ext://sys.stderr", "only the script uses stdout"),
 )
 # "(EngineCore pid=12) ERROR 11-21 08:01:33 [core.py:1109] ValueError: …"; each part is optional
-_PREFIX = re.compile(r"^(?:\(\S+ pid=\d+\) ?)?(?:ERROR [\d-]+ [\d:]+ \[[^\]]+\] ?)?")
-_ERROR = re.compile(r"^(?:[\w.]*(?:Error|Exception|Interrupt|Exit)\b.*|vllm.*: error: .*)")
+_PREFIX_PATTERN = re.compile(r"^(?:\(\S+ pid=\d+\) ?)?(?:ERROR [\d-]+ [\d:]+ \[[^\]]+\] ?)?")
+_ERROR_PATTERN = re.compile(r"^(?:[\w.]*(?:Error|Exception|Interrupt|Exit)\b.*|vllm.*: error: .*)")
 # Printed after 10 seconds, 30, 70 and so on.
 _UNPLACED_LINE = "Waiting for creating a placement group of specs for 30 seconds"
 # Errors of parent processes whose child died, which are not the reason.
@@ -45,22 +52,22 @@ _PARENT_ERRORS = (
 )
 
 
-def build_argv(binary: Path, serving: Serving, _: Plan) -> tuple[str, ...]:
+def build_argv(binary: Path, serving: ServerSpec, _: Plan) -> tuple[str, ...]:
     return (str(binary / PROGRAM), "serve", serving.target)
 
 
-def list_variables(_: Serving, plan: Plan, host: HostTable) -> Iterator[Variable]:
+def list_variables(_: ServerSpec, plan: Plan, host: HostTable) -> Iterator[Variable]:
     if host.device == "cpu" and plan.is_eager:
         # At the first request vLLM 0.32.0 compiles small functions, eager or not (logprobs.py:10 and
         # topk_topp_sampler.py:452 of v1/sample/ops): it took 12 s on quiet cores, and 160 s on busy ones.
         why = "otherwise tracing and g++ delay the first answer without a gain"
         yield Variable("TORCHDYNAMO_DISABLE", "1", why)
-    several = plan.launcher == "solo" and plan.tensor_parallel * plan.stages > 1
-    if host.device == "cpu" and (plan.launcher == "mp" or several):
+    has_several_ranks = plan.launcher == "solo" and plan.tensor_parallel * plan.stages > 1
+    if host.device == "cpu" and (plan.launcher == "mp" or has_several_ranks):
         why = "vLLM would bind each rank to a NUMA node of its own, which few hosts have"
         yield Variable("VLLM_CPU_OMP_THREADS_BIND", "nobind", why)
     if plan.launcher == "ray" and plan.replicas > 1:
-        # medley holds unused slots, so vLLM fills each host.
+        # medley reserves the slots that the plan does not use, so vLLM fills each host.
         hosts = ",".join(dict.fromkeys(plan.rank_addresses))
         yield Variable("VLLM_RAY_DP_PLACEMENT_NODE_IPS", hosts, "the hosts of the plan")
         yield Variable("VLLM_RAY_DP_PACK_STRATEGY", "fill", "each host gets as many replicas as it has slots")
@@ -71,11 +78,11 @@ def list_variables(_: Serving, plan: Plan, host: HostTable) -> Iterator[Variable
             "layers of each stage, in the order of ranks",
         )
     if plan.is_beyond_config:
-        yield Variable(TABLE.context_variable, "1", Why.LONGER)
+        yield Variable(TABLE.context_variable, "1", FlagReason.LONGER)
     yield Variable("VLLM_NO_USAGE_STATS", "1", "vLLM reports usage to its makers by default")
 
 
-def list_flags(serving: Serving, plan: Plan, host: HostTable, model: Model | None) -> Iterator[Flag]:
+def list_flags(serving: ServerSpec, plan: Plan, host: HostTable, model: Model | None) -> Iterator[Flag]:
     yield build_flag("--served-model-name", serving.name, "the name that requests give")
     if plan.node_process and plan.node_process.rank:
         yield build_flag("--headless", None, "only the first host serves the API")
@@ -85,14 +92,14 @@ def list_flags(serving: Serving, plan: Plan, host: HostTable, model: Model | Non
     if plan.replicas > 1:
         yield from _list_replica_flags(plan)
     elif plan.node_process:
-        yield build_flag("--distributed-executor-backend", "mp", Why.WITHOUT_RAY)
-        yield build_flag("--nnodes -n", plan.node_process.node_count, Why.WITHOUT_RAY)
+        yield build_flag("--distributed-executor-backend", "mp", FlagReason.WITHOUT_RAY)
+        yield build_flag("--nnodes -n", plan.node_process.node_count, FlagReason.WITHOUT_RAY)
         yield build_flag("--node-rank -r", plan.node_process.rank, "this host's place among them")
         yield build_flag(
             "--master-addr", plan.node_process.address, "where the ranks find each other: the first host"
         )
         yield build_flag("--master-port", plan.node_process.port, "the same")
-    yield from build_optional_flag("--dtype", plan.dtype, Why.DTYPE)
+    yield from list_optional_flags("--dtype", plan.dtype, FlagReason.DTYPE)
     yield from _list_memory_flags(plan, host)
     yield from _list_compilation_flags(plan, host)
     chat = serving.choose_chat_format(model)
@@ -100,7 +107,7 @@ def list_flags(serving: Serving, plan: Plan, host: HostTable, model: Model | Non
     if tools:
         yield build_flag("--enable-auto-tool-choice", None, "the model decides when to call tools")
         yield build_flag("--tool-call-parser", tools, chat.tool_why)
-    yield from build_optional_flag("--reasoning-parser", reasoning, chat.reasoning_why)
+    yield from list_optional_flags("--reasoning-parser", reasoning, chat.reasoning_why)
     yield from list_table_flags("vllm", plan, model)
 
 
@@ -109,9 +116,9 @@ def choose_parsers(chat: ChatFormat) -> tuple[str | None, str | None]:
     return chat.tool_parser, chat.reasoning_parser
 
 
-def _list_address_flags(serving: Serving) -> Iterator[Flag]:
+def _list_address_flags(serving: ServerSpec) -> Iterator[Flag]:
     if serving.socket_folder:
-        yield build_flag("--uds", serving.socket, Why.SOCKET)
+        yield build_flag("--uds", serving.socket, FlagReason.SOCKET)
     else:
         yield build_flag("--host", serving.address, "where it listens")
         yield build_flag("--port", serving.port, "where it listens")
@@ -135,7 +142,7 @@ def _list_rank_flags(plan: Plan) -> Iterator[Flag]:
 
 
 def _list_replica_flags(plan: Plan) -> Iterator[Flag]:
-    yield build_flag("--data-parallel-size -dp", plan.replicas, Why.REPLICAS)
+    yield build_flag("--data-parallel-size -dp", plan.replicas, FlagReason.REPLICAS)
     if plan.launcher == "ray":
         yield build_flag("--data-parallel-backend -dpb", "ray", "Ray starts the replicas on other hosts")
     if plan.launcher != "solo":
@@ -156,15 +163,17 @@ def _list_replica_flags(plan: Plan) -> Iterator[Flag]:
 
 
 def _list_memory_flags(plan: Plan, host: HostTable) -> Iterator[Flag]:
-    why = "on CPU vLLM would use 92 % of the host's memory" if host.device == "cpu" else Why.SAME_ON_EACH
-    yield from build_optional_flag("--kv-cache-memory-bytes", plan.kv_cache_bytes, why)
+    why = (
+        "on CPU vLLM would use 92 % of the host's memory" if host.device == "cpu" else FlagReason.SAME_ON_EACH
+    )
+    yield from list_optional_flags("--kv-cache-memory-bytes", plan.kv_cache_bytes, why)
     if plan.memory_utilization is not None:
         why = "the free memory of every rank's GPU, within its kind's limit"
         yield build_flag("--gpu-memory-utilization", f"{plan.memory_utilization:.2f}", why)
     if plan.kv_type != "auto":
-        yield build_flag("--kv-cache-dtype", plan.kv_type, Why.FP8_CACHE)
-    yield from build_optional_flag("--max-num-seqs", plan.sequences, Why.CONCURRENT)
-    yield from build_optional_flag("--max-num-batched-tokens", plan.batch_tokens, Why.PER_BATCH)
+        yield build_flag("--kv-cache-dtype", plan.kv_type, FlagReason.FP8_CACHE)
+    yield from list_optional_flags("--max-num-seqs", plan.sequences, FlagReason.CONCURRENT)
+    yield from list_optional_flags("--max-num-batched-tokens", plan.batch_tokens, FlagReason.PER_BATCH)
     if plan.context is not None or plan.longest_context is not None:
         why = "as requested" if plan.context else "the longest that fits the memory, up to the model's own"
         yield build_flag(
@@ -177,10 +186,10 @@ def _list_compilation_flags(plan: Plan, host: HostTable) -> Iterator[Flag]:
         return
     if host.device == "cpu" and plan.stages > 1:
         # Without the warm-up, which eager mode skips, the first request would kill a stage.
-        yield build_flag("-cc.mode", 2, f"{Why.EAGER}; a pipeline on CPU still needs the warm-up")
+        yield build_flag("-cc.mode", 2, f"{FlagReason.EAGER}; a pipeline on CPU still needs the warm-up")
         yield build_flag("-cc.backend", "eager", "traces once, compiles nothing")
     else:
-        yield build_flag("--enforce-eager", None, Why.EAGER)
+        yield build_flag("--enforce-eager", None, FlagReason.EAGER)
 
 
 def is_fatal(line: str) -> bool:
@@ -194,7 +203,7 @@ def is_fatal(line: str) -> bool:
 
 def find_last_error(lines: Iterable[str]) -> str | None:
     """Return the last error that gives a reason; a lone EngineDeadError gets an explanation."""
-    error = find_last_reason(lines, _PREFIX, _ERROR, _PARENT_ERRORS)
+    error = find_last_error_line(lines, _PREFIX_PATTERN, _ERROR_PATTERN, _PARENT_ERRORS)
     if error and "EngineDeadError" in error:
         return "EngineCore ended without an error of its own (EngineDeadError), as it does when it is killed"
     return error

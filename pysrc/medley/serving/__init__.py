@@ -15,7 +15,7 @@ from medley import credentials, process_identity, storage
 from medley.cluster import units
 from medley.cluster.remote import Server
 from medley.cluster.unit_file import SERVER_UNIT_PREFIX
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from medley.engine.launch import Launch, Order
 from medley.errors import Problem
 from medley.planner import Layout
@@ -25,7 +25,7 @@ from medley.unusable_file import optional
 
 _END_LIMIT_S = 40
 _PROGRESS_INTERVAL_S, _POLL_INTERVAL_S = 2, 0.1
-_KEY_FLAGS, _KEY_PLACEHOLDER = {"--api-key", "--admin-api-key"}, "API-KEY"
+_API_KEY_FLAGS, _KEY_PLACEHOLDER = {"--api-key", "--admin-api-key"}, "API-KEY"
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class Description:
     layout: Layout | None = None
 
     @property
-    def programs(self) -> Path:
-        """The folder of the engine environment's programs; with an image, of docker or podman."""
+    def programs_folder(self) -> Path:
+        """The folder of the command's program, in an engine environment, or of docker or podman."""
         return Path(self.argv[0]).parent
 
 
-def format_url(listen: Serving) -> str:
+def format_url(listen: ServerSpec) -> str:
     """Return the server's URL for this host itself."""
     local_addresses = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - compared, not bound
     scheme = "https" if listen.tls else "http"
@@ -56,8 +56,8 @@ def format_url(listen: Serving) -> str:
 
 
 @contextmanager
-def note_server(
-    listen: Serving,
+def record_server(
+    listen: ServerSpec,
     state: str = "starting",
     *,
     drain_s: int = 0,
@@ -83,14 +83,14 @@ def note_server(
             str(listen.socket_folder or ""),
         )
         with optional():  # on a full disk the server goes on, and its record keeps the old state
-            storage.write(_get_record_file(listen.port), json.dumps(asdict(server)))
+            storage.write(_find_record_file(listen.port), json.dumps(asdict(server)))
 
     report(state)
     try:
         yield report
     finally:
         with optional():
-            storage.remove_file(_get_record_file(listen.port))
+            storage.remove_file(_find_record_file(listen.port))
 
 
 def require_unused_port(port: int) -> None:
@@ -106,11 +106,11 @@ def claim_port(model: str, address: str, port: int) -> Iterator[None]:
     The port has a lock, because two starts at the same time would both find no record.
     """
     require_unused_port(port)
-    listen = Serving("", model, address, port)
-    with storage.lock(get_folder() / f"{port}.lock") as is_locked:
+    listen = ServerSpec("", model, address, port)
+    with storage.lock(get_records_folder() / f"{port}.lock") as is_locked:
         if not is_locked:
             raise _port_in_use_problem(port, "another process starts or ends a server there")
-        with note_server(listen, "preparing"):
+        with record_server(listen, "preparing"):
             yield
 
 
@@ -133,10 +133,10 @@ def is_ready(port: int) -> bool:
 
 
 def find_server(port: int) -> Server | None:
-    return _read_server(_get_record_file(port))
+    return _read_server(_find_record_file(port))
 
 
-def end_servers(port: int | None, watch: Progress, *, is_immediate: bool = False) -> int:
+def end_servers(port: int | None, progress: Progress, *, is_immediate: bool = False) -> int:
     """End all servers of this host, or the one on this port; return their number.
 
     Requests that run are answered, up to each server's own limit, unless `is_immediate`.
@@ -147,7 +147,7 @@ def end_servers(port: int | None, watch: Progress, *, is_immediate: bool = False
         for name in states
         if (name == f"{SERVER_UNIT_PREFIX}{port}" if port else name.startswith(SERVER_UNIT_PREFIX))
     }
-    _remove_stale_records(port, watch)
+    _remove_stale_records(port, progress)
     running = [server for server in list_servers() if port is None or server.port == port]
     own_servers = [server for server in running if server.identity.is_own]
     deadlines = {
@@ -155,12 +155,12 @@ def end_servers(port: int | None, watch: Progress, *, is_immediate: bool = False
         for server in own_servers
     }
     titles = ", ".join(f"{server.model} on port {server.port}" for server in own_servers)
-    with watch.stage(f"end {titles}") if own_servers else nullcontext():
+    with progress.stage(f"end {titles}") if own_servers else nullcontext():
         for server in own_servers:
             # Only SIGTERM waits for running requests. A server that `&` in a script began ignores SIGINT.
             immediate_signal = signal.SIGHUP if server.identity.ignores(signal.SIGINT) else signal.SIGINT
             server.identity.signal(immediate_signal if is_immediate else signal.SIGTERM)
-        _wait_for_ends(deadlines, watch)
+        _wait_for_ends(deadlines, progress)
     for name in names:
         units.stop_unit(name)
     if foreign_servers := [server for server in running if server not in own_servers]:
@@ -178,33 +178,33 @@ def _foreign_servers_problem(foreign_servers: list[Server]) -> Problem:
     )
 
 
-def _wait_for_ends(deadlines: dict[Server, float], watch: Progress) -> None:
+def _wait_for_ends(deadlines: dict[Server, float], progress: Progress) -> None:
     """Wait for servers to end, each until its deadline by time.monotonic(); then kill it."""
     next_note = time.monotonic() + _PROGRESS_INTERVAL_S
     while deadlines:
         for server in list(deadlines):
-            if _has_ended(server, deadlines[server], watch):
+            if _has_ended(server, deadlines[server], progress):
                 del deadlines[server]
                 units.stop_unit(f"{SERVER_UNIT_PREFIX}{server.port}")  # before it starts the server again
                 if find_server(server.port) is None:  # it was killed, and so did not remove its record
-                    storage.remove_file(_get_record_file(server.port))
+                    storage.remove_file(_find_record_file(server.port))
         if deadlines and time.monotonic() > next_note:
             next_note += _PROGRESS_INTERVAL_S
-            watch.line(", ".join(map(_describe_open_requests, deadlines)))
+            progress.line(", ".join(map(_describe_open_requests, deadlines)))
 
 
-def _remove_stale_records(port: int | None, watch: Progress) -> None:
-    for file in storage.list_folder(get_folder(), "*.json"):
+def _remove_stale_records(port: int | None, progress: Progress) -> None:
+    for file in storage.list_folder(get_records_folder(), "*.json"):
         with optional():
             if (port is None or file.stem == str(port)) and _read_server(file) is None:
                 storage.remove_file(file)
-                watch.note(f"removed {file.name}: its server is gone, as after a power cut")
+                progress.note(f"removed {file.name}: its server is gone, as after a power cut")
 
 
-def _has_ended(server: Server, deadline: float, watch: Progress) -> bool:
-    """Return whether it ends within a moment; kill it after its deadline."""
+def _has_ended(server: Server, deadline: float, progress: Progress) -> bool:
+    """Return whether the server ends within 0.1 s; after its deadline, a time.monotonic() value, kill it."""
     if time.monotonic() > deadline:
-        watch.note(f"killed process {server.pid}, which served {server.model}: it did not end in time")
+        progress.note(f"killed process {server.pid}, which served {server.model}: it did not end in time")
         process_identity.kill_processes([server.identity])
     return server.identity.ends_within(_POLL_INTERVAL_S)
 
@@ -220,7 +220,7 @@ def _describe_open_requests(server: Server) -> str:
 
 def list_servers() -> list[Server]:
     """Return all running servers, the newest first."""
-    files = sorted(storage.list_folder(get_folder(), "*.json"), key=storage.modified_s, reverse=True)
+    files = sorted(storage.list_folder(get_records_folder(), "*.json"), key=storage.modified_s, reverse=True)
     return list(_list_readable_servers(files))
 
 
@@ -236,11 +236,11 @@ def _read_server(path: Path) -> Server | None:
     return server if server and server.port and server.identity.alive else None
 
 
-def _get_record_file(port: int) -> Path:
-    return get_folder() / f"{port}.json"
+def _find_record_file(port: int) -> Path:
+    return get_records_folder() / f"{port}.json"
 
 
-def get_folder() -> Path:
+def get_records_folder() -> Path:
     return storage.state() / "serving"
 
 
@@ -255,7 +255,7 @@ def build_description(order: Order, launch: Launch, layout: Layout | None) -> De
         order.placement.engine,
         order.weights.name,
         order.serving.target,
-        tuple(_hide_keys(command.argv)),
+        tuple(_replace_keys(command.argv)),
         dict(command.env),
         json.loads(json.dumps(asdict(launch.plan))),
         layout,
@@ -265,7 +265,7 @@ def build_description(order: Order, launch: Launch, layout: Layout | None) -> De
 @contextmanager
 def store_description(port: int, description: Description) -> Iterator[None]:
     """Store the description next to its server's record while that runs."""
-    file = get_folder() / f"{port}.what"
+    file = get_records_folder() / f"{port}.what"
     with optional():
         storage.write(file, json.dumps(asdict(description)))
     try:
@@ -278,20 +278,20 @@ def store_description(port: int, description: Description) -> Iterator[None]:
 def read_description(port: int) -> Description | None:
     """Return the description of this port's server; None without one of this version."""
     try:
-        description = msgspec.convert(storage.read_table(get_folder() / f"{port}.what"), Description)
+        description = msgspec.convert(storage.read_table(get_records_folder() / f"{port}.what"), Description)
     except msgspec.ValidationError:
         return None
     return description if description.argv else None
 
 
-def _hide_keys(argv: tuple[str, ...]) -> Iterator[str]:
+def _replace_keys(argv: tuple[str, ...]) -> Iterator[str]:
     """Yield the words of a command without the values of the user's own --api-key."""
     previous_word = ""
     for word in argv:
         name, equals, _ = word.partition("=")
-        if previous_word in _KEY_FLAGS:
+        if previous_word in _API_KEY_FLAGS:
             yield _KEY_PLACEHOLDER
-        elif name in _KEY_FLAGS and equals:
+        elif name in _API_KEY_FLAGS and equals:
             yield f"{name}={_KEY_PLACEHOLDER}"
         else:
             yield word

@@ -32,14 +32,14 @@ from medley.serving.engine_sources import add_engine_gaps, add_engine_sources
 _SIZE_SWITCHES = ("--tp", "--pp", "--dp")
 _CONTEXT_STEP_TOKENS = 1024
 _MIN_CONTEXT_TOKENS = 16
-_MAX_HOSTS = 64
-_HOST_COUNTS_TRIED = 3
-_HOST_COUNTS: tuple[int, ...] = (1, 2, 4, 8)
+_MAX_HOST_COUNT = 64
+_MAX_HOST_COUNTS_TRIED = 3
+_TYPICAL_HOST_COUNTS: tuple[int, ...] = (1, 2, 4, 8)
 _MIN_BUILD_GAIN = 1.5
 """A build must be faster by this factor to be suggested."""
 _MAX_MEMORY_RATIO = 1.25
 """Hosts count as alike if their memory differs by less than this factor."""
-_MODELS_SHOWN = 3
+_MAX_MODELS_SHOWN = 3
 
 
 def place_order(order: Order, shape: Shape, site: Topology) -> Choice:
@@ -66,10 +66,8 @@ def _list_missing_hosts(site: Topology) -> Iterator[str]:
     path = cluster.find_file()
     if not (site.rank_order or set(site.hosts) == {platform.node()}) or path is None:
         return
-    joined, total = (
-        len(site.hosts),
-        len(cluster.read_cluster(str(path)).hosts),
-    )  # it counts hosts, and runs nothing
+    # Reading the file only counts its hosts: no command of it runs.
+    joined, total = len(site.hosts), len(cluster.read_cluster(str(path)).hosts)
     if total > joined:
         yield f"medley up  # {joined} of the {total} hosts of cluster.toml have joined; then run this again"
 
@@ -100,7 +98,7 @@ def _list_gpu_hints(order: Order, shape: Shape, site: Topology) -> Iterator[str]
 
 
 def _list_changes(order: Order, shape: Shape, site: Topology, problem: NoLayout) -> Iterator[str]:
-    """Yield changed commands; a comment names a change that is not visible."""
+    """Yield the user's command with one change each; a comment names a change that the words do not show."""
     placement, command = order.placement, _list_command_words(order)
     # A running cluster, or the user, may place ranks differently than the planner's table.
     table = None if site.rank_order or placement.partition else problem.evaluation
@@ -146,15 +144,15 @@ def _list_remedies(
         yield join(set_switch(command, "--concurrency", str(concurrency)))
     smaller_builds = tuple(_list_smaller_builds(order, shape, site, remedies))
     yield from smaller_builds
-    more_hosts = _find_more_hosts(order, shape, site, remedies)
-    if not (context or concurrency or smaller_builds or (more_hosts and more_hosts.are_alike)):
+    more_hosts = _suggest_hosts(order, shape, site, remedies)
+    if not (context or concurrency or smaller_builds or (more_hosts and more_hosts.is_same_kind)):
         yield from _list_other_models(order, site, problem)
     if more_hosts:
         yield more_hosts.command
 
 
 def _list_shorter_contexts(order: Order, shape: Shape, site: Topology) -> Iterator[str]:
-    """Yield the longest context that the model has, and the user's own way past it."""
+    """Yield the command with the model's longest context, and the one that allows a longer context."""
     placement, longest = order.placement, find_longest_context(shape, order.engine)
     if not placement.context or placement.context <= longest or placement.allows_longer_context:
         return
@@ -190,16 +188,16 @@ class Build:
     """The command that plans it."""
 
     @property
-    def rate(self) -> str | None:
+    def speed_text(self) -> str | None:
         """The predicted speed, if any."""
         prediction = self.choice.prediction
         return f"{prediction.tokens_per_s:.1f} tok/s" if prediction.fitted else None
 
     @property
     def fit_text(self) -> str:
-        """Its speed, and that its memory is tight; empty where neither is known."""
+        """The predicted speed, and a warning if its memory is tight; empty without both."""
         tight = "less memory free than is safe" if self.choice.is_tight else None
-        return ", ".join(filter(None, (self.rate, tight)))
+        return ", ".join(filter(None, (self.speed_text, tight)))
 
 
 def list_builds(order: Order, shape: Shape, site: Topology) -> Iterator[Build]:
@@ -237,7 +235,7 @@ def list_faster_builds(order: Order, site: Topology, choice: Choice) -> list[Bui
     return sorted(faster, key=lambda build: -build.choice.prediction.tokens_per_s)
 
 
-def predict_four_bit_rate(order: Order, site: Topology, choice: Choice) -> float | None:
+def predict_four_bit_tokens_per_s(order: Order, site: Topology, choice: Choice) -> float | None:
     """Return the tokens/s of a 4-bit build if medley knows none and it would be much faster; else None."""
     four_bit, prediction = quantize_shape(choice.workload.shape, "nvfp4"), choice.prediction
     if four_bit is None or not prediction.fitted or _find_siblings(order):
@@ -284,50 +282,50 @@ def _list_other_models(order: Order, site: Topology, problem: NoLayout) -> Itera
     if models or any(len(row_ranks) > 1 for row_ranks in ranks):
         return
     for (rank,) in ranks[:1]:
-        room = rank.device.memory_bytes - rank.kv_bytes - rank.overhead_bytes
-        if room > 0:
+        room_bytes = rank.device.memory_bytes - rank.kv_bytes - rank.overhead_bytes
+        if room_bytes > 0:
             line = join(_replace_model(order, "ORG/NAME"))
-            size = format_gib(room)
+            size = format_gib(room_bytes)
             yield f"{line}  # a model with at most {size} GiB of weights: no known model is so small"
 
 
 def _list_fitting_models(site: Topology, placement: PlacementOptions) -> Iterator[tuple[str, int]]:
     """Yield the largest models with a shape that fit the site, and the bytes of their weights."""
-    room = sum(device.memory_bytes for device in site.list_devices(placement.gpus))
+    room_bytes = sum(device.memory_bytes for device in site.list_devices(placement.gpus))
     candidates = [
         (name, model, model.shape)
         for name, model in config.models().items()
-        # A model that medley builds is for trying medley, not an answer to a user's wish.
-        if model.shape and not model.is_built and model.shape.weights_bytes < room
+        # A model that medley builds itself only tests an installation, so it is not suggested.
+        if model.shape and not model.is_built and model.shape.weights_bytes < room_bytes
     ]
     shown = 0
     for name, model, shape in sorted(candidates, key=lambda candidate: -candidate[2].weights_bytes):
-        if shown == _MODELS_SHOWN:
+        if shown == _MAX_MODELS_SHOWN:
             return
         if _fits(shape, add_engine_gaps(site, placement.engine, model), placement):
             yield name, shape.weights_bytes
             shown += 1
 
 
-class LargerSite(NamedTuple):
+class HostSuggestion(NamedTuple):
     """A command that plans for more or other hosts."""
 
     command: str
-    are_alike: bool
-    """Whether these hosts are like the user's largest."""
+    is_same_kind: bool
+    """Whether these hosts are of the kind of the user's largest host."""
 
 
-def _find_more_hosts(order: Order, shape: Shape, site: Topology, remedies: Remedies) -> LargerSite | None:
+def _suggest_hosts(order: Order, shape: Shape, site: Topology, remedies: Remedies) -> HostSuggestion | None:
     """Return a plan with enough hosts like the largest, else with Sparks; None where neither fits."""
     largest = next(device for device in site.list_devices() if device.host == remedies.largest_host)
     kind = _find_typical_kind(largest)
     placement = replace(order.placement, sizes=ForcedSizes(), host_count=None, gpus=None, partition=None)
     # Where a pipeline is not possible its fewest hosts are no guide.
-    min_count, counts = remedies.hosts, _HOST_COUNTS
+    min_count, counts = remedies.hosts, _TYPICAL_HOST_COUNTS
     if min_count:
-        counts = tuple(range(min_count, min(min_count + _HOST_COUNTS_TRIED, _MAX_HOSTS + 1)))
+        counts = tuple(range(min_count, min(min_count + _MAX_HOST_COUNTS_TRIED, _MAX_HOST_COUNT + 1)))
     candidates = [(kind, count, remedies.largest_host) for count in counts] if kind else []
-    candidates += [("spark", count, "a DGX Spark") for count in _HOST_COUNTS]
+    candidates += [("spark", count, "a DGX Spark") for count in _TYPICAL_HOST_COUNTS]
     for name, count, example in candidates:
         hosts = f"{name}:{count}"
         larger_site = add_engine_sources(
@@ -335,8 +333,8 @@ def _find_more_hosts(order: Order, shape: Shape, site: Topology, remedies: Remed
         )
         if _fits(shape, larger_site, placement):
             comment = f"plan it for {count} host{'s' * (count > 1)} like {example}"
-            command = f"{_write_plan_command(order, hosts)}  # {comment}"
-            return LargerSite(command, example == remedies.largest_host)
+            command = f"{_format_plan_command(order, hosts)}  # {comment}"
+            return HostSuggestion(command, example == remedies.largest_host)
     return None
 
 
@@ -356,7 +354,7 @@ def _build_site(hosts: str) -> Topology:
     return Topology({name: (facts, find_kind(facts)) for name, facts in build_hosts(hosts).items()})
 
 
-def _write_plan_command(order: Order, hosts: str) -> str:
+def _format_plan_command(order: Order, hosts: str) -> str:
     words = ["medley", "plan", order.weights.name, "--hosts", hosts]
     for name, field in (
         ("--for", "goal"),

@@ -17,19 +17,19 @@ _BATCH_LIMIT_S = 1800
 _CONTEXT_TOKENS = "512"
 
 
-def compare_answers(name: str, count: int | None, watch: Progress) -> tuple[Comparison, ...]:
+def compare_answers(name: str, count: int | None, progress: Progress) -> tuple[Comparison, ...]:
     """Return the comparison of the first `count` answers in float32 on this host; None: all of them."""
     references = answers.read_references(count)
     with (
         tempfile.TemporaryDirectory(prefix="medley-answers-") as scratch,
-        watch.stage(f"serve {answers.MODEL} with {name}"),
+        progress.stage(f"serve {answers.MODEL} with {name}"),
     ):
         source, target = Path(scratch) / "in.jsonl", Path(scratch) / "out.jsonl"
         source.write_text("".join(_format_lines(references)), encoding="utf-8")
         words = ("batch", answers.MODEL, str(source), str(target), "--hosts", "1", "--env", name)
         sizes = ("--context", _CONTEXT_TOKENS, "--at-once", str(len(references)))
         command = Command((*get_own_command(), *words, *sizes, "--", "--dtype=float32"))
-        finished = process.run(command, limit_s=_BATCH_LIMIT_S, on_line=watch.line)
+        finished = process.run(command, limit_s=_BATCH_LIMIT_S, on_line=progress.line)
         lines = target.read_text(encoding="utf-8").splitlines() if target.exists() else []
     choices = {
         entry["custom_id"]: entry["response"]["body"]["choices"][0] for entry in map(json.loads, lines)

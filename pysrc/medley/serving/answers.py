@@ -24,12 +24,12 @@ _END_MARK = "<|im_end|>"
 
 
 class Step(NamedTuple):
-    """One token of the reference; logarithms are natural."""
+    """One decoding step of the reference: its token, with natural logarithms."""
 
     text: str
     logprob: float
     best_logit: float
-    """The best logit."""
+    """The largest logit, before the softmax."""
     margin: float
     """The best logit minus the second one."""
 

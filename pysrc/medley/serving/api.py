@@ -1,4 +1,4 @@
-"""Ask an OpenAI-style server: readiness, chat, list of models."""
+"""Send requests to an OpenAI-compatible server: readiness, chat, list of models."""
 
 import time
 from collections.abc import Generator, Iterator
@@ -22,7 +22,7 @@ _PROBE_MESSAGES = [{"role": "user", "content": "Hello"}]
 _NO_CHAT_STATUSES = {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND}
 _PROBE_LIMIT_S = 120
 _FIRST_TOKEN_LIMIT_S = 300
-_MIN_PIECES, _MIN_STREAM_S = 3, 0.3
+_MIN_STREAMED_PIECES, _MIN_STREAM_S = 3, 0.3
 
 
 def request_probe_answer(url: str, model: str) -> str | None:
@@ -68,27 +68,26 @@ def _send_probe(url: str, path: str, body: dict[str, Any]) -> Response | None:
 
 @dataclass(frozen=True)
 class AnswerSpeed:
-    """The speed of an answer; tokens as the server counts them."""
+    """The length and the duration of an answer; the server counts its tokens."""
 
     prompt_tokens: int
-    tokens: int
+    answer_tokens: int
     first_token_s: float
     total_s: float
-    pieces: int
-    is_cut: bool = False
+    piece_count: int
+    is_truncated: bool = False
     """Whether the answer ended at the limit of tokens."""
 
     @property
     def tokens_per_second(self) -> float | None:
-        """The speed after the first token, which waits for the prompt; None without a second one.
+        """The tokens/s after the first token, because that one waits for the prompt; None for a single token.
 
-        It is that of the whole time if the answer came at once: in fewer than 3 pieces, or within 0.3 s of
-        the first one.
+        If the answer was not streamed, in fewer than 3 pieces or within 0.3 s, it is that of the whole time.
         """
         rest = self.total_s - self.first_token_s
-        if self.pieces >= _MIN_PIECES and rest >= _MIN_STREAM_S:
-            return (self.tokens - 1) / rest
-        return self.tokens / self.total_s if self.tokens > 1 else None
+        if self.piece_count >= _MIN_STREAMED_PIECES and rest >= _MIN_STREAM_S:
+            return (self.answer_tokens - 1) / rest
+        return self.answer_tokens / self.total_s if self.answer_tokens > 1 else None
 
 
 class ReasoningText(str):
@@ -108,23 +107,23 @@ def stream_chat(
         "stream_options": {"include_usage": True},
         **({} if max_tokens is None else {"max_tokens": max_tokens}),
     }
-    started_s, first_token_s, usage, piece_count, is_cut = time.monotonic(), 0.0, (0, 0), 0, False
+    started_s, first_token_s, usage, piece_count, is_truncated = time.monotonic(), 0.0, (0, 0), 0, False
     for event in _stream_events(f"{url}/chat/completions", body, key):
         match event:
             case {"usage": {"prompt_tokens": int(prompt_tokens), "completion_tokens": int(answer_tokens)}}:
                 usage = prompt_tokens, answer_tokens
             case {"choices": [{"finish_reason": "length"}, *_]}:
-                is_cut = True
+                is_truncated = True
             case _:
                 pass
-        for piece in _list_pieces(event):
+        for piece in _list_text_pieces(event):
             first_token_s, piece_count = first_token_s or time.monotonic() - started_s, piece_count + 1
             yield piece
     total_s = time.monotonic() - started_s
-    yield AnswerSpeed(*usage, first_token_s or total_s, total_s, piece_count, is_cut)
+    yield AnswerSpeed(*usage, first_token_s or total_s, total_s, piece_count, is_truncated)
 
 
-def _list_pieces(event: dict[str, Any]) -> Iterator[str]:
+def _list_text_pieces(event: dict[str, Any]) -> Iterator[str]:
     choices = event.get("choices")
     for choice in choices if isinstance(choices, list) else ():
         delta = choice.get("delta") if isinstance(choice, dict) else None
@@ -164,10 +163,10 @@ def complete_url(url: str) -> str:
 
 
 def list_models(url: str, key: str | None = None) -> list[str]:
-    return [card["id"] for card in list_cards(url, key)]
+    return [card["id"] for card in list_model_cards(url, key)]
 
 
-def list_cards(url: str, key: str | None = None) -> list[dict[str, Any]]:
+def list_model_cards(url: str, key: str | None = None) -> list[dict[str, Any]]:
     """Return a server's models: `id`, and often `root` and `max_model_len`."""
     try:
         answer = http_client.ask("GET", f"{url}/models", limit_s=5, headers=build_auth_header(key))

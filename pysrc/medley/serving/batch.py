@@ -1,4 +1,4 @@
-"""Batch files: requests in, answers out, resumable."""
+"""Read a batch file of requests, and write the files of its answers and errors, which can be resumed."""
 
 import contextlib
 import hashlib
@@ -19,20 +19,24 @@ _MAX_ID_CHARS = 512
 
 @dataclass(frozen=True)
 class Request:
-    number: int
+    """A request of a batch, in the format of OpenAI's batch files."""
+
+    line_number: int
     custom_id: str
     url: str
     body: dict[str, Any]
 
 
 @dataclass(frozen=True)
-class BadLine:
-    number: int
+class RefusedLine:
+    """A line of a batch file that is not a valid request."""
+
+    line_number: int
     custom_id: str | None
     reason: str
 
 
-def parse_lines(texts: Iterable[str]) -> Iterator[Request | BadLine]:
+def parse_lines(texts: Iterable[str]) -> Iterator[Request | RefusedLine]:
     """Yield each line that is not blank; a repeated custom_id is an error, because it names the answer."""
     first_numbers: dict[str, int] = {}
     for number, text in enumerate(texts, 1):
@@ -42,22 +46,22 @@ def parse_lines(texts: Iterable[str]) -> Iterator[Request | BadLine]:
         if isinstance(line, Request):
             first = first_numbers.setdefault(line.custom_id, number)
             if first != number:
-                line = BadLine(number, line.custom_id, f"line {first} has the same custom_id")
+                line = RefusedLine(number, line.custom_id, f"line {first} has the same custom_id")
         yield line
 
 
-def _parse_line(number: int, text: str) -> Request | BadLine:
+def _parse_line(number: int, text: str) -> Request | RefusedLine:
     try:
         table = json.loads(text)
     except (ValueError, RecursionError) as error:
-        return BadLine(number, None, f"it is not valid JSON: {error}")
+        return RefusedLine(number, None, f"it is not valid JSON: {error}")
     if not isinstance(table, dict):
-        return BadLine(number, None, "it is not a JSON object")
+        return RefusedLine(number, None, "it is not a JSON object")
     id_value = table.get("custom_id")
     custom_id = id_value if isinstance(id_value, str) and 0 < len(id_value) <= _MAX_ID_CHARS else None
     reason = next(_list_errors(table, custom_id), None)
     if reason is not None or custom_id is None:
-        return BadLine(number, custom_id, reason or "")
+        return RefusedLine(number, custom_id, reason or "")
     return Request(number, custom_id, table["url"], table["body"])
 
 
@@ -84,13 +88,15 @@ _APPEND_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 
 @dataclass
 class BatchFiles:
-    """The open files of one run; `done_ids` are the custom_ids that need no further answer."""
+    """The open files of one run."""
 
     answers: Path
     errors: Path
     done_ids: set[str]
+    """The custom_ids that need no further answer."""
     refused_count: int
-    handles: dict[Path, int] = field(default_factory=dict)
+    """The number of requests that the server refused in earlier runs."""
+    descriptors: dict[Path, int] = field(default_factory=dict)
 
     def write_answer(self, request: Request, body: Any, request_id: str) -> None:  # noqa: ANN401 - the server's JSON
         response = {"status_code": 200, "request_id": request_id, "body": body}
@@ -105,23 +111,28 @@ class BatchFiles:
         unwritten = _format_line(table).encode()
         with storage.explain_errors(path, "written"):
             while unwritten:
-                unwritten = unwritten[os.write(self.handles[path], unwritten) :]
+                unwritten = unwritten[os.write(self.descriptors[path], unwritten) :]
         self.done_ids.add(table["custom_id"])
 
 
 @contextlib.contextmanager
 def open_batch(
-    answers: Path, source: bytes, model: str, bad_lines: Iterable[BadLine]
+    answers: Path, source: bytes, model: str, bad_lines: Iterable[RefusedLine]
 ) -> Iterator[BatchFiles]:
     """Open the files of these answers, and resume them; raise a Problem for another batch's."""
-    errors, mark = answers.with_name(f"{answers.name}.errors"), answers.with_name(f".{answers.name}.batch")
+    errors, mark_file = (
+        answers.with_name(f"{answers.name}.errors"),
+        answers.with_name(f".{answers.name}.batch"),
+    )
     storage.make(answers.parent)
     with storage.lock(answers.with_name(f".{answers.name}.lock")) as is_locked:
         if not is_locked:
             raise Problem(
                 f"another medley batch writes {answers}", cause="it holds the file's lock", fix="wait for it"
             )
-        _require_same(mark, answers, {"requests": hashlib.sha256(source).hexdigest(), "model": model})
+        _require_same_batch(
+            mark_file, answers, {"requests": hashlib.sha256(source).hexdigest(), "model": model}
+        )
         done_ids = {table["custom_id"] for table in read_complete_lines(answers)}
         refusals = [table for table in read_complete_lines(errors) if not _is_bad_line(table)]
         tables = (*(_build_error_entry(line, "bad_line", line.reason) for line in bad_lines), *refusals)
@@ -131,13 +142,13 @@ def open_batch(
         try:
             for path in (answers, errors):
                 with storage.explain_errors(path, "written"):
-                    files.handles[path] = os.open(path, _APPEND_FLAGS, 0o644)
+                    files.descriptors[path] = os.open(path, _APPEND_FLAGS, 0o644)
             yield files
         finally:
-            for path, handle in files.handles.items():
+            for path, descriptor in files.descriptors.items():
                 with storage.explain_errors(path, "written"):
-                    os.fsync(handle)
-                os.close(handle)
+                    os.fsync(descriptor)
+                os.close(descriptor)
 
 
 def read_complete_lines(path: Path) -> list[dict[str, Any]]:
@@ -160,23 +171,23 @@ def read_complete_lines(path: Path) -> list[dict[str, Any]]:
     return tables
 
 
-def _require_same(mark: Path, answers: Path, new_values: dict[str, str]) -> None:
-    if storage.exists(mark):
-        old_values = storage.read_table(mark) or {}
+def _require_same_batch(mark_file: Path, answers: Path, new_values: dict[str, str]) -> None:
+    if storage.exists(mark_file):
+        old_values = storage.read_table(mark_file) or {}
         changed = [name for name, value in new_values.items() if old_values.get(name) != value]
         if changed:
             raise Problem(
                 f"{answers} has the answers of another batch",
                 cause=f"the {' and the '.join(changed)} changed since it started",
-                fix=f"name another file, or start again: {shlex.join(('rm', str(answers), str(mark)))}",
+                fix=f"name another file, or start again: {shlex.join(('rm', str(answers), str(mark_file)))}",
             )
     elif storage.read_bytes(answers):
         raise Problem(
             f"{answers} is not empty and not of medley batch",
-            cause=f"there is no {mark.name} next to it",
+            cause=f"there is no {mark_file.name} next to it",
             fix="name another file for the answers: medley batch MODEL IN.jsonl OUT.jsonl",
         )
-    storage.write(mark, json.dumps(new_values))
+    storage.write(mark_file, json.dumps(new_values))
 
 
 def _is_bad_line(table: dict[str, Any]) -> bool:
@@ -188,9 +199,14 @@ def _format_line(table: dict[str, Any]) -> str:
     return json.dumps(table, ensure_ascii=False) + "\n"
 
 
-def _build_entry(line: Request | BadLine) -> dict[str, Any]:
-    return {"id": f"batch_req_{line.number}", "custom_id": line.custom_id, "response": None, "error": None}
+def _build_entry(line: Request | RefusedLine) -> dict[str, Any]:
+    return {
+        "id": f"batch_req_{line.line_number}",
+        "custom_id": line.custom_id,
+        "response": None,
+        "error": None,
+    }
 
 
-def _build_error_entry(line: Request | BadLine, code: str, message: str) -> dict[str, Any]:
-    return {**_build_entry(line), "error": {"code": code, "message": message}, "line": line.number}
+def _build_error_entry(line: Request | RefusedLine, code: str, message: str) -> dict[str, Any]:
+    return {**_build_entry(line), "error": {"code": code, "message": message}, "line": line.line_number}

@@ -64,17 +64,17 @@ async def _send_all(
     server: BatchServer,
     concurrency: int,
 ) -> None:
-    local = read_socket_url(server.url)
-    base = http_client.parse_url("http://localhost" if local else server.url.removesuffix("/v1"))
+    socket_and_path = read_socket_url(server.url)
+    base = http_client.parse_url("http://localhost" if socket_and_path else server.url.removesuffix("/v1"))
     limits = httpx.Limits(max_connections=concurrency)
     client_options = (
-        {"transport": httpx.AsyncHTTPTransport(uds=str(local[0]), limits=limits)}
-        if local
+        {"transport": httpx.AsyncHTTPTransport(uds=str(socket_and_path[0]), limits=limits)}
+        if socket_and_path
         else http_client.choose_client_options(base)
     )
     remaining = iter(requests)
 
-    async def work() -> None:
+    async def send_remaining() -> None:
         for request in remaining:
             answer = await _request_answer(client, server.model, request)
             if answer.status_code == httpx.codes.OK:
@@ -97,7 +97,7 @@ async def _send_all(
     )
     async with client, asyncio.TaskGroup() as group:
         for _ in range(min(concurrency, len(requests))):
-            group.create_task(work())
+            group.create_task(send_remaining())
 
 
 async def _request_answer(client: httpx.AsyncClient, model: str, request: Request) -> httpx.Response:
@@ -122,7 +122,7 @@ async def _request_answer(client: httpx.AsyncClient, model: str, request: Reques
             break
     raise Problem(
         "the server does not answer any more",
-        cause=f"line {request.number}: {failure}",
+        cause=f"line {request.line_number}: {failure}",
         fix="check it: medley status; then run this again, which resumes the batch",
     )
 

@@ -18,20 +18,24 @@ from medley.schema import Model, Shape
 from medley.serving.engine_sources import add_engine_gaps
 
 _MIN_DOWNLOAD_BYTES = 1_000_000
-_USABLE_TOKENS_PER_S = 10.0
+_MIN_USABLE_TOKENS_PER_S = 10.0
 """Tokens per second; an estimate: twice the speed at which people read English, about 250 words a minute."""
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogEntry:
+    """A known model, and how it would run on a site."""
+
     name: str
     model: Model
     shape: Shape | None
     """The model's shape; None if neither its table nor a cached config.json has one."""
     choice: Choice | None
-    gap: str | None
+    """The best layout; None if it does not fit."""
+    refusal: str | None
+    """The reason why it does not fit, or could not be planned."""
     on_disk_bytes: int | None = None
-    """The size of its files on this host; None without any."""
+    """The bytes of its files on this host; None without any."""
     single_hosts: tuple[str, ...] = ()
     """The hosts that can each hold the whole model."""
 
@@ -51,7 +55,9 @@ def measure_downloads() -> dict[str, int]:
     }
 
 
-def list_entries(site: Topology, options: PlacementOptions, downloads: Mapping[str, int]) -> Iterator[Entry]:
+def list_entries(
+    site: Topology, options: PlacementOptions, downloads: Mapping[str, int]
+) -> Iterator[CatalogEntry]:
     """Yield every model by name, planned on the site, with its bytes in `downloads`; send no requests."""
     models = config.models()
     for name in sorted(models):
@@ -62,7 +68,7 @@ def list_entries(site: Topology, options: PlacementOptions, downloads: Mapping[s
         yield replace(_plan_entry(name, models[name], site, options), on_disk_bytes=size_bytes or None)
 
 
-def find_largest_usable(site: Topology, options: PlacementOptions, count: int) -> list[Entry]:
+def find_largest_usable_models(site: Topology, options: PlacementOptions, count: int) -> list[CatalogEntry]:
     """Return the models with the most parameters whose predicted speed on the site is pleasant to use.
 
     The fastest comes first. Only as many models are planned as it takes; none on a CPU, whose speed is not
@@ -76,12 +82,12 @@ def find_largest_usable(site: Topology, options: PlacementOptions, count: int) -
         for name, (_, model_shape) in shapes.items()
         if model_shape is not None and model_shape.weights_bytes < memory_bytes
     }
-    usable: list[Entry] = []
+    usable: list[CatalogEntry] = []
     has_gpu = any(item.kind != "cpu" for item in devices)
     for name in sorted(sizes, key=lambda name: -sizes[name]) if has_gpu else ():
         entry = _plan_entry(name, shapes[name][0], site, options)
         prediction = entry.choice and entry.choice.prediction
-        if prediction and prediction.fitted and prediction.tokens_per_s >= _USABLE_TOKENS_PER_S:
+        if prediction and prediction.fitted and prediction.tokens_per_s >= _MIN_USABLE_TOKENS_PER_S:
             usable.append(entry)
         if len(usable) == count:
             break
@@ -101,15 +107,17 @@ def _find_shape(name: str, model: Model) -> Shape | None:
     return shape.find_shape(resolve_weights(name, {name: model}, storage.cache())) if has_shape else None
 
 
-def _plan_entry(name: str, model: Model, site: Topology, options: PlacementOptions) -> Entry:
+def _plan_entry(name: str, model: Model, site: Topology, options: PlacementOptions) -> CatalogEntry:
     model_shape = _find_shape(name, model)
     if model_shape is None:
-        return Entry(name, model, None, None, f"size unknown; to read it from the hub: medley plan {name}")
+        return CatalogEntry(
+            name, model, None, None, f"size unknown; to read it from the hub: medley plan {name}"
+        )
     site = add_engine_gaps(site, options.engine, model)
     try:
-        choice, gap = place_model(model_shape, site, options), None
+        choice, refusal = place_model(model_shape, site, options), None
     except Problem as problem:
-        choice, gap = None, problem.cause.partition("\n")[0]
+        choice, refusal = None, problem.cause.partition("\n")[0]
     # A site of one host was planned already; without forced sizes that plan is the host's own.
     is_single_host = len(site.hosts) == 1 and options.sizes == NO_FORCED_SIZES
     single_hosts = (
@@ -117,7 +125,7 @@ def _plan_entry(name: str, model: Model, site: Topology, options: PlacementOptio
         if is_single_host
         else tuple(_find_single_hosts(model_shape, site, options))
     )
-    return Entry(name, model, model_shape, choice, gap, single_hosts=single_hosts)
+    return CatalogEntry(name, model, model_shape, choice, refusal, single_hosts=single_hosts)
 
 
 def _find_single_hosts(model_shape: Shape, site: Topology, options: PlacementOptions) -> Iterator[str]:

@@ -96,7 +96,7 @@ def find_flag_value(words: Sequence[str], flag: str) -> str | None:
 
 
 def _find_parser_gap(engine_parser: EngineParser | None, flag: str, name: str) -> str | None:
-    values = engine_parser.names.get(flag, {}).get("values") if engine_parser else None
+    values = engine_parser.flags_by_name.get(flag, {}).get("values") if engine_parser else None
     return (
         f"{engine_parser.title} has no parser {name}"
         if engine_parser and values and name not in values

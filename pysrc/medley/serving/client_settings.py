@@ -14,24 +14,24 @@ from medley.errors import Problem, in_words
 from medley.network import http_client
 from medley.network.tcp import is_loopback
 
-Format = Literal["text", "json"]
+FileFormat = Literal["text", "json"]
 _DEFAULT_CONTEXT_TOKENS = 8192
 # An answer has a quarter of the context; agents with a large context request at most 32,000 tokens.
 _OUTPUT_DIVISOR, _MAX_OUTPUT_TOKENS = 4, 32_000
 _TRUST_VARIABLES = ("CURL_CA_BUNDLE", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
-_PLAIN_NAME = re.compile(r"[\w./][\w ./:@+()-]*")
+_PLAIN_NAME_PATTERN = re.compile(r"[\w./][\w ./:@+()-]*")
 """A name that no client changes: no brace, dollar, backtick, comma, quote, newline or equals sign."""
-_TEMPLATE_MARK = re.compile(r"@([A-Z_]+)@")
+_TEMPLATE_MARK_PATTERN = re.compile(r"@([A-Z_]+)@")
 
 
 @dataclass(frozen=True)
-class Target:
-    """The server that a client is to use."""
+class ServerConnection:
+    """The address, model and key of the server that a client will use."""
 
     url: str
     """The base URL, which ends in /v1."""
     model: str
-    context: int | None = None
+    context_limit_tokens: int | None = None
     """The longest sequence, in tokens."""
     tokenizer: str | None = None
     """The folder or repository of the model."""
@@ -49,7 +49,7 @@ class Target:
 
     @property
     def context_tokens(self) -> int:
-        return self.context or _DEFAULT_CONTEXT_TOKENS
+        return self.context_limit_tokens or _DEFAULT_CONTEXT_TOKENS
 
     @property
     def output_tokens(self) -> int:
@@ -63,7 +63,7 @@ class Target:
             return f"cat {shlex.quote(str(self.key_file))}"
         return f"printenv {API_KEY_VARIABLE}" if self.has_key else f"echo {NONE}"
 
-    def list_words(self) -> Mapping[str, str]:
+    def build_template_values(self) -> Mapping[str, str]:
         """Return the value of each mark of a template, before it is quoted."""
         return {
             "URL": self.url,
@@ -83,14 +83,14 @@ class SettingsFile:
     path: str
     """The path, below the home (`~`) or the current folder."""
     text: str
-    format: Format = "text"
+    format: FileFormat = "text"
     is_shared: bool = False
-    """Whether it also has settings that are not medley's, which a text would replace."""
+    """Whether the file may also hold settings of the user, so that a text file must not be replaced."""
 
 
 @dataclass(frozen=True)
 class Client:
-    """A client, the files that it reads, and the command to type."""
+    """A client program of the API: its settings files, and the command that starts it."""
 
     name: str
     title: str
@@ -98,55 +98,57 @@ class Client:
     """The page that documents its settings."""
     tested: str
     """The version that was tested, with the result; empty: not tested."""
-    run: str
+    command: str
+    """The shell command that starts it."""
     files: tuple[SettingsFile, ...] = ()
     needs_tools: bool = False
-    min_context: int = 0
+    min_context_tokens: int = 0
     """Tokens that its own instructions and tools take before it works."""
 
-    def fill(self, target: Target) -> "Client":
-        """Return it with the words of this server in its templates; refuse a name that is not plain."""
-        self._require_plain_names(target)
+    def fill_templates(self, server: ServerConnection) -> "Client":
+        """Return the client with this server's values in its templates; refuse an unsafe name."""
+        self._require_plain_names(server)
         files = tuple(
-            replace(file, text=_fill_template(file.text, target, _escape_for_quotes)) for file in self.files
+            replace(file, text=_fill_template(file.text, server, _escape_for_quotes)) for file in self.files
         )
-        is_python = "python -" in self.run
-        run = _fill_template(self.run, target, _escape_for_quotes if is_python else _quote_shell_word)
-        if target.authority:
-            run = f"{_format_trust_command(target.authority)}\n{run}"
+        is_python = "python -" in self.command
+        run = _fill_template(self.command, server, _escape_for_quotes if is_python else _quote_shell_word)
+        if server.authority:
+            run = f"{_format_trust_command(server.authority)}\n{run}"
         return Client(self.name, self.title, self.source, self.tested, run, files)
 
-    def _require_plain_names(self, target: Target) -> None:
+    def _require_plain_names(self, server: ServerConnection) -> None:
         """Raise a Problem for a name that the client could expand.
 
         A server chooses the names. opencode replaces {file:PATH} and {env:NAME} in its settings, Continue
         replaces ${{ secrets.NAME }}, and GuideLLM takes a comma for the next of its options.
         """
-        text = "".join((self.run, *(file.text for file in self.files)))
+        text = "".join((self.command, *(file.text for file in self.files)))
         for mark, title in (("MODEL", "model"), ("TOKENIZER", "tokenizer")):
-            name = target.list_words()[mark]
-            if f"@{mark}@" in text and not _PLAIN_NAME.fullmatch(name):
+            name = server.build_template_values()[mark]
+            if f"@{mark}@" in text and not _PLAIN_NAME_PATTERN.fullmatch(name):
                 raise Problem(
                     f"{self.title} cannot take {name!r} as a {title}",
-                    cause=f"the server at {target.url} chose this name, and clients expand signs in it",
+                    cause=f"the server at {server.url} chose this name, and clients expand signs in it",
                     fix="serve it under a plain name: medley serve MODEL --served-model-name NAME",
                 )
 
-    def list_gaps(self, target: Target, *, has_tools: bool | None) -> list[str]:
+    def list_gaps(self, server: ServerConnection, *, has_tools: bool | None) -> list[str]:
         """Return a sentence per gap of the server; `has_tools`: whether its model calls tools, if known."""
         gaps = []
         if self.needs_tools and has_tools is False:
-            gaps.append(f"{self.title} needs a model that calls tools, and {target.model} calls none")
-        if target.context and target.context < self.min_context:
+            gaps.append(f"{self.title} needs a model that calls tools, and {server.model} calls none")
+        if server.context_limit_tokens and server.context_limit_tokens < self.min_context_tokens:
+            fix = f"medley serve MODEL --context {self.min_context_tokens}"
             gaps.append(
-                f"{self.title} needs a context of about {self.min_context:,} tokens, and this server's is "
-                f"{target.context:,}: medley serve MODEL --context {self.min_context}"
+                f"{self.title} needs a context of about {self.min_context_tokens:,} tokens, and this "
+                f"server's is {server.context_limit_tokens:,}: {fix}"
             )
         return gaps
 
 
 def _format_trust_command(authority: Path) -> str:
-    """Return the command by which programs of curl, Python and Node trust this certificate, too."""
+    """Return the command that makes curl, Python and Node trust this certificate too."""
     file = shlex.quote(str(authority))
     return "export " + " ".join(f"{name}={file}" for name in _TRUST_VARIABLES)
 
@@ -182,24 +184,24 @@ def merge_tables(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, An
     return table
 
 
-def list_replaced(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Return the values of a table that another replaces, each with its place: `model: "a"`."""
+def describe_replaced_keys(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Return a line with the old value of each key that the new table changes: `model: "a"`."""
     lines = []
     for key, value in new.items():
         old_value = old.get(key)
         if isinstance(old_value, dict) and isinstance(value, dict):
-            lines += list_replaced(old_value, value, f"{prefix}{key}.")
+            lines += describe_replaced_keys(old_value, value, f"{prefix}{key}.")
         elif key in old and old_value != value:
             lines.append(f"{prefix}{key}: {json.dumps(old_value)}")
     return lines
 
 
-def list_replaced_values(file: SettingsFile, path: Path) -> list[str]:
-    """Return the values of the user's file that writing replaces; empty for a file of medley's own."""
+def describe_replaced_settings(file: SettingsFile, path: Path) -> list[str]:
+    """Return a line for each of the user's values that writing the file replaces."""
     if file.format != "json" or not path.exists():
         return []
     old = json_shape.table(path.read_bytes())
-    return list_replaced(old, json.loads(file.text)) if old else []
+    return describe_replaced_keys(old, json.loads(file.text)) if old else []
 
 
 def build_text(file: SettingsFile, path: Path) -> str:
@@ -245,7 +247,7 @@ def write_settings(file: SettingsFile, path: Path) -> Path | None:
     return backup
 
 
-def find_path(file: SettingsFile, folder: Path) -> Path:
+def resolve_settings_path(file: SettingsFile, folder: Path) -> Path:
     """Return the path of a settings file: below the home, or below this folder."""
     path = user.expand(file.path)
     return path if path.is_absolute() else folder / path
@@ -278,22 +280,24 @@ def _build_client(name: str, table: Mapping[str, Any]) -> Client:
     )
 
 
-def _fill_template(text: str, target: Target, quote: Callable[[str], str]) -> str:
-    words = target.list_words()
-    body = {"model": target.model, "messages": [{"role": "user", "content": "Hello"}]}
+def _fill_template(text: str, server: ServerConnection, quote: Callable[[str], str]) -> str:
+    words = server.build_template_values()
+    body = {"model": server.model, "messages": [{"role": "user", "content": "Hello"}]}
     reference = (
-        f"${API_KEY_VARIABLE}" if target.has_key and not target.key_file else f"$({target.key_command})"
+        f"${API_KEY_VARIABLE}" if server.has_key and not server.key_file else f"$({server.key_command})"
     )
-    shell = f'"{reference}"' if target.has_key else NONE
+    shell = f'"{reference}"' if server.has_key else NONE
     raw = {
-        "PIPE_KEY": http_client.pipe_bearer(reference) if target.has_key else "",
-        "PIPED_KEY": "-H @- " if target.has_key else "",
+        "PIPE_KEY": http_client.pipe_bearer(reference) if server.has_key else "",
+        "PIPED_KEY": "-H @- " if server.has_key else "",
         "EXPORT_KEY": f"export {API_KEY_VARIABLE}={shell}"
-        if target.key_file or not target.has_key
+        if server.key_file or not server.has_key
         else f"# {API_KEY_VARIABLE} is set",
         "CHAT": shlex.quote(json.dumps(body)),
     }
-    return _TEMPLATE_MARK.sub(lambda mark: raw[mark[1]] if mark[1] in raw else quote(words[mark[1]]), text)
+    return _TEMPLATE_MARK_PATTERN.sub(
+        lambda mark: raw[mark[1]] if mark[1] in raw else quote(words[mark[1]]), text
+    )
 
 
 def _quote_shell_word(word: str) -> str:

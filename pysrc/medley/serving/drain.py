@@ -9,7 +9,7 @@ from types import FrameType
 import httpx
 
 from medley.errors import Problem
-from medley.serving.edge import Closed
+from medley.serving.edge import EdgeClosure
 from medley.serving.edge_process import EdgeProcess, count_open_requests
 
 _POLL_INTERVAL_S = 0.2
@@ -21,14 +21,14 @@ class Drain:
     A second SIGTERM, SIGHUP or Ctrl-C ends it immediately, as SIGTERM does before the server is ready.
     """
 
-    def __init__(self, edge: EdgeProcess, limit_s: int, say: Callable[[str], None]) -> None:
-        self._edge, self._limit_s, self._say = edge, limit_s, say
+    def __init__(self, edge: EdgeProcess, limit_s: int, print_line: Callable[[str], None]) -> None:
+        self._edge, self._limit_s, self._print_line = edge, limit_s, print_line
         self._started_at: float | None = None
         self._next_check_at = 0.0
 
     @contextmanager
     def drain_on_sigterm(self) -> Iterator[None]:
-        """Drain at SIGTERM while the body runs; an engine that ends meanwhile is no failure."""
+        """Drain at SIGTERM while the body runs; an engine that ends during the drain is not a failure."""
         self._old_handler = signal.getsignal(signal.SIGTERM)
         signal.signal(signal.SIGTERM, self._handle_sigterm)
         try:
@@ -52,11 +52,11 @@ class Drain:
             return
         if not self._next_check_at:
             reason = "the server is ending; running requests are answered"
-            self._edge.close("drain", Closed(reason, self._limit_s))
-            self._say(f"running requests have {self._limit_s} s; to end it now: medley stop --now")
+            self._edge.close("drain", EdgeClosure(reason, self._limit_s))
+            self._print_line(f"running requests have {self._limit_s} s; to end it now: medley stop --now")
         self._next_check_at = now + _POLL_INTERVAL_S
         try:
-            count = str(count_open_requests(self._edge.edge.control))
+            count = str(count_open_requests(self._edge.edge.control_socket))
         except httpx.HTTPError:  # Caddy is busy, or restarts
             count = "an unknown number of"
         if count == "0":
@@ -65,6 +65,6 @@ class Drain:
             self._end_server(f"{count} requests were not answered within {self._limit_s} s")
 
     def _end_server(self, reason: str) -> None:
-        self._say(reason)
+        self._print_line(reason)
         signal.signal(signal.SIGTERM, self._old_handler)
         signal.raise_signal(signal.SIGTERM)

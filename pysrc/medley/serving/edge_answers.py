@@ -8,7 +8,7 @@ Route = dict[str, Any]
 RETRY_AFTER_S = 10
 # OpenAI's and Anthropic's words for a status.
 # https://platform.openai.com/docs/guides/error-codes https://docs.anthropic.com/en/api/errors
-_TYPES: Mapping[str, tuple[str, str]] = {
+_ERROR_TYPES: Mapping[str, tuple[str, str]] = {
     "400": ("invalid_request_error", "invalid_request_error"),
     "401": ("invalid_request_error", "authentication_error"),
     "403": ("invalid_request_error", "permission_error"),
@@ -19,44 +19,46 @@ _TYPES: Mapping[str, tuple[str, str]] = {
 }
 
 
-def refuse(
-    status: str, words: str, *matches: Route, retry_after_s: int | None = None, challenge: bool = False
+def list_refusal_routes(
+    status: str, message: str, *matches: Route, retry_after_s: int | None = None, has_challenge: bool = False
 ) -> Iterator[Route]:
-    """Refuse what matches, in the format of the API that the client asks."""
-    for style in ("anthropic", "openai"):
-        of_style: Route = {"path": ["/v1/messages", "/v1/messages/*"]} if style == "anthropic" else {}
+    """Yield routes that refuse matching requests, in the error format of the path's API."""
+    for api in ("anthropic", "openai"):
+        path_matcher: Route = {"path": ["/v1/messages", "/v1/messages/*"]} if api == "anthropic" else {}
         yield {
-            "match": [{**match, **of_style} for match in matches],
+            "match": [{**match, **path_matcher} for match in matches],
             "handle": [
-                write_error(status, words, style=style, retry_after_s=retry_after_s, challenge=challenge)
+                build_error_handler(
+                    status, message, api=api, retry_after_s=retry_after_s, has_challenge=has_challenge
+                )
             ],
             "terminal": True,
         }
 
 
-def write_error(
+def build_error_handler(
     status: str,
-    words: str,
+    message: str,
     *,
-    style: Literal["openai", "anthropic"] = "openai",
+    api: Literal["openai", "anthropic"] = "openai",
     retry_after_s: int | None = None,
-    challenge: bool = False,
+    has_challenge: bool = False,
 ) -> Route:
-    openai, anthropic = _TYPES.get(status, ("server_error", "api_error"))
+    openai, anthropic = _ERROR_TYPES.get(status, ("server_error", "api_error"))
     table: dict[str, Any] = (
-        {"type": "error", "error": {"type": anthropic, "message": words}}
-        if style == "anthropic"
-        else {"error": {"message": words, "type": openai, "param": None, "code": None}}
+        {"type": "error", "error": {"type": anthropic, "message": message}}
+        if api == "anthropic"
+        else {"error": {"message": message, "type": openai, "param": None, "code": None}}
     )
     headers = {
         **({"Retry-After": [str(retry_after_s)]} if retry_after_s else {}),
-        **({"WWW-Authenticate": ["Bearer"]} if challenge else {}),
+        **({"WWW-Authenticate": ["Bearer"]} if has_challenge else {}),
     }
-    # Else Go reads up to 256 kB of a body that nobody needs before it answers, for as long as that takes.
-    return {**write_json(status, table, headers), "close": True}
+    # Without `close`, Go first reads up to 256 kB of the refused body, however slowly the client sends it.
+    return {**build_json_handler(status, table, headers), "close": True}
 
 
-def write_json(
+def build_json_handler(
     status: str, table: Mapping[str, Any], headers: Mapping[str, list[str]] | None = None
 ) -> Route:
     return {
@@ -67,13 +69,13 @@ def write_json(
     }
 
 
-def write_failure() -> Route:
-    """Answer where the engine did not: it starts, it ended, or the client's body was cut off."""
-    words = "the model did not answer; it may be starting again"
+def build_failure_route() -> Route:
+    """Return the route for unanswered requests: the engine starts or ended, or the body was cut off."""
+    message = "the model did not answer; it may be starting again"
     return {
         "handle": [
             {
-                **write_error("503", words, retry_after_s=RETRY_AFTER_S),
+                **build_error_handler("503", message, retry_after_s=RETRY_AFTER_S),
                 "status_code": "{http.error.status_code}",
             }
         ]

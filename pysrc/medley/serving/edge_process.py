@@ -19,46 +19,46 @@ from medley.errors import Problem
 from medley.network import http_client
 from medley.network.socket_url import write_socket_url
 from medley.process import Process
-from medley.serving.edge import Closed, Edge
+from medley.serving.edge import Edge, EdgeClosure
 
 _START_LIMIT_S, _CONTROL_LIMIT_S, _END_GRACE_S = 20, 10, 5
-_LAST_LINES = 20
-_MAX_RESTARTS, _RESTARTS_WITHIN_S = 5, 60
-_RETRY_S = 10
-STARTING = Closed("the model is loading", has_engine=False)
+_MAX_LAST_LINES = 20
+_MAX_RESTARTS, _RESTART_WINDOW_S = 5, 60
+_RETRY_PAUSE_S = 10
+STARTING_CLOSURE = EdgeClosure("the model is loading", has_engine=False)
 
 
 @dataclass
 class EdgeProcess:
-    """A running edge. It is started again if it ends, because its streams are lost and the model is not."""
+    """A running edge. It is started again if it ends: its streams are lost, but the loaded model is not."""
 
     edge: Edge
     program: Path
-    say: Callable[[str], None]
+    print_line: Callable[[str], None]
     _process: Process | None = None
-    _reasons: dict[str, Closed] = field(default_factory=dict)
-    _starts: list[float] = field(default_factory=list)
-    _lines: deque[str] = field(default_factory=lambda: deque(maxlen=_LAST_LINES))
-    _is_current: bool = True
+    _closures: dict[str, EdgeClosure] = field(default_factory=dict)
+    _start_times_s: list[float] = field(default_factory=list)
+    _lines: deque[str] = field(default_factory=lambda: deque(maxlen=_MAX_LAST_LINES))
+    _is_configured: bool = True
     """Whether Caddy has the present configuration; `check` sends it again if a busy one did not answer."""
     _retry_at_s: float = 0
     """The earliest time, by the monotonic clock, at which `check` sends it again."""
     _accepted_edge: Edge | None = None
     """The edge whose configuration Caddy has."""
-    refusal: str | None = None
+    refusal_cause: str | None = None
     """Why Caddy refuses the present configuration; it keeps the one before, and the engine runs on."""
 
-    def close(self, by: str, closed: Closed | None) -> None:
-        """Refuse new requests, or with None take that back; it is open while nobody (`by`) has a reason."""
-        before = self._current_closure
-        self._reasons.pop(by, None)
-        if closed is not None:
-            self._reasons[by] = closed
-        if self._current_closure != before:
+    def close(self, reason_name: str, closure: EdgeClosure | None) -> None:
+        """Refuse new requests for a named reason, or with None remove it; without reasons it is open."""
+        old_closure = self._current_closure
+        self._closures.pop(reason_name, None)
+        if closure is not None:
+            self._closures[reason_name] = closure
+        if self._current_closure != old_closure:
             self._configure()
 
-    def change(self, edge: Edge) -> None:
-        """Take other keys or limits; streams go on."""
+    def replace_edge(self, edge: Edge) -> None:
+        """Use other keys or limits; open streams go on."""
         self.edge = edge
         self._configure()
 
@@ -68,36 +68,38 @@ class EdgeProcess:
             return
         finished = self._process.poll()
         if finished is None:
-            if not self._is_current and time.monotonic() >= self._retry_at_s:
+            if not self._is_configured and time.monotonic() >= self._retry_at_s:
                 self._configure()
             return
         now = time.monotonic()
-        self._starts = [each for each in self._starts if now - each < _RESTARTS_WITHIN_S]
-        if len(self._starts) > _MAX_RESTARTS:
+        self._start_times_s = [
+            start_s for start_s in self._start_times_s if now - start_s < _RESTART_WINDOW_S
+        ]
+        if len(self._start_times_s) > _MAX_RESTARTS:
             raise _edge_problem(self.edge, finished.lines)
         events.record_event(
             "fault",
             str(self.edge.port),
             f"the edge ended with exit code {finished.status}; it is started again",
         )
-        self.say(f"Caddy, which answers on port {self.edge.port}, ended; it is started again")
-        if self.refusal and self._accepted_edge:
+        self.print_line(f"Caddy, which answers on port {self.edge.port}, ended; it is started again")
+        if self.refusal_cause and self._accepted_edge:
             self.edge = self._accepted_edge
         self.start()
 
     def start(self) -> None:
         """Start it and wait until it listens; raises a Problem with its own reason."""
-        self._starts.append(time.monotonic())
+        self._start_times_s.append(time.monotonic())
         file = self.edge.folder / "caddy.json"
-        storage.remove_file(self.edge.control)
+        storage.remove_file(self.edge.control_socket)
         storage.write(file, json.dumps(self.edge.build_configuration(self._current_closure)), secret=True)
-        own = {
+        environment = {
             "XDG_DATA_HOME": str(self.edge.folder),
             "XDG_CONFIG_HOME": str(self.edge.folder),
             "GOMEMLIMIT": "512MiB",
         }
-        command = Command((str(self.program), "run", "--config", str(file)), own)
-        self._is_current, self.refusal = True, None
+        command = Command((str(self.program), "run", "--config", str(file)), environment)
+        self._is_configured, self.refusal_cause = True, None
         self._process = started = Process(command, self._lines.append)
         process.wait_until(lambda: started.poll() or self._is_answering(), _START_LIMIT_S)
         if (finished := started.poll()) or not self._is_answering():
@@ -114,8 +116,8 @@ class EdgeProcess:
         return self._process.pid if self._process else None
 
     @property
-    def _current_closure(self) -> Closed | None:
-        return next(reversed(self._reasons.values()), None)
+    def _current_closure(self) -> EdgeClosure | None:
+        return next(reversed(self._closures.values()), None)
 
     def _is_answering(self) -> bool:
         try:
@@ -130,7 +132,7 @@ class EdgeProcess:
         """Change the running configuration; streams go on (18 ms were seen)."""
         if self._process is None:
             return
-        self._is_current, self._retry_at_s = False, 0
+        self._is_configured, self._retry_at_s = False, 0
         try:
             answer = self._request_control(
                 "POST", "/load", self.edge.build_configuration(self._current_closure)
@@ -138,45 +140,45 @@ class EdgeProcess:
         except httpx.HTTPError:  # it is busy, or it ended: `check` goes on
             return
         if answer.status_code == HTTPStatus.OK:
-            if self.refusal:
-                self.say("Caddy takes the change now")
-            self._is_current, self.refusal, self._accepted_edge = True, None, self.edge
+            if self.refusal_cause:
+                self.print_line("Caddy takes the change now")
+            self._is_configured, self.refusal_cause, self._accepted_edge = True, None, self.edge
             return
-        self._retry_at_s = time.monotonic() + _RETRY_S  # such as a certificate that comes back
+        self._retry_at_s = time.monotonic() + _RETRY_PAUSE_S  # such as a certificate that comes back
         problem = _edge_problem(self.edge, (answer.text[:500],))
-        if problem.cause != self.refusal:
-            self.refusal = problem.cause
+        if problem.cause != self.refusal_cause:
+            self.refusal_cause = problem.cause
             text = f"Caddy refuses a change, and keeps what it had: {problem.cause}"
             events.record_event("fault", str(self.edge.port), text)
-            self.say(text)
+            self.print_line(text)
 
     def _request_control(self, method: str, path: str, body: object = None) -> httpx.Response:
-        return ask_control(self.edge.control, method, path, body)
+        return request_control(self.edge.control_socket, method, path, body)
 
 
-def ask_control(
-    control: Path, method: str, path: str, body: object = None, *, limit_s: float | None = None
+def request_control(
+    control_socket: Path, method: str, path: str, body: object = None, *, limit_s: float | None = None
 ) -> httpx.Response:
-    """Ask Caddy's control socket. Raises httpx.HTTPError."""
-    url, options = http_client.resolve_target(write_socket_url(control, path))
+    """Send a request to Caddy's control socket. Raises httpx.HTTPError."""
+    url, options = http_client.resolve_target(write_socket_url(control_socket, path))
     with httpx.Client(timeout=limit_s or _CONTROL_LIMIT_S, **options) as client:
         return client.request(method, url, json=body)
 
 
-def count_open_requests(control: Path) -> int:
+def count_open_requests(control_socket: Path) -> int:
     """Return how many requests are inside the engine. Raises httpx.HTTPError.
 
     Caddy 2.11.7 lists an upstream once for each handler that has it, each time with all of its requests.
     """
-    upstreams = ask_control(control, "GET", "/reverse_proxy/upstreams").json()
-    return max((each["num_requests"] for each in upstreams or ()), default=0)
+    upstreams = request_control(control_socket, "GET", "/reverse_proxy/upstreams").json()
+    return max((upstream["num_requests"] for upstream in upstreams or ()), default=0)
 
 
 @contextmanager
-def run_edge(edge: Edge, program: Path, say: Callable[[str], None]) -> Iterator[EdgeProcess]:
+def run_edge(edge: Edge, program: Path, print_line: Callable[[str], None]) -> Iterator[EdgeProcess]:
     """Run the edge during the body, closed because the model is loading; the body opens it."""
-    edge_process = EdgeProcess(edge, program, say)
-    edge_process.close("start", STARTING)
+    edge_process = EdgeProcess(edge, program, print_line)
+    edge_process.close("start", STARTING_CLOSURE)
     try:
         edge_process.start()
         yield edge_process

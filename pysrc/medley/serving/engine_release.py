@@ -10,7 +10,7 @@ from typing import Any
 
 from medley import config, json_shape, process, storage
 from medley.command import UNSET, Command
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from medley.engine.launch import ENGINES
 from medley.environment import lock, relock, toolkit, verify, virtualenv
 from medley.environment.payload import FOLDER
@@ -52,8 +52,8 @@ _PLANS = (
 
 
 @dataclass(frozen=True)
-class Proof:
-    """The changes of a release, and the results of its tests on this host."""
+class UpgradeResult:
+    """The changes of an engine release, and the results of its tests on this host."""
 
     release: Release
     environment: Path
@@ -66,52 +66,54 @@ class Proof:
     """The result of comparing answers, or the reason why no model was run."""
 
 
-def raise_lock(name: str, version: str | None, *, watch: Progress) -> Proof:
+def upgrade_lock(name: str, version: str | None, *, progress: Progress) -> UpgradeResult:
     """Write the lock for the release once its tests pass; a Problem leaves the files unchanged."""
-    release = relock.resolve_release(name, version, watch=watch)
+    release = relock.resolve_release(name, version, watch=progress)
     recipe = config.recipes()[name]
     _, kind = detect_kind()
     can_run = recipe.device in {"cpu", kind.host.device}
-    host_toolkit = add_libcuda(toolkit.find_toolkit(kind.name, watch=watch), kind.host)
-    words_of_commands = list_commands(recipe.engine)
+    host_toolkit = add_libcuda(toolkit.find_toolkit(kind.name, watch=progress), kind.host)
+    commands_words = list_parser_commands(recipe.engine)
 
     def build_environment() -> Environment:
-        return virtualenv.prepare_environment(name, host_toolkit, driver=kind.host.driver, watch=watch)
+        return virtualenv.prepare_environment(name, host_toolkit, driver=kind.host.driver, watch=progress)
 
-    old_flags = list_flag_names(run_parser(build_environment(), recipe, (), watch=watch))
+    old_flags = list_flag_names(run_parser(build_environment(), recipe, (), progress=progress))
     with lock.write_files(release.new_texts):
         environment = build_environment()
         if can_run and (
-            problem := verify.find_problem(verify.prove_environment(environment, host_toolkit, watch), name)
+            problem := verify.find_problem(
+                verify.prove_environment(environment, host_toolkit, progress), name
+            )
         ):
             raise problem
-        parser_output = run_parser(environment, recipe, words_of_commands, watch=watch)
+        parser_output = run_parser(environment, recipe, commands_words, progress=progress)
         new_flags = list_flag_names(parser_output)
-        _require_accepted_flags(release, parser_output["errors"], words_of_commands)
+        _require_accepted_flags(release, parser_output["errors"], commands_words)
         answers_result = f"not run: this host has no {recipe.device} device"
         if can_run:
             answers_result = _require_correct_answers(
-                release, answer_check.compare_answers(name, None, watch)
+                release, answer_check.compare_answers(name, None, progress)
             )
-        storage.write(get_parser_file(release, recipe.engine), format_parser(parser_output))
+        storage.write(find_parser_file(release, recipe.engine), format_parser(parser_output))
     removed_flags, added_flags = sorted({*old_flags} - {*new_flags}), sorted({*new_flags} - {*old_flags})
-    return Proof(
+    return UpgradeResult(
         release,
         environment.path,
         tuple(removed_flags),
         tuple(added_flags),
-        len(words_of_commands),
+        len(commands_words),
         answers_result,
     )
 
 
-def list_commands(engine: EngineName) -> list[list[str]]:
+def list_parser_commands(engine: EngineName) -> list[list[str]]:
     """Return the words after `serve` for every model, kind of host and kind of plan."""
     engine_module = ENGINES[engine]
     kinds = [host for host in config.hosts().values() if engine in host.environments]
     commands_words = []
     for (name, model), plan, host in product(config.models().items(), _PLANS, kinds):
-        serving = Serving("/m", name)
+        serving = ServerSpec("/m", name)
         flags = engine_module.list_flags(serving, plan, host, model)
         words = [word for flag in flags for word in flag.argv()]
         commands_words.append([*engine_module.PARSER_MODEL_FLAGS, "/m", *words])
@@ -119,12 +121,12 @@ def list_commands(engine: EngineName) -> list[list[str]]:
 
 
 def run_parser(
-    environment: Environment, recipe: Recipe, commands_words: Sequence[Sequence[str]], *, watch: Progress
+    environment: Environment, recipe: Recipe, commands_words: Sequence[Sequence[str]], *, progress: Progress
 ) -> dict[str, Any]:
     """Return what `parse_flags` prints: the engine's flags and variables, and its error for each command."""
     with (
         tempfile.TemporaryDirectory(prefix="medley-raise-") as scratch,
-        watch.stage(f"run the parser of {environment.path.name}"),
+        progress.stage(f"run the parser of {environment.path.name}"),
     ):
         file = Path(scratch) / "commands.json"
         file.write_text(json.dumps([list(words) for words in commands_words]), encoding="utf-8")
@@ -144,20 +146,22 @@ def run_parser(
     return table
 
 
-def list_flag_names(answer: Mapping[str, Any]) -> list[str]:
-    return [name for rule in answer["flags"] for name in rule["names"]]
+def list_flag_names(parser_output: Mapping[str, Any]) -> list[str]:
+    return [name for rule in parser_output["flags"] for name in rule["names"]]
 
 
-def get_parser_file(release: Release, engine: EngineName) -> Path:
+def find_parser_file(release: Release, engine: EngineName) -> Path:
     lock = next(path for path in release.new_texts if path.suffix == ".txt")
     return lock.parent / "parsers" / f"{engine}-{release.new_version.partition('+')[0]}.json"
 
 
-def format_parser(answer: Mapping[str, Any]) -> str:
+def format_parser(parser_output: Mapping[str, Any]) -> str:
     """Return the text of a release's file in locks/parsers: one flag a line, so that a change is readable."""
-    flags = ",\n".join(json.dumps(rule) for rule in sorted(answer["flags"], key=lambda rule: rule["names"]))
-    names = ",\n".join(json.dumps(name) for name in answer["variables"])
-    version = json.dumps(answer["version"].partition("+")[0])
+    flags = ",\n".join(
+        json.dumps(rule) for rule in sorted(parser_output["flags"], key=lambda rule: rule["names"])
+    )
+    names = ",\n".join(json.dumps(name) for name in parser_output["variables"])
+    version = json.dumps(parser_output["version"].partition("+")[0])
     return f'{{"version": {version},\n"flags": [\n{flags}\n],\n"variables": [\n{names}\n]}}\n'
 
 

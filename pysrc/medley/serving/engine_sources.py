@@ -1,4 +1,4 @@
-"""Add to a site the engine that each host has, and what that engine lacks for a model."""
+"""Add to a site the engine source of each host, and the reason why that engine cannot run a model."""
 
 import os
 from dataclasses import replace
@@ -30,7 +30,7 @@ def add_engine_sources(
 
 
 def add_engine_gaps(site: Topology, engine: EngineName, model: Model | None) -> Topology:
-    """Return the site with what each host's engine lacks for this model."""
+    """Return the site with the reason, per host, why its engine cannot run this model."""
     sources = {
         name: replace(
             source, lacking_reason=engine_source.find_model_gap(model, engine, source.versions.get(engine))

@@ -20,31 +20,31 @@ def find_extras(
     flags: tuple[str, ...],
     engine: EngineName,
     *,
-    starts: bool,
-    refuses: bool = True,
-    watch: Progress = SILENT,
+    is_start: bool,
+    refuses_untrusted: bool = True,
+    progress: Progress = SILENT,
 ) -> ModelExtras:
-    """Return the extra files and code of these weights; `refuses`: raise a Problem for untrusted code."""
+    """Return the extra files and code of these weights; with `refuses_untrusted` refuse untrusted code."""
     refuse_engine_flags(trust, flags)
-    refuses = refuses or trust.is_given
-    code = require_trusted_code(weights, trust, starts=starts) if refuses else None
+    refuses_untrusted = refuses_untrusted or trust.is_given
+    code = require_trusted_code(weights, trust, starts=is_start) if refuses_untrusted else None
     extras = extra_files.list_extras(weights.model, os.environ)
-    files = extra_files.require_usable_extras(extras, engine, trusted=trust.is_given or not refuses)
-    if starts:
-        extra_files.fetch_extras(extras, watch)
+    files = extra_files.require_usable_extras(extras, engine, trusted=trust.is_given or not refuses_untrusted)
+    if is_start:
+        extra_files.fetch_extras(extras, progress)
     uses_base = any(need.kind == "tiktoken" for need in (weights.model.needs if weights.model else ()))
     base = (os.environ.get(extra_files.ENCODINGS_VARIABLE) or None) if uses_base else None
     return ModelExtras(
-        code, files, base, trust.is_refused, () if refuses else tuple(list_warnings(weights, trust))
+        code, files, base, trust.is_refused, () if refuses_untrusted else tuple(list_warnings(weights, trust))
     )
 
 
-def require_shown_models(order: Order, plan: Plan, trust: Trust, *, starts: bool) -> None:
-    """Raise a Problem for another model in the engine's command whose code was not shown.
+def require_shown_models(order: Order, plan: Plan, trust: Trust, *, is_start: bool) -> None:
+    """Raise a Problem for another model in the engine's command whose code the user did not review.
 
     Its flags are those of the kinds of hosts, of the model's table, which a recipe writes, and the user's.
     """
     table_flags = list_table_flags(order.engine, plan, order.weights.model)
     words = (*(word for flag in table_flags for word in flag.argv()), *order.engine_flags)
     code = order.model_extras.code
-    require_named_models(words, order.weights.target, code, trust, starts=starts)
+    require_named_models(words, order.weights.target, code, trust, starts=is_start)

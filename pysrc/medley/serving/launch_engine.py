@@ -32,7 +32,7 @@ class HostEngine:
 
 
 def prepare_engine(
-    job: Job, host: tuple[Facts, Kind], cluster: Membership | None, watch: Progress
+    job: Job, host: tuple[Facts, Kind], cluster: Membership | None, progress: Progress
 ) -> HostEngine:
     """Find the engine of this host, and build its environment unless in a dry run.
 
@@ -48,7 +48,7 @@ def prepare_engine(
         over_ray=cluster is not None,
         is_other_host=request.other_site is not None,
         dry_run=request.dry_run,
-        watch=watch,
+        progress=progress,
     )
     environment = request.environment or (cluster.environment if cluster else None)
     programs = BARE
@@ -60,10 +60,10 @@ def prepare_engine(
             is_multi_host=cluster is not None,
             nccl=choose_nccl(request.nccl, cluster),
             dry_run=request.dry_run,
-            watch=watch,
+            watch=progress,
         )
         if not request.dry_run:
-            packaged_model.build_model(job.order.weights, programs.binary / "python", watch)
+            packaged_model.build_model(job.order.weights, programs.binary / "python", progress)
     elif not request.dry_run:
         packaged_model.require_model(job.order.weights)
     return HostEngine(image, programs, find_version(image, programs, host[1], engine, environment))
@@ -78,21 +78,21 @@ def find_image(
     over_ray: bool,
     is_other_host: bool,
     dry_run: bool,
-    watch: Progress,
+    progress: Progress,
 ) -> ContainerEnvironment | None:
     """Return the image to use; over a cluster that of its Ray."""
     if cluster is None:
         return container_image.prepare_requested_image(
-            request, host, engine, dry_run=dry_run, is_other_host=is_other_host, watch=watch
+            request, host, engine, dry_run=dry_run, is_other_host=is_other_host, watch=progress
         )
-    selection = request.select_image(host[1], dry_run=dry_run, watch=watch) if request else None
+    selection = request.select_image(host[1], dry_run=dry_run, watch=progress) if request else None
     if over_ray or selection is None:
         requested, selection = selection, ImageSelection.parse(cluster.image) if cluster.image else None
         if requested and (selection is None or requested.image.id != selection.image.id):
             raise _other_image_problem(cluster, requested, selection)
     if selection is None:
         return None
-    return container_image.prepare_image(selection, host, engine, dry_run=dry_run, watch=watch)
+    return container_image.prepare_image(selection, host, engine, dry_run=dry_run, watch=progress)
 
 
 def _other_image_problem(
@@ -115,7 +115,7 @@ def find_version(
     engine: EngineName,
     environment: str | None,
 ) -> str | None:
-    """Return the engine's version, if known: installed, of its lock, or of hosts/."""
+    """Return the engine's version, if known, as installed, as locked, or as the host's table has it."""
     if image is None:
         installed = None
         if programs.binary.parts:

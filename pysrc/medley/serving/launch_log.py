@@ -15,16 +15,18 @@ def write_files(launch: Launch) -> None:
             storage.write(Path(name), text)
 
 
-def print_launch(launch: Launch, say: Callable[[str], None], detail: Callable[[str], None]) -> None:
-    """Print the plan's first reason and warnings with `say`, and the rest with `detail`."""
+def print_launch(
+    launch: Launch, print_line: Callable[[str], None], print_detail: Callable[[str], None]
+) -> None:
+    """Print the plan's first reason and the extra files with `print_line`, the rest with `print_detail`."""
     reasons = launch.plan.why
     for line in reasons[:1]:
-        say(line)
+        print_line(line)
     for line in reasons[1:]:
-        detail(line)
+        print_detail(line)
     for line in launch.model_extras.list_reasons():
-        say(line)
-    detail(f"$ {launch.command}")
+        print_line(line)
+    print_detail(f"$ {launch.command}")
 
 
 @contextmanager

@@ -37,7 +37,7 @@ class JobPlan:
 
 
 def plan_job(job: Job, site: Topology, output: Output) -> JobPlan:
-    """Plan a job on these hosts; unplanned, or if its shape is unknown, with the user's sizes."""
+    """Plan a job on these hosts; without a plan or a known shape, use the user's sizes."""
     order, placement = job.order, job.order.placement
     site = _complete_site(job, site)
     model_shape = None if job.request.is_unplanned else _read_shape(job, output)
@@ -49,7 +49,7 @@ def plan_job(job: Job, site: Topology, output: Output) -> JobPlan:
         plan = _plan_without_shape(order, layout, site, _choose_launcher(job, layout))
     else:
         choice = place_order(order, model_shape, site)
-        if output.detail is not output.say:  # else they are said with all other reasons
+        if output.detail is not output.say:  # else print_launch prints them
             for warning in choice.warnings:
                 output.say(warning)
         layout = choice.layout

@@ -40,13 +40,13 @@ from medley.serving.prepare import Job
 
 @dataclass(frozen=True)
 class HostEnvironment:
-    """The programs and variables that a host's process gets besides those of its plan."""
+    """The programs and variables of a host's process that do not come from its plan."""
 
     tools: Tools = BARE
     environ: Mapping[str, str] = field(default_factory=dict)
     """The variables of the user's shell."""
-    carried: tuple[Variable, ...] = ()
-    """The user's variables on the head, for a host that joined it."""
+    head_variables: tuple[Variable, ...] = ()
+    """The variables of the user's shell on the head, which a host that joined it gets too."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class RayEndpoint:
     """The address of a Ray cluster, HOST:PORT, and the file of its token."""
 
     address: str
-    token: Path
+    token_file: Path
 
 
 @dataclass(frozen=True)
@@ -82,13 +82,13 @@ def prepare_launch(job: Job, site: Topology, output: Output) -> PreparedLaunch:
     job_plan = plan_job(job, site, output)
     layout, plan = job_plan.layout, job_plan.plan
     cluster = job.cluster if plan.launcher == "ray" else None
-    used = site.select_hosts(list_hosts(layout))
-    name, host = next(iter(used.hosts.items()))
+    used_site = site.select_hosts(list_hosts(layout))
+    name, host = next(iter(used_site.hosts.items()))
     engine = prepare_engine(job, host, cluster, output.watch)
     _require_model(job, engine)
     engine_parser = _read_parser(job, engine, output)
     order = _adapt_order(job, engine_parser, output)
-    require_shown_models(order, plan, job.request.trust, starts=not job.request.dry_run)
+    require_shown_models(order, plan, job.request.trust, is_start=not job.request.dry_run)
     plan = adapt_to_version(
         plan, order.engine, engine.version, order.serving.choose_chat_format(order.weights.model)
     )
@@ -97,7 +97,7 @@ def prepare_launch(job: Job, site: Topology, output: Output) -> PreparedLaunch:
         order,
         layout,
         plan,
-        used,
+        used_site,
         build=job.build_launch,
         environments={name: HostEnvironment(tools, os.environ)},
         ray=RayEndpoint(cluster.head, Path(cluster.token)) if cluster else None,
@@ -105,7 +105,7 @@ def prepare_launch(job: Job, site: Topology, output: Output) -> PreparedLaunch:
     )
     launch = launches[name]
     planned_flags = launch.annotated_command.flags
-    flags.require_known_flags(engine_parser, planned_flags, order.engine_flags, table=order.table)
+    flags.require_known_flags(engine_parser, planned_flags, order.engine_flags, table_file=order.table_file)
     if engine.image:
         launch = run_in_container(engine.image, launch, order.serving, over_ray=cluster is not None)
     slots = ray_serving.count_slots(layout, site) if job.cluster else None
@@ -124,7 +124,8 @@ def build_launches(
     port: int = RANKS_PORT,
     note: Callable[[str], object] = lambda _: None,
 ) -> dict[str, Launch]:
-    """Return what each host starts: without Ray every host its ranks, else the first host the engine.
+    """Return the launch of each host: without Ray every host starts its ranks, with Ray only the first.
+
 
     `site`: the hosts of the layout, with the address of each where there are several. `port`: the ranks'
     rendezvous on the first host. `note` gets the reasons for the network of Ray's ranks.
@@ -135,7 +136,7 @@ def build_launches(
     launches = {}
     for host, host_plan in plans.items():
         environment = environments.get(host, HostEnvironment())
-        variables = list(environment.carried)
+        variables = list(environment.head_variables)
         if plan.launcher != "solo":
             variables += _list_cluster_variables(
                 order, site, host, environ=environment.environ, ray=ray, note=note
@@ -146,7 +147,7 @@ def build_launches(
             site.hosts[host][1].host,
             tools=environment.tools,
             environ=environment.environ,
-            cluster=variables,
+            cluster_variables=variables,
         )
     return launches
 
@@ -160,7 +161,7 @@ def _list_cluster_variables(
     ray: RayEndpoint | None,
     note: Callable[[str], object],
 ) -> Iterator[Variable]:
-    """Yield the variables by which a host's ranks reach those of other hosts."""
+    """Yield the network variables of a host's ranks, and for Ray its address and token."""
     options = site.complete_options(order.placement.network, order.engine)
     fabric, network_variables = per_host.choose_running_cluster_network(
         site.facts, site.addresses, host, options, environ
@@ -170,7 +171,7 @@ def _list_cluster_variables(
         return
     for line in (*fabric.why, *map(str, fabric.findings)):
         note(line)
-    yield from ray_serving.list_variables(order.engine, ray.address, ray.token, network_variables)
+    yield from ray_serving.list_variables(order.engine, ray.address, ray.token_file, network_variables)
 
 
 def _require_model(job: Job, engine: HostEngine) -> None:
@@ -201,6 +202,6 @@ def _read_parser(job: Job, engine: HostEngine, output: Output) -> EngineParser |
         job.order.engine,
         engine.image or engine.tools.binary,
         engine.version,
-        ask=not job.request.dry_run,
-        watch=output.watch,
+        can_run=not job.request.dry_run,
+        progress=output.watch,
     )

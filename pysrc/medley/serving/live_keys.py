@@ -1,7 +1,7 @@
 """Give changed API keys to running servers.
 
-Each server's own loop compares medley's keys with those of its edge. `medley key` asks each edge what it
-accepts, so that nothing but Caddy's own configuration says whether a change has arrived.
+Each server's own loop compares medley's keys with those of its edge. `medley key` reads the accepted keys
+from each edge, because only Caddy's own configuration shows whether a change has arrived.
 """
 
 import errno
@@ -16,28 +16,28 @@ from medley import credentials, process, serving
 from medley.cluster.remote import Server
 from medley.errors import Problem, in_words
 from medley.serving.edge import list_accepted_keys
-from medley.serving.edge_process import EdgeProcess, ask_control
+from medley.serving.edge_process import EdgeProcess, request_control
 from medley.unusable_file import UnusableFile
 
-CHANGE_LIMIT_S = 5
+KEY_CHANGE_LIMIT_S = 5
 _ASK_LIMIT_S = 2
 _HOST_ERRORS = {errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE, errno.ETIMEDOUT}
-"""Errors of a disk or of the whole host, which pass; others are of what stands in the file's place."""
+"""Errors of a disk or of the whole host, which pass; any other error is the file's own."""
 
 
 @dataclass
 class LiveKeys:
-    """The keys of a running edge, which follow medley's own."""
+    """Updates the keys of a running edge after each change of medley's keys."""
 
     edge: EdgeProcess
     source: Path | None
     """Their file or folder, as `credentials.choose_keys` returned it; those of a file do not change."""
-    say: Callable[[str], None]
+    print_line: Callable[[str], None]
     _reported_texts: set[str] = field(default_factory=set)
     """The texts that were printed before."""
 
     def check(self) -> None:
-        """Take a change; call it often. A file without a key is left out, and the others count."""
+        """Apply a change of the keys; call it often. Ignore a file without a key."""
         if self.source != credentials.key_folder():
             return
         try:
@@ -47,11 +47,11 @@ class LiveKeys:
             self._say_once(f"the API keys cannot be listed, and stay as they were: {cause}")
             return
         if keys != self.edge.edge.keys:
-            self.edge.change(replace(self.edge.edge, keys=keys))
-            if self.edge.refusal:  # which the edge said
+            self.edge.replace_edge(replace(self.edge.edge, keys=keys))
+            if self.edge.refusal_cause:  # the edge printed it
                 return
             names = ", ".join(keys)
-            self.say(
+            self.print_line(
                 f"requests need one of the keys {names}" if keys else "there are no keys: it refuses all"
             )
 
@@ -67,45 +67,47 @@ class LiveKeys:
     def _say_once(self, text: str) -> None:
         if text not in self._reported_texts:
             self._reported_texts.add(text)
-            self.say(text)
+            self.print_line(text)
 
 
-def read_accepted(server: Server) -> frozenset[str] | None:
+def request_accepted_keys(server: Server) -> frozenset[str] | None:
     """Return the keys that a server's edge lets in; None where no edge runs. Raises httpx.HTTPError."""
     path = "/config/apps/http/servers/edge/routes"
     try:
         return list_accepted_keys(
-            ask_control(server.control_socket, "GET", path, limit_s=_ASK_LIMIT_S).json()
+            request_control(server.control_socket, "GET", path, limit_s=_ASK_LIMIT_S).json()
         )
     except httpx.ConnectError:
         return None
 
 
-def read_accepted_by_server() -> list[tuple[Server, frozenset[str]]]:
+def list_accepted_keys_by_server() -> list[tuple[Server, frozenset[str]]]:
     """Return the running servers with the keys that each lets in; without those that do not answer."""
     accepted = []
     for server in serving.list_servers():
         with suppress(httpx.HTTPError):
-            accepted.append((server, read_accepted(server) or frozenset()))
+            accepted.append((server, request_accepted_keys(server) or frozenset()))
     return accepted
 
 
 def list_servers_with_own_keys() -> list[Server]:
     """Return the running servers that take medley's own keys."""
-    return [each for each in serving.list_servers() if each.key == str(credentials.key_folder())]
+    return [server for server in serving.list_servers() if server.key == str(credentials.key_folder())]
 
 
 def wait_for_key(key: str) -> list[Server]:
     """Wait until the running servers let a new key in; return those that do not."""
     return _wait_until_current(
-        lambda: [each for each in list_servers_with_own_keys() if not _is_done(each, key, accepts=True)]
+        lambda: [
+            each for each in list_servers_with_own_keys() if not _is_current(each, key, is_accepted=True)
+        ]
     )
 
 
 def wait_for_revocation(key: str) -> list[Server]:
     """Wait until no running server lets a key in; return those that still do."""
     return _wait_until_current(
-        lambda: [each for each in serving.list_servers() if not _is_done(each, key, accepts=False)]
+        lambda: [each for each in serving.list_servers() if not _is_current(each, key, is_accepted=False)]
     )
 
 
@@ -116,14 +118,14 @@ def _wait_until_current(list_outdated: Callable[[], list[Server]]) -> list[Serve
         outdated[:] = list_outdated()
         return not outdated
 
-    process.wait_until(is_done, CHANGE_LIMIT_S)
+    process.wait_until(is_done, KEY_CHANGE_LIMIT_S)
     return outdated
 
 
-def _is_done(server: Server, key: str, *, accepts: bool) -> bool:
-    """Return whether its edge accepts or refuses a key as it should; one that starts later reads the keys."""
+def _is_current(server: Server, key: str, *, is_accepted: bool) -> bool:
+    """Return whether the edge accepts the key as `is_accepted` has it; True without an edge."""
     try:
-        accepted = read_accepted(server)
+        accepted = request_accepted_keys(server)
     except httpx.HTTPError:
         return False
-    return accepted is None or (key in accepted) == accepts
+    return accepted is None or (key in accepted) == is_accepted

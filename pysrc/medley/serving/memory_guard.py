@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from medley.cluster import events
 from medley.host.memory_pressure import MemoryWatch
-from medley.serving.edge import Closed
+from medley.serving.edge import EdgeClosure
 from medley.serving.edge_process import EdgeProcess
 
 
@@ -15,24 +15,29 @@ class MemoryGuard:
         self,
         subject: str,
         edge: EdgeProcess,
-        say: Callable[[str], None],
+        print_line: Callable[[str], None],
         find_low_host: Callable[[], str | None],
     ) -> None:
         """`find_low_host` returns the figures of another host whose memory is low."""
-        self._subject, self._edge, self._say, self._find_low_host = subject, edge, say, find_low_host
-        self._watch, self._closed = MemoryWatch(), False
+        self._subject, self._edge, self._print_line, self._find_low_host = (
+            subject,
+            edge,
+            print_line,
+            find_low_host,
+        )
+        self._memory, self._is_closed = MemoryWatch(), False
         self.is_ready = False
         """Whether the server is ready; before, the edge is closed anyway."""
 
     def check(self) -> None:
         """Raise a Problem if this host's memory is about to run out; call it often."""
-        if self._watch.look():
-            raise self._watch.problem(self._subject)
-        low = self._watch.low or self._find_low_host()
-        if not self.is_ready or bool(low) == self._closed:
+        if self._memory.look():
+            raise self._memory.problem(self._subject)
+        low = self._memory.low or self._find_low_host()
+        if not self.is_ready or bool(low) == self._is_closed:
             return
-        self._closed = bool(low)
-        self._edge.close("memory", Closed(f"memory is low: {low}") if low else None)
+        self._is_closed = bool(low)
+        self._edge.close("memory", EdgeClosure(f"memory is low: {low}") if low else None)
         text = f"memory is low, new requests get 503: {low}" if low else "memory recovered"
-        self._say(text)
+        self._print_line(text)
         events.record_event("fault" if low else "recovery", self._subject, text)

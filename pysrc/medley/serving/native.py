@@ -40,49 +40,51 @@ from medley.serving.prepare import Job
 from medley.serving.site import build_joined_site
 from medley.serving.weights import HubFiles
 
-_WAIT_S = 300
-_CHECK_EVERY_S = 0.1
-_PORTS_TRIED = 79
+_HOSTS_LIMIT_S = 300
+_CHECK_INTERVAL_S = 0.1
+_MAX_PORTS_TRIED = 79
 
 
 @contextmanager
 def wait_for_hosts(job: Job, output: Output) -> Iterator[PreparedLaunch]:
-    """Wait for the hosts that join, start each one's part, and yield this host's; then end them all."""
-    request, order, watch = job.request, job.order, output.watch
+    """Wait for the hosts that join, send each its launch, and yield this host's launch; then end them all."""
+    request, order, progress = job.request, job.order, output.watch
     head_facts, kind = detect_kind(request.kind, load_answers())
     programs = tools.prepare_tools(
-        kind, request.environment, engine=order.engine, is_multi_host=True, nccl=request.nccl, watch=watch
+        kind, request.environment, engine=order.engine, is_multi_host=True, nccl=request.nccl, watch=progress
     )
-    packaged_model.build_model(order.weights, programs.binary / "python", watch)
+    packaged_model.build_model(order.weights, programs.binary / "python", progress)
     version = virtualenv.read_versions(programs.binary.parent, (order.engine,))[order.engine]
-    engine_parser = parser.read_programs_parser(order.engine, programs.binary, version, ask=True, watch=watch)
+    engine_parser = parser.read_programs_parser(
+        order.engine, programs.binary, version, can_run=True, progress=progress
+    )
     flags.require_known_flags(engine_parser, (), order.engine_flags)
     unread_variables.require_read_launch_variables(os.environ, order.weights, order.engine, version)
     token_file = credentials.ensure_token()
     head, other_count = gethostname(), (request.host_count or 2) - 1
     hub_files = weights.find_hub_files(order)
     terms = _build_terms(job, programs, hub_files)
-    rendezvous = Rendezvous(request.join_port, secure_channel.read_secret(token_file), terms, watch)
+    rendezvous = Rendezvous(request.join_port, secure_channel.read_secret(token_file), terms, progress)
     try:
         address = per_host.choose_head_network(
             head, head_facts, NetworkOptions(), os.environ
         ).endpoint.address
         _print_join_command(address, request.join_port, token_file, other_count, output)
-        wait_s = _WAIT_S if request.wait_s is None else request.wait_s
+        wait_s = _HOSTS_LIMIT_S if request.wait_s is None else request.wait_s
         with (
-            watch.stage(f"wait for {other_count} more"),
-            weights.fetch_in_background(hub_files, watch) as download,
+            progress.stage(f"wait for {other_count} more"),
+            weights.fetch_in_background(hub_files, progress) as download,
         ):
             members = rendezvous.wait_for_hosts(other_count, wait_s)
             while not download.done():
                 rendezvous.check()
-                time.sleep(_CHECK_EVERY_S)
+                time.sleep(_CHECK_INTERVAL_S)
             download.result()
         host_facts = {head: head_facts, **{member.name: member.facts for member in members}}
         site = _build_site(job, host_facts, kind, programs)
         layout, launches = _build_launches(job, site, programs, output)
         own_flags = launches[head].annotated_command.flags
-        flags.require_known_flags(engine_parser, own_flags, (), table=order.table)
+        flags.require_known_flags(engine_parser, own_flags, (), table_file=order.table_file)
         for member in members:
             _send_launch(member, launches.get(member.name))
         yield PreparedLaunch(order, launches[head], layout, rendezvous=rendezvous)
@@ -94,7 +96,7 @@ def wait_for_hosts(job: Job, output: Output) -> Iterator[PreparedLaunch]:
 
 
 def _build_terms(job: Job, programs: Tools, hub_files: HubFiles | None) -> dict[str, Any]:
-    """Return what the hosts that join must share with this one, and the model's files."""
+    """Return the versions that joining hosts must share with this one, and the model's files."""
     request, order = job.request, job.order
     return {
         **node.collect_terms(node.find_environment(programs)),
@@ -114,22 +116,22 @@ def _print_join_command(address: str, port: int, token_file: Path, count: int, o
 
 
 def _build_site(job: Job, host_facts: Mapping[str, Facts], kind: Kind, programs: Tools) -> Topology:
-    """Return the hosts that joined, with the address at which each reaches the others."""
+    """Return the site of the hosts that joined, with the address at which each reaches the others."""
     own_nccl = programs.nccl.version if programs.nccl else None
     nccl_version = own_nccl or node.find_environment(programs).nccl
     nccl_version = nccl_version or engine_source.find_oldest_nccl(job.order.engine)
     options = replace(job.order.placement.network, nccl=nccl_version)
-    ends = choose_fabric(host_facts, options).endpoints
-    addresses = {host: end.address for host, end in ends.items()}
+    endpoints = choose_fabric(host_facts, options).endpoints
+    addresses = {host: end.address for host, end in endpoints.items()}
     return build_joined_site(host_facts, kind, addresses, nccl_version)
 
 
 def _build_launches(
     job: Job, site: Topology, programs: Tools, output: Output
 ) -> tuple[Layout, dict[str, Launch]]:
-    """Plan the job on these hosts, the head first, and return what each one starts."""
+    """Plan the job on these hosts, the head first, and return the layout and each host's launch."""
     job_plan = plan_job(job, site, output)
-    require_shown_models(job.order, job_plan.plan, job.request.trust, starts=True)
+    require_shown_models(job.order, job_plan.plan, job.request.trust, is_start=True)
     head, *others = site.hosts
     # The user's variables on the head for engine, NCCL and hub, as Ray would send them, without tokens.
     hidden = set(engine.list_hidden_names(os.environ))
@@ -153,7 +155,7 @@ def _build_launches(
 
 
 def _send_launch(member: JoinedHost, launch: Launch | None) -> None:
-    """Send a joined host its part; a host without a part waits on."""
+    """Send a joined host its launch; a host without one goes on waiting."""
     if launch and launch.plan.node_process:
         member.rank = launch.plan.node_process.rank
         table = rendezvous_worker.build_order_table(launch.annotated_command)
@@ -162,10 +164,10 @@ def _send_launch(member: JoinedHost, launch: Launch | None) -> None:
 
 def _find_free_port(address: str) -> int:
     """Return a free port of this address for the ranks' rendezvous, in Ray's range if one is free there."""
-    for number in range(RANKS_PORT, RANKS_PORT + _PORTS_TRIED):
+    for port in range(RANKS_PORT, RANKS_PORT + _MAX_PORTS_TRIED):
         with suppress(Problem):
-            tcp.require_free_port(address, number)
-            return number
+            tcp.require_free_port(address, port)
+            return port
     return tcp.find_free_port()
 
 
@@ -191,7 +193,7 @@ def run_worker(
     head: str,
     output: Output,
 ) -> bool:
-    """Run this host's part of a model of the head at HOST:PORT; return whether the head restarts it."""
+    """Run this host's ranks of a model of the head at HOST:PORT; return whether the head restarts them."""
     try:
         with rendezvous_worker.send_signs_of_life(channel):
             programs = tools.prepare_tools(
@@ -202,7 +204,7 @@ def run_worker(
                 nccl=nccl,
                 watch=output.watch,
             )
-            _require_head_terms(programs, terms, head, output.watch)
+            _meet_head_terms(programs, terms, head, output.watch)
             own_variables = tuple(programs.list_variables(os.environ.get("PATH", "")))
             values = {
                 variable.name: variable.value for variable in own_variables if variable.value is not None
@@ -220,18 +222,22 @@ def run_worker(
         return False
     output.say(f"$ {command}")
     log = storage.state() / "logs" / f"join-{head.rpartition(':')[2]}.log"
-    idle = device_probe.build_idle_check(lambda: [os.getpid()])
-    with storage.log(log) as keep, device_probe.probe_daily(python, idle, output.say):
+    is_idle = device_probe.build_idle_check(lambda: [os.getpid()])
+    with storage.log(log) as write_line, device_probe.probe_daily(python, is_idle, output.say):
 
         def on_line(line: str) -> None:
-            keep(line)
+            write_line(line)
             output.error(line)
 
-        ends = terms["script"] is not None
-        last_error = ENGINES[terms["engine_name"]].find_last_error
-        again = rendezvous_worker.run_node(channel, command, log, on_line, last_error, may_end=ends)
-    output.say(f"this host's part has ended{'; the head restarts it' if again else ', as the head ended it'}")
-    return again
+        may_end = terms["script"] is not None
+        find_last_error = ENGINES[terms["engine_name"]].find_last_error
+        is_restart = rendezvous_worker.run_node(
+            channel, command, log, on_line, find_last_error, may_end=may_end
+        )
+    output.say(
+        f"this host's part has ended{'; the head restarts it' if is_restart else ', as the head ended it'}"
+    )
+    return is_restart
 
 
 def receive_command(
@@ -261,18 +267,18 @@ def receive_command(
     return command
 
 
-def _require_head_terms(programs: Tools, terms: "Mapping[str, Any]", head: str, watch: Progress) -> None:
+def _meet_head_terms(programs: Tools, terms: "Mapping[str, Any]", head: str, progress: Progress) -> None:
     """Require the head's engine and model on this host; fetch the files that it lacks."""
     checks.require_same_versions(node.collect_terms(node.find_environment(programs)), terms, head)
     target = Path(terms["target"])
     if not target.is_absolute():
         resolve.require_only_on_hub(terms["target"])
         hub_files = HubFiles(**terms["fetch"]) if terms["fetch"] else None
-        weights.fetch_weights(terms["model"], hub_files, watch)
+        weights.fetch_weights(terms["model"], hub_files, progress)
     if (model := config.models().get(terms["model"])) and model.is_built:
         model_files = resolve.resolve_weights(terms["model"], config.models(), storage.cache())
         resolve.prepare_weights(model_files)
-        packaged_model.build_model(model_files, programs.binary / "python", watch)
+        packaged_model.build_model(model_files, programs.binary / "python", progress)
     if target.is_absolute() and not storage.exists(target / "config.json"):
         folder, source = shlex.quote(str(target)), shlex.quote(head.partition(":")[0])
         raise Problem(
@@ -280,4 +286,4 @@ def _require_head_terms(programs: Tools, terms: "Mapping[str, Any]", head: str, 
             cause=f"{target / 'config.json'} is missing, and every host reads its own copy",
             fix=f"copy it to the same path here: rsync -a {source}:{folder}/ {folder}/",
         )
-    fetch_extra_files(extra_files.read_extras(terms["beside"]), head, watch)
+    fetch_extra_files(extra_files.read_extras(terms["beside"]), head, progress)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from medley import config, credentials, storage
 from medley.cluster import membership, ray_serving
 from medley.cluster.membership import Membership
-from medley.engine import Serving, flags, launch
+from medley.engine import ServerSpec, flags, launch
 from medley.engine.launch import LaunchBuilder, Order
 from medley.environment import container_image, container_runtime
 from medley.host_schema import ENGINE_TABLES
@@ -49,7 +49,7 @@ class Job:
 
 def prepare_job(request: LaunchRequest, output: Output) -> Job:
     """Find model, cluster and launcher; raise a Problem early for what cannot be started."""
-    starts, watch = not request.dry_run, output.watch
+    is_start, progress = not request.dry_run, output.watch
     model_files = resolve.resolve_weights(
         request.model, config.models(), storage.cache(), request.user_command
     )
@@ -57,7 +57,7 @@ def prepare_job(request: LaunchRequest, output: Output) -> Job:
         output.say(model_files.notice)
     if not request.script:
         flags.require_no_server_flags(request.engine_flags)
-    serving = _build_serving(request, model_files, watch)
+    serving = _build_serving(request, model_files, progress)
     launcher, launcher_reason = (None, "") if request.other_site else _choose_launcher(request)
     cluster = ray_serving.find_cluster(request.host_count) if launcher in {"ray", "solo"} else None
     engine = (
@@ -65,11 +65,13 @@ def prepare_job(request: LaunchRequest, output: Output) -> Job:
     )
     if request.script and cluster and cluster.image:
         raise container_problem()
-    if starts:
+    if is_start:
         resolve.prepare_weights(model_files)
     else:
         resolve.require_weights(model_files)
-    extras = find_extras(model_files, request.trust, request.engine_flags, engine, starts=starts, watch=watch)
+    extras = find_extras(
+        model_files, request.trust, request.engine_flags, engine, is_start=is_start, progress=progress
+    )
     placement = replace(
         request.placement,
         engine=engine,
@@ -82,50 +84,50 @@ def prepare_job(request: LaunchRequest, output: Output) -> Job:
     )
     if request.script:
         placement = restrict_placement(placement, launcher)
-        request = _connect_replicas(request, model_files, watch)
+        request = _connect_replicas(request, model_files, progress)
     else:
         serving = _add_chat_format(serving, request, model_files, engine, output)
     order = Order(model_files, serving, placement, request.engine_flags, extras, request.user_command)
     return Job(request, order, cluster, launcher, launcher_reason)
 
 
-def _connect_replicas(request: LaunchRequest, model_files: Weights, watch: Progress) -> LaunchRequest:
-    """Return the request whose script has a port for its replicas, if they may have to find each other."""
+def _connect_replicas(request: LaunchRequest, model_files: Weights, progress: Progress) -> LaunchRequest:
+    """Return the request with a rendezvous port for the replicas of its script, if there may be several."""
     placement = request.placement
     if request.script is None or ((placement.sizes.replicas or 1) == 1 and placement.goal != "throughput"):
         return request
-    has_experts = not request.is_unplanned and shape.find_shape(model_files, watch).experts > 0
+    has_experts = not request.is_unplanned and shape.find_shape(model_files, progress).experts > 0
     return replace(
         request, script=replace(request.script, has_experts=has_experts, port=tcp.find_free_port())
     )
 
 
 def _add_chat_format(
-    serving: Serving, request: LaunchRequest, model_files: Weights, engine: EngineName, output: Output
-) -> Serving:
+    serving: ServerSpec, request: LaunchRequest, model_files: Weights, engine: EngineName, output: Output
+) -> ServerSpec:
     chat = chat_parsers.find_format(model_files, request.engine_flags)
     for warning in chat_parsers.list_warnings(chat, launch.ENGINES[engine], request.engine_flags):
         output.say(warning)
     return replace(serving, chat=chat_parsers.add_user_parsers(chat, request.engine_flags))
 
 
-def _build_serving(request: LaunchRequest, model_files: Weights, watch: Progress) -> Serving:
+def _build_serving(request: LaunchRequest, model_files: Weights, progress: Progress) -> ServerSpec:
     """Return address, name and keys of the API; raise a Problem if its port is not free."""
     if request.script:
-        return Serving(model_files.target, model_files.name)
+        return ServerSpec(model_files.target, model_files.name)
     listen = request.listen
     if listen.origins:
         credentials.require_origins(listen.origins, listen.key)
-    # A page's requests come from a browser of this host, so the key is what tells them from other pages'.
+    # The requests of allowed and of other pages come from the same browser, so a key has to tell them apart.
     reach = "0.0.0.0" if listen.origins else listen.address  # noqa: S104 - compared, not bound
     key = credentials.choose_keys(listen.key, reach, make=not request.dry_run)
     if not request.dry_run:
         if request.image and container_runtime.remove_leftover(
             container_image.name_serving_role(listen.port)
         ):
-            watch.note(f"ended a leftover container on port {listen.port}")
+            progress.note(f"ended a leftover container on port {listen.port}")
         tcp.require_free_port(listen.address, listen.port)
-    return Serving(
+    return ServerSpec(
         model_files.target,
         listen.name or model_files.name,
         listen.address,
@@ -141,7 +143,7 @@ def _choose_launcher(request: LaunchRequest) -> tuple[Launcher, str]:
     """Return the launcher and the reason; raise a Problem if it cannot start this request."""
     cluster = membership.find_membership()
     role = cluster.role if cluster else None
-    launcher, reason = launch.choose_launcher(request.launcher, hosts=request.host_count, role=role)
+    launcher, reason = launch.choose_launcher(request.launcher, host_count=request.host_count, role=role)
     if launcher == "mp" and request.image:
         raise launch.container_without_ray_problem()
     if launcher == "mp" and request.dry_run:

@@ -13,7 +13,7 @@ from medley.progress import Output
 from medley.serving import weights
 from medley.serving.launches import PreparedLaunch
 
-_ASK_EVERY_S = 4
+_QUERY_INTERVAL_S = 4
 
 
 @dataclass
@@ -26,7 +26,7 @@ class RankMonitor:
     """The reserved slots; closed once the ranks have them."""
     addresses: dict[int, str] = field(default_factory=dict)
     """The address of each rank; empty until Ray knows them."""
-    next_check: float = 0.0
+    next_check_s: float = 0.0
 
     def require_placement(self) -> None:
         """Print where the ranks of a ready engine are; raise a Problem if the plan has them elsewhere."""
@@ -44,9 +44,9 @@ class RankMonitor:
             self._note_ranks(ranks)
 
     def check(self) -> None:
-        """Look for the ranks of a script now and then, because its engine never says that it is ready."""
+        """List the ranks of a script every few seconds, because its engine never reports that it is ready."""
         cluster, slots = self.prepared.ray_cluster, self.prepared.slots
-        if not (cluster and slots) or self.addresses or time.monotonic() < self.next_check:
+        if not (cluster and slots) or self.addresses or time.monotonic() < self.next_check_s:
             return
         try:
             ranks = ray_serving.list_ranks(cluster)
@@ -55,7 +55,7 @@ class RankMonitor:
         if len(ranks) == sum(slots.used.values()):
             self.reservation.close()
             self._note_ranks(ranks)
-        self.next_check = time.monotonic() + _ASK_EVERY_S
+        self.next_check_s = time.monotonic() + _QUERY_INTERVAL_S
 
     def _note_ranks(self, ranks: list[tuple[int, int, str]]) -> None:
         if self.prepared.slots:
@@ -68,7 +68,7 @@ class RankMonitor:
 
 @contextmanager
 def reserve_slots(prepared: PreparedLaunch, output: Output) -> Iterator[RankMonitor]:
-    """Bring the files that the hosts need, and reserve their slots for the body; name a host that is lost."""
+    """Copy the files that the hosts need, and reserve their slots for the body; name a lost host."""
     cluster, slots, order = prepared.cluster, prepared.slots, prepared.order
     name, hub_files = order.weights.name, weights.find_hub_files(order)
     if cluster and slots and prepared.ray_cluster:

@@ -1,4 +1,4 @@
-"""`LaunchRequest`: what the user asked medley to start."""
+"""Define `LaunchRequest`, the options of a command that starts a model."""
 
 from dataclasses import dataclass, field
 
@@ -33,11 +33,11 @@ class ListenOptions:
 
 @dataclass(frozen=True)
 class LaunchRequest:
-    """The model to start, on which hosts, from which engine environment, and for what."""
+    """The model to start, its hosts, its engine environment, and its API or script."""
 
     model: str
     placement: PlacementOptions
-    """The user's wishes for the layout; `prepare_job` adds engine, launcher and the number of hosts."""
+    """The user's options for the layout; `prepare_job` adds engine, launcher and the number of hosts."""
     engine_flags: tuple[str, ...] = ()
     user_command: tuple[str, ...] = ()
     """The user's command, from `medley` on."""
@@ -53,7 +53,7 @@ class LaunchRequest:
     environment: str | None = None
     image: ImageRequest | None = None
     nccl: str | None = None
-    """A libnccl.so.2 in place of the engine environment's, where there is no image."""
+    """The path of a libnccl.so.2 to use instead of the engine environment's; not with an image."""
     is_unplanned: bool = False
     dry_run: bool = False
     other_site: Topology | None = None

@@ -10,7 +10,7 @@ from typing import Any
 
 from medley import storage
 from medley.command import AnnotatedCommand, Flag, Variable
-from medley.engine.flags import Argument, build_table, convert_to_arguments, list_reasons
+from medley.engine.flags import Argument, build_argument_table, convert_to_arguments, list_argument_reasons
 from medley.engine.launch import ENGINES, Launch, Order, list_launch_variables
 from medley.environment import payload
 from medley.environment.tools import BARE, Tools
@@ -23,10 +23,10 @@ from medley.schema import (
     EngineName,
 )
 
-PLAN = "MEDLEY_PLAN"
+PLAN_VARIABLE = "MEDLEY_PLAN"
 _MAX_SCRIPT_BYTES = 1 << 20
 """The largest script, because it is sent to other hosts in one message."""
-_REPLICAS = payload.FOLDER / "replicas.py"
+_REPLICAS_PROGRAM = payload.FOLDER / "replicas.py"
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Script:
 
     path: Path
     text: str
-    words: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
     """The script's own arguments."""
     port: int = 0
     """A free port of this host for the rendezvous of replicas that share experts."""
@@ -50,7 +50,7 @@ class Script:
         *,
         tools: Tools = BARE,
         environ: Mapping[str, str] = MappingProxyType({}),
-        cluster: Iterable[Variable] = (),
+        cluster_variables: Iterable[Variable] = (),
     ) -> Launch:
         """Return the script's command on one host, and its plans."""
         name, weights = order.engine, order.weights
@@ -68,15 +68,15 @@ class Script:
         arguments = convert_to_arguments(name, weights.target, flags)
         plans = dict(self._write_plans(name, weights.name, plan, arguments))
         files = {**plans, str(self.path): self.text}
-        words, extra_words = (str(self.path), *self.words), order.engine_flags
+        words, extra_words = (str(self.path), *self.arguments), order.engine_flags
         if torchrun:
             words, extra_words = (str(tools.binary / "torchrun"),), (*words, *extra_words)
         elif _starts_replicas(name, plan):
-            words = (str(tools.binary / "python"), str(_REPLICAS), *plans, "--", *words)
-            files[str(_REPLICAS)] = _REPLICAS.read_text(encoding="utf-8")
+            words = (str(tools.binary / "python"), str(_REPLICAS_PROGRAM), *plans, "--", *words)
+            files[str(_REPLICAS_PROGRAM)] = _REPLICAS_PROGRAM.read_text(encoding="utf-8")
         else:
             words = (str(tools.binary / "python"), *words)
-        plan_variable = Variable(PLAN, next(iter(plans)), "the file of the script's arguments")
+        plan_variable = Variable(PLAN_VARIABLE, next(iter(plans)), "the file of the script's arguments")
         # Medley's safe path leaves out the script's folder, which python would put first.
         folder = Variable("PYTHONPATH", str(self.path.parent), "the script imports modules of its own folder")
         variables = list_launch_variables(
@@ -85,12 +85,12 @@ class Script:
             host,
             tools,
             environ,
-            cluster=cluster,
+            cluster_variables=cluster_variables,
             engine_plan=engine_plan,
-            script=(folder, plan_variable, *engine.SCRIPT_VARIABLES),
+            script_variables=(folder, plan_variable, *engine.SCRIPT_VARIABLES),
         )
         command = AnnotatedCommand(words, torchrun, variables, extra_words)
-        return Launch(plan, command, order.model_extras, files, tuple(list_reasons(arguments)))
+        return Launch(plan, command, order.model_extras, files, tuple(list_argument_reasons(arguments)))
 
     def _write_plans(
         self, name: EngineName, model: str, plan: Plan, arguments: tuple[Argument, ...]
@@ -104,7 +104,7 @@ class Script:
                 {
                     "engine": name,
                     "model": model,
-                    "arguments": build_table(arguments),
+                    "arguments": build_argument_table(arguments),
                     "replica": plan.replicas_before + index if is_parallel else 0,
                     "replicas": plan.replicas if is_parallel else 1,
                     "variables": self._list_replica_variables(plan, index) if is_parallel else {},
@@ -150,7 +150,7 @@ def _list_torchrun_flags(plan: Plan) -> Iterator[Flag]:
 def read_script_plan(launch: Launch) -> dict[str, Any]:
     """Return the first plan of a script's launch."""
     variables = launch.annotated_command.variables
-    text = launch.files[next(variable.value for variable in variables if variable.name == PLAN)]
+    text = launch.files[next(variable.value for variable in variables if variable.name == PLAN_VARIABLE)]
     plan: dict[str, Any] = json.loads(text)
     return plan
 

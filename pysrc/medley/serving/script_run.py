@@ -16,7 +16,7 @@ from medley.serving.launches import PreparedLaunch
 from medley.serving.rank_monitor import RankMonitor
 from medley.serving.supervise import Monitor
 
-_CHECK_EVERY_S = 0.1
+_CHECK_INTERVAL_S = 0.1
 _MAX_ERROR_LINES = 400
 _MAX_CAUSE_CHARS = 1000
 
@@ -33,7 +33,7 @@ class ScriptRun:
         self._run_here(prepared, rendezvous or ranks, output)
         while rendezvous and not all(member.is_done for member in rendezvous.members):
             rendezvous.check()
-            time.sleep(_CHECK_EVERY_S)
+            time.sleep(_CHECK_INTERVAL_S)
         return 0
 
     def _run_here(self, prepared: PreparedLaunch, monitor: Monitor, output: Output) -> None:
@@ -57,14 +57,14 @@ class ScriptRun:
 
             process = Process(launch.command, on_line, on_error)
             try:
-                while process.wait(_CHECK_EVERY_S) is None and not fatal_lines:
+                while process.wait(_CHECK_INTERVAL_S) is None and not fatal_lines:
                     monitor.check()
             finally:
                 process.stop()
         finished = process.poll()
         status = 1 if fatal_lines or not finished else finished.status
         if status:
-            # Stdout and stderr arrive in no order of their own, so the last word is that of stderr.
+            # Stdout and stderr arrive in no fixed order, so the lines of stderr count as the last ones.
             lines = fatal_lines or list(process.last)
             raise self._problem(status, engine.find_last_error(lines), (*lines, *error_lines), log)
 

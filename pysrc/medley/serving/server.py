@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from medley import credentials, serving, storage
 from medley.cluster import device_probe, events, ray_watch
-from medley.engine import Serving, find_tls_folder
+from medley.engine import ServerSpec, find_tls_folder
 from medley.engine.launch import ENGINES, Launch
 from medley.environment import caddy
 from medley.errors import Problem, Terminated
@@ -32,7 +32,7 @@ from medley.serving.start_steps import StartSteps
 from medley.serving.supervise import Monitor, supervise
 from medley.serving.watchdog import HostQuery, Watchdog
 
-_OWN_REQUEST = re.compile(r'"GET /(?:metrics)? HTTP/1\.1" (?:200|401)')
+_MEDLEY_REQUEST_PATTERN = re.compile(r'"GET /(?:metrics)? HTTP/1\.1" (?:200|401)')
 """The watchdog's own requests in the engine's log."""
 
 
@@ -44,7 +44,7 @@ class Program(Protocol):
 
 
 def run_job(job: Job, program: Program, output: Output, site: Topology | None = None) -> int:
-    """Plan a job on `site` or the hosts that are there, start it, and return its exit code."""
+    """Plan a job on `site`, or on the hosts of its cluster, start it, and return its exit code."""
     prepared = None
     if job.launcher != "mp":
         prepared = prepare_launch(job, site or find_site(job, output), output)
@@ -64,7 +64,7 @@ def run_job(job: Job, program: Program, output: Output, site: Topology | None = 
 
 
 class WorkDone(Exception):  # noqa: N818 - no error: what it was started for is done
-    """The model was served for one thing, and that is done."""
+    """Raised to end a server that was started for one task, once the task is done."""
 
 
 @dataclass(frozen=True)
@@ -73,15 +73,15 @@ class ServerRun:
 
     start_limit_s: float | None
     """Seconds until it must be ready; None: the plan's limit."""
-    announce: Callable[[Serving, str, float], None]
+    announce: Callable[[ServerSpec, str, float], None]
     """Gets the server once it is ready, its first completion, and the seconds that the start took."""
     work: Callable[[BatchServer], None] | None = None
-    """The work that the server is started for; it ends after that. None: it serves until it is ended."""
+    """The task that the server is started for; it ends after it. None: it serves until it is ended."""
     on_ready: Callable[[int], None] = lambda _: None
     """Gets the number of hosts once it is ready."""
     drain_s: int = 0
     """Seconds that running requests have when it is ended by SIGTERM."""
-    restarts: bool = False
+    is_restarting: bool = False
     stall_limit_s: float = 0
     """Seconds without progress before it counts as stuck; 0: no watchdog."""
 
@@ -92,7 +92,7 @@ class ServerRun:
         log = serving.get_log_file(f"serve-{server.port}")
         description = serving.build_description(prepared.order, launch, prepared.layout)
         hosts = " ".join(prepared.slots.used) if prepared.slots else ""
-        record = serving.note_server(server, drain_s=self.drain_s, hosts=hosts)
+        record = serving.record_server(server, drain_s=self.drain_s, hosts=hosts)
         print_launch(launch, output.say, output.detail)
         with (
             ExitStack() as start,
@@ -100,17 +100,17 @@ class ServerRun:
             serving.store_description(server.port, description),
             log_launch(log, launch) as write_line,
             run_edge(_build_edge(server), caddy.prepare_caddy(output.watch), output.say) as edge,
-            _note_start_and_end(subject, launch),
+            _record_start_and_end(subject, launch),
             ExitStack() as ready_server,
             device_probe.probe_daily(launch.command, lambda: metrics.is_idle(server.local_url), output.say),
         ):
             drain, steps = Drain(edge, self.drain_s, output.say), StartSteps(output.watch)
-            memory = MemoryGuard(subject, edge, output.say, _find_low_memory(prepared))
+            memory = MemoryGuard(subject, edge, output.say, _get_low_memory_query(prepared))
             start.enter_context(output.watch.stage(f"{engine.TITLE} starts"))
 
             def on_line(line: str) -> None:
                 steps.show_line(line)
-                if not _OWN_REQUEST.search(line):
+                if not _MEDLEY_REQUEST_PATTERN.search(line):
                     write_line(line)
                     output.error(line)
 
@@ -123,7 +123,7 @@ class ServerRun:
                     self.work(BatchServer(server.local_url, server.name, None))
                     raise WorkDone
                 self.on_ready(len(list_hosts(prepared.layout)))
-                if self.restarts and prepared.rendezvous:
+                if self.is_restarting and prepared.rendezvous:
                     prepared.rendezvous.announce_restart()
                 report("ready")
                 ready_server.enter_context(drain.drain_on_sigterm())
@@ -151,8 +151,8 @@ class ServerRun:
                 log=log,
                 on_line=on_line,
                 on_ready=on_ready,
-                last_error=engine.find_last_error,
-                fatal=engine.is_fatal,
+                find_last_error=engine.find_last_error,
+                is_fatal=engine.is_fatal,
                 monitors=monitors,
                 watchdog=Watchdog(
                     server.local_url,
@@ -160,14 +160,14 @@ class ServerRun:
                     server.port,
                     self.stall_limit_s,
                     log,
-                    hosts=_build_host_query(prepared),
-                    say=on_stall,
+                    query_hosts=_build_host_query(prepared),
+                    print_line=on_stall,
                 ),
                 on_lost=lambda why: report(f"lost: {why}"),
             )
 
 
-def _build_edge(server: Serving) -> Edge:
+def _build_edge(server: ServerSpec) -> Edge:
     """Return the edge of a server, and make its folders private."""
     folder = server.socket.parent
     storage.make_private(folder.parent)
@@ -181,15 +181,15 @@ def _build_edge(server: Serving) -> Edge:
         server.socket,
         folder,
         credentials.read_keys(server.key) if server.key else None,
-        loopback=not credentials.is_open(server.address),
+        is_loopback=not credentials.is_open(server.address),
         tls=server.tls,
         origins=server.origins,
     )
 
 
 @contextmanager
-def _note_start_and_end(subject: str, launch: Launch) -> Iterator[None]:
-    """Note its start as an event, and its end if somebody asked for it."""
+def _record_start_and_end(subject: str, launch: Launch) -> Iterator[None]:
+    """Record the server's start as an event, and its end if it was requested."""
     events.record_event("start", subject, "; ".join(launch.plan.why[:1]))
     try:
         yield
@@ -206,13 +206,13 @@ def _note_start_and_end(subject: str, launch: Launch) -> Iterator[None]:
         raise
 
 
-def _find_low_memory(prepared: PreparedLaunch) -> Callable[[], str | None]:
+def _get_low_memory_query(prepared: PreparedLaunch) -> Callable[[], str | None]:
     """Return a function that names another host whose memory is low."""
     return prepared.rendezvous.find_low_memory if prepared.rendezvous else lambda: None
 
 
 def _list_host_monitors(prepared: PreparedLaunch) -> Iterator[Monitor]:
-    """Yield what raises a Problem once its hosts or their Ray are gone."""
+    """Yield the monitors that raise a Problem once other hosts or their Ray are gone."""
     if prepared.rendezvous:
         yield prepared.rendezvous
     elif prepared.ray_cluster:
@@ -220,7 +220,7 @@ def _list_host_monitors(prepared: PreparedLaunch) -> Iterator[Monitor]:
 
 
 def _build_host_query(prepared: PreparedLaunch) -> HostQuery:
-    """Return a function that asks the other hosts what their ranks do."""
+    """Return a function that requests the processes of the ranks on other hosts."""
     cluster = prepared.ray_cluster
     if prepared.rendezvous:
         return prepared.rendezvous.ask_hosts

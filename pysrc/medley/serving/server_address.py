@@ -1,4 +1,4 @@
-"""Find how to ask a server: one of this host at its socket, another one with the key for its address."""
+"""Find the address of a server: the socket of one on this host, else the URL with its key."""
 
 import os
 from dataclasses import dataclass
@@ -28,13 +28,13 @@ class ServerAddress:
     """Its record, if this host runs it."""
 
 
-def get_local_address(server: Server) -> ServerAddress:
+def build_local_address(server: Server) -> ServerAddress:
     """Return the address of a server of this host, whose socket needs no key."""
     return ServerAddress(server.url, server.local_url, None, server)
 
 
 def find_address(url: str, key_file: str | None, *, is_insecure: bool) -> ServerAddress:
-    """Return how to ask the server at a base URL; a Problem where that would show its key to others."""
+    """Return the address and key of the server at a base URL; refuse to send a key unencrypted."""
     parsed_url = http_client.parse_url(url)
     record = (
         serving.find_server(parsed_url.port)
@@ -74,7 +74,7 @@ def _read_environment_key(url: str, *, is_local: bool) -> str | None:
 
 
 def find_client_key_file(address: ServerAddress, key_file: str | None) -> Path | None:
-    """Return a file of the key for another program that asks the server; None without a key."""
+    """Return the file of the key that another client of the server needs; None without a key."""
     if key_file:
         return credentials.require_key(key_file)
     if address.record:

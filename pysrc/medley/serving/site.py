@@ -15,7 +15,7 @@ from medley.serving.prepare import Job
 
 
 def find_site(job: Job, output: Output) -> Topology:
-    """Return the request's own hosts, else the cluster's once they have joined, else this host."""
+    """Return the hosts of the request, else those of its cluster once they have joined, else this host."""
     request = job.request
     if request.other_site:
         return request.other_site
@@ -26,12 +26,12 @@ def find_site(job: Job, output: Output) -> Topology:
     return find_this_host(request.kind, output.say)
 
 
-def find_this_host(kind_name: str | None, say: Callable[[str], None]) -> Topology:
+def find_this_host(kind_name: str | None, print_line: Callable[[str], None]) -> Topology:
     """Return this host alone; `kind_name`: its kind, if the user gave it."""
     host_facts = facts.read_facts(load_answers())
     kind = find_kind(host_facts, kind_name)
     if kind.warning:
-        say(kind.warning)
+        print_line(kind.warning)
     return Topology({platform.node(): (host_facts, kind)}, measurements=devices.read_measurements())
 
 

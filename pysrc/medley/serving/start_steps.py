@@ -31,14 +31,14 @@ def find_step(raw: str) -> str | None:
 class StartSteps:
     """The start of one engine, from its first line until it is ready."""
 
-    watch: Progress
+    progress: Progress
     hint_at_s: float = field(default_factory=lambda: time.monotonic() + _SLOW_START_S)
     _step: str = "import"
     _is_slow: bool = False
     is_over: bool = False
 
     def __post_init__(self) -> None:
-        self.watch.moved(self._step)
+        self.progress.moved(self._step)
 
     def show_line(self, raw: str) -> None:
         """Show the step that this line begins."""
@@ -53,4 +53,4 @@ class StartSteps:
             self._show()
 
     def _show(self) -> None:
-        self.watch.moved(f"{self._step}; {_SLOW_START_HINT}" if self._is_slow else self._step)
+        self.progress.moved(f"{self._step}; {_SLOW_START_HINT}" if self._is_slow else self._step)

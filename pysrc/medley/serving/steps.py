@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from medley import credentials
 from medley.cluster.node import NodeSpec, build_node_spec
 from medley.command import AnnotatedCommand
-from medley.engine import Serving, flags, parser
+from medley.engine import ServerSpec, flags, parser
 from medley.engine.launch import Order
 from medley.environment.engine_source import EngineRequest, EngineSource
 from medley.environment.tools import BARE
@@ -36,23 +36,23 @@ _TOKEN_FILE = ".local/state/medley/token"  # noqa: S105 - a head's file, relativ
 
 
 @dataclass(frozen=True)
-class Step:
+class LaunchStep:
     """A command to type on a host, and the process that it starts."""
 
     host: str
-    typed: str
-    starts: AnnotatedCommand
+    shell_text: str
+    started_process: AnnotatedCommand
     """The process that it starts, without the variables of that host's toolchain."""
     image: str | None = None
     """The container image, if any."""
     why: tuple[str, ...] = ()
-    joins: bool = False
-    """Whether it starts a part of a Ray cluster, which `medley up` does on all hosts."""
-    source: tuple[str, ...] = ()
-    """The switch that chooses its engine and the value, which cluster.toml has as a key of the host."""
+    is_ray_start: bool = False
+    """Whether it starts Ray on the host, which `medley up` does on all hosts."""
+    source_switch: tuple[str, ...] = ()
+    """The switch that chooses the engine source, and its value; cluster.toml has it as a key of the host."""
 
 
-def list_hypothetical_steps(job: Job, site: Topology, output: Output) -> Iterator[Step]:
+def list_hypothetical_steps(job: Job, site: Topology, output: Output) -> Iterator[LaunchStep]:
     """Return the commands for hypothetical hosts, where each replica is a separate server."""
     request, order = job.request, job.order
     engine_request = EngineRequest(request.image.image if request.image else None, request.environment)
@@ -63,7 +63,7 @@ def list_hypothetical_steps(job: Job, site: Topology, output: Output) -> Iterato
     return list_steps(order, place_order(order, shape.find_shape(order.weights, output.watch), site), site)
 
 
-def list_steps(order: Order, choice: Choice, site: Topology) -> Iterator[Step]:
+def list_steps(order: Order, choice: Choice, site: Topology) -> Iterator[LaunchStep]:
     """Yield the commands in order, one replica after the other."""
     pipelines = list_pipelines(choice.layout)
     if order.placement.launcher == "mp" and len(list_hosts(choice.layout)) > 1:
@@ -86,53 +86,55 @@ def list_steps(order: Order, choice: Choice, site: Topology) -> Iterator[Step]:
         yield from _list_pipeline_steps(replica_order, replica_choice, site)
 
 
-def _list_pipeline_steps(order: Order, choice: Choice, site: Topology) -> Iterator[Step]:
+def _list_pipeline_steps(order: Order, choice: Choice, site: Topology) -> Iterator[LaunchStep]:
     """Yield the commands of one server: those of its Ray, if there is none yet, then serve."""
     placement, hosts = order.placement, list_hosts(choice.layout)
     head = hosts[0]
-    used, ray = site.select_hosts(hosts), None
+    used_site, ray = site.select_hosts(hosts), None
     if len(hosts) > 1:
         network = choice.network or site.build_network(placement.network, placement.engine)
-        ends = network.find_endpoints(hosts)
+        endpoints = network.find_endpoints(hosts)
         if not site.rank_order:
-            yield from list_ray_steps(network.options, site, ends, placement.engine)
-        used = replace(used, addresses={host: end.address for host, end in ends.items()})
-        ray = RayEndpoint(_format_ray_address(ends[head].address), credentials.token_path())
+            yield from list_ray_steps(network.options, site, endpoints, placement.engine)
+        used_site = replace(used_site, addresses={host: end.address for host, end in endpoints.items()})
+        ray = RayEndpoint(_format_ray_address(endpoints[head].address), credentials.token_path())
     plan, source = build_plan(order, choice, site, "ray" if ray else "solo"), site.find_engine_source(head)
     chat = order.serving.choose_chat_format(order.weights.model)
     plan = adapt_to_version(plan, placement.engine, source.versions.get(placement.engine), chat)
     if ray:
-        places = tuple(used.addresses[device.host] for device in list_devices(choice.layout))
+        places = tuple(used_site.addresses[device.host] for device in list_devices(choice.layout))
         plan = replace(plan, rank_addresses=places)
-    command = build_launches(order, choice.layout, plan, used, ray=ray)[head].annotated_command
+    command = build_launches(order, choice.layout, plan, used_site, ray=ray)[head].annotated_command
     _require_known_flags(order, command, source)
     # A cluster's engine is from the environment of its Ray.
     environment = () if ray else source.switches
     partition = ""
     if placement.partition:
         partition = f"{ENGINE_TABLES[placement.engine].partition_variable}={placement.partition} "
-    typed = partition + _write_context_variable(order, choice)
-    typed += _write_serve(order, choice.layout, site, environment)
-    yield Step(head, typed, command, site.find_image(head), plan.why)
+    shell_text = partition + _format_context_variable(order, choice)
+    shell_text += _format_serve_command(order, choice.layout, site, environment)
+    yield LaunchStep(head, shell_text, command, site.find_image(head), plan.why)
 
 
-def _list_steps_without_ray(order: Order, choice: Choice, site: Topology) -> Iterator[Step]:
+def _list_steps_without_ray(order: Order, choice: Choice, site: Topology) -> Iterator[LaunchStep]:
     """Yield the server on the first host, then the command of each host that joins it."""
     hosts = list_hosts(choice.layout)
     network = choice.network or site.build_network(order.placement.network, order.engine)
     addresses = {host: end.address for host, end in network.find_endpoints(hosts).items()}
-    used = replace(site.select_hosts(hosts), addresses=addresses)
+    used_site = replace(site.select_hosts(hosts), addresses=addresses)
     plan = build_plan(order, choice, site, "mp")
-    join = f"ssh {shlex.quote(hosts[0])} cat {_TOKEN_FILE} | medley join {addresses[hosts[0]]} --token-file -"
-    for host, launch in build_launches(order, choice.layout, plan, used).items():
+    join_command = (
+        f"ssh {shlex.quote(hosts[0])} cat {_TOKEN_FILE} | medley join {addresses[hosts[0]]} --token-file -"
+    )
+    for host, launch in build_launches(order, choice.layout, plan, used_site).items():
         command, source = launch.annotated_command, site.find_engine_source(host)
         if host == hosts[0]:
             _require_known_flags(order, command, source)
-            typed = _write_context_variable(order, choice)
-            typed += _write_serve(order, choice.layout, site, source.switches)
-            yield Step(host, typed, command, why=plan.why)
+            shell_text = _format_context_variable(order, choice)
+            shell_text += _format_serve_command(order, choice.layout, site, source.switches)
+            yield LaunchStep(host, shell_text, command, why=plan.why)
         else:
-            yield Step(host, " ".join((join, shlex.join(source.switches))).rstrip(), command)
+            yield LaunchStep(host, " ".join((join_command, shlex.join(source.switches))).rstrip(), command)
 
 
 def _require_known_flags(order: Order, command: AnnotatedCommand, source: EngineSource) -> None:
@@ -140,40 +142,44 @@ def _require_known_flags(order: Order, command: AnnotatedCommand, source: Engine
     version = source.versions.get(order.engine)
     if version and not source.is_image:
         engine_parser = parser.read_release_parser(order.engine, version)
-        flags.require_known_flags(engine_parser, command.flags, order.engine_flags, table=order.table)
+        flags.require_known_flags(
+            engine_parser, command.flags, order.engine_flags, table_file=order.table_file
+        )
 
 
 def list_ray_steps(
-    options: NetworkOptions, site: Topology, ends: Mapping[str, Endpoint], engine: EngineName
-) -> Iterator[Step]:
+    options: NetworkOptions, site: Topology, endpoints: Mapping[str, Endpoint], engine: EngineName
+) -> Iterator[LaunchStep]:
     """Yield the commands of Ray on these hosts, the first of which is the head."""
-    head, *workers = ends
+    head, *workers = endpoints
     engine_switch = () if engine == DEFAULT_ENGINE else ("--engine", engine)
-    address, token = ends[head].address, credentials.token_path()
+    address, token = endpoints[head].address, credentials.token_path()
     network = per_host.choose_head_network(head, site.facts[head], options, {})
     link: tuple[str, ...] = ()
-    if options.link is not None or network.endpoint.interface != ends[head].interface:
-        link = ("--link", ends[head].interface)
+    if options.link is not None or network.endpoint.interface != endpoints[head].interface:
+        link = ("--link", endpoints[head].interface)
         network = per_host.choose_head_network(head, site.facts[head], replace(options, link=link[1]), {})
     source = site.find_engine_source(head).switches
-    yield Step(
+    yield LaunchStep(
         head,
         shlex.join(("medley", "ray-head", *link, *engine_switch, *source)),
         _build_node(head, site, engine).build_head_command(network, token),
         site.find_image(head),
-        joins=True,
-        source=source,
+        is_ray_start=True,
+        source_switch=source,
     )
     for host in workers:
         source = site.find_engine_source(host).switches
         pair = {name: site.facts[name] for name in (head, host)}
         network = per_host.choose_worker_network(pair, host, (head, address), options, {})
-        typed = f"ssh {shlex.quote(head)} cat {_TOKEN_FILE} | medley ray-worker {address} --token-file -"
-        typed = " ".join((typed, *engine_switch, shlex.join(source))).rstrip()
+        shell_text = f"ssh {shlex.quote(head)} cat {_TOKEN_FILE} | medley ray-worker {address} --token-file -"
+        shell_text = " ".join((shell_text, *engine_switch, shlex.join(source))).rstrip()
         command = _build_node(host, site, engine).build_worker_command(
             network, token, _format_ray_address(address)
         )
-        yield Step(host, typed, command, site.find_image(host), joins=True, source=source)
+        yield LaunchStep(
+            host, shell_text, command, site.find_image(host), is_ray_start=True, source_switch=source
+        )
 
 
 def _build_node(host: str, site: Topology, engine: EngineName) -> NodeSpec:
@@ -185,14 +191,14 @@ def _format_ray_address(head_address: str) -> str:
     return f"{head_address}:{ports.RayPorts.gcs}"
 
 
-def _write_context_variable(order: Order, choice: Choice) -> str:
-    """Return the user's own variable for a context that neither config.json nor the maker gives."""
+def _format_context_variable(order: Order, choice: Choice) -> str:
+    """Return the assignment that allows a context beyond config.json's; empty if it needs none."""
     if not (choice.workload.is_beyond_config and order.placement.allows_longer_context):
         return ""
     return f"{ENGINE_TABLES[order.engine].context_variable}=1 "
 
 
-def _write_serve(order: Order, layout: Layout, site: Topology, environment: tuple[str, ...]) -> str:
+def _format_serve_command(order: Order, layout: Layout, site: Topology, environment: tuple[str, ...]) -> str:
     engine_flags = ("--", *order.engine_flags) if order.engine_flags else ()
     return shlex.join((*_list_serve_words(order, layout, site), *environment, *engine_flags))
 
@@ -219,8 +225,8 @@ def _list_serve_words(order: Order, layout: Layout, site: Topology) -> Iterator[
         ("--pp", placement.sizes.stages, None),
         ("--transport", placement.network.transport, None),
         ("--served-model-name", order.serving.name, model_files.name),
-        ("--host", order.serving.address, Serving.address),
-        ("--port", order.serving.port, Serving.port),
+        ("--host", order.serving.address, ServerSpec.address),
+        ("--port", order.serving.port, ServerSpec.port),
     ):
         if value != default:
             yield from (name, str(value))

@@ -12,7 +12,7 @@ from medley.cluster import events, membership, ray_serving
 from medley.cluster.membership import Membership
 from medley.cluster.unit_file import Restart
 from medley.command import Command
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from medley.errors import Problem
 from medley.explain import LastError, explain_engine_end
 from medley.host import memory_pressure
@@ -24,16 +24,16 @@ from medley.progress import Output
 from medley.serving import api
 from medley.serving.watchdog import Watchdog
 
-HOSTS_LIMIT_S = 24 * 3600
+REJOIN_LIMIT_S = 24 * 3600
 _CHECK_INTERVAL_S = 0.1
-_END_LIMIT_S = 5
-_GRACE_S, _LOADING_GRACE_S = 15, 3
-_MIN_FREED_SHARE, _FREED_LIMIT_S = 0.75, 60
-"""The share of the memory available before the first start, and the seconds until it must be back."""
+_EXIT_LIMIT_S = 5
+_END_GRACE_S, _LOADING_GRACE_S = 15, 3
+_MIN_FREE_MEMORY_SHARE, _FREE_MEMORY_LIMIT_S = 0.75, 60
+"""The share of the memory before the first start that a restart needs, and the seconds to wait for it."""
 
 
 class Monitor(Protocol):
-    """Something that may end a running engine."""
+    """A check that may end a running engine."""
 
     def check(self) -> None:
         """Raise a Problem if the engine must end; called several times a second."""
@@ -48,8 +48,8 @@ def supervise(
     log: Path,
     on_line: Callable[[str], None],
     on_ready: Callable[[str, float], None],
-    last_error: LastError,
-    fatal: Callable[[str], bool] = lambda _: False,
+    find_last_error: LastError,
+    is_fatal: Callable[[str], bool] = lambda _: False,
     monitors: Sequence[Monitor] = (),
     watchdog: Watchdog | None = None,
     on_lost: Callable[[str], None] = lambda _: None,
@@ -63,11 +63,11 @@ def supervise(
     lost_lines: list[str] = []
 
     def read_line(line: str) -> None:
-        if fatal(line):
+        if is_fatal(line):
             lost_lines.append(line)
         on_line(line)
 
-    kernel_kills, segments = memory_pressure.count_kernel_kills(), SharedMemory()
+    kernel_kills, shared_memory = memory_pressure.count_kernel_kills(), SharedMemory()
     engine, started_s = Process(command, read_line), time.monotonic()
     engine.die_first()
     completion = None
@@ -80,20 +80,20 @@ def supervise(
             with watchdog.watch(engine) if watchdog else nullcontext():
                 while engine.wait(_CHECK_INTERVAL_S) is None and not lost_lines:
                     _check_all(monitors)
-                    segments.check()
+                    shared_memory.check()
                     if watchdog:
                         watchdog.check()
         on_lost((lost_lines or ["its engine ended"])[0][:200])
         if not lost_lines:
-            engine.wait(_END_LIMIT_S)
+            engine.wait(_EXIT_LIMIT_S)
     except Problem as problem:
         on_lost(problem.what)
         raise
     finally:
-        segments.settle()
+        shared_memory.settle()
         # While it imports, an engine does not end by SIGTERM, and it has no request to finish.
-        engine.stop(_LOADING_GRACE_S if completion is None else _GRACE_S)
-        segments.settle()
+        engine.stop(_LOADING_GRACE_S if completion is None else _END_GRACE_S)
+        shared_memory.settle()
     finished = engine.poll() or Finished(1, ())
     if lost_lines:  # medley ended it, so its exit code has no meaning
         finished = Finished(1, tuple(lost_lines))
@@ -101,7 +101,7 @@ def supervise(
         finished,
         ready=completion is not None,
         log=log,
-        last_error=last_error,
+        last_error=find_last_error,
         killer=memory_pressure.describe_killer(kernel_kills),
     )
 
@@ -128,7 +128,7 @@ def _wait_for_completion(
             completion = probe()
         except Problem:
             # A dying engine breaks the connection first; then its own last error says more.
-            if engine.wait(_END_LIMIT_S) is not None:
+            if engine.wait(_EXIT_LIMIT_S) is not None:
                 return None
             raise
         if completion is not None:
@@ -144,18 +144,20 @@ def _read_memory() -> Memory:
     return next(memory_pressure.read_memory())
 
 
-def _require_memory(before_bytes: int, say: Callable[[str], None]) -> None:
+def _require_memory(before_bytes: int, print_line: Callable[[str], None]) -> None:
     """Wait for the bytes that were available before; raise a Problem if less than half come back."""
-    if (memory := _read_memory()).available >= before_bytes * _MIN_FREED_SHARE:
+    if (memory := _read_memory()).available >= before_bytes * _MIN_FREE_MEMORY_SHARE:
         return
-    say(f"{memory.available / GIB:.1f} of {before_bytes / GIB:.1f} GiB are free; wait for the rest")
+    print_line(f"{memory.available / GIB:.1f} of {before_bytes / GIB:.1f} GiB are free; wait for the rest")
     process.wait_until(
-        lambda: _read_memory().available >= before_bytes * _MIN_FREED_SHARE, _FREED_LIMIT_S, every_s=1
+        lambda: _read_memory().available >= before_bytes * _MIN_FREE_MEMORY_SHARE,
+        _FREE_MEMORY_LIMIT_S,
+        every_s=1,
     )
     if (memory := _read_memory()).available < before_bytes / 2:
         raise Problem(
             "the memory of the engine that ended did not come back, so it is not restarted",
-            cause=f"{memory.available / GIB:.1f} GiB are available after {_FREED_LIMIT_S} s, and "
+            cause=f"{memory.available / GIB:.1f} GiB are available after {_FREE_MEMORY_LIMIT_S} s, and "
             f"{before_bytes / GIB:.1f} GiB were before its first start; "
             f"page cache: {memory.cached / GIB:.1f} GiB",
             fix="find what holds it: ps -eo rss,pid,args --sort=-rss | head; nvidia-smi",
@@ -166,14 +168,14 @@ def _require_memory(before_bytes: int, say: Callable[[str], None]) -> None:
 class Restarter:
     """Restarts a server that was ready once, on as many hosts as it ran over."""
 
-    rule: Restart
-    server: Serving
+    restart_rule: Restart
+    server: ServerSpec
     cluster: Membership | None
     output: Output
     find_site: Callable[[], Topology]
     """The function that returns this host as the site, if it is in no cluster."""
-    is_resumed: bool = True
-    """Whether it serves over as many hosts as before, also after a power cut; only with Ray."""
+    has_same_hosts: bool = True
+    """Whether a restart needs as many hosts as before, also after a power cut; only with Ray."""
     host_count: int | None = field(default=None, init=False)
     """The number of hosts when it was ready; None before, when it is not restarted."""
     restart_count: int = field(default=0, init=False)
@@ -200,8 +202,8 @@ class Restarter:
             events.record_event(
                 "recovery", str(self.server), f"ready again after restart {self.restart_count}"
             )
-        if self.is_resumed:
-            storage.write(_get_hosts_file(self.server.port), str(host_count))
+        if self.has_same_hosts:
+            storage.write(_find_host_count_file(self.server.port), str(host_count))
 
     def _wait_for_site(self, problem: Problem, record: ExitStack) -> Topology:
         """Wait until a restart is due, and return its hosts; raise the Problem itself if none is due.
@@ -213,7 +215,7 @@ class Restarter:
             wait_s = self._choose_wait_s(problem)
             state = f"restarting, attempt {self.restart_count}: {problem.what}"
             self.output.say(f"{problem}")
-            server_record = serving.note_server(server, state)
+            server_record = serving.record_server(server, state)
             record.enter_context(server_record)
             _require_memory(self.memory_before_bytes, self.output.say)
             self.output.say(f"{state}; in {wait_s:.0f} s, or when {self.host_count} hosts have joined")
@@ -223,7 +225,7 @@ class Restarter:
                 return self.find_site()
             try:
                 return ray_serving.wait_for_topology(
-                    self.cluster, self.host_count, HOSTS_LIMIT_S, self.output.watch
+                    self.cluster, self.host_count, REJOIN_LIMIT_S, self.output.watch
                 )
             except Problem as new_problem:
                 problem = new_problem
@@ -232,7 +234,7 @@ class Restarter:
         if self.host_count is None:
             raise problem
         served_s = None if self.ready_at_s is None else time.monotonic() - self.ready_at_s
-        next_restart = self.rule.compute_next(self.restart_count, served_s)
+        next_restart = self.restart_rule.compute_next(self.restart_count, served_s)
         if next_restart is None:
             problem.what += f"; medley gave up after restart {self.restart_count}"
             events.record_event("end", str(self.server), f"medley gave up after restart {self.restart_count}")
@@ -242,17 +244,17 @@ class Restarter:
 
 
 @contextmanager
-def resume_hosts(port: int, say: Callable[[str], None]) -> Iterator[int | None]:
+def resume_hosts(port: int, print_line: Callable[[str], None]) -> Iterator[int | None]:
     """Yield the number of hosts that this port's server ran over when it was cut off, or None.
 
     Wait until there is a cluster again. If Ctrl-C or a signal ends the body, the number is removed.
     """
-    file = _get_hosts_file(port)
+    file = _find_host_count_file(port)
     try:
         host_count = int(storage.read_text(file) or 0)
         if host_count and host_count > 1:
-            say(f"it ran on {host_count} hosts before, and waits for {host_count} hosts")
-            process.wait_until(membership.find_membership, HOSTS_LIMIT_S, every_s=1)
+            print_line(f"it ran on {host_count} hosts before, and waits for {host_count} hosts")
+            process.wait_until(membership.find_membership, REJOIN_LIMIT_S, every_s=1)
         yield host_count or None
     except Problem:
         raise
@@ -261,5 +263,5 @@ def resume_hosts(port: int, say: Callable[[str], None]) -> Iterator[int | None]:
         raise
 
 
-def _get_hosts_file(port: int) -> Path:
-    return serving.get_folder() / f"{port}.hosts"
+def _find_host_count_file(port: int) -> Path:
+    return serving.get_records_folder() / f"{port}.hosts"

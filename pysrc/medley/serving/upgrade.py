@@ -27,7 +27,7 @@ class RunningServer:
     """The server that is to be replaced."""
 
     unit: Unit
-    engine: str
+    engine_title: str
     """The engine and its version, or the environment's name."""
 
 
@@ -47,14 +47,16 @@ def describe_engine(port: int) -> str:
     description = serving.read_description(port)
     if description is None:
         return "an engine of an earlier medley"
-    version = virtualenv.read_versions(description.programs.parent, (description.engine,))[description.engine]
-    return f"{description.engine} {version or description.programs.parent.name}"
+    version = virtualenv.read_versions(description.programs_folder.parent, (description.engine,))[
+        description.engine
+    ]
+    return f"{description.engine} {version or description.programs_folder.parent.name}"
 
 
 def _pin_environment(unit: Unit, port: int) -> Unit:
-    """Return the unit, with its environment named if the lock changed: its command would use the new one."""
+    """Return the unit; if the lock changed since its start, its command names the old environment."""
     description, argv = serving.read_description(port), unit.command.argv
-    environment = description and virtualenv.read_environment(description.programs.parent)
+    environment = description and virtualenv.read_environment(description.programs_folder.parent)
     has_source = any(word.partition("=")[0] in _SOURCE_FLAGS for word in argv)
     if (
         not (description and environment)
@@ -85,7 +87,7 @@ def prepare_host(request: LaunchRequest, output: Output) -> None:
         )
         version = virtualenv.read_versions(programs.binary.parent, (order.engine,))[order.engine]
         engine_parser = parser.read_programs_parser(
-            order.engine, programs.binary, version, ask=True, watch=output.watch
+            order.engine, programs.binary, version, can_run=True, progress=output.watch
         )
         flags.require_known_flags(engine_parser, (), order.engine_flags)
         packaged_model.build_model(order.weights, programs.binary / "python", output.watch)
@@ -105,7 +107,7 @@ def replace_server(
         lines = wait_until_ready()
     gap_s = time.monotonic() - started_s
     events.record_event(
-        "upgrade", subject, f"{old.engine} → {describe_engine(port)}, {gap_s:.0f} s without an answer"
+        "upgrade", subject, f"{old.engine_title} → {describe_engine(port)}, {gap_s:.0f} s without an answer"
     )
     return lines, gap_s
 
@@ -120,7 +122,7 @@ def _restart_old_on_failure(
     except BaseException as failure:
         units.start_unit(old.unit)
         if not isinstance(failure, Problem):
-            events.record_event("upgrade", subject, f"cut off; {old.engine} starts again")
+            events.record_event("upgrade", subject, f"cut off; {old.engine_title} starts again")
             raise
         try:
             wait_until_ready()
@@ -131,7 +133,7 @@ def _restart_old_on_failure(
                 "neither the new nor the old server answers", cause=cause, fix=old_problem.fix
             ) from failure
         gap_s = time.monotonic() - started_s
-        restored = f"{old.engine} serves again, after {gap_s:.0f} s without an answer"
+        restored = f"{old.engine_title} serves again, after {gap_s:.0f} s without an answer"
         events.record_event("upgrade", subject, f"{restored}: {failure.what}: {failure.cause}")
         raise Problem(
             f"the new server did not answer; {restored}",
@@ -144,6 +146,6 @@ def list_environments_in_use() -> set[Path]:
     """Return the environments' folders of this host's servers."""
     descriptions = (
         serving.read_description(int(file.stem))
-        for file in storage.list_folder(serving.get_folder(), "*.what")
+        for file in storage.list_folder(serving.get_records_folder(), "*.what")
     )
-    return {description.programs.parent for description in descriptions if description}
+    return {description.programs_folder.parent for description in descriptions if description}

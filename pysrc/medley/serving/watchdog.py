@@ -29,17 +29,17 @@ from medley.unusable_file import optional
 
 _THIS_HOST = "this host"
 _ACTIVE_CORES, _SPINNING_CORES = 0.1, 0.5
-_SPIN_LIMITS = 5
+_MAX_SPIN_LIMITS = 5
 """The number of limits for which an engine may be active without progress."""
-_UNKNOWN_LIMITS = 2
+_MAX_UNKNOWN_LIMITS = 2
 """The number of limits for which it may be idle while a host does not report its ranks."""
-_REST_FACTOR = 4
-"""The pause after a query, in durations of that query: each query starts processes on every host."""
-_REQUEST_AFTER_S, _SAMPLE_INTERVAL_S = 30.0, 3.0
-_EXEC_LIMIT_S, _GPU_LIMIT_S, _REPORT_LIMIT_S = 15, 3, 90
+_QUERY_PAUSE_FACTOR = 4
+"""The pause after a query, in durations of it, because each query starts processes on every host."""
+_REQUEST_PAUSE_S, _SAMPLE_INTERVAL_S = 30.0, 3.0
+_CONTAINER_EXEC_LIMIT_S, _GPU_LIMIT_S, _REPORT_LIMIT_S = 15, 3, 90
 _PROGRESS_FIGURES = ("generated_tokens_total", "prompt_tokens_total", "kv_cache", "running", "waiting")
 _BUSY_POWER_RATIO, _BUSY_POWER_W = 1.3, 5
-_REPORTS_KEPT, _LAST_LINES = 5, 100
+_MAX_REPORTS, _MAX_LAST_LINES = 5, 100
 _POWER_COMMAND = ("nvidia-smi", "--query-gpu=power.draw", "--format=csv,noheader,nounits")
 
 
@@ -51,7 +51,7 @@ class HostQuery(Protocol):
 
 
 @dataclass
-class Clock:
+class ProgressClock:
     """The times of the last progress and the last activity, by time.monotonic()."""
 
     limit_s: float
@@ -60,13 +60,13 @@ class Clock:
 
     def is_suspect(self, now: float) -> bool:
         """Return whether it is time to send a request and to sample the processes."""
-        return now - self.progress_at_s >= min(self.limit_s / 4, _REQUEST_AFTER_S)
+        return now - self.progress_at_s >= min(self.limit_s / 4, _REQUEST_PAUSE_S)
 
     def is_stuck(self, now: float, *, is_known: bool) -> bool:
         """Return whether the engine is stuck; `is_known`: all ranks were sampled since it was active."""
         idle_s = now - max(self.progress_at_s, self.active_at_s)
-        is_spinning = now - self.progress_at_s >= self.limit_s * _SPIN_LIMITS
-        return is_spinning or idle_s >= self.limit_s * (1 if is_known else _UNKNOWN_LIMITS)
+        is_spinning = now - self.progress_at_s >= self.limit_s * _MAX_SPIN_LIMITS
+        return is_spinning or idle_s >= self.limit_s * (1 if is_known else _MAX_UNKNOWN_LIMITS)
 
 
 @dataclass(frozen=True)
@@ -75,40 +75,42 @@ class ProcessSample:
 
     at_s: float
     """The time when all hosts had answered, by time.monotonic()."""
-    hosts: Mapping[str, Any]
+    processes_by_host: Mapping[str, Any]
 
     def list_rows(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        for host, description in self.hosts.items():
+        for host, description in self.processes_by_host.items():
             yield from ((host, row) for row in (description or {"processes": ()})["processes"])
 
     @property
     def silent_hosts(self) -> list[str]:
-        return [host for host, description in self.hosts.items() if description is None]
+        return [host for host, description in self.processes_by_host.items() if description is None]
 
-    def list_stopped(self) -> list[str]:
+    def list_stopped_processes(self) -> list[str]:
         """Return the stopped processes in words; while one is stopped, the others can only wait."""
         return [_describe_process(host, row) for host, row in self.list_rows() if row["state"] == "T"]
 
-    def compute_cores(self, before: "ProcessSample") -> dict[str, float]:
-        """Return the cores that each process used since the sample before."""
+    def compute_used_cores(self, before: "ProcessSample") -> dict[str, float]:
+        """Return the mean number of cores that each process used since the earlier sample, by process."""
         cpu_seconds = {(host, row["pid"]): row["cpu_s"] for host, row in before.list_rows()}
         return {
             _describe_process(host, row): (row["cpu_s"] - cpu_seconds[host, row["pid"]])
-            / self._compute_passed_s(before, host)
+            / self._compute_elapsed_s(before, host)
             for host, row in self.list_rows()
             if (host, row["pid"]) in cpu_seconds
         }
 
-    def _compute_passed_s(self, before: "ProcessSample", host: str) -> float:
+    def _compute_elapsed_s(self, before: "ProcessSample", host: str) -> float:
         """Return the seconds by the host's own clock: a busy host may answer long after its sample."""
-        return float(max(self.hosts[host]["at_s"] - before.hosts[host]["at_s"], 0.01))
+        return float(max(self.processes_by_host[host]["at_s"] - before.processes_by_host[host]["at_s"], 0.01))
 
     def is_active_since(self, before: "ProcessSample") -> bool:
         """Return whether a process used CPU time since then, or waited for a core both times."""
         are_waiting = all(
             any(row["state"] == "R" for _, row in sample.list_rows()) for sample in (before, self)
         )
-        return are_waiting or any(cores >= _ACTIVE_CORES for cores in self.compute_cores(before).values())
+        return are_waiting or any(
+            cores >= _ACTIVE_CORES for cores in self.compute_used_cores(before).values()
+        )
 
 
 def _describe_process(host: str, row: Mapping[str, Any]) -> str:
@@ -125,15 +127,15 @@ def _format_stacks_fix(file: Path) -> str:
 
 @dataclass
 class Watchdog:
-    """Watches one engine once it is ready; `hosts` queries the other hosts."""
+    """Detects that one engine is stuck; `query_hosts` samples its processes on other hosts."""
 
     url: str
     model: str
     port: int
     limit_s: float
     log: Path
-    hosts: HostQuery = lambda **_: {}
-    say: Callable[[str], None] = lambda _: None
+    query_hosts: HostQuery = lambda **_: {}
+    print_line: Callable[[str], None] = lambda _: None
     _ended: threading.Event = field(default_factory=threading.Event)
     _is_reporting: bool = False
     _problem: Problem | None = None
@@ -142,10 +144,10 @@ class Watchdog:
     _figures: Mapping[str, float] = field(default_factory=dict)
     _samples: dict[str, list[ProcessSample]] = field(default_factory=dict)
     """The last two samples of this host, and of the others."""
-    _rests_until_s: float = 0
+    _next_query_at_s: float = 0
     _query_thread: threading.Thread | None = None
-    _idle_w: float = float("inf")
-    _watts: float | None = None
+    _idle_power_w: float = float("inf")
+    _power_w: float | None = None
 
     @contextmanager
     def watch(self, engine: Process) -> Iterator[None]:
@@ -174,7 +176,7 @@ class Watchdog:
             raise self._problem
 
     def _run(self, engine: Process) -> None:
-        clock = Clock(self.limit_s, time.monotonic())
+        clock = ProgressClock(self.limit_s, time.monotonic())
         while not self._ended.wait(min(self.limit_s / 20, _SAMPLE_INTERVAL_S)):
             self._check_progress(clock, engine)
             is_known = self._is_known_since(clock.active_at_s)
@@ -183,20 +185,20 @@ class Watchdog:
                 self._problem = self._build_problem(clock, engine)
                 return
 
-    def _check_progress(self, clock: Clock, engine: Process) -> None:
+    def _check_progress(self, clock: ProgressClock, engine: Process) -> None:
         now_s, engine_figures = time.monotonic(), metrics.read_figures(self.url)
         figures = {name: engine_figures[name] for name in _PROGRESS_FIGURES if name in engine_figures}
         if (figures and figures != self._figures) or self._answer:
             clock.progress_at_s, self._answer, self._requested_at_s = now_s, "", None
-            self._samples, self._figures, self._rests_until_s = {}, figures or self._figures, 0
+            self._samples, self._figures, self._next_query_at_s = {}, figures or self._figures, 0
         if not clock.is_suspect(now_s):
             return
         if self._requested_at_s is None:
-            self._idle_w = min(self._idle_w, _read_power_w() or self._idle_w)
+            self._idle_power_w = min(self._idle_power_w, _read_power_w() or self._idle_power_w)
             self._requested_at_s = now_s
             threading.Thread(target=self._send_request, args=(now_s,), daemon=True).start()
         self._store_sample(_THIS_HOST, ProcessSample(now_s, {_THIS_HOST: _sample_this_host(engine)}))
-        is_querying = now_s < self._rests_until_s or (self._query_thread and self._query_thread.is_alive())
+        is_querying = now_s < self._next_query_at_s or (self._query_thread and self._query_thread.is_alive())
         if now_s - clock.progress_at_s >= self.limit_s / 2 and not is_querying:
             self._query_thread = threading.Thread(target=self._query_hosts, daemon=True)
             self._query_thread.start()
@@ -206,7 +208,7 @@ class Watchdog:
         """Send a completion of one token; any answer is a sign of life."""
         body = {"model": self.model, "prompt": "Hello", "max_tokens": 1, "temperature": 0}
         with suppress(httpx.HTTPError, Problem):
-            limit_s = self.limit_s * (_SPIN_LIMITS + 1)
+            limit_s = self.limit_s * (_MAX_SPIN_LIMITS + 1)
             answer = http_client.ask(
                 "POST", f"{self.url}/completions", body=body, limit_s=limit_s, connect_s=2
             )
@@ -219,17 +221,19 @@ class Watchdog:
     def _query_hosts(self) -> None:
         started_s = time.monotonic()
         with suppress(Problem):
-            hosts = self.hosts(stacks=False)
+            hosts = self.query_hosts(stacks=False)
             self._store_sample(
                 "others", ProcessSample(time.monotonic(), hosts)
             )  # after the answers, because a busy host answers late
         now_s, has_two_samples = time.monotonic(), len(self._samples.get("others", [])) > 1
         if has_two_samples:  # otherwise a second sample is needed to see what the ranks do
-            self._rests_until_s = now_s + min(_REST_FACTOR * (now_s - started_s), self.limit_s / 2)
+            self._next_query_at_s = now_s + min(_QUERY_PAUSE_FACTOR * (now_s - started_s), self.limit_s / 2)
 
     def _is_known_since(self, active_at_s: float) -> bool:
         """Return whether a rank is stopped, or all other hosts answered twice, the second time since then."""
-        has_stopped = any(sample.list_stopped() for samples in self._samples.values() for sample in samples)
+        has_stopped = any(
+            sample.list_stopped_processes() for samples in self._samples.values() for sample in samples
+        )
         complete_samples = [sample for sample in self._samples.get("others", []) if not sample.silent_hosts]
         return has_stopped or (len(complete_samples) > 1 and complete_samples[-1].at_s > active_at_s)
 
@@ -239,20 +243,23 @@ class Watchdog:
     def _find_active_at(self, now_s: float) -> float:
         """Return the time of its last activity; none counts while a rank is stopped, which blocks all."""
         samples_of_groups, never_s = list(self._samples.values()), float("-inf")
-        if any(samples[-1].list_stopped() for samples in samples_of_groups):
+        if any(samples[-1].list_stopped_processes() for samples in samples_of_groups):
             return never_s
         active_times_s = [
             last.at_s for first, *rest in samples_of_groups for last in rest if last.is_active_since(first)
         ]
         if not active_times_s:
-            self._watts = _read_power_w()
+            self._power_w = _read_power_w()
         return max([*active_times_s, *([now_s] if self._is_gpu_busy else [])], default=never_s)
 
     @property
     def _is_gpu_busy(self) -> bool:
-        return self._watts is not None and self._watts > self._idle_w * _BUSY_POWER_RATIO + _BUSY_POWER_W
+        return (
+            self._power_w is not None
+            and self._power_w > self._idle_power_w * _BUSY_POWER_RATIO + _BUSY_POWER_W
+        )
 
-    def _build_problem(self, clock: Clock, engine: Process) -> Problem:
+    def _build_problem(self, clock: ProgressClock, engine: Process) -> Problem:
         """Write the report, and return the Problem with its file."""
         now_s, waited_s = time.monotonic(), time.monotonic() - (self._requested_at_s or clock.progress_at_s)
         quiet_s, refusal = now_s - clock.progress_at_s, ""
@@ -260,20 +267,24 @@ class Watchdog:
             f"the engine of {self.model} on port {self.port} is stuck: "
             f"a request for one token is unanswered after {waited_s:.0f} s"
         )
-        self.say(f"{title}; its ranks' stacks are collected")
+        self.print_line(f"{title}; its ranks' stacks are collected")
         hosts: dict[str, Any] = {_THIS_HOST: _sample_this_host(engine, stacks=True)}
         last_lines = _read_last_lines(self.log)  # before lines about ranks that the next step kills
         self._store_sample(_THIS_HOST, ProcessSample(now_s, hosts))
         try:
-            other_hosts = self.hosts(stacks=True)
+            other_hosts = self.query_hosts(stacks=True)
             sample = ProcessSample(time.monotonic(), other_hosts)
             self._store_sample("others", sample)
-            hosts |= {host: description for host, description in sample.hosts.items() if description}
+            hosts |= {
+                host: description for host, description in sample.processes_by_host.items() if description
+            }
             refusal = f"{', '.join(sample.silent_hosts)} did not answer" if sample.silent_hosts else ""
         except Problem as problem_of_hosts:
             refusal = f"the other hosts could not be asked: {problem_of_hosts.cause}"
         observations = [*self._list_observations(quiet_s), *filter(None, [refusal])]
-        self.say("; ".join(observations))  # printed now: all hosts' ranks end before the Problem is shown
+        self.print_line(
+            "; ".join(observations)
+        )  # printed now: all hosts' ranks end before the Problem is shown
         file = write_report(self.port, observations, hosts, last_lines)
         problem = Problem(title, cause="; ".join(observations), fix="\n".join(self._list_fixes(file)))
         explained = explain.explain_problem(problem, file)
@@ -303,21 +314,23 @@ class Watchdog:
         figures = ", ".join(f"{name} {value:g}" for name, value in self._figures.items())
         yield f"nothing changed for {quiet_s:.0f} s: {figures or 'it has no metrics'}"
         for samples in self._samples.values():
-            yield from (f"{process_title} is stopped" for process_title in samples[-1].list_stopped())
+            yield from (
+                f"{process_title} is stopped" for process_title in samples[-1].list_stopped_processes()
+            )
             yield from (
                 f"{_describe_process(host, row)} is in uninterruptible sleep "
                 f"in {row['wchan'] or 'the kernel'}"
                 for host, row in samples[-1].list_rows()
                 if row["state"] == "D"
             )
-            cores = samples[-1].compute_cores(samples[0])
+            cores = samples[-1].compute_used_cores(samples[0])
             yield from (
                 f"{name} spins at {core_count:.1f} cores"
                 for name, core_count in cores.items()
                 if core_count >= _SPINNING_CORES
             )
-        if self._watts is not None:
-            power, idle_power = f"its GPUs draw {self._watts:.0f} W", f"{self._idle_w:.0f} W"
+        if self._power_w is not None:
+            power, idle_power = f"its GPUs draw {self._power_w:.0f} W", f"{self._idle_power_w:.0f} W"
             unchanged = f"as without a request ({idle_power})"
             yield f"{power}, {f'and {idle_power} without a request' if self._is_gpu_busy else unchanged}"
 
@@ -331,7 +344,7 @@ def _sample_this_host(engine: Process, *, stacks: bool = False) -> Mapping[str, 
     script, verb = payload.FOLDER / "process_stacks.py", "stacks" if stacks else "look"
     command = Command((removal_words[0], "exec", removal_words[-1], "python3", str(script), verb, "all"))
     with suppress(Problem):
-        return json_shape.last_table(process.run(command, limit_s=_EXEC_LIMIT_S).lines) or empty
+        return json_shape.last_table(process.run(command, limit_s=_CONTAINER_EXEC_LIMIT_S).lines) or empty
     return empty
 
 
@@ -352,7 +365,7 @@ def write_report(
     The engine's lines come first, because its start among them would end the failures before it.
     """
     file = serving.get_log_file(f"stuck-{port}")
-    for number in range(_REPORTS_KEPT - 1, 0, -1):
+    for number in range(_MAX_REPORTS - 1, 0, -1):
         old_file = file.with_suffix(f".log.{number - 1}") if number > 1 else file
         with suppress(FileNotFoundError):
             old_file.replace(file.with_suffix(f".log.{number}"))
@@ -376,5 +389,5 @@ def write_report(
 
 def _read_last_lines(log: Path) -> list[str]:
     with optional():
-        return (storage.read_text(log, errors="replace") or "").splitlines()[-_LAST_LINES:]
+        return (storage.read_text(log, errors="replace") or "").splitlines()[-_MAX_LAST_LINES:]
     return []

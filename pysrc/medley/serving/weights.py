@@ -25,14 +25,14 @@ _OTHER_SOURCE_FLAGS = frozenset({"--download-dir", "--model-loader-extra-config"
 _CACHE_LOAD_FORMATS = frozenset(
     {"auto", "safetensors", "fastsafetensors", "instanttensor", "pt", "npcache", "mistral", "bitsandbytes"}
 )
-_LAST_LINES = 4
+_MAX_LAST_LINES = 4
 
 
 @dataclass
-class Rate:
-    """The progress of a download: bytes done, bytes a second, minutes left."""
+class DownloadProgress:
+    """Prints the progress of a download: bytes done, bytes/s, minutes left."""
 
-    watch: Progress
+    progress: Progress
     host: str = ""
     first_report: tuple[float, int] | None = None
     """The time and the bytes of the first report."""
@@ -41,15 +41,14 @@ class Rate:
     def report(self, done: int, total: int) -> None:
         """Print how many bytes of the total are done."""
         now = time.monotonic()
-        if (
-            self.first_report is None or done < self.last_bytes
-        ):  # the comparison with the hub's hashes reads all files again
+        # The comparison with the hub's hashes reads all files again, so the count starts again.
+        if self.first_report is None or done < self.last_bytes:
             self.first_report = (now, done)
         self.last_bytes = done
         rate = (done - self.first_report[1]) / max(now - self.first_report[0], 1)
         left = f", {(total - done) / rate / 60:.0f} min left" if rate else ""
         text = f"{done / 1e9:.1f} of {total / 1e9:.1f} GB, {rate / 1e6:.0f} MB/s{left}"
-        self.watch.moved(f"{self.host}{text}")
+        self.progress.moved(f"{self.host}{text}")
 
 
 @dataclass(frozen=True)
@@ -72,13 +71,13 @@ def find_hub_files(order: Order) -> HubFiles | None:
         words += (*flag.names, flag.value or "")
     words += order.engine_flags
     reads_elsewhere = _OTHER_SOURCE_FLAGS.intersection(word.partition("=")[0] for word in words)
-    loader = _find_value(words, "--load-format") or "auto"
+    loader = _find_flag_value(words, "--load-format") or "auto"
     if reads_elsewhere or loader.lower() not in _CACHE_LOAD_FORMATS:
         return None
-    return HubFiles(model_files.target, _find_value(words, "--revision") or None)
+    return HubFiles(model_files.target, _find_flag_value(words, "--revision") or None)
 
 
-def _find_value(words: Sequence[str], flag: str) -> str | None:
+def _find_flag_value(words: Sequence[str], flag: str) -> str | None:
     """Return the last value of a flag, written as one word or two; None without it."""
     last_value = None
     for word, next_word in pairwise((*words, "")):
@@ -88,72 +87,72 @@ def _find_value(words: Sequence[str], flag: str) -> str | None:
     return last_value
 
 
-def _has_all(hub_files: HubFiles) -> bool:
-    """Return whether nothing has to be downloaded, or can be."""
+def _needs_no_download(hub_files: HubFiles) -> bool:
+    """Return whether all files are cached, or the hub must not be used."""
     return bool(hub.find_offline_variable() or hub.is_cached(hub_files.repository, hub_files.revision))
 
 
 @contextmanager
-def fetch_in_background(hub_files: HubFiles | None, watch: Progress) -> Iterator[Future[None]]:
+def fetch_in_background(hub_files: HubFiles | None, progress: Progress) -> Iterator[Future[None]]:
     """Download a model that this host lacks, in a process that ends with the body; yield the future."""
-    if hub_files is None or _has_all(hub_files):
+    if hub_files is None or _needs_no_download(hub_files):
         done: Future[None] = Future()
         done.set_result(None)
         yield done
         return
-    rate = Rate(watch)
+    rate = DownloadProgress(progress)
 
     def on_note(_: str, text: str) -> None:
         if text.startswith(PROGRESS):
             rate.report(*map(int, text.removeprefix(PROGRESS).split()))
         else:
-            watch.note(text)
+            progress.note(text)
 
     # The connection is cut first, so that the thread ends too.
-    with ThreadPoolExecutor(1) as pool, Fleet(build_local_cluster(), watch, on_note) as fleet:
+    with ThreadPoolExecutor(1) as pool, Fleet(build_local_cluster(), progress, on_note) as fleet:
         yield pool.submit(
             ModelPull(fleet, hub_files.repository, {}, revision=hub_files.revision).download_model
         )
 
 
-def fetch_weights(name: str, hub_files: HubFiles | None, watch: Progress) -> None:
+def fetch_weights(name: str, hub_files: HubFiles | None, progress: Progress) -> None:
     """Download a model to this host if it lacks it."""
-    if hub_files is None or _has_all(hub_files):
+    if hub_files is None or _needs_no_download(hub_files):
         return
-    with watch.stage(f"weights of {name}"), fetch_in_background(hub_files, watch) as download:
+    with progress.stage(f"weights of {name}"), fetch_in_background(hub_files, progress) as download:
         download.result()
 
 
 def fetch_on_all_hosts(
-    joined: Membership, hosts: Iterable[str], name: str, hub_files: HubFiles | None, watch: Progress
+    cluster: Membership, hosts: Iterable[str], name: str, hub_files: HubFiles | None, progress: Progress
 ) -> None:
     """Download a model to these hosts of a Ray cluster, at the same time, if they lack it."""
     if hub_files is None or hub.find_offline_variable():
         return
     repository, revision = hub_files.repository, hub_files.revision or ""
-    rates: dict[str, Rate] = {}
+    rates: dict[str, DownloadProgress] = {}
     lines: list[str] = []
 
     def on_line(line: str) -> None:
         message = json_shape.table(line) or {}
         for host, (done_bytes, total_bytes) in message.get("progress", {}).items():
-            rates.setdefault(host, Rate(watch, f"{host}: ")).report(done_bytes, total_bytes)
+            rates.setdefault(host, DownloadProgress(progress, f"{host}: ")).report(done_bytes, total_bytes)
         if "progress" not in message:
             # A warning may come after the answer, because stderr is in these lines too.
             lines.append(line)
 
-    command = joined.build_command(
+    command = cluster.build_command(
         "ray_download.py",
-        joined.head,
-        joined.address,
+        cluster.head,
+        cluster.address,
         repository,
         revision,
         json.dumps(IGNORED_PATTERNS),
         *hosts,
     )
-    with watch.stage(f"weights of {name} on every host"):
+    with progress.stage(f"weights of {name} on every host"):
         process.run(command, on_line=on_line)
-    last_lines = "\n".join(lines[-_LAST_LINES:])
+    last_lines = "\n".join(lines[-_MAX_LAST_LINES:])
     answer = json_shape.last_table(lines) or {"error": "it ended", "said": last_lines}
     failures = answer.get("failed")
     if not failures and "error" in answer:

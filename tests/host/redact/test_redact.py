@@ -7,7 +7,7 @@ import pytest
 
 from medley import credentials, serving
 from medley.cluster import events
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from medley.host import redact
 from medley.host.facts import read_facts
 from medley.host.redact import Redactor
@@ -336,7 +336,7 @@ def test_the_user_s_own_files_with_secrets_are_told(tmp_path: Path, monkeypatch:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     events.write_command_file(str(tmp_path / "mine/notify"))
-    with serving.note_server(Serving("/m", "m", "127.0.0.1", 8000, key=tmp_path / "mine/key")):
+    with serving.record_server(ServerSpec("/m", "m", "127.0.0.1", 8000, key=tmp_path / "mine/key")):
         pass
     shown = redact.redactor_of_host().text("at push.lan/tulips-in-april, push.lan/tulips-in-may: #!/bin/sh")
     assert shown == f"at {HIDDEN}, {HIDDEN}: #!/bin/sh"

@@ -8,7 +8,7 @@ import pytest
 
 from medley import config
 from medley.command import Command
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from medley.engine.launch import Order, build_launch
 from medley.host.kind import load_answers
 from medley.measurement.bench import BenchLoad, BenchRun, record
@@ -51,7 +51,9 @@ def order(engine: EngineName = "vllm") -> Order:
     from dataclasses import replace
 
     default = Order(
-        Weights("demo", "/models/demo", None), Serving("/models/demo", "demo"), engine_flags=("--dtype", "x")
+        Weights("demo", "/models/demo", None),
+        ServerSpec("/models/demo", "demo"),
+        engine_flags=("--dtype", "x"),
     )
     return replace(default, placement=replace(default.placement, engine=engine))
 

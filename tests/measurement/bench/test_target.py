@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from medley import serving
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from medley.measurement.bench import BenchLoad
 from medley.measurement.bench.target import TargetOptions, find_target
 from medley.planner import Device, Layout, Stage
@@ -41,7 +41,7 @@ def note_served(
     argv = (str(programs / "sglang"), "serve", str(folder))
     description = Description("sglang", "demo", str(folder), argv, {}, {"kv_type": "auto"}, layout)
     with ExitStack() as stack:
-        set_state = stack.enter_context(serving.note_server(Serving(str(folder), "tiny", port=port)))
+        set_state = stack.enter_context(serving.record_server(ServerSpec(str(folder), "tiny", port=port)))
         stack.enter_context(serving.store_description(port, description))
         set_state(state)
         yield programs

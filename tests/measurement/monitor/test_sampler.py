@@ -9,7 +9,7 @@ import pytest
 
 from medley import serving, storage
 from medley.cli import agent
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from medley.measurement.monitor import GpuSample, Sample, gpu
 from medley.measurement.monitor.gpu import GpuSampler
 from medley.measurement.monitor.sampler import HostSampler, parse_retransmits
@@ -124,23 +124,23 @@ def test_retransmits() -> None:
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Serving:
-    return Serving("m", "m", socket_folder=storage.make_private(tmp_path / "sockets"))
+def served(tmp_path: Path) -> ServerSpec:
+    return ServerSpec("m", "m", socket_folder=storage.make_private(tmp_path / "sockets"))
 
 
-def test_an_engine_is_asked_at_its_socket(served: Serving) -> None:
+def test_an_engine_is_asked_at_its_socket(served: ServerSpec) -> None:
     text = (METRICS / "vllm.txt").read_bytes()
-    with answering({"/metrics": text}, served.socket) as server, serving.note_server(served, "ready"):
+    with answering({"/metrics": text}, served.socket) as server, serving.record_server(served, "ready"):
         (engine,) = HostSampler(2).sample(include_metrics=True).engines
         assert server.asked == [("/metrics", None, None)]
     assert engine.figures["generated_tokens_total"] == 28
     assert engine.said == text.decode()
-    with serving.note_server(served, "ready"):
+    with serving.record_server(served, "ready"):
         assert "refused" in str(HostSampler(2).sample().engines[0].silent)
 
 
-def test_an_engine_without_metrics_says_so_and_is_not_asked_at_each_look(served: Serving) -> None:
-    with answering({}, served.socket) as server, serving.note_server(served, "ready"):
+def test_an_engine_without_metrics_says_so_and_is_not_asked_at_each_look(served: ServerSpec) -> None:
+    with answering({}, served.socket) as server, serving.record_server(served, "ready"):
         sampler = HostSampler(2)
         (engine,) = sampler.sample().engines
         assert sampler.sample().engines == (engine,)

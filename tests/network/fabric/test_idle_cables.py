@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from medley.engine.launch import Order
 from medley.host.facts import Facts
 from medley.host.facts.network import Interface
@@ -43,7 +43,7 @@ def stripped(on: Topology, names: Collection[str]) -> Topology:
 
 
 def warnings(on: Topology, wanted: PlacementOptions | None = None) -> list[str]:
-    order = Order(Weights("gpt-oss-120b", "x/y", None), Serving("x/y", "y"), wanted or PlacementOptions())
+    order = Order(Weights("gpt-oss-120b", "x/y", None), ServerSpec("x/y", "y"), wanted or PlacementOptions())
     return [each for each in place_order(order, shape("gpt-oss-120b"), on).warnings if "lie idle" in each]
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from medley.serving.community_recipe.document import MAX_BYTES, read_document, read_table
+from medley.serving.community_recipe.document import MAX_RECIPE_BYTES, read_document, read_table
 from tests.problems import raises_problem
 
 
@@ -27,7 +27,7 @@ def test_the_table_of_a_recipe_has_plain_values() -> None:
         pytest.param(b"a: &x [1]\nb: *x", "line 2 has the alias *x", id="an alias"),
         pytest.param(b"a: " + b"[" * 40 + b"]" * 40, "nests deeper than 16", id="a deep one"),
         pytest.param(b"a: " + b"[" * 5000, "nests deeper", id="one too deep for the reader"),
-        pytest.param(b"a: b\n" * MAX_BYTES, "more than 128 KiB", id="a long one"),
+        pytest.param(b"a: b\n" * MAX_RECIPE_BYTES, "more than 128 KiB", id="a long one"),
         pytest.param(b"a: \xff", "utf-8", id="not UTF-8"),
         pytest.param(b'a: b\nc: "\\e[2J"', "line 2 has the control character U+001B", id="for a terminal"),
         pytest.param(b'a: "\\u202ex"', "U+202E", id="text that runs backwards"),

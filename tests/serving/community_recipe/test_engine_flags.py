@@ -2,13 +2,13 @@ from pathlib import Path
 
 import pytest
 
-from medley.serving.community_recipe import Entry
-from medley.serving.community_recipe.engine_flags import Source, list_flag_entries
+from medley.serving.community_recipe import RecipeEntry
+from medley.serving.community_recipe.engine_flags import CommandSource, list_flag_entries
 from medley.serving.community_recipe.shell_command import parse_engine_command
 
 
-def became(flags: str, program: str = "vllm serve a/b") -> list[Entry]:
-    return list(list_flag_entries(parse_engine_command(f"{program} {flags}", "r.yaml"), Source("a/b")))
+def became(flags: str, program: str = "vllm serve a/b") -> list[RecipeEntry]:
+    return list(list_flag_entries(parse_engine_command(f"{program} {flags}", "r.yaml"), CommandSource("a/b")))
 
 
 @pytest.mark.parametrize(
@@ -30,8 +30,8 @@ def became(flags: str, program: str = "vllm serve a/b") -> list[Entry]:
 )
 def test_what_medley_has_an_option_for_becomes_it(flags: str, words: str) -> None:
     found = became(flags)
-    assert {(each.outcome, each.part) for each in found} == {("carried", "option")}
-    assert " ".join(word for each in found for word in each.becomes) == words
+    assert {(each.outcome, each.word_kind) for each in found} == {("carried", "option")}
+    assert " ".join(word for each in found for word in each.words) == words
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def test_what_medley_has_an_option_for_becomes_it(flags: str, words: str) -> Non
 )
 def test_the_engine_s_own_flags_go_behind_the_dashes_as_they_are(flags: str) -> None:
     (found,) = became(flags)
-    assert (found.outcome, found.part) == ("carried", "flag")
-    assert found.becomes == parse_engine_command(f"vllm serve a/b {flags}", "r").flags[0].words
+    assert (found.outcome, found.word_kind) == ("carried", "flag")
+    assert found.words == parse_engine_command(f"vllm serve a/b {flags}", "r").flags[0].words
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_the_engine_s_own_flags_go_behind_the_dashes_as_they_are(flags: str) -> 
 )
 def test_what_medley_decides_is_in_no_command(flags: str, why: str) -> None:
     (found,) = became(flags)
-    assert (found.outcome, found.becomes) == ("decided", ())
+    assert (found.outcome, found.words) == ("decided", ())
     assert why in found.why
 
 
@@ -96,7 +96,7 @@ def test_what_medley_decides_is_in_no_command(flags: str, why: str) -> None:
 )
 def test_what_cannot_be_carried_is_refused_with_a_reason(flags: str, why: str) -> None:
     (found,) = became(flags)
-    assert (found.key, found.outcome, found.becomes) == (
+    assert (found.key, found.outcome, found.words) == (
         f"command {flags.split(maxsplit=1)[0]}",
         "refused",
         (),
@@ -111,14 +111,14 @@ def test_a_parser_of_a_plugin_is_left_out_with_it() -> None:
 
 def test_a_kv_type_that_the_plan_does_not_know_stays_the_engine_s() -> None:
     first, second = became("--kv-cache-dtype fp8_e5m2")
-    assert (first.becomes, second.becomes) == (("--kv-type", "fp8"), ("--kv-cache-dtype", "fp8_e5m2"))
+    assert (first.words, second.words) == (("--kv-type", "fp8"), ("--kv-cache-dtype", "fp8_e5m2"))
     first, second = became("--kv-cache-dtype nvfp4")
-    assert (first.outcome, second.becomes) == ("decided", ("--kv-cache-dtype", "nvfp4"))
+    assert (first.outcome, second.words) == ("decided", ("--kv-cache-dtype", "nvfp4"))
 
 
 def test_one_of_several_names_is_taken() -> None:
     first, second = became("--served-model-name one two")
-    assert first.becomes == ("--served-model-name", "one")
+    assert first.words == ("--served-model-name", "one")
     assert (second.outcome, second.why) == ("refused", "medley accepts one value: two is left out")
 
 
@@ -128,7 +128,7 @@ def test_sglang_s_names_are_read() -> None:
         "--max-running-requests 8 --load-format instanttensor --kv-cache-dtype fp8_e4m3",
         "sglang serve",
     )
-    assert [(each.outcome, *each.becomes) for each in found] == [
+    assert [(each.outcome, *each.words) for each in found] == [
         ("decided",),
         ("carried", "--tp", "2"),
         ("carried", "--pp", "2"),
@@ -142,7 +142,7 @@ def test_sglang_s_names_are_read() -> None:
 
 def test_data_parallel_attention_is_not_replicas() -> None:
     found = became("--tp 4 --dp 2 --enable-dp-attention", "sglang serve")
-    assert [(each.part, *each.becomes) for each in found] == [
+    assert [(each.word_kind, *each.words) for each in found] == [
         ("option", "--tp", "4"),
         ("flag", "--dp", "2"),
         ("flag", "--enable-dp-attention"),
@@ -166,12 +166,12 @@ def test_data_parallel_attention_is_not_replicas() -> None:
 )
 def test_what_the_locked_release_lacks_is_of_a_fork(flags: str, program: str) -> None:
     (found,) = became(flags, program)
-    assert (found.outcome, found.needs_fork, found.becomes) == ("refused", True, ())
+    assert (found.outcome, found.needs_fork, found.words) == ("refused", True, ())
 
 
 def test_a_flag_by_another_name_is_carried_by_that() -> None:
     (found,) = became("--cuda-graph-max-bs 8", "sglang serve")
-    assert (found.becomes, found.is_changed) == (("--cuda-graph-max-bs-decode", "8"), True)
+    assert (found.words, found.is_changed) == (("--cuda-graph-max-bs-decode", "8"), True)
 
 
 def test_what_guides_still_have_is_no_fork_s() -> None:
@@ -197,9 +197,9 @@ def test_a_flag_that_needs_one_left_out_goes_with_it() -> None:
 )
 def test_a_recipe_that_shares_its_host_keeps_its_share(flags: str) -> None:
     (found,) = became(flags)
-    assert (found.part, found.is_changed) == ("flag", True)
-    assert found.becomes[1] == flags.split()[1]
-    assert found.becomes[0].startswith(flags.split(maxsplit=1)[0])
+    assert (found.word_kind, found.is_changed) == ("flag", True)
+    assert found.words[1] == flags.split()[1]
+    assert found.words[0].startswith(flags.split(maxsplit=1)[0])
 
 
 @pytest.mark.parametrize("value", ["0.7", "0.9", "{share}"])
@@ -233,7 +233,7 @@ def test_a_snapshot_inside_json_is_its_repository_at_its_commit() -> None:
     commit = "0123456789abcdef0123456789abcdef01234567"
     folder = f"/root/.cache/huggingface/hub/models--org--draft/snapshots/{commit}"
     (found,) = became(f"""--speculative-config '{{"method":"dflash","model":"{folder}"}}'""")
-    assert found.becomes[1] == f'{{"method":"dflash","model":"org/draft","revision":"{commit}"}}'
+    assert found.words[1] == f'{{"method":"dflash","model":"org/draft","revision":"{commit}"}}'
 
 
 @pytest.mark.parametrize("value", ["<HEAD_IP>", "<your model>", "[MODEL_NAME]"])
@@ -245,7 +245,7 @@ def test_a_blank_of_a_guide_is_for_the_reader(value: str) -> None:
 def test_a_few_gib_of_a_spark_are_their_share() -> None:
     """A patch of vLLM, gpu-mem-util-gb, takes GiB."""
     (found,) = became("--gpu-memory-utilization-gb 12")
-    assert (found.becomes, found.is_changed) == (("--gpu-memory-utilization", "0.10"), True)
+    assert (found.words, found.is_changed) == (("--gpu-memory-utilization", "0.10"), True)
 
 
 @pytest.mark.parametrize(
@@ -309,7 +309,7 @@ def test_a_few_gib_of_a_spark_are_their_share() -> None:
 )
 def test_what_is_not_known_to_be_harmless_is_left_out_by_its_name(flags: str, program: str) -> None:
     (found,) = became(flags, program)
-    assert (found.outcome, found.becomes) == ("refused", ())
+    assert (found.outcome, found.words) == ("refused", ())
     assert found.why
 
 
@@ -318,5 +318,5 @@ PUBLIC = Path(__file__).with_name("public_settings.txt").read_text(encoding="utf
 
 @pytest.mark.parametrize("command", [each for each in PUBLIC if " serve " in each and each[0] != "#"])
 def test_what_public_recipes_set_is_carried(command: str) -> None:
-    (found,) = list_flag_entries(parse_engine_command(command, "r.yaml"), Source("a/b"))
-    assert (found.outcome, found.part) == ("carried", "flag"), found.why
+    (found,) = list_flag_entries(parse_engine_command(command, "r.yaml"), CommandSource("a/b"))
+    assert (found.outcome, found.word_kind) == ("carried", "flag"), found.why

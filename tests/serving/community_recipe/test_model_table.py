@@ -37,12 +37,15 @@ def test_a_table_s_variables_load_no_other_code(name: str) -> None:
 
 def test_the_command_keeps_what_no_table_has() -> None:
     made = build_model_table(import_recipe(RECIPE.encode(), "r.yaml"), "mine", "r.yaml")
-    assert str(made.rest.command) == "medley serve mine --tp 2 -- --cudagraph-capture-sizes 1 2 4 --seed -1"
-    assert str(made.rest.plan_command) == "medley plan mine --tp 2 --hosts spark:2"
+    assert (
+        str(made.remaining_recipe.command)
+        == "medley serve mine --tp 2 -- --cudagraph-capture-sizes 1 2 4 --seed -1"
+    )
+    assert str(made.remaining_recipe.plan_command) == "medley plan mine --tp 2 --hosts spark:2"
 
 
 def test_a_recipe_of_options_alone_is_a_short_table() -> None:
     text = "model: a/b\nruntime: sglang\ncontainer: c\ncommand: sglang serve --model-path a/b --tp 2\n"
     made = build_model_table(import_recipe(text.encode(), "r.yaml"), "mine", "r.yaml")
     assert set(tomllib.loads(made.text)) == {"title", "repository"}
-    assert str(made.rest.command) == "medley serve mine --engine sglang --tp 2"
+    assert str(made.remaining_recipe.command) == "medley serve mine --engine sglang --tp 2"

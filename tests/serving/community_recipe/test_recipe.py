@@ -432,7 +432,7 @@ def shown(raw: bytes) -> None:
     found = import_recipe(raw, "r.yaml")
     assert str(found.command)
     assert str(found.plan_command)
-    assert build_model_table(found, "mine", "r.yaml").rest.command
+    assert build_model_table(found, "mine", "r.yaml").remaining_recipe.command
 
 
 @pytest.mark.parametrize("count", COUNTS)

@@ -11,12 +11,12 @@ from medley.serving.community_recipe.shell_command import (
 from tests.problems import raises_problem
 
 if TYPE_CHECKING:
-    from medley.serving.community_recipe.document import Value
+    from medley.serving.community_recipe.document import ScalarValue
 
 
 def test_placeholders_take_the_recipe_s_values_also_nested_ones() -> None:
     text = "vllm serve {model} --port {port} --config '{\"a\": {b}}' {unset}"
-    values: dict[str, Value] = {"model": "a/b", "port": 8000, "b": "{c}", "c": 1}
+    values: dict[str, ScalarValue] = {"model": "a/b", "port": 8000, "b": "{c}", "c": 1}
     assert (
         fill_placeholders(text, values, "r.yaml")
         == "vllm serve a/b --port 8000 --config '{\"a\": 1}' {unset}"

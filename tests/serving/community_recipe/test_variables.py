@@ -17,8 +17,8 @@ from medley.serving.community_recipe.variables import build_variable_entry, list
 )
 def test_an_engine_s_variable_is_carried(name: str, value: str) -> None:
     found = build_variable_entry(name, value)
-    assert (found.key, found.outcome, found.part) == (f"env.{name}", "carried", "variable")
-    assert found.becomes == (f"{name}={value}",)
+    assert (found.key, found.outcome, found.word_kind) == (f"env.{name}", "carried", "variable")
+    assert found.words == (f"{name}={value}",)
     assert "Ray" not in found.why
 
 
@@ -29,7 +29,7 @@ def test_one_that_ray_does_not_carry_says_so() -> None:
 @pytest.mark.parametrize("name", NOT_CARRIED)
 def test_what_names_one_host_s_interface_is_medley_s(name: str) -> None:
     found = build_variable_entry(name, "enp1s0f1np1")
-    assert (found.outcome, found.becomes) == ("refused", ())
+    assert (found.outcome, found.words) == ("refused", ())
     assert "medley sets per host" in found.why
 
 
@@ -62,7 +62,7 @@ def test_what_medley_leaves_unset_has_its_reason(name: str) -> None:
 )
 def test_what_is_refused_has_its_reason(name: str, value: str, why: str) -> None:
     found = build_variable_entry(name, value)
-    assert (found.outcome, found.becomes) == ("refused", ())
+    assert (found.outcome, found.words) == ("refused", ())
     assert why in found.why
 
 
@@ -75,7 +75,7 @@ def test_what_medley_sets_itself_is_decided(name: str) -> None:
 
 
 def test_a_switch_that_ends_as_a_folder_does_is_no_path() -> None:
-    assert build_variable_entry("TORCHINDUCTOR_AUTOGRAD_CACHE", "0").becomes == (
+    assert build_variable_entry("TORCHINDUCTOR_AUTOGRAD_CACHE", "0").words == (
         "TORCHINDUCTOR_AUTOGRAD_CACHE=0",
     )
 
@@ -95,7 +95,7 @@ def test_a_switch_that_ends_as_a_folder_does_is_no_path() -> None:
 )
 def test_a_variable_that_became_a_flag_is_the_flag_of_its_value(name: str, value: str, flag: str) -> None:
     (found,) = list_variable_entries({name: value}, "vllm", ())
-    assert (found.part, " ".join(found.becomes), found.is_changed) == ("flag", flag, True)
+    assert (found.word_kind, " ".join(found.words), found.is_changed) == ("flag", flag, True)
 
 
 @pytest.mark.parametrize(
@@ -104,17 +104,17 @@ def test_a_variable_that_became_a_flag_is_the_flag_of_its_value(name: str, value
 )
 def test_one_whose_value_is_the_default_adds_nothing(name: str, value: str) -> None:
     (found,) = list_variable_entries({name: value}, "vllm", ())
-    assert (found.outcome, found.becomes) == ("decided", ())
+    assert (found.outcome, found.words) == ("decided", ())
 
 
 def test_the_command_counts_before_a_variable() -> None:
     (found,) = list_variable_entries({"VLLM_USE_FLASHINFER_MOE_FP4": "0"}, "vllm", ("--moe-backend",))
-    assert (found.outcome, found.becomes) == ("decided", ())
+    assert (found.outcome, found.words) == ("decided", ())
 
 
 def test_two_variables_for_one_flag_add_it_once_or_not_at_all() -> None:
     alike = {"VLLM_USE_FLASHINFER_MOE_FP4": "0", "VLLM_MXFP4_USE_MARLIN": "1"}
-    assert [each.becomes for each in list_variable_entries(alike, "vllm", ())] == [
+    assert [each.words for each in list_variable_entries(alike, "vllm", ())] == [
         ("--moe-backend", "marlin"),
         (),
     ]
@@ -124,7 +124,7 @@ def test_two_variables_for_one_flag_add_it_once_or_not_at_all() -> None:
 
 def test_a_value_that_the_release_lacks_is_not_passed_on() -> None:
     (found,) = list_variable_entries({"VLLM_ATTENTION_BACKEND": "XFORMERS_OLD"}, "vllm", ())
-    assert (found.outcome, found.becomes) == ("refused", ())
+    assert (found.outcome, found.words) == ("refused", ())
 
 
 def test_what_a_fork_reads_says_so() -> None:
@@ -156,7 +156,7 @@ def test_what_a_fork_reads_says_so() -> None:
 )
 def test_a_variable_that_is_not_known_to_be_harmless_is_left_out(name: str, value: str) -> None:
     found = build_variable_entry(name, value)
-    assert (found.outcome, found.becomes) == ("refused", ())
+    assert (found.outcome, found.words) == ("refused", ())
 
 
 @pytest.mark.parametrize(
@@ -178,4 +178,4 @@ PUBLIC = Path(__file__).with_name("public_settings.txt").read_text(encoding="utf
 @pytest.mark.parametrize("setting", [each for each in PUBLIC if " " not in each])
 def test_what_public_recipes_set_is_carried(setting: str) -> None:
     name, _, value = setting.partition("=")
-    assert build_variable_entry(name, value).becomes == (setting,)
+    assert build_variable_entry(name, value).words == (setting,)

@@ -222,6 +222,6 @@ def answer_end(fields: Table, note: Note) -> Table:
             *storage.list_folder(storage.state(), "sglang-*.yaml"),
         ):
             storage.remove_file(file)
-        for folder in (units.get_units_folder(), serving.get_folder(), storage.state() / "vllm"):
+        for folder in (units.get_units_folder(), serving.get_records_folder(), storage.state() / "vllm"):
             storage.remove(folder)
     return {"ended": ended, "left": sorted(identity.pid for identity in membership.find_processes())}

@@ -7,7 +7,7 @@ from ipaddress import IPv4Address
 
 from medley.errors import Problem
 
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
+_PLAIN_NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
 _TARGET_PATTERN = re.compile(
     r"(ssh://)?((?P<user>[A-Za-z0-9_][A-Za-z0-9_.-]*)@)?(?P<host>[^@:]+)(:(?P<port>[0-9]{1,5}))?"
 )
@@ -35,7 +35,7 @@ class HostMention:
 
 
 def is_plain(name: str) -> bool:
-    return _PLAIN_NAME.fullmatch(name) is not None
+    return _PLAIN_NAME_PATTERN.fullmatch(name) is not None
 
 
 def is_address(word: str) -> bool:

@@ -11,7 +11,7 @@ from medley.cluster import Cluster
 from medley.cluster.discovery.visit import HostSurvey
 
 _MAX_LINE_CHARS = 100
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_BARE_KEY_PATTERN = re.compile(r"[A-Za-z0-9_-]+")
 _HEADER = (
     "The hosts of a cluster, for `medley up`. Written by `medley init`; change it as you like: "
     "only `medley init` writes it. A key that begins with # is not set."
@@ -61,7 +61,7 @@ def parse_cluster(text: str) -> Cluster:
 
 def _format_host(name: str, survey: HostSurvey, *, is_head: bool) -> Iterator[str]:
     # JSON's strings of plain letters are TOML's too.
-    yield f"[hosts.{name if _BARE_KEY.fullmatch(name) else json.dumps(name)}]"
+    yield f"[hosts.{name if _BARE_KEY_PATTERN.fullmatch(name) else json.dumps(name)}]"
     for comment in survey.comments:
         yield from _format_comment(comment)
     if is_head:

@@ -44,6 +44,8 @@ class StepFailed(Exception):  # noqa: N818 - the step failed, not the program
 
 
 class AllReduceRun:
+    """A test of one cluster: its ranks, and the steps that measure them."""
+
     def __init__(self, task: dict[str, Any]) -> None:
         self.nodes = {node["address"]: node for node in task["nodes"]}
         self.limit_s, self.life_s = float(task["limit_s"]), float(task["life_s"])

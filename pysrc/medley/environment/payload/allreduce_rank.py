@@ -1,4 +1,4 @@
-"""Take one host's part in a test by all-reduces: an actor of Ray's, in an engine's Python."""
+"""Run one host's rank of a test by all-reduces, as an actor of Ray in an engine's Python."""
 
 import os
 import statistics

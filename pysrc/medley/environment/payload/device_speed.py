@@ -35,7 +35,7 @@ STEP_TITLES = {
 
 
 class Meter:
-    """One device with weights like an engine's: 16 bits each, and as many threads as a rank has."""
+    """Measures one device with 16-bit weights, as an engine has, and as many threads as a rank has."""
 
     def __init__(
         self, device_name: str | None = None, life_s: float | None = None, *, is_short: bool = False
@@ -97,7 +97,7 @@ class Meter:
 
 
 def compute_rates(device: dict[str, Any], seconds_by_tokens: dict[int, float]) -> dict[str, float]:
-    """Return GB/s of weights with one token, and TFLOPS with few and with many tokens per product."""
+    """Return the GB/s of reading weights for one token, and the TFLOPS with few and with many tokens."""
     matrix_elements = device["side"] ** 2
     return {
         "gb_s": 2 * matrix_elements / seconds_by_tokens[1] / 1e9,

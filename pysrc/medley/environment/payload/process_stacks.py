@@ -33,10 +33,8 @@ def describe_processes(roots: Iterable[int] | None, *, stacks: bool = False) -> 
 
     The key `at_s` has the time of this host's monotonic clock.
     """
-    at_s, processes = (
-        time.monotonic(),
-        [row for pid in sorted(_find_process_tree(roots)) if (row := _describe_process(pid))],
-    )
+    at_s = time.monotonic()
+    processes = [row for pid in sorted(_find_process_tree(roots)) if (row := _describe_process(pid))]
     if not stacks:
         return {"at_s": at_s, "processes": processes}
     deadline, left_bytes = time.monotonic() + _ALL_LIMIT_S, _MAX_ALL_BYTES

@@ -4,7 +4,7 @@
 
 REVISION is a commit, branch or tag, or empty. PATTERNS is a JSON list of files that are not wanted.
 While it runs it prints {"progress": {HOST: [done, total]}} in bytes, for hosts that have begun; at the end
-{"failed": {HOST: why}}. A host that has the files asks the hub nothing.
+{"failed": {HOST: why}}. A host that has the files sends the hub no request.
 """
 
 import fnmatch
@@ -114,7 +114,7 @@ def download(repository: str, revision: str | None, patterns: list[str], env: di
 
 
 def remove_damaged(repository: str, snapshot: Path) -> str | None:
-    """Compare the files with the hub's checksums; remove those that differ; return them with a fix."""
+    """Remove files whose checksums differ from the hub's; return a sentence for each and a fix, or None."""
     from huggingface_hub import HfApi
 
     damaged = HfApi().verify_repo_checksums(repository, revision=snapshot.name).mismatches

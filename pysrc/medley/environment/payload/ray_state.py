@@ -1,15 +1,15 @@
 """Read and write the state of a Ray cluster's head; run in an engine's Python, prints one JSON object.
 
     python ray_state.py read HOST:PORT             the head's note, the nodes, what hosts reported
-    python ray_state.py tell HOST:PORT ADDRESS FILE    keep there what a host reports of itself
+    python ray_state.py tell HOST:PORT ADDRESS FILE    store the report of a host there
     python ray_state.py note HOST:PORT ADDRESS FILE JSON   the same, and the head's note
     python ray_state.py ranks HOST:PORT            where a model's ranks are
     python ray_state.py lacking HOST:PORT OWN FILE     the hosts with a slot that have no such file
-    python ray_state.py hold HOST:PORT OWN HOST=N…     keep so many slots from others until it is ended
+    python ray_state.py hold HOST:PORT OWN HOST=N…     reserve so many slots until it is ended
     python ray_state.py look HOST:PORT OWN [stacks]    what the ranks on each host do; then kills stopped ones
     python ray_state.py reach HOST:PORT OWN LAST PORT… whether the head and this host reach each other's ports
 
-It uses the head's own store, so that nothing of medley needs to listen.
+It uses the store of Ray's head, so that medley needs no server of its own.
 """
 
 import json

@@ -1,13 +1,13 @@
-"""Store what hosts report with a Ray cluster's head, or files on its hosts; run in an engine's Python.
+"""Store host reports with a Ray cluster's head, or files on its hosts; run in an engine's Python.
 
     python ray_store.py gather HOST:PORT FILE        store FILE's host facts with the head, and wait for hosts
     python ray_store.py put HOST:PORT OWN JSON       {"FILE": "needs/ABC/NAME"…}: which go where in its cache
     python ray_store.py python HOST:PORT OWN FOLDER  the SHA-256 of every Python file there
 
-It prints one JSON object: of `gather` the nodes, and which are missing; else the result of each living host
-that has a slot, this one too. FILE has the head's `note`, what is `told` by address, and the addresses of the
-hosts `wanted`. `gather` is run each time the head starts, before that is up: until something listens there it
-does not even import Ray, whose own start needs the processor.
+It prints one JSON object: for `gather` the nodes and the missing addresses, else the result of each living
+host with a slot, this one included. FILE has the head's `note`, the reports of hosts by address (`told`), and
+the addresses of the hosts to wait for (`wanted`). `gather` starts before the head listens. Until then it does
+not import Ray, because Ray's own start needs the processor.
 """
 
 import hashlib

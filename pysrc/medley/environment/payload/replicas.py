@@ -3,7 +3,7 @@
     python replicas.py PLAN... -- SCRIPT WORDS...
 
 A PLAN is a file with a JSON object; its "variables" are added to the environment of that script. The first
-one that fails ends the others, and its exit code is ours.
+one that fails ends the others, and its exit code is that of this program.
 """
 
 import json

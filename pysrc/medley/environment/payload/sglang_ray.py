@@ -27,7 +27,7 @@ from sglang.srt.ray import engine
 
 PLACEMENT_LIMIT_S = 60
 POLL_INTERVAL_S = 2
-_STAGE_AND_RANK = re.compile(r"_pp(\d+)_tp(\d+)")
+_STAGE_AND_RANK_PATTERN = re.compile(r"_pp(\d+)_tp(\d+)")
 
 
 def main(words: list[str]) -> None:
@@ -83,7 +83,7 @@ def watch_ranks(actor_ids: list[str]) -> None:
         for rank, actor_id in enumerate(actor_ids):
             actor_state = table.get(actor_id, {})
             if actor_state.get("State") == "DEAD":
-                match = _STAGE_AND_RANK.search(actor_state.get("Name", ""))
+                match = _STAGE_AND_RANK_PATTERN.search(actor_state.get("Name", ""))
                 position = f" (stage {match[1]}, tensor rank {match[2]})" if match else ""
                 message = f"SGLang's scheduler rank=[{rank}]{position} died unexpectedly"
                 print(message, file=sys.stderr, flush=True)

@@ -18,7 +18,7 @@ Verdict = Literal["better", "worse", "within the spread", "spread unknown"]
 Difference = tuple[str, Any, Any]
 """A name, with the first and the second value; they may be equal."""
 _MIN_RUNS = 2
-_CLOCK = re.compile(r"^(\d+), (\d+) MHz,")
+_CLOCK_PATTERN = re.compile(r"^(\d+), (\d+) MHz,")
 _MIN_DIFFERENCE = 0.05
 """The relative difference from which clocks and measured speeds count as different."""
 _LOAD_TITLES = {"input_tokens": "tokens in", "output_tokens": "tokens out", "requests": "requests"}
@@ -220,7 +220,7 @@ def _read_clocks(record: Record) -> dict[str, float]:
     """Return each GPU's median clock during the runs, in MHz."""
     clocks_mhz: dict[str, list[int]] = {}
     for line in (line for result in record.counted for line in result.clocks):
-        if match := _CLOCK.match(line):
+        if match := _CLOCK_PATTERN.match(line):
             clocks_mhz.setdefault(match[1], []).append(int(match[2]))
     return {gpu: median(values) for gpu, values in clocks_mhz.items()}
 

@@ -61,7 +61,9 @@ def measure_offline(target: OfflineTarget, load: BenchLoad, limit_s: float, prog
         *_build_id(description.model),
         engine=description.engine,
         load=load,
-        about=describe_conditions(description.engine, description.programs, target.transcripts, description),
+        about=describe_conditions(
+            description.engine, description.programs_folder, target.transcripts, description
+        ),
     )
     runner = Runner(progress, limit_s, _have_gpus(target.transcripts))
     results = (runner.run_offline(target, mode, run) for mode, run in target.list_runs(load, progress))

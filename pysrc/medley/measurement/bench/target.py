@@ -120,7 +120,7 @@ def find_target(options: TargetOptions, progress: Progress) -> BenchTarget:
     description, url = serving.read_description(address.record.port) if address.record else None, address.url
     name = description.engine if description else options.engine or DEFAULT_ENGINE
     key = _find_key_file(options.key, address)
-    card = _choose_card(api.list_cards(address.local_url, address.key), options.model, url)
+    card = _choose_card(api.list_model_cards(address.local_url, address.key), options.model, url)
     tokenizer = options.tokenizer or (description.target if description else card.get("root") or card["id"])
     _require_tokenizer(tokenizer)
     env = {"DO_NOT_TRACK": "1", "VLLM_NO_USAGE_STATS": "1"}
@@ -139,8 +139,12 @@ def _find_binary(
     description: Description | None, name: EngineName, environment: str | None, progress: Progress
 ) -> Path:
     """Return the folder of the client's programs: the server's own, or an environment, built if missing."""
-    if description and environment is None and storage.exists(description.programs / ENGINES[name].PROGRAM):
-        return description.programs
+    if (
+        description
+        and environment is None
+        and storage.exists(description.programs_folder / ENGINES[name].PROGRAM)
+    ):
+        return description.programs_folder
     return tools.prepare_tools(detect_kind()[1], environment, engine=name, watch=progress).binary
 
 
@@ -153,7 +157,7 @@ def _find_address(options: TargetOptions) -> ServerAddress:
     servers = serving.list_servers()
     ready_servers = [server for server in servers if server.state == "ready"]
     if ready_servers:
-        return server_address.get_local_address(ready_servers[0])
+        return server_address.build_local_address(ready_servers[0])
     cause = f"{servers[0].model} is not ready yet: {servers[0].state}" if servers else "no medley serve runs"
     raise Problem(
         "nothing is served here",
@@ -231,7 +235,7 @@ class OfflineTarget:
         """Return the client's command with the plan's flags, without those for servers."""
         client, planned = CLIENTS[self.description.engine], self.launch.annotated_command
         argv = client.build_offline_argv(
-            self.description.programs, self.description.target, mode, run, result
+            self.description.programs_folder, self.description.target, mode, run, result
         )
         flags = tuple(flag for flag in planned.flags if flag.names[0] not in client.SERVER_FLAGS)
         return replace(planned, words=argv, flags=flags).command
@@ -264,7 +268,7 @@ def plan_offline_target(
         engine=engine_name,
         launcher="solo",
     )
-    order = Order(files, engine.Serving(files.target, files.name), placement, flags, user_command=typed)
+    order = Order(files, engine.ServerSpec(files.target, files.name), placement, flags, user_command=typed)
     job = Job(LaunchRequest(model, placement, environment=environment, dry_run=dry_run), order)
     prepared = prepare_launch(job, find_this_host(None, output.say), output)
     description = serving.build_description(order, prepared.launch, prepared.layout)

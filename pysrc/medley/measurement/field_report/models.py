@@ -36,7 +36,7 @@ _SERVE_LIMIT_S, _END_LIMIT_S = 2 * 3600, 60
 _LOG_BYTES = 16 << 20
 _ERROR_LINES = 8
 _DEFAULT_REQUEST = PlanRequest()
-_HOST_ADDRESS = re.compile(r" \(\d+(?:\.\d+){3}\)")
+_HOST_ADDRESS_PATTERN = re.compile(r" \(\d+(?:\.\d+){3}\)")
 """The address that follows a cluster host's name."""
 _NAME, _NAME_GAP, _MAX_NAME_CHARS = re.compile(MODEL_NAME), re.compile(r"[^\w.-]+"), 95
 
@@ -79,7 +79,8 @@ def add_model(draft: Draft, model: MeasuredModel, load: BenchLoad, run_limit_s: 
         target = find_target(TargetOptions(server.url), draft.progress)
         if target.description and target.description.layout:
             layout = report_layout(
-                target.description.layout, lambda text: draft.redactor.text(_HOST_ADDRESS.sub("", text))
+                target.description.layout,
+                lambda text: draft.redactor.text(_HOST_ADDRESS_PATTERN.sub("", text)),
             )
             part["ran"] = layout.to_table()
         try:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from medley import config
-from medley.engine import Serving
+from medley.engine import ServerSpec
 from medley.engine.launch import Order
 from medley.environment.engine_source import EngineRequest
 from medley.host import facts
@@ -58,7 +58,7 @@ def plan_model(
         launcher=launcher,
     )
     command = ("medley", "serve", name)
-    order = Order(Weights(name, name, model), Serving(name, name), options, user_command=command)
+    order = Order(Weights(name, name, model), ServerSpec(name, name), options, user_command=command)
     facts_by_host = {host: facts.read_facts(host_answers) for host, host_answers in answers.items()}
     site = Topology({host: (host_facts, find_kind(host_facts)) for host, host_facts in facts_by_host.items()})
     site = add_engine_sources(site, options, EngineRequest(), model)
@@ -73,5 +73,5 @@ def plan_model(
         high=prediction.high,
         ttft_s=prediction.ttft_s,
         why=choice.why,
-        typed=tuple(f"on {step.host}: {step.typed}" for step in list_steps(order, choice, site)),
+        typed=tuple(f"on {step.host}: {step.shell_text}" for step in list_steps(order, choice, site)),
     )

@@ -16,8 +16,8 @@ _PERFTEST_SECONDS = 5
 _PERFTEST_QUEUE_PAIRS = 4
 _PERFTEST_ROUNDS = 1000
 # perftest's column names have units, and some names contain blanks.
-_PERFTEST_COLUMN = re.compile(r"#\w+|[\w.%]+(?: [\w.%]+)*\[[^\]]+\]")
-_DECIMAL = re.compile(r"\d+(\.\d+)?")
+_PERFTEST_COLUMN_PATTERN = re.compile(r"#\w+|[\w.%]+(?: [\w.%]+)*\[[^\]]+\]")
+_DECIMAL_PATTERN = re.compile(r"\d+(\.\d+)?")
 _PING_HEADERS_BYTES = 28  # of IPv4 and ICMP
 _PING_MS = r"(\d{1,9}(?:\.\d{1,9})?)"
 # The package of Debian and Ubuntu, and the attribute of nixpkgs.
@@ -138,8 +138,8 @@ def _read_perftest_figure(text: str, column: str, host: str) -> float:
     for line in text.splitlines():
         cells = line.split()
         if "#bytes" in cells:
-            columns = _PERFTEST_COLUMN.findall(line)
-        elif column in columns and len(cells) >= len(columns) and all(map(_DECIMAL.fullmatch, cells)):
+            columns = _PERFTEST_COLUMN_PATTERN.findall(line)
+        elif column in columns and len(cells) >= len(columns) and all(map(_DECIMAL_PATTERN.fullmatch, cells)):
             return float(cells[columns.index(column)])
     lines = [stripped for line in text.splitlines() if (stripped := line.strip(" -*"))]
     excerpt = "; ".join(lines[-3:])[:300] or "nothing"

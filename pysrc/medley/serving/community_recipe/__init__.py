@@ -17,32 +17,33 @@ RULES: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("rules.toml").
 
 
 @dataclass(frozen=True)
-class Entry:
+class RecipeEntry:
     """The outcome of one key of a recipe, or of one flag of its command."""
 
     key: str
     """A key such as `max_nodes`, `env.NCCL_DEBUG` or `command --port`."""
     outcome: Outcome
     why: str
-    becomes: tuple[str, ...] = ()
-    part: Literal["option", "flag", "variable"] | None = None
-    """The place of these words: before --, after it, or before the command."""
+    words: tuple[str, ...] = ()
+    """The words that replace it in medley's command."""
+    word_kind: Literal["option", "flag", "variable"] | None = None
+    """The kind of these words: an option before --, a flag after it, or a variable before the command."""
     is_changed: bool = False
     """Whether its words differ from the recipe's, or override medley's default."""
     needs_fork: bool = False
     """Whether only the recipe's image has it, and not the engine's release."""
 
 
-def build_option_entry(key: str, *words: str, why: str = "the same", is_changed: bool = False) -> Entry:
-    return Entry(key, "carried", why, words, "option", is_changed)
+def build_option_entry(key: str, *words: str, why: str = "the same", is_changed: bool = False) -> RecipeEntry:
+    return RecipeEntry(key, "carried", why, words, "option", is_changed)
 
 
 def build_flag_entry(
     key: str, *words: str, why: str = "the engine's own flag", is_changed: bool = False
-) -> Entry:
-    return Entry(key, "carried", why, words, "flag", is_changed)
+) -> RecipeEntry:
+    return RecipeEntry(key, "carried", why, words, "flag", is_changed)
 
 
 def read_reasons(table_name: Literal["keys", "flags", "variables"], outcome: Outcome) -> dict[str, str]:
     """Return the names of rules.toml with this outcome, and why each has it."""
-    return {name: each["why"] for each in RULES[table_name][outcome] for name in each["names"]}
+    return {name: rule["why"] for rule in RULES[table_name][outcome] for name in rule["names"]}

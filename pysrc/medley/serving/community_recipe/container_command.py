@@ -26,14 +26,16 @@ _FLAGS_WITHOUT_VALUE = {
         "--replace",
     ),
 }
-_SHORT_FLAGS_WITHOUT_VALUE = re.compile(r"-[ditqP]+")
+_SHORT_FLAGS_WITHOUT_VALUE_PATTERN = re.compile(r"-[ditqP]+")
 # The entrypoint of such an image is the server: its words are those after `vllm serve`.
-_SERVER_IMAGE = re.compile(r"vllm-openai|/vllm-?(?:cpu|server)|^vllm(?:[:@-]|$)")
-_PUBLISHED_PORTS = re.compile(r"(?:[\d.]+:)?(\d+):(\d+)(?:/tcp)?")
+_SERVER_IMAGE_PATTERN = re.compile(r"vllm-openai|/vllm-?(?:cpu|server)|^vllm(?:[:@-]|$)")
+_PUBLISHED_PORTS_PATTERN = re.compile(r"(?:[\d.]+:)?(\d+):(\d+)(?:/tcp)?")
 
 
 @dataclass(frozen=True)
 class ContainerRun:
+    """A `docker run` command: its image, the command inside, and its options."""
+
     image: str
     words: list[str]
     """The command inside, from its entrypoint on."""
@@ -41,10 +43,10 @@ class ContainerRun:
     inherited: tuple[str, ...] = ()
     """Names of variables whose values the host's shell has."""
     ports: tuple[tuple[str, str], ...] = ()
-    """Published ports: of the host, and inside."""
+    """Published ports: of the host, and inside the container."""
     mounts: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
-    """Files of variables."""
+    """The files of --env-file, which hold variables."""
 
     def find_repository(self, folder: str) -> str | None:
         """Return the repository of a folder inside, if the hub's cache of that repository is mounted."""
@@ -55,22 +57,22 @@ class ContainerRun:
                 return f"{match[1]}/{match[2]}"
         return None
 
-    def find_host_port(self, inside: str) -> str | None:
-        return next((outer for outer, inner in self.ports if inner == inside), None)
+    def find_host_port(self, inner_port: str) -> str | None:
+        return next((outer for outer, inner in self.ports if inner == inner_port), None)
 
 
 def parse_container_run(words: Sequence[str]) -> ContainerRun | None:
     """Return the container that `docker run` or `podman run` in these words starts; None without one."""
-    at = next((at for at, word in enumerate(words) if word.rpartition("/")[2] in _PROGRAMS), None)
-    if at is None or "run" not in words[at + 1 : at + 3]:
+    index = next((index for index, word in enumerate(words) if word.rpartition("/")[2] in _PROGRAMS), None)
+    if index is None or "run" not in words[index + 1 : index + 3]:
         return None
     options: list[tuple[str, str]] = []
-    rest = list(words[words.index("run", at) + 1 :])
+    rest = list(words[words.index("run", index) + 1 :])
     while rest and rest[0].startswith("-"):
         name, equals, value = rest.pop(0).partition("=")
         if name.startswith("-e") and not name.startswith("--") and len(name) > 2:  # noqa: PLR2004 - -eNAME=value
             options.append(("-e", f"{name[2:]}{equals}{value}"))
-        elif equals or name in _FLAGS_WITHOUT_VALUE or _SHORT_FLAGS_WITHOUT_VALUE.fullmatch(name):
+        elif equals or name in _FLAGS_WITHOUT_VALUE or _SHORT_FLAGS_WITHOUT_VALUE_PATTERN.fullmatch(name):
             options.append((name, value))
         elif rest:
             options.append((name, rest.pop(0)))
@@ -89,14 +91,14 @@ def _build_run(image: str, command: list[str], options: Sequence[tuple[str, str]
         command = [*entrypoints[-1:], *command] if entrypoints[-1] else command
     elif _is_server_image(image, command):
         command = ["vllm", "serve", *command]
-    assignments = [each.partition("=") for each in list_values("-e", "--env")]
+    assignments = [value.partition("=") for value in list_values("-e", "--env")]
     published = list_values("-p", "--publish")
     return ContainerRun(
         image,
         command,
         {name: value for name, equals, value in assignments if equals},
         tuple(name for name, equals, _ in assignments if not equals),
-        tuple((match[1], match[2]) for match in map(_PUBLISHED_PORTS.fullmatch, published) if match),
+        tuple((match[1], match[2]) for match in map(_PUBLISHED_PORTS_PATTERN.fullmatch, published) if match),
         tuple(list_values("-v", "--volume", "--mount")),
         tuple(list_values("--env-file")),
     )
@@ -111,5 +113,7 @@ def _is_server_image(image: str, command: Sequence[str]) -> bool:
     )
     is_program = first_word.rpartition("/")[2] in {"vllm", "sglang", "bash", "sh", "python", "python3"}
     return (
-        is_argument and not is_program and _SERVER_IMAGE.search(image.rpartition("@")[0] or image) is not None
+        is_argument
+        and not is_program
+        and _SERVER_IMAGE_PATTERN.search(image.rpartition("@")[0] or image) is not None
     )

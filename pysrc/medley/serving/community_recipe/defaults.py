@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from medley.schema import TITLES, EngineName
-from medley.serving.community_recipe import RULES, Entry
-from medley.serving.community_recipe.document import Value
-from medley.serving.community_recipe.engine_flags import Source, list_flag_entries
+from medley.serving.community_recipe import RULES, RecipeEntry
+from medley.serving.community_recipe.document import ScalarValue
+from medley.serving.community_recipe.engine_flags import CommandSource, list_flag_entries
 from medley.serving.community_recipe.shell_command import EngineCommand, EngineFlag
 
 _TABLES = RULES["defaults"]
@@ -25,7 +25,7 @@ _APPENDED_FLAGS: Mapping[str, str] = {
 }
 
 
-def list_generated_flags(engine: EngineName, defaults: Mapping[str, Value]) -> Iterator[EngineFlag]:
+def list_generated_flags(engine: EngineName, defaults: Mapping[str, ScalarValue]) -> Iterator[EngineFlag]:
     """Yield the flags that sparkrun makes of the defaults of a recipe without a command."""
     switches, negatable = set(_TABLES[engine]["switches"]), set(_TABLES[engine]["negatable"])
     for key, flag in _FLAGS[engine].items():
@@ -40,16 +40,19 @@ def list_generated_flags(engine: EngineName, defaults: Mapping[str, Value]) -> I
             yield EngineFlag(f"--no-{flag.removeprefix('--')}")
 
 
-def list_unknown_defaults(engine: EngineName, defaults: Mapping[str, Value]) -> Iterator[Entry]:
+def list_unknown_defaults(engine: EngineName, defaults: Mapping[str, ScalarValue]) -> Iterator[RecipeEntry]:
     for key in defaults:
         if key not in _FLAGS[engine]:
             why = "sparkrun has no flag for it where a recipe has no command"
-            yield Entry(f"defaults.{key}", "unused", why)
+            yield RecipeEntry(f"defaults.{key}", "unused", why)
 
 
 def list_unplaced_defaults(
-    command: EngineCommand, defaults: Mapping[str, Value], placeholders: frozenset[str], source: Source
-) -> Iterator[Entry]:
+    command: EngineCommand,
+    defaults: Mapping[str, ScalarValue],
+    placeholders: frozenset[str],
+    source: CommandSource,
+) -> Iterator[RecipeEntry]:
     command_flags = {flag.name for flag in command.flags}
     for key, value in defaults.items():
         if key in placeholders:
@@ -57,8 +60,7 @@ def list_unplaced_defaults(
         appended_flag = _APPENDED_FLAGS.get(key)
         if appended_flag and appended_flag not in command_flags and value is not None:
             short_command = replace(command, flags=(EngineFlag(appended_flag, (str(value),)),))
-            yield from (
-                replace(each, key=f"defaults.{key}") for each in list_flag_entries(short_command, source)
-            )
+            for entry in list_flag_entries(short_command, source):
+                yield replace(entry, key=f"defaults.{key}")
         else:
-            yield Entry(f"defaults.{key}", "unused", "the recipe's command has no placeholder for it")
+            yield RecipeEntry(f"defaults.{key}", "unused", "the recipe's command has no placeholder for it")

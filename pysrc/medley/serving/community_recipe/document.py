@@ -8,32 +8,34 @@ import yaml
 
 from medley.errors import Problem
 
-MAX_BYTES = 128 << 10
+MAX_RECIPE_BYTES = 128 << 10
 """The largest recipe of vllm-project/recipes, which has its guide inside, had 40 KiB in August 2026."""
 _MAX_DEPTH = 16
 # Control and direction characters, which could hide the real command in a terminal.
-_HIDDEN_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_HIDDEN_CHARACTERS_PATTERN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 # The start of an engine, and a line that only YAML has: it begins with KEY:.
-_COMMAND = re.compile(
+_ENGINE_COMMAND_PATTERN = re.compile(
     r"\bvllm\s+serve\b|\bsglang\s+serve\b|-m\s+(?:sglang\.launch_server|vllm\.entrypoints)"
     r"|\b(?:docker|podman|nerdctl)\s+(?:\w+\s+)?run\b"
 )
-_KEY = re.compile(r"^[A-Za-z_][\w-]*:(?:[ \t]|$)", re.MULTILINE)
+_YAML_KEY_PATTERN = re.compile(r"^[A-Za-z_][\w-]*:(?:[ \t]|$)", re.MULTILINE)
 
-Value = str | int | float | bool | None
+ScalarValue = str | int | float | bool | None
 
 
 def read_document(raw: bytes, source: str) -> dict[str, object]:
     """Read the top-level table of a recipe; a command line is a recipe that has only `command`."""
-    if len(raw) > MAX_BYTES:
-        raise _document_problem(source, f"it has more than {MAX_BYTES >> 10} KiB")
+    if len(raw) > MAX_RECIPE_BYTES:
+        raise _document_problem(source, f"it has more than {MAX_RECIPE_BYTES >> 10} KiB")
     try:
         text = raw.decode("utf-8-sig")
-        if _COMMAND.search(text) and not _KEY.search(text):
+        if _ENGINE_COMMAND_PATTERN.search(text) and not _YAML_KEY_PATTERN.search(text):
             _require_visible(text, source)
             return {"command": text}
-        _require_plain(text, source)
+        _require_plain_yaml(text, source)
         parsed = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise _document_problem(source, " ".join(str(error).split())) from error
@@ -45,23 +47,22 @@ def read_document(raw: bytes, source: str) -> dict[str, object]:
 
 
 def _require_visible(text: str, source: str) -> None:
-    if hidden := _HIDDEN_CHARACTERS.search(text.replace("\r\n", "\n")):
+    if hidden := _HIDDEN_CHARACTERS_PATTERN.search(text.replace("\r\n", "\n")):
         line = text.count("\n", 0, hidden.start()) + 1
         raise _document_problem(source, f"line {line} has the control character U+{ord(hidden[0]):04X}")
 
 
-def _require_plain(text: str, source: str) -> None:
+def _require_plain_yaml(text: str, source: str) -> None:
     """Refuse aliases and deep nesting, which make a short text slow or large, and hidden characters."""
     depth = 0
-    for event in yaml.parse(
-        text, Loader=yaml.SafeLoader
-    ):  # lazily, because deep nesting takes quadratic time
+    # The events are parsed lazily, because deep nesting takes quadratic time.
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent):
             line = event.start_mark.line + 1
             raise _document_problem(
                 source, f"line {line} has the alias *{event.anchor}, which medley does not support"
             )
-        if isinstance(event, yaml.ScalarEvent) and (hidden := _HIDDEN_CHARACTERS.search(event.value)):
+        if isinstance(event, yaml.ScalarEvent) and (hidden := _HIDDEN_CHARACTERS_PATTERN.search(event.value)):
             line = event.start_mark.line + 1
             raise _document_problem(source, f"line {line} has the control character U+{ord(hidden[0]):04X}")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -78,7 +79,7 @@ def _document_problem(source: str, cause: str) -> Problem:
     )
 
 
-def read_table(recipe: Mapping[str, object], key: str, source: str) -> dict[str, Value]:
+def read_table(recipe: Mapping[str, object], key: str, source: str) -> dict[str, ScalarValue]:
     """Return the table `key` of a recipe; nested values become text."""
     table = recipe.get(key) or {}
     if not isinstance(table, dict):
@@ -87,7 +88,7 @@ def read_table(recipe: Mapping[str, object], key: str, source: str) -> dict[str,
     return {str(name): _convert_value(value) for name, value in table.items()}
 
 
-def _convert_value(value: object) -> Value:
+def _convert_value(value: object) -> ScalarValue:
     if value is None or isinstance(value, str | int | float | bool):
         return value
     # As sparkrun 0.4 puts it into a command: compact JSON.

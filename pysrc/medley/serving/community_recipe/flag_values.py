@@ -1,4 +1,4 @@
-"""Find values of flags that no other host can use: files of the image, and blanks."""
+"""Find values of flags that no other host can use: files of the image, and placeholders."""
 
 import json
 import re
@@ -8,25 +8,25 @@ from typing import Any
 
 from medley.serving.community_recipe.shell_command import EngineFlag, needs_shell
 
-_PATH = re.compile(r"(~|\.{1,2})?/|[^{\s]*\.(jinja2?|py|ya?ml|json|so)$")
-_SNAPSHOT = re.compile(r"/models--([\w.-]+?)--([\w.-]+)/snapshots/([0-9a-f]{40})/?$")
-_PLACEHOLDER = re.compile(r"<[^<>]*>?$|\[[A-Z_ -]+\]$")
-UNFILLED = re.compile(r"\{[A-Za-z_][\w.]*\}")  # JSON has none
+_PATH_PATTERN = re.compile(r"(~|\.{1,2})?/|[^{\s]*\.(jinja2?|py|ya?ml|json|so)$")
+_SNAPSHOT_PATTERN = re.compile(r"/models--([\w.-]+?)--([\w.-]+)/snapshots/([0-9a-f]{40})/?$")
+_PLACEHOLDER_PATTERN = re.compile(r"<[^<>]*>?$|\[[A-Z_ -]+\]$")
+UNFILLED_PATTERN = re.compile(r"\{[A-Za-z_][\w.]*\}")  # JSON has none
 
 
 def find_obstacle(name: str, value: str, option: str | None = None) -> str | None:
     """Return why a value cannot be used, or None; `option` is medley's own for this flag."""
     advice = f"add {option} and its value" if option else "add its value after --"
-    if unfilled := UNFILLED.search(value):
+    if unfilled := UNFILLED_PATTERN.search(value):
         return f"{unfilled[0]} has no value in 'defaults'"
     if needs_shell(value):
         return f"{value} needs a shell: {advice}"
-    if _PLACEHOLDER.match(value):
+    if _PLACEHOLDER_PATTERN.match(value):
         return f"{value} is for you to fill in: {advice}"
     table = _parse_table(value)
     if table is not None:
         return _find_json_obstacle(name, table)
-    if _PATH.match(value) and not _SNAPSHOT.search(value):
+    if _PATH_PATTERN.match(value) and not _SNAPSHOT_PATTERN.search(value):
         return f"{value} is a file in the recipe's image: copy it here, then add -- {name} FILE"
     return None
 
@@ -43,7 +43,7 @@ def _find_json_obstacle(name: str, table: Mapping[str, Any]) -> str | None:
     """Return why a JSON value cannot be used: a file of the image inside it."""
     consequence = "; speculation is lost with it" if name in {"--speculative-config", "-sc"} else ""
     for key, value in _list_leaves(table):
-        if _PATH.match(value) and not _SNAPSHOT.search(value):
+        if _PATH_PATTERN.match(value) and not _SNAPSHOT_PATTERN.search(value):
             advice = f"copy it here, then add -- {name} JSON{consequence}"
             return f"{key} {value} is a file in the recipe's image: {advice}"
     return None
@@ -60,16 +60,16 @@ def _list_leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[s
 
 
 def replace_snapshots(flag: EngineFlag) -> EngineFlag:
-    """Name the repository and its commit in place of a snapshot's folder in the hub's cache."""
+    """Return the flag with a repository, and its commit, instead of a snapshot's folder in the cache."""
     return replace(flag, values=tuple(map(_replace_snapshot, flag.values)))
 
 
 def _replace_snapshot(value: str) -> str:
     table = _parse_table(value)
     if table is None:
-        match = _SNAPSHOT.search(value)
+        match = _SNAPSHOT_PATTERN.search(value)
         return f"{match[1]}/{match[2]}" if match and not value.lstrip().startswith("{") else value
-    match = _SNAPSHOT.search(str(table.get("model", "")))
+    match = _SNAPSHOT_PATTERN.search(str(table.get("model", "")))
     if match is None:
         return value
     return json.dumps(

@@ -7,33 +7,35 @@ from pathlib import Path
 
 from medley import config
 from medley.schema import Model
-from medley.serving.community_recipe import Entry
+from medley.serving.community_recipe import RecipeEntry
 from medley.serving.community_recipe.recipe import ImportedRecipe
 
 
 @dataclass(frozen=True)
 class ModelTable:
+    """The text of a model's table, and the rest of its recipe."""
+
     text: str
-    rest: ImportedRecipe
-    """Entries that a table cannot hold: options, and flags with several values."""
+    remaining_recipe: ImportedRecipe
+    """The recipe with only the entries that a table cannot hold: options, and flags with several values."""
 
 
 def build_model_table(recipe: ImportedRecipe, name: str, source: str) -> ModelTable:
     """Build the table of `name` with the recipe's flags and variables, and validate it."""
-    table_entries = [each for each in recipe.entries if _is_table_entry(each)]
-    flags = [word for each in table_entries if each.part == "flag" for word in each.becomes]
-    variables = [each.becomes[0].partition("=") for each in table_entries if each.part == "variable"]
+    table_entries = [entry for entry in recipe.entries if _is_table_entry(entry)]
+    flags = [word for entry in table_entries if entry.word_kind == "flag" for word in entry.words]
+    variables = [entry.words[0].partition("=") for entry in table_entries if entry.word_kind == "variable"]
     lines = [
         f"# From {json.dumps(source)}, a community recipe, by medley models import",
-        f"title = {_quote_string(f'{recipe.model}, as {name}')}",
-        f"repository = {_quote_string(recipe.model)}",
+        f"title = {_quote_toml_string(f'{recipe.model}, as {name}')}",
+        f"repository = {_quote_toml_string(recipe.model)}",
     ]
     if flags:
-        lines.append(f"args.{recipe.engine} = [{', '.join(map(_quote_string, flags))}]")
-    lines += [f"env.{recipe.engine}.{each} = {_quote_string(value)}" for each, _, value in variables]
+        lines.append(f"args.{recipe.engine} = [{', '.join(map(_quote_toml_string, flags))}]")
+    lines += [f"env.{recipe.engine}.{name} = {_quote_toml_string(value)}" for name, _, value in variables]
     text = "\n".join(lines) + "\n"
     config.build(tomllib.loads(text), Model, f"{name}.toml")
-    rest = tuple(each for each in recipe.entries if not _is_table_entry(each))
+    rest = tuple(entry for entry in recipe.entries if not _is_table_entry(entry))
     return ModelTable(text, replace(recipe, model=name, entries=rest))
 
 
@@ -41,13 +43,13 @@ def is_in_tables_folder(path: Path) -> bool:
     return any(path.resolve().parent == (folder / "models").resolve() for folder in config.folders())
 
 
-def _is_table_entry(entry: Entry) -> bool:
+def _is_table_entry(entry: RecipeEntry) -> bool:
     """Return whether a table can hold it: a variable, or a flag with at most one value without a dash."""
-    if entry.part == "flag":
-        return len(entry.becomes) <= 2 and not any(each.startswith("-") for each in entry.becomes[1:])  # noqa: PLR2004 - a name and a value
-    return entry.part == "variable"
+    if entry.word_kind == "flag":
+        return len(entry.words) <= 2 and not any(word.startswith("-") for word in entry.words[1:])  # noqa: PLR2004 - a name and a value
+    return entry.word_kind == "variable"
 
 
-def _quote_string(text: str) -> str:
+def _quote_toml_string(text: str) -> str:
     """Quote a string for TOML, whose escapes are JSON's except for DEL."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", r"\u007f")

@@ -1,4 +1,4 @@
-"""Read the recipes of vllm-project/recipes as sparkrun's, and name other formats for what they are."""
+"""Convert the recipes of vllm-project/recipes to sparkrun's keys, and name any other format in a Problem."""
 
 import difflib
 import shlex
@@ -7,18 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from medley.errors import Problem
-from medley.serving.community_recipe import RULES, Entry
+from medley.serving.community_recipe import RULES, RecipeEntry
 
-_SPARKRUN = {"command", "runtime", "defaults", "container", "recipe_version", "sparkrun_version"}
+_SPARKRUN_KEYS = {"command", "runtime", "defaults", "container", "recipe_version", "sparkrun_version"}
 """A recipe of sparkrun has one of these; a file with only `model` describes a model."""
 
 
 @dataclass(frozen=True)
 class ConvertedRecipe:
+    """A recipe of another format, in sparkrun's keys."""
+
     recipe: dict[str, object]
     """The recipe in sparkrun's keys."""
-    entries: tuple[Entry, ...] = ()
-    """The outcomes of what has no key there."""
+    entries: tuple[RecipeEntry, ...] = ()
+    """The outcomes of keys that sparkrun does not have."""
 
 
 def convert_recipe(recipe: dict[str, object], source: str) -> ConvertedRecipe:
@@ -27,7 +29,7 @@ def convert_recipe(recipe: dict[str, object], source: str) -> ConvertedRecipe:
     if isinstance(model, dict) and "model_id" in model:
         return _convert_vllm_recipe(recipe, model, source)
     has_model = "model" in recipe or "command" in recipe
-    title = None if has_model and set(recipe) & _SPARKRUN else _find_format_title(recipe)
+    title = None if has_model and set(recipe) & _SPARKRUN_KEYS else _find_format_title(recipe)
     if title or not _is_recipe_like(recipe):
         keys = ", ".join(list(recipe)[:6])
         raise Problem(
@@ -39,13 +41,13 @@ def convert_recipe(recipe: dict[str, object], source: str) -> ConvertedRecipe:
 
 
 def _find_format_title(recipe: Mapping[str, object]) -> str | None:
-    return next((each["title"] for each in RULES["formats"] if set(each["keys"]) <= set(recipe)), None)
+    return next((rule["title"] for rule in RULES["formats"] if set(rule["keys"]) <= set(recipe)), None)
 
 
 def _is_recipe_like(recipe: Mapping[str, object]) -> bool:
     """Return whether it is a recipe that lacks its model, and no other table."""
     near_keys = difflib.get_close_matches("model", list(recipe), n=1)
-    return bool(set(recipe) & _SPARKRUN or near_keys)
+    return bool(set(recipe) & _SPARKRUN_KEYS or near_keys)
 
 
 def _convert_vllm_recipe(recipe: Mapping[str, Any], model: Mapping[str, Any], source: str) -> ConvertedRecipe:
@@ -55,11 +57,11 @@ def _convert_vllm_recipe(recipe: Mapping[str, Any], model: Mapping[str, Any], so
             cause="it has the key 'omni', and medley has vLLM and SGLang",
             fix="choose a model that vLLM serves: medley models",
         )
-    variants = {name: each for name, each in (recipe.get("variants") or {}).items() if isinstance(each, dict)}
+    variants = _select_tables(recipe.get("variants"))
     default = variants.get("default", {})
     repository = str(default.get("model_id") or model["model_id"])
     optional_features = set(recipe.get("opt_in_features") or ())
-    features = {name: each for name, each in (recipe.get("features") or {}).items() if isinstance(each, dict)}
+    features = _select_tables(recipe.get("features"))
     words = [*_list_words(model.get("base_args")), *_list_words(default.get("extra_args"))]
     for name, feature in features.items():
         words += () if name in optional_features else _list_feature_words(feature)
@@ -81,8 +83,13 @@ def _convert_vllm_recipe(recipe: Mapping[str, Any], model: Mapping[str, Any], so
     return ConvertedRecipe(converted, entries)
 
 
+def _select_tables(tables: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
+    """Return the values that are tables, by name."""
+    return {name: table for name, table in (tables or {}).items() if isinstance(table, dict)}
+
+
 def _list_words(value: object) -> list[str]:
-    return [str(each) for each in value] if isinstance(value, list) else []
+    return [str(word) for word in value] if isinstance(value, list) else []
 
 
 def _list_feature_words(feature: Mapping[str, Any]) -> list[str]:
@@ -96,33 +103,37 @@ def _list_feature_words(feature: Mapping[str, Any]) -> list[str]:
 
 def _list_feature_entries(
     features: Mapping[str, Mapping[str, Any]], optional_features: set[str]
-) -> Iterator[Entry]:
+) -> Iterator[RecipeEntry]:
     for name in features:
         if name in optional_features and (words := _list_feature_words(features[name])):
-            yield Entry(f"features.{name}", "decided", f"its author leaves it to you: -- {shlex.join(words)}")
+            yield RecipeEntry(
+                f"features.{name}", "decided", f"its author leaves it to you: -- {shlex.join(words)}"
+            )
 
 
-def _list_variant_entries(variants: Mapping[str, Mapping[str, Any]], repository: str) -> Iterator[Entry]:
+def _list_variant_entries(
+    variants: Mapping[str, Mapping[str, Any]], repository: str
+) -> Iterator[RecipeEntry]:
     for name, variant in variants.items():
         other_repository = str(variant.get("model_id") or repository)
         if name != "default" and other_repository != repository:
             size = f", {variant['vram_minimum_gb']} GB" if variant.get("vram_minimum_gb") else ""
             why = f"another build ({variant.get('precision') or name}{size}): medley plan {other_repository}"
-            yield Entry(f"variants.{name}", "decided", why)
+            yield RecipeEntry(f"variants.{name}", "decided", why)
         elif name != "default" and variant.get("extra_args"):
             why = f"for such hosts: -- {shlex.join(_list_words(variant['extra_args']))}"
-            yield Entry(f"variants.{name}", "decided", why)
+            yield RecipeEntry(f"variants.{name}", "decided", why)
     for host, override in (variants.get("default", {}).get("hardware_overrides") or {}).items():
         if isinstance(override, dict) and override.get("extra_args"):
             why = f"for such hosts: -- {shlex.join(_list_words(override['extra_args']))}"
-            yield Entry(f"hardware_overrides.{host}", "decided", why)
+            yield RecipeEntry(f"hardware_overrides.{host}", "decided", why)
 
 
-def _list_other_entries(recipe: Mapping[str, Any]) -> Iterator[Entry]:
+def _list_other_entries(recipe: Mapping[str, Any]) -> Iterator[RecipeEntry]:
     for dependency in recipe.get("dependencies") or ():
         command = dependency.get("command") if isinstance(dependency, dict) else dependency
-        yield Entry(
+        yield RecipeEntry(
             "dependencies", "refused", f"medley's environment has the locked packages only: {command}"
         )
     if recipe.get("compatible_strategies") or recipe.get("strategy_overrides"):
-        yield Entry("compatible_strategies", "decided", "the plan chooses how the model is split")
+        yield RecipeEntry("compatible_strategies", "decided", "the plan chooses how the model is split")

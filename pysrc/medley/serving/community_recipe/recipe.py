@@ -19,18 +19,18 @@ from medley.schema import (
     EngineName,
     flag_refusal,
 )
-from medley.serving.community_recipe import Entry, build_flag_entry, build_option_entry
+from medley.serving.community_recipe import RecipeEntry, build_flag_entry, build_option_entry
 from medley.serving.community_recipe.defaults import (
     list_generated_flags,
     list_unknown_defaults,
     list_unplaced_defaults,
 )
-from medley.serving.community_recipe.document import Value, read_document, read_table
-from medley.serving.community_recipe.engine_flags import Source, build_model_entry, list_flag_entries
+from medley.serving.community_recipe.document import ScalarValue, read_document, read_table
+from medley.serving.community_recipe.engine_flags import CommandSource, build_model_entry, list_flag_entries
 from medley.serving.community_recipe.other_formats import convert_recipe
 from medley.serving.community_recipe.recipe_keys import (
-    RULES,
-    SIZES,
+    KEY_RULES,
+    RANK_COUNT_OPTIONS,
     list_host_entries,
     list_other_entries,
     list_version_entries,
@@ -45,37 +45,42 @@ from medley.serving.community_recipe.shell_command import (
 )
 from medley.serving.community_recipe.variables import list_variable_entries
 
-_ENGINES: Mapping[str, EngineName] = {
+_ENGINE_OF_RUNTIME: Mapping[str, EngineName] = {
     **dict.fromkeys(("", "vllm", "vllm-ray", "vllm-distributed", "eugr-vllm"), "vllm"),
     "sglang": "sglang",
 }
-_SHELL_REASON = RULES["pre_exec"][1]
+_SHELL_REASON = KEY_RULES["pre_exec"][1]
 _WRAPPER_REASON = "it starts the command in the recipe's way, and medley starts the engine itself"
-_PORT = "8000"
+_DEFAULT_PORT = "8000"
 _PLAN_OPTIONS = {"--context", "--kv-type", "--eplb"}
-_RTX = re.compile(r"\bRTX\b|\brtx[-_ ]|\b[45]090\b", re.IGNORECASE)
+_RTX_TITLE_PATTERN = re.compile(r"\bRTX\b|\brtx[-_ ]|\b[45]090\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class ImportedRecipe:
+    """A recipe as a medley command, with the outcome of each of its keys."""
+
     model: str
     engine: EngineName
-    entries: tuple[Entry, ...]
+    entries: tuple[RecipeEntry, ...]
     image: str = ""
-    kind: str = "spark"
-    """The kind of host that it is for."""
+    host_kind: str = "spark"
+    """The kind of host that the recipe is for."""
 
-    def list_words(self, part: str) -> tuple[str, ...]:
-        return tuple(chain.from_iterable(each.becomes for each in self.entries if each.part == part))
+    def list_words(self, word_kind: str) -> tuple[str, ...]:
+        """Return the words of all entries of this kind: `option`, `flag` or `variable`."""
+        return tuple(
+            chain.from_iterable(entry.words for entry in self.entries if entry.word_kind == word_kind)
+        )
 
     @property
-    def refused_entries(self) -> tuple[Entry, ...]:
-        return tuple(each for each in self.entries if each.outcome == "refused")
+    def refused_entries(self) -> tuple[RecipeEntry, ...]:
+        return tuple(entry for entry in self.entries if entry.outcome == "refused")
 
     @property
-    def fork_entries(self) -> tuple[Entry, ...]:
+    def fork_entries(self) -> tuple[RecipeEntry, ...]:
         """The entries that only the recipe's image has, and not the engine's release."""
-        return tuple(each for each in self.entries if each.needs_fork)
+        return tuple(entry for entry in self.entries if entry.needs_fork)
 
     @property
     def command(self) -> Command:
@@ -90,20 +95,28 @@ class ImportedRecipe:
             *self.list_words("option"),
             *(("--", *flags) if flags else ()),
         )
-        return Command(argv, dict(each.split("=", 1) for each in self.list_words("variable")))
+        return Command(argv, dict(word.split("=", 1) for word in self.list_words("variable")))
 
     @property
     def plan_command(self) -> Command:
         """The command that checks whether it fits the hosts that it is for, DGX Sparks or RTX."""
-        options = {each.becomes[0]: each.becomes for each in self.entries if each.part == "option"}
+        options = {entry.words[0]: entry.words for entry in self.entries if entry.word_kind == "option"}
         plan_words = chain.from_iterable(
-            words for name, words in options.items() if name in {*SIZES, *_PLAN_OPTIONS}
+            words for name, words in options.items() if name in {*RANK_COUNT_OPTIONS, *_PLAN_OPTIONS}
         )
-        count = math.prod(int(options[name][1]) for name in SIZES if name in options)
+        count = math.prod(int(options[name][1]) for name in RANK_COUNT_OPTIONS if name in options)
         engine = () if self.engine == DEFAULT_ENGINE else ("--engine", self.engine)
         host_count = min(count, hypothetical.MAX_HOSTS)
-        argv = ("medley", "plan", self.model, *engine, *plan_words, "--hosts", f"{self.kind}:{host_count}")
-        # Without it a context beyond config.json's is refused.
+        argv = (
+            "medley",
+            "plan",
+            self.model,
+            *engine,
+            *plan_words,
+            "--hosts",
+            f"{self.host_kind}:{host_count}",
+        )
+        # Without this variable the engine refuses a context longer than config.json's.
         variable_name = ENGINE_TABLES[self.engine].context_variable
         return Command(
             argv, {name: value for name, value in self.command.env.items() if name == variable_name}
@@ -118,7 +131,7 @@ def import_recipe(raw: bytes, source: str) -> ImportedRecipe:
     command = _read_pasted_command(str(recipe["command"]), source) if is_pasted else None
     model = command.model if command and command.model else _read_model(recipe, source)
     defaults = read_table(recipe, "defaults", source)
-    command, entries = _read_command(recipe, Source(model, _get_image(recipe)), defaults, source)
+    command, entries = _read_command(recipe, CommandSource(model, _get_image(recipe)), defaults, source)
     all_entries = (
         *list_version_entries(recipe, source),
         *list_host_entries(recipe),
@@ -133,7 +146,9 @@ def import_recipe(raw: bytes, source: str) -> ImportedRecipe:
     image = command.container.image if command.container else _get_image(recipe)
     kind = (
         "rtx"
-        if _RTX.search(f"{recipe.get('name')} {recipe.get('metadata')} {recipe.get('container')}")
+        if _RTX_TITLE_PATTERN.search(
+            f"{recipe.get('name')} {recipe.get('metadata')} {recipe.get('container')}"
+        )
         else "spark"
     )
     return ImportedRecipe(
@@ -184,8 +199,8 @@ def _get_image(recipe: Mapping[str, object]) -> str:
 
 
 def _list_variable_entries(
-    recipe: Mapping[str, object], command: EngineCommand, defaults: Mapping[str, Value], source: str
-) -> Iterator[Entry]:
+    recipe: Mapping[str, object], command: EngineCommand, defaults: Mapping[str, ScalarValue], source: str
+) -> Iterator[RecipeEntry]:
     """Yield the variables of the table and those before the command."""
     flags = {flag.name for flag in command.flags}
     values = {f"config.{key}": value for key, value in defaults.items()}
@@ -197,35 +212,37 @@ def _list_variable_entries(
     yield from list_variable_entries(command.variables, command.engine, flags, "command ")
 
 
-def _format_value(value: Value) -> str:
+def _format_value(value: ScalarValue) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _list_container_entries(recipe: Mapping[str, object], command: EngineCommand) -> Iterator[Entry]:
-    """Yield the outcome of the recipe's image, or of docker's part of a command."""
+def _list_container_entries(recipe: Mapping[str, object], command: EngineCommand) -> Iterator[RecipeEntry]:
+    """Yield the outcome of the recipe's image, or of the `docker run` around its command."""
     why = "medley runs the engine of its own environment; to use the image: --image"
     if image := _get_image(recipe):
-        yield Entry("container", "decided", f"{why} {shlex.quote(image)}")
+        yield RecipeEntry("container", "decided", f"{why} {shlex.quote(image)}")
     elif recipe.get("container"):
-        yield Entry("container", "decided", f"{why} IMAGE")
+        yield RecipeEntry("container", "decided", f"{why} IMAGE")
     if container := command.container:
         image = "IMAGE" if needs_shell(container.image) else shlex.quote(container.image)
-        yield Entry("command docker run", "decided", f"{why} {image}")
+        yield RecipeEntry("command docker run", "decided", f"{why} {image}")
         for name in container.inherited:
-            yield Entry(f"command -e {name}", "refused", "its value is the author's shell's: export your own")
+            yield RecipeEntry(
+                f"command -e {name}", "refused", "its value is the author's shell's: export your own"
+            )
         for file in container.files:
-            yield Entry(
+            yield RecipeEntry(
                 "command --env-file", "refused", f"{file} is a file of the author: set its variables yourself"
             )
 
 
-def _list_default_entries(command: EngineCommand, entries: Sequence[Entry]) -> Iterator[Entry]:
-    """Yield the differences of defaults: where the recipe is silent, the engine's are not medley's."""
-    options = {each.becomes[0]: each for each in entries if each.part == "option"}
-    keys = {each.key for each in entries}
+def _list_default_entries(command: EngineCommand, entries: Sequence[RecipeEntry]) -> Iterator[RecipeEntry]:
+    """Yield the defaults in which the engine and medley differ, where the recipe does not set a value."""
+    options = {entry.words[0]: entry for entry in entries if entry.word_kind == "option"}
+    keys = {entry.key for entry in entries}
     container = command.container
     if container and container.ports:
-        inner_port = options["--port"].becomes[1] if "--port" in options else _PORT
+        inner_port = options["--port"].words[1] if "--port" in options else _DEFAULT_PORT
         host_port = container.find_host_port(inner_port)
         if host_port and ("--port" not in options or host_port != inner_port):
             why = f"{host_port} is the port that the host publishes"
@@ -234,19 +251,19 @@ def _list_default_entries(command: EngineCommand, entries: Sequence[Entry]) -> I
             )
     if "--host" not in options:
         why = "the engine would listen on every address, medley on 127.0.0.1; to open the API: --host 0.0.0.0"
-        yield Entry("command without --host", "decided", why)
+        yield RecipeEntry("command without --host", "decided", why)
     if "--context" not in options and not keys & {"command --max-model-len", "command --context-length"}:
         why = "the engine takes the model's whole context, medley 8192 and more if it fits: --context"
-        yield Entry("command without --max-model-len", "decided", why)
+        yield RecipeEntry("command without --max-model-len", "decided", why)
 
 
-def _keep_last_options(entries: tuple[Entry, ...]) -> Iterator[Entry]:
+def _keep_last_options(entries: tuple[RecipeEntry, ...]) -> Iterator[RecipeEntry]:
     """Keep the last of repeated options, like the engines' parsers."""
-    last_index = {each.becomes[0]: nth for nth, each in enumerate(entries) if each.part == "option"}
-    for nth, entry in enumerate(entries):
-        if entry.part == "option" and last_index[entry.becomes[0]] != nth:
-            yield Entry(
-                entry.key, "unused", f"{' '.join(entry.becomes)} is repeated, and the last one counts"
+    last_index = {entry.words[0]: index for index, entry in enumerate(entries) if entry.word_kind == "option"}
+    for index, entry in enumerate(entries):
+        if entry.word_kind == "option" and last_index[entry.words[0]] != index:
+            yield RecipeEntry(
+                entry.key, "unused", f"{' '.join(entry.words)} is repeated, and the last one counts"
             )
         else:
             yield entry
@@ -269,23 +286,31 @@ def _read_model(recipe: Mapping[str, object], source: str) -> str:
 
 
 def _read_command(
-    recipe: Mapping[str, object], source: Source, defaults: Mapping[str, Value], recipe_source: str
-) -> tuple[EngineCommand, tuple[Entry, ...]]:
+    recipe: Mapping[str, object],
+    source: CommandSource,
+    defaults: Mapping[str, ScalarValue],
+    recipe_source: str,
+) -> tuple[EngineCommand, tuple[RecipeEntry, ...]]:
     """Return the engine's command, and the outcomes of its flags, its variables and the defaults."""
     runtime = str(recipe.get("runtime") or "")
-    if runtime not in _ENGINES:
+    if runtime not in _ENGINE_OF_RUNTIME:
         raise Problem(
             f"{recipe_source}: medley does not have the runtime {runtime!r}",
-            cause=f"it has vLLM and SGLang, which sparkrun calls {', '.join(filter(None, _ENGINES))}",
+            cause="it has vLLM and SGLang, which sparkrun calls "
+            f"{', '.join(filter(None, _ENGINE_OF_RUNTIME))}",
             fix="choose a recipe of the same model for one of these",
         )
     text = str(recipe.get("command") or "").strip()
     model = source.model
     if not text:
         generated_command = EngineCommand(
-            _ENGINES[runtime],
+            _ENGINE_OF_RUNTIME[runtime],
             model,
-            tuple(list_generated_flags(_ENGINES[runtime], fill_defaults(defaults, recipe, recipe_source))),
+            tuple(
+                list_generated_flags(
+                    _ENGINE_OF_RUNTIME[runtime], fill_default_placeholders(defaults, recipe, recipe_source)
+                )
+            ),
         )
         return generated_command, (
             *list_flag_entries(generated_command, source),
@@ -299,7 +324,7 @@ def _read_command(
     engine_command = parse_engine_command(
         fill_placeholders(text, {**names, **defaults}, recipe_source), recipe_source
     )
-    if runtime and _ENGINES[runtime] != engine_command.engine:
+    if runtime and _ENGINE_OF_RUNTIME[runtime] != engine_command.engine:
         raise Problem(
             f"{recipe_source}: 'runtime' and 'command' name different engines",
             cause=f"runtime is {runtime}, and the command starts {TITLES[engine_command.engine]}",
@@ -312,38 +337,44 @@ def _read_command(
         *list_flag_entries(engine_command, source),
         *list_unplaced_defaults(engine_command, defaults, list_placeholders(text, defaults), source),
         *(
-            [Entry(f"command {engine_command.wrapper[:60]}", "refused", _WRAPPER_REASON)]
+            [RecipeEntry(f"command {engine_command.wrapper[:60]}", "refused", _WRAPPER_REASON)]
             if engine_command.wrapper
             else ()
         ),
-        *(Entry(f"command {each[:60]}", "decided", repeat_reason) for each in engine_command.repeated_starts),
-        *(Entry(f"command {each[:60]}", "refused", _SHELL_REASON) for each in engine_command.other_commands),
+        *(
+            RecipeEntry(f"command {command[:60]}", "decided", repeat_reason)
+            for command in engine_command.repeated_starts
+        ),
+        *(
+            RecipeEntry(f"command {command[:60]}", "refused", _SHELL_REASON)
+            for command in engine_command.other_commands
+        ),
     )
     return engine_command, entries
 
 
-def fill_defaults(
-    defaults: Mapping[str, Value], recipe: Mapping[str, object], source: str
-) -> dict[str, Value]:
+def fill_default_placeholders(
+    defaults: Mapping[str, ScalarValue], recipe: Mapping[str, object], source: str
+) -> dict[str, ScalarValue]:
     """Fill in the placeholders in defaults: {model_revision}, and the other keys."""
     values = {
         **defaults,
         "model": _format_optional(recipe.get("model")),
         "model_revision": _format_optional(recipe.get("model_revision")),
     }
-    return {
-        key: fill_placeholders(value, {name: each for name, each in values.items() if name != key}, source)
-        if isinstance(value, str) and "{{" not in value
-        else value
-        for key, value in defaults.items()
-    }
+    filled = dict(defaults)
+    for key, value in defaults.items():
+        if isinstance(value, str) and "{{" not in value:
+            other_values = {name: other for name, other in values.items() if name != key}
+            filled[key] = fill_placeholders(value, other_values, source)
+    return filled
 
 
 def _format_optional(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def _list_revision_entries(recipe: Mapping[str, object], command: EngineCommand) -> Iterator[Entry]:
+def _list_revision_entries(recipe: Mapping[str, object], command: EngineCommand) -> Iterator[RecipeEntry]:
     folder = re.search(r"/snapshots/([0-9a-f]{40})$", command.model or "")
     key, revision = "model_revision", recipe.get("model_revision")
     if not revision and folder:
@@ -351,6 +382,6 @@ def _list_revision_entries(recipe: Mapping[str, object], command: EngineCommand)
     if not revision or any(flag.name == "--revision" for flag in command.flags):
         return
     if why := flag_refusal(command.engine, "--revision", (str(revision),)):
-        yield Entry(key, "refused", why)
+        yield RecipeEntry(key, "refused", why)
     else:
         yield build_flag_entry(key, "--revision", str(revision), why="the engine downloads this commit")

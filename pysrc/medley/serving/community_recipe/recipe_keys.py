@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterator, Mapping
 
 from medley.errors import Problem
-from medley.serving.community_recipe import Entry, Outcome, build_option_entry, read_reasons
+from medley.serving.community_recipe import Outcome, RecipeEntry, build_option_entry, read_reasons
 
-RULES: Mapping[str, tuple[Outcome, str]] = {
+KEY_RULES: Mapping[str, tuple[Outcome, str]] = {
     **{key: ("decided", why) for key, why in read_reasons("keys", "decided").items()},
     **{key: ("refused", why) for key, why in read_reasons("keys", "refused").items()},
 }
@@ -24,27 +24,27 @@ _KNOWN_KEYS = {
     ),
     *("mode", "min_nodes", "max_nodes", "solo_only", "cluster_only", "container"),
 }
-SIZES = frozenset({"--tp", "--pp", "--dp"})
+RANK_COUNT_OPTIONS = frozenset({"--tp", "--pp", "--dp"})
 """Options that are counts of ranks."""
-_VERSION = re.compile(r"\d+(?:\.\d+)*")
+_VERSION_PATTERN = re.compile(r"\d+(?:\.\d+)*")
 
 
-def list_version_entries(recipe: Mapping[str, object], source: str) -> Iterator[Entry]:
+def list_version_entries(recipe: Mapping[str, object], source: str) -> Iterator[RecipeEntry]:
     """Yield the outcome of the version: sparkrun reads each number but 1 as 2."""
-    key = next((each for each in ("recipe_version", "sparkrun_version") if each in recipe), "")
+    key = next((name for name in ("recipe_version", "sparkrun_version") if name in recipe), "")
     version = str(recipe.get(key, "2"))
-    if not _VERSION.fullmatch(version.removeprefix("v")):
+    if not _VERSION_PATTERN.fullmatch(version.removeprefix("v")):
         cause = f"it is {version[:40]}, and a version is a number"
         raise Problem(f"{source}: '{key}' is wrong", cause=cause, fix=f"write {key}: '2' in {source}")
     if version not in {"1", "2"}:
-        yield Entry(
+        yield RecipeEntry(
             key,
             "decided",
             f"{version} is the author's own edition: medley reads it as version 2, as sparkrun",
         )
 
 
-def list_host_entries(recipe: Mapping[str, object]) -> Iterator[Entry]:
+def list_host_entries(recipe: Mapping[str, object]) -> Iterator[RecipeEntry]:
     min_hosts, max_hosts = _read_count(recipe, "min_nodes"), _read_count(recipe, "max_nodes")
     single_host_key = next(
         (
@@ -70,7 +70,7 @@ def list_host_entries(recipe: Mapping[str, object]) -> Iterator[Entry]:
             why="exactly this number of hosts",
         )
     why = "the plan uses as many hosts as the model and its layout need"
-    yield from (Entry(key, "decided", why) for key in host_keys if key != exact_key)
+    yield from (RecipeEntry(key, "decided", why) for key in host_keys if key != exact_key)
 
 
 def _read_count(recipe: Mapping[str, object], key: str) -> int | None:
@@ -78,18 +78,18 @@ def _read_count(recipe: Mapping[str, object], key: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
-def reduce_to_one_host(entries: tuple[Entry, ...], kind: str) -> Iterator[Entry]:
+def reduce_to_one_host(entries: tuple[RecipeEntry, ...], kind: str) -> Iterator[RecipeEntry]:
     """Set the sizes of a cluster to 1 on one Spark, which has one GPU, as run-recipe.py does."""
-    single_host_key = next((each.key for each in entries if each.becomes == ("--hosts", "1")), None)
+    single_host_key = next((entry.key for entry in entries if entry.words == ("--hosts", "1")), None)
     for entry in entries:
         if (
             single_host_key
             and kind == "spark"
-            and entry.part == "option"
-            and entry.becomes[0] in SIZES
-            and entry.becomes[1] != "1"
+            and entry.word_kind == "option"
+            and entry.words[0] in RANK_COUNT_OPTIONS
+            and entry.words[1] != "1"
         ):
-            name, size = entry.becomes
+            name, size = entry.words
             why = (
                 f"1, not {size}: the recipe is for one host ({single_host_key}), and {size} is for a cluster"
             )
@@ -98,14 +98,14 @@ def reduce_to_one_host(entries: tuple[Entry, ...], kind: str) -> Iterator[Entry]
             yield entry
 
 
-def list_other_entries(recipe: Mapping[str, object]) -> Iterator[Entry]:
+def list_other_entries(recipe: Mapping[str, object]) -> Iterator[RecipeEntry]:
     """Yield the outcome of keys outside the command; empty ones are ignored."""
     for key, value in recipe.items():
         if key in _KNOWN_KEYS or not value:
             continue
-        if key in RULES:
-            yield Entry(key, *RULES[key])
+        if key in KEY_RULES:
+            yield RecipeEntry(key, *KEY_RULES[key])
             continue
-        near = difflib.get_close_matches(key, [*_KNOWN_KEYS, *RULES], n=1)
+        near = difflib.get_close_matches(key, [*_KNOWN_KEYS, *KEY_RULES], n=1)
         hint = f"the nearest is '{near[0]}'" if near else "sparkrun does not know it either"
-        yield Entry(key, "refused", f"it is not a key of recipes; {hint}")
+        yield RecipeEntry(key, "refused", f"it is not a key of recipes; {hint}")

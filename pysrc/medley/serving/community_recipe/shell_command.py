@@ -9,23 +9,26 @@ from itertools import takewhile
 from medley.errors import Problem
 from medley.schema import EngineName
 from medley.serving.community_recipe.container_command import ContainerRun, parse_container_run
-from medley.serving.community_recipe.document import MAX_BYTES, Value
+from medley.serving.community_recipe.document import MAX_RECIPE_BYTES, ScalarValue
 
-_PLACEHOLDER = re.compile(r"\{(\w+(?:\.\w+)*)\}")
+_PLACEHOLDER_PATTERN = re.compile(r"\{(\w+(?:\.\w+)*)\}")
 # Like str.format; recipes of version 1 use it.
-_ESCAPE = re.compile(r"\{\{|\}\}|\{\w+\}")
-_CONTINUATION = re.compile(r"\\[ \t\r]*\n")
+_ESCAPE_PATTERN = re.compile(r"\{\{|\}\}|\{\w+\}")
+_CONTINUATION_PATTERN = re.compile(r"\\[ \t\r]*\n")
 # Nothing follows the last backslash: a shell, and the launchers of recipes, take the command as it is before.
-_LAST_BACKSLASHES = re.compile(r"(?:[ \t\r\n]*\\)+[ \t\r\n]*$")
-_FENCE = re.compile(r"^[ \t]*(?:```.*|~~~.*)$", re.MULTILINE)
-_PROMPT = re.compile(r"^[ \t]*[$#>][ \t]+(?=\S)", re.MULTILINE)
-_COMMENT = re.compile(r"[ \t]+#(?: [^\n'\"]*)?$")
+_TRAILING_BACKSLASHES_PATTERN = re.compile(r"(?:[ \t\r\n]*\\)+[ \t\r\n]*$")
+_FENCE_PATTERN = re.compile(r"^[ \t]*(?:```.*|~~~.*)$", re.MULTILINE)
+_PROMPT_PATTERN = re.compile(r"^[ \t]*[$#>][ \t]+(?=\S)", re.MULTILINE)
+_COMMENT_PATTERN = re.compile(r"[ \t]+#(?: [^\n'\"]*)?$")
 # > and < as operators would end the command at a guide's <HEAD_IP>, so redirections are taken out by word.
-_DUPLICATE, _BOTH_STREAMS = re.compile(r"(?<=\s)\d?>&\d(?=\s|$)"), re.compile(r"(?<=\s)&>>?")
-_REDIRECTION = re.compile(r"\d?(?:>>?|<)([^<>]*)")
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
-_REFERENCE = re.compile(r"\$(?:\{(\w+)(?::?-([^{}]*))?\}|(\w+))")
-_NUMBER = re.compile(r"-[\d.]")
+_DUPLICATION_PATTERN, _BOTH_STREAMS_PATTERN = (
+    re.compile(r"(?<=\s)\d?>&\d(?=\s|$)"),
+    re.compile(r"(?<=\s)&>>?"),
+)
+_REDIRECTION_PATTERN = re.compile(r"\d?(?:>>?|<)([^<>]*)")
+_ASSIGNMENT_PATTERN = re.compile(r"[A-Za-z_]\w*=")
+_REFERENCE_PATTERN = re.compile(r"\$(?:\{(\w+)(?::?-([^{}]*))?\}|(\w+))")
+_NUMBER_PATTERN = re.compile(r"-[\d.]")
 _OPERATORS = ";&|\n"
 _MAX_NESTING = 8
 _ENGINE_STARTS: tuple[tuple[str, EngineName], ...] = (
@@ -36,17 +39,19 @@ _ENGINE_STARTS: tuple[tuple[str, EngineName], ...] = (
     (r"(\S*/)?python[\d.]*( -\w)* -m sglang\.launch_server", "sglang"),
 )
 _MAX_START_WORDS = 8
-_SHELLS = re.compile(r"(\S*/)?(?:ba|da|z)?sh$")
+_SHELLS_PATTERN = re.compile(r"(\S*/)?(?:ba|da|z)?sh$")
 # Commands that only name an engine's command: everything else may start one, as taskset, nohup or uv run do.
 _MENTIONING_PROGRAMS = {"echo", "printf", "grep", "pgrep", "pkill", "which", "type", "man", "cat", "alias"}
 
 
 @dataclass(frozen=True)
 class EngineFlag:
+    """A flag of an engine's command, with its values."""
+
     name: str
     values: tuple[str, ...] = ()
-    source: str = ""
-    """The recipe's key of its value, if any."""
+    recipe_key: str = ""
+    """The recipe's key that gives its value, if any."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -55,6 +60,8 @@ class EngineFlag:
 
 @dataclass(frozen=True)
 class EngineCommand:
+    """The command that starts an engine, as a recipe or a guide has it."""
+
     engine: EngineName
     model: str | None
     flags: tuple[EngineFlag, ...]
@@ -68,32 +75,37 @@ class EngineCommand:
     container: ContainerRun | None = None
 
 
-def fill_placeholders(text: str, values: Mapping[str, Value], source: str) -> str:
+def fill_placeholders(text: str, values: Mapping[str, ScalarValue], source: str) -> str:
     """Fill in each {key} that has a value; like sparkrun, leave the others."""
     replacements = {f"{{{key}}}": str(value) for key, value in values.items() if value is not None}
     if "{{" in text:  # never in JSON: {{ and }} are escaped braces
         replacements |= {"{{": "{", "}}": "}"}
-        text = _ESCAPE.sub(lambda match: replacements.get(match[0], match[0]), text)
+        text = _ESCAPE_PATTERN.sub(lambda match: replacements.get(match[0], match[0]), text)
     for _ in range(_MAX_NESTING):
-        earlier_text, text = text, _PLACEHOLDER.sub(lambda match: replacements.get(match[0], match[0]), text)
+        earlier_text, text = (
+            text,
+            _PLACEHOLDER_PATTERN.sub(lambda match: replacements.get(match[0], match[0]), text),
+        )
         if text == earlier_text:
             return text
-        if len(text) > MAX_BYTES:
+        if len(text) > MAX_RECIPE_BYTES:
             break
     raise Problem(
         f"the command of {source} cannot be filled in",
-        cause=f"its placeholders nest deeper than {_MAX_NESTING}, or exceed {MAX_BYTES >> 10} KiB",
+        cause=f"its placeholders nest deeper than {_MAX_NESTING}, or exceed {MAX_RECIPE_BYTES >> 10} KiB",
         fix=f"fix 'defaults' in {source}: no value may contain its own key",
     )
 
 
-def list_placeholders(text: str, values: Mapping[str, Value]) -> frozenset[str]:
+def list_placeholders(text: str, values: Mapping[str, ScalarValue]) -> frozenset[str]:
     """Return the keys of a text's placeholders, and of the placeholders in their values."""
     keys: set[str] = set()
-    new_keys = set(_PLACEHOLDER.findall(text))
+    new_keys = set(_PLACEHOLDER_PATTERN.findall(text))
     while new_keys:
         keys |= new_keys
-        new_keys = {key for each in new_keys for key in _PLACEHOLDER.findall(str(values.get(each)))} - keys
+        new_keys = {
+            inner for key in new_keys for inner in _PLACEHOLDER_PATTERN.findall(str(values.get(key)))
+        } - keys
     return frozenset(keys)
 
 
@@ -130,7 +142,7 @@ def parse_engine_command(text: str, source: str) -> EngineCommand:
 
 
 class _ShellReader:
-    """A reader of the commands of a text, in their order."""
+    """Reads the commands of a shell text in their order, and keeps the first that starts an engine."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -184,7 +196,7 @@ class _ShellReader:
 
     def _is_assigned(self, word: str) -> bool:
         """Return whether it is NAME=VALUE, which sudo or env passes to the engine; store the variable."""
-        if not _ASSIGNMENT.match(word):
+        if not _ASSIGNMENT_PATTERN.match(word):
             return False
         name, _, value = word.partition("=")
         self.variables[name] = value
@@ -203,15 +215,19 @@ def _expand_variables(word: str, values: Mapping[str, str]) -> str:
         name = match[1] or match[3]
         return values.get(name, match[2] if match[2] is not None else match[0])
 
-    return _REFERENCE.sub(get_value, word)
+    return _REFERENCE_PATTERN.sub(get_value, word)
 
 
 def _list_commands(text: str, source: str) -> Iterator[list[str]]:
     """Yield the words of each simple command."""
-    lines = _FENCE.sub("", text.replace("\r\n", "\n")).split("\n")
-    plain_text = "\n".join(_COMMENT.sub("", line) for line in lines if not line.lstrip().startswith("#"))
-    plain_text = _LAST_BACKSLASHES.sub("", _PROMPT.sub("", plain_text))
-    plain_text = _BOTH_STREAMS.sub(">", _DUPLICATE.sub(" ", _CONTINUATION.sub(" ", plain_text)))
+    lines = _FENCE_PATTERN.sub("", text.replace("\r\n", "\n")).split("\n")
+    plain_text = "\n".join(
+        _COMMENT_PATTERN.sub("", line) for line in lines if not line.lstrip().startswith("#")
+    )
+    plain_text = _TRAILING_BACKSLASHES_PATTERN.sub("", _PROMPT_PATTERN.sub("", plain_text))
+    plain_text = _BOTH_STREAMS_PATTERN.sub(
+        ">", _DUPLICATION_PATTERN.sub(" ", _CONTINUATION_PATTERN.sub(" ", plain_text))
+    )
     lexer = shlex.shlex(plain_text, posix=True, punctuation_chars=_OPERATORS)
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
     command: list[str] = []
@@ -247,7 +263,7 @@ def _drop_redirections(words: Iterable[str]) -> Iterator[str]:
             is_dropping = False
         elif word.startswith("<") and len(word) > 1 and word != "<<":
             yield word
-        elif match := _REDIRECTION.fullmatch(word):
+        elif match := _REDIRECTION_PATTERN.fullmatch(word):
             is_dropping = not match[1]
         else:
             yield word
@@ -257,7 +273,9 @@ def _drop_assignments(words: Iterable[str], variables: dict[str, str]) -> Iterat
     """Yield the words after `export`, `exec`, `env` and NAME=value, and put these in `variables`."""
     is_leading = True
     for word in words:
-        is_leading = is_leading and (word in {"export", "exec", "env"} or _ASSIGNMENT.match(word) is not None)
+        is_leading = is_leading and (
+            word in {"export", "exec", "env"} or _ASSIGNMENT_PATTERN.match(word) is not None
+        )
         if not is_leading:
             yield word
         elif "=" in word:
@@ -267,7 +285,7 @@ def _drop_assignments(words: Iterable[str], variables: dict[str, str]) -> Iterat
 
 def _find_script(words: list[str]) -> str | None:
     """Return the text that a shell gets with -c, also inside docker exec or ssh."""
-    shell_index = next((at for at, word in enumerate(words) if _SHELLS.fullmatch(word)), None)
+    shell_index = next((index for index, word in enumerate(words) if _SHELLS_PATTERN.fullmatch(word)), None)
     if shell_index is not None:
         options = list(takewhile(lambda word: word.startswith("-"), words[shell_index + 1 :]))
         later_words = words[shell_index + 1 + len(options) :]
@@ -297,7 +315,7 @@ def _parse_flags(words: Iterable[str]) -> tuple[str | None, tuple[EngineFlag, ..
     model: str | None = None
     flag_words: list[list[str]] = []
     for word in words:
-        if word.startswith("-") and not _NUMBER.match(word):
+        if word.startswith("-") and not _NUMBER_PATTERN.match(word):
             name, equals, value = word.partition("=")
             flag_words.append([name, value] if equals else [name])
         elif flag_words:

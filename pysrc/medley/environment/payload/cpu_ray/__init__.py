@@ -1,13 +1,13 @@
 """Run vLLM's CPU platform under Ray, with shared memory only between ranks that share it.
 
-vLLM calls `register` while it looks for its platform, when nothing of its own may be imported yet, and asks
-for the two classes by name later: each is made at its first use.
+vLLM calls `register` while it looks for its platform, when none of its modules may be imported yet. Later it
+imports the two classes by name, so each is created at its first use.
 """
 
 import functools
 from pathlib import Path
 
-_BOOT, _SEGMENTS = Path("/proc/sys/kernel/random/boot_id"), Path("/dev/shm")  # noqa: S108 - where shm_open looks
+_BOOT_ID_FILE, _SEGMENTS_FOLDER = Path("/proc/sys/kernel/random/boot_id"), Path("/dev/shm")  # noqa: S108 - where shm_open looks
 
 
 def register() -> str:
@@ -18,13 +18,13 @@ def register() -> str:
 def __getattr__(name: str) -> type:
     if name not in {"CpuUnderRay", "Communicator"}:
         raise AttributeError(f"{__name__} has no {name}")
-    found = _platform() if name == "CpuUnderRay" else _communicator()
-    found.__qualname__ = name  # as if made at the top of this module, so that it can be pickled by its name
-    return found
+    created_class = _create_platform_class() if name == "CpuUnderRay" else _create_communicator_class()
+    created_class.__qualname__ = name  # pickle finds a class by its module and this name
+    return created_class
 
 
 @functools.cache
-def _platform() -> type:
+def _create_platform_class() -> type:
     from vllm.platforms.cpu import CpuPlatform
 
     class CpuUnderRay(CpuPlatform):  # type: ignore[misc] # vLLM is not installed where this is checked
@@ -42,30 +42,30 @@ def _platform() -> type:
 
 
 @functools.cache
-def _communicator() -> type:
+def _create_communicator_class() -> type:
     import torch
     from vllm.distributed.device_communicators.cpu_communicator import CpuCommunicator
 
     class Communicator(CpuCommunicator):  # type: ignore[misc] # vLLM is not installed where this is checked
-        """Compare which memory ranks see.
+        """Compare the ranks' shared memory by kernel and file system, not only by the names of segments.
 
         vLLM compares the names of their segments. Under Ray a name holds the port of the group's rendezvous,
         which is the same on every host, so ranks would open each other's and fail.
         """
 
         def _all_group_ranks_share_shm_group_name(self) -> bool:
-            """Whether the group may use shared memory; every rank comes to the same answer."""
-            seen = [""] * self.world_size
-            torch.distributed.all_gather_object(seen, memory(), group=self.device_group)
-            return len(set(seen)) == 1 and bool(super()._all_group_ranks_share_shm_group_name())
+            """Return whether the group may use shared memory; every rank returns the same."""
+            memory_ids = [""] * self.world_size
+            torch.distributed.all_gather_object(memory_ids, identify_memory(), group=self.device_group)
+            return len(set(memory_ids)) == 1 and bool(super()._all_group_ranks_share_shm_group_name())
 
     return Communicator
 
 
-def memory() -> str:
-    """Which shared memory this process sees: of which kernel, and which of its file systems.
+def identify_memory() -> str:
+    """Return the identity of this process's shared memory: the kernel's boot ID and the file system's number.
 
     A host name would not do: two new boards have the same one, and two containers of one host may or may not
     share memory.
     """
-    return f"{_BOOT.read_text(encoding='ascii').strip()}/{_SEGMENTS.stat().st_dev}"
+    return f"{_BOOT_ID_FILE.read_text(encoding='ascii').strip()}/{_SEGMENTS_FOLDER.stat().st_dev}"

@@ -19,40 +19,40 @@ if torch.version.cuda is not None:
         f"{torch.version.cuda}: uninstall medley-sgl-kernel-standin and install sglang-kernel"
     )
 
-# torch forgets what a library defined when the library is gone.
-_defined: list[torch.library.Library] = []
+# torch removes the operators of a library that is garbage-collected.
+_LIBRARIES: list[torch.library.Library] = []
 
 
 def register() -> None:
-    """Add what SGLang misses in a torch for CPUs: called at the end of `import torch`, in every process."""
-    if _defined:
+    """Add the functions that SGLang misses in a torch for CPUs; `import torch` calls it in every process."""
+    if _LIBRARIES:
         return
     # PyPI's torchvision is linked against CUDA: its own library does not load here, and without these two
     # operators it cannot be imported. Nothing implements them: torchvision says so where they are called.
     library = torch.library.Library("torchvision", "DEF")
     for name in ("nms", "qnms"):
         library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    _defined.append(library)
-    # Under Ray SGLang calls it whatever the device.
+    _LIBRARIES.append(library)
+    # Under Ray SGLang calls it for any device.
     torch.cuda.set_device = lambda _device: None
     # On an Arm CPU it calls these without asking for them; on others it asks for other kernels first.
-    torch.ops.sgl_kernel.init_cpu_threads_env = _use_threads
-    torch.ops.sgl_kernel.initialize = _share_no_memory
+    torch.ops.sgl_kernel.init_cpu_threads_env = _set_thread_count
+    torch.ops.sgl_kernel.initialize = _disable_shared_memory
 
 
-def _use_threads(cores: str) -> None:
-    """As many threads as there are cores in `0-3,8`; where they run is left to the kernel."""
+def _set_thread_count(cores: str) -> None:
+    """Use one thread per core of a list such as `0-3,8`, without binding them."""
     spans = [span.partition("-") for span in cores.split(",")]
     torch.set_num_threads(sum(int(last or first) - int(first) + 1 for first, _, last in spans))
 
 
-def _share_no_memory(_ranks: int, _rank: int) -> None:
-    """SGLang has just set how many ranks share memory; with none it reduces through gloo."""
+def _disable_shared_memory(_ranks: int, _rank: int) -> None:
+    """Let SGLang reduce through gloo: set the number of ranks that share memory, which it just set, to 0."""
     os.environ["LOCAL_SIZE"] = "0"
 
 
 def __getattr__(name: str) -> Callable[..., NoReturn]:
-    """SGLang names its CPU kernels `*_cpu`, and imports some that only speculative decoding calls."""
+    """Return a kernel that raises: SGLang imports all its kernels `*_cpu`, and a dense model calls few."""
     if not name.endswith("_cpu"):
         raise AttributeError(f"medley's stand-in for sgl_kernel has no {name}")
 
