@@ -96,9 +96,10 @@ def test_a_program_is_python(name: str, target: ServerConnection) -> None:
     assert json.dumps(ODD)[1:-1] in program
 
 
-@pytest.mark.parametrize("name", [name for name, each in CLIENTS.items() if "<<'END'" in each.run])
+@pytest.mark.parametrize("name", [name for name, each in CLIENTS.items() if "<<'END'" in each.command])
 def test_no_python_imports_from_the_folder_where_it_is_typed(name: str, tmp_path: Path) -> None:
-    run = CLIENTS[name].fill(Target("http://127.0.0.1:8000/v1", "m", 32_768)).run
+    server = ServerConnection("http://127.0.0.1:8000/v1", "m", 32_768)
+    run = CLIENTS[name].fill_templates(server).command
     for program in ("python", "python3"):
         (tmp_path / program).symlink_to(sys.executable)
     modules = re.findall(r"^(?:from|import) (\w+)", run, re.MULTILINE)
