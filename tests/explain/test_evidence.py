@@ -2,6 +2,7 @@
 
 import pytest
 
+from medley.explain.stops import find_stop
 from tests.explain.test_explain import of
 
 KILLED_COMPILERS = """(EngineCore pid=9) INFO 11-21 08:01:33 [runner.py:1] Model loading took 61.2 GiB memory
@@ -95,3 +96,12 @@ def test_a_failure_without_a_reason_on_one_host_leads_to_its_gpus() -> None:
     assert "on one host" in one.problem().fix
     (unclear, *_) = of(RANKS.format(address="10.0.0.1") + error).problems
     assert "on one host" not in unclear.problem().fix
+
+
+def test_a_rank_s_own_timeout_is_no_stop_from_outside() -> None:
+    """The fallback of an engine was reported as a script that stopped it."""
+    engine = (
+        "(Worker_TP0 pid=26) WARNING 08-13 11:52:00 [x.py:85] [unbound_buffer.cc:129] Timed out waiting 9ms"
+    )
+    assert find_stop([engine]) is None
+    assert find_stop(["Timed out waiting for the server, docker stop vllm"])

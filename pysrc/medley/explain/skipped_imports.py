@@ -13,6 +13,7 @@ _LETTERS = re.compile(r"[a-z]+")
 _LIST = re.compile(
     r"(?i)\b(?:supported|registered|available|known) (?:architectures|models|names)\b|and the Transformers"
 )
+_KERNELS = re.compile(r"'_OpNamespace' '(?P<name>\w+)'")
 _OPTIONAL_FOLDERS = frozenset({"models"})
 """Folders of which each start skips some modules."""
 # A package with compiled code, which does not fit the GPU, its CUDA or PyTorch.
@@ -44,7 +45,11 @@ def find_skipped_part(error: str, imports: Sequence[SkippedImport]) -> SkippedPa
     """Return the skipped import that an error names, or one of a kind that was skipped as a whole."""
     letters = "".join(_LETTERS.findall(_LIST.split(error, 1)[0].lower()))
     matching = [each for each in imports if (name := _join_letters(each.module)) and name in letters]
-    best = max(matching, key=lambda skipped: len(_join_letters(skipped.module)), default=None)
+    kernels = _KERNELS.search(error)
+    own = (each for each in imports if kernels and each.module.rpartition(".")[2] == kernels["name"])
+    best = next(own, None) or max(
+        matching, key=lambda skipped: len(_join_letters(skipped.module)), default=None
+    )
     best = best or _find_whole_kind(letters, imports)
     if best is None:
         return SkippedPart()

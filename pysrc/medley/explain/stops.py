@@ -3,6 +3,8 @@
 import re
 from collections.abc import Sequence
 
+from medley.explain.lines import parse_line
+
 # A wait that ended, a command that stops a container, or a supervisor's probe; all end in code 137.
 _STOP = re.compile(
     r"(?i)\bwait(?:ing|ed)?\b.{0,80}\b(?:timed? ?out|time is up|gave up|giving up|aborted)|"
@@ -21,7 +23,15 @@ _NEAR_LINES = 25
 
 def find_stop(lines: Sequence[str]) -> str | None:
     """Return a sentence with the line near the end that shows the stop."""
-    stop_line = next((text for text in lines[-_NEAR_LINES:] if _STOP.search(text[:400])), None)
+    stop_line = next(
+        (
+            text
+            for text in lines[-_NEAR_LINES:]
+            # A rank reports its own timeouts, and a script has no rank.
+            if _STOP.search(text[:400]) and parse_line(text[:400]).rank is None
+        ),
+        None,
+    )
     if stop_line is None:
         return None
     return (
