@@ -2,7 +2,7 @@
 
 import pytest
 
-from medley.cli.output import say
+from medley.cli.output import print_message
 from medley.errors import Problem
 from tests.problems import assert_problem, problem_in, problems_in, raises_problem
 
@@ -22,7 +22,7 @@ PORT = Problem("port 8000 is in use", cause="process 7 listens there", fix="end 
 )
 def test_the_printed_form_gives_its_fields_back(problem: Problem, capsys: pytest.CaptureFixture[str]) -> None:
     assert problem_in(str(problem)).table == problem.table
-    say(problem)
+    print_message(problem)
     printed = f"$ a command\n{capsys.readouterr().err}medley: ended\n"
     assert problem_in(printed).table == problem.table
     assert problem_in(printed.splitlines()).table == problem.table

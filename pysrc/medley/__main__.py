@@ -27,13 +27,13 @@ def _main() -> int:
     from medley.errors import Problem, Terminated  # noqa: PLC0415 - as main() says
     from medley.unusable_file import report_left_out  # noqa: PLC0415 - as main() says
 
-    report_left_out(_say)
+    report_left_out(_print_message)
     try:
         status = _run_verb()
         if sys.stdout:  # else a reader that has left is noticed at exit, with a line on stderr
             sys.stdout.flush()
     except Problem as problem:
-        _say(problem)
+        _print_message(problem)
         return problem.status
     except Terminated as terminated:
         if terminated.number == signal.SIGTERM and sys.stderr.isatty():  # a person looks at it
@@ -48,21 +48,21 @@ def _main() -> int:
 def _run_verb() -> int:
     if sys.argv[1:2] and sys.argv[1] in _INTERNAL_VERBS:
         return int(importlib.import_module(_INTERNAL_VERBS[sys.argv[1]]).main(*sys.argv[2:]))
-    from medley.cli import Medley, Usage, terminal  # noqa: PLC0415 - the handlers stand before the slow import
+    from medley.cli import Medley, UsageError, terminal  # noqa: PLC0415 - the handlers stand before the slow import
 
     terminal.install_streams()
     try:
         _, status = Medley.run(sys.argv, exit=False)
-    except Usage as usage:
+    except UsageError as usage:
         print(usage, file=sys.stderr)
         return 2
     return int(status)
 
 
-def _say(text: object) -> None:
-    from medley.cli.output import say  # noqa: PLC0415 - only a failure needs it
+def _print_message(text: object) -> None:
+    from medley.cli.output import print_message  # noqa: PLC0415 - only a failure needs it
 
-    say(text)
+    print_message(text)
 
 
 def _raise_terminated(number: int, _frame: object) -> None:

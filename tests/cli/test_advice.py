@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from medley.cli import VERBS, ListedVerb
+from medley.cli import VERBS, LazyVerb
 from medley.explain import patterns
 
 SOURCE = Path(__file__).parents[2] / "pysrc" / "medley"
@@ -34,7 +34,7 @@ def switches(verb: Any) -> Iterator[str]:
     for name in dir(verb):
         value = getattr(verb, name, None)
         yield from getattr(getattr(value, "_switch_info", None), "names", ())
-        if isinstance(value, ListedVerb):
+        if isinstance(value, LazyVerb):
             yield from switches(value.load())
 
 
@@ -61,4 +61,4 @@ def test_there_is_advice_to_look_at() -> None:
 # The words behind a script of `run` are the script's.
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "run" and " " not in verb])
 def test_its_switches_are_those_of_the_verb(verb: str) -> None:
-    assert advice()[verb] <= set(switches(ListedVerb(verb).load()))
+    assert advice()[verb] <= set(switches(LazyVerb(verb).load()))

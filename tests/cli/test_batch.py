@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from medley.cli import Usage
+from medley.cli import UsageError
 from medley.cli.batch import BatchVerb
 from tests.problems import raises_problem
 
@@ -48,5 +48,5 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_batch_needs_two_files() -> None:
-    with pytest.raises(Usage):
+    with pytest.raises(UsageError):
         run("tiny")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from medley.cli import Usage
+from medley.cli import UsageError
 from medley.cli.bench import BenchVerb
 from medley.measurement.bench import record
 from tests.measurement.bench.benches import bench
@@ -78,7 +78,7 @@ def test_a_model_that_it_does_not_serve(server: str) -> None:
 
 @pytest.mark.parametrize("words", [("--repeats", "0"), ("--input-len", "x"), ("--engine", "other")])
 def test_wrong_usage(words: tuple[str, ...]) -> None:
-    with pytest.raises(Usage):
+    with pytest.raises(UsageError):
         run(*words)
 
 

@@ -8,18 +8,18 @@ import sys
 import pytest
 
 from medley.cli import VERBS, Medley, command_tree
-from medley.cli.command_tree import FILES, HOSTS, NOTHING, Offer, Switch, VerbEntry
+from medley.cli.command_tree import FILE_VALUES, HOST_VALUES, NO_VALUES, Switch, VerbEntry, WordValues
 from medley.cli.info import CompletionVerb
 from medley.network import ports
 from tests.problems import raises_problem
 
 KNOWN = {
-    "FILE": FILES,
-    "HOST": HOSTS,
-    "HEAD": HOSTS,
-    "KIND": Offer(("spark", "thor")),
-    "ENV": Offer(("vllm-cpu",)) | FILES,
-    "MODEL": Offer(("demo",)) | FILES,
+    "FILE": FILE_VALUES,
+    "HOST": HOST_VALUES,
+    "HEAD": HOST_VALUES,
+    "KIND": WordValues(("spark", "thor")),
+    "ENV": WordValues(("vllm-cpu",)) | FILE_VALUES,
+    "MODEL": WordValues(("demo",)) | FILE_VALUES,
 }
 TREE = command_tree.read_tree(Medley, (), KNOWN)
 
@@ -41,40 +41,40 @@ def test_every_verb_is_in_it_once() -> None:
 
 def test_all_say_what_they_are() -> None:
     for verb in TREE.walk():
-        assert verb.about, verb.path
-        assert all(switch.about for switch in verb.switches), verb.path
-        assert verb.usage
+        assert verb.description, verb.path
+        assert all(switch.help_text for switch in verb.switches), verb.path
+        assert verb.usages
 
 
 @pytest.mark.parametrize(
     ("words", "name", "offer"),
     [
-        pytest.param("serve", "--engine", Offer(("vllm", "sglang")), id="a closed set"),
-        pytest.param("serve", "--kind", Offer(("spark", "thor")), id="a kind of host"),
-        pytest.param("up", "--without", HOSTS, id="a host"),
-        pytest.param("up", "--cluster", FILES, id="a file"),
-        pytest.param("serve", "--env", Offer(("vllm-cpu",), has_files=True), id="a name or a place"),
-        pytest.param("serve", "--port", NOTHING, id="a number"),
+        pytest.param("serve", "--engine", WordValues(("vllm", "sglang")), id="a closed set"),
+        pytest.param("serve", "--kind", WordValues(("spark", "thor")), id="a kind of host"),
+        pytest.param("up", "--without", HOST_VALUES, id="a host"),
+        pytest.param("up", "--cluster", FILE_VALUES, id="a file"),
+        pytest.param("serve", "--env", WordValues(("vllm-cpu",), has_files=True), id="a name or a place"),
+        pytest.param("serve", "--port", NO_VALUES, id="a number"),
     ],
 )
-def test_a_value_is_offered(words: str, name: str, offer: Offer) -> None:
-    assert switch(words, name).offer == offer
+def test_a_value_is_offered(words: str, name: str, offer: WordValues) -> None:
+    assert switch(words, name).values == offer
 
 
 @pytest.mark.parametrize(
     ("words", "offer"),
     [
-        pytest.param("status", NOTHING, id="no words"),
-        pytest.param("ray-worker", HOSTS, id="its head"),
-        pytest.param("serve", Offer(("demo",), has_files=True), id="a model"),
-        pytest.param("env check", Offer(("vllm-cpu",), has_files=True), id="an environment"),
-        pytest.param("ports", Offer(ports.ROLES), id="parts of a cluster"),
-        pytest.param("service remove", Offer(("head", "worker", "serve")), id="services"),
-        pytest.param("completion", Offer(("bash", "zsh", "fish", "man")), id="shells"),
+        pytest.param("status", NO_VALUES, id="no words"),
+        pytest.param("ray-worker", HOST_VALUES, id="its head"),
+        pytest.param("serve", WordValues(("demo",), has_files=True), id="a model"),
+        pytest.param("env check", WordValues(("vllm-cpu",), has_files=True), id="an environment"),
+        pytest.param("ports", WordValues(ports.ROLES), id="parts of a cluster"),
+        pytest.param("service remove", WordValues(("head", "worker", "serve")), id="services"),
+        pytest.param("completion", WordValues(("bash", "zsh", "fish", "man")), id="shells"),
     ],
 )
-def test_a_word_is_offered(words: str, offer: Offer) -> None:
-    assert at(words).offer == offer
+def test_a_word_is_offered(words: str, offer: WordValues) -> None:
+    assert at(words).argument_values == offer
 
 
 def test_a_switch_is_as_it_is_typed() -> None:
@@ -108,8 +108,8 @@ def test_plumbum_s_own_is_not_offered() -> None:
 ODD = VerbEntry(
     ("odd",),
     "Begins with nothing.",
-    more="\n.not a request\n'nor this: C:\\x …\n\nExamples:\n    medley odd -x\n\n",
-    usage=("medley odd [OPTIONS]",),
+    details="\n.not a request\n'nor this: C:\\x …\n\nExamples:\n    medley odd -x\n\n",
+    usages=("medley odd [OPTIONS]",),
     switches=(Switch(("-n", "--dry-run"), "start nothing", "N"),),
 )
 

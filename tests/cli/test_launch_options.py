@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from medley import storage
-from medley.cli import Usage
+from medley.cli import UsageError
 from medley.cli.plan import PlanVerb
 from medley.cli.serve import ServeVerb
 from medley.model.remote_code import read_folder_code
@@ -106,7 +106,7 @@ def test_the_code_of_a_draft_is_trusted_by_its_own_hash(
     "words", [("--code-revision", "0" * 40), ("--trust-remote-code", "--no-remote-code")], ids=str
 )
 def test_switches_that_say_nothing_together(own: Path, words: tuple[str, ...]) -> None:
-    with pytest.raises(Usage, match="remote-code"):
+    with pytest.raises(UsageError, match="remote-code"):
         serve(str(own), "--dry-run", *words)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from medley.cli import Usage, link, link_setup
+from medley.cli import UsageError, link, link_setup
 from medley.cli.link import LinkShowVerb, LinkVerb
 from medley.host.kind import read_facts_by_host
 from medley.measurement.link import LinkMeasurement, Rdma
@@ -246,7 +246,7 @@ def test_a_problem(
 
 
 def test_another_transport_is_wrong_usage() -> None:
-    with pytest.raises(Usage, match="--transport must be one of tcp, rdma"):
+    with pytest.raises(UsageError, match="--transport must be one of tcp, rdma"):
         run("--transport", "udp")
 
 

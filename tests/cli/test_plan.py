@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from medley.cli.plan import HINTS, PlanVerb
+from medley.cli.plan import PLAN_HINTS, PlanVerb
 from tests.model.published import PUBLISHED
 from tests.problems import raises_problem
 
@@ -36,7 +36,7 @@ def test_it_prints_ranks_memory_reasons_and_what_was_rejected(capsys: pytest.Cap
     assert "  spark-1 $ medley serve gpt-oss-120b --hosts 2" in said
     assert "Why" not in said
     assert not any("VLLM" in line for line in said)
-    assert said[-1] == HINTS
+    assert said[-1] == PLAN_HINTS
 
 
 def test_it_can_be_read_aloud_in_a_minute(capsys: pytest.CaptureFixture[str]) -> None:

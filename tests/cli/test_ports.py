@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from medley import serving
-from medley.cli import Usage
+from medley.cli import UsageError
 from medley.cli.cluster import StatusVerb
 from medley.cli.ports import PortsVerb
 from medley.engine import ServerSpec
@@ -105,5 +105,5 @@ def test_no_such_role() -> None:
 
 @pytest.mark.parametrize("words", [("--undo",), ("--link", "eth0"), ("--firewall", "pf")], ids=" ".join)
 def test_wrong_usage(words: tuple[str, ...]) -> None:
-    with pytest.raises(Usage):
+    with pytest.raises(UsageError):
         run(*words)

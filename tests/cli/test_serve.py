@@ -9,7 +9,13 @@ import pytest
 
 from medley import config
 from medley.cli.plan import PlanVerb
-from medley.cli.serve import ServeVerb, announce_server, await_ready, build_server_unit, hide_engine_output
+from medley.cli.serve import (
+    ServeVerb,
+    announce_server,
+    build_server_unit,
+    hide_engine_output,
+    wait_until_ready,
+)
 from medley.cluster import events, units
 from medley.cluster.unit_file import Unit
 from medley.command import Command
@@ -348,7 +354,7 @@ def test_a_detached_start_shows_its_downloads_and_its_problem_once(
     units.start_unit(Unit(name, "serve demo", Command(("sh", str(tmp_path / "serve.sh")))))
     try:
         with raises_problem("port 8123", cause="process 7", fix="medley stop --port 8123"):
-            await_ready(name, 8123, watch)
+            wait_until_ready(name, 8123, watch)
     finally:
         units.stop_unit(name)
     assert "1.20 of 2.50 GB, 40 MB/s" in watch.seen

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from medley.cli import shell_scripts
-from medley.cli.command_tree import FILES, HOSTS, Offer, Switch, VerbEntry
+from medley.cli.command_tree import FILE_VALUES, HOST_VALUES, Switch, VerbEntry, WordValues
 from tests.cli.test_command_tree import TREE
 
 ASK = """
@@ -105,11 +105,11 @@ SHOW = VerbEntry(
     ("link", "show"),
     "Show it.",
     switches=(
-        Switch(("--transport",), "it's that", "WHAT", Offer(("tcp", "rdma"))),
+        Switch(("--transport",), "it's that", "WHAT", WordValues(("tcp", "rdma"))),
         Switch(("-n", "--lines"), "so many", "N"),
-        Switch(("--from",), "replay", "FILE", FILES),
+        Switch(("--from",), "replay", "FILE", FILE_VALUES),
     ),
-    offer=HOSTS,
+    argument_values=HOST_VALUES,
 )
 
 
@@ -160,9 +160,9 @@ SERVE = VerbEntry(
     ("serve",),
     "Serve a model.",
     switches=(
-        Switch(("--engine",), "which: it's [one]", "ENGINE", Offer(("vllm", "sglang"))),
+        Switch(("--engine",), "which: it's [one]", "ENGINE", WordValues(("vllm", "sglang"))),
         Switch(("-n", "--lines"), "so many", "N"),
-        Switch(("--without",), "not it", "HOST", HOSTS, is_repeatable=True),
+        Switch(("--without",), "not it", "HOST", HOST_VALUES, is_repeatable=True),
     ),
 )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from medley import config, serving, transcript
-from medley.cli.sign import Sign, list_lines, list_usable_models
+from medley.cli.sign import HostOverview, list_lines, list_usable_models
 from medley.cluster.remote import Server
 from medley.engine import ServerSpec
 from medley.errors import Problem
@@ -34,18 +34,18 @@ def _state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def recorded(name: str, *servers: Server) -> Sign:
+def recorded(name: str, *servers: Server) -> HostOverview:
     return sign_of(facts.read_facts(transcript.parse((RECORDED / f"{name}.txt").read_text())), *servers)
 
 
-def sign_of(found: Facts, *servers: Server) -> Sign:
+def sign_of(found: Facts, *servers: Server) -> HostOverview:
     usable = []
     try:
         kind = match_kind(found, config.hosts())
         usable = list_usable_models("host", found, kind)
     except Problem as problem:
-        kind = problem  # type: ignore[assignment]  # either is what a Sign takes
-    return Sign(
+        kind = problem  # type: ignore[assignment]  # either is what a HostOverview takes
+    return HostOverview(
         "host", found, kind, usable, catalog.find_trial_model(), [*servers], None, has_cluster_file=False
     )
 
@@ -131,7 +131,7 @@ def test_it_imports_no_http_client_and_asks_no_hub() -> None:
         "def refuse(*_): raise AssertionError('a connection')\n"
         "socket.socket.connect = refuse\n"
         "from medley.cli import sign\n"
-        "sign.print_sign(as_json=False)\n"
+        "sign.print_overview(as_json=False)\n"
         "print([name for name in ('httpx', 'psutil', 'ray', 'torch', 'numpy') if name in sys.modules])\n"
     )
     program = (sys.executable, "-c", code)

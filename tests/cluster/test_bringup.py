@@ -145,7 +145,7 @@ def test_a_cluster_is_brought_up_and_then_stands(desk: Desk) -> None:
             ["one", "two"],
         )
         first.prepare_environments()
-        first.end_mismatched()
+        first.end_mismatched_processes()
         first.check_ports()
         first.start_ray()
         first.register_hosts()
@@ -189,7 +189,7 @@ def test_a_ring_of_cables_is_used_because_the_engine_s_nccl_knows_it(desk: Desk,
     with bringing_up(engine, **{name: desk.recorded(name) for name in RING}) as bringup:
         wired(bringup)
         assert bringup.fleet.failed == {}
-        named = [{each.name for each in bringup.variables[name]} for name in RING]
+        named = [{each.name for each in bringup.network_variables[name]} for name in RING]
         assert all("NCCL_IB_HCA" in each for each in named)
 
 

@@ -84,7 +84,7 @@ LOOKS: list[Any] = [
 @pytest.mark.parametrize(("look", "stands"), LOOKS)
 def test_what_stands(look: dict[str, Any], *, stands: bool) -> None:
     described = {"environment": {"NCCL_DEBUG": "INFO"}, "nccl": None}
-    assert checks.is_up(look, "worker", "10.0.0.1:24000", "10.0.0.2", described) is stands
+    assert checks.is_node_running(look, "worker", "10.0.0.1:24000", "10.0.0.2", described) is stands
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_an_nccl_is_compared_as_it_was_written(written: str | None, *, stands: b
     part = dict(PART, nccl="/home/a/libnccl.so.2", nccl_written="~/libnccl.so.2")
     described = {"environment": {"NCCL_DEBUG": "INFO"}, "nccl": written}
     look = {"membership": part, "units": [RAY]}
-    assert checks.is_up(look, "worker", "10.0.0.1:24000", "10.0.0.2", described) is stands
+    assert checks.is_node_running(look, "worker", "10.0.0.1:24000", "10.0.0.2", described) is stands
 
 
 ADDRESSES = {"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.3"}

@@ -100,17 +100,17 @@ def test_where_it_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delenv("MEDLEY_CLUSTER", raising=False)
     monkeypatch.setenv("MEDLEY_CONFIG", str(tmp_path / "own"))
     monkeypatch.chdir(tmp_path)
-    assert cluster.find_file() is None
-    with raises_problem("cluster.toml", cause="/own", fix=("medley init", "--cluster FILE")):
+    assert cluster.find_cluster_file() is None
+    with raises_problem("cluster.toml", cause="/own", fix=("medley init", "--cluster.CLUSTER_FILE")):
         cluster.read_cluster()
     (tmp_path / "own").mkdir()
     written(tmp_path / "own", TWO)
-    assert cluster.find_file() == tmp_path / "own" / "cluster.toml"
+    assert cluster.find_cluster_file() == tmp_path / "own" / "cluster.toml"
     written(tmp_path, TWO)
-    assert cluster.find_file() == Path("cluster.toml")
+    assert cluster.find_cluster_file() == Path("cluster.toml")
     monkeypatch.setenv("MEDLEY_CLUSTER", "/elsewhere.toml")
-    assert cluster.find_file() == Path("/elsewhere.toml")
-    assert cluster.find_file("named.toml") == Path("named.toml")
+    assert cluster.find_cluster_file() == Path("/elsewhere.toml")
+    assert cluster.find_cluster_file("named.toml") == Path("named.toml")
 
 
 PROGRAM = '[hosts.spark-1]\nmedley = "./run"\n'
@@ -163,7 +163,7 @@ def test_a_folder_that_may_not_be_entered_has_no_cluster(tmp_path: Path) -> None
     path = str(Path(__file__).parents[2])
     env = {**os.environ, "MEDLEY_CONFIG": str(tmp_path / "own"), "PYTHONPATH": path}
     done = subprocess.run(
-        [sys.executable, "-c", f"{modules}; {close}; print(cluster.find_file())"],
+        [sys.executable, "-c", f"{modules}; {close}; print(cluster.find_cluster_file())"],
         env=env,
         capture_output=True,
         text=True,
@@ -183,7 +183,7 @@ def test_a_folder_or_a_link_that_leads_nowhere_is_no_cluster(
     monkeypatch.setenv("MEDLEY_CONFIG", str(tmp_path / "own"))
     monkeypatch.chdir(tmp_path)
     instead(tmp_path / "cluster.toml")
-    assert cluster.find_file() is None
+    assert cluster.find_cluster_file() is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
@@ -197,8 +197,8 @@ def test_a_file_of_somebody_else_is_not_used_unless_it_is_named(
     with raises_problem(
         f"{tmp_path}/cluster.toml", cause="owner 65534", fix=f"--cluster {tmp_path}/cluster.toml"
     ):
-        cluster.find_file()
-    assert cluster.find_file("cluster.toml") == Path("cluster.toml")
+        cluster.find_cluster_file()
+    assert cluster.find_cluster_file("cluster.toml") == Path("cluster.toml")
 
 
 @pytest.mark.parametrize(
@@ -219,10 +219,10 @@ def test_a_file_that_others_can_write_is_not_used(
     Path(written(tmp_path, TWO)).chmod(file)
     tmp_path.chmod(folder)
     if is_used:
-        assert cluster.find_file() == Path("cluster.toml")
+        assert cluster.find_cluster_file() == Path("cluster.toml")
     else:
         with raises_problem("cluster.toml", cause=f"{file if file == 0o666 else folder:o}"):
-            cluster.find_file()
+            cluster.find_cluster_file()
 
 
 def test_hosts_are_left_out(tmp_path: Path) -> None:

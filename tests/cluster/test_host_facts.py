@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from medley.cluster import Cluster, ClusterHost
-from medley.cluster.host_facts import ask_hosts
+from medley.cluster.host_facts import find_planned_site
 from medley.errors import Problem
 from medley.progress import SILENT, SilentProgress
 from tests.cluster.test_bringup import SSH, Desk
@@ -31,7 +31,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
 def test_all_hosts_are_planned_for_and_one_that_is_away_is_named(desk: Desk) -> None:
     away = ClusterHost(medley=("false",))
     notes = Notes()
-    site = ask_hosts(Cluster(hosts={"one": desk.host(7), "two": desk.host(8), "away": away}), notes)
+    site = find_planned_site(Cluster(hosts={"one": desk.host(7), "two": desk.host(8), "away": away}), notes)
     assert list(site.hosts) == ["one", "two"]
     assert (site.rank_order, {device.host for device in site.list_devices()}) == ((), {"one", "two"})
     (note,) = notes.lines
@@ -41,4 +41,4 @@ def test_all_hosts_are_planned_for_and_one_that_is_away_is_named(desk: Desk) -> 
 @pytest.mark.usefixtures("desk")
 def test_without_any_host_there_is_no_plan() -> None:
     with pytest.raises(Problem):
-        ask_hosts(Cluster(hosts={"away": ClusterHost(medley=("false",))}), SILENT)
+        find_planned_site(Cluster(hosts={"away": ClusterHost(medley=("false",))}), SILENT)

@@ -19,7 +19,7 @@ def test_what_takes_part_and_what_is_left_alone() -> None:
     layout = place_model(shape("demo"), found, PlacementOptions(host_count=2)).layout
     use = ray_serving.count_slots(layout, found)
     assert list(use.used.items()) == [("10.40.0.11", 1), ("10.40.0.10", 1)]
-    assert use.spare == {"10.40.0.11": 1, "10.40.0.12": 1}
+    assert use.free == {"10.40.0.11": 1, "10.40.0.12": 1}
 
 
 def test_ranks_where_they_were_planned_are_no_problem() -> None:

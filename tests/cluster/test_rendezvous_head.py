@@ -42,8 +42,8 @@ def notes() -> Notes:
 
 @pytest.fixture
 def met(monkeypatch: pytest.MonkeyPatch, notes: Notes) -> Iterator[Rendezvous]:
-    monkeypatch.setattr(rendezvous_head, "ALIVE_EVERY_S", 0.2)
-    monkeypatch.setattr(rendezvous_worker, "ALIVE_EVERY_S", 0.2)
+    monkeypatch.setattr(rendezvous_head, "ALIVE_INTERVAL_S", 0.2)
+    monkeypatch.setattr(rendezvous_worker, "ALIVE_INTERVAL_S", 0.2)
     found = Rendezvous(0, TOKEN, {"engine": "vLLM 0.32.0"}, notes)  # type: ignore[arg-type]
     try:
         yield found

@@ -29,7 +29,7 @@ def test_without_a_program_it_says_so() -> None:
 
 
 def test_the_command_asks_nobody_and_trusts_no_unknown_key() -> None:
-    argv = ssh.build_command("me@host", [("medley",)], ["agent"]).argv
+    argv = ssh.build_ssh_command("me@host", [("medley",)], ["agent"]).argv
     assert argv[:2] == ("ssh", "-T")
     assert argv[-3:-1] == ("--", "me@host")
     for option in ("BatchMode=yes", "StrictHostKeyChecking=yes", "ForwardAgent=no"):

@@ -30,7 +30,7 @@ def lines(service: Service, *begins: str) -> list[str]:
 
 
 def test_a_head_stays_and_ends_first_what_was_left_of_another() -> None:
-    assert get_unit_path(HEAD.name, system=True) == Path("/etc/systemd/system/medley-head.service")
+    assert get_unit_path(HEAD.name, is_system=True) == Path("/etc/systemd/system/medley-head.service")
     assert lines(HEAD, "Description", "Type", "Exec", "User", "Environment", "After", "StartLimit") == [
         "Description=medley ray-head --link eth0",
         "After=network-online.target",
@@ -44,7 +44,7 @@ def test_a_head_stays_and_ends_first_what_was_left_of_another() -> None:
 
 
 def test_a_worker_says_its_head() -> None:
-    worker = replace(HEAD, role="worker", words=("spark-1",))
+    worker = replace(HEAD, role="worker", arguments=("spark-1",))
     assert lines(worker, "ExecStart=") == ["ExecStart=/opt/medley ray-worker --stay spark-1"]
     assert worker.name == "medley-worker"
 
@@ -60,7 +60,7 @@ def test_a_worker_says_its_head() -> None:
     ],
 )
 def test_a_server_is_called_after_its_port(words: tuple[str, ...], name: str) -> None:
-    served = replace(HEAD, role="serve", words=words)
+    served = replace(HEAD, role="serve", arguments=words)
     assert served.name == name
     assert lines(served, "Type", "After") == [
         "After=network-online.target medley-head.service medley-worker.service",
@@ -178,7 +178,7 @@ def words(*commands: object) -> list[str]:
 
 
 def test_the_commands_of_a_start() -> None:
-    assert words(*list_install_commands("medley-x", system=False)) == [
+    assert words(*list_install_commands("medley-x", is_system=False)) == [
         "daemon-reload",
         "enable --quiet medley-x.service",
         "restart medley-x.service",
@@ -186,7 +186,7 @@ def test_the_commands_of_a_start() -> None:
 
 
 def test_the_systems_own_manager() -> None:
-    assert build_systemctl_command("start", "x", system=True).argv == (
+    assert build_systemctl_command("start", "x", is_system=True).argv == (
         "systemctl",
         "--no-pager",
         "start",

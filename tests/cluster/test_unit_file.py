@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medley.cluster.unit_file import Boot, Restart, Unit, format_unit, quote_word
+from medley.cluster.unit_file import BootOptions, Restart, Unit, format_unit, quote_word
 from medley.command import Command
 from tests.problems import raises_problem
 
@@ -26,7 +26,7 @@ FULL = Unit(
     Restart(longest_s=30),
     stop_limit_s=2.5,
 )
-BOOT = Boot("ann", before=("/bin/medley", "ray-stop"))
+BOOT = BootOptions("ann", before=("/bin/medley", "ray-stop"))
 SYMBOLS = st.text(
     st.sampled_from("\n\t \"'\\$%;{}") | st.characters(exclude_categories=["Cs", "Cc", "Cn"]), max_size=30
 )
@@ -139,7 +139,7 @@ def test_a_secret_of_the_environment_is_the_users(name: str) -> None:
 )
 def test_a_login_in_a_url_is_in_no_unit_of_the_system(command: Command, name: str) -> None:
     with raises_problem(name, cause="every user") as caught:
-        format_unit(Unit("a", "t", command), Boot("ann"))
+        format_unit(Unit("a", "t", command), BootOptions("ann"))
     assert "tulips" not in str(caught.value)
     assert "tulips" in format_unit(Unit("a", "t", command)), "a user's own file is closed to others"
 
@@ -168,7 +168,7 @@ WEBHOOK = "https://hooks.slack.com/services/T0123/B0123/tulips"
 )
 def test_a_secret_of_any_name_is_in_no_unit_of_the_system(command: Command, name: str) -> None:
     with raises_problem(name, cause="every user") as caught:
-        format_unit(Unit("a", "t", command), Boot("ann"))
+        format_unit(Unit("a", "t", command), BootOptions("ann"))
     assert "\n(umask 077; cat > ~/.config/medley/" in caught.value.fix
     assert "tulips" not in str(caught.value)
     assert "tulips" in format_unit(Unit("a", "t", command)), "a user's own file is closed to others"
@@ -202,12 +202,12 @@ def test_what_is_no_secret_is_in_the_unit(words: tuple[str, ...]) -> None:
         "MEDLEY_ON_EVENT": "/home/ann/notify",
         "PATH": "/nix/store/0123456789abcdfghijklmnpqrsvwxyz-x/bin",
     }
-    assert words[1] in format_unit(Unit("a", "t", Command(("/m", *words), env)), Boot("ann"))
+    assert words[1] in format_unit(Unit("a", "t", Command(("/m", *words), env)), BootOptions("ann"))
 
 
 @pytest.mark.parametrize("word", ["ssh://ann@spark-1", "http://a.lan/x?to=b@c", "ann@spark-1", "a://b/c@d"])
 def test_what_is_no_login_in_a_url(word: str) -> None:
-    assert word in format_unit(Unit("a", "t", Command(("/m", word))), Boot("ann"))
+    assert word in format_unit(Unit("a", "t", Command(("/m", word))), BootOptions("ann"))
 
 
 def test_a_secrets_file_is_none() -> None:
@@ -276,7 +276,7 @@ def _words(line: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("unit", "boot"), [(FULL, None), (FULL, BOOT)], ids=["a user's own", "the system's"])
-def test_systemd_finds_no_fault(unit: Unit, boot: Boot | None, tmp_path: Path) -> None:
+def test_systemd_finds_no_fault(unit: Unit, boot: BootOptions | None, tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("there is no systemd-analyze: apt-get install systemd")
     run = replace(unit, command=Command(("/bin/sh", *unit.command.argv[1:]), unit.command.env))

@@ -49,7 +49,7 @@ def runs(description: str = "the unit runs") -> int:
     return wait_for(description, running, state=units.list_states)
 
 
-def becomes(description: str, true: Callable[[units.State], object]) -> None:
+def becomes(description: str, true: Callable[[units.UnitState], object]) -> None:
     """Wait until that is true of the unit's state; a unit that is not there has an empty one."""
     wait_for(description, lambda: true(units.read_state("medley-x") or none()), state=units.list_states)
 
@@ -113,8 +113,8 @@ def test_a_clock_that_is_set_back_delays_no_restart(tmp_path: Path, monkeypatch:
     assert (units.read_state("medley-x") or none()).since_s < time.time() - 3000, "its clock was not set"
 
 
-def none() -> units.State:
-    return units.State("none", 0, running=False, since_s=0)
+def none() -> units.UnitState:
+    return units.UnitState("none", 0, running=False, since_s=0)
 
 
 def test_one_that_runs_once_says_how_it_ended() -> None:

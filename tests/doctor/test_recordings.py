@@ -67,12 +67,12 @@ ALL = {**EXPECTED, **RINGS}
 GROUPS = pytest.mark.parametrize("names", ALL, ids="+".join)
 
 
-def find_file(name: str) -> Path:
+def find_cluster_file(name: str) -> Path:
     return next(path for folder in (FAULTS, HOSTS) if (path := folder / f"{name}.txt").exists())
 
 
 def read_recording(name: str) -> Transcript:
-    return parse(find_file(name).read_text(encoding="utf-8"))
+    return parse(find_cluster_file(name).read_text(encoding="utf-8"))
 
 
 def read_complete_recording(name: str) -> Transcript:

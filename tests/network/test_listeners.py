@@ -77,7 +77,7 @@ def test_a_host_joins_beside_and_after_a_flood_of_strangers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The handles ran out, accept gave up, and the meeting place was deaf from then on."""
-    monkeypatch.setattr(rendezvous_head, "ALIVE_EVERY_S", 0.2)
+    monkeypatch.setattr(rendezvous_head, "ALIVE_INTERVAL_S", 0.2)
     (tmp_path / "token").write_text(TOKEN)
     met = Rendezvous(0, TOKEN, {"engine": "vLLM"}, Notes())  # type: ignore[arg-type]
     facts = (Path(__file__).parents[1] / "host" / "recorded" / "spark.txt").read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ try:
 except ModuleNotFoundError:
     sys.exit("python -m tests.rack needs the clone's virtualenv: .venv/bin/python -m tests.rack")
 
-from medley.cli import Usage, Verb
+from medley.cli import UsageError, Verb
 from medley.errors import Problem
 from tests.rack import running_racks, ssh
 from tests.rack.init import HOME
@@ -36,7 +36,7 @@ Examples:
         if self.nested_command:
             return 0
         if words:
-            raise Usage(f"{self.PROGNAME}: there is no {words[0]!r}\n  see:   {self.PROGNAME} --help")
+            raise UsageError(f"{self.PROGNAME}: there is no {words[0]!r}\n  see:   {self.PROGNAME} --help")
         self.help()
         return 0
 
@@ -73,7 +73,7 @@ Examples:
             made = [*(link(text) for text in self.links), *(link(text, direct=True) for text in self.cables)]
             spec = Spec(hosts, tuple(made) or (Link(),), dict(map(cores, self.cpus)), name=self.name)
         except ValueError as error:
-            raise Usage(f"{self.PROGNAME}: {error}\n  see:   {self.PROGNAME} --help") from error
+            raise UsageError(f"{self.PROGNAME}: {error}\n  see:   {self.PROGNAME} --help") from error
         rack = bring_up(spec, detached=True)
         if self.sshd:
             ssh.serve(rack)
@@ -150,7 +150,7 @@ def cores(text: str) -> tuple[str, float]:
 def main() -> int:
     try:
         return int(Racks.run(exit=False)[1])
-    except Usage as usage:
+    except UsageError as usage:
         print(usage, file=sys.stderr)
         return 2
     except Problem as problem:

@@ -95,7 +95,7 @@ def placed(case: Case, engine: Environment, name: str = "placement") -> Placed:
         assert count_parallel_sizes(layout) == (case.tensor, case.stages, 1), layout
         planned = in_order([addresses[device.host] for device in list_devices(layout)], case.tensor)
         slots = count_slots(layout, replace(topology, addresses=addresses))
-        with held(head, engine, slots.spare):
+        with held(head, engine, slots.free):
             ranks = ray.parse_ranks(seen(head, case, engine))
     try:
         require_rank_order(ranks, slots.used, case.tensor)
@@ -120,8 +120,8 @@ def joined(hosts: tuple[Host, ...], case: Case, engine: Environment) -> Host:
             threads=2,
             memory_bytes=2 << 30,
             program=engine.programs / "ray",
-            temporary=Path("/tmp/ray"),
-            token=Path(TOKEN),
+            temporary_folder=Path("/tmp/ray"),
+            token_file=Path(TOKEN),
         )
         to = f"{head.address}:{RayPorts.gcs}"
         started = (

@@ -54,7 +54,7 @@ def joins(host: Host) -> None:
 def begins_again(host: Host, name: str, times: int) -> None:
     wait_for(
         f"{name} on {host.name} has restarted more than {times} times",
-        lambda: state(host, name).restarts > times,
+        lambda: state(host, name).restart_count > times,
         UP_LIMIT_S,
         state=lambda: state(host, name),
     )
@@ -80,7 +80,7 @@ def test_a_worker_waits_for_its_head_and_a_head_that_ends_begins_anew(rack: Up) 
         two.path(f"{cluster.STATE}/token").write_text(token)
         joins(two)
 
-        before, tries = of_ray(one), state(two, "medley-worker").restarts
+        before, tries = of_ray(one), state(two, "medley-worker").restart_count
         one.says("pkill", "-9", "gcs_server")
         begins_again(one, "medley-head", 0)
         joins(one)
@@ -91,7 +91,7 @@ def test_a_worker_waits_for_its_head_and_a_head_that_ends_begins_anew(rack: Up) 
         one.says("systemctl", "--user", "stop", "medley-head.service")
         assert of_ray(one) == set()
         assert not one.path(f"{cluster.STATE}/ray.json").exists()
-        assert state(one, "medley-head").active == "inactive"
+        assert state(one, "medley-head").active_state == "inactive"
 
 
 def test_who_is_not_root_is_told_the_whole_line(rack: Up) -> None:

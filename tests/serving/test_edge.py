@@ -18,7 +18,7 @@ def handlers(edge: Edge, closed: EdgeClosure | None = None) -> str:
 
 def test_without_a_key_the_own_host_is_answered_alone() -> None:
     assert '"421"' in handlers(EDGE)
-    assert '"421"' not in handlers(Edge(**{**vars(EDGE), "loopback": False}))
+    assert '"421"' not in handlers(Edge(**{**vars(EDGE), "is_loopback": False}))
 
 
 def test_with_a_key_others_are_refused() -> None:

@@ -16,15 +16,15 @@ from plumbum.cli.application import Subcommand
 
 from medley import own_version
 
-_TABLES, _HELP = (
+_VERB_TABLES, _HELP_TEXTS = (
     tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
     for name in ("verbs.toml", "help.toml")
 )
-VERBS: Mapping[str, str] = _TABLES["verbs"]
-GROUPS: Mapping[str, str] = _TABLES["groups"]
-_MODULES = {verb: module for module, verbs in _TABLES["modules"].items() for verb in verbs}
+VERBS: Mapping[str, str] = _VERB_TABLES["verbs"]
+GROUPS: Mapping[str, str] = _VERB_TABLES["groups"]
+_MODULES = {verb: module for module, verbs in _VERB_TABLES["modules"].items() for verb in verbs}
 OTHER_TOOLS_VERBS: Mapping[str, str] = {
-    word: verbs for verbs, words in _TABLES["elsewhere"].items() for word in words
+    word: verbs for verbs, words in _VERB_TABLES["elsewhere"].items() for word in words
 }
 
 
@@ -33,8 +33,8 @@ def build_class_name(words: str) -> str:
     return "".join(map(str.capitalize, re.split("[ -]", words))) + "Verb" if words else "Medley"
 
 
-class ListedVerb(Subcommand):
-    """A verb that is imported when it is called: help needs only its line in the table."""
+class LazyVerb(Subcommand):
+    """A verb whose module is imported at its call, because help needs only its line in the table."""
 
     parent: Any = None
 
@@ -76,17 +76,17 @@ _PLAIN_MESSAGES = {
 """Patterns of plumbum's messages, and medley's replacements; applied in this order."""
 
 
-class Usage(Exception):  # noqa: N818 - as plumbum's own are named
+class UsageError(Exception):
     """An error in the words that the user typed."""
 
 
 class Verb(cli.Application):
-    """A verb that raises Usage; plumbum's prints errors and its help to stdout, where results belong."""
+    """A verb that raises UsageError; plumbum's prints errors and its help to stdout, where results belong."""
 
     HINT: str | None = None
     """A hint for people who type an unknown switch of this verb."""
     DASH = "-"
-    """The word that replaces -, which plumbum takes for a switch."""
+    """The word that replaces -, because plumbum reads - as a switch."""
     typed_words: tuple[str, ...] = ()
     """The command as the user typed it, from `medley` on: a fix may be the same with another word."""
 
@@ -96,15 +96,15 @@ class Verb(cli.Application):
         for name, attribute in list(vars(cls).items()):
             if isinstance(attribute, Field):
                 setattr(cls, name, part := attribute.metadata["switch"](cls.__annotations__[name]))
-                if isinstance(part, Group):
+                if isinstance(part, SwitchGroup):
                     part.__set_name__(cls, name)
         for words, description in VERBS.items():
             parent_words, _, word = words.rpartition(" ")
             if build_class_name(words) == cls.__name__:
                 cls.DESCRIPTION = description
-                cls.DESCRIPTION_MORE = f"\n{_HELP[words]}" if words in _HELP else None
+                cls.DESCRIPTION_MORE = f"\n{_HELP_TEXTS[words]}" if words in _HELP_TEXTS else None
             if build_class_name(parent_words) == cls.__name__:
-                setattr(cls, f"_subcommand_{word}", ListedVerb(words))
+                setattr(cls, f"_subcommand_{word}", LazyVerb(words))
 
     def list_switch_infos(self) -> list[Any]:
         """Return plumbum's record of each of its own switches, by name; without those that every verb has."""
@@ -158,7 +158,7 @@ class Verb(cli.Application):
         except switches.SwitchError as error:
             raise self._translate_error(error) from error
 
-    def unknown_verb_usage(self, word: str, *later_words: str, lead_words: str = "") -> Usage:
+    def unknown_verb_usage(self, word: str, *later_words: str, lead_words: str = "") -> UsageError:
         """Return the error for a word that stands where a verb should, with the nearest verb.
 
         `later_words` follow a misspelt verb; `lead_words` is the verb that takes verbs, such as help.
@@ -179,9 +179,9 @@ class Verb(cli.Application):
             if near_verbs
             else f"see:   {page}"
         )
-        return Usage(f"{name}: unknown command {word!r}{question}\n  {advice}")
+        return UsageError(f"{name}: unknown command {word!r}{question}\n  {advice}")
 
-    def _argument_usage(self, error: str, words: Sequence[str]) -> Usage:
+    def _argument_usage(self, error: str, words: Sequence[str]) -> UsageError:
         """Return the error for too few or too many arguments, with the first that is wrong."""
         usage = self.list_usages()[0]
         placeholders = re.sub(r"\[.*?\]", "", usage.removeprefix(str(self.PROGNAME))).split()
@@ -192,7 +192,7 @@ class Verb(cli.Application):
             if is_too_few
             else f"unexpected argument {words[count]!r}"
         )
-        return Usage(f"{self.PROGNAME}: {mistake}\n  usage: {usage}\n  see:   {self.PROGNAME} --help")
+        return UsageError(f"{self.PROGNAME}: {mistake}\n  usage: {usage}\n  see:   {self.PROGNAME} --help")
 
     def _translate_error(self, error: Exception) -> Exception:
         if type(error).__name__.startswith("Show"):  # plumbum's requests for help and the version
@@ -209,10 +209,12 @@ class Verb(cli.Application):
             )
             message += f"; did you mean {near_switches[0]}?" if near_switches else ""
             hints = [f"  hint:  {self.HINT}"] if self.HINT and not near_switches else []
-        return Usage("\n".join([f"{self.PROGNAME}: {message}", *hints, f"  see:   {self.PROGNAME} --help"]))
+        return UsageError(
+            "\n".join([f"{self.PROGNAME}: {message}", *hints, f"  see:   {self.PROGNAME} --help"])
+        )
 
 
-class VerbOfVerbs(Verb):
+class VerbGroup(Verb):
     """A verb that shows its help unless one of its verbs follows."""
 
     USAGE = "    {progname} COMMAND [OPTIONS]\n"
@@ -222,7 +224,7 @@ class VerbOfVerbs(Verb):
             self.help()
 
 
-class Group(Generic[T]):
+class SwitchGroup(Generic[T]):
     """Declare the fields of a dataclass as switches of a verb; its value is a dataclass of their values.
 
     Each field is a `switch`, a `flag` or a `group`, or `replacements` has one for it in this verb.
@@ -231,14 +233,17 @@ class Group(Generic[T]):
     def __init__(self, dataclass_type: type[T], **replacements: "Field[Any]") -> None:
         self._dataclass_type = dataclass_type
         own_fields: Any = fields(dataclass_type)  # type: ignore[arg-type]  # always a dataclass
-        fields_with_types = {each.name: (replacements.get(each.name, each), each.type) for each in own_fields}
+        fields_with_types = {
+            own_field.name: (replacements.get(own_field.name, own_field), own_field.type)
+            for own_field in own_fields
+        }
         self._parts = {
             name: part.metadata["switch"](its_type) for name, (part, its_type) in fields_with_types.items()
         }
 
     def __set_name__(self, verb: type, name: str) -> None:
         for part_name, part in self._parts.items():
-            if isinstance(part, Group):
+            if isinstance(part, SwitchGroup):
                 part.__set_name__(verb, f"{name}.{part_name}")
             else:  # plumbum looks for switches in the verb's own namespace
                 setattr(verb, f"{name}.{part_name}", part)
@@ -246,7 +251,7 @@ class Group(Generic[T]):
     def __get__(self, verb: Verb, owner: type) -> T:
         values = {name: part.__get__(verb, owner) for name, part in self._parts.items()}
         return self._dataclass_type(
-            **{name: tuple(each) if isinstance(each, list) else each for name, each in values.items()}
+            **{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
         )
 
 
@@ -289,7 +294,7 @@ def _find_reader(its_type: Any) -> Any:  # noqa: ANN401 - any type
     """Return the type that reads a word, or the type inside a list or an option."""
     if get_origin(its_type) is Literal:
         return cli.Set(*get_args(its_type))
-    inner = [each for each in get_args(its_type) if each not in {NoneType, ...}]
+    inner = [arg for arg in get_args(its_type) if arg not in {NoneType, ...}]
     return _find_reader(inner[0]) if inner else its_type
 
 
@@ -312,14 +317,14 @@ def flag(spelling: str, help_text: str, **more: Any) -> Any:  # noqa: ANN401 - a
 
 def group(dataclass_type: type[T], **replacements: Any) -> Any:  # noqa: ANN401 - as above
     """Return a field that is a group of switches."""
-    return field(metadata={"switch": lambda _: Group(dataclass_type, **replacements)})
+    return field(metadata={"switch": lambda _: SwitchGroup(dataclass_type, **replacements)})
 
 
 # plumbum's own completions know the switches of `medley` alone, whatever the verb: see `medley completion`.
 Verb.unbind_switches("completions", "help-all")
 
 
-class Medley(VerbOfVerbs):
+class Medley(VerbGroup):
     """One LLM server out of the NVIDIA machines you own."""
 
     PROGNAME = "medley"
@@ -342,12 +347,12 @@ Examples:
 
     def main(self) -> None:
         if not self.nested_command:
-            from medley.cli.sign import print_sign
+            from medley.cli.sign import print_overview
 
-            print_sign(as_json=self.as_json)
+            print_overview(as_json=self.as_json)
         elif self.as_json:
             text = "--json stands after the command"
-            raise Usage(f"{self.PROGNAME}: {text}\n  see:   {self.PROGNAME} --help")
+            raise UsageError(f"{self.PROGNAME}: {text}\n  see:   {self.PROGNAME} --help")
 
     def list_verb_groups(self) -> dict[str, list[tuple[str, str]]]:
         return {title: [(verb, VERBS[verb]) for verb in verbs.split()] for title, verbs in GROUPS.items()}

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from medley import serving
 from medley.cli import Verb, flag, group, switch
-from medley.cli.output import print_result, say
+from medley.cli.output import print_message, print_result
 from medley.cli.serve import ServeOptions, announce_server, hide_engine_output, show_dry_run
-from medley.cli.served import INSECURE
+from medley.cli.served import INSECURE_HELP
 from medley.cli.terminal import create_console
 from medley.errors import Problem, in_words
 from medley.network import tcp
@@ -22,7 +22,7 @@ from medley.serving.batch_client import BatchProgress, BatchServer, send_batch
 from medley.serving.prepare import prepare_job
 from medley.serving.server import ServerRun, WorkDone, run_job
 
-_PRINT_EVERY_S = 10
+_PRINT_INTERVAL_S = 10
 
 
 class BatchVerb(Verb):
@@ -33,7 +33,7 @@ class BatchVerb(Verb):
         ServeOptions, port=switch("--port PORT", "port of the server [default: any free one]", default=0)
     )
     url: str | None = switch("--url URL", "base URL of a running server to use")
-    is_insecure: bool = flag("--insecure", INSECURE, requires=["--url"])
+    is_insecure: bool = flag("--insecure", INSECURE_HELP, requires=["--url"])
     at_once: int = switch("--at-once N", "concurrent requests", (1, 4096), default=64)
 
     def main(self, model: str, source: str, answers: str, *flags: str) -> None:
@@ -50,13 +50,15 @@ class BatchVerb(Verb):
                 f"{Path(source)} cannot be read", cause=in_words(error), fix="name a file of requests"
             ) from error
         parsed_lines = list(parse_lines(text.decode("utf-8", "replace").split("\n")))
-        requests = [each for each in parsed_lines if isinstance(each, Request)]
-        bad_lines = [each for each in parsed_lines if isinstance(each, RefusedLine)]
+        requests = [parsed_line for parsed_line in parsed_lines if isinstance(parsed_line, Request)]
+        bad_lines = [parsed_line for parsed_line in parsed_lines if isinstance(parsed_line, RefusedLine)]
         with open_batch(Path(answers), text, model, bad_lines) as files:
-            open_requests = [each for each in requests if each.custom_id not in files.done_ids]
+            open_requests = [request for request in requests if request.custom_id not in files.done_ids]
             progress = BatchProgress(len(open_requests))
             done_count = len(requests) - len(open_requests)
-            say(f"{len(requests)} requests, {done_count} of them done; wrong lines: {len(bad_lines)}")
+            print_message(
+                f"{len(requests)} requests, {done_count} of them done; wrong lines: {len(bad_lines)}"
+            )
             if open_requests and self.url:
                 url, key_file = api.complete_url(self.url), self.options.api_key
                 address = server_address.find_address(url, key_file, is_insecure=self.is_insecure)
@@ -80,7 +82,7 @@ class BatchVerb(Verb):
                             printer,
                         )
                 except WorkDone:
-                    say("all is answered; the server has ended")
+                    print_message("all is answered; the server has ended")
             self._print_counts(files, progress, len(bad_lines))
 
     def _send(
@@ -116,9 +118,9 @@ def _show_progress(total: int) -> Iterator[Callable[[BatchProgress], None]]:
 
         def print_line(progress: BatchProgress) -> None:
             done = progress.answered + progress.refused
-            if time.monotonic() - printed_at_s[0] >= _PRINT_EVERY_S or done == total:
+            if time.monotonic() - printed_at_s[0] >= _PRINT_INTERVAL_S or done == total:
                 printed_at_s[0] = time.monotonic()
-                say(f"{done} of {total}, {format_rate(progress)}")
+                print_message(f"{done} of {total}, {format_rate(progress)}")
 
         yield print_line
         return

@@ -9,7 +9,7 @@ from medley.cli import Verb, build_suffix_check, flag, group, output, switch
 from medley.cli.cluster_options import HeadChoice, run_at_head
 from medley.cli.output import format_table, print_result
 from medley.cli.progress import start_progress
-from medley.cli.served import INSECURE
+from medley.cli.served import INSECURE_HELP
 from medley.errors import Problem
 from medley.measurement.bench import BenchLoad, compare, page, parse_concurrencies, record, report
 from medley.measurement.bench.record import Record
@@ -22,7 +22,7 @@ from medley.schema import (
 
 
 @dataclass(frozen=True)
-class Plots:
+class PlotOptions:
     svg: str | None = switch("--svg FILE", "SVG file to draw plots in", check=build_suffix_check(".svg"))
     html: str | None = switch(
         "--html FILE", "HTML file for a page with plots", check=build_suffix_check(".html")
@@ -56,7 +56,7 @@ class BenchVerb(Verb):
     key_file: str | None = switch(
         "--api-key FILE", "file of the server's API key [default: its own, else MEDLEY_API_KEY]"
     )
-    is_insecure: bool = flag("--insecure", INSECURE, requires=["--url"])
+    is_insecure: bool = flag("--insecure", INSECURE_HELP, requires=["--url"])
     concurrency: str = switch("--concurrency LIST", "concurrent streams of each step", default="1,4,16")
     repeats: int = switch("--repeats N", "runs per concurrency", (1, 100), default=3)
     input_len: int = switch("--input-len TOKENS", "prompt length, in tokens", (1, 10_000_000), default=512)
@@ -82,7 +82,7 @@ class BenchVerb(Verb):
     head_choice: HeadChoice = group(HeadChoice)
     dry_run: bool = flag("--dry-run", "print the commands; start nothing")
     as_json: bool = flag("--json", "one JSON object: the whole record")
-    plots: Plots = group(Plots)
+    plots: PlotOptions = group(PlotOptions)
 
     def main(self, *words: str) -> int:
         if self.nested_command:
@@ -107,7 +107,9 @@ class BenchVerb(Verb):
         if head := self.head_choice.find_remote_head():
             return run_at_head(head)
         cluster_file = self.head_choice.cluster
-        known_cluster = cluster.read_cluster(cluster_file) if cluster.find_file(cluster_file) else None
+        known_cluster = (
+            cluster.read_cluster(cluster_file) if cluster.find_cluster_file(cluster_file) else None
+        )
         options = FieldReportOptions(
             file,
             self._build_load(),
@@ -178,7 +180,7 @@ class BenchVerb(Verb):
 
 class BenchCompareVerb(Verb):
     USAGE = "    {progname} [OPTIONS] FIRST SECOND\n"
-    plots: Plots = group(Plots)
+    plots: PlotOptions = group(PlotOptions)
     as_json: bool = flag("--json", "one JSON object")
 
     def main(self, first: str, second: str) -> None:
@@ -186,7 +188,7 @@ class BenchCompareVerb(Verb):
         comparison = compare.compare_records(one, two)
         self.plots.write_files(one, two)
         about = {"first": one.id, "second": two.id, "differs": compare.list_differences(one, two)}
-        table = {**about, "results": [each.table for each in comparison]}
+        table = {**about, "results": [figure.table for figure in comparison]}
         print_result(table, compare.format_comparison(one, two, comparison), as_json=self.as_json)
 
 
@@ -197,12 +199,12 @@ class BenchHistoryVerb(Verb):
         records = list(record.list_records())
         headers, *rows = report.build_history(records)
         lines = format_table(headers, rows) if records else ["no bench is kept here; medley bench makes one"]
-        print_result([report.summarize_record(each) for each in records], lines, as_json=self.as_json)
+        print_result([report.summarize_record(item) for item in records], lines, as_json=self.as_json)
 
 
 class BenchShowVerb(Verb):
     USAGE = "    {progname} [OPTIONS] [ID]\n"
-    plots: Plots = group(Plots)
+    plots: PlotOptions = group(PlotOptions)
     as_json: bool = flag("--json", "print one JSON object: the whole record")
 
     def main(self, word: str = "last") -> None:

@@ -6,7 +6,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 
 from medley.cli import Verb, flag, group, switch
-from medley.cli.output import say
+from medley.cli.output import print_message
 from medley.cli.served import ServerChoice
 from medley.errors import Problem
 from medley.serving import api
@@ -21,16 +21,16 @@ class _ChatServer:
     key: str | None
     max_tokens: int | None
 
-    def answer(self, messages: list[dict[str, str]], *, quiet: bool) -> tuple[str, api.AnswerSpeed]:
-        """Print the answer to these messages as it comes; return it without the thoughts before it."""
+    def print_answer(self, messages: list[dict[str, str]], *, is_quiet: bool) -> tuple[str, api.AnswerSpeed]:
+        """Print the answer to these messages piece by piece; return it without the reasoning before it."""
         answer = ""
         pieces = api.stream_chat(self.url, self.model, messages, max_tokens=self.max_tokens, key=self.key)
         with closing(pieces):
             for piece in pieces:
                 if isinstance(piece, api.AnswerSpeed):
                     return answer, piece
-                answer += "" if isinstance(piece, api.ReasoningText) and not quiet else piece
-                if not quiet:
+                answer += "" if isinstance(piece, api.ReasoningText) and not is_quiet else piece
+                if not is_quiet:
                     print(piece, end="", flush=True)
         raise AssertionError("an answer ends with its speed")
 
@@ -53,7 +53,7 @@ class ChatVerb(Verb):
             raise Problem("there is no message", cause="no text was given", fix='medley chat "Hello"')
         question = "\n".join(words) if words[-1].count("\n") else " ".join(words)
         server = self._find_server()
-        answer, speed = server.answer([{"role": "user", "content": question}], quiet=self.as_json)
+        answer, speed = server.print_answer([{"role": "user", "content": question}], is_quiet=self.as_json)
         if self.as_json:
             print(json.dumps(_build_table(server.model, answer, speed)))
         else:
@@ -70,7 +70,7 @@ def _converse(server: _ChatServer) -> int:
     with suppress(ImportError):  # a Python without it edits no lines
         import readline  # noqa: F401 - input() edits lines once it is imported
 
-    say(f"{server.model} at {server.url}; /exit or Ctrl-D ends the chat")
+    print_message(f"{server.model} at {server.url}; /exit or Ctrl-D ends the chat")
     messages: list[dict[str, str]] = []
     while True:
         try:
@@ -81,14 +81,16 @@ def _converse(server: _ChatServer) -> int:
         if text in _END_COMMANDS:
             return 0
         if text.startswith("/") and text[1:].isalpha():
-            say(f"{text} is not a command; commands are {', '.join(_END_COMMANDS)}")
+            print_message(f"{text} is not a command; commands are {', '.join(_END_COMMANDS)}")
             continue
         new_messages = [*messages, {"role": "user", "content": text}]
         try:
-            answer, speed = server.answer(new_messages, quiet=False) if text else ("", None)
+            answer, speed = server.print_answer(new_messages, is_quiet=False) if text else ("", None)
         except (KeyboardInterrupt, Problem) as error:
             print()
-            say(error if isinstance(error, Problem) else "stopped; the chat goes on without this message")
+            print_message(
+                error if isinstance(error, Problem) else "stopped; the chat goes on without this message"
+            )
         else:
             if speed:
                 messages = [*new_messages, {"role": "assistant", "content": answer}]

@@ -9,7 +9,7 @@ from typing import Any
 from medley import cluster, serving
 from medley.cli import flag, terminal
 from medley.cli.cluster_options import ClusterVerb, build_problem_tables, print_problems
-from medley.cli.output import format_table, print_result, say
+from medley.cli.output import format_table, print_message, print_result
 from medley.cli.progress import start_progress
 from medley.cluster import device_probe, membership, ray_serving, status
 from medley.cluster.bringup import Bringup
@@ -23,7 +23,7 @@ class UpVerb(ClusterVerb):
 
     def main(self) -> int:
         progress = start_progress()
-        with Fleet(self.read_wanted_cluster(), progress) as fleet:
+        with Fleet(self.read_chosen_cluster(), progress) as fleet:
             bringup = Bringup(fleet, progress)
             try:
                 self._start_cluster(bringup)
@@ -37,15 +37,15 @@ class UpVerb(ClusterVerb):
     def _start_cluster(self, bringup: Bringup) -> None:
         bringup.check_hosts()
         bringup.choose_network()
-        for line in bringup.why:
-            say(line)
+        for line in bringup.network_reasons:
+            print_message(line)
         if self.dry_run:
             commands = bringup.plan_commands()
             print_result(commands, _list_command_lines(commands), as_json=self.as_json)
             return
         if bringup.hosts_to_start:
             bringup.prepare_environments()
-            bringup.end_mismatched()
+            bringup.end_mismatched_processes()
             bringup.check_ports()
         bringup.start_ray()
         bringup.register_hosts()
@@ -94,9 +94,9 @@ class DownVerb(ClusterVerb):
         with Fleet(left_cluster, progress) as fleet, progress.stage("end the cluster"):
             ended = fleet.ask("end", lambda _: {"part": False}, limit_s=180)
         lines = (
-            f"{name}: {'stopped' if each['ended'] else 'medley was not running'}"
-            + (f", still running: {each['left']}" if each["left"] else "")
-            for name, each in ended.items()
+            f"{name}: {'stopped' if answer['ended'] else 'medley was not running'}"
+            + (f", still running: {answer['left']}" if answer["left"] else "")
+            for name, answer in ended.items()
         )
         print_result(
             {"ended": ended, "problems": build_problem_tables(fleet.failed)}, lines, as_json=self.as_json
@@ -109,10 +109,10 @@ class StatusVerb(ClusterVerb):
     as_json: bool = flag("--json", "one JSON object; with --watch one per line")
 
     def main(self) -> int:
-        if not self.cluster and cluster.find_file() is None:
+        if not self.cluster and cluster.find_cluster_file() is None:
             self._print_local_status()
             return 0
-        with Fleet(self.read_wanted_cluster()) as fleet:
+        with Fleet(self.read_chosen_cluster()) as fleet:
             while True:
                 text = "\n".join(self._list_lines(fleet))
                 if self.watch and sys.stdout.isatty() and not self.as_json:
@@ -144,7 +144,7 @@ class StatusVerb(ClusterVerb):
                 address, port = member["head"].split(":")
                 requests[name] = {"address": member["address"], "places": [["head", address, int(port)]]}
         replies = fleet.ask("connect", lambda name: requests[name], limit_s=10, hosts=list(requests))
-        return {name: each["closed"][0][-1] for name, each in replies.items() if each["closed"]}
+        return {name: reply["closed"][0][-1] for name, reply in replies.items() if reply["closed"]}
 
     def _print_local_status(self) -> None:
         member, server = membership.find_membership(), serving.find_newest_server()

@@ -1,4 +1,4 @@
-"""The switches for cluster.toml; a verb typed at the head; problems and tables of several hosts."""
+"""Declare the switches for cluster.toml, run a verb at the head, and print the problems of several hosts."""
 
 import os
 import sys
@@ -6,25 +6,27 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from medley.cli import Verb, switch
-from medley.cli.output import say
+from medley.cli.output import print_message
 from medley.cluster import Cluster, membership
 from medley.cluster.fleet import connect_host, is_this_host
 from medley.cluster.remote import Remote
 from medley.cluster.self_command import TYPED_HERE_VARIABLE
 from medley.errors import Problem
 
-_CLUSTER_SWITCH = switch("--cluster FILE", "table of the cluster [default: ./cluster.toml, else your own]")
+_CLUSTER_SWITCH = switch(
+    "--cluster.CLUSTER_FILE", "table of the cluster [default: ./cluster.toml, else your own]"
+)
 
 
 class ClusterVerb(Verb):
     cluster: str | None = _CLUSTER_SWITCH
     without: list[str] = switch("--without HOST", "host to leave out")
 
-    def read_wanted_cluster(self, *, can_be_local: bool = False) -> Cluster:
+    def read_chosen_cluster(self, *, can_be_local: bool = False) -> Cluster:
         """Return the cluster of cluster.toml; without one, this host if it `can_be_local`."""
         from medley import cluster
 
-        is_local = can_be_local and cluster.find_file(self.cluster) is None
+        is_local = can_be_local and cluster.find_cluster_file(self.cluster) is None
         return cluster.leave_out_hosts(
             cluster.build_local_cluster() if is_local else cluster.read_cluster(self.cluster),
             tuple(self.without),
@@ -41,7 +43,7 @@ def print_problems(problems: Iterable[Problem]) -> int:
     """Print all problems; return the exit code of the first."""
     printed = list(problems)
     for problem in printed:
-        say(problem)
+        print_message(problem)
     return printed[0].status if printed else 0
 
 
@@ -60,7 +62,7 @@ class HeadChoice:
         if os.environ.get(TYPED_HERE_VARIABLE):
             return None
         member = membership.find_membership()
-        if not self.cluster and (not cluster.find_file() or (member and member.role == "head")):
+        if not self.cluster and (not cluster.find_cluster_file() or (member and member.role == "head")):
             return None
         known_cluster = cluster.read_cluster(self.cluster)
         return (
@@ -73,7 +75,11 @@ class HeadChoice:
         """Return the command of cluster.toml for events; None if there is none."""
         from medley import cluster
 
-        return cluster.read_cluster(self.cluster).on_event if self.cluster or cluster.find_file() else None
+        return (
+            cluster.read_cluster(self.cluster).on_event
+            if self.cluster or cluster.find_cluster_file()
+            else None
+        )
 
 
 def run_at_head(head: Remote, on_event: str | None = None) -> int:
@@ -84,13 +90,13 @@ def run_at_head(head: Remote, on_event: str | None = None) -> int:
     words = drop_medley_switches(sys.argv[1:], {"--cluster": 1, "--on-event": 1})
     with head:
         head.read_greeting()
-        say(f"on {head.name}, the head: medley {' '.join(words)}")
+        print_message(f"on {head.name}, the head: medley {' '.join(words)}")
         try:
             answer = head.ask(
                 "type", {"words": words, "on_event": on_event}, float("inf"), _print_tagged_line
             )
         except KeyboardInterrupt:
-            say(f"stopped; {head.name} ends what this command started there")
+            print_message(f"stopped; {head.name} ends what this command started there")
             raise
     return int(answer["status"])
 

@@ -87,7 +87,7 @@ def _print_tables(speeds: Speeds | None, result: Result | None) -> None:
 
 
 def _list_speed_rows(speeds: Speeds) -> Iterator[tuple[str, ...]]:
-    slow_devices = [each for each, _ in find_slow_devices(speeds.devices)]
+    slow_devices = [slow_device for slow_device, _ in find_slow_devices(speeds.devices)]
     for device in speeds.devices:
         rates = (f"{device.gb_s:.3g} GB/s", f"{device.few_tflops:.3g} TFLOPS", f"{device.tflops:.3g} TFLOPS")
         yield device.host, str(device.index), device.name, *rates, "slow" if device in slow_devices else ""

@@ -1,7 +1,6 @@
-"""Verbs, switches and what each word may be, as data; the manual page.
+"""Describe verbs, switches and their values as data, and format them as the manual page.
 
-`bash`, `zsh` and `fish` write it as a script that is text alone, so that Tab starts no Python; `manual` as
-a page.
+shell_scripts.py formats them as completion scripts, so that Tab starts no Python.
 """
 
 import itertools
@@ -21,33 +20,33 @@ from medley.network import ports
 
 
 @dataclass(frozen=True)
-class Offer:
-    """The values that a word may have: these words, a host of cluster.toml, a file; or none is known."""
+class WordValues:
+    """The values of an argument that a shell completes: these words, a host of cluster.toml, or a file."""
 
     words: tuple[str, ...] = ()
     has_hosts: bool = False
     has_files: bool = False
 
-    def __or__(self, other: "Offer") -> "Offer":
+    def __or__(self, other: "WordValues") -> "WordValues":
         words = dict.fromkeys((*self.words, *other.words))
-        return Offer(tuple(words), self.has_hosts or other.has_hosts, self.has_files or other.has_files)
+        return WordValues(tuple(words), self.has_hosts or other.has_hosts, self.has_files or other.has_files)
 
 
 SHELLS = ("bash", "zsh", "fish", "man")
 """The names that `medley completion` takes."""
-NOTHING = Offer()
-FILES = Offer(has_files=True)
-HOSTS = Offer(has_hosts=True)
+NO_VALUES = WordValues()
+FILE_VALUES = WordValues(has_files=True)
+HOST_VALUES = WordValues(has_hosts=True)
 
 
 @dataclass(frozen=True)
 class Switch:
-    """One switch as it is typed: its names with their dashes, and its argument if it takes one."""
+    """A switch: its names with their dashes, and its argument if it takes one."""
 
     names: tuple[str, ...]
-    about: str
+    help_text: str
     argument: str | None = None
-    offer: Offer = NOTHING
+    values: WordValues = NO_VALUES
     is_repeatable: bool = False
 
 
@@ -59,11 +58,11 @@ class VerbEntry:
     """`medley` itself, a verb, or a verb of a verb; `path` has its words after `medley`."""
 
     path: tuple[str, ...]
-    about: str
-    more: str = ""
-    usage: tuple[str, ...] = ()
+    description: str
+    details: str = ""
+    usages: tuple[str, ...] = ()
     switches: tuple[Switch, ...] = ()
-    offer: Offer = NOTHING
+    argument_values: WordValues = NO_VALUES
     verbs: tuple["VerbEntry", ...] = ()
 
     @property
@@ -87,34 +86,34 @@ def format_manual_page(medley: VerbEntry, version: str) -> str:
     lines = [
         f'.TH MEDLEY 1 "" "medley {_escape(version)}" "Medley"',
         ".SH NAME",
-        rf"medley \- {_escape(medley.about.rstrip('.'))}",
+        rf"medley \- {_escape(medley.description.rstrip('.'))}",
         ".SH SYNOPSIS",
         _format_usages(medley),
         ".SH DESCRIPTION",
-        _escape(medley.about),
-        *_format_text(medley.more),
+        _escape(medley.description),
+        *_format_text(medley.details),
         ".SH COMMANDS",
     ]
     for verb in medley.walk():
         if verb.path:
             lines += _format_verb(verb)
-    lines += [".SH OPTIONS OF ALL COMMANDS", *_format_entry(_format_switch(HELP), HELP.about)]
+    lines += [".SH OPTIONS OF ALL COMMANDS", *_format_entry(_format_switch(HELP), HELP.help_text)]
     end = Path(__file__).with_name("manual_end.roff").read_text(encoding="utf-8")
     return "\n".join((*lines, end))
 
 
 def _format_verb(verb: VerbEntry) -> Iterator[str]:
     yield f'.SS "medley {_escape(" ".join(verb.path))}"'
-    yield _escape(verb.about)
+    yield _escape(verb.description)
     yield ".PP"
     yield _format_usages(verb)
-    yield from _format_text(verb.more)
+    yield from _format_text(verb.details)
     for switch in verb.switches:
-        yield from _format_entry(_format_switch(switch), switch.about)
+        yield from _format_entry(_format_switch(switch), switch.help_text)
 
 
 def _format_usages(verb: VerbEntry) -> str:
-    return "\n.br\n".join(rf"\fB{_escape(usage)}\fR" for usage in verb.usage)
+    return "\n.br\n".join(rf"\fB{_escape(usage)}\fR" for usage in verb.usages)
 
 
 def _format_text(text: str) -> Iterator[str]:
@@ -141,64 +140,68 @@ def _escape(text: str) -> str:
     return rf"\&{plain}" if plain[:1] in {".", "'"} else plain
 
 
-def read_tree(verb: type[Verb], path: tuple[str, ...], word_offers: Mapping[str, Offer]) -> VerbEntry:
+def read_tree(verb: type[Verb], path: tuple[str, ...], word_values: Mapping[str, WordValues]) -> VerbEntry:
     """Return a verb and all below it, as they describe themselves to plumbum."""
     name = " ".join(("medley", *path))
     instance = verb(name)
     usage = tuple(instance.list_usages())
-    subverbs = (read_tree(each, (*path, word), word_offers) for word, each in instance.load_verbs().items())
+    subverbs = (
+        read_tree(subverb, (*path, word), word_values) for word, subverb in instance.load_verbs().items()
+    )
     return VerbEntry(
         path,
-        about=verb.DESCRIPTION or "",
-        more=verb.DESCRIPTION_MORE or "",
-        usage=usage,
-        switches=tuple(_read_switch(info, word_offers) for info in instance.list_switch_infos()),
-        offer=_read_arguments_offer(" ".join(usage), path, word_offers),
+        description=verb.DESCRIPTION or "",
+        details=verb.DESCRIPTION_MORE or "",
+        usages=usage,
+        switches=tuple(_read_switch(info, word_values) for info in instance.list_switch_infos()),
+        argument_values=_read_argument_values(" ".join(usage), path, word_values),
         verbs=tuple(subverbs),
     )
 
 
-def _read_switch(info: Any, word_offers: Mapping[str, Offer]) -> Switch:  # noqa: ANN401 - plumbum's
+def _read_switch(info: Any, word_values: Mapping[str, WordValues]) -> Switch:  # noqa: ANN401 - plumbum's
 
-    offer = NOTHING
+    values = NO_VALUES
     if isinstance(info.argtype, cli.Set):
-        offer = Offer(tuple(value for value in info.argtype.values if isinstance(value, str)))
+        values = WordValues(tuple(value for value in info.argtype.values if isinstance(value, str)))
     elif info.argtype is not None:
-        offer = word_offers.get(info.argname, NOTHING)
+        values = word_values.get(info.argname, NO_VALUES)
     return Switch(
         names=tuple(map(add_dashes, info.names)),
-        about=info.help or "",
+        help_text=info.help or "",
         argument=info.argname if info.argtype is not None else None,
-        offer=offer,
+        values=values,
         is_repeatable=info.list,
     )
 
 
-def _read_arguments_offer(usage: str, path: tuple[str, ...], word_offers: Mapping[str, Offer]) -> Offer:
+def _read_argument_values(
+    usage: str, path: tuple[str, ...], word_values: Mapping[str, WordValues]
+) -> WordValues:
     """Return the values of a verb's arguments, by the words in its usage; ROLE differs between verbs."""
-    roles = ports.ROLES if path == ("ports",) else systemd.ROLES
-    own_offers = {"WHAT": Offer(SHELLS), "ROLE": Offer(roles)}
+    roles = ports.ROLES if path == ("ports",) else systemd.SERVICE_ROLES
+    own_values = {"WHAT": WordValues(SHELLS), "ROLE": WordValues(roles)}
     if path == ("service", "install"):
-        own_offers["HEAD"] = own_offers["ROLE"] | word_offers["HOST"]
+        own_values["HEAD"] = own_values["ROLE"] | word_values["HOST"]
     if path[:1] == ("env",):
-        own_offers["NAME"] = word_offers["ENV"]
-    offer = NOTHING
+        own_values["NAME"] = word_values["ENV"]
+    values = NO_VALUES
     for word in re.findall(r"\b[A-Z]+\b", usage):
-        offer |= {**word_offers, **own_offers}.get(word, NOTHING)
-    return offer
+        values |= {**word_values, **own_values}.get(word, NO_VALUES)
+    return values
 
 
-def list_word_offers() -> Mapping[str, Offer]:
+def list_word_values() -> Mapping[str, WordValues]:
     """Return the values of the words that usages and switches name. Most allow other values too."""
-    kind_offer = Offer(tuple(sorted(config.files("hosts"))))
-    file_offers = dict.fromkeys(("FILE", "PATH[:INSIDE]", "LOG", "IN", "OUT", "SCRIPT"), FILES)
+    kind_offer = WordValues(tuple(sorted(config.files("hosts"))))
+    file_offers = dict.fromkeys(("FILE", "PATH[:INSIDE]", "LOG", "IN", "OUT", "SCRIPT"), FILE_VALUES)
     return {
         **file_offers,
-        "HOST": HOSTS,
-        "HEAD": HOSTS,
+        "HOST": HOST_VALUES,
+        "HEAD": HOST_VALUES,
         "KIND": kind_offer,
         "KINDS": kind_offer,
         "N|KINDS": kind_offer,
-        "ENV": Offer(tuple(sorted(config.files("locks")))) | FILES,
-        "MODEL": Offer(tuple(sorted(config.files("models")))) | FILES,
+        "ENV": WordValues(tuple(sorted(config.files("locks")))) | FILE_VALUES,
+        "MODEL": WordValues(tuple(sorted(config.files("models")))) | FILE_VALUES,
     }

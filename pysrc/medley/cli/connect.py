@@ -6,7 +6,7 @@ from typing import Any
 
 from medley import serving, storage
 from medley.cli import Verb, flag, group
-from medley.cli.output import format_table, print_line, say
+from medley.cli.output import format_table, print_line, print_message
 from medley.cli.served import RunningServer, ServerChoice
 from medley.credentials import API_KEY_VARIABLE
 from medley.engine import Tls
@@ -43,10 +43,10 @@ class ConnectVerb(Verb):
         server = self.choice.find(f"connect {client}")
         target = _build_target(server, self.choice.key_file)
         for gap in known_client.list_gaps(target, has_tools=_has_tool_parser(server)):
-            say(gap)
+            print_message(gap)
         if target.is_key_exposed:
             risk = f"{known_client.title} will send the key unencrypted to {target.url}"
-            say(f"{risk}: medley serve MODEL --tls")
+            print_message(f"{risk}: medley serve MODEL --tls")
         filled_client = known_client.fill_templates(target)
         if self.write:
             self._write_files(filled_client)
@@ -63,17 +63,17 @@ class ConnectVerb(Verb):
             path = client_settings.resolve_settings_path(file, Path.cwd())
             if self.dry_run:
                 client_settings.build_text(file, path)
-                say(f"would write {path}")
+                print_message(f"would write {path}")
                 continue
             replaced_values = client_settings.describe_replaced_settings(file, path)
             backup = client_settings.write_settings(file, path)
-            say(f"wrote {path}" + (f"; the file before it is {backup.name}" if backup else ""))
+            print_message(f"wrote {path}" + (f"; the file before it is {backup.name}" if backup else ""))
             if replaced_values:
-                say(f"it replaced {', '.join(replaced_values)}")
+                print_message(f"it replaced {', '.join(replaced_values)}")
 
 
 def _build_target(server: RunningServer, key_file: str | None) -> ServerConnection:
-    """Return the server as a client is to use it, with the key by reference."""
+    """Return the connection of a client to the server, with the file of the key instead of the key."""
     address = server.address
     file = server_address.find_client_key_file(address, key_file)
     has_key = bool(address.key or (address.record and address.record.key))
@@ -101,11 +101,17 @@ def _print_clients(*, as_json: bool) -> None:
     if as_json:
         print(
             json.dumps(
-                [{"name": each.name, "title": each.title, "tried": each.tested} for each in clients.values()]
+                [
+                    {"name": client.name, "title": client.title, "tried": client.tested}
+                    for client in clients.values()
+                ]
             )
         )
         return
-    rows = [(name, each.title, each.files[0].path if each.files else "-") for name, each in clients.items()]
+    rows = [
+        (name, client.title, client.files[0].path if client.files else "-")
+        for name, client in clients.items()
+    ]
     print("\n".join(format_table(("CLIENT", "NAME", "WRITES"), rows)))
 
 
@@ -127,7 +133,7 @@ def _build_table(client: Client, target: ServerConnection) -> dict[str, Any]:
         "context": target.context_limit_tokens,
         "output": target.output_tokens,
         "key": key,
-        "files": [{"path": each.path, "text": each.text} for each in client.files],
+        "files": [{"path": file.path, "text": file.text} for file in client.files],
         "run": client.command,
         "source": client.source,
         "tried": client.tested,

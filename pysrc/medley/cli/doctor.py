@@ -11,7 +11,7 @@ from shlex import quote
 
 from medley.cli import flag, switch, terminal
 from medley.cli.cluster_options import ClusterVerb, print_problems
-from medley.cli.output import fit, paint, print_result, say
+from medley.cli.output import fit, paint, print_message, print_result
 from medley.cli.progress import start_progress
 from medley.cluster.fleet import Fleet
 from medley.doctor import report
@@ -82,7 +82,7 @@ class DoctorVerb(ClusterVerb):
 
         case, checked_rules = examine()
         if self.fix and self._apply_fixes(checked_rules, fleet):
-            say("checking again")
+            print_message("checking again")
             case, checked_rules = examine()
         return self._print(case, checked_rules)
 
@@ -178,14 +178,14 @@ def _list_problem_lines(check: Check) -> Iterator[str]:
     """Yield cause and fix, without the host of the fix, because the lines are below the host's name."""
     if check.problem is None:
         return
-    yield from (fit(f"      {line}", hang=6) for line in check.problem.cause.splitlines())
+    yield from (fit(f"      {line}", hanging_indent=6) for line in check.problem.cause.splitlines())
     for number, line in enumerate(check.problem.fix.splitlines()):
         yield f"      {' ' * 3 if number else paint('fix', 'dim')}  {line}"
 
 
 def _format_line(state: State, text: str) -> str:
     sign, color, _ = _STATE_SIGNS[state]
-    return fit(f"  {sign} {text}", hang=4).replace(sign, paint(sign, color), 1)
+    return fit(f"  {sign} {text}", hanging_indent=4).replace(sign, paint(sign, color), 1)
 
 
 def _format_headline(name: str, case: Case) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from medley import config, storage
-from medley.cli import Verb, VerbOfVerbs, flag, switch
+from medley.cli import Verb, VerbGroup, flag, switch
 from medley.cli.output import format_table, print_result
 from medley.cli.progress import start_progress
 from medley.environment import build, interpreter, lock, toolkit, uv, verify, virtualenv
@@ -21,10 +21,10 @@ from medley.serving import answer_check
 from medley.serving.upgrade import list_environments_in_use
 
 _GB = 1e9
-_CONVERSATIONS = 2
+_CONVERSATION_COUNT = 2
 
 
-class EnvVerb(VerbOfVerbs):
+class EnvVerb(VerbGroup):
     """`medley env`, of which each verb is a class below."""
 
 
@@ -34,12 +34,16 @@ class EnvBuildVerb(Verb):
     as_json: bool = flag("--json", "one JSON object: name, digest, path")
 
     def main(self, name: str = "") -> None:
-        name, chain, driver = _choose_environment(name)
+        name, host_toolkit, driver = _choose_environment(name)
         if self.dry_run:
-            for command in build.list_commands(virtualenv.plan_environment(name, chain, driver=driver)):
+            for command in build.list_commands(
+                virtualenv.plan_environment(name, host_toolkit, driver=driver)
+            ):
                 print(command)
             return
-        environment = virtualenv.prepare_environment(name, chain, driver=driver, watch=start_progress())
+        environment = virtualenv.prepare_environment(
+            name, host_toolkit, driver=driver, watch=start_progress()
+        )
         print_result(_build_table(environment), [str(environment.path)], as_json=self.as_json)
 
 
@@ -48,7 +52,7 @@ class EnvListVerb(Verb):
 
     def main(self) -> None:
         environments = list(virtualenv.list_environments())
-        missing = sorted(set(config.recipes()) - {each.name for each in environments})
+        missing = sorted(set(config.recipes()) - {environment.name for environment in environments})
         building = {
             path.name.rpartition("-")[0]
             for path in virtualenv.list_unfinished()
@@ -57,11 +61,11 @@ class EnvListVerb(Verb):
         used_paths = _find_used_paths()
         built_tables = [
             {
-                **_build_table(each),
-                "used": each.path in used_paths,
-                "size_bytes": storage.size_bytes(each.path),
+                **_build_table(environment),
+                "used": environment.path in used_paths,
+                "size_bytes": storage.size_bytes(environment.path),
             }
-            for each in environments
+            for environment in environments
         ]
         other_tables = [{"name": name, "built": None, "building": name in building} for name in missing]
         print_result(
@@ -73,12 +77,14 @@ def _find_used_paths() -> set[Path]:
     """Return the folders of the environments that serve would use here; none if the kind is unknown."""
     try:
         _, kind = detect_kind()
-        chain = add_libcuda(toolkit.find_toolkit(kind.name, can_build=False), kind.host)
+        host_toolkit = add_libcuda(toolkit.find_toolkit(kind.name, can_build=False), kind.host)
         names = set(kind.host.environments.values())
-        environments = [virtualenv.find_environment(name, chain, driver=kind.host.driver) for name in names]
+        environments = [
+            virtualenv.find_environment(name, host_toolkit, driver=kind.host.driver) for name in names
+        ]
     except Problem:
         return set()
-    return {each.path for each in environments if each}
+    return {environment.path for environment in environments if environment}
 
 
 def _list_lines(tables: list[dict[str, Any]]) -> Iterator[str]:
@@ -113,12 +119,12 @@ class EnvCheckVerb(Verb):
     as_json: bool = flag("--json", "one JSON object")
 
     def main(self, name: str = "") -> None:
-        environment, chain = _require_environment(name)
-        proof, name = verify.prove_environment(environment, chain, start_progress()), environment.name
+        environment, host_toolkit = _require_environment(name)
+        proof, name = verify.prove_environment(environment, host_toolkit, start_progress()), environment.name
         problem = verify.find_problem(proof, name)
         serves = not (self.quick or problem)
-        answers = answer_check.compare_answers(name, _CONVERSATIONS, start_progress()) if serves else ()
-        result = {**proof, "answers": [{"text": each.text, "fault": each.fault} for each in answers]}
+        answers = answer_check.compare_answers(name, _CONVERSATION_COUNT, start_progress()) if serves else ()
+        result = {**proof, "answers": [{"text": answer.text, "fault": answer.fault} for answer in answers]}
         lines = format_table(("", ""), (*verify.list_rows(proof), *answer_check.list_rows(answers)))
         print_result(result, lines, as_json=self.as_json)
         if problem:
@@ -156,7 +162,9 @@ class EnvCleanVerb(Verb):
                 cause="--all removes every environment there is",
                 fix=f"medley env clean {name}   # or: medley env clean --all",
             )
-        known_names = sorted({*config.recipes(), *(each.name for each in virtualenv.list_environments())})
+        known_names = sorted(
+            {*config.recipes(), *(environment.name for environment in virtualenv.list_environments())}
+        )
         if name and name not in known_names:
             raise Problem(
                 f"there is no engine environment {name!r}",
@@ -191,21 +199,27 @@ class EnvLockVerb(Verb):
 
     def main(self, name: str) -> None:
         _, kind = detect_kind()
-        chain = toolkit.find_toolkit(kind.name, watch=start_progress())
-        tool = uv.find_uv(chain.uv if chain else None)
+        host_toolkit = toolkit.find_toolkit(kind.name, watch=start_progress())
+        uv_program = uv.find_uv(host_toolkit.uv if host_toolkit else None)
         device = self.device or kind.host.device
-        order = lock.LockRequest(name, self.requirements, device, self.overrides, self.indexes).validate()
-        version = self.python or (max(chain.pythons) if chain else "{}.{}".format(*sys.version_info[:2]))
-        python = interpreter.find_interpreter(version, pythons=chain.pythons if chain else {}, uv=tool)
+        lock_request = lock.LockRequest(
+            name, self.requirements, device, self.overrides, self.indexes
+        ).validate()
+        version = self.python or (
+            max(host_toolkit.pythons) if host_toolkit else "{}.{}".format(*sys.version_info[:2])
+        )
+        python = interpreter.find_interpreter(
+            version, pythons=host_toolkit.pythons if host_toolkit else {}, uv=uv_program
+        )
         if self.dry_run:
-            print(lock.build_resolve_command(order, python, tool, Path("SCRATCH")))
+            print(lock.build_resolve_command(lock_request, python, uv_program, Path("SCRATCH")))
             return
-        resolved_lock = lock.resolve_lock(order, python, tool, watch=start_progress())
+        resolved_lock = lock.resolve_lock(lock_request, python, uv_program, watch=start_progress())
         environment = None
         with lock.keep_lock(resolved_lock) as path:
             if not self.unproven:
                 environment = virtualenv.prepare_environment(
-                    name, chain, driver=kind.host.driver, watch=start_progress()
+                    name, host_toolkit, driver=kind.host.driver, watch=start_progress()
                 )
                 lock.note_disk_use(resolved_lock, environment.path)
         built_path = environment and str(environment.path)
@@ -215,7 +229,7 @@ class EnvLockVerb(Verb):
         print_result(result, lines, as_json=self.as_json)
         if environment:
             # What it lacks on this host is a Problem; the lock is right about its files, and stays.
-            proof = verify.prove_environment(environment, chain, start_progress())
+            proof = verify.prove_environment(environment, host_toolkit, start_progress())
             print("\n".join(format_table(("", ""), verify.list_rows(proof))), file=sys.stderr)
             if problem := verify.find_problem(proof, name):
                 raise problem
@@ -233,15 +247,16 @@ def _build_table(environment: Environment) -> dict[str, object]:
 
 
 def _require_environment(name: str) -> tuple[Environment, Toolkit | None]:
-    name, chain, driver = _choose_environment(name)
-    environment = virtualenv.find_environment(name, chain, driver=driver)
+    name, host_toolkit, driver = _choose_environment(name)
+    environment = virtualenv.find_environment(name, host_toolkit, driver=driver)
     if environment is None:
         raise Problem(
             f"{name} is not built",
-            cause=f"there is no finished {virtualenv.plan_environment(name, chain, driver=driver).path}",
+            cause="there is no finished "
+            f"{virtualenv.plan_environment(name, host_toolkit, driver=driver).path}",
             fix=f"medley env build {name}",
         )
-    return environment, chain
+    return environment, host_toolkit
 
 
 def _choose_environment(name: str) -> tuple[str, Toolkit | None, Driver]:
@@ -254,5 +269,5 @@ def _choose_environment(name: str) -> tuple[str, Toolkit | None, Driver]:
             cause=kind.host.no_environment or f"hosts/{kind.name}.toml names none",
             fix="name one: medley env build NAME (medley env list shows them)",
         )
-    chain = add_libcuda(toolkit.find_toolkit(kind.name, watch=start_progress()), kind.host)
-    return name, chain, kind.host.driver
+    host_toolkit = add_libcuda(toolkit.find_toolkit(kind.name, watch=start_progress()), kind.host)
+    return name, host_toolkit, kind.host.driver

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from medley import user
 from medley.cli import Verb, flag, switch
-from medley.cli.output import fit, format_problem, print_result, say
+from medley.cli.output import fit, format_problem, print_message, print_result
 from medley.doctor.report import write_bug_report
 from medley.errors import Problem
 from medley.explain import diagnosis
@@ -23,10 +23,10 @@ class ExplainVerb(Verb):
     def main(self, *logs: str) -> int:
         explanation = explain_logs(diagnosis.open_named_logs(logs) if logs else diagnosis.open_newest_logs())
         for warning in explanation.warnings:
-            say(warning)
+            print_message(warning)
         self._report_empty_logs(explanation)
         report_path, report_problem = None, None
-        if not self.as_json:  # first, because a report asks this host much, and its disk may be full
+        if not self.as_json:  # before the report, which takes long, and fails on a full disk
             print_result({}, _list_lines(explanation), as_json=False)
         if self.report or explanation.unknown:
             try:
@@ -34,13 +34,13 @@ class ExplainVerb(Verb):
             except Problem as problem:
                 report_problem = problem
         report_table = {"report": str(report_path)} if report_path else {}
-        table = {"problems": [each.table for each in explanation.problems], **report_table}
+        table = {"problems": [failure.table for failure in explanation.problems], **report_table}
         lines = [f"a report to attach, without secrets: {report_path}"] if report_path else []
         print_result(table, lines, as_json=self.as_json)
         if report_problem and self.report:
             raise report_problem
         if report_problem:
-            say(f"no report was written: {report_problem.what}: {report_problem.cause}")
+            print_message(f"no report was written: {report_problem.what}: {report_problem.cause}")
         return 1 if explanation.problems else 0
 
     def _report_empty_logs(self, explanation: Explanation) -> None:
@@ -55,7 +55,7 @@ class ExplainVerb(Verb):
                 "journalctl -u UNIT | medley explain -",
             )
         for name in empty_names:
-            say(f"{name} is empty")
+            print_message(f"{name} is empty")
 
 
 def _list_lines(explanation: Explanation) -> Iterator[str]:

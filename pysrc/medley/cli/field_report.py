@@ -27,9 +27,9 @@ from medley.network.fabric import report as fabric_report
 from medley.progress import Progress
 from medley.schema import EngineName
 
-_DEMO = "demo"
+_DEMO_MODEL = "demo"
 _UP_LIMIT_S, _DOWN_LIMIT_S, _COLLECTIVE_LIMIT_S = 3600, 240, 900
-_ASK_LIMIT_S, _STEP_LIMIT_S, _LINK_SECONDS = 45, 30, 3
+_ANSWER_LIMIT_S, _STEP_LIMIT_S, _LINK_TEST_S = 45, 30, 3
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class FieldReportOptions:
             return
         member = membership.find_membership()
         engine = ray_serving.choose_engine(member, None) if member else self.engine
-        yield MeasuredModel(_DEMO, PlanRequest(engine=engine, hosts=hosts, spread=hosts > 1))
-        if self.model and self.model != _DEMO:
+        yield MeasuredModel(_DEMO_MODEL, PlanRequest(engine=engine, hosts=hosts, spread=hosts > 1))
+        if self.model and self.model != _DEMO_MODEL:
             yield MeasuredModel(self.model, PlanRequest(engine=engine, hosts=None if hosts > 1 else 1))
 
     def list_commands(self) -> Iterator[str]:
@@ -68,7 +68,7 @@ class FieldReportOptions:
         for name in hosts:
             if self.cluster and not is_this_host(self.cluster, name):
                 far_command = f"on {name} meanwhile: medley link test --serve"
-                yield f"medley link test {name} --seconds {_LINK_SECONDS}   # {far_command}"
+                yield f"medley link test {name} --seconds {_LINK_TEST_S}   # {far_command}"
         if hosts and not membership.find_membership():
             yield "medley up   # and at the end: medley down"
         for model in self.list_models(len(hosts) or 1):
@@ -92,7 +92,7 @@ def write_field_report(options: FieldReportOptions, progress: Progress) -> None:
     finally:
         draft.save()
         if draft.parts["hosts"] and not draft.parts["whole"]:
-            output.say(f"stopped; what was measured is kept in {options.file}")
+            output.print_message(f"stopped; what was measured is kept in {options.file}")
     size = Path(options.file).stat().st_size
     print(f"{options.file}: {-(-size // 1000)} kB, and nothing of it was sent\n")
     for line in list_contents(FieldReport.from_json(json.dumps(draft.parts))):
@@ -106,7 +106,7 @@ def _measure(options: FieldReportOptions, draft: Draft) -> None:
     for name in others:
         with draft.step(f"link to {name}"):
             _add_link(options, draft, name, case)
-    with _bring_up(options, draft):
+    with _bring_cluster_up(options, draft):
         member, server = membership.find_membership(), find_ready_server()
         alive_count = sum(node["alive"] for node in member.ask("read")["nodes"]) if member else 1
         if server and options.model not in {None, server.model}:
@@ -159,7 +159,7 @@ def _describe_hosts(draft: Draft, case: Case, others: OtherHosts, known_cluster:
     hosts = {name: case.hosts[name] for name in ordered}
     answers = {name: (host.answers, host.kind.name if host.kind else None) for name, host in hosts.items()}
     targets = [known_cluster.get_ssh_target(name) for name in others] if known_cluster else []
-    users = [each.rpartition("@")[0].rpartition("/")[2] for each in targets]
+    users = [target.rpartition("@")[0].rpartition("/")[2] for target in targets]
     draft.describe(answers, others, users, case.wishes)
     draft.parts["doctor"] = draft.redact(doctor_report.build_table(tuple(run_checks(case))))
     if case.fabric:
@@ -176,24 +176,24 @@ def _add_link(options: FieldReportOptions, draft: Draft, name: str, case: Case) 
         raise Problem("no link to measure", cause="these hosts share no network", fix="medley doctor")
     own_facts, progress = case.hosts[next(iter(draft.report_names))].facts, draft.progress
     measurement = measure_cluster_link(
-        options.cluster, name, endpoint.address, own_facts, seconds=_LINK_SECONDS, progress=progress
+        options.cluster, name, endpoint.address, own_facts, seconds=_LINK_TEST_S, progress=progress
     )
     table = {
         "measured": asdict(measurement),
-        "problems": [each.table for each in link_test.find_problems(measurement)],
+        "problems": [problem.table for problem in link_test.find_problems(measurement)],
     }
     draft.parts["links"].append({"host": draft.report_names[name], **draft.redact(table)})
 
 
 @contextlib.contextmanager
-def _bring_up(options: FieldReportOptions, draft: Draft) -> Iterator[None]:
+def _bring_cluster_up(options: FieldReportOptions, draft: Draft) -> Iterator[None]:
     """Bring the cluster up where nothing of medley's runs on its hosts, and end it afterwards."""
     if options.cluster is None or membership.find_membership() or find_ready_server():
         yield
         return
     with Fleet(options.cluster, draft.progress) as fleet:
-        statuses = fleet.ask("tell", lambda _: {"nodes": False}, limit_s=_ASK_LIMIT_S)
-    if busy_hosts := [name for name, each in statuses.items() if each["membership"] or each["servers"]]:
+        statuses = fleet.ask("tell", lambda _: {"nodes": False}, limit_s=_ANSWER_LIMIT_S)
+    if busy_hosts := [name for name, status in statuses.items() if status["membership"] or status["servers"]]:
         draft.skip("medley up", f"{', '.join(busy_hosts)} runs something of medley's already")
         yield
         return

@@ -36,7 +36,7 @@ def list_help_lines(verb: "Verb") -> Iterator[str]:
     for info in infos:
         rows[titles.get(info.names[-1], "Options")].append((format_switch(info), _describe_switch(info)))
     rows |= verb.list_verb_groups()
-    longest_prefix = max((len(left) for each in rows.values() for left, _ in each), default=0)
+    longest_prefix = max((len(left) for row in rows.values() for left, _ in row), default=0)
     text_column = 4 + min(longest_prefix, _MAX_PREFIX_COLUMNS) + 2
     for title, group_rows in rows.items():
         if group_rows:

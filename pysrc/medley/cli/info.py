@@ -8,7 +8,7 @@ from typing import Any
 
 from medley import config, own_version, transcript, user
 from medley.cli import Medley, Verb, command_tree, flag, shell_scripts, switch
-from medley.cli.output import format_table, print_result, say
+from medley.cli.output import format_table, print_message, print_result
 from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host.kind import Kind, list_facts, load_answers, match_kind
@@ -73,7 +73,7 @@ class CheckVerb(Verb):
         if self.accept:
             return self._record_consent(user.expand(self.accept))
         problems_by_path = {**config.check(), **diagnosis.check()}
-        if path := cluster.find_file():
+        if path := cluster.find_cluster_file():
             problems_by_path[path] = None
             try:
                 cluster.read_cluster(str(path))
@@ -82,11 +82,14 @@ class CheckVerb(Verb):
         wrong_paths = {path: problem for path, problem in problems_by_path.items() if problem}
         if not self.as_json:
             for path_problem in wrong_paths.values():
-                say(path_problem)
+                print_message(path_problem)
         folders = config.folders()
         result = {
             "folders": [str(folder) for folder in folders],
-            "tables": {str(path): each and each.table for path, each in problems_by_path.items()},
+            "tables": {
+                str(path): path_problem and path_problem.table
+                for path, path_problem in problems_by_path.items()
+            },
         }
         lines = (
             "folders of tables, in the order of their search:",
@@ -103,7 +106,7 @@ class CheckVerb(Verb):
         table = cluster.build_programs_table(cluster.read_cluster(str(path)))
         program_consent.record_consent(path, table)
         programs = list(program_consent.list_programs(table))
-        lines = (f"accepted: {path}", *(f"  {each}" for each in programs))
+        lines = (f"accepted: {path}", *(f"  {program}" for program in programs))
         print_result({"accepted": str(path), "programs": programs}, lines, as_json=self.as_json)
         return 0
 
@@ -131,6 +134,6 @@ class CompletionVerb(Verb):
                 cause=f"there are {', '.join(command_tree.SHELLS)}",
                 fix="medley completion --help",
             )
-        tree = command_tree.read_tree(Medley, (), command_tree.list_word_offers())
+        tree = command_tree.read_tree(Medley, (), command_tree.list_word_values())
         script = shell_scripts.SCRIPTS.get(what)
         print(script(tree) if script else command_tree.format_manual_page(tree, own_version()), end="")

@@ -51,9 +51,11 @@ class InitVerb(Verb):
     def _choose_hosts(self, hosts: Sequence[str]) -> dict[str, HostCandidate]:
         """Return the hosts by the names that they will have."""
         candidates = tuple(map(discovery.parse_host, hosts)) or self._ask_for_hosts()
-        by_name = {each.name: each for each in candidates}
+        by_name = {candidate.name: candidate for candidate in candidates}
         if len(by_name) < len(candidates):
-            duplicate = next(each.name for each in candidates if each is not by_name[each.name])
+            duplicate = next(
+                candidate.name for candidate in candidates if candidate is not by_name[candidate.name]
+            )
             raise Problem(
                 f"{duplicate} is named twice", cause="a cluster has each host once", fix="name it once"
             )
@@ -64,10 +66,10 @@ class InitVerb(Verb):
     def _ask_for_hosts(self) -> tuple[HostCandidate, ...]:
         """Let the user choose among the hosts that this one knows."""
         search = sources.find_candidates()
-        for refused in search.refused:
+        for refused in search.problems:
             print(f"medley: {refused}", file=sys.stderr)
         if not self.can_ask:
-            example_names = [each.name for each in search.candidates] or ["spark-1", "spark-2"]
+            example_names = [host.name for host in search.candidates] or ["spark-1", "spark-2"]
             yes_words = () if self.yes or self.dry_run else ("--yes",)
             raise Problem(
                 "medley init needs the names of the hosts",
@@ -77,11 +79,11 @@ class InitVerb(Verb):
         default_hosts = discovery.select_default(search.candidates)
         print(f"searched {', '.join(search.places)}:")
         for number, candidate in enumerate(search.candidates, 1):
-            print(f"  {number:2}  {candidate.name:20}  {candidate.origin_text}")
+            print(f"  {number:2}  {candidate.name:20}  {candidate.description}")
         default = " ".join(str(search.candidates.index(each) + 1) for each in default_hosts)
         question = "which hosts? numbers, or names of others"
         return terminal.ask(
-            question, default, lambda answer: discovery.parse_choice(answer, search.candidates)
+            question, default, lambda answer: discovery.parse_selection(answer, search.candidates)
         )
 
     def _survey_and_set_up(self, chosen: Mapping[str, HostCandidate]) -> tuple[dict[str, HostSurvey], bool]:
@@ -97,7 +99,9 @@ class InitVerb(Verb):
         )
         surveys = _print_survey(chosen)
         refused_hosts = [
-            name for name, each in surveys.items() if isinstance(each.problem, (KeyRefused, HostKeyUnknown))
+            name
+            for name, survey in surveys.items()
+            if isinstance(survey.problem, (KeyRefused, HostKeyUnknown))
         ]
         failed_hosts: list[str] = []
         if refused_hosts and (
@@ -116,15 +120,15 @@ class InitVerb(Verb):
             if retried_hosts:
                 surveys |= _print_survey(retried_hosts)
         renamed = visit.use_hostnames(surveys)
-        visit.require_distinct(renamed)
-        new_targets = {name: each.target for name, each in renamed.items() if name not in surveys}
+        visit.require_distinct_hosts(renamed)
+        new_targets = {name: survey.target for name, survey in renamed.items() if name not in surveys}
         if self.keys and new_targets:
             ssh_keys.write_aliases(new_targets, dialog)
         return self._drop_unreached(renamed), bool(failed_hosts)
 
     def _drop_unreached(self, surveys: Mapping[str, HostSurvey]) -> dict[str, HostSurvey]:
         """Return the surveys without the silent hosts that the user drops."""
-        silent_hosts = [name for name, each in surveys.items() if each.facts is None]
+        silent_hosts = [name for name, survey in surveys.items() if survey.facts is None]
         if len(silent_hosts) == len(surveys):
             what, cause = f"{self.output or 'cluster.toml'} is not written", "no host was reached: "
             fix = f"fix the errors above, then: {join(self.typed_words)}"
@@ -139,12 +143,14 @@ class InitVerb(Verb):
             if self.only_reached
             or (self.can_ask and not terminal.ask_yes_no(question.format(name), default=False))
         ]
-        return {name: each for name, each in surveys.items() if name not in dropped}
+        return {name: survey for name, survey in surveys.items() if name not in dropped}
 
     def _misspelled_problem(self, name: str) -> Problem:
         """Refuse to write a name without an address, with the nearest host that this one knows."""
         known = [
-            each.name for each in sources.find_candidates().candidates if each.name not in self.typed_words
+            candidate.name
+            for candidate in sources.find_candidates().candidates
+            if candidate.name not in self.typed_words
         ]
         near = get_close_matches(name, known, 1)
         words = [word for word in self.typed_words if near or word.rpartition("@")[2] != name]
@@ -171,7 +177,7 @@ def _print_survey(candidates: Mapping[str, HostCandidate]) -> dict[str, HostSurv
     surveys = visit.survey_hosts(candidates, start_progress())
     width = max(map(len, surveys))
     for name, survey in surveys.items():
-        print(f"{name:{width}}  {survey.sentence}")
+        print(f"{name:{width}}  {survey.description}")
         if survey.problem:
             print(f"{'':{width}}  fix: {survey.problem.fix}")
     return surveys

@@ -4,13 +4,13 @@ import time
 from typing import Any
 
 from medley import credentials
-from medley.cli import Verb, VerbOfVerbs, flag, switch
-from medley.cli.output import format_table, print_result, say
+from medley.cli import Verb, VerbGroup, flag, switch
+from medley.cli.output import format_table, print_message, print_result
 from medley.cluster.remote import Server
 from medley.errors import Problem
 
 
-class KeyVerb(VerbOfVerbs):
+class KeyVerb(VerbGroup):
     """`medley key`, of which each verb is a class below."""
 
 
@@ -25,7 +25,7 @@ class KeyAddVerb(Verb):
         file = credentials.add_key(name, self.file)
         key = credentials.read_api_key(file)
         outdated = live_keys.wait_for_key(key)
-        up_to_date = [each for each in live_keys.list_servers_with_own_keys() if each not in outdated]
+        up_to_date = [server for server in live_keys.list_servers_with_own_keys() if server not in outdated]
         printed = None if self.file else key
         servers = [
             *_build_server_tables(up_to_date, current=True),
@@ -33,7 +33,7 @@ class KeyAddVerb(Verb):
         ]
         result = {"name": name, "file": str(file), "key": printed, "servers": servers}
         print_result(result, [printed] if printed else [], as_json=self.as_json)
-        say(f"{file} has the key; accepted by {_format_servers(up_to_date)}")
+        print_message(f"{file} has the key; accepted by {_format_servers(up_to_date)}")
         return _report_outdated(outdated, f"does not accept the key {name}")
 
 
@@ -55,8 +55,8 @@ class KeyListVerb(Verb):
             }
             key_tables.append({**key_table, "servers": _build_server_tables(servers, current=True)})
         rows = [
-            (each["name"], each["added"][:16].replace("T", " "), _format_places(each["servers"]))
-            for each in key_tables
+            (table["name"], table["added"][:16].replace("T", " "), _format_places(table["servers"]))
+            for table in key_tables
         ]
         lines = (
             format_table(("NAME", "ADDED", "SERVERS"), rows)
@@ -75,7 +75,7 @@ class KeyRevokeVerb(Verb):
 
         key = credentials.revoke_key(name)
         outdated = live_keys.wait_for_revocation(key)
-        up_to_date = [each for each in live_keys.list_servers_with_own_keys() if each not in outdated]
+        up_to_date = [server for server in live_keys.list_servers_with_own_keys() if server not in outdated]
         servers = [
             *_build_server_tables(up_to_date, current=True),
             *_build_server_tables(outdated, current=False),
@@ -86,15 +86,15 @@ class KeyRevokeVerb(Verb):
 
 
 def _build_server_tables(servers: list[Server], *, current: bool) -> list[dict[str, Any]]:
-    return [{"model": each.model, "port": each.port, "current": current} for each in servers]
+    return [{"model": server.model, "port": server.port, "current": current} for server in servers]
 
 
 def _format_places(servers: list[dict[str, Any]]) -> str:
-    return ", ".join(f"{each['model']}:{each['port']}" for each in servers) or "-"
+    return ", ".join(f"{server['model']}:{server['port']}" for server in servers) or "-"
 
 
 def _format_servers(servers: list[Server]) -> str:
-    return ", ".join(f"{each.model} on port {each.port}" for each in servers) or "no running server"
+    return ", ".join(f"{server.model} on port {server.port}" for server in servers) or "no running server"
 
 
 def _report_outdated(outdated: list[Server], mistake: str) -> int:
@@ -103,7 +103,7 @@ def _report_outdated(outdated: list[Server], mistake: str) -> int:
 
     for server in outdated:
         has_own = server.key != str(credentials.key_folder())
-        say(
+        print_message(
             Problem(
                 f"{server.model} on port {server.port} {mistake}",
                 cause=f"its key is that of --api-key {server.key}"

@@ -8,7 +8,7 @@ from typing import Literal
 from plumbum import cli
 
 from medley.cli import flag, switch
-from medley.cli.output import say
+from medley.cli.output import print_message
 from medley.environment.container_image import ImageRequest
 from medley.host.hypothetical import build_hosts
 from medley.host.kind import find_kind, read_facts_by_host
@@ -34,7 +34,7 @@ THROUGHPUT_STREAMS = 32
 
 
 @dataclass(frozen=True)
-class Planning:
+class PlanningOptions:
     goal: Literal["latency", "throughput", "context"] = switch(
         "--for GOAL", "latency (speed of one stream), throughput or context", default="latency"
     )
@@ -78,7 +78,7 @@ class Planning:
         )
 
 
-TRUST = {
+TRUST_SWITCHES = {
     "is_given": flag(
         "--trust-remote-code",
         "run the code that comes with the model, pinned at first use",
@@ -100,7 +100,7 @@ TRUST = {
 
 
 @dataclass(frozen=True)
-class Hosting:
+class HostOptions:
     gpus: str | None = switch("--gpus LIST", "GPU indices as in nvidia-smi: 0 or 0,1 or all")
     kind: str | None = switch("--kind KIND", "kind of this host, such as spark [default: detected]")
     environment: str | None = switch("--env ENV", "engine environment or virtualenv to use")
@@ -117,7 +117,7 @@ class Hosting:
     unplanned: bool = flag("--unplanned", "use --tp and --pp without a check of memory")
 
     def build_request(
-        self, model: str, planning: Planning, trust: Trust, user_command: tuple[str, ...]
+        self, model: str, planning: PlanningOptions, trust: Trust, user_command: tuple[str, ...]
     ) -> LaunchRequest:
         """Return the request of these switches; `user_command`: the whole command, from `medley` on."""
         return LaunchRequest(
@@ -140,7 +140,7 @@ _REQUIRES_IMAGE = ["--image"]
 
 
 @dataclass(frozen=True)
-class Container:
+class ContainerOptions:
     image: str | None = switch(
         "--image IMAGE",
         "container image for the engine; default takes the one for this kind of host",
@@ -168,10 +168,10 @@ def read_site(files: Iterable[str], kinds: str | None = None, kind_name: str | N
     """
     files = tuple(files)
     if kinds is None and not files:
-        return find_this_host(kind_name, say)
+        return find_this_host(kind_name, print_message)
     host_facts = read_facts_by_host(files) if kinds is None else build_hosts(kinds)
     hosts = {name: (facts, find_kind(facts, kind_name)) for name, facts in host_facts.items()}
     for name, (_, kind) in hosts.items():
         if kind.warning and kinds is None:
-            say(f"{name}: {kind.warning}" if len(hosts) > 1 else kind.warning)
+            print_message(f"{name}: {kind.warning}" if len(hosts) > 1 else kind.warning)
     return Topology(hosts)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from medley import process
-from medley.cli import Verb, VerbOfVerbs, flag, switch
-from medley.cli.output import format_table, print_result, say
+from medley.cli import Verb, VerbGroup, flag, switch
+from medley.cli.output import format_table, print_message, print_result
 from medley.cli.progress import PlainProgress, start_progress
 from medley.errors import Problem
 from medley.host import facts
@@ -20,7 +20,7 @@ from medley.network.fabric.subgroups import find_faster_subgroups
 from medley.network.fabric.types import NetworkOptions, format_speed
 
 
-class LinkVerb(VerbOfVerbs):
+class LinkVerb(VerbGroup):
     """`medley link`, of which each verb is a class below."""
 
 
@@ -43,7 +43,7 @@ class LinkShowVerb(Verb):
             # The loopback is what one host uses by itself; what it would bring to a group was asked for.
             table = {
                 **report.build_fabric_table(group, hosts),
-                "subgroups": [each.table for each in subgroups],
+                "subgroups": [subgroup.table for subgroup in subgroups],
             }
             print(json.dumps({**table, **(report.build_host_links_table(host_links) if host_links else {})}))
         elif host_links:
@@ -114,10 +114,10 @@ class LinkTestVerb(Verb):
             progress=start_progress(),
         )
         problems = tuple(link_test.find_problems(measurement))
-        result = {**dataclasses.asdict(measurement), "problems": [each.table for each in problems]}
+        result = {**dataclasses.asdict(measurement), "problems": [failure.table for failure in problems]}
         print_result(result, list_lines(measurement), as_json=self.as_json)
         for problem in () if self.as_json else problems:
-            say(problem)
+            print_message(problem)
         return 1 if problems else 0
 
 

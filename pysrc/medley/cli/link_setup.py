@@ -59,7 +59,7 @@ class LinkSetupVerb(Verb):
         for setting in settings:
             line = f"{setting.interface}  {setting.address}  MTU {setting.mtu}  ({setting.why})"
             print(line, file=sys.stderr)
-        open_settings = tuple(each for each in settings if not each.is_applied)
+        open_settings = tuple(item for item in settings if not item.is_applied)
         if not open_settings:
             print("all of it is so already")
             return 0
@@ -195,7 +195,7 @@ def draw_table(rates: Rates) -> Table:
             format_bits(flow.out_bytes_per_s),
             _format_errors(flow) or "none",
         )
-        table.add_row(*(Text(each, style) for each in cells))
+        table.add_row(*(Text(cell, style) for cell in cells))
     return table
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from medley.cli import Verb, flag, group, switch
-from medley.cli.launch_options import Planning, read_site
+from medley.cli.launch_options import PlanningOptions, read_site
 from medley.cli.output import format_table, print_result
 from medley.cli.progress import start_progress
 from medley.environment.engine_source import EngineRequest
@@ -17,7 +17,7 @@ _GB, _BILLION, _KI = 1e9, 1e9, 1024
 
 class ModelsVerb(Verb):
     USAGE = "    {progname} [OPTIONS] [--from FILE...]\n"
-    planning: Planning = group(Planning)
+    planning: PlanningOptions = group(PlanningOptions)
     replayed: list[str] = switch("--from FILE", "transcript of a host to plan for")
     imagined: str | None = switch(
         "--hosts KINDS", "kinds of hosts to plan for: spark:2,thor:1", excludes=["--from"]
@@ -66,7 +66,7 @@ def _build_table(entry: CatalogEntry) -> dict[str, Any]:
 def _list_lines(entries: list[CatalogEntry], download_sizes: Mapping[str, int]) -> list[str]:
     """Return a line for each model, the fastest first; then the other downloads of this host."""
     rows = list(map(_build_row, sorted(entries, key=lambda entry: -_get_speed(entry))))
-    known_repositories = {each.model.repository for each in entries}
+    known_repositories = {item.model.repository for item in entries}
     other_downloads = (
         (name, size) for name, size in download_sizes.items() if name not in known_repositories
     )

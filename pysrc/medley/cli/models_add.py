@@ -129,7 +129,9 @@ def _list_differences(old: Model, new: Model) -> Iterator[str]:
     for key in old_values:
         if key == "shape" and old_values[key] and new_values[key]:
             yield from (
-                f"shape.{each}" for each in new_values[key] if old_values[key][each] != new_values[key][each]
+                f"shape.{field_name}"
+                for field_name in new_values[key]
+                if old_values[key][field_name] != new_values[key][field_name]
             )
         elif old_values[key] != new_values[key]:
             yield key

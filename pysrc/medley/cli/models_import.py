@@ -8,7 +8,7 @@ from typing import Any
 
 from medley import config, storage, user
 from medley.cli import Verb, flag, switch
-from medley.cli.output import fit, print_result, save_text, say
+from medley.cli.output import fit, print_message, print_result, save_text
 from medley.errors import Problem, in_words
 from medley.explain.diagnosis import STANDARD_INPUT
 from medley.schema import TITLES
@@ -35,8 +35,12 @@ class ModelsImportVerb(Verb):
         )
 
 
-_LIMIT_S = 20.0
-_TITLES = {"refused": "left out", "unused": "left out, as by sparkrun", "decided": "decided by medley"}
+_FETCH_LIMIT_S = 20.0
+_OUTCOME_TITLES = {
+    "refused": "left out",
+    "unused": "left out, as by sparkrun",
+    "decided": "decided by medley",
+}
 
 
 def _read_recipe(source: str) -> bytes:
@@ -60,7 +64,7 @@ def _fetch_recipe(url: str) -> bytes:
 
     content = bytearray()
     try:
-        with http_client.download(url, limit_s=_LIMIT_S) as answer:
+        with http_client.download(url, limit_s=_FETCH_LIMIT_S) as answer:
             status = answer.status_code
             for chunk in answer.iter_bytes():
                 content += chunk
@@ -94,7 +98,7 @@ def _write_table(recipe_import: ImportedRecipe, path: Path, source: str) -> Impo
         storage.make(path.parent)
     save_text(str(path), model_table_file.text, "--output NAME.toml")
     if not is_in_tables_folder(path):
-        say(f"medley finds {path.name} once it is in {config.folders()[0] / 'models'}")
+        print_message(f"medley finds {path.name} once it is in {config.folders()[0] / 'models'}")
     return model_table_file.remaining_recipe
 
 
@@ -109,8 +113,8 @@ def _build_table(shown: ImportedRecipe, recipe_import: ImportedRecipe) -> dict[s
         "plan": str(shown.plan_command),
         "whole": not recipe_import.refused_entries,
         "image": recipe_import.image or None,
-        "fork": [each.key for each in recipe_import.fork_entries],
-        "keys": [_build_entry_table(each) for each in recipe_import.entries],
+        "fork": [entry.key for entry in recipe_import.fork_entries],
+        "keys": [_build_entry_table(entry) for entry in recipe_import.entries],
     }
 
 
@@ -125,22 +129,22 @@ def _list_lines(shown: ImportedRecipe, recipe_import: ImportedRecipe) -> Iterato
     fork = f"needs a fork or another release of {TITLES[recipe_import.engine]}, as in {image}"
     sections = {
         fork: recipe_import.fork_entries,
-        "changed": [each for each in recipe_import.entries if each.is_changed],
+        "changed": [entry for entry in recipe_import.entries if entry.is_changed],
     }
-    for outcome, title in _TITLES.items():
+    for outcome, title in _OUTCOME_TITLES.items():
         sections[title] = [
-            each for each in recipe_import.entries if each.outcome == outcome and not each.needs_fork
+            entry for entry in recipe_import.entries if entry.outcome == outcome and not entry.needs_fork
         ]
     for title, entries in sections.items():
         if entries:
             yield f"\n{title}:"
-        yield from (f"  {each.key}: {each.why}" for each in entries)
+        yield from (f"  {entry.key}: {entry.why}" for entry in entries)
     ray_entries = [
-        each
-        for each in recipe_import.entries
-        if each.outcome == "carried" and each.why.endswith(NOT_SENT_BY_RAY)
+        entry
+        for entry in recipe_import.entries
+        if entry.outcome == "carried" and entry.why.endswith(NOT_SENT_BY_RAY)
     ]
     if ray_entries:
         yield "\non this host only:"
-    yield from (f"  {each.key}: {NOT_SENT_BY_RAY}" for each in ray_entries)
+    yield from (f"  {entry.key}: {NOT_SENT_BY_RAY}" for entry in ray_entries)
     yield f"\nlook first: {shown.plan_command}"

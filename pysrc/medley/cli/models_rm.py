@@ -58,7 +58,7 @@ def _require_removable(weights: Weights, folder: Path) -> None:
         raise Problem(f"{folder} was not removed", cause=cause, fix=f"rm -r {target} && rm {link}")
     names = {
         weights.name,
-        *(name for name, each in config.models().items() if each.repository == weights.target),
+        *(name for name, model in config.models().items() if model.repository == weights.target),
     }
     for server in serving.list_servers():
         description = serving.read_description(server.port)

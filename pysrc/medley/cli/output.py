@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def print_result(table: object, lines: Iterable[str], *, as_json: bool) -> None:
-    """Print the result of a verb: as one JSON value, or as lines, which are made only then."""
+    """Print the result of a verb, as one JSON value or as lines; the lines are not computed for JSON."""
     for line in [json.dumps(table)] if as_json else map(config.resolve_pages, lines):
         print(line, flush=True)
 
@@ -70,7 +70,7 @@ def print_steps(steps: "Iterable[LaunchStep]", *, as_json: bool) -> None:
 
 
 def build_step_table(step: "LaunchStep") -> dict[str, Any]:
-    why = (*(("plan", each) for each in step.why), *step.started_process.why())
+    why = (*(("plan", reason) for reason in step.why), *step.started_process.why())
     return {
         "host": step.host,
         "type": step.shell_text,
@@ -89,11 +89,11 @@ def only_dry_run_problem(verb: str, switch: str) -> Problem:
 
 def create_output() -> Output:
     """Return the output for a launch that a verb starts."""
-    return Output(start_progress(), say, say, print_line, _print_error)
+    return Output(start_progress(), print_message, print_message, print_line, _print_error)
 
 
-def say(text: object) -> None:
-    """Print a text on stderr; a Problem in color on a terminal."""
+def print_message(text: object) -> None:
+    """Print a message of medley's own on stderr; a Problem in color on a terminal."""
     parts = format_problem(text, "medley: ") if isinstance(text, Problem) else [f"medley: {text}"]
     _print_error(config.resolve_pages("\n".join(parts)))
 
@@ -112,7 +112,7 @@ def print_line(text: str) -> None:
 
 
 def _print_error(text: str) -> None:
-    """Print it after what is on stdout already: both streams may be one pipe."""
+    """Print a text on stderr after what is on stdout already, because both streams may be one pipe."""
     if sys.stdout:
         with suppress(BrokenPipeError):
             sys.stdout.flush()
@@ -143,21 +143,21 @@ def format_table(
     """
     table_rows = list(rows)
     max_columns = _read_columns(sys.stdout) if sys.stdout.isatty() else None
-    columns = [[header, *(row[nth] for row in table_rows)] for nth, header in enumerate(headers)]
+    columns = [[header, *(row[index] for row in table_rows)] for index, header in enumerate(headers)]
     for name in optional:
         if max_columns and _compute_min_width(columns) > max_columns:
-            columns = [each for each in columns if each[0] != name]
+            columns = [column for column in columns if column[0] != name]
     is_right_aligned = [
         any(cell[:1].isdigit() for cell in cells) and all(map(_NUMBER_PATTERN.fullmatch, cells))
         for _, *cells in columns
     ]
     widths = _compute_widths(columns, max_columns)
     lines = []
-    for nth, row in enumerate(zip(*columns, strict=True)):
+    for index, row in enumerate(zip(*columns, strict=True)):
         wrapped_cells = [_wrap_cell(cell, width) for cell, width in zip(row, widths, strict=True)]
         for parts in zip_longest(*wrapped_cells, fillvalue=""):
             cells = map(_align_cell, parts, widths, is_right_aligned)
-            lines.append("  ".join(cells).rstrip() if nth else paint("  ".join(cells).rstrip(), "bold"))
+            lines.append("  ".join(cells).rstrip() if index else paint("  ".join(cells).rstrip(), "bold"))
     return lines if any(headers) else lines[1:]
 
 
@@ -176,8 +176,10 @@ def _compute_widths(columns: Sequence[Sequence[str]], max_columns: int | None) -
     widths = [max(map(cell_len, cells)) for cells in columns]
     min_widths = [_measure_longest_word(cells) for cells in columns]
     excess = sum(widths) + 2 * (len(widths) - 1) - max_columns if max_columns else 0
-    while excess > 0 and (wrappable := [nth for nth, width in enumerate(widths) if width > min_widths[nth]]):
-        widest = max(wrappable, key=lambda nth: widths[nth])
+    while excess > 0 and (
+        wrappable := [index for index, width in enumerate(widths) if width > min_widths[index]]
+    ):
+        widest = max(wrappable, key=lambda index: widths[index])
         widths[widest] -= 1
         excess -= 1
     return widths
@@ -213,13 +215,13 @@ def paint(text: str, style: str, stream: TextIO | None = None) -> str:
     return captured.get()
 
 
-def fit(text: str, stream: TextIO | None = None, *, hang: int | None = None) -> str:
-    """Wrap lines for this stream, stdout by default; a wrapped line goes on at column `hang`."""
+def fit(text: str, stream: TextIO | None = None, *, hanging_indent: int | None = None) -> str:
+    """Wrap lines for this stream, stdout by default; a wrapped line goes on at column `hanging_indent`."""
     stream = stream or sys.stdout
     if not stream.isatty():
         return text
     columns = _read_columns(stream)
-    return "\n".join(wrap_line(line, columns, hang) for line in text.split("\n"))
+    return "\n".join(wrap_line(line, columns, hanging_indent) for line in text.split("\n"))
 
 
 def compute_command_width(max_width: int) -> int:
@@ -231,11 +233,11 @@ def compute_command_width(max_width: int) -> int:
     )
 
 
-def wrap_line(line: str, columns: int, hang: int | None = None) -> str:
+def wrap_line(line: str, columns: int, hanging_indent: int | None = None) -> str:
     """Break a line before its words, but never a fix, because it is there to be pasted."""
     if len(line) <= columns or columns < _MIN_COLUMNS or _FIX_PATTERN.match(line):
         return line
-    indent = " " * (_find_indent(line) if hang is None else hang)
+    indent = " " * (_find_indent(line) if hanging_indent is None else hanging_indent)
     return textwrap.fill(
         line, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )

@@ -13,11 +13,11 @@ from rich.text import Text
 
 from medley import cluster, config, engine, storage, user
 from medley.cli import Verb, build_suffix_check, flag, group, output, switch, terminal
-from medley.cli.launch_options import TRUST, Planning, read_site
+from medley.cli.launch_options import TRUST_SWITCHES, PlanningOptions, read_site
 from medley.cli.output import build_step_table, compute_command_width, fit, print_result
 from medley.cli.progress import start_progress
 from medley.cluster import membership, ray_serving
-from medley.cluster.host_facts import ask_hosts
+from medley.cluster.host_facts import find_planned_site
 from medley.command import Command, drop_switches
 from medley.engine.launch import Order
 from medley.environment.engine_source import EngineRequest
@@ -40,13 +40,13 @@ from medley.serving.engine_sources import add_engine_gaps, add_engine_sources
 from medley.serving.extras import find_extras
 from medley.serving.steps import LaunchStep, list_steps
 
-HINTS = "every reason: --why   full commands and variables: --commands   picture: --svg plan.svg"
+PLAN_HINTS = "every reason: --why   full commands and variables: --commands   picture: --svg plan.svg"
 
 
 class PlanVerb(Verb):
     USAGE = "    {progname} [OPTIONS] MODEL\n"
-    planning: Planning = group(Planning)
-    trust: Trust = group(Trust, **TRUST)
+    planning: PlanningOptions = group(PlanningOptions)
+    trust: Trust = group(Trust, **TRUST_SWITCHES)
     replayed: list[str] = switch("--from FILE", "hosts, as transcripts")
     imagined: str | None = switch(
         "--hosts KINDS", "hosts you need not own: spark:2,thor:1", excludes=["--from"]
@@ -88,7 +88,7 @@ class PlanVerb(Verb):
                 self.picture,
                 draw_layout(model_files.name, choice, join(drop_switches(self.typed_words, ["--svg"]))),
             )
-            output.say(f"the plan is drawn in {self.picture}")
+            output.print_message(f"the plan is drawn in {self.picture}")
         prediction = choice.prediction
         result = {
             "model": model_files.name,
@@ -110,8 +110,8 @@ class PlanVerb(Verb):
         if self.as_json:
             print_result(result, (), as_json=True)
             return
-        width = compute_command_width(WIDE)
-        four_bit_rate = alternatives.predict_four_bit_tokens_per_s(order, site, choice)
+        width = compute_command_width(PLAN_COLUMNS)
+        four_bit_tokens_per_s = alternatives.predict_four_bit_tokens_per_s(order, site, choice)
         engine_name = None if placement.engine == DEFAULT_ENGINE else placement.engine
         settings = {"link": self.link, "engine": engine_name}
         used_hosts = list_hosts(choice.layout)
@@ -123,10 +123,10 @@ class PlanVerb(Verb):
         blocks = (
             report.format_summary(model_files.name, choice, width, extras.warnings, unused_hosts),
             report.format_section("Alternatives", report.format_alternatives(choice)),
-            report.format_section("Faster builds", _list_build_lines(builds, choice, four_bit_rate)),
+            report.format_section("Faster builds", _list_build_lines(builds, choice, four_bit_tokens_per_s)),
             report.format_reasons(choice, self._list_more_reasons(extras, load_time)) if self.why else (),
             report.format_section("Run it", commands),
-            (Text(), Text(HINTS, "dim")),
+            (Text(), Text(PLAN_HINTS, "dim")),
         )
         _print(line for block in blocks for line in block)
 
@@ -138,7 +138,7 @@ class PlanVerb(Verb):
 
     def _read_cluster(self, more: tuple[str, ...]) -> cluster.Cluster | None:
         """Return the cluster of cluster.toml if its hosts must be asked, because this host heads none."""
-        if more or self.replayed or self.imagined is not None or cluster.find_file() is None:
+        if more or self.replayed or self.imagined is not None or cluster.find_cluster_file() is None:
             return None
         member = membership.find_membership()
         return None if member and member.role == "head" else cluster.read_cluster()
@@ -161,7 +161,7 @@ class PlanVerb(Verb):
         request = EngineRequest(self.image, self.environment)
         if table is None:
             return add_engine_sources(self._read_hosts(more), order.placement, request, order.weights.model)
-        site = ask_hosts(table, notes)
+        site = find_planned_site(table, notes)
         if request == EngineRequest():
             return add_engine_gaps(site, order.engine, order.weights.model)
         return add_engine_sources(site, order.placement, request, order.weights.model)
@@ -206,14 +206,16 @@ def _build_table(build: Build, choice: Choice) -> dict[str, object]:
     return {"name": build.name, "tokens_per_s": build_speed, "instead_of": speed, "type": build.command}
 
 
-def _list_build_lines(builds: Iterable[Build], choice: Choice, four_bit: float | None) -> Iterator[Text]:
+def _list_build_lines(
+    builds: Iterable[Build], choice: Choice, four_bit_tokens_per_s: float | None
+) -> Iterator[Text]:
     comparison = f"instead of {choice.prediction.tokens_per_s:.1f}"
     rows = [(build.name, f"{build.speed_text} {comparison}", build.command) for build in builds]
-    if four_bit:
+    if four_bit_tokens_per_s:
         rows.append(
             (
                 "a 4-bit build",
-                f"about {four_bit:.1f} tok/s {comparison}",
+                f"about {four_bit_tokens_per_s:.1f} tok/s {comparison}",
                 "if the hub has one: medley models add ORG/NAME",
             )
         )
@@ -221,10 +223,10 @@ def _list_build_lines(builds: Iterable[Build], choice: Choice, four_bit: float |
 
 
 def _list_cluster_lines(steps: list[LaunchStep], settings: Mapping[str, str | None]) -> Iterator[Text]:
-    """Yield what a person types to make one cluster of these hosts, from its head."""
+    """Yield the commands that make one cluster of these hosts, to type on its head."""
     hosts = [step.host for step in steps]
     lead = f"  {hosts[0]} $ "
-    if cluster.find_file() is None or not {*hosts} <= cluster.read_cluster().hosts.keys():
+    if cluster.find_cluster_file() is None or not {*hosts} <= cluster.read_cluster().hosts.keys():
         yield Text.assemble(lead[:-2], ("$ ", "green"), join(("medley", "init", *hosts, "--head", hosts[0])))
         keys = "; ".join(f'{name} = "{value}"' for name, value in settings.items() if value)
         if keys:
@@ -234,23 +236,25 @@ def _list_cluster_lines(steps: list[LaunchStep], settings: Mapping[str, str | No
         ):
             key = f'{source[0].removeprefix("--")} = "{source[1]}"'
             yield Text(
-                f"    # then in cluster.toml, for {join_names([each.host for each in same])}: {key}", "dim"
+                f"    # then in cluster.toml, for {join_names([step.host for step in same])}: {key}", "dim"
             )
     yield Text.assemble(lead[:-2], ("$ ", "green"), "medley up")
 
 
 def _list_step_lines(steps: Iterable[LaunchStep], settings: Mapping[str, str | None]) -> Iterator[Text]:
-    """Yield what a person types, once for hosts where it is the same."""
-    for joins, part in groupby(steps, lambda step: step.is_ray_start):
-        same = list(part)
-        yield from _list_cluster_lines(same, settings) if joins else _list_host_lines(same)
+    """Yield the commands to type, once for hosts where they are the same."""
+    for is_ray_start, same_steps in groupby(steps, lambda step: step.is_ray_start):
+        steps_of_kind = list(same_steps)
+        yield from (
+            _list_cluster_lines(steps_of_kind, settings) if is_ray_start else _list_host_lines(steps_of_kind)
+        )
 
 
 def _list_host_lines(steps: Iterable[LaunchStep]) -> Iterator[Text]:
     for (words, image), same in groupby(steps, lambda step: (step.shell_text, step.image)):
         hosts = f"  {join_names([step.host for step in same])}"
         gap = (
-            " $ " if len(hosts) + len(words) + 3 <= WIDE else " $\n    "
+            " $ " if len(hosts) + len(words) + 3 <= PLAN_COLUMNS else " $\n    "
         )  # a command stays whole on its line
         yield Text.assemble(hosts, (gap, "green"), words)
         if image:
@@ -260,30 +264,30 @@ def _list_host_lines(steps: Iterable[LaunchStep]) -> Iterator[Text]:
 def _print(lines: Iterable[Text]) -> None:
     """Print colored and wrapped lines on a terminal, and plain text elsewhere."""
     out = terminal.create_console(sys.stdout)
-    for line in (each for text in lines for each in text.split(allow_blank=True)):
+    for line in (single for text in lines for single in text.split(allow_blank=True)):
         for part in fit(line.plain).split("\n"):
             out.print(line if part == line.plain else Text(part, line.style), soft_wrap=True)
 
 
-_INDENT, WIDE = 3, 100
+_INDENT_COLUMNS, PLAN_COLUMNS = 3, 100
 
 
-def list_command_lines(steps: Iterable[LaunchStep], wide: int = WIDE) -> Iterator[str]:
+def list_command_lines(steps: Iterable[LaunchStep], width: int = PLAN_COLUMNS) -> Iterator[str]:
     """Yield the full command of each step, wrapped to this width."""
     for step in steps:
         yield f"on {step.host}: {step.shell_text}"
         if step.image:
-            yield f"{' ' * _INDENT} # in the container image {step.image}"
-        yield from _wrap_command(step.started_process.command, wide)
+            yield f"{' ' * _INDENT_COLUMNS} # in the container image {step.image}"
+        yield from _wrap_command(step.started_process.command, width)
 
 
-def _wrap_command(command: Command, wide: int) -> Iterator[str]:
+def _wrap_command(command: Command, width: int) -> Iterator[str]:
     """Yield lines with as many variables and flags as each holds."""
-    line = " " * _INDENT
+    line = " " * _INDENT_COLUMNS
     for word in _list_words(command):
-        if len(line) + len(word) > wide:
+        if len(line) + len(word) > width:
             yield f"{line} \\"
-            line = " " * _INDENT
+            line = " " * _INDENT_COLUMNS
         line += f" {word}"
     yield line
 

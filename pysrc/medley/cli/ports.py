@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from medley import process_identity, serving
 from medley.cli import Verb, flag, switch
-from medley.cli.output import format_table, print_result, say
+from medley.cli.output import format_table, print_message, print_result
 from medley.cluster import membership
 from medley.errors import Problem
 from medley.host import facts
@@ -35,16 +35,16 @@ class PortsVerb(Verb):
     link: list[str] = switch(
         "--link LINK", "interface, address or network of the cluster, or none", requires=["--firewall"]
     )
-    opened: list[int] = switch(
+    open_ports: list[int] = switch(
         "--open PORT", "port to leave open to everyone", _PORT_RANGE, requires=["--firewall"]
     )
-    limit: int | None = switch(
+    connection_limit: int | None = switch(
         "--limit N",
         "connections that one address may have to a port of --open",
         (1, 65_535),
         requires=["--open"],
     )
-    api: list[int] = switch("--port PORT", "port of a served model [default: 8000]", _PORT_RANGE)
+    api_ports: list[int] = switch("--port PORT", "port of a served model [default: 8000]", _PORT_RANGE)
     undo: bool = flag("--undo", "print commands that remove the rules", requires=["--firewall"])
 
     def main(self, *roles: str) -> None:
@@ -56,7 +56,7 @@ class PortsVerb(Verb):
                 fix="medley ports",
             )
         all_ports = ports.list_ports(
-            api=tuple(self.api) or (ports.API_PORT,), ephemeral=tcp.read_ephemeral_range()
+            api=tuple(self.api_ports) or (ports.API_PORT,), ephemeral=tcp.read_ephemeral_range()
         )
         if self.firewall:
             self._print_rules(self.firewall, ports.list_closed_ranges(all_ports))
@@ -70,59 +70,63 @@ class PortsVerb(Verb):
         reachable_ports, listeners = sorted(tcp.list_reachable_ports()), list(tcp.list_listeners())
         rows = [
             {
-                **asdict(each),
-                "auth": _find_auth(each),
-                "outside": each.is_reachable,
+                **asdict(chosen_port),
+                "auth": _find_auth(chosen_port),
+                "outside": chosen_port.is_reachable,
                 "now": [
                     number
                     for number in reachable_ports
-                    if each.is_reachable and each.first <= number <= each.last
+                    if chosen_port.is_reachable and chosen_port.first <= number <= chosen_port.last
                 ],
                 "listening": [
                     {"port": port, "pid": pid, "process": Path(words.split()[0]).name if pid else words}
                     for port, pid, words in listeners
-                    if each.first <= port <= each.last and ("top" in each.roles) == ("--web" in words)
+                    if chosen_port.first <= port <= chosen_port.last
+                    and ("top" in chosen_port.roles) == ("--web" in words)
                 ],
             }
-            for each in chosen_ports
+            for chosen_port in chosen_ports
         ]
         print_result({"ports": rows}, _list_lines(chosen_ports, rows), as_json=self.as_json)
 
     def _print_rules(self, program: Program, closed_ranges: Ranges) -> None:
         host_facts = facts.read_facts(load_answers())
-        open_ports = {*firewall.list_ssh_ports(process_identity.read_environments().values()), *self.opened}
-        if program == "ufw" and self.limit:
+        open_ports = {
+            *firewall.list_ssh_ports(process_identity.read_environments().values()),
+            *self.open_ports,
+        }
+        if program == "ufw" and self.connection_limit:
             raise Problem(
                 "ufw cannot limit the connections of one address",
                 cause="its own limit counts attempts: 6 within 30 s",
                 fix="--firewall nftables, or iptables",
             )
-        limited_ports = tuple(sorted(self.opened)) if self.limit else ()
+        limited_ports = tuple(sorted(self.open_ports)) if self.connection_limit else ()
         rules = firewall.Rules(
             self._find_interfaces(host_facts),
             closed_ranges,
             tuple(sorted(open_ports)),
             limited_ports,
-            self.limit or 0,
+            self.connection_limit or 0,
         )
         print(firewall.write_rules(program, rules, undo=self.undo), end="")
         for note in (
             () if self.undo else firewall.list_notes(rules, host_facts.net, tcp.list_reachable_ports())
         ):
-            say(note)
+            print_message(note)
         if sys.stdout.isatty():
-            say(f"nothing was changed; to apply the rules: … | {firewall.APPLY_COMMANDS[program]}")
+            print_message(f"nothing was changed; to apply the rules: … | {firewall.APPLY_COMMANDS[program]}")
 
     def _find_interfaces(self, host_facts: Facts) -> tuple[ClusterInterface, ...]:
         """Return the interfaces of --link; else the one that the cluster uses, or would use."""
         if self.undo and not self.link and self.firewall == "nftables":
             return ()  # its table goes as a whole
         if self.link:
-            return firewall.resolve_interfaces([each for each in self.link if each != "none"], host_facts.net)
+            return firewall.resolve_interfaces([link for link in self.link if link != "none"], host_facts.net)
         if joined := membership.find_membership():
             return firewall.resolve_interfaces([joined.interface], host_facts.net)
         head_network = per_host.choose_head_network(gethostname(), host_facts, NetworkOptions(), os.environ)
-        say(next(head_network.describe()))
+        print_message(next(head_network.describe()))
         return firewall.resolve_interfaces(
             head_network.endpoint.lanes or (head_network.endpoint.interface,), host_facts.net
         )
@@ -155,11 +159,11 @@ def _list_lines(listed_ports: tuple[Port, ...], rows: list[dict[str, Any]]) -> I
 def _format_processes(row: dict[str, Any]) -> str:
     """Return the processes that listen there, with their port if the row is a range."""
     processes = [
-        f"{each['port']} {each['process']}" + (f" (pid {each['pid']})" if each["pid"] else "")
-        for each in row["listening"]
+        f"{listener['port']} {listener['process']}" + (f" (pid {listener['pid']})" if listener["pid"] else "")
+        for listener in row["listening"]
     ]
     if row["first"] == row["last"]:
-        processes = [each.partition(" ")[2] for each in processes]
+        processes = [process.partition(" ")[2] for process in processes]
     count_text = (
         [f"{len(processes) - _MAX_SHOWN_PROCESSES} more"] if len(processes) > _MAX_SHOWN_PROCESSES else []
     )

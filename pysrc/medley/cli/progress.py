@@ -1,4 +1,4 @@
-"""Spinner and transfer bars on a terminal, plain lines elsewhere; the first word after Ctrl-C."""
+"""Show progress: a spinner and transfer bars on a terminal, plain lines elsewhere; print a line at Ctrl-C."""
 
 import contextlib
 import os
@@ -13,9 +13,9 @@ from medley.cli.terminal import create_console
 from medley.progress import PROGRESS, SilentProgress
 
 # A shorter stage ends before a person can read its line.
-_MIN_NOTED_S = 2.0
-_NOTE_EVERY_S = 10.0
-_LINE_CHARS = 60
+_MIN_NOTED_DURATION_S = 2.0
+_NOTE_INTERVAL_S = 10.0
+_MAX_LINE_CHARS = 60
 
 
 class NoteProgress(SilentProgress):
@@ -31,7 +31,7 @@ class NoteProgress(SilentProgress):
 
     def moved(self, text: str) -> None:
         name, noted_at_s = self._stage
-        if (now := time.monotonic()) >= noted_at_s + _NOTE_EVERY_S:
+        if (now := time.monotonic()) >= noted_at_s + _NOTE_INTERVAL_S:
             self._stage = (name, now)
             self.note(f"{name}: {text}")
 
@@ -51,7 +51,7 @@ class PlainProgress(NoteProgress):
     def _note_duration(self, name: str) -> Iterator[None]:
         start = time.monotonic()
         yield
-        if (took := time.monotonic() - start) > _MIN_NOTED_S:
+        if (took := time.monotonic() - start) > _MIN_NOTED_DURATION_S:
             self.note(f"{name}: {took:.0f} s")
 
 
@@ -78,7 +78,7 @@ class Spinner(PlainProgress):
     def line(self, text: str) -> None:
         words = text.strip()
         if words:
-            self._show(words if len(words) <= _LINE_CHARS else words[: _LINE_CHARS - 1] + "…")
+            self._show(words if len(words) <= _MAX_LINE_CHARS else words[: _MAX_LINE_CHARS - 1] + "…")
 
     moved = line
 
@@ -145,7 +145,7 @@ class TransferBars(NoteProgress):
         with self._lock:
             if self._progress:
                 self._update_bar(host, done, total)
-            elif time.monotonic() - self._noted_at_s.get(host, -_NOTE_EVERY_S) >= _NOTE_EVERY_S:
+            elif time.monotonic() - self._noted_at_s.get(host, -_NOTE_INTERVAL_S) >= _NOTE_INTERVAL_S:
                 self._noted_at_s[host] = time.monotonic()
                 print(f"{host}: {done * 100 // max(1, total)} % of {total / 1e9:.2f} GB", file=sys.stderr)
 

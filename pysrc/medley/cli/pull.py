@@ -8,7 +8,7 @@ from pathlib import Path
 from medley import config, storage
 from medley.cli import flag, switch
 from medley.cli.cluster_options import ClusterVerb, build_problem_tables, print_problems, require_hosts
-from medley.cli.output import format_table, print_result, say
+from medley.cli.output import format_table, print_message, print_result
 from medley.cli.progress import TransferBars
 from medley.cluster.bringup import Bringup
 from medley.cluster.fleet import Fleet
@@ -24,7 +24,7 @@ class PullVerb(ClusterVerb):
     as_json: bool = flag("--json", "one JSON object: bytes by host, seconds, problems")
 
     def main(self, model: str) -> int:
-        known_cluster, origin = self.read_wanted_cluster(can_be_local=True), self.origin
+        known_cluster, origin = self.read_chosen_cluster(can_be_local=True), self.origin
         # A folder may be on another host than this one, or a part of it here.
         target = str(Path(model))
         if not model.startswith("/"):
@@ -53,7 +53,7 @@ class PullVerb(ClusterVerb):
         if pull.find_sources():
             pull.download_model()
         pull.choose_manifest()
-        pull.send_model()
+        pull.send_along_chain()
         seconds = time.monotonic() - began_s
         received, failed = dict(pull.received_bytes), pull.fleet.failed
         totals = {"size_bytes": pull.size_bytes, "received_bytes": received, "seconds": seconds}
@@ -78,13 +78,13 @@ class PullVerb(ClusterVerb):
             raise Problem(
                 f"no host has {pull.target}", cause="there is nothing to compare", fix="medley pull MODEL"
             )
-        pull.choose_manifest(fresh=True)
+        pull.choose_manifest(reads_all=True)
         source, damage_by_host = pull.source_hosts[0], pull.verify_copies()
         from_hub = pull.compare_with_hub()
-        lines = [f"{source}: {from_hub['said']}", *(f"    {each}" for each in from_hub["damage"])]
+        lines = [f"{source}: {from_hub['said']}", *(f"    {line}" for line in from_hub["damage"])]
         for name, damage in damage_by_host.items():
             lines += [f"{name}: {'damaged' if damage else f'as on {source}'}"]
-            lines += [f"    {each}" for each in damage]
+            lines += [f"    {line}" for line in damage]
         if any(damage_by_host.values()):
             lines += ["\nmedley pull fixes it: it sends only what is wrong"]
         damage_by_host[source] = from_hub["damage"]
@@ -103,7 +103,7 @@ def _explain_interrupt() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        say("stopped; what has arrived stays, and the same command goes on with it")
+        print_message("stopped; what has arrived stays, and the same command goes on with it")
         raise
 
 

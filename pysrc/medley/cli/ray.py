@@ -12,8 +12,8 @@ from typing import Any
 
 from medley import credentials, transcript
 from medley.cli import Verb, flag, group, switch
-from medley.cli.launch_options import Container
-from medley.cli.output import create_output, only_dry_run_problem, print_command, print_result, say
+from medley.cli.launch_options import ContainerOptions
+from medley.cli.output import create_output, only_dry_run_problem, print_command, print_message, print_result
 from medley.cli.progress import start_progress
 from medley.cluster import checks, device_probe, membership, node, ray_watch
 from medley.cluster.node import NodeSpec
@@ -41,7 +41,7 @@ _RESTART_LIMIT_S = 24 * 3600
 
 
 @dataclass(frozen=True)
-class TokenFile:
+class TokenOptions:
     file: str | None = switch("--token-file FILE", "the head's token; - is standard input")
 
     def store(self) -> Path:
@@ -55,7 +55,7 @@ class TokenFile:
 
 @dataclass(frozen=True)
 class NodeOptions:
-    container: Container = group(Container)
+    container: ContainerOptions = group(ContainerOptions)
     link: str | None = switch("--link LINK", "interface, address or network to use")
     exclude: tuple[str, ...] = switch("--exclude INTERFACE", "interface to ignore")
     kind: str | None = switch("--kind KIND", "kind of this host, such as spark [default: detected]")
@@ -105,10 +105,12 @@ class NodeOptions:
         )
 
     def stay_if_requested(self, started: Command) -> None:
-        """Wait with --stay until Ray ends; it is up now."""
+        """With --stay wait until the running Ray ends."""
         if self.stay:
-            idle = device_probe.build_idle_check(lambda: [each.pid for each in membership.find_processes()])
-            with device_probe.probe_daily(started, idle, say):
+            idle = device_probe.build_idle_check(
+                lambda: [process.pid for process in membership.find_processes()]
+            )
+            with device_probe.probe_daily(started, idle, print_message):
                 ray_watch.stay_in_ray()
 
 
@@ -129,7 +131,7 @@ class RayHeadVerb(Verb):
         network_options = options.build_network_options(engine_source.find_oldest_nccl(options.engine))
         host_network = per_host.choose_head_network(gethostname(), host[0], network_options, os.environ)
         for line in host_network.describe():
-            say(line)
+            print_message(line)
         own_node = options.prepare_node(
             host, dry_run=options.dry_run, is_other_host=self.replayed is not None
         )
@@ -140,7 +142,7 @@ class RayHeadVerb(Verb):
         if options.dry_run:
             print_command(start.command, start.why(), as_json=self.as_json)
             return
-        device_probe.probe_at_start(start.command, say)
+        device_probe.probe_at_start(start.command, print_message)
         endpoint = host_network.endpoint
         head_address = f"{endpoint.address}:{RayPorts.gcs}"
         member = own_node.build_membership("head", head_address, endpoint, secret)
@@ -171,7 +173,7 @@ class RayHeadVerb(Verb):
 class RayWorkerVerb(Verb):
     USAGE = "    {progname} [OPTIONS] HEAD\n"
     node_options: NodeOptions = group(NodeOptions)
-    token_file: TokenFile = group(TokenFile)
+    token_file: TokenOptions = group(TokenOptions)
     as_json: bool = flag("--json", "one JSON object: head, address, slots; or the command")
 
     def main(self, head: str) -> None:
@@ -187,7 +189,7 @@ class RayWorkerVerb(Verb):
         checks.require_same_versions(own_node.collect_terms(), head_state["note"], typed_address)
         host_network = self._choose_network(host_facts, head_state, own_node.nccl)
         for line in host_network.describe():
-            say(line)
+            print_message(line)
         secret = credentials.keep_token(secret)
         # By the network that both are on, whatever address of the head was typed.
         head_address = f"{head_state['note']['address']}:{RayPorts.gcs}"
@@ -195,7 +197,7 @@ class RayWorkerVerb(Verb):
         if options.dry_run:
             print_command(start.command, start.why(), as_json=self.as_json)
             return
-        device_probe.probe_at_start(start.command, say)
+        device_probe.probe_at_start(start.command, print_message)
         endpoint = host_network.endpoint
         member = own_node.build_membership("worker", head_address, endpoint, secret)
         with start_progress().stage(f"join {head_address}"), membership.start_ray(start.command, member):
@@ -232,9 +234,9 @@ class RayStopVerb(Verb):
 
 class JoinVerb(Verb):
     USAGE = "    {progname} [OPTIONS] HEAD[:PORT]\n"
-    token_file: TokenFile = group(TokenFile)
+    token_file: TokenOptions = group(TokenOptions)
     kind: str | None = switch("--kind KIND", "kind of this host, such as spark [default: detected]")
-    own: str | None = switch("--env ENV", "engine environment or virtualenv to use")
+    environment: str | None = switch("--env ENV", "engine environment or virtualenv to use")
     nccl: str | None = switch("--nccl FILE", "libnccl.so.2 to use instead of the engine's own")
     wait: int = switch(
         "--wait SECONDS", "time limit for the head to listen, in seconds", (0, 86_400), default=60
@@ -278,12 +280,12 @@ class JoinVerb(Verb):
             credentials.keep_token(secret)
             terms = receive_terms(channel)
             if self.dry_run:
-                does = f"runs {terms['script']} with" if terms["script"] else "serves"
+                action = f"runs {terms['script']} with" if terms["script"] else "serves"
                 what = f"{terms['model']} with {terms['engine']}, which this host would run"
-                print(f"{terms['host']} {does} {what}")
+                print(f"{terms['host']} {action} {what}")
                 return False
             channel.send({"host": gethostname(), "facts": text(host_transcript)})
             place = f"{name}:{port}"
             return run_worker(
-                channel, terms, kind, self.own, nccl=self.nccl, head=place, output=create_output()
+                channel, terms, kind, self.environment, nccl=self.nccl, head=place, output=create_output()
             )

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from medley.cli import Verb, flag, group
-from medley.cli.launch_options import TRUST, Hosting, Planning
+from medley.cli.launch_options import TRUST_SWITCHES, HostOptions, PlanningOptions
 from medley.cli.output import create_output, print_command
 from medley.model.trust import Trust
 from medley.serving.launch_log import write_files
@@ -21,16 +21,16 @@ class RunVerb(Verb):
     USAGE = "    {progname} [OPTIONS] MODEL SCRIPT.py [WORDS]\n"
     HINT = "options of the script come after its name: medley run MODEL SCRIPT.py --limit 5"
 
-    planning: Planning = group(Planning)
-    trust: Trust = group(Trust, **TRUST)
-    hosting: Hosting = group(Hosting)
+    planning: PlanningOptions = group(PlanningOptions)
+    trust: Trust = group(Trust, **TRUST_SWITCHES)
+    hosting: HostOptions = group(HostOptions)
     dry_run: bool = flag("--dry-run", "print the command with its reasons; start nothing")
     as_json: bool = flag("--json", "one JSON object: the command", requires=["--dry-run"])
 
     def _parse_args(self, argv: list[str]) -> Any:  # noqa: ANN401 - plumbum's own matter, passed on
         """Leave the words after the script to it, as python does."""
         script_index = next(
-            (nth for nth, word in enumerate(argv) if word.endswith(".py") or word == "--"), len(argv)
+            (index for index, word in enumerate(argv) if word.endswith(".py") or word == "--"), len(argv)
         )
         return super()._parse_args(
             [

@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, NoReturn
 from medley import credentials, serving
 from medley.cli import Verb, flag, group, switch, terminal
 from medley.cli.cluster_options import HeadChoice, drop_medley_switches, run_at_head
-from medley.cli.launch_options import TRUST, Container, Hosting, Planning, read_site
+from medley.cli.launch_options import (
+    TRUST_SWITCHES,
+    ContainerOptions,
+    HostOptions,
+    PlanningOptions,
+    read_site,
+)
 from medley.cli.output import create_output, only_dry_run_problem, print_command, print_result, print_steps
 from medley.cli.progress import start_progress
 from medley.cluster import events, self_command, unit_file, units
@@ -49,10 +55,10 @@ _HOSTS = switch(
 
 @dataclass(frozen=True)
 class ServeOptions:
-    planning: Planning = group(Planning)
-    trust: Trust = group(Trust, **TRUST)
-    hosting: Hosting = group(Hosting, hosts=_HOSTS)
-    container: Container = group(Container)
+    planning: PlanningOptions = group(PlanningOptions)
+    trust: Trust = group(Trust, **TRUST_SWITCHES)
+    hosting: HostOptions = group(HostOptions, hosts=_HOSTS)
+    container: ContainerOptions = group(ContainerOptions)
     port: int = switch("--port PORT", "port of the API", default=8000)
     host: str = switch(
         "--host ADDRESS",
@@ -258,7 +264,7 @@ def announce_server(server: ServerSpec, completion: str, seconds: float, *, as_j
     print_result(table, [text], as_json=as_json)
 
 
-_ASK_EVERY_S = 0.2
+_POLL_INTERVAL_S = 0.2
 _LAST_LINES = 20
 """Lines of the engine's output that a failure shows."""
 _END_HINT = "Ctrl-C ends it"
@@ -278,7 +284,7 @@ def serve_detached(port: int, *, restart: bool, drain_s: int) -> int:
             units.start_unit(unit)
         try:
             with progress.stage(f"{name}: until it is ready"):
-                ready_lines = await_ready(name, port, progress)
+                ready_lines = wait_until_ready(name, port, progress)
         except (KeyboardInterrupt, Problem):
             units.stop_unit(name)
             raise
@@ -296,7 +302,7 @@ def replace_detached(request: LaunchRequest, *, restart: bool, drain_s: int) -> 
     progress = start_progress()
     with terminal.survive_hangup(), progress.stage(f"{unit.name}: until it is replaced"):
         lines, gap_s = upgrade.replace_server(
-            old_server, unit, port, partial(await_ready, unit.name, port, progress)
+            old_server, unit, port, partial(wait_until_ready, unit.name, port, progress)
         )
     return _print_ready(f"after {gap_s:.0f} s without an answer {unit.name}", lines)
 
@@ -312,7 +318,7 @@ def build_server_unit(port: int, *, restart: bool, drain_s: int) -> Unit:
     command = Command(
         (*start_here, *self_command.get_own_command(), *words), self_command.list_own_variables()
     )
-    # It starts its engine anew by itself; what is left is that medley itself is killed.
+    # medley restarts its engine itself, so this rule is only for a medley that was killed.
     restart_rule, limit_s = Restart(limit=3) if restart else None, Unit.stop_limit_s + drain_s
     return Unit(
         f"{unit_file.SERVER_UNIT_PREFIX}{port}", " ".join(words), command, restart_rule, stop_limit_s=limit_s
@@ -320,12 +326,14 @@ def build_server_unit(port: int, *, restart: bool, drain_s: int) -> Unit:
 
 
 def _print_ready(name: str, ready_lines: list[str]) -> int:
-    print("\n".join(ready_lines).rstrip())  # not beside a spinner: it wraps, and these are there to be pasted
+    print(
+        "\n".join(ready_lines).rstrip()
+    )  # without a spinner, which would wrap these lines, that users paste
     print(f"{name} serves; medley logs shows what it says, medley stop ends it")
     return 0
 
 
-def await_ready(name: str, port: int, progress: Progress) -> list[str]:
+def wait_until_ready(name: str, port: int, progress: Progress) -> list[str]:
     """Wait until the server is ready, and show its lines and downloads; return the lines about it."""
     shown_count = seen_count = 0
     while True:
@@ -336,25 +344,29 @@ def await_ready(name: str, port: int, progress: Progress) -> list[str]:
         lines = units.read_last_log_lines(name) if has_begun else []
         # The last line waits for a second look: with a cause below it, it is the Problem that is raised here.
         until = len(lines) if is_over or len(lines) == seen_count else max(shown_count, len(lines) - 1)
-        for nth in range(shown_count, until):
-            if not lines[nth].startswith("medley: "):
-                progress.moved(lines[nth])
-            elif not lines[nth + 1 : nth + 2] or not lines[nth + 1].startswith("  cause:"):
-                print(lines[nth], file=sys.stderr)
+        for index in range(shown_count, until):
+            if not lines[index].startswith("medley: "):
+                progress.moved(lines[index])
+            elif not lines[index + 1 : index + 2] or not lines[index + 1].startswith("  cause:"):
+                print(lines[index], file=sys.stderr)
         shown_count, seen_count = until, len(lines)
-        ready_index = next((nth for nth, line in enumerate(lines) if line.startswith("ready after")), None)
+        ready_index = next(
+            (index for index, line in enumerate(lines) if line.startswith("ready after")), None
+        )
         if ready_index is not None and serving.is_ready(port):
-            end = next((nth for nth, line in enumerate(lines) if line.startswith(_END_HINT)), len(lines))
+            end = next((index for index, line in enumerate(lines) if line.startswith(_END_HINT)), len(lines))
             return lines[ready_index:end]
         if is_over:
             raise _end_problem(name, units.read_last_log_lines(name))
-        time.sleep(_ASK_EVERY_S)
+        time.sleep(_POLL_INTERVAL_S)
 
 
 def _end_problem(name: str, lines: list[str]) -> Problem:
-    """Return the Problem that it printed itself; else one with its last lines."""
+    """Return the Problem that the unit printed, else one with its last lines."""
     log_fix = f"read its whole output: less {units.get_log_file(name)}"
-    cause_index = max((nth for nth, line in enumerate(lines) if line.startswith("  cause:")), default=None)
+    cause_index = max(
+        (index for index, line in enumerate(lines) if line.startswith("  cause:")), default=None
+    )
     if cause_index is None:
         return Problem(f"{name} ended", cause="\n".join(lines[-6:]), fix=log_fix)
     what = lines[cause_index - 1].removeprefix("medley: ") if cause_index else f"{name} ended"

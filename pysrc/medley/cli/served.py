@@ -13,7 +13,7 @@ from medley.errors import Problem
 from medley.serving import api, server_address
 from medley.serving.server_address import ServerAddress
 
-INSECURE = "send the API key to another host without encryption, on a network that you trust"
+INSECURE_HELP = "send the API key to another host without encryption, on a network that you trust"
 _DEFAULT_URL = "http://127.0.0.1:8000/v1"
 
 
@@ -38,10 +38,10 @@ class ServerChoice:
     key_file: str | None = switch(
         "--api-key FILE", "file of the server's API key [default: the value of MEDLEY_API_KEY]"
     )
-    is_insecure: bool = flag("--insecure", INSECURE)
+    is_insecure: bool = flag("--insecure", INSECURE_HELP)
 
     def find(self, verb: str) -> RunningServer:
-        """Return the server that is named, else this host's newest; a Problem where it is not ready."""
+        """Return the server that the user names, else this host's newest; require that it is ready."""
         given_url = self.url or os.environ.get(server_address.URL_VARIABLE)
         newest_server = None if given_url else serving.find_newest_server()
         if newest_server:
@@ -67,7 +67,7 @@ class ServerChoice:
 
 def _find_head_target() -> str | None:
     """Return the head of this host's cluster, as ssh takes it; None on the head and in no cluster."""
-    if cluster.find_file() is not None:
+    if cluster.find_cluster_file() is not None:
         known_cluster = cluster.read_cluster()
         return (
             None
@@ -79,7 +79,7 @@ def _find_head_target() -> str | None:
 
 
 def _find_model_card(url: str, key: str | None, name: str | None) -> dict[str, Any]:
-    """Return the model of this name, else the first; one that is named need not be in a list."""
+    """Return the card of the named model, else of the first; a named one may be missing in the list."""
     try:
         cards = api.list_model_cards(url, key)
     except Problem:
@@ -87,7 +87,7 @@ def _find_model_card(url: str, key: str | None, name: str | None) -> dict[str, A
             raise
         cards = []
     if name:
-        return next((each for each in cards if each["id"] == name), {"id": name})
+        return next((card for card in cards if card["id"] == name), {"id": name})
     if cards:
         return cards[0]
     raise Problem("the server serves no model", cause="its /v1/models is empty", fix="medley serve smollm2")

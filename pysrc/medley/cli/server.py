@@ -28,8 +28,8 @@ class LogsVerb(ClusterVerb):
     as_json: bool = flag("--json", "one JSON object per event", requires=["--events"])
 
     def main(self, *hosts: str) -> int:
-        known_cluster = self.read_wanted_cluster(can_be_local=True)
-        if hosts and cluster.find_file(self.cluster) is None:
+        known_cluster = self.read_chosen_cluster(can_be_local=True)
+        if hosts and cluster.find_cluster_file(self.cluster) is None:
             raise Problem(
                 f"{hosts[0]!r} is one word too many",
                 cause="words are hosts of cluster.toml, and there is none: logs prints those of this host",
@@ -78,7 +78,7 @@ def _create_painter(hosts: list[str]) -> Callable[[str], str]:
     console = create_console(sys.stdout)
     if not console.is_terminal or console.no_color:
         return lambda host: host
-    colors = {host: _COLORS[at % len(_COLORS)] for at, host in enumerate(hosts)}
+    colors = {host: _COLORS[index % len(_COLORS)] for index, host in enumerate(hosts)}
 
     def paint(host: str) -> str:
         with console.capture() as captured:

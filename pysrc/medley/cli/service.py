@@ -8,8 +8,8 @@ from contextlib import suppress
 import psutil
 
 from medley import storage
-from medley.cli import Verb, VerbOfVerbs, flag, switch
-from medley.cli.output import print_result, say
+from medley.cli import Verb, VerbGroup, flag, switch
+from medley.cli.output import print_message, print_result
 from medley.cli.terminal import require_root
 from medley.cluster import events, self_command, systemd, units
 from medley.cluster.systemd import list_service_names
@@ -17,7 +17,7 @@ from medley.errors import Problem
 from medley.user import name as user_name
 
 
-class ServiceVerb(VerbOfVerbs):
+class ServiceVerb(VerbGroup):
     """`medley service`, of which each verb is a class below."""
 
 
@@ -46,10 +46,10 @@ class ServiceInstallVerb(Verb):
             )
         service = systemd.Service(known_role, words, user, self_command.get_own_command(), env)
         if self.dry_run:
-            say(f"{systemd.get_unit_path(service.name, system=True)}:")
+            print_message(f"{systemd.get_unit_path(service.name, is_system=True)}:")
             print(service.text, end="")
             for command in systemd.list_install_commands(service.name):
-                say(f"then: {command}")
+                print_message(f"then: {command}")
             return
         require_root("install a service")
         systemd.install_service(service)
@@ -82,12 +82,12 @@ class ServiceShowVerb(Verb):
     as_json: bool = flag("--json", "one JSON object: each service and its state")
 
     def main(self, role: str = "") -> None:
-        states = {name: systemd.read_state(name, system=True) for name in list_service_names(role or None)}
+        states = {name: systemd.read_state(name, is_system=True) for name in list_service_names(role or None)}
         lines = []
         for name, state in states.items():
             lines += [f"{name}: {_format_state(state)}"]
             if role and not self.as_json:
-                lines += (storage.read_text(systemd.get_unit_path(name, system=True)) or "").splitlines()
+                lines += (storage.read_text(systemd.get_unit_path(name, is_system=True)) or "").splitlines()
         table = {name: how and dataclasses.asdict(how) for name, how in states.items()}
         print_result(table, lines or ["no service of medley's is installed here"], as_json=self.as_json)
 
@@ -95,9 +95,9 @@ class ServiceShowVerb(Verb):
 def _format_state(state: systemd.SystemdState | None) -> str:
     if state is None:
         return "systemd does not know it"
-    restart_text = f", restarted {state.restarts} times" if state.restarts else ""
-    end_text = f", ended with {state.status} ({state.result})" if state.result != "success" else ""
-    return f"{state.active} ({state.sub}){end_text}{restart_text}"
+    restart_text = f", restarted {state.restart_count} times" if state.restart_count else ""
+    end_text = f", ended with {state.exit_status} ({state.result})" if state.result != "success" else ""
+    return f"{state.active_state} ({state.sub_state}){end_text}{restart_text}"
 
 
 def _read_user_environment() -> Mapping[str, str]:
@@ -116,4 +116,4 @@ def _parse_variables(settings: list[str]) -> dict[str, str]:
                 cause="it is to be NAME=VALUE",
                 fix="--set MEDLEY_CACHE=/data",
             )
-    return dict(each.split("=", 1) for each in settings)
+    return dict(assignment.split("=", 1) for assignment in settings)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from medley.cli.command_tree import NOTHING, Offer, Switch, VerbEntry
+from medley.cli.command_tree import NO_VALUES, Switch, VerbEntry, WordValues
 
 
 def build_bash_script(medley: VerbEntry) -> str:
@@ -38,23 +38,23 @@ def _fill_template(shell: str, **parts: str) -> str:
 
 def _list_value_cases(verbs: list[VerbEntry]) -> Iterator[str]:
     """Yield one case for each value, because many verbs offer the same."""
-    by_offer: dict[Offer, list[str]] = {}
+    by_offer: dict[WordValues, list[str]] = {}
     for verb in verbs:
         for switch in verb.switches:
             if switch.argument is not None:
                 names = (f'"{" ".join(verb.path)} {name}"' for name in switch.names)
-                by_offer.setdefault(switch.offer, []).extend(names)
+                by_offer.setdefault(switch.values, []).extend(names)
     for offer, switches in by_offer.items():
         yield f"    {' | '.join(sorted(switches))}) {_format_assignments(offer) or ': '};;"
 
 
 def _format_verb_case(verb: VerbEntry) -> str:
     switches = " ".join(name for switch in verb.all_switches for name in switch.names)
-    offer = Offer(tuple(each.name for each in verb.verbs)) | verb.offer
+    offer = WordValues(tuple(subverb.name for subverb in verb.verbs)) | verb.argument_values
     return f"        '{' '.join(verb.path)}') {_format_assignments(offer)}switches='{switches}' ;;"
 
 
-def _format_assignments(offer: Offer) -> str:
+def _format_assignments(offer: WordValues) -> str:
     assignments = {
         "words": " ".join(offer.words),
         "hosts": offer.has_hosts and "yes",
@@ -98,13 +98,19 @@ def _format_zsh_function(verb: VerbEntry) -> str:
         f" \\\n        {_quote_lines(_format_zsh_switch(switch))}" for switch in verb.all_switches
     )
     if verb.verbs:
-        verbs = "\n".join(f"        {_quote_lines(f'{each.name}:{each.about}')}" for each in verb.verbs)
-        offer = "" if verb.offer == NOTHING else f"\n            {_format_zsh_offer(verb.offer)}"
+        verbs = "\n".join(
+            f"        {_quote_lines(f'{subverb.name}:{subverb.description}')}" for subverb in verb.verbs
+        )
+        offer = (
+            ""
+            if verb.argument_values == NO_VALUES
+            else f"\n            {_format_zsh_offer(verb.argument_values)}"
+        )
         return _ZSH_GROUP.format(function=name, verbs=verbs, switches=switches, offer=offer)
     words = (
         ""
-        if verb.offer == NOTHING
-        else f" \\\n        {_quote_lines(f'*:word: {_format_zsh_offer(verb.offer)}')}"
+        if verb.argument_values == NO_VALUES
+        else f" \\\n        {_quote_lines(f'*:word: {_format_zsh_offer(verb.argument_values)}')}"
     )
     return f"\n{name}() {{\n    _arguments{switches}{words}\n}}\n"
 
@@ -112,17 +118,17 @@ def _format_zsh_function(verb: VerbEntry) -> str:
 def _format_zsh_switch(switch: Switch) -> str:
     """Return a switch in the form of `_arguments`, with one line for each of its names."""
     others = f"({' '.join(switch.names)})" if len(switch.names) > 1 and not switch.is_repeatable else ""
-    about = f"[{_escape_letters(switch.about, '[]:')}]"
+    about = f"[{_escape_letters(switch.help_text, '[]:')}]"
     value = ""
     if switch.argument is not None:
-        offer = "" if switch.offer == NOTHING else f" {_format_zsh_offer(switch.offer)}"
+        offer = "" if switch.values == NO_VALUES else f" {_format_zsh_offer(switch.values)}"
         value = f":{_escape_letters(switch.argument, ':')}:{offer}"
     star = "*" if switch.is_repeatable else ""
     equals = {name: "=" if value and name.startswith("--") else "" for name in switch.names}
     return "\n".join(f"{others}{star}{name}{equals[name]}{about}{value}" for name in switch.names)
 
 
-def _format_zsh_offer(offer: Offer) -> str:
+def _format_zsh_offer(offer: WordValues) -> str:
     hosts, files = ("yes" if is_offered else "no" for is_offered in (offer.has_hosts, offer.has_files))
     return f"_medley_offer {hosts} {files} {' '.join(offer.words)}".rstrip()
 
@@ -146,12 +152,12 @@ def _list_fish_lines(verb: VerbEntry) -> Iterator[str]:
     condition = f"__medley_at {_quote_fish(' '.join(verb.path))}"
     prefix = f"complete -c medley -n {_quote_fish(condition)}"
     for subverb in verb.verbs:
-        yield f"{prefix} -a {subverb.name} -d {_quote_fish(subverb.about)}"
-    if verb.offer != NOTHING:
-        yield f"{prefix} {_format_fish_offer(verb.offer)}"
+        yield f"{prefix} -a {subverb.name} -d {_quote_fish(subverb.description)}"
+    if verb.argument_values != NO_VALUES:
+        yield f"{prefix} {_format_fish_offer(verb.argument_values)}"
     for switch in verb.all_switches:
         names, value = _format_fish_names(switch), _format_fish_value(switch)
-        yield f"{prefix} {names}{value} -d {_quote_fish(switch.about)}"
+        yield f"{prefix} {names}{value} -d {_quote_fish(switch.help_text)}"
 
 
 def _format_fish_names(switch: Switch) -> str:
@@ -161,10 +167,10 @@ def _format_fish_names(switch: Switch) -> str:
 def _format_fish_value(switch: Switch) -> str:
     if switch.argument is None:
         return ""
-    return f" {'-r' if switch.offer.has_files else '-x'} {_format_fish_offer(switch.offer)}".rstrip()
+    return f" {'-r' if switch.values.has_files else '-x'} {_format_fish_offer(switch.values)}".rstrip()
 
 
-def _format_fish_offer(offer: Offer) -> str:
+def _format_fish_offer(offer: WordValues) -> str:
     names = [*offer.words, *(["(__medley_hosts)"] if offer.has_hosts else [])]
     words = [f"-a {_quote_fish(' '.join(names))}"] if names else []
     return " ".join([*(["-F"] if offer.has_files else []), *words])

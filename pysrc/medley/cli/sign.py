@@ -24,13 +24,13 @@ from medley.serving import catalog
 from medley.serving.catalog import CatalogEntry
 from medley.serving.engine_sources import add_engine_sources
 
-_MAX_MODELS = 3
-_WARNING_CHARS = 120
+_MAX_MODEL_COUNT = 3
+_MAX_WARNING_CHARS = 120
 _HELP = "medley --help lists the commands"
 
 
 @dataclass(frozen=True)
-class Sign:
+class HostOverview:
     """The state of one host for `medley` without a verb."""
 
     name: str
@@ -61,17 +61,17 @@ class Sign:
         return f"medley serve {self.usable_entries[0].name if self.usable_entries else self.trial_model}"
 
 
-def print_sign(*, as_json: bool) -> None:
-    sign = read_sign()
-    lines = (fit(f"{label:<12} {text}", hang=13) for label, text in list_lines(sign))
-    print_result(_build_table(sign), lines, as_json=as_json)
+def print_overview(*, as_json: bool) -> None:
+    overview = read_overview()
+    lines = (fit(f"{label:<12} {text}", hanging_indent=13) for label, text in list_lines(overview))
+    print_result(_build_table(overview), lines, as_json=as_json)
 
 
-def read_sign() -> Sign:
-    """Look at this host and what runs on it; sends no request."""
+def read_overview() -> HostOverview:
+    """Read the state of this host without a request to a server."""
     host_facts = facts.read_facts(load_answers())
     name = platform.node()
-    return Sign(
+    return HostOverview(
         name,
         host_facts,
         kind := _find_kind(host_facts),
@@ -79,7 +79,7 @@ def read_sign() -> Sign:
         catalog.find_trial_model(),
         serving.list_servers(),
         membership.find_membership(),
-        cluster.find_file() is not None,
+        cluster.find_cluster_file() is not None,
     )
 
 
@@ -95,72 +95,79 @@ def list_usable_models(name: str, host_facts: Facts, kind: Kind) -> list[Catalog
     site = Topology({name: (host_facts, kind)}, measurements=read_measurements())
     placement = PlacementOptions()
     site = add_engine_sources(site, placement, EngineRequest())
-    return catalog.find_largest_usable_models(site, placement, _MAX_MODELS)
+    return catalog.find_largest_usable_models(site, placement, _MAX_MODEL_COUNT)
 
 
-def list_lines(sign: Sign) -> Iterator[tuple[str, str]]:
+def list_lines(overview: HostOverview) -> Iterator[tuple[str, str]]:
     """Yield five labels with their texts."""
-    yield sign.name, _format_host(sign)
-    yield "could serve", _format_models(sign)
-    yield "runs here", _format_servers(sign)
-    yield ("fix" if isinstance(sign.kind, Problem) else "type"), sign.next_command
+    yield overview.name, _format_host(overview)
+    yield "could serve", _format_models(overview)
+    yield "runs here", _format_servers(overview)
+    yield ("fix" if isinstance(overview.kind, Problem) else "type"), overview.next_command
     yield "help", _HELP
 
 
-def _format_host(sign: Sign) -> str:
-    host_facts, memory = sign.host_facts, f"{sign.host_facts.memory.total_bytes / GIB:.0f} GiB of memory"
-    if isinstance(sign.kind, Problem):
-        return f"{sign.kind.what} ({host_facts.system}, {memory})"
+def _format_host(overview: HostOverview) -> str:
+    host_facts, memory = (
+        overview.host_facts,
+        f"{overview.host_facts.memory.total_bytes / GIB:.0f} GiB of memory",
+    )
+    if isinstance(overview.kind, Problem):
+        return f"{overview.kind.what} ({host_facts.system}, {memory})"
     counts = Counter((gpu.name, gpu.memory_bytes) for gpu in host_facts.gpus)
-    devices = ", ".join(_format_devices(*each, count) for each, count in counts.items())
+    devices = ", ".join(_format_devices(*gpu, number) for gpu, number in counts.items())
     parts = (devices or f"{host_facts.cpu.threads} processor threads", memory)
-    warning = f"; {shorten(sign.kind.warning, _WARNING_CHARS)}" if sign.kind.warning else ""
-    return f"{sign.kind.host.title} ({sign.kind.name}): {', '.join(parts)}{warning}"
+    warning = f"; {shorten(overview.kind.warning, _MAX_WARNING_CHARS)}" if overview.kind.warning else ""
+    return f"{overview.kind.host.title} ({overview.kind.name}): {', '.join(parts)}{warning}"
 
 
 def _format_devices(name: str, own_bytes: int | None, count: int) -> str:
-    several = f"{count} x " if count > 1 else ""
-    return f"{several}{name}{f' with {own_bytes / GIB:.0f} GiB' if own_bytes else ''}"
+    count_text = f"{count} x " if count > 1 else ""
+    return f"{count_text}{name}{f' with {own_bytes / GIB:.0f} GiB' if own_bytes else ''}"
 
 
-def _format_models(sign: Sign) -> str:
-    if isinstance(sign.kind, Problem):
-        return f"nothing yet: {shorten(sign.kind.cause, _WARNING_CHARS)}"
+def _format_models(overview: HostOverview) -> str:
+    if isinstance(overview.kind, Problem):
+        return f"nothing yet: {shorten(overview.kind.cause, _MAX_WARNING_CHARS)}"
     rates = ", ".join(
-        f"{each.name} {each.choice.prediction.tokens_per_s:.0f} tok/s"
-        for each in sign.usable_entries
-        if each.choice
+        f"{entry.name} {entry.choice.prediction.tokens_per_s:.0f} tok/s"
+        for entry in overview.usable_entries
+        if entry.choice
     )
     if rates:
         return f"{rates} (predicted); all: medley models"
-    reason = "no speed is predicted on a CPU" if not sign.host_facts.gpus else "larger ones are slow here"
-    return f"{sign.trial_model}, a small model to try; {reason}; all: medley models"
+    reason = "no speed is predicted on a CPU" if not overview.host_facts.gpus else "larger ones are slow here"
+    return f"{overview.trial_model}, a small model to try; {reason}; all: medley models"
 
 
-def _format_servers(sign: Sign) -> str:
+def _format_servers(overview: HostOverview) -> str:
     serves = ", ".join(
-        f"{each.model} at {each.url}{'' if each.state == 'ready' else f' ({each.state})'}"
-        for each in sign.servers
+        f"{server.model} at {server.url}{'' if server.state == 'ready' else f' ({server.state})'}"
+        for server in overview.servers
     )
     cluster_text = (
-        f"{sign.member.role} of the cluster at {sign.member.head}" if sign.member else "in no cluster"
+        f"{overview.member.role} of the cluster at {overview.member.head}"
+        if overview.member
+        else "in no cluster"
     )
     return f"{serves or 'nothing'}; {cluster_text}"
 
 
-def _build_table(sign: Sign) -> Mapping[str, Any]:
-    known_kind = sign.kind if isinstance(sign.kind, Kind) else None
+def _build_table(overview: HostOverview) -> Mapping[str, Any]:
+    known_kind = overview.kind if isinstance(overview.kind, Kind) else None
     return {
-        "host": sign.name,
+        "host": overview.name,
         "kind": known_kind and known_kind.name,
-        "problem": None if isinstance(sign.kind, Kind) else sign.kind.table,
+        "problem": None if isinstance(overview.kind, Kind) else overview.kind.table,
         "could_serve": [
-            {"name": each.name, "tokens_per_s": each.choice.prediction.tokens_per_s}
-            for each in sign.usable_entries
-            if each.choice
+            {"name": entry.name, "tokens_per_s": entry.choice.prediction.tokens_per_s}
+            for entry in overview.usable_entries
+            if entry.choice
         ],
-        "serving": [{"url": each.url, "model": each.model, "state": each.state} for each in sign.servers],
-        "role": sign.member and sign.member.role,
-        "head": sign.member and sign.member.head,
-        "next": sign.next_command,
+        "serving": [
+            {"url": server.url, "model": server.model, "state": server.state} for server in overview.servers
+        ],
+        "role": overview.member and overview.member.role,
+        "head": overview.member and overview.member.head,
+        "next": overview.next_command,
     }

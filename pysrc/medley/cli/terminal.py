@@ -126,7 +126,8 @@ def create_console(stream: TextIO) -> "Console":
         def _render_buffer(self, buffer: Any) -> str:  # noqa: ANN401 - rich's own
             """Clean the texts before rich joins them; rich marks its own control codes."""
             return super()._render_buffer(
-                each if each.control else Segment(clean_text(each.text), each.style) for each in buffer
+                segment if segment.control else Segment(clean_text(segment.text), segment.style)
+                for segment in buffer
             )
 
     width = None if stream.isatty() else _PIPE_COLUMNS
@@ -137,7 +138,7 @@ def create_console(stream: TextIO) -> "Console":
 @contextmanager
 def survive_hangup() -> Iterator[None]:
     """Go on without the terminal if it is closed while the body runs (SIGHUP)."""
-    terminal_numbers = [each for each in range(3) if os.isatty(each)]
+    terminal_numbers = [number for number in range(3) if os.isatty(number)]
 
     def close_terminal(_number: int, _frame: object) -> None:
         null = os.open(os.devnull, os.O_RDWR)

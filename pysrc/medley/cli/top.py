@@ -16,7 +16,7 @@ from socket import gethostname
 from medley import cluster
 from medley.cli import flag, switch, terminal
 from medley.cli.cluster_options import ClusterVerb, print_problems
-from medley.cli.output import say
+from medley.cli.output import print_message
 from medley.cluster import remote
 from medley.cluster.fleet import connect_host
 from medley.errors import Problem
@@ -85,15 +85,15 @@ class TopVerb(ClusterVerb):
         ):
             print(f"{page.url}  for browsers; {page.url}metrics for Prometheus; Ctrl-C ends it", flush=True)
             if self.opened:
-                say(monitor_web.describe_exposure(page))
+                print_message(monitor_web.describe_exposure(page))
             while True:
                 time.sleep(3600)
 
     def _list_connectors(self) -> Mapping[str, Connect]:
         """Return the connection of each host; without a cluster.toml this one's."""
-        if not self.cluster and cluster.find_file() is None:
+        if not self.cluster and cluster.find_cluster_file() is None:
             return {gethostname(): lambda: remote.connect_local(gethostname())}
-        known_cluster = self.read_wanted_cluster()
+        known_cluster = self.read_chosen_cluster()
         return {name: partial(connect_host, known_cluster, name) for name in known_cluster.hosts}
 
     def _print_once(self, watch: FleetWatch) -> int:
@@ -106,7 +106,7 @@ class TopVerb(ClusterVerb):
             print(format_metrics(statuses), end="")
         else:
             print(_format_plain(statuses))
-        return print_problems(each.problem for each in statuses.values() if each.problem)
+        return print_problems(status.problem for status in statuses.values() if status.problem)
 
 
 def _format_plain(statuses: Mapping[str, HostStatus]) -> str:

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from medley import config, storage, user
 from medley.cluster import program_consent, user_variables
-from medley.cluster.user_variables import Value, VariableName
+from medley.cluster.user_variables import VariableName, VariableValue
 from medley.environment.container import Runtime
 from medley.errors import Problem
 from medley.network.fabric.types import NetworkOptions
@@ -23,7 +23,7 @@ from medley.schema import (
 )
 from medley.values import StrictTable
 
-FILE = "cluster.toml"
+CLUSTER_FILE = "cluster.toml"
 _HOST_NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}\Z"
 HostName = Annotated[str, Meta(pattern=_HOST_NAME_PATTERN)]
 SshTarget = Annotated[str, Meta(pattern=r"^[^-\s\x00-\x1f\x7f][^\s\x00-\x1f\x7f]*\Z")]
@@ -52,7 +52,7 @@ class ClusterHost(StrictTable):
     container: Runtime | None = None
     nccl: str | None = None
     """The libnccl.so.2 of this host, instead of the one in the image or the engine environment."""
-    environment: Mapping[VariableName, Value] = {}
+    environment: Mapping[VariableName, VariableValue] = {}
     """Variables of every engine process on this host."""
     mounts: tuple[str, ...] = ()
     """PATH, or PATH:INSIDE: folders to mount in the container."""
@@ -65,7 +65,7 @@ class ClusterHost(StrictTable):
 
 
 class Cluster(StrictTable):
-    """cluster.toml."""
+    """The content of cluster.toml."""
 
     hosts: Annotated[
         Mapping[HostName, ClusterHost],
@@ -78,7 +78,7 @@ class Cluster(StrictTable):
     engine: EngineName = DEFAULT_ENGINE
     image: str | None = None
     """The image of every host without an image or an environment of its own."""
-    environment: Mapping[VariableName, Value] = {}
+    environment: Mapping[VariableName, VariableValue] = {}
     """Variables of every engine process on every host."""
     on_event: str | None = None
     """The shell command that a server's host runs on each fault and recovery, or the file that holds it."""
@@ -117,21 +117,21 @@ class Cluster(StrictTable):
     @property
     def network_options(self) -> NetworkOptions:
         links = {name: host.link or self.link for name, host in self.hosts.items()}
-        wanted_links = {name: link for name, link in links.items() if link}
+        requested_links = {name: link for name, link in links.items() if link}
         excluded = frozenset(
             (*self.exclude, *(interface for host in self.hosts.values() for interface in host.exclude))
         )
-        return NetworkOptions(wanted_links or None, excluded)
+        return NetworkOptions(requested_links or None, excluded)
 
 
-def find_file(path_option: str | None = None) -> Path | None:
+def find_cluster_file(path_option: str | None = None) -> Path | None:
     """Return the path of cluster.toml; None if there is none.
 
     The order: `path_option`, $MEDLEY_CLUSTER, this folder, the user's own tables.
     """
     if written_path := _read_path_option(path_option):
         return user.expand(written_path)
-    places = (Path(FILE), config.folders()[0] / FILE)
+    places = (Path(CLUSTER_FILE), config.folders()[0] / CLUSTER_FILE)
     visible_file = next((place for place in places if storage.is_visible_file(place)), None)
     # Nobody can change a file of Nix's store; in a build its owner, root, is shown as another user.
     if visible_file == places[0] and not visible_file.resolve().is_relative_to("/nix/store"):
@@ -148,7 +148,7 @@ def _read_path_option(path_option: str | None) -> str | None:
 
 
 def require_own_file(path: Path, why: str, fix: str) -> None:
-    """Raise a Problem for a file that somebody else can write; `why` says what it could change."""
+    """Raise a Problem for a file that another user can write; `why`: the risk, for its cause."""
     for checked_path in (path, path.parent):
         status = checked_path.stat()
         if status.st_uid not in {0, os.geteuid()} or _is_open_to_others(status):
@@ -160,9 +160,9 @@ def require_own_file(path: Path, why: str, fix: str) -> None:
 
 def _is_open_to_others(status: os.stat_result) -> bool:
     """Return whether others can write it; the user's own group may, and in /tmp nobody replaces a file."""
-    sticky = stat.S_ISDIR(status.st_mode) and bool(status.st_mode & stat.S_ISVTX)
-    by_group = bool(status.st_mode & stat.S_IWGRP) and status.st_gid not in {0, os.getegid()}
-    return not sticky and (by_group or bool(status.st_mode & stat.S_IWOTH))
+    is_sticky = stat.S_ISDIR(status.st_mode) and bool(status.st_mode & stat.S_ISVTX)
+    is_group_writable = bool(status.st_mode & stat.S_IWGRP) and status.st_gid not in {0, os.getegid()}
+    return not is_sticky and (is_group_writable or bool(status.st_mode & stat.S_IWOTH))
 
 
 def read_cluster(path_option: str | None = None) -> Cluster:
@@ -170,16 +170,16 @@ def read_cluster(path_option: str | None = None) -> Cluster:
 
     A file of the current folder that names programs needs the user's consent, unless the user names the file.
     """
-    path = find_file(path_option)
+    path = find_cluster_file(path_option)
     if path is None:
         raise Problem(
             "cluster.toml not found",
             cause=f"it is neither in this folder nor in {config.folders()[0]}",
-            fix="medley init  # writes one; or name it: --cluster FILE",
+            fix="medley init  # writes one; or name it: --cluster CLUSTER_FILE",
         )
     cluster = config.read(path, Cluster)
     tables = {name: host.environment for name, host in cluster.hosts.items()}
-    user_variables.require_allowed(path, cluster.environment, tables)
+    user_variables.require_allowed_variables(path, cluster.environment, tables)
     heads = [name for name, host in cluster.hosts.items() if host.role == "head"]
     if len(heads) > 1:
         raise Problem(
@@ -189,7 +189,7 @@ def read_cluster(path_option: str | None = None) -> Cluster:
         )
     if (
         not _read_path_option(path_option)
-        and path == Path(FILE)
+        and path == Path(CLUSTER_FILE)
         and Path.cwd() != config.folders()[0].resolve()
     ):
         program_consent.require_consent(path, build_programs_table(cluster))
@@ -197,7 +197,7 @@ def read_cluster(path_option: str | None = None) -> Cluster:
 
 
 def build_programs_table(cluster: Cluster) -> Mapping[str, Any]:
-    """Return what the file sets, for `program_consent`."""
+    """Return the values that the file sets, as `program_consent` reads them."""
     return cluster.to_table(omit_defaults=True)
 
 
@@ -208,18 +208,18 @@ def build_local_cluster() -> Cluster:
     return Cluster(hosts={host_name: ClusterHost(ssh="127.0.0.1", role="head")})
 
 
-def leave_out_hosts(cluster: Cluster, left_out: tuple[str, ...]) -> Cluster:
+def leave_out_hosts(cluster: Cluster, names: tuple[str, ...]) -> Cluster:
     """Return the cluster without the hosts that --without names."""
-    if unknown := [name for name in left_out if name not in cluster.hosts]:
+    if unknown := [name for name in names if name not in cluster.hosts]:
         raise Problem(
             f"the cluster has no host {', '.join(unknown)}",
             cause=f"its hosts are {', '.join(cluster.hosts)}",
             fix="name one of these hosts: --without HOST",
         )
-    if cluster.head in left_out:
+    if cluster.head in names:
         raise Problem(
             f"{cluster.head} cannot be left out",
             cause="it is the head, which the others join",
             fix='give another host of cluster.toml role = "head"',
         )
-    return cluster.drop_hosts(left_out)
+    return cluster.drop_hosts(names)

@@ -23,22 +23,22 @@ from medley.network.fabric import per_host
 from medley.network.fabric.types import Endpoint, NetworkOptions
 from medley.progress import Progress
 
-_LOOK_LIMIT_S = 90
-_BUILD_LIMIT_S = 3600
+_FACTS_LIMIT_S = 90
+_ENVIRONMENT_LIMIT_S = 3600
 _REACH_LIMIT_S = 20
-_BEGIN_LIMIT_S = 120
+_RAY_START_LIMIT_S = 120
 
 
 @dataclass
 class Bringup:
-    """The steps of `medley up`, in order; a host that fails one takes part in none after it."""
+    """The steps of `medley up`, in order; a host that fails in a step is left out of the later ones."""
 
     fleet: Fleet
     progress: Progress
     host_states: dict[str, Table] = field(default_factory=dict)
     endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
-    variables: Mapping[str, tuple[Variable, ...]] = field(default_factory=dict)
-    why: tuple[str, ...] = ()
+    network_variables: Mapping[str, tuple[Variable, ...]] = field(default_factory=dict)
+    network_reasons: tuple[str, ...] = ()
     prepare_answers: dict[str, Table] = field(default_factory=dict)
     started_hosts: list[str] = field(default_factory=list)
     nodes: tuple[Table, ...] = ()
@@ -62,7 +62,7 @@ class Bringup:
                 self.fleet.failed[name] = problem
         self._require_head()
         with self.progress.stage(f"check {format_host_count(self.fleet.answering_hosts)}"):
-            self.host_states = self.fleet.ask("look", limit_s=_LOOK_LIMIT_S)
+            self.host_states = self.fleet.ask("look", limit_s=_FACTS_LIMIT_S)
         for name, state in self.host_states.items():
             if problem := checks.disk_problem(name, state):
                 self.fleet.failed[name] = problem
@@ -71,7 +71,7 @@ class Bringup:
         self._require_head()
 
     def choose_network(self) -> None:
-        """Choose the network that all hosts share; raise a Problem where there is none."""
+        """Choose the network that all hosts share; raise a Problem if there is none."""
         cluster, host_states = self.fleet.cluster, self.host_states
         facts_by_host = {
             name: facts.read_facts(transcript.parse(host_states[name]["transcript"]))
@@ -93,8 +93,8 @@ class Bringup:
             nccl=engine_source.find_oldest_nccl(cluster.engine, engine_sources.values()),
         )
         try:
-            self.endpoints, self.variables, self.why = per_host.choose_new_cluster_network(
-                facts_by_host, options
+            self.endpoints, self.network_variables, self.network_reasons = (
+                per_host.choose_new_cluster_network(facts_by_host, options)
             )
         except Problem as problem:
             workers = (name for name in facts_by_host if name != self.head)
@@ -109,13 +109,15 @@ class Bringup:
 
     @property
     def running_hosts(self) -> list[str]:
-        """Hosts that run their node of this cluster already, as cluster.toml has it."""
+        """The hosts that already run their node of this cluster as cluster.toml describes it."""
         running = [name for name in self.fleet.answering_hosts if self._is_running(name)]
         return running if self.head in running else []
 
     def _is_running(self, name: str) -> bool:
         address, request = self.endpoints[name].address, self.build_host_request(name)
-        return checks.is_up(self.host_states[name], self.get_role(name), self.head_address, address, request)
+        return checks.is_node_running(
+            self.host_states[name], self.get_role(name), self.head_address, address, request
+        )
 
     @property
     def hosts_to_start(self) -> list[str]:
@@ -126,13 +128,15 @@ class Bringup:
         """Find or build the engine environment of each host, and require that all run the same."""
         with self.progress.stage("engine environments"):
             names = {self.head, *self.hosts_to_start}
-            self.prepare_answers = self._ask_hosts("prepare", self.build_host_request, _BUILD_LIMIT_S, names)
+            self.prepare_answers = self._ask_hosts(
+                "prepare", self.build_host_request, _ENVIRONMENT_LIMIT_S, names
+            )
         head_terms = self.prepare_answers[self.head]["terms"]
         for name, answer in self.prepare_answers.items():
             with self.fleet.record_failure(name):
                 checks.require_same_versions(answer["terms"], head_terms, self.head_address)
 
-    def end_mismatched(self) -> None:
+    def end_mismatched_processes(self) -> None:
         """End medley's processes that do not match cluster.toml, because they hold the ports."""
         mismatched = [
             name
@@ -145,14 +149,14 @@ class Bringup:
 
     def check_ports(self) -> None:
         """Check that all hosts reach each other's ports, because a model would hang otherwise."""
-        starting, addresses = (
+        starting_hosts, addresses = (
             self.hosts_to_start,
             {name: endpoint.address for name, endpoint in self.endpoints.items()},
         )
         with self.progress.stage("check ports between the hosts"):
             answers = self.fleet.test_ports(
                 addresses,
-                lambda name: {"starts": name in starting, "head": name == self.head},
+                lambda name: {"starts": name in starting_hosts, "head": name == self.head},
                 _REACH_LIMIT_S,
             )
         self._require_head()
@@ -169,7 +173,7 @@ class Bringup:
         with self.progress.stage(f"Ray on {', '.join(names)}"):
             self._request_start(token, names)
             answers = self._ask_hosts(
-                "settle", lambda name: {"role": self.get_role(name)}, _BEGIN_LIMIT_S, names
+                "settle", lambda name: {"role": self.get_role(name)}, _RAY_START_LIMIT_S, names
             )
         self.nodes = tuple(answers.get(self.head, {}).get("nodes", ()))
         end_started_processes(
@@ -177,15 +181,15 @@ class Bringup:
         )
 
     def register_hosts(self) -> None:
-        """Give a head that ran before the facts of its new hosts, and ask for its nodes."""
+        """Send the facts of new hosts to a head that ran before, and read its nodes."""
         if self.nodes:
             return
         request = {
             **self.build_host_request(self.head),
             "head": self.head_address,
-            "gathered": self._build_gathered(),
+            "gathered": self._build_gather_table(),
         }
-        answers = self._ask_hosts("gather", lambda _: request, _BEGIN_LIMIT_S, [self.head])
+        answers = self._ask_hosts("gather", lambda _: request, _RAY_START_LIMIT_S, [self.head])
         self.nodes = tuple(answers[self.head]["nodes"])
 
     def fail_absent_hosts(self) -> None:
@@ -221,7 +225,7 @@ class Bringup:
 
         def build_request(name: str) -> Table:
             endpoint = self.endpoints[name]
-            gathered = {"gathered": self._build_gathered()} if name == self.head else {}
+            gathered = {"gathered": self._build_gather_table()} if name == self.head else {}
             return {
                 **self.build_host_request(name),
                 "role": self.get_role(name),
@@ -229,28 +233,30 @@ class Bringup:
                 "interface": endpoint.interface,
                 "head": self.head_address,
                 "variables": [
-                    [variable.name, variable.value, variable.why] for variable in self.variables[name]
+                    [variable.name, variable.value, variable.why] for variable in self.network_variables[name]
                 ],
                 "token": token,
                 "dry": token is None,
                 **gathered,
             }
 
-        return self.fleet.ask("begin", build_request, limit_s=_BEGIN_LIMIT_S, hosts=names)
+        return self.fleet.ask("begin", build_request, limit_s=_RAY_START_LIMIT_S, hosts=names)
 
     def get_role(self, name: str) -> str:
         return "head" if name == self.head else "worker"
 
     def _fetch_token(self) -> str:
         if self.head in self.running_hosts:
-            return str(self._ask_hosts("token", lambda _: {}, _LOOK_LIMIT_S, [self.head])[self.head]["token"])
+            return str(
+                self._ask_hosts("token", lambda _: {}, _FACTS_LIMIT_S, [self.head])[self.head]["token"]
+            )
         return secrets.token_hex(32)
 
-    def _build_gathered(self) -> Table:
-        endpoints, present = self.endpoints, self.fleet.answering_hosts
+    def _build_gather_table(self) -> Table:
+        endpoints, host_names = self.endpoints, self.fleet.answering_hosts
         transcripts = {
             endpoints[name].address: self.host_states[name]["transcript"]
-            for name in present
+            for name in host_names
             if name in endpoints
         }
         return {"told": transcripts, "wanted": list(transcripts)}
@@ -268,11 +274,11 @@ class Bringup:
 
 
 def _can_share_network(
-    facts_by_host: Mapping[str, facts.Facts], left_out: str, options: NetworkOptions
+    facts_by_host: Mapping[str, facts.Facts], left_out_host: str, options: NetworkOptions
 ) -> bool:
     try:
         per_host.choose_new_cluster_network(
-            {name: host_facts for name, host_facts in facts_by_host.items() if name != left_out}, options
+            {name: host_facts for name, host_facts in facts_by_host.items() if name != left_out_host}, options
         )
     except Problem:
         return False

@@ -20,11 +20,11 @@ from medley.schema import EngineName
 # Ray itself compares versions, but reports it only in a log, and RAY_IGNORE_VERSION_MISMATCH does not help.
 # Libc, machine and what is preloaded may differ between hosts of different kinds, and do.
 _COMPARED_KEYS = {"ray": "Ray", "python": "Python", "engine": "the engine"}
-Members = Mapping[str, tuple[Kind, ClusterHost]]
+KindsAndHosts = Mapping[str, tuple[Kind, ClusterHost]]
 """Hosts of cluster.toml by name, each with its kind."""
-CLOCK_LIMIT_S = 10
-"""Seconds that a clock may be off: with clocks hours apart no certificate is valid; ssh takes a second."""
-MIN_FREE_BYTES = 512 << 20
+MAX_CLOCK_ERROR_S = 10
+"""Seconds that a clock may be off: certificates fail if clocks are hours apart; ssh takes a second."""
+MIN_FREE_DISK_BYTES = 512 << 20
 """Free disk space for Ray's logs and sockets; the build of an engine environment checks its own."""
 
 
@@ -81,7 +81,7 @@ def _list_differences(own_terms: Mapping[str, Any], head_terms: Mapping[str, Any
         yield f"the engine environment's lock is {own_lock} here and {head_lock} on the head"
 
 
-def find_engine_sources(members: Members, engine: EngineName) -> dict[str, EngineSource]:
+def find_engine_sources(members: KindsAndHosts, engine: EngineName) -> dict[str, EngineSource]:
     """Return the engine source of each host; a host finds out whether it has Nix when it starts."""
     locks = read_locked_versions()
     return {
@@ -103,7 +103,7 @@ def other_version_problem(name: str, host_digest: str, own_digest: str) -> Probl
 
 
 def clock_problem(name: str, ahead_s: float) -> Problem | None:
-    if abs(ahead_s) <= CLOCK_LIMIT_S:
+    if abs(ahead_s) <= MAX_CLOCK_ERROR_S:
         return None
     return Problem(
         f"the clock of {name} is off",
@@ -113,13 +113,13 @@ def clock_problem(name: str, ahead_s: float) -> Problem | None:
 
 
 def disk_problem(name: str, state: Mapping[str, Any]) -> Problem | None:
-    if state["free_bytes"] >= MIN_FREE_BYTES:
+    if state["free_bytes"] >= MIN_FREE_DISK_BYTES:
         return None
     folder = shlex.quote(state["state"])
     return Problem(
         f"the disk of {name} is full",
         cause=f"{state['free_bytes'] >> 20} MiB free in {state['state']}, "
-        f"and Ray needs {MIN_FREE_BYTES >> 20} MiB",
+        f"and Ray needs {MIN_FREE_DISK_BYTES >> 20} MiB",
         fix=f"on {name}: df -h {folder}; medley env clean; or MEDLEY_STATE=/another/disk",
     )
 
@@ -151,7 +151,7 @@ def find_member_kind(name: str, host_facts: Facts, member: ClusterHost) -> Kind:
 
 
 def list_unfit_hosts(
-    facts_by_host: Mapping[str, Facts], members: Members, engine: EngineName, head: str
+    facts_by_host: Mapping[str, Facts], members: KindsAndHosts, engine: EngineName, head: str
 ) -> Iterator[tuple[str, Problem]]:
     """Yield the hosts to leave out, before anything is downloaded or built."""
     for name, host_facts in facts_by_host.items():
@@ -160,7 +160,9 @@ def list_unfit_hosts(
     yield from list_engine_mismatches(members, engine, head)
 
 
-def list_engine_mismatches(members: Members, engine: EngineName, head: str) -> Iterator[tuple[str, Problem]]:
+def list_engine_mismatches(
+    members: KindsAndHosts, engine: EngineName, head: str
+) -> Iterator[tuple[str, Problem]]:
     """Yield the hosts whose engine is known to differ from the head's."""
     sources = find_engine_sources(members, engine)
     for name, source in sources.items():
@@ -193,14 +195,16 @@ def list_engine_mismatches(members: Members, engine: EngineName, head: str) -> I
 
 
 def find_reboot_note(name: str, state: Mapping[str, Any]) -> str | None:
-    """Return a note about a setting that should be changed and does not stop the host."""
+    """Return a note if the host does not rejoin after a reboot; None if it does, or cannot."""
     if state["boots"] is not False:
         return None
     command = shlex.join(("sudo", "loginctl", "enable-linger", state["user"]))
     return f"{name} does not rejoin after a reboot; to change that: {command}"
 
 
-def is_up(state: Mapping[str, Any], role: str, head: str, address: str, request: Mapping[str, Any]) -> bool:
+def is_node_running(
+    state: Mapping[str, Any], role: str, head: str, address: str, request: Mapping[str, Any]
+) -> bool:
     """Return whether the host runs its node of this cluster already, as `request` describes it."""
     membership = state["membership"]
     expected = (role, head, address, request["environment"])

@@ -1,4 +1,4 @@
-"""Probe this host's devices in a few seconds, and keep the result with the state of its links."""
+"""Measure this host's devices in a few seconds, and record the speeds with the state of its links."""
 
 import platform
 import re
@@ -33,11 +33,11 @@ from medley.transcript import NO_ANSWER, lines, number, readings
 from medley.unusable_file import optional
 
 _PROBE_LIMIT_S = 30
-_MIN_INTERVAL_S = 600
+_MIN_PROBE_INTERVAL_S = 600
 """Seconds between two probes at least, because a server may restart often."""
 _PROBE_INTERVAL = timedelta(days=1)
-_CHECK_EVERY_S = 60
-_IDLE_CORES = 0.1
+_CHECK_INTERVAL_S = 60
+_MAX_IDLE_CORES = 0.1
 _GPU_FIELDS = (
     *("index", "clocks.sm", "temperature.gpu", "power.limit", "clocks_throttle_reasons.active"),
     *("pcie.link.width.current", "pcie.link.width.max"),
@@ -96,19 +96,19 @@ def list_slow_findings() -> list[str]:
     return [str(finding) for finding in list_findings(read_history())]
 
 
-def probe_devices(launch: Command, *, starts: bool = False) -> list[Finding]:
+def probe_devices(launch: Command, *, is_engine_start: bool = False) -> list[Finding]:
     """Measure with an engine's Python, as its ranks will run; return what is slow.
 
     Nothing is measured within ten minutes of the last time, during another probe, in an image, or on a CPU
-    whose server `starts`.
+    whose server `is_engine_start`.
     """
     with optional(), storage.lock((storage.state() / HISTORY_FILE).with_suffix(".probing")) as is_alone:
-        is_due = _compute_age(read_history()) >= timedelta(seconds=_MIN_INTERVAL_S)
-        return _run_probe(launch, starts=starts) if is_alone and is_due else []
+        is_due = _compute_age(read_history()) >= timedelta(seconds=_MIN_PROBE_INTERVAL_S)
+        return _run_probe(launch, is_engine_start=is_engine_start) if is_alone and is_due else []
     return []
 
 
-def _run_probe(launch: Command, *, starts: bool) -> list[Finding]:
+def _run_probe(launch: Command, *, is_engine_start: bool) -> list[Finding]:
     python = Path(launch.argv[0]).parent / "python"
     if launch.undo or not python.is_file():
         return []
@@ -116,17 +116,17 @@ def _run_probe(launch: Command, *, starts: bool) -> list[Finding]:
         host_facts, kind = detect_kind()
     except Problem:
         return []
-    if starts and kind.host.device == "cpu":
+    if is_engine_start and kind.host.device == "cpu":
         return []
     script = str(payload.FOLDER / "device_speed.py")
     argv = (str(python), script, kind.host.device, "short")
     finished = process.run(Command(argv, launch.env, launch.unset), limit_s=_PROBE_LIMIT_S)
-    when, units = (
+    measured_at, identities = (
         datetime.now(UTC).isoformat(timespec="seconds"),
         tuple(devices.list_device_identities(host_facts, kind)),
     )
     tables = [json_shape.table(line) for line in finished.lines if line.startswith('{"device"')]
-    speeds = [parse_speed(platform.node(), units, table, when) for table in tables if table]
+    speeds = [parse_speed(platform.node(), identities, table, measured_at) for table in tables if table]
     measured_speeds = [speed for speed in speeds if speed]
     slow_findings = list(list_findings(record_speeds(host_facts, kind, measured_speeds)))
     _update_measurements(measured_speeds, slow_findings)
@@ -134,7 +134,7 @@ def _run_probe(launch: Command, *, starts: bool) -> list[Finding]:
 
 
 def _update_measurements(measured_speeds: Sequence[DeviceSpeed], slow_findings: Sequence[Finding]) -> None:
-    """Let plans count with a device's speed while it is slow, and wherever one was measured before."""
+    """Store speeds for the planner: of slow devices, and of devices that were measured before."""
     known_speeds = devices.read_measurements().speeds
     slow_text = " ".join(finding.what for finding in slow_findings)
     updated_speeds = [
@@ -149,7 +149,7 @@ def _update_measurements(measured_speeds: Sequence[DeviceSpeed], slow_findings: 
 def _compute_age(records: Sequence[ProbeRecord]) -> timedelta:
     if not records:
         return timedelta.max
-    # A record from the future was made before the clock was set back; it is as good as an old one.
+    # A record from the future was made before the clock was set back, so it counts as an old one.
     return abs(datetime.now(UTC) - datetime.fromisoformat(records[-1].when))
 
 
@@ -164,21 +164,21 @@ def build_idle_check(pids: Callable[[], Iterable[int]]) -> Callable[[], bool]:
         cpu_s_by_pid = {
             row["pid"]: row["cpu_s"] for row in process_stacks.describe_processes(pids())["processes"]
         }
-        passed_s, checked_at = now - checked_at, now
+        elapsed_s, checked_at = now - checked_at, now
         used_by_process = (cpu_s - previous.get(pid, 0) for pid, cpu_s in cpu_s_by_pid.items())
-        return bool(previous) and all(used_s < _IDLE_CORES * passed_s for used_s in used_by_process)
+        return bool(previous) and all(used_s < _MAX_IDLE_CORES * elapsed_s for used_s in used_by_process)
 
     return is_idle
 
 
 def probe_at_start(launch: Command, print_line: Callable[[str], None]) -> None:
-    """Probe before an engine starts, and print what is slow. A failure stops no engine."""
-    _probe_and_print(launch, print_line, starts=True)
+    """Probe before an engine starts, and print slow devices and links. A failure stops no engine."""
+    _probe_and_print(launch, print_line, is_engine_start=True)
 
 
-def _probe_and_print(launch: Command, print_line: Callable[[str], None], *, starts: bool) -> None:
+def _probe_and_print(launch: Command, print_line: Callable[[str], None], *, is_engine_start: bool) -> None:
     with suppress(OSError, Problem, ValueError):  # as where the disk is full
-        for finding in probe_devices(launch, starts=starts):
+        for finding in probe_devices(launch, is_engine_start=is_engine_start):
             print_line(str(finding))
 
 
@@ -190,9 +190,9 @@ def probe_daily(
     stop_event = threading.Event()
 
     def probe_when_idle() -> None:
-        while not stop_event.wait(_CHECK_EVERY_S):
+        while not stop_event.wait(_CHECK_INTERVAL_S):
             if _compute_age(read_history()) >= _PROBE_INTERVAL and is_idle():
-                _probe_and_print(launch, print_line, starts=False)
+                _probe_and_print(launch, print_line, is_engine_start=False)
 
     probe_at_start(launch, print_line)
     thread = threading.Thread(target=probe_when_idle, daemon=True)

@@ -1,4 +1,4 @@
-"""Ask all hosts of a cluster concurrently, and keep every failure."""
+"""Send requests to all hosts of a cluster concurrently, and record every failure."""
 
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
@@ -18,7 +18,7 @@ BuildFields = Callable[[str], Table]
 
 
 class Fleet:
-    """The hosts that answer; a host that does not is in `failed`, and is not asked again."""
+    """Connections to the hosts of a cluster; a host that fails is in `failed`, and gets no more requests."""
 
     def __init__(
         self, cluster: Cluster, progress: Progress = SILENT, on_note: Callable[[str, str], None] | None = None
@@ -121,10 +121,9 @@ def connect_host(cluster: Cluster, name: str) -> Remote:
         return remote.connect_local(name)
     target, program = cluster.get_ssh_target(name), cluster.hosts[name].medley
     program_words = (program,) if isinstance(program, str) else program
-    programs = (
-        (program_words,) if program_words else (get_own_command(), ("medley",))
-    )  # where ours is, or on PATH
-    return Remote(name, target, ssh.build_command(target, programs, ("agent",)))
+    # Without a path in cluster.toml: the same path as here, or the program on PATH.
+    programs = (program_words,) if program_words else (get_own_command(), ("medley",))
+    return Remote(name, target, ssh.build_ssh_command(target, programs, ("agent",)))
 
 
 def is_this_host(cluster: Cluster, name: str) -> bool:

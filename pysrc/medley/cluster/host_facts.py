@@ -1,4 +1,4 @@
-"""Ask the hosts of cluster.toml for their facts, to plan before `medley up`."""
+"""Read the facts of the hosts of cluster.toml, to plan before `medley up`."""
 
 from medley import transcript
 from medley.cluster import Cluster, checks
@@ -8,16 +8,16 @@ from medley.host import facts
 from medley.planner.topology import Topology
 from medley.progress import Progress
 
-_LOOK_LIMIT_S = 90
+_FACTS_LIMIT_S = 90
 
 
-def ask_hosts(cluster: Cluster, progress: Progress) -> Topology:
+def find_planned_site(cluster: Cluster, progress: Progress) -> Topology:
     """Return the hosts that `medley up` would join now; note why each other one is left out."""
     with (
         Fleet(cluster, progress) as fleet,
         progress.stage(f"ask {format_host_count(cluster.hosts)} of cluster.toml"),
     ):
-        states = fleet.ask("look", limit_s=_LOOK_LIMIT_S)
+        states = fleet.ask("look", limit_s=_FACTS_LIMIT_S)
     failed = dict(fleet.failed)
     hosts = {}
     for name, state in states.items():

@@ -1,4 +1,4 @@
-"""Start Ray on this host, record its membership in a cluster, and ask the cluster."""
+"""Start Ray on this host, record its membership in a cluster, and send requests to the cluster."""
 
 import contextlib
 import json
@@ -25,9 +25,9 @@ STARTED_LINE = "Ray runtime started"
 UNIT_NAME = "medley-ray"
 EngineEnvironment = Environment | ContainerEnvironment
 _START_LIMIT_S = 90
-_ASK_LIMIT_S = 30
+_ANSWER_LIMIT_S = 30
 _NO_ANSWER = "the program that asked it ended without an answer"
-_CONNECT_LIMIT_S = 3
+_TCP_CONNECT_LIMIT_S = 3
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Membership:
         return virtual_environment
 
     def ask(
-        self, verb: str, *words: str, script: str = "ray_state.py", limit_s: float = _ASK_LIMIT_S
+        self, verb: str, *words: str, script: str = "ray_state.py", limit_s: float = _ANSWER_LIMIT_S
     ) -> Mapping[str, Any]:
         """Run a script of payload/ on this cluster and return its answer."""
         if self.role != "head":
@@ -90,7 +90,7 @@ def _require_reachable(head: str) -> None:
     """Raise a Problem where a worker cannot connect to its head: Ray's own client tries for half a minute."""
     address, _, port = head.rpartition(":")
     try:
-        socket.create_connection((address, int(port)), timeout=_CONNECT_LIMIT_S).close()
+        socket.create_connection((address, int(port)), timeout=_TCP_CONNECT_LIMIT_S).close()
     except OSError as error:
         raise _silent_head_problem(head, in_words(error)) from error
 
@@ -133,7 +133,7 @@ def require_no_membership() -> None:
 
 
 def find_processes() -> set[Identity]:
-    """Return the processes of this user's cluster on this host, which their mark identifies."""
+    """Return the processes of this user's cluster on this host, by the variable MEDLEY_RAY."""
     variables_by_process = process_identity.read_environments()
     own_processes = set()
     for identity, variables in variables_by_process.items():
@@ -166,7 +166,7 @@ def end_ray() -> int:
     ray_processes = find_processes()
     units.stop_unit(UNIT_NAME)
     process_identity.end_processes(ray_processes, grace_s=3)
-    # What runs in a container may be another user's, so that only its name is ours.
+    # Processes in a container may run as another user, so the container is found by its name.
     had_container = _end_container()
     storage.remove_file(_get_membership_file())
     return len(ray_processes) or int(had_container)
@@ -242,7 +242,7 @@ def _get_container_file() -> Path:
 def read_cluster_state(environment: EngineEnvironment, token: Path, head: str) -> Mapping[str, Any]:
     """Return the state of the cluster at HOST:PORT, which this host has not joined."""
     command = build_payload_command(environment, token, "ray_state.py", "read", head)
-    return _parse_answer(process.run(command, limit_s=_ASK_LIMIT_S).lines, token, head)
+    return _parse_answer(process.run(command, limit_s=_ANSWER_LIMIT_S).lines, token, head)
 
 
 @contextlib.contextmanager
@@ -260,7 +260,7 @@ def reserve_slots(membership: Membership, slots: Mapping[str, int]) -> Iterator[
     )
     holder = Process(membership.build_command("ray_state.py", *arguments), lines.append)
     try:
-        wait_until(lambda: json_shape.last_table(lines) or holder.poll(), _ASK_LIMIT_S)
+        wait_until(lambda: json_shape.last_table(lines) or holder.poll(), _ANSWER_LIMIT_S)
         _parse_answer(lines, Path(membership.token), membership.head)
         yield
     finally:
@@ -268,13 +268,19 @@ def reserve_slots(membership: Membership, slots: Mapping[str, int]) -> Iterator[
 
 
 def build_payload_command(
-    environment: EngineEnvironment, token: Path, script: str, *words: str, reads: tuple[Path, ...] = ()
+    environment: EngineEnvironment,
+    token: Path,
+    script: str,
+    *words: str,
+    readable_folders: tuple[Path, ...] = (),
 ) -> Command:
-    """Return the command that runs a script of payload/ on a cluster; the script `reads` these folders."""
+    """Return the command that runs a script of payload/ on a cluster; it can read these folders."""
     variables = {variable.name: variable.value for variable in ray.list_client_variables(token)}
     path = payload.FOLDER / script
     return environment.wrap_command(
-        Command((str(environment.python), str(path), *words), variables, UNSET), path.parent, *reads
+        Command((str(environment.python), str(path), *words), variables, UNSET),
+        path.parent,
+        *readable_folders,
     )
 
 

@@ -20,20 +20,20 @@ from medley.model.transfer import order_sources
 from medley.progress import Progress
 from medley.schema import ExtraFile
 
-_ASK_LIMIT_S = 60
+_ANSWER_LIMIT_S = 60
 _HASH_LIMIT_S = 24 * 3600
-_FETCH_LIMIT_S = 7 * 24 * 3600
+_TRANSFER_LIMIT_S = 7 * 24 * 3600
 
 
 @dataclass
 class ModelPull:
-    """The steps of `medley pull` over a cluster, in order."""
+    """The steps of `medley pull` on the hosts of a cluster, in order."""
 
     fleet: Fleet
     target: str
     """A folder's path, the same on every host, or ORG/NAME."""
     addresses: Mapping[str, str]
-    origin: str | None = None
+    requested_source: str | None = None
     revision: str | None = None
     """The commit, branch or tag to download; `main` where it is None."""
     manifest: Table = field(default_factory=dict)
@@ -43,10 +43,13 @@ class ModelPull:
 
     def find_sources(self) -> bool:
         """Find the hosts that have the model; return whether it must be downloaded first."""
-        answers = self._ask_hosts("has", limit_s=_ASK_LIMIT_S)
+        answers = self._ask_hosts("has", limit_s=_ANSWER_LIMIT_S)
         self.source_hosts = tuple(name for name, answer in answers.items() if answer["here"])
-        if self.origin and self.origin in self.source_hosts:
-            self.source_hosts = (self.origin, *(name for name in self.source_hosts if name != self.origin))
+        if self.requested_source and self.requested_source in self.source_hosts:
+            self.source_hosts = (
+                self.requested_source,
+                *(name for name in self.source_hosts if name != self.requested_source),
+            )
         if not self.source_hosts and self.target.startswith("/"):
             raise Problem(
                 f"no host has {self.target}",
@@ -56,32 +59,34 @@ class ModelPull:
         return not self.source_hosts
 
     def download_model(self) -> None:
-        name = self.origin or self.fleet.cluster.head
+        name = self.requested_source or self.fleet.cluster.head
         self._ask_hosts(
-            "download", lambda _: {"revision": self.revision}, limit_s=_FETCH_LIMIT_S, hosts=[name]
+            "download", lambda _: {"revision": self.revision}, limit_s=_TRANSFER_LIMIT_S, hosts=[name]
         )
         self._require_answer(name)
         self.source_hosts = (name,)
 
-    def choose_manifest(self, *, fresh: bool = False) -> None:
-        """Choose the manifest that most hosts have, so that damage is outvoted; `fresh`: read all of it."""
+    def choose_manifest(self, *, reads_all: bool = False) -> None:
+        """Choose the manifest that most hosts have, so that damage is outvoted; `reads_all`: hash all files."""
         answers = self._ask_hosts(
-            "offer", lambda _: {"fresh": fresh}, limit_s=_HASH_LIMIT_S, hosts=self.source_hosts
+            "offer", lambda _: {"fresh": reads_all}, limit_s=_HASH_LIMIT_S, hosts=self.source_hosts
         )
         if not answers:
             raise self.fleet.failed[self.source_hosts[0]]
-        source = choose_reference({name: answer["digest"] for name, answer in answers.items()}, self.origin)
+        source = choose_reference(
+            {name: answer["digest"] for name, answer in answers.items()}, self.requested_source
+        )
         self.source_hosts = (source, *(name for name in answers if name != source))
         self.manifest, self.size_bytes = answers[source]["manifest"], answers[source]["size_bytes"]
 
-    def send_model(self) -> None:
+    def send_along_chain(self) -> None:
         """Send the model along a chain of hosts; pieces that a host has are not sent again."""
         source, secret = self.source_hosts[0], secrets.token_hex(32)
         manifest_fields = {"manifest": self.manifest, "secret": secret}
         ports = self._ask_hosts(
             "pass on",
             lambda name: {**manifest_fields, "address": self.addresses[name], "whole": name == source},
-            limit_s=_ASK_LIMIT_S,
+            limit_s=_ANSWER_LIMIT_S,
         )
         self._require_answer(source)
         addresses = {name: [name, self.addresses[name], answer["port"]] for name, answer in ports.items()}
@@ -92,11 +97,11 @@ class ModelPull:
                 "secret": secret,
                 "sources": [addresses[source_host] for source_host in sources_by_host[name]],
             },
-            limit_s=_FETCH_LIMIT_S,
+            limit_s=_TRANSFER_LIMIT_S,
             hosts=sources_by_host,
         )
         self.received_bytes = {name: answer["received_bytes"] for name, answer in answers.items()}
-        self._ask_hosts("close", limit_s=_ASK_LIMIT_S)
+        self._ask_hosts("close", limit_s=_ANSWER_LIMIT_S)
 
     def verify_copies(self) -> dict[str, list[str]]:
         """Read all of it again on the other hosts; return the differing files by host."""
@@ -132,10 +137,10 @@ class ModelPull:
             raise problem
 
 
-def choose_reference(digests: Mapping[str, str], origin: str | None = None) -> str:
+def choose_reference(digests: Mapping[str, str], requested_source: str | None = None) -> str:
     """Return the host with the reference copy: the user's choice, or the most common one."""
-    if origin and origin in digests:
-        return origin
+    if requested_source and requested_source in digests:
+        return requested_source
     count = Counter(digests.values())
     return max(digests, key=lambda name: count[digests[name]])
 
@@ -210,5 +215,7 @@ def _require_trusted_code(files: Mapping[str, str], trusted: Code, what: str, fi
 
 
 def _ask_ray_hosts(membership: Membership, verb: str, argument: str) -> Mapping[str, Any]:
-    answer = membership.ask(verb, membership.address, argument, script="ray_store.py", limit_s=_ASK_LIMIT_S)
+    answer = membership.ask(
+        verb, membership.address, argument, script="ray_store.py", limit_s=_ANSWER_LIMIT_S
+    )
     return dict(answer["hosts"])

@@ -31,6 +31,8 @@ from medley.schema import (
 
 @dataclass(frozen=True)
 class NodeSpec:
+    """A host as a node of a cluster: its engine's tools, slots, memory and variables."""
+
     tools: Tools
     """The tools of the engine environment, Ray among them; it may not exist yet in a dry run."""
     slots: int
@@ -79,8 +81,8 @@ class NodeSpec:
             self.threads,
             self.memory_bytes,
             program=self.tools.binary / "ray",
-            temporary=membership.get_ray_folder(),
-            token=token,
+            temporary_folder=membership.get_ray_folder(),
+            token_file=token,
         )
 
     def _list_variables(self, host_network: HostNetwork) -> Iterator[Variable]:
@@ -106,7 +108,7 @@ class NodeSpec:
         return collect_terms(self.environment)
 
     def wrap_start(self, start: AnnotatedCommand) -> AnnotatedCommand:
-        """Return `ray start` as run here; in a container it must stay in the foreground."""
+        """Return `ray start` as this host runs it; in a container it stays in the foreground."""
         if not self.container_environment:
             return start
         blocking = _add_block_flag(start, "the container ends when Ray does")

@@ -1,7 +1,7 @@
-"""List the programs that a cluster.toml names, and keep the user's consent to run them.
+"""List the programs that a cluster.toml names, and record the user's consent to run them.
 
-A repository may bring a cluster.toml, and the folder of a clone is the user's own. Consent is to the programs
-of one path, so that a changed host or network needs none.
+A cloned repository may contain a cluster.toml, and its folder belongs to the user. The consent covers the
+programs of one path, so that a changed host or network needs no new one.
 """
 
 import json
@@ -15,7 +15,7 @@ from medley import config, json_shape, storage
 from medley.errors import Problem
 from medley.schema import variable_refusal
 
-_HARMLESS = {"link", "exclude", "engine", "role", "kind", "slots", "container"}
+_HARMLESS_KEYS = {"link", "exclude", "engine", "role", "kind", "slots", "container"}
 _DEFAULT_IMAGE = ("image", "default")
 _PLAIN_TARGET_PATTERN = re.compile(r"[\w.@:/\[\]-]+(%\w+)?\]?(:\d+)?", re.ASCII)
 """A target without a sign of a shell: ProxyCommand and `Match exec` of ssh_config put it into a command."""
@@ -27,11 +27,13 @@ def list_programs(table: Mapping[str, Any]) -> tuple[str, ...]:
     parts = [("", {key: value for key, value in table.items() if key != "hosts"})]
     parts += [(f"hosts.{name}.", host) for name, host in hosts]
     return tuple(
-        f"{prefix}{key} = {json.dumps(value)}" for prefix, part in parts for key, value in _keys(part)
+        f"{prefix}{key} = {json.dumps(value)}"
+        for prefix, part in parts
+        for key, value in _list_program_keys(part)
     )
 
 
-def _keys(part: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _list_program_keys(part: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for key, value in part.items():
         if key == "environment":
             yield from (
@@ -41,41 +43,41 @@ def _keys(part: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from () if _PLAIN_TARGET_PATTERN.fullmatch(value) else ((key, value),)
         elif key == "env":
             yield from () if value in config.recipes() else ((key, value),)
-        elif key not in _HARMLESS and (key, value) != _DEFAULT_IMAGE:
+        elif key not in _HARMLESS_KEYS and (key, value) != _DEFAULT_IMAGE:
             yield key, value
 
 
 def require_consent(path: Path, table: Mapping[str, Any]) -> None:
     """Raise a Problem for a file with programs that the user has not accepted."""
     programs = list_programs(table)
-    if not programs or _consents().get(str(path.resolve())) == _digest(programs):
+    if not programs or _read_consents().get(str(path.resolve())) == _compute_digest(programs):
         return
-    typed = quote(str(path.absolute()))
+    quoted_path = quote(str(path.absolute()))
     raise Problem(
         f"{path.absolute()} would run programs that you have not accepted",
         cause="it lies in this folder, as it may in any clone, and names:\n" + "\n".join(programs),
-        fix=f"medley check --accept {typed}  # after you read it; or once: --cluster {typed}",
+        fix=f"medley check --accept {quoted_path}  # after you read it; or once: --cluster {quoted_path}",
     )
 
 
 def record_consent(path: Path, table: Mapping[str, Any]) -> None:
     """Accept the programs that the file names now, if any."""
-    programs, file = list_programs(table), _file()
+    programs, file = list_programs(table), _get_consents_file()
     if not programs:
         return
     with storage.lock(file.with_suffix(".lock"), waits=lambda: None):
-        found = {**_consents(), str(path.resolve()): _digest(programs)}
-        storage.write(file, json.dumps(found, indent=1))
+        consents = {**_read_consents(), str(path.resolve()): _compute_digest(programs)}
+        storage.write(file, json.dumps(consents, indent=1))
 
 
-def _digest(programs: tuple[str, ...]) -> str:
+def _compute_digest(programs: tuple[str, ...]) -> str:
     return storage.hash_bytes("\n".join(programs).encode())
 
 
-def _consents() -> dict[str, str]:
-    found = storage.read_table(_file())
-    return found if found is not None and json_shape.fits(found, dict[str, str]) else {}
+def _read_consents() -> dict[str, str]:
+    consents = storage.read_table(_get_consents_file())
+    return consents if consents is not None and json_shape.fits(consents, dict[str, str]) else {}
 
 
-def _file() -> Path:
+def _get_consents_file() -> Path:
     return storage.state() / "accepted-clusters.json"

@@ -19,7 +19,7 @@ MARK_VARIABLE = "MEDLEY_RAY"
 _OBJECT_STORE_BYTES = 1 << 30
 
 
-# Ray's own are 5000, 3000, 10000 and 5: up to a minute.
+# Ray's defaults are 5000, 3000, 10000 and 5, which notice a lost host only after up to a minute.
 _HEALTH_CHECK = {"initial_delay_ms": 5000, "period_ms": 2000, "timeout_ms": 3000, "failure_threshold": 4}
 # On a worker: a node without its head ends its ranks, and itself. With Ray's defaults (300 s, 120 s and
 # 60 s) it took 3 minutes, with these half of one.
@@ -41,8 +41,8 @@ class Node:
     threads: int
     memory_bytes: int
     program: Path
-    temporary: Path
-    token: Path
+    temporary_folder: Path
+    token_file: Path
 
 
 def build_head_command(
@@ -93,12 +93,12 @@ def _build_start_command(
             str(compute_object_store_bytes(node.memory_bytes)),
             "vLLM keeps nothing there; Ray would take 30 % of the memory",
         ),
-        Flag(("--temp-dir",), str(node.temporary), "Ray's logs and sockets"),
+        Flag(("--temp-dir",), str(node.temporary_folder), "Ray's logs and sockets"),
         Flag(("--disable-usage-stats",), None, "Ray reports usage to its makers by default"),
         *RayPorts.list_flags(),
     )
     env = keep_last_values(
-        (*list_client_variables(node.token), *_list_node_variables(node), *extra_variables)
+        (*list_client_variables(node.token_file), *_list_node_variables(node), *extra_variables)
     )
     return AnnotatedCommand((str(node.program), "start"), flags, env)
 
@@ -116,7 +116,7 @@ def list_client_variables(token: Path) -> Iterator[Variable]:
 
 
 def _list_node_variables(node: Node) -> Iterator[Variable]:
-    yield Variable(MARK_VARIABLE, str(node.temporary), "ray-stop finds medley's processes by it")
+    yield Variable(MARK_VARIABLE, str(node.temporary_folder), "ray-stop finds medley's processes by it")
     yield Variable("VLLM_HOST_IP", node.address, "ranks find each other at the address registered with Ray")
     yield Variable("RAY_memory_monitor_refresh_ms", "0", "on unified memory it kills ranks for their weights")
     yield Variable("OMP_NUM_THREADS", str(max(1, node.threads // node.slots)), "Ray would make it 1")

@@ -24,17 +24,17 @@ from medley.progress import Progress
 from medley.schema import DEFAULT_ENGINE, EngineName
 from medley.transcript import Transcript
 
-_LOOK_EVERY_S = 2
+_POLL_INTERVAL_S = 2
 
 
-def find_cluster(hosts: int | None) -> Membership | None:
+def find_cluster(host_count: int | None) -> Membership | None:
     """Return the cluster to serve over; None without one, and for a worker that serves by itself."""
     ray_cluster = membership.find_membership()
-    if hosts == 1 and (ray_cluster is None or ray_cluster.role != "head"):
+    if host_count == 1 and (ray_cluster is None or ray_cluster.role != "head"):
         return None
-    if ray_cluster is None and (hosts or 1) > 1:
+    if ray_cluster is None and (host_count or 1) > 1:
         raise Problem(
-            f"this host is not in a cluster of {hosts} hosts",
+            f"this host is not in a cluster of {host_count} hosts",
             cause="it is not the head of a cluster",
             fix="medley init HOST HOST  # names the hosts; then: medley up",
         )
@@ -52,16 +52,16 @@ def list_nodes(ray_cluster: Membership) -> list[Mapping[str, Any]]:
     return list(ray_cluster.ask("read")["nodes"])
 
 
-def choose_engine(ray_cluster: Membership, wanted_engine: EngineName | None) -> EngineName:
+def choose_engine(ray_cluster: Membership, requested_engine: EngineName | None) -> EngineName:
     engines = ray_cluster.find_engine_environment().engines
-    if wanted_engine and wanted_engine not in engines:
+    if requested_engine and requested_engine not in engines:
         raise Problem(
-            f"this cluster has no {ENGINES[wanted_engine].TITLE}",
+            f"this cluster has no {ENGINES[requested_engine].TITLE}",
             cause=f"it runs {ray_cluster.environment}, which has {' and '.join(engines) or 'no engine'}",
             fix="on all hosts: medley ray-stop; then start it again: "
-            f"medley ray-head --engine {wanted_engine}",
+            f"medley ray-head --engine {requested_engine}",
         )
-    return wanted_engine or (engines or [DEFAULT_ENGINE])[0]
+    return requested_engine or (engines or [DEFAULT_ENGINE])[0]
 
 
 def wait_for_topology(
@@ -105,7 +105,7 @@ class SlotUse:
     """The slots that a layout uses at each host's address, in the order of ranks, and the free ones."""
 
     used: Mapping[str, int]
-    spare: Mapping[str, int]
+    free: Mapping[str, int]
 
 
 def count_slots(layout: Layout, site: Topology) -> SlotUse:
@@ -131,7 +131,7 @@ def _wait_for_nodes(
         return len(free_nodes) >= needed
 
     with progress.stage(f"wait for {host_count or 'the'} hosts"):
-        if wait_until(is_complete, wait_s, every_s=_LOOK_EVERY_S):
+        if wait_until(is_complete, wait_s, every_s=_POLL_INTERVAL_S):
             return free_nodes
     node_texts = ", ".join(
         f"{node['name']} ({node['address']}, {node['free']} free slots)" for node in free_nodes
@@ -188,11 +188,14 @@ def list_ranks(ray_cluster: Membership) -> list[tuple[int, int, str]]:
 
 
 def require_rank_order(
-    running_ranks: list[tuple[int, int, str]], expected: Mapping[str, int], tensor: int
+    running_ranks: list[tuple[int, int, str]], expected: Mapping[str, int], tensor_parallel: int
 ) -> None:
     """Require the ranks where the plan has them, because it splits the layers by rank."""
     rank_addresses = [address for address, slots in expected.items() for _ in range(slots)]
-    planned_ranks = [(rank // tensor, rank % tensor, address) for rank, address in enumerate(rank_addresses)]
+    planned_ranks = [
+        (rank // tensor_parallel, rank % tensor_parallel, address)
+        for rank, address in enumerate(rank_addresses)
+    ]
     if running_ranks != planned_ranks:
         raise Problem(
             "the ranks do not run where the plan has them",

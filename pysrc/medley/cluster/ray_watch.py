@@ -1,4 +1,4 @@
-"""Notice that Ray has ended or cannot be reached; name the host whose loss ended an engine."""
+"""Detect that Ray has ended or cannot be reached; name the host whose loss ended an engine."""
 
 import contextlib
 import errno
@@ -22,17 +22,17 @@ from medley.process_identity import EndedOrStopped, Identity
 VITAL_PROCESSES = ("raylet", "gcs_server")
 """Processes that Ray cannot run without; `ray start --block` does not notice the end of each of them."""
 _REACH_LIMIT_S = 80  # more than the limits of `reach` in ray_state.py
-_CONNECT_LIMIT_S = 4
-_ASK_EVERY_S = 2
-_ASK_LIMIT_S = 10
-_DEAD_LIMIT_S = 25
-_LOOK_EVERY_S = 1.0
-_LOOK_LIMIT_S = 1.0
+_TCP_CONNECT_LIMIT_S = 4
+_QUERY_INTERVAL_S = 2
+_ANSWER_LIMIT_S = 10
+_DECLARED_DEAD_LIMIT_S = 25
+_POLL_INTERVAL_S = 1.0
+_PROBE_CONNECT_LIMIT_S = 1.0
 _MAX_REFUSALS = 2
 """Refused connections in a row that count as a loss: a head under load may refuse one."""
 _LAST_LINES = 4
 _STOPPED_PATTERN = re.compile(r"\(process \d+\) on .+ is stopped")
-"""The watchdog's, for which no host needs to be gone."""
+"""The watchdog's observation of a stopped rank, for which no host needs to be lost."""
 # vLLM's line, which payload/sglang_ray.py prints too: RayWorkerProc rank=[1] died unexpectedly
 _RANK_PATTERN = re.compile(r"rank=\[?(\d+)")
 
@@ -54,7 +54,7 @@ def require_listening(host: str, port: int, own_network: Net) -> str:
             fix="give its address on the cluster network: medley ray-worker 192.168.1.10, or fix /etc/hosts",
         )
     try:
-        socket.create_connection((str(address), port), timeout=_CONNECT_LIMIT_S).close()
+        socket.create_connection((str(address), port), timeout=_TCP_CONNECT_LIMIT_S).close()
     except OSError as error:
         raise _no_head_problem(host, f"{address}:{port}", error, own_network) from error
     return str(address)
@@ -144,7 +144,7 @@ def explain_host_loss(ray_cluster: Membership | None, rank_addresses: Mapping[in
 def _is_answering(address: str) -> bool:
     """Return whether a host's Ray accepts connections, which a lost host does not."""
     with contextlib.suppress(OSError):
-        socket.create_connection((address, RayPorts.raylet[0]), timeout=_CONNECT_LIMIT_S).close()
+        socket.create_connection((address, RayPorts.raylet[0]), timeout=_TCP_CONNECT_LIMIT_S).close()
         return True
     return False
 
@@ -164,8 +164,8 @@ def _find_lost_hosts(ray_cluster: Membership, address: str | None) -> list[str]:
             return list(dict.fromkeys(lost_hosts))
         return []
 
-    limit_s = _ASK_LIMIT_S if address else _DEAD_LIMIT_S
-    return wait_until(find_lost, limit_s, every_s=_ASK_EVERY_S) or ([address] if address else [])
+    limit_s = _ANSWER_LIMIT_S if address else _DECLARED_DEAD_LIMIT_S
+    return wait_until(find_lost, limit_s, every_s=_QUERY_INTERVAL_S) or ([address] if address else [])
 
 
 def stay_in_ray() -> NoReturn:
@@ -173,7 +173,7 @@ def stay_in_ray() -> NoReturn:
     try:
         vital_processes = _find_vital_processes()
         while all(process.alive for process in vital_processes) and membership.find_membership():
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_POLL_INTERVAL_S)
         ended_names = sorted(name for process, name in vital_processes.items() if not process.alive)
         log_file = (
             membership.get_ray_folder()
@@ -218,7 +218,7 @@ class RayWatch:
 
     def check(self) -> None:
         """Check, at most every second; call it often."""
-        if time.monotonic() < self._checked_at + _LOOK_EVERY_S:
+        if time.monotonic() < self._checked_at + _POLL_INTERVAL_S:
             return
         self._checked_at = time.monotonic()
         ended_names = sorted(
@@ -229,7 +229,7 @@ class RayWatch:
                 f"{', '.join(ended_names)} of Ray ended, or is stopped, on this host"
             )
         try:
-            socket.create_connection(self._head, timeout=_LOOK_LIMIT_S).close()
+            socket.create_connection(self._head, timeout=_PROBE_CONNECT_LIMIT_S).close()
             self._refusal_count = 0
         except ConnectionRefusedError as error:
             self._refusal_count += 1

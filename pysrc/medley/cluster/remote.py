@@ -1,4 +1,4 @@
-"""Connect to the agent on a host, ask it, and check that its answers have the right shape."""
+"""Connect to the agent on a host, send it requests, and check the shape of its answers."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from typing import Any, Self, TypedDict
 from medley import json_shape, process
 from medley.cluster import self_command, ssh
 from medley.cluster.membership import Membership
-from medley.cluster.units import State
+from medley.cluster.units import UnitState
 from medley.command import Command
 from medley.errors import Problem
 from medley.network.socket_url import write_socket_url
@@ -107,12 +107,12 @@ class _Manifest(TypedDict):
     piece_bytes: int
 
 
-_ANSWERS: Mapping[str, Mapping[str, Any]] = {
+_ANSWER_FIELDS: Mapping[str, Mapping[str, Any]] = {
     "look": {
         "transcript": str,
         "processes": int,
         "membership": Membership | None,
-        "units": list[State],
+        "units": list[UnitState],
         "boots": bool | None,
         "user": str,
         "free_bytes": int,
@@ -128,7 +128,7 @@ _ANSWERS: Mapping[str, Mapping[str, Any]] = {
     "end": {"ended": int, "left": list[int]},
     "tell": {
         "membership": Membership | None,
-        "units": list[State],
+        "units": list[UnitState],
         "servers": list[Server],
         "memory": _Memory,
         "wire": _Link | None,
@@ -262,7 +262,7 @@ def require_answer(
     host: str, request: str, request_fields: Mapping[str, Any], answer: object
 ) -> Mapping[str, Any]:
     """Return an answer of the right shape, else raise a Problem that names the host."""
-    answer_fields = _ANSWERS.get(
+    answer_fields = _ANSWER_FIELDS.get(
         f"{request}: {request_fields['step']}" if "step" in request_fields else request, {}
     )
     if isinstance(answer, dict) and json_shape.fits(answer, dict[str, Any]):

@@ -1,4 +1,4 @@
-"""Let the hosts of a model without Ray join its head; notice one that is lost.
+"""Let the hosts of a model without Ray join its head, and detect lost hosts.
 
 A host runs `medley join`, proves that it has the token, and sends its facts. Once all have joined, each gets
 its order, and both ends send signs of life. A host that is silent for too long is lost.
@@ -24,14 +24,14 @@ from medley.network.secure_channel import Channel, ChannelClosed, ChannelRefused
 from medley.network.tcp import Guest, Listener
 from medley.progress import Progress
 
-ALIVE_EVERY_S = 2.0
+ALIVE_INTERVAL_S = 2.0
 SILENT_LIMIT_S = 12.0
-_TELL_LIMIT_S = 60
+_INTRODUCTION_LIMIT_S = 60
 _PREPARE_LIMIT_S = 24 * 3600
 """Seconds that a host may take to build its environment and download the model."""
-_PREPARING_LOOK_S = 2.0
+_PREPARING_CHECK_INTERVAL_S = 2.0
 _END_LIMIT_S = 25
-_LOOK_LIMIT_S = 15
+_RANK_REPORT_LIMIT_S = 15
 # Messages of an engine that lost the connection to another host's rank.
 _OTHER_HOST_PATTERN = re.compile(
     r"(?i)closed by (?:the )?(?:remote )?peer|connection (?:was )?(?:reset|closed|refused)|"
@@ -48,6 +48,8 @@ class _Introduction(TypedDict):
 
 @dataclass
 class JoinedHost:
+    """A host that joined, with its connection and the last reports about its ranks."""
+
     name: str
     facts: Facts
     channel: Channel
@@ -72,7 +74,7 @@ class JoinedHost:
         while self.end_reason is None:
             self.send({"alive": True})
             try:
-                message = self.channel.receive(ALIVE_EVERY_S) or {}
+                message = self.channel.receive(ALIVE_INTERVAL_S) or {}
             except (ChannelClosed, ChannelRefused) as error:
                 message = {"ended": f"it left: {error}"}
             self.is_done, self.low_memory = (
@@ -115,7 +117,7 @@ class Rendezvous:
         next_s = limit_s
         while not process.wait_until(lambda: self._admit_hosts(count), next_s):
             if self._preparing:
-                next_s = _PREPARING_LOOK_S
+                next_s = _PREPARING_CHECK_INTERVAL_S
                 continue
             joined_names = ", ".join(member.name for member in self.members) or "none"
             raise Problem(
@@ -150,18 +152,19 @@ class Rendezvous:
         )
 
     def announce_restart(self) -> None:
-        """Let the hosts meet this one again by themselves after a loss."""
+        """Tell the hosts to rejoin by themselves after a loss, because the head restarts the model."""
         self.is_restarting = True
         for member in self.members:
             member.send({"again": True})
 
     def ask_hosts(self, *, stacks: bool) -> dict[str, Any]:
-        """Ask the hosts what their ranks do; None for a host that does not answer in time."""
+        """Return the hosts' reports about their ranks, by name; None for a host without an answer."""
         for member in self.members:
             member.rank_report = None
             member.send({"look": stacks})
         process.wait_until(
-            lambda: all(member.rank_report or member.end_reason for member in self.members), _LOOK_LIMIT_S
+            lambda: all(member.rank_report or member.end_reason for member in self.members),
+            _RANK_REPORT_LIMIT_S,
         )
         return {
             member.name: member.rank_report
@@ -212,10 +215,10 @@ class Rendezvous:
     def _admit_guest(self, guest: Guest) -> bool:
         try:
             channel = Channel(guest.connection, self._token, server=True)
-            _require_right(guest.admit(guest), "too many hosts have joined already")
+            _require_admissible(guest.admit(guest), "too many hosts have joined already")
             channel.send({"terms": self._terms})
-            introduction = _receive_message(channel, _TELL_LIMIT_S)
-            _require_right(fits(introduction, _Introduction), "its introduction is not valid")
+            introduction = _receive_message(channel, _INTRODUCTION_LIMIT_S)
+            _require_admissible(fits(introduction, _Introduction), "its introduction is not valid")
             self._preparing.add(id(guest))
             _receive_message(channel, _PREPARE_LIMIT_S)
             host_facts = facts.read_facts(transcript.parse(introduction["facts"]))
@@ -231,8 +234,8 @@ class Rendezvous:
         return True
 
 
-def _require_right(is_right: bool, cause: str) -> None:  # noqa: FBT001 - it is the question itself
-    if not is_right:
+def _require_admissible(is_admissible: bool, cause: str) -> None:  # noqa: FBT001 - it is the question itself
+    if not is_admissible:
         raise ChannelRefused(cause)
 
 

@@ -1,4 +1,4 @@
-"""Run a host's node of a model without Ray, as its head orders."""
+"""Run the ranks of a host that joined a model without Ray, as its head orders."""
 
 import contextlib
 import hashlib
@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from typing import Any, Literal, TypedDict
 
 from medley import storage
-from medley.cluster.rendezvous_head import ALIVE_EVERY_S, SILENT_LIMIT_S
+from medley.cluster.rendezvous_head import ALIVE_INTERVAL_S, SILENT_LIMIT_S
 from medley.command import AnnotatedCommand, Command, Flag, Variable
 from medley.environment.payload import process_stacks
 from medley.errors import Problem
@@ -22,7 +22,7 @@ from medley.network.secure_channel import Channel, ChannelClosed, ChannelRefused
 from medley.process import Process
 from medley.process_identity import SharedMemory
 
-_LOOK_EVERY_S = 0.2
+_POLL_INTERVAL_S = 0.2
 _MAX_NAME_CHARS = 100
 
 
@@ -128,7 +128,7 @@ def run_node(
     command: Command,
     log: Path,
     on_line: Callable[[str], None],
-    last_error: LastError,
+    find_last_error: LastError,
     *,
     may_end: bool = False,
 ) -> bool:
@@ -136,9 +136,9 @@ def run_node(
 
     `may_end`: a successful end by itself is no Problem.
     """
-    kills, node_process = memory_pressure.count_kernel_kills(), Process(command, on_line)
+    kernel_kills, node_process = memory_pressure.count_kernel_kills(), Process(command, on_line)
     node_process.die_first()
-    head, is_done, will_restart, memory, segments = (
+    head, is_done, will_restart, memory, shared_memory = (
         _Head(channel),
         False,
         False,
@@ -158,7 +158,7 @@ def run_node(
                     },
                 )
             _report_memory(channel, memory)
-            segments.check()
+            shared_memory.check()
             finished = None if is_done else node_process.poll()
             if finished is not None and may_end and not finished.status:
                 is_done = True
@@ -168,8 +168,8 @@ def run_node(
                     finished,
                     ready=True,
                     log=log,
-                    last_error=last_error,
-                    killer=memory_pressure.describe_killer(kills),
+                    last_error=find_last_error,
+                    killer=memory_pressure.describe_killer(kernel_kills),
                 )
                 _send(channel, {"ended": f"{problem.what}: {problem.cause}"})
                 raise problem
@@ -179,9 +179,9 @@ def run_node(
             raise
         on_line(f"{problem.what}: {problem.cause}")
     finally:
-        segments.settle()
+        shared_memory.settle()
         node_process.stop()
-        segments.settle()
+        shared_memory.settle()
     _send(channel, {"ended": "the head ended it"})
     return will_restart
 
@@ -224,7 +224,7 @@ def send_signs_of_life(channel: Channel) -> Iterator[None]:
     stop_event = threading.Event()
 
     def send_signs() -> None:
-        while not stop_event.wait(ALIVE_EVERY_S):
+        while not stop_event.wait(ALIVE_INTERVAL_S):
             _send(channel, {"alive": True})
 
     thread = threading.Thread(target=send_signs, daemon=True)
@@ -237,7 +237,7 @@ def send_signs_of_life(channel: Channel) -> Iterator[None]:
 
 
 class _Head:
-    """The head; every wait for its messages sends it a sign of life."""
+    """The connection to the head; each wait for a message also sends a sign of life."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -246,10 +246,10 @@ class _Head:
     def next_message(self) -> Mapping[str, Any]:
         """Return the next message, or an empty one after a moment."""
         try:
-            if time.monotonic() - self._sent > ALIVE_EVERY_S:
+            if time.monotonic() - self._sent > ALIVE_INTERVAL_S:
                 self._sent = time.monotonic()
                 self._channel.send({"alive": True})
-            message = self._channel.receive(_LOOK_EVERY_S)
+            message = self._channel.receive(_POLL_INTERVAL_S)
         except (ChannelClosed, ChannelRefused) as error:
             raise _head_gone_problem(str(error)) from error
         if time.monotonic() - self._channel.last_received_s > SILENT_LIMIT_S:

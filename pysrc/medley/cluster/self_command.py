@@ -1,4 +1,4 @@
-"""The command and the variables that start this same medley elsewhere; its version and digest.
+"""Find the command and the variables that start this medley elsewhere, and the digest of its source.
 
 It imports little, because every agent sends the digest before anything else.
 """

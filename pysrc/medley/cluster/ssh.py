@@ -8,7 +8,7 @@ from medley.command import Command
 from medley.errors import Problem
 
 CONNECT_LIMIT_S = 8
-_OPTIONS = {
+_SSH_OPTIONS = {
     "BatchMode": "yes",  # a question would hang
     "ConnectTimeout": str(CONNECT_LIMIT_S),
     "StrictHostKeyChecking": "yes",  # whatever the user's configuration, because it carries the token
@@ -36,7 +36,7 @@ class KeyRefused(Problem):
 
 
 class NameUnresolved(Problem):
-    """The name of the host means no address here, as a typo does."""
+    """The name of the host does not resolve here, for example because of a typo."""
 
 
 _UNRESOLVED_PATTERN = r"Could not resolve hostname"
@@ -47,7 +47,7 @@ _PROBLEM_TYPES = {
     _REFUSED_KEY_PATTERN: KeyRefused,
     _UNRESOLVED_PATTERN: NameUnresolved,
 }
-_CAUSES: tuple[tuple[str, str, str], ...] = (
+_FAILURE_EXPLANATIONS: tuple[tuple[str, str, str], ...] = (
     (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED",
         "its host key differs from the known one: another machine has its address, or it was reinstalled",
@@ -82,12 +82,12 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
 )  # fmt: skip
 
 
-def build_command(target: str, programs: Sequence[Sequence[str]], words: Sequence[str]) -> Command:
+def build_ssh_command(target: str, programs: Sequence[Sequence[str]], words: Sequence[str]) -> Command:
     """Return the command that runs the first existing one of `programs` with these words at `target`.
 
     ssh joins its arguments with spaces and passes them to a shell, so it gets one quoted word.
     """
-    options = [word for name, value in _OPTIONS.items() for word in ("-o", f"{name}={value}")]
+    options = [word for name, value in _SSH_OPTIONS.items() for word in ("-o", f"{name}={value}")]
     return Command(("ssh", "-T", *options, "--", target, build_script(programs, words)))
 
 
@@ -108,7 +108,7 @@ def connection_problem(name: str, target: str, output: Sequence[str], status: in
     text = "\n".join(output)
     login, _, port = target.removeprefix("ssh://").partition(":")
     host = login.rpartition("@")[2]
-    for pattern, cause, fix in _CAUSES:
+    for pattern, cause, fix in _FAILURE_EXPLANATIONS:
         if re.search(pattern, text):
             last_line = output[-1].strip() if output else ""
             login_words = shlex.join(

@@ -46,7 +46,7 @@ def list_host_statuses(
             network=_format_network(membership, answer["wire"]),
             slots=f"{node['slots'] - node['free']} of {node['slots']} taken" if node else "-",
             memory=f"{memory['available_bytes'] / GIB:.1f} of {memory['total_bytes'] / GIB:.1f} GiB",
-            models=", ".join(_list_served(answer, nodes)) or "-",
+            models=", ".join(_list_served_models(answer, nodes)) or "-",
         )
 
 
@@ -131,7 +131,7 @@ def _format_network(membership: Answer | None, link: Answer | None) -> str:
     return f"{membership['address']} ({link['interface']}{speed}{'' if link['up'] else ', DOWN'})"
 
 
-def _list_served(answer: Answer, nodes: Mapping[str, Answer]) -> Iterator[str]:
+def _list_served_models(answer: Answer, nodes: Mapping[str, Answer]) -> Iterator[str]:
     dead_addresses = {address for address, node in nodes.items() if not node["alive"]}
     for server in answer["servers"]:
         dead_hosts = ", ".join(dead_addresses.intersection(server.get("hosts", "").split()))

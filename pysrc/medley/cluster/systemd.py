@@ -8,12 +8,12 @@ from typing import Literal, get_args
 
 from medley import process, storage, user
 from medley.cluster import self_command, unit_file
-from medley.cluster.unit_file import Boot, Restart, Unit, format_unit
+from medley.cluster.unit_file import BootOptions, Restart, Unit, format_unit
 from medley.command import Command
 from medley.errors import Problem
 
-Role = Literal["head", "worker", "serve"]
-ROLES: tuple[Role, ...] = get_args(Role)
+ServiceRole = Literal["head", "worker", "serve"]
+SERVICE_ROLES: tuple[ServiceRole, ...] = get_args(ServiceRole)
 _UNIT_FOLDER = Path("/etc/systemd/system")
 _NETWORK_TARGET = "network-online.target"
 _COMMAND_LIMIT_S = 60
@@ -46,15 +46,17 @@ _RESTART_FOREVER = Restart(first_s=5, longest_s=60)
 
 @dataclass(frozen=True)
 class SystemdState:
-    active: str
+    """The state of a unit, as `systemctl show` prints it."""
+
+    active_state: str
     """active, activating (also while it waits for a restart), deactivating, inactive or failed."""
-    sub: str
+    sub_state: str
     """running, auto-restart, dead and others."""
     result: str
     """success, exit-code, signal, timeout, start-limit-hit and others."""
-    restarts: int
+    restart_count: int
     pid: int | None
-    status: int
+    exit_status: int
 
 
 def is_available() -> bool:
@@ -70,9 +72,9 @@ def is_booted() -> bool:
     return _SYSTEMD_FOLDER.is_dir() and process.find_program("systemctl") is not None
 
 
-def build_systemctl_command(*words: str, system: bool = False) -> Command:
+def build_systemctl_command(*words: str, is_system: bool = False) -> Command:
     """Return a systemctl command with XDG_RUNTIME_DIR, which a login by su or sudo lacks."""
-    if system:
+    if is_system:
         return Command(("systemctl", "--no-pager", *words))
     runtime_folder = f"/run/user/{os.getuid()}"
     env = (
@@ -83,20 +85,20 @@ def build_systemctl_command(*words: str, system: bool = False) -> Command:
     return Command(("systemctl", "--user", "--no-pager", *words), env)
 
 
-def list_install_commands(name: str, *, system: bool = True) -> tuple[Command, ...]:
-    """Return the commands that enable and start a unit; do not wait for a system's, which may build."""
-    unit, wait_flags = f"{name}.service", ("--no-block",) if system else ()
+def list_install_commands(name: str, *, is_system: bool = True) -> tuple[Command, ...]:
+    """Return the commands that enable and start a unit; do not wait for a service, which may first build."""
+    unit, wait_flags = f"{name}.service", ("--no-block",) if is_system else ()
     return (
-        build_systemctl_command("daemon-reload", system=system),
-        build_systemctl_command("enable", "--quiet", unit, system=system),
-        build_systemctl_command("restart", *wait_flags, unit, system=system),
+        build_systemctl_command("daemon-reload", is_system=is_system),
+        build_systemctl_command("enable", "--quiet", unit, is_system=is_system),
+        build_systemctl_command("restart", *wait_flags, unit, is_system=is_system),
     )
 
 
-def get_unit_path(name: str, *, system: bool = False) -> Path:
+def get_unit_path(name: str, *, is_system: bool = False) -> Path:
     config_home = os.environ.get("XDG_CONFIG_HOME", "")
     user_folder = Path(config_home) if config_home.startswith("/") else user.home() / ".config"
-    return (_UNIT_FOLDER if system else user_folder / "systemd" / "user") / f"{name}.service"
+    return (_UNIT_FOLDER if is_system else user_folder / "systemd" / "user") / f"{name}.service"
 
 
 def start_unit(unit: Unit) -> None:
@@ -109,7 +111,7 @@ def start_unit(unit: Unit) -> None:
     storage.write(get_unit_path(unit.name), format_unit(full_unit), secret=True)  # a URL may have a login
     # systemd starts a unit that failed often only after a while.
     process.run(build_systemctl_command("reset-failed", f"{unit.name}.service"), limit_s=_COMMAND_LIMIT_S)
-    *prepared, restart = list_install_commands(unit.name, system=False)
+    *prepared, restart = list_install_commands(unit.name, is_system=False)
     for command in prepared:
         _run_checked(command)
     try:
@@ -117,7 +119,7 @@ def start_unit(unit: Unit) -> None:
     except Problem:
         # systemd sometimes reports that a program which ended immediately was not started.
         current = read_state(unit.name)
-        if current is None or current.status in _NOT_EXECUTED_STATUSES:
+        if current is None or current.exit_status in _NOT_EXECUTED_STATUSES:
             raise
 
 
@@ -127,15 +129,17 @@ def stop_unit(name: str) -> None:
         process.run(build_systemctl_command("reset-failed", f"{name}.service"), limit_s=_COMMAND_LIMIT_S)
 
 
-def _remove_unit(name: str, *, system: bool = False) -> None:
-    _run_checked(build_systemctl_command("disable", "--quiet", "--now", f"{name}.service", system=system))
-    storage.remove_file(get_unit_path(name, system=system))
-    _run_checked(build_systemctl_command("daemon-reload", system=system))
+def _remove_unit(name: str, *, is_system: bool = False) -> None:
+    _run_checked(
+        build_systemctl_command("disable", "--quiet", "--now", f"{name}.service", is_system=is_system)
+    )
+    storage.remove_file(get_unit_path(name, is_system=is_system))
+    _run_checked(build_systemctl_command("daemon-reload", is_system=is_system))
 
 
-def read_state(name: str, *, system: bool = False) -> SystemdState | None:
+def read_state(name: str, *, is_system: bool = False) -> SystemdState | None:
     show_command = build_systemctl_command(
-        "show", f"{name}.service", f"--property={','.join(_STATE_PROPERTIES)}", system=system
+        "show", f"{name}.service", f"--property={','.join(_STATE_PROPERTIES)}", is_system=is_system
     )
     return parse_state("\n".join(process.run(show_command, limit_s=_COMMAND_LIMIT_S).lines))
 
@@ -147,12 +151,12 @@ def parse_state(answer: str) -> SystemdState | None:
         return None
     numbers = {name: int(value) if value.isdecimal() else 0 for name, value in values.items()}
     return SystemdState(
-        active=values.get("ActiveState", "inactive"),
-        sub=values.get("SubState", "dead"),
+        active_state=values.get("ActiveState", "inactive"),
+        sub_state=values.get("SubState", "dead"),
         result=values.get("Result", "success"),
-        restarts=numbers.get("NRestarts", 0),
+        restart_count=numbers.get("NRestarts", 0),
         pid=numbers.get("MainPID") or None,
-        status=numbers.get("ExecMainStatus", 0),
+        exit_status=numbers.get("ExecMainStatus", 0),
     )
 
 
@@ -164,15 +168,17 @@ def is_lingering() -> bool:
 
 @dataclass(frozen=True)
 class Service:
-    role: Role
-    words: tuple[str, ...]
+    """A system service of `medley service install`."""
+
+    role: ServiceRole
+    arguments: tuple[str, ...]
     user: str
-    medley: tuple[str, ...]
+    medley_command: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        served = f"{unit_file.SERVER_UNIT_PREFIX}{_read_number('--port', self.words, _DEFAULT_PORT)}"
+        served = f"{unit_file.SERVER_UNIT_PREFIX}{_read_number('--port', self.arguments, _DEFAULT_PORT)}"
         return served if self.role == "serve" else f"medley-{self.role}"
 
     @property
@@ -180,13 +186,15 @@ class Service:
         verb: tuple[str, ...] = (f"ray-{self.role}", "--stay")
         if self.role == "serve":
             verb = ("serve",)
-            boot = Boot(self.user, after=(_NETWORK_TARGET, "medley-head.service", "medley-worker.service"))
+            boot = BootOptions(
+                self.user, after=(_NETWORK_TARGET, "medley-head.service", "medley-worker.service")
+            )
         else:
-            boot = Boot(self.user, before=(*self.medley, "ray-stop"))
-        command = Command((*self.medley, *verb, *self.words), self.env)
-        title = f"medley {' '.join((verb[0], *self.words))}"
+            boot = BootOptions(self.user, before=(*self.medley_command, "ray-stop"))
+        command = Command((*self.medley_command, *verb, *self.arguments), self.env)
+        title = f"medley {' '.join((verb[0], *self.arguments))}"
         limit_s = _STOP_LIMIT_S + (
-            _read_number("--drain", self.words, _DEFAULT_DRAIN_S) if self.role == "serve" else 0
+            _read_number("--drain", self.arguments, _DEFAULT_DRAIN_S) if self.role == "serve" else 0
         )
         return format_unit(Unit(self.name, title, command, _RESTART_FOREVER, stop_limit_s=limit_s), boot)
 
@@ -211,12 +219,12 @@ def find_switch_value(switch: str, words: tuple[str, ...]) -> str | None:
     return None
 
 
-def require_role(role: str, words: tuple[str, ...]) -> Role:
-    known_role = next((role_name for role_name in ROLES if role_name == role), None)
+def require_role(role: str, words: tuple[str, ...]) -> ServiceRole:
+    known_role = next((role_name for role_name in SERVICE_ROLES if role_name == role), None)
     if known_role is None:
         raise Problem(
             f"{role!r} is not a role",
-            cause=f"the roles are {', '.join(ROLES)}",
+            cause=f"the roles are {', '.join(SERVICE_ROLES)}",
             fix="medley service install --help",
         )
     if known_role != "head" and (not words or words[0].startswith("-")):
@@ -237,7 +245,7 @@ def install_service(service: Service) -> None:
             cause="this host does not run systemd",
             fix="start it at boot in another way; its command: medley service install --dry-run",
         )
-    storage.write(get_unit_path(service.name, system=True), service.text)
+    storage.write(get_unit_path(service.name, is_system=True), service.text)
     for command in list_install_commands(service.name):
         _run_checked(command)
 
@@ -245,18 +253,18 @@ def install_service(service: Service) -> None:
 def remove_service(role: str) -> list[str]:
     names = list_service_names(role)
     for name in names:
-        _remove_unit(name, system=True)
+        _remove_unit(name, is_system=True)
     return names
 
 
 def list_service_names(role: str | None = None, folder: Path = _UNIT_FOLDER) -> list[str]:
     patterns = {
         role_name: f"{unit_file.SERVER_UNIT_PREFIX}*" if role_name == "serve" else f"medley-{role_name}"
-        for role_name in ROLES
+        for role_name in SERVICE_ROLES
     }
     files = (
         (role_name, file.stem)
-        for role_name in ROLES
+        for role_name in SERVICE_ROLES
         for file in storage.list_folder(folder, f"{patterns[role_name]}.service")
     )
     return sorted(name for role_name, name in files if role in {None, role_name, name})

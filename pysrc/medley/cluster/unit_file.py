@@ -1,4 +1,4 @@
-"""`Unit` and `Restart` as values, and as systemd's file.
+"""Define `Unit` and `Restart`, and format them as a unit file of systemd.
 
 Quoting as in systemd.syntax(7) and systemd.service(5); systemd 245 (Ubuntu 20.04) and later support every
 key but RestartSteps and RestartMaxDelaySec, which versions before 254 ignore.
@@ -34,7 +34,7 @@ _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
 
 @dataclass(frozen=True)
 class Restart:
-    """Restart after `first_s`, then twice as late each time.
+    """The rule for restarts: the first delay is `first_s` seconds, and each next one twice as long.
 
     Give up after `limit` restarts in a row of less than `lasting_s` each; None: never.
     """
@@ -87,38 +87,45 @@ def _parse_command(table: Mapping[str, Any]) -> Command:
 
 
 @dataclass(frozen=True)
-class Boot:
+class BootOptions:
     user: str
     before: tuple[str, ...] = ()
     """A command to run first; its failure is ignored."""
     after: tuple[str, ...] = ("network-online.target",)
 
 
-def format_unit(unit: Unit, boot: Boot | None = None) -> str:
+def format_unit(unit: Unit, boot_options: BootOptions | None = None) -> str:
     """Return the file of a user's own unit, or of one of the system's; refuse to put a secret in it."""
     command, rule = unit.command, unit.restart
     if command.secrets or command.unset or command.undo or unit.after or (rule and rule.limit is not None):
-        raise AssertionError(
-            unit.name
-        )  # only medley's supervisor does these; a secret is passed as a file's name
+        # Only medley's own supervisor supports these; a secret is passed as the name of its file.
+        raise AssertionError(unit.name)
     unit_secrets.require_no_secret_name(command)
-    if boot:
+    if boot_options:
         unit_secrets.require_no_secret(command)
-    wanted_targets = " ".join(target for target in boot.after if target.endswith(".target")) if boot else ""
+    wanted_targets = (
+        " ".join(target for target in boot_options.after if target.endswith(".target"))
+        if boot_options
+        else ""
+    )
     variables = (
         quote_word(f"{name}={value}", variables="literal") for name, value in sorted(command.env.items())
     )
     sections = {
         "Unit": (
             f"Description={_require_line(unit.title).replace('%', '%%')}",
-            *((f"Wants={wanted_targets}", f"After={' '.join(boot.after)}") if boot else ()),
+            *((f"Wants={wanted_targets}", f"After={' '.join(boot_options.after)}") if boot_options else ()),
             *(("StartLimitIntervalSec=0",) if rule else ()),
         ),
         "Service": (
-            *((f"User={boot.user}", "WorkingDirectory=~") if boot else ()),
+            *((f"User={boot_options.user}", "WorkingDirectory=~") if boot_options else ()),
             "Type=exec",
             *(f"Environment={assignment}" for assignment in variables),
-            *([f"ExecStartPre=-{_format_argv(boot.before)}"] if boot and boot.before else ()),
+            *(
+                [f"ExecStartPre=-{_format_argv(boot_options.before)}"]
+                if boot_options and boot_options.before
+                else ()
+            ),
             f"ExecStart={_format_argv(command.argv)}",
             *_list_restart_lines(rule),
             # Only medley and Ray get the signal: they end their own engine and workers.
@@ -128,9 +135,9 @@ def format_unit(unit: Unit, boot: Boot | None = None) -> str:
             "LimitMEMLOCK=infinity",  # RDMA pins memory
             f"LimitNOFILE={OPEN_FILES}",
             "OOMPolicy=continue",  # medley ends what is left, says why, and starts it again
-            *(_PROTECTION if boot else ()),
+            *(_PROTECTION if boot_options else ()),
         ),
-        "Install": (f"WantedBy={'multi-user' if boot else 'default'}.target",),
+        "Install": (f"WantedBy={'multi-user' if boot_options else 'default'}.target",),
     }
     return "\n".join("\n".join((f"[{name}]", *lines, "")) for name, lines in sections.items())
 

@@ -16,7 +16,7 @@ _SECRET_NAME_PATTERN = re.compile(r"(?i)(token|key|secret|password|passwd|creden
 _LOGIN_PATTERN = re.compile(
     r"(?i)(?<![\w+.-])(?:(?!ssh:)[a-z][a-z0-9+.-]*://[^/\s?#@]+|ssh://[^/\s?#@:]+:[^/\s?#@]+)@"
 )
-"""A URL with a login; of ssh a user alone is none."""
+"""A URL with a login; in a URL of ssh only with a password."""
 _PATH_PATTERN = re.compile(r"(?:~[^/]*|\.{1,2})?/")
 _CAUSE = "every user of this host can read the units of the system"
 _KEY_FILE, _EVENT_FILE = "~/.config/medley/service-key", "~/.config/medley/on-event"

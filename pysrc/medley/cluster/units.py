@@ -32,20 +32,20 @@ from medley.unusable_file import optional
 
 STARTED_PREFIX = "medley keeps "
 _STARTED_LIMIT_S = 10
-_LOOK_EVERY_S = 0.2
-_VITAL_EVERY_S = 1.0
+_POLL_INTERVAL_S = 0.2
+_VITAL_CHECK_INTERVAL_S = 1.0
 STOPPED_LIMIT_S = 20.0
 """A stopped gcs_server accepts connections, and all of Ray hangs."""
 _UNDO_LIMIT_S = 30
 _DAMAGED_STOP_LIMIT_S = 30
 """Seconds to stop a unit whose file is damaged."""
 _LAST_LINE_COUNT = 6
-_TAIL_BYTES = 256 << 10
-_LOG_BYTES = 64 << 20
+_MAX_TAIL_BYTES = 256 << 10
+_MAX_LOG_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
-class State:
+class UnitState:
     """The state of a unit, as its supervisor last wrote it."""
 
     name: str
@@ -171,14 +171,14 @@ def _read_intact_unit(name: str) -> Unit | None:
     return None
 
 
-def read_state(name: str) -> State | None:
+def read_state(name: str) -> UnitState | None:
     saved, supervisor = (
-        storage.read_record(get_units_folder() / f"{name}.state", State),
+        storage.read_record(get_units_folder() / f"{name}.state", UnitState),
         _find_supervisor(name),
     )
     if saved is None:
         # The file is damaged: the supervisor rewrites it with the next change.
-        return State(name, supervisor.pid, running=True, since_s=0) if supervisor else None
+        return UnitState(name, supervisor.pid, running=True, since_s=0) if supervisor else None
     return saved if supervisor else replace(saved, kept=False, running=False, next_s=None)
 
 
@@ -186,7 +186,7 @@ def read_last_log_lines(name: str) -> list[str]:
     """Return the end of its log since its last start, without timestamps."""
     lines: list[str] = []
     with optional():
-        lines = storage.read_end(get_log_file(name), _TAIL_BYTES).decode(errors="replace").splitlines()
+        lines = storage.read_end(get_log_file(name), _MAX_TAIL_BYTES).decode(errors="replace").splitlines()
     texts = [line.partition(" ")[2] for line in lines]
     start_line = max(
         (number for number, line in enumerate(texts) if line.startswith(STARTED_PREFIX)), default=-1
@@ -194,7 +194,7 @@ def read_last_log_lines(name: str) -> list[str]:
     return texts[start_line + 1 :]
 
 
-def list_states() -> Iterator[State]:
+def list_states() -> Iterator[UnitState]:
     for file in storage.list_folder(get_units_folder(), "*.json"):
         with optional():
             if unit_state := read_state(file.stem):
@@ -210,7 +210,7 @@ def _find_supervisor(name: str) -> Identity | None:
         return None if is_free else process_identity.find_file_holder(lock, "kept", name)
 
 
-def main(name: str) -> int:
+def supervise_unit(name: str) -> int:
     """Supervise a unit until it ends for good or this process is stopped."""
     os.chdir("/")  # hold no folder that a user may want to unmount
     unit = read_unit(name)
@@ -219,9 +219,11 @@ def main(name: str) -> int:
 
 
 class UnitSupervisor:
+    """Runs the command of one unit, restarts it by the unit's rule, and writes its state."""
+
     def __init__(self, unit: Unit, pid: int) -> None:
         self.unit, self.shared_memory = unit, SharedMemory()
-        self.state = State(unit.name, pid, running=False, since_s=time.time())
+        self.state = UnitState(unit.name, pid, running=False, since_s=time.time())
         self._write_state()
 
     def run(self) -> int:
@@ -231,14 +233,14 @@ class UnitSupervisor:
             delay_s = self._record_end(finished, time.monotonic() - began_s)
             if self.unit.restart is None:
                 return finished.status
-            # Where it gave up: until this process is stopped. A clock that is set back delays nothing.
+            # After it gave up, wait until this process is stopped. The monotonic clock ignores a new date.
             ended_s = time.monotonic()
             while delay_s is None or time.monotonic() < ended_s + delay_s:
-                time.sleep(_LOOK_EVERY_S)
+                time.sleep(_POLL_INTERVAL_S)
 
     def _run_once(self) -> Finished:
-        with storage.log(get_log_file(self.unit.name), longest_bytes=_LOG_BYTES) as write_line:
-            # A container goes on where its client and its keeper were killed together.
+        with storage.log(get_log_file(self.unit.name), longest_bytes=_MAX_LOG_BYTES) as write_line:
+            # A container goes on if its client and this supervisor were killed together.
             if undo := self.unit.command.undo:
                 process.run(Command(undo), limit_s=_UNDO_LIMIT_S)
             write_line(f"{STARTED_PREFIX}{self.unit.name}: {self.unit.command}")
@@ -264,7 +266,7 @@ class UnitSupervisor:
             EndedOrStopped(STOPPED_LIMIT_S),
             RankMemory(self.unit.name),
         )
-        while (finished := main_process.wait(_VITAL_EVERY_S if self.unit.vital else None)) is None:
+        while (finished := main_process.wait(_VITAL_CHECK_INTERVAL_S if self.unit.vital else None)) is None:
             gone_names = sorted(
                 vital_processes[identity] for identity in ended_processes.find(vital_processes)
             )

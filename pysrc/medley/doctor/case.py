@@ -154,7 +154,7 @@ def _try_connections(fleet: Fleet, ends: Mapping[str, Endpoint], head: str) -> M
 
 def read_cluster(name: str | None, without: tuple[str, ...]) -> cluster.Cluster | None:
     """Read the cluster of that name or file; None if no option asks for one and there is no cluster.toml."""
-    if not name and not without and cluster.find_file() is None:
+    if not name and not without and cluster.find_cluster_file() is None:
         return None
     return cluster.leave_out_hosts(cluster.read_cluster(name), without)
 

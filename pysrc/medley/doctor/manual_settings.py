@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from medley.cluster import FILE
+from medley.cluster import CLUSTER_FILE
 from medley.doctor.checks import NOT_RECORDED, Case, Check, ExaminedHost, case_check
 from medley.engine.unread_variables import require_read_variables
 from medley.environment import engine_source
@@ -106,7 +106,10 @@ def _check_unread(case: Case, host: ExaminedHost) -> Iterator[Check]:
         return
     locked = engine_source.read_locked_versions().get(kind.host.environments.get(case.engine, ""), {})
     version = locked.get(case.engine)
-    for names, file in ((settings.vllm_names if settings else (), None), (host.member.environment, FILE)):
+    for names, file in (
+        (settings.vllm_names if settings else (), None),
+        (host.member.environment, CLUSTER_FILE),
+    ):
         try:
             require_read_variables(names, case.engine, version, file=file)
         except Problem as problem:

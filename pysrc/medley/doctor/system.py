@@ -13,7 +13,7 @@ from medley.host.health.software import HUB_HOME, HUB_TOKEN, HubAccess, Leftover
 _ENOUGH_BYTES = {"models": 20 * GIB, "temporary": 2 * GIB}
 _CUDA_ENVIRONMENT_GIB, _CPU_ENVIRONMENT_GIB = 10, 3
 """Sizes of vllm-cuda, with as much again while it is built, and of vllm-cpu (docs/how-to/install.md)."""
-_MIN_BYTES = {"state": checks.MIN_FREE_BYTES, "temporary": 256 << 20}
+_MIN_BYTES = {"state": checks.MIN_FREE_DISK_BYTES, "temporary": 256 << 20}
 _NEEDS = {
     "models": "model weights are downloaded there",
     "temporary": "compilers and Ray write there",

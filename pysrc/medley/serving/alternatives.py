@@ -63,7 +63,7 @@ def place_order(order: Order, shape: Shape, site: Topology) -> Choice:
 
 def _list_missing_hosts(site: Topology) -> Iterator[str]:
     """Yield `medley up` where hosts of cluster.toml are missing in the cluster, or this host plans alone."""
-    path = cluster.find_file()
+    path = cluster.find_cluster_file()
     if not (site.rank_order or set(site.hosts) == {platform.node()}) or path is None:
         return
     # Reading the file only counts its hosts: no command of it runs.

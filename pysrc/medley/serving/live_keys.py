@@ -99,7 +99,9 @@ def wait_for_key(key: str) -> list[Server]:
     """Wait until the running servers let a new key in; return those that do not."""
     return _wait_until_current(
         lambda: [
-            each for each in list_servers_with_own_keys() if not _is_current(each, key, is_accepted=True)
+            server
+            for server in list_servers_with_own_keys()
+            if not _is_current(server, key, is_accepted=True)
         ]
     )
 
@@ -107,7 +109,9 @@ def wait_for_key(key: str) -> list[Server]:
 def wait_for_revocation(key: str) -> list[Server]:
     """Wait until no running server lets a key in; return those that still do."""
     return _wait_until_current(
-        lambda: [each for each in serving.list_servers() if not _is_current(each, key, is_accepted=False)]
+        lambda: [
+            server for server in serving.list_servers() if not _is_current(server, key, is_accepted=False)
+        ]
     )
 
 

@@ -88,7 +88,7 @@ def reserve_slots(prepared: PreparedLaunch, output: Output) -> Iterator[RankMoni
             model_files.copy_extra_files(cluster, prepared.launch.model_extras, output.watch)
             resources.enter_context(ray_watch.explain_host_loss(cluster, ranks.addresses))
             resources.enter_context(reservation)
-            reservation.enter_context(membership.reserve_slots(cluster, slots.spare))
+            reservation.enter_context(membership.reserve_slots(cluster, slots.free))
         elif cluster and slots:
             resources.enter_context(membership.reserve_slots(cluster, slots.used))
         yield ranks

@@ -2,12 +2,12 @@ import pytest
 
 from medley.cluster.discovery import (
     HostMention,
-    is_local,
-    is_plain,
+    invalid_name_problem,
+    is_local_name_or_address,
+    is_valid_host_name,
     merge_mentions,
-    parse_choice,
     parse_host,
-    refusal_problem,
+    parse_selection,
     select_default,
     split_target,
 )
@@ -65,8 +65,8 @@ def test_what_is_no_host_is_refused(word: str) -> None:
 
 @pytest.mark.parametrize("word", BAD)
 def test_a_name_that_is_not_plain(word: str) -> None:
-    assert not is_plain(word)
-    problem = refusal_problem(HostMention(word, "ssh config", "~/.ssh/config:7"))
+    assert not is_valid_host_name(word)
+    problem = invalid_name_problem(HostMention(word, "ssh config", "~/.ssh/config:7"))
     assert problem.what.startswith("~/.ssh/config:7: ")
     assert "\n" not in problem.what
 
@@ -82,7 +82,7 @@ def test_a_name_that_is_not_plain(word: str) -> None:
     ],
 )
 def test_what_may_stand_on_the_same_desk(word: str, near: bool) -> None:  # noqa: FBT001 - of a table
-    assert is_local(word) == near
+    assert is_local_name_or_address(word) == near
 
 
 def test_a_port_goes_into_what_ssh_is_told() -> None:
@@ -110,7 +110,7 @@ def test_this_host_is_the_first_and_there_once() -> None:
 def test_all_mentions_of_a_host_are_one() -> None:
     (_, one, two), _ = merge_mentions([KNOWN, NEAR, ALIAS], "spark-1", [])
     assert (one.name, one.target, one.sources) == ("spark-2", "spark-2", ("known_hosts", "ssh config"))
-    assert one.origin_text == "known_hosts, ssh config, 192.168.1.51"
+    assert one.description == "known_hosts, ssh config, 192.168.1.51"
     assert two.name == "192.168.100.11"
 
 
@@ -157,7 +157,7 @@ def test_names_that_are_not_plain_are_refused_with_their_place() -> None:
 )
 def test_an_answer_names_hosts(answer: str, expected: list[str]) -> None:
     found, _ = merge_mentions([ALIAS, NAS], "spark-1", [])
-    assert [each.name for each in parse_choice(answer, found)] == expected
+    assert [each.name for each in parse_selection(answer, found)] == expected
 
 
 @pytest.mark.parametrize(
@@ -167,11 +167,11 @@ def test_an_answer_names_hosts(answer: str, expected: list[str]) -> None:
 def test_an_answer_that_cannot_be_meant(answer: str, name: str, cause: str) -> None:
     found, _ = merge_mentions([ALIAS, NAS], "spark-1", [])
     with raises_problem(name, cause=cause):
-        parse_choice(answer, found)
+        parse_selection(answer, found)
 
 
 def test_nothing_to_take_is_asked_again() -> None:
     found, _ = merge_mentions([NAS], "no name", [])
     assert [each.name for each in found] == ["nas"]
     with raises_problem(cause="no default"):
-        parse_choice("", found)
+        parse_selection("", found)

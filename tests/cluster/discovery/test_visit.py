@@ -6,7 +6,7 @@ from medley.cluster.discovery.visit import (
     HostSurvey,
     choose_head,
     describe_network,
-    require_distinct,
+    require_distinct_hosts,
     use_hostnames,
 )
 from medley.errors import Problem
@@ -41,25 +41,25 @@ def test_what_only_an_image_can_run() -> None:
 
 
 def test_a_host_in_a_line() -> None:
-    assert ONE.sentence.startswith("spark, 121.7")
-    assert "GiB, enp1s0f1np1 192.168.100.10" in ONE.sentence
-    assert ONE.sentence.endswith("RDMA")
-    assert THOR.sentence == "not reached: it does not answer (No route to host)"
+    assert ONE.description.startswith("spark, 121.7")
+    assert "GiB, enp1s0f1np1 192.168.100.10" in ONE.description
+    assert ONE.description.endswith("RDMA")
+    assert THOR.description == "not reached: it does not answer (No route to host)"
     assert list(THOR.comments) == [
-        f"When this file was written it was {THOR.sentence}",
+        f"When this file was written it was {THOR.description}",
         "To fix it: ping thor-1",
     ]
-    assert list(ONE.comments) == [ONE.sentence]
+    assert list(ONE.comments) == [ONE.description]
 
 
 @pytest.mark.parametrize(
     ("visits", "wanted", "expected"),
     [
-        pytest.param((ONE, replace(TWO, is_here=True)), None, "spark-2", id="this host"),
+        pytest.param((ONE, replace(TWO, is_this_host=True)), None, "spark-2", id="this host"),
         pytest.param((THOR, DESK, ONE), None, "spark-1", id="the most memory"),
         pytest.param((ONE, TWO), None, "spark-1", id="the first of equals"),
         pytest.param((THOR, replace(THOR, name="thor-2")), None, "thor-1", id="nobody answers"),
-        pytest.param((replace(ONE, is_here=True), DESK), "desk", "desk", id="as wanted"),
+        pytest.param((replace(ONE, is_this_host=True), DESK), "desk", "desk", id="as wanted"),
         pytest.param((ONE, replace(TWO, target="me@10.0.0.2")), "10.0.0.2", "spark-2", id="by its address"),
     ],
 )
@@ -91,10 +91,10 @@ def test_names_of_hosts_known_by_address(name: str, called: str, expected: str) 
 
 
 def test_one_host_under_two_names() -> None:
-    require_distinct(by_name(ONE, TWO, DESK, THOR))
-    require_distinct(by_name(ONE, visit("other", "spark-pair-a", called="other")))
+    require_distinct_hosts(by_name(ONE, TWO, DESK, THOR))
+    require_distinct_hosts(by_name(ONE, visit("other", "spark-pair-a", called="other")))
     with raises_problem("spark-1", "box", cause=("spark-1", "192.168.1.10")):
-        require_distinct(by_name(ONE, visit("box", "spark-pair-a", called="spark-1")))
+        require_distinct_hosts(by_name(ONE, visit("box", "spark-pair-a", called="spark-1")))
 
 
 def test_the_wire_that_they_share() -> None:

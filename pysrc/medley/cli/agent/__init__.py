@@ -1,4 +1,4 @@
-"""`medley agent`: answers requests of another host over ssh, JSON lines; table of handlers.
+"""`medley agent`: answer another host's requests over ssh, in JSON lines.
 
 Each line is a JSON object. Stdin has {"do": REQUEST, "with": {…}}. Stdout has a greeting, then for each
 request any {"note": TEXT} and one {"said": {…}} or {"problem": {…}}. The agent ends when stdin does.
@@ -49,7 +49,7 @@ def answer_request(request: str, fields: Table, note: Note) -> Table:
     return result
 
 
-class Notes(NoteProgress):
+class NoteSender(NoteProgress):
     """Progress whose stages and notes go to the host that asks."""
 
     def __init__(self, note: Note) -> None:
@@ -59,7 +59,7 @@ class Notes(NoteProgress):
         self._send_note(text)
 
 
-_WAKE_EVERY_S = 0.2
+_WAKE_INTERVAL_S = 0.2
 _Message = TypedDict("_Message", {"do": str, "with": dict[str, Any]})
 
 
@@ -82,7 +82,7 @@ def _read_lines(lines: "Queue[str]") -> None:
     for number in itertools.chain([signal.SIGTERM], itertools.repeat(signal.SIGUSR1)):
         # A signal that comes just as the main thread is about to block does not wake it; the next one does.
         os.kill(os.getpid(), number)
-        time.sleep(_WAKE_EVERY_S)
+        time.sleep(_WAKE_INTERVAL_S)
 
 
 def _answer_message(message: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Agent requests: prepare, begin, settle, gather, end this host's part of a Ray cluster."""
+"""Answer the agent requests of a Ray cluster: prepare, begin, settle, gather, end."""
 
 import json
 import os
@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 
 from medley import cluster, credentials, explain, json_shape, process, serving, storage, transcript
-from medley.cli.agent import Note, Notes, Table
+from medley.cli.agent import Note, NoteSender, Table
 from medley.cluster import membership, ray_watch, self_command, units
 from medley.cluster.node import NodeSpec, build_node_spec
 from medley.cluster.unit_file import Restart, Unit
@@ -24,11 +24,11 @@ from medley.network.fabric.types import Endpoint
 
 def answer_prepare(fields: Table, note: Note) -> Table:
     """Prepare the environment of this host; `fields` are those of Bringup.build_host_request."""
-    node = prepare_node(fields, Notes(note))
+    node = prepare_node(fields, NoteSender(note))
     return {"terms": node.collect_terms(), "slots": node.slots}
 
 
-def prepare_node(fields: Table, progress: Notes) -> NodeSpec:
+def prepare_node(fields: Table, progress: NoteSender) -> NodeSpec:
     """Return this host as a node of the cluster, its environment or image ready for use."""
     host_facts = facts.read_facts(transcript.parse(fields["transcript"]))
     kind = find_kind(host_facts, fields["kind"])
@@ -66,7 +66,10 @@ def prepare_node(fields: Table, progress: Notes) -> NodeSpec:
     )
     if not is_dry_run:
         require_read_variables(
-            user_variables, engine, node.environment.find_versions((engine,))[engine], file=cluster.FILE
+            user_variables,
+            engine,
+            node.environment.find_versions((engine,))[engine],
+            file=cluster.CLUSTER_FILE,
         )
     return node
 
@@ -77,7 +80,7 @@ GATHER_LIMIT_S = 75
 def answer_gather(fields: Table, note: Note) -> Table:
     """Give a running head the facts of new hosts: the fields of `prepare`, `head` and `gathered`."""
     finished = process.run(
-        build_gather_command(prepare_node(fields, Notes(note)), fields["head"], fields["gathered"]),
+        build_gather_command(prepare_node(fields, NoteSender(note)), fields["head"], fields["gathered"]),
         limit_s=GATHER_LIMIT_S,
     )
     return parse_nodes(finished.lines)
@@ -100,7 +103,7 @@ def build_gather_command(node: NodeSpec, head_address: str, gathered: Table) -> 
         "gather",
         head_address,
         str(file),
-        reads=(file,),
+        readable_folders=(file,),
     )
 
 
@@ -113,7 +116,7 @@ def parse_nodes(lines: "list[str] | tuple[str, ...]") -> Table:
     return result
 
 
-_STOP_LIMIT_S = 3
+_RAY_STOP_LIMIT_S = 3
 """Seconds: Ray ends its processes one after another, and gives each ten; none of them has data to save."""
 
 
@@ -123,7 +126,7 @@ def answer_begin(fields: Table, note: Note) -> Table:
     `head` is HOST:PORT. With `dry` nothing starts, and the answer is the command with its reasons. A head
     also gets `gathered`.
     """
-    node = prepare_node(fields, Notes(note))
+    node = prepare_node(fields, NoteSender(note))
     if fields["dry"]:
         start = _build_start_command(node, fields)
         return {"command": str(start.command), "why": start.why()}
@@ -148,7 +151,7 @@ def answer_begin(fields: Table, note: Note) -> Table:
             command,
             Restart(longest_s=30),
             gather,
-            _STOP_LIMIT_S,
+            _RAY_STOP_LIMIT_S,
             ray_watch.VITAL_PROCESSES,
         )
     )
@@ -173,8 +176,8 @@ def _read_endpoint(fields: Table) -> Endpoint:
 
 
 SETTLE_LIMIT_S = 90
-_LOOK_EVERY_S = 0.1
-_STATE_EVERY_S = 1.0
+_POLL_INTERVAL_S = 0.1
+_STATE_CHECK_INTERVAL_S = 1.0
 """Seconds between reads of the unit's state: a read scans /proc, and Ray needs the processor."""
 _LAST_LINE_COUNT = 6
 
@@ -188,12 +191,12 @@ def answer_settle(fields: Table, _note: Note) -> Table:
             return parse_nodes(lines)
         if fields["role"] == "worker" and any(membership.STARTED_LINE in line for line in lines):
             return {}
-        if time.monotonic() > checked_s + _STATE_EVERY_S:
+        if time.monotonic() > checked_s + _STATE_CHECK_INTERVAL_S:
             checked_s = time.monotonic()
             state = units.read_state(membership.UNIT_NAME)
             if state is None or not state.kept or state.restarts:
                 raise _start_problem(lines or (state.said.splitlines() if state else []))
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_POLL_INTERVAL_S)
     raise _start_problem(units.read_last_log_lines(membership.UNIT_NAME))
 
 
@@ -211,7 +214,7 @@ def answer_end(fields: Table, note: Note) -> Table:
     """End Ray on this host; without `part` also its servers, and remove the files of the cluster."""
     ended = 0
     if not fields["part"]:
-        ended += serving.end_servers(None, Notes(note), is_immediate=True)
+        ended += serving.end_servers(None, NoteSender(note), is_immediate=True)
     note("end Ray …")
     ended += membership.end_ray()
     storage.remove(membership.get_ray_folder())

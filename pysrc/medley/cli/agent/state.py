@@ -1,4 +1,4 @@
-"""Agent requests: look, status, examine, sample, logs, events, listen, connect."""
+"""Answer the agent requests about this host: look, tell, examine, sample, log, events, listen, connect."""
 
 import json
 import socket
@@ -94,7 +94,9 @@ def _list_full_disks() -> list[str]:
     free = storage.free_bytes(state)
     fix = f"df -h {state}; medley env clean"
     return (
-        [f"the disk is full: {free >> 20} MiB free in {state}: {fix}"] if free < checks.MIN_FREE_BYTES else []
+        [f"the disk is full: {free >> 20} MiB free in {state}: {fix}"]
+        if free < checks.MIN_FREE_DISK_BYTES
+        else []
     )
 
 
@@ -114,20 +116,20 @@ def answer_sample(fields: Table, _note: Note) -> Table:
     return _HOST_SAMPLERS[0].sample(include_metrics=fields["whole"]).table
 
 
-_LOOK_EVERY_S = 0.2
-_TAIL_BYTES = 1 << 20
+_POLL_INTERVAL_S = 0.2
+_MAX_TAIL_BYTES = 1 << 20
 
 
 def answer_log(fields: Table, note: Note) -> Table:
     """Send the last `lines` of all units, by time; with `follow` go on until nobody listens."""
-    start_offsets = {path: max(0, _get_size(path) - _TAIL_BYTES) for path in _list_logs()}
+    start_offsets = {path: max(0, _get_size(path) - _MAX_TAIL_BYTES) for path in _list_logs()}
     end_offsets = dict(start_offsets)
     # A tail that does not begin at the top begins in the middle of a line.
     tails = [list(_read_new_lines(path, end_offsets))[bool(begin) :] for path, begin in start_offsets.items()]
     for line in deque(merge(*tails), maxlen=fields["lines"]):
         note(line)
     while fields["follow"]:
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_POLL_INTERVAL_S)
         for path in _list_logs():
             for line in _read_new_lines(path, end_offsets):
                 note(line)

@@ -1,4 +1,4 @@
-"""Agent requests: transfer a model, run a verb, apply a fix, hand over the token."""
+"""Answer the agent requests transfer (of a model), type (a verb), token, and mend (a fix)."""
 
 import shutil
 from collections.abc import Callable, Mapping
@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from medley import credentials, storage
-from medley.cli.agent import Note, Notes, Table
+from medley.cli.agent import Note, NoteSender, Table
 from medley.cluster import events, self_command
 from medley.command import Command
 from medley.doctor import case
@@ -18,7 +18,7 @@ from medley.model.transfer.pieces import PieceStore, find_damage
 from medley.process import Process
 from medley.progress import PROGRESS
 
-_NOTE_BYTES = 8 << 20
+_NOTE_INTERVAL_BYTES = 8 << 20
 # One agent process has one of each.
 _OPEN_CONNECTIONS = ExitStack()
 _SHARED_MODELS: list[PieceStore] = []
@@ -35,7 +35,7 @@ def _find_model(fields: Table, _note: Note) -> Table:
     has_model = (
         (top / "config.json").is_file() if Path(target).is_absolute() else bool(hub.list_snapshots(target))
     )
-    existing = next(each for each in (top, *top.parents) if storage.exists(each))
+    existing = next(folder for folder in (top, *top.parents) if storage.exists(folder))
     return {"here": has_model, "root": str(top), "free_bytes": shutil.disk_usage(existing).free}
 
 
@@ -90,7 +90,7 @@ def _fetch_pieces(fields: Table, note: Note) -> Table:
         sources,
         fields["secret"],
         on_progress=_build_progress_note(note),
-        watch=Notes(note),
+        watch=NoteSender(note),
     )
     model_fetch.run()
     return {"received_bytes": model_fetch.received_bytes}
@@ -122,11 +122,11 @@ _STEPS: Mapping[str, Callable[[Table, Note], Table]] = {
 
 def _build_progress_note(note: Note) -> Callable[[int, int], None]:
     """Return a callback that sends a note of progress every few MiB, not for each piece."""
-    noted_bytes = -_NOTE_BYTES
+    noted_bytes = -_NOTE_INTERVAL_BYTES
 
     def note_progress(done: int, total: int) -> None:
         nonlocal noted_bytes
-        if done - noted_bytes >= _NOTE_BYTES or done == total or done < noted_bytes:
+        if done - noted_bytes >= _NOTE_INTERVAL_BYTES or done == total or done < noted_bytes:
             noted_bytes = done
             note(f"{PROGRESS}{done} {total}")
 

@@ -1,4 +1,4 @@
-"""Merge the mentions of hosts that could join a cluster, and parse the user's choice."""
+"""Merge the mentions of hosts that could join a cluster, and parse the user's selection."""
 
 import re
 from collections.abc import Collection, Iterable, Sequence
@@ -7,7 +7,7 @@ from ipaddress import IPv4Address
 
 from medley.errors import Problem
 
-_PLAIN_NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
+_HOST_NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
 _TARGET_PATTERN = re.compile(
     r"(ssh://)?((?P<user>[A-Za-z0-9_][A-Za-z0-9_.-]*)@)?(?P<host>[^@:]+)(:(?P<port>[0-9]{1,5}))?"
 )
@@ -18,7 +18,7 @@ _LOCAL_SUFFIXES = (".local", ".lan", ".home", ".home.arpa", ".internal", ".local
 
 @dataclass(frozen=True)
 class HostMention:
-    """A place that names a host; `name` is what a user would type, `aliases` other names and addresses."""
+    """A mention of a host in a file or a neighbor table; `name` is what a user would type."""
 
     name: str
     source: str
@@ -34,8 +34,8 @@ class HostMention:
         return self.name if self.port == SSH_PORT else f"ssh://{self.name}:{self.port}"
 
 
-def is_plain(name: str) -> bool:
-    return _PLAIN_NAME_PATTERN.fullmatch(name) is not None
+def is_valid_host_name(name: str) -> bool:
+    return _HOST_NAME_PATTERN.fullmatch(name) is not None
 
 
 def is_address(word: str) -> bool:
@@ -46,7 +46,7 @@ def is_address(word: str) -> bool:
     return True
 
 
-def is_local(word: str) -> bool:
+def is_local_name_or_address(word: str) -> bool:
     """Return whether a host is likely on the local network: it has no public name or address."""
     if is_address(word):
         return IPv4Address(word).is_private
@@ -59,7 +59,7 @@ def split_target(target: str) -> tuple[str | None, str, str | None]:
     return (match["user"], match["host"], match["port"]) if match else (None, target, None)
 
 
-def refusal_problem(mention: HostMention) -> Problem:
+def invalid_name_problem(mention: HostMention) -> Problem:
     return Problem(
         f"{mention.place}: {mention.name[:60]!r} is not a valid host name",
         cause="a name has letters, digits, dots, hyphens and _, at most 63 of them",
@@ -69,6 +69,8 @@ def refusal_problem(mention: HostMention) -> Problem:
 
 @dataclass(frozen=True)
 class HostCandidate:
+    """A host that could join the cluster, merged from all its mentions."""
+
     name: str
     target: str
     sources: tuple[str, ...]
@@ -76,7 +78,7 @@ class HostCandidate:
     is_likely: bool = False
 
     @property
-    def origin_text(self) -> str:
+    def description(self) -> str:
         others = [address for address in self.addresses if address != self.name]
         return ", ".join((*self.sources[:2], *others[:1]))
 
@@ -84,7 +86,11 @@ class HostCandidate:
 def parse_host(word: str) -> HostCandidate:
     """Parse a host that the user names: HOST, USER@HOST or ssh://USER@HOST:PORT, as ssh takes it."""
     match = _TARGET_PATTERN.fullmatch(word)
-    if not match or not is_plain(match["host"]) or (match["port"] and not word.startswith("ssh://")):
+    if (
+        not match
+        or not is_valid_host_name(match["host"])
+        or (match["port"] and not word.startswith("ssh://"))
+    ):
         raise Problem(
             f"{word[:60]!r} is not a host",
             cause="a host is HOST, USER@HOST or ssh://USER@HOST:PORT, in letters, digits, dots, hyphens, _",
@@ -98,29 +104,33 @@ def merge_mentions(
 ) -> tuple[tuple[HostCandidate, ...], tuple[Problem, ...]]:
     """Return this host, named `own_name` at `own_addresses`, then all others; and the refused mentions."""
     all_mentions = tuple(mentions)
-    refused = tuple(refusal_problem(mention) for mention in all_mentions if not is_plain(mention.name))
-    groups = _group_mentions(mention for mention in all_mentions if is_plain(mention.name))
+    problems = tuple(
+        invalid_name_problem(mention) for mention in all_mentions if not is_valid_host_name(mention.name)
+    )
+    groups = _group_mentions(mention for mention in all_mentions if is_valid_host_name(mention.name))
     own_words = {own_name, f"{own_name}.local", "localhost", "127.0.0.1", "127.0.1.1", *own_addresses}
-    others = (_merge_group(group) for group in groups if not own_words & _list_words(group))
+    others = (_merge_group(group) for group in groups if not own_words & _list_names_and_addresses(group))
     candidates: dict[str, HostCandidate] = {}
     for candidate in others:
         candidates.setdefault(candidate.name, candidate)
     candidates.pop(own_name, None)
     own_candidate = (
-        (HostCandidate(own_name, own_name, ("this host",), is_likely=True),) if is_plain(own_name) else ()
+        (HostCandidate(own_name, own_name, ("this host",), is_likely=True),)
+        if is_valid_host_name(own_name)
+        else ()
     )
-    return (*own_candidate, *candidates.values()), refused
+    return (*own_candidate, *candidates.values()), problems
 
 
 def select_default(candidates: Sequence[HostCandidate]) -> tuple[HostCandidate, ...]:
     return tuple(candidate for candidate in candidates if candidate.is_likely)
 
 
-def parse_choice(answer: str, candidates: Sequence[HostCandidate]) -> tuple[HostCandidate, ...]:
+def parse_selection(answer: str, candidates: Sequence[HostCandidate]) -> tuple[HostCandidate, ...]:
     words = answer.replace(",", " ").split()
-    selected = tuple(dict.fromkeys(_parse_word(word, candidates) for word in words)) or select_default(
-        candidates
-    )
+    selected = tuple(
+        dict.fromkeys(_parse_selected_word(word, candidates) for word in words)
+    ) or select_default(candidates)
     if not selected:
         raise Problem(
             "no host is selected",
@@ -130,7 +140,7 @@ def parse_choice(answer: str, candidates: Sequence[HostCandidate]) -> tuple[Host
     return selected
 
 
-def _parse_word(word: str, candidates: Sequence[HostCandidate]) -> HostCandidate:
+def _parse_selected_word(word: str, candidates: Sequence[HostCandidate]) -> HostCandidate:
     if word.isdecimal():
         if not 0 < int(word) <= len(candidates):
             raise Problem(
@@ -145,8 +155,8 @@ def _parse_word(word: str, candidates: Sequence[HostCandidate]) -> HostCandidate
 def _group_mentions(mentions: Iterable[HostMention]) -> list[list[HostMention]]:
     groups: list[list[HostMention]] = []
     for mention in mentions:
-        words = _list_words([mention])
-        matching = [group for group in groups if words & _list_words(group)]
+        words = _list_names_and_addresses([mention])
+        matching = [group for group in groups if words & _list_names_and_addresses(group)]
         if matching:
             matching[0][:] = [*(other for group in matching for other in group), mention]
             groups = [group for group in groups if group is matching[0] or group not in matching]
@@ -155,7 +165,7 @@ def _group_mentions(mentions: Iterable[HostMention]) -> list[list[HostMention]]:
     return groups
 
 
-def _list_words(group: Iterable[HostMention]) -> set[str]:
+def _list_names_and_addresses(group: Iterable[HostMention]) -> set[str]:
     return {word for mention in group for word in (*mention.aliases, mention.target)}
 
 

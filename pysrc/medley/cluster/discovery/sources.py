@@ -19,7 +19,7 @@ from medley.cluster.discovery import (
     HostCandidate,
     HostMention,
     is_address,
-    is_local,
+    is_local_name_or_address,
 )
 from medley.errors import Problem
 from medley.host import facts
@@ -33,13 +33,12 @@ NEIGHBOR_COMMAND = "ip -json -4 neigh show"
 ANNOUNCED_COMMAND = "avahi-browse --parsable --terminate --resolve --no-db-lookup _ssh._tcp"
 NEIGHBOR_COMMANDS = (NEIGHBOR_COMMAND, ANNOUNCED_COMMAND)
 _PRESENT_STATES = {"REACHABLE", "STALE", "DELAY", "PROBE"}
-"""DELAY and PROBE: a stale neighbor that the kernel asks again."""
-"""A link this fast is a cable between GPU hosts, not a home network."""
+"""The states of neighbors that answered lately; in DELAY and PROBE the kernel asks a stale one again."""
 _ESCAPE_PATTERN = re.compile(r"\\(\d{3})")
 _PATTERN_CHARS = set("*?!")
 _UNUSABLE_PREFIXES = ("|", "@", "#")
-"""Lines of known_hosts with hashed names, with a mark, and comments."""
-_MIN_FIELDS = 3
+"""The beginnings of lines of known_hosts without a readable name: hashed names, markers, comments."""
+_MIN_KNOWN_HOSTS_FIELDS = 3
 _MAX_INCLUDE_DEPTH = 16
 _MAX_LINE_CHARS = 16_384
 ReadIncluded = Callable[[str], Iterable[tuple[str, str]]]
@@ -47,8 +46,10 @@ ReadIncluded = Callable[[str], Iterable[tuple[str, str]]]
 
 @dataclass(frozen=True)
 class CandidateSearch:
+    """The hosts that a search found, with problems of mentions and the searched places."""
+
     candidates: tuple[HostCandidate, ...]
-    refused: tuple[Problem, ...]
+    problems: tuple[Problem, ...]
     places: tuple[str, ...]
 
 
@@ -58,11 +59,11 @@ def find_candidates() -> CandidateSearch:
     neighbors = list_neighbors(process.ask(NEIGHBOR_COMMANDS), own_facts)
     own_addresses = [address.ip for link in own_facts.net.links for address in link.addresses]
     mentions = (*list_ssh_mentions(), *neighbors)
-    candidates, refused = discovery.merge_mentions(
+    candidates, problems = discovery.merge_mentions(
         mentions, socket.gethostname().partition(".")[0], own_addresses
     )
     places = ("~/.ssh/config", "~/.ssh/known_hosts", *(f"the neighbors on {link}" for link in interfaces))
-    return CandidateSearch(candidates, refused, places)
+    return CandidateSearch(candidates, problems, places)
 
 
 def list_ssh_mentions() -> Iterator[HostMention]:
@@ -95,31 +96,36 @@ def find_neighbor_links(host_facts: Facts) -> dict[str, bool]:
 
 
 def list_neighbors(answers: Transcript, host_facts: Facts) -> tuple[HostMention, ...]:
-    usable = find_neighbor_links(host_facts)
+    is_fast_by_interface = find_neighbor_links(host_facts)
     gateways = {route.gateway for route in host_facts.net.routes}
-    mentions = (*_parse_announced(answers, usable), *_parse_neighbor_table(answers, usable))
+    mentions = (
+        *_parse_announced(answers, is_fast_by_interface),
+        *_parse_neighbor_table(answers, is_fast_by_interface),
+    )
     return tuple(mention for mention in mentions if not {mention.name, *mention.aliases} & gateways)
 
 
-def _parse_neighbor_table(answers: Transcript, usable: Mapping[str, bool]) -> Iterator[HostMention]:
+def _parse_neighbor_table(
+    answers: Transcript, is_fast_by_interface: Mapping[str, bool]
+) -> Iterator[HostMention]:
     for row in objects(answers, NEIGHBOR_COMMAND):
         match row:
             case {"dst": str(address), "dev": str(interface), "state": list(states)} if (
-                interface in usable
+                interface in is_fast_by_interface
                 and is_address(address)
                 and _PRESENT_STATES & {str(state) for state in states}
             ):
-                is_likely = usable[interface]
+                is_likely = is_fast_by_interface[interface]
                 yield HostMention(
                     address, f"neighbor on {interface}", interface, (address,), is_likely=is_likely
                 )
 
 
-def _parse_announced(answers: Transcript, usable: Collection[str]) -> Iterator[HostMention]:
+def _parse_announced(answers: Transcript, interfaces: Collection[str]) -> Iterator[HostMention]:
     """Yield the hosts of lines `=;INTERFACE;IPv4;SERVICE;TYPE;DOMAIN;HOST;ADDRESS;PORT;TEXT`."""
     for line in lines(answers, ANNOUNCED_COMMAND):
         match line.split(";"):
-            case ["=", interface, "IPv4", _, _, _, host, address, *_] if interface in usable:
+            case ["=", interface, "IPv4", _, _, _, host, address, *_] if interface in interfaces:
                 name = _ESCAPE_PATTERN.sub(lambda code: chr(int(code[1])), host)
                 aliases = (address,) if is_address(address) else ()
                 yield HostMention(name, f"announced on {interface}", interface, aliases)
@@ -130,7 +136,7 @@ def parse_known_hosts(text: str, file: str) -> tuple[HostMention, ...]:
     mentions: dict[tuple[str, int], HostMention] = {}  # there is a line for each sort of key
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()
-        if len(words) < _MIN_FIELDS or words[0].startswith(_UNUSABLE_PREFIXES):
+        if len(words) < _MIN_KNOWN_HOSTS_FIELDS or words[0].startswith(_UNUSABLE_PREFIXES):
             continue
         for port, names in _group_by_port(words[0]).items():
             first_name = next((name for name in names if not is_address(name)), names[0])
@@ -152,11 +158,11 @@ def _group_by_port(field: str) -> dict[int, tuple[str, ...]]:
     return names_by_port
 
 
-def parse_ssh_config(text: str, file: str, included: ReadIncluded) -> tuple[HostMention, ...]:
+def parse_ssh_config(text: str, file: str, read_included: ReadIncluded) -> tuple[HostMention, ...]:
     """Return every alias of an ssh config once, without patterns; also those that are not valid names."""
     values_by_alias: dict[str, tuple[str, dict[str, str]]] = {}
     block: list[dict[str, str]] = []
-    for place, keyword, words in read_config_lines(text, file, included):
+    for place, keyword, words in read_config_lines(text, file, read_included):
         if keyword in {"host", "match"}:
             names = words if keyword == "host" else ()
             aliases = (name for name in names if name and not _PATTERN_CHARS & set(name))
@@ -171,7 +177,7 @@ def parse_ssh_config(text: str, file: str, included: ReadIncluded) -> tuple[Host
 
 
 def read_config_lines(
-    text: str, file: str, included: ReadIncluded, depth: int = 0
+    text: str, file: str, read_included: ReadIncluded, depth: int = 0
 ) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Yield the place, the keyword and the words of each line of a config and of its Includes."""
     for number, raw in enumerate(text.splitlines(), 1):
@@ -188,8 +194,10 @@ def read_config_lines(
         if keyword != "include":
             yield f"{file}:{number}", keyword, words
         elif depth < _MAX_INCLUDE_DEPTH:
-            for name, included_text in (named_text for pattern in words for named_text in included(pattern)):
-                yield from read_config_lines(included_text, name, included, depth + 1)
+            for name, included_text in (
+                named_text for pattern in words for named_text in read_included(pattern)
+            ):
+                yield from read_config_lines(included_text, name, read_included, depth + 1)
 
 
 def _build_mention(alias: str, place: str, values: Mapping[str, str]) -> HostMention | None:
@@ -201,5 +209,5 @@ def _build_mention(alias: str, place: str, values: Mapping[str, str]) -> HostMen
     aliases: tuple[str, ...] = ()
     if address:
         aliases = (address if port == SSH_PORT else f"{address}:{port}",)
-    is_likely = is_local(address or alias) and not {"proxyjump", "proxycommand"} & set(values)
+    is_likely = is_local_name_or_address(address or alias) and not {"proxyjump", "proxycommand"} & set(values)
     return HostMention(alias, SSH_CONFIG_SOURCE, place, aliases, is_likely=is_likely)

@@ -13,19 +13,19 @@ from pathlib import Path
 
 from medley import process, storage, user
 from medley.cluster import ssh
-from medley.cluster.discovery import SSH_PORT, is_plain, split_target
+from medley.cluster.discovery import SSH_PORT, is_valid_host_name, split_target
 from medley.cluster.discovery.sources import parse_ssh_config
 from medley.command import Command
 from medley.errors import Problem
 from medley.network.link_backends import FileChange
 
-_LIMIT_S = 30
+_COMMAND_LIMIT_S = 30
 _SCAN_LIMIT_S = 5
 _KEY_NAMES = ("id_ed25519", "id_ecdsa", "id_rsa")
 _FINGERPRINT_COMMAND = "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
 _PORT_PATTERN = re.compile(r"[0-9]{1,5}")
-_MIN_FIELDS = 3
-_LENGTH_BYTES = 4
+_MIN_KEY_FIELDS = 3
+_LENGTH_FIELD_BYTES = 4
 """Bytes of a length field."""
 _BLOCK_BEGIN = "# medley: begin"
 _BLOCK_END = "# medley: end"
@@ -59,17 +59,17 @@ def set_up_ssh(name: str, target: str, dialog: UserDialog) -> None:
 
 def find_ssh_problem(name: str, target: str) -> Problem | None:
     """Return the reason why ssh cannot log in without a question."""
-    finished = process.run(ssh.build_command(target, (("true",),), ()), limit_s=_LIMIT_S)
+    finished = process.run(ssh.build_ssh_command(target, (("true",),), ()), limit_s=_COMMAND_LIMIT_S)
     return ssh.connection_problem(name, target, finished.lines, finished.status) if finished.status else None
 
 
 def _accept_host_key(name: str, target: str, dialog: UserDialog, problem: Problem) -> None:
-    peer = parse_peer(process.run(build_resolve_command(target), limit_s=_LIMIT_S).lines, user.home())
+    peer = parse_peer(process.run(build_resolve_command(target), limit_s=_COMMAND_LIMIT_S).lines, user.home())
     if peer.is_indirect:
         raise problem  # through a proxy, the key may be another host's
     command = build_scan_command(peer)
     dialog.show(f"{name}: ssh does not know its host key; fetching it: {command}")
-    keys = select_key_lines(process.run(command, limit_s=_LIMIT_S).lines)
+    keys = select_key_lines(process.run(command, limit_s=_COMMAND_LIMIT_S).lines)
     if not keys:
         raise problem
     dialog.show(format_comparison(keys))
@@ -136,7 +136,7 @@ def _choose_key(dialog: UserDialog) -> Path:
         raise Problem("there is no ssh key", cause="you declined a new one", fix=str(command))
     with storage.explain_errors(folder, "made"):
         folder.mkdir(mode=0o700, exist_ok=True)
-    if (finished := process.run(command, limit_s=_LIMIT_S)).status:
+    if (finished := process.run(command, limit_s=_COMMAND_LIMIT_S)).status:
         raise Problem("no ssh key was made", cause=" ".join(finished.lines), fix=f"by hand: {command}")
     return folder / _KEY_NAMES[0]
 
@@ -166,7 +166,7 @@ def write_aliases(targets: Mapping[str, str], dialog: UserDialog) -> None:
 
 
 def add_aliases(text: str, targets: Mapping[str, str]) -> str:
-    """Return a config with these names and targets, except those that the user's own part has."""
+    """Return the config with these names and targets in medley's block, except names of the user's part."""
     before, *after = _BLOCK_PATTERN.split(text)
     own_text, block = "".join((before, *after)), "".join(_BLOCK_PATTERN.findall(text))
     if _BLOCK_BEGIN in own_text or _BLOCK_END in own_text:
@@ -179,7 +179,7 @@ def add_aliases(text: str, targets: Mapping[str, str]) -> str:
     stanzas = _parse_stanzas(block) | {
         name: _format_stanza(name, target)
         for name, target in targets.items()
-        if name not in own_names and is_plain(name)
+        if name not in own_names and is_valid_host_name(name)
     }
     if not stanzas or stanzas == _parse_stanzas(block):
         return text
@@ -210,8 +210,8 @@ def _parse_stanzas(block: str) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Peer:
-    """The host that ssh means by a target, after all its configuration."""
+class SshPeer:
+    """The host that ssh connects to for a target, as its whole configuration has it."""
 
     host: str
     port: int
@@ -227,7 +227,7 @@ def build_resolve_command(target: str) -> Command:
     return Command(("ssh", "-G", "--", target))
 
 
-def parse_peer(output: Iterable[str], home: Path) -> Peer:
+def parse_peer(output: Iterable[str], home: Path) -> SshPeer:
     values: dict[str, str] = {}
     for line in output:
         key, _, value = line.partition(" ")
@@ -237,16 +237,16 @@ def parse_peer(output: Iterable[str], home: Path) -> Peer:
     )
     host, port = values.get("hostname", ""), values.get("port", "")
     files = values.get("userknownhostsfile", "").split()
-    return Peer(
+    return SshPeer(
         host,
         int(port) if _PORT_PATTERN.fullmatch(port) else SSH_PORT,
         Path(files[0].replace("~", str(home), 1) if files else home / ".ssh" / "known_hosts"),
         has_hashed_names=values.get("hashknownhosts") == "yes",
-        is_indirect=is_proxied or not is_plain(host),
+        is_indirect=is_proxied or not is_valid_host_name(host),
     )
 
 
-def build_scan_command(peer: Peer) -> Command:
+def build_scan_command(peer: SshPeer) -> Command:
     hashed = ("-H",) if peer.has_hashed_names else ()
     return Command(("ssh-keyscan", *hashed, "-T", str(_SCAN_LIMIT_S), "-p", str(peer.port), peer.host))
 
@@ -256,15 +256,15 @@ def select_key_lines(output: Iterable[str]) -> tuple[str, ...]:
 
 
 def compute_fingerprint(line: str) -> str | None:
-    """Return the sort and the hash of a line's key, as `ssh-keygen -lf` prints them."""
+    """Return the hash and type of a line's key, as `ssh-keygen -lf` prints them; None for another line."""
     words = line.split()
-    if line.startswith("#") or len(words) < _MIN_FIELDS:
+    if line.startswith("#") or len(words) < _MIN_KEY_FIELDS:
         return None
     try:
         key = base64.b64decode(words[2], validate=True)
     except ValueError:  # no base64, or no ASCII
         return None
-    if not key[_LENGTH_BYTES:].startswith(words[1].encode()):  # a key begins with its own sort
+    if not key[_LENGTH_FIELD_BYTES:].startswith(words[1].encode()):  # a key begins with the name of its type
         return None
     digest = base64.b64encode(hashlib.sha256(key).digest()).decode().rstrip("=")
     return f"SHA256:{digest} ({words[1].removeprefix('ssh-').split('-')[0].upper()})"

@@ -6,7 +6,7 @@ from itertools import combinations
 
 from medley import config, transcript
 from medley.cluster import Cluster
-from medley.cluster.discovery import HostCandidate, is_address, is_plain, split_target
+from medley.cluster.discovery import HostCandidate, is_address, is_valid_host_name, split_target
 from medley.cluster.fleet import Fleet, format_host_count, is_this_host
 from medley.errors import Problem
 from medley.host import facts, kind
@@ -18,7 +18,7 @@ from medley.network.fabric.subgroups import find_faster_subgroups
 from medley.network.fabric.types import NetworkOptions, find_slowest_mbit, format_speed
 from medley.progress import Progress
 
-_LOOK_LIMIT_S = 90
+_FACTS_LIMIT_S = 90
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class HostSurvey:
 
     name: str
     target: str
-    is_here: bool = False
+    is_this_host: bool = False
     hostname: str = ""
     facts: Facts | None = None
     kind: Kind | None = None
@@ -41,7 +41,7 @@ class HostSurvey:
 
     @property
     def memory_bytes(self) -> int:
-        """The memory for models: of its GPUs, or the host's."""
+        """The bytes of memory for models: those of its GPUs, or the host's if they share it."""
         if self.facts is None:
             return 0
         host_facts, host = self.facts, self.kind.host if self.kind else None
@@ -53,7 +53,7 @@ class HostSurvey:
         )
 
     @property
-    def sentence(self) -> str:
+    def description(self) -> str:
         if self.facts is None:
             return f"not reached: {self.problem.cause if self.problem else ''}"
         kind_and_memory = (
@@ -69,7 +69,7 @@ class HostSurvey:
     @property
     def comments(self) -> Iterator[str]:
         """Yield comments for cluster.toml: the host, and how to fix its problem."""
-        yield self.sentence if self.facts else f"When this file was written it was {self.sentence}"
+        yield self.description if self.facts else f"When this file was written it was {self.description}"
         if self.problem:
             yield f"To fix it: {self.problem.fix}"
 
@@ -78,7 +78,9 @@ def use_hostnames(surveys: Mapping[str, HostSurvey]) -> dict[str, HostSurvey]:
     used_names, renamed = set(surveys), {}
     for name, survey in surveys.items():
         hostname = survey.hostname.partition(".")[0]
-        is_better = is_address(name) and is_plain(hostname) and hostname not in {*used_names, "localhost"}
+        is_better = (
+            is_address(name) and is_valid_host_name(hostname) and hostname not in {*used_names, "localhost"}
+        )
         renamed[hostname if is_better else name] = replace(survey, name=hostname) if is_better else survey
         used_names.add(hostname)
     return renamed
@@ -91,7 +93,7 @@ def choose_head(surveys: Mapping[str, HostSurvey], head_option: str | None) -> s
             if head_option in {name, split_target(survey.target)[1]}:
                 return name
         raise no_head_problem(head_option, surveys)
-    own_name = next((name for name, survey in surveys.items() if survey.is_here), None)
+    own_name = next((name for name, survey in surveys.items() if survey.is_this_host), None)
     return own_name or max(surveys, key=lambda name: surveys[name].memory_bytes)
 
 
@@ -104,8 +106,8 @@ def no_head_problem(head_option: str, host_names: Iterable[str]) -> Problem:
     )
 
 
-def require_distinct(surveys: Mapping[str, HostSurvey]) -> None:
-    """Raise a Problem for one host under two names, because it would join itself."""
+def require_distinct_hosts(surveys: Mapping[str, HostSurvey]) -> None:
+    """Raise a Problem for one host under two names, because it would join its own cluster twice."""
     for survey, other in combinations(surveys.values(), 2):
         shared_addresses = _list_addresses(survey) & _list_addresses(other)
         if (
@@ -162,7 +164,7 @@ def survey_hosts(candidates: Mapping[str, HostCandidate], progress: Progress) ->
     hosts = {name: {"ssh": candidate.target} for name, candidate in candidates.items()}
     cluster = config.build({"hosts": hosts}, Cluster, "the hosts")
     with progress.stage(f"check {format_host_count(candidates)}"), Fleet(cluster, progress) as fleet:
-        states = fleet.ask("look", limit_s=_LOOK_LIMIT_S)
+        states = fleet.ask("look", limit_s=_FACTS_LIMIT_S)
         surveys = {}
         for name, candidate in candidates.items():
             hostname, host_facts, host_kind = "", None, None
@@ -171,8 +173,8 @@ def survey_hosts(candidates: Mapping[str, HostCandidate], progress: Progress) ->
                 host_facts = facts.read_facts(transcript.parse(str(states[name]["transcript"])))
                 with fleet.record_failure(name):
                     host_kind = kind.find_kind(host_facts)
-            is_this, problem = is_this_host(cluster, name), fleet.failed.get(name)
+            is_own_host, problem = is_this_host(cluster, name), fleet.failed.get(name)
             surveys[name] = HostSurvey(
-                name, candidate.target, is_this, hostname, host_facts, host_kind, problem
+                name, candidate.target, is_own_host, hostname, host_facts, host_kind, problem
             )
     return surveys
