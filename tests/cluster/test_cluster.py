@@ -101,7 +101,7 @@ def test_where_it_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("MEDLEY_CONFIG", str(tmp_path / "own"))
     monkeypatch.chdir(tmp_path)
     assert cluster.find_cluster_file() is None
-    with raises_problem("cluster.toml", cause="/own", fix=("medley init", "--cluster.CLUSTER_FILE")):
+    with raises_problem("cluster.toml", cause="/own", fix=("medley init", "--cluster FILE")):
         cluster.read_cluster()
     (tmp_path / "own").mkdir()
     written(tmp_path / "own", TWO)

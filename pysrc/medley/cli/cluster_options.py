@@ -14,7 +14,7 @@ from medley.cluster.self_command import TYPED_HERE_VARIABLE
 from medley.errors import Problem
 
 _CLUSTER_SWITCH = switch(
-    "--cluster.CLUSTER_FILE", "table of the cluster [default: ./cluster.toml, else your own]"
+    "--cluster FILE", "table of the cluster [default: ./cluster.toml, else your own]"
 )
 
 

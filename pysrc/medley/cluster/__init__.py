@@ -175,7 +175,7 @@ def read_cluster(path_option: str | None = None) -> Cluster:
         raise Problem(
             "cluster.toml not found",
             cause=f"it is neither in this folder nor in {config.folders()[0]}",
-            fix="medley init  # writes one; or name it: --cluster CLUSTER_FILE",
+            fix="medley init  # writes one; or name it: --cluster FILE",
         )
     cluster = config.read(path, Cluster)
     tables = {name: host.environment for name, host in cluster.hosts.items()}

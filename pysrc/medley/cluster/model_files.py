@@ -67,7 +67,10 @@ class ModelPull:
         self.source_hosts = (name,)
 
     def choose_manifest(self, *, reads_all: bool = False) -> None:
-        """Choose the manifest that most hosts have, so that damage is outvoted; `reads_all`: hash all files."""
+        """Choose the manifest that most hosts have, so that damage is outvoted.
+
+        `reads_all`: hash all files.
+        """
         answers = self._ask_hosts(
             "offer", lambda _: {"fresh": reads_all}, limit_s=_HASH_LIMIT_S, hosts=self.source_hosts
         )
