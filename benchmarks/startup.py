@@ -4,11 +4,13 @@
 
 `help` is `medley --help`; `spawn` is `medley serve demo` until its engine's process starts (the host's
 facts asked, the kind recognised, the plan and the command made); `bare` is a plumbum program with as many
-verbs that prints its help. The three take turns in every round, so that a machine whose speed drifts slows
-them alike; each figure is the median of the rounds' ratios, with the lowest and the highest.
+verbs that prints its help. `plan` is `medley plan demo --hosts spark:2` in processor time, compared with that
+of `bare`. They take turns in every round, so that a machine whose speed drifts slows them alike; each figure
+is the median of the rounds' ratios, with the lowest and the highest.
 """
 
 import os
+import resource
 import socket
 import statistics
 import subprocess
@@ -37,6 +39,7 @@ for number in range(30):
     Bare.subcommand(f"verb{number}", Verb)
 Bare.run(["bare", "--help"])
 """
+PLAN = [sys.executable, "-m", "medley", "plan", "demo", "--hosts", "spark:2"]
 # Stands where the engine would: it says when it was started, on the clock that all processes share, and ends.
 ENGINE = f"""#!{sys.executable} -S
 import os, time
@@ -49,14 +52,20 @@ with open(os.environ["STARTED"], "w") as file:
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        runs: dict[str, Callable[[], float]] = {"bare": bare, "help": help_, "spawn": lambda: spawn(folder)}
+        runs: dict[str, Callable[[], float]] = {
+            "bare": bare,
+            "help": help_,
+            "spawn": lambda: spawn(folder),
+            "bare_processor": lambda: measure_processor_s([sys.executable, "-c", BARE]),
+            "plan": lambda: measure_processor_s(PLAN),
+        }
         environment(folder)
         for run in runs.values():
             run()  # bytecode, and the file cache
         rounds = [{name: run() for name, run in runs.items()} for _ in range(ROUNDS)]
-    for name in ("help", "spawn"):
-        ratios = sorted(each[name] / each["bare"] for each in rounds)
-        print(f"{name}/bare: {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})")
+    for name, base in (("help", "bare"), ("spawn", "bare"), ("plan", "bare_processor")):
+        ratios = sorted(each[name] / each[base] for each in rounds)
+        print(f"{name}/{base}: {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})")
 
 
 def bare() -> float:
@@ -82,6 +91,14 @@ def timed(command: list[str]) -> float:
     began = time.monotonic()
     subprocess.run(command, capture_output=True, check=True)
     return time.monotonic() - began
+
+
+def measure_processor_s(command: list[str]) -> float:
+    """Return the processor time of a program, of its own code and the kernel's."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, capture_output=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
 def environment(folder: Path) -> None:
