@@ -40,3 +40,11 @@ def test_the_example_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     file.write_text(textwrap.dedent("\n".join(lines)))
     monkeypatch.setenv("MEDLEY_CONFIG", str(tmp_path))
     assert diagnosis.check()[file] is None
+
+
+def test_python_in_a_fix_imports_nothing_from_the_current_folder() -> None:
+    """The folder may be a stranger's; pydoc is to show a file there that hides a module."""
+    in_image = re.compile(r"IMAGE python3|&& python3 -m vllm")
+    unsafe = re.compile(r"(?<!PYTHONSAFEPATH=1 )python3? -(?:c|m(?! pydoc))\b.{20}")
+    for name, fix in FIXES.items():
+        assert unsafe.findall(in_image.sub("", fix)) == [], name

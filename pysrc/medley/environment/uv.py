@@ -63,7 +63,7 @@ def find_uv(toolkit_uv: str | None) -> str:
         raise Problem(
             "there is no uv here",
             cause="neither MEDLEY_UV, nor the Python package uv, nor PATH has one",
-            fix="python3 -m pip install uv",
+            fix="PYTHONSAFEPATH=1 python3 -m pip install uv",
         )
     return program
 
