@@ -69,3 +69,17 @@ def test_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "medley ",
     ):
         assert part in text
+
+
+def test_a_report_is_cut_when_it_has_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of a key, and a prompt whose beginning is above the log's end, are not recognized as such."""
+    monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
+    token = "tulipsInMayAndInJune1234"
+    (tmp_path / "token").write_text(token)
+    long_line = f"{'y' * 960} Bearer {token[:12]}{token}"
+    prompt_lines = "".join(f"  a line of daisies {number}\n" for number in range(150))
+    log = f"prompt: |\n{prompt_lines}{long_line}\n{'z' * 985} {token}\nFooError: {'x ' * 284}{token}\n"
+    text = report.write_bug_report(of(log)).read_text()
+    assert "tulips" not in text
+    assert "daisies" not in text
+    assert len(next(line for line in text.splitlines() if line.startswith("zzz"))) <= 1000

@@ -74,18 +74,21 @@ def format_bug_report(
 ) -> str:
     """Return the report as text, ready to attach; `conceal` replaces names, addresses and secrets."""
     plan_lines = [line for scan in explained.scans for line in scan.own_lines]
-    parts = [
+    beginning = [
         "# A report of `medley explain`: names, addresses and secrets are replaced",
         "## Versions",
         *(f"{name} {version}" for name, version in versions.items()),
         "## What was found",
         *_format_problems(explained),
         *(["## The plan and the command", *plan_lines] if plan_lines else ()),
-        *(line for scan in explained.scans for line in _format_log_end(scan)),
-        "## This host, as medley facts --transcript asks it",
-        transcript,
     ]
-    return conceal("\n".join(parts)) + "\n"
+    parts = [
+        conceal("\n".join(beginning)),
+        *(line for scan in explained.scans for line in _format_log_end(scan, conceal)),
+        "## This host, as medley facts --transcript asks it",
+        conceal(transcript),
+    ]
+    return "\n".join(parts) + "\n"
 
 
 def _format_problems(explained: Explanation) -> Iterator[str]:
@@ -99,6 +102,8 @@ def _format_problems(explained: Explanation) -> Iterator[str]:
         yield "nothing"
 
 
-def _format_log_end(scan: LogScan) -> Iterator[str]:
-    yield f"## The end of {scan.name}, of {scan.lines} lines"
-    yield from (line[:_MAX_LINE_CHARS] for line in list(scan.tail)[-_TAIL_LINES:])
+def _format_log_end(scan: LogScan, conceal: Callable[[str], str]) -> Iterator[str]:
+    """Yield the last lines, cut once they have no secret: half of one is not recognized."""
+    yield conceal(f"## The end of {scan.name}, of {scan.lines} lines")
+    tail_lines = conceal("\n".join(scan.tail)).split("\n")
+    yield from (line[:_MAX_LINE_CHARS] for line in tail_lines[-_TAIL_LINES:])

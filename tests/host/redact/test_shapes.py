@@ -149,6 +149,14 @@ def test_a_told_value_is_hidden_inside_base64(before: str, after: str) -> None:
         assert len(left) < len(encode((before + after).encode())) + 8
 
 
+def test_a_told_value_is_hidden_where_a_program_cut_it() -> None:
+    secret = "tulipsInMayAndInJune1234"
+    for kept in range(12, len(secret)):
+        text = f"key {secret[:kept]}\nkey {secret[:kept]} …\nkey {secret[:kept]}"
+        assert Redactor(secrets=[secret]).text(text) == "key HIDDEN\nkey HIDDEN …\nkey HIDDEN"
+    assert Redactor(secrets=[secret]).text("tulips\ntulipsInMay\n") == "tulips\ntulipsInMay\n"
+
+
 def test_a_short_word_is_no_secret() -> None:
     assert told_values(["abc", ""]) is None
 

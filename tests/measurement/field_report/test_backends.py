@@ -57,8 +57,12 @@ def test_recorded_logs_of_cpus() -> None:
 
 
 def test_the_line_is_redacted_and_short() -> None:
+    """Names that its beginning and its end would cut are recognized before that."""
+    line = f"ann-secret{'x' * 75} vLLM is using nccl==2.30.7 at ann {'y' * 183} ann-secret {'z' * 900}"
     (backend,) = find_backends(
-        "vllm", [f"x vLLM is using nccl==2.30.7 at ann {'y' * 900}"], lambda text: text.replace("ann", "N")
+        "vllm", [line], lambda text: text.replace("ann-secret", "").replace("ann", "N")
     )
     assert " at N " in backend.text
+    assert "ann" not in backend.text
+    assert "cret" not in backend.text
     assert len(backend.text) < 310

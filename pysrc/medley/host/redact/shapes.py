@@ -97,11 +97,18 @@ def has_secret_path(text: str) -> bool:
 
 
 def told_values(secrets: Iterable[str]) -> re.Pattern[str] | None:
-    """Return what finds these values: as they are, quoted for URLs, JSON and shells, and in base64."""
-    parts = (part for secret in secrets for part in (secret, *_long_lines(secret)))
-    forms = {form for part in parts if len(part) >= _LEAST for form in _forms(part)}
+    """Return what finds these values: as they are, quoted for URLs, JSON and shells, and in base64.
+
+    The first half of one, or more, is found at the end of a line, where a program cut its message.
+    """
+    parts = {part for secret in secrets for part in (secret, *_long_lines(secret)) if len(part) >= _LEAST}
+    forms = {form for part in parts for form in _forms(part)}
     longest_first = sorted(forms, key=lambda form: (-len(form), form))
-    return re.compile("|".join(map(re.escape, longest_first))) if forms else None
+    halves = sorted(
+        {part[: len(part) // 2] for part in parts if len(part) >= _LEAST_LINE and " " not in part}
+    )
+    cut = (rf"{re.escape(half)}\S*+(?=[ \t]*(?:…|(?m:$)))" for half in halves)
+    return re.compile("|".join((*map(re.escape, longest_first), *cut))) if forms else None
 
 
 def _long_lines(secret: str) -> Iterator[str]:

@@ -34,5 +34,8 @@ def find_backends(
                 name = next(filter(None, match.groups()))
                 if (part, name) not in reported:
                     reported.add((part, name))
-                    text = redact(line[max(0, match.start() - _CONTEXT_CHARS) :].strip()[:_MAX_TEXT_CHARS])
+                    # Half of a secret is not recognized, so the cut comes last.
+                    redacted_line = redact(line)
+                    start = (pattern.search(redacted_line) or match).start()
+                    text = redacted_line[max(0, start - _CONTEXT_CHARS) :].strip()[:_MAX_TEXT_CHARS]
                     yield Backend(what=part, found=redact(name)[:_MAX_NAME_CHARS], line=number, text=text)
