@@ -121,7 +121,12 @@ def test_what_its_keeper_does_is_not_in_its_file(unit: Unit) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["HF_TOKEN", "OPENAI_API_KEY", "MY_SECRET", "db_password", "AWS_CREDENTIALS"]
+    "name",
+    [
+        *("HF_TOKEN", "OPENAI_API_KEY", "MY_SECRET", "db_password", "AWS_CREDENTIALS", "HF_PASS", "GH_TOKEN"),
+        *("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "NGC_API_KEY", "WANDB_API_KEY", "PGPASSWORD"),
+        *("KEY_PASSPHRASE", "GITHUB_PAT", "SSH_PASS", "KAGGLE_KEY"),
+    ],
 )
 def test_a_secret_of_the_environment_is_the_users(name: str) -> None:
     with raises_problem(name, fix=(f"unset {name}", "hf auth login")) as caught:
@@ -155,6 +160,16 @@ WEBHOOK = "https://hooks.slack.com/services/T0123/B0123/tulips"
         (Command(("/m", "serve"), {"VLLM_X": "hf_tulipsTulips01234567"}), "VLLM_X"),
         (Command(("/m", "serve"), {"VLLM_X": '{"api_key": "tulips"}'}), "VLLM_X"),
         (Command(("/m", "serve"), {"VLLM_X": "Bearer tulips1"}), "VLLM_X"),
+        (Command(("/m", "serve"), {"HF_ENDPOINT": "https://mirror.lan/hf?key=tulips"}), "HF_ENDPOINT"),
+        (Command(("/m", "serve"), {"HF_ENDPOINT": "https://mirror.lan/?x=1&hf-token=tulips"}), "HF_ENDPOINT"),
+        (Command(("/m", "serve"), {"OTEL_EXPORTER_OTLP_HEADERS": "x-team=tulips"}), "OTLP_HEADERS"),
+        (Command(("/m", "serve"), {"OTEL_EXPORTER_OTLP_TRACES_HEADERS": "x-team=tulips"}), "TRACES_HEADERS"),
+        (Command(("/m", "serve"), {"AWS_ACCESS_KEY_ID": "tulips"}), "AWS_ACCESS_KEY_ID"),
+        (Command(("/m", "serve", "demo", "--", "--otlp-traces-headers", "x-team=tulips")), "headers"),
+        (Command(("/m", "serve", "demo", "--", "--hf-token", "tulips")), "--hf-token"),
+        (Command(("/m", "serve", "demo", "--", "--admin-api-key=tulips")), "--admin-api-key"),
+        (Command(("/m", "serve", "demo", "--", "--key-pass", "tulips")), "--key-pass"),
+        (Command(("/m", "serve", "demo", "--", "--wandb-key", "tulips")), "--wandb-key"),
         (Command(("/m", "serve", "demo", "--", "--api-key", "tulips")), "--api-key"),
         (Command(("/m", "serve", "demo", "--", "--api-key", "token-a1", "tulips-b2")), "--api-key"),
         (Command(("/m", "serve", "demo", "--api-key=tulips")), "--api-key"),
@@ -172,6 +187,16 @@ def test_a_secret_of_any_name_is_in_no_unit_of_the_system(command: Command, name
     assert "\n(umask 077; cat > ~/.config/medley/" in caught.value.fix
     assert "tulips" not in str(caught.value)
     assert "tulips" in format_unit(Unit("a", "t", command)), "a user's own file is closed to others"
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [("--api-key", "1234567890"), ("--api-key", "pass"), ("--password", "1234"), ("--hf-token", "20260101")],
+)
+def test_a_key_of_digits_or_a_plain_word_is_in_no_unit_of_the_system(flag: str, value: str) -> None:
+    for words in ((flag, value), (f"{flag}={value}",)):
+        with raises_problem(flag, cause="every user"):
+            format_unit(Unit("a", "t", Command(("/m", "serve", "demo", "--", *words))), Boot("ann"))
 
 
 @pytest.mark.parametrize(
@@ -193,11 +218,26 @@ def test_a_secret_of_any_name_is_in_no_unit_of_the_system(command: Command, name
         ("serve", "ann/hf-qwen3-8B-awq", "--image", f"vllm@sha256:{'0123456789abcdef' * 4}"),
         ("serve", "demo", "--", "--override-generation-config", '{"stop": ["x"], "max_new_tokens": 5}'),
         ("serve", "demo", "--", "--tokenizer-mode", "auto", "--speculative-config", '{"method": "mtp"}'),
+        (
+            "serve",
+            "demo",
+            "--",
+            "--max-num-batched-tokens",
+            "8192",
+            "--prompt-tokens-details",
+            "--seed",
+            "123456",
+        ),
         ("ray-worker", "spark-1", "--stay", "--link", "192.168.100.0/24"),
     ],
 )
 def test_what_is_no_secret_is_in_the_unit(words: tuple[str, ...]) -> None:
-    env = {"HF_HOME": "/data/hf_cache-2024", "HF_ENDPOINT": "https://hf-mirror.com", "NCCL_DEBUG": "INFO"}
+    env = {
+        "HF_HOME": "/data/hf_cache-2024",
+        "HF_ENDPOINT": "https://hf-mirror.com",
+        "NCCL_DEBUG": "INFO",
+        "BYPASS": "all",
+    }
     env |= {
         "MEDLEY_ON_EVENT": "/home/ann/notify",
         "PATH": "/nix/store/0123456789abcdfghijklmnpqrsvwxyz-x/bin",

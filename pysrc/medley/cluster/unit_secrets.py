@@ -9,10 +9,9 @@ from collections.abc import Iterator
 
 from medley.command import Command
 from medley.errors import Problem
-from medley.host.redact.named_values import hide_named, is_plain, is_secret
+from medley.host.redact.named_values import has_secret_value, hide_named, is_plain, is_secret_variable
 from medley.host.redact.shapes import has_secret, has_secret_path
 
-_SECRET_NAME_PATTERN = re.compile(r"(?i)(token|key|secret|password|passwd|credentials?)$")
 _LOGIN_PATTERN = re.compile(
     r"(?i)(?<![\w+.-])(?:(?!ssh:)[a-z][a-z0-9+.-]*://[^/\s?#@]+|ssh://[^/\s?#@:]+:[^/\s?#@]+)@"
 )
@@ -25,7 +24,7 @@ _KEY_FILE, _EVENT_FILE = "~/.config/medley/service-key", "~/.config/medley/on-ev
 def require_no_secret_name(command: Command) -> None:
     """Raise a Problem for a variable whose name says that it is secret."""
     for name in command.env:
-        if _SECRET_NAME_PATTERN.search(name):
+        if is_secret_variable(name):
             raise Problem(
                 f"{name} would be in a file that others can read",
                 cause="a unit's file holds all its variables",
@@ -37,7 +36,7 @@ def require_no_secret(command: Command) -> None:
     """Raise a Problem for a secret in a variable or in the command, whatever its name."""
     for name, value in command.env.items():
         _require_no_login(name, value, f"unset {name}, or: --set {name}=")
-        if _is_exposed(name.lower(), value):
+        if _is_exposed(name, value):
             raise Problem(
                 f"{name} would be in a file that others can read",
                 cause=f"it holds a secret, and {_CAUSE}",
@@ -85,8 +84,10 @@ def _list_values(argv: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 def _is_exposed(name: str, value: str) -> bool:
     """Return whether a value is a secret; the path of its file is none, and that of a webhook is one."""
-    if is_plain(value):
-        return False
     if _PATH_PATTERN.match(value):
         return has_secret_path(value)
-    return is_secret(name) or hide_named(value, has_requests=False) != value or has_secret(f"{name} {value}")
+    if has_secret_value(name, value):
+        return True
+    return not is_plain(value) and (
+        hide_named(value, has_requests=False) != value or has_secret(f"{name} {value}")
+    )

@@ -106,6 +106,18 @@ ASSIGNED = {
     "a value that begins with a sign": f"API_KEY== {S}",
     "a value of YAML that begins with a sign": f"api_key: = {S}",
 }
+VARIABLES = (
+    *("HF_PASS", "SSH_PASS", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "GH_TOKEN"),
+    *("GITHUB_PAT", "NGC_API_KEY", "NGC_CLI_API_KEY", "WANDB_API_KEY", "KEY_PASSPHRASE", "PGPASSWORD"),
+    *("KAGGLE_KEY", "OPENAI_KEY", "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"),
+)
+ASSIGNED.update({f"the variable {name}": f"{name}={S}" for name in VARIABLES})
+FLAGS = (
+    *("--hf-token", "--ssl-keyfile-password", "--admin-api-key", "--otlp-traces-headers", "--key-pass"),
+    *("--wandb-key", "--pass", "--passphrase", "--token"),
+)
+ARGV.update({f"the flag {name}": f"vllm serve {name} {S} --port 1" for name in FLAGS})
+ARGV.update({f"digits of {name}": f"vllm serve {name} 1234567 --port 1" for name in FLAGS})
 HEADERS = {
     "authorization": f"Authorization: Bearer {S}",
     "authorization in lower case": f"authorization: token {S}",
@@ -270,6 +282,8 @@ def test_what_stands_around_it_stays(text: str, shown: str) -> None:
         "    prompt=request.prompt,\n    prompt=prompt,\n    prompts=self._prompts[index])",
         '"thinking": true, "system": null, "tools": []',
         "if token == other: pass",
+        "PASS: test_x, BYPASS=all, COMPASS: north, forward_pass: x, cache_key: 12345, next token: 12345",
+        "--api-keys 8 --max-tokens 8192 XDG_SESSION_ID=3 EOS_TOKEN=x",
         "PWD=/srv/models OLDPWD=/srv MEDLEY_STATE=/srv/state",
         "tokenizer='Qwen/Qwen3-8B', tokenizer_mode=auto, author: someone",
         "ValueError: the engine needs --tool-call-parser with --enable-auto-tool-choice",

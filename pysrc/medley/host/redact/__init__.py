@@ -14,7 +14,7 @@ from typing import Any
 
 from medley import credentials, storage, user
 from medley.host.redact.identities import NOBODYS, Identities
-from medley.host.redact.named_values import HIDDEN, WORDS, hide_named, is_plain, is_secret
+from medley.host.redact.named_values import HIDDEN, WORDS, has_secret_value, hide_named, is_plain, is_secret
 from medley.host.redact.shapes import hide_shapes, told_values
 from medley.transcript import Answer, Transcript
 from medley.unusable_file import optional
@@ -58,7 +58,7 @@ def _secrets_of_host() -> Iterator[str]:
     own = (*sorted(storage.tables().glob("on-event*")), *_remembered())
     files = (*kept, *own, Path(constants.HF_TOKEN_PATH))
     texts = [text for file in files if (text := _text(file)) is not None]
-    texts += [value for name, value in os.environ.items() if is_secret(name) and not is_plain(value)]
+    texts += [value for name, value in os.environ.items() if has_secret_value(name, value)]
     for text in texts:
         yield text
         if commands := _text(Path(text)) if text.startswith("/") else None:
@@ -156,7 +156,7 @@ class Redactor:
         What stands below a key, or behind a flag, whose name says that it is secret is hidden.
         """
         if isinstance(value, str):
-            return HIDDEN if hidden and not is_plain(value) else self.text(value)
+            return HIDDEN if hidden and (value.isdecimal() or not is_plain(value)) else self.text(value)
         if isinstance(value, Mapping):
             return {
                 self.text(name): self.table(part, hidden=hidden or is_secret(name))

@@ -15,12 +15,15 @@ from medley import config
 
 HIDDEN = "HIDDEN"
 WORDS: Mapping[str, Mapping[str, Any]] = config.read_own_table(__file__, "words.toml")
-Kind = Literal["secret", "password", "header", "request", "unquoted"]
+Kind = Literal["secret", "key", "password", "header", "request", "unquoted"]
 _NAMES = WORDS["names"]
 _LONGEST_NAME = 80
-_SECRET = re.compile(
-    rf"(?:^|_)(?:{'|'.join(_NAMES['secret'])}|(?:{'|'.join(_NAMES['keys'])})_?keys?)(?:_(?:{'|'.join(_NAMES['endings'])}))?$"
-)
+_KEY = rf"(?:{'|'.join(_NAMES['keys'])})_?keys?"
+_ENDING = rf"(?:_(?:{'|'.join(_NAMES['endings'])}))?$"
+_SECRET = re.compile(rf"(?:^|_)(?:{'|'.join(_NAMES['secret'])}|{_KEY}){_ENDING}")
+_ANY_KEY = re.compile(rf"(?:^|_){_KEY}{_ENDING}")
+_VARIABLE = re.compile(rf"(?:{'|'.join(_NAMES['variables'])}|_(?:{'|'.join(_NAMES['variable_words'])}))$")
+_FLAG = re.compile(rf"(?:^|_)(?:{'|'.join(_NAMES['variable_words'])})$")
 _PASSWORD = re.compile(rf"(?:^|_)(?:{'|'.join(_NAMES['passwords'])})")
 _NO_SECRET = re.compile(rf"(?:^|_)(?:{'|'.join(_NAMES['no_secrets'])})_token(?:_id|_string)?$")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -73,6 +76,8 @@ _PLAIN = re.compile(
     r"|\*+|[-.…]+|<[^>\n]*>?|\$\{?[A-Z_][A-Z0-9_]*\}?|\$\([^)\n]*\)?|%\(\w+\)s|\{[a-z_]*\}|\d{1,12}(?:\.\d{1,6})?[a-zA-Z%]{0,3})"
 )
 _DIGITS = re.compile(r"\d+")
+_LEAST_DIGITS = 4
+"""Digits of a key: fewer are a switch or a count."""
 _AFTER_PLAIN = re.compile(r"[,;)&}\]]")
 
 
@@ -87,14 +92,29 @@ def kind_of(name: str) -> Kind | None:
     for part in (plain, name.lower().rpartition(".")[2]):
         if part in _NAMES["request"]:
             return "unquoted" if part in _NAMES["unquoted"] else "request"
-    if not _SECRET.search(plain) or _NO_SECRET.search(plain):
+    is_flag = name.startswith("-")
+    is_named = (is_flag and _FLAG.search(plain)) or (name.isupper() and _VARIABLE.search(plain))
+    if not (is_named or _SECRET.search(plain)) or _NO_SECRET.search(plain):
         return None
-    return "password" if _PASSWORD.search(plain) else "secret"
+    if _PASSWORD.search(plain):
+        return "password"
+    return "key" if is_named or is_flag or name.isupper() or _ANY_KEY.search(plain) else "secret"
 
 
 def is_secret(name: str) -> bool:
     """Whether a variable, flag, header or key of this name has a secret value."""
-    return kind_of(name[-_LONGEST_NAME:]) in {"secret", "password", "header"}
+    return kind_of(name[-_LONGEST_NAME:]) in {"secret", "key", "password", "header"}
+
+
+def is_secret_variable(name: str) -> bool:
+    """Whether a variable, also one in small letters, is secret whatever its value."""
+    return _VARIABLE.search(name.lower()) is not None
+
+
+def has_secret_value(name: str, value: str) -> bool:
+    """Whether a name is secret, and its value is neither a switch nor stands for another."""
+    kind = kind_of(name[-_LONGEST_NAME:])
+    return kind is not None and is_secret(name) and not _is_no_value(value, kind, whole=True)
 
 
 def is_plain(value: str) -> bool:
@@ -288,7 +308,7 @@ class _Reader:
 
 def _is_no_value(value: str, kind: Kind, *, whole: bool = False) -> bool:
     """Whether a value is none; of one without quotes the part before punctuation counts as well."""
-    if kind == "password" and _DIGITS.fullmatch(value):
+    if _DIGITS.fullmatch(value) and (kind == "password" or (kind == "key" and len(value) >= _LEAST_DIGITS)):
         return False
     head = value if whole else _AFTER_PLAIN.split(value, maxsplit=1)[0]
     return is_plain(value) or (bool(head) and is_plain(head))

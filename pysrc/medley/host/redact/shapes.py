@@ -38,6 +38,7 @@ _USER_OF_URL = re.compile(
     r"(?<=:/)(\\?/)(?:[^\s/\"'<>\\]{1,512}(?=@)|[^\s/@:\"'\\]{1,64}+:(?!\d{1,5}+(?:[/?#]|$))[^\s\"'<>\\]{1,256}(?=@))"
 )
 _QUERY = re.compile(rf"([?#])[\w%.\[\]-]{{1,80}}+=(?!HIDDEN){_IN_URL}++")
+_QUERY_KEY = re.compile(rf"(?i)[?&#][\w.-]{{0,40}}(?:{'|'.join(_SHAPES['query_keys'])})=[^\s&]")
 _WEBHOOK = re.compile(
     rf"(?i)(?<![\w-])({'|'.join(_HOSTS['webhooks'])})(:\d{{1,5}})?((?:\\?/)(?!HIDDEN){_IN_URL}++)"
 )
@@ -82,11 +83,22 @@ def has_secret(text: str) -> bool:
     """Return whether text has a secret by its shape.
 
     A caller refuses the text, so this is stricter than `hide_shapes`: a name such as hf-model-8B is no key,
-    and a query or a user in a URL is none.
+    a user in a URL is none, and of a query only a key is one.
     """
     return has_secret_path(text) or any(
         pattern.search(text)
-        for pattern in (_PRIVATE, _WEBHOOK, _HOOK_PATH, _SCHEME, _DIGITS, _BEARER, _LOGIN, _NETRC, _XML)
+        for pattern in (
+            _PRIVATE,
+            _QUERY_KEY,
+            _WEBHOOK,
+            _HOOK_PATH,
+            _SCHEME,
+            _DIGITS,
+            _BEARER,
+            _LOGIN,
+            _NETRC,
+            _XML,
+        )
     )
 
 
