@@ -89,3 +89,16 @@ def test_the_step_and_its_line() -> None:
     (found,) = of(CONFIDENCE_RANK + OTHER).problems
     assert "distributed_init_method=tcp://10.0.0.1:2" in found.problem().cause
     assert found.match.number == 1
+
+
+def test_a_load_that_does_not_end_names_its_loader() -> None:
+    """A fast loader filled the memory of a Spark, and the log ended at its first file."""
+    log = (
+        "(EngineCore pid=9) INFO 04-22 10:00:00 [x.py:1] Starting to load model a/b...\n"
+        "Loading safetensors using Fastsafetensor loader:   0% Completed | 0/2 [00:00<?, ?it/s]\n"
+    )
+    assert "without --load-format Fastsafetensor" in of(log).problems[0].problem().fix
+    assert (
+        "--load-format"
+        not in of(log.replace("using Fastsafetensor loader", "checkpoint shards")).problems[0].problem().fix
+    )

@@ -9,6 +9,7 @@ from medley.explain.context import find_warning
 from medley.explain.events import REQUEST, UNKNOWN, is_echo
 from medley.explain.hosts import read_hosts
 from medley.explain.lines import ERROR, INFO, WARNING, LogLine, parse_line
+from medley.explain.loaders import find_loader
 from medley.explain.patterns import Phase
 from medley.explain.phases import find_last_engine_line, find_last_phase
 from medley.explain.refused_request import find_status
@@ -31,7 +32,11 @@ def find_unfinished_step(
 ) -> FailureMatch | None:
     """Return the phase in which a log ends, unless the log of another rank shows that it passed."""
     others = [text for other in scans if other is not scan for text in other.tail]
-    facts = {**read_hosts(scan.figures, scan.arguments)._asdict(), "stopped": find_stop(list(scan.tail))}
+    facts = {
+        **read_hosts(scan.figures, scan.arguments)._asdict(),
+        "stopped": find_stop(list(scan.tail)),
+        "loader": find_loader(scan.figures, scan.all_settings),
+    }
     last_match = find_last_phase(scan.tail, phases, others, facts)
     if last_match is None and not scan.was_ready:
         last_match = find_last_engine_line(scan.tail, phases)
