@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from medley.process import Finished
+from medley.process import ProcessResult
 from tests.rack.cluster import STATE
 from tests.rack.host import Host
 from tests.rack.rack import up
@@ -95,7 +95,7 @@ def at_once(desk: SshCluster, commands: dict[str, str]) -> None:
     running = [desk.rack[name].start(["sh", "-c", command]) for name, command in commands.items()]
     for process in running:
         finished = process.wait(LIMIT_S)
-        assert finished == Finished(0, finished.lines if finished else ()), finished
+        assert finished == ProcessResult(0, finished.lines if finished else ()), finished
 
 
 def clear(desk: SshCluster, name: str) -> None:

@@ -126,7 +126,7 @@ def ends(folder: Path, asked: argparse.Namespace) -> Iterator[tuple[Case, End, b
     make_all(place)
     (answers := folder / "answers").mkdir()
     answers.chmod(0o777)
-    process.ask = damaged_state.asking_once(answers)
+    process.ask_host = damaged_state.asking_once(answers)
     with servers(folder, place):
         verbs = [verb for verb in VERBS if not asked.verbs or verb in asked.verbs.split(",")]
         read = {verb: files_of(verb, folder, place.files()) for verb in verbs}

@@ -42,7 +42,7 @@ class Cell:
 
 
 def cells(engines: Collection[EngineName] = tuple(PARSERS), kinds: Collection[str] = KINDS) -> Iterator[Cell]:
-    for model, table in config.models().items():
+    for model, table in config.load_models().items():
         if table.shape:
             yield from (_cell(model, kind, engine) for kind in kinds for engine in engines)
 
@@ -66,7 +66,7 @@ def errors(every: list[Cell], engine: EngineName) -> dict[Cell, str]:
         sys.exit(f"{PARSERS[engine]} is not built here: medley env build {PARSERS[engine]}")
     commands = [each for each in every if each.engine == engine and each.words]
     found = run_parser(
-        environment, config.recipes()[PARSERS[engine]], [each.words for each in commands], progress=SILENT
+        environment, config.load_recipes()[PARSERS[engine]], [each.words for each in commands], progress=SILENT
     )["errors"]
     return {each: error for each, error in zip(commands, found, strict=True) if error}
 

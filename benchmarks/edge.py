@@ -128,7 +128,7 @@ def serve(engine: str, model: str) -> Iterator[Server]:
             wait_until(lambda: serving.is_ready(port) or medley.poll(), READY_LIMIT_S, every_s=0.5)
             if not serving.is_ready(port):
                 raise Problem("the server is not ready", cause="\n".join(lines[-9:]), fix=" ".join(words))
-            sockets = storage.sockets() / str(port)
+            sockets = storage.find_socket_folder() / str(port)
             yield Server(port, ServerSpec("", model, port=port, socket_folder=sockets).socket, model)
         finally:
             medley.stop(grace_s=60)

@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def asked() -> None:
-    facts.read_facts(process.ask(facts.QUESTIONS))
+    facts.read_facts(process.ask_host(facts.QUESTIONS))
 
 
 def bare() -> None:

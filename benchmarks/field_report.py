@@ -21,7 +21,7 @@ from pathlib import Path
 
 from benchmarks import support
 from medley import config, json_shape, storage, transcript
-from medley.errors import Problem, in_words
+from medley.errors import Problem, describe_error
 from medley.host import facts
 from medley.host.facts import Facts
 from medley.measurement.bench.record import Record
@@ -80,7 +80,7 @@ class Intake:
             where = "hosts made of network namespaces" if self.simulated else "its owner's hosts"
             first = f"# Recorded by medley bench --field-report on {where}: {host} of {len(self.known)}."
             second = f"# medley {made['version']}, source {made['source']}, on {self.report.when[:10]}."
-            yield f"{self.name}-{host}.txt", f"{first}\n{second}\n\n{transcript.text(said)}"
+            yield f"{self.name}-{host}.txt", f"{first}\n{second}\n\n{transcript.format_transcript(said)}"
 
     def replayed(self) -> Iterator[tuple[ReportedModel, list[str]]]:
         """Each planned model, and what its plan says otherwise now."""
@@ -159,18 +159,18 @@ def read(path: Path) -> FieldReport:
             content = file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise Problem(
-            f"{path} cannot be read", cause=in_words(error), fix="name a file that is there"
+            f"{path} cannot be read", cause=describe_error(error), fix="name a file that is there"
         ) from error
-    table = json_shape.table(content) if len(content) <= _MOST_BYTES else None
+    table = json_shape.parse_object(content) if len(content) <= _MOST_BYTES else None
     if table is None:
         raise _no_report(path, f"it is not one JSON object of at most {_MOST_BYTES >> 20} MiB")
     if table.get("format") != FORMAT:
         raise _no_report(path, f"its `format` is {table.get('format')!r:.60}; this medley reads {FORMAT!r}")
     try:
         json.dumps(table, allow_nan=False)
-        found = config.build(table, FieldReport, str(path))
+        found = config.build_table(table, FieldReport, str(path))
     except (ValueError, RecursionError) as error:
-        raise _no_report(path, in_words(error)[:200]) from error
+        raise _no_report(path, describe_error(error)[:200]) from error
     except Problem as problem:
         raise Problem(problem.what, cause=problem.cause, fix=_FIX) from problem
     if len({host.name for host in found.hosts}) < len(found.hosts):
@@ -185,7 +185,7 @@ def _no_report(path: Path, cause: str) -> Problem:
 def answers(host: ReportedHost) -> Transcript:
     """What it answered; a Problem where that is no transcript."""
     try:
-        return transcript.parse(host.transcript)
+        return transcript.parse_transcript(host.transcript)
     except Problem as problem:
         what = f"the transcript of {host.name} is none"
         raise Problem(what, cause=problem.cause, fix=_FIX) from problem
@@ -223,7 +223,7 @@ def write(taken: Intake, root: Path) -> Iterator[Path]:
                 cause=f"{folder / name} is there",
                 fix="git log --stat -1 " + str(RECORDED),
             )
-        storage.write(folder / name, text)
+        storage.write_text(folder / name, text)
         yield folder / name
     if rows := list(taken.predictor_rows()):
         _append(root / PUBLISHED, rows)

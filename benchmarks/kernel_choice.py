@@ -24,7 +24,7 @@ from typing import Any
 from benchmarks import dry_runs, model_configs
 from benchmarks.dry_runs import Cell
 from medley import config, process
-from medley.command import UNSET, Command
+from medley.command import UNSET_VARIABLES, Command
 from medley.environment import cuda_folder, virtualenv
 from medley.environment.virtualenv import Environment
 from medley.schema import EngineName
@@ -66,7 +66,7 @@ class Row:
 
     @property
     def capability(self) -> str:
-        host = config.hosts()[self.cell.kind]
+        host = config.load_hosts()[self.cell.kind]
         return host.capability or (host.toolkit.capability if host.toolkit else None) or ""
 
     @property
@@ -148,7 +148,7 @@ def _ask(cells: Sequence[Cell], folder: Path, cache: Path) -> None:
         with cache.open("a", encoding="utf-8") as kept:
             kept.write(json.dumps({"key": _key(waiting.pop(0)), "answer": json.loads(line)}) + "\n")
 
-    command = Command(argv, variables(environment, folder), UNSET)
+    command = Command(argv, variables(environment, folder), UNSET_VARIABLES)
     if process.run(command, limit_s=_LIMIT_S, on_line=keep).status or waiting:
         sys.exit("\n".join(others[-12:]))
 
@@ -229,7 +229,7 @@ def main() -> int:
     asked = parser.parse_args()
     asked.cache.touch()
     engines = [asked.engine] if asked.engine else list(ENVIRONMENTS)
-    wanted = asked.models.split(",") if asked.models else list(config.models())
+    wanted = asked.models.split(",") if asked.models else list(config.load_models())
     cells = [
         each
         for each in dry_runs.cells(engines, asked.kinds.split(","))

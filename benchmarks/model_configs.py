@@ -31,7 +31,7 @@ def write(model: str, folder: Path) -> Path:
 
 
 def config_json(model: str) -> dict[str, Any]:
-    table = config.models()[model]
+    table = config.load_models()[model]
     family = FAMILIES[table.architecture or ""]
     top: dict[str, Any] = {
         "model_type": table.architecture,

@@ -128,7 +128,7 @@ def measure(count: int, engine: str, seed: int) -> Iterator[str]:
             attack = client.start("attack", str(seed + number), str(count // SLICES))
             while attack.poll() is None:
                 attacked_s += client.first_tokens(10)
-            found = json.loads(attack.last[-1])
+            found = json.loads(attack.last_lines[-1])
             statuses.update(found["statuses"])
             lines_of_200 |= set(found["lines of 200"])
         time.sleep(15)  # connections that were left open are closed
@@ -163,7 +163,7 @@ class Client:
         asking = self.start("ask", str(count))
         finished = asking.wait(120)
         if finished is None or finished.status:
-            raise AssertionError(asking.last)
+            raise AssertionError(asking.last_lines)
         return [float(word) for word in finished.lines[-1].split()]
 
 

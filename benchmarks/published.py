@@ -155,7 +155,7 @@ def _shape(row: dict[str, str], unknown: list[str]) -> Shape:
 
 def _model(row: dict[str, str], unknown: list[str]) -> Shape:
     """A row that gives a table's name (models/*.toml) and no parameters has that table's shape."""
-    table = None if row["params_total_b"] else config.models().get(row["model"])
+    table = None if row["params_total_b"] else config.load_models().get(row["model"])
     if table is not None and table.shape is not None:
         return table.shape
     total, active = _parameters(row, unknown)

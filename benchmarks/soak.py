@@ -43,7 +43,7 @@ from benchmarks.soak_load import MODEL, Load
 from medley import process
 from medley.command import Command
 from medley.model import demo
-from medley.schema import Made
+from medley.schema import DemoSpec
 from tests.rack.cluster import STATE, Served, cluster, served
 from tests.rack.host import Host, shared_cache
 from tests.rack.rack import Rack, up
@@ -53,7 +53,7 @@ RESULT = Path(__file__).parent / "results" / "soak.txt"
 LEAST_S = 7200
 SAMPLE_S, LINE_S, WARM_UP_S = 30, 60, 600
 PORT = 8000
-MADE = Made(
+MADE = DemoSpec(
     layers=6,
     hidden=128,
     heads=4,

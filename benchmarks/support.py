@@ -89,7 +89,7 @@ def with_row(rows: Iterable[Row], new: Row) -> list[Row]:
 
 def _order(row: Row) -> tuple[object, ...]:
     """Kinds as hosts/ has them, then the other columns."""
-    kinds = list(config.hosts())
+    kinds = list(config.load_hosts())
     first = row.host.partition("+")[0]
     return (
         kinds.index(first) if first in kinds else len(kinds),
@@ -103,7 +103,7 @@ def _order(row: Row) -> tuple[object, ...]:
 
 def wrong(rows: Iterable[Row]) -> list[str]:
     """What is wrong with the rows, a line each."""
-    kinds, models, seen, found = set(config.hosts()), {ANY, *config.models()}, set(), []
+    kinds, models, seen, found = set(config.load_hosts()), {ANY, *config.load_models()}, set(), []
     for row in rows:
         where = ", ".join(row.key)
         found += [f"{where}: there is no kind {each}" for each in row.host.split("+") if each not in kinds]

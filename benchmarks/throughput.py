@@ -42,12 +42,12 @@ from medley.errors import Problem
 from medley.model import demo
 from medley.network import tcp
 from medley.process import Process
-from medley.process_identity import descendants
-from medley.schema import Made
+from medley.process_identity import list_descendants
+from medley.schema import DemoSpec
 from medley.serving import api
 
 RESULT = Path(__file__).parent / "results" / "throughput.txt"
-MADE = Made(
+MADE = DemoSpec(
     layers=12,
     hidden=768,
     heads=12,
@@ -74,7 +74,7 @@ class Server:
 
     def engine(self) -> list[psutil.Process]:
         """Each process of the engine: all below medley, or the raw one and all below it."""
-        found = [each.pid for each in descendants(self.process.pid)]
+        found = [each.pid for each in list_descendants(self.process.pid)]
         return [
             psutil.Process(pid) for pid in (*found, *([] if self.way == "medley" else [self.process.pid]))
         ]
@@ -130,7 +130,7 @@ class Pair:
 def main() -> None:
     asked = arguments()
     conditions = described(asked)
-    storage.make(folder := asked.folder / storage.hash_all({"conditions": conditions})[:12])
+    storage.make_folder(folder := asked.folder / storage.hash_checksums({"conditions": conditions})[:12])
     print(conditions, flush=True)
     pairs: list[Pair] = []
     try:
@@ -178,7 +178,7 @@ def measured(asked: argparse.Namespace, folder: Path) -> Iterator[Pair]:
                 if number not in kept:
                     servers = servers or stack.enter_context(started(asked, first // asked.per_start))
                     kept[number] = compared(servers, asked, number, first // asked.per_start)
-                    storage.write(folder / f"{number + 1}.json", json.dumps(asdict(kept[number])))
+                    storage.write_text(folder / f"{number + 1}.json", json.dumps(asdict(kept[number])))
                 yield kept[number]
 
 
@@ -208,7 +208,7 @@ def serving(way: str, asked: argparse.Namespace, model: Path, state: Path) -> It
     port = tcp.find_free_port()
     pinned = ("taskset", "--cpu-list", str(asked.engine_core))
     command = served(model, port, asked.words)
-    command = replace(command, argv=(*pinned, *command.argv)).with_env({"MEDLEY_STATE": str(state)})
+    command = replace(command, argv=(*pinned, *command.argv)).add_variables({"MEDLEY_STATE": str(state)})
     if way == "raw":
         found = raw(command, port)
         command = replace(found, argv=(*pinned, *found.argv))

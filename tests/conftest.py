@@ -110,7 +110,7 @@ def answers() -> dict[object, Transcript]:
 @pytest.fixture
 def asked_once(answers: dict[object, Transcript], monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask this host each question once for all tests of a module, which change nothing that it answers."""
-    really = process.ask
+    really = process.ask_host
 
     def ask(
         questions: Iterable[str], variables: Mapping[str, str] | None = None, **limit: float
@@ -120,7 +120,7 @@ def asked_once(answers: dict[object, Transcript], monkeypatch: pytest.MonkeyPatc
             answers[asked] = really(asked[0], variables, **limit)
         return answers[asked]
 
-    monkeypatch.setattr(process, "ask", ask)
+    monkeypatch.setattr(process, "ask_host", ask)
 
 
 def unused_port() -> int:
@@ -145,9 +145,9 @@ def server(request: pytest.FixtureRequest) -> Iterator[str]:
             "the small server answers, or ends",
             lambda: api.request_probe_answer(url, "tiny") or engine.poll() is not None,
             60,
-            state=lambda: list(engine.last),
+            state=lambda: list(engine.last_lines),
         )
-        assert engine.poll() is None, list(engine.last)
+        assert engine.poll() is None, list(engine.last_lines)
         yield url
     finally:
         engine.stop()
@@ -165,7 +165,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     started: list[Served] = []
 
     def run(command: Command) -> Served:
-        started.append(Served(command.with_env({"MEDLEY_STATE": str(tmp_path / "state")})))
+        started.append(Served(command.add_variables({"MEDLEY_STATE": str(tmp_path / "state")})))
         return started[-1]
 
     yield run

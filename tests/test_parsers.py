@@ -113,7 +113,7 @@ def of_repository(folder: str) -> str:
 
 
 def recorded(text: str) -> None:
-    answers = transcript.parse(text)
+    answers = transcript.parse_transcript(text)
     facts.read_facts(answers)
     health.read_health(answers)
 
@@ -167,8 +167,16 @@ def test_odd_input(name: str, count: int) -> None:
 
 FILES: dict[str, tuple[str, Callable[[Path], object], Callable[[int], Iterator[str]]]] = {
     "cluster.toml": ("c.toml", lambda file: cluster.read_cluster(str(file)), toml_of(CLUSTER)),
-    "a model's table": ("m.toml", lambda file: config.read(file, Model), toml_of(of_repository("models"))),
-    "a kind's table": ("h.toml", lambda file: config.read(file, HostTable), toml_of(of_repository("hosts"))),
+    "a model's table": (
+        "m.toml",
+        lambda file: config.read_table(file, Model),
+        toml_of(of_repository("models")),
+    ),
+    "a kind's table": (
+        "h.toml",
+        lambda file: config.read_table(file, HostTable),
+        toml_of(of_repository("hosts")),
+    ),
     "measured.json": (
         "state/measured.json",
         lambda _: devices.read_measurements(),

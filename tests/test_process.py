@@ -55,19 +55,19 @@ def test_no_python_imports_from_the_working_folder(
     if start == "run":
         assert process.run(command).status == 0
     elif start == "attend":
-        assert process.attend(command) == 0
+        assert process.run_on_terminal(command) == 0
     else:
-        os.waitpid(process.detach(command, tmp_path / "log"), 0)
+        os.waitpid(process.start_detached(command, tmp_path / "log"), 0)
     assert not (tmp_path / "ran").exists()
 
 
 def test_a_program_of_the_user_has_its_own_path() -> None:
-    environment = Command(("x",), unset=(SAFE_PATH,)).environment({"PYTHONSAFEPATH": "1", "A": "b"})
+    environment = Command(("x",), unset=(SAFE_PATH,)).build_environment({"PYTHONSAFEPATH": "1", "A": "b"})
     assert environment == {"A": "b"}
 
 
 def test_a_transcript_of_this_host() -> None:
-    answers = process.ask(["echo one; echo two", "false", "medley-has-no-such-program", "cat"])
+    answers = process.ask_host(["echo one; echo two", "false", "medley-has-no-such-program", "cat"])
     assert answers["echo one; echo two"].text == "one\ntwo\n"
     assert answers["false"].status == 1
     assert answers["medley-has-no-such-program"].status == 127
@@ -83,7 +83,7 @@ def test_a_transcript_of_this_host() -> None:
     ],
 )
 def test_run(script: str, status: int, lines: tuple[str, ...]) -> None:
-    assert process.run(Command(("sh", "-c", script))) == process.Finished(status, lines)
+    assert process.run(Command(("sh", "-c", script))) == process.ProcessResult(status, lines)
 
 
 def test_lines_come_as_they_are_said() -> None:
@@ -168,4 +168,4 @@ def test_a_host_whose_path_has_no_shell_is_a_problem(monkeypatch: pytest.MonkeyP
         cause="PATH is ''",
         fix=fix,
     ):
-        process.ask(["uname -m"])
+        process.ask_host(["uname -m"])

@@ -17,8 +17,14 @@ from medley.cli import Medley
 from medley.cluster import membership, ray, units
 from medley.command import Command
 from medley.model import trust
-from medley.process import Finished, Process
-from medley.process_identity import Identity, SharedMemory, identity_of, own_identity, reap_orphans
+from medley.process import Process, ProcessResult
+from medley.process_identity import (
+    ProcessIdentity,
+    SharedMemoryCleaner,
+    find_identity,
+    read_own_identity,
+    reap_orphans,
+)
 from medley.progress import SILENT
 from tests.odd_input import COUNTS, hold, json_texts
 from tests.waiting import wait_for
@@ -38,23 +44,23 @@ def bystander() -> Iterator["subprocess.Popen[bytes]"]:
         process.kill()
 
 
-def identity(process: "subprocess.Popen[bytes]") -> Identity:
-    found = identity_of(process.pid)
+def identity(process: "subprocess.Popen[bytes]") -> ProcessIdentity:
+    found = find_identity(process.pid)
     assert found
     return found
 
 
 def test_it_is_the_same_while_the_process_runs_and_gone_with_it(bystander: "subprocess.Popen[bytes]") -> None:
     found = identity(bystander)
-    assert found.alive
-    assert identity_of(bystander.pid) == found
+    assert found.is_alive
+    assert find_identity(bystander.pid) == found
     assert found.signal(signal.SIGTERM)
     os.waitid(os.P_PID, bystander.pid, os.WEXITED | os.WNOWAIT)
-    assert not found.alive, "a zombie"
+    assert not found.is_alive, "a zombie"
     bystander.wait()
-    assert not found.alive
+    assert not found.is_alive
     assert not found.signal(signal.SIGKILL)
-    assert identity_of(2**22 + 1) is None
+    assert find_identity(2**22 + 1) is None
 
 
 @pytest.mark.parametrize(
@@ -68,7 +74,7 @@ def test_another_of_its_number_is_not_signalled(
     another: dict[str, object], bystander: "subprocess.Popen[bytes]"
 ) -> None:
     meant = replace(identity(bystander), **another)  # type: ignore[arg-type] # of the table above
-    assert not meant.alive
+    assert not meant.is_alive
     assert not meant.signal(signal.SIGKILL)
     process_identity.end_processes([meant], grace_s=0.1)
     assert bystander.poll() is None
@@ -79,8 +85,8 @@ def test_a_process_whose_number_is_now_a_thread_s_has_ended() -> None:
     thread = threading.Thread(target=ends.wait)
     thread.start()
     assert thread.native_id
-    meant = Identity(thread.native_id, 1, "a boot before")
-    assert meant.ends_within(0)
+    meant = ProcessIdentity(thread.native_id, 1, "a boot before")
+    assert meant.wait_for_end(0)
     assert not meant.signal(signal.SIGKILL)
     ends.set()
 
@@ -93,8 +99,8 @@ def test_a_name_with_brackets_and_spaces() -> None:
         assert process.stdout.readline() == b"named\n"
         found = identity(process)
         assert found.name == ") Z 1 2 ("
-        assert found.alive
-        assert found.started > own_identity().started - 1
+        assert found.is_alive
+        assert found.started > read_own_identity().started - 1
         process.kill()
 
 
@@ -120,12 +126,12 @@ def test_a_command_that_ended_is_not_told_from_its_number() -> None:
     stranger = ("sh", "-c", "sleep 60 & echo $!; wait")
     with subprocess.Popen(stranger, stdout=subprocess.PIPE, process_group=0) as other:
         assert other.stdout
-        child = identity_of(int(other.stdout.readline()))
+        child = find_identity(int(other.stdout.readline()))
         vars(ended)["_child"].pid = other.pid
         ended.stop(grace_s=0.1)
         ended.interrupt()
         assert child
-        assert child.alive
+        assert child.is_alive
         assert other.poll() is None
         other.kill()
     process_identity.kill_processes({child})
@@ -135,23 +141,23 @@ def test_a_command_that_ended_is_not_told_from_its_number() -> None:
 def test_a_child_that_a_dead_command_left_is_ended(*, reaped: bool) -> None:
     lines: list[str] = []
     process = Process(Command(("sh", "-c", "trap '' TERM; sleep 60 & echo $!")), lines.append)
-    leader = identity_of(process.pid)
-    assert process.wait(30) if reaped else leader and leader.ends_within(30)
+    leader = find_identity(process.pid)
+    assert process.wait(30) if reaped else leader and leader.wait_for_end(30)
     wait_for("it prints the number of its child", lambda: lines)
-    left = identity_of(int(lines[0]))
+    left = find_identity(int(lines[0]))
     assert left
-    assert left.alive
+    assert left.is_alive
     process.stop(grace_s=0.1)
-    assert not left.alive
-    assert process.poll() == Finished(0, tuple(lines))
+    assert not left.is_alive
+    assert process.poll() == ProcessResult(0, tuple(lines))
 
 
 def note(port: int, **more: object) -> Path:
     """The note that a serve left."""
-    us = own_identity()
+    us = read_own_identity()
     table = {"url": f"http://127.0.0.1:{port}/v1", "model": "demo", "pid": us.pid, "started": us.started}
     file = serving.get_records_folder() / f"{port}.json"
-    storage.write(file, json.dumps({**table, "boot": us.boot, "state": "ready", **more}))
+    storage.write_text(file, json.dumps({**table, "boot": us.boot, "state": "ready", **more}))
     return file
 
 
@@ -161,7 +167,9 @@ def test_stop_leaves_a_bystander_alone_that_has_the_number_of_a_server_before_a_
 ) -> None:
     whole = note(8000, pid=bystander.pid, boot="00000000-0000-0000-0000-000000000000")
     old = serving.get_records_folder() / "8001.json"
-    storage.write(old, json.dumps({"url": "http://127.0.0.1:8001/v1", "model": "demo", "pid": bystander.pid}))
+    storage.write_text(
+        old, json.dumps({"url": "http://127.0.0.1:8001/v1", "model": "demo", "pid": bystander.pid})
+    )
     serving.require_unused_port(8000)
     serving.require_unused_port(8001)
     Medley.run(["medley", *words], exit=False)
@@ -175,7 +183,7 @@ def test_a_server_that_lives_is_ended(bystander: "subprocess.Popen[bytes]") -> N
     found = identity(bystander)
     note(8000, pid=found.pid, started=found.started)
     assert serving.end_servers(8000, SILENT) == 1
-    assert not found.alive
+    assert not found.is_alive
 
 
 @pytest.mark.parametrize(
@@ -246,11 +254,11 @@ def test_odd_input_of_state_files(name: str, count: int, state: Path) -> None:
 def test_a_file_s_mode_is_the_user_s_wish_and_a_secret_is_closed(state: Path) -> None:
     before = os.umask(0o077)
     try:
-        storage.write(state / "plain", "x")
+        storage.write_text(state / "plain", "x")
     finally:
         os.umask(before)
-    storage.write(state / "usual", "x")
-    storage.write(state / "secret", "x", secret=True)
+    storage.write_text(state / "usual", "x")
+    storage.write_text(state / "secret", "x", secret=True)
     modes = {each.name: each.stat().st_mode & 0o777 for each in state.iterdir() if each.is_file()}
     assert modes == {"plain": 0o600, "usual": 0o666 & ~before, "secret": 0o600}
 
@@ -275,16 +283,16 @@ def sharing(name: str = "") -> tuple["subprocess.Popen[str]", str]:
 def test_shared_memory_of_processes_that_were_killed_is_removed_once_nobody_has_it() -> None:
     first, name = sharing()
     second, _ = sharing(name)
-    segment, watched = Path(f"/dev/shm{name}"), SharedMemory()
+    segment, watched = Path(f"/dev/shm{name}"), SharedMemoryCleaner()
     try:
         watched.check()
         first.kill()
         first.wait()
-        watched.settle()
+        watched.remove_unused()
         assert segment.exists(), "the second has it"
         second.kill()
         second.wait()
-        watched.settle()
+        watched.remove_unused()
         assert not segment.exists()
     finally:
         for each in (first, second):
@@ -297,12 +305,12 @@ def test_an_orphan_that_was_adopted_is_reaped_and_a_child_of_ours_is_not() -> No
     lines: list[str] = []
     parent = Process(Command(("sh", "-c", "sleep 0.3 & echo $!; exit 7")), lines.append)
     assert parent.wait(30) is not None
-    orphan = identity_of(int(lines[0]))
+    orphan = find_identity(int(lines[0]))
     assert orphan
-    assert orphan.ends_within(30)
+    assert orphan.wait_for_end(30)
     child = Process(Command(("sh", "-c", "exit 3")), lines.append)
     assert Path(f"/proc/{orphan.pid}").exists()
-    assert process_identity.require_identity(child.pid).ends_within(30)
+    assert process_identity.require_identity(child.pid).wait_for_end(30)
     reap_orphans()
     assert not Path(f"/proc/{orphan.pid}").exists()
-    assert child.poll() == Finished(3, ())
+    assert child.poll() == ProcessResult(3, ())

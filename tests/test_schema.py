@@ -60,7 +60,7 @@ def test_a_table_sets_what_is_harmless() -> None:
 def test_the_list_names_flags_and_variables_that_a_lock_s_release_has(engine: str) -> None:
     """What is removed upstream goes here too, so that the list stays one that somebody has read."""
     flags, variables = set(), set()
-    for name, path in config.files(PARSERS_FOLDER, ".json").items():
+    for name, path in config.find_table_files(PARSERS_FOLDER, ".json").items():
         if name.startswith(f"{engine}-"):
             found = json.loads(path.read_text())
             flags |= {each for flag in found["flags"] for each in flag["names"]}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medley.transcript import Answer, build_script, parse, text
+from medley.transcript import Answer, build_script, format_transcript, parse_transcript
 from tests.problems import raises_problem
 
 # What a shell's line may hold; a question is one line, and an answer never ends in blank lines.
@@ -23,7 +23,7 @@ _ANSWER = st.builds(
 
 @given(st.dictionaries(_QUESTION, _ANSWER, max_size=4))
 def test_parse_reads_what_text_writes(answers: dict[str, Answer]) -> None:
-    assert parse(text(answers)) == answers
+    assert parse_transcript(format_transcript(answers)) == answers
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_parse_reads_what_text_writes(answers: dict[str, Answer]) -> None:
     ],
 )
 def test_parse(said: str, answers: dict[str, Answer]) -> None:
-    assert parse(said) == answers
+    assert parse_transcript(said) == answers
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_parse(said: str, answers: dict[str, Answer]) -> None:
 )
 def test_what_is_no_transcript_is_a_problem(said: str, cause: str) -> None:
     with raises_problem(cause=cause, fix="medley facts --transcript > HOST.txt"):
-        parse(said)
+        parse_transcript(said)
 
 
 QUESTIONS = {
@@ -71,17 +71,22 @@ QUESTIONS = {
 
 def answered(text: str, **env: str) -> str:
     return subprocess.run(
-        ["/bin/sh", "-c", text], capture_output=True, text=True, check=True, timeout=20, env=env or None
+        ["/bin/sh", "-c", text],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=20,
+        env=env or None,
     ).stdout
 
 
 def test_a_real_shell() -> None:
-    assert parse(answered(build_script(QUESTIONS))) == QUESTIONS
+    assert parse_transcript(answered(build_script(QUESTIONS))) == QUESTIONS
 
 
 def test_a_question_that_hangs_hangs_no_other() -> None:
     asked = ("echo one", "echo partial; sleep 30", "echo two")
-    said = parse(answered(build_script(asked, limit_s=3, limit_of_all_s=2)))
+    said = parse_transcript(answered(build_script(asked, limit_s=3, limit_of_all_s=2)))
     assert list(said.values()) == [Answer("one\n"), Answer("partial\n", 124), Answer("two\n")]
 
 
@@ -91,4 +96,4 @@ def test_a_host_without_timeout(tmp_path: Path) -> None:
     # 127 by dash, 1 by bash
     absent = subprocess.run(["sh", "-c", "command -v nothing-like-it"], check=False).returncode
     asked = {"command -v timeout": Answer("", absent), "echo one": Answer("one\n")}
-    assert parse(answered(build_script(asked), PATH=str(tmp_path))) == asked
+    assert parse_transcript(answered(build_script(asked), PATH=str(tmp_path))) == asked

@@ -53,7 +53,7 @@ def test_what_is_not_there_is_none_and_empty(state: Path) -> None:
     assert storage.read_bytes(state / "a") is None
     assert storage.read_end(state / "a" / "b", 10) == b""
     assert storage.list_folder(state / "a") == []
-    assert storage.modified_s(state / "a") == 0
+    assert storage.read_modified_s(state / "a") == 0
     assert not storage.exists(state / "a" / "b")
     storage.remove_file(state / "a")
 
@@ -62,7 +62,7 @@ def test_a_file_in_the_place_of_a_folder(state: Path) -> None:
     folder = state / "units"
     folder.touch()
     assert storage.read_bytes(folder / "a") is None
-    for use in (storage.list_folder, storage.make):
+    for use in (storage.list_folder, storage.make_folder):
         with raises_problem(
             str(folder), cause="it is a file, not a folder", fix=(f"mv {folder} {folder}.old", ANOTHER)
         ):
@@ -86,7 +86,7 @@ def test_files_of_root_in_ones_own_state(
 ) -> None:
     """As after `sudo -E medley`: the fix takes all of them back."""
     file = state / "units" / "a.json"
-    storage.write(file, "{}")
+    storage.write_text(file, "{}")
     for path in (state, file.parent, file):
         os.chown(path, 65_534, 65_534)
     os.chown(state / closed, 0, 0)
@@ -142,7 +142,7 @@ def test_disks(number: int, cause: str, fix: str | tuple[str, ...], state: Path)
     error = OSError(number, os.strerror(number))
     known = [fix] if isinstance(fix, str) else fix
     assert_problem(
-        storage.problem_of(state / "a", error, "written"),
+        storage.build_file_problem(state / "a", error, "written"),
         cause=cause,
         fix=[each.format(state) for each in known],
     )
@@ -166,7 +166,7 @@ def test_what_is_optional_is_left_out_with_one_line(state: Path) -> None:
 
 def test_a_log_that_cannot_be_written_costs_its_lines(state: Path) -> None:
     (state / "logs").touch()
-    with storage.log(state / "logs" / "serve-8000.log") as keep:
+    with storage.open_log(state / "logs" / "serve-8000.log") as keep:
         keep("lost")
 
 

@@ -16,12 +16,15 @@ NOBODYS = 54_321
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user that nobody knows")
 def test_a_user_without_a_name_has_a_number_and_no_home() -> None:
-    assert answered_as(NOBODYS, "user.name()", "str(user.home())") == [str(NOBODYS), "/nonexistent"]
+    assert answered_as(NOBODYS, "user.read_user_name()", "str(user.find_home())") == [
+        str(NOBODYS),
+        "/nonexistent",
+    ]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user that nobody knows")
 def test_what_is_kept_without_a_home_is_a_problem_that_names_the_variable() -> None:
-    make = "storage.make(storage.state())"
+    make = "storage.make_folder(storage.find_state_folder())"
     (said,) = answered_as(NOBODYS, f"[each for each in [{make}] if each]")
     assert "export HOME=/path/of/your/own" in said
     assert f"uid {NOBODYS} has no home in /etc/passwd" in said
@@ -55,18 +58,18 @@ def evaluated(expression: str) -> str:
 
 def test_a_home_of_the_variable_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert user.home() == tmp_path
-    assert user.expand("~/a") == tmp_path / "a"
+    assert user.find_home() == tmp_path
+    assert user.expand_home("~/a") == tmp_path / "a"
 
 
 def test_the_home_of_nobody_stays_as_it_is_written() -> None:
     """Path.expanduser raises RuntimeError for it."""
-    assert user.expand("~no-such-user/a") == Path("~no-such-user/a")
+    assert user.expand_home("~no-such-user/a") == Path("~no-such-user/a")
 
 
 def test_owners_have_their_number_and_a_name_where_there_is_one() -> None:
-    assert user.owner(0) == "root (uid 0)"
-    assert user.owner(NOBODYS) == f"uid {NOBODYS}"
+    assert user.describe_owner(0) == "root (uid 0)"
+    assert user.describe_owner(NOBODYS) == f"uid {NOBODYS}"
 
 
 def test_help_needs_no_home() -> None:

@@ -42,7 +42,7 @@ class DryRun:
 
 def models() -> list[str]:
     """Return every table of these families, quantized builds too."""
-    return [name for name in config.models() if name.startswith(FAMILIES)]
+    return [name for name in config.load_models() if name.startswith(FAMILIES)]
 
 
 def cases(clusters: Iterable[str] = CLUSTERS) -> Iterator[DryRun]:

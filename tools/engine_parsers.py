@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 def releases() -> dict[tuple[EngineName, str], list[str]]:
     """Return the locks of each release, those for GPUs first."""
     found: dict[tuple[EngineName, str], list[str]] = {}
-    recipes = config.recipes()
+    recipes = config.load_recipes()
     for name, versions in sorted(
         engine_source.read_locked_versions().items(), key=lambda each: recipes[each[0]].device == "cpu"
     ):
@@ -49,7 +49,7 @@ def main() -> int:
             continue
         path.parent.mkdir(exist_ok=True)
         path.write_text(
-            format_parser(run_parser(built, config.recipes()[built.name], (), progress=SILENT)),
+            format_parser(run_parser(built, config.load_recipes()[built.name], (), progress=SILENT)),
             encoding="utf-8",
         )
         print(f"{path.name}: of {built.name}")

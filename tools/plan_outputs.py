@@ -101,7 +101,7 @@ FORCED = (
 
 def cases() -> Iterator[Case]:
     """Yield every known model on every cluster, then the forced layouts."""
-    models = [name for name, model in config.models().items() if model.shape]
+    models = [name for name, model in config.load_models().items() if model.shape]
     yield from (Case(cluster, model) for cluster in CLUSTERS for model in models)
     yield from FORCED
 

@@ -26,21 +26,21 @@ class Command:
 
     def __str__(self) -> str:
         """Return the text to paste into a shell; env(1) removes variables."""
-        assignments = self.assignments()
+        assignments = self.format_assignments()
         if self.unset:
             removals = [word for name in self.unset for word in ("-u", name)]
             return " ".join(["env", *removals, *assignments, join(self.argv)])
         return " ".join([*assignments, join(self.argv)])
 
-    def assignments(self, quote_word: Callable[[str], str] = quote) -> list[str]:
+    def format_assignments(self, quote_word: Callable[[str], str] = quote) -> list[str]:
         """Return the variables as a shell reads them: NAME=value."""
         env = [f"{name}={quote_word(value)}" for name, value in sorted(self.env.items())]
         return env + [f'{name}="$(cat {quote_word(file)})"' for name, file in sorted(self.secrets.items())]
 
-    def with_env(self, more: Mapping[str, str]) -> "Command":
+    def add_variables(self, more: Mapping[str, str]) -> "Command":
         return replace(self, env={**self.env, **more})
 
-    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+    def build_environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of the process without its secrets; `base` is the caller's.
 
         Every Python in it has a safe path, because medley starts in the user's folder, unless `SAFE_PATH` is
@@ -91,7 +91,7 @@ def _split_at_dashes(line: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, .
 
 
 # Variables of a user's shell that would change the engine's Python code.
-UNSET = ("PYTHONPATH", "PYTHONHOME")
+UNSET_VARIABLES = ("PYTHONPATH", "PYTHONHOME")
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Flag:
     value: str | None
     why: str
 
-    def argv(self) -> tuple[str, ...]:
+    def build_argv(self) -> tuple[str, ...]:
         return (self.names[0],) if self.value is None else (self.names[0], self.value)
 
 
@@ -147,22 +147,22 @@ class AnnotatedCommand:
     flags: tuple[Flag, ...]
     variables: tuple[Variable, ...]
     extra: tuple[str, ...] = ()
-    unset: tuple[str, ...] = UNSET
+    unset: tuple[str, ...] = UNSET_VARIABLES
     undo: tuple[str, ...] = ()
     inherits: tuple[str, ...] = ()
 
     @property
     def command(self) -> Command:
-        flags = (word for flag in self.flags for word in flag.argv())
+        flags = (word for flag in self.flags for word in flag.build_argv())
         env = {variable.name: variable.value for variable in self.variables if not variable.secret}
         secrets = {variable.name: variable.value for variable in self.variables if variable.secret}
         argv = (*self.words, *flags, *self.extra)
         return Command(argv, env, self.unset, secrets, self.undo, self.inherits)
 
-    def why(self) -> list[tuple[str, str]]:
+    def list_reasons(self) -> list[tuple[str, str]]:
         return [
             *((f"{variable.name}={_shorten(variable.value)}", variable.why) for variable in self.variables),
-            *((" ".join(flag.argv()), flag.why) for flag in self.flags),
+            *((" ".join(flag.build_argv()), flag.why) for flag in self.flags),
         ]
 
 

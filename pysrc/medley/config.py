@@ -44,7 +44,7 @@ _STRING = re.compile(
 )
 
 
-def folders() -> tuple[Path, ...]:
+def list_config_folders() -> tuple[Path, ...]:
     """Return the folders of tables in order of search."""
     return _list_folders(*(os.environ.get(name) for name in ("MEDLEY_CONFIG", "XDG_CONFIG_HOME", "HOME")))
 
@@ -52,7 +52,7 @@ def folders() -> tuple[Path, ...]:
 # A plan asks a thousand times, each time for the same environment.
 @lru_cache(maxsize=8)
 def _list_folders(*_variables: str | None) -> tuple[Path, ...]:
-    own = storage.tables()
+    own = storage.find_config_folder()
     package = Path(__file__).parent
     checkout = package.parent.parent
     tree = (checkout,) if (checkout / "pyproject.toml").is_file() else ()
@@ -65,16 +65,16 @@ def resolve_pages(text: str) -> str:
 
 
 def _find_page(name: str) -> str:
-    for folder in folders():
+    for folder in list_config_folders():
         if storage.is_visible_file(path := folder / name):
             return str(path)
     return name
 
 
-def files(kind: str, suffix: str = ".toml") -> dict[str, Path]:
+def find_table_files(kind: str, suffix: str = ".toml") -> dict[str, Path]:
     """Return every NAME.toml in the folders' `kind`, by name."""
     paths: dict[str, Path] = {}
-    for folder in folders():
+    for folder in list_config_folders():
         for path in list_tables(folder / kind, suffix):
             paths.setdefault(path.stem, path)
     return paths
@@ -91,12 +91,12 @@ class Tables(Mapping[str, _T]):
     """Tables by name, each read on first use, so that an invalid one does not affect others."""
 
     def __init__(self, kind: str, shape: type[_T]) -> None:
-        self._paths, self._shape = files(kind), shape
+        self._paths, self._shape = find_table_files(kind), shape
         self._tables: dict[str, _T] = {}
 
     def __getitem__(self, name: str) -> _T:
         if name not in self._tables:
-            self._tables[name] = read(self._paths[name], self._shape)
+            self._tables[name] = read_table(self._paths[name], self._shape)
         return self._tables[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -109,19 +109,19 @@ class Tables(Mapping[str, _T]):
         return name in self._paths  # Mapping's own would read it
 
 
-def hosts() -> Mapping[str, HostTable]:
+def load_hosts() -> Mapping[str, HostTable]:
     return Tables("hosts", HostTable)
 
 
-def models() -> Mapping[str, Model]:
+def load_models() -> Mapping[str, Model]:
     return Tables("models", Model)
 
 
-def recipes() -> Mapping[str, Recipe]:
+def load_recipes() -> Mapping[str, Recipe]:
     return Tables("locks", Recipe)
 
 
-def read(path: Path, shape: type[_T]) -> _T:
+def read_table(path: Path, shape: type[_T]) -> _T:
     """Read the table in a file; a Problem names the file, the key and the nearest valid key."""
     try:
         return cast("_T", _read(_read_text(path), shape, str(path)))
@@ -130,7 +130,7 @@ def read(path: Path, shape: type[_T]) -> _T:
     except ValueError as error:  # not UTF-8, not TOML, or a number of thousands of digits
         raise Problem(f"{path} is not TOML", cause=str(error), fix=f"fix that line of {path}") from error
     except OSError as error:
-        raise storage.problem_of(path, error, "read") from error
+        raise storage.build_file_problem(path, error, "read") from error
 
 
 def read_own_table(module: str, name: str) -> dict[str, Any]:
@@ -145,7 +145,7 @@ def _read(text: str, shape: type[StrictTable], where: str) -> StrictTable:
         raise ValueError(
             f"line {text.count(chr(10), 0, deep_key.start()) + 1} has a key of more than 32 parts"
         )
-    return build(tomllib.loads(text), shape, where, text)
+    return build_table(tomllib.loads(text), shape, where, text)
 
 
 def _read_text(path: Path) -> str:
@@ -157,7 +157,7 @@ def _read_text(path: Path) -> str:
     return content.decode("utf-8-sig").replace("\r\n", "\n")
 
 
-def build(table: Mapping[str, Any], shape: type[_T], where: str, text: str = "") -> _T:
+def build_table(table: Mapping[str, Any], shape: type[_T], where: str, text: str = "") -> _T:
     """Validate a table; `text` is its source, for line numbers."""
     try:
         # Through JSON, which has no dates.
@@ -193,11 +193,11 @@ def _build_problem(mistakes: Sequence[Mistake], where: str, text: str) -> Proble
     return Problem(f"{where}: '{key}' {state}", cause=cause, fix=fix)
 
 
-def check() -> dict[Path, Problem | None]:
+def check_tables() -> dict[Path, Problem | None]:
     """Check every table in every folder, also hidden ones; returns the Problem of each, if any."""
     return {
         path: _find_mistake(path, shape)
-        for folder in folders()
+        for folder in list_config_folders()
         for kind, shape in _KINDS.items()
         for path in list_tables(folder / kind)
     }
@@ -205,14 +205,14 @@ def check() -> dict[Path, Problem | None]:
 
 def _find_mistake(path: Path, shape: type[StrictTable]) -> Problem | None:
     try:
-        table = read(path, shape)
+        table = read_table(path, shape)
     except Problem as problem:
         return problem
     if isinstance(table, Recipe) and not path.with_suffix(".txt").is_file():
         return Problem(
             f"{path} has no lock", cause=f"{path.stem}.txt is not next to it", fix="medley env lock"
         )
-    known = files("locks")
+    known = find_table_files("locks")
     for engine, name in table.environments.items() if isinstance(table, HostTable) else ():
         if name not in known:
             return Problem(

@@ -30,19 +30,19 @@ _TOKEN_SHAPE = re.compile(rf"[0-9A-Za-z_.-]{{{_MIN_TOKEN_CHARS},256}}")
 
 
 def is_secret(name: str) -> bool:
-    """Whether an environment variable of this name holds a secret, not the name of its file."""
+    """Return whether an environment variable of this name holds a secret, not the name of its file."""
     return _SECRET_NAME.fullmatch(name) is not None
 
 
-def token_path() -> Path:
-    return storage.state() / "token"
+def find_token_file() -> Path:
+    return storage.find_state_folder() / "token"
 
 
 def ensure_token() -> Path:
     """Return the token's file; make a new token if there is none."""
-    file = token_path()
+    file = find_token_file()
     if not storage.exists(file):
-        storage.write(file, secrets.token_hex(32), secret=True)
+        storage.write_text(file, secrets.token_hex(32), secret=True)
     return _close_to_others(file)
 
 
@@ -57,19 +57,19 @@ def store_token(text: str, source: str) -> Path:
             else f"it has {len(token)} characters; a token is one word of {_MIN_TOKEN_CHARS} to 256",
             fix="copy the file that `medley ray-head` names on the head, then: --token-file FILE",
         )
-    file = token_path().with_name("token.new")
-    storage.write(file, token, secret=True)
+    file = find_token_file().with_name("token.new")
+    storage.write_text(file, token, secret=True)
     return file
 
 
 def keep_token(file: Path) -> Path:
-    with storage.explain_errors(token_path(), "written"):
-        return file.replace(token_path())
+    with storage.explain_errors(find_token_file(), "written"):
+        return file.replace(find_token_file())
 
 
 def require_token() -> Path:
     """Return the token's file, which must exist."""
-    file = token_path()
+    file = find_token_file()
     if not storage.exists(file):
         raise Problem(
             "this host does not have the cluster's token",
@@ -80,18 +80,18 @@ def require_token() -> Path:
     return _close_to_others(file)
 
 
-def api_key_path() -> Path:
+def find_api_key_file() -> Path:
     """Return the file of the key named `default`, which scripts and clients read."""
-    return storage.state() / "api-key"
+    return storage.find_state_folder() / "api-key"
 
 
-def key_folder() -> Path:
-    """Return the folder of the other named keys; of a server's keys it means all of medley's own."""
-    return storage.state() / "keys"
+def find_key_folder() -> Path:
+    """Return the folder of the named keys other than the default; as a server's keys: all of medley's own."""
+    return storage.find_state_folder() / "keys"
 
 
-def is_open(address: str) -> bool:
-    """Whether other hosts can reach a server at this address."""
+def is_reachable_address(address: str) -> bool:
+    """Return whether other hosts can reach a server at this address."""
     try:
         return not ipaddress.ip_address(address).is_loopback
     except ValueError:
@@ -99,28 +99,28 @@ def is_open(address: str) -> bool:
 
 
 def choose_keys(word: str | None, address: str, *, make: bool) -> Path | None:
-    """Return where a server's keys are: a file, or `key_folder`; None where requests need no key.
+    """Return where a server's keys are: a file or the key folder; None where requests need no key.
 
     `word`: a file or `none`; default: medley's own keys where others reach the address.
     """
-    if word == NONE or (word is None and not is_open(address)):
+    if word == NONE or (word is None and not is_reachable_address(address)):
         return None
     if word is not None:
         return require_key(word)
     if make:
         with _lock_keys():
-            if not own_keys():
-                _write_key(DEFAULT_KEY, _new_key())
-    for file in own_keys().values():
+            if not list_own_keys():
+                _write_key(DEFAULT_KEY, _generate_key())
+    for file in list_own_keys().values():
         _close_to_others(file)
-    return key_folder()
+    return find_key_folder()
 
 
-def own_keys() -> dict[str, Path]:
+def list_own_keys() -> dict[str, Path]:
     """Return the file of each of medley's own keys by name, the default first."""
-    default = api_key_path()
+    default = find_api_key_file()
     named_files = {
-        file.name: file for file in storage.list_folder(key_folder()) if _KEY_NAME.fullmatch(file.name)
+        file.name: file for file in storage.list_folder(find_key_folder()) if _KEY_NAME.fullmatch(file.name)
     }
     return ({DEFAULT_KEY: default} if storage.exists(default) else {}) | named_files
 
@@ -130,10 +130,10 @@ def read_keys(source: Path, on_damage: Callable[[str, Problem], str | None] | No
 
     Raises a Problem for a file without a key, or takes what `on_damage` returns for that name instead.
     """
-    if source != key_folder():
+    if source != find_key_folder():
         return {"key": read_api_key(source)}
     keys: dict[str, str] = {}
-    for name, file in own_keys().items():
+    for name, file in list_own_keys().items():
         try:
             _require_single(read := read_api_key(file), name, keys)
             key: str | None = read
@@ -153,30 +153,32 @@ def _require_single(key: str, name: str, keys: Mapping[str, str]) -> None:
     if same := next((other for other, text in keys.items() if text == key), None):
         raise Problem(
             f"the key named {name} is that of {same}",
-            cause=f"{own_keys()[name]} has the same text, so it cannot be revoked alone",
-            fix=f"rm {shlex.quote(str(own_keys()[name]))}",
+            cause=f"{list_own_keys()[name]} has the same text, so it cannot be revoked alone",
+            fix=f"rm {shlex.quote(str(list_own_keys()[name]))}",
         )
 
 
-def key_file(source: Path) -> Path:
+def choose_client_key_file(source: Path) -> Path:
     """Return a file with one of a server's keys, for clients on its host."""
-    return next(iter(own_keys().values()), api_key_path()) if source == key_folder() else source
+    return (
+        next(iter(list_own_keys().values()), find_api_key_file()) if source == find_key_folder() else source
+    )
 
 
 def remember_secret(file: Path) -> None:
     """Keep the path of a file of the user's that holds a secret, so that no report shows what it holds."""
     with optional():
-        if file not in secret_files():
-            storage.append(_secret_list(), f"{file}\n")
+        if file not in list_secret_files():
+            storage.append_text(_find_secret_list(), f"{file}\n")
 
 
-def secret_files() -> list[Path]:
+def list_secret_files() -> list[Path]:
     """Return the files that `remember_secret` was given; some may be gone."""
-    return [Path(line) for line in (storage.read_text(_secret_list(), "replace") or "").splitlines()]
+    return [Path(line) for line in (storage.read_text(_find_secret_list(), "replace") or "").splitlines()]
 
 
-def _secret_list() -> Path:
-    return storage.state() / "secret-files"
+def _find_secret_list() -> Path:
+    return storage.find_state_folder() / "secret-files"
 
 
 def add_key(name: str, file: str | None = None) -> Path:
@@ -188,14 +190,14 @@ def add_key(name: str, file: str | None = None) -> Path:
             fix="medley key add alice",
         )
     with _lock_keys():
-        before = own_keys()
+        before = list_own_keys()
         if name in before:
             raise Problem(
                 f"there is a key named {name} already",
                 cause=f"{before[name]} has it",
                 fix=f"choose another name, or revoke it first: medley key revoke {name}",
             )
-        key = read_api_key(require_key(file)) if file else _new_key()
+        key = read_api_key(require_key(file)) if file else _generate_key()
         same = next((other for other, own in before.items() if read_api_key(own) == key), None)
         if same is not None:
             raise Problem(
@@ -209,7 +211,7 @@ def add_key(name: str, file: str | None = None) -> Path:
 def revoke_key(name: str) -> str:
     """Remove one of medley's own keys, and return it. The last one stays."""
     with _lock_keys():
-        before = own_keys()
+        before = list_own_keys()
         if name not in before:
             raise Problem(
                 f"there is no key named {name}",
@@ -227,19 +229,19 @@ def revoke_key(name: str) -> str:
     return key
 
 
-def _new_key() -> str:
+def _generate_key() -> str:
     return f"sk-{secrets.token_hex(24)}"
 
 
 def _write_key(name: str, key: str) -> Path:
-    file = api_key_path() if name == DEFAULT_KEY else storage.make_private(key_folder()) / name
-    storage.write(file, key, secret=True)
+    file = find_api_key_file() if name == DEFAULT_KEY else storage.make_private(find_key_folder()) / name
+    storage.write_text(file, key, secret=True)
     return file
 
 
 @contextmanager
 def _lock_keys() -> Iterator[None]:
-    with storage.lock(storage.state() / "keys.lock", waits=lambda: None):
+    with storage.lock_file(storage.find_state_folder() / "keys.lock", waits=lambda: None):
         yield
 
 
@@ -262,7 +264,7 @@ def require_origins(origins: tuple[str, ...], key: str | None) -> None:
 
 def require_key(word: str) -> Path:
     """Return the file of a key that the user names; a Problem where it has none."""
-    file = user.expand(word).absolute()
+    file = user.expand_home(word).absolute()
     read_api_key(file)
     return _close_to_others(file)
 

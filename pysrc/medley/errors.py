@@ -24,7 +24,7 @@ class Problem(Exception):  # noqa: N818 - it is what it says, and `except Proble
         return {"what": self.what, "cause": self.cause, "fix": self.fix}
 
     def __str__(self) -> str:
-        return "\n".join((self.what, field("cause", self.cause), field("fix", self.fix)))
+        return "\n".join((self.what, format_field("cause", self.cause), format_field("fix", self.fix)))
 
 
 class Terminated(BaseException):
@@ -40,7 +40,7 @@ class Terminated(BaseException):
         return "ended by SIGTERM, as medley stop and kill send it"
 
 
-def in_words(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return why something could not be done, without the kernel's number for it and the file's name."""
     if isinstance(error, UnicodeDecodeError):
         byte = error.object[error.start]
@@ -49,20 +49,20 @@ def in_words(error: BaseException) -> str:
     return text or _ERRNO.sub("", str(error)) or type(error).__name__
 
 
-def field(name: str, text: str) -> str:
+def format_field(name: str, text: str) -> str:
     first, *further_lines = text.splitlines() or [""]
     return "\n".join([f"  {name + ':':<6} {first}", *(f"         {line}" for line in further_lines)])
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What works less well than it could: like a Problem, but nothing has to stop for it."""
+    """A condition that makes something slower or weaker; unlike a Problem it stops nothing."""
 
     what: str
     cause: str
     fix: str
     topic: str = ""
-    """subnet, mtu, width, half, order, ring, gateway or kind: for those who look for one sort."""
+    """subnet, mtu, width, half, order, ring, gateway or kind: the key by which callers select findings."""
     ports: tuple[tuple[str, str], ...] = ()
     """(host, interface) of each port that it gives an address."""
 

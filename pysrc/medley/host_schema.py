@@ -19,7 +19,7 @@ from medley.schema import (
     Major,
     System,
     Version,
-    Weights,
+    WeightFormat,
 )
 from medley.values import StrictTable
 
@@ -99,9 +99,9 @@ class _Rule(StrictTable):
     """The models that a rule is for: all conditions must hold, and an empty one does."""
 
     engine: EngineName  # the engine that it is for
-    experts: tuple[Weights, ...] = ()
+    experts: tuple[WeightFormat, ...] = ()
     """How the model's experts are stored; with any format, models without experts are left out."""
-    weights: tuple[Weights, ...] = ()
+    weights: tuple[WeightFormat, ...] = ()
     """The format of most weights."""
     architectures: tuple[str, ...] = ()
     """`model_type` of the model's config.json."""
@@ -198,7 +198,7 @@ class Speed(StrictTable):
     `desktop` a computer whose GPUs have their own memory and power."""
     gpu: str = ""
     """The GPU's name in pysrc/medley/planner/gpus.toml, where the driver does not name it."""
-    native_formats: tuple[Weights, ...] = ()
+    native_formats: tuple[WeightFormat, ...] = ()
     """Formats of weights that its tensor cores compute with: others are unpacked first."""
 
 

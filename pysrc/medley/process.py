@@ -19,13 +19,13 @@ from typing import IO, TypeVar
 
 from medley import storage, transcript
 from medley.command import Command
-from medley.errors import Problem, in_words
+from medley.errors import Problem, describe_error
 from medley.process_identity import (
-    Identity,
-    descendants,
+    ProcessIdentity,
     end_processes,
-    identity_of,
+    find_identity,
     kill_processes,
+    list_descendants,
     require_identity,
 )
 
@@ -44,18 +44,18 @@ if hasattr(_libc, "mallopt"):  # glibc gives each thread a heap of its own, whic
 
 
 @dataclass(frozen=True)
-class Finished:
+class ProcessResult:
     """The end of a command: its exit status (128 + signal if killed) and its last lines."""
 
     status: int
     lines: tuple[str, ...]
 
 
-class NotFinished(Problem):
+class ProcessTimeout(Problem):
     """A command ran past its limit."""
 
 
-def run(command: Command, *, limit_s: float | None = None, on_line: OnLine | None = None) -> Finished:
+def run(command: Command, *, limit_s: float | None = None, on_line: OnLine | None = None) -> ProcessResult:
     """Run a command to its end; after `limit_s`, or on Ctrl-C, end it with all its children."""
     process = Process(command, on_line or (lambda _: None))
     finished = None
@@ -65,7 +65,7 @@ def run(command: Command, *, limit_s: float | None = None, on_line: OnLine | Non
         if finished is None:
             process.stop(grace_s=5)
     if finished is None:
-        raise NotFinished(
+        raise ProcessTimeout(
             f"{Path(command.argv[0]).name} did not finish",
             cause=f"its limit is {limit_s:.0f} s",
             fix=f"run it by hand to see where it hangs: {command}",
@@ -73,13 +73,13 @@ def run(command: Command, *, limit_s: float | None = None, on_line: OnLine | Non
     return finished
 
 
-def ask(
+def ask_host(
     questions: Iterable[str],
     variables: Mapping[str, str] | None = None,
     *,
     limit_of_all_s: float = transcript.LIMIT_OF_ALL_S,
 ) -> transcript.Transcript:
-    """Ask this host, in one round trip; `variables` are added to medley's environment."""
+    """Run these questions in one shell on this host; `variables` are added to medley's environment."""
     command = ("sh", "-c", transcript.build_script(questions, limit_of_all_s=limit_of_all_s))
     env = {**os.environ, **(variables or {})}
     try:
@@ -100,26 +100,30 @@ def ask(
     except OSError as error:
         raise Problem(
             "sh did not start, which asks this host about itself",
-            cause=f"{in_words(error)}; PATH is {env.get('PATH', 'not set')!r}",
+            cause=f"{describe_error(error)}; PATH is {env.get('PATH', 'not set')!r}",
             fix="export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         ) from error
-    return transcript.parse(result.stdout.decode("utf-8", "ignore"))
+    return transcript.parse_transcript(result.stdout.decode("utf-8", "ignore"))
 
 
-def attend(command: Command) -> int:
-    """Run it on this terminal, where it may ask the user; returns its exit status."""
-    child = subprocess.Popen(command.argv, env=command.environment(os.environ), preexec_fn=_die_with_parent)  # noqa: PLW1509 - as below
+def run_on_terminal(command: Command) -> int:
+    """Run a command on this terminal, where it may ask the user; return its exit status."""
+    child = subprocess.Popen(
+        command.argv,
+        env=command.build_environment(os.environ),
+        preexec_fn=_die_with_parent,  # noqa: PLW1509 - one C call; it takes no lock
+    )
     try:
-        return _exit_status(child.wait())
+        return _convert_status(child.wait())
     except BaseException:
         child.terminate()
         child.wait()
         raise
 
 
-def detach(command: Command, log: Path) -> int:
-    """Start it so that it outlives medley and the terminal; returns its process id."""
-    storage.make(log.parent)
+def start_detached(command: Command, log: Path) -> int:
+    """Start a command that outlives medley and the terminal; return its process id."""
+    storage.make_folder(log.parent)
     executable = which(command.argv[0])
     if executable is None:
         raise Problem(f"{command.argv[0]} not found", cause="it is not on PATH", fix="install it")
@@ -128,7 +132,7 @@ def detach(command: Command, log: Path) -> int:
         (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
-    env = command.environment(os.environ)
+    env = command.build_environment(os.environ)
     with storage.explain_errors(log, "written"):
         os.close(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o644))
     return os.posix_spawn(executable, command.argv, env, file_actions=files, setsid=True)
@@ -140,7 +144,7 @@ def find_program(name: str) -> str | None:
 
 
 def wait_until(predicate: Callable[[], T], limit_s: float, *, every_s: float = 0.05) -> T:
-    """Call `predicate` until it is true or `limit_s` has passed; returns the last result."""
+    """Call `predicate` until it is true or `limit_s` has passed; return the last result."""
     deadline = time.monotonic() + limit_s
     while not (result := predicate()) and time.monotonic() < deadline:
         time.sleep(every_s)
@@ -153,9 +157,9 @@ class Process:
     def __init__(
         self, command: Command, on_line: OnLine, on_error: OnLine | None = None, *, has_stdin: bool = False
     ) -> None:
-        """`has_stdin`: `say` writes to its standard input, which is empty otherwise."""
+        """`has_stdin`: `write_line` writes to its standard input, which is empty otherwise."""
         self.command = command
-        self.last: deque[str] = deque(maxlen=_MAX_LAST_LINES)
+        self.last_lines: deque[str] = deque(maxlen=_MAX_LAST_LINES)
         stdin = subprocess.PIPE if has_stdin else subprocess.DEVNULL
         self._child = _spawn(command, stdin, subprocess.PIPE if on_error else subprocess.STDOUT)
         self._reaping = threading.Lock()
@@ -181,7 +185,7 @@ class Process:
             return int(dict(line.split(": ") for line in table.splitlines())["wchar"])
         return 0
 
-    def say(self, line: str) -> bool:
+    def write_line(self, line: str) -> bool:
         """Write a line to its standard input; False where that is closed."""
         if self._child.stdin is None:
             raise AssertionError(self.command)
@@ -191,12 +195,12 @@ class Process:
             return True
         return False
 
-    def hang_up(self) -> None:
+    def close_stdin(self) -> None:
         if self._child.stdin:
             with suppress(OSError):
                 self._child.stdin.close()
 
-    def poll(self) -> Finished | None:
+    def poll(self) -> ProcessResult | None:
         """Return its end, or None while it runs."""
         with self._reaping:
             status = self._child.poll()
@@ -206,13 +210,13 @@ class Process:
         for reader in self._readers:
             if reader.is_alive():
                 reader.join(timeout=2)
-        return Finished(_exit_status(status), tuple(self.last))
+        return ProcessResult(_convert_status(status), tuple(self.last_lines))
 
-    def wait(self, limit_s: float | None = None) -> Finished | None:
+    def wait(self, limit_s: float | None = None) -> ProcessResult | None:
         """Return its end, or None after `limit_s`."""
-        return self.poll() if self._identity.ends_within(limit_s) else None
+        return self.poll() if self._identity.wait_for_end(limit_s) else None
 
-    def die_first(self) -> None:
+    def prefer_for_oom_kill(self) -> None:
         """Let the kernel kill it, and what it starts from now on, before medley and sshd without memory."""
         with suppress(OSError):  # proc_pid_oom_score_adj(5): a larger value needs no privilege
             Path(f"/proc/{self.pid}/oom_score_adj").write_text("500", encoding="ascii")
@@ -223,16 +227,16 @@ class Process:
 
     def stop(self, grace_s: float = 15) -> None:
         """End it and every process it started: SIGTERM, and SIGKILL after `grace_s` seconds."""
-        tree = self._tree()
-        if self._identity.ends_within(0):
+        tree = self._find_descendants()
+        if self._identity.wait_for_end(0):
             end_processes(tree, grace_s)
         else:
             self._signal(signal.SIGTERM)
-            if not self._identity.ends_within(grace_s):
-                tree |= self._tree()
+            if not self._identity.wait_for_end(grace_s):
+                tree |= self._find_descendants()
                 self._identity.signal(signal.SIGKILL)
-                self._identity.ends_within(None)
-                tree |= self._tree()
+                self._identity.wait_for_end(None)
+                tree |= self._find_descendants()
         if self.command.undo:  # a container, which may be gone already
             undo = subprocess.Popen(
                 self.command.undo,
@@ -248,17 +252,17 @@ class Process:
     def _signal(self, number: signal.Signals) -> None:
         """Send its group a signal, unless it is reaped and its number may be reused."""
         with self._reaping:  # another thread may be about to
-            if identity_of(self.pid) == self._identity:
+            if find_identity(self.pid) == self._identity:
                 os.killpg(self.pid, number)
 
-    def _tree(self) -> set[Identity]:
+    def _find_descendants(self) -> set[ProcessIdentity]:
         """Return its descendants, and orphans of its group."""
         with self._reaping:
-            identity = identity_of(self.pid)
+            identity = find_identity(self.pid)
             if identity not in {None, self._identity}:  # its number was reused, so its group is gone
                 return set()
-            tree = descendants(self.pid) if identity else set()
-        for process in descendants(os.getpid()):
+            tree = list_descendants(self.pid) if identity else set()
+        for process in list_descendants(os.getpid()):
             with suppress(ProcessLookupError):
                 if os.getpgid(process.pid) == self.pid:
                     tree.add(process)
@@ -271,7 +275,7 @@ class Process:
         with stream:
             while raw := stream.readline(_MAX_LINE_CHARS):
                 line = raw.rstrip("\n")
-                self.last.append(line[:_MAX_STORED_CHARS])
+                self.last_lines.append(line[:_MAX_STORED_CHARS])
                 if on_line:
                     on_line(line)
 
@@ -281,7 +285,7 @@ def _spawn(command: Command, stdin: int, stderr: int) -> "subprocess.Popen[str]"
     try:
         return subprocess.Popen(
             command.argv,
-            env=command.environment(os.environ) | storage.read_secrets(command.secrets),
+            env=command.build_environment(os.environ) | storage.read_secrets(command.secrets),
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=stderr,
@@ -293,7 +297,7 @@ def _spawn(command: Command, stdin: int, stderr: int) -> "subprocess.Popen[str]"
     except (FileNotFoundError, PermissionError) as error:
         raise Problem(
             f"{command.argv[0]} did not start",
-            cause=in_words(error),
+            cause=describe_error(error),
             fix=f"install it, or put it on PATH: command -v {Path(command.argv[0]).name}",
         ) from error
 
@@ -302,5 +306,5 @@ def _die_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
-def _exit_status(status: int) -> int:
+def _convert_status(status: int) -> int:
     return 128 - status if status < 0 else status

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Identity:
+class ProcessIdentity:
     """A process, distinct from all others with its number."""
 
     pid: int
@@ -41,9 +41,9 @@ class Identity:
     """The kernel's id of that boot."""
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         fields = _read_fields(self.pid)
-        return bool(fields) and fields[_STATE_FIELD] != "Z" and identity_of(self.pid) == self
+        return bool(fields) and fields[_STATE_FIELD] != "Z" and find_identity(self.pid) == self
 
     @property
     def is_own(self) -> bool:
@@ -63,7 +63,7 @@ class Identity:
         return ""
 
     @property
-    def stopped(self) -> bool:
+    def is_stopped(self) -> bool:
         """Whether it is stopped, as SIGSTOP and a debugger leave it."""
         return _read_fields(self.pid)[:1] in (["T"], ["t"])
 
@@ -83,7 +83,7 @@ class Identity:
                 return True
         return False
 
-    def ends_within(self, limit_s: float | None) -> bool:
+    def wait_for_end(self, limit_s: float | None) -> bool:
         """Wait for its end; a zombie has ended."""
         with self._handle() as handle:
             if handle is None:
@@ -93,14 +93,14 @@ class Identity:
             return bool(poll.poll(None if limit_s is None else max(0, limit_s) * 1000))
 
     @property
-    def tracks(self) -> bool:
+    def is_resource_tracker(self) -> bool:
         """Whether it is a resource tracker of Python's multiprocessing."""
         with suppress(OSError):
             return b"multiprocessing.resource_tracker" in Path(f"/proc/{self.pid}/cmdline").read_bytes()
         return False
 
     @property
-    def shared_memory(self) -> Iterator[Path]:
+    def shared_memory_segments(self) -> Iterator[Path]:
         """Segments of Python's multiprocessing.shared_memory that it has open."""
         with suppress(OSError):
             for descriptor in Path(f"/proc/{self.pid}/fd").iterdir():
@@ -123,22 +123,22 @@ class Identity:
             return
         try:
             # The number may have been reused before the handle was opened, and cannot be after.
-            yield handle if identity_of(self.pid) == self else None
+            yield handle if find_identity(self.pid) == self else None
         finally:
             os.close(handle)
 
 
 @dataclass
-class EndedOrStopped:
-    """Finds processes that have ended, or are stopped for so long that those who need them hang."""
+class FailedProcessFinder:
+    """Finds processes that have ended, or are stopped for `limit_s` seconds, so that others hang."""
 
     limit_s: float
-    _since: dict[Identity, float] = field(default_factory=dict)
+    _since: dict[ProcessIdentity, float] = field(default_factory=dict)
 
-    def find(self, processes: Iterable[Identity]) -> list[Identity]:
+    def find(self, processes: Iterable[ProcessIdentity]) -> list[ProcessIdentity]:
         now = time.monotonic()
-        alive = {process: process.alive for process in processes}
-        self._since = {process: self._since.get(process, now) for process in alive if process.stopped}
+        alive = {process: process.is_alive for process in processes}
+        self._since = {process: self._since.get(process, now) for process in alive if process.is_stopped}
         return [
             process
             for process in alive
@@ -147,32 +147,32 @@ class EndedOrStopped:
 
 
 @dataclass
-class SharedMemory:
-    """Removes the segments that dead processes below this one leave, once nobody has them open."""
+class SharedMemoryCleaner:
+    """Removes the shared-memory segments of dead descendants, once no process has them open."""
 
-    _holders: dict[Path, set[Identity]] = field(default_factory=dict)
+    _holders: dict[Path, set[ProcessIdentity]] = field(default_factory=dict)
     _next_check_s: float = 0
 
     def check(self) -> None:
-        """Note who has which, at most every few seconds; call it often, and `settle` at the end."""
+        """Note who has which, at most every few seconds; call it often, and `remove_unused` at the end."""
         if time.monotonic() >= self._next_check_s:
             self._next_check_s = time.monotonic() + _SEGMENT_CHECK_S
-            self.settle()
+            self.remove_unused()
 
-    def settle(self) -> None:
-        for process in descendants(os.getpid()):
-            for segment in process.shared_memory:
+    def remove_unused(self) -> None:
+        for process in list_descendants(os.getpid()):
+            for segment in process.shared_memory_segments:
                 self._holders.setdefault(segment, set()).add(process)
         unused = {
             segment
             for segment, holders in self._holders.items()
-            if not any(process.alive for process in holders)
+            if not any(process.is_alive for process in holders)
         }
         if unused:
             unused -= {
                 segment
                 for process, _ in _inspect(lambda process: process.pid)
-                for segment in process.shared_memory
+                for segment in process.shared_memory_segments
             }
         for segment in unused:
             with suppress(OSError):  # its owner removed it
@@ -182,27 +182,27 @@ class SharedMemory:
 
 def reap_orphans() -> None:
     """Reap those that this process adopted; what it started itself leads a group of its own."""
-    for process in descendants(os.getpid()):
+    for process in list_descendants(os.getpid()):
         with suppress(ProcessLookupError):
-            if os.getpgid(process.pid) != process.pid and not process.alive:
+            if os.getpgid(process.pid) != process.pid and not process.is_alive:
                 process.reap()
 
 
-def identity_of(pid: int) -> Identity | None:
+def find_identity(pid: int) -> ProcessIdentity | None:
     """Return the identity of a process or zombie."""
     fields = _read_fields(pid)
     if not fields:
         return None
-    return Identity(pid, int(fields[_START_FIELD]), _BOOT_ID_FILE.read_text(encoding="ascii").strip())
+    return ProcessIdentity(pid, int(fields[_START_FIELD]), _BOOT_ID_FILE.read_text(encoding="ascii").strip())
 
 
-def own_identity() -> Identity:
+def read_own_identity() -> ProcessIdentity:
     return require_identity(os.getpid())
 
 
-def require_identity(pid: int) -> Identity:
+def require_identity(pid: int) -> ProcessIdentity:
     """Return the identity of a process that must exist."""
-    identity = identity_of(pid)
+    identity = find_identity(pid)
     if identity is None:
         raise AssertionError(pid)
     return identity
@@ -215,12 +215,12 @@ def _read_fields(pid: int) -> list[str]:
     return []
 
 
-def read_environments() -> dict[Identity, dict[str, str]]:
+def read_environments() -> dict[ProcessIdentity, dict[str, str]]:
     """Return the initial environment of each process of this user."""
     return dict(_inspect(lambda process: process.environ()))
 
 
-def find_file_holder(file: Path, *words: str) -> Identity | None:
+def find_file_holder(file: Path, *words: str) -> ProcessIdentity | None:
     """Return the process that has this file open and whose command ends with these words."""
 
     def holds(process: "psutil.Process") -> bool:
@@ -231,7 +231,7 @@ def find_file_holder(file: Path, *words: str) -> Identity | None:
     return next((identity for identity, is_holder in _inspect(holds) if is_holder), None)
 
 
-def _inspect(inspect: "Callable[[psutil.Process], T]") -> Iterator[tuple[Identity, T]]:
+def _inspect(inspect: "Callable[[psutil.Process], T]") -> Iterator[tuple[ProcessIdentity, T]]:
     """Inspect each process that this user may inspect; psutil.process_iter() would skip reused numbers."""
     import psutil  # noqa: PLC0415 - as the module says
 
@@ -243,7 +243,7 @@ def _inspect(inspect: "Callable[[psutil.Process], T]") -> Iterator[tuple[Identit
                 yield identity, result
 
 
-def descendants(root: int) -> set[Identity]:
+def list_descendants(root: int) -> set[ProcessIdentity]:
     """Return every process below the one that has this id now."""
     import psutil  # noqa: PLC0415 - as the module says
 
@@ -256,24 +256,24 @@ def descendants(root: int) -> set[Identity]:
     return set()
 
 
-def _identify(process: "psutil.Process") -> Identity | None:
+def _identify(process: "psutil.Process") -> ProcessIdentity | None:
     """Return its identity; None where its number was reused since psutil found it."""
-    identity = identity_of(process.pid)
+    identity = find_identity(process.pid)
     return identity if process.is_running() else None
 
 
-def end_processes(processes: Collection[Identity], grace_s: float) -> None:
+def end_processes(processes: Collection[ProcessIdentity], grace_s: float) -> None:
     """Ask processes to end, and kill them after `grace_s` seconds."""
     _signal_all(processes, signal.SIGTERM, grace_s)
     kill_processes(processes)
 
 
-def kill_processes(processes: Collection[Identity], limit_s: float = 3) -> None:
+def kill_processes(processes: Collection[ProcessIdentity], limit_s: float = 3) -> None:
     """Kill processes, and wait until they are gone.
 
     Python's resource trackers come last: once the others are gone, they remove their semaphores and end.
     """
-    trackers = [process for process in processes if process.tracks]
+    trackers = [process for process in processes if process.is_resource_tracker]
     _signal_all([process for process in processes if process not in trackers], signal.SIGKILL, limit_s)
     _signal_all(trackers, signal.SIGCONT, _TRACKERS_LIMIT_S)  # also one that is stopped
     _signal_all(trackers, signal.SIGKILL, limit_s)
@@ -282,9 +282,9 @@ def kill_processes(processes: Collection[Identity], limit_s: float = 3) -> None:
         process.reap()
 
 
-def _signal_all(processes: Collection[Identity], number: signal.Signals, limit_s: float) -> None:
+def _signal_all(processes: Collection[ProcessIdentity], number: signal.Signals, limit_s: float) -> None:
     deadline = time.monotonic() + limit_s
     for process in processes:
         process.signal(number)
     for process in processes:
-        process.ends_within(deadline - time.monotonic())
+        process.wait_for_end(deadline - time.monotonic())

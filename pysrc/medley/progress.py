@@ -10,7 +10,7 @@ PROGRESS = "progress "
 """Prefix of an agent's note with the bytes done and the total."""
 
 
-def share(done: float, total: float) -> str:
+def format_share(done: float, total: float) -> str:
     """Return the bytes that are done of all, in MB or GB: `40 of 93 MB`."""
     if total < _GB:
         return f"{done / 1e6:.0f} of {total / 1e6:.0f} MB"

@@ -50,7 +50,7 @@ ReasoningParser = Literal[
     "minimax_m3",
     "nemotron_v3",
 ]
-Weights = Literal["bf16", "fp8", "mxfp4", "nvfp4", "awq", "int8", "int4"]
+WeightFormat = Literal["bf16", "fp8", "mxfp4", "nvfp4", "awq", "int8", "int4"]
 Version = Annotated[str, Meta(pattern=r"^\d+(\.\d+)+\Z")]
 Capability = Annotated[str, Meta(pattern=r"^\d+\.\d\Z")]
 Major = Annotated[str, Meta(pattern=r"^\d+\Z")]
@@ -165,7 +165,7 @@ def _require_harmless(key: str, refusals: Iterable[str | None]) -> None:
         raise WrongKey(key, f"{why}; a table cannot set it: type it in the command, flags after --")
 
 
-class Made(StrictTable):
+class DemoSpec(StrictTable):
     """A model with random weights that medley makes itself."""
 
     layers: Annotated[int, Meta(ge=1, le=64)]
@@ -275,7 +275,7 @@ class Shape(StrictTable):
     state_copies: StateCopies = StateCopies()
     host_table_bytes: int = 0
     """The part of embedding_bytes that engines keep in the host's memory next to a GPU with its own."""
-    weights: Weights = "bf16"
+    weights: WeightFormat = "bf16"
     """The format of most weights."""
     architecture: str | None = None
     """`model_type` of its config.json [default: that of the model's table]."""
@@ -343,7 +343,7 @@ class Model(StrictTable):
     """Other names that a user may type."""
     license: str | None = None
     """The hub's name of its license, such as apache-2.0 or mit."""
-    made: Made | None = None
+    made: DemoSpec | None = None
     package: Package | None = None
     shape: Shape | None = None
     tool_parser: ToolParser | None = None

@@ -31,28 +31,28 @@ _MAX_SOCKET_FOLDER_BYTES = 80
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-def cache(environ: Mapping[str, str] = os.environ) -> Path:
+def find_cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
     return _choose_folder(environ, "MEDLEY_CACHE", "XDG_CACHE_HOME", ".cache")
 
 
-def state(environ: Mapping[str, str] = os.environ) -> Path:
+def find_state_folder(environ: Mapping[str, str] = os.environ) -> Path:
     return _choose_folder(environ, "MEDLEY_STATE", "XDG_STATE_HOME", ".local/state")
 
 
-def tables(environ: Mapping[str, str] = os.environ) -> Path:
+def find_config_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the folder of the user's own tables."""
     return _choose_folder(environ, "MEDLEY_CONFIG", "XDG_CONFIG_HOME", ".config")
 
 
-def sockets(environ: Mapping[str, str] = os.environ) -> Path:
+def find_socket_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the folder of this user's sockets, which nobody else can open; each state folder has its own.
 
     A socket's path has at most 107 bytes (unix(7)), so a long one makes way for a folder in /tmp.
     """
-    own = f"medley-{hash_bytes(str(state(environ)).encode())[:8]}"
+    own = f"medley-{hash_bytes(str(find_state_folder(environ)).encode())[:8]}"
     runtime = environ.get("XDG_RUNTIME_DIR", "")
     has_runtime = runtime.startswith("/") and _is_own(Path(runtime))
-    folder = Path(runtime) / own if has_runtime else state(environ) / "run"
+    folder = Path(runtime) / own if has_runtime else find_state_folder(environ) / "run"
     if len(os.fsencode(folder)) > _MAX_SOCKET_FOLDER_BYTES:
         folder = Path("/tmp") / f"{own}-{os.geteuid()}"  # noqa: S108 - make_private refuses another's
     return folder
@@ -60,7 +60,7 @@ def sockets(environ: Mapping[str, str] = os.environ) -> Path:
 
 def make_private(folder: Path) -> Path:
     """Make a folder that only its owner can open; a Problem where it is another user's."""
-    make(folder.parent)
+    make_folder(folder.parent)
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     if not _is_own(folder):
@@ -95,12 +95,13 @@ def _choose_folder(environ: Mapping[str, str], own_variable: str, xdg_variable: 
         return Path(environ[own_variable]).absolute()
     # The XDG specification has relative paths ignored.
     base = environ.get(xdg_variable, "")
-    return (Path(base) if base.startswith("/") else user.home() / default) / "medley"
+    return (Path(base) if base.startswith("/") else user.find_home() / default) / "medley"
 
 
-def problem_of(path: Path, error: OSError | UnicodeDecodeError, verb: str) -> UnusableFile:
+def build_file_problem(path: Path, error: OSError | UnicodeDecodeError, verb: str) -> UnusableFile:
     """Return the Problem of a file that cannot be `verb`: read, written, listed, removed."""
-    roots = {"MEDLEY_STATE": state(), "MEDLEY_CACHE": cache(), "MEDLEY_CONFIG": tables()}
+    folders = (find_state_folder(), find_cache_folder(), find_config_folder())
+    roots = dict(zip(("MEDLEY_STATE", "MEDLEY_CACHE", "MEDLEY_CONFIG"), folders, strict=True))
     return build_problem(path, error, verb, roots)
 
 
@@ -110,7 +111,7 @@ def explain_errors(path: Path, verb: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise problem_of(path, error, verb) from error
+        raise build_file_problem(path, error, verb) from error
 
 
 def open_file(path: Path) -> BinaryIO | None:
@@ -118,19 +119,19 @@ def open_file(path: Path) -> BinaryIO | None:
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        if _is_absence(path, error):
+        if _is_missing(path, error):
             return None
-        raise problem_of(path, error, "read") from error
+        raise build_file_problem(path, error, "read") from error
     mode = os.fstat(handle).st_mode
     if stat.S_ISREG(mode):
         return os.fdopen(handle, "rb")
     os.close(handle)
     number = errno.EISDIR if stat.S_ISDIR(mode) else errno.ENXIO
-    raise problem_of(path, OSError(number, os.strerror(number)), "read")
+    raise build_file_problem(path, OSError(number, os.strerror(number)), "read")
 
 
-def _is_absence(path: Path, error: OSError) -> bool:
-    """Whether nothing has this name; a link that leads nowhere has it."""
+def _is_missing(path: Path, error: OSError) -> bool:
+    """Return whether no file has this name; a broken link has one."""
     return isinstance(error, FileNotFoundError | NotADirectoryError) and not os.path.lexists(path)
 
 
@@ -143,13 +144,13 @@ def read_bytes(path: Path) -> bytes | None:
         return file.read()
 
 
-def read_end(path: Path, most_bytes: int) -> bytes:
+def read_end(path: Path, max_bytes: int) -> bytes:
     """Read the last bytes of a file; none where there is no file."""
     file = open_file(path)
     if file is None:
         return b""
     with file, explain_errors(path, "read"):
-        file.seek(max(0, os.fstat(file.fileno()).st_size - most_bytes))
+        file.seek(max(0, os.fstat(file.fileno()).st_size - max_bytes))
         return file.read()
 
 
@@ -159,21 +160,21 @@ def read_text(path: Path, errors: str = "strict") -> str | None:
     try:
         return None if content is None else content.decode("utf-8", errors)
     except UnicodeDecodeError as error:
-        raise problem_of(path, error, "read") from error
+        raise build_file_problem(path, error, "read") from error
 
 
 def list_folder(folder: Path, pattern: str = "*") -> list[Path]:
-    """List what has such a name, in order; nothing where there is no folder."""
+    """List the entries whose names match, sorted; empty without the folder."""
     try:
         with os.scandir(folder) as entries:
             return sorted(folder / entry.name for entry in entries if fnmatch(entry.name, pattern))
     except OSError as error:
-        if _is_absence(folder, error):
+        if _is_missing(folder, error):
             return []
-        raise problem_of(folder, error, "listed") from error
+        raise build_file_problem(folder, error, "listed") from error
 
 
-def modified_s(path: Path) -> float:
+def read_modified_s(path: Path) -> float:
     """Return when a file was written, since the epoch; 0 where it is gone."""
     with explain_errors(path, "read"), contextlib.suppress(FileNotFoundError, NotADirectoryError):
         return path.lstat().st_mtime
@@ -181,13 +182,13 @@ def modified_s(path: Path) -> float:
 
 
 def exists(path: Path) -> bool:
-    """Whether a file or folder is there; a link that leads nowhere is not."""
+    """Return whether a file or folder exists; False for a broken link."""
     with explain_errors(path, "read"):
         return path.exists()
 
 
 def is_visible_file(path: Path) -> bool:
-    """Whether this user sees a file there; in a folder that may not be entered there is none to be seen."""
+    """Return whether this user can see a file; False in a folder that the user may not enter."""
     return os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises PermissionError
 
 
@@ -197,30 +198,30 @@ def remove_file(path: Path) -> None:
         path.unlink()
 
 
-def write(path: Path, text: str, *, secret: bool = False) -> None:
+def write_text(path: Path, text: str, *, secret: bool = False) -> None:
     """Write the whole file or nothing; a secret is readable only by its owner."""
-    make(path.parent)
+    make_folder(path.parent)
     with explain_errors(path, "written"):
-        _write(path, text, secret=secret)
+        _write_atomically(path, text, secret=secret)
 
 
-def append(path: Path, text: str) -> None:
-    """Write to the end of a file, which is made where there is none."""
-    make(path.parent)
+def append_text(path: Path, text: str) -> None:
+    """Append to a file; create it if needed."""
+    make_folder(path.parent)
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
     with explain_errors(path, "written"), os.fdopen(os.open(path, flags, 0o644), "ab", buffering=0) as file:
         file.write(text.encode())
 
 
-def overwrite(path: Path, text: str) -> None:
-    """Write a file in place: a process that is killed at any time leaves no new file behind beside it."""
-    make(path.parent)
+def overwrite_text(path: Path, text: str) -> None:
+    """Write a file in place, so that a killed process leaves no temporary file."""
+    make_folder(path.parent)
     flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
     with explain_errors(path, "written"), os.fdopen(os.open(path, flags, 0o644), "wb", buffering=0) as file:
         file.truncate(file.write(text.encode()))
 
 
-def _write(path: Path, text: str, *, secret: bool) -> None:
+def _write_atomically(path: Path, text: str, *, secret: bool) -> None:
     # umask(2) would change it for all threads, so it is read from /proc.
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     umask = next(int(line.split()[1], 8) for line in status.splitlines() if line.startswith("Umask:"))
@@ -242,11 +243,11 @@ def _write(path: Path, text: str, *, secret: bool) -> None:
         raise
 
 
-def link(path: Path, target: str) -> None:
+def replace_link(path: Path, target: str) -> None:
     """Make or replace a link atomically."""
     if path.is_symlink() and str(path.readlink()) == target:
         return
-    temporary = make(path.parent) / f".{path.name}.{os.getpid()}"
+    temporary = make_folder(path.parent) / f".{path.name}.{os.getpid()}"
     with explain_errors(path, "written"):
         temporary.unlink(missing_ok=True)
         temporary.symlink_to(target)
@@ -256,13 +257,13 @@ def link(path: Path, target: str) -> None:
 def read_table(path: Path) -> dict[str, Any] | None:
     """Read the JSON object in a file; None where it is missing or damaged."""
     content = read_bytes(path)
-    return None if content is None else json_shape.table(content)
+    return None if content is None else json_shape.parse_object(content)
 
 
 def read_record(path: Path, kind: type[_T]) -> _T | None:
     """Read a dataclass from a JSON file; None where it is damaged, or of another version."""
     content = read_table(path)
-    return kind(**content) if content is not None and json_shape.fits(content, kind) else None
+    return kind(**content) if content is not None and json_shape.has_type(content, kind) else None
 
 
 def read_secrets(files: Mapping[str, str]) -> dict[str, str]:
@@ -273,45 +274,43 @@ def read_secrets(files: Mapping[str, str]) -> dict[str, str]:
 def _read_secret(file: Path) -> str:
     text = read_text(file)
     if text is None:
-        raise problem_of(file, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)), "read")
+        raise build_file_problem(file, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)), "read")
     return text.rstrip("\n")
 
 
-def make(folder: Path) -> Path:
+def make_folder(folder: Path) -> Path:
     """Make a folder. The state folder, which has logs, commands and keys, is its owner's alone."""
     with explain_errors(folder, "made"):
         if folder.is_relative_to(user.NO_HOME):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         folder.mkdir(parents=True, exist_ok=True)
-        if folder.absolute().is_relative_to(root := state()):
+        if folder.absolute().is_relative_to(root := find_state_folder()):
             _close_state(root)
     return folder
 
 
 @contextlib.contextmanager
-def log(path: Path, *, longest_bytes: int = 0) -> Iterator[Callable[[str], None]]:
-    """Yield what writes lines with their times to a log; one that was there, or is longer, becomes NAME.1.
-
-    Where the log cannot be written, the lines are lost.
-    """
+def open_log(path: Path, *, max_bytes: int = 0) -> Iterator[Callable[[str], None]]:
+    """Yield a function that writes lines with their times to a log; a longer log becomes NAME.1 first."""
+    # Where the log cannot be written, the lines are lost.
     handle = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     with optional():
-        handle = _open_log(path, longest_bytes, instead=handle)
+        handle = _open_log(path, max_bytes, instead=handle)
     # Without a buffer, so that a full disk only loses lines of the log.
     with os.fdopen(handle, "ab", buffering=0) as file:
 
-        def write(line: str) -> None:
+        def write_line(line: str) -> None:
             with contextlib.suppress(OSError, ValueError):  # closed: a reader that outlives its process
                 file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {line}\n".encode(errors="replace"))
 
-        yield write
+        yield write_line
 
 
-def _open_log(path: Path, longest_bytes: int, *, instead: int) -> int:
-    make(path.parent)
+def _open_log(path: Path, max_bytes: int, *, instead: int) -> int:
+    make_folder(path.parent)
     with explain_errors(path, "written"):
         with contextlib.suppress(FileNotFoundError):
-            if path.stat().st_size >= longest_bytes:
+            if path.stat().st_size >= max_bytes:
                 path.replace(path.with_name(f"{path.name}.1"))
         handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     os.close(instead)
@@ -319,12 +318,12 @@ def _open_log(path: Path, longest_bytes: int, *, instead: int) -> int:
 
 
 @contextlib.contextmanager
-def lock(path: Path, *, waits: Callable[[], None] | None = None) -> Iterator[bool]:
+def lock_file(path: Path, *, waits: Callable[[], None] | None = None) -> Iterator[bool]:
     """Hold a lock file; the end of this process frees it.
 
     Where another process holds it, call `waits` once and wait; without `waits`, yield False.
     """
-    make(path.parent)
+    make_folder(path.parent)
     handle = _acquire_lock(path, waits)
     try:
         yield handle is not None
@@ -356,14 +355,14 @@ def _acquire_lock(path: Path, waits: Callable[[], None] | None) -> int | None:
                 os.close(handle)
 
 
-def free_bytes(path: Path) -> int:
+def measure_free_bytes(path: Path) -> int:
     """Return the free space in the file system of `path`, which may not exist yet."""
     while not exists(path):
         path = path.parent
     return shutil.disk_usage(path).free
 
 
-def size_bytes(folder: Path) -> int:
+def measure_disk_usage(folder: Path) -> int:
     """Return the disk usage of a folder, as du(1) does; hard links count once."""
     sizes = {}
     for folder_name, _, files in os.walk(folder):
@@ -374,7 +373,7 @@ def size_bytes(folder: Path) -> int:
     return sum(sizes.values())
 
 
-def remove(folder: Path) -> None:
+def remove_folder(folder: Path) -> None:
     """Remove a folder, even where an ending process still writes to it; also a file in its place."""
     if exists(folder) and not folder.is_dir():
         remove_file(folder)  # rmtree of Python 3.11 waits for a writer of the pipe
@@ -395,6 +394,6 @@ def hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def hash_all(files: Mapping[str, str]) -> str:
+def hash_checksums(files: Mapping[str, str]) -> str:
     """Hash the hashes of files by name, in any order."""
     return hash_bytes("".join(f"{digest}  {name}\n" for name, digest in sorted(files.items())).encode())

@@ -69,7 +69,7 @@ def build_script(
     return _SCRIPT.format(all_s=limit_of_all_s, each_s=limit_s, questions=quote(calls))
 
 
-def parse(text: str) -> Transcript:
+def parse_transcript(text: str) -> Transcript:
     """Parse a transcript into answers by question; blank lines and those with `#` are comments."""
     answers: dict[str, Answer] = {}
     question: str | None = None
@@ -91,8 +91,8 @@ def parse(text: str) -> Transcript:
     return answers
 
 
-def text(answers: Transcript) -> str:
-    """Return the transcript's text, the inverse of `parse`."""
+def format_transcript(answers: Transcript) -> str:
+    """Return the transcript's text, the inverse of `parse_transcript`."""
     parts = []
     for question, answer in answers.items():
         parts.append(f"$ {question}\n")
@@ -101,13 +101,13 @@ def text(answers: Transcript) -> str:
     return "".join(parts)
 
 
-def lines(answers: Transcript, question: str) -> tuple[str, ...]:
+def read_lines(answers: Transcript, question: str) -> tuple[str, ...]:
     """Return the lines that are not blank, also of a failed command, such as `ls` of a missing file."""
     return tuple(line for line in answers.get(question, NO_ANSWER).text.splitlines() if line.strip())
 
 
-def first(answers: Transcript, question: str) -> str | None:
-    return next((line.strip() for line in lines(answers, question)), None)
+def read_first_line(answers: Transcript, question: str) -> str | None:
+    return next((line.strip() for line in read_lines(answers, question)), None)
 
 
 def require_text(answers: Transcript, question: str) -> str:
@@ -120,32 +120,32 @@ def require_text(answers: Transcript, question: str) -> str:
 
 def require_number(answers: Transcript, question: str) -> int:
     text = require_text(answers, question)
-    value = number(text)
+    value = parse_number(text)
     if value is None:
         raise _incomplete_problem(f"{text[:60]!r} is not a number, the answer to: {question}")
     return value
 
 
-def number(text: str | None) -> int | None:
+def parse_number(text: str | None) -> int | None:
     """Parse a whole number of up to 15 digits."""
     return int(text) if text and re.fullmatch(r"[0-9]{1,15}", text.strip()) else None
 
 
-def readings(answers: Transcript, question: str) -> tuple[tuple[str, str], ...]:
+def read_file_values(answers: Transcript, question: str) -> tuple[tuple[str, str], ...]:
     """Return the pairs of `path value` in the answer to a question about files."""
-    split = (line.partition(" ") for line in lines(answers, question))
+    split = (line.partition(" ") for line in read_lines(answers, question))
     return tuple((path, value.strip()) for path, _, value in split if path and value.strip())
 
 
-def assignments(answers: Transcript, question: str) -> dict[str, str]:
+def read_assignments(answers: Transcript, question: str) -> dict[str, str]:
     """Return the NAME=VALUE lines, values without quotes."""
-    split = (line.partition("=") for line in lines(answers, question))
+    split = (line.partition("=") for line in read_lines(answers, question))
     return {name: value.strip("\"'") for name, equals, value in split if equals}
 
 
-def objects(answers: Transcript, question: str) -> tuple[dict[str, Any], ...]:
+def read_json_objects(answers: Transcript, question: str) -> tuple[dict[str, Any], ...]:
     """Return the objects of a JSON list; none for invalid JSON, as of an old program."""
-    value = json_shape.loads(answers.get(question, NO_ANSWER).text)
+    value = json_shape.parse_json(answers.get(question, NO_ANSWER).text)
     return tuple(item for item in value if isinstance(item, dict)) if isinstance(value, list) else ()
 
 

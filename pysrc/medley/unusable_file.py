@@ -12,7 +12,7 @@ from pathlib import Path
 from shlex import quote
 
 from medley import user
-from medley.errors import Problem, in_words
+from medley.errors import Problem, describe_error
 
 _FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT}
 _DENIED_ERRNOS = {errno.EACCES, errno.EPERM}
@@ -31,7 +31,7 @@ def report_left_out(report: Callable[[str], None]) -> None:
 
 
 def is_left_out() -> bool:
-    """Whether `optional` went on without a file in this process."""
+    """Return whether `optional` left out a file in this process."""
     return bool(_left_out)
 
 
@@ -106,18 +106,18 @@ def _explain(
     """Return cause and fix; `root`: the folder of medley's that the path is in."""
     subject, quoted = ("it" if obstacle == path else str(obstacle)), quote(str(obstacle))
     number = error.errno if isinstance(error, OSError) else None
-    if path.is_relative_to(user.NO_HOME) and user.home() == user.NO_HOME:
+    if path.is_relative_to(user.NO_HOME) and user.find_home() == user.NO_HOME:
         uid = os.geteuid()
         return f"HOME is not set, and uid {uid} has no home in /etc/passwd", "export HOME=/path/of/your/own"
     if number in _FULL_ERRNOS:
         file_system = os.statvfs(obstacle)
         folder = quote(str(obstacle if obstacle.is_dir() else obstacle.parent))
         free_mib = file_system.f_bavail * file_system.f_frsize >> 20
-        return f"{in_words(error)}: {free_mib} MiB are free", f"medley env clean; df -h {folder}"
+        return f"{describe_error(error)}: {free_mib} MiB are free", f"medley env clean; df -h {folder}"
     if number in _DENIED_ERRNOS:
         return _explain_denial(subject, obstacle, error, root)
     if number is None:
-        return in_words(error), f"mv {quoted} {quoted}.damaged"
+        return describe_error(error), f"mv {quoted} {quoted}.damaged"
     return _explain_misplacement(subject, quoted, obstacle, error)
 
 
@@ -126,20 +126,18 @@ def _explain_denial(subject: str, obstacle: Path, error: Exception, root: Path |
     try:
         status = obstacle.lstat()
     except OSError:
-        return in_words(error), ""
+        return describe_error(error), ""
     if status.st_uid == uid:
         fix = f"chmod u+rwX {quote(str(obstacle))}"
     elif root and obstacle.is_relative_to(root):
         fix = f"sudo chown -R {uid} {quote(str(root))}"
-    elif Path("/") != user.home() in obstacle.parents:
+    elif Path("/") != user.find_home() in obstacle.parents:
         fix = f"sudo chown -R {uid} {quote(str(obstacle))}"
     elif not stat.S_ISDIR(status.st_mode):
         fix = f"sudo chown {uid} {quote(str(obstacle))}"
-    owner, mode = user.owner(status.st_uid), stat.S_IMODE(status.st_mode)
-    return (
-        f"{in_words(error)}: {subject} belongs to {owner} and has mode {mode:o}; you are {user.owner(uid)}",
-        fix,
-    )
+    owner, reader = user.describe_owner(status.st_uid), user.describe_owner(uid)
+    mode, reason = stat.S_IMODE(status.st_mode), describe_error(error)
+    return f"{reason}: {subject} belongs to {owner} and has mode {mode:o}; you are {reader}", fix
 
 
 def _explain_misplacement(subject: str, quoted: str, obstacle: Path, error: Exception) -> tuple[str, str]:
@@ -155,4 +153,4 @@ def _explain_misplacement(subject: str, quoted: str, obstacle: Path, error: Exce
         return f"{subject} is a file, not a folder", f"mv {quoted} {quoted}.old"
     if mode and not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
         return f"{subject} is a pipe, a socket or a device", f"rm {quoted}"
-    return in_words(error), ""
+    return describe_error(error), ""

@@ -98,7 +98,7 @@ class Terminal:
 
     def status(self) -> int:
         """Return its exit code; it ends soon."""
-        assert process_identity.require_identity(self.pid).ends_within(LIMIT_S), self._seen
+        assert process_identity.require_identity(self.pid).wait_for_end(LIMIT_S), self._seen
         _, status = os.waitpid(self.pid, 0)
         self.pid = 0
         return os.waitstatus_to_exitcode(status)

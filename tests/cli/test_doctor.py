@@ -13,7 +13,7 @@ from medley import process
 from medley.cli.agent import state
 from medley.command import Command
 from medley.doctor import case
-from medley.transcript import parse, text
+from medley.transcript import format_transcript, parse_transcript
 from tests.host.health.cases import answers
 from tests.host.recordings import HOSTS
 from tests.problems import assert_problem, problem_in, raises_problem
@@ -30,7 +30,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_bug_report_is_examined(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text(text(answers("spark-mtu-mismatch")))
+    (tmp_path / "a.txt").write_text(format_transcript(answers("spark-mtu-mismatch")))
     status, out, _ = run("doctor", "--from", str(tmp_path / "a.txt"), str(HOSTS / "spark-pair-b.txt"))
     assert status == 1
     lines = out.splitlines()
@@ -112,7 +112,7 @@ def test_this_host_is_examined_and_mended(tmp_path: Path) -> None:
 @pytest.fixture
 def jetson(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The answers of an Orin in MODE_30W, and programs that note how they were called."""
-    said = parse((HOSTS / "faults" / "orin-r36-30w.txt").read_text())
+    said = parse_transcript((HOSTS / "faults" / "orin-r36-30w.txt").read_text())
     monkeypatch.setattr(case, "read_answers", lambda _: said)
     noted = tmp_path / "called"
     for name in ("nvpmodel", "jetson_clocks", "sudo"):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from medley.environment import virtualenv
-from medley.environment.build import MANIFEST
+from medley.environment.build import MANIFEST_FILE
 
 Run = Callable[..., tuple[int, str, str]]
 pytestmark = pytest.mark.usefixtures("asked_once")
@@ -22,7 +22,7 @@ def test_what_is_built_has_a_size_and_what_could_be_a_purpose(
     (plan.path / "bin/python").touch()
     (plan.path / "data").write_bytes(b"x" * 300_000_000)
     table = {"name": plan.name, "digest": plan.digest, "parts": plan.parts, "built": "2026-11-24T09:00:00"}
-    (plan.path / MANIFEST).write_text(json.dumps(table))
+    (plan.path / MANIFEST_FILE).write_text(json.dumps(table))
     status, out, _ = run("env", "list")
     assert status == 0
     header, *lines = out.splitlines()

@@ -8,7 +8,7 @@ import pytest
 from medley import process
 from medley.cli.info import CheckVerb, FactsVerb
 from medley.host.facts import QUESTIONS, read_facts
-from medley.transcript import parse
+from medley.transcript import parse_transcript
 from tests.problems import raises_problem
 
 
@@ -104,7 +104,7 @@ def test_summary(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_transcript_of_a_transcript(capsys: pytest.CaptureFixture[str]) -> None:
     assert facts_cli_run("--transcript", "--from", str(HOSTS / "spark.txt")) == 0
-    assert parse(capsys.readouterr().out) == parse((HOSTS / "spark.txt").read_text())
+    assert parse_transcript(capsys.readouterr().out) == parse_transcript((HOSTS / "spark.txt").read_text())
 
 
 PAIR = tuple(str(HOSTS / f"spark-pair-{half}.txt") for half in "ab")
@@ -137,7 +137,7 @@ def test_a_file_that_cannot_be_read(name: str, tmp_path: Path) -> None:
 
 def test_this_host_answers() -> None:
     """The questions themselves, in this machine's own shell."""
-    answers = process.ask(QUESTIONS)
+    answers = process.ask_host(QUESTIONS)
     assert tuple(answers) == QUESTIONS
     found = read_facts(answers)
     assert found.cpu.threads > 0

@@ -75,14 +75,14 @@ def test_a_list_has_names_and_times_and_never_a_key(run: Run, state: Path) -> No
         ("alice", str(state / "keys" / "alice")),
     ]
     assert all(each["added"].startswith("20") for each in told)
-    keys = credentials.read_keys(credentials.key_folder()).values()
+    keys = credentials.read_keys(credentials.find_key_folder()).values()
     assert not any(key in text for key in keys for text in (out, json.dumps(told)))
 
 
 def test_a_list_names_the_servers_that_accept_a_key(run: Run, tmp_path: Path) -> None:
     alice = credentials.read_api_key(credentials.add_key("alice"))
     credentials.add_key("bob")
-    listens = server(tmp_path, credentials.key_folder())
+    listens = server(tmp_path, credentials.find_key_folder())
     assert listens.socket_folder
     with (
         serving.record_server(listens, "ready"),
@@ -98,7 +98,7 @@ def test_a_list_names_the_servers_that_accept_a_key(run: Run, tmp_path: Path) ->
 def test_a_server_that_did_not_take_a_change_is_named(run: Run, tmp_path: Path) -> None:
     alice = credentials.read_api_key(credentials.add_key("alice"))
     credentials.add_key("bob")
-    listens = server(tmp_path, credentials.key_folder())
+    listens = server(tmp_path, credentials.find_key_folder())
     assert listens.socket_folder
     with (
         serving.record_server(listens, "ready"),
@@ -115,7 +115,7 @@ def test_a_server_that_did_not_take_a_change_is_named(run: Run, tmp_path: Path) 
 
 def test_a_server_that_does_not_answer_is_named(run: Run, tmp_path: Path) -> None:
     credentials.add_key("default")
-    listens = server(tmp_path, credentials.key_folder())
+    listens = server(tmp_path, credentials.find_key_folder())
     assert listens.socket_folder
     with socket.socket(socket.AF_UNIX) as control, serving.record_server(listens, "ready"):
         control.bind(str(listens.socket_folder / "control.sock"))
@@ -126,7 +126,7 @@ def test_a_server_that_does_not_answer_is_named(run: Run, tmp_path: Path) -> Non
 
 
 def test_a_server_that_restarts_reads_the_keys_then(run: Run, tmp_path: Path) -> None:
-    with serving.record_server(server(tmp_path, credentials.key_folder()), "restarting, attempt 1"):
+    with serving.record_server(server(tmp_path, credentials.find_key_folder()), "restarting, attempt 1"):
         status, _, err = run("key", "add", "alice")
     assert status == 0
     assert "accepted by tiny on port 8000" in err
@@ -160,4 +160,4 @@ def test_what_cannot_be_is_a_problem(run: Run, words: str, said: str) -> None:
     status, out, err = run("key", *words.split())
     assert (status, out) == (1, "")
     assert said in err
-    assert list(credentials.own_keys()) == ["alice"]
+    assert list(credentials.list_own_keys()) == ["alice"]

@@ -31,7 +31,7 @@ def test_the_fastest_that_fits_is_first_and_what_does_not_fit_says_why(
     words = "model GB on disk parameters context tok/s layout"
     assert header.split() == words.split()
     assert first.startswith("demo ")
-    assert len(rest) + 1 == len(config.models())
+    assert len(rest) + 1 == len(config.load_models())
     (line,) = (each for each in rest if each.startswith("gpt-oss-120b "))
     assert line.split()[1:5] == ["65.2", "117B,", "5.7B", "active"]
     assert line.endswith("  tensor parallel 2 on spark-1, spark-2")
@@ -42,7 +42,7 @@ def test_the_fastest_that_fits_is_first_and_what_does_not_fit_says_why(
 def test_json_has_every_model(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--hosts", "spark:2", "--json") == 0
     found = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
-    assert set(found) == set(config.models())
+    assert set(found) == set(config.load_models())
     one = found["gpt-oss-120b"]
     assert one["repository"] == "openai/gpt-oss-120b"
     assert one["tokens_per_s"]["low"] < one["tokens_per_s"]["predicted"] < one["tokens_per_s"]["high"]

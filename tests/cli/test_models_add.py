@@ -39,7 +39,7 @@ def test_a_table_is_written_and_its_name_can_be_planned(run: Run, table: Path) -
     status, out, _ = run("models", "add", "org/two")
     assert (status, out.splitlines()[0]) == (0, f"{table}: written")
     assert out.splitlines()[-1] == "medley plan two"
-    found = config.read(table, Model)
+    found = config.read_table(table, Model)
     assert (found.repository, found.license, found.shape) == ("org/two", "mit", compute_demo_shape(MADE))
     assert COMMIT in table.read_text()
     status, out, err = run("plan", "two", "--hosts", "spark:1")
@@ -83,7 +83,7 @@ def test_what_was_edited_is_kept_until_it_shall_be_replaced(run: Run, table: Pat
     assert "in title, shape.context: edited" in err
     assert table.read_text() == mine
     assert run("models", "add", "org/two", "--replace")[0] == 0
-    assert config.read(table, Model).title == "two"
+    assert config.read_table(table, Model).title == "two"
 
 
 def test_a_dry_run_prints_what_would_be_written(run: Run, table: Path) -> None:
@@ -107,7 +107,7 @@ def test_another_file(run: Run, tmp_path: Path, table: Path) -> None:
     status, out, _ = run("models", "add", "org/two", "--output", str(tmp_path / "mine.toml"))
     assert status == 0
     assert out.splitlines()[-1] == "medley plan org/two"
-    assert config.read(tmp_path / "mine.toml", Model).shape == compute_demo_shape(MADE)
+    assert config.read_table(tmp_path / "mine.toml", Model).shape == compute_demo_shape(MADE)
     assert not table.exists()
 
 

@@ -111,8 +111,8 @@ def test_a_table_is_a_model_that_medley_serves(
     assert run(str(tmp_path / "r.yaml"), "--output", str(table)) == 0
     shown = capsys.readouterr()
     assert (shown.out.splitlines()[0], shown.err) == ("medley serve mine --tp 2", "")
-    assert config.models()["mine"].args == {"vllm": ("--enforce-eager",)}
-    assert config.models()["mine"].env == {"vllm": {"NCCL_DEBUG": "INFO"}}
+    assert config.load_models()["mine"].args == {"vllm": ("--enforce-eager",)}
+    assert config.load_models()["mine"].env == {"vllm": {"NCCL_DEBUG": "INFO"}}
     with raises_problem(str(table), cause=str(table), fix=f"--output {table.with_name('mine-2.toml')}"):
         run(str(tmp_path / "r.yaml"), "--output", str(table))
 

@@ -30,7 +30,7 @@ def test_the_image_is_typed_as_the_plan_prints_it() -> None:
 
 
 def test_the_table_is_what_hosts_say() -> None:
-    old, new = config.hosts()["orin"], config.hosts()["orin-r39"]
+    old, new = config.load_hosts()["orin"], config.load_hosts()["orin-r39"]
     assert dict(new.environments) == {"vllm": "vllm-cuda"}
     assert dict(old.environments) == {}
     assert old.container.holds["vllm"] in TEXT

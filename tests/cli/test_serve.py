@@ -240,7 +240,7 @@ def test_sglang_is_told_in_its_own_words(capsys: pytest.CaptureFixture[str]) -> 
 @pytest.fixture
 def with_tools(tmp_path: Path) -> Path:
     """A folder of a model that no table knows, whose template shows tools."""
-    made = config.models()["demo"].made
+    made = config.load_models()["demo"].made
     assert made
     demo.write_model(made, tmp_path)
     (tmp_path / "chat_template.jinja").write_text(QWEN)

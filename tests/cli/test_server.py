@@ -96,7 +96,7 @@ def slow_server() -> Iterator[int]:
         assert process.stdout.readline() == b"ready\n"
         found = process_identity.require_identity(process.pid)
         table = {"url": NOBODY, "model": "demo", "pid": found.pid, "started": found.started}
-        storage.write(
+        storage.write_text(
             serving.get_records_folder() / "9.json",
             json.dumps({**table, "boot": found.boot, "state": "ready"}),
         )
@@ -147,7 +147,7 @@ def test_stop_shows_open_requests_in_its_one_line_of_a_terminal() -> None:
 @pytest.mark.parametrize("stop", [stop_in_pipe, stop_in_terminal])
 def test_only_a_record_that_nobody_ended_is_as_after_a_power_cut(stop: Callable[[], str]) -> None:
     gone = {"url": NOBODY, "model": "demo", "pid": 2**22 + 1, "started": 1, "boot": "b", "state": "ready"}
-    storage.write(serving.get_records_folder() / "9.json", json.dumps(gone))
+    storage.write_text(serving.get_records_folder() / "9.json", json.dumps(gone))
     assert "removed 9.json: its server is gone, as after a power cut" in stop()
 
 
@@ -160,8 +160,8 @@ def test_stop_keeps_a_record_that_cannot_be_read_and_says_so(
     assert (status, capsys.readouterr().out) == (1, "ended 1 server\n")
     assert file.exists()
     assert (
-        not process_identity.identity_of(slow_server)
-        or not process_identity.require_identity(slow_server).alive
+        not process_identity.find_identity(slow_server)
+        or not process_identity.require_identity(slow_server).is_alive
     )
 
 

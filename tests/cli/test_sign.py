@@ -35,13 +35,15 @@ def _state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def recorded(name: str, *servers: Server) -> HostOverview:
-    return sign_of(facts.read_facts(transcript.parse((RECORDED / f"{name}.txt").read_text())), *servers)
+    return sign_of(
+        facts.read_facts(transcript.parse_transcript((RECORDED / f"{name}.txt").read_text())), *servers
+    )
 
 
 def sign_of(found: Facts, *servers: Server) -> HostOverview:
     usable = []
     try:
-        kind = match_kind(found, config.hosts())
+        kind = match_kind(found, config.load_hosts())
         usable = list_usable_models("host", found, kind)
     except Problem as problem:
         kind = problem  # type: ignore[assignment]  # either is what a HostOverview takes
@@ -81,7 +83,7 @@ def test_a_host_of_no_kind_gets_the_fix(name: str) -> None:
 
 def test_an_unknown_processor_is_a_sign_too() -> None:
     text = (RECORDED / "debian-vm.txt").read_text().replace("x86_64", "riscv64")
-    lines = dict(list_lines(sign_of(facts.read_facts(transcript.parse(text)))))
+    lines = dict(list_lines(sign_of(facts.read_facts(transcript.parse_transcript(text)))))
     assert len(lines) == 5
     assert "riscv64-linux" in lines["host"]
     assert "hosts" in lines["fix"]

@@ -80,7 +80,7 @@ def test_it_serves_until_ctrl_c() -> None:
     process = Process(command, lambda _: come.set())
     try:
         assert come.wait(20)
-        url = process.last[0].split()[0]
+        url = process.last_lines[0].split()[0]
         with urllib.request.urlopen(f"{url}metrics", timeout=20) as answer:
             assert b"medley_host_up" in answer.read()
         os.kill(process.pid, signal.SIGINT)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from medley import process
 from medley.cli import agent
-from medley.transcript import parse
+from medley.transcript import parse_transcript
 
 
 def main(recording: str, state: str) -> int:
     os.environ["MEDLEY_STATE"] = state
-    said = parse(Path(recording).read_text())
+    said = parse_transcript(Path(recording).read_text())
     vars(process)["ask"] = lambda *_, **__: said
     return agent.main()
 

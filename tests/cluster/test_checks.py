@@ -154,7 +154,7 @@ def test_words_of_another_host_are_quoted_in_a_fix() -> None:
 )
 def test_the_driver(runs: str | None, needs: str | None, *, too_old: bool) -> None:
     found = replace(recorded("spark"), driver=NvidiaDriver("570.1", cuda=runs))
-    known = config.hosts()["spark"]
+    known = config.load_hosts()["spark"]
     toolkit = known.toolkit and known.toolkit.replace(cuda=needs)
     kind = Kind("spark", known.replace(toolkit=toolkit if needs else None), "")
     problem = checks.driver_problem("b", found, kind)
@@ -176,7 +176,7 @@ def test_what_the_driver_runs_is_known_of_a_jetson_too(host: str, runs: str) -> 
 def test_a_jetson_taken_for_a_newer_one_has_too_old_a_driver() -> None:
     found = recorded("orin-r36")
     silent = replace(found, driver=replace(found.driver, cuda=None, version=None))
-    problem = checks.driver_problem("b", silent, Kind("orin-r39", config.hosts()["orin-r39"], ""))
+    problem = checks.driver_problem("b", silent, Kind("orin-r39", config.load_hosts()["orin-r39"], ""))
     assert problem
     assert "runs CUDA 12.6 at most" in problem.cause
 

@@ -100,7 +100,7 @@ def test_the_command_gets_no_secret(
     text: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
-    storage.write(storage.state() / "token", "plain-tulips-of-state", secret=True)
+    storage.write_text(storage.find_state_folder() / "token", "plain-tulips-of-state", secret=True)
     monkeypatch.setenv(
         events.COMMAND_VARIABLE, f'echo "$MEDLEY_EVENT_SUBJECT|$MEDLEY_EVENT_TEXT|$(cat)" >>{out}'
     )

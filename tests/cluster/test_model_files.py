@@ -72,7 +72,7 @@ def test_a_host_that_joins_has_it_in_its_own_cache(monkeypatch: pytest.MonkeyPat
     ] == [True] * 3
     path.write_bytes(content)
     model_files.fetch_extra_files(found, "head", SILENT)
-    assert storage.cache() == tmp_path
+    assert storage.find_cache_folder() == tmp_path
 
 
 def test_a_host_that_joins_with_other_code_is_refused(tmp_path: Path) -> None:

@@ -126,11 +126,11 @@ def _rss_bytes() -> int:
 
 def test_when_we_hang_up_it_ends_what_it_is_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
-    storage.write(units.get_log_file("medley-ray"), "2026-01-01T00:00:01 a line\n")
+    storage.write_text(units.get_log_file("medley-ray"), "2026-01-01T00:00:01 a line\n")
     there = remote.connect_local("me")
     there.read_greeting()
-    there._process.say(json.dumps({"do": "log", "with": {"lines": 1, "follow": True}}))  # noqa: SLF001 - without waiting for it
-    wait_for("it follows the log", lambda: any("a line" in line for line in list(there._process.last)))  # noqa: SLF001 - the same
+    there._process.write_line(json.dumps({"do": "log", "with": {"lines": 1, "follow": True}}))  # noqa: SLF001 - without waiting for it
+    wait_for("it follows the log", lambda: any("a line" in line for line in list(there._process.last_lines)))  # noqa: SLF001 - the same
     there.close()
     assert there._process.poll()  # noqa: SLF001 - the same
 

@@ -16,7 +16,7 @@ from medley.command import AnnotatedCommand, Command, Flag, Variable
 from medley.engine.vllm import find_last_error
 from medley.errors import Problem
 from medley.model import extra_files
-from medley.network.secure_channel import Channel, ChannelClosed, ChannelRefused, connect
+from medley.network.secure_channel import Channel, ChannelClosed, ChannelRefused, connect_to_head
 from tests.odd_input import COUNTS, hold, values
 from tests.problems import assert_problem, raises_problem
 from tests.waiting import NewThreads, wait_for
@@ -58,7 +58,7 @@ def come(met: Rendezvous, tmp_path: Path) -> Iterator[Come]:
     token.write_text(TOKEN)
 
     def joined(name: str) -> Channel:
-        channel = connect("127.0.0.1", met.port, token, 20)
+        channel = connect_to_head("127.0.0.1", met.port, token, 20)
         assert channel.receive(10) == {"terms": {"engine": "vLLM 0.32.0"}}
         channel.send({"host": name, "facts": FACTS})
         channel.send({"ready": True})
@@ -211,11 +211,11 @@ def test_strangers_and_the_unready_do_not_join(
     other = tmp_path / "other"
     other.write_text("another-token-of-some-cluster")
     with raises_problem(f"127.0.0.1:{met.port}", cause="/other", fix="medley join HEAD --token-file FILE"):
-        connect("127.0.0.1", met.port, other, 20)
+        connect_to_head("127.0.0.1", met.port, other, 20)
     silent = socket.create_connection(("127.0.0.1", met.port))
     token = tmp_path / "own"
     token.write_text(TOKEN)
-    channel = connect("127.0.0.1", met.port, token, 20)
+    channel = connect_to_head("127.0.0.1", met.port, token, 20)
     channel.send({"host": "thor-1", "facts": FACTS})
     channel.send({"problem": "Ray is 2.1 here"})
     wait_for("its problem is noted", lambda: any("Ray is 2.1 here" in each for each in notes.said))
@@ -248,7 +248,7 @@ def test_an_order_is_the_same_command_elsewhere() -> None:
         *("/own/bin/vllm", "serve", "/m", "--node-rank", "1", "--headless", "--dtype", "float32"),
     )
     assert found.command.env == {"GLOO_SOCKET_IFNAME": "eth1", "PATH": "/own/bin"}
-    assert found.why()[0] == ("GLOO_SOCKET_IFNAME=eth1", "the wire")
+    assert found.list_reasons()[0] == ("GLOO_SOCKET_IFNAME=eth1", "the wire")
 
 
 def test_no_secret_goes_with_an_order() -> None:
@@ -266,7 +266,7 @@ def test_odd_input_of_a_host_with_the_token(met: Rendezvous, tmp_path: Path, cou
     (tmp_path / "token").write_text(TOKEN)
 
     def come(said: object) -> None:
-        channel = connect("127.0.0.1", met.port, tmp_path / "token", 20)
+        channel = connect_to_head("127.0.0.1", met.port, tmp_path / "token", 20)
         with contextlib.suppress(ChannelClosed, ChannelRefused):
             channel.receive(20)
             for text in (said, {"ready": True}, said):
@@ -276,7 +276,7 @@ def test_odd_input_of_a_host_with_the_token(met: Rendezvous, tmp_path: Path, cou
     new_threads = NewThreads()
     hold(come, values([INTRODUCTION]), count)
     new_threads.wait_until_ended()
-    channel = connect("127.0.0.1", met.port, tmp_path / "token", 20)
+    channel = connect_to_head("127.0.0.1", met.port, tmp_path / "token", 20)
     assert channel.receive(10) == {"terms": {"engine": "vLLM 0.32.0"}}
     channel.close()
 

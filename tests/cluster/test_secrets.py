@@ -28,7 +28,7 @@ def _state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ],
 )
 def test_who_listens_where_others_reach_it_has_a_key(address: str, opens: bool) -> None:  # noqa: FBT001
-    assert credentials.is_open(address) is opens
+    assert credentials.is_reachable_address(address) is opens
     made = credentials.choose_keys(None, address, make=True)
     assert (made is not None) is opens
     assert credentials.choose_keys(credentials.NONE, address, make=True) is None
@@ -36,9 +36,9 @@ def test_who_listens_where_others_reach_it_has_a_key(address: str, opens: bool) 
 
 def test_it_is_made_once_for_its_owner_alone() -> None:
     source = credentials.choose_keys(None, "0.0.0.0", make=True)
-    assert source == credentials.key_folder()
-    file = credentials.key_file(source)
-    assert file == credentials.api_key_path()
+    assert source == credentials.find_key_folder()
+    file = credentials.choose_client_key_file(source)
+    assert file == credentials.find_api_key_file()
     key = credentials.read_api_key(file)
     assert key.startswith("sk-")
     assert len(key) > 40
@@ -49,8 +49,8 @@ def test_it_is_made_once_for_its_owner_alone() -> None:
 
 def test_a_dry_run_makes_none() -> None:
     source = credentials.choose_keys(None, "0.0.0.0", make=False)
-    assert source == credentials.key_folder()
-    assert credentials.own_keys() == {}
+    assert source == credentials.find_key_folder()
+    assert credentials.list_own_keys() == {}
 
 
 def test_a_named_key_makes_the_default_one_needless() -> None:
@@ -58,17 +58,17 @@ def test_a_named_key_makes_the_default_one_needless() -> None:
     source = credentials.choose_keys(None, "0.0.0.0", make=True)
     assert source
     assert list(credentials.read_keys(source)) == ["alice"]
-    assert credentials.key_file(source) == credentials.key_folder() / "alice"
+    assert credentials.choose_client_key_file(source) == credentials.find_key_folder() / "alice"
 
 
 def test_named_keys_are_their_owners_and_can_be_revoked(state: Path) -> None:
     default, alice = credentials.add_key("default"), credentials.add_key("alice")
     assert (default, alice) == (state / "api-key", state / "keys" / "alice")
     assert (mode(default), mode(alice), mode(alice.parent)) == (0o600, 0o600, 0o700)
-    keys = credentials.read_keys(credentials.key_folder())
+    keys = credentials.read_keys(credentials.find_key_folder())
     assert list(keys) == ["default", "alice"]
     assert credentials.revoke_key("default") == keys["default"]
-    assert credentials.read_keys(credentials.key_folder()) == {"alice": keys["alice"]}
+    assert credentials.read_keys(credentials.find_key_folder()) == {"alice": keys["alice"]}
 
 
 def test_an_own_key_may_be_brought(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_copy_of_a_key_is_named_without_its_text(state: Path) -> None:
     key = credentials.read_api_key(credentials.add_key("alice"))
     (state / "keys" / "bob").write_text(key)
     said: list[str] = []
-    keys = credentials.read_keys(credentials.key_folder(), lambda _, problem: said.append(str(problem)))
+    keys = credentials.read_keys(credentials.find_key_folder(), lambda _, problem: said.append(str(problem)))
     assert keys == {"alice": key}
     assert "the key named bob is that of alice" in said[0]
     assert key not in said[0]
@@ -111,9 +111,9 @@ def test_a_damaged_key_is_a_problem_and_can_be_revoked() -> None:
     file = credentials.add_key("alice")
     file.write_text("{http.vars.x}")
     with raises_problem(str(file), cause="13 characters", fix=f"openssl rand -hex 24 > {file}"):
-        credentials.read_keys(credentials.key_folder())
+        credentials.read_keys(credentials.find_key_folder())
     credentials.revoke_key("alice")
-    assert list(credentials.read_keys(credentials.key_folder())) == ["default"]
+    assert list(credentials.read_keys(credentials.find_key_folder())) == ["default"]
 
 
 def test_ones_own_is_closed_to_others(tmp_path: Path) -> None:

@@ -196,7 +196,7 @@ def test_a_secret_of_any_name_is_in_no_unit_of_the_system(command: Command, name
 def test_a_key_of_digits_or_a_plain_word_is_in_no_unit_of_the_system(flag: str, value: str) -> None:
     for words in ((flag, value), (f"{flag}={value}",)):
         with raises_problem(flag, cause="every user"):
-            format_unit(Unit("a", "t", Command(("/m", "serve", "demo", "--", *words))), Boot("ann"))
+            format_unit(Unit("a", "t", Command(("/m", "serve", "demo", "--", *words))), BootOptions("ann"))
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def unit(*argv: str, restart: Restart | None = None, after: Command | None = Non
 def running(name: str = "medley-x") -> int | None:
     """The process that the keeper started."""
     found = units.read_state(name)
-    children = process_identity.descendants(found.keeper) if found and found.running else set()
+    children = process_identity.list_descendants(found.keeper) if found and found.running else set()
     return min((each.pid for each in children), default=None)
 
 
@@ -192,7 +192,7 @@ def test_a_unit_ends_with_its_vital_part_and_starts_anew() -> None:
 
     def vital() -> int | None:
         state = units.read_state("medley-x")
-        below = process_identity.descendants(state.keeper) if state else set()
+        below = process_identity.list_descendants(state.keeper) if state else set()
         return next((each.pid for each in below if each.name == "vitalpart"), None)
 
     first = wait_for("the vital part runs", vital)
@@ -259,7 +259,7 @@ def keep() -> Iterator[Keep]:
 
     def start(script: str, restart: Restart | None = None, **more: object) -> "subprocess.Popen[str]":
         command = Command(("sh", "-c", script), **more)  # type: ignore[arg-type] # a table's values
-        storage.write(
+        storage.write_text(
             units.get_units_folder() / f"{NAME}.json",
             Unit(NAME, "x", command, restart, stop_limit_s=0.5).to_json(),
         )
@@ -304,11 +304,11 @@ def test_a_second_keeper_of_a_unit_leaves_the_first_alone(keep: Keep) -> None:
 def test_told_to_end_it_leaves_nothing_behind(keep: Keep, number: signal.Signals) -> None:
     keeper = keep("trap '' TERM; setsid sleep 600 & echo $!; wait")
     wait_for("it has begun and printed", lambda: len(lines()) == 2, state=lines)
-    grandchild = process_identity.identity_of(int(lines()[1].partition(" ")[2]))
+    grandchild = process_identity.find_identity(int(lines()[1].partition(" ")[2]))
     assert grandchild
     keeper.send_signal(number)
     assert keeper.wait(60) != 0
-    wait_for("the grandchild ends", lambda: not grandchild.alive)
+    wait_for("the grandchild ends", lambda: not grandchild.is_alive)
 
 
 def test_what_a_killed_keeper_may_have_left_is_undone_before_each_start(keep: Keep, tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def test_what_a_killed_keeper_may_have_left_is_undone_before_each_start(keep: Ke
 
 def test_a_log_that_is_too_long_is_put_aside(keep: Keep) -> None:
     log = units.get_log_file(NAME)
-    storage.make(log.parent)
+    storage.make_folder(log.parent)
     with log.open("wb") as file:
         file.truncate((64 << 20) + 1)
     keep("echo anew").wait(20)
@@ -349,7 +349,7 @@ def test_it_waits_longer_each_time_and_then_gives_up(keep: Keep) -> None:
 
 def test_a_unit_that_lost_a_part_is_not_kept(keep: Keep) -> None:
     keep("true").wait(20)
-    storage.write(units.get_units_folder() / f"{NAME}.json", '{"name": "medley-x"')
+    storage.write_text(units.get_units_folder() / f"{NAME}.json", '{"name": "medley-x"')
     keeper = keep.again()  # type: ignore[attr-defined] # as above
     said, _ = keeper.communicate(timeout=20)
     assert keeper.returncode == 1

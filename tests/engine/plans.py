@@ -55,8 +55,8 @@ PLANS = (
 def offered(engine: EngineName, plan: Plan, kind: str) -> dict[str, object]:
     """The arguments of all models together."""
     found: dict[str, object] = {}
-    for name, model in config.models().items():
-        flags = ENGINES[engine].list_flags(ServerSpec("/m", name), plan, config.hosts()[kind], model)
+    for name, model in config.load_models().items():
+        flags = ENGINES[engine].list_flags(ServerSpec("/m", name), plan, config.load_hosts()[kind], model)
         found |= build_argument_table(
             convert_to_arguments(engine, "/m", (*flags, *_BESIDE.list_flags(engine)))
         )

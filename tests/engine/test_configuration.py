@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks import kernel_choice, model_configs
 from medley import config, process
-from medley.command import UNSET, Command
+from medley.command import UNSET_VARIABLES, Command
 from medley.environment import virtualenv
 from medley.environment.virtualenv import Environment
 from medley.errors import Problem
@@ -71,7 +71,7 @@ def recorded() -> dict[Asked, DryRun]:
             for name in (each.partition_variable for each in ENGINE_TABLES.values())
             if name in made.env
         )
-        at = config.hosts()[step.host.rpartition("-")[0]].capability or "12.0"
+        at = config.load_hosts()[step.host.rpartition("-")[0]].capability or "12.0"
         found.setdefault(Asked(case.model, tuple(made.argv[3:]), at, cut), case)
     return found
 
@@ -97,7 +97,7 @@ def answers(asked: Sequence[Asked], built: tuple[Environment, Path]) -> list[dic
         file.write_text(json.dumps([each.table(folder) for each in cases]))
         argv = (str(environment.python), str(PROGRAM), capability, str(file))
         lines: list[str] = []
-        command = Command(argv, kernel_choice.variables(environment, folder), UNSET)
+        command = Command(argv, kernel_choice.variables(environment, folder), UNSET_VARIABLES)
         finished = process.run(command, limit_s=LIMIT_S, on_line=lines.append)
         printed = [json.loads(line) for line in lines if line.startswith('{"')]
         assert finished.status == 0, lines[-20:]
@@ -118,7 +118,7 @@ def test_vllm_is_configured_by_every_recorded_command_and_by_no_wrong_one(
             right = one.says in (error or "")
         else:
             over_ray = "--distributed-executor-backend" in one.words
-            longest = config.models()[one.model].shape
+            longest = config.load_models()[one.model].shape
             at = (answer.get("ranks"), answer.get("launcher") == "ray", answer.get("context"))
             right = at == (ranks(one.words), over_ray, longest and longest.context)
             # DeepSeek V4's layers choose theirs by themselves.
@@ -140,7 +140,7 @@ def test_a_table_names_the_capabilities_that_have_an_attention_backend(
         for gpu in gpus
     ]
     for one, answer in zip(asked, answers(asked, built), strict=True):
-        shape = config.models()[one.model].shape
+        shape = config.load_models()[one.model].shape
         assert shape
         known = one.capability.partition(".")[0] in shape.capabilities.vllm
         assert bool(answer["attention"]) == known, (one, answer)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from medley import process
-from medley.command import UNSET, Command
+from medley.command import UNSET_VARIABLES, Command
 from medley.environment import cuda_folder, virtualenv
 from medley.environment.virtualenv import Environment
 
@@ -52,7 +52,7 @@ def test_a_module_compiles_for_a_spark(environment: Environment, tmp_path: Path)
         "FLASHINFER_CUDA_ARCH_LIST": "12.1a",
     }
     finished = process.run(
-        Command((str(environment.python), "-c", PROGRAM), env, UNSET), limit_s=1200, on_line=None
+        Command((str(environment.python), "-c", PROGRAM), env, UNSET_VARIABLES), limit_s=1200, on_line=None
     )
     assert finished.status == 0, finished.lines[-20:]
     assert Path(finished.lines[-1]).stat().st_size > 1 << 20

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from medley.command import Command
-from medley.process_identity import descendants
+from medley.process_identity import list_descendants
 from tests.servers import Served, Start, chat
 from tests.waiting import wait_for
 
@@ -121,7 +121,7 @@ def test_stop_lets_a_running_answer_end_whole(start: Start, free_port: int, tmp_
     assert whole
 
     running = Stream(url, 4 * TOKENS).begun()
-    family = descendants(served.process.pid)
+    family = list_descendants(served.process.pid)
     stop = subprocess.Popen(STOP, env=state(tmp_path), stderr=subprocess.PIPE, text=True)
     found = until({HTTPStatus.SERVICE_UNAVAILABLE}, served, url)
     assert found[1] == "30"
@@ -132,7 +132,7 @@ def test_stop_lets_a_running_answer_end_whole(start: Start, free_port: int, tmp_
     assert ended(served, 30) == 128 + signal.SIGTERM, served.tail()
     first, *_ = stop.communicate(timeout=60)[1].splitlines()
     assert first == f"end demo on port {free_port} …"
-    assert [each for each in family if each.alive] == []
+    assert [each for each in family if each.is_alive] == []
     assert not any((tmp_path / "state" / "run" / str(free_port)).glob("*.sock"))
     kinds = [
         json.loads(line)["kind"] for line in (tmp_path / "state" / "events.jsonl").read_text().splitlines()

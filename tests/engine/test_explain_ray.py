@@ -69,7 +69,7 @@ def cluster() -> Iterator[Cluster]:
             head.stop()
             made = replace(made, port=_free())
             head = _head(made)
-        assert _is_up(head), head.last
+        assert _is_up(head), head.last_lines
         yield made
     finally:
         head.stop()
@@ -84,7 +84,7 @@ def _is_up(head: Process) -> bool:
     """Whether it started; False as soon as it ended."""
 
     def started() -> bool:
-        return any("Ray runtime started" in line for line in list(head.last))
+        return any("Ray runtime started" in line for line in list(head.last_lines))
 
     becomes_true(lambda: started() or head.poll() is not None, _READY_LIMIT_S)
     return started() and head.poll() is None

@@ -79,7 +79,7 @@ def test_no_server_is_left_in_those_of_any_model(engine: EngineName) -> None:
 
 
 def test_the_model_of_a_plan_without_wishes() -> None:
-    flags = ENGINES["sglang"].list_flags(ServerSpec("/m", "m"), Plan(), config.hosts()["cuda"], None)
+    flags = ENGINES["sglang"].list_flags(ServerSpec("/m", "m"), Plan(), config.load_hosts()["cuda"], None)
     assert build_argument_table(convert_to_arguments("sglang", "/m", flags)) == {
         "model_path": "/m",
         "sleep_on_idle": True,

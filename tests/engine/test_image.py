@@ -17,7 +17,7 @@ from medley.environment import container, container_image, container_runtime
 from medley.environment.container import Image
 from medley.environment.container_image import ContainerEnvironment, ImageSelection
 from medley.host.kind import detect_kind
-from medley.process_identity import descendants
+from medley.process_identity import list_descendants
 from tests.engine import imaging
 from tests.engine.imaging import podman
 from tests.problems import raises_problem
@@ -103,7 +103,9 @@ def test_when_medley_is_killed_its_container_ends_and_when_both_are_the_next_sta
 @pytest.fixture
 def ray_s_ports() -> Iterator[None]:
     """Those on this machine, which are the same for all: another run waits."""
-    with storage.lock(storage.cache().parent / "medley-tests" / "ray-ports.lock", waits=lambda: None):
+    with storage.lock_file(
+        storage.find_cache_folder().parent / "medley-tests" / "ray-ports.lock", waits=lambda: None
+    ):
         yield
 
 
@@ -236,7 +238,7 @@ def test_the_edge_and_the_watchdog_reach_into_the_container(
     assert chat(url)["usage"]["completion_tokens"] == 16
     (name,) = ours(settings)
     first = int(podman("inspect", "--format", "{{.State.Pid}}", name, settings=settings))
-    (core,) = [each for each in descendants(first) if each.name.startswith("VLLM::EngineCor")]
+    (core,) = [each for each in list_descendants(first) if each.name.startswith("VLLM::EngineCor")]
     core.signal(signal.SIGSTOP)
     finished = served.process.wait(90)
     assert finished is not None, served.tail()

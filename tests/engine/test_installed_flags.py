@@ -16,7 +16,7 @@ from medley.progress import SILENT
 from medley.schema import ExtraFile
 from medley.serving.engine_release import format_parser, run_parser
 
-CPU = config.hosts()["cpu"]
+CPU = config.load_hosts()["cpu"]
 pytestmark = pytest.mark.engine
 
 
@@ -32,7 +32,7 @@ def installed(programs: Path) -> parser.EngineParser | None:
 
 @pytest.mark.parametrize("lock", ["vllm-cpu", "sglang-cpu"])
 def test_the_description_is_what_the_installed_engine_prints(lock: str) -> None:
-    recipe, version = config.recipes()[lock], engine_source.read_locked_versions()[lock]
+    recipe, version = config.load_recipes()[lock], engine_source.read_locked_versions()[lock]
     answer = run_parser(virtualenv.prepare_environment(lock), recipe, (), progress=SILENT)
     found = parser.read_parser_table(recipe.engine, json.loads(format_parser(answer)), "")
     known = parser.read_release_parser(recipe.engine, version[recipe.engine])
@@ -43,9 +43,9 @@ def test_the_description_is_what_the_installed_engine_prints(lock: str) -> None:
 def test_every_models_flags_are_known(programs: Path) -> None:
     words = [
         word
-        for model in config.models().values()
+        for model in config.load_models().values()
         for flag in vllm.list_flags(ServerSpec("/m", "m"), Plan(), CPU, model)
-        for word in flag.argv()
+        for word in flag.build_argv()
     ]
     assert len([word for word in words if word.startswith("--")]) > 20
     flags.require_known_flags(installed(programs), (), words)
@@ -56,7 +56,7 @@ def test_what_stands_beside_the_weights_is_known(programs: Path) -> None:
     needs = [ExtraFile.from_table({"kind": kind, **source}) for kind in FLAG_BY_KIND]
     code = Code("org/x", {}, "0" * 40)
     found = ModelExtras(code, tuple((need, Path("/x")) for need in needs))
-    words = [word for flag in found.list_flags("vllm") for word in flag.argv()]
+    words = [word for flag in found.list_flags("vllm") for word in flag.build_argv()]
     assert len([word for word in words if word.startswith("--")]) == 5
     flags.require_known_flags(installed(programs), (), words)
 

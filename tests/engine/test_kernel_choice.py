@@ -65,7 +65,7 @@ def test_origin(choice: str, capability: str, engine: EngineName, where: str) ->
 
 
 def test_every_table_has_a_configuration() -> None:
-    for name, table in config.models().items():
+    for name, table in config.load_models().items():
         if table.shape:
             made = model_configs.config_json(name)
             assert made["model_type"] == table.architecture

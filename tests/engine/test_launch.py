@@ -16,12 +16,12 @@ from medley.planner.plan import Launcher, NodeProcess, Plan, plan_engine
 from medley.schema import EngineName, Model
 from tests.planner.imagined import MODELS, shape, site
 
-HOSTS = config.hosts()
+HOSTS = config.load_hosts()
 
 
 def one(*extra: str, tools: Tools | None = None) -> Launch:
     order = Order(
-        Weights("demo", "/models/demo", config.models()["demo"]),
+        Weights("demo", "/models/demo", config.load_models()["demo"]),
         ServerSpec("/models/demo", "demo", "127.0.0.1", 8000),
         engine_flags=extra,
     )
@@ -45,7 +45,7 @@ def test_the_command_has_what_the_reasons_name() -> None:
 
 def test_a_shells_own_python_settings_are_kept_from_the_engine() -> None:
     assert str(one().command).startswith("env -u PYTHONPATH -u PYTHONHOME CUDA_DEVICE_ORDER=PCI_BUS_ID ")
-    ours = one().command.environment({"PYTHONPATH": "/x", "PYTHONHOME": "/x"})
+    ours = one().command.build_environment({"PYTHONPATH": "/x", "PYTHONHOME": "/x"})
     assert ours["PYTHONPATH"].endswith("/payload/stacks")
     assert "PYTHONHOME" not in ours
 
@@ -58,7 +58,7 @@ def test_a_key_of_the_users_shell_is_not_the_engines(folder: Path | None) -> Non
     )
     environ = {"PATH": "/usr/bin", "VLLM_API_KEY": "sk-of-the-user"}
     found = build_launch(order, Plan(), HOSTS["rtx"], tools=Tools(Path("/env/bin")), environ=environ)
-    assert ("VLLM_API_KEY" in found.command.environment(environ)) == (folder is None)
+    assert ("VLLM_API_KEY" in found.command.build_environment(environ)) == (folder is None)
 
 
 def test_the_toolkit_is_merged_and_ours_wins() -> None:

@@ -116,7 +116,7 @@ def test_keys_come_and_go_at_load_and_no_stream_is_cut(run: Run, listens: Server
     """Either header lets a new key in at once, and a revoked one not any more."""
     assert listens.key
     said: list[str] = []
-    default = credentials.read_api_key(credentials.api_key_path())
+    default = credentials.read_api_key(credentials.find_api_key_file())
 
     def added(name: str) -> str:
         exit_code, out, _ = run("key", "add", name)
@@ -183,9 +183,9 @@ def test_an_open_connection_does_not_keep_a_revoked_key(run: Run, listens: Serve
 def test_files_that_are_removed_by_hand_open_nothing(listens: ServerSpec) -> None:
     assert listens.key
     said: list[str] = []
-    header, _ = both(credentials.read_api_key(credentials.api_key_path()))
+    header, _ = both(credentials.read_api_key(credentials.find_api_key_file()))
     with fronted(listens) as process, looking(process, listens.key, said):
-        credentials.api_key_path().unlink()
+        credentials.find_api_key_file().unlink()
         wait_for("the key is refused", lambda: status(listens.port, header) == http.client.UNAUTHORIZED, 20)
         assert status(listens.port, {}) == http.client.UNAUTHORIZED
 
@@ -195,7 +195,7 @@ def test_a_damaged_file_is_left_out_and_said_once(run: Run, listens: ServerSpec)
     assert listens.key
     said: list[str] = []
     bob = credentials.read_api_key(credentials.add_key("bob"))
-    header, _ = both(credentials.read_api_key(credentials.api_key_path()))
+    header, _ = both(credentials.read_api_key(credentials.find_api_key_file()))
     with fronted(listens) as process, looking(process, listens.key, said):
         credentials.add_key("alice").write_text("{env.HOME}")
         wait_for("it is said", lambda: any("is not an API key" in line for line in said), 20)
@@ -214,7 +214,7 @@ def test_a_folder_in_a_key_s_place_keeps_no_key_in_force(run: Run, listens: Serv
     said: list[str] = []
     file = credentials.add_key("alice")
     alice, bob = credentials.read_api_key(file), credentials.read_api_key(credentials.add_key("bob"))
-    header, _ = both(credentials.read_api_key(credentials.api_key_path()))
+    header, _ = both(credentials.read_api_key(credentials.find_api_key_file()))
     with fronted(listens) as process, looking(process, listens.key, said):
         file.unlink()
         file.mkdir()

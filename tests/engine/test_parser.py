@@ -24,7 +24,7 @@ from medley.host.kind import match_kind
 from medley.schema import EngineName
 from tests.host.recordings import recorded
 
-LOCKS = [(name, config.recipes()[name].engine) for name in config.recipes()]
+LOCKS = [(name, config.load_recipes()[name].engine) for name in config.load_recipes()]
 
 
 def parser(engine: EngineName) -> EngineParser:
@@ -45,7 +45,9 @@ def test_each_lock_has_the_description_of_its_version(lock: str, engine: EngineN
 
 def test_there_is_no_description_that_no_lock_needs() -> None:
     versions = {f"{engine}-{engine_source.read_locked_versions()[lock][engine]}" for lock, engine in LOCKS}
-    assert set(config.files("locks/parsers", ".json")) == versions, "python -m tools.engine_parsers"
+    assert set(config.find_table_files("locks/parsers", ".json")) == versions, (
+        "python -m tools.engine_parsers"
+    )
 
 
 @pytest.mark.parametrize(
@@ -221,7 +223,7 @@ def test_an_image_is_asked_once_for_each_digest(tmp_path: Path, monkeypatch: pyt
         choice = ImageSelection("docker", Image("maker/vllm", digest))
         return read_image_parser(
             "vllm",
-            container_image.describe_environment(choice, match_kind(facts, config.hosts()), facts),
+            container_image.describe_environment(choice, match_kind(facts, config.load_hosts()), facts),
             can_run=ask,
         )
 

@@ -27,7 +27,7 @@ ON = (
 def commands(engine: EngineName) -> list[list[str]]:
     """The words after the program and `serve` of all that a model starts, on all of these hosts."""
     found = []
-    for name, model in config.models().items():
+    for name, model in config.load_models().items():
         if model.shape is None and model.made is None:  # planned once its files are there
             continue
         for spec, wanted in ON:
@@ -64,7 +64,7 @@ def parsed(engine: EngineName, made: list[list[str]]) -> list[str | None]:
         made = [["--model-path", *words] for words in made]
     name = ENVIRONMENTS[engine]
     return list(
-        run_parser(virtualenv.prepare_environment(name), config.recipes()[name], made, progress=SILENT)[
+        run_parser(virtualenv.prepare_environment(name), config.load_recipes()[name], made, progress=SILENT)[
             "errors"
         ]
     )

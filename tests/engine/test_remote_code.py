@@ -32,7 +32,7 @@ class OwnConfig(Qwen3Config):
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
     """The demo model, of a type that nobody knows but its own code."""
-    made = config.models()["demo"].made
+    made = config.load_models()["demo"].made
     assert made is not None
     folder = tmp_path / "own"
     folder.mkdir()
@@ -63,7 +63,7 @@ def test_it_runs_where_it_is_trusted_and_nowhere_else(
         assert finished.returncode == 1, finished.stderr
         return finished.stderr
 
-    code = storage.hash_all({"configuration_own.py": storage.hash_file(own / "configuration_own.py")})
+    code = storage.hash_checksums({"configuration_own.py": storage.hash_file(own / "configuration_own.py")})
     assert f"medley serve {own} --trust-remote-code --code-revision {code}" in refused()
     assert "would run whatever code the model has now" in refused("--", "--trust-remote-code")
     assert not ran.exists()

@@ -60,13 +60,13 @@ def test_demo_answers_twice_alike_and_ctrl_c_leaves_nothing(
 def test_a_model_of_the_hub_is_here_before_the_engine_starts(
     start: Start, free_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = config.models()["demo"].made
+    made = config.load_models()["demo"].made
     assert made
     (tmp_path / "demo").mkdir()
     demo.write_model(made, tmp_path / "demo")
     files = {f"org/demo/{path.name}": path.read_bytes() for path in (tmp_path / "demo").iterdir()}
     # Environments and models stay where they are.
-    cache = storage.cache()
+    cache = storage.find_cache_folder()
     with serving(files, monkeypatch, tmp_path) as server:
         monkeypatch.setenv("MEDLEY_CACHE", str(cache))
         served = start(serve("-v", "org/demo", "--served-model-name", "demo", "--port", str(free_port)))
@@ -113,15 +113,15 @@ def test_an_engine_killed_while_it_serves_is_a_problem_with_its_code(start: Star
 
 @pytest.mark.usefixtures("small_engine")
 def test_when_medley_itself_is_killed_the_engine_ends(start: Start, free_port: int) -> None:
-    from medley.process_identity import descendants
+    from medley.process_identity import list_descendants
 
     served = start(serve("demo", "--port", str(free_port)))
     served.ready()
-    family = descendants(served.process.pid)
+    family = list_descendants(served.process.pid)
     os.kill(served.process.pid, signal.SIGKILL)
     wait_for(
         "the engine ends",
-        lambda: not any(each.alive for each in family),
+        lambda: not any(each.is_alive for each in family),
         60,
-        state=lambda: [each for each in family if each.alive],
+        state=lambda: [each for each in family if each.is_alive],
     )

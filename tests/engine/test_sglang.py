@@ -12,7 +12,7 @@ from medley.planner.plan import NodeProcess, Plan
 from medley.schema import Model
 
 SERVING = ServerSpec(target="/m", name="demo", address="127.0.0.1", port=8000)
-CPU, SPARK = config.hosts()["cpu"], config.hosts()["spark"]
+CPU, SPARK = config.load_hosts()["cpu"], config.load_hosts()["spark"]
 NODES = NodeProcess(node_count=2, rank=1, address="10.0.0.1", port=24011)
 BASE = "/env/bin/sglang serve /m --served-model-name demo --host 127.0.0.1 --port 8000 --enable-metrics"
 
@@ -101,7 +101,7 @@ def test_every_flag_has_its_reason() -> None:
     plan = Plan(
         tensor_parallel=2, stages=2, node_process=NODES, kv_cache_tokens=1, static_share=0.5, is_eager=True
     )
-    for model in config.models().values():
+    for model in config.load_models().values():
         assert all(
             flag.why for host in (CPU, SPARK) for flag in sglang.list_flags(SERVING, plan, host, model)
         )
@@ -135,7 +135,7 @@ def test_last_error(lines: list[str], error: str | None) -> None:
 def test_it_listens_on_a_socket_and_gets_no_key() -> None:
     serving = ServerSpec("/m", "demo", key=Path("/k"), socket_folder=Path("/run/8000"))
     assert "--api-key" not in {
-        word for flag in sglang.list_flags(serving, Plan(), SPARK, None) for word in flag.argv()
+        word for flag in sglang.list_flags(serving, Plan(), SPARK, None) for word in flag.build_argv()
     }
     command = AnnotatedCommand(sglang.build_argv(Path("/env/bin"), serving, Plan()), (), ())
     started = serve_on_socket(command, serving, "/env/bin/python")

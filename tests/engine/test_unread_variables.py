@@ -62,7 +62,7 @@ def test_one_of_a_table_is_taken_out_there() -> None:
 
 
 def test_those_of_a_model_s_table_are_looked_at_too() -> None:
-    table = config.models()["qwen3-8b"].replace(env={"vllm": {"VLLM_USE_V1": "1"}})
+    table = config.load_models()["qwen3-8b"].replace(env={"vllm": {"VLLM_USE_V1": "1"}})
     weights = Weights("mine", "a/b", table)
     require_read_launch_variables({}, weights, "vllm", "0.10.2")
     require_read_launch_variables({}, weights, "sglang", "0.5.23")

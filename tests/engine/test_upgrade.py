@@ -15,7 +15,7 @@ from medley.cluster.unit_file import SERVER_UNIT_PREFIX, Unit
 from medley.command import Command
 from medley.engine import ServerSpec
 from medley.environment import virtualenv
-from medley.process import Finished
+from medley.process import ProcessResult
 from medley.progress import SILENT
 from medley.serving import upgrade
 from tests.problems import raises_problem
@@ -34,7 +34,7 @@ def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     serving.end_servers(None, SILENT)
 
 
-def serve(port: int, *words: str) -> Finished:
+def serve(port: int, *words: str) -> ProcessResult:
     command = (sys.executable, "-m", "medley", "serve", "demo", "--port", str(port), *words)
     return process.run(Command(command), limit_s=500)
 
@@ -116,7 +116,7 @@ def test_the_old_one_keeps_its_environment_where_the_lock_has_changed(
     )
     what = serving.Description("vllm", "demo", "demo", (str(found.programs / "vllm"), "serve"), {}, {})
     units.start_unit(Unit(name, "a test", replace(command, argv=("sleep", "600"))))
-    storage.write(units.get_units_folder() / f"{name}.json", Unit(name, "a test", command).to_json())
+    storage.write_text(units.get_units_folder() / f"{name}.json", Unit(name, "a test", command).to_json())
     listens = ServerSpec("demo", "demo", port=free_port)
     with serving.store_description(free_port, what), serving.record_server(listens) as report:
         with raises_problem(f"port {free_port}", fix=f"medley serve MODEL --port {free_port} --detach"):

@@ -54,7 +54,7 @@ def test_the_list_is_where_vllm_looks(tmp_path: Path, monkeypatch: pytest.Monkey
     ]
 
 
-HOSTS = config.hosts()
+HOSTS = config.load_hosts()
 
 
 def test_gpus_are_counted_as_nvidia_smi_does() -> None:

@@ -11,7 +11,7 @@ from medley.planner.plan import NodeProcess, Plan
 from medley.schema import Model
 
 SERVING = ServerSpec(target="/m", name="demo", address="127.0.0.1", port=8000)
-CPU, SPARK = config.hosts()["cpu"], config.hosts()["spark"]
+CPU, SPARK = config.load_hosts()["cpu"], config.load_hosts()["spark"]
 
 
 def words(plan: Plan, *theirs: str, model: Model | None = None) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from medley.host.driver_libraries import BEGIN_BYTES, Seen
+from medley.host.driver_libraries import BEGIN_BYTES, LibraryFile
 
 TREES = Path(__file__).parents[1] / "environment" / "drivers"
 _SORTS = {"x86_64": (2, 62), "aarch64": (2, 183), "i386": (1, 3), "arm": (1, 40)}
@@ -37,7 +37,7 @@ class Tree:
     def one(self, word: str) -> str | None:
         return next(iter(self.all(word)), None)
 
-    def look(self, path: str) -> Seen | None:
+    def look(self, path: str) -> LibraryFile | None:
         """As the real one does, within this tree."""
         real = self._real(path, _MOST_LINKS)
         if real in self.files:

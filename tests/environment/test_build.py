@@ -93,16 +93,16 @@ def test_without_a_torch_backend_there_is_none() -> None:
 @pytest.mark.parametrize(("free", "fits"), [(3_200_000_000, True), (3_199_999_999, False), (0, False)])
 def test_room(free: int, *, fits: bool) -> None:
     if fits:
-        build.check_free_disk(PLAN, free)
+        build.require_free_disk(PLAN, free)
         return
     with raises_problem(
         "vllm-cpu", cause=("3.2 GB", f"/envs has {free / 1e9:.1f} GB"), fix="export MEDLEY_CACHE=/path"
     ):
-        build.check_free_disk(PLAN, free)
+        build.require_free_disk(PLAN, free)
 
 
 def test_another_system() -> None:
-    build.check_system(PLAN)
+    build.require_supported_system(PLAN)
     plan = dataclasses.replace(PLAN, interpreter=dataclasses.replace(PYTHON, machine="aarch64"))
     with raises_problem(
         "vllm-cpu",
@@ -110,4 +110,4 @@ def test_another_system() -> None:
         cause="x86_64-linux",
         fix="medley env list",
     ):
-        build.check_system(plan)
+        build.require_supported_system(plan)

@@ -59,7 +59,7 @@ def test_values_are_in_the_client_s_environment_and_names_on_its_command_line() 
 
 
 def test_each_part_has_a_reason() -> None:
-    why = BOX.wrap(ENGINE, "medley-x", {}).why()
+    why = BOX.wrap(ENGINE, "medley-x", {}).list_reasons()
     assert all(reason for _, reason in why)
     told = dict(why)
     assert {"--network host", "--ipc host", "--init", "--rm", "--port 8000", "--name medley-x"} <= set(told)
@@ -139,9 +139,11 @@ PERSON = HardLimits(files=524_288, processes=8192, memlock_bytes=8 << 20, can_ra
 
 def words(runtime: Runtime, host: str, limits: HardLimits = ROOT) -> list[str]:
     facts = recorded(host)
-    flags = tuple(container.list_host_flags(runtime, match_kind(facts, config.hosts()).host, facts, limits))
+    flags = tuple(
+        container.list_host_flags(runtime, match_kind(facts, config.load_hosts()).host, facts, limits)
+    )
     assert all(flag.why for flag in flags)
-    return [" ".join(flag.argv()) for flag in flags]
+    return [" ".join(flag.build_argv()) for flag in flags]
 
 
 RDMA = ["--ulimit memlock=-1:-1", "--device /dev/infiniband"]

@@ -26,7 +26,7 @@ def test_a_choice_is_noted_and_read_again() -> None:
 def test_what_is_mounted_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
     facts = recorded("spark-pair-a")
-    sort = match_kind(facts, config.hosts())
+    sort = match_kind(facts, config.load_hosts())
     for said, target in ((str(tmp_path), str(tmp_path)), (f"{tmp_path}:/data", "/data")):
         choice = ImageSelection("docker", CHOICE.image, mounts=(said,))
         assert target in {
@@ -49,7 +49,7 @@ def test_nccl_counts_its_versions(number: int, said: str) -> None:
 @pytest.mark.parametrize("name", ["spark", "thor", "rtx", "orin"])
 def test_a_kind_of_host_names_an_image_with_its_registry_and_tag(name: str) -> None:
     """Podman takes no short name, and a tag that moves is not the same tomorrow."""
-    container = config.hosts()[name].container
+    container = config.load_hosts()[name].container
     for named in (container.image or "", *(each.image or "" for each in container.older)):
         registry, _, rest = named.partition("/")
         assert "." in registry
@@ -99,7 +99,8 @@ def test_a_ray_that_asks_for_no_token_takes_no_part(
     facts = recorded("spark-pair-a")
     held = {"programs": {"ray": "/usr/bin/ray"}, "versions": {"ray": ray} if ray else {}}
     found = replace(
-        container_image.describe_environment(CHOICE, match_kind(facts, config.hosts()), facts), contents=held
+        container_image.describe_environment(CHOICE, match_kind(facts, config.load_hosts()), facts),
+        contents=held,
     )
     if not refused:
         container_image.require_ray(found)
@@ -115,7 +116,7 @@ def test_what_is_compiled_in_a_container_is_kept_on_the_host(
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("MEDLEY_CACHE", str(tmp_path / "cache"))
     facts = recorded("spark-pair-a")
-    found = container_image.describe_environment(CHOICE, match_kind(facts, config.hosts()), facts)
+    found = container_image.describe_environment(CHOICE, match_kind(facts, config.load_hosts()), facts)
     engine = AnnotatedCommand(("vllm", "serve", "m"), (), (Variable("MAX_JOBS", "4", "compilers"),))
     command = found.spec.wrap(engine, "x", {}).command
     for name in (

@@ -75,7 +75,7 @@ def test_an_environment_without_a_compiler_is_left_alone(site_packages: Path) ->
 )
 def test_the_compiler_is_of_the_minor_version_of_the_headers(name: str, *, has_compiler: bool) -> None:
     """CUDA's headers refuse a compiler of another minor version, as 13.5 beside 13.0."""
-    lock = config.files("locks", ".txt")[name].read_text(encoding="utf-8")
+    lock = config.find_table_files("locks", ".txt")[name].read_text(encoding="utf-8")
     pins = dict(line.split(" ")[0].split("==") for line in lock.splitlines() if line.startswith("nvidia-"))
     parts = ("nvidia-cuda-runtime", "nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-cuda-cccl", "nvidia-nvvm")
     versions = {pins[part].rpartition(".")[0] for part in parts if part in pins}

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from medley import config
 from medley.environment import driver
 from medley.environment.driver import find_libraries, find_problem
-from medley.host.driver_libraries import DRIVER, OPENED, Drivers
+from medley.host.driver_libraries import DRIVER_LIBRARIES, OPTIONAL_LIBRARIES, DriverLibraries
 from medley.host_schema import Driver
 from tests.environment.driver_trees import Tree, begin, trees
 
 TREES = trees()
-HOSTS = config.hosts()
+HOSTS = config.load_hosts()
 LIBC = (
     "libc",
     "libm",
@@ -51,7 +51,7 @@ def pairs(tree: Tree, word: str) -> list[tuple[str, str]]:
 def test_each_library_is_the_drivers(name: str) -> None:
     tree = TREES[name]
     assert list(found(tree).paths.items()) == pairs(tree, "=")
-    places = Drivers(
+    places = DriverLibraries(
         kind(tree).directories, kind(tree).shared_directories, tree.one("machine") or "", tree.look
     )
     assert [(each, places.find(each)) for each, _ in pairs(tree, "+")] == pairs(tree, "+")
@@ -94,7 +94,7 @@ def test_the_same_is_found_on_a_disk(name: str, tmp_path: Path) -> None:
 @named
 def test_no_tree_gives_a_libc(name: str) -> None:
     tree = TREES[name]
-    places = Drivers(
+    places = DriverLibraries(
         kind(tree).directories, kind(tree).shared_directories, tree.one("machine") or "", tree.look
     )
     every = {PurePosixPath(path).name for path in (*tree.files, *tree.links)} | {
@@ -115,7 +115,13 @@ def test_every_folder_that_a_table_names_is_in_some_tree() -> None:
 
 
 FOLDERS = ("/own", "/shared", "/elsewhere", "/elsewhere/stubs")
-FILES = (*DRIVER[:2], "libcuda.so.580.95.05", *OPENED[:1], "libnvos.so", *(f"{each}.so.6" for each in LIBC))
+FILES = (
+    *DRIVER_LIBRARIES[:2],
+    "libcuda.so.580.95.05",
+    *OPTIONAL_LIBRARIES[:1],
+    "libnvos.so",
+    *(f"{each}.so.6" for each in LIBC),
+)
 paths = st.sampled_from([f"{folder}/{name}" for folder, name in product(FOLDERS, FILES)])
 
 
@@ -127,7 +133,7 @@ def test_whatever_a_host_holds_what_is_taken_is_a_library_of_that_name(
     files: dict[str, str], links: dict[str, str]
 ) -> None:
     tree = Tree({path: begin(sort) for path, sort in files.items() if path not in links}, links, ())
-    places = Drivers(("/own",), ("/shared",), "x86_64", tree.look)
+    places = DriverLibraries(("/own",), ("/shared",), "x86_64", tree.look)
     for name in FILES:
         path = places.find(name)
         if path:

@@ -19,7 +19,7 @@ from tests.host.recordings import recorded
 from tests.planner.imagined import MODELS, shape, site
 from tests.problems import raises_problem
 
-IMAGE = config.hosts()["orin"].container.older[0].image
+IMAGE = config.load_hosts()["orin"].container.older[0].image
 """Of the recorded Orin, which has L4T r36.4.3."""
 ONE = EngineRequest(image="maker/vllm:1")
 
@@ -61,9 +61,9 @@ def test_what_a_lock_has_is_read_from_it() -> None:
     assert set(found["sglang-cuda"]) == {"sglang", "ray", "python", "nccl"}
 
 
-@pytest.mark.parametrize("name", [name for name, host in config.hosts().items() if host.container.image])
+@pytest.mark.parametrize("name", [name for name, host in config.load_hosts().items() if host.container.image])
 def test_a_default_image_has_the_versions_of_the_lock_or_says_why_not(name: str) -> None:
-    host = config.hosts()[name]
+    host = config.load_hosts()[name]
     for image in (host.container, *host.container.older):
         assert image.holds
         for engine in (each for each in TITLES if each in image.holds):

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from medley.environment import interpreter, uv
-from medley.environment.interpreter import Candidate, list_candidates
+from medley.environment.interpreter import PythonCandidate, list_candidates
 from tests.problems import raises_problem
 
 LOADERS = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")
@@ -68,11 +68,11 @@ def test_candidates_in_order(tmp_path: Path) -> None:
     }
     found = list_candidates("3.11", pythons={"3.11": "/toolkit/11"}, environ=environ, home=tmp_path)
     assert list(found) == [
-        Candidate("/n/11", "MEDLEY_PYTHONS", is_required=True),
-        Candidate("/toolkit/11", "the toolkit", is_required=True),
-        *(Candidate(path, "PATH") for path in here),
-        Candidate(new, "pyenv"),
-        Candidate(old, "pyenv"),
+        PythonCandidate("/n/11", "MEDLEY_PYTHONS", is_required=True),
+        PythonCandidate("/toolkit/11", "the toolkit", is_required=True),
+        *(PythonCandidate(path, "PATH") for path in here),
+        PythonCandidate(new, "pyenv"),
+        PythonCandidate(old, "pyenv"),
     ]
 
 

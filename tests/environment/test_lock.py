@@ -10,9 +10,9 @@ from unittest.mock import patch
 import pytest
 
 from medley import config
-from medley.config import build
+from medley.config import build_table
 from medley.environment import lock
-from medley.environment.lock import LockRequest, PinnedPackage, ResolvedLock, keep_lock
+from medley.environment.lock import LockRequest, PinnedPackage, ResolvedLock, write_lock
 from medley.errors import Problem
 from medley.host_schema import Recipe
 from tests.environment.test_build import PYTHON
@@ -119,11 +119,13 @@ def test_what_uv_is_asked() -> None:
 
 
 def test_a_lock_is_found_where_it_is_kept(own: Path) -> None:
-    with keep_lock(locked("vllm", "ray")) as path:
+    with write_lock(locked("vllm", "ray")) as path:
         assert path == own / "locks" / "jp6.txt"
-    assert config.recipes()["jp6"].python == "3.11"
-    assert config.files("locks", ".txt")["jp6"] == path
-    assert not [problem for where, problem in config.check().items() if own in where.parents and problem]
+    assert config.load_recipes()["jp6"].python == "3.11"
+    assert config.find_table_files("locks", ".txt")["jp6"] == path
+    assert not [
+        problem for where, problem in config.check_tables().items() if own in where.parents and problem
+    ]
     assert LockRequest("jp6", ("vllm",), "cuda").validate().name == "jp6", "one's own can be made again"
 
 
@@ -135,7 +137,7 @@ def test_what_fails_after_it_leaves_what_was(own: Path, before: str | None) -> N
         lock.write_text(before)
 
     def fails() -> None:
-        with keep_lock(locked("vllm")):
+        with write_lock(locked("vllm")):
             assert lock.read_text() != before
             raise Problem("x", cause="y", fix="z")
 
@@ -174,7 +176,7 @@ def table(
     *found: PinnedPackage, device: str = "cuda", indexes: tuple[str, ...] = (), disk_bytes: int | None = None
 ) -> Recipe:
     made = ResolvedLock(LockRequest("own", (), device, indexes=indexes), PYTHON, found)
-    return build(tomllib.loads(made.format_recipe(disk_bytes)), Recipe, "own.toml")
+    return build_table(tomllib.loads(made.format_recipe(disk_bytes)), Recipe, "own.toml")
 
 
 def test_what_uv_chose() -> None:

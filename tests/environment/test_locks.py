@@ -48,14 +48,14 @@ def test_every_recipe_has_its_lock_and_the_maker_knows_both(remake: ModuleType) 
     recipes = {path.stem: path for path in (TREE / "locks").glob("*.toml")}
     assert set(recipes) < {path.stem for path in LOCKS} == set(remake.LOCKS)
     for name, path in recipes.items():
-        recipe, lock = config.read(path, Recipe), remake.LOCKS[name]
+        recipe, lock = config.read_table(path, Recipe), remake.LOCKS[name]
         assert (recipe.python,) == lock.pythons
         assert {f"{machine}-linux" for machine in lock.machines} == set(recipe.systems)
 
 
 def test_a_toolkit_is_of_the_cuda_that_torch_was_built_with() -> None:
     """Extensions are compiled by the one and loaded beside the other."""
-    hosts = {name: host for name, host in config.hosts().items() if host.toolkit and host.environments}
+    hosts = {name: host for name, host in config.load_hosts().items() if host.toolkit and host.environments}
     assert set(hosts) >= {"thor", "spark", "rtx", "cuda", "orin-r39"}
     for name, host in hosts.items():
         locks = {
@@ -87,7 +87,7 @@ def test_sglang_on_the_cpu_is_what_the_gpus_run_less_what_is_cudas() -> None:
 
 
 def test_the_stand_in_is_for_the_cpu_alone() -> None:
-    using = {name for name, recipe in config.recipes().items() if "sgl_kernel_standin" in recipe.plugins}
+    using = {name for name, recipe in config.load_recipes().items() if "sgl_kernel_standin" in recipe.plugins}
     assert using == {"sglang-cpu"}
 
 

@@ -8,7 +8,7 @@ from medley.environment import own_nccl
 from medley.environment.engine_source import OWN_NCCL
 from tests.problems import raises_problem
 
-HOSTS = config.hosts()
+HOSTS = config.load_hosts()
 MACHINES = {"x86_64": 62, "aarch64": 183}
 
 

@@ -13,7 +13,7 @@ import pytest
 from medley.environment import interpreter, patches
 from medley.environment.patches import PRELOAD_MODULE, Preload
 from medley.environment.toolkit import Loader as toolkit_Loader
-from medley.host.driver_libraries import MORE, Drivers, load
+from medley.host.driver_libraries import EXTRA_LIBRARIES_VARIABLE, DriverLibraries, load_libraries
 from medley.host_schema import Driver, Plugin
 from tests.engine import foreign
 from tests.environment.driver_trees import begin
@@ -280,15 +280,15 @@ def test_the_driver(
         for name in names:
             (tmp_path / folder / name).write_bytes(LIBRARY)
     loader = Loader(needs)
-    drivers = Drivers((str(tmp_path / "none"), str(tmp_path / "own")), (str(tmp_path / "shared"),))
-    said = load((), drivers, loader)
+    drivers = DriverLibraries((str(tmp_path / "none"), str(tmp_path / "own")), (str(tmp_path / "shared"),))
+    said = load_libraries((), drivers, loader)
     assert [Path(path).name for path in said] == loaded == loader.loaded
 
 
 def test_the_libraries_come_first(tmp_path: Path) -> None:
     (tmp_path / CUDA).write_bytes(LIBRARY)
     loader = Loader({"libz.so.1": [], CUDA: ["libz.so.1"]})
-    load(("/nix/store/z/lib/libz.so.1",), Drivers((str(tmp_path),), ()), loader)
+    load_libraries(("/nix/store/z/lib/libz.so.1",), DriverLibraries((str(tmp_path),), ()), loader)
     assert loader.loaded == ["libz.so.1", CUDA]
 
 
@@ -333,7 +333,11 @@ def test_what_a_process_names_besides(tmp_path: Path) -> None:
     code = "print(open('/proc/self/maps').read())"
     for named, there in ((f"/no/such.so:{library}", True), ("", False)):
         said = subprocess.run(
-            [python, "-c", code], capture_output=True, text=True, env={MORE: named}, check=True
+            [python, "-c", code],
+            capture_output=True,
+            text=True,
+            env={EXTRA_LIBRARIES_VARIABLE: named},
+            check=True,
         )
         assert (str(library.resolve()) in said.stdout) is there
         assert said.stderr == ""

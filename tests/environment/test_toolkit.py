@@ -42,7 +42,7 @@ def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def host(*folders: Path, name: str = "rtx") -> HostTable:
     there = Driver(shared_directories=tuple(map(str, folders)))
-    return config.hosts()[name].replace(driver=there)
+    return config.load_hosts()[name].replace(driver=there)
 
 
 def told(chain: Toolkit | None) -> Path | None:
@@ -116,7 +116,7 @@ def test_an_engine_gets_it(system: Path, tmp_path: Path, monkeypatch: pytest.Mon
         (tmp_path / "own" / "bin" / name).touch()
     there = Kind("rtx", host(system), "")
     for dry_run in (False, True):
-        settings = tools.prepare_tools(there, str(tmp_path / "own"), dry_run=dry_run).settings
+        settings = tools.prepare_tools(there, str(tmp_path / "own"), dry_run=dry_run).toolchain_variables
         assert set(settings) == {"CC", LIBCUDA_VARIABLE}
 
 
@@ -244,7 +244,7 @@ def test_the_flakes_is_made_once(folder: Path, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("MEDLEY_FLAKE", "/nix/store/x-source")
     assert toolkit.find_toolkit("thor", can_build=False) is None
     link = toolkit.get_root_link("thor", "/nix/store/x-source")
-    storage.make(link.parent)
+    storage.make_folder(link.parent)
     link.symlink_to(folder)
     assert toolkit.find_toolkit("thor") == toolkit.read_toolkit(folder)
 
@@ -254,7 +254,7 @@ def test_nccl_is_kept_apart(folder: Path, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("MEDLEY_FLAKE", "/nix/store/x-source")
     assert toolkit.find_nccl("orin", can_build=False) is None
     link = toolkit.get_root_link("nccl-orin", "/nix/store/x-source")
-    storage.make(link.parent)
+    storage.make_folder(link.parent)
     (folder / "lib").mkdir()
     (folder / "lib/libnccl.so.2").touch()
     link.symlink_to(folder)

@@ -13,7 +13,7 @@ from medley.progress import SilentProgress
 from medley.schema import EngineName
 from tests.problems import raises_problem
 
-HOSTS = config.hosts()
+HOSTS = config.load_hosts()
 TOOLKIT = Toolkit(
     kind="cpu", variables={"CC": "/n/gcc"}, path=("/n/bin",), preload=(), pythons={}, uv="/n/uv"
 )
@@ -104,14 +104,14 @@ def test_a_kind_without_an_environment_says_why() -> None:
 
 def test_a_virtualenv_of_ones_own(tmp_path: Path) -> None:
     own = virtualenv(tmp_path / "own", "python", "vllm")
-    assert tools.prepare_tools(kind("orin"), str(own)).binary == own / "bin"
+    assert tools.prepare_tools(kind("orin"), str(own)).program_folder == own / "bin"
     bare = virtualenv(tmp_path / "bare", "python")
     with raises_problem(str(bare), cause="bin/vllm"):
         tools.prepare_tools(kind("orin"), str(bare))
     with raises_problem(str(own), cause="bin/sglang"):
         tools.prepare_tools(kind("orin"), str(own), engine="sglang")
     other = virtualenv(tmp_path / "other", "python", "sglang")
-    assert tools.prepare_tools(kind("orin"), str(other), engine="sglang").binary == other / "bin"
+    assert tools.prepare_tools(kind("orin"), str(other), engine="sglang").program_folder == other / "bin"
 
 
 def test_the_shells_toolkit_is_used_and_a_wrong_one_noted(
@@ -122,7 +122,7 @@ def test_the_shells_toolkit_is_used_and_a_wrong_one_noted(
     notes = Notes()
     own = virtualenv(tmp_path / "own", "python", "vllm")
     found = tools.prepare_tools(kind("cpu"), str(own), watch=notes)
-    assert (dict(found.settings), found.path) == ({"CC": "/n/gcc"}, ("/n/bin",))
+    assert (dict(found.toolchain_variables), found.path) == ({"CC": "/n/gcc"}, ("/n/bin",))
     assert notes.notes == ["this shell's toolchain is for thor, and the host is cpu"]
 
 
@@ -132,7 +132,7 @@ def test_a_dry_run_builds_nothing_and_says_what_would_be(
     monkeypatch.setenv("MEDLEY_FLAKE", "/nix/store/none")
     notes = Notes()
     found = tools.prepare_tools(kind("cpu"), dry_run=True, watch=notes)
-    assert found.binary.is_relative_to(tmp_path / "cache" / "envs")
+    assert found.program_folder.is_relative_to(tmp_path / "cache" / "envs")
     assert ["toolkit-cpu" in notes.notes[0], "env build vllm-cpu" in notes.notes[1]] == [True, True]
     assert not (tmp_path / "cache").exists()
 
@@ -169,7 +169,7 @@ def test_a_host_whose_nccl_has_to_be_the_flakes(
         for dry_run in (False, True):
             settings = tools.prepare_tools(
                 kind(host), str(own), is_multi_host=joins, dry_run=dry_run
-            ).settings
+            ).toolchain_variables
             assert settings.get("VLLM_NCCL_SO_PATH") == settings.get("MEDLEY_PRELOAD") == wanted
 
 
@@ -182,7 +182,7 @@ def test_a_dry_run_says_that_nccl_would_be_compiled(
     monkeypatch.setenv("MEDLEY_FLAKE", "/nix/store/none")
     said = Notes()
     found = tools.prepare_tools(kind("orin-r39"), str(own), is_multi_host=True, dry_run=True, watch=said)
-    assert "VLLM_NCCL_SO_PATH" not in found.settings
+    assert "VLLM_NCCL_SO_PATH" not in found.toolchain_variables
     assert [note.split()[3] for note in said.notes if "compile" in note] == notes
 
 
@@ -222,4 +222,4 @@ def test_the_first_start_keeps_its_bytecode(
     found = [each for each in tools.Tools(Path("/env/bin")).list_variables("/usr/bin") if each.name != "PATH"]
     assert [each.name for each in found] == cleared
     assert all(each.value == "" for each in found)
-    assert "PYTHONDONTWRITEBYTECODE" not in {each.name for each in tools.BARE.list_variables("/usr/bin")}
+    assert "PYTHONDONTWRITEBYTECODE" not in {each.name for each in tools.NO_TOOLS.list_variables("/usr/bin")}

@@ -29,7 +29,9 @@ def digest(
     preload: Preload | None = None,
     patched: str | None = None,
 ) -> str:
-    return virtualenv.hash_parts(virtualenv.list_parts(lock, recipe, python, preload or Preload(), patched))
+    return virtualenv.hash_parts(
+        virtualenv.list_environment_parts(lock, recipe, python, preload or Preload(), patched)
+    )
 
 
 @pytest.mark.parametrize(
@@ -179,7 +181,7 @@ def test_what_is_not_finished_is_swept(broken: Any) -> None:
 def test_what_a_build_holds_stays() -> None:
     path = finished()
     (path / "medley.json").unlink()
-    with storage.lock(virtualenv.get_lock_file(path)) as held:
+    with storage.lock_file(virtualenv.get_lock_file(path)) as held:
         assert held
         assert virtualenv.remove_leftovers() == []
     assert path.exists()
@@ -188,7 +190,7 @@ def test_what_a_build_holds_stays() -> None:
 def test_what_clean_removes(tiny: Path) -> None:
     tiny_one = finished()
     old = finished("gone")
-    half = storage.make(tiny / "cache" / "envs" / "half-0")
+    half = storage.make_folder(tiny / "cache" / "envs" / "half-0")
     assert list(virtualenv.list_removable("", is_all=False)) == [old, half]
     assert list(virtualenv.list_removable("tiny", is_all=False)) == [tiny_one]
     assert list(virtualenv.list_removable("", is_all=True)) == [old, half, tiny_one]
@@ -206,7 +208,7 @@ def test_a_name_that_is_not_known() -> None:
 
 def test_a_recipe_without_a_lock_is_none(tiny: Path) -> None:
     shutil.copy(tiny / "locks" / "tiny.toml", tiny / "locks" / "lone.toml")
-    assert "lone" in config.recipes()
+    assert "lone" in config.load_recipes()
     with raises_problem("'lone'", fix="medley env list"):
         virtualenv.find_environment("lone")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from medley import explain
 from medley.errors import Problem
 from medley.explain import explain_engine_end
-from medley.process import Finished
+from medley.process import ProcessResult
 
 OWN = Problem("the engine ended", cause="its last word", fix="read it", status=3)
 KNOWN = "RuntimeError: No CUDA GPUs are available\nRuntimeError: Engine core initialization failed.\n"
@@ -44,7 +44,7 @@ def test_an_engine_that_died(tmp_path: Path) -> None:
     log.write_text(KNOWN)
     lines = tuple(KNOWN.splitlines())
     problem = explain_engine_end(
-        Finished(1, lines), ready=False, log=log, last_error=lambda _: "Engine core …"
+        ProcessResult(1, lines), ready=False, log=log, last_error=lambda _: "Engine core …"
     )
     assert problem.what == "the engine ended with exit code 1 before it was ready"
     assert problem.cause.startswith("CUDA finds no GPU")

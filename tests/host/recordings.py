@@ -6,7 +6,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 from medley.host.facts import Facts, read_facts
-from medley.transcript import parse
+from medley.transcript import parse_transcript
 
 HOSTS = Path(__file__).parents[1] / "host" / "recorded"
 
@@ -33,7 +33,7 @@ AGAIN = {
 
 @cache
 def recorded(name: str) -> Facts:
-    return read_facts(parse((HOSTS / f"{name}.txt").read_text()))
+    return read_facts(parse_transcript((HOSTS / f"{name}.txt").read_text()))
 
 
 @cache
@@ -45,7 +45,7 @@ def moved(name: str, **addresses: str) -> Facts:
         for one, other in zip(old[interface], new.split(), strict=True):
             said = re.sub(rf"(?<![\d.]){re.escape(one.ip)}(?!\d)", other, said)
             said = said.replace(f":ffff:{_hex(one.ip)}", f":ffff:{_hex(other)}")
-    return read_facts(parse(said))
+    return read_facts(parse_transcript(said))
 
 
 @cache

@@ -15,11 +15,11 @@ def test_they_are_numbered_and_meet_on_their_networks() -> None:
     assert len({end.address for end in found.endpoints.values()}) == 3
 
 
-@pytest.mark.parametrize("name", sorted(config.files("hosts/typical", ".txt")))
+@pytest.mark.parametrize("name", sorted(config.find_table_files("hosts/typical", ".txt")))
 def test_each_is_of_a_kind_and_two_of_them_can_talk(name: str) -> None:
     hosts = build_hosts(f"{name}:2")
     for facts in hosts.values():
-        assert name.startswith(match_kind(facts, config.hosts()).name)
+        assert name.startswith(match_kind(facts, config.load_hosts()).name)
     assert len(choose_fabric(hosts).networks) >= 1
 
 

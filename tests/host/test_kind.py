@@ -12,7 +12,7 @@ from medley.host.facts import Cpu, Facts, Memory, read_facts
 from medley.host.facts.gpu import Gpu, NvidiaDriver
 from medley.host.kind import find_gpu_capability, find_gpu_memory_bytes, match_kind
 from medley.host_schema import HostTable
-from medley.transcript import parse
+from medley.transcript import parse_transcript
 from tests.problems import raises_problem
 
 TREE = Path(__file__).parents[2] / "hosts"
@@ -64,11 +64,11 @@ PROBLEMS = {
 @pytest.fixture(scope="module")
 def hosts() -> Mapping[str, HostTable]:
     """The tables of this tree, whatever the user has of their own."""
-    return {path.stem: config.read(path, HostTable) for path in TREE.glob("*.toml")}
+    return {path.stem: config.read_table(path, HostTable) for path in TREE.glob("*.toml")}
 
 
 def host(name: str) -> Facts:
-    return read_facts(parse((HOSTS / f"{name}.txt").read_text()))
+    return read_facts(parse_transcript((HOSTS / f"{name}.txt").read_text()))
 
 
 def pc(*gpus: Gpu, system: str = "x86_64-linux") -> Facts:

@@ -10,7 +10,7 @@ from medley.host.memory_pressure import (
     GIB,
     MIB,
     Level,
-    Memory,
+    MemoryState,
     count_kernel_kills,
     describe_killer,
     read_memory,
@@ -28,7 +28,7 @@ MEMINFO = "MemTotal: {} kB\nMemAvailable: {} kB\nSwapTotal: {} kB\nSwapFree: {} 
     ids=["a Spark", "an Orin of 64 GiB", "24 GiB", "an Orin Nano", "a small group"],
 )
 def test_bounds_are_below_what_a_plan_leaves(total_gib: int, low_mib: int) -> None:
-    low, critical = Memory("here", total_gib * GIB, 0).bounds()
+    low, critical = MemoryState("here", total_gib * GIB, 0).compute_bounds()
     assert (low // MIB, critical) == (low_mib, low // 2)
 
 
@@ -45,14 +45,15 @@ def test_bounds_are_below_what_a_plan_leaves(total_gib: int, low_mib: int) -> No
     ],
 )
 def test_levels(available: int, swap_free: int, stalled: float | None, level: Level) -> None:
-    found = Memory("here", 128 * GIB, available * MIB, 8000 * MIB, swap_free * MIB, stalled)
-    assert found.level() == level
+    found = MemoryState("here", 128 * GIB, available * MIB, 8000 * MIB, swap_free * MIB, stalled)
+    assert found.classify() == level
 
 
 def test_a_reserve_of_the_user_replaces_the_bound() -> None:
     assert read_reserve({}) is None
     assert (
-        Memory("here", 128 * GIB, 3 * GIB).level(read_reserve({"MEDLEY_MEMORY_RESERVE_MIB": "4096"})) == "low"
+        MemoryState("here", 128 * GIB, 3 * GIB).classify(read_reserve({"MEDLEY_MEMORY_RESERVE_MIB": "4096"}))
+        == "low"
     )
     with raises_problem("MEDLEY_MEMORY_RESERVE_MIB", "'4G'", fix="export MEDLEY_MEMORY_RESERVE_MIB=2048"):
         read_reserve({"MEDLEY_MEMORY_RESERVE_MIB": "4G"})
@@ -115,14 +116,14 @@ import sys, time
 from medley.host.memory_pressure import MemoryWatch
 open(sys.argv[1], "w").write("0")
 watch, kept, more = MemoryWatch(), [b"x" * (400 << 20)], 3
-while not watch.look():
+while not watch.check():
     if more:
         kept.append(b"x" * (12 << 20))
         if watch.low:
             print("low:", watch.low, flush=True)
             more -= 1
     time.sleep(1.1)
-print(watch.problem("the engine"), flush=True)
+print(watch.build_problem("the engine"), flush=True)
 """
 """Fill memory until it is low, then a little more, until it is critical."""
 

@@ -7,9 +7,9 @@ import pytest
 from medley.errors import Problem
 from medley.host.facts import read_facts
 from medley.host.kind import Kind
-from medley.host.summary import summarize
+from medley.host.summary import describe_facts
 from medley.host_schema import HostSigns, HostTable, MemoryTable, Speed
-from medley.transcript import parse
+from medley.transcript import parse_transcript
 
 HOSTS = Path(__file__).parents[1] / "host" / "recorded"
 TABLE = HostTable(
@@ -25,7 +25,7 @@ CHOSEN = Kind("box", TABLE, "it is one", "it hums")
 
 
 def lines(name: str, chosen: Kind | Problem = CHOSEN) -> list[tuple[str, str]]:
-    return list(summarize(read_facts(parse((HOSTS / f"{name}.txt").read_text())), chosen))
+    return list(describe_facts(read_facts(parse_transcript((HOSTS / f"{name}.txt").read_text())), chosen))
 
 
 def test_spark() -> None:

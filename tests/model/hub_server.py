@@ -20,9 +20,9 @@ import certifi
 import pytest
 
 from medley.model import demo
-from medley.schema import Made
+from medley.schema import DemoSpec
 
-MADE = Made(
+MADE = DemoSpec(
     layers=2,
     hidden=64,
     heads=2,

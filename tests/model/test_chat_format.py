@@ -8,7 +8,7 @@ import pytest
 from medley import config
 from medley.engine import parser, sglang, vllm
 from medley.model import chat_format
-from medley.model.chat_format import REASONING_RULES, TOOL_RULES, ChatFormat, Rule
+from medley.model.chat_format import REASONING_RULES, TOOL_RULES, ChatFormat, ParserRule
 from medley.model.checkpoint import read_table
 
 VLLM = ("0.32.0", "0.33.0")
@@ -148,13 +148,15 @@ def test_the_template_is_read_where_transformers_reads_it(
 
 
 def test_a_table_is_believed() -> None:
-    found = chat_format.read_table_format(config.models()["qwen3-8b"])
+    found = chat_format.read_table_format(config.load_models()["qwen3-8b"])
     assert (found.tool_parser, found.reasoning_parser) == ("hermes", "qwen3")
     assert chat_format.read_table_format(None) == ChatFormat()
 
 
 def _values(engine: str, version: str, flag: str) -> set[str]:
-    flags = read_table(config.files(parser.PARSERS_FOLDER, ".json")[f"{engine}-{version}"])["flags"]
+    flags = read_table(config.find_table_files(parser.PARSERS_FOLDER, ".json")[f"{engine}-{version}"])[
+        "flags"
+    ]
     return set(next(each["values"] for each in flags if flag in each["names"]))
 
 
@@ -164,7 +166,7 @@ def _values(engine: str, version: str, flag: str) -> set[str]:
     [(TOOL_RULES, "--tool-call-parser"), (REASONING_RULES, "--reasoning-parser")],
     ids=["tools", "reasoning"],
 )
-def test_every_rule_names_a_parser_of_vllm(rules: tuple[Rule, ...], flag: str, version: str) -> None:
+def test_every_rule_names_a_parser_of_vllm(rules: tuple[ParserRule, ...], flag: str, version: str) -> None:
     assert {rule.parser for rule in rules} <= _values("vllm", version, flag)
     assert all(rule.marks and rule.source for rule in rules)
 

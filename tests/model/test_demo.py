@@ -7,18 +7,18 @@ import pytest
 
 from medley import config
 from medley.model import demo
-from medley.schema import Made
+from medley.schema import DemoSpec
 from tests.problems import raises_problem
 
 
 @pytest.fixture
-def made() -> Made:
-    known = config.models()["demo"].made
+def made() -> DemoSpec:
+    known = config.load_models()["demo"].made
     assert known is not None
     return known
 
 
-def test_the_same_seed_makes_the_same_bytes(made: Made, tmp_path: Path) -> None:
+def test_the_same_seed_makes_the_same_bytes(made: DemoSpec, tmp_path: Path) -> None:
     one, two = demo.make_model(made, tmp_path / "one"), demo.make_model(made, tmp_path / "two")
     other = demo.make_model(made.replace(seed=1), tmp_path / "other")
     weights = "model.safetensors"
@@ -26,7 +26,7 @@ def test_the_same_seed_makes_the_same_bytes(made: Made, tmp_path: Path) -> None:
     assert (one / weights).read_bytes() != (other / weights).read_bytes()
 
 
-def test_it_is_made_once_and_whole(made: Made, tmp_path: Path) -> None:
+def test_it_is_made_once_and_whole(made: DemoSpec, tmp_path: Path) -> None:
     folder = demo.make_model(made, tmp_path / "deep" / "demo")
     before = (folder / "config.json").stat().st_mtime_ns
     demo.make_model(made, folder)
@@ -34,13 +34,13 @@ def test_it_is_made_once_and_whole(made: Made, tmp_path: Path) -> None:
     assert [path.name for path in folder.parent.iterdir()] == ["demo"]
 
 
-def test_a_place_that_cannot_be_written_is_a_problem(made: Made, tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_a_problem(made: DemoSpec, tmp_path: Path) -> None:
     (file := tmp_path / "file").touch()
     with raises_problem(str(file / "models"), fix=f"mv {file} {file}.old"):
         demo.make_model(made, tmp_path / "file" / "models" / "demo")
 
 
-def test_safetensors_offsets_cover_the_file(made: Made, tmp_path: Path) -> None:
+def test_safetensors_offsets_cover_the_file(made: DemoSpec, tmp_path: Path) -> None:
     raw = (demo.make_model(made, tmp_path / "demo") / "model.safetensors").read_bytes()
     (length,) = struct.unpack("<Q", raw[:8])
     assert length % 8 == 0
@@ -53,7 +53,7 @@ def test_safetensors_offsets_cover_the_file(made: Made, tmp_path: Path) -> None:
     assert {name: tuple(tensor["shape"]) for name, tensor in header.items()} == demo.list_tensor_shapes(made)
 
 
-def test_weights_are_normal_noise_and_norms_are_one(made: Made, tmp_path: Path) -> None:
+def test_weights_are_normal_noise_and_norms_are_one(made: DemoSpec, tmp_path: Path) -> None:
     raw = (demo.make_model(made, tmp_path / "demo") / "model.safetensors").read_bytes()
     (length,) = struct.unpack("<Q", raw[:8])
     header = json.loads(raw[8 : 8 + length])
@@ -70,7 +70,7 @@ def test_weights_are_normal_noise_and_norms_are_one(made: Made, tmp_path: Path) 
     assert deviation == pytest.approx(0.1, rel=0.05)
 
 
-def test_the_tokenizer_is_large_enough_and_every_entry_can_be_reached(made: Made) -> None:
+def test_the_tokenizer_is_large_enough_and_every_entry_can_be_reached(made: DemoSpec) -> None:
     table = demo.build_tokenizer(made.vocabulary)
     model = table["model"]
     assert isinstance(model, dict)

@@ -24,7 +24,7 @@ def total_bytes(found: Shape) -> int:
 
 
 def known(name: str) -> Shape:
-    found = config.models()[name].shape
+    found = config.load_models()[name].shape
     assert found is not None
     return found
 

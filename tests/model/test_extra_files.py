@@ -37,14 +37,14 @@ def need(kind: str, name: str) -> ExtraFile:
 )
 def test_trusted_code_of_a_repository_is_held_to_its_commit(engine: EngineName, flags: str) -> None:
     found = list(ModelExtras(HUB).list_flags(engine))
-    assert " ".join(word for flag in found for word in flag.argv()) == flags
+    assert " ".join(word for flag in found for word in flag.build_argv()) == flags
     assert HUB.fingerprint in found[0].why
     assert COMMIT in found[0].why
     assert list(ModelExtras(HUB).list_reasons()) == [f"trusted code: {HUB.description}"]
 
 
 def test_trusted_code_of_a_folder_has_no_revision() -> None:
-    assert [flag.argv() for flag in ModelExtras(Code("/m", {"a.py": HASH})).list_flags("vllm")] == [
+    assert [flag.build_argv() for flag in ModelExtras(Code("/m", {"a.py": HASH})).list_flags("vllm")] == [
         ("--trust-remote-code",)
     ]
 
@@ -61,7 +61,7 @@ def test_files_become_flags_and_variables() -> None:
     )
     found = ModelExtras(files=extra_files.require_usable_extras(model.needs, "vllm", trusted=True))
     places = {each.name: path for each, path in found.files}
-    assert [flag.argv() for flag in found.list_flags("vllm")] == [
+    assert [flag.build_argv() for flag in found.list_flags("vllm")] == [
         ("--chat-template", str(places["c.jinja"])),
         ("--reasoning-parser-plugin", str(places["p.py"])),
     ]
@@ -85,7 +85,7 @@ def test_the_users_own_folder_of_encodings_wins() -> None:
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_a_launch_has_it_and_says_why(engine: EngineName) -> None:
-    model = config.models()["gpt-oss-20b"]
+    model = config.load_models()["gpt-oss-20b"]
     found = ModelExtras(HUB, extra_files.require_usable_extras(model.needs, engine, trusted=False))
     order = Order(
         Weights("gpt-oss-20b", "openai/gpt-oss-20b", model),
@@ -93,7 +93,7 @@ def test_a_launch_has_it_and_says_why(engine: EngineName) -> None:
         PlacementOptions(engine=engine),
         model_extras=found,
     )
-    started = build_launch(order, Plan(), config.hosts()["spark"])
+    started = build_launch(order, Plan(), config.load_hosts()["spark"])
     assert f" --revision {COMMIT}" in str(started.command)
     assert Path(started.command.env["TIKTOKEN_ENCODINGS_BASE"]).parent.name == "needs"
     assert any(HUB.fingerprint in reason for _, reason in started.list_reasons())
@@ -104,7 +104,7 @@ def test_a_table_cannot_trust() -> None:
         Model(title="x", repository="a/b", args={"sglang": ("--trust_remote_code",)})
     assert all(
         "trust" not in word
-        for model in config.models().values()
+        for model in config.load_models().values()
         for words in model.args.values()
         for word in words
     )
@@ -267,6 +267,6 @@ def test_a_place_of_the_users_own_wins(server: Answering) -> None:
 @pytest.mark.parametrize("name", ["gpt-oss-20b", "gpt-oss-120b"])
 def test_the_encodings_of_gpt_oss(name: str) -> None:
     """By the names that openai_harmony looks for."""
-    found = config.models()[name].needs
+    found = config.load_models()[name].needs
     assert [each.name for each in found] == ["o200k_base.tiktoken", "cl100k_base.tiktoken"]
     assert {each.kind for each in found} == {"tiktoken"}

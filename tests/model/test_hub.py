@@ -100,7 +100,7 @@ token = get_token()
 library = [constants.HF_HUB_CACHE, constants.ENDPOINT, constants.HF_HUB_OFFLINE, token and f"Bearer {token}"]
 headers = hub.build_headers()
 offline = bool(hub.find_offline_variable())
-medley = [str(hub.find_cache()), hub.find_endpoint(), offline, headers.get("Authorization")]
+medley = [str(hub.find_cache_folder()), hub.find_endpoint(), offline, headers.get("Authorization")]
 print(json.dumps([library, medley]))
 """
 

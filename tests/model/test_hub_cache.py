@@ -19,7 +19,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache_layout: bool) 
     with serving(FILES, monkeypatch, tmp_path) as server:
         for repository in (GPT, RENAMED, BOTH):
             hub_download.download_model(repository)
-        assert (hub.find_cache() / "blobs").is_dir() is cache_layout
+        assert (hub.find_cache_folder() / "blobs").is_dir() is cache_layout
         yield server
 
 
@@ -36,9 +36,9 @@ def test_removal_frees_what_no_other_model_needs(cache_layout: bool) -> None:  #
         else {GPT: FIRST, BOTH: FIRST + SECOND, RENAMED: FIRST}
     )
     for repository, size in payload.items():
-        before, promised = disk_bytes(hub.find_cache()), hub_cache.estimate_removable_bytes(repository)
+        before, promised = disk_bytes(hub.find_cache_folder()), hub_cache.estimate_removable_bytes(repository)
         freed = hub_cache.remove_model(repository)
-        assert before - disk_bytes(hub.find_cache()) == freed
+        assert before - disk_bytes(hub.find_cache_folder()) == freed
         assert size <= freed < size + 20 * BLOCK
         assert abs(promised - freed) <= 3 * BLOCK
         assert not hub.find_repository_folder(repository).exists()
@@ -48,7 +48,7 @@ def test_removal_frees_what_no_other_model_needs(cache_layout: bool) -> None:  #
         )
     assert hub_cache.measure_models() == {}
     assert not [
-        path for path in hub.find_cache().rglob("*") if path.is_file() and path.stat().st_size > BLOCK
+        path for path in hub.find_cache_folder().rglob("*") if path.is_file() and path.stat().st_size > BLOCK
     ]
 
 
@@ -60,17 +60,17 @@ def test_a_model_that_the_library_leaves_out_is_measured_and_removed_whole() -> 
     assert hub_cache.measure_models()[BOTH] >= 300_000
     hub_cache.remove_model(GPT)
     hub_cache.remove_model(RENAMED)
-    before = disk_bytes(hub.find_cache())
-    assert before - hub_cache.remove_model(BOTH) == disk_bytes(hub.find_cache()) < 20 * BLOCK
+    before = disk_bytes(hub.find_cache_folder())
+    assert before - hub_cache.remove_model(BOTH) == disk_bytes(hub.find_cache_folder()) < 20 * BLOCK
 
 
 def test_nothing_outside_the_cache_is_removed(tmp_path: Path) -> None:
     blob = (hub.list_snapshots(GPT)[0] / "model.safetensors").parent / "more.safetensors"
     (tmp_path / "own").write_bytes(b"x" * 100_000)
     blob.symlink_to(tmp_path / "own")
-    before = disk_bytes(hub.find_cache())
+    before = disk_bytes(hub.find_cache_folder())
     freed = hub_cache.remove_model(GPT)
-    assert before - disk_bytes(hub.find_cache()) == freed
+    assert before - disk_bytes(hub.find_cache_folder()) == freed
     assert (tmp_path / "own").stat().st_size == 100_000
 
 

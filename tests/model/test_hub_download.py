@@ -54,11 +54,11 @@ def test_a_disk_without_room_is_a_problem_before_the_first_file(
     files = demo_repositories(tmp_path)
     sizes = [len(files[f"org/one/{name}"]) for name in ("config.json", "model.safetensors")]
     with serving(files, monkeypatch, tmp_path):
-        monkeypatch.setattr(storage, "free_bytes", lambda _: sum(sizes) - 1)
+        monkeypatch.setattr(storage, "measure_free_bytes", lambda _: sum(sizes) - 1)
         with raises_problem("has no room", cause=[str(sum(sizes)), str(sum(sizes) - 1)]):
             hub_download.download_model("org/one")
         assert hub.list_snapshots("org/one") == []
-        monkeypatch.setattr(storage, "free_bytes", lambda _: sum(sizes))
+        monkeypatch.setattr(storage, "measure_free_bytes", lambda _: sum(sizes))
         hub_download.download_model("org/one")
 
 

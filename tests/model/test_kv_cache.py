@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from medley.model.config_fields import Fields
+from medley.model.config_fields import ConfigFields
 from medley.model.kv_cache import build_cache_fields
 
 PLAIN: dict[str, Any] = {
@@ -53,7 +53,7 @@ SHARED = {"index_head_dim": 128, "indexer_types": ["full", "shared", "shared", "
 
 def totals(**entries: Any) -> tuple[float, float, int]:
     """Bytes of a token in four layers that grow and in their windows, and of a sequence's state."""
-    found = build_cache_fields(Fields(PLAIN | entries, "x"), 4)
+    found = build_cache_fields(ConfigFields(PLAIN | entries, "x"), 4)
     usual = 4 * found["head_dim"]
 
     def token(heads: str, each: str, shared: str) -> float:

@@ -235,7 +235,7 @@ def test_all_python_of_a_folder_is_its_code(tmp_path: Path) -> None:
     code = remote_code.read_folder_code(model(tmp_path / "m"))
     assert code is not None
     assert set(code.files) == {"configuration_x.py", "sub/more.py"}
-    assert code.pin == code.fingerprint == storage.hash_all(code.files)
+    assert code.pin == code.fingerprint == storage.hash_checksums(code.files)
     assert code.files["sub/more.py"] == storage.hash_bytes(b"1\n")
     (tmp_path / "m" / "sub" / "more.py").write_text("2\n")
     assert remote_code.read_folder_code(tmp_path / "m") != code

@@ -8,7 +8,7 @@ from medley.model.resolve import prepare_weights, require_weights, resolve_weigh
 from medley.schema import Model
 from tests.problems import raises_problem
 
-MODELS = {**config.models(), "qwen": Model(title="x", repository="Qwen/Qwen3-8B")}
+MODELS = {**config.load_models(), "qwen": Model(title="x", repository="Qwen/Qwen3-8B")}
 
 
 def test_a_model_that_is_made_lies_in_the_cache(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_near_miss_of_an_alias_names_the_table(word: str, name: str, tmp_path:
 
 
 def test_no_alias_is_a_name_or_another_models() -> None:
-    models = config.models()
+    models = config.load_models()
     aliases = [alias for model in models.values() for alias in model.aliases]
     assert len(aliases) >= 14
     assert len({*aliases, *models}) == len(aliases) + len(models)

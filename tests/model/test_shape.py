@@ -15,13 +15,13 @@ from medley.model import demo
 from medley.model.checkpoint import Checkpoint, Tensor
 from medley.model.resolve import Weights, resolve_weights
 from medley.model.shape import compute_feed_forward_width, compute_shape, find_shape
-from medley.schema import Made, Model, Shape
+from medley.schema import DemoSpec, Model, Shape
 from tests.model.checkpoints import checkpoint
 from tests.model.published import PUBLISHED
 from tests.model.weight_formats import Headers, bf16, nvfp4, plain
 from tests.problems import raises_problem
 
-MADE = Made(
+MADE = DemoSpec(
     layers=2,
     hidden=64,
     heads=2,
@@ -36,15 +36,15 @@ MADE = Made(
 
 def test_the_table_comes_first(tmp_path: Path) -> None:
     known = PUBLISHED["qwen3-8b"]
-    found = find_shape(resolve_weights("Qwen/Qwen3-8B", config.models(), tmp_path))
+    found = find_shape(resolve_weights("Qwen/Qwen3-8B", config.load_models(), tmp_path))
     assert found.layers == known.config["num_hidden_layers"]
 
 
 def test_the_demo_has_the_shape_of_what_is_written(tmp_path: Path) -> None:
-    model = config.models()["demo"]
+    model = config.load_models()["demo"]
     assert model.made is not None
     written = demo.make_model(model.made, tmp_path / "demo")
-    found = find_shape(resolve_weights("demo", config.models(), tmp_path / "cache"))
+    found = find_shape(resolve_weights("demo", config.load_models(), tmp_path / "cache"))
     assert found == find_shape(resolve_weights(str(written), {}, tmp_path))
     assert not (tmp_path / "cache").exists()
     assert found.parameters == sum(tensor_size(size) for size in demo.list_tensor_shapes(model.made).values())

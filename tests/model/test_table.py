@@ -80,14 +80,14 @@ def test_the_name_of_a_model_without_its_format(name: str, base: str) -> None:
 
 
 def test_another_build_of_a_known_model_has_what_that_one_has() -> None:
-    found = propose_values("qwen3-8b-nvfp4", "qwen3", config.models())
+    found = propose_values("qwen3-8b-nvfp4", "qwen3", config.load_models())
     assert found.similar == ("qwen3-8b",)
     assert found.values == {"tool_parser": "hermes", "reasoning_parser": "qwen3"}
     assert found.left_out == {}
 
 
 def test_where_the_family_differs_nothing_is_proposed_and_that_is_said() -> None:
-    found = propose_values("qwen3-14b", "qwen3", config.models())
+    found = propose_values("qwen3-14b", "qwen3", config.load_models())
     assert found.values == {"tool_parser": "hermes"}
     assert 'qwen3-8b has "qwen3"' in found.left_out["reasoning_parser"]
     assert "qwen3-4b-instruct-2507 has none" in found.left_out["reasoning_parser"]
@@ -97,7 +97,7 @@ def test_where_the_family_differs_nothing_is_proposed_and_that_is_said() -> None
 
 
 def test_flags_and_versions_are_proposed_too() -> None:
-    found = propose_values("minimax-m3-fp8", "minimax_m3_vl", config.models())
+    found = propose_values("minimax-m3-fp8", "minimax_m3_vl", config.load_models())
     model = parse_model(write_table(look("minimax-m3", auto_map={"AutoModel": "m.M"}), found), "x")
     assert model.args == {"vllm": ("--block-size", "128")}
     assert model.since == {"vllm": "0.24.0"}
@@ -109,7 +109,7 @@ def test_flags_and_versions_are_proposed_too() -> None:
 def test_an_architecture_that_nobody_knows(kind: str | None) -> None:
     seen = look("qwen3-8b", model_type=kind, auto_map={"AutoModel": "m.M"})
     assert find_architecture(seen.config) == kind
-    found = propose_values("new", kind, {**config.models(), "mine": Model(title="x", repository="a/b")})
+    found = propose_values("new", kind, {**config.load_models(), "mine": Model(title="x", repository="a/b")})
     assert found == Proposal()
     text = write_table(seen, found)
     assert "no parser and no flag is proposed" in text

@@ -5,7 +5,7 @@ import pytest
 from medley.host.facts.network import Net
 from medley.network.firewall import (
     ClusterInterface,
-    Rules,
+    FirewallRules,
     list_notes,
     list_ssh_ports,
     resolve_interfaces,
@@ -17,7 +17,7 @@ from tests.problems import raises_problem
 CLOSED = ((8000, 8000), (24000, 24999), (32768, 60999))
 FAST = ClusterInterface("eth0", ("10.78.0.0/24",))
 NET = Net((LO, link("eth0", "10.78.0.1/24"), link("eth1", "10.78.1.1/24", "10.79.0.1/16"), link("bare")))
-RULES = Rules((FAST,), CLOSED, (22, 9000))
+RULES = FirewallRules((FAST,), CLOSED, (22, 9000))
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,9 @@ def test_nftables() -> None:
 
 
 def test_a_limit_stands_before_the_port_is_opened() -> None:
-    lines = write_rules("nftables", Rules((FAST,), CLOSED, (22, 8000), (8000,), 128), undo=False).splitlines()
+    lines = write_rules(
+        "nftables", FirewallRules((FAST,), CLOSED, (22, 8000), (8000,), 128), undo=False
+    ).splitlines()
     first = "\t\ttcp dport { 8000 } tcp flags & (syn | ack) == syn add"
     limits = [
         f"{first} @strangers4 {{ ip saddr ct count over 128 }} drop",
@@ -95,7 +97,7 @@ def test_a_limit_stands_before_the_port_is_opened() -> None:
     ],
 )
 def test_wires_of_nftables(wire: ClusterInterface, expected: str) -> None:
-    lines = write_rules("nftables", Rules((wire,), CLOSED), undo=False).splitlines()
+    lines = write_rules("nftables", FirewallRules((wire,), CLOSED), undo=False).splitlines()
     assert f"\t\t{expected}" in lines
 
 
@@ -116,7 +118,7 @@ def test_ufw_taken_back_leaves_ssh_open() -> None:
 
 
 def test_iptables_of_each_family_has_the_wires_of_its_own() -> None:
-    both = Rules((FAST, ClusterInterface("eth1", ("fd00::/64",)), ClusterInterface("bare")), CLOSED)
+    both = FirewallRules((FAST, ClusterInterface("eth1", ("fd00::/64",)), ClusterInterface("bare")), CLOSED)
     lines = write_rules("iptables", both, undo=False).splitlines()
     four, six = (
         [line.split(" -w -A MEDLEY ")[1] for line in lines if line.startswith(f"{name} -w -A")]
@@ -149,15 +151,17 @@ def test_ssh_stays_open_where_it_is_used(said: dict[str, str], expected: set[int
     ("rules", "listening", "expected"),
     [
         pytest.param(RULES, (22, 80, 24001), (), id="nothing to say"),
-        pytest.param(Rules((FAST,), ((22_000, 29_999),)), (24001,), (), id="Ray's, in a larger range"),
         pytest.param(
-            Rules((ClusterInterface("eth1", ("10.78.1.0/24",)),), CLOSED),
+            FirewallRules((FAST,), ((22_000, 29_999),)), (24001,), (), id="Ray's, in a larger range"
+        ),
+        pytest.param(
+            FirewallRules((ClusterInterface("eth1", ("10.78.1.0/24",)),), CLOSED),
             (),
             ("eth1 has the default route",),
             id="the LAN",
         ),
         pytest.param(
-            Rules((ClusterInterface(None, ("10.9.0.0/24",)),), CLOSED),
+            FirewallRules((ClusterInterface(None, ("10.9.0.0/24",)),), CLOSED),
             (),
             ("no link of this",),
             id="behind a router",
@@ -165,7 +169,9 @@ def test_ssh_stays_open_where_it_is_used(said: dict[str, str], expected: set[int
         pytest.param(RULES, (40_000, 9000), ("a program listens on port 40000",), id="another's port"),
     ],
 )
-def test_what_is_said_before(rules: Rules, listening: tuple[int, ...], expected: tuple[str, ...]) -> None:
+def test_what_is_said_before(
+    rules: FirewallRules, listening: tuple[int, ...], expected: tuple[str, ...]
+) -> None:
     said = list(list_notes(rules, Net(NET.links, (default("eth1"),)), listening))
     assert len(said) == len(expected)
     assert all(line.startswith(start) for line, start in zip(said, expected, strict=True))

@@ -114,7 +114,7 @@ def test_no_proxy_sees_what_is_for_this_host(name: str, monkeypatch: pytest.Monk
         assert api.request_probe_answer(f"http://127.0.0.1:{server.port}/v1", "demo")
         assert not proxy.asked
         # A host of elsewhere is asked by way of it, as the environment says.
-        assert http_client.ask("GET", "http://far.invalid/", limit_s=5).status == 502
+        assert http_client.send_request("GET", "http://far.invalid/", limit_s=5).status == 502
         assert proxy.asked
 
 

@@ -62,7 +62,7 @@ def test_a_step_that_fails_leaves_all_as_it_was(state: Path, command: str, said:
     assert said in raised.value.cause
     assert path.read_text() == "by hand\n"
     assert (state / "undone").exists()
-    assert json.loads((storage.state() / "links.json").read_text()) == []
+    assert json.loads((storage.find_state_folder() / "links.json").read_text()) == []
 
 
 def test_a_file_that_somebody_changed_is_not_overwritten(state: Path) -> None:
@@ -124,16 +124,16 @@ PROGRAMS = "/usr/sbin/netplan\n/usr/bin/nmcli\n"
     ],
 )
 def test_who_keeps_addresses(said: dict[str, str], named: str | None, chosen: str) -> None:
-    assert link_apply.find_managers(asked(**said), named).program == chosen
+    assert link_apply.find_address_manager(asked(**said), named).program == chosen
 
 
 def test_a_manager_that_is_not_there_is_a_problem() -> None:
     with raises_problem("netplan", cause="ip", fix="--with ip"):
-        link_apply.find_managers(asked(), "netplan")
+        link_apply.find_address_manager(asked(), "netplan")
 
 
 def test_what_is_there_of_ours_is_read() -> None:
-    found = link_apply.find_managers(
+    found = link_apply.find_address_manager(
         asked(
             NETPLANS="/etc/netplan/60-medley.yaml\n",
             MEDLEY_NETPLAN=OURS,
@@ -146,4 +146,6 @@ def test_what_is_there_of_ours_is_read() -> None:
     assert found.profiles == {"eth1": ("10.9.0.1/24", "4000")}
     assert found.active == {"eth1": "11112222-aaaa"}
     assert found.up == {"lo", "eth1"}
-    assert not link_apply.find_managers(asked(NETPLANS="/etc/netplan/60-medley.yaml\n")).is_netplan_readable
+    assert not link_apply.find_address_manager(
+        asked(NETPLANS="/etc/netplan/60-medley.yaml\n")
+    ).is_netplan_readable

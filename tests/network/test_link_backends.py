@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from medley.network import link_apply, link_backends
-from medley.network.link_apply import Managers
+from medley.network.link_apply import AddressManager
 from medley.network.link_backends import Change, FileChange
-from medley.network.link_setup import Setting
+from medley.network.link_setup import LinkSetting
 from tests.problems import raises_problem
 
-ONE = Setting("enp1s0f1np1", "ethernet", "192.168.100.10/24", 9000, 1500, has_address=False)
-TWIN = Setting("enP2p1s0f1np1", "ethernet", "192.168.101.10/24", 9000, 9000, has_address=False)
-MOVED = replace(TWIN, drops=("192.168.100.11/24",))
+ONE = LinkSetting("enp1s0f1np1", "ethernet", "192.168.100.10/24", 9000, 1500, has_address=False)
+TWIN = LinkSetting("enP2p1s0f1np1", "ethernet", "192.168.101.10/24", 9000, 9000, has_address=False)
+MOVED = replace(TWIN, dropped_addresses=("192.168.100.11/24",))
 
 YAML = """\
 # Written by medley link setup, which replaces it; taken back by medley link setup --undo.
@@ -160,7 +160,7 @@ def test_nixos_is_told_what_to_write() -> None:
         ),
     ],
 )
-def test_ip(setting: Setting, up: bool, commands: list[str], undo: list[str]) -> None:  # noqa: FBT001 - a table's
+def test_ip(setting: LinkSetting, up: bool, commands: list[str], undo: list[str]) -> None:  # noqa: FBT001 - a table's
     change = link_backends.build_iproute_change((setting,), frozenset({setting.interface} if up else ()))
     assert lines(change) == ([f"ip {each}" for each in commands], [f"ip {each}" for each in undo])
     assert "this does not survive a reboot" in change.notes[0]
@@ -183,4 +183,4 @@ NMCLI = "nmcli connection modify NAME ipv4.method manual"
 def test_a_bond_is_left_to_its_owner(manager: str, cause: str, fix: str) -> None:
     bond = replace(ONE, interface="bond0", kind="bond")
     with raises_problem("bond0", cause=cause, fix=fix):
-        link_apply.build_change((bond,), Managers(program=manager))
+        link_apply.build_change((bond,), AddressManager(program=manager))

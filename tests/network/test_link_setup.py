@@ -6,7 +6,7 @@ import pytest
 
 from medley.host.facts import Facts
 from medley.host.facts.network import Address, Net, Route
-from medley.network.link_setup import LinkRequest, Setting, choose_settings, find_protected_links
+from medley.network.link_setup import LinkRequest, LinkSetting, choose_settings, find_protected_links
 from tests.host.recordings import recorded
 from tests.network import networks
 from tests.network.networks import default, host, link
@@ -15,11 +15,11 @@ from tests.problems import raises_problem
 BARE = replace(networks.spark(10, first=None, second=None), gpus=())
 
 
-def brief(found: tuple[Setting, ...]) -> list[tuple[str, str, int, tuple[str, ...]]]:
-    return [(each.interface, each.address, each.mtu, each.drops) for each in found]
+def brief(found: tuple[LinkSetting, ...]) -> list[tuple[str, str, int, tuple[str, ...]]]:
+    return [(each.interface, each.address, each.mtu, each.dropped_addresses) for each in found]
 
 
-def suggested(facts: Facts, asked: LinkRequest | None = None) -> tuple[Setting, ...]:
+def suggested(facts: Facts, asked: LinkRequest | None = None) -> tuple[LinkSetting, ...]:
     return choose_settings(facts, asked or LinkRequest(), find_protected_links(facts, {}))
 
 
@@ -183,7 +183,7 @@ def test_addresses_of_a_plain_set_up_leave_a_ring() -> None:
     facts = recorded("spark-ring-a")
     links = [replace(each, addresses=(Address("192.168.101.5", 24),)) for each in facts.net.links]
     found = suggested(replace(facts, net=replace(facts.net, links=tuple(links))), LinkRequest(ring=1))
-    assert {each.drops for each in found} == {("192.168.101.5/24",)}
+    assert {each.dropped_addresses for each in found} == {("192.168.101.5/24",)}
 
 
 def test_a_ring_needs_two_ports_and_names_no_interface() -> None:

@@ -16,8 +16,8 @@ from medley.cluster.rendezvous_head import Rendezvous
 from medley.model.transfer.connection import serve_pieces
 from medley.model.transfer.inventory import build_manifest
 from medley.model.transfer.pieces import PieceStore
-from medley.network.secure_channel import Channel, connect
-from medley.network.tcp import Guest, Listener, ListenLimits
+from medley.network.secure_channel import Channel, connect_to_head
+from medley.network.tcp import ClientConnection, Listener, ListenLimits
 from tests.model.transfer.models import PIECE, SECRET, model
 from tests.waiting import NewThreads, wait_for
 
@@ -85,8 +85,8 @@ def test_a_host_joins_beside_and_after_a_flood_of_strangers(
     try:
         with flood(met.port, 300):
             time.sleep(SAFE_S)
-            came.append(connect("127.0.0.1", met.port, tmp_path / "token", 10))
-        came.append(connect("127.0.0.1", met.port, tmp_path / "token", 10))
+            came.append(connect_to_head("127.0.0.1", met.port, tmp_path / "token", 10))
+        came.append(connect_to_head("127.0.0.1", met.port, tmp_path / "token", 10))
         for each in came:
             assert each.receive(10) == {"terms": {"engine": "vLLM"}}
             each.send({"host": "one", "facts": facts})
@@ -115,11 +115,11 @@ def test_a_host_gets_its_pieces_beside_slow_strangers(
 
 
 @contextlib.contextmanager
-def listening(limits: ListenLimits, *, admits: bool = False) -> Iterator[tuple[int, list[Guest]]]:
+def listening(limits: ListenLimits, *, admits: bool = False) -> Iterator[tuple[int, list[ClientConnection]]]:
     """One whose guests say nothing until they are let go."""
-    guests: list[Guest] = []
+    guests: list[ClientConnection] = []
 
-    def attend(guest: Guest) -> bool:
+    def attend(guest: ClientConnection) -> bool:
         if not admits or guest.admit(guest):
             guests.append(guest)
             while guest.connection.recv(100):
@@ -137,7 +137,7 @@ def listening(limits: ListenLimits, *, admits: bool = False) -> Iterator[tuple[i
         new_threads.wait_until_ended()
 
 
-def attended(guests: list[Guest], count: int) -> None:
+def attended(guests: list[ClientConnection], count: int) -> None:
     wait_for(f"{count} are attended", lambda: len(guests) == count, state=lambda: guests)
 
 

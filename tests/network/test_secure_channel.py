@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from medley.network.secure_channel import Channel, ChannelClosed, ChannelRefused, connect
+from medley.network.secure_channel import Channel, ChannelClosed, ChannelRefused, connect_to_head
 from tests.odd_input import COUNTS, blobs, hold, json_texts
 from tests.problems import raises_problem
 from tests.waiting import wait_for
@@ -187,7 +187,7 @@ def test_nobody_listens(tmp_path: Path) -> None:
     began = time.monotonic()
     fix = "medley serve MODEL --launcher mp --hosts 2"
     with raises_problem(f"127.0.0.1:{port} ", "1 s", cause="Connection refused", fix=fix):
-        connect("127.0.0.1", port, token, 1)
+        connect_to_head("127.0.0.1", port, token, 1)
     assert 1 <= time.monotonic() - began < 30
 
 

@@ -127,7 +127,9 @@ def loaded(tree: "Tree", kind: str, settings: dict[str, str], folder: Path) -> I
     with archive.open("wb") as file:
         subprocess.run([tree.build(f"image-{kind}")], stdout=file, check=True, timeout=60)
     name = f"localhost/medley-{uuid.uuid4().hex[:12]}:{kind}"
-    with storage.lock(storage.cache().parent / "medley-tests" / "image.lock", waits=lambda: None):
+    with storage.lock_file(
+        storage.find_cache_folder().parent / "medley-tests" / "image.lock", waits=lambda: None
+    ):
         said = podman("load", "--quiet", "--input", str(archive), settings=settings)
         loaded = said.removeprefix("Loaded image: ")
         podman("tag", loaded, name, settings=settings)
@@ -171,7 +173,7 @@ def test_the_demo_is_served_out_of_it(
 ) -> None:
     """With the engine environment that is there already as its volume: it is the same one, by its digest."""
     home = Path("/root/.cache/medley")  # an environment's programs name their place
-    if storage.cache() != home or not (home / "envs").is_dir():
+    if storage.find_cache_folder() != home or not (home / "envs").is_dir():
         pytest.skip(f"there are no engine environments in {home}")
     shared = ("--network", "host", "--ipc", "host", "--init", f"--volume={home}:{home}:O")
     words = ("run", "--rm", *LIMITS, *shared, *given(tree), cpu, "serve", "demo", "--port", str(free_port))

@@ -27,4 +27,4 @@ def test_nix_run_serve_demo(tree: "Tree", start: Start, free_port: int) -> None:
 
 
 def _links() -> list[Path]:
-    return list((storage.cache() / "toolkits").glob("cpu-*"))
+    return list((storage.find_cache_folder() / "toolkits").glob("cpu-*"))

@@ -16,7 +16,7 @@ from medley.schema import EngineName, Shape
 from medley.serving.engine_sources import add_engine_sources
 from medley.serving.steps import LaunchStep, list_steps
 
-MODELS = config.models()
+MODELS = config.load_models()
 
 
 def shape(model: str) -> Shape:

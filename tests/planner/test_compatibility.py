@@ -32,7 +32,7 @@ from tests.model.published import PUBLISHED
 from tests.planner.imagined import MODELS, launch_steps, shape, site
 from tests.problems import assert_problem, raises_problem
 
-KINDS = config.hosts()
+KINDS = config.load_hosts()
 FLASH = "qwen3.8-flash-next-nvfp4"
 SUPER = "nemotron-3-super-120b-a12b-nvfp4"
 CUTLASS = {"--moe-runner-backend": "flashinfer_cutlass"}
@@ -305,7 +305,7 @@ def bare(kinds: str, *, image: bool = False) -> Topology:
 @pytest.fixture
 def lock_without_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock of the user's own, whose nvcc is newer than its headers, as in those of November 2026."""
-    text = config.files("locks", ".txt")["vllm-cuda"].read_text(encoding="utf-8")
+    text = config.find_table_files("locks", ".txt")["vllm-cuda"].read_text(encoding="utf-8")
     (tmp_path / "config" / "locks").mkdir(parents=True)
     own = re.sub(r"^nvidia-cuda-nvcc==\S+", "nvidia-cuda-nvcc==13.5.37", text, flags=re.MULTILINE)
     (tmp_path / "config" / "locks" / "vllm-cuda.txt").write_text(own, encoding="utf-8")

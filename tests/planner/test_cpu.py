@@ -18,7 +18,7 @@ from medley.schema import EngineName
 from tests.planner.imagined import MODELS, shape, site
 from tests.problems import raises_problem
 
-COMPUTE = config.hosts()["cpu"].compute
+COMPUTE = config.load_hosts()["cpu"].compute
 SMALL, LARGE = "smollm2", "qwen3-8b"
 
 
@@ -76,7 +76,7 @@ def test_a_cpu_computes_in_float32(
     speaks = {"vllm": vllm, "sglang": sglang}[engine]
     words = [
         word
-        for flag in speaks.list_flags(ServerSpec("m", "m"), found, config.hosts()["cpu"], None)
+        for flag in speaks.list_flags(ServerSpec("m", "m"), found, config.load_hosts()["cpu"], None)
         for word in flag.argv()
     ]
     assert ("--dtype" in words) is (dtype is not None)
@@ -188,8 +188,8 @@ def test_stages_are_warmed_up_with_a_small_batch() -> None:
     assert (found.is_eager, found.batch_tokens) == (True, 512)
     words = [
         word
-        for flag in vllm.list_flags(ServerSpec("m", "m"), found, config.hosts()["cpu"], None)
-        for word in flag.argv()
+        for flag in vllm.list_flags(ServerSpec("m", "m"), found, config.load_hosts()["cpu"], None)
+        for word in flag.build_argv()
     ]
     assert "--enforce-eager" not in words
     assert words[words.index("-cc.backend") :][:2] == ["-cc.backend", "eager"]

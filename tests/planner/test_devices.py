@@ -82,7 +82,7 @@ def test_a_file_of_another_medley_is_as_good_as_none(state: Path, text: str) -> 
 
 
 def hosts(asked: str) -> dict[str, tuple[Facts, Kind]]:
-    known = config.hosts()
+    known = config.load_hosts()
     return {name: (facts, match_kind(facts, known)) for name, facts in build_hosts(asked).items()}
 
 

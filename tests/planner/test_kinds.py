@@ -97,7 +97,7 @@ def test_a_kind_without_them_is_refused(add_kind: Path, section: str) -> None:
     text = TABLE.format(unified="true", like="spark", gpu="", formats="[]")
     add_kind.write_text(re.sub(rf"\[{section}\]\n(?:[^\[].*\n)*", "", text))
     with pytest.raises(Problem, match=section) as caught:
-        _ = config.hosts()["mine"]
+        _ = config.load_hosts()["mine"]
     assert str(add_kind) in caught.value.what
 
 

@@ -16,7 +16,7 @@ from medley.planner.topology import Topology
 from medley.serving import alternatives
 from medley.serving.engine_sources import add_engine_sources
 
-MODELS = config.models()
+MODELS = config.load_models()
 
 
 def planned(model: str, hosts: str, request: EngineRequest | None = None) -> tuple[Choice, Topology]:

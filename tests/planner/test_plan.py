@@ -26,7 +26,7 @@ from medley.planner.topology import Topology
 from medley.planner.unplanned import place_without_shape
 from tests.planner.imagined import MODELS, shape, site
 
-KINDS = config.hosts()
+KINDS = config.load_hosts()
 NEMOTRON = "nemotron-3-super-120b-a12b-nvfp4"
 SERVING = ServerSpec("x/y", "y")
 

@@ -45,7 +45,7 @@ def test_unknown(tmp_path: Path, old: str, new: str, unknown: tuple[str, ...]) -
 def test_a_model_with_a_table_has_its_shape(tmp_path: Path) -> None:
     found = case(tmp_path, "Llama-3.1-8B,8.03,8.03", "qwen3.8-flash-next-fp8,,")
     assert found.scored
-    assert found.shape == config.models()["qwen3.8-flash-next-fp8"].shape
+    assert found.shape == config.load_models()["qwen3.8-flash-next-fp8"].shape
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from medley.serving.alternatives import place_order
 from medley.serving.engine_sources import add_engine_sources
 from tests.planner.imagined import MODELS, shape, site
 
-IMAGE = config.hosts()["orin"].container.older[0].image
+IMAGE = config.load_hosts()["orin"].container.older[0].image
 ONE = EngineRequest(image="maker/vllm:1")
 
 
@@ -124,7 +124,9 @@ def test_without_nix_the_nccl_of_an_orin_starts_nowhere(monkeypatch: pytest.Monk
 
 def recorded(name: str) -> Facts:
     return read_facts(
-        transcript.parse((Path(__file__).parents[1] / "host" / "recorded" / f"{name}.txt").read_text())
+        transcript.parse_transcript(
+            (Path(__file__).parents[1] / "host" / "recorded" / f"{name}.txt").read_text()
+        )
     )
 
 

@@ -110,7 +110,7 @@ class X(Named):
         seen = Path(f"/proc/{rack[host].first_process}/root{here}").is_dir()
         command = rack[host].command(argv, folder=str(here) if seen else HOME)
         sys.stdout.flush()
-        os.execvpe(command.argv[0], command.argv, command.environment(os.environ))
+        os.execvpe(command.argv[0], command.argv, command.build_environment(os.environ))
 
 
 @Racks.subcommand("down")

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import psutil
 
-from medley.process_identity import descendants
+from medley.process_identity import list_descendants
 from medley.schema import EngineName
 from medley.serving import answers
 from medley.serving.answers import Comparison, Dtype, Reference
@@ -199,7 +199,7 @@ def _counted(metric: str) -> float:
 
 
 def _memory_gib(pid: int) -> float:
-    processes = [psutil.Process(each.pid) for each in descendants(pid)]
+    processes = [psutil.Process(each.pid) for each in list_descendants(pid)]
     return sum(each.memory_info().rss for each in processes) / (1 << 30)
 
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
 
-from medley.command import UNSET, Command
+from medley.command import UNSET_VARIABLES, Command
 from medley.environment import virtualenv
 from tests.rack.cluster import MEDLEY, cluster, served
 from tests.rack.host import Host
@@ -63,7 +63,7 @@ class Benched:
             *("--seed", str(seed), "--temperature", "0"),
         )
         env = {"HF_HUB_OFFLINE": "1", "DO_NOT_TRACK": "1"}
-        lines = self._run(Command((self.binary, *words), env, UNSET))
+        lines = self._run(Command((self.binary, *words), env, UNSET_VARIABLES))
         said = next(line for line in lines if line.startswith("Output token throughput"))
         return float(said.rpartition(":")[2])
 

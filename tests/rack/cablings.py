@@ -13,7 +13,7 @@ from medley.host.facts.network import Interface
 from medley.host.facts.system import Board
 from medley.network.fabric.types import Fabric
 from medley.network.fabric.variables import list_host_variables
-from medley.transcript import parse
+from medley.transcript import parse_transcript
 from tests.network.networks import port
 from tests.rack.cluster import MEDLEY
 from tests.rack.host import Host
@@ -91,7 +91,7 @@ def transcribed(layout: Layout, rack: Rack) -> dict[str, Facts]:
     found = {}
     for nth, host in enumerate(rack.hosts, 1):
         said = host.says(*MEDLEY, "facts", "--transcript")
-        seen = read_facts(parse(said))
+        seen = read_facts(parse_transcript(said))
         arm = replace(seen, cpu=replace(seen.cpu, system="aarch64-linux"))
         if nth in layout.thors:
             board = Board(compatible=("nvidia,p3971", "nvidia,tegra264"))

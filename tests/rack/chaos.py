@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 from medley.command import Command
-from medley.process import Finished, Process
+from medley.process import Process, ProcessResult
 from tests.rack import ssh
 from tests.rack.cluster import MEDLEY, STATE, token_of
 from tests.rack.fault_reports import Signs
@@ -160,7 +160,7 @@ class Scene:
             self._serve_apart(more)
             return
         words = (*SERVE, "--detach", "--restart", *more, *FLOAT32)
-        serve = Command((*MEDLEY, *words)).with_env(self.clock.variables if self.clock else {})
+        serve = Command((*MEDLEY, *words)).add_variables(self.clock.variables if self.clock else {})
         _require(self.desk.head.run(serve, limit_s=SERVE_LIMIT_S))
 
     def _serve_apart(self, more: tuple[str, ...]) -> None:
@@ -218,7 +218,7 @@ def stall_switch(head: Host) -> tuple[str, ...]:
     return ("--stall-limit", str(STALL_LIMIT_S)) if known else ()
 
 
-def _require(finished: Finished) -> None:
+def _require(finished: ProcessResult) -> None:
     assert finished.status == 0, "\n".join(finished.lines)
 
 

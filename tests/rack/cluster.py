@@ -40,7 +40,7 @@ def typed(verb: str, *words: str) -> Command:
     return Command((*MEDLEY, verb, *words))
 
 
-def medley(host: Host, *words: str, stdin: str | None = None, by: Typed = typed) -> process.Finished:
+def medley(host: Host, *words: str, stdin: str | None = None, by: Typed = typed) -> process.ProcessResult:
     """One short command of medley's on a host; `stdin` is the token it is given, in a file."""
     if stdin is not None:
         host.path("/tmp/home/brought").write_text(stdin)
@@ -76,7 +76,7 @@ def served(
     by: Typed = typed,
 ) -> Served:
     lines: list[str] = []
-    process = host.start(by("serve", "-v", model, *words).with_env(env or {}), lines.append)
+    process = host.start(by("serve", "-v", model, *words).add_variables(env or {}), lines.append)
     wait_for(
         f"serve has {model} ready, or ends",
         lambda: any(line.startswith("ready after") for line in lines) or process.poll() is not None,
@@ -88,7 +88,10 @@ def served(
 
 
 def assert_problem(
-    finished: process.Finished, *names: str, cause: str | Iterable[str] = (), fix: str | Iterable[str] = ()
+    finished: process.ProcessResult,
+    *names: str,
+    cause: str | Iterable[str] = (),
+    fix: str | Iterable[str] = (),
 ) -> None:
     """Fail unless a command ended with a Problem whose fields have all of these."""
     assert finished.status == 1, finished.lines

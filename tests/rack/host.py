@@ -74,7 +74,7 @@ class Host:
 
     def run(
         self, command: Command | Sequence[str], *, folder: str = HOME, limit_s: float = LIMIT_S
-    ) -> process.Finished:
+    ) -> process.ProcessResult:
         return process.run(self.command(command, folder=folder), limit_s=limit_s)
 
     def says(self, *argv: str, limit_s: float = LIMIT_S) -> str:

@@ -138,7 +138,7 @@ class Matrix:
         flags = FLAGS[cell.engine] if cell.flags is None else cell.flags
         lines: list[str] = []
         began = time.monotonic()
-        command = typed("serve", "-v", self.model, *words, "--", *flags).with_env(env)
+        command = typed("serve", "-v", self.model, *words, "--", *flags).add_variables(env)
         run = Running(head.start(command, lines.append), lines, 0.0)
         if cell.launcher == "mp":
             self._join(run, self.rack.hosts[1 : cell.hosts])
@@ -160,7 +160,7 @@ class Matrix:
             60,
             state=lambda: run.lines,
         )
-        command = typed("join", head.name, "--token-file", "/tmp/home/brought").with_env(ONE_THREAD)
+        command = typed("join", head.name, "--token-file", "/tmp/home/brought").add_variables(ONE_THREAD)
         for worker in workers:
             worker.path("/tmp/home/brought").write_text(token_of(head))
             run.workers.append(worker.start(command, run.joined.append))

@@ -129,7 +129,7 @@ def joined(hosts: tuple[Host, ...], case: Case, engine: Environment) -> Host:
             if host is head
             else ray.build_worker_command(node, head_address=to, extra_variables=())
         )
-        finished = host.run(started.command.with_env(PATIENT), limit_s=START_LIMIT_S)
+        finished = host.run(started.command.add_variables(PATIENT), limit_s=START_LIMIT_S)
         assert finished.status == 0, finished.lines[-20:]
     return head
 

@@ -156,7 +156,7 @@ def _link_vllm_cache(host: Host) -> None:
 
 
 def _vllm_cache() -> Path:
-    return storage.make(shared_cache().parent / "vllm")
+    return storage.make_folder(shared_cache().parent / "vllm")
 
 
 def with_needed(spec: Spec) -> Spec:
@@ -172,7 +172,7 @@ def with_needed(spec: Spec) -> Spec:
     )
     folders = dict.fromkeys((*map(Path, spec.share), *needed))
     return replace(
-        spec, share=tuple(str(storage.make(each)) for each in folders if each.is_relative_to("/tmp"))
+        spec, share=tuple(str(storage.make_folder(each)) for each in folders if each.is_relative_to("/tmp"))
     )
 
 

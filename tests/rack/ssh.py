@@ -66,9 +66,9 @@ def _start(host: Host) -> process.Process:
 def _await_answer(host: Host, process: process.Process) -> None:
     wait_for(
         f"sshd of {host.name} listens",
-        lambda: any("Server listening" in line for line in list(process.last)),
+        lambda: any("Server listening" in line for line in list(process.last_lines)),
         LIMIT_S,
-        state=lambda: (process.poll(), list(process.last)),
+        state=lambda: (process.poll(), list(process.last_lines)),
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from medley.command import Command
-from medley.process import Finished, Process
+from medley.process import Process, ProcessResult
 from tests.rack import ssh
 from tests.rack.cluster import MEDLEY, STATE
 from tests.rack.host import Host
@@ -47,7 +47,7 @@ class SshCluster:
     def head(self) -> Host:
         return self.rack["host1"]
 
-    def type(self, *words: str, at: str | None = None, limit_s: float = LIMIT_S) -> Finished:
+    def type(self, *words: str, at: str | None = None, limit_s: float = LIMIT_S) -> ProcessResult:
         """A verb of medley's, where the user sits."""
         return self.rack[at or self.typed_at].run(Command((*MEDLEY, *words)), limit_s=limit_s)
 

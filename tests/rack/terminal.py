@@ -65,7 +65,7 @@ def terminal(host: Host, argv: Sequence[str]) -> Iterator[Terminal]:
         stdin=other,
         stdout=other,
         stderr=other,
-        env={**command.environment(os.environ), "TERM": "dumb"},
+        env={**command.build_environment(os.environ), "TERM": "dumb"},
     )
     os.close(other)
     try:

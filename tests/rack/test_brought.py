@@ -41,7 +41,7 @@ except Problem as problem:
 
 def own_cache(verb: str, *words: str) -> Command:
     """On a host of its own a cache is its own too; the engine environments are this machine's."""
-    return typed(verb, *words).with_env({"MEDLEY_CACHE": CACHE})
+    return typed(verb, *words).add_variables({"MEDLEY_CACHE": CACHE})
 
 
 def bring(head: Host) -> list[str]:

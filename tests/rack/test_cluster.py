@@ -118,9 +118,9 @@ def test_a_cut_link_is_named_and_ends_it_under_load(rack: Up) -> None:
     asking = head.start(Command((sys.executable, "-c", LOAD)))
     wait_for(
         "the engine answers",
-        lambda: "an answer has begun" in list(asking.last),
+        lambda: "an answer has begun" in list(asking.last_lines),
         60,
-        state=lambda: list(asking.last),
+        state=lambda: list(asking.last_lines),
     )
     made.cut("lan", worker.name)
     ended_for_loss_of(worker, run, limit_s=60)

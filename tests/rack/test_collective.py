@@ -41,7 +41,7 @@ def made() -> Iterator[Rack]:
 @dataclass
 class Outcome:
     table: dict[str, Any]
-    finished: process.Finished
+    finished: process.ProcessResult
 
     @property
     def said(self) -> str:

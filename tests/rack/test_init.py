@@ -26,7 +26,7 @@ Host host3 "a b" $(reboot)
 """
 
 
-def init(host: Host, *words: str) -> process.Finished:
+def init(host: Host, *words: str) -> process.ProcessResult:
     return host.run([*MEDLEY, "init", *words], limit_s=90)
 
 
@@ -214,9 +214,9 @@ def let_passwords_in(host: Host, port: int) -> None:
     process = host.start((program, "-D", "-e", "-f", "/run/sshd/passwords"))
     wait_for(
         "the second sshd listens",
-        lambda: any("Server listening" in line for line in list(process.last)),
+        lambda: any("Server listening" in line for line in list(process.last_lines)),
         ssh.LIMIT_S,
-        state=lambda: list(process.last),
+        state=lambda: list(process.last_lines),
     )
 
 

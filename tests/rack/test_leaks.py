@@ -10,7 +10,7 @@ import pytest
 
 from medley import process
 from medley.command import Command
-from medley.process_identity import descendants
+from medley.process_identity import list_descendants
 from tests.rack import cgroup
 from tests.rack.conftest import Up
 from tests.rack.host import running
@@ -49,7 +49,7 @@ def test_whoever_is_killed_nothing_is_left(rack: Up, victim: str) -> None:
     ) as owner:
         assert owner.stdout is not None
         keeper = int(owner.stdout.readline())
-        family = {keeper, *(each.pid for each in descendants(keeper))}
+        family = {keeper, *(each.pid for each in list_descendants(keeper))}
         assert len(family) == 5
         os.kill(keeper if victim == "keeper" else owner.pid, signal.SIGKILL)
         wait_for(

@@ -23,7 +23,9 @@ def started(host: Host, *words: str) -> process.Process:
 
 def serves(server: process.Process, address: str) -> None:
     line = f"on the other host: medley link test {address}"
-    wait_for(f"it prints: {line}", lambda: line in list(server.last), state=lambda: list(server.last))
+    wait_for(
+        f"it prints: {line}", lambda: line in list(server.last_lines), state=lambda: list(server.last_lines)
+    )
 
 
 def test_a_link_is_measured_at_what_it_carries(rack: Up) -> None:
@@ -93,7 +95,9 @@ def test_traffic_is_seen_on_its_own_link(rack: Up) -> None:
 def test_watching_ends_quietly_with_ctrl_c(rack: Up) -> None:
     (host,) = rack(1).hosts
     process = started(host, "link", "watch", "--interval", "1")
-    wait_for("two lines are printed", lambda: len(process.last) >= 2, state=lambda: list(process.last))
+    wait_for(
+        "two lines are printed", lambda: len(process.last_lines) >= 2, state=lambda: list(process.last_lines)
+    )
     host.says("sh", "-c", "kill -INT $(cat /tmp/pid)")
     finished = process.wait(20)
     assert finished is not None

@@ -31,7 +31,7 @@ TRUSTED = ("--trust-remote-code", "--pp", "2", "--tp", "1")
 
 def own(folder: Path, hosts: tuple[Host, ...]) -> None:
     """The demo, of a type that nobody knows but its own code, on each host."""
-    made = config.models()["demo"].made
+    made = config.load_models()["demo"].made
     assert made is not None
     demo.write_model(made, folder)
     told = json.loads((folder / "config.json").read_text())

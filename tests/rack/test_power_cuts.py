@@ -56,7 +56,7 @@ class Cuts:
     def cut(self, verb: str) -> str:
         """One, and what is typed after it; how it went, in a line."""
         words, at = self._prepared(verb)
-        begun = self.desk.rack[at].start(Command((*MEDLEY, *words)).with_env(self._told(verb)))
+        begun = self.desk.rack[at].start(Command((*MEDLEY, *words)).add_variables(self._told(verb)))
         time.sleep(after_s := self.random.uniform(0, LONGEST_S[verb]))
         victim = self.random.choice((at, at, *(host.name for host in self.desk.rack.hosts)))
         self.desk.rack[victim].kill()
@@ -115,8 +115,8 @@ class Cuts:
             assert done.status == 0 or _FIX.search("\n".join(done.lines)), "\n".join(done.lines)
         raise AssertionError(typed)
 
-    def _typed(self, words: tuple[str, ...], at: str, env: Mapping[str, str]) -> process.Finished:
-        return self.desk.rack[at].run(Command((*MEDLEY, *words)).with_env(env), limit_s=400)
+    def _typed(self, words: tuple[str, ...], at: str, env: Mapping[str, str]) -> process.ProcessResult:
+        return self.desk.rack[at].run(Command((*MEDLEY, *words)).add_variables(env), limit_s=400)
 
     def _done(self, *words: str) -> None:
         said = self._typed(words, "host1", {})

@@ -88,8 +88,8 @@ def test_a_model_of_the_hub_s_shared_blobs(
     one, two = (desk.rack[name].path(HUB) for name in ("host2", "host1"))
     files = large_repositories()
     with serving(files, monkeypatch, tmp_path):
-        snapshot = hub_download.download_model("org/both").relative_to(hub.find_cache())
-    shutil.copytree(hub.find_cache(), one, symlinks=True)
+        snapshot = hub_download.download_model("org/both").relative_to(hub.find_cache_folder())
+    shutil.copytree(hub.find_cache_folder(), one, symlinks=True)
     for name in ("HF_HOME", "HF_ENDPOINT"):  # the hosts inherit them
         monkeypatch.delenv(name)
     assert (one / "blobs").is_dir() is cache_layout

@@ -10,7 +10,7 @@ import pytest
 
 from medley import process
 from medley.command import Command
-from medley.process_identity import descendants
+from medley.process_identity import list_descendants
 from tests.problems import raises_problem
 from tests.rack import running_racks
 from tests.rack.conftest import Up
@@ -46,7 +46,7 @@ def test_a_host_has_its_own_home_state_and_processes(rack: Up) -> None:
     assert host.says("sh", "-c", "echo /proc/[0-9]*").split()[0] == "/proc/1"
     assert len(host.says("sh", "-c", "ls -d /proc/[0-9]*").split()) <= 3
     given = host.run(Command(("sh", "-c", "echo $OURS; exit 7"), env={"OURS": "given"}))
-    assert given == process.Finished(7, ("given",))
+    assert given == process.ProcessResult(7, ("given",))
     assert host.says(sys.executable, "-c", "import medley; print('seen')") == "seen"
 
 
@@ -65,11 +65,11 @@ def test_kill_takes_everything_and_the_others_stay(rack: Up) -> None:
     made = rack(2)
     one, two = made.hosts
     busy = two.start(["sh", "-c", "trap '' TERM HUP; setsid sleep 600 & echo up; wait"])
-    wait_for("the program runs", lambda: "up" in list(busy.last), state=lambda: list(busy.last))
-    family = descendants(two.first_process) | descendants(busy.pid)
+    wait_for("the program runs", lambda: "up" in list(busy.last_lines), state=lambda: list(busy.last_lines))
+    family = list_descendants(two.first_process) | list_descendants(busy.pid)
     assert len(family) >= 2
     two.kill()
-    assert [each for each in family if each.alive] == []
+    assert [each for each in family if each.is_alive] == []
     finished = busy.wait(20)
     assert finished is not None
     assert finished.status == 137

@@ -40,7 +40,7 @@ def alone(pair: Rack) -> Texts:
     return texts(head.run(typed("run", "demo", SCRIPT), limit_s=LIMIT_S))
 
 
-def texts(finished: process.Finished) -> Texts:
+def texts(finished: process.ProcessResult) -> Texts:
     assert finished.status == 0, "\n".join(finished.lines[-40:])
     return answers(finished.lines)
 
@@ -60,7 +60,7 @@ def left(hosts: Sequence[Host]) -> list[str]:
     ]
 
 
-def together(rack: Rack, *words: str) -> tuple[process.Finished, process.Finished]:
+def together(rack: Rack, *words: str) -> tuple[process.ProcessResult, process.ProcessResult]:
     """Without Ray: how the head ended, and the host that joined it."""
     head, worker = rack.hosts
     lines: list[str] = []

@@ -70,8 +70,8 @@ def test_what_is_sent_is_seen_and_a_host_that_dies_comes_back(rack: Up) -> None:
     server = desk.rack["host3"].start(["iperf3", "--server", "--one-off", "--forceflush"])
     wait_for(
         "iperf3 listens",
-        lambda: any("listening" in line for line in list(server.last)),
-        state=lambda: list(server.last),
+        lambda: any("listening" in line for line in list(server.last_lines)),
+        state=lambda: list(server.last_lines),
     )
     sending = desk.rack["host2"].start(
         ["iperf3", "--client", "host3.fast", "--time", str(SENT_S), "--bitrate", f"{MBIT}M"]

@@ -47,7 +47,7 @@ def test_it_scrapes_and_every_expression_means_something(tmp_path: Path) -> None
                 "Prometheus has scraped each host three times",
                 lambda: len(asked(at, "count_over_time(medley_host_up[1m]) > 2")) >= 4,
                 60,
-                state=lambda: list(process.last)[-5:],
+                state=lambda: list(process.last_lines)[-5:],
             )
             assert [each["value"][1] for each in asked(at, 'up{job="medley"}')] == ["1"]
             for expression in EXPRESSIONS:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from medley import config
 from medley.model import demo
-from medley.schema import Made
+from medley.schema import DemoSpec
 from tests.rack.host import Host
 
 MODEL = "/tmp/home/model"
@@ -62,9 +62,9 @@ def asked(host: Host) -> Answer:
     return Answer([each["token_ids"] for each in choices], margin)
 
 
-def made() -> Made:
+def made() -> DemoSpec:
     """What the model is made of."""
-    found = config.models()["demo"].made
+    found = config.load_models()["demo"].made
     assert found is not None
     return found
 

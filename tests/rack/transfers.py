@@ -12,7 +12,7 @@ from typing import Any
 from medley.command import Command
 from medley.model.transfer import order_sources
 from medley.process import Process
-from medley.process_identity import descendants
+from medley.process_identity import list_descendants
 from tests.rack.host import Host
 from tests.rack.init import HOME
 from tests.rack.rack import TREE
@@ -40,9 +40,9 @@ class Run:
             f"{self.host.name} prints {kind} or ends",
             lambda: self.all(kind) != [] or self.process.poll() is not None,
             limit_s,
-            state=lambda: list(self.process.last)[-5:],
+            state=lambda: list(self.process.last_lines)[-5:],
         )
-        assert self.all(kind), f"{self.host.name} ended: {list(self.process.last)}"
+        assert self.all(kind), f"{self.host.name} ended: {list(self.process.last_lines)}"
         return self.all(kind)[-1]
 
     def at(self, kind: str) -> float:
@@ -54,12 +54,12 @@ class Run:
             f"{self.host.name} has {least} bytes",
             lambda: any(done >= least for done, _ in self.all("progress")),
             LIMIT_S,
-            state=lambda: list(self.process.last)[-5:],
+            state=lambda: list(self.process.last_lines)[-5:],
         )
 
     def kill(self) -> None:
         """As `kill -9` does; nsenter, which started it, sees it die, and leaves no zombie on the host."""
-        for each in descendants(self.process.pid):
+        for each in list_descendants(self.process.pid):
             each.signal(signal.SIGKILL)
         assert self.process.wait(10) is not None
 

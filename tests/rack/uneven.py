@@ -10,14 +10,14 @@ from pathlib import Path
 
 from medley.host_schema import ENGINE_TABLES
 from medley.model import demo
-from medley.schema import Made
+from medley.schema import DemoSpec
 from tests.rack.cluster import cluster, medley, served
 from tests.rack.rack import Rack, up
 from tests.rack.spec import Spec
 
 # Large enough that its weights take most of a step; Python's part, a tenth of a second on the slow host, hid
 # the difference with 16 bits a weight, so they are served in 32.
-MADE = Made(
+MADE = DemoSpec(
     layers=12,
     hidden=1024,
     heads=16,

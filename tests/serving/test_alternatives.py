@@ -160,7 +160,7 @@ def test_a_model_that_no_pipeline_holds_has_a_plan_on_more_hosts() -> None:
 
 def test_a_small_board_is_no_typical_one_of_the_same_name(tmp_path: Path) -> None:
     """An Orin Nano of 8 GB calls its GPU as an AGX Orin of 64 does; no known model is so small."""
-    large = config.files("hosts/typical", ".txt")["orin"].read_text(encoding="utf-8")
+    large = config.find_table_files("hosts/typical", ".txt")["orin"].read_text(encoding="utf-8")
     nano = large.replace("64349112 kB", "7802808 kB").replace("61203440 kB", "6291456 kB")
     assert nano != large
     (tmp_path / "nano.txt").write_text(nano)
@@ -170,7 +170,7 @@ def test_a_small_board_is_no_typical_one_of_the_same_name(tmp_path: Path) -> Non
 
 
 def test_other_models_are_named_where_nothing_else_helps(tmp_path: Path) -> None:
-    large = config.files("hosts/typical", ".txt")["orin"].read_text(encoding="utf-8")
+    large = config.find_table_files("hosts/typical", ".txt")["orin"].read_text(encoding="utf-8")
     (tmp_path / "small.txt").write_text(
         large.replace("64349112 kB", "31000000 kB").replace("61203440 kB", "29000000 kB")
     )

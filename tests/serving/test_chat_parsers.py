@@ -38,7 +38,7 @@ def test_the_user_s_template_decides(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_table_decides_without_a_question_to_the_hub() -> None:
-    model = config.models()["gpt-oss-20b"]
+    model = config.load_models()["gpt-oss-20b"]
     found = chat_parsers.find_format(Weights("gpt-oss-20b", "openai/gpt-oss-20b", model), ())
     assert found.tool_parser == "openai"
 

@@ -24,7 +24,7 @@ def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]) -> Li
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
     for name in ("alice", "bob"):
         credentials.add_key(name)
-    folder = credentials.key_folder()
+    folder = credentials.find_key_folder()
     edge = Edge("127.0.0.1", 8000, tmp_path / "e.sock", tmp_path, credentials.read_keys(folder))
     return LiveKeys(EdgeProcess(edge, Path("/bin/false"), said.append), folder, said.append)
 
@@ -35,21 +35,21 @@ def names(live: LiveKeys) -> list[str]:
 
 
 def test_an_entry_that_is_no_file_is_left_out_alone(live: LiveKeys, said: list[str]) -> None:
-    file = credentials.key_folder() / "alice"
+    file = credentials.find_key_folder() / "alice"
     file.unlink()
     file.mkdir()
     assert names(live) == ["bob"]
     assert "the key alice is left out" in said[0]
-    (credentials.key_folder() / "bob").unlink()
+    (credentials.find_key_folder() / "bob").unlink()
     assert names(live) == []
 
 
 def test_a_key_that_the_disk_does_not_give_stays_alone(live: LiveKeys, said: list[str]) -> None:
     """The kernel answers a read of this file with EIO."""
     before = dict(live.edge.edge.keys or {})
-    (credentials.key_folder() / "alice").unlink()
-    (credentials.key_folder() / "alice").symlink_to("/proc/self/mem")
-    (credentials.key_folder() / "bob").unlink()
+    (credentials.find_key_folder() / "alice").unlink()
+    (credentials.find_key_folder() / "alice").symlink_to("/proc/self/mem")
+    (credentials.find_key_folder() / "bob").unlink()
     assert names(live) == ["alice"]
     assert live.edge.edge.keys == {"alice": before["alice"]}
     assert "the key alice cannot be read, and stays as it was" in said[0]

@@ -153,7 +153,7 @@ def test_which_hosts_are_others(url: str, key_file: str) -> None:
 
 def test_another_program_gets_the_key_of_this_host_s_server(tmp_path: Path) -> None:
     alice = credentials.add_key("alice")
-    listens = ServerSpec("tiny", "tiny", key=credentials.key_folder(), socket_folder=tmp_path)
+    listens = ServerSpec("tiny", "tiny", key=credentials.find_key_folder(), socket_folder=tmp_path)
     with serving.record_server(listens, "ready"):
         at = find_address("http://127.0.0.1:8000/v1", None, is_insecure=False)
     assert (at.key, find_client_key_file(at, None)) == (None, alice)

@@ -27,7 +27,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def made(*extra: str) -> Description:
-    host = config.hosts()["cpu"]
+    host = config.load_hosts()["cpu"]
     order = Order(
         Weights("demo", "/models/demo", None), ServerSpec("/models/demo", "demo"), engine_flags=extra
     )
@@ -103,7 +103,11 @@ def test_a_port_is_taken_before_its_server_is_recorded() -> None:
         return serving.claim_port("demo", "127.0.0.1", port)
 
     lock = serving.get_records_folder() / "1.lock"
-    with storage.lock(lock), raises_problem("port 1 ", fix=("medley stop --port 1", "--port 2")), claim(1):
+    with (
+        storage.lock_file(lock),
+        raises_problem("port 1 ", fix=("medley stop --port 1", "--port 2")),
+        claim(1),
+    ):
         pass
     with claim(1):
         found = serving.find_newest_server()

@@ -159,7 +159,9 @@ def test_a_kind_without_an_environment_runs_out_of_its_image() -> None:
     assert of(head)[1] == ["medley", "ray-head", "--image", "default"]
     assert worker.shell_text.endswith("--token-file - --image default")
     assert "--image" not in serve.shell_text, "name the image of the running Ray"
-    assert {step.image for step in (head, worker, serve)} == {config.hosts()["orin"].container.older[0].image}
+    assert {step.image for step in (head, worker, serve)} == {
+        config.load_hosts()["orin"].container.older[0].image
+    }
     (alone,) = launch_steps("qwen3-8b", site("orin"))
     assert of(alone)[1] == ["medley", "serve", "qwen3-8b", "--image", "default"]
     there = launch_steps("gpt-oss-120b", site("spark:2"))

@@ -8,7 +8,7 @@ import pytest
 from medley.command import Command
 from medley.engine.vllm import find_last_error, is_fatal
 from medley.explain import explain_engine_end
-from medley.process import Finished
+from medley.process import ProcessResult
 from medley.serving import api
 from medley.serving.supervise import supervise
 from tests.problems import raises_problem
@@ -98,13 +98,15 @@ def test_an_engine_that_is_never_ready_is_ended(free_port: int) -> None:
 
 
 def test_a_quiet_end_is_still_a_failure() -> None:
-    problem = explain_engine_end(Finished(0, ()), ready=True, log=Path("x.log"), last_error=find_last_error)
+    problem = explain_engine_end(
+        ProcessResult(0, ()), ready=True, log=Path("x.log"), last_error=find_last_error
+    )
     assert (problem.status, problem.cause) == (1, "it printed nothing")
 
 
 def test_the_last_line_of_an_engine_that_was_killed_has_no_colors() -> None:
     problem = explain_engine_end(
-        Finished(137, ("\x1b[36m(RayWorkerProc)\x1b[0m INFO done",)),
+        ProcessResult(137, ("\x1b[36m(RayWorkerProc)\x1b[0m INFO done",)),
         ready=True,
         log=Path("x.log"),
         last_error=find_last_error,
@@ -118,7 +120,7 @@ def test_an_engine_core_that_was_killed_is_named() -> None:
         "(APIServer pid=9) ERROR 11-24 20:26:52 [serving.py:500] EngineDeadError: EngineCore encountered …",
     )
     problem = explain_engine_end(
-        Finished(0, lines), ready=True, log=Path("x.log"), last_error=find_last_error
+        ProcessResult(0, lines), ready=True, log=Path("x.log"), last_error=find_last_error
     )
     assert problem.cause.startswith("EngineCore ended without an error of its own")
 

@@ -17,7 +17,7 @@ from medley.command import Command
 from medley.engine.vllm import find_last_error
 from medley.errors import Problem
 from medley.explain import explain_problem
-from medley.process_identity import descendants
+from medley.process_identity import list_descendants
 from medley.serving.supervise import supervise
 from medley.serving.watchdog import HostQuery, ProcessSample, ProgressClock, Watchdog, write_report
 from tests.problems import raises_problem
@@ -41,7 +41,7 @@ def watch(
     def on_ready(_: str, __: float) -> None:
         ready.append(time.monotonic())
         if stop:
-            for each in descendants(os.getpid()):
+            for each in list_descendants(os.getpid()):
                 each.signal(signal.SIGSTOP)
 
     class Limit:
@@ -67,7 +67,7 @@ def watch(
             watchdog=dog,
         )
     finally:
-        assert not [each for each in descendants(os.getpid()) if each.alive]
+        assert not [each for each in list_descendants(os.getpid()) if each.is_alive]
 
 
 @pytest.fixture(autouse=True)

@@ -91,7 +91,7 @@ def test_only_a_loader_that_reads_elsewhere_fetches_by_itself(
 
 
 def order(flags: tuple[str, ...], args: tuple[str, ...] = (), beside: ModelExtras = NO_EXTRAS) -> Order:
-    model = config.models()["qwen3-8b"].replace(args={"vllm": args})
+    model = config.load_models()["qwen3-8b"].replace(args={"vllm": args})
     return Order(
         Weights("one", "org/one", model),
         ServerSpec("org/one", "one"),

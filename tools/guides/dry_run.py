@@ -86,7 +86,7 @@ def dry_run(scenario: Scenario) -> DryRun:
 
 
 def _steps(scenario: Scenario, hosts: Topology) -> list[LaunchStep]:
-    model = config.models()[scenario.model]
+    model = config.load_models()[scenario.model]
     target = scenario.stands_for or str(model.repository)
     weights = Weights(scenario.stands_for or scenario.model, target, None if scenario.stands_for else model)
     files = require_usable_extras(list_extras(model, {}), scenario.engine, trusted=False)
@@ -213,7 +213,7 @@ def _add_variables(made: DryRun, host: str, variables: Iterable[Variable]) -> No
 
 def _add_bench(made: DryRun, scenario: Scenario) -> None:
     """What `medley bench` starts: against a server, and without one."""
-    client, model = CLIENTS[scenario.engine], str(config.models()[scenario.model].repository)
+    client, model = CLIENTS[scenario.engine], str(config.load_models()[scenario.model].repository)
     run, result, binary = BenchRun(8, 20, 512, 2000, 0, 1), Path("result.json"), Path()
     served = ServedModel("http://192.168.200.1:8000", "/v1", model, model)
     _add_words(made, BENCH, "spark-1", client.build_command(binary, served, run, result).argv)

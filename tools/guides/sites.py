@@ -15,7 +15,7 @@ from medley.host.kind import find_kind
 from medley.planner.placement import PlacementOptions
 from medley.planner.topology import Topology
 from medley.serving.engine_sources import add_engine_sources
-from medley.transcript import parse
+from medley.transcript import parse_transcript
 from tests.host.recordings import HOSTS
 
 
@@ -31,13 +31,13 @@ def _host(table: Mapping[str, Any], renamings: Mapping[str, Mapping[str, str]]) 
 
     A link whose address is empty has none.
     """
-    typical = config.files("hosts/typical", ".txt")
+    typical = config.find_table_files("hosts/typical", ".txt")
     known = typical.get(table["like"], HOSTS / f"{table['like']}.txt")
     text, renamed = known.read_text(encoding="utf-8"), renamings.get(table.get("renamed", ""), {})
     if renamed:
         longest = sorted(renamed, key=len, reverse=True)
         text = re.sub("|".join(map(re.escape, longest)), lambda each: renamed[each[0]], text)
-    return _addressed(read_facts(parse(text)), table["links"])
+    return _addressed(read_facts(parse_transcript(text)), table["links"])
 
 
 def _addressed(found: Facts, links: Mapping[str, str]) -> Facts:

@@ -48,7 +48,7 @@ def _arrive(host: Host) -> None:
     host.says("ip", "route", "add", "default", "via", "10.78.0.9")
     host.says("ip", "address", "flush", "dev", str(CABLE.interface))
     if host.name == "host1":
-        made = config.models()["demo"].made
+        made = config.load_models()["demo"].made
         assert made
         demo.make_model(made, host.path(FOLDER))
 

@@ -14,7 +14,7 @@ from medley.cli.output import print_message, print_result
 from medley.cli.serve import ServeOptions, announce_server, hide_engine_output, show_dry_run
 from medley.cli.served import INSECURE_HELP
 from medley.cli.terminal import create_console
-from medley.errors import Problem, in_words
+from medley.errors import Problem, describe_error
 from medley.network import tcp
 from medley.serving import api, server_address
 from medley.serving.batch import BatchFiles, RefusedLine, Request, open_batch, parse_lines
@@ -47,7 +47,7 @@ class BatchVerb(Verb):
             text = Path(source).read_bytes()
         except OSError as error:
             raise Problem(
-                f"{Path(source)} cannot be read", cause=in_words(error), fix="name a file of requests"
+                f"{Path(source)} cannot be read", cause=describe_error(error), fix="name a file of requests"
             ) from error
         parsed_lines = list(parse_lines(text.decode("utf-8", "replace").split("\n")))
         requests = [parsed_line for parsed_line in parsed_lines if isinstance(parsed_line, Request)]

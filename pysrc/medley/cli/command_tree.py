@@ -193,7 +193,7 @@ def _read_argument_values(
 
 def list_word_values() -> Mapping[str, WordValues]:
     """Return the values of the words that usages and switches name. Most allow other values too."""
-    kind_offer = WordValues(tuple(sorted(config.files("hosts"))))
+    kind_offer = WordValues(tuple(sorted(config.find_table_files("hosts"))))
     file_offers = dict.fromkeys(("FILE", "PATH[:INSIDE]", "LOG", "IN", "OUT", "SCRIPT"), FILE_VALUES)
     return {
         **file_offers,
@@ -202,6 +202,6 @@ def list_word_values() -> Mapping[str, WordValues]:
         "KIND": kind_offer,
         "KINDS": kind_offer,
         "N|KINDS": kind_offer,
-        "ENV": WordValues(tuple(sorted(config.files("locks")))) | FILE_VALUES,
-        "MODEL": WordValues(tuple(sorted(config.files("models")))) | FILE_VALUES,
+        "ENV": WordValues(tuple(sorted(config.find_table_files("locks")))) | FILE_VALUES,
+        "MODEL": WordValues(tuple(sorted(config.find_table_files("models")))) | FILE_VALUES,
     }

@@ -52,7 +52,7 @@ class EnvListVerb(Verb):
 
     def main(self) -> None:
         environments = list(virtualenv.list_environments())
-        missing = sorted(set(config.recipes()) - {environment.name for environment in environments})
+        missing = sorted(set(config.load_recipes()) - {environment.name for environment in environments})
         building = {
             path.name.rpartition("-")[0]
             for path in virtualenv.list_unfinished()
@@ -63,7 +63,7 @@ class EnvListVerb(Verb):
             {
                 **_build_table(environment),
                 "used": environment.path in used_paths,
-                "size_bytes": storage.size_bytes(environment.path),
+                "size_bytes": storage.measure_disk_usage(environment.path),
             }
             for environment in environments
         ]
@@ -91,7 +91,7 @@ def _list_lines(tables: list[dict[str, Any]]) -> Iterator[str]:
     """Yield the lines of a table: the built environments, then the others."""
     rows = []
     for environment in tables:
-        recipe = config.recipes().get(environment["name"])
+        recipe = config.load_recipes().get(environment["name"])
         if environment["built"]:
             size = f"{environment['size_bytes'] / _GB:.1f} GB"
             python = environment["parts"]["python"].removeprefix("cpython ")
@@ -163,7 +163,7 @@ class EnvCleanVerb(Verb):
                 fix=f"medley env clean {name}   # or: medley env clean --all",
             )
         known_names = sorted(
-            {*config.recipes(), *(environment.name for environment in virtualenv.list_environments())}
+            {*config.load_recipes(), *(environment.name for environment in virtualenv.list_environments())}
         )
         if name and name not in known_names:
             raise Problem(
@@ -174,7 +174,7 @@ class EnvCleanVerb(Verb):
 
 
 def _remove_environment(path: Path) -> int:
-    size = storage.size_bytes(path)
+    size = storage.measure_disk_usage(path)
     if not virtualenv.remove_environment(path):
         print(f"kept {path}: a build holds it")
         return 0
@@ -216,12 +216,12 @@ class EnvLockVerb(Verb):
             return
         resolved_lock = lock.resolve_lock(lock_request, python, uv_program, watch=start_progress())
         environment = None
-        with lock.keep_lock(resolved_lock) as path:
+        with lock.write_lock(resolved_lock) as path:
             if not self.unproven:
                 environment = virtualenv.prepare_environment(
                     name, host_toolkit, driver=kind.host.driver, watch=start_progress()
                 )
-                lock.note_disk_use(resolved_lock, environment.path)
+                lock.record_disk_use(resolved_lock, environment.path)
         built_path = environment and str(environment.path)
         result = {"name": name, "lock": str(path), "packages": len(resolved_lock.pins), "path": built_path}
         use_hint = f'medley serve MODEL --env {name}   # cluster.toml: env = "{name}"'

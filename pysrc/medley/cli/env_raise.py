@@ -6,7 +6,7 @@ from medley.cli import Verb, flag
 from medley.cli.output import print_result
 from medley.cli.progress import start_progress
 from medley.environment import relock
-from medley.environment.relock import Release
+from medley.environment.relock import LockRelease
 from medley.serving import engine_release
 from medley.serving.engine_release import UpgradeResult
 
@@ -33,7 +33,7 @@ class EnvRaiseVerb(Verb):
         print_result(table, _list_proof_lines(proof), as_json=self.as_json)
 
 
-def _build_versions_table(release: Release) -> dict[str, object]:
+def _build_versions_table(release: LockRelease) -> dict[str, object]:
     return {
         "name": release.name,
         "from": release.old_version,
@@ -42,7 +42,7 @@ def _build_versions_table(release: Release) -> dict[str, object]:
     }
 
 
-def _list_version_lines(release: Release) -> Iterator[str]:
+def _list_version_lines(release: LockRelease) -> Iterator[str]:
     for package, (old, new) in release.list_changes().items():
         yield f"{package:<28} {old or 'none'} → {new or 'none'}"
 
@@ -57,5 +57,5 @@ def _list_proof_lines(proof: UpgradeResult) -> Iterator[str]:
     yield f"To go back: {_format_undo_command(proof.release)}"
 
 
-def _format_undo_command(release: Release) -> str:
+def _format_undo_command(release: LockRelease) -> str:
     return f"git checkout {' '.join(str(path) for path in release.old_texts)}"

@@ -30,7 +30,9 @@ class ExplainVerb(Verb):
             print_result({}, _list_lines(explanation), as_json=False)
         if self.report or explanation.unknown:
             try:
-                report_path = write_bug_report(explanation, user.expand(self.report) if self.report else None)
+                report_path = write_bug_report(
+                    explanation, user.expand_home(self.report) if self.report else None
+                )
             except Problem as problem:
                 report_problem = problem
         report_table = {"report": str(report_path)} if report_path else {}

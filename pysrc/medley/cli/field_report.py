@@ -83,7 +83,7 @@ def write_field_report(options: FieldReportOptions, progress: Progress) -> None:
     """Measure, write the file after each step, and print what is in it."""
     if options.model:
         resolve_weights(
-            options.model, config.models(), storage.cache()
+            options.model, config.load_models(), storage.find_cache_folder()
         )  # a Problem before anything is measured
     draft = Draft(lambda text: output.save_text(options.file, text, "--field-report report.json"), progress)
     try:
@@ -120,7 +120,7 @@ def _measure(options: FieldReportOptions, draft: Draft) -> None:
             lines = run_verb(
                 options.collective_words, _COLLECTIVE_LIMIT_S, draft.progress, accepted_codes=(0, 1)
             )
-            draft.parts["collective"] = draft.redact(json_shape.last_table(lines))
+            draft.parts["collective"] = draft.redact(json_shape.parse_last_object(lines))
 
 
 OtherHosts = Mapping[str, tuple[str, ...]]

@@ -6,14 +6,14 @@ import os
 from pathlib import Path
 from typing import Any
 
-from medley import config, own_version, transcript, user
+from medley import config, read_own_version, transcript, user
 from medley.cli import Medley, Verb, command_tree, flag, shell_scripts, switch
 from medley.cli.output import format_table, print_message, print_result
 from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host.kind import Kind, list_facts, load_answers, match_kind
 from medley.host.redact import Redactor, redactor_of_host
-from medley.host.summary import summarize
+from medley.host.summary import describe_facts
 
 
 class FactsVerb(Verb):
@@ -34,7 +34,12 @@ class FactsVerb(Verb):
                     fix=f"medley facts --transcript --from {files[0]}",
                 )
             answers = load_answers(files[0]) if files else read_answers(None)
-            print(transcript.text((Redactor() if files else redactor_of_host()).transcript(answers)), end="")
+            print(
+                transcript.format_transcript(
+                    (Redactor() if files else redactor_of_host()).transcript(answers)
+                ),
+                end="",
+            )
         elif self.as_json:
             hosts = [_build_table(host_facts) for _, host_facts in list_facts(files)]
             print(json.dumps(hosts if len(files) > 1 else hosts[0]))
@@ -42,13 +47,13 @@ class FactsVerb(Verb):
             for name, host_facts in list_facts(files):
                 if len(files) > 1:
                     print(f"{name}:")
-                print("\n".join(format_table(("", ""), summarize(host_facts, _find_kind(host_facts)))))
+                print("\n".join(format_table(("", ""), describe_facts(host_facts, _find_kind(host_facts)))))
 
 
 def _find_kind(host_facts: Facts) -> Kind | Problem:
     """Return the kind; return the Problem if none matches, because the user needs the facts now."""
     try:
-        return match_kind(host_facts, config.hosts())
+        return match_kind(host_facts, config.load_hosts())
     except Problem as problem:
         return problem
 
@@ -71,8 +76,8 @@ class CheckVerb(Verb):
         from medley.explain import diagnosis
 
         if self.accept:
-            return self._record_consent(user.expand(self.accept))
-        problems_by_path = {**config.check(), **diagnosis.check()}
+            return self._record_consent(user.expand_home(self.accept))
+        problems_by_path = {**config.check_tables(), **diagnosis.check()}
         if path := cluster.find_cluster_file():
             problems_by_path[path] = None
             try:
@@ -83,7 +88,7 @@ class CheckVerb(Verb):
         if not self.as_json:
             for path_problem in wrong_paths.values():
                 print_message(path_problem)
-        folders = config.folders()
+        folders = config.list_config_folders()
         result = {
             "folders": [str(folder) for folder in folders],
             "tables": {
@@ -136,4 +141,4 @@ class CompletionVerb(Verb):
             )
         tree = command_tree.read_tree(Medley, (), command_tree.list_word_values())
         script = shell_scripts.SCRIPTS.get(what)
-        print(script(tree) if script else command_tree.format_manual_page(tree, own_version()), end="")
+        print(script(tree) if script else command_tree.format_manual_page(tree, read_own_version()), end="")

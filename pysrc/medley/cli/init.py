@@ -30,7 +30,7 @@ class InitVerb(Verb):
 
     def main(self, *hosts: str) -> int:
         self.can_ask = terminal.can_ask() and not self.yes
-        path = user.expand(self.output or "cluster.toml")
+        path = user.expand_home(self.output or "cluster.toml")
         if not self.dry_run:
             _require_free(path, force=self.force)
         try:
@@ -209,7 +209,7 @@ def _write(path: Path, text: str) -> None:
         with storage.explain_errors(path, "written"):
             if path.exists():
                 shutil.copy2(path, f"{path}.1")
-            storage.write(path, text)
+            storage.write_text(path, text)
     except UnusableFile as problem:
         problem.fix = "write it where you may: medley init --output ~/.config/medley/cluster.toml"
         raise

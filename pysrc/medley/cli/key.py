@@ -45,7 +45,7 @@ class KeyListVerb(Verb):
 
         accepted = live_keys.list_accepted_keys_by_server()
         key_tables: list[dict[str, Any]] = []
-        for name, file in credentials.own_keys().items():
+        for name, file in credentials.list_own_keys().items():
             key, added = credentials.read_api_key(file), time.localtime(file.stat().st_mtime)
             servers = [server for server, keys in accepted if key in keys]
             key_table = {
@@ -102,7 +102,7 @@ def _report_outdated(outdated: list[Server], mistake: str) -> int:
     from medley.serving import live_keys
 
     for server in outdated:
-        has_own = server.key != str(credentials.key_folder())
+        has_own = server.key != str(credentials.find_key_folder())
         print_message(
             Problem(
                 f"{server.model} on port {server.port} {mistake}",

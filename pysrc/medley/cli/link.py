@@ -122,7 +122,7 @@ class LinkTestVerb(Verb):
 
 
 def _read_own_facts() -> facts.Facts:
-    return facts.read_facts(process.ask(facts.QUESTIONS))
+    return facts.read_facts(process.ask_host(facts.QUESTIONS))
 
 
 def list_lines(measurement: LinkMeasurement) -> Iterator[str]:

@@ -25,7 +25,7 @@ from medley.measurement.monitor.rows import format_bits
 from medley.measurement.monitor.sampler import HostSampler
 from medley.network import link_apply, link_setup
 from medley.network.link_backends import Change
-from medley.network.link_setup import RING_HOSTS, LinkRequest, Setting
+from medley.network.link_setup import RING_HOSTS, LinkRequest, LinkSetting
 
 
 class LinkSetupVerb(Verb):
@@ -49,7 +49,7 @@ class LinkSetupVerb(Verb):
             require_root("change links")
             print(f"taken back: {link_apply.undo_change(force=self.force)}")
             return 0
-        host_facts = facts.read_facts(process.ask(facts.QUESTIONS))
+        host_facts = facts.read_facts(process.ask_host(facts.QUESTIONS))
         request = LinkRequest(
             self.interface, self.address, self.mtu, self.number, self.ring, force=self.force
         )
@@ -87,9 +87,11 @@ class LinkSetupVerb(Verb):
         print(f"done. Now {next_step}")
         return 0
 
-    def _build_change(self, open_settings: tuple[Setting, ...]) -> Change:
+    def _build_change(self, open_settings: tuple[LinkSetting, ...]) -> Change:
         """Build the change and print it."""
-        managers = link_apply.find_managers(process.ask(link_apply.MANAGER_QUESTIONS), self.manager)
+        managers = link_apply.find_address_manager(
+            process.ask_host(link_apply.MANAGER_QUESTIONS), self.manager
+        )
         change = link_apply.build_change(open_settings, managers)
         print(f"with {managers.program}: {managers.why}", file=sys.stderr)
         print(change.preview, end="")

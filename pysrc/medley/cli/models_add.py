@@ -38,7 +38,7 @@ class ModelsAddVerb(Verb):
             raise Problem(f"{self.name!r} is not a name for a model", cause=cause, fix=fix)
         name = self.name or table.find_table_name(repository)
         path = Path(self.destination) if self.destination else _find_own_path(name)
-        name, known_models = path.stem, config.models()
+        name, known_models = path.stem, config.load_models()
         existing_name = next(
             (each for each, model in known_models.items() if model.repository == repository), None
         )
@@ -46,7 +46,7 @@ class ModelsAddVerb(Verb):
             self.destination or self.name or self.replace or self.dry_run or path.is_file()
         ):
             line = f"{existing_name} is this model already: medley plan {existing_name}"
-            file = config.files("models")[existing_name]
+            file = config.find_table_files("models")[existing_name]
             text = file.read_text(encoding="utf-8")
             existing = {"name": existing_name, "path": str(file), "written": False, "repository": repository}
             existing |= {"commit": None, "text": text, "like": [], "proposed": {}, "left_out": {}}
@@ -90,7 +90,7 @@ class ModelsAddVerb(Verb):
     def _write(self, path: Path, text: str, model: Model) -> bool:
         """Write the table; return False if the file has the same one already."""
         if path.is_file() and not self.replace:
-            existing_model = config.read(path, Model)
+            existing_model = config.read_table(path, Model)
             if existing_model == model:
                 return False
             differences = _list_differences(existing_model, model)
@@ -101,7 +101,7 @@ class ModelsAddVerb(Verb):
                 f"medley models add {model.repository} --output {quote(str(path))} --replace",
             )
         if not self.destination:
-            storage.make(path.parent)
+            storage.make_folder(path.parent)
         save_text(str(path), text, f"--output {path.stem}.toml")
         return True
 
@@ -111,7 +111,7 @@ def _fetch_record(repository: str, name: str) -> HubRecord:
     try:
         with progress.stage(f"ask the hub what {repository} is made of"):
             return hub_checkpoint.fetch_record(repository, progress)
-    except hub.Unreachable as problem:
+    except hub.HubUnreachable as problem:
         network = f"unset {variable}" if (variable := hub.find_offline_variable()) else "check the network"
         other_command = f"medley models add {repository} --output {name}.toml"
         problem.fix = (
@@ -121,7 +121,7 @@ def _fetch_record(repository: str, name: str) -> HubRecord:
 
 
 def _find_own_path(name: str) -> Path:
-    return config.folders()[0] / "models" / f"{name}.toml"
+    return config.list_config_folders()[0] / "models" / f"{name}.toml"
 
 
 def _list_differences(old: Model, new: Model) -> Iterator[str]:
@@ -147,7 +147,7 @@ def _list_lines(path: Path, model: Model, proposal: Proposal, *, is_written: boo
             f"{shape.parameters / _BILLION:.1f}B parameters{active}, context {shape.context} tokens"
         )
     yield from _list_proposed_lines(model, proposal)
-    name = path.stem if config.files("models").get(path.stem) == path else str(model.repository)
+    name = path.stem if config.find_table_files("models").get(path.stem) == path else str(model.repository)
     yield f"medley plan {name}"
 
 

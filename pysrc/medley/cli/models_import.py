@@ -9,7 +9,7 @@ from typing import Any
 from medley import config, storage, user
 from medley.cli import Verb, flag, switch
 from medley.cli.output import fit, print_message, print_result, save_text
-from medley.errors import Problem, in_words
+from medley.errors import Problem, describe_error
 from medley.explain.diagnosis import STANDARD_INPUT
 from medley.schema import TITLES
 from medley.serving.community_recipe import RecipeEntry
@@ -54,7 +54,7 @@ def _read_recipe(source: str) -> bytes:
             return file.read(MAX_RECIPE_BYTES + 1)
     except OSError as error:
         fix = "name a file, an address or - : medley models import RECIPE.yaml"
-        raise Problem(f"{source} cannot be read", cause=in_words(error), fix=fix) from error
+        raise Problem(f"{source} cannot be read", cause=describe_error(error), fix=fix) from error
 
 
 def _fetch_recipe(url: str) -> bytes:
@@ -64,14 +64,14 @@ def _fetch_recipe(url: str) -> bytes:
 
     content = bytearray()
     try:
-        with http_client.download(url, limit_s=_FETCH_LIMIT_S) as answer:
+        with http_client.stream_download(url, limit_s=_FETCH_LIMIT_S) as answer:
             status = answer.status_code
             for chunk in answer.iter_bytes():
                 content += chunk
                 if len(content) > MAX_RECIPE_BYTES:
                     break
     except HTTPError as error:
-        raise _fetch_problem(url, in_words(error)) from error
+        raise _fetch_problem(url, describe_error(error)) from error
     if not answer.is_success:
         raise _fetch_problem(url, f"it answered {status}")
     if content.lstrip()[:1] == b"<":
@@ -86,7 +86,7 @@ def _fetch_problem(url: str, cause: str) -> Problem:
 
 def _write_table(recipe_import: ImportedRecipe, path: Path, source: str) -> ImportedRecipe:
     """Write the table; return the import without the parts that the table has."""
-    path = user.expand(path)
+    path = user.expand_home(path)
     if path.suffix != ".toml" or path.exists():
         if path.suffix != ".toml":
             cause, other = "a model's table is a file NAME.toml", path.with_name(f"{path.name}.toml")
@@ -94,11 +94,11 @@ def _write_table(recipe_import: ImportedRecipe, path: Path, source: str) -> Impo
             cause, other = f"{path} is there already", path.with_name(f"{path.stem}-2.toml")
         raise Problem(f"no table is written to {path}", cause=cause, fix=f"--output {quote(str(other))}")
     model_table_file = build_model_table(recipe_import, path.stem, source)
-    if path.parent == config.folders()[0] / "models":
-        storage.make(path.parent)
+    if path.parent == config.list_config_folders()[0] / "models":
+        storage.make_folder(path.parent)
     save_text(str(path), model_table_file.text, "--output NAME.toml")
     if not is_in_tables_folder(path):
-        print_message(f"medley finds {path.name} once it is in {config.folders()[0] / 'models'}")
+        print_message(f"medley finds {path.name} once it is in {config.list_config_folders()[0] / 'models'}")
     return model_table_file.remaining_recipe
 
 

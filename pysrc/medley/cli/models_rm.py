@@ -20,11 +20,11 @@ class ModelsRmVerb(Verb):
     as_json: bool = flag("--json", "one JSON object: model, path, bytes, removed")
 
     def main(self, model: str) -> int:
-        weights = resolve_weights(model, config.models(), storage.cache(), self.typed_words)
+        weights = resolve_weights(model, config.load_models(), storage.find_cache_folder(), self.typed_words)
         folder = Path(weights.target) if weights.is_local else hub.find_repository_folder(weights.target)
         _require_removable(weights, folder)
         size = (
-            storage.size_bytes(folder)
+            storage.measure_disk_usage(folder)
             if weights.is_local
             else hub_cache.estimate_removable_bytes(weights.target)
         )
@@ -58,7 +58,7 @@ def _require_removable(weights: Weights, folder: Path) -> None:
         raise Problem(f"{folder} was not removed", cause=cause, fix=f"rm -r {target} && rm {link}")
     names = {
         weights.name,
-        *(name for name, model in config.models().items() if model.repository == weights.target),
+        *(name for name, model in config.load_models().items() if model.repository == weights.target),
     }
     for server in serving.list_servers():
         description = serving.read_description(server.port)
@@ -81,8 +81,8 @@ def _remove_files(weights: Weights, folder: Path) -> int:
     try:
         if not weights.is_local:
             return hub_cache.remove_model(weights.target)
-        size_bytes = storage.size_bytes(folder)
-        storage.remove(folder)
+        size_bytes = storage.measure_disk_usage(folder)
+        storage.remove_folder(folder)
     except OSError as error:
-        raise storage.problem_of(folder, error, "removed completely") from error
+        raise storage.build_file_problem(folder, error, "removed completely") from error
     return size_bytes

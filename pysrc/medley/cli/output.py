@@ -19,7 +19,7 @@ from medley import config, storage
 from medley.cli.progress import start_progress
 from medley.cli.terminal import create_console
 from medley.command import Command
-from medley.errors import Problem, field, in_words
+from medley.errors import Problem, describe_error, format_field
 from medley.progress import Output
 from medley.unusable_file import UnusableFile
 
@@ -61,7 +61,7 @@ def print_steps(steps: "Iterable[LaunchStep]", *, as_json: bool) -> None:
     for step in steps:
         for reason in step.why:
             print(f"medley: plan: {reason}", file=sys.stderr)
-        for what, reason in step.started_process.why():
+        for what, reason in step.started_process.list_reasons():
             print(f"medley: {step.host}: {what}: {reason}", file=sys.stderr)
         print(f"on {step.host}: {step.shell_text}", file=sys.stderr)
         if step.image:
@@ -70,7 +70,7 @@ def print_steps(steps: "Iterable[LaunchStep]", *, as_json: bool) -> None:
 
 
 def build_step_table(step: "LaunchStep") -> dict[str, Any]:
-    why = (*(("plan", reason) for reason in step.why), *step.started_process.why())
+    why = (*(("plan", reason) for reason in step.why), *step.started_process.list_reasons())
     return {
         "host": step.host,
         "type": step.shell_text,
@@ -102,8 +102,8 @@ def format_problem(problem: Problem, lead: str = "", stream: TextIO | None = Non
     """Yield problem, cause and fix, for stderr by default; the fix stays whole, to be pasted."""
     stream = stream or sys.stderr
     yield paint(fit(f"{lead}{problem.what}", stream), "bold red", stream)
-    yield paint(fit(field("cause", problem.cause), stream), "dim", stream)
-    yield paint(field("fix", problem.fix), "green", stream)
+    yield paint(fit(format_field("cause", problem.cause), stream), "dim", stream)
+    yield paint(format_field("fix", problem.fix), "green", stream)
 
 
 def print_line(text: str) -> None:
@@ -268,10 +268,10 @@ def save_text(name: str, text: str, example: str = "--svg plan.svg") -> None:
             cause = f"there is no folder {path.parent}"
             fix = fix if path.parent.exists() else f"mkdir -p {shlex.quote(str(path.parent))}"
         else:
-            storage.write(path, text)
+            storage.write_text(path, text)
     except UnusableFile as problem:
         cause = problem.cause
     except OSError as error:
-        cause = in_words(error)
+        cause = describe_error(error)
     if cause:
         raise Problem(f"{name or 'a file without a name'} cannot be written", cause=cause, fix=fix)

@@ -64,7 +64,9 @@ class PlanVerb(Verb):
     )
 
     def main(self, model: str, *more: str) -> None:
-        model_files = resolve_weights(model, config.models(), storage.cache(), self.typed_words)
+        model_files = resolve_weights(
+            model, config.load_models(), storage.find_cache_folder(), self.typed_words
+        )
         cluster_table = self._read_cluster(more)
         placement = self._build_placement(cluster_table)
         extras = find_extras(
@@ -134,7 +136,7 @@ class PlanVerb(Verb):
         if load_time:
             yield str(load_time)
         files = dataclasses.replace(extras, warnings=())
-        yield from (reason.replace(f"{user.home()}/", "~/") for reason in files.list_reasons())
+        yield from (reason.replace(f"{user.find_home()}/", "~/") for reason in files.list_reasons())
 
     def _read_cluster(self, more: tuple[str, ...]) -> cluster.Cluster | None:
         """Return the cluster of cluster.toml if its hosts must be asked, because this host heads none."""
@@ -296,7 +298,7 @@ def _list_words(command: Command) -> Iterator[str]:
     """Yield the command's parts as a shell reads them, a flag and its value together."""
     if command.unset:
         yield " ".join(("env", *(f"-u {name}" for name in command.unset)))
-    yield from command.assignments(_quote_word)
+    yield from command.format_assignments(_quote_word)
     program, *rest = command.argv
     part = [_quote_word(program)]
     for word in rest:
@@ -309,5 +311,5 @@ def _list_words(command: Command) -> Iterator[str]:
 
 def _quote_word(word: str) -> str:
     """Quote a word for a shell, with "$HOME" for this user's home folder, which differs on other hosts."""
-    home = re.compile(rf"(?<![^:=,]){re.escape(str(user.home()))}(?=/[^/])")
+    home = re.compile(rf"(?<![^:=,]){re.escape(str(user.find_home()))}(?=/[^/])")
     return '"$HOME"'.join(quote(part) if part else "" for part in home.split(word)) or quote(word)

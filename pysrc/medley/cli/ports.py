@@ -19,7 +19,7 @@ from medley.host.kind import load_answers
 from medley.network import firewall, ports, tcp
 from medley.network.fabric import per_host
 from medley.network.fabric.types import NetworkOptions
-from medley.network.firewall import ClusterInterface, Program, Ranges
+from medley.network.firewall import ClusterInterface, FirewallProgram, PortRanges
 from medley.network.ports import Port
 
 _PORT_RANGE = (1, 65_535)
@@ -89,7 +89,7 @@ class PortsVerb(Verb):
         ]
         print_result({"ports": rows}, _list_lines(chosen_ports, rows), as_json=self.as_json)
 
-    def _print_rules(self, program: Program, closed_ranges: Ranges) -> None:
+    def _print_rules(self, program: FirewallProgram, closed_ranges: PortRanges) -> None:
         host_facts = facts.read_facts(load_answers())
         open_ports = {
             *firewall.list_ssh_ports(process_identity.read_environments().values()),
@@ -102,7 +102,7 @@ class PortsVerb(Verb):
                 fix="--firewall nftables, or iptables",
             )
         limited_ports = tuple(sorted(self.open_ports)) if self.connection_limit else ()
-        rules = firewall.Rules(
+        rules = firewall.FirewallRules(
             self._find_interfaces(host_facts),
             closed_ranges,
             tuple(sorted(open_ports)),

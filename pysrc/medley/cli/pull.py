@@ -28,7 +28,9 @@ class PullVerb(ClusterVerb):
         # A folder may be on another host than this one, or a part of it here.
         target = str(Path(model))
         if not model.startswith("/"):
-            weights = resolve.resolve_weights(model, config.models(), storage.cache(), self.typed_words)
+            weights = resolve.resolve_weights(
+                model, config.load_models(), storage.find_cache_folder(), self.typed_words
+            )
             target = weights.target
             if weights.model and weights.model.made:
                 raise Problem(

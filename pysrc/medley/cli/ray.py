@@ -19,7 +19,7 @@ from medley.cluster import checks, device_probe, membership, node, ray_watch
 from medley.cluster.node import NodeSpec
 from medley.command import Command
 from medley.environment import container_image, engine_source, tools
-from medley.environment.tools import BARE
+from medley.environment.tools import NO_TOOLS
 from medley.errors import Problem
 from medley.host import facts
 from medley.host.facts import Facts
@@ -34,7 +34,7 @@ from medley.schema import (
     EngineName,
 )
 from medley.serving.native import receive_terms, run_worker
-from medley.transcript import Transcript, text
+from medley.transcript import Transcript, format_transcript
 
 _RESTART_LIMIT_S = 24 * 3600
 """The longest wait, in seconds, for a head that restarts its model."""
@@ -81,7 +81,7 @@ class NodeOptions:
             is_other_host=is_other_host,
             watch=start_progress(),
         )
-        (host_facts, kind), host_tools = host, BARE
+        (host_facts, kind), host_tools = host, NO_TOOLS
         if image is None:
             environment, nccl = self.environment, self.container.nccl
             host_tools = tools.prepare_tools(
@@ -135,12 +135,12 @@ class RayHeadVerb(Verb):
         own_node = options.prepare_node(
             host, dry_run=options.dry_run, is_other_host=self.replayed is not None
         )
-        secret = credentials.token_path() if options.dry_run else credentials.ensure_token()
+        secret = credentials.find_token_file() if options.dry_run else credentials.ensure_token()
         start = own_node.wrap_start(
             own_node.build_head_command(host_network, secret, dashboard=self.dashboard)
         )
         if options.dry_run:
-            print_command(start.command, start.why(), as_json=self.as_json)
+            print_command(start.command, start.list_reasons(), as_json=self.as_json)
             return
         device_probe.probe_at_start(start.command, print_message)
         endpoint = host_network.endpoint
@@ -195,7 +195,7 @@ class RayWorkerVerb(Verb):
         head_address = f"{head_state['note']['address']}:{RayPorts.gcs}"
         start = own_node.wrap_start(own_node.build_worker_command(host_network, secret, head_address))
         if options.dry_run:
-            print_command(start.command, start.why(), as_json=self.as_json)
+            print_command(start.command, start.list_reasons(), as_json=self.as_json)
             return
         device_probe.probe_at_start(start.command, print_message)
         endpoint = host_network.endpoint
@@ -214,7 +214,7 @@ class RayWorkerVerb(Verb):
         """Return the network between this host and the head, whose facts are in the head's state."""
         note, here = head_state["note"], gethostname()
         name = here if here != note["host"] else f"{here} (here)"
-        head_facts = facts.read_facts(transcript.parse(head_state["told"][note["address"]]))
+        head_facts = facts.read_facts(transcript.parse_transcript(head_state["told"][note["address"]]))
         hosts = {note["host"]: head_facts, name: host_facts}
         return per_host.choose_worker_network(
             hosts,
@@ -262,7 +262,7 @@ class JoinVerb(Verb):
         _, kind = detect_kind(self.kind, host_transcript)
         wait_s: float = self.wait
         while self._run_part((name, port), secret, wait_s, kind, host_transcript):
-            secret, wait_s = credentials.token_path(), _RESTART_LIMIT_S
+            secret, wait_s = credentials.find_token_file(), _RESTART_LIMIT_S
 
     def _run_part(
         self,
@@ -275,7 +275,7 @@ class JoinVerb(Verb):
         """Run this host's part once; return whether the head starts the model again."""
         name, port = head_address
         with start_progress().stage(f"meet {name}:{port}"):
-            channel = secure_channel.connect(name, port, secret, wait_s)
+            channel = secure_channel.connect_to_head(name, port, secret, wait_s)
         with closing(channel):
             credentials.keep_token(secret)
             terms = receive_terms(channel)
@@ -284,7 +284,7 @@ class JoinVerb(Verb):
                 what = f"{terms['model']} with {terms['engine']}, which this host would run"
                 print(f"{terms['host']} {action} {what}")
                 return False
-            channel.send({"host": gethostname(), "facts": text(host_transcript)})
+            channel.send({"host": gethostname(), "facts": format_transcript(host_transcript)})
             place = f"{name}:{port}"
             return run_worker(
                 channel, terms, kind, self.environment, nccl=self.nccl, head=place, output=create_output()

@@ -32,7 +32,7 @@ from medley.engine import ServerSpec
 from medley.errors import Problem
 from medley.model.trust import Trust
 from medley.network import tcp
-from medley.network.http_client import pipe_bearer
+from medley.network.http_client import format_bearer_pipe
 from medley.planner.topology import Topology
 from medley.progress import Output, Progress
 from medley.serving import format_url
@@ -241,9 +241,9 @@ def _run_restarting(job: Job, server: "ServerRun", printer: Output) -> NoReturn:
 def announce_server(server: ServerSpec, completion: str, seconds: float, *, as_json: bool) -> None:
     """Print the address of a ready server and how to ask it."""
     url, model = format_url(server), server.name
-    key = credentials.key_file(server.key) if server.key else None
+    key = credentials.choose_client_key_file(server.key) if server.key else None
     table = {"url": url, "model": model, "pid": os.getpid(), "key": str(key) if key else None}
-    pipe, header = (pipe_bearer(f"$(cat {quote(str(key))})"), " -H @-") if key else ("", "")
+    pipe, header = (format_bearer_pipe(f"$(cat {quote(str(key))})"), " -H @-") if key else ("", "")
     body = json.dumps({"model": model, "messages": [{"role": "user", "content": "Hello"}]})
     access_lines = ""
     if server.address in {"0.0.0.0", "::"}:  # noqa: S104 - compared, not bound

@@ -45,8 +45,8 @@ class LogsVerb(ClusterVerb):
 
         def print_host_line(host: str, text: str) -> None:
             """Print a line after its host; with --events leave out other lines, from another medley."""
-            event = json_shape.table(text) if self.events else None
-            if self.events and not (event and json_shape.fits(event, Event)):
+            event = json_shape.parse_object(text) if self.events else None
+            if self.events and not (event and json_shape.has_type(event, Event)):
                 return
             if self.as_json:
                 print_line(json.dumps({"host": host, **(event or {})}))

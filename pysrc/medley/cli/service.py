@@ -14,7 +14,7 @@ from medley.cli.terminal import require_root
 from medley.cluster import events, self_command, systemd, units
 from medley.cluster.systemd import list_service_names
 from medley.errors import Problem
-from medley.user import name as user_name
+from medley.user import read_user_name as user_name
 
 
 class ServiceVerb(VerbGroup):

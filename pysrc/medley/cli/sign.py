@@ -85,7 +85,7 @@ def read_overview() -> HostOverview:
 
 def _find_kind(host_facts: Facts) -> Kind | Problem:
     try:
-        return match_kind(host_facts, config.hosts())
+        return match_kind(host_facts, config.load_hosts())
     except Problem as problem:
         return problem
 

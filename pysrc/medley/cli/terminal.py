@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
-from medley.errors import Problem, in_words
+from medley.errors import Problem, describe_error
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,7 +63,7 @@ class CheckedStream:
             if self._has_results:
                 raise Problem(
                     "standard output cannot be written",
-                    cause=in_words(error),
+                    cause=describe_error(error),
                     fix="make room on its disk, or write it to a file on another one",
                 ) from error
 

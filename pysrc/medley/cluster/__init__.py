@@ -130,8 +130,8 @@ def find_cluster_file(path_option: str | None = None) -> Path | None:
     The order: `path_option`, $MEDLEY_CLUSTER, this folder, the user's own tables.
     """
     if written_path := _read_path_option(path_option):
-        return user.expand(written_path)
-    places = (Path(CLUSTER_FILE), config.folders()[0] / CLUSTER_FILE)
+        return user.expand_home(written_path)
+    places = (Path(CLUSTER_FILE), config.list_config_folders()[0] / CLUSTER_FILE)
     visible_file = next((place for place in places if storage.is_visible_file(place)), None)
     # Nobody can change a file of Nix's store; in a build its owner, root, is shown as another user.
     if visible_file == places[0] and not visible_file.resolve().is_relative_to("/nix/store"):
@@ -174,10 +174,10 @@ def read_cluster(path_option: str | None = None) -> Cluster:
     if path is None:
         raise Problem(
             "cluster.toml not found",
-            cause=f"it is neither in this folder nor in {config.folders()[0]}",
+            cause=f"it is neither in this folder nor in {config.list_config_folders()[0]}",
             fix="medley init  # writes one; or name it: --cluster FILE",
         )
-    cluster = config.read(path, Cluster)
+    cluster = config.read_table(path, Cluster)
     tables = {name: host.environment for name, host in cluster.hosts.items()}
     user_variables.require_allowed_variables(path, cluster.environment, tables)
     heads = [name for name, host in cluster.hosts.items() if host.role == "head"]
@@ -190,7 +190,7 @@ def read_cluster(path_option: str | None = None) -> Cluster:
     if (
         not _read_path_option(path_option)
         and path == Path(CLUSTER_FILE)
-        and Path.cwd() != config.folders()[0].resolve()
+        and Path.cwd() != config.list_config_folders()[0].resolve()
     ):
         program_consent.require_consent(path, build_programs_table(cluster))
     return cluster

@@ -74,7 +74,7 @@ class Bringup:
         """Choose the network that all hosts share; raise a Problem if there is none."""
         cluster, host_states = self.fleet.cluster, self.host_states
         facts_by_host = {
-            name: facts.read_facts(transcript.parse(host_states[name]["transcript"]))
+            name: facts.read_facts(transcript.parse_transcript(host_states[name]["transcript"]))
             for name in self.fleet.answering_hosts
         }
         members = {

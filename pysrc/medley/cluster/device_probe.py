@@ -29,7 +29,7 @@ from medley.planner.device_history import (
     read_history,
 )
 from medley.planner.devices import DeviceSpeed
-from medley.transcript import NO_ANSWER, lines, number, readings
+from medley.transcript import NO_ANSWER, parse_number, read_file_values, read_lines
 from medley.unusable_file import optional
 
 _PROBE_LIMIT_S = 30
@@ -57,9 +57,9 @@ _WIRED_KINDS = {"ethernet", "infiniband"}
 
 def record_speeds(host_facts: Facts, kind: Kind, speeds: Sequence[DeviceSpeed]) -> tuple[ProbeRecord, ...]:
     """Add these speeds, and the state of devices and links, to the history; return the whole history."""
-    answers = process.ask((GPU_COMMAND, COUNTERS_COMMAND, KERNEL_COMMAND, POWER))
+    answers = process.ask_host((GPU_COMMAND, COUNTERS_COMMAND, KERNEL_COMMAND, POWER))
     power_mode = re.search(r"NV Power Mode: *(\S+)", answers.get(POWER, NO_ANSWER).text)
-    rows = [line.split(",") for line in lines(answers, GPU_COMMAND)]
+    rows = [line.split(",") for line in read_lines(answers, GPU_COMMAND)]
     gpus = [
         dict(zip(_GPU_FIELDS, map(parse_field, row), strict=True))
         for row in rows
@@ -71,7 +71,7 @@ def record_speeds(host_facts: Facts, kind: Kind, speeds: Sequence[DeviceSpeed]) 
         if link.up and link.kind in _WIRED_KINDS and link.mbit
     }
     ports = {port.nccl_name: port.mbit for port in host_facts.rdma if port.active and port.mbit}
-    counters = ((path, number(count)) for path, count in readings(answers, COUNTERS_COMMAND))
+    counters = ((path, parse_number(count)) for path, count in read_file_values(answers, COUNTERS_COMMAND))
     # The maker of a CPU states no figure.
     stated_devices = () if kind.host.device == "cpu" else devices.list_devices({"": (host_facts, kind)})
     return add_record(
@@ -102,7 +102,10 @@ def probe_devices(launch: Command, *, is_engine_start: bool = False) -> list[Fin
     Nothing is measured within ten minutes of the last time, during another probe, in an image, or on a CPU
     whose server `is_engine_start`.
     """
-    with optional(), storage.lock((storage.state() / HISTORY_FILE).with_suffix(".probing")) as is_alone:
+    with (
+        optional(),
+        storage.lock_file((storage.find_state_folder() / HISTORY_FILE).with_suffix(".probing")) as is_alone,
+    ):
         is_due = _compute_age(read_history()) >= timedelta(seconds=_MIN_PROBE_INTERVAL_S)
         return _run_probe(launch, is_engine_start=is_engine_start) if is_alone and is_due else []
     return []
@@ -125,7 +128,7 @@ def _run_probe(launch: Command, *, is_engine_start: bool) -> list[Finding]:
         datetime.now(UTC).isoformat(timespec="seconds"),
         tuple(devices.list_device_identities(host_facts, kind)),
     )
-    tables = [json_shape.table(line) for line in finished.lines if line.startswith('{"device"')]
+    tables = [json_shape.parse_object(line) for line in finished.lines if line.startswith('{"device"')]
     speeds = [parse_speed(platform.node(), identities, table, measured_at) for table in tables if table]
     measured_speeds = [speed for speed in speeds if speed]
     slow_findings = list(list_findings(record_speeds(host_facts, kind, measured_speeds)))

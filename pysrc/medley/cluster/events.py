@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 from medley import credentials, json_shape, storage
 from medley.cluster import require_own_file
 from medley.command import Command
-from medley.errors import Problem, in_words
+from medley.errors import Problem, describe_error
 from medley.host.redact import redactor_of_host
 from medley.process import Process
 from medley.unusable_file import optional
@@ -53,7 +53,7 @@ class Event:
 
 
 def get_events_file() -> Path:
-    return storage.state() / "events.jsonl"
+    return storage.find_state_folder() / "events.jsonl"
 
 
 def write_command_file(text: str) -> Path:
@@ -61,8 +61,8 @@ def write_command_file(text: str) -> Path:
     path = _parse_path(text)
     if path is None:
         text = _complete_paths(text)
-        path = storage.state() / f"on-event-{storage.hash_bytes(text.encode())[:8]}"
-        storage.write(path, f"{text}\n", secret=True)
+        path = storage.find_state_folder() / f"on-event-{storage.hash_bytes(text.encode())[:8]}"
+        storage.write_text(path, f"{text}\n", secret=True)
     _build_argv(str(path))
     credentials.remember_secret(path)
     return path
@@ -151,15 +151,15 @@ def _clean_text(text: str) -> str:
 
 def _append_event(event: Event) -> None:
     line = json.dumps(asdict(event)) + "\n"
-    with optional(), storage.lock(get_events_file().with_suffix(".lock"), waits=lambda: None):
+    with optional(), storage.lock_file(get_events_file().with_suffix(".lock"), waits=lambda: None):
         text = storage.read_text(get_events_file(), errors="replace") or ""
         if len(text) > _MAX_FILE_BYTES:
             lines = text.splitlines(keepends=True)
-            storage.write(get_events_file(), "".join(lines[len(lines) // 2 :]))
-        storage.append(get_events_file(), line)
+            storage.write_text(get_events_file(), "".join(lines[len(lines) // 2 :]))
+        storage.append_text(get_events_file(), line)
         event_counts = read_counts()
         event_counts[event.kind] += 1
-        storage.overwrite(_get_counts_file(), json.dumps(event_counts))
+        storage.overwrite_text(_get_counts_file(), json.dumps(event_counts))
 
 
 def _run_command(command: str, event: Event) -> None:
@@ -168,8 +168,8 @@ def _run_command(command: str, event: Event) -> None:
     env = {f"MEDLEY_EVENT{name}": value for name, value in fields.items()}
     try:
         command_process = Process(Command(_build_argv(command), env), lambda _: None, has_stdin=True)
-        command_process.say(json.dumps(asdict(event)))
-        command_process.hang_up()
+        command_process.write_line(json.dumps(asdict(event)))
+        command_process.close_stdin()
         finished = command_process.wait(_RUN_LIMIT_S)
         command_process.stop(grace_s=1)
         failure = f"did not end within {_RUN_LIMIT_S} s"
@@ -180,7 +180,7 @@ def _run_command(command: str, event: Event) -> None:
     except Problem as problem:
         failure = problem.cause
     except (OSError, ValueError) as error:
-        failure = f"could not start: {in_words(error)}"
+        failure = f"could not start: {describe_error(error)}"
     if failure and (key := ("fault", "--on-event")) not in _command_started_s:
         _command_started_s[key] = time.monotonic()
         _append_event(Event(time.time(), "fault", "command of --on-event", f"it {failure}"))
@@ -189,8 +189,8 @@ def _run_command(command: str, event: Event) -> None:
 def read_events() -> Iterator[Event]:
     """Yield all events, the oldest first; skip a line that a power cut damaged."""
     for line in (storage.read_text(get_events_file(), errors="replace") or "").splitlines():
-        table = json_shape.table(line)
-        if table is not None and json_shape.fits(table, Event):
+        table = json_shape.parse_object(line)
+        if table is not None and json_shape.has_type(table, Event):
             yield Event(**table)
 
 
@@ -218,4 +218,4 @@ def read_counts() -> dict[str, int]:
 
 
 def _get_counts_file() -> Path:
-    return storage.state() / "events.counts"
+    return storage.find_state_folder() / "events.counts"

@@ -21,7 +21,7 @@ def find_planned_site(cluster: Cluster, progress: Progress) -> Topology:
     failed = dict(fleet.failed)
     hosts = {}
     for name, state in states.items():
-        parsed_facts = facts.read_facts(transcript.parse(state["transcript"]))
+        parsed_facts = facts.read_facts(transcript.parse_transcript(state["transcript"]))
         try:
             hosts[name] = (parsed_facts, checks.find_member_kind(name, parsed_facts, cluster.hosts[name]))
         except Problem as kind_problem:

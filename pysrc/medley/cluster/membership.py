@@ -11,14 +11,14 @@ from typing import Any
 
 from medley import explain, json_shape, process, process_identity, storage, transcript
 from medley.cluster import ray, units
-from medley.command import UNSET, Command
+from medley.command import UNSET_VARIABLES, Command
 from medley.environment import container, container_image, container_runtime, payload, virtualenv
 from medley.environment.container import Runtime
 from medley.environment.container_image import ContainerEnvironment
 from medley.environment.virtualenv import Environment
-from medley.errors import Problem, in_words
-from medley.process import Finished, NotFinished, Process, wait_until
-from medley.process_identity import Identity
+from medley.errors import Problem, describe_error
+from medley.process import Process, ProcessResult, ProcessTimeout, wait_until
+from medley.process_identity import ProcessIdentity
 from medley.transcript import Transcript
 
 STARTED_LINE = "Ray runtime started"
@@ -71,7 +71,7 @@ class Membership:
             _require_reachable(self.head)
         try:
             finished = process.run(self.build_command(script, verb, self.head, *words), limit_s=limit_s)
-        except NotFinished as problem:
+        except ProcessTimeout as problem:
             raise _silent_head_problem(self.head, problem.cause) from problem
         return _parse_answer(finished.lines, Path(self.token), self.head)
 
@@ -81,7 +81,7 @@ class Membership:
     def send_facts(self, own_facts: Transcript, *, own_terms: Mapping[str, Any] | None = None) -> None:
         """Store this host's facts on the head; a head adds its own terms."""
         facts_file = get_ray_folder() / "facts.txt"
-        storage.write(facts_file, transcript.text(own_facts))
+        storage.write_text(facts_file, transcript.format_transcript(own_facts))
         terms = [json.dumps(own_terms)] if own_terms else []
         self.ask("note" if own_terms else "tell", self.address, str(facts_file), *terms)
 
@@ -92,7 +92,7 @@ def _require_reachable(head: str) -> None:
     try:
         socket.create_connection((address, int(port)), timeout=_TCP_CONNECT_LIMIT_S).close()
     except OSError as error:
-        raise _silent_head_problem(head, in_words(error)) from error
+        raise _silent_head_problem(head, describe_error(error)) from error
 
 
 def _silent_head_problem(head: str, cause: str) -> Problem:
@@ -106,7 +106,7 @@ def _silent_head_problem(head: str, cause: str) -> Problem:
 
 def get_ray_folder() -> Path:
     """Return Ray's folder; its path is short, because a socket's may have 107 characters."""
-    return storage.state() / "ray"
+    return storage.find_state_folder() / "ray"
 
 
 def find_membership() -> Membership | None:
@@ -132,7 +132,7 @@ def require_no_membership() -> None:
         )
 
 
-def find_processes() -> set[Identity]:
+def find_processes() -> set[ProcessIdentity]:
     """Return the processes of this user's cluster on this host, by the variable MEDLEY_RAY."""
     variables_by_process = process_identity.read_environments()
     own_processes = set()
@@ -143,7 +143,7 @@ def find_processes() -> set[Identity]:
     return own_processes
 
 
-def _is_own_process(identity: Identity, mark: Path) -> bool:
+def _is_own_process(identity: ProcessIdentity, mark: Path) -> bool:
     """Return whether this user owns a process whose mark is this state folder.
 
     Root sees the processes of containers, where the same path is another folder.
@@ -175,7 +175,7 @@ def end_ray() -> int:
 @contextlib.contextmanager
 def start_ray(command: Command, membership: Membership) -> Iterator[None]:
     """Run `ray start`, and record the membership after the body; if that fails, end Ray."""
-    storage.make(get_ray_folder())
+    storage.make_folder(get_ray_folder())
     try:
         _run_start_command(command, membership.image)
         yield
@@ -187,15 +187,15 @@ def start_ray(command: Command, membership: Membership) -> Iterator[None]:
 
 def write_membership(membership: Membership) -> None:
     if membership.image:
-        storage.write(_get_container_file(), membership.image["runtime"])
-    storage.write(_get_membership_file(), json.dumps(asdict(membership)))
+        storage.write_text(_get_container_file(), membership.image["runtime"])
+    storage.write_text(_get_membership_file(), json.dumps(asdict(membership)))
 
 
 def _run_start_command(command: Command, image: Mapping[str, Any] | None) -> None:
     if image:
         _end_container()
         # Before it starts, so that a later medley can end it.
-        storage.write(_get_container_file(), image["runtime"])
+        storage.write_text(_get_container_file(), image["runtime"])
     finished = process.run(command, limit_s=_START_LIMIT_S)
     if image and not finished.status:
         up_lines: list[str] = []
@@ -207,7 +207,7 @@ def _run_start_command(command: Command, image: Mapping[str, Any] | None) -> Non
             wait_until(lambda: up_lines or log_process.poll(), _START_LIMIT_S)
         finally:
             log_process.stop(grace_s=5)
-        finished = Finished(0 if up_lines else 1, tuple(log_process.last))
+        finished = ProcessResult(0 if up_lines else 1, tuple(log_process.last_lines))
     if finished.status:
         problem = Problem(
             "Ray did not start",
@@ -236,7 +236,7 @@ def _read_container_runtime() -> Runtime | None:
 
 
 def _get_container_file() -> Path:
-    return storage.state() / "ray-container"
+    return storage.find_state_folder() / "ray-container"
 
 
 def read_cluster_state(environment: EngineEnvironment, token: Path, head: str) -> Mapping[str, Any]:
@@ -260,7 +260,7 @@ def reserve_slots(membership: Membership, slots: Mapping[str, int]) -> Iterator[
     )
     holder = Process(membership.build_command("ray_state.py", *arguments), lines.append)
     try:
-        wait_until(lambda: json_shape.last_table(lines) or holder.poll(), _ANSWER_LIMIT_S)
+        wait_until(lambda: json_shape.parse_last_object(lines) or holder.poll(), _ANSWER_LIMIT_S)
         _parse_answer(lines, Path(membership.token), membership.head)
         yield
     finally:
@@ -278,14 +278,14 @@ def build_payload_command(
     variables = {variable.name: variable.value for variable in ray.list_client_variables(token)}
     path = payload.FOLDER / script
     return environment.wrap_command(
-        Command((str(environment.python), str(path), *words), variables, UNSET),
+        Command((str(environment.python), str(path), *words), variables, UNSET_VARIABLES),
         path.parent,
         *readable_folders,
     )
 
 
 def _parse_answer(lines: Sequence[str], token: Path, address: str) -> Mapping[str, Any]:
-    table = json_shape.last_table(lines) or {"error": "", "said": "\n".join(lines[-3:]) or _NO_ANSWER}
+    table = json_shape.parse_last_object(lines) or {"error": "", "said": "\n".join(lines[-3:]) or _NO_ANSWER}
     if "error" not in table:
         return table
     if "Authentication" in table["error"] or "InvalidAuthToken" in table["said"]:
@@ -300,4 +300,4 @@ def _parse_answer(lines: Sequence[str], token: Path, address: str) -> Mapping[st
 
 
 def _get_membership_file() -> Path:
-    return storage.state() / "ray.json"
+    return storage.find_state_folder() / "ray.json"

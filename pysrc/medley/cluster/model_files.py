@@ -153,7 +153,7 @@ def copy_extra_files(membership: Membership, extras: ModelExtras, progress: Prog
     if extras.files:
         with progress.stage("copy the model's extra files to every host"):
             names = {
-                path.relative_to(storage.cache()).as_posix(): (extra_file, path)
+                path.relative_to(storage.find_cache_folder()).as_posix(): (extra_file, path)
                 for extra_file, path in extras.files
             }
             answers = _ask_ray_hosts(

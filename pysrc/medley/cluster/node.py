@@ -80,7 +80,7 @@ class NodeSpec:
             self.slots,
             self.threads,
             self.memory_bytes,
-            program=self.tools.binary / "ray",
+            program=self.tools.program_folder / "ray",
             temporary_folder=membership.get_ray_folder(),
             token_file=token,
         )
@@ -90,7 +90,7 @@ class NodeSpec:
         if (
             self.container_environment
             and build_stacks_variable().name not in self.container_environment.spec.image.names
-        ) or self.tools.binary.parts:
+        ) or self.tools.program_folder.parts:
             node_variables.append(build_stacks_variable())
         node_variables += ENGINES[self.engine].list_node_variables(host_network.endpoint.address)
         yield from override_variables(node_variables, self.user_variables)
@@ -168,9 +168,9 @@ def collect_terms(environment: Environment | ContainerEnvironment) -> dict[str, 
 
 def find_environment(tools: Tools) -> Environment:
     """Return the engine environment, built by medley or the user."""
-    virtual_environment = virtualenv.open_environment(tools.binary.parent)
+    virtual_environment = virtualenv.open_environment(tools.program_folder.parent)
     if virtual_environment is None:
-        raise AssertionError(tools.binary)  # tools.ready raises, or leaves a manifest
+        raise AssertionError(tools.program_folder)  # tools.ready raises, or leaves a manifest
     return virtual_environment
 
 

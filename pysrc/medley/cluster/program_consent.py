@@ -42,7 +42,7 @@ def _list_program_keys(part: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         elif key == "ssh":
             yield from () if _PLAIN_TARGET_PATTERN.fullmatch(value) else ((key, value),)
         elif key == "env":
-            yield from () if value in config.recipes() else ((key, value),)
+            yield from () if value in config.load_recipes() else ((key, value),)
         elif key not in _HARMLESS_KEYS and (key, value) != _DEFAULT_IMAGE:
             yield key, value
 
@@ -65,9 +65,9 @@ def record_consent(path: Path, table: Mapping[str, Any]) -> None:
     programs, file = list_programs(table), _get_consents_file()
     if not programs:
         return
-    with storage.lock(file.with_suffix(".lock"), waits=lambda: None):
+    with storage.lock_file(file.with_suffix(".lock"), waits=lambda: None):
         consents = {**_read_consents(), str(path.resolve()): _compute_digest(programs)}
-        storage.write(file, json.dumps(consents, indent=1))
+        storage.write_text(file, json.dumps(consents, indent=1))
 
 
 def _compute_digest(programs: tuple[str, ...]) -> str:
@@ -76,8 +76,8 @@ def _compute_digest(programs: tuple[str, ...]) -> str:
 
 def _read_consents() -> dict[str, str]:
     consents = storage.read_table(_get_consents_file())
-    return consents if consents is not None and json_shape.fits(consents, dict[str, str]) else {}
+    return consents if consents is not None and json_shape.has_type(consents, dict[str, str]) else {}
 
 
 def _get_consents_file() -> Path:
-    return storage.state() / "accepted-clusters.json"
+    return storage.find_state_folder() / "accepted-clusters.json"

@@ -85,7 +85,7 @@ def wait_for_topology(
             cause="it did not join with this medley's ray-worker",
             fix="on it: medley ray-stop; medley ray-worker HEAD",
         )
-    known_kinds, rank_order = config.hosts(), tuple(names[address] for address in slots)
+    known_kinds, rank_order = config.load_hosts(), tuple(names[address] for address in slots)
     return Topology(
         hosts={name: (hosts[name], match_kind(hosts[name], known_kinds)) for name in rank_order},
         rank_order=rank_order,
@@ -179,7 +179,9 @@ def read_transcripts(ray_cluster: Membership) -> tuple[dict[str, Transcript], di
     """Return the transcripts that living hosts sent when they joined, and their addresses."""
     answer = ray_cluster.ask("read")
     names = {node["address"]: f"{node['name']} ({node['address']})" for node in answer["nodes"]}
-    transcripts = {names[address]: transcript.parse(text) for address, text in answer["told"].items()}
+    transcripts = {
+        names[address]: transcript.parse_transcript(text) for address, text in answer["told"].items()
+    }
     return transcripts, {names[address]: address for address in answer["told"]}
 
 

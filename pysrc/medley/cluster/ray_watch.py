@@ -12,12 +12,12 @@ from typing import NoReturn
 from medley.cluster import membership
 from medley.cluster.membership import Membership
 from medley.cluster.units import STOPPED_LIMIT_S
-from medley.errors import Problem, in_words
+from medley.errors import Problem, describe_error
 from medley.host.facts.network import Net
 from medley.network import tcp
 from medley.network.ports import RayPorts
 from medley.process import wait_until
-from medley.process_identity import EndedOrStopped, Identity
+from medley.process_identity import FailedProcessFinder, ProcessIdentity
 
 VITAL_PROCESSES = ("raylet", "gcs_server")
 """Processes that Ray cannot run without; `ray start --block` does not notice the end of each of them."""
@@ -44,7 +44,7 @@ def require_listening(host: str, port: int, own_network: Net) -> str:
     except socket.gaierror as error:
         raise Problem(
             f"{host} cannot be resolved",
-            cause=in_words(error),
+            cause=describe_error(error),
             fix=f"give its address instead; to check the name: getent hosts {shlex.quote(host)}",
         ) from error
     if str(address).startswith("127."):
@@ -101,7 +101,7 @@ def _no_head_problem(host: str, endpoint: str, error: OSError, own_network: Net)
     if isinstance(error, ConnectionRefusedError):
         cause, fix = f"nothing listens at {endpoint}", f"on {host}: medley ray-head"
     else:
-        cause = f"{endpoint} does not answer: {in_words(error)}"
+        cause = f"{endpoint} does not answer: {describe_error(error)}"
         ports = f"{RayPorts.first} to {RayPorts.last}"
         fix = f"open TCP ports {ports} between the hosts (sudo ufw status; ping {shlex.quote(host)})"
     return Problem(f"no Ray head answers at {host}", cause=cause, fix=fix)
@@ -172,9 +172,9 @@ def stay_in_ray() -> NoReturn:
     """Raise a Problem once a vital process of Ray ends; always end the rest."""
     try:
         vital_processes = _find_vital_processes()
-        while all(process.alive for process in vital_processes) and membership.find_membership():
+        while all(process.is_alive for process in vital_processes) and membership.find_membership():
             time.sleep(_POLL_INTERVAL_S)
-        ended_names = sorted(name for process, name in vital_processes.items() if not process.alive)
+        ended_names = sorted(name for process, name in vital_processes.items() if not process.is_alive)
         log_file = (
             membership.get_ray_folder()
             / "session_latest"
@@ -209,7 +209,7 @@ class RayWatch:
         self._ray_cluster, self._vital_processes, self._ended_processes = (
             ray_cluster,
             _find_vital_processes(),
-            EndedOrStopped(STOPPED_LIMIT_S),
+            FailedProcessFinder(STOPPED_LIMIT_S),
         )
         host, _, port = ray_cluster.head.rpartition(":")
         self._head = (host.strip("[]"), int(port))
@@ -248,7 +248,7 @@ class RayWatch:
         )
 
 
-def _find_vital_processes() -> dict[Identity, str]:
+def _find_vital_processes() -> dict[ProcessIdentity, str]:
     """Find the vital processes; a Ray in a container has none, because it ends as a whole."""
     return {
         process: process.name for process in membership.find_processes() if process.name in VITAL_PROCESSES

@@ -18,7 +18,7 @@ from medley.cluster.units import UnitState
 from medley.command import Command
 from medley.errors import Problem
 from medley.network.socket_url import write_socket_url
-from medley.process_identity import Identity
+from medley.process_identity import ProcessIdentity
 
 GREETING_LIMIT_S = 20
 _END_LIMIT_S = 5
@@ -66,8 +66,8 @@ class Server:
         return Path(self.folder) / "control.sock"
 
     @property
-    def identity(self) -> Identity:
-        return Identity(self.pid, self.started, self.boot)
+    def identity(self) -> ProcessIdentity:
+        return ProcessIdentity(self.pid, self.started, self.boot)
 
 
 class Greeting(TypedDict):
@@ -187,7 +187,7 @@ class Remote:
                     self.name, self._target, self._error_lines, ended.status if ended else None
                 )
             if "medley" in message:
-                if not json_shape.fits(message, Greeting):
+                if not json_shape.has_type(message, Greeting):
                     raise invalid_answer_problem(self.name, "who are you")
                 self.greeting = message
                 self.clock_ahead_s = message["epoch_s"] - time.time()
@@ -196,7 +196,7 @@ class Remote:
     def ask(
         self, request: str, fields: Mapping[str, Any], limit_s: float, note: Note = lambda _: None
     ) -> Mapping[str, Any]:
-        self._process.say(json.dumps({"do": request, "with": fields}))
+        self._process.write_line(json.dumps({"do": request, "with": fields}))
         deadline = time.monotonic() + limit_s
         while True:
             match self._read_message(deadline):
@@ -205,7 +205,7 @@ class Remote:
                 case {"note": text}:
                     note(str(text))
                 case {"problem": refusal}:
-                    if not json_shape.fits(refusal, Refusal):
+                    if not json_shape.has_type(refusal, Refusal):
                         raise invalid_answer_problem(self.name, request)
                     raise Problem(
                         f"{self.name}: {refusal['what']}", cause=refusal["cause"], fix=refusal["fix"]
@@ -216,7 +216,7 @@ class Remote:
                     pass
 
     def hang_up(self) -> None:
-        self._process.hang_up()
+        self._process.close_stdin()
 
     def interrupt(self) -> None:
         self._process.interrupt()
@@ -235,7 +235,7 @@ class Remote:
                 if self._process.poll() and self._lines.empty():
                     return None
             else:
-                if line.startswith("{") and (message := json_shape.table(line)):
+                if line.startswith("{") and (message := json_shape.parse_object(line)):
                     return message
         return None
 
@@ -265,14 +265,15 @@ def require_answer(
     answer_fields = _ANSWER_FIELDS.get(
         f"{request}: {request_fields['step']}" if "step" in request_fields else request, {}
     )
-    if isinstance(answer, dict) and json_shape.fits(answer, dict[str, Any]):
+    if isinstance(answer, dict) and json_shape.has_type(answer, dict[str, Any]):
         required_fields = {
             name: hint
             for name, hint in answer_fields.items()
             if name in answer or request not in _PARTIAL_REQUESTS
         }
         if all(
-            name in answer and json_shape.fits(answer[name], hint) for name, hint in required_fields.items()
+            name in answer and json_shape.has_type(answer[name], hint)
+            for name, hint in required_fields.items()
         ):
             return answer
     raise invalid_answer_problem(host, request)

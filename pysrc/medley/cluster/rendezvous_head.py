@@ -18,10 +18,10 @@ from medley import process, transcript
 from medley.errors import Problem
 from medley.host import facts
 from medley.host.facts import Facts
-from medley.json_shape import fits
+from medley.json_shape import has_type
 from medley.network import tcp
 from medley.network.secure_channel import Channel, ChannelClosed, ChannelRefused
-from medley.network.tcp import Guest, Listener
+from medley.network.tcp import ClientConnection, Listener
 from medley.progress import Progress
 
 ALIVE_INTERVAL_S = 2.0
@@ -212,16 +212,16 @@ class Rendezvous:
         for member in self.members:
             member.channel.close()
 
-    def _admit_guest(self, guest: Guest) -> bool:
+    def _admit_guest(self, guest: ClientConnection) -> bool:
         try:
             channel = Channel(guest.connection, self._token, server=True)
             _require_admissible(guest.admit(guest), "too many hosts have joined already")
             channel.send({"terms": self._terms})
             introduction = _receive_message(channel, _INTRODUCTION_LIMIT_S)
-            _require_admissible(fits(introduction, _Introduction), "its introduction is not valid")
+            _require_admissible(has_type(introduction, _Introduction), "its introduction is not valid")
             self._preparing.add(id(guest))
             _receive_message(channel, _PREPARE_LIMIT_S)
-            host_facts = facts.read_facts(transcript.parse(introduction["facts"]))
+            host_facts = facts.read_facts(transcript.parse_transcript(introduction["facts"]))
         except (ChannelRefused, ChannelClosed, TimeoutError, ValueError, LookupError, Problem) as error:
             self._progress.note(f"{guest.address} did not join: {str(error).partition(chr(10))[0]}")
             return False

@@ -16,11 +16,11 @@ from medley.errors import Problem
 from medley.explain import LastError, explain_engine_end
 from medley.host import memory_pressure
 from medley.host.memory_pressure import MemoryWatch
-from medley.json_shape import fits
+from medley.json_shape import has_type
 from medley.model.remote_code import Code
 from medley.network.secure_channel import Channel, ChannelClosed, ChannelRefused
 from medley.process import Process
-from medley.process_identity import SharedMemory
+from medley.process_identity import SharedMemoryCleaner
 
 _POLL_INTERVAL_S = 0.2
 _MAX_NAME_CHARS = 100
@@ -107,7 +107,7 @@ def localize_order(
             text = text.replace(f'"{head_prefix}', f'"{local_prefix}')
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
         file = folder / digest / (PurePath(head_path).name.strip(".")[-_MAX_NAME_CHARS:] or "file")
-        storage.write(file, text)
+        storage.write_text(file, text)
         local_paths[head_path] = str(file)
 
     def localize_word(word: str) -> str:
@@ -137,13 +137,13 @@ def run_node(
     `may_end`: a successful end by itself is no Problem.
     """
     kernel_kills, node_process = memory_pressure.count_kernel_kills(), Process(command, on_line)
-    node_process.die_first()
+    node_process.prefer_for_oom_kill()
     head, is_done, will_restart, memory, shared_memory = (
         _Head(channel),
         False,
         False,
         MemoryWatch(),
-        SharedMemory(),
+        SharedMemoryCleaner(),
     )
     try:
         while "end" not in (message := head.next_message()):
@@ -179,9 +179,9 @@ def run_node(
             raise
         on_line(f"{problem.what}: {problem.cause}")
     finally:
-        shared_memory.settle()
+        shared_memory.remove_unused()
         node_process.stop()
-        shared_memory.settle()
+        shared_memory.remove_unused()
     _send(channel, {"ended": "the head ended it"})
     return will_restart
 
@@ -189,8 +189,8 @@ def run_node(
 def _report_memory(channel: Channel, memory: MemoryWatch) -> None:
     """Report low memory to the head; raise a Problem if memory is about to run out."""
     low_before = memory.low
-    if memory.look():
-        problem = memory.problem("this host's part of the model")
+    if memory.check():
+        problem = memory.build_problem("this host's part of the model")
         _send(channel, {"ended": f"{problem.what}: {problem.cause}"})
         raise problem
     if bool(low_before) != bool(memory.low):
@@ -198,7 +198,7 @@ def _report_memory(channel: Channel, memory: MemoryWatch) -> None:
 
 
 def require_terms(terms: object) -> Mapping[str, Any]:
-    if not isinstance(terms, dict) or not fits(terms, _Terms):
+    if not isinstance(terms, dict) or not has_type(terms, _Terms):
         raise _unknown_problem("describes its model in a way")
     return terms
 
@@ -212,7 +212,7 @@ def _unknown_problem(what: str) -> Problem:
 
 
 def require_order(order: object) -> Mapping[str, Any]:
-    if not isinstance(order, dict) or not fits(order, _Order) or not order["words"]:
+    if not isinstance(order, dict) or not has_type(order, _Order) or not order["words"]:
         raise _unknown_problem("sent an order")
     if "\\x00" in repr(order) or not all(names for names, _, _ in order["flags"]):
         raise _unknown_problem("sent an order")

@@ -97,7 +97,7 @@ def list_install_commands(name: str, *, is_system: bool = True) -> tuple[Command
 
 def get_unit_path(name: str, *, is_system: bool = False) -> Path:
     config_home = os.environ.get("XDG_CONFIG_HOME", "")
-    user_folder = Path(config_home) if config_home.startswith("/") else user.home() / ".config"
+    user_folder = Path(config_home) if config_home.startswith("/") else user.find_home() / ".config"
     return (_UNIT_FOLDER if is_system else user_folder / "systemd" / "user") / f"{name}.service"
 
 
@@ -108,7 +108,9 @@ def start_unit(unit: Unit) -> None:
     if program is None:
         raise Problem(f"{argv[0]} not found", cause="it is not on PATH", fix=f"command -v {argv[0]}")
     full_unit = replace(unit, command=replace(unit.command, argv=(program, *argv[1:])))
-    storage.write(get_unit_path(unit.name), format_unit(full_unit), secret=True)  # a URL may have a login
+    storage.write_text(
+        get_unit_path(unit.name), format_unit(full_unit), secret=True
+    )  # a URL may have a login
     # systemd starts a unit that failed often only after a while.
     process.run(build_systemctl_command("reset-failed", f"{unit.name}.service"), limit_s=_COMMAND_LIMIT_S)
     *prepared, restart = list_install_commands(unit.name, is_system=False)
@@ -161,7 +163,7 @@ def parse_state(answer: str) -> SystemdState | None:
 
 
 def is_lingering() -> bool:
-    show_command = Command(("loginctl", "show-user", user.name(), "--property=Linger"))
+    show_command = Command(("loginctl", "show-user", user.read_user_name(), "--property=Linger"))
     # loginctl does not find a user who neither lingers nor is logged in.
     return "Linger=yes" in process.run(show_command, limit_s=_COMMAND_LIMIT_S).lines
 
@@ -245,7 +247,7 @@ def install_service(service: Service) -> None:
             cause="this host does not run systemd",
             fix="start it at boot in another way; its command: medley service install --dry-run",
         )
-    storage.write(get_unit_path(service.name, is_system=True), service.text)
+    storage.write_text(get_unit_path(service.name, is_system=True), service.text)
     for command in list_install_commands(service.name):
         _run_checked(command)
 

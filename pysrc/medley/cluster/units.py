@@ -18,14 +18,14 @@ from medley.cluster import events, self_command, systemd
 from medley.cluster.rank_memory import RankMemory
 from medley.cluster.unit_file import Restart, Unit
 from medley.command import Command
-from medley.errors import Problem, in_words
-from medley.process import Finished, OnLine, Process
+from medley.errors import Problem, describe_error
+from medley.process import OnLine, Process, ProcessResult
 from medley.process_identity import (
-    EndedOrStopped,
-    Identity,
-    SharedMemory,
-    descendants,
+    FailedProcessFinder,
+    ProcessIdentity,
+    SharedMemoryCleaner,
     end_processes,
+    list_descendants,
     reap_orphans,
 )
 from medley.unusable_file import optional
@@ -65,24 +65,24 @@ class UnitState:
 
 
 def get_units_folder() -> Path:
-    return storage.state() / "units"
+    return storage.find_state_folder() / "units"
 
 
 def get_log_file(name: str) -> Path:
-    return storage.state() / "logs" / f"{name}.log"
+    return storage.find_state_folder() / "logs" / f"{name}.log"
 
 
 def start_unit(unit: Unit) -> None:
     """Start the unit; end a running one of its name first."""
     stop_unit(unit.name)
-    storage.write(get_units_folder() / f"{unit.name}.json", unit.to_json())
+    storage.write_text(get_units_folder() / f"{unit.name}.json", unit.to_json())
     _start_supervisor(unit.name)
 
 
 @contextmanager
 def require_not_running(name: str) -> Iterator[None]:
     """Raise a Problem where a unit of this name runs, or another medley starts one."""
-    with storage.lock(get_units_folder() / f"{name}.starting") as is_free:
+    with storage.lock_file(get_units_folder() / f"{name}.starting") as is_free:
         running_state = read_state(name)
         if not is_free or (
             running_state
@@ -109,10 +109,10 @@ def _start_supervisor(name: str) -> None:
         # systemd restarts only the supervisor, so states and logs are the same everywhere.
         unit = read_unit(name)
         restart, limit_s = unit.restart and Restart(first_s=2, longest_s=2), unit.stop_limit_s + 10
-        command = supervise_command.with_env(unit.command.env)
+        command = supervise_command.add_variables(unit.command.env)
         systemd.start_unit(Unit(name, unit.title, command, restart, stop_limit_s=limit_s))
     else:
-        process.detach(supervise_command, get_log_file(name))
+        process.start_detached(supervise_command, get_log_file(name))
     if not process.wait_until(lambda: storage.exists(state_file), _STARTED_LIMIT_S, every_s=0.02):
         raise Problem(
             f"{name} did not start",
@@ -160,7 +160,7 @@ def read_unit(name: str) -> Unit:
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise Problem(
             f"{name} cannot be restarted",
-            cause=f"{file} is damaged: {in_words(error)}",
+            cause=f"{file} is damaged: {describe_error(error)}",
             fix="medley up, or run the command that started it: medley serve MODEL --detach, medley ray-head",
         ) from error
 
@@ -201,12 +201,12 @@ def list_states() -> Iterator[UnitState]:
                 yield unit_state
 
 
-def _find_supervisor(name: str) -> Identity | None:
+def _find_supervisor(name: str) -> ProcessIdentity | None:
     """Return the unit's supervisor, which holds the lock as long as it lives."""
     lock = get_units_folder() / f"{name}.lock"
     if not storage.exists(lock):
         return None
-    with storage.lock(lock) as is_free:
+    with storage.lock_file(lock) as is_free:
         return None if is_free else process_identity.find_file_holder(lock, "kept", name)
 
 
@@ -214,7 +214,7 @@ def supervise_unit(name: str) -> int:
     """Supervise a unit until it ends for good or this process is stopped."""
     os.chdir("/")  # hold no folder that a user may want to unmount
     unit = read_unit(name)
-    with storage.lock(get_units_folder() / f"{name}.lock") as is_free:
+    with storage.lock_file(get_units_folder() / f"{name}.lock") as is_free:
         return UnitSupervisor(unit, os.getpid()).run() if is_free else 1
 
 
@@ -222,7 +222,7 @@ class UnitSupervisor:
     """Runs the command of one unit, restarts it by the unit's rule, and writes its state."""
 
     def __init__(self, unit: Unit, pid: int) -> None:
-        self.unit, self.shared_memory = unit, SharedMemory()
+        self.unit, self.shared_memory = unit, SharedMemoryCleaner()
         self.state = UnitState(unit.name, pid, running=False, since_s=time.time())
         self._write_state()
 
@@ -238,8 +238,8 @@ class UnitSupervisor:
             while delay_s is None or time.monotonic() < ended_s + delay_s:
                 time.sleep(_POLL_INTERVAL_S)
 
-    def _run_once(self) -> Finished:
-        with storage.log(get_log_file(self.unit.name), longest_bytes=_MAX_LOG_BYTES) as write_line:
+    def _run_once(self) -> ProcessResult:
+        with storage.open_log(get_log_file(self.unit.name), max_bytes=_MAX_LOG_BYTES) as write_line:
             # A container goes on if its client and this supervisor were killed together.
             if undo := self.unit.command.undo:
                 process.run(Command(undo), limit_s=_UNDO_LIMIT_S)
@@ -253,17 +253,17 @@ class UnitSupervisor:
                 main_process.stop(self.unit.stop_limit_s)
                 if after_process:
                     after_process.stop(1)
-                end_processes(descendants(self.state.keeper), grace_s=2)
-                self.shared_memory.settle()
+                end_processes(list_descendants(self.state.keeper), grace_s=2)
+                self.shared_memory.remove_unused()
         return finished
 
     def _wait_for_end(
         self, main_process: Process, after_process: Process | None, write_line: OnLine
-    ) -> Finished:
+    ) -> ProcessResult:
         """Wait until it or a vital process ends, which its command may not notice."""
         vital_processes, ended_processes, rank_memory = (
             self._find_vital_processes(),
-            EndedOrStopped(STOPPED_LIMIT_S),
+            FailedProcessFinder(STOPPED_LIMIT_S),
             RankMemory(self.unit.name),
         )
         while (finished := main_process.wait(_VITAL_CHECK_INTERVAL_S if self.unit.vital else None)) is None:
@@ -274,21 +274,21 @@ class UnitSupervisor:
                 message = f"medley: {', '.join(gone_names)} is gone, and {self.unit.name} with it"
                 write_line(message)
                 main_process.stop(self.unit.stop_limit_s)
-                finished_early = main_process.poll() or Finished(1, ())
+                finished_early = main_process.poll() or ProcessResult(1, ())
                 return replace(finished_early, lines=(*finished_early.lines, message))
             vital_processes = self._find_vital_processes()
-            rank_memory.check(vital_processes and descendants(self.state.keeper))
+            rank_memory.check(vital_processes and list_descendants(self.state.keeper))
             self.shared_memory.check()
             reap_orphans()
             if after_process:
                 after_process.poll()
         return finished
 
-    def _find_vital_processes(self) -> dict[Identity, str]:
-        processes = descendants(self.state.keeper)
+    def _find_vital_processes(self) -> dict[ProcessIdentity, str]:
+        processes = list_descendants(self.state.keeper)
         return {identity: name for identity in processes if (name := identity.name) in self.unit.vital}
 
-    def _record_end(self, finished: Finished, lasted_s: float) -> float | None:
+    def _record_end(self, finished: ProcessResult, lasted_s: float) -> float | None:
         """Return the seconds until the restart; None: there is none."""
         restart = self.unit.restart
         restarts, delay_s = (restart and restart.compute_next(self.state.restarts, lasted_s)) or (
@@ -313,4 +313,4 @@ class UnitSupervisor:
     def _write_state(self, **changes: Any) -> None:  # noqa: ANN401 - each field by its name
         self.state = replace(self.state, **changes)
         with optional():
-            storage.write(get_units_folder() / f"{self.unit.name}.state", json.dumps(asdict(self.state)))
+            storage.write_text(get_units_folder() / f"{self.unit.name}.state", json.dumps(asdict(self.state)))

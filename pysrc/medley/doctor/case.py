@@ -57,7 +57,7 @@ def examine_cluster(fleet: Fleet, progress: Progress) -> Case:
     digest = self_command.compute_source_digest()
     hosts = {}
     for name, reply in replies.items():
-        remote, answers = fleet.remotes[name], transcript.parse(reply["transcript"])
+        remote, answers = fleet.remotes[name], transcript.parse_transcript(reply["transcript"])
         greeting = {**remote.greeting, "ahead_s": remote.clock_ahead_s}
         hosts[name] = examine_host(name, answers, member=group.merge_host(name), greeting=greeting)
     members = {name: (host.kind, group.merge_host(name)) for name, host in hosts.items() if host.kind}
@@ -79,8 +79,8 @@ def examine_cluster(fleet: Fleet, progress: Progress) -> Case:
 
 def read_answers(env: str | None) -> Transcript:
     """Run the questions about facts and health here; `env` is a virtualenv that cluster.toml names."""
-    variables = {OWN_VARIABLE: str(user.expand(env))} if env and "/" in env else {}
-    return process.ask((*facts.QUESTIONS, *QUESTIONS), variables, limit_of_all_s=_EXAMINE_LIMIT_S)
+    variables = {OWN_VARIABLE: str(user.expand_home(env))} if env and "/" in env else {}
+    return process.ask_host((*facts.QUESTIONS, *QUESTIONS), variables, limit_of_all_s=_EXAMINE_LIMIT_S)
 
 
 def examine_host(
@@ -207,7 +207,7 @@ def fit_model(
             fix="medley doctor  # fix the errors above first",
         )
     try:
-        model_files = resolve_weights(model, config.models(), storage.cache(), typed)
+        model_files = resolve_weights(model, config.load_models(), storage.find_cache_folder(), typed)
         options = PlacementOptions(network=case.wishes, engine=case.engine)
         plan = ("medley", "plan", model, *(("--from", *files) if files else ()))
         serving = ServerSpec(model_files.target, model_files.name)

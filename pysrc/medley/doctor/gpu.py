@@ -17,7 +17,7 @@ from medley.doctor.checks import (
 )
 from medley.environment import driver
 from medley.environment.engine_source import has_matching_nvcc, needs_nccl, no_nccl_problem
-from medley.host.driver_libraries import Seen
+from medley.host.driver_libraries import LibraryFile
 from medley.host.health.access import Access, list_low_limits
 from medley.host.health.gpu import FOLDERS, Compilers, GpuState, GpuStates
 from medley.host.health.software import Leftovers
@@ -136,7 +136,7 @@ def device_permissions(host: ExaminedHost, access: Access) -> Iterator[Check]:
 
 
 @health_check("driver-libraries", "driver libraries", lambda health: health.driver)
-def driver_libraries(host: ExaminedHost, files: Mapping[str, Seen]) -> Iterator[Check]:
+def driver_libraries(host: ExaminedHost, files: Mapping[str, LibraryFile]) -> Iterator[Check]:
     if host.gpu_kind is None:
         return
     table, software = host.gpu_kind.host, host.facts.software

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from medley import own_version, storage, transcript
+from medley import read_own_version, storage, transcript
 from medley.doctor.checks import GROUP, Check, Fix, Rule
 from medley.explain.findings import Explanation
 from medley.explain.scanned_log import LogScan
@@ -60,12 +60,12 @@ def list_fixes(results: Iterable[tuple[Rule, Check]]) -> tuple[Fix, ...]:
 
 def write_bug_report(explained: Explanation, file: Path | None = None) -> Path:
     """Write a bug report to this file, or to a new one in the state folder; return its path."""
-    file = file or storage.state() / "reports" / time.strftime("explain-%Y%m%d-%H%M%S.txt")
-    versions = {"medley": own_version(), "python": sys.version.split()[0]}
+    file = file or storage.find_state_folder() / "reports" / time.strftime("explain-%Y%m%d-%H%M%S.txt")
+    versions = {"medley": read_own_version(), "python": sys.version.split()[0]}
     text = format_bug_report(
-        explained, versions, transcript.text(load_answers()), redact.redactor_of_host().text
+        explained, versions, transcript.format_transcript(load_answers()), redact.redactor_of_host().text
     )
-    storage.write(file, text, secret=True)
+    storage.write_text(file, text, secret=True)
     return file
 
 

@@ -21,7 +21,7 @@ from medley.environment.payload.api_answers import MEDIA_HOSTS, NO_REASONING
 from medley.host_schema import HostTable
 from medley.model import chat_format
 from medley.model.chat_format import ChatFormat
-from medley.network.fabric.variables import NOT_CARRIED
+from medley.network.fabric.variables import NOT_CARRIED_VARIABLES
 from medley.network.socket_url import write_socket_url
 from medley.planner.plan import Plan
 from medley.schema import EngineName, Model
@@ -35,7 +35,7 @@ _SHARED_VARIABLE_PREFIXES = (
 )
 # Variables that differ from host to host: interfaces, addresses, devices, folders.
 _HOST_ONLY_VARIABLES = {
-    *NOT_CARRIED,
+    *NOT_CARRIED_VARIABLES,
     *("NCCL_TOPO_FILE", "NCCL_CONF_FILE", "VLLM_NCCL_SO_PATH", "VLLM_CONFIG_ROOT", *CACHE_FOLDERS),
     *("HF_HUB_CACHE", "HF_TOKEN_PATH"),
     *("VLLM_CPU_OMP_THREADS_BIND", "VLLM_PORT", "VLLM_RPC_BASE_PATH", "VLLM_API_KEY", "SGLANG_HOST_IP"),
@@ -59,7 +59,7 @@ class Tls:
 
 def find_tls_folder() -> Path:
     """Return the folder of medley's own authority, which outlives a restart of the host."""
-    return storage.state() / "tls"
+    return storage.find_state_folder() / "tls"
 
 
 @dataclass(frozen=True)
@@ -264,7 +264,7 @@ def list_hidden_names(
 
 
 def _find_hidden_names_file() -> Path:
-    return storage.state() / "vllm" / "ray_non_carry_over_env_vars.json"
+    return storage.find_state_folder() / "vllm" / "ray_non_carry_over_env_vars.json"
 
 
 def build_hidden_names_variable(engine: EngineName) -> Variable:
@@ -281,9 +281,9 @@ def build_hidden_names_variable(engine: EngineName) -> Variable:
 def write_hidden_names(annotated_command: AnnotatedCommand) -> None:
     """Write the file with the names of this command's environment that stay on this host."""
     command = annotated_command.command
-    names = (*command.environment(os.environ), *command.secrets, *command.inherits)
+    names = (*command.build_environment(os.environ), *command.secrets, *command.inherits)
     shared_names = (variable.name for variable in annotated_command.variables if variable.everywhere)
     local_names = (variable.name for variable in annotated_command.variables if variable.local)
-    storage.write(
+    storage.write_text(
         _find_hidden_names_file(), json.dumps(list_hidden_names(names, shared_names, local_names), indent=0)
     )

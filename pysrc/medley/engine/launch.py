@@ -22,7 +22,7 @@ from medley.engine import (
 from medley.environment import container
 from medley.environment.container import Mount
 from medley.environment.container_image import RAY_ROLE, ContainerEnvironment, name_serving_role
-from medley.environment.tools import BARE, Tools
+from medley.environment.tools import NO_TOOLS, Tools
 from medley.errors import Problem
 from medley.host_schema import HostTable
 from medley.model.extra_files import NO_EXTRAS, ModelExtras
@@ -81,7 +81,7 @@ class Launch:
         """Return titles with reasons: those of plan, flags, variables, then arguments in files."""
         return [
             *(("plan", reason) for reason in self.plan.why),
-            *self.annotated_command.why(),
+            *self.annotated_command.list_reasons(),
             *self.file_arguments,
         ]
 
@@ -128,7 +128,7 @@ def list_launch_variables(
         *order.model_extras.list_variables(),
         *script_variables,
     )
-    return override_variables(keep_last_values(variables), tools.table)
+    return override_variables(keep_last_values(variables), tools.host_variables)
 
 
 def build_launch(
@@ -136,7 +136,7 @@ def build_launch(
     plan: Plan,
     host: HostTable,
     *,
-    tools: Tools = BARE,
+    tools: Tools = NO_TOOLS,
     environ: Mapping[str, str] = MappingProxyType({}),
     cluster_variables: Iterable[Variable] = (),
 ) -> Launch:
@@ -150,19 +150,23 @@ def build_launch(
         *order.model_extras.list_flags(order.engine),
     )
     command = AnnotatedCommand(
-        engine.build_argv(tools.binary, serving, plan),
+        engine.build_argv(tools.program_folder, serving, plan),
         tuple(drop_user_flags(engine_flags, order.engine_flags)),
         launch_variables,
         order.engine_flags,
     )
-    if tools.binary.parts:
+    if tools.program_folder.parts:
         command = replace(command, variables=keep_last_values((*command.variables, build_stacks_variable())))
     if serving.socket_folder:
         # With a key in the user's shell, vLLM would require it of medley's requests on the socket too.
         keys = tuple(name for name in _ENGINE_KEY_VARIABLES if name in environ)
         command = replace(command, unset=(*command.unset, *keys))
-    if tools.binary.parts and serving.socket_folder and not (plan.node_process and plan.node_process.rank):
-        command = serve_on_socket(command, serving, str(tools.binary / "python"))
+    if (
+        tools.program_folder.parts
+        and serving.socket_folder
+        and not (plan.node_process and plan.node_process.rank)
+    ):
+        command = serve_on_socket(command, serving, str(tools.program_folder / "python"))
     return Launch(plan, command, order.model_extras)
 
 
@@ -173,7 +177,7 @@ def run_in_container(
     target, ray_container = Path(serving.target), container.name_container(RAY_ROLE) if over_ray else None
     model = (Mount(target, "the model"),) if target.is_absolute() else ()
     sockets = (
-        (Mount(serving.socket_folder, FlagReason.SOCKET, writable=True),) if serving.socket_folder else ()
+        (Mount(serving.socket_folder, FlagReason.SOCKET, is_writable=True),) if serving.socket_folder else ()
     )
     mounts = (*environment.spec.mounts, *model, *sockets)
     spec = replace(environment.spec, pid_container=ray_container, mounts=mounts)

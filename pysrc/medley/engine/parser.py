@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from medley import config, json_shape, process, storage
-from medley.command import UNSET, Command
+from medley.command import UNSET_VARIABLES, Command
 from medley.environment import engine_source, payload, virtualenv
 from medley.environment.container_image import ContainerEnvironment
 from medley.progress import SILENT, Progress
@@ -230,7 +230,7 @@ def read_parser_table(engine: EngineName, table: Mapping[str, Any], source: str)
 @lru_cache(maxsize=8)
 def read_release_parser(engine: EngineName, version: str) -> EngineParser | None:
     """Return the parser of a lock's release; None if no lock has this version."""
-    path = config.files(PARSERS_FOLDER, ".json").get(f"{engine}-{version.partition('+')[0]}")
+    path = config.find_table_files(PARSERS_FOLDER, ".json").get(f"{engine}-{version.partition('+')[0]}")
     if path is None:
         return None
     table = json.loads(path.read_text(encoding="utf-8"))
@@ -254,7 +254,7 @@ def read_programs_parser(
     identity = "\n".join((str(binary), *sorted(path.name for path in packages)))
 
     def wrap_command(command: Command) -> Command:
-        return Command((str(binary / "python"), *command.argv[1:]), command.env, UNSET)
+        return Command((str(binary / "python"), *command.argv[1:]), command.env, UNSET_VARIABLES)
 
     return _read_cached_parser(
         engine, identity, str(binary.parent), wrap_command if can_run else None, progress
@@ -294,7 +294,7 @@ def _read_cached_parser(
     progress: Progress,
 ) -> EngineParser | None:
     """Return the stored parser, else run the script once by `wrap_command` and store its answer."""
-    path = storage.cache() / "parsers" / f"{engine}-{storage.hash_bytes(identity.encode())[:16]}.json"
+    path = storage.find_cache_folder() / "parsers" / f"{engine}-{storage.hash_bytes(identity.encode())[:16]}.json"
     stored_bytes = None
     with optional():
         stored_bytes = storage.read_bytes(path)
@@ -307,12 +307,12 @@ def _read_cached_parser(
                 limit_s=_PARSE_LIMIT_S,
                 on_line=lines.append,
             )
-        table = json_shape.last_table(lines) if finished.status == 0 else None
+        table = json_shape.parse_last_object(lines) if finished.status == 0 else None
         if table is None:
             progress.note(f"the flags of {source} are not checked: its parser does not run")
             return None
         stored_bytes = json.dumps(table).encode()
         with optional():
-            storage.write(path, stored_bytes.decode())
-    table = json_shape.table(stored_bytes or b"")
+            storage.write_text(path, stored_bytes.decode())
+    table = json_shape.parse_object(stored_bytes or b"")
     return read_parser_table(engine, table, source) if table else None

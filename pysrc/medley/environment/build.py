@@ -19,11 +19,11 @@ from medley.environment import cuda_folder, patches, uv
 from medley.environment.interpreter import Interpreter
 from medley.environment.patches import Preload
 from medley.environment.toolkit import Loader
-from medley.errors import Problem, in_words
+from medley.errors import Problem, describe_error
 from medley.host_schema import Recipe
 from medley.progress import Progress
 
-MANIFEST = "medley.json"
+MANIFEST_FILE = "medley.json"
 # A network that drops every packet becomes a Problem in seconds. Downloads keep uv's own limits: they falter.
 _LOOK_UP_TIMEOUTS = {"UV_HTTP_CONNECT_TIMEOUT": "2", "UV_HTTP_RETRIES": "2"}
 _LOAD_LIMIT_S = 20
@@ -65,7 +65,7 @@ def build_venv_command(blueprint: Blueprint) -> Command:
         str(blueprint.interpreter.path),
     )
     return Command(
-        (blueprint.uv, *arguments, str(blueprint.path)), uv.choose_configuration(os.environ, user.home())
+        (blueprint.uv, *arguments, str(blueprint.path)), uv.choose_configuration(os.environ, user.find_home())
     )
 
 
@@ -115,23 +115,23 @@ def list_timeout_variables() -> dict[str, str]:
 
 def build_environment(blueprint: Blueprint, *, watch: Progress) -> None:
     """Build the environment. The folder has its manifest on return, and is removed if this raises."""
-    check_system(blueprint)
-    check_libraries(blueprint)
-    check_free_disk(blueprint, storage.free_bytes(blueprint.path))
-    storage.make(blueprint.path.parent)
-    storage.remove(blueprint.path)
+    require_supported_system(blueprint)
+    require_libraries(blueprint)
+    require_free_disk(blueprint, storage.measure_free_bytes(blueprint.path))
+    storage.make_folder(blueprint.path.parent)
+    storage.remove_folder(blueprint.path)
     try:
         _install_all(blueprint, watch)
     except BaseException as error:
         if not isinstance(error, Exception):  # Ctrl-C, or a signal
             watch.note(f"{blueprint.name}: stopped; what is half made is removed")
-        storage.remove(blueprint.path)
+        storage.remove_folder(blueprint.path)
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            raise uv.disk_full_problem(_describe_failure(blueprint), in_words(error)) from error
+            raise uv.disk_full_problem(_describe_failure(blueprint), describe_error(error)) from error
         raise
 
 
-def check_system(blueprint: Blueprint) -> None:
+def require_supported_system(blueprint: Blueprint) -> None:
     system = f"{blueprint.interpreter.machine}-linux"
     if system not in blueprint.recipe.systems:
         raise Problem(
@@ -141,7 +141,7 @@ def check_system(blueprint: Blueprint) -> None:
         )
 
 
-def check_libraries(blueprint: Blueprint) -> None:
+def require_libraries(blueprint: Blueprint) -> None:
     """Raise a Problem if the interpreter does not find a library that the wheels expect of the system."""
     preloaded = {Path(path).name for path in blueprint.preload.libraries}
     for name, package in blueprint.recipe.libraries.items():
@@ -156,14 +156,14 @@ def check_libraries(blueprint: Blueprint) -> None:
             )
 
 
-def check_free_disk(blueprint: Blueprint, free_bytes: int) -> None:
+def require_free_disk(blueprint: Blueprint, free_bytes: int) -> None:
     needed_bytes = blueprint.recipe.disk_bytes
     if free_bytes < needed_bytes:
         raise Problem(
             f"{_describe_failure(blueprint)}: the disk is too full",
             cause=f"it needs {needed_bytes / 1e9:.1f} GB, "
             f"and {blueprint.path.parent} has {free_bytes / 1e9:.1f} GB free",
-            fix=uv.MAKE_ROOM,
+            fix=uv.FREE_DISK_FIX,
         )
 
 
@@ -196,7 +196,7 @@ def _install_all(blueprint: Blueprint, watch: Progress) -> None:
         "interpreter": str(blueprint.interpreter.path),
         "built": dt.datetime.now(tz=dt.UTC).isoformat(timespec="seconds"),
     }
-    storage.write(blueprint.path / MANIFEST, json.dumps(manifest, indent=1) + "\n")
+    storage.write_text(blueprint.path / MANIFEST_FILE, json.dumps(manifest, indent=1) + "\n")
 
 
 def _look_up_packages(blueprint: Blueprint, settings: Mapping[str, str], watch: Progress) -> bool:

@@ -26,9 +26,9 @@ def prepare_caddy(watch: Progress = SILENT) -> Path:
     program = get_program_path()
     if storage.exists(program):
         return program
-    storage.make(program.parent.parent.parent)
+    storage.make_folder(program.parent.parent.parent)
     folder = program.parent.parent
-    with storage.lock(
+    with storage.lock_file(
         folder.with_name(f".{folder.name}.lock"), waits=lambda: watch.note("another medley installs Caddy")
     ):
         if not storage.exists(program):
@@ -41,7 +41,7 @@ def prepare_caddy(watch: Progress = SILENT) -> Path:
 
 def get_program_path() -> Path:
     """Return the path of the lock's Caddy, which may not be installed yet."""
-    return storage.cache() / "caddy" / read_locked_version() / "bin" / "caddy"
+    return storage.find_cache_folder() / "caddy" / read_locked_version() / "bin" / "caddy"
 
 
 def read_locked_version() -> str:
@@ -52,7 +52,7 @@ def read_locked_version() -> str:
 
 
 def _find_lock() -> Path:
-    return config.files("locks", ".txt")["caddy"]
+    return config.find_table_files("locks", ".txt")["caddy"]
 
 
 def _install(folder: Path, watch: Progress) -> None:

@@ -80,14 +80,14 @@ class Image:
 class Mount:
     source: Path
     why: str
-    writable: bool = False
+    is_writable: bool = False
     target: Path | None = None
     """The path in the container, if it differs from the source."""
 
     @property
     def flag(self) -> Flag:
         target = self.target or self.source
-        return Flag(("--volume",), f"{self.source}:{target}{'' if self.writable else ':ro'}", self.why)
+        return Flag(("--volume",), f"{self.source}:{target}{'' if self.is_writable else ':ro'}", self.why)
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class ContainerSpec:
 
 def name_container(role: str) -> str:
     """Return a container's name from its role and medley's state folder, so that users do not clash."""
-    return f"medley-{role}-{storage.hash_bytes(str(storage.state()).encode())[:6]}"
+    return f"medley-{role}-{storage.hash_bytes(str(storage.find_state_folder()).encode())[:6]}"
 
 
 def build_removal_words(runtime: Runtime, container: str) -> tuple[str, ...]:

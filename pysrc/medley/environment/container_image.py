@@ -171,8 +171,8 @@ def prepare_image(
     environment = describe_environment(replace(selection, image=image), kind, facts)
     for variable in environment.spec.variables:
         if variable.name in {*container.CACHE_FOLDERS, "HF_HUB_CACHE"}:
-            storage.make(Path(variable.value))
-    storage.make(storage.state() / "ray")
+            storage.make_folder(Path(variable.value))
+    storage.make_folder(storage.find_state_folder() / "ray")
     with watch.stage(f"look into {selection.image.name} ({environment.image.short_id})"):
         contents = probe_image(environment)
     engines = tuple(name for name in TITLES if contents["programs"].get(name))
@@ -216,23 +216,23 @@ def _build_environment(selection: ImageSelection, flags: Iterable[Flag]) -> Cont
 
 
 def _list_mounts(selection: ImageSelection) -> Iterator[Mount]:
-    yield Mount(storage.state() / "ray", "Ray's logs and sockets", writable=True)
+    yield Mount(storage.find_state_folder() / "ray", "Ray's logs and sockets", is_writable=True)
     yield Mount(payload.FOLDER, "what of medley runs in the image's Python")
     for mount in selection.mounts:
         source, _, target = mount.partition(":")
-        path = user.expand(source).absolute()
+        path = user.expand_home(source).absolute()
         if not path.exists():
             raise Problem(
                 f"{source} cannot be mounted", cause=f"{path} is not there", fix="--mount PATH or PATH:INSIDE"
             )
-        yield Mount(path, "as --mount says", writable=True, target=Path(target or path))
+        yield Mount(path, "as --mount says", is_writable=True, target=Path(target or path))
 
 
 def _list_variables() -> Iterator[Variable]:
     """Yield the variables of the caches that outlive a container."""
     why = "models that this host has, and those to come"
-    yield Variable("HF_HUB_CACHE", str(hub.find_cache().absolute()), why)
-    cache, why = storage.cache() / "images", "what it compiles outlives the container"
+    yield Variable("HF_HUB_CACHE", str(hub.find_cache_folder().absolute()), why)
+    cache, why = storage.find_cache_folder() / "images", "what it compiles outlives the container"
     yield from (Variable(name, str(cache / folder), why) for name, folder in container.CACHE_FOLDERS.items())
     token = Path(constants.HF_TOKEN_PATH)
     if token.is_file():
@@ -243,7 +243,7 @@ def probe_image(environment: ContainerEnvironment, topic: str = "image") -> dict
     script = payload.FOLDER / "probe.py"
     command = environment.wrap_command(Command((str(environment.python), str(script), topic)))
     finished = process.run(command, limit_s=_PROBE_LIMIT_S)
-    output = json_shape.last_table(finished.lines)
+    output = json_shape.parse_last_object(finished.lines)
     if finished.status or output is None:
         raise container_runtime.refused_start_problem(environment.image, command, finished.lines)
     return output
@@ -267,7 +267,7 @@ def mount_own_nccl(
     environment: ContainerEnvironment, user_path: str, *, watch: Progress = SILENT
 ) -> ContainerEnvironment:
     """Mount the file where torch looks for its NCCL; preloading it would reach every program of the image."""
-    file = user.expand(user_path).resolve()
+    file = user.expand_home(user_path).resolve()
     if not file.is_file():
         raise Problem(
             f"there is no NCCL at {user_path}",

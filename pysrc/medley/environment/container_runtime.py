@@ -128,8 +128,8 @@ def _inspect_image(runtime: Runtime, name: str) -> dict[str, Any] | None:
     output = _run_runtime(runtime, "image", "inspect", name)
     # The runtime may print warnings before the JSON.
     lines = itertools.dropwhile(lambda line: not line.startswith("["), (output or "").splitlines())
-    tables = json_shape.loads("\n".join(lines))
-    return tables[0] if json_shape.fits(tables, list[dict[str, Any]]) and tables else None
+    tables = json_shape.parse_json("\n".join(lines))
+    return tables[0] if json_shape.has_type(tables, list[dict[str, Any]]) and tables else None
 
 
 def _run_runtime(runtime: Runtime, *words: str) -> str | None:
@@ -139,7 +139,7 @@ def _run_runtime(runtime: Runtime, *words: str) -> str | None:
 
 
 def _pull_image(runtime: Runtime, name: str, watch: Progress) -> None:
-    free = storage.free_bytes(Path("/var/lib")) / 1e9
+    free = storage.measure_free_bytes(Path("/var/lib")) / 1e9
     watch.note(f"{name} is not here; images of engines are 5 to 25 GB, and {free:.0f} GB are free")
     command = Command((runtime, "pull", name))
     with watch.stage(f"$ {command}"):

@@ -8,11 +8,18 @@ from pathlib import Path
 from typing import Literal
 
 from medley.errors import Problem
-from medley.host.driver_libraries import DRIVER, OPENED, Drivers, Seen, look, objection
+from medley.host.driver_libraries import (
+    DRIVER_LIBRARIES,
+    OPTIONAL_LIBRARIES,
+    DriverLibraries,
+    LibraryFile,
+    find_objection,
+    read_library_file,
+)
 from medley.host_schema import Driver, HostTable
 
 System = Literal["NixOS", "WSL"]
-CUDA_LIBRARY = DRIVER[0]
+CUDA_LIBRARY = DRIVER_LIBRARIES[0]
 # The oldest driver for each major version of CUDA, from the table in NVIDIA's guide
 # https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
 _MIN_DRIVERS = {"11": 450, "12": 525, "13": 580}
@@ -45,17 +52,19 @@ class Libraries:
 
 
 def find_libraries(
-    driver: Driver, machine: str = os.uname().machine, look: Callable[[str], Seen | None] = look
+    driver: Driver,
+    machine: str = os.uname().machine,
+    read_file: Callable[[str], LibraryFile | None] = read_library_file,
 ) -> Libraries:
     """Find the driver's libraries in the folders of `driver`."""
-    drivers = Drivers(driver.directories, driver.shared_directories, machine, look)
-    paths = {name: path for name in (*DRIVER, *OPENED) if (path := drivers.find(name))}
-    real_paths = {name: file_facts[0] for name, path in paths.items() if (file_facts := look(path))}
+    drivers = DriverLibraries(driver.directories, driver.shared_directories, machine, read_file)
+    paths = {name: path for name in (*DRIVER_LIBRARIES, *OPTIONAL_LIBRARIES) if (path := drivers.find(name))}
+    real_paths = {name: file_facts[0] for name, path in paths.items() if (file_facts := read_file(path))}
     versions = {name: match[1] for name, real in real_paths.items() if (match := _VERSION.search(real))}
     refusals = (
         f"{path}: {why}"
-        for path, file_facts in drivers.seen(CUDA_LIBRARY)
-        if (why := objection(CUDA_LIBRARY, file_facts, machine))
+        for path, file_facts in drivers.list_library_files(CUDA_LIBRARY)
+        if (why := find_objection(CUDA_LIBRARY, file_facts, machine))
     )
     return Libraries(paths, versions, tuple(refusals))
 

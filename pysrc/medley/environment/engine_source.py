@@ -179,7 +179,7 @@ def format_ray_image_command(image: str) -> str:
 
 def read_locked_versions() -> dict[str, Versions]:
     """Return the versions in each lock, by the lock's name."""
-    recipes, locks = config.recipes(), config.files("locks", ".txt")
+    recipes, locks = config.load_recipes(), config.find_table_files("locks", ".txt")
     return {
         name: {
             **_find_engine_versions(locks[name].read_text(encoding="utf-8"), recipe.alias),
@@ -212,7 +212,7 @@ def has_nix_toolkit() -> bool:
 
 def has_matching_nvcc(lock: str) -> bool:
     """Return whether the nvcc of this lock accepts its CUDA headers: both of one minor version."""
-    files = config.files("locks", ".txt")
+    files = config.find_table_files("locks", ".txt")
     versions = parse_pins(files[lock].read_text(encoding="utf-8")) if lock in files else {}
     nvcc_version, headers_version = (
         parse_version(versions.get(f"nvidia-cuda-{name}", ""))[:2] for name in ("nvcc", "runtime")
@@ -222,7 +222,7 @@ def has_matching_nvcc(lock: str) -> bool:
 
 def find_oldest_nccl(engine: EngineName, sources: Iterable[EngineSource] = ()) -> tuple[int, ...]:
     """Return the oldest NCCL of these hosts' engines; an unknown one counts as that of the lock."""
-    lock = config.files("locks", ".txt")[f"{engine}-cuda"].read_text(encoding="utf-8")
+    lock = config.find_table_files("locks", ".txt")[f"{engine}-cuda"].read_text(encoding="utf-8")
     locked_nccl = _find_engine_versions(lock, {})["nccl"]
     return min(
         (parse_version(source.versions.get("nccl", locked_nccl)) for source in sources),

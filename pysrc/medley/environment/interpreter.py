@@ -43,7 +43,7 @@ class Interpreter:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class PythonCandidate:
     path: str
     origin: str
     is_required: bool = False
@@ -56,7 +56,7 @@ def find_interpreter(version: str, *, pythons: Mapping[str, str], uv: str) -> In
     Raise a Problem if there is none, or if the one that the user or the toolkit names does not run.
     """
     failures: dict[str, str] = {}
-    for candidate in list_candidates(version, pythons=pythons, environ=os.environ, home=user.home()):
+    for candidate in list_candidates(version, pythons=pythons, environ=os.environ, home=user.find_home()):
         if candidate.path not in failures:
             result = _probe(candidate, version)
             if isinstance(result, Interpreter):
@@ -69,7 +69,7 @@ def find_interpreter(version: str, *, pythons: Mapping[str, str], uv: str) -> In
 
 def probe_interpreter(path: Path) -> Interpreter:
     """Return the Python at `path`, of any version; raise a Problem if it does not run."""
-    candidate = Candidate(str(path), "its virtualenv", is_required=True)
+    candidate = PythonCandidate(str(path), "its virtualenv", is_required=True)
     result = _probe(candidate, "3")
     if isinstance(result, str):
         raise _unfit_problem(candidate, "3", result)
@@ -78,27 +78,27 @@ def probe_interpreter(path: Path) -> Interpreter:
 
 def list_candidates(
     version: str, *, pythons: Mapping[str, str], environ: Mapping[str, str], home: Path
-) -> Iterator[Candidate]:
+) -> Iterator[PythonCandidate]:
     """Yield the paths where a Python may be, the first choice first."""
     user_pythons = dict(
         pair.partition("=")[::2] for pair in environ.get("MEDLEY_PYTHONS", "").split(":") if pair
     )
     if version in user_pythons:
-        yield Candidate(user_pythons[version], "MEDLEY_PYTHONS", is_required=True)
+        yield PythonCandidate(user_pythons[version], "MEDLEY_PYTHONS", is_required=True)
     if version in pythons:
-        yield Candidate(pythons[version], "the toolkit", is_required=True)
+        yield PythonCandidate(pythons[version], "the toolkit", is_required=True)
     folders = [Path(folder) for folder in environ.get("PATH", "").split(":") if folder]
     for name in (f"python{version}", "python3"):
         for folder in folders:
             if os.access(folder / name, os.X_OK):
-                yield Candidate(str(folder / name), "PATH")
+                yield PythonCandidate(str(folder / name), "PATH")
     pyenv = Path(environ.get("PYENV_ROOT") or home / ".pyenv")
     for path in sorted(pyenv.glob(f"versions/{version}.*/bin/python{version}"), reverse=True):
-        yield Candidate(str(path), "pyenv")
+        yield PythonCandidate(str(path), "pyenv")
 
 
 @functools.cache
-def _probe(candidate: Candidate, version: str) -> Interpreter | str:
+def _probe(candidate: PythonCandidate, version: str) -> Interpreter | str:
     """Return the interpreter, or why it is unfit."""
     name = f"{candidate.path} ({candidate.origin})"
     try:
@@ -119,14 +119,14 @@ def _probe(candidate: Candidate, version: str) -> Interpreter | str:
 
 def _find_with_uv(version: str, uv: str, failures: list[str]) -> Interpreter:
     """Return a Python that uv manages, downloaded if need be; raise a Problem if uv has none."""
-    settings = choose_configuration(os.environ, user.home())
+    settings = choose_configuration(os.environ, user.find_home())
     find_command = Command((uv, "python", "find", "--no-project", "--managed-python", version), settings)
     is_offline = os.environ.get("UV_OFFLINE") or os.environ.get("UV_PYTHON_DOWNLOADS") in {"never", "manual"}
     install_command = Command((uv, "python", "install", "--no-bin", version), settings)
     for command in (find_command,) if is_offline else (find_command, install_command, find_command):
         finished = process.run(command)
         if finished.status == 0 and command is find_command and finished.lines:
-            result = _probe(Candidate(finished.lines[-1], "uv"), version)
+            result = _probe(PythonCandidate(finished.lines[-1], "uv"), version)
             if isinstance(result, Interpreter):
                 return result
             failures.append(result)
@@ -140,7 +140,7 @@ def _find_with_uv(version: str, uv: str, failures: list[str]) -> Interpreter:
     )
 
 
-def _unfit_problem(candidate: Candidate, version: str, why: str) -> Problem:
+def _unfit_problem(candidate: PythonCandidate, version: str, why: str) -> Problem:
     return Problem(
         f"the Python {version} that {candidate.origin} names will not do",
         cause=why,

@@ -108,7 +108,7 @@ class LockRequest:
 
     def validate(self) -> "LockRequest":
         """Return the request with indexes in uv's form; raise a Problem for an unusable name or index."""
-        path = config.files("locks").get(self.name)
+        path = config.find_table_files("locks").get(self.name)
         if not _LOCK_NAME.fullmatch(self.name) or (path and path.parent != get_user_folder()):
             suggestion = re.sub(r"[^a-z0-9.-]", "-", self.name.lower()).strip("-") or "vllm"
             raise Problem(
@@ -151,8 +151,8 @@ class ResolvedLock:
 
 def _parse_index(address: str) -> str:
     """Return the address in uv's form; raise a Problem for a password, which the lock's table would hold."""
-    if "://" not in address and user.expand(address).is_dir():
-        return user.expand(address).absolute().as_uri()
+    if "://" not in address and user.expand_home(address).is_dir():
+        return user.expand_home(address).absolute().as_uri()
     parts = urlsplit(address)
     if parts.scheme not in {"http", "https", "file"}:
         raise Problem(
@@ -170,7 +170,7 @@ def _parse_index(address: str) -> str:
 
 
 def get_user_folder() -> Path:
-    return config.folders()[0] / "locks"
+    return config.list_config_folders()[0] / "locks"
 
 
 def build_resolve_command(
@@ -225,7 +225,7 @@ def resolve_problem(name: str, status: int, lines: Sequence[str]) -> Problem:
 
 
 @contextmanager
-def keep_lock(lock: ResolvedLock) -> Iterator[Path]:
+def write_lock(lock: ResolvedLock) -> Iterator[Path]:
     """Write the lock and its table into the user's folder; restore the old ones if the body fails."""
     name = lock.request.name
     path = get_user_folder() / f"{name}.txt"
@@ -241,19 +241,19 @@ def write_files(texts: Mapping[Path, str]) -> Iterator[None]:
     old_texts = {path: path.read_text(encoding="utf-8") if path.exists() else None for path in texts}
     try:
         for path, text in texts.items():
-            storage.write(path, text)
+            storage.write_text(path, text)
         yield
     except BaseException:
         for path, old_text in old_texts.items():
             if old_text is None:
                 path.unlink(missing_ok=True)
             else:
-                storage.write(path, old_text)
+                storage.write_text(path, old_text)
         raise
 
 
-def note_disk_use(lock: ResolvedLock, environment: Path) -> None:
-    used_bytes = storage.size_bytes(environment)
-    storage.write(
+def record_disk_use(lock: ResolvedLock, environment: Path) -> None:
+    used_bytes = storage.measure_disk_usage(environment)
+    storage.write_text(
         get_user_folder() / f"{lock.request.name}.toml", lock.format_recipe(used_bytes + used_bytes // 10)
     )

@@ -10,9 +10,9 @@ from pathlib import Path
 from medley import user
 from medley.command import Variable
 from medley.environment.engine_source import OWN_NCCL, parse_version
-from medley.errors import Problem, in_words
-from medley.host.driver_libraries import MORE as PRELOAD
-from medley.host.driver_libraries import look, objection
+from medley.errors import Problem, describe_error
+from medley.host.driver_libraries import EXTRA_LIBRARIES_VARIABLE as PRELOAD
+from medley.host.driver_libraries import find_objection, read_library_file
 from medley.host_schema import HostTable
 
 # NCCL's init.cc has this literal, VERSION_STRING: "NCCL version 2.30.7+cuda13.0".
@@ -46,10 +46,10 @@ def read_own_nccl(user_path: str, host: HostTable, machine: str | None = None) -
             cause=f"ranks on {host.title} talk over gloo",
             fix="leave nccl out for this host",
         )
-    file_facts = look(str(path))
+    file_facts = read_library_file(str(path))
     if file_facts is None:
         raise Problem(f"there is no NCCL at {path}", cause="no such file, or not readable", fix=_FIND_COMMAND)
-    if why := objection("libnccl.so.2", file_facts, machine or platform.machine()):
+    if why := find_objection("libnccl.so.2", file_facts, machine or platform.machine()):
         raise Problem(f"{path} is not an NCCL for this host", cause=why, fix=_FIND_COMMAND)
     version, cuda = read_versions(path)
     if host.toolkit and cuda != int(host.toolkit.cuda.partition(".")[0]):
@@ -63,7 +63,7 @@ def read_own_nccl(user_path: str, host: HostTable, machine: str | None = None) -
 
 def expand_path(user_path: str) -> Path:
     """Return the full path of an NCCL that the user named on this host."""
-    return user.expand(user_path).absolute()
+    return user.expand_home(user_path).absolute()
 
 
 def read_versions(path: Path) -> tuple[tuple[int, ...], int]:
@@ -75,7 +75,7 @@ def read_versions(path: Path) -> tuple[tuple[int, ...], int]:
                 (match[1].decode(), int(match[2])) if match else None
             )  # a match of mmap is valid only while the file is open
     except (OSError, ValueError) as error:
-        raise Problem(f"{path} cannot be read", cause=in_words(error), fix=_FIND_COMMAND) from error
+        raise Problem(f"{path} cannot be read", cause=describe_error(error), fix=_FIND_COMMAND) from error
     if version_texts is None:
         raise Problem(f"{path} is not an NCCL", cause='it has no "NCCL version" in it', fix=_FIND_COMMAND)
     return parse_version(version_texts[0]), version_texts[1]

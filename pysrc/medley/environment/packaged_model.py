@@ -16,8 +16,8 @@ from medley.environment.payload import FOLDER, convert_gguf
 from medley.errors import Problem
 from medley.model.resolve import Weights
 from medley.model.transfer.inventory import hash_whole_file
-from medley.process import Finished, Process
-from medley.progress import PROGRESS, SILENT, Progress, share
+from medley.process import Process, ProcessResult
+from medley.progress import PROGRESS, SILENT, Progress, format_share
 from medley.schema import Package
 
 _READER = config.read_own_table(__file__, "packaged_model.toml")["reader"]
@@ -34,9 +34,9 @@ def build_model(weights: Weights, python: Path, watch: Progress = SILENT) -> Non
     folder = Path(weights.target)
     if package is None or _is_complete(folder):
         return
-    storage.make(folder.parent)
+    storage.make_folder(folder.parent)
     waiting_note = f"another medley builds {weights.name}: waiting"
-    with storage.lock(folder.with_name(f".{folder.name}.lock"), waits=lambda: watch.note(waiting_note)):
+    with storage.lock_file(folder.with_name(f".{folder.name}.lock"), waits=lambda: watch.note(waiting_note)):
         if not _is_complete(folder):
             _build_folder(weights.name, package, folder, python, watch)
 
@@ -59,7 +59,10 @@ def _build_folder(name: str, package: Package, folder: Path, python: Path, watch
     with storage.explain_errors(folder, "written"):
         draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        libraries, model = storage.make(draft / _LIBRARIES_FOLDER), storage.make(draft / "model")
+        libraries, model = (
+            storage.make_folder(draft / _LIBRARIES_FOLDER),
+            storage.make_folder(draft / "model"),
+        )
         with bytecode.write_server_bytecode(python):
             with watch.stage(f"{name}: download {package.name} {package.version}"):
                 _download(package, libraries, python, watch)
@@ -70,7 +73,7 @@ def _build_folder(name: str, package: Package, folder: Path, python: Path, watch
         model.chmod(0o755)
         model.rename(folder)
     except OSError as error:
-        raise storage.problem_of(folder, error, "written") from error
+        raise storage.build_file_problem(folder, error, "written") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
@@ -130,7 +133,7 @@ def _convert(name: str, source: Path, model: Path, python: Path, watch: Progress
     def on_line(line: str) -> None:
         if line.startswith(PROGRESS):
             done, total = map(int, line.removeprefix(PROGRESS).split())
-            watch.moved(share(done, total))
+            watch.moved(format_share(done, total))
 
     argv = (str(python), "-I", str(FOLDER / "convert_gguf.py"), str(libraries), str(source), str(model))
     finished = process.run(Command(argv), on_line=on_line)
@@ -141,11 +144,11 @@ def _convert(name: str, source: Path, model: Path, python: Path, watch: Progress
             shutil.copy(license_file, model / "LICENSE")
 
 
-def _conversion_problem(name: str, python: Path, model: Path, finished: Finished) -> Problem:
+def _conversion_problem(name: str, python: Path, model: Path, finished: ProcessResult) -> Problem:
     """Return the Problem of a failed conversion: no room, no memory, another kind of model, or its Python."""
     messages = [line for line in finished.lines if not line.startswith(PROGRESS)]
     cause = messages[-1] if messages else f"it ended with {finished.status}"
-    if uv.NO_SPACE in cause:
+    if uv.NO_SPACE_MESSAGE in cause:
         return _unwritable_problem(name, model.parent.parent, cause)
     title = f"{name} cannot be converted"
     if finished.status == _KILLED_STATUS or "MemoryError" in cause:

@@ -136,8 +136,8 @@ class Preload:
 
     def write_module(self, site_packages: Path) -> None:
         """Make this Python load the libraries at every start, by a module: a .pth file has no loops."""
-        drivers = f"Drivers({self.directories!r}, {self.shared_directories!r})"
-        call = f"\n\nload({self.libraries!r} + more(), {drivers})\n"
+        drivers = f"DriverLibraries({self.directories!r}, {self.shared_directories!r})"
+        call = f"\n\nload_libraries({self.libraries!r} + list_extra_libraries(), {drivers})\n"
         (site_packages / f"{PRELOAD_MODULE}.py").write_text(_read_preload_code() + call, encoding="utf-8")
         (site_packages / f"{PRELOAD_MODULE}.pth").write_text(f"import {PRELOAD_MODULE}\n", encoding="utf-8")
 

@@ -21,7 +21,7 @@ _RESOLVE_LIMIT_S = 600
 
 
 @dataclass(frozen=True)
-class Release:
+class LockRelease:
     """A lock's present files, and its files with another release of its engine."""
 
     name: str
@@ -41,7 +41,7 @@ class Release:
         return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def resolve_release(name: str, version: str | None, *, watch: Progress) -> Release:
+def resolve_release(name: str, version: str | None, *, watch: Progress) -> LockRelease:
     """Return the lock `name` resolved for this engine version, or for the newest; write nothing."""
     recipe, folder = _find_in_tree(name)
     files = [folder / f"{name}{suffix}" for suffix in (".in", ".txt", ".toml")]
@@ -80,7 +80,7 @@ def resolve_release(name: str, version: str | None, *, watch: Progress) -> Relea
         old_texts[files[2]],
         flags=re.MULTILINE,
     )
-    return Release(
+    return LockRelease(
         name,
         distribution,
         old_version,
@@ -92,7 +92,7 @@ def resolve_release(name: str, version: str | None, *, watch: Progress) -> Relea
 
 def _find_in_tree(name: str) -> tuple[Recipe, Path]:
     """Return the lock's table and its folder, which must be in a source tree."""
-    recipes, path = config.recipes(), config.files("locks").get(name)
+    recipes, path = config.load_recipes(), config.find_table_files("locks").get(name)
     if path is None:
         raise Problem(
             f"there is no engine environment {name!r}",

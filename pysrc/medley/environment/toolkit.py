@@ -92,24 +92,28 @@ def read_toolkit(folder: Path) -> Toolkit:
 
 def parse_toolkit(text: str, where: str) -> Toolkit:
     """Return the toolkit in the text of toolkit.json; a Problem names the wrong key."""
-    table = json_shape.table(text)
+    table = json_shape.parse_object(text)
     if table is None:
         raise Problem(
             f"{where} is not a toolkit",
             cause="it holds no JSON object",
             fix="point MEDLEY_TOOLKIT at the result of `nix build .#toolkit-KIND`",
         )
-    return config.build(table, Toolkit, where)
+    return config.build_table(table, Toolkit, where)
 
 
 def get_root_link(name: str, flake: str) -> Path:
     """Return the link that keeps an output from Nix's garbage collection, named by the flake's hash."""
-    return storage.cache() / "toolkits" / f"{name}-{storage.hash_bytes(flake.encode())[:_HASH_DIGITS]}"
+    return (
+        storage.find_cache_folder()
+        / "toolkits"
+        / f"{name}-{storage.hash_bytes(flake.encode())[:_HASH_DIGITS]}"
+    )
 
 
 def _realize_output(output: str, flake: str, link: Path, watch: Progress) -> None:
     command = build_realize_command(flake, output, link)
-    storage.make(link.parent)
+    storage.make_folder(link.parent)
     with watch.stage(f"{output}, by Nix"):
         finished = process.run(command, on_line=watch.line)
     if finished.status:
@@ -157,8 +161,8 @@ def add_libcuda(tools: Toolkit | None, host: HostTable, *, can_write: bool = Tru
         return tools
     # One folder per path, because hosts that share a home may have libcuda in different places. The links
     # lead to that path and not to the file behind it, so that they outlast an upgrade of the driver.
-    folder = storage.cache() / "drivers" / storage.hash_bytes(path.encode())[:12]
+    folder = storage.find_cache_folder() / "drivers" / storage.hash_bytes(path.encode())[:12]
     if can_write:
         for name in _LIBCUDA_NAMES:
-            storage.link(folder / name, path)
+            storage.replace_link(folder / name, path)
     return tools.replace(variables={**tools.variables, LIBCUDA_VARIABLE: str(folder)})

@@ -14,7 +14,7 @@ from medley.environment.own_nccl import OwnNccl
 from medley.environment.patches import Preload
 from medley.environment.toolkit import list_toolkit_variables
 from medley.errors import Problem
-from medley.host.driver_libraries import MORE as PRELOAD
+from medley.host.driver_libraries import EXTRA_LIBRARIES_VARIABLE as PRELOAD
 from medley.host.kind import Kind
 from medley.progress import SILENT, Progress
 from medley.schema import (
@@ -28,26 +28,26 @@ from medley.schema import (
 class Tools:
     """The programs of an engine's environment, with the variables and programs of the host's toolchain."""
 
-    binary: Path
-    settings: Mapping[str, str] = field(default_factory=dict)
+    program_folder: Path
+    toolchain_variables: Mapping[str, str] = field(default_factory=dict)
     path: tuple[str, ...] = ()
     """More folders of programs, in the order of the search path."""
     nccl: OwnNccl | None = None
     """The user's own NCCL, which replaces the environment's."""
     has_preload: bool = True
     """Whether the environment's Python loads what MEDLEY_PRELOAD names; a user's virtualenv does not."""
-    table: Mapping[str, str] = field(default_factory=dict)
+    host_variables: Mapping[str, str] = field(default_factory=dict)
     """The variables that cluster.toml has for this host."""
     cuda_home: Path | None = None
     """The CUDA toolkit in the environment's wheels, where neither Nix nor the host's table names another."""
 
     def list_variables(self, inherited_path: str) -> Iterator[Variable]:
         """Yield the variables of every process of the engine; `inherited_path` is the PATH before."""
-        yield from list_toolkit_variables(self.settings, self.programs, inherited_path)
-        if self.cuda_home and CUDA_HOME not in {**self.settings, **self.table}:
+        yield from list_toolkit_variables(self.toolchain_variables, self.programs, inherited_path)
+        if self.cuda_home and CUDA_HOME not in {**self.toolchain_variables, **self.host_variables}:
             why = "the compiler and headers of the environment's own CUDA version"
             yield prefer_user_value(Variable(CUDA_HOME, str(self.cuda_home), why), os.environ)
-        if self.binary.parts and os.environ.get("PYTHONDONTWRITEBYTECODE"):
+        if self.program_folder.parts and os.environ.get("PYTHONDONTWRITEBYTECODE"):
             why = "the first start keeps the bytecode of all it imports"
             yield Variable("PYTHONDONTWRITEBYTECODE", "", why)
         if self.nccl:
@@ -55,10 +55,10 @@ class Tools:
 
     @property
     def programs(self) -> tuple[str, ...]:
-        return (str(self.binary), *self.path) if self.binary.parts else self.path
+        return (str(self.program_folder), *self.path) if self.program_folder.parts else self.path
 
 
-BARE = Tools(Path())
+NO_TOOLS = Tools(Path())
 """Programs without a folder, for a host whose environment is not known."""
 
 
@@ -160,7 +160,7 @@ def choose_environment(kind: Kind, requested: str | None, engine: EngineName = D
 
 
 def _require_lock(requested: str, engine: EngineName, offered_lock: str | None) -> str:
-    recipes = config.recipes()
+    recipes = config.load_recipes()
     if requested not in recipes:
         title = f"there is no engine environment {requested!r}"
         cause = f"it is not a virtualenv with bin/python, and locks/ has {', '.join(recipes)}"
@@ -174,9 +174,9 @@ def _require_lock(requested: str, engine: EngineName, offered_lock: str | None) 
 
 def _find_user_virtualenv(requested: str | None, engine: EngineName) -> Path | None:
     """Return the user's virtualenv if the request is its path; raise a Problem if it lacks the engine."""
-    if requested is None or requested in config.recipes():
+    if requested is None or requested in config.load_recipes():
         return None
-    folder = user.expand(requested).absolute()
+    folder = user.expand_home(requested).absolute()
     if not storage.exists(folder / "bin" / "python"):
         return None
     if not storage.exists(folder / "bin" / engine):

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from medley import process, storage, user
 from medley.errors import Problem
-from medley.progress import Progress, share
+from medley.progress import Progress, format_share
 
-NO_SPACE = "No space left on device"
-MAKE_ROOM = (
+NO_SPACE_MESSAGE = "No space left on device"
+FREE_DISK_FIX = (
     "make room (medley env clean --all; uv cache prune), or use another disk: export MEDLEY_CACHE=/path"
 )
 _HASH_MISMATCH = re.compile(r"Hash mismatch for `([^`]+)`")
@@ -37,7 +37,7 @@ _NETWORK_ERRORS = (
 _DOWNLOAD_LINE = re.compile(r"Downloading (\S+) \(([\d.]+)([KMG])iB\)")
 _UNIT_BYTES = {"K": 2**10, "M": 2**20, "G": 2**30}
 
-Options = Mapping[str, str]
+PipOptions = Mapping[str, str]
 
 # pip's option, uv's variable for it, and the separator of several values in uv.
 _PIP_OPTIONS = (
@@ -105,7 +105,7 @@ class Downloads:
             total_bytes = sum(self.file_bytes.values())
             done_bytes = min(done_bytes, total_bytes)
             mb_per_s = done_bytes / max(1, time.monotonic() - self.started_s) / 1e6
-            self.watch.moved(f"{share(done_bytes, total_bytes)}, {mb_per_s:.0f} MB/s")
+            self.watch.moved(f"{format_share(done_bytes, total_bytes)}, {mb_per_s:.0f} MB/s")
 
 
 _ADDRESS = re.compile(r"https?://([\w.-]+)")
@@ -128,7 +128,7 @@ def failure_problem(name: str, status: int, lines: Sequence[str], *, verb: str =
             cause="\n".join(stripped for line in lines[start : start + 8] if (stripped := line.strip())),
             fix="do not install it: ask where the file comes from (pip config list), or restore the lock",
         )
-    if NO_SPACE in text:
+    if NO_SPACE_MESSAGE in text:
         return disk_full_problem(title, cause)
     if os.environ.get("UV_OFFLINE", "").lower() in {"1", "true", "yes", "on"}:
         title = f"{title}: uv is offline, and its cache lacks a file"
@@ -147,7 +147,7 @@ def failure_problem(name: str, status: int, lines: Sequence[str], *, verb: str =
 
 
 def disk_full_problem(title: str, cause: str) -> Problem:
-    return Problem(f"{title}: the disk is full", cause=cause, fix=MAKE_ROOM)
+    return Problem(f"{title}: the disk is full", cause=cause, fix=FREE_DISK_FIX)
 
 
 def _select_error_lines(lines: Sequence[str], limit: int = 8) -> str:
@@ -163,10 +163,10 @@ def read_settings(prefix: Path, indexes: Sequence[str]) -> dict[str, str]:
 
     `prefix`: that of the Python whose own pip.conf counts.
     """
-    variables = convert_options(read_pip_config(os.environ, user.home(), prefix), os.environ)
+    variables = convert_options(read_pip_config(os.environ, user.find_home(), prefix), os.environ)
     return {
         **put_indexes_first(variables, indexes, os.environ),
-        **choose_configuration(os.environ, user.home()),
+        **choose_configuration(os.environ, user.find_home()),
     }
 
 
@@ -183,7 +183,7 @@ def choose_configuration(environ: Mapping[str, str], home: Path) -> dict[str, st
     return {"UV_CONFIG_FILE": str(user_file)} if storage.is_visible_file(user_file) else {"UV_NO_CONFIG": "1"}
 
 
-def read_pip_config(environ: Mapping[str, str], home: Path, prefix: Path) -> Options:
+def read_pip_config(environ: Mapping[str, str], home: Path, prefix: Path) -> PipOptions:
     """Return pip's options on this host; `prefix` is that of the Python whose own pip.conf counts."""
     texts = []
     for path in list_pip_files(environ, home, prefix):
@@ -208,7 +208,7 @@ def list_pip_files(environ: Mapping[str, str], home: Path, prefix: Path) -> Iter
         yield Path(named_file)
 
 
-def merge_pip_options(texts: Sequence[str], environ: Mapping[str, str]) -> Options:
+def merge_pip_options(texts: Sequence[str], environ: Mapping[str, str]) -> PipOptions:
     """Return the options of `pip install`, from the files' texts, weakest first, and the PIP_* variables."""
     sections: dict[str, dict[str, str]] = {"global": {}, "install": {}}
     for text in texts:
@@ -226,7 +226,7 @@ def merge_pip_options(texts: Sequence[str], environ: Mapping[str, str]) -> Optio
     return {**sections["global"], **sections["install"], **variables}
 
 
-def convert_options(options: Options, environ: Mapping[str, str]) -> dict[str, str]:
+def convert_options(options: PipOptions, environ: Mapping[str, str]) -> dict[str, str]:
     """Return uv's variables for pip's options, without those that the user has set for uv.
 
     Variables and not arguments, because an index's address may hold a password, and any user of this machine

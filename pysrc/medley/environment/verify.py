@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from medley import config, json_shape, process
-from medley.command import UNSET, Command
+from medley.command import UNSET_VARIABLES, Command
 from medley.environment import payload
 from medley.environment.toolkit import Toolkit, list_toolkit_variables
 from medley.environment.virtualenv import Environment
@@ -29,16 +29,16 @@ def build_script_command(
         variable.name: variable.value
         for variable in list_toolkit_variables(variables, folders, os.environ.get("PATH", ""))
     }
-    return Command((str(environment.python), str(payload.FOLDER / script), *words), environ, UNSET)
+    return Command((str(environment.python), str(payload.FOLDER / script), *words), environ, UNSET_VARIABLES)
 
 
 def prove_environment(environment: Environment, toolkit: Toolkit | None, watch: Progress) -> Proof:
     """Return the output of the probe; raise a Problem if it does not answer."""
-    recipe = config.recipes()[environment.name]
+    recipe = config.load_recipes()[environment.name]
     probe = build_script_command(environment, toolkit, "probe.py", recipe.device, recipe.engine)
     with watch.stage(f"prove {environment.name}"):
         finished = process.run(probe, limit_s=_PROBE_LIMIT_S, on_line=watch.line)
-    if proof := json_shape.last_table(finished.lines):
+    if proof := json_shape.parse_last_object(finished.lines):
         return proof
     raise Problem(
         f"{environment.name} does not work",

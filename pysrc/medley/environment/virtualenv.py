@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 from medley import config, json_shape, storage
 from medley.command import Command
 from medley.environment import build, interpreter, patches, uv
-from medley.environment.build import MANIFEST, Blueprint
+from medley.environment.build import MANIFEST_FILE, Blueprint
 from medley.environment.engine_source import parse_version
 from medley.environment.interpreter import Interpreter
 from medley.environment.patches import Preload
@@ -91,7 +91,7 @@ def prepare_environment(
         return environment
     remove_leftovers()
     waiting_note = f"another medley builds {name}: waiting"
-    with storage.lock(get_lock_file(blueprint.path), waits=lambda: watch.note(waiting_note)):
+    with storage.lock_file(get_lock_file(blueprint.path), waits=lambda: watch.note(waiting_note)):
         if read_environment(blueprint.path) is None:
             build.build_environment(blueprint, watch=watch)
         environment = read_environment(blueprint.path)
@@ -118,13 +118,13 @@ def plan_environment(
     preload = Preload() if interpreter.is_host_loader(python.loader) else Preload.collect(toolkit, driver)
     loader = toolkit.loader if toolkit and patches.is_without_loader(root) else None
     lock_text = lock.read_text(encoding="utf-8")
-    parts = list_parts(lock_text, recipe, python, preload, loader.interpreter if loader else None)
+    parts = list_environment_parts(lock_text, recipe, python, preload, loader.interpreter if loader else None)
     digest = hash_parts(parts)
-    path = get_folder() / f"{name}-{digest}"
+    path = get_environments_folder() / f"{name}-{digest}"
     return Blueprint(name, recipe, lock, python, preload, loader, uv_program, parts, digest, path)
 
 
-def list_parts(
+def list_environment_parts(
     lock: str, recipe: Recipe, python: Interpreter, preload: Preload, loader: str | None
 ) -> dict[str, Any]:
     """Return the parts of an environment by name, so that two hosts can name the part that differs."""
@@ -157,9 +157,9 @@ def hash_parts(parts: Mapping[str, Any]) -> str:
     return storage.hash_bytes(json.dumps(parts, sort_keys=True).encode())[:12]
 
 
-def get_folder() -> Path:
+def get_environments_folder() -> Path:
     """Return the folder of all environments."""
-    return storage.cache() / "envs"
+    return storage.find_cache_folder() / "envs"
 
 
 def list_environments() -> Iterator[Environment]:
@@ -172,8 +172,8 @@ def list_environments() -> Iterator[Environment]:
 
 def read_environment(path: Path) -> Environment | None:
     """Return the environment in a folder; None if it is unfinished or its interpreter is gone."""
-    table = storage.read_table(path / MANIFEST) or {}
-    if not json_shape.fits(table, _Manifest) or not storage.exists(path / "bin/python"):
+    table = storage.read_table(path / MANIFEST_FILE) or {}
+    if not json_shape.has_type(table, _Manifest) or not storage.exists(path / "bin/python"):
         return None
     return Environment(table["name"], table["digest"], path, table["parts"], table["built"])
 
@@ -190,7 +190,7 @@ def open_environment(path: Path) -> Environment | None:
 
 def is_current(environment: Environment) -> bool:
     """Return whether its lock and its recipe are unchanged since it was built."""
-    recipes, locks, name = config.recipes(), config.files("locks", ".txt"), environment.name
+    recipes, locks, name = config.load_recipes(), config.find_table_files("locks", ".txt"), environment.name
     if name not in recipes or name not in locks:
         return False
     lock_parts = _list_lock_parts(locks[name].read_text(encoding="utf-8"), recipes[name])
@@ -223,23 +223,23 @@ def list_removable(name: str, *, is_all: bool) -> Iterator[Path]:
 
 def is_being_built(path: Path) -> bool:
     """Return whether a build of it is running."""
-    with storage.lock(get_lock_file(path)) as is_free:
+    with storage.lock_file(get_lock_file(path)) as is_free:
         return not is_free
 
 
 def remove_environment(path: Path) -> bool:
     """Remove an environment's folder unless a build holds it; return whether it was removed."""
     lock_path = get_lock_file(path)
-    with storage.lock(lock_path) as is_free:
+    with storage.lock_file(lock_path) as is_free:
         if is_free:
-            storage.remove_file(path / MANIFEST)  # first, so that nothing half-removed looks finished
-            storage.remove(path)
+            storage.remove_file(path / MANIFEST_FILE)  # first, so that nothing half-removed looks finished
+            storage.remove_folder(path)
             storage.remove_file(lock_path)
     return is_free
 
 
 def _list_folders() -> list[Path]:
-    return [path for path in storage.list_folder(get_folder(), "[!.]*") if path.is_dir()]
+    return [path for path in storage.list_folder(get_environments_folder(), "[!.]*") if path.is_dir()]
 
 
 def get_lock_file(path: Path) -> Path:
@@ -248,7 +248,7 @@ def get_lock_file(path: Path) -> Path:
 
 
 def _find_recipe(name: str) -> tuple[Recipe, Path]:
-    recipes, locks = config.recipes(), config.files("locks", ".txt")
+    recipes, locks = config.load_recipes(), config.find_table_files("locks", ".txt")
     if name in recipes and name in locks:
         return recipes[name], locks[name]
     known_names = sorted(set(recipes) & set(locks))

@@ -7,7 +7,7 @@ from pathlib import Path
 from medley import storage
 from medley.errors import Problem
 from medley.explain.lines import COLOR
-from medley.process import Finished
+from medley.process import ProcessResult
 from medley.unusable_file import optional
 
 _SIGNAL_STATUS = 128
@@ -19,7 +19,7 @@ LastError = Callable[[Sequence[str]], str | None]
 
 
 def explain_engine_end(
-    finished: Finished, *, ready: bool, log: Path, last_error: LastError, killer: str = _KERNEL_KILL
+    finished: ProcessResult, *, ready: bool, log: Path, last_error: LastError, killer: str = _KERNEL_KILL
 ) -> Problem:
     """Return the engine's end as a Problem, with the known failure or last error, and its exit code.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from medley import storage
-from medley.errors import Problem, in_words
+from medley.errors import Problem, describe_error
 from medley.explain import patterns
 from medley.explain.findings import Explanation, choose_failures
 from medley.explain.lines import BLOCK_BYTES
@@ -44,8 +44,10 @@ def open_named_logs(names: Sequence[str]) -> list[Log]:
 
 def open_newest_logs() -> list[Log]:
     """Return the newest log, and those of the same time, because one start may have several units."""
-    folder = storage.state() / "logs"
-    logs_by_time = sorted((storage.modified_s(file), file) for file in storage.list_folder(folder, "*.log"))
+    folder = storage.find_state_folder() / "logs"
+    logs_by_time = sorted(
+        (storage.read_modified_s(file), file) for file in storage.list_folder(folder, "*.log")
+    )
     if not logs_by_time:
         raise Problem(
             "there is no log of medley on this host",
@@ -73,11 +75,11 @@ def _open_log(path: Path) -> Log:
     except FileNotFoundError as error:
         raise Problem(
             f"{path} cannot be read",
-            cause=in_words(error),
+            cause=describe_error(error),
             fix="name another file: medley explain FILE",
         ) from error
     except OSError as error:
-        raise storage.problem_of(path, error, "read") from error
+        raise storage.build_file_problem(path, error, "read") from error
 
 
 def _read_blocks(file: BinaryIO, name: str) -> Iterator[bytes]:

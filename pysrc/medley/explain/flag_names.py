@@ -59,8 +59,8 @@ def _list_counterparts(name: str, engine: str, flags: tuple[EngineFlag, ...]) ->
 def _read_flag_names() -> Mapping[str, Mapping[str, str]]:
     """Return the flags of each engine, each with the newest release that has it."""
     names: dict[str, dict[str, str]] = {VLLM: {}, SGLANG: {}}
-    for file_name, path in sorted(config.files("locks/parsers", ".json").items()):
-        table = json_shape.table(path.read_text(encoding="utf-8")) or {}
+    for file_name, path in sorted(config.find_table_files("locks/parsers", ".json").items()):
+        table = json_shape.parse_object(path.read_text(encoding="utf-8")) or {}
         release = {flag: str(table.get("version")) for row in table.get("flags", ()) for flag in row["names"]}
         names[SGLANG if file_name.startswith("sglang") else VLLM].update(release)
     return names

@@ -251,7 +251,7 @@ def sign(needle: str, pattern: str | None = None) -> Sign:
 
 def list_files() -> tuple[list[Path], list[Path]]:
     """Return the user's files, and medley's: of the source tree or the installed package."""
-    own, *shipped = (config.list_tables(folder / "failures") for folder in config.folders())
+    own, *shipped = (config.list_tables(folder / "failures") for folder in config.list_config_folders())
     return own, next(filter(None, shipped), [])
 
 
@@ -347,7 +347,7 @@ def _read_files(paths: Iterable[Path], problems: list[Problem], *, trusted: bool
 
 @lru_cache(maxsize=512)
 def _read(path: Path, _changed_ns: int) -> File:
-    return _add_flags_of_sglang(config.read(path, File), read_engine_flags())
+    return _add_flags_of_sglang(config.read_table(path, File), read_engine_flags())
 
 
 @lru_cache(maxsize=1)
@@ -357,7 +357,7 @@ def read_engine_flags() -> tuple[EngineFlag, ...]:
         flag
         for path in shipped
         if path.name == _ENGINE_FLAGS_FILE
-        for flag in config.read(path, File).engine_flag
+        for flag in config.read_table(path, File).engine_flag
     )
 
 

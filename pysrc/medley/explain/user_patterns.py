@@ -66,7 +66,7 @@ class UserPatterns:
         answer = None
         try:
             process = self._process or self._start()
-            process.say(json.dumps([sign.expression.pattern, failure.unless, text]))
+            process.write_line(json.dumps([sign.expression.pattern, failure.unless, text]))
             answer = json.loads(self._answers.get(timeout=_SEARCH_LIMIT_S))
         except (Empty, Problem):
             self.slow.add(failure.name)
@@ -85,6 +85,6 @@ class UserPatterns:
 
     def _stop(self) -> None:
         if self._process:
-            self._process.hang_up()
+            self._process.close_stdin()
             self._process.stop(grace_s=0)
         self._process = None

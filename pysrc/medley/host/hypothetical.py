@@ -12,7 +12,7 @@ from medley.errors import Problem
 from medley.host.facts import Facts, read_facts
 from medley.host.facts.network import Interface
 from medley.host.facts.rdma import RdmaPort
-from medley.transcript import parse
+from medley.transcript import parse_transcript
 
 MAX_HOSTS = 64
 _FIRST_NUMBER = 10
@@ -24,7 +24,7 @@ def build_hosts(hosts_option: str) -> dict[str, Facts]:
 
     Raise a Problem for an unknown kind, or too many hosts.
     """
-    files = config.files("hosts/typical", ".txt")
+    files = config.find_table_files("hosts/typical", ".txt")
     kinds = [
         kind
         for word in hosts_option.split(",")
@@ -47,7 +47,7 @@ def build_hosts(hosts_option: str) -> dict[str, Facts]:
 @lru_cache(maxsize=64)
 def _read_facts(transcript: str) -> Facts:
     """Parse a transcript once per process, because remedies plan on many hypothetical hosts."""
-    return read_facts(parse(transcript))
+    return read_facts(parse_transcript(transcript))
 
 
 def _list_kinds(word: str, kinds: tuple[str, ...], hosts_option: str) -> list[str]:

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from medley import config, process, transcript
-from medley.errors import Problem, in_words
+from medley.errors import Problem, describe_error
 from medley.host import facts
 from medley.host.facts import Facts
 from medley.host.facts.gpu import Gpu
@@ -40,7 +40,7 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class _Sign:
+class _KindSign:
     """A property that the table of a kind requires."""
 
     text: str
@@ -83,13 +83,13 @@ def match_kind(facts: Facts, hosts: Mapping[str, HostTable]) -> Kind:
 def find_table(facts: Facts) -> HostTable | None:
     """Return the table of the host's kind, shipped or the user's; None for a host of no kind."""
     with suppress(Problem):
-        return match_kind(facts, _load_tables(config.folders())).host
+        return match_kind(facts, _load_tables(config.list_config_folders())).host
     return None
 
 
 @cache
 def _load_tables(_: tuple[Path, ...]) -> Mapping[str, HostTable]:
-    return config.hosts()
+    return config.load_hosts()
 
 
 def has_gpudirect(facts: Facts) -> bool:
@@ -135,24 +135,24 @@ def find_gpu_capability(gpu: Gpu, host: HostTable | None) -> str | None:
     return gpu.capability or (host.capability if host else None)
 
 
-def _list_signs(facts: Facts, host: HostTable) -> Iterator[_Sign]:
+def _list_signs(facts: Facts, host: HostTable) -> Iterator[_KindSign]:
     required = host.recognise
     if required.system:
-        yield _Sign(f"system {required.system}", facts.system == required.system)
+        yield _KindSign(f"system {required.system}", facts.system == required.system)
     if required.soc:
-        yield _Sign(f"SoC {required.soc}", facts.board.soc == required.soc)
+        yield _KindSign(f"SoC {required.soc}", facts.board.soc == required.soc)
     if required.l4t:
         major = facts.board.l4t.major if facts.board.l4t else None
-        yield _Sign(f"L4T r{' or r'.join(required.l4t)}", major in required.l4t)
+        yield _KindSign(f"L4T r{' or r'.join(required.l4t)}", major in required.l4t)
     if required.gpu is not None:
         # Every GPU, because the toolchain is built for one sort: a mixed host is no `rtx`.
         # A whole word, for GB10 is also how GB100 begins; the empty word is in every name.
         names = [re.sub(r"[()]", " ", gpu.name).split() for gpu in facts.gpus]
         has_gpu = bool(names) and all(not required.gpu or required.gpu in words for words in names)
-        yield _Sign(f"GPU {required.gpu or 'of NVIDIA'}", has_gpu, is_any_gpu=not required.gpu)
+        yield _KindSign(f"GPU {required.gpu or 'of NVIDIA'}", has_gpu, is_any_gpu=not required.gpu)
     if required.capability:
         capable = bool(facts.gpus) and all(gpu.capability in required.capability for gpu in facts.gpus)
-        yield _Sign(f"capability {' or '.join(required.capability)}", capable)
+        yield _KindSign(f"capability {' or '.join(required.capability)}", capable)
 
 
 def _find_warning(facts: Facts, host: HostTable) -> str | None:
@@ -207,13 +207,13 @@ def _no_kind_problem(facts: Facts, hosts: Mapping[str, HostTable]) -> Problem:
 def load_answers(file: str | None = None) -> Transcript:
     """Return the answers of this host, or of a transcript; raise a Problem if the file cannot be read."""
     if file is None:
-        return process.ask(facts.QUESTIONS)
+        return process.ask_host(facts.QUESTIONS)
     try:
-        return transcript.parse(Path(file).read_text(encoding="utf-8"))
+        return transcript.parse_transcript(Path(file).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise Problem(
             f"{file} cannot be read",
-            cause=in_words(error),
+            cause=describe_error(error),
             fix="name a file that medley facts --transcript wrote",
         ) from error
     except Problem as problem:
@@ -234,7 +234,7 @@ def find_kind(host_facts: facts.Facts, kind_name: str | None = None) -> Kind:
 
     Raise a Problem if there is no such kind, or if the host cannot be one.
     """
-    hosts = config.hosts()
+    hosts = config.load_hosts()
     if kind_name is None:
         return match_kind(host_facts, hosts)
     if kind_name not in hosts:

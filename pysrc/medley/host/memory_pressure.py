@@ -28,13 +28,13 @@ _MIN_SWAP_SHARE = 0.1
 """earlyoom's share of free swap, below which swap no longer helps."""
 _MAX_STALLED_PERCENT = 50.0
 """The percent of ten seconds in which no process of the host went on: Fedora's limit of systemd-oomd."""
-_LOOK_EVERY_S, _PATIENCE_S = 1.0, 2.0
+_CHECK_INTERVAL_S, _PATIENCE_S = 1.0, 2.0
 _LARGEST_PROCESSES = 5
 _V1_LIMIT_FILE = "memory.limit_in_bytes"
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryState:
     """The memory of the host, or of a control group with a limit, in bytes."""
 
     where: str
@@ -47,7 +47,7 @@ class Memory:
     cached: int = 0
     """The page cache of the host; most of it is available."""
 
-    def bounds(self, reserve: int | None = None) -> tuple[int, int]:
+    def compute_bounds(self, reserve: int | None = None) -> tuple[int, int]:
         """Return the available bytes below which it is low, and critical; `reserve` replaces the first."""
         low = reserve
         if low is None:
@@ -55,8 +55,8 @@ class Memory:
             low = min(most, max(_MIN_LOW_BYTES, int(self.total * _LOW_SHARE)))
         return low, low // 2
 
-    def level(self, reserve: int | None = None) -> Level:
-        low, critical = self.bounds(reserve)
+    def classify(self, reserve: int | None = None) -> Level:
+        low, critical = self.compute_bounds(reserve)
         if self.available >= low:
             return "enough"
         is_stalled = self.stalled is not None and self.stalled >= _MAX_STALLED_PERCENT
@@ -73,12 +73,12 @@ class Memory:
         return f"{available} on {self.where}{swap}{stalled}"
 
 
-def read_memory(root: Path = Path("/")) -> Iterator[Memory]:
+def read_memory(root: Path = Path("/")) -> Iterator[MemoryState]:
     """Yield the host's memory, then that of the control group with the least left, if one has a limit."""
     entries = dict(re.findall(r"(?m)^(\w+): +(\d+) kB", _read_text(root / "proc/meminfo")))
     sizes = {name: int(kib) * 1024 for name, kib in entries.items()}
     if {"MemTotal", "MemAvailable"} <= sizes.keys():
-        yield Memory(
+        yield MemoryState(
             "this host",
             total=sizes["MemTotal"],
             available=sizes["MemAvailable"],
@@ -92,7 +92,7 @@ def read_memory(root: Path = Path("/")) -> Iterator[Memory]:
             yield tightest
 
 
-def _list_groups(root: Path) -> Iterator[Memory]:
+def _list_groups(root: Path) -> Iterator[MemoryState]:
     """Yield the control groups of this process that have a limit; in a container their paths are not here."""
     for line in _read_text(root / "proc/self/cgroup").splitlines():
         number, controllers, path = line.split(":", 2)
@@ -111,7 +111,7 @@ def _list_groups(root: Path) -> Iterator[Memory]:
                 # The count of kubelet, and half of the files in use: mapped weights are among them.
                 available = max(0, int(limit) - int(used) + idle + active // 2)
                 stalled = _read_stalled(folder / "memory.pressure")
-                yield Memory(f"control group {path}", int(limit), available, stalled=stalled)
+                yield MemoryState(f"control group {path}", int(limit), available, stalled=stalled)
 
 
 def _read_stalled(file: Path) -> float | None:
@@ -155,7 +155,7 @@ def describe_killer(kills_before: int | None, root: Path = Path("/")) -> str:
 
 
 class MemoryWatch:
-    """A watch of the level, at most every second; `look` is cheap, and called often."""
+    """A watch of the level, at most every second; `check` is cheap, and called often."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ, patience_s: float = _PATIENCE_S) -> None:
         """Read MEDLEY_MEMORY_RESERVE_MIB; `patience_s`: the time for which memory may be critical."""
@@ -164,13 +164,13 @@ class MemoryWatch:
         self.low: str | None = None
         """The figures while memory is low, until half as much again as that bound is available."""
 
-    def look(self) -> bool:
+    def check(self) -> bool:
         """Return whether memory has been critical for long enough; `low` is as of the last look."""
         now = time.monotonic()
         if self._reserve == 0 or now < self._next:
             return False
-        self._next = now + _LOOK_EVERY_S
-        levels = [(memory.level(self._reserve), memory) for memory in read_memory()]
+        self._next = now + _CHECK_INTERVAL_S
+        levels = [(memory.classify(self._reserve), memory) for memory in read_memory()]
         low = [memory for level, memory in levels if level != "enough"]
         if low:
             self.low = str(min(low, key=lambda memory: memory.available))
@@ -180,10 +180,10 @@ class MemoryWatch:
         self._critical_since = min(self._critical_since, now) if is_critical else float("inf")
         return now - self._critical_since >= self._patience_s
 
-    def _has_recovered(self, memory: Memory) -> bool:
-        return memory.available > memory.bounds(self._reserve)[0] * _RECOVERED_RATIO
+    def _has_recovered(self, memory: MemoryState) -> bool:
+        return memory.available > memory.compute_bounds(self._reserve)[0] * _RECOVERED_RATIO
 
-    def problem(self, what: str) -> Problem:
+    def build_problem(self, what: str) -> Problem:
         """Explain the end of `what`, with the processes that use the most."""
         users = ", ".join(
             f"{name} ({pid}) {_format_bytes(size)}" for pid, name, size in list_largest_processes()

@@ -14,7 +14,7 @@ _LINK_KINDS = {"ethernet", "infiniband", "wifi", "bond", "vlan", "bridge"}
 """The kinds of links that may lead to another host; each link has a line."""
 
 
-def summarize(facts: Facts, chosen: Kind | Problem) -> Iterator[tuple[str, str]]:
+def describe_facts(facts: Facts, chosen: Kind | Problem) -> Iterator[tuple[str, str]]:
     """Yield a label and a text for each line; `chosen` is the host's kind, or the Problem without one."""
     yield from _describe_kind(chosen)
     software, board, cpu, memory, driver = facts.software, facts.board, facts.cpu, facts.memory, facts.driver

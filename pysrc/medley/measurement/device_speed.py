@@ -91,8 +91,8 @@ def measure_cluster(
 def _read_devices(node: Mapping[str, Any]) -> HostDevices:
     units: tuple[DeviceIdentity, ...] = ()
     with suppress(Problem):  # its facts are unknown, or fit no kind of host
-        host = facts.read_facts(transcript.parse(node["told"] or ""))
-        units = tuple(devices.list_device_identities(host, match_kind(host, config.hosts())))
+        host = facts.read_facts(transcript.parse_transcript(node["told"] or ""))
+        units = tuple(devices.list_device_identities(host, match_kind(host, config.load_hosts())))
     return HostDevices(f"{node['name']} ({node['address']})", units)
 
 

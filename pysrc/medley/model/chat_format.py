@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from medley import config
-from medley.model.checkpoint import CONFIG
+from medley.model.checkpoint import CONFIG_FILE
 from medley.schema import Model
 
-JINJA, TOKENIZER_CONFIG = "chat_template.jinja", "tokenizer_config.json"
+TEMPLATE_FILE, TOKENIZER_CONFIG_FILE = "chat_template.jinja", "tokenizer_config.json"
 _REASONING_MARKS = re.compile(r"<think>|\[THINK\]")
 # `tools` as a variable of the template: not `message.tools`, "tools" or <tools>.
 _TOOLS_VARIABLE = re.compile(
@@ -24,7 +24,7 @@ _TOOLS_VARIABLE = re.compile(
 
 
 @dataclass(frozen=True)
-class Rule:
+class ParserRule:
     """A parser, and the marks of templates that it reads."""
 
     parser: str
@@ -63,13 +63,15 @@ class ChatFormat:
         return bool(self.source) and not self.reasoning_parser and self.tool_parser != "openai"
 
 
-def _load_rules(name: str) -> tuple[Rule, ...]:
+def _load_rules(name: str) -> tuple[ParserRule, ...]:
     """Return the rules of chat_formats.toml under this name."""
     keys = ("marks", "without", "same", "architectures")
     rules = []
     for table in config.read_own_table(__file__, "chat_formats.toml")[name]:
         marks, absent_marks, same_parsers, architectures = (tuple(table.get(key, ())) for key in keys)
-        rules.append(Rule(table["parser"], marks, table["source"], absent_marks, same_parsers, architectures))
+        rules.append(
+            ParserRule(table["parser"], marks, table["source"], absent_marks, same_parsers, architectures)
+        )
     return tuple(rules)
 
 
@@ -105,20 +107,20 @@ def _read_text(path: Path) -> str | None:
 
 def find_format(read: Callable[[str], str | None]) -> ChatFormat:
     """Return the format that a checkpoint's files show; `read` returns a file's text, or None without it."""
-    kind = _parse_table(read(CONFIG)).get("model_type")
+    kind = _parse_table(read(CONFIG_FILE)).get("model_type")
     architecture = kind if isinstance(kind, str) else ""
-    if jinja := read(JINJA):
-        return find_template_format(jinja, jinja, architecture, JINJA)
-    match _parse_table(read(TOKENIZER_CONFIG)).get("chat_template"):
+    if jinja := read(TEMPLATE_FILE):
+        return find_template_format(jinja, jinja, architecture, TEMPLATE_FILE)
+    match _parse_table(read(TOKENIZER_CONFIG_FILE)).get("chat_template"):
         case str(text):
-            return find_template_format(text, text, architecture, TOKENIZER_CONFIG)
+            return find_template_format(text, text, architecture, TOKENIZER_CONFIG_FILE)
         case [*entries]:
             tables = [entry for entry in entries if isinstance(entry, dict)]
             templates = {table.get("name"): table.get("template") for table in tables}
             texts = {name: text for name, text in templates.items() if isinstance(text, str)}
             default_template = texts.get("default", "")
             return find_template_format(
-                default_template, texts.get("tool_use", default_template), architecture, TOKENIZER_CONFIG
+                default_template, texts.get("tool_use", default_template), architecture, TOKENIZER_CONFIG_FILE
             )
         case _:
             return ChatFormat()
@@ -141,7 +143,7 @@ def _find_tool_parser(template: str, architecture: str, source: str) -> tuple[st
 
 
 def _choose_parser(
-    rules: Iterable[Rule], template: str, architecture: str, source: str
+    rules: Iterable[ParserRule], template: str, architecture: str, source: str
 ) -> tuple[str | None, str]:
     """Return the only parser whose rule holds, and why; None where none does, or several do."""
     matching = [rule for rule in rules if rule.is_match(template, architecture)]

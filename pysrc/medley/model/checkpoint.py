@@ -11,15 +11,15 @@ from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
-from medley.errors import Problem, in_words
+from medley.errors import Problem, describe_error
 
-CONFIG, WEIGHTS_FILE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
-QUANTIZATION = "hf_quant_config.json"
+CONFIG_FILE, WEIGHTS_FILE, INDEX_FILE = "config.json", "model.safetensors", "model.safetensors.index.json"
+QUANTIZATION_FILE = "hf_quant_config.json"
 """The file in which ModelOpt before 0.31 names the quantization, where config.json does not.
 
 vLLM 0.33 reads it too (transformers_utils/config.py, get_config).
 """
-_WEIGHTS = {".safetensors", ".bin", ".gguf", ".pt"}
+_WEIGHT_SUFFIXES = {".safetensors", ".bin", ".gguf", ".pt"}
 # The format's own limit; a longer one is no header.
 _MAX_HEADER_BYTES = 100_000_000
 _FETCH_AGAIN = "fetch that file again"
@@ -149,7 +149,7 @@ class Checkpoint:
 
 def read_config(folder: Path) -> Checkpoint:
     """Read config.json and the index, if it is there, of a folder without weights."""
-    index = read_table(folder / INDEX) if (folder / INDEX).is_file() else {}
+    index = read_table(folder / INDEX_FILE) if (folder / INDEX_FILE).is_file() else {}
     return Checkpoint(str(folder), _read_configuration(folder), {}, index)
 
 
@@ -165,10 +165,10 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 
 
 def _read_configuration(folder: Path) -> Mapping[str, Any]:
-    config = read_table(folder / CONFIG)
-    if has_quantization(config) or not (folder / QUANTIZATION).is_file():
+    config = read_table(folder / CONFIG_FILE)
+    if has_quantization(config) or not (folder / QUANTIZATION_FILE).is_file():
         return config
-    return add_quantization(config, read_table(folder / QUANTIZATION))
+    return add_quantization(config, read_table(folder / QUANTIZATION_FILE))
 
 
 def has_quantization(config: Mapping[str, Any]) -> bool:
@@ -185,12 +185,15 @@ def add_quantization(config: Mapping[str, Any], quantization: Mapping[str, Any])
 
 def has_weights(folder: Path) -> bool:
     with raise_read_problem(folder):
-        return any(path.suffix in _WEIGHTS for path in folder.iterdir())
+        return any(path.suffix in _WEIGHT_SUFFIXES for path in folder.iterdir())
 
 
 def _list_files(folder: Path) -> list[Path]:
-    if (folder / INDEX).is_file():
-        paths = [folder / name for name in list_weight_files(read_table(folder / INDEX), str(folder / INDEX))]
+    if (folder / INDEX_FILE).is_file():
+        paths = [
+            folder / name
+            for name in list_weight_files(read_table(folder / INDEX_FILE), str(folder / INDEX_FILE))
+        ]
     elif (folder / WEIGHTS_FILE).is_file():
         return [folder / WEIGHTS_FILE]
     else:
@@ -235,12 +238,12 @@ def raise_read_problem(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise Problem(
-            f"{path} cannot be read", cause=in_words(error), fix=f"ls -l {shlex.quote(str(path))}"
+            f"{path} cannot be read", cause=describe_error(error), fix=f"ls -l {shlex.quote(str(path))}"
         ) from error
 
 
 @dataclass
-class Amount:
+class TensorTotals:
     """The bytes and weights of some tensors; routed experts also count on their own."""
 
     size_bytes: int = 0
@@ -253,13 +256,13 @@ class Amount:
 class TensorSizes:
     """The sizes of a checkpoint's tensors by part; the names are those of `Part`."""
 
-    layers: Amount = field(default_factory=Amount)
-    first: Amount = field(default_factory=Amount)
+    layers: TensorTotals = field(default_factory=TensorTotals)
+    first: TensorTotals = field(default_factory=TensorTotals)
     """The embedding, and all that belongs to no layer."""
-    head: Amount = field(default_factory=Amount)
-    draft: Amount = field(default_factory=Amount)
+    head: TensorTotals = field(default_factory=TensorTotals)
+    draft: TensorTotals = field(default_factory=TensorTotals)
     """The layers that guess further tokens (MTP), loaded only if used."""
-    unused: Amount = field(default_factory=Amount)
+    unused: TensorTotals = field(default_factory=TensorTotals)
     """The parts of the checkpoint that no engine loads."""
     layer_numbers: set[int] = field(default_factory=set)
     """The numbers of the layers that have a tensor."""
@@ -277,7 +280,7 @@ def sum_tensors(
         part, layer = find_part(name, layers)
         if part == "layers":
             sizes.layer_numbers.add(layer)
-        amount: Amount = getattr(sizes, part)
+        amount: TensorTotals = getattr(sizes, part)
         count = count_parameters(name, tensor, bits)
         amount.size_bytes += tensor.size_bytes
         amount.parameters += count

@@ -4,7 +4,7 @@ For DeepSeek-V4-Flash they come to what the headers of its weights have (models/
 4599.1 MB of attention in FP8, and with its router 0.9 GB of compressors and index.
 """
 
-from medley.model.config_fields import NAMES, Fields
+from medley.model.config_fields import FIELD_NAMES, ConfigFields
 from medley.model.kv_cache import OVERLAPPING_RATIO, count_query_heads, find_head_dim
 
 BYTES_PER_ATTENTION_WEIGHT = 1.0
@@ -14,9 +14,12 @@ The builds of DeepSeek, NVIDIA and Red Hat keep them in FP8 (ai-dynamo/aiconfigu
 """
 
 
-def count_attention_weights(fields: Fields, ratio: int) -> int:
+def count_attention_weights(fields: ConfigFields, ratio: int) -> int:
     """Count a layer's queries, keys and outputs, and the queries of an index."""
-    hidden, wide = fields.require_number(*NAMES["hidden"]), count_query_heads(fields) * find_head_dim(fields)
+    hidden, wide = (
+        fields.require_number(*FIELD_NAMES["hidden"]),
+        count_query_heads(fields) * find_head_dim(fields),
+    )
     rank, out, groups = (
         fields.require_number("q_lora_rank"),
         fields.require_number("o_lora_rank"),
@@ -28,9 +31,9 @@ def count_attention_weights(fields: Fields, ratio: int) -> int:
     return count
 
 
-def count_compressor_weights(fields: Fields, ratio: int) -> int:
+def count_compressor_weights(fields: ConfigFields, ratio: int) -> int:
     """Count the 16-bit weights that make an entry of `ratio` tokens: keys and scores, twice in overlaps."""
-    hidden = fields.require_number(*NAMES["hidden"])
+    hidden = fields.require_number(*FIELD_NAMES["hidden"])
     if ratio == OVERLAPPING_RATIO:
         index = 4 * fields.require_number("index_head_dim") + fields.require_number("index_n_heads")
         return hidden * (4 * find_head_dim(fields) + index)

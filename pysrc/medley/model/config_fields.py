@@ -11,27 +11,27 @@ _T = TypeVar("_T")
 
 _MAX_NUMBER = 2**40
 """A number above any real one, and small enough that products of a few stay sensible."""
-NAMES: Mapping[str, list[str]] = config.read_own_table(__file__, "config_names.toml")
+FIELD_NAMES: Mapping[str, list[str]] = config.read_own_table(__file__, "config_names.toml")
 _ASSUMED_CONTEXT = 2048
 """vLLM's context where config.json has none, as for Mamba and BLOOM.
 
 See _get_and_verify_max_len in config/model.py of vLLM 0.32.
 """
 _MAX_YARN_FACTOR = 4096
-SPARSE = {
+SPARSE_KINDS = {
     "deepseek_sparse_attention",
     "qwen_sparse_attention",
     "indexed_attention",
     "sparse_attention",
     "sparse",
 }
-FULL = {"full_attention", "attention", "global", "global_attention"} | SPARSE
-WINDOWED = {"sliding_attention", "chunked_attention", "local", "local_attention"}
-RECURRENT = {"linear_attention", "mamba", "conv"}
-PARALLEL = {"hybrid"}
+FULL_KINDS = {"full_attention", "attention", "global", "global_attention"} | SPARSE_KINDS
+WINDOWED_KINDS = {"sliding_attention", "chunked_attention", "local", "local_attention"}
+RECURRENT_KINDS = {"linear_attention", "mamba", "conv"}
+PARALLEL_KINDS = {"hybrid"}
 """Attention and a recurrent state in one layer."""
 # Nemotron-H counts a bare feed-forward as a layer.
-FEED_FORWARD = {"moe", "mlp", "-"}
+FEED_FORWARD_KINDS = {"moe", "mlp", "-"}
 # Where these stand and no list of kinds, layers differ in a way that medley does not know.
 _UNKNOWN_KIND_FIELDS = ("block_configs", "compress_ratios")
 # Inkling's convolutions beside an attention are counted with it.
@@ -45,7 +45,7 @@ _TIED_FIELD = "tie_word_embeddings"
 
 
 @dataclass(frozen=True)
-class Fields:
+class ConfigFields:
     """The entries that shape the language model, and where they come from."""
 
     table: Mapping[str, Any]
@@ -56,7 +56,7 @@ class Fields:
         number = self.find_number(*names, minimum=minimum)
         if number is None:
             others = f", and so are {', '.join(names[1:])}" if names[1:] else ""
-            raise self.problem(names[0], f"it is missing{others}")
+            raise self.build_problem(names[0], f"it is missing{others}")
         return number
 
     def find_number(self, *names: str, minimum: int = 1) -> int | None:
@@ -69,7 +69,7 @@ class Fields:
             if value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value < _MAX_NUMBER:
-                raise self.problem(
+                raise self.build_problem(
                     name, f"it is {_format_value(value)}, and not a whole number from {minimum} on"
                 )
             return value
@@ -86,27 +86,27 @@ class Fields:
             value = self._find_typed(name, list, "no list of words")
             if value is not None:
                 if not all(isinstance(word, str) for word in value):
-                    raise self.problem(name, f"it is {_format_value(value)}, and no list of words")
+                    raise self.build_problem(name, f"it is {_format_value(value)}, and no list of words")
                 return tuple(value)
         return None
 
     def find_numbers(self, name: str) -> tuple[int, ...]:
         value = self._find_typed(name, list, "no list of numbers") or []
         if not all(isinstance(number, int) for number in value):
-            raise self.problem(name, f"it is {_format_value(value)}, and no list of numbers")
+            raise self.build_problem(name, f"it is {_format_value(value)}, and no list of numbers")
         return tuple(value)
 
-    def find_table(self, name: str) -> "Fields | None":
+    def find_table(self, name: str) -> "ConfigFields | None":
         value = self._find_typed(name, dict, "no table")
-        return None if value is None else Fields(value, f"{self.where}: {name}")
+        return None if value is None else ConfigFields(value, f"{self.where}: {name}")
 
     def _find_typed(self, name: str, kind: type[_T], expectation: str) -> _T | None:
         value = self.table.get(name)
         if value is not None and not isinstance(value, kind):
-            raise self.problem(name, f"it is {_format_value(value)}, and {expectation}")
+            raise self.build_problem(name, f"it is {_format_value(value)}, and {expectation}")
         return value
 
-    def problem(self, name: str, cause: str) -> Problem:
+    def build_problem(self, name: str, cause: str) -> Problem:
         return Problem(
             f"{self.where}: '{name}' does not say what the model is",
             cause=cause,
@@ -114,30 +114,30 @@ class Fields:
         )
 
 
-def find_text_fields(config: Mapping[str, Any], where: str) -> Fields:
+def find_text_fields(config: Mapping[str, Any], where: str) -> ConfigFields:
     """Return the language model's entries, one table deeper if the model also sees or hears."""
-    top = Fields(config, where)
+    top = ConfigFields(config, where)
     for name in ("text_config", "llm_config", "language_config"):
         inner = top.find_table(name)
         if inner is not None:
             # Entries at the top hold for the part too, unless the part has its own. Whether the head is the
             # embedding stands at the top, where transformers 5 and vLLM look first.
             tied_entry = {_TIED_FIELD: config[_TIED_FIELD]} if config.get(_TIED_FIELD) is not None else {}
-            return Fields({**config, **inner.table, **tied_entry}, inner.where)
+            return ConfigFields({**config, **inner.table, **tied_entry}, inner.where)
     thinker = top.find_table("thinker_config")
     if thinker:
         return find_text_fields(thinker.table, thinker.where)
     # DBRX keeps what shapes its layers in two tables.
     parts = [part.table for part in map(top.find_table, ("attn_config", "ffn_config")) if part]
-    return Fields({key: value for part in (*parts, config) for key, value in part.items()}, where)
+    return ConfigFields({key: value for part in (*parts, config) for key, value in part.items()}, where)
 
 
-def find_context_length(fields: Fields) -> int:
+def find_context_length(fields: ConfigFields) -> int:
     """Return the tokens that vLLM 0.33 takes from config.json (config/model.py, _get_and_verify_max_len).
 
     YaRN counts from the length before it; max_position_embeddings may be either length.
     """
-    context = fields.find_number(*NAMES["context"]) or _ASSUMED_CONTEXT
+    context = fields.find_number(*FIELD_NAMES["context"]) or _ASSUMED_CONTEXT
     for name in ("rope_parameters", "rope_scaling"):
         rope = fields.find_table(name)
         if rope is None or "yarn" not in {rope.table.get("rope_type"), rope.table.get("type")}:
@@ -156,14 +156,14 @@ def _format_value(value: object) -> str:
     return text if len(text) <= 40 else text[:37] + "…"  # noqa: PLR2004 - a line's worth
 
 
-def count_layers(fields: Fields) -> int:
+def count_layers(fields: ConfigFields) -> int:
     """Return the number of layers; raise a Problem if config.json does not show it."""
     named_kinds = fields.find_words("layers_block_type") or fields.find_word("hybrid_override_pattern")
     # HRM runs its two stacks in turn and counts each turn in num_hidden_layers.
     stack_layers = fields.find_number("num_layers_per_stack")
     if stack_layers is not None:
         return stack_layers
-    names = NAMES["layers"]
+    names = FIELD_NAMES["layers"]
     return (
         len(named_kinds)
         if named_kinds and fields.find_number(*names) is None
@@ -171,22 +171,22 @@ def count_layers(fields: Fields) -> int:
     )
 
 
-def list_layer_kinds(fields: Fields, layers: int) -> tuple[str, ...]:
+def list_layer_kinds(fields: ConfigFields, layers: int) -> tuple[str, ...]:
     """Return each layer's kind from config.json's list, pattern or interval.
 
     Raise a Problem for an unknown kind.
     """
     kinds = _list_named_kinds(fields, layers) or _list_regular_kinds(fields, layers)
-    unknown = set(kinds) - FULL - WINDOWED - RECURRENT - PARALLEL - FEED_FORWARD
+    unknown = set(kinds) - FULL_KINDS - WINDOWED_KINDS - RECURRENT_KINDS - PARALLEL_KINDS - FEED_FORWARD_KINDS
     if unknown:
-        raise fields.problem("layer_types", f"medley does not know layers of the kind {min(unknown)!r}")
+        raise fields.build_problem("layer_types", f"medley does not know layers of the kind {min(unknown)!r}")
     if find_window(fields) is None:
         # A window that is switched off.
-        return tuple("full_attention" if kind in WINDOWED else kind for kind in kinds)
+        return tuple("full_attention" if kind in WINDOWED_KINDS else kind for kind in kinds)
     return kinds
 
 
-def _list_named_kinds(fields: Fields, layers: int) -> tuple[str, ...] | None:
+def _list_named_kinds(fields: ConfigFields, layers: int) -> tuple[str, ...] | None:
     kinds = fields.find_words("layer_types", "layers_block_type")
     pattern = fields.find_word("hybrid_override_pattern")
     if kinds is None and pattern is not None:
@@ -195,11 +195,11 @@ def _list_named_kinds(fields: Fields, layers: int) -> tuple[str, ...] | None:
         kinds = tuple(_INKLING_KINDS.get(kind, kind) for kind in kinds)
     if kinds is not None and len(kinds) != layers:
         name = "hybrid_override_pattern" if pattern is not None else "layer_types"
-        raise fields.problem(name, f"it names {len(kinds)} layers of {layers}")
+        raise fields.build_problem(name, f"it names {len(kinds)} layers of {layers}")
     return kinds
 
 
-def _list_regular_kinds(fields: Fields, layers: int) -> tuple[str, ...]:
+def _list_regular_kinds(fields: ConfigFields, layers: int) -> tuple[str, ...]:
     """Return the layer kinds of a model whose config.json does not list them."""
     pattern = fields.find_numbers("hybrid_layer_pattern")
     if pattern:
@@ -209,7 +209,7 @@ def _list_regular_kinds(fields: Fields, layers: int) -> tuple[str, ...]:
         return _list_kinds_by_number(windowed_layers, "full_attention", layers, kind="sliding_attention")
     unknown_field = next((name for name in _UNKNOWN_KIND_FIELDS if fields.table.get(name)), None)
     if unknown_field is not None:
-        raise fields.problem(unknown_field, "its layers differ in a way that medley does not know")
+        raise fields.build_problem(unknown_field, "its layers differ in a way that medley does not know")
     recurrent = _list_recurrent_kinds(fields, layers)
     if recurrent is not None:
         return recurrent
@@ -225,7 +225,7 @@ def _list_regular_kinds(fields: Fields, layers: int) -> tuple[str, ...]:
     return ("sliding_attention",) * layers
 
 
-def _list_recurrent_kinds(fields: Fields, layers: int) -> tuple[str, ...] | None:
+def _list_recurrent_kinds(fields: ConfigFields, layers: int) -> tuple[str, ...] | None:
     """Return the layer kinds of a recurrent or mixed model; None if it has only attention."""
     single_kind = _SINGLE_KIND_MODELS.get(fields.find_word("model_type") or "")
     interval, period = fields.find_number("full_attention_interval"), fields.find_number("attn_layer_period")
@@ -248,7 +248,7 @@ def _list_recurrent_kinds(fields: Fields, layers: int) -> tuple[str, ...] | None
     return _list_kinds_by_number(full_layers, "mamba", layers) if full_layers else None
 
 
-def _list_grouped_kinds(fields: Fields, group: int, layers: int) -> tuple[str, ...]:
+def _list_grouped_kinds(fields: ConfigFields, group: int, layers: int) -> tuple[str, ...]:
     """Return the layer kinds of Bailing: the last layer of each group has attention.
 
     In version 3 all layers of an incomplete last group have it too.
@@ -270,7 +270,7 @@ def _list_kinds_by_interval(
     return tuple(interval_kind if (layer + 1) % interval == 0 else other_kind for layer in range(layers))
 
 
-def find_window(fields: Fields) -> int | None:
+def find_window(fields: ConfigFields) -> int | None:
     """Return the tokens that windowed layers keep; None without an active window."""
     if fields.find_flag("use_sliding_window") is False:
         return None

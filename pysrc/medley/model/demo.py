@@ -14,7 +14,7 @@ from statistics import NormalDist
 from typing import Any
 
 from medley import storage
-from medley.schema import Made
+from medley.schema import DemoSpec
 
 # Byte-level BPE writes byte 0x20 as this letter (the table of GPT-2's tokenizer).
 _SPACE = "Ġ"
@@ -31,16 +31,16 @@ _STANDARD_DEVIATION = 0.1
 _FORMAT_NUMBER = 2
 
 
-def compute_digest(spec: Made) -> str:
+def compute_digest(spec: DemoSpec) -> str:
     """Hash all that shapes the model, to 8 hex digits."""
     return hashlib.sha256(f"{_FORMAT_NUMBER} {spec.to_json()}".encode()).hexdigest()[:8]
 
 
-def make_model(spec: Made, folder: Path) -> Path:
+def make_model(spec: DemoSpec, folder: Path) -> Path:
     """Write the model into `folder` unless it is there, whole or not at all; return the folder."""
     if storage.exists(folder / "config.json"):
         return folder
-    storage.make(folder.parent)
+    storage.make_folder(folder.parent)
     with storage.explain_errors(folder, "written"):
         draft_folder = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
@@ -49,13 +49,13 @@ def make_model(spec: Made, folder: Path) -> Path:
         draft_folder.rename(folder)
     except OSError as error:
         if not (folder / "config.json").is_file():  # else another process was first, with the same model
-            raise storage.problem_of(folder, error, "written") from error
+            raise storage.build_file_problem(folder, error, "written") from error
     finally:
         shutil.rmtree(draft_folder, ignore_errors=True)
     return folder
 
 
-def write_model(spec: Made, folder: Path) -> None:
+def write_model(spec: DemoSpec, folder: Path) -> None:
     # It never comes to an end by itself: an answer has max_new_tokens unless more is asked for.
     tables = _TABLES | {
         "config.json": build_config(spec),
@@ -72,7 +72,7 @@ def write_model(spec: Made, folder: Path) -> None:
             file.write(_generate_weights(name, shape, random_source))
 
 
-def build_config(spec: Made) -> dict[str, object]:
+def build_config(spec: DemoSpec) -> dict[str, object]:
     """Return config.json of a Qwen3ForCausalLM."""
     return _TABLES["config.json"] | {
         "head_dim": spec.head_dim,
@@ -87,7 +87,7 @@ def build_config(spec: Made) -> dict[str, object]:
     }
 
 
-def list_tensor_shapes(spec: Made) -> dict[str, tuple[int, ...]]:
+def list_tensor_shapes(spec: DemoSpec) -> dict[str, tuple[int, ...]]:
     """Return tensor shapes by Qwen3's names, in the file's order."""
     hidden, query_width, key_width = spec.hidden, spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim
     tensors: dict[str, tuple[int, ...]] = {
@@ -147,7 +147,7 @@ def _list_byte_letters() -> list[str]:
     return [chr(byte) if byte in printable else chr(next(moved_letters)) for byte in range(256)]
 
 
-def _build_header(spec: Made) -> bytes:
+def _build_header(spec: DemoSpec) -> bytes:
     """Return the header of safetensors: names, shapes and offsets as JSON, padded to 8 bytes."""
     tensors: dict[str, object] = {"__metadata__": {"format": "pt"}}
     offset = 0

@@ -10,18 +10,18 @@ from medley.model.compressed_attention import (
     count_compressor_weights,
 )
 from medley.model.config_fields import (
-    FEED_FORWARD,
-    NAMES,
-    PARALLEL,
-    RECURRENT,
-    WINDOWED,
-    Fields,
+    FEED_FORWARD_KINDS,
+    FIELD_NAMES,
+    PARALLEL_KINDS,
+    RECURRENT_KINDS,
+    WINDOWED_KINDS,
+    ConfigFields,
     count_layers,
     list_layer_kinds,
 )
 from medley.model.kv_cache import count_kv_heads, count_query_heads, find_head_dim, list_compression_ratios
 from medley.model.recurrent_state import MAMBA_1_MODELS
-from medley.schema import Weights as Format
+from medley.schema import WeightFormat as Format
 
 _BYTES_PER_EMBEDDING_WEIGHT = 2.0
 """The bytes of a weight of embedding, head and routers: quantized models keep most of these in 16 bits."""
@@ -59,14 +59,14 @@ def find_weights_error(weights: Format) -> float:
     return _NARROW_ERROR if weights in {"nvfp4", "mxfp4", "awq", "int4"} else _WIDE_ERROR
 
 
-def estimate_tensors(fields: Fields, index: Mapping[str, Any], bytes_each: float) -> dict[str, Tensor]:
+def estimate_tensors(fields: ConfigFields, index: Mapping[str, Any], bytes_each: float) -> dict[str, Tensor]:
     """Return a tensor for each part of each layer; raise a Problem for an entry that config.json lacks."""
     layers = count_layers(fields)
     if layers > _MAX_LAYERS:
-        raise fields.problem("num_hidden_layers", f"it is {layers}; the limit is {_MAX_LAYERS}")
+        raise fields.build_problem("num_hidden_layers", f"it is {layers}; the limit is {_MAX_LAYERS}")
     names = index.get("weight_map")
     names = tuple(names) if isinstance(names, dict) else ()
-    embedding_weights = fields.require_number("vocab_size") * fields.require_number(*NAMES["hidden"])
+    embedding_weights = fields.require_number("vocab_size") * fields.require_number(*FIELD_NAMES["hidden"])
     tensors = {"model.embed_tokens.weight": _build_tensor(embedding_weights, _BYTES_PER_EMBEDDING_WEIGHT)}
     parts = {find_part(name, layers)[0] for name in names}
     if not fields.find_flag("tie_word_embeddings") and ("head" in parts or not names):
@@ -82,9 +82,9 @@ def estimate_tensors(fields: Fields, index: Mapping[str, Any], bytes_each: float
         return _match_total(tensors, names, index, parts)
     kinds = list_layer_kinds(fields, layers)
     # Nemotron-H counts a bare feed-forward as a layer: then attention has none of its own.
-    has_own_feed_forward = bool(FEED_FORWARD & set(kinds))
+    has_own_feed_forward = bool(FEED_FORWARD_KINDS & set(kinds))
     # Beside experts in 4 bits attention is mostly kept in 16 (gpt-oss), or in 8: the larger is safer.
-    is_mixed = bytes_each < 1 and bool(fields.find_number(*NAMES["experts"], minimum=0))
+    is_mixed = bytes_each < 1 and bool(fields.find_number(*FIELD_NAMES["experts"], minimum=0))
     plain_bytes = _BYTES_PER_EMBEDDING_WEIGHT if is_mixed else bytes_each
     for layer, kind in enumerate(kinds):
         prefix = f"model.layers.{layer}"
@@ -95,7 +95,7 @@ def estimate_tensors(fields: Fields, index: Mapping[str, Any], bytes_each: float
     return _match_total(tensors, names, index, parts)
 
 
-def _estimate_compressed_layers(fields: Fields, layers: int, bytes_each: float) -> dict[str, Tensor]:
+def _estimate_compressed_layers(fields: ConfigFields, layers: int, bytes_each: float) -> dict[str, Tensor]:
     """Return DeepSeek V4's layers, whose kinds are their compression ratios."""
     tensors = {}
     for layer, ratio in enumerate(list_compression_ratios(fields, layers)):
@@ -112,32 +112,34 @@ def _estimate_compressed_layers(fields: Fields, layers: int, bytes_each: float) 
 
 
 def _count_layer_weights(
-    fields: Fields, layer: int, kind: str, *, has_own_feed_forward: bool
+    fields: ConfigFields, layer: int, kind: str, *, has_own_feed_forward: bool
 ) -> tuple[int, int]:
     """Count a layer's weights: those that every token uses, and routed experts."""
-    mixer = 0 if kind in FEED_FORWARD else _count_mixer_weights(fields, kind)
+    mixer = 0 if kind in FEED_FORWARD_KINDS else _count_mixer_weights(fields, kind)
     plain, routed = (
         _count_feed_forward_weights(fields, layer, kind)
-        if kind in FEED_FORWARD or not has_own_feed_forward
+        if kind in FEED_FORWARD_KINDS or not has_own_feed_forward
         else (0, 0)
     )
-    return mixer + plain + 2 * fields.require_number(*NAMES["hidden"]) * _find_per_layer_width(fields), routed
+    return mixer + plain + 2 * fields.require_number(*FIELD_NAMES["hidden"]) * _find_per_layer_width(
+        fields
+    ), routed
 
 
-def _find_per_layer_width(fields: Fields) -> int:
+def _find_per_layer_width(fields: ConfigFields) -> int:
     """Return the width of per-layer embeddings (Gemma 3n and 4), through two matrices."""
     return fields.find_number("hidden_size_per_layer_input", minimum=0) or 0
 
 
-def _count_mixer_weights(fields: Fields, kind: str) -> int:
+def _count_mixer_weights(fields: ConfigFields, kind: str) -> int:
     """Count the weights of a layer's attention, or of its replacement."""
-    hidden = fields.require_number(*NAMES["hidden"])
+    hidden = fields.require_number(*FIELD_NAMES["hidden"])
     if kind == "conv":
         # LFM2: three gates in, one out.
         return 4 * hidden * hidden
-    if kind in PARALLEL:
+    if kind in PARALLEL_KINDS:
         return _count_mixer_weights(fields, "mamba") + _count_mixer_weights(fields, "attention")
-    if kind in RECURRENT:
+    if kind in RECURRENT_KINDS:
         return _count_recurrent_weights(fields, kind, hidden)
     heads = count_query_heads(fields)
     latent = fields.find_number("kv_lora_rank")
@@ -150,7 +152,7 @@ def _count_mixer_weights(fields: Fields, kind: str) -> int:
     query_parts = 3 if has_gate else 2
     own_heads, key_size, key_heads = heads, find_head_dim(fields), count_kv_heads(fields)
     value_size = fields.find_number("v_head_dim") or key_size
-    if kind not in WINDOWED:
+    if kind not in WINDOWED_KINDS:
         key_size = fields.find_number("global_head_dim") or key_size  # Gemma 4
         value_size = fields.find_number("v_head_dim") or key_size
     else:
@@ -163,7 +165,7 @@ def _count_mixer_weights(fields: Fields, kind: str) -> int:
     )
 
 
-def _count_recurrent_weights(fields: Fields, kind: str, hidden: int) -> int:
+def _count_recurrent_weights(fields: ConfigFields, kind: str, hidden: int) -> int:
     """Count the weights of a gated delta net, of Kimi's (KDA), or of Mamba 1 or 2."""
     if kind == "linear_attention" and fields.find_number("linear_num_value_heads") is not None:
         value_width = fields.require_number("linear_num_value_heads") * fields.require_number(
@@ -179,7 +181,7 @@ def _count_recurrent_weights(fields: Fields, kind: str, hidden: int) -> int:
         # Queries, keys, values and output; the decay and the gate go through one head's width.
         head_size = linear_config.require_number("linear_head_dim", "head_dim")
         return 4 * hidden * heads * head_size + 2 * head_size * (hidden + heads * head_size)
-    state = fields.require_number(*NAMES["mamba_state"])
+    state = fields.require_number(*FIELD_NAMES["mamba_state"])
     if fields.find_word("model_type") in MAMBA_1_MODELS:
         expanded = fields.find_number("mamba_expand")
         inner = expanded * hidden if expanded else fields.require_number("intermediate_size")
@@ -187,13 +189,13 @@ def _count_recurrent_weights(fields: Fields, kind: str, hidden: int) -> int:
         return inner * (3 * hidden + 2 * rank + 3 * state)
     inner_size = fields.find_number("mamba_d_ssm")
     if inner_size is None:
-        inner_size = fields.require_number(*NAMES["mamba_heads"]) * fields.require_number(
-            *NAMES["mamba_head_dim"]
+        inner_size = fields.require_number(*FIELD_NAMES["mamba_heads"]) * fields.require_number(
+            *FIELD_NAMES["mamba_head_dim"]
         )
-    return hidden * (3 * inner_size + 2 * fields.require_number(*NAMES["mamba_groups"]) * state)
+    return hidden * (3 * inner_size + 2 * fields.require_number(*FIELD_NAMES["mamba_groups"]) * state)
 
 
-def _count_index_weights(fields: Fields, hidden: int) -> int:
+def _count_index_weights(fields: ConfigFields, hidden: int) -> int:
     """Count the index weights of DeepSeek's sparse attention."""
     size = fields.find_number("index_head_dim")
     if size is None:
@@ -202,7 +204,7 @@ def _count_index_weights(fields: Fields, hidden: int) -> int:
     return size * (heads * (fields.find_number("q_lora_rank") or hidden) + hidden) + hidden * heads
 
 
-def _count_latent_weights(fields: Fields, hidden: int, heads: int, latent_size: int) -> int:
+def _count_latent_weights(fields: ConfigFields, hidden: int, heads: int, latent_size: int) -> int:
     """Count the weights of MLA as DeepSeek-V2's description has them."""
     rope_size, key_size = (
         fields.require_number("qk_rope_head_dim", minimum=0),
@@ -220,22 +222,24 @@ def _count_latent_weights(fields: Fields, hidden: int, heads: int, latent_size: 
     )
 
 
-def _count_feed_forward_weights(fields: Fields, layer: int, kind: str) -> tuple[int, int]:
+def _count_feed_forward_weights(fields: ConfigFields, layer: int, kind: str) -> tuple[int, int]:
     """Count feed-forward weights: those that every token uses, and routed experts."""
-    hidden, model = fields.require_number(*NAMES["hidden"]), fields.find_word("model_type") or ""
+    hidden, model = fields.require_number(*FIELD_NAMES["hidden"]), fields.find_word("model_type") or ""
     if model in _BARE_MODELS:
         return 0, 0
     activation = fields.table.get("mlp_hidden_act") or fields.table.get("hidden_act")
-    matrices = 2 if activation == "relu2" or kind in FEED_FORWARD or model in _UNGATED_MODELS else 3
-    experts = fields.find_number(*NAMES["experts"], minimum=0) or 0
+    matrices = 2 if activation == "relu2" or kind in FEED_FORWARD_KINDS or model in _UNGATED_MODELS else 3
+    experts = fields.find_number(*FIELD_NAMES["experts"], minimum=0) or 0
     if not experts or not _is_sparse(fields, layer, kind):
         return matrices * hidden * _find_dense_width(fields, layer, hidden), 0
-    expert_width = fields.require_number(*NAMES["expert_width"])
-    shared = fields.find_number(*NAMES["shared_width"], minimum=0)
+    expert_width = fields.require_number(*FIELD_NAMES["expert_width"])
+    shared = fields.find_number(*FIELD_NAMES["shared_width"], minimum=0)
     if shared is None:
         # Llama 4 has one beside its routed experts and says so nowhere.
         implied_experts = 1 if model.startswith("llama4") else 0
-        shared = (fields.find_number(*NAMES["shared_experts"], minimum=0) or implied_experts) * expert_width
+        shared = (
+            fields.find_number(*FIELD_NAMES["shared_experts"], minimum=0) or implied_experts
+        ) * expert_width
     latent_size = fields.find_number("moe_latent_size")
     latent_weights = 2 * hidden * latent_size if latent_size else 0
     return matrices * hidden * shared + latent_weights, experts * matrices * (
@@ -243,26 +247,28 @@ def _count_feed_forward_weights(fields: Fields, layer: int, kind: str) -> tuple[
     ) * expert_width
 
 
-def find_feed_forward_width(fields: Fields) -> int | None:
+def find_feed_forward_width(fields: ConfigFields) -> int | None:
     """Return the inner width of a routed expert, else of the dense feed-forward; None where layers differ."""
-    if fields.find_number(*NAMES["experts"], minimum=0):
-        return fields.find_number(*NAMES["expert_width"])
+    if fields.find_number(*FIELD_NAMES["experts"], minimum=0):
+        return fields.find_number(*FIELD_NAMES["expert_width"])
     if (
         isinstance(fields.table.get("intermediate_size"), list)
-        or fields.find_number(*NAMES["dense_width"]) is None
+        or fields.find_number(*FIELD_NAMES["dense_width"]) is None
     ):
         return None
-    return _find_dense_width(fields, 0, fields.require_number(*NAMES["hidden"]))
+    return _find_dense_width(fields, 0, fields.require_number(*FIELD_NAMES["hidden"]))
 
 
-def _find_dense_width(fields: Fields, layer: int, hidden: int) -> int:
+def _find_dense_width(fields: ConfigFields, layer: int, hidden: int) -> int:
     """Return a dense feed-forward's inner width; by default four times the model's (GPT-2)."""
     listed = fields.table.get("intermediate_size")
     if isinstance(listed, list) and layer < len(listed):  # Gemma 3n
-        return Fields({"intermediate_size": listed[layer]}, fields.where).require_number("intermediate_size")
-    width = fields.find_number(*NAMES["dense_width"])
+        return ConfigFields({"intermediate_size": listed[layer]}, fields.where).require_number(
+            "intermediate_size"
+        )
+    width = fields.find_number(*FIELD_NAMES["dense_width"])
     if width is None and fields.find_word("model_type") not in _UNGATED_MODELS:
-        raise fields.problem("intermediate_size", "it is missing")
+        raise fields.build_problem("intermediate_size", "it is missing")
     if width is not None and fields.find_number("block_multiple_of") is not None:
         # LFM2 (transformers 5.19, models/lfm2/modeling_lfm2.py, Lfm2MLP).
         adjusted = width if fields.find_flag("block_auto_adjust_ff_dim") is False else 2 * width // 3
@@ -271,9 +277,9 @@ def _find_dense_width(fields: Fields, layer: int, hidden: int) -> int:
     return width or 4 * hidden
 
 
-def _is_sparse(fields: Fields, layer: int, kind: str) -> bool:
+def _is_sparse(fields: ConfigFields, layer: int, kind: str) -> bool:
     """Return whether this layer has experts: the first ones, or every other, may have none."""
-    if kind in FEED_FORWARD:
+    if kind in FEED_FORWARD_KINDS:
         return kind == "moe"
     frequency, kinds = fields.table.get("moe_layer_freq"), fields.find_words("mlp_layer_types")
     if kinds is not None:
@@ -288,7 +294,10 @@ def _is_sparse(fields: Fields, layer: int, kind: str) -> bool:
     if period is not None:  # Jamba
         return layer % period == fields.find_number("expert_layer_offset", minimum=0)
     step = fields.find_number("decoder_sparse_step", "interleave_moe_layer_step") or 1
-    return layer >= (fields.find_number(*NAMES["dense_layers"], minimum=0) or 0) and (layer + 1) % step == 0
+    return (
+        layer >= (fields.find_number(*FIELD_NAMES["dense_layers"], minimum=0) or 0)
+        and (layer + 1) % step == 0
+    )
 
 
 def _match_total(

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from medley import config, storage
 from medley.command import Flag, Variable
-from medley.errors import Problem, in_words
+from medley.errors import Problem, describe_error
 from medley.host_schema import ENGINE_TABLES
 from medley.model import hub
 from medley.model.remote_code import Code
@@ -44,7 +44,7 @@ def list_extras(model: Model | None, environ: Mapping[str, str]) -> tuple[ExtraF
 def find_extras_folder(extra: ExtraFile, extras: Iterable[ExtraFile]) -> Path:
     """Return the folder of all files of one kind, which is named by their hash."""
     checksums = {other.name: other.sha256 for other in extras if other.kind == extra.kind}
-    return storage.cache() / "needs" / storage.hash_all(checksums)[:16]
+    return storage.find_cache_folder() / "needs" / storage.hash_checksums(checksums)[:16]
 
 
 def list_extra_paths(extras: tuple[ExtraFile, ...]) -> Iterator[tuple[ExtraFile, Path]]:
@@ -55,7 +55,7 @@ def list_extra_paths(extras: tuple[ExtraFile, ...]) -> Iterator[tuple[ExtraFile,
 def fetch_extras(extras: tuple[ExtraFile, ...], watch: Progress, *, limit_s: float = _FETCH_LIMIT_S) -> None:
     """Fetch each file and verify its hash; the Problem shows how to copy it by hand."""
     for extra, path in list_extra_paths(extras):
-        with storage.lock(
+        with storage.lock_file(
             path.parent / ".lock", waits=lambda: watch.note("another medley fetches it; waiting")
         ):
             if storage.exists(path) and storage.hash_file(path) == extra.sha256:
@@ -107,7 +107,7 @@ class _Fetcher:
         # Only the hub gets the hub's token.
         headers |= hub.build_headers() if self.extra.repository else {}
         try:
-            with http_client.download(
+            with http_client.stream_download(
                 self.url, limit_s=_READ_S, headers=headers, connect_s=_CONNECT_S
             ) as answer:
                 if answer.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
@@ -118,7 +118,7 @@ class _Fetcher:
                 with part_path.open("ab" if is_continued else "wb") as file:
                     self._write(answer.iter_bytes(), file)
         except HTTPError as error:
-            raise self._problem(f"{self.url}: {in_words(error)}") from error
+            raise self._problem(f"{self.url}: {describe_error(error)}") from error
 
     def _write(self, chunks: Iterable[bytes], file: IO[bytes]) -> None:
         for chunk in chunks:
@@ -166,7 +166,7 @@ class ModelExtras:
     def build_table(self) -> dict[str, Any]:
         """Return the table for a host that joins this model, which reads it with `read_extras`."""
         return {
-            "cache": str(storage.cache()),
+            "cache": str(storage.find_cache_folder()),
             "needs": [extra.to_table() for extra, _ in self.files],
             "code": asdict(self.code) if self.code else None,
         }
@@ -230,5 +230,7 @@ def require_usable_extras(
 
 def read_extras(table: Mapping[str, Any]) -> ModelExtras:
     """Read a head's table; the paths are this host's."""
-    extras = tuple(config.build(entry, ExtraFile, "what the head's model needs") for entry in table["needs"])
+    extras = tuple(
+        config.build_table(entry, ExtraFile, "what the head's model needs") for entry in table["needs"]
+    )
     return ModelExtras(Code(**table["code"]) if table["code"] else None, tuple(list_extra_paths(extras)))

@@ -10,7 +10,7 @@ from medley.errors import Problem
 
 def require_space(folder: Path, needed_bytes: int) -> None:
     """Raise a Problem unless the file system of a folder, which may not exist yet, has these bytes free."""
-    free_bytes = storage.free_bytes(folder)
+    free_bytes = storage.measure_free_bytes(folder)
     existing = next(each for each in (folder, *folder.parents) if each.exists())
     if needed_bytes > free_bytes:
         raise Problem(

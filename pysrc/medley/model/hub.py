@@ -15,8 +15,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from huggingface_hub import constants
 
 from medley import json_shape, storage
-from medley.errors import Problem, in_words
-from medley.model.checkpoint import CONFIG, INDEX, WEIGHTS_FILE, has_weights, list_weight_files, read_table
+from medley.errors import Problem, describe_error
+from medley.model.checkpoint import (
+    CONFIG_FILE,
+    INDEX_FILE,
+    WEIGHTS_FILE,
+    has_weights,
+    list_weight_files,
+    read_table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +32,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-LIMIT_S = 8
+REQUEST_LIMIT_S = 8
 _QUERY_LIMIT_S = 45
 """The time limit of all requests of one question: a model of 160 files is 160 small answers."""
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -40,7 +47,7 @@ class RepositoryInfo:
     license: str | None
 
 
-class Unreachable(Problem):
+class HubUnreachable(Problem):
     """The hub cannot be asked, or does not answer; it did not refuse the repository."""
 
     @property
@@ -57,7 +64,7 @@ def require_model(repository: str) -> None:
 
 def fetch_info(repository: str) -> RepositoryInfo:
     """Ask the hub for the newest commit; raise Unreachable without an answer, a Problem if it refuses."""
-    refuse_offline(repository)
+    require_online(repository)
     # A fifth of the time that a plan takes, for what most plans never ask.
     from httpx import HTTPError  # noqa: PLC0415 - see above
 
@@ -65,12 +72,14 @@ def fetch_info(repository: str) -> RepositoryInfo:
 
     url = f"{find_endpoint()}/api/models/{repository}"
     try:
-        answer = http_client.ask("GET", url, limit_s=LIMIT_S, headers=build_headers(), redirects=True)
+        answer = http_client.send_request(
+            "GET", url, limit_s=REQUEST_LIMIT_S, headers=build_headers(), redirects=True
+        )
     except HTTPError as error:
-        raise unreachable_problem(repository, in_words(error)) from error
+        raise unreachable_problem(repository, describe_error(error)) from error
     if answer.status != HTTPStatus.OK:
         raise _refused_problem(repository, answer.status)
-    return _parse_info(json_shape.table(answer.text) or {})
+    return _parse_info(json_shape.parse_object(answer.text) or {})
 
 
 def _parse_info(answer: Mapping[str, Any]) -> RepositoryInfo:
@@ -112,7 +121,7 @@ def _run_query(repository: str, query: "Callable[[HfApi], _T]") -> _T | Problem:
         if isinstance(error, errors.EntryNotFoundError):
             return Problem(
                 f"{repository} holds no model that medley can measure",
-                cause=f"it lacks {CONFIG}, or {INDEX} and {WEIGHTS_FILE}",
+                cause=f"it lacks {CONFIG_FILE}, or {INDEX_FILE} and {WEIGHTS_FILE}",
                 fix="name a repository with safetensors, "
                 "or write its [shape] down: docs/reference/tables.md, models/NAME.toml",
             )
@@ -135,7 +144,7 @@ def silence_library() -> None:
 def read_file(api: "HfApi", repository: str, name: str, commit: str | None = None) -> bytes:
     """Read a small file through the hub's cache."""
     path = api.hf_hub_download(
-        repository, name, revision=commit, cache_dir=find_cache(), etag_timeout=LIMIT_S
+        repository, name, revision=commit, cache_dir=find_cache_folder(), etag_timeout=REQUEST_LIMIT_S
     )
     return Path(path).read_bytes()
 
@@ -162,34 +171,34 @@ def is_cached(repository: str, revision: str | None = None) -> bool:
 def find_configured_snapshot(repository: str) -> Path | None:
     """Find the newest snapshot in the hub's cache that has config.json."""
     return next(
-        (folder for folder in _list_newest_folders(repository) if storage.exists(folder / CONFIG)), None
+        (folder for folder in _list_newest_folders(repository) if storage.exists(folder / CONFIG_FILE)), None
     )
 
 
 def _list_newest_folders(repository: str) -> list[Path]:
     folder = find_repository_folder(repository) / "snapshots"
     folders = [path for path in storage.list_folder(folder) if path.is_dir()]
-    return sorted(folders, key=storage.modified_s, reverse=True)
+    return sorted(folders, key=storage.read_modified_s, reverse=True)
 
 
 def find_repository_folder(repository: str) -> Path:
-    return find_cache() / f"models--{repository.replace('/', '--')}"
+    return find_cache_folder() / f"models--{repository.replace('/', '--')}"
 
 
 def is_complete(folder: Path) -> bool:
     """Return whether a folder has all weights: an interrupted download leaves only a few small files."""
-    if not storage.exists(folder / CONFIG):
+    if not storage.exists(folder / CONFIG_FILE):
         return False
-    if storage.exists(folder / INDEX):
+    if storage.exists(folder / INDEX_FILE):
         try:
-            names = list_weight_files(read_table(folder / INDEX), INDEX)
+            names = list_weight_files(read_table(folder / INDEX_FILE), INDEX_FILE)
         except Problem:
             return False
         return all((folder / name).is_file() for name in names)
     return has_weights(folder)
 
 
-def find_cache() -> Path:
+def find_cache_folder() -> Path:
     return Path(constants.HF_HUB_CACHE)
 
 
@@ -211,20 +220,20 @@ def find_offline_variable() -> str | None:
     return next(filter(os.environ.get, names), names[0]) if constants.HF_HUB_OFFLINE else None
 
 
-def refuse_offline(repository: str) -> None:
+def require_online(repository: str) -> None:
     if name := find_offline_variable():
-        raise Unreachable(
+        raise HubUnreachable(
             f"{repository} is not on this host",
-            cause=f"{name} is set, and {find_cache()} does not hold it",
+            cause=f"{name} is set, and {find_cache_folder()} does not hold it",
             fix=f"unset {name}, or name a folder that holds the model",
         )
 
 
-def unreachable_problem(repository: str, error: str) -> Unreachable:
-    return Unreachable(
+def unreachable_problem(repository: str, error: str) -> HubUnreachable:
+    return HubUnreachable(
         f"{repository} cannot be fetched",
         cause=f"the hub at {find_endpoint()} does not answer ({error}), "
-        f"and {find_cache()} does not hold the model",
+        f"and {find_cache_folder()} does not hold the model",
         fix="check the network, or name a folder that holds the model instead",
     )
 
@@ -237,7 +246,7 @@ def _refused_problem(repository: str, status: int) -> Problem:
             cause=f"{find_endpoint()} answered {status}",
             fix="check the name; for a gated model accept its terms on the hub, then: export HF_TOKEN=…",
         )
-    return Unreachable(
+    return HubUnreachable(
         f"the hub cannot say whether it has {repository}",
         cause=f"{find_endpoint()} answered {status}",
         fix="try again in a minute, or name a folder that holds the model",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def measure_models() -> dict[str, int]:
     """Return the bytes of each model by repository; a file that two models share counts for both."""
-    folders = [folder for folder in hub.find_cache().glob("models--*--*") if folder.is_dir()]
+    folders = [folder for folder in hub.find_cache_folder().glob("models--*--*") if folder.is_dir()]
     if not folders:
         return {}
     # The library leaves out parts of files, and a model whose ref names a commit that is not here.
@@ -30,7 +30,7 @@ def measure_models() -> dict[str, int]:
     by_repository = {}
     for folder in folders:
         repository = folder.name.removeprefix("models--").replace("--", "/", 1)
-        by_repository[repository] = measured.get(folder.name) or storage.size_bytes(folder)
+        by_repository[repository] = measured.get(folder.name) or storage.measure_disk_usage(folder)
     return by_repository
 
 
@@ -45,25 +45,25 @@ def estimate_removable_bytes(repository: str) -> int:
     files = (file for repo in cached_model.repos for revision in repo.revisions for file in revision.files)
     unshared = {file.blob_path: file.size_on_disk for file in files if not file.blob_path.is_symlink()}
     shared_bytes = _plan_deletion(cached_model).expected_freed_size - sum(unshared.values())
-    return storage.size_bytes(folder) + shared_bytes
+    return storage.measure_disk_usage(folder) + shared_bytes
 
 
 def remove_model(repository: str) -> int:
     """Remove a model, and the shared files that no other model needs; return the bytes that are free then."""
-    folder, cache = hub.find_repository_folder(repository), hub.find_cache().resolve()
+    folder, cache = hub.find_repository_folder(repository), hub.find_cache_folder().resolve()
     links = [path.resolve() for path in (folder / "blobs").glob("*") if path.is_symlink()]
     shared_folders = {path.parent for path in links if path.is_relative_to(cache)}
-    bytes_before = sum(map(storage.size_bytes, (folder, *shared_folders)))
+    bytes_before = sum(map(storage.measure_disk_usage, (folder, *shared_folders)))
     _remove_broken_links(folder)
     _plan_deletion(_select_model(_scan_cache(), folder)).execute()
     if folder.exists():
-        storage.remove(folder)
-    return bytes_before - sum(map(storage.size_bytes, shared_folders))
+        storage.remove_folder(folder)
+    return bytes_before - sum(map(storage.measure_disk_usage, shared_folders))
 
 
 def discard_blobs(blobs: Iterable[Path]) -> None:
     """Remove damaged files that are links in the cache, and the shared files that no other model needs."""
-    cache_folder, links = hub.find_cache().resolve(), (path for path in blobs if path.is_symlink())
+    cache_folder, links = hub.find_cache_folder().resolve(), (path for path in blobs if path.is_symlink())
     paths = {path.parent.resolve() / path.name for path in links}
     if not any(path.is_relative_to(cache_folder) for path in paths):
         return
@@ -77,7 +77,7 @@ def discard_blobs(blobs: Iterable[Path]) -> None:
 def _remove_broken_links(folder: Path) -> None:
     """Remove links and refs that lead nowhere, because the library leaves out a model that has one."""
     if (folder / "refs").is_dir():
-        storage.remove(folder / "refs")
+        storage.remove_folder(folder / "refs")
     for path in (folder / "snapshots").rglob("*"):
         if path.is_symlink() and not path.exists():
             path.unlink()
@@ -87,7 +87,7 @@ def _scan_cache() -> "HFCacheInfo":
     from huggingface_hub import scan_cache_dir  # noqa: PLC0415 - 60 ms, and seldom needed
 
     hub.silence_library()
-    return scan_cache_dir(hub.find_cache())
+    return scan_cache_dir(hub.find_cache_folder())
 
 
 def _plan_deletion(cache: "HFCacheInfo") -> "DeleteCacheStrategy":

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from medley import storage
 from medley.model import hub
 from medley.model.checkpoint import (
-    CONFIG,
-    INDEX,
-    QUANTIZATION,
+    CONFIG_FILE,
+    INDEX_FILE,
+    QUANTIZATION_FILE,
     WEIGHTS_FILE,
     Checkpoint,
     Tensor,
@@ -73,13 +73,13 @@ def fetch_checkpoint(repository: str, watch: Progress = SILENT) -> Checkpoint:
         return read_checkpoint(folder)
     try:
         return fetch_record(repository, watch).checkpoint
-    except hub.Unreachable as problem:
+    except hub.HubUnreachable as problem:
         if (folder := hub.find_configured_snapshot(repository)) is None:
-            alternative = f"put its {CONFIG} and {INDEX} into a folder"
+            alternative = f"put its {CONFIG_FILE} and {INDEX_FILE} into a folder"
             problem.fix += f"\nor {alternative}, which is enough for a plan: medley plan ./FOLDER"
             raise
-        date = datetime.fromtimestamp((folder / CONFIG).stat().st_mtime, UTC).date()
-        watch.note(f"{problem.reason}: using {folder / CONFIG}, fetched on {date}")
+        date = datetime.fromtimestamp((folder / CONFIG_FILE).stat().st_mtime, UTC).date()
+        watch.note(f"{problem.reason}: using {folder / CONFIG_FILE}, fetched on {date}")
         return read_config(folder)
 
 
@@ -87,7 +87,7 @@ def fetch_record(repository: str, watch: Progress = SILENT) -> HubRecord:
     """Ask the hub for the headers; use the last kept ones if it does not answer, or raise Unreachable."""
     try:
         about = hub.fetch_info(repository)
-    except hub.Unreachable as problem:
+    except hub.HubUnreachable as problem:
         if record := load_record(repository) or _read_snapshot(repository):
             watch.note(f"{problem.reason}: using {repository} at {record.description}")
             return record
@@ -97,7 +97,7 @@ def fetch_record(repository: str, watch: Progress = SILENT) -> HubRecord:
     record = hub.run_query(repository, lambda api: _fetch_headers(api, repository, about, watch))
     if record.commit:
         with optional():
-            storage.write(_find_record_path(repository, record.commit), json.dumps(asdict(record)))
+            storage.write_text(_find_record_path(repository, record.commit), json.dumps(asdict(record)))
     return record
 
 
@@ -125,7 +125,7 @@ def _read_snapshot(repository: str) -> HubRecord | None:
     if (folder := hub.find_snapshot(repository)) is None:
         return None
     snapshot_checkpoint = read_checkpoint(folder)
-    date = datetime.fromtimestamp((folder / CONFIG).stat().st_mtime, UTC).date().isoformat()
+    date = datetime.fromtimestamp((folder / CONFIG_FILE).stat().st_mtime, UTC).date().isoformat()
     names = tuple(sorted(path.name for path in folder.glob("*.safetensors")))
     return HubRecord(
         repository,
@@ -152,7 +152,7 @@ def load_record(repository: str, commit: str | None = None) -> HubRecord | None:
 
 
 def _find_record_path(repository: str, commit: str) -> Path:
-    return storage.cache() / "checkpoints" / repository.replace("/", "--") / f"{commit}.json"
+    return storage.find_cache_folder() / "checkpoints" / repository.replace("/", "--") / f"{commit}.json"
 
 
 def _fetch_headers(api: "HfApi", repository: str, about: hub.RepositoryInfo, watch: Progress) -> HubRecord:
@@ -160,15 +160,17 @@ def _fetch_headers(api: "HfApi", repository: str, about: hub.RepositoryInfo, wat
     from huggingface_hub.errors import EntryNotFoundError  # noqa: PLC0415 - half a second, and seldom needed
 
     commit = about.commit
-    config = parse_table(hub.read_file(api, repository, CONFIG, commit), f"{repository}/{CONFIG}")
+    config = parse_table(hub.read_file(api, repository, CONFIG_FILE, commit), f"{repository}/{CONFIG_FILE}")
     if not has_quantization(config):
         with contextlib.suppress(EntryNotFoundError):
-            content = hub.read_file(api, repository, QUANTIZATION, commit)
-            config = add_quantization(config, parse_table(content, f"{repository}/{QUANTIZATION}"))
+            content = hub.read_file(api, repository, QUANTIZATION_FILE, commit)
+            config = add_quantization(config, parse_table(content, f"{repository}/{QUANTIZATION_FILE}"))
     names: tuple[str, ...] = (WEIGHTS_FILE,)
     with contextlib.suppress(EntryNotFoundError):
-        index = hub.read_file(api, repository, INDEX, commit)
-        names = list_weight_files(parse_table(index, f"{repository}/{INDEX}"), f"{repository}/{INDEX}")
+        index = hub.read_file(api, repository, INDEX_FILE, commit)
+        names = list_weight_files(
+            parse_table(index, f"{repository}/{INDEX_FILE}"), f"{repository}/{INDEX_FILE}"
+        )
     done = itertools.count(1)
 
     def read_header(name: str) -> dict[str, Tensor]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Difference:
+class ChecksumDifference:
     name: str
     sha256: str
     hub_sha256: str
@@ -30,12 +30,12 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SnapshotComparison:
     repository: str
     commit: str
     files: int = 0
     """The number of compared files: weights and other large files, of which the hub has a SHA-256."""
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[ChecksumDifference, ...] = ()
     reason: str | None = None
     """The reason why nothing was compared; None if files were."""
 
@@ -54,7 +54,9 @@ class Comparison:
         return f"hf download {self.repository} {names} --revision {self.commit} --force-download"
 
 
-def compare_snapshot(repository: str, snapshot: Path, on_progress: OnProgress | None = None) -> Comparison:
+def compare_snapshot(
+    repository: str, snapshot: Path, on_progress: OnProgress | None = None
+) -> SnapshotComparison:
     """Compare the large files of a snapshot with the SHA-256 that the hub has of them."""
     try:
         # One request first: the library's own (2.4) repeats a refused connection for 23 s.
@@ -63,16 +65,17 @@ def compare_snapshot(repository: str, snapshot: Path, on_progress: OnProgress | 
             repository, lambda api: dict(_list_checksums(api, repository, snapshot.name))
         )
     except Problem as problem:
-        reason = problem.reason if isinstance(problem, hub.Unreachable) else problem.what
-        return Comparison(repository, snapshot.name, reason=reason)
+        reason = problem.reason if isinstance(problem, hub.HubUnreachable) else problem.what
+        return SnapshotComparison(repository, snapshot.name, reason=reason)
     names = [name for name in checksums if (snapshot / name).is_file()]
     count = build_counter(sum((snapshot / name).stat().st_size for name in names), on_progress)
     with ThreadPoolExecutor(HASH_THREADS) as pool:
         results = pool.map(
-            lambda name: Difference(name, hash_whole_file(snapshot / name, count), checksums[name]), names
+            lambda name: ChecksumDifference(name, hash_whole_file(snapshot / name, count), checksums[name]),
+            names,
         )
     differences = tuple(difference for difference in results if difference.sha256 != difference.hub_sha256)
-    return Comparison(repository, snapshot.name, len(names), differences)
+    return SnapshotComparison(repository, snapshot.name, len(names), differences)
 
 
 def _list_checksums(api: "HfApi", repository: str, commit: str) -> Iterator[tuple[str, str]]:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from medley.errors import Problem, in_words
+from medley.errors import Problem, describe_error
 from medley.model import hub, hub_checksums
 from medley.model.free_space import require_space
 from medley.model.transfer.inventory import OnProgress
@@ -31,14 +31,14 @@ def download_model(
     hub.silence_library()
     options: dict[str, Any] = {
         "revision": revision,
-        "cache_dir": hub.find_cache(),
+        "cache_dir": hub.find_cache_folder(),
         "ignore_patterns": list(IGNORED_PATTERNS),
         "library_name": "medley",
     }
     try:
         files = snapshot_download(repository, dry_run=True, **options)
         total = sum(file.file_size or 0 for file in files if file.will_download)
-        require_space(hub.find_cache(), total)
+        require_space(hub.find_cache_folder(), total)
         folder = Path(
             snapshot_download(repository, tqdm_class=_build_bar_class(on_progress, total), **options)
         )
@@ -47,7 +47,7 @@ def download_model(
     except Exception as error:
         reason = error.__cause__ or error  # a dry run wraps the reason in an error of its own
         raise hub.unreachable_problem(
-            repository, f"{type(reason).__name__}: {in_words(reason)[:200]}"
+            repository, f"{type(reason).__name__}: {describe_error(reason)[:200]}"
         ) from error
     _require_equal(repository, folder, on_progress, on_note)
     return folder

@@ -5,13 +5,13 @@ from fractions import Fraction
 from typing import Any
 
 from medley.model.config_fields import (
-    FULL,
-    NAMES,
-    PARALLEL,
-    RECURRENT,
-    SPARSE,
-    WINDOWED,
-    Fields,
+    FIELD_NAMES,
+    FULL_KINDS,
+    PARALLEL_KINDS,
+    RECURRENT_KINDS,
+    SPARSE_KINDS,
+    WINDOWED_KINDS,
+    ConfigFields,
     find_window,
     list_layer_kinds,
 )
@@ -70,7 +70,7 @@ class LayerCache:
         return replace(self, growing=multiple)
 
 
-def build_cache_fields(fields: Fields, count: int) -> dict[str, Any]:
+def build_cache_fields(fields: ConfigFields, count: int) -> dict[str, Any]:
     """Return the entries of `Shape` for the cache of `count` layers, with heads and head_dim."""
     layers = _build_layers(fields, count)
     growing = [layer.growing for layer in layers if layer.growing]
@@ -115,21 +115,21 @@ def _simplify(value: Fraction) -> int | float:
     return value.numerator if value.denominator == 1 else float(value)
 
 
-def count_query_heads(fields: Fields) -> int:
-    return fields.find_number(*NAMES["query_heads"]) or 1
+def count_query_heads(fields: ConfigFields) -> int:
+    return fields.find_number(*FIELD_NAMES["query_heads"]) or 1
 
 
-def find_head_dim(fields: Fields) -> int:
+def find_head_dim(fields: ConfigFields) -> int:
     """Return the size of a key, and by default of a value."""
     if fields.find_number("kv_lora_rank") is not None:
         return fields.require_number("qk_nope_head_dim") + fields.require_number(
             "qk_rope_head_dim", minimum=0
         )
-    size = fields.find_number(*NAMES["head_dim"])
-    return size or fields.require_number(*NAMES["hidden"]) // count_query_heads(fields)
+    size = fields.find_number(*FIELD_NAMES["head_dim"])
+    return size or fields.require_number(*FIELD_NAMES["hidden"]) // count_query_heads(fields)
 
 
-def _build_layers(fields: Fields, count: int) -> tuple[LayerCache, ...]:
+def _build_layers(fields: ConfigFields, count: int) -> tuple[LayerCache, ...]:
     """Return the cache of each layer."""
     if _has_8_bit_cache(fields):
         build = _build_v4_layer if fields.find_word("model_type") == "deepseek_v4" else _build_v4_1_layer
@@ -148,7 +148,7 @@ def _build_layers(fields: Fields, count: int) -> tuple[LayerCache, ...]:
     return tuple(layers)
 
 
-def _count_attentions(fields: Fields, count: int) -> Fraction:
+def _count_attentions(fields: ConfigFields, count: int) -> Fraction:
     """Return the number of attentions per layer."""
     model = fields.find_word("model_type")
     if model == "longcat_flash":
@@ -159,47 +159,49 @@ def _count_attentions(fields: Fields, count: int) -> Fraction:
     return Fraction(1)
 
 
-def _find_layer_fields(fields: Fields, number: int) -> Fields:
+def _find_layer_fields(fields: ConfigFields, number: int) -> ConfigFields:
     """Return the entries of one layer: transformers 5 lists differences by number."""
     by_number = fields.find_table("per_layer_config")
     differences = by_number and (by_number.find_table(str(number)) or by_number.find_table(f"{number:02}"))
-    return Fields({**fields.table, **differences.table}, differences.where) if differences else fields
+    return ConfigFields({**fields.table, **differences.table}, differences.where) if differences else fields
 
 
-def _build_layer(fields: Fields, kind: str, number: int) -> LayerCache:
-    if kind in FULL:
+def _build_layer(fields: ConfigFields, kind: str, number: int) -> LayerCache:
+    if kind in FULL_KINDS:
         token = _compute_full_bytes(fields, number)
         state_size = _compute_open_group_bytes(fields) + compute_short_convolution_bytes(
             fields, token.heads, find_head_dim(fields)
         )
         return _add_repeats(fields, LayerCache(token, state_bytes=state_size))
-    if kind in WINDOWED:
+    if kind in WINDOWED_KINDS:
         token, head_size = (
             _compute_windowed_bytes(fields, number),
             fields.find_number("swa_head_dim") or find_head_dim(fields),
         )
         input_bytes = compute_short_convolution_bytes(fields, token.heads, head_size)
         return LayerCache(windowed=token, window=find_window(fields) or 0, state_bytes=input_bytes)
-    if kind in PARALLEL:
+    if kind in PARALLEL_KINDS:
         return LayerCache(
             growing=_compute_full_bytes(fields, number), state_bytes=compute_state_bytes(fields, "mamba")
         )
-    return LayerCache(state_bytes=compute_state_bytes(fields, kind)) if kind in RECURRENT else LayerCache()
+    return (
+        LayerCache(state_bytes=compute_state_bytes(fields, kind)) if kind in RECURRENT_KINDS else LayerCache()
+    )
 
 
-def list_compression_ratios(fields: Fields, count: int) -> tuple[int, ...]:
+def list_compression_ratios(fields: ConfigFields, count: int) -> tuple[int, ...]:
     """Return each layer's tokens per entry; 0 if it has only a window."""
     kinds, rates = fields.find_words("layer_types"), fields.find_table("compress_rates")
     ratios = fields.find_numbers("compress_ratios")
     if not ratios and kinds and set(kinds) <= set(_RATIO_BY_KIND):
         ratios = tuple((rates and rates.find_number(kind)) or _RATIO_BY_KIND[kind] for kind in kinds)
     if len(ratios) < count:
-        raise fields.problem("compress_ratios", f"it names {len(ratios)} layers of {count}")
+        raise fields.build_problem("compress_ratios", f"it names {len(ratios)} layers of {count}")
     # The list goes on with the layers that guess ahead.
     return ratios[:count]
 
 
-def _build_v4_layer(fields: Fields, ratio: int, _: int) -> LayerCache:
+def _build_v4_layer(fields: ConfigFields, ratio: int, _: int) -> LayerCache:
     """Return a layer of DeepSeek V4, which has a window, and one entry for `ratio` tokens.
 
     vLLM 0.32's fp8_ds_mla (models/deepseek_v4/attention.py, compressor.py): pages of 64 windowed or 256 other
@@ -231,7 +233,7 @@ def _compute_open_page_bytes(row_bytes: int) -> int:
     return 2 * _align(row_bytes * OVERLAPPING_RATIO)
 
 
-def _build_v4_1_layer(fields: Fields, ratio: int, number: int) -> LayerCache:
+def _build_v4_1_layer(fields: ConfigFields, ratio: int, number: int) -> LayerCache:
     """Return a layer of DeepSeek V4.1, which has a window; few have compressed keys and values for all.
 
     This is fp8_ds_mla of vLLM 0.32, except on compute capability 10.x (models/deepseek_v41/attention.py):
@@ -252,7 +254,7 @@ def _build_v4_1_layer(fields: Fields, ratio: int, number: int) -> LayerCache:
     )
 
 
-def _has_8_bit_cache(fields: Fields) -> bool:
+def _has_8_bit_cache(fields: ConfigFields) -> bool:
     """Return whether a model has only an 8-bit KV cache: `Shape` then has twice the bytes, as for 16 bits."""
     return fields.find_word("model_type") in {"deepseek_v4", "deepseek_v41"}
 
@@ -266,7 +268,7 @@ def _align(page_bytes: int) -> int:
     return -(-page_bytes // _PAGE_ALIGNMENT_BYTES) * _PAGE_ALIGNMENT_BYTES
 
 
-def _add_repeats(fields: Fields, layer: LayerCache) -> LayerCache:
+def _add_repeats(fields: ConfigFields, layer: LayerCache) -> LayerCache:
     """Add the keys and values of a layer that runs again on its output."""
     token, repeats = layer.growing, (fields.find_number("loop_num") or 1) - 1
     if token is None or not repeats:
@@ -275,7 +277,7 @@ def _add_repeats(fields: Fields, layer: LayerCache) -> LayerCache:
     return LayerCache(token, windowed, window=fields.find_number("loop_window_size") or _LOOP_WINDOW_TOKENS)
 
 
-def _compute_full_bytes(fields: Fields, number: int) -> TokenBytes:
+def _compute_full_bytes(fields: ConfigFields, number: int) -> TokenBytes:
     """Return the bytes of a token in a layer with full attention."""
     latent_size = fields.find_number("kv_lora_rank")
     if latent_size is not None and fields.find_word("model_type") not in _EXPANDED_MODELS:
@@ -302,7 +304,7 @@ def _compute_full_bytes(fields: Fields, number: int) -> TokenBytes:
     )
 
 
-def _compute_windowed_bytes(fields: Fields, number: int) -> TokenBytes:
+def _compute_windowed_bytes(fields: ConfigFields, number: int) -> TokenBytes:
     """Return the bytes of a token in a layer with a window, which may have other heads."""
     other_setting = fields.find_table("attention_other_setting")
     if other_setting is not None:
@@ -312,21 +314,23 @@ def _compute_windowed_bytes(fields: Fields, number: int) -> TokenBytes:
         )
     heads = fields.find_number("swa_num_key_value_heads")
     if heads is None:
-        return _compute_full_bytes(Fields({**fields.table, "global_head_dim": None}, fields.where), number)
+        return _compute_full_bytes(
+            ConfigFields({**fields.table, "global_head_dim": None}, fields.where), number
+        )
     key_size = fields.find_number("swa_head_dim") or find_head_dim(fields)
     value_size = fields.find_number("swa_v_head_dim", "v_head_dim") or key_size
     return TokenBytes(heads, _16_BITS_BYTES * (key_size + value_size))
 
 
-def count_kv_heads(fields: Fields) -> int:
+def count_kv_heads(fields: ConfigFields) -> int:
     # Falcon: one head for all, unless it is of the newer kind. Step 3: one for all.
     falcon = fields.find_flag("multi_query") and not fields.find_flag("new_decoder_architecture")
     if falcon or fields.find_word("model_type") == "step3_text":
         return 1
-    return fields.find_number(*NAMES["kv_heads"]) or count_query_heads(fields)
+    return fields.find_number(*FIELD_NAMES["kv_heads"]) or count_query_heads(fields)
 
 
-def _compute_index_bytes(fields: Fields, number: int) -> Fraction:
+def _compute_index_bytes(fields: ConfigFields, number: int) -> Fraction:
     """Return the index bytes of sparse attention, in layers that choose tokens."""
     size = fields.find_number("index_head_dim")
     if size is None or not _has_index(fields, number):
@@ -335,7 +339,7 @@ def _compute_index_bytes(fields: Fields, number: int) -> Fraction:
     return Fraction(key_bytes, fields.find_number("index_kpool") or 1)
 
 
-def _compute_block_index_bytes(fields: Fields, number: int) -> Fraction:
+def _compute_block_index_bytes(fields: ConfigFields, number: int) -> Fraction:
     """Return the index bytes with KV heads: MiniMax M3 in some layers, Qwen 4 in all with attention."""
     sparse = fields.find_table("sparse_attention_config")
     if sparse is not None:
@@ -348,7 +352,7 @@ def _compute_block_index_bytes(fields: Fields, number: int) -> Fraction:
     return Fraction(_16_BITS_BYTES * size, fields.find_number("indexer_compress_ratio") or 1)
 
 
-def _compute_open_group_bytes(fields: Fields) -> int:
+def _compute_open_group_bytes(fields: ConfigFields) -> int:
     """Return the bytes of keys, for GLM 5 Next also scores, that the next index entry is made from."""
     pooled_tokens, grouped_tokens = (
         fields.find_number("index_kpool"),
@@ -363,11 +367,13 @@ def _compute_open_group_bytes(fields: Fields) -> int:
     )
 
 
-def _has_index(fields: Fields, number: int) -> bool:
+def _has_index(fields: ConfigFields, number: int) -> bool:
     """Return whether this layer has an index of its own, and does not use another layer's."""
     types, pattern = fields.find_words("indexer_types"), fields.find_word("index_topk_pattern")
     kinds = fields.find_words("layer_types") or ()
-    if fields.find_word("model_type") == "hy_v4" and (number >= len(kinds) or kinds[number] not in SPARSE):
+    if fields.find_word("model_type") == "hy_v4" and (
+        number >= len(kinds) or kinds[number] not in SPARSE_KINDS
+    ):
         return False
     if types is not None:
         return number < len(types) and types[number] == "full"

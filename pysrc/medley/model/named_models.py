@@ -126,7 +126,7 @@ def require_named_models(
 
 
 def _require_shown_code(model: NamedModel, target: str, code: Code, trust: Trust, *, starts: bool) -> None:
-    folder = user.expand(model.name)
+    folder = user.expand_home(model.name)
     if folder.is_dir():
         named_code = None if folder.resolve() == Path(target) else read_folder_code(folder.resolve())
     elif model.name == target and model.revisions == {code.commit}:

@@ -1,6 +1,6 @@
 """Count the bytes of a recurrent layer's state for a sequence, whatever its length."""
 
-from medley.model.config_fields import NAMES, Fields
+from medley.model.config_fields import FIELD_NAMES, ConfigFields
 
 _16_BITS_BYTES, _32_BITS_BYTES = 2, 4
 # vLLM 0.32 keeps a state in the model's 16 bits unless config.json names a type, except for these: KDA
@@ -10,7 +10,7 @@ _32_BIT_STATE_MODELS = ("nemotron_h",)
 MAMBA_1_MODELS = {"mamba", "falcon_mamba", "jamba"}
 
 
-def compute_state_bytes(fields: Fields, kind: str) -> int:
+def compute_state_bytes(fields: ConfigFields, kind: str) -> int:
     """Return the bytes of a layer's state and of the last inputs of its convolution in 16 bits."""
     if kind == "conv":
         # LFM2 has only a convolution.
@@ -27,7 +27,7 @@ def compute_state_bytes(fields: Fields, kind: str) -> int:
     )
 
 
-def _compute_linear_bytes(fields: Fields) -> int:
+def _compute_linear_bytes(fields: ConfigFields) -> int:
     linear_config = fields.find_table("linear_attn_config")
     if linear_config is not None:
         return _compute_kimi_delta_bytes(linear_config, linear_config.require_number("num_heads"))
@@ -42,7 +42,7 @@ def _compute_linear_bytes(fields: Fields) -> int:
     return heads * size * size * _16_BITS_BYTES  # lightning attention has no convolution
 
 
-def _compute_gated_delta_bytes(fields: Fields) -> int:
+def _compute_gated_delta_bytes(fields: ConfigFields) -> int:
     heads, size = (
         fields.require_number("linear_num_value_heads"),
         fields.require_number("linear_value_head_dim"),
@@ -57,7 +57,7 @@ def _compute_gated_delta_bytes(fields: Fields) -> int:
     return inputs + heads * size * state * _find_element_bytes(fields, _16_BITS_BYTES)
 
 
-def _compute_kimi_delta_bytes(fields: Fields, heads: int) -> int:
+def _compute_kimi_delta_bytes(fields: ConfigFields, heads: int) -> int:
     """Return the bytes of Kimi's delta attention, under the model's own names or transformers 5's."""
     size = fields.require_number("linear_head_dim", "head_dim")
     kernel = fields.require_number("linear_conv_kernel_dim", "short_conv_kernel_size")
@@ -65,16 +65,16 @@ def _compute_kimi_delta_bytes(fields: Fields, heads: int) -> int:
     return inputs + heads * size * size * _find_element_bytes(fields, _32_BITS_BYTES)
 
 
-def _compute_mamba_2_bytes(fields: Fields) -> int:
+def _compute_mamba_2_bytes(fields: ConfigFields) -> int:
     # Mamba 2's own names are those of attention in models that have both.
     name_end = None if fields.find_word("model_type") == "mamba2" else -1
     heads, size = (
-        fields.require_number(*NAMES["mamba_heads"][:name_end]),
-        fields.require_number(*NAMES["mamba_head_dim"][:name_end]),
+        fields.require_number(*FIELD_NAMES["mamba_heads"][:name_end]),
+        fields.require_number(*FIELD_NAMES["mamba_head_dim"][:name_end]),
     )
     inner_size = fields.find_number("mamba_d_ssm") or heads * size
-    state = fields.require_number(*NAMES["mamba_state"])
-    groups = fields.require_number(*NAMES["mamba_groups"])
+    state = fields.require_number(*FIELD_NAMES["mamba_state"])
+    groups = fields.require_number(*FIELD_NAMES["mamba_groups"])
     kernel = fields.require_number("conv_kernel", "mamba_d_conv")
     default_bytes = (
         _32_BITS_BYTES
@@ -86,7 +86,7 @@ def _compute_mamba_2_bytes(fields: Fields) -> int:
     ) + inner_size * state * _find_element_bytes(fields, default_bytes)
 
 
-def _compute_mamba_1_bytes(fields: Fields) -> int:
+def _compute_mamba_1_bytes(fields: ConfigFields) -> int:
     expansion = fields.find_number("mamba_expand")
     inner_size = (
         expansion * fields.require_number("hidden_size")
@@ -106,7 +106,7 @@ def _compute_convolution_bytes(channels: int, kernel: int) -> int:
     return channels * (kernel - 1) * _16_BITS_BYTES
 
 
-def compute_short_convolution_bytes(fields: Fields, heads: int, size: int) -> int:
+def compute_short_convolution_bytes(fields: ConfigFields, heads: int, size: int) -> int:
     """Return the bytes of Inkling's convolution inputs.
 
     See models/inkling/nvidia/sconv_swa_attn.py of vLLM 0.32.
@@ -118,7 +118,7 @@ def compute_short_convolution_bytes(fields: Fields, heads: int, size: int) -> in
     return kernel * heads * (1 << (width - 1).bit_length()) * _16_BITS_BYTES
 
 
-def _find_element_bytes(fields: Fields, default_bytes: int) -> int:
+def _find_element_bytes(fields: ConfigFields, default_bytes: int) -> int:
     dtype = fields.find_word("mamba_ssm_cache_dtype") or fields.find_word("mamba_ssm_dtype")
     return {"float16": _16_BITS_BYTES, "bfloat16": _16_BITS_BYTES, "float32": _32_BITS_BYTES}.get(
         dtype or "", default_bytes

@@ -49,7 +49,7 @@ class Code:
 
     @property
     def fingerprint(self) -> str:
-        return storage.hash_all(self.files)
+        return storage.hash_checksums(self.files)
 
     @property
     def pin(self) -> str:
@@ -81,7 +81,7 @@ def read_hub_code(repository: str, commit: str | None = None) -> Code | None:
                 return Code(repository, compute_fingerprints(folder), folder.name)
             commit = folder.name
     hub.require_model(repository)
-    hub.refuse_offline(repository)
+    hub.require_online(repository)
     return hub.run_query(repository, lambda api: _query_code(api, repository, commit))
 
 
@@ -89,7 +89,7 @@ def _query_code(api: "HfApi", repository: str, commit: str | None) -> Code | Non
     from huggingface_hub.errors import RevisionNotFoundError  # noqa: PLC0415 - half a second, and seldom needed
 
     try:
-        info = api.model_info(repository, revision=commit, timeout=hub.LIMIT_S)
+        info = api.model_info(repository, revision=commit, timeout=hub.REQUEST_LIMIT_S)
     except RevisionNotFoundError as error:
         raise Problem(
             f"{repository} has no commit {commit}",

@@ -67,7 +67,7 @@ def resolve_weights(
     if model := models.get(word):
         target = model.repository or str(cache / "models" / f"{word}-{_compute_digest(model)}")
         return Weights(word, target, model, user_word)
-    folder = user.expand(word)
+    folder = user.expand_home(word)
     if _exists(folder) and folder.is_dir():
         folder = folder.resolve()
         if not (folder / "config.json").is_file():

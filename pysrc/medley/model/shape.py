@@ -13,13 +13,19 @@ from msgspec import ValidationError
 from medley import config
 from medley.model import checkpoint, demo, hub_checkpoint
 from medley.model.checkpoint import Checkpoint, Tensor, TensorSizes, sum_tensors
-from medley.model.config_fields import NAMES, Fields, count_layers, find_context_length, find_text_fields
+from medley.model.config_fields import (
+    FIELD_NAMES,
+    ConfigFields,
+    count_layers,
+    find_context_length,
+    find_text_fields,
+)
 from medley.model.estimate import estimate_tensors, find_feed_forward_width, read_total_bytes
 from medley.model.kv_cache import build_cache_fields
 from medley.model.resolve import Weights
 from medley.progress import SILENT, Progress
-from medley.schema import Made, Shape
-from medley.schema import Weights as Format
+from medley.schema import DemoSpec, Shape
+from medley.schema import WeightFormat as Format
 from medley.values import list_mistakes
 
 _FORMATS: Mapping[Format, Mapping[str, Any]] = cast(
@@ -48,7 +54,7 @@ def find_shape(weights: Weights, watch: Progress = SILENT) -> Shape:
     return compute_shape(files)
 
 
-def compute_demo_shape(spec: Made) -> Shape:
+def compute_demo_shape(spec: DemoSpec) -> Shape:
     """Compute the shape of a model that need not be written yet."""
     tensors = {
         name: Tensor("BF16", size, 2 * prod(size)) for name, size in demo.list_tensor_shapes(spec).items()
@@ -64,7 +70,7 @@ def compute_shape(checkpoint_files: Checkpoint) -> Shape:
     entries = build_weight_fields(checkpoint_files) | build_cache_fields(fields, layers)
     entries |= {
         "layers": layers,
-        "hidden": fields.require_number(*NAMES["hidden"]),
+        "hidden": fields.require_number(*FIELD_NAMES["hidden"]),
         "vocabulary": fields.require_number("vocab_size"),
         "context": find_context_length(fields),
         "architecture": find_architecture(checkpoint_files.config),
@@ -74,7 +80,7 @@ def compute_shape(checkpoint_files: Checkpoint) -> Shape:
         return Shape.from_table(entries)
     except ValidationError as error:
         mistake = next(list_mistakes(entries, Shape))
-        raise fields.problem(str(mistake.path[-1]), mistake.why) from error
+        raise fields.build_problem(str(mistake.path[-1]), mistake.why) from error
 
 
 def find_architecture(config: Mapping[str, Any]) -> str | None:
@@ -85,7 +91,7 @@ def find_architecture(config: Mapping[str, Any]) -> str | None:
 
 def _build_engine_limits(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entries that follow from the engines' limits for the architecture."""
-    fields = Fields(config, "config.json")
+    fields = ConfigFields(config, "config.json")
     architectures = fields.find_words("architectures") or ()
     one_stage = {
         "vllm": any(
@@ -144,40 +150,44 @@ def sum_checkpoint(checkpoint_files: Checkpoint) -> tuple[TensorSizes, Format]:
     main_dtype = max(sizes, key=lambda dtype: sizes[dtype], default="BF16")
     weight_format = _find_format(fields) or _find_format_by_name("dtypes", main_dtype) or "bf16"
     count, bits = (
-        fields.find_number(*NAMES["experts"], minimum=0),
+        fields.find_number(*FIELD_NAMES["experts"], minimum=0),
         8 if weight_format in {"int8", "fp8"} else 4,
     )
     return sum_tensors(checkpoint_files.tensors, count_layers(fields), bits, count), weight_format
 
 
-def _require_all_layers(fields: Fields, sizes: TensorSizes, layers: int) -> None:
+def _require_all_layers(fields: ConfigFields, sizes: TensorSizes, layers: int) -> None:
     if len(sizes.layer_numbers) != layers:
         missing_layers = sorted(set(range(min(layers, len(sizes.layer_numbers) + 1))) - sizes.layer_numbers)
-        raise fields.problem(
+        raise fields.build_problem(
             "num_hidden_layers",
             f"it is {layers}, and the weights name {len(sizes.layer_numbers)} layers"
             + (f"; layer {missing_layers[0]} is not among them" if missing_layers else ""),
         )
     if sizes.first.size_bytes == 0:
-        raise fields.problem("vocab_size", "no tensor is an embedding")
+        raise fields.build_problem("vocab_size", "no tensor is an embedding")
 
 
-def _build_expert_fields(fields: Fields, sizes: TensorSizes, layers: int) -> dict[str, int]:
+def _build_expert_fields(fields: ConfigFields, sizes: TensorSizes, layers: int) -> dict[str, int]:
     """Return the entries of `Shape` for parameters and experts.
 
     They are means over all layers, also where some have no experts, so that sums over layers are right.
     """
-    count = fields.find_number(*NAMES["experts"], minimum=0) or 0
+    count = fields.find_number(*FIELD_NAMES["experts"], minimum=0) or 0
     amount = sizes.layers
     total = amount.parameters + sizes.first.parameters + sizes.head.parameters
     if amount.expert_bytes == 0 or count == 0:
         if amount.expert_bytes:
-            raise fields.problem(NAMES["experts"][0], "it is missing, and the weights hold experts")
+            raise fields.build_problem(
+                FIELD_NAMES["experts"][0], "it is missing, and the weights hold experts"
+            )
         size = amount.size_bytes // layers
         return {"parameters": total, "active_parameters": total, "active_layer_bytes": size}
-    active_experts = fields.require_number(*NAMES["experts_per_token"])
+    active_experts = fields.require_number(*FIELD_NAMES["experts_per_token"])
     if active_experts > count:
-        raise fields.problem(NAMES["experts_per_token"][0], f"it is {active_experts} of {count} experts")
+        raise fields.build_problem(
+            FIELD_NAMES["experts_per_token"][0], f"it is {active_experts} of {count} experts"
+        )
     idle_experts = count - active_experts
     expert_bytes = amount.expert_bytes // (count * layers)
     return {
@@ -190,7 +200,7 @@ def _build_expert_fields(fields: Fields, sizes: TensorSizes, layers: int) -> dic
     }
 
 
-def _find_format(fields: Fields) -> Format | None:
+def _find_format(fields: ConfigFields) -> Format | None:
     """Return the format of most weights; None if config.json does not name it."""
     quantization = _find_quantization(fields)
     if quantization is None:
@@ -213,11 +223,13 @@ def _find_format(fields: Fields) -> Format | None:
             else _find_format_by_name("algorithms", algorithm)
         )
     if weight_format is None:
-        raise quantization.problem("quant_method", f"medley does not know how {method!r} stores its weights")
+        raise quantization.build_problem(
+            "quant_method", f"medley does not know how {method!r} stores its weights"
+        )
     return weight_format
 
 
-def _find_quantization(fields: Fields) -> Fields | None:
+def _find_quantization(fields: ConfigFields) -> ConfigFields | None:
     quantization = fields.find_table("quantization_config") or fields.find_table("compression_config")
     # ModelOpt's file of its own has it one table deeper, beside the producer.
     return quantization and (quantization.find_table("quantization") or quantization)
@@ -227,14 +239,14 @@ def _find_format_by_name(by: str, name: str) -> Format | None:
     return next((candidate for candidate, table in _FORMATS.items() if name in table.get(by, ())), None)
 
 
-def _find_group_format(quantization: Fields) -> Format | None:
+def _find_group_format(quantization: ConfigFields) -> Format | None:
     """Return the narrowest format of the groups: the experts' or the feed-forward's, most of a model."""
     formats = [_find_weights_format(weights) for weights in _list_group_weights(quantization)]
     narrowest_first: tuple[Format, ...] = ("nvfp4", "mxfp4", "int4", "fp8", "int8")
     return next((candidate for candidate in narrowest_first if candidate in formats), None)
 
 
-def _list_group_weights(quantization: Fields) -> list[Mapping[str, Any]]:
+def _list_group_weights(quantization: ConfigFields) -> list[Mapping[str, Any]]:
     groups = quantization.table.get("config_groups")
     tables = groups.values() if isinstance(groups, dict) else ()
     weights = [group.get("weights") for group in tables if isinstance(group, dict)]
@@ -255,13 +267,13 @@ def _find_weights_format(weights: Mapping[str, Any]) -> Format | None:
             return None
 
 
-def _find_block_weights(fields: Fields, weights: Format) -> int | None:
+def _find_block_weights(fields: ConfigFields, weights: Format) -> int | None:
     """Return the number of weights that share a scale; None for scales of whole rows, channels or tensors."""
     quantization = _find_quantization(fields)
     if quantization is None:
         return None
     groups = [group for group in _list_group_weights(quantization) if _find_weights_format(group) == weights]
-    tables = [Fields(group, quantization.where) for group in groups] or [quantization]
+    tables = [ConfigFields(group, quantization.where) for group in groups] or [quantization]
     # DeepSeek V4 has FP8 in such blocks beside experts in MXFP4.
     names = ("weight_block_size", "block_structure") if weights == "fp8" else ()
     sizes = [size for table in tables for name in names for size in table.find_numbers(name)]

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from medley import config
-from medley.model.checkpoint import CONFIG
+from medley.model.checkpoint import CONFIG_FILE
 from medley.model.hub_checkpoint import HubRecord
 from medley.model.shape import compute_shape, find_architecture
-from medley.schema import Model, Shape, Weights
+from medley.schema import Model, Shape, WeightFormat
 
 _CONFIG_KEYS = (
     *("layers", "hidden", "heads", "kv_heads", "head_dim", "feed_forward", "block", "vocabulary", "context"),
@@ -25,7 +25,7 @@ _COMPUTED_KEYS = (
 )
 _PROPOSED_KEYS = ("tool_parser", "reasoning_parser", "args", "env", "since", "eager")
 _MIN_GROUPED_NUMBER = 10_000
-_FORMAT = re.compile(rf"-(?:{'|'.join(('gptq', *get_args(Weights)))})(?:-.*)?$")
+_FORMAT = re.compile(rf"-(?:{'|'.join(('gptq', *get_args(WeightFormat)))})(?:-.*)?$")
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def _format_json(value: object) -> str:
 
 
 def parse_model(text: str, where: str) -> Model:
-    return config.build(tomllib.loads(text), Model, where, text)
+    return config.build_table(tomllib.loads(text), Model, where, text)
 
 
 def write_table(look: HubRecord, proposed: Proposal) -> str:
@@ -117,7 +117,7 @@ def _list_code_lines(look: HubRecord, proposed: Proposal) -> Iterator[str]:
         why = "no known table says that engines do without it"
         if proposed.is_code_known:
             why = f"engines do without that of {', '.join(proposed.similar)}"
-        yield from _wrap_comment(f"source: {CONFIG} names code of the repository (auto_map); {why}")
+        yield from _wrap_comment(f"source: {CONFIG_FILE} names code of the repository (auto_map); {why}")
         yield f"needed = {_format_value(not proposed.is_code_known)}"
 
 
@@ -126,7 +126,7 @@ def _list_shape_lines(look: HubRecord, shape: Shape) -> Iterator[str]:
     values = shape.to_table(omit_defaults=True) | {"weights": shape.weights}
     values.pop("architecture", None)
     origin = f"commit {look.commit}" if look.commit else f"what the hub had on {look.date}"
-    yield from _wrap_comment(f"source: {CONFIG} of {look.repository} at {origin}")
+    yield from _wrap_comment(f"source: {CONFIG_FILE} of {look.repository} at {origin}")
     yield from _list_entry_lines(values, _CONFIG_KEYS)
     files = look.files[0] if len(look.files) == 1 else f"{len(look.files)} files, {look.files[0]} and so on"
     total = sum(size for _, _, size in look.tensors.values())
@@ -138,7 +138,7 @@ def _list_shape_lines(look: HubRecord, shape: Shape) -> Iterator[str]:
         values, (key for key in values if key not in {*_CONFIG_KEYS, *_COMPUTED_KEYS, *_ENGINE_KEYS})
     )
     if any(values.get(key) for key in _COMPUTED_KEYS):
-        yield from _wrap_comment(f"computed from {CONFIG}")
+        yield from _wrap_comment(f"computed from {CONFIG_FILE}")
         yield from _list_entry_lines(values, _COMPUTED_KEYS)
     if any(values.get(key) for key in _ENGINE_KEYS):
         yield from _wrap_comment("read in vLLM: what it can do with this architecture; not run on hardware")

@@ -201,7 +201,7 @@ def require_pinned(
         changed = ", ".join(name for name in names if pinned.files.get(name) != code.files.get(name))
         raise Problem(
             f"the code of {code.where} has changed since you trusted it",
-            cause=f"on {pinned.when} its SHA-256 was {storage.hash_all(pinned.files)}, "
+            cause=f"on {pinned.when} its SHA-256 was {storage.hash_checksums(pinned.files)}, "
             f"now it is {code.fingerprint}; what differs: {changed}",
             fix=fix,
         )
@@ -212,10 +212,10 @@ def read_pin(where: str) -> CodePin | None:
 
 
 def keep_pin(code: Code) -> None:
-    with storage.lock(_find_pins_file().with_suffix(".lock"), waits=lambda: None):
+    with storage.lock_file(_find_pins_file().with_suffix(".lock"), waits=lambda: None):
         today = datetime.now(UTC).date().isoformat()
         pins = {**_read_pins(), code.where: CodePin(code.commit, dict(code.files), today)}
-        storage.write(
+        storage.write_text(
             _find_pins_file(), json.dumps({where: asdict(pin) for where, pin in pins.items()}, indent=1)
         )
 
@@ -224,8 +224,8 @@ def _read_pins() -> dict[str, CodePin]:
     content = storage.read_bytes(_find_pins_file())
     if content is None:
         return {}
-    weights = json_shape.table(content)
-    if weights is None or not json_shape.fits(weights, dict[str, CodePin]):
+    weights = json_shape.parse_object(content)
+    if weights is None or not json_shape.has_type(weights, dict[str, CodePin]):
         raise Problem(
             "the note of the code that you trusted is not whole",
             cause=f"{_find_pins_file()} is torn, as by a power cut or by hand",
@@ -235,7 +235,7 @@ def _read_pins() -> dict[str, CodePin]:
 
 
 def _find_pins_file() -> Path:
-    return storage.state() / "remote-code.json"
+    return storage.find_state_folder() / "remote-code.json"
 
 
 def _read_code(weights: Weights, commit: str | None) -> Code | None:

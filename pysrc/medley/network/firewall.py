@@ -13,13 +13,13 @@ from medley.errors import Problem
 from medley.host.facts.network import Net
 from medley.network.ports import RayPorts
 
-Program = Literal["nftables", "ufw", "iptables"]
+FirewallProgram = Literal["nftables", "ufw", "iptables"]
 APPLY_COMMANDS = {"nftables": "sudo nft -f -", "ufw": "sudo sh -e", "iptables": "sudo sh -e"}
 SSH_PORT = 22
 _IPV4 = 4
 _WIDE_RANGE_PORTS = 1000
 """The size above which a range is not only medley's: the kernel gives its ports to any program."""
-Ranges = tuple[tuple[int, int], ...]
+PortRanges = tuple[tuple[int, int], ...]
 _FAMILIES = {4: "ip saddr", 6: "ip6 saddr & ffff:ffff:ffff:ffff::"}
 """The match of the sender in nftables, by IP version; one IPv6 host has the addresses of a /64 network."""
 # Deleting a missing table would be an error.
@@ -40,11 +40,11 @@ class ClusterInterface:
 
 
 @dataclass(frozen=True)
-class Rules:
+class FirewallRules:
     """The ports to close to other hosts than the cluster's, and those that stay open."""
 
     interfaces: tuple[ClusterInterface, ...]
-    closed_ranges: Ranges
+    closed_ranges: PortRanges
     """The closed ranges of ports, in order, without overlap."""
     open_ports: tuple[int, ...] = (SSH_PORT,)
     limited_ports: tuple[int, ...] = ()
@@ -76,7 +76,7 @@ def _resolve_interface(option: str, net: Net) -> tuple[ClusterInterface, ...]:
     return tuple(ClusterInterface(name, (str(network),)) for name in (overlapping or (None,)))
 
 
-def write_rules(program: Program, rules: Rules, *, undo: bool) -> str:
+def write_rules(program: FirewallProgram, rules: FirewallRules, *, undo: bool) -> str:
     """Write the text to run as root: an nft script, or lines for a shell; both are idempotent."""
     match program:
         case "nftables":
@@ -98,7 +98,7 @@ def list_ssh_ports(environments: Iterable[Mapping[str, str]]) -> set[int]:
     return {SSH_PORT, *(int(words[-1]) for words in connections if words and words[-1].isdecimal())}
 
 
-def _list_nftables_lines(rules: Rules) -> Iterator[str]:
+def _list_nftables_lines(rules: FirewallRules) -> Iterator[str]:
     yield from _NFTABLES_REMOVAL
     yield "table inet medley {"
     for number in _FAMILIES if rules.limited_ports else ():
@@ -126,13 +126,13 @@ def _list_nftables_lines(rules: Rules) -> Iterator[str]:
     yield "}"
 
 
-def _format_ranges(ranges: Ranges, between: str) -> Iterator[str]:
+def _format_ranges(ranges: PortRanges, between: str) -> Iterator[str]:
     """Yield each range as text, with `between` between its first and last port."""
     for first, last in ranges:
         yield str(first) if first == last else f"{first}{between}{last}"
 
 
-def _list_ufw_commands(rules: Rules) -> Iterator[str]:
+def _list_ufw_commands(rules: FirewallRules) -> Iterator[str]:
     """Yield commands that prepend the rules, so that the last comes first: open ports, then links."""
     closed_rule, *interface_rules = _list_ufw_rules(rules)
     yield "# Takes effect once ufw is enabled: sudo ufw enable"
@@ -141,7 +141,7 @@ def _list_ufw_commands(rules: Rules) -> Iterator[str]:
     yield from (f"ufw prepend allow {rule}/tcp" for rule in rules.open_ports)
 
 
-def _list_ufw_rules(rules: Rules) -> Iterator[str]:
+def _list_ufw_rules(rules: FirewallRules) -> Iterator[str]:
     """Yield the rules without the open ports, which the user may have opened before."""
     yield f"deny proto tcp to any port {','.join(_format_ranges(rules.closed_ranges, ':'))}"
     for cluster_interface in rules.interfaces:
@@ -149,7 +149,7 @@ def _list_ufw_rules(rules: Rules) -> Iterator[str]:
         yield from (f"{allow} from {network}" for network in cluster_interface.networks or ("any",))
 
 
-def _list_iptables_commands(rules: Rules) -> Iterator[str]:
+def _list_iptables_commands(rules: FirewallRules) -> Iterator[str]:
     for program, version in (("iptables", 4), ("ip6tables", 6)):
         yield f"{program} -w -N MEDLEY 2>/dev/null || {program} -w -F MEDLEY"
         add = f"{program} -w -A MEDLEY"
@@ -173,7 +173,7 @@ def _list_iptables_commands(rules: Rules) -> Iterator[str]:
         yield f"{program} -w -C INPUT -j MEDLEY 2>/dev/null || {program} -w -I INPUT -j MEDLEY"
 
 
-def list_notes(rules: Rules, net: Net, listening: Iterable[int]) -> Iterator[str]:
+def list_notes(rules: FirewallRules, net: Net, listening: Iterable[int]) -> Iterator[str]:
     """Yield what the user should know of these rules; `listening` has the ports in use."""
     for cluster_interface in rules.interfaces:
         networks = ", ".join(cluster_interface.networks) or "everywhere"

@@ -16,27 +16,27 @@ from typing import Any
 import httpx
 
 from medley import json_shape
-from medley.errors import Problem, in_words
+from medley.errors import Problem, describe_error
 from medley.network.socket_url import read_socket_url
 from medley.network.tcp import is_loopback
 
 MAX_ANSWER_BYTES = 64 << 20
 """The limit of a whole answer, or of one line of a streamed one."""
-_CONNECT_S = 5.0
+_CONNECT_LIMIT_S = 5.0
 _LAST_PORT = 65_535
 _MAX_LABEL_CHARS = 63
 """The limit of each part of a host name (RFC 1035)."""
 
 
 @dataclass(frozen=True)
-class Response:
+class HttpResponse:
     status: int
     headers: Mapping[str, str]
     text: str
 
     def json(self) -> Any:  # noqa: ANN401 - whatever the server sends
         """Return its JSON; None where it is not valid."""
-        return json_shape.loads(self.text)
+        return json_shape.parse_json(self.text)
 
 
 def parse_url(url: str) -> httpx.URL:
@@ -68,11 +68,11 @@ def resolve_target(url: str) -> tuple[httpx.URL, dict[str, Any]]:
 def _require_listener(socket_file: Path) -> None:
     """Raise httpx.ConnectError where nothing listens: httpcore 1.0.9 then leaves its socket open."""
     with socket.socket(socket.AF_UNIX) as probe:
-        probe.settimeout(_CONNECT_S)
+        probe.settimeout(_CONNECT_LIMIT_S)
         try:
             probe.connect(str(socket_file))
         except OSError as error:
-            raise httpx.ConnectError(in_words(error)) from error
+            raise httpx.ConnectError(describe_error(error)) from error
 
 
 def choose_client_options(server_url: httpx.URL) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def build_auth_header(key: str | None) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
-def pipe_bearer(reference: str) -> str:
+def format_bearer_pipe(reference: str) -> str:
     """Return what a shell types before `curl -H @-`; `reference` is $NAME or $(cat FILE).
 
     Every user of the host can read the words of curl. printf is the shell's own: its words are in no list.
@@ -115,16 +115,16 @@ def pipe_bearer(reference: str) -> str:
     return f"""printf 'Authorization: Bearer %s\\n' "{reference}" | """
 
 
-def ask(
+def send_request(
     method: str,
     url: str,
     *,
     limit_s: float,
     body: object = None,
     headers: Mapping[str, str] | None = None,
-    connect_s: float = _CONNECT_S,
+    connect_s: float = _CONNECT_LIMIT_S,
     redirects: bool = False,
-) -> Response:
+) -> HttpResponse:
     """Send a request and return its answer; raises httpx.HTTPError, or a Problem if it is too long."""
     with _stream_answer(
         method, url, limit_s, body=body, headers=headers, connect_s=connect_s, redirects=redirects
@@ -134,7 +134,7 @@ def ask(
             content += chunk
             if len(content) > MAX_ANSWER_BYTES:
                 raise _too_large_problem(url)
-        return Response(answer.status_code, answer.headers, content.decode("utf-8", "replace"))
+        return HttpResponse(answer.status_code, answer.headers, content.decode("utf-8", "replace"))
 
 
 @contextmanager
@@ -146,8 +146,8 @@ def stream_lines(
         yield answer.status_code, _split_lines(url, answer.iter_bytes())
 
 
-def download(
-    url: str, *, limit_s: float, headers: Mapping[str, str] | None = None, connect_s: float = _CONNECT_S
+def stream_download(
+    url: str, *, limit_s: float, headers: Mapping[str, str] | None = None, connect_s: float = _CONNECT_LIMIT_S
 ) -> AbstractContextManager[httpx.Response]:
     """Download a file and follow redirects; only the first host gets the credentials."""
     return _stream_answer("GET", url, limit_s, headers=headers, connect_s=connect_s, redirects=True)
@@ -161,7 +161,7 @@ def _stream_answer(
     *,
     body: object = None,
     headers: Mapping[str, str] | None,
-    connect_s: float = _CONNECT_S,
+    connect_s: float = _CONNECT_LIMIT_S,
     redirects: bool = False,
 ) -> Iterator[httpx.Response]:
     limit = httpx.Timeout(limit_s, connect=connect_s)
@@ -188,7 +188,7 @@ def _split_lines(url: str, chunks: Iterator[bytes]) -> Iterator[str]:
 def no_answer_problem(url: str, error: Exception) -> Problem:
     return Problem(
         f"no server answers at {url}",
-        cause=in_words(error),
+        cause=describe_error(error),
         fix="start one: medley serve smollm2; or give its URL: --url http://HOST:PORT/v1",
     )
 

@@ -9,13 +9,13 @@ from typing import Any, TypedDict
 
 from medley import json_shape, process, process_identity, storage
 from medley.command import Command
-from medley.errors import Problem, in_words
+from medley.errors import Problem, describe_error
 from medley.host.facts import network
 from medley.host.facts.system import MARKS
 from medley.network import link_backends
 from medley.network.link_backends import Change
-from medley.network.link_setup import Setting
-from medley.transcript import NO_ANSWER, Transcript, first, lines
+from medley.network.link_setup import LinkSetting
+from medley.transcript import NO_ANSWER, Transcript, read_first_line, read_lines
 
 PROGRAMS = "for p in netplan nmcli; do command -v $p; done"
 NETPLANS = "ls /etc/netplan/*.yaml"
@@ -42,7 +42,7 @@ MANAGER_QUESTIONS = (
 
 
 @dataclass(frozen=True)
-class Managers:
+class AddressManager:
     """The program that manages this host's addresses, and its state."""
 
     program: str = "ip"
@@ -60,7 +60,7 @@ class Managers:
     """The links that are administratively up."""
 
 
-def find_managers(answers: Transcript, wanted_program: str | None = None) -> Managers:
+def find_address_manager(answers: Transcript, wanted_program: str | None = None) -> AddressManager:
     """Read the answers to MANAGER_QUESTIONS; `wanted_program` is the program of --with.
 
     Raise a Problem if that program does not manage addresses here.
@@ -73,9 +73,11 @@ def find_managers(answers: Transcript, wanted_program: str | None = None) -> Man
             fix=f"leave --with out, or: --with {min(usable)}",
         )
     netplan = answers.get(MEDLEY_NETPLAN, NO_ANSWER)
-    profiles = (re.fullmatch(r"medley-(\S+) (\S+) (\S+) *", line) for line in lines(answers, MEDLEY_PROFILES))
-    has_netplan = str(link_backends.NETPLAN_PATH) in lines(answers, NETPLANS)
-    return Managers(
+    profiles = (
+        re.fullmatch(r"medley-(\S+) (\S+) (\S+) *", line) for line in read_lines(answers, MEDLEY_PROFILES)
+    )
+    has_netplan = str(link_backends.NETPLAN_PATH) in read_lines(answers, NETPLANS)
+    return AddressManager(
         program=wanted_program or usable[0],
         why="named with --with" if wanted_program else why,
         medley_netplan=netplan.text if has_netplan and not netplan.status else None,
@@ -83,21 +85,21 @@ def find_managers(answers: Transcript, wanted_program: str | None = None) -> Man
         profiles={match[1]: (match[2], match[3]) for match in profiles if match},
         active={
             device: uuid
-            for uuid, _, device in (line.partition(":") for line in lines(answers, ACTIVE_CONNECTIONS))
+            for uuid, _, device in (line.partition(":") for line in read_lines(answers, ACTIVE_CONNECTIONS))
         },
-        up=frozenset(line.split()[0].partition("@")[0] for line in lines(answers, UP_LINKS)),
+        up=frozenset(line.split()[0].partition("@")[0] for line in read_lines(answers, UP_LINKS)),
     )
 
 
 def _list_usable_programs(answers: Transcript) -> tuple[tuple[str, ...], str]:
-    if "/etc/NIXOS" in lines(answers, MARKS):
+    if "/etc/NIXOS" in read_lines(answers, MARKS):
         # On NixOS the configuration starts every other program.
         return ("nixos", "ip"), "NixOS, whose configuration sets addresses"
-    programs = {PurePosixPath(path).name for path in lines(answers, PROGRAMS)}
+    programs = {PurePosixPath(path).name for path in read_lines(answers, PROGRAMS)}
     usable, why = ["ip"], "neither netplan nor NetworkManager runs here"
-    if "nmcli" in programs and first(answers, NETWORK_MANAGER) == "running":
+    if "nmcli" in programs and read_first_line(answers, NETWORK_MANAGER) == "running":
         usable, why = ["networkmanager", *usable], "NetworkManager runs, and /etc/netplan has no file"
-    if "netplan" in programs and lines(answers, NETPLANS):
+    if "netplan" in programs and read_lines(answers, NETPLANS):
         usable, why = ["netplan", *usable], "/etc/netplan has files"
     return tuple(usable), why
 
@@ -110,7 +112,7 @@ def list_ssh_sessions() -> dict[str, str]:
     connections = [words for value in values if len(words := value.split()) == 4]  # noqa: PLR2004
     plain = (client for client, *_ in connections if client.replace(".", "").replace(":", "").isalnum())
     questions = {f"ip -json route get {client}": client for client in plain}
-    answers = process.ask(questions) if questions else {}
+    answers = process.ask_host(questions) if questions else {}
     by_interface = {
         _parse_interface(answers[question].text): client for question, client in questions.items()
     }
@@ -126,7 +128,7 @@ def _parse_interface(route_json: str) -> str:
         return ""
 
 
-def build_change(settings: tuple[Setting, ...], managers: Managers) -> Change:
+def build_change(settings: tuple[LinkSetting, ...], managers: AddressManager) -> Change:
     """Return the change that makes these settings, for the program that manages this host's addresses."""
     match managers.program:
         case "netplan":
@@ -149,19 +151,19 @@ def apply_change(change: Change) -> None:
         "old": file.old_text if file else None,
         "undo": [command.argv for command in change.undo],
     }
-    storage.write(_find_record_path(), json.dumps([record, *load_records()]), secret=True)
+    storage.write_text(_find_record_path(), json.dumps([record, *load_records()]), secret=True)
     try:
         _run_change(change)
     except BaseException as error:
         undo_change(force=True)
         if isinstance(error, OSError):
-            raise _failed_step_problem(in_words(error)) from error
+            raise _failed_step_problem(describe_error(error)) from error
         raise
 
 
 def _run_change(change: Change) -> None:
     if change.file:
-        storage.write(change.file.path, change.file.text, secret=True)
+        storage.write_text(change.file.path, change.file.text, secret=True)
     for command in change.commands:
         result = process.run(command, limit_s=_LIMIT_S)
         if result.status:
@@ -201,9 +203,9 @@ def undo_change(*, force: bool = False) -> str:
     if path and newest["old"] is None:
         storage.remove_file(path)
     elif path:
-        storage.write(path, newest["old"], secret=True)
+        storage.write_text(path, newest["old"], secret=True)
     failed = [argv for argv in newest["undo"] if process.run(Command(tuple(argv)), limit_s=_LIMIT_S).status]
-    storage.write(_find_record_path(), json.dumps(older), secret=True)
+    storage.write_text(_find_record_path(), json.dumps(older), secret=True)
     if failed and not force:
         commands = "\n".join(str(Command(tuple(argv))) for argv in failed)
         raise Problem(
@@ -214,16 +216,16 @@ def undo_change(*, force: bool = False) -> str:
     return str(newest["what"])
 
 
-def wait_for_settings(settings: Iterable[Setting]) -> tuple[Setting, ...]:
+def wait_for_settings(settings: Iterable[LinkSetting]) -> tuple[LinkSetting, ...]:
     """Wait up to 10 s for the settings to hold; return those that do not."""
     expected = tuple(settings)
     process.wait_until(lambda: not _list_missing_settings(expected), _SETTLE_LIMIT_S, every_s=0.5)
     return _list_missing_settings(expected)
 
 
-def _list_missing_settings(settings: tuple[Setting, ...]) -> tuple[Setting, ...]:
+def _list_missing_settings(settings: tuple[LinkSetting, ...]) -> tuple[LinkSetting, ...]:
     """Return the settings that this host does not have now."""
-    net = network.read_net(process.ask(network.QUESTIONS))
+    net = network.read_net(process.ask_host(network.QUESTIONS))
     current = {(link.name, str(address.cidr), link.mtu) for link in net.links for address in link.addresses}
     return tuple(
         setting for setting in settings if (setting.interface, setting.address, setting.mtu) not in current
@@ -243,8 +245,8 @@ def load_records() -> list[dict[str, Any]]:
     content = storage.read_bytes(_find_record_path())
     if content is None:
         return []
-    records = json_shape.loads(content)
-    if json_shape.fits(records, list[_ChangeRecord]):
+    records = json_shape.parse_json(content)
+    if json_shape.has_type(records, list[_ChangeRecord]):
         return list(records)
     raise Problem(
         "the record of changes to this host's links is damaged",
@@ -254,4 +256,4 @@ def load_records() -> list[dict[str, Any]]:
 
 
 def _find_record_path() -> Path:
-    return storage.state() / "links.json"
+    return storage.find_state_folder() / "links.json"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from medley.command import Command
 from medley.errors import Problem
-from medley.network.link_setup import Setting
+from medley.network.link_setup import LinkSetting
 
 NETPLAN_PATH = Path("/etc/netplan/60-medley.yaml")
 # No renderer, which the host's other files choose.
@@ -78,7 +78,7 @@ class Change:
         return diff + "".join(f"{command}\n" for command in self.commands)
 
 
-def build_iproute_change(settings: tuple[Setting, ...], up: frozenset[str]) -> Change:
+def build_iproute_change(settings: tuple[LinkSetting, ...], up: frozenset[str]) -> Change:
     """Return ip commands; `up` has the interfaces that are up."""
     commands: list[Command] = []
     undo_commands: list[Command] = []
@@ -90,7 +90,7 @@ def build_iproute_change(settings: tuple[Setting, ...], up: frozenset[str]) -> C
     return Change(tuple(commands), tuple(undo_commands), notes=notes)
 
 
-def _list_ip_steps(setting: Setting, *, up: bool) -> Iterator[tuple[list[Command], list[Command]]]:
+def _list_ip_steps(setting: LinkSetting, *, up: bool) -> Iterator[tuple[list[Command], list[Command]]]:
     """Yield the commands of each step and those that undo it."""
 
     def ip(*words: str) -> Command:
@@ -100,7 +100,7 @@ def _list_ip_steps(setting: Setting, *, up: bool) -> Iterator[tuple[list[Command
         return ip("address", verb, address, "dev", setting.interface)
 
     link = ("link", "set", "dev", setting.interface)
-    drops = setting.drops
+    drops = setting.dropped_addresses
     yield [address("del", dropped) for dropped in drops], [address("add", dropped) for dropped in drops]
     if setting.mtu != setting.old_mtu:
         yield [ip(*link, "mtu", str(setting.mtu))], [ip(*link, "mtu", str(setting.old_mtu))]
@@ -110,7 +110,7 @@ def _list_ip_steps(setting: Setting, *, up: bool) -> Iterator[tuple[list[Command
         yield [address("add", setting.address)], [address("del", setting.address)]
 
 
-def build_netplan_change(settings: tuple[Setting, ...], old_text: str | None) -> Change:
+def build_netplan_change(settings: tuple[LinkSetting, ...], old_text: str | None) -> Change:
     """Return medley's file with these settings, whose text was `old_text`; its other links stay.
 
     Raise a Problem for a link that is not Ethernet, because another file defines it.
@@ -131,16 +131,16 @@ def build_netplan_change(settings: tuple[Setting, ...], old_text: str | None) ->
     commands = (Command(("netplan", "generate")), Command(("netplan", "apply")))
     apply_note = "netplan apply applies all of /etc/netplan, including other unapplied changes"
     notes = tuple(
-        f"netplan merges the addresses of all its files: remove {', '.join(setting.drops)} "
+        f"netplan merges the addresses of all its files: remove {', '.join(setting.dropped_addresses)} "
         f"of {setting.interface} from the other one (grep -r addresses /etc/netplan)"
         for setting in settings
-        if setting.drops
+        if setting.dropped_addresses
     )
     return Change(commands, commands, FileChange(NETPLAN_PATH, text, old_text), notes=(apply_note, *notes))
 
 
 def build_network_manager_change(
-    settings: tuple[Setting, ...], profiles: Mapping[str, tuple[str, str]], active: Mapping[str, str]
+    settings: tuple[LinkSetting, ...], profiles: Mapping[str, tuple[str, str]], active: Mapping[str, str]
 ) -> Change:
     """Return nmcli commands; by interface, `profiles` are medley's connections, `active` the UUIDs in use.
 
@@ -183,7 +183,7 @@ def _build_nmcli_command(*words: str) -> Command:
     return Command(("nmcli", "connection", *words))
 
 
-def build_nixos_change(settings: tuple[Setting, ...]) -> Change:
+def build_nixos_change(settings: tuple[LinkSetting, ...]) -> Change:
     """Return the text for the user's NixOS configuration, which medley does not edit."""
     names = " ".join(f'"interface-name:{setting.interface}"' for setting in settings)
     text = "{\n"

@@ -37,7 +37,7 @@ class LinkRequest:
 
 
 @dataclass(frozen=True)
-class Setting:
+class LinkSetting:
     """The address and MTU of one link, and what it has now."""
 
     interface: str
@@ -48,13 +48,13 @@ class Setting:
     old_mtu: int
     has_address: bool
     """Whether the link has the address already."""
-    drops: tuple[str, ...] = ()
+    dropped_addresses: tuple[str, ...] = ()
     """The addresses to remove, such as a second one in the same network."""
     why: str = ""
 
     @property
     def is_applied(self) -> bool:
-        return self.has_address and self.mtu == self.old_mtu and not self.drops
+        return self.has_address and self.mtu == self.old_mtu and not self.dropped_addresses
 
 
 def find_protected_links(facts: Facts, sessions: Mapping[str, str]) -> dict[str, str]:
@@ -74,7 +74,7 @@ def find_protected_links(facts: Facts, sessions: Mapping[str, str]) -> dict[str,
 
 def choose_settings(
     facts: Facts, request: LinkRequest, protected_links: Mapping[str, str]
-) -> tuple[Setting, ...]:
+) -> tuple[LinkSetting, ...]:
     """Return the settings for each link, also where it has them already.
 
     `protected_links` has by interface why not to change it. Raise a Problem for options that exclude
@@ -121,7 +121,9 @@ def _group_by_port(links: list[Interface]) -> list[list[Interface]]:
     return list(ports.values())
 
 
-def _list_ring_settings(ports: list[list[Interface]], place: int, request: LinkRequest) -> Iterator[Setting]:
+def _list_ring_settings(
+    ports: list[list[Interface]], place: int, request: LinkRequest
+) -> Iterator[LinkSetting]:
     """Yield the settings of the first port, to the next host, and the second, to the previous one."""
     for port, cable in zip(ports, (place, (place - 2) % RING_HOSTS + 1), strict=True):
         neighbor = place % RING_HOSTS + 1 if cable == place else cable
@@ -130,14 +132,14 @@ def _list_ring_settings(ports: list[list[Interface]], place: int, request: LinkR
             address = IPv4Interface(f"192.168.{third}.{request.number or place}/24")
             current = [link_address.cidr for link_address in link.addresses]
             replaced = [old for old in current if old.is_link_local or _is_suggested(old)]
-            yield Setting(
+            yield LinkSetting(
                 interface=link.name,
                 kind=link.kind,
                 address=str(address),
                 mtu=request.mtu or _FAST_MTU,
                 old_mtu=link.mtu,
                 has_address=address in current,
-                drops=tuple(str(old) for old in replaced if old != address),
+                dropped_addresses=tuple(str(old) for old in replaced if old != address),
                 why=f"the cable to host {neighbor} of the ring",
             )
 
@@ -196,7 +198,7 @@ def _find_unfit_reason(link: Interface, protected_links: Mapping[str, str]) -> s
     return protected_links.get(link.name)
 
 
-def _list_settings(facts: Facts, links: list[Interface], request: LinkRequest) -> Iterator[Setting]:
+def _list_settings(facts: Facts, links: list[Interface], request: LinkRequest) -> Iterator[LinkSetting]:
     """Yield the setting of each link, in a network that no other link or route has."""
     names = {link.name for link in links}
     taken = [network for link in facts.net.links if link.name not in names for network in link.networks]
@@ -210,14 +212,14 @@ def _list_settings(facts: Facts, links: list[Interface], request: LinkRequest) -
         current = [link_address.cidr for link_address in link.addresses]
         # All cables share the link-local network, which does not identify a cable.
         replaced = [old for old in current if old.is_link_local or _has_overlap(old.network, taken)]
-        yield Setting(
+        yield LinkSetting(
             interface=link.name,
             kind=link.kind,
             address=str(address),
             mtu=request.mtu or (_FAST_MTU if is_fast else link.mtu),
             old_mtu=link.mtu,
             has_address=address in current,
-            drops=tuple(str(old) for old in replaced if old != address),
+            dropped_addresses=tuple(str(old) for old in replaced if old != address),
             why=why,
         )
 

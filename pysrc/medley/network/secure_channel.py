@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from medley import json_shape, storage
-from medley.errors import Problem, in_words
+from medley.errors import Problem, describe_error
 
 _CHALLENGE_BYTES = 32
 _CHALLENGE = re.compile(rb"[0-9a-f]{64}")
@@ -101,7 +101,7 @@ class Channel:
             raise ChannelRefused("a message was changed on its way")
         self._received += 1
         self.last_received_s = time.monotonic()
-        message = json_shape.table(text)
+        message = json_shape.parse_object(text)
         if message is None:
             raise ChannelRefused("it sent an invalid message")
         return message
@@ -165,14 +165,14 @@ def _raise_closed() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ChannelClosed(in_words(error)) from error
+        raise ChannelClosed(describe_error(error)) from error
 
 
-def read_secret(token: Path) -> str:
+def read_token(token: Path) -> str:
     return storage.read_secrets({"token": str(token)})["token"].strip()
 
 
-def connect(host: str, port: int, token: Path, limit_s: float) -> Channel:
+def connect_to_head(host: str, port: int, token: Path, limit_s: float) -> Channel:
     """Connect to a head; retry for `limit_s`. Raise a Problem if none answers or the tokens differ."""
     deadline = time.monotonic() + limit_s
     while True:
@@ -185,11 +185,11 @@ def connect(host: str, port: int, token: Path, limit_s: float) -> Channel:
             waited_text = f" after {limit_s:.0f} s" if limit_s else ""
             raise Problem(
                 f"no model waits for hosts at {host}:{port}{waited_text}",
-                cause=in_words(error),
+                cause=describe_error(error),
                 fix=f"on {host}: medley serve MODEL --launcher mp --hosts 2, and open TCP port {port}",
             ) from error
         try:
-            return Channel(connection, read_secret(token), server=False)
+            return Channel(connection, read_token(token), server=False)
         except (ChannelRefused, ChannelClosed) as error:
             raise Problem(
                 f"the head at {host}:{port} refuses this token",

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from medley.errors import Problem, in_words
+from medley.errors import Problem, describe_error
 
 _LAST_PORT = 65_535
 _EPHEMERAL_RANGE_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -62,7 +62,7 @@ def require_free_port(address: str, port: int) -> None:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(socket_address)
     except (OSError, UnicodeError) as error:
-        cause = in_words(error)
+        cause = describe_error(error)
         # UnicodeError: a part of a name is empty or longer than 63 letters
         if isinstance(error, socket.gaierror | UnicodeError):
             what, fix = f"{address} is not an address", "--host 127.0.0.1, or 0.0.0.0 for every interface"
@@ -157,12 +157,12 @@ class ListenLimits:
 
 
 @dataclass(eq=False)
-class Guest:
+class ClientConnection:
     """A client's connection."""
 
     connection: socket.socket
     address: str
-    admit: Callable[["Guest"], bool]
+    admit: Callable[["ClientConnection"], bool]
     """The function to call once the guest has authenticated; it returns False at the limit."""
     since: float = field(default_factory=time.monotonic)
     """The monotonic time of its connection in seconds."""
@@ -177,12 +177,15 @@ class Listener:
     """A server socket that serves each client in a thread, with limits on strangers."""
 
     def __init__(
-        self, server: socket.socket, attend: Callable[[Guest], bool], limits: ListenLimits | None = None
+        self,
+        server: socket.socket,
+        attend: Callable[[ClientConnection], bool],
+        limits: ListenLimits | None = None,
     ) -> None:
         """`attend` returns whether the connection stays open."""
         self._server, self._attend, self._limits = server, attend, limits or ListenLimits()
-        self._strangers: set[Guest] = set()
-        self._threads: dict[Guest, threading.Thread] = {}
+        self._strangers: set[ClientConnection] = set()
+        self._threads: dict[ClientConnection, threading.Thread] = {}
         self._lock = threading.Lock()
         self._closed = False
         server.setblocking(False)  # noqa: FBT003 - the name is the standard library's
@@ -222,7 +225,7 @@ class Listener:
 
     def _start_guest(self, connection: socket.socket, address: str) -> None:
         connection.setblocking(True)  # noqa: FBT003 - the name is the standard library's
-        guest = Guest(connection, address, self._admit)
+        guest = ClientConnection(connection, address, self._admit)
         with self._lock:
             if self._closed or not self._has_room(address):
                 connection.close()
@@ -258,7 +261,7 @@ class Listener:
                 self._strangers.discard(guest)
                 guest.drop()
 
-    def _admit(self, guest: Guest) -> bool:
+    def _admit(self, guest: ClientConnection) -> bool:
         with self._lock:
             known = len(self._threads) - len(self._strangers)
             if guest not in self._strangers or known >= self._limits.max_authenticated:
@@ -266,7 +269,7 @@ class Listener:
             self._strangers.discard(guest)
             return True
 
-    def _serve_guest(self, guest: Guest) -> None:
+    def _serve_guest(self, guest: ClientConnection) -> None:
         stays_open = False
         try:
             stays_open = self._attend(guest)
@@ -275,7 +278,7 @@ class Listener:
             if not stays_open:
                 guest.connection.close()
 
-    def _forget(self, guest: Guest) -> None:
+    def _forget(self, guest: ClientConnection) -> None:
         with self._lock:
             self._strangers.discard(guest)
             self._threads.pop(guest, None)

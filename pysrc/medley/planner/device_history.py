@@ -57,7 +57,7 @@ class ProbeRecord:
     @property
     def devices(self) -> list[DeviceSpeed]:
         """The measured devices, without entries of another release of medley."""
-        return [DeviceSpeed(**speed) for speed in self.speeds if json_shape.fits(speed, DeviceSpeed)]
+        return [DeviceSpeed(**speed) for speed in self.speeds if json_shape.has_type(speed, DeviceSpeed)]
 
 
 def parse_speed(
@@ -78,10 +78,10 @@ def parse_speed(
 
 def add_record(record: ProbeRecord) -> tuple[ProbeRecord, ...]:
     """Add a record to this host's history, and return all of it."""
-    file = storage.state() / HISTORY_FILE
-    with storage.lock(file.with_suffix(".lock"), waits=lambda: None):
+    file = storage.find_state_folder() / HISTORY_FILE
+    with storage.lock_file(file.with_suffix(".lock"), waits=lambda: None):
         records = (*read_history()[-_MAX_RECORDS + 1 :], record)
-        storage.write(file, "".join(f"{json.dumps(asdict(entry))}\n" for entry in records))
+        storage.write_text(file, "".join(f"{json.dumps(asdict(entry))}\n" for entry in records))
     return records
 
 
@@ -89,14 +89,14 @@ def read_history() -> tuple[ProbeRecord, ...]:
     """Return the records of this host, the oldest first."""
     text = None
     with optional():
-        text = storage.read_text(storage.state() / HISTORY_FILE, errors="replace")
+        text = storage.read_text(storage.find_state_folder() / HISTORY_FILE, errors="replace")
     return parse_records((text or "").splitlines())
 
 
 def parse_records(lines: Iterable[str]) -> tuple[ProbeRecord, ...]:
     """Return the records, without lines of another medley or lines that a power cut damaged."""
-    tables = filter(None, map(json_shape.table, lines))
-    return tuple(ProbeRecord(**table) for table in tables if json_shape.fits(table, ProbeRecord))
+    tables = filter(None, map(json_shape.parse_object, lines))
+    return tuple(ProbeRecord(**table) for table in tables if json_shape.has_type(table, ProbeRecord))
 
 
 def find_slow_devices(devices: Iterable[DeviceSpeed]) -> Iterator[tuple[DeviceSpeed, DeviceSpeed]]:

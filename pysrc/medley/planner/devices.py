@@ -102,7 +102,7 @@ def read_measurements() -> Measurements:
     table: dict[str, Any] = {}
     with optional():
         table = storage.read_table(_find_measurements_file()) or {}
-    if not json_shape.fits(table, _MeasurementsFile):
+    if not json_shape.has_type(table, _MeasurementsFile):
         return NO_MEASUREMENTS
     links = [LinkSpeed(**link) for link in table["wires"]]
     return NO_MEASUREMENTS.merge([DeviceSpeed(**speed) for speed in table["speeds"]], links)
@@ -115,11 +115,11 @@ def add_measurements(speeds: Iterable[DeviceSpeed], links: Iterable[LinkSpeed]) 
         "speeds": [*map(asdict, measurements.speeds.values())],
         "wires": [*map(asdict, measurements.links.values())],
     }
-    storage.write(_find_measurements_file(), json.dumps(table, indent=1))
+    storage.write_text(_find_measurements_file(), json.dumps(table, indent=1))
 
 
 def _find_measurements_file() -> Path:
-    return storage.state() / "measured.json"
+    return storage.find_state_folder() / "measured.json"
 
 
 Hosts = Mapping[str, tuple[Facts, Kind]]

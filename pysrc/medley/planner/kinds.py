@@ -23,10 +23,10 @@ def read_speed_table(kind: str) -> Speed:
 
 def read_host_table(kind: str) -> HostTable | None:
     """Return the table of this kind of host, shipped or the user's."""
-    return _read_cached_table(config.folders(), kind)
+    return _read_cached_table(config.list_config_folders(), kind)
 
 
 @cache
 def _read_cached_table(_: tuple[Path, ...], kind: str) -> HostTable | None:
     """Return the table; None without one, as for some devices in published benchmarks."""
-    return config.hosts().get(kind)
+    return config.load_hosts().get(kind)

@@ -96,7 +96,7 @@ def split_layers(
     time_stage = workload.step_timer(-(-streams // len(stages)), link)
 
     def compute_cost_s(nth: int, layers: int) -> float:
-        """Return the time of a step on this stage; with `visits_in_turn`, what its last layer adds."""
+        """Return the time of a step on this stage; with turns, what its last layer adds."""
         devices = stages[nth]
         previous_s = time_stage(Stage(devices, layers - 1), nth == last) if visits_in_turn else 0.0
         return time_stage(Stage(devices, layers), nth == last) - previous_s

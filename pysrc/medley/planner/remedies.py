@@ -9,11 +9,11 @@ from medley.planner import Layout, Stage, describe_layout, list_devices
 from medley.planner.candidates import NO_FORCED_SIZES, CandidateRow, Evaluation, list_expert_modes
 from medley.planner.fit import compute_fit, find_largest, format_gib
 from medley.planner.partition import Workload, find_stage_refusal, list_refusals, recut_layers
-from medley.schema import Shape, Weights
+from medley.schema import Shape, WeightFormat
 
 _MAX_HOSTS = 64
 # The formats with less than 16 bits in which makers publish models.
-_VARIANT_FORMATS: tuple[Weights, ...] = ("fp8", "nvfp4")
+_VARIANT_FORMATS: tuple[WeightFormat, ...] = ("fp8", "nvfp4")
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def find_remedies(workload: Workload, layout: Layout) -> Remedies:
     return Remedies(current_fit.context, current_fit.concurrency, tuple(list_variants()), hosts, device.host)
 
 
-def quantize_shape(shape: Shape, weights: Weights) -> Shape | None:
+def quantize_shape(shape: Shape, weights: WeightFormat) -> Shape | None:
     """Return the model in fewer bits, with its embedding and head as they are; None if it has as few."""
     ratio = BYTES_PER_WEIGHT[weights] / BYTES_PER_WEIGHT[shape.weights]
     names = ("layer_bytes", "active_layer_bytes", "expert_bytes")

@@ -13,7 +13,7 @@ from medley.host.facts.rdma import Gid, RdmaPort
 from medley.host.kind import Kind
 from medley.host_schema import Loading
 from medley.network.fabric.types import NetworkOptions
-from medley.network.link_setup import LinkRequest, Setting, choose_settings
+from medley.network.link_setup import LinkRequest, LinkSetting, choose_settings
 from medley.planner import Device, devices, group_by_host, join_names
 from medley.planner.devices import NO_MEASUREMENTS, Measurements
 from medley.planner.site_network import SiteNetwork
@@ -176,7 +176,7 @@ def _choose_gpus(devices: tuple[Device, ...], gpus: str) -> tuple[Device, ...]:
     return tuple(by_index[index.strip()] for index in indexes)
 
 
-def _set_addresses(facts: Facts, link_settings: tuple[Setting, ...]) -> Facts:
+def _set_addresses(facts: Facts, link_settings: tuple[LinkSetting, ...]) -> Facts:
     """Return the facts as they would be with these settings of `medley link setup`."""
     by_name = {setting.interface: (IPv4Interface(setting.address), setting.mtu) for setting in link_settings}
 

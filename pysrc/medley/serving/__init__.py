@@ -64,11 +64,11 @@ def record_server(
     hosts: str = "",
 ) -> Iterator[Callable[[str], None]]:
     """Write the server's record while the body runs; yield a function that records its state."""
-    if listen.key and listen.key != credentials.key_folder():
+    if listen.key and listen.key != credentials.find_key_folder():
         credentials.remember_secret(listen.key)
 
     def report(state: str) -> None:
-        identity, key_file = process_identity.own_identity(), str(listen.key) if listen.key else None
+        identity, key_file = process_identity.read_own_identity(), str(listen.key) if listen.key else None
         server = Server(
             format_url(listen),
             listen.name,
@@ -83,7 +83,7 @@ def record_server(
             str(listen.socket_folder or ""),
         )
         with optional():  # on a full disk the server goes on, and its record keeps the old state
-            storage.write(_find_record_file(listen.port), json.dumps(asdict(server)))
+            storage.write_text(_find_record_file(listen.port), json.dumps(asdict(server)))
 
     report(state)
     try:
@@ -107,7 +107,7 @@ def claim_port(model: str, address: str, port: int) -> Iterator[None]:
     """
     require_unused_port(port)
     listen = ServerSpec("", model, address, port)
-    with storage.lock(get_records_folder() / f"{port}.lock") as is_locked:
+    with storage.lock_file(get_records_folder() / f"{port}.lock") as is_locked:
         if not is_locked:
             raise _port_in_use_problem(port, "another process starts or ends a server there")
         with record_server(listen, "preparing"):
@@ -206,7 +206,7 @@ def _has_ended(server: Server, deadline: float, progress: Progress) -> bool:
     if time.monotonic() > deadline:
         progress.note(f"killed process {server.pid}, which served {server.model}: it did not end in time")
         process_identity.kill_processes([server.identity])
-    return server.identity.ends_within(_POLL_INTERVAL_S)
+    return server.identity.wait_for_end(_POLL_INTERVAL_S)
 
 
 def _describe_open_requests(server: Server) -> str:
@@ -220,7 +220,7 @@ def _describe_open_requests(server: Server) -> str:
 
 def list_servers() -> list[Server]:
     """Return all running servers, the newest first."""
-    files = sorted(storage.list_folder(get_records_folder(), "*.json"), key=storage.modified_s, reverse=True)
+    files = sorted(storage.list_folder(get_records_folder(), "*.json"), key=storage.read_modified_s, reverse=True)
     return list(_list_readable_servers(files))
 
 
@@ -233,7 +233,7 @@ def _list_readable_servers(files: Iterable[Path]) -> Iterator[Server]:
 
 def _read_server(path: Path) -> Server | None:
     server = storage.read_record(path, Server)
-    return server if server and server.port and server.identity.alive else None
+    return server if server and server.port and server.identity.is_alive else None
 
 
 def _find_record_file(port: int) -> Path:
@@ -241,12 +241,12 @@ def _find_record_file(port: int) -> Path:
 
 
 def get_records_folder() -> Path:
-    return storage.state() / "serving"
+    return storage.find_state_folder() / "serving"
 
 
 def get_log_file(name: str) -> Path:
     """Return the log of `serve-PORT` or `run-SCRIPT`."""
-    return storage.state() / "logs" / f"{name}.log"
+    return storage.find_state_folder() / "logs" / f"{name}.log"
 
 
 def build_description(order: Order, launch: Launch, layout: Layout | None) -> Description:
@@ -267,7 +267,7 @@ def store_description(port: int, description: Description) -> Iterator[None]:
     """Store the description next to its server's record while that runs."""
     file = get_records_folder() / f"{port}.what"
     with optional():
-        storage.write(file, json.dumps(asdict(description)))
+        storage.write_text(file, json.dumps(asdict(description)))
     try:
         yield
     finally:

@@ -211,7 +211,7 @@ def list_builds(order: Order, shape: Shape, site: Topology) -> Iterator[Build]:
 
 def _find_siblings(order: Order) -> dict[str, Model]:
     """Return the other builds of the ordered model that have a table."""
-    models = config.models()
+    models = config.load_models()
     name = next((name for name, model in models.items() if model.repository == order.weights.target), None)
     if name is None:
         return {}
@@ -294,7 +294,7 @@ def _list_fitting_models(site: Topology, placement: PlacementOptions) -> Iterato
     room_bytes = sum(device.memory_bytes for device in site.list_devices(placement.gpus))
     candidates = [
         (name, model, model.shape)
-        for name, model in config.models().items()
+        for name, model in config.load_models().items()
         # A model that medley builds itself only tests an installation, so it is not suggested.
         if model.shape and not model.is_built and model.shape.weights_bytes < room_bytes
     ]
@@ -340,7 +340,7 @@ def _suggest_hosts(order: Order, shape: Shape, site: Topology, remedies: Remedie
 
 def _find_typical_kind(device: Device) -> str | None:
     """Return the name in --hosts of a host with this device, and about as much memory."""
-    for kind in config.files("hosts/typical", ".txt"):
+    for kind in config.find_table_files("hosts/typical", ".txt"):
         (other, *_) = _build_site(kind).list_devices()
         # The memory tells a Jetson Orin Nano from an AGX Orin, which the driver names alike.
         smaller, larger = sorted(unit.total_bytes or unit.memory_bytes for unit in (other, device))

@@ -10,9 +10,9 @@ import httpx
 
 from medley import json_shape
 from medley.credentials import API_KEY_VARIABLE
-from medley.errors import Problem, in_words
+from medley.errors import Problem, describe_error
 from medley.network import http_client
-from medley.network.http_client import Response, build_auth_header, no_answer_problem, pipe_bearer
+from medley.network.http_client import HttpResponse, build_auth_header, format_bearer_pipe, no_answer_problem
 from medley.network.socket_url import read_socket_url
 
 # A server is ready once it answered a completion: vLLM's /health answers 200 even if that fails.
@@ -51,17 +51,19 @@ def request_probe_answer(url: str, model: str) -> str | None:
             raise _unexpected_answer_problem(url, answer.text)
 
 
-def _send_probe(url: str, path: str, body: dict[str, Any]) -> Response | None:
+def _send_probe(url: str, path: str, body: dict[str, Any]) -> HttpResponse | None:
     """Request a few tokens; return None while no server listens."""
     body |= {"max_tokens": _PROBE_TOKENS, "temperature": 0}
     try:
-        return http_client.ask("POST", f"{url}/{path}", body=body, limit_s=_PROBE_LIMIT_S, connect_s=2)
+        return http_client.send_request(
+            "POST", f"{url}/{path}", body=body, limit_s=_PROBE_LIMIT_S, connect_s=2
+        )
     except (httpx.ConnectError, httpx.ConnectTimeout):
         return None
     except httpx.HTTPError as error:
         raise Problem(
             "the server accepted a completion and did not answer",
-            cause=in_words(error),
+            cause=describe_error(error),
             fix="read the engine's output: medley logs; medley serve MODEL -- --enforce-eager often helps",
         ) from error
 
@@ -141,10 +143,10 @@ def _stream_events(url: str, body: dict[str, object], key: str | None) -> Iterat
     try:
         with answer as (status, lines):
             if status != HTTPStatus.OK:
-                _require_ok(Response(status, {}, "\n".join(lines)), url, str(body["model"]), key)
+                _require_ok(HttpResponse(status, {}, "\n".join(lines)), url, str(body["model"]), key)
             for line in lines:
                 if line.startswith("data: ") and line != "data: [DONE]":
-                    event = json_shape.table(line.removeprefix("data: "))
+                    event = json_shape.parse_object(line.removeprefix("data: "))
                     if event is None:
                         raise _unexpected_answer_problem(url, line.removeprefix("data: "))
                     if "error" in event:
@@ -169,7 +171,7 @@ def list_models(url: str, key: str | None = None) -> list[str]:
 def list_model_cards(url: str, key: str | None = None) -> list[dict[str, Any]]:
     """Return a server's models: `id`, and often `root` and `max_model_len`."""
     try:
-        answer = http_client.ask("GET", f"{url}/models", limit_s=5, headers=build_auth_header(key))
+        answer = http_client.send_request("GET", f"{url}/models", limit_s=5, headers=build_auth_header(key))
     except httpx.HTTPError as error:
         raise no_answer_problem(url, error) from error
     _require_ok(answer, url, "any", key)
@@ -191,7 +193,7 @@ def list_model_cards(url: str, key: str | None = None) -> list[dict[str, Any]]:
             raise _unexpected_answer_problem(url, answer.text)
 
 
-def _require_ok(answer: Response, url: str, model: str, key: str | None) -> None:
+def _require_ok(answer: HttpResponse, url: str, model: str, key: str | None) -> None:
     cause = f"{answer.status}: {read_error_message(answer.text)}"
     if answer.status == HTTPStatus.UNAUTHORIZED:
         raise Problem(
@@ -211,7 +213,7 @@ def _format_list_command(url: str, key: str | None) -> str:
     if read_socket_url(url):
         return "medley status"
     command = f"curl {http_client.parse_url(url).copy_with(path='/v1/models')}"
-    return f"{pipe_bearer(f'${API_KEY_VARIABLE}')}{command} -H @-" if key else command
+    return f"{format_bearer_pipe(f'${API_KEY_VARIABLE}')}{command} -H @-" if key else command
 
 
 def _unexpected_answer_problem(url: str, text: str) -> Problem:
@@ -223,7 +225,7 @@ def _unexpected_answer_problem(url: str, text: str) -> Problem:
 
 
 def read_error_message(text: str) -> str:
-    match json_shape.loads(text):
+    match json_shape.parse_json(text):
         case (
             {"error": {"message": str(error_text)}}
             | {"message": str(error_text)}

@@ -124,8 +124,8 @@ def open_batch(
         answers.with_name(f"{answers.name}.errors"),
         answers.with_name(f".{answers.name}.batch"),
     )
-    storage.make(answers.parent)
-    with storage.lock(answers.with_name(f".{answers.name}.lock")) as is_locked:
+    storage.make_folder(answers.parent)
+    with storage.lock_file(answers.with_name(f".{answers.name}.lock")) as is_locked:
         if not is_locked:
             raise Problem(
                 f"another medley batch writes {answers}", cause="it holds the file's lock", fix="wait for it"
@@ -136,7 +136,7 @@ def open_batch(
         done_ids = {table["custom_id"] for table in read_complete_lines(answers)}
         refusals = [table for table in read_complete_lines(errors) if not _is_bad_line(table)]
         tables = (*(_build_error_entry(line, "bad_line", line.reason) for line in bad_lines), *refusals)
-        storage.write(errors, "".join(map(_format_line, tables)))
+        storage.write_text(errors, "".join(map(_format_line, tables)))
         done_ids |= {table["custom_id"] for table in refusals}
         files = BatchFiles(answers, errors, done_ids, len(refusals))
         try:
@@ -160,7 +160,7 @@ def read_complete_lines(path: Path) -> list[dict[str, Any]]:
     tables = []
     for number, line in enumerate(complete.split(b"\n"), 1):
         if line.strip():
-            table = json_shape.table(line)
+            table = json_shape.parse_object(line)
             if table is None or not isinstance(table.get("custom_id", 0), str | None):
                 raise Problem(
                     f"{path} is not a file of batch answers",
@@ -187,7 +187,7 @@ def _require_same_batch(mark_file: Path, answers: Path, new_values: dict[str, st
             cause=f"there is no {mark_file.name} next to it",
             fix="name another file for the answers: medley batch MODEL IN.jsonl OUT.jsonl",
         )
-    storage.write(mark_file, json.dumps(new_values))
+    storage.write_text(mark_file, json.dumps(new_values))
 
 
 def _is_bad_line(table: dict[str, Any]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 
 from medley import json_shape
-from medley.errors import Problem, in_words
+from medley.errors import Problem, describe_error
 from medley.network import http_client
 from medley.network.socket_url import read_socket_url
 from medley.serving.api import read_error_message
@@ -109,7 +109,7 @@ async def _request_answer(client: httpx.AsyncClient, model: str, request: Reques
         try:
             answer = await client.post(request.url, json={**request.body, "model": model})
         except httpx.HTTPError as error:
-            failure = f"{type(error).__name__}: {in_words(error)}"
+            failure = f"{type(error).__name__}: {describe_error(error)}"
             continue
         code = answer.status_code
         if code < httpx.codes.INTERNAL_SERVER_ERROR and code not in {
@@ -128,7 +128,7 @@ async def _request_answer(client: httpx.AsyncClient, model: str, request: Reques
 
 
 def _parse_body(answer: httpx.Response) -> dict[str, Any]:
-    if (body := json_shape.table(answer.text)) is not None:
+    if (body := json_shape.parse_object(answer.text)) is not None:
         return body
     raise Problem(
         "the server's answer is not a JSON object",

@@ -59,11 +59,13 @@ def list_entries(
     site: Topology, options: PlacementOptions, downloads: Mapping[str, int]
 ) -> Iterator[CatalogEntry]:
     """Yield every model by name, planned on the site, with its bytes in `downloads`; send no requests."""
-    models = config.models()
+    models = config.load_models()
     for name in sorted(models):
-        weights = resolve_weights(name, models, storage.cache())
+        weights = resolve_weights(name, models, storage.find_cache_folder())
         size_bytes = (
-            storage.size_bytes(Path(weights.target)) if weights.is_local else downloads.get(weights.target)
+            storage.measure_disk_usage(Path(weights.target))
+            if weights.is_local
+            else downloads.get(weights.target)
         )
         yield replace(_plan_entry(name, models[name], site, options), on_disk_bytes=size_bytes or None)
 
@@ -76,7 +78,7 @@ def find_largest_usable_models(site: Topology, options: PlacementOptions, count:
     """
     devices = [*site.list_devices()]
     memory_bytes = sum(item.total_bytes or item.memory_bytes for item in devices)
-    shapes = {name: (model, _find_shape(name, model)) for name, model in config.models().items()}
+    shapes = {name: (model, _find_shape(name, model)) for name, model in config.load_models().items()}
     sizes = {
         name: model_shape.parameters
         for name, (_, model_shape) in shapes.items()
@@ -96,7 +98,7 @@ def find_largest_usable_models(site: Topology, options: PlacementOptions, count:
 
 def find_trial_model() -> str:
     """Return the name of the model for a first trial: it needs no GPU and no hub."""
-    return next(name for name, model in config.models().items() if model.package)
+    return next(name for name, model in config.load_models().items() if model.package)
 
 
 def _find_shape(name: str, model: Model) -> Shape | None:
@@ -104,7 +106,11 @@ def _find_shape(name: str, model: Model) -> Shape | None:
     if record:
         return shape.compute_shape(record.checkpoint)
     has_shape = model.shape or model.made
-    return shape.find_shape(resolve_weights(name, {name: model}, storage.cache())) if has_shape else None
+    return (
+        shape.find_shape(resolve_weights(name, {name: model}, storage.find_cache_folder()))
+        if has_shape
+        else None
+    )
 
 
 def _plan_entry(name: str, model: Model, site: Topology, options: PlacementOptions) -> CatalogEntry:

@@ -6,7 +6,7 @@ import ssl
 
 from medley import user
 from medley.engine import Tls
-from medley.errors import Problem, in_words
+from medley.errors import Problem, describe_error
 from medley.network import tcp
 
 
@@ -24,13 +24,13 @@ def choose_tls(address: str, certificate: str | None, key: str | None, *, is_req
             cause=f"{'--tls-cert' if certificate is None else '--tls-key'} is missing",
             fix="medley serve MODEL --tls-cert FILE --tls-key FILE; or --tls, without files of your own",
         )
-    files = user.expand(certificate).absolute(), user.expand(key).absolute()
+    files = user.expand_home(certificate).absolute(), user.expand_home(key).absolute()
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*files)
     except (OSError, ssl.SSLError) as error:
         raise Problem(
             f"{certificate} and {key} are not a certificate and its key",
-            cause=in_words(error),
+            cause=describe_error(error),
             fix=f"openssl x509 -noout -subject -in {shlex.quote(certificate)}; "
             f"openssl pkey -noout -check -in {shlex.quote(key)}",
         ) from error

@@ -13,7 +13,7 @@ from medley.engine.parser import EngineParser
 from medley.errors import Problem
 from medley.model import chat_format, hub_checkpoint
 from medley.model.chat_format import REASONING_RULES, TOOL_RULES, ChatFormat
-from medley.model.checkpoint import CONFIG
+from medley.model.checkpoint import CONFIG_FILE
 from medley.model.resolve import Weights
 
 TOOL_FLAG, REASONING_FLAG, TEMPLATE_FLAG = "--tool-call-parser", "--reasoning-parser", "--chat-template"
@@ -106,7 +106,7 @@ def _find_parser_gap(engine_parser: EngineParser | None, flag: str, name: str) -
 
 def _find_template_format(weights: Weights, template: str) -> ChatFormat:
     """Return the format of the template of --chat-template, which is a file or the text itself."""
-    path = user.expand(template)
+    path = user.expand_home(template)
     try:
         is_file = path.is_file()
         text = path.read_text(encoding="utf-8") if is_file else template
@@ -114,7 +114,7 @@ def _find_template_format(weights: Weights, template: str) -> ChatFormat:
         is_file, text = False, template
     architecture = weights.model.architecture if weights.model else None
     if architecture is None and weights.is_local:
-        architecture = chat_format.read_architecture(Path(weights.target) / CONFIG)
+        architecture = chat_format.read_architecture(Path(weights.target) / CONFIG_FILE)
     return chat_format.find_template_format(
         text, text, architecture or "", path.name if is_file else TEMPLATE_FLAG
     )

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from medley import config, json_shape, storage, user
 from medley.credentials import API_KEY_VARIABLE, NONE
-from medley.errors import Problem, in_words
+from medley.errors import Problem, describe_error
 from medley.network import http_client
 from medley.network.tcp import is_loopback
 
@@ -200,7 +200,7 @@ def describe_replaced_settings(file: SettingsFile, path: Path) -> list[str]:
     """Return a line for each of the user's values that writing the file replaces."""
     if file.format != "json" or not path.exists():
         return []
-    old = json_shape.table(path.read_bytes())
+    old = json_shape.parse_object(path.read_bytes())
     return describe_replaced_keys(old, json.loads(file.text)) if old else []
 
 
@@ -215,7 +215,7 @@ def build_text(file: SettingsFile, path: Path) -> str:
     try:
         old = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise _not_written_problem(path, in_words(error)) from error
+        raise _not_written_problem(path, describe_error(error)) from error
     if not isinstance(old, dict):
         raise _not_written_problem(path, "it is not a table")
     merged = merge_tables(old, json.loads(file.text))
@@ -236,12 +236,12 @@ def write_settings(file: SettingsFile, path: Path) -> Path | None:
         backup = None
         if old_text is not None:
             backup = _choose_backup_path(path)
-            storage.write(backup, old_text, secret=is_private)
-        storage.write(path, text, secret=is_private)
+            storage.write_text(backup, old_text, secret=is_private)
+        storage.write_text(path, text, secret=is_private)
     except (OSError, UnicodeDecodeError) as error:
         raise Problem(
             f"{path} cannot be written",
-            cause=in_words(error),
+            cause=describe_error(error),
             fix="print the settings instead: leave --write out",
         ) from error
     return backup
@@ -249,7 +249,7 @@ def write_settings(file: SettingsFile, path: Path) -> Path | None:
 
 def resolve_settings_path(file: SettingsFile, folder: Path) -> Path:
     """Return the path of a settings file: below the home, or below this folder."""
-    path = user.expand(file.path)
+    path = user.expand_home(file.path)
     return path if path.is_absolute() else folder / path
 
 
@@ -288,7 +288,7 @@ def _fill_template(text: str, server: ServerConnection, quote: Callable[[str], s
     )
     shell = f'"{reference}"' if server.has_key else NONE
     raw = {
-        "PIPE_KEY": http_client.pipe_bearer(reference) if server.has_key else "",
+        "PIPE_KEY": http_client.format_bearer_pipe(reference) if server.has_key else "",
         "PIPED_KEY": "-H @- " if server.has_key else "",
         "EXPORT_KEY": f"export {API_KEY_VARIABLE}={shell}"
         if server.key_file or not server.has_key

@@ -92,7 +92,9 @@ class EdgeProcess:
         self._start_times_s.append(time.monotonic())
         file = self.edge.folder / "caddy.json"
         storage.remove_file(self.edge.control_socket)
-        storage.write(file, json.dumps(self.edge.build_configuration(self._current_closure)), secret=True)
+        storage.write_text(
+            file, json.dumps(self.edge.build_configuration(self._current_closure)), secret=True
+        )
         environment = {
             "XDG_DATA_HOME": str(self.edge.folder),
             "XDG_CONFIG_HOME": str(self.edge.folder),
@@ -104,7 +106,7 @@ class EdgeProcess:
         process.wait_until(lambda: started.poll() or self._is_answering(), _START_LIMIT_S)
         if (finished := started.poll()) or not self._is_answering():
             started.stop(_END_GRACE_S)
-            raise _edge_problem(self.edge, finished.lines if finished else tuple(started.last))
+            raise _edge_problem(self.edge, finished.lines if finished else tuple(started.last_lines))
         self._accepted_edge = self.edge
 
     def stop(self) -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from medley import config, json_shape, process, storage
-from medley.command import UNSET, Command
+from medley.command import UNSET_VARIABLES, Command
 from medley.engine import ServerSpec
 from medley.engine.launch import ENGINES
 from medley.environment import lock, relock, toolkit, verify, virtualenv
 from medley.environment.payload import FOLDER
-from medley.environment.relock import Release
+from medley.environment.relock import LockRelease
 from medley.environment.toolkit import add_libcuda
 from medley.environment.virtualenv import Environment
 from medley.errors import Problem
@@ -55,7 +55,7 @@ _PLANS = (
 class UpgradeResult:
     """The changes of an engine release, and the results of its tests on this host."""
 
-    release: Release
+    release: LockRelease
     environment: Path
     removed_flags: tuple[str, ...]
     """Flags that only the old release has."""
@@ -69,7 +69,7 @@ class UpgradeResult:
 def upgrade_lock(name: str, version: str | None, *, progress: Progress) -> UpgradeResult:
     """Write the lock for the release once its tests pass; a Problem leaves the files unchanged."""
     release = relock.resolve_release(name, version, watch=progress)
-    recipe = config.recipes()[name]
+    recipe = config.load_recipes()[name]
     _, kind = detect_kind()
     can_run = recipe.device in {"cpu", kind.host.device}
     host_toolkit = add_libcuda(toolkit.find_toolkit(kind.name, watch=progress), kind.host)
@@ -95,7 +95,7 @@ def upgrade_lock(name: str, version: str | None, *, progress: Progress) -> Upgra
             answers_result = _require_correct_answers(
                 release, answer_check.compare_answers(name, None, progress)
             )
-        storage.write(find_parser_file(release, recipe.engine), format_parser(parser_output))
+        storage.write_text(find_parser_file(release, recipe.engine), format_parser(parser_output))
     removed_flags, added_flags = sorted({*old_flags} - {*new_flags}), sorted({*new_flags} - {*old_flags})
     return UpgradeResult(
         release,
@@ -110,12 +110,12 @@ def upgrade_lock(name: str, version: str | None, *, progress: Progress) -> Upgra
 def list_parser_commands(engine: EngineName) -> list[list[str]]:
     """Return the words after `serve` for every model, kind of host and kind of plan."""
     engine_module = ENGINES[engine]
-    kinds = [host for host in config.hosts().values() if engine in host.environments]
+    kinds = [host for host in config.load_hosts().values() if engine in host.environments]
     commands_words = []
-    for (name, model), plan, host in product(config.models().items(), _PLANS, kinds):
+    for (name, model), plan, host in product(config.load_models().items(), _PLANS, kinds):
         serving = ServerSpec("/m", name)
         flags = engine_module.list_flags(serving, plan, host, model)
-        words = [word for flag in flags for word in flag.argv()]
+        words = [word for flag in flags for word in flag.build_argv()]
         commands_words.append([*engine_module.PARSER_MODEL_FLAGS, "/m", *words])
     return [list(words) for words in dict.fromkeys(map(tuple, commands_words))]
 
@@ -135,8 +135,10 @@ def run_parser(
         )
         argv = (str(environment.python), str(FOLDER / "parse_flags.py"), recipe.engine, str(file))
         lines: list[str] = []  # all lines, because the answer is a long one
-        finished = process.run(Command(argv, variables, UNSET), limit_s=_PARSE_LIMIT_S, on_line=lines.append)
-    table = json_shape.last_table(lines)
+        finished = process.run(
+            Command(argv, variables, UNSET_VARIABLES), limit_s=_PARSE_LIMIT_S, on_line=lines.append
+        )
+    table = json_shape.parse_last_object(lines)
     if finished.status or table is None:
         raise Problem(
             f"the parser of {environment.path.name} does not run",
@@ -150,7 +152,7 @@ def list_flag_names(parser_output: Mapping[str, Any]) -> list[str]:
     return [name for rule in parser_output["flags"] for name in rule["names"]]
 
 
-def find_parser_file(release: Release, engine: EngineName) -> Path:
+def find_parser_file(release: LockRelease, engine: EngineName) -> Path:
     lock = next(path for path in release.new_texts if path.suffix == ".txt")
     return lock.parent / "parsers" / f"{engine}-{release.new_version.partition('+')[0]}.json"
 
@@ -166,7 +168,7 @@ def format_parser(parser_output: Mapping[str, Any]) -> str:
 
 
 def _require_accepted_flags(
-    release: Release, errors: Sequence[str | None], commands_words: Sequence[Sequence[str]]
+    release: LockRelease, errors: Sequence[str | None], commands_words: Sequence[Sequence[str]]
 ) -> None:
     words_by_error = {error: words for error, words in zip(errors, commands_words, strict=True) if error}
     if words_by_error:
@@ -180,7 +182,7 @@ def _require_accepted_flags(
         )
 
 
-def _require_correct_answers(release: Release, comparisons: Sequence[Comparison]) -> str:
+def _require_correct_answers(release: LockRelease, comparisons: Sequence[Comparison]) -> str:
     """Return a sentence on the compared answers; raise a Problem if one differs from the reference."""
     title = f"{release.distribution} {release.new_version}"
     answer_check.require_correct_answers(

@@ -45,6 +45,6 @@ def require_shown_models(order: Order, plan: Plan, trust: Trust, *, is_start: bo
     Its flags are those of the kinds of hosts, of the model's table, which a recipe writes, and the user's.
     """
     table_flags = list_table_flags(order.engine, plan, order.weights.model)
-    words = (*(word for flag in table_flags for word in flag.argv()), *order.engine_flags)
+    words = (*(word for flag in table_flags for word in flag.build_argv()), *order.engine_flags)
     code = order.model_extras.code
     require_named_models(words, order.weights.target, code, trust, starts=is_start)

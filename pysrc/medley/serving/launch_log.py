@@ -12,7 +12,7 @@ def write_files(launch: Launch) -> None:
     """Write the files that the command reads; one that exists is the same, or the script itself."""
     for name, text in launch.files.items():
         if not storage.exists(Path(name)):
-            storage.write(Path(name), text)
+            storage.write_text(Path(name), text)
 
 
 def print_launch(
@@ -32,7 +32,7 @@ def print_launch(
 @contextmanager
 def log_launch(log: Path, launch: Launch) -> Iterator[Callable[[str], object]]:
     """Yield a writer of lines to a new log, which begins with the command and its reasons."""
-    with storage.log(log) as write_line:
+    with storage.open_log(log) as write_line:
         for line in (*(f"medley: {reason}" for reason in launch.plan.why), f"$ {launch.command}"):
             write_line(line)
         yield write_line

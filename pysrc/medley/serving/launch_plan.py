@@ -101,7 +101,7 @@ def _has_own_engine(job: Job) -> bool:
     """Return whether an engine on one host is from an image or the user's own virtualenv."""
     request = job.request
     if request.environment:
-        return request.environment not in config.recipes()
+        return request.environment not in config.load_recipes()
     return bool(request.image or (job.cluster and job.cluster.image))
 
 

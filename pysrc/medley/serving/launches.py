@@ -24,7 +24,7 @@ from medley.engine.launch import (
 )
 from medley.engine.parser import EngineParser
 from medley.environment import engine_source
-from medley.environment.tools import BARE, Tools
+from medley.environment.tools import NO_TOOLS, Tools
 from medley.errors import Problem
 from medley.network.fabric import per_host
 from medley.planner import Layout, list_hosts
@@ -42,7 +42,7 @@ from medley.serving.prepare import Job
 class HostEnvironment:
     """The programs and variables of a host's process that do not come from its plan."""
 
-    tools: Tools = BARE
+    tools: Tools = NO_TOOLS
     environ: Mapping[str, str] = field(default_factory=dict)
     """The variables of the user's shell."""
     head_variables: tuple[Variable, ...] = ()
@@ -200,7 +200,7 @@ def _read_parser(job: Job, engine: HostEngine, output: Output) -> EngineParser |
     """Return the parser of the engine that will run; a dry run does not start a program for it."""
     return parser.read_source_parser(
         job.order.engine,
-        engine.image or engine.tools.binary,
+        engine.image or engine.tools.program_folder,
         engine.version,
         can_run=not job.request.dry_run,
         progress=output.watch,

@@ -14,7 +14,7 @@ import httpx
 
 from medley import credentials, process, serving
 from medley.cluster.remote import Server
-from medley.errors import Problem, in_words
+from medley.errors import Problem, describe_error
 from medley.serving.edge import list_accepted_keys
 from medley.serving.edge_process import EdgeProcess, request_control
 from medley.unusable_file import UnusableFile
@@ -38,12 +38,12 @@ class LiveKeys:
 
     def check(self) -> None:
         """Apply a change of the keys; call it often. Ignore a file without a key."""
-        if self.source != credentials.key_folder():
+        if self.source != credentials.find_key_folder():
             return
         try:
             keys = credentials.read_keys(self.source, self._get_old_key)
         except (OSError, UnusableFile) as error:  # such as too many open files
-            cause = error.cause if isinstance(error, UnusableFile) else in_words(error)
+            cause = error.cause if isinstance(error, UnusableFile) else describe_error(error)
             self._say_once(f"the API keys cannot be listed, and stay as they were: {cause}")
             return
         if keys != self.edge.edge.keys:
@@ -92,7 +92,7 @@ def list_accepted_keys_by_server() -> list[tuple[Server, frozenset[str]]]:
 
 def list_servers_with_own_keys() -> list[Server]:
     """Return the running servers that take medley's own keys."""
-    return [server for server in serving.list_servers() if server.key == str(credentials.key_folder())]
+    return [server for server in serving.list_servers() if server.key == str(credentials.find_key_folder())]
 
 
 def wait_for_key(key: str) -> list[Server]:

@@ -31,8 +31,8 @@ class MemoryGuard:
 
     def check(self) -> None:
         """Raise a Problem if this host's memory is about to run out; call it often."""
-        if self._memory.look():
-            raise self._memory.problem(self._subject)
+        if self._memory.check():
+            raise self._memory.build_problem(self._subject)
         low = self._memory.low or self._find_low_host()
         if not self.is_ready or bool(low) == self._is_closed:
             return

@@ -53,10 +53,10 @@ def wait_for_hosts(job: Job, output: Output) -> Iterator[PreparedLaunch]:
     programs = tools.prepare_tools(
         kind, request.environment, engine=order.engine, is_multi_host=True, nccl=request.nccl, watch=progress
     )
-    packaged_model.build_model(order.weights, programs.binary / "python", progress)
-    version = virtualenv.read_versions(programs.binary.parent, (order.engine,))[order.engine]
+    packaged_model.build_model(order.weights, programs.program_folder / "python", progress)
+    version = virtualenv.read_versions(programs.program_folder.parent, (order.engine,))[order.engine]
     engine_parser = parser.read_programs_parser(
-        order.engine, programs.binary, version, can_run=True, progress=progress
+        order.engine, programs.program_folder, version, can_run=True, progress=progress
     )
     flags.require_known_flags(engine_parser, (), order.engine_flags)
     unread_variables.require_read_launch_variables(os.environ, order.weights, order.engine, version)
@@ -64,7 +64,7 @@ def wait_for_hosts(job: Job, output: Output) -> Iterator[PreparedLaunch]:
     head, other_count = gethostname(), (request.host_count or 2) - 1
     hub_files = weights.find_hub_files(order)
     terms = _build_terms(job, programs, hub_files)
-    rendezvous = Rendezvous(request.join_port, secure_channel.read_secret(token_file), terms, progress)
+    rendezvous = Rendezvous(request.join_port, secure_channel.read_token(token_file), terms, progress)
     try:
         address = per_host.choose_head_network(
             head, head_facts, NetworkOptions(), os.environ
@@ -140,7 +140,7 @@ def _build_launches(
         for name, value in sorted(os.environ.items())
         if name not in hidden and not name.endswith("_TOKEN")
     )
-    environments = {name: HostEnvironment(Tools(programs.binary), {}, carried) for name in others}
+    environments = {name: HostEnvironment(Tools(programs.program_folder), {}, carried) for name in others}
     environments[head] = HostEnvironment(programs, os.environ)
     launches = build_launches(
         job.order,
@@ -209,21 +209,21 @@ def run_worker(
             values = {
                 variable.name: variable.value for variable in own_variables if variable.value is not None
             }
-            python = Command((str(programs.binary / "python"),), values)
+            python = Command((str(programs.program_folder / "python"),), values)
             device_probe.probe_at_start(python, output.say)
     except Problem as problem:
         channel.send({"problem": f"{problem.what}: {problem.cause}"})
         raise
     channel.send({"ready": True})
     with output.watch.stage("wait for the other hosts"):
-        command = receive_command(channel, terms, programs.binary, own_variables)
+        command = receive_command(channel, terms, programs.program_folder, own_variables)
     if command is None:
         output.say("the head does not need this host")
         return False
     output.say(f"$ {command}")
-    log = storage.state() / "logs" / f"join-{head.rpartition(':')[2]}.log"
+    log = storage.find_state_folder() / "logs" / f"join-{head.rpartition(':')[2]}.log"
     is_idle = device_probe.build_idle_check(lambda: [os.getpid()])
-    with storage.log(log) as write_line, device_probe.probe_daily(python, is_idle, output.say):
+    with storage.open_log(log) as write_line, device_probe.probe_daily(python, is_idle, output.say):
 
         def on_line(line: str) -> None:
             write_line(line)
@@ -252,7 +252,9 @@ def receive_command(
         return None
     cache = terms["beside"]["cache"]
     order = rendezvous_worker.localize_order(
-        order, storage.state() / "runs", {f"{cache}/needs/": f"{storage.cache()}/needs/"}
+        order,
+        storage.find_state_folder() / "runs",
+        {f"{cache}/needs/": f"{storage.find_cache_folder()}/needs/"},
     )
     annotated = rendezvous_worker.parse_order_table(
         order, binary, (*own_variables, engine.build_stacks_variable())
@@ -275,10 +277,10 @@ def _meet_head_terms(programs: Tools, terms: "Mapping[str, Any]", head: str, pro
         resolve.require_only_on_hub(terms["target"])
         hub_files = HubFiles(**terms["fetch"]) if terms["fetch"] else None
         weights.fetch_weights(terms["model"], hub_files, progress)
-    if (model := config.models().get(terms["model"])) and model.is_built:
-        model_files = resolve.resolve_weights(terms["model"], config.models(), storage.cache())
+    if (model := config.load_models().get(terms["model"])) and model.is_built:
+        model_files = resolve.resolve_weights(terms["model"], config.load_models(), storage.find_cache_folder())
         resolve.prepare_weights(model_files)
-        packaged_model.build_model(model_files, programs.binary / "python", progress)
+        packaged_model.build_model(model_files, programs.program_folder / "python", progress)
     if target.is_absolute() and not storage.exists(target / "config.json"):
         folder, source = shlex.quote(str(target)), shlex.quote(head.partition(":")[0])
         raise Problem(

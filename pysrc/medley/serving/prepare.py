@@ -51,7 +51,7 @@ def prepare_job(request: LaunchRequest, output: Output) -> Job:
     """Find model, cluster and launcher; raise a Problem early for what cannot be started."""
     is_start, progress = not request.dry_run, output.watch
     model_files = resolve.resolve_weights(
-        request.model, config.models(), storage.cache(), request.user_command
+        request.model, config.load_models(), storage.find_cache_folder(), request.user_command
     )
     if model_files.notice:
         output.say(model_files.notice)
@@ -135,7 +135,7 @@ def _build_serving(request: LaunchRequest, model_files: Weights, progress: Progr
         key,
         origins=listen.origins,
         tls=listen.tls,
-        socket_folder=None if request.other_site else storage.sockets() / str(listen.port),
+        socket_folder=None if request.other_site else storage.find_socket_folder() / str(listen.port),
     )
 
 

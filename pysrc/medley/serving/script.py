@@ -13,8 +13,8 @@ from medley.command import AnnotatedCommand, Flag, Variable
 from medley.engine.flags import Argument, build_argument_table, convert_to_arguments, list_argument_reasons
 from medley.engine.launch import ENGINES, Launch, Order, list_launch_variables
 from medley.environment import payload
-from medley.environment.tools import BARE, Tools
-from medley.errors import Problem, in_words
+from medley.environment.tools import NO_TOOLS, Tools
+from medley.errors import Problem, describe_error
 from medley.host_schema import HostTable
 from medley.planner.placement import PlacementOptions
 from medley.planner.plan import Launcher, Plan
@@ -48,7 +48,7 @@ class Script:
         plan: Plan,
         host: HostTable,
         *,
-        tools: Tools = BARE,
+        tools: Tools = NO_TOOLS,
         environ: Mapping[str, str] = MappingProxyType({}),
         cluster_variables: Iterable[Variable] = (),
     ) -> Launch:
@@ -70,12 +70,12 @@ class Script:
         files = {**plans, str(self.path): self.text}
         words, extra_words = (str(self.path), *self.arguments), order.engine_flags
         if torchrun:
-            words, extra_words = (str(tools.binary / "torchrun"),), (*words, *extra_words)
+            words, extra_words = (str(tools.program_folder / "torchrun"),), (*words, *extra_words)
         elif _starts_replicas(name, plan):
-            words = (str(tools.binary / "python"), str(_REPLICAS_PROGRAM), *plans, "--", *words)
+            words = (str(tools.program_folder / "python"), str(_REPLICAS_PROGRAM), *plans, "--", *words)
             files[str(_REPLICAS_PROGRAM)] = _REPLICAS_PROGRAM.read_text(encoding="utf-8")
         else:
-            words = (str(tools.binary / "python"), *words)
+            words = (str(tools.program_folder / "python"), *words)
         plan_variable = Variable(PLAN_VARIABLE, next(iter(plans)), "the file of the script's arguments")
         # Medley's safe path leaves out the script's folder, which python would put first.
         folder = Variable("PYTHONPATH", str(self.path.parent), "the script imports modules of its own folder")
@@ -112,7 +112,10 @@ class Script:
                 indent=1,
             )
             digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-            yield str(storage.state() / "runs" / f"{model.rpartition('/')[2]}-{digest}.json"), text
+            yield (
+                str(storage.find_state_folder() / "runs" / f"{model.rpartition('/')[2]}-{digest}.json"),
+                text,
+            )
 
     def _list_replica_variables(self, plan: Plan, index: int) -> dict[str, str]:
         """Return the variables of one replica; vLLM 0.32.0 refuses VLLM_DP_* for a dense model."""
@@ -200,7 +203,7 @@ def read_script(name: str, model: str, words: tuple[str, ...]) -> Script:
     except (OSError, UnicodeDecodeError) as error:
         raise Problem(
             f"{name} cannot be read",
-            cause=in_words(error),
+            cause=describe_error(error),
             fix="name a Python script: medley run MODEL SCRIPT.py",
         ) from error
     if len(text) > _MAX_SCRIPT_BYTES:

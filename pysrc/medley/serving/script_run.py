@@ -65,7 +65,7 @@ class ScriptRun:
         status = 1 if fatal_lines or not finished else finished.status
         if status:
             # Stdout and stderr arrive in no fixed order, so the lines of stderr count as the last ones.
-            lines = fatal_lines or list(process.last)
+            lines = fatal_lines or list(process.last_lines)
             raise self._problem(status, engine.find_last_error(lines), (*lines, *error_lines), log)
 
     def _problem(self, status: int, error: str | None, lines: Iterable[str], log: Path) -> Problem:

@@ -181,7 +181,7 @@ def _build_edge(server: ServerSpec) -> Edge:
         server.socket,
         folder,
         credentials.read_keys(server.key) if server.key else None,
-        is_loopback=not credentials.is_open(server.address),
+        is_loopback=not credentials.is_reachable_address(server.address),
         tls=server.tls,
         origins=server.origins,
     )

@@ -78,5 +78,5 @@ def find_client_key_file(address: ServerAddress, key_file: str | None) -> Path |
     if key_file:
         return credentials.require_key(key_file)
     if address.record:
-        return credentials.key_file(Path(address.record.key)) if address.record.key else None
+        return credentials.choose_client_key_file(Path(address.record.key)) if address.record.key else None
     return None

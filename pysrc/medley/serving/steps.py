@@ -10,7 +10,7 @@ from medley.command import AnnotatedCommand
 from medley.engine import ServerSpec, flags, parser
 from medley.engine.launch import Order
 from medley.environment.engine_source import EngineRequest, EngineSource
-from medley.environment.tools import BARE
+from medley.environment.tools import NO_TOOLS
 from medley.host_schema import ENGINE_TABLES
 from medley.model import shape
 from medley.network import ports
@@ -97,7 +97,7 @@ def _list_pipeline_steps(order: Order, choice: Choice, site: Topology) -> Iterat
         if not site.rank_order:
             yield from list_ray_steps(network.options, site, endpoints, placement.engine)
         used_site = replace(used_site, addresses={host: end.address for host, end in endpoints.items()})
-        ray = RayEndpoint(_format_ray_address(endpoints[head].address), credentials.token_path())
+        ray = RayEndpoint(_format_ray_address(endpoints[head].address), credentials.find_token_file())
     plan, source = build_plan(order, choice, site, "ray" if ray else "solo"), site.find_engine_source(head)
     chat = order.serving.choose_chat_format(order.weights.model)
     plan = adapt_to_version(plan, placement.engine, source.versions.get(placement.engine), chat)
@@ -153,7 +153,7 @@ def list_ray_steps(
     """Yield the commands of Ray on these hosts, the first of which is the head."""
     head, *workers = endpoints
     engine_switch = () if engine == DEFAULT_ENGINE else ("--engine", engine)
-    address, token = endpoints[head].address, credentials.token_path()
+    address, token = endpoints[head].address, credentials.find_token_file()
     network = per_host.choose_head_network(head, site.facts[head], options, {})
     link: tuple[str, ...] = ()
     if options.link is not None or network.endpoint.interface != endpoints[head].interface:
@@ -184,7 +184,7 @@ def list_ray_steps(
 
 def _build_node(host: str, site: Topology, engine: EngineName) -> NodeSpec:
     facts, kind = site.hosts[host]
-    return build_node_spec(facts, kind, BARE, slots=None, path="", engine=engine)
+    return build_node_spec(facts, kind, NO_TOOLS, slots=None, path="", engine=engine)
 
 
 def _format_ray_address(head_address: str) -> str:

@@ -16,10 +16,10 @@ from medley.engine import ServerSpec
 from medley.errors import Problem
 from medley.explain import LastError, explain_engine_end
 from medley.host import memory_pressure
-from medley.host.memory_pressure import GIB, Memory
+from medley.host.memory_pressure import GIB, MemoryState
 from medley.planner.topology import Topology
-from medley.process import Finished, Process
-from medley.process_identity import SharedMemory
+from medley.process import Process, ProcessResult
+from medley.process_identity import SharedMemoryCleaner
 from medley.progress import Output
 from medley.serving import api
 from medley.serving.watchdog import Watchdog
@@ -67,9 +67,9 @@ def supervise(
             lost_lines.append(line)
         on_line(line)
 
-    kernel_kills, shared_memory = memory_pressure.count_kernel_kills(), SharedMemory()
+    kernel_kills, shared_memory = memory_pressure.count_kernel_kills(), SharedMemoryCleaner()
     engine, started_s = Process(command, read_line), time.monotonic()
-    engine.die_first()
+    engine.prefer_for_oom_kill()
     completion = None
     try:
         completion = _wait_for_completion(
@@ -90,13 +90,13 @@ def supervise(
         on_lost(problem.what)
         raise
     finally:
-        shared_memory.settle()
+        shared_memory.remove_unused()
         # While it imports, an engine does not end by SIGTERM, and it has no request to finish.
         engine.stop(_LOADING_GRACE_S if completion is None else _END_GRACE_S)
-        shared_memory.settle()
-    finished = engine.poll() or Finished(1, ())
+        shared_memory.remove_unused()
+    finished = engine.poll() or ProcessResult(1, ())
     if lost_lines:  # medley ended it, so its exit code has no meaning
-        finished = Finished(1, tuple(lost_lines))
+        finished = ProcessResult(1, tuple(lost_lines))
     raise explain_engine_end(
         finished,
         ready=completion is not None,
@@ -135,12 +135,12 @@ def _wait_for_completion(
             return completion
     raise Problem(
         f"{model} is not ready after {limit_s:g} s",
-        cause=(list(engine.last) or ["the engine printed nothing"])[-1][:300],
+        cause=(list(engine.last_lines) or ["the engine printed nothing"])[-1][:300],
         fix=f"allow more time: --timeout {max(1800, limit_s * 2):.0f}",
     )
 
 
-def _read_memory() -> Memory:
+def _read_memory() -> MemoryState:
     return next(memory_pressure.read_memory())
 
 
@@ -203,7 +203,7 @@ class Restarter:
                 "recovery", str(self.server), f"ready again after restart {self.restart_count}"
             )
         if self.has_same_hosts:
-            storage.write(_find_host_count_file(self.server.port), str(host_count))
+            storage.write_text(_find_host_count_file(self.server.port), str(host_count))
 
     def _wait_for_site(self, problem: Problem, record: ExitStack) -> Topology:
         """Wait until a restart is due, and return its hosts; raise the Problem itself if none is due.

@@ -85,12 +85,12 @@ def prepare_host(request: LaunchRequest, output: Output) -> None:
         programs = tools.prepare_tools(
             host[1], environment, engine=order.engine, nccl=request.nccl, watch=output.watch
         )
-        version = virtualenv.read_versions(programs.binary.parent, (order.engine,))[order.engine]
+        version = virtualenv.read_versions(programs.program_folder.parent, (order.engine,))[order.engine]
         engine_parser = parser.read_programs_parser(
-            order.engine, programs.binary, version, can_run=True, progress=output.watch
+            order.engine, programs.program_folder, version, can_run=True, progress=output.watch
         )
         flags.require_known_flags(engine_parser, (), order.engine_flags)
-        packaged_model.build_model(order.weights, programs.binary / "python", output.watch)
+        packaged_model.build_model(order.weights, programs.program_folder / "python", output.watch)
     weights.fetch_weights(order.weights.name, weights.find_hub_files(order), output.watch)
 
 

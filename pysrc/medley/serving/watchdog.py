@@ -209,7 +209,7 @@ class Watchdog:
         body = {"model": self.model, "prompt": "Hello", "max_tokens": 1, "temperature": 0}
         with suppress(httpx.HTTPError, Problem):
             limit_s = self.limit_s * (_MAX_SPIN_LIMITS + 1)
-            answer = http_client.ask(
+            answer = http_client.send_request(
                 "POST", f"{self.url}/completions", body=body, limit_s=limit_s, connect_s=2
             )
             if self._requested_at_s == requested_at_s:
@@ -344,7 +344,7 @@ def _sample_this_host(engine: Process, *, stacks: bool = False) -> Mapping[str, 
     script, verb = payload.FOLDER / "process_stacks.py", "stacks" if stacks else "look"
     command = Command((removal_words[0], "exec", removal_words[-1], "python3", str(script), verb, "all"))
     with suppress(Problem):
-        return json_shape.last_table(process.run(command, limit_s=_CONTAINER_EXEC_LIMIT_S).lines) or empty
+        return json_shape.parse_last_object(process.run(command, limit_s=_CONTAINER_EXEC_LIMIT_S).lines) or empty
     return empty
 
 
@@ -383,7 +383,7 @@ def write_report(
             lines += row.get("stack", "").splitlines()
         lines += ["", f"counters of {host}:", *(description.get("host") or "").splitlines()]
     with optional():
-        storage.write(file, "\n".join([*lines, ""]))
+        storage.write_text(file, "\n".join([*lines, ""]))
     return file
 
 

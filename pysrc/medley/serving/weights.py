@@ -134,7 +134,7 @@ def fetch_on_all_hosts(
     lines: list[str] = []
 
     def on_line(line: str) -> None:
-        message = json_shape.table(line) or {}
+        message = json_shape.parse_object(line) or {}
         for host, (done_bytes, total_bytes) in message.get("progress", {}).items():
             rates.setdefault(host, DownloadProgress(progress, f"{host}: ")).report(done_bytes, total_bytes)
         if "progress" not in message:
@@ -153,7 +153,7 @@ def fetch_on_all_hosts(
     with progress.stage(f"weights of {name} on every host"):
         process.run(command, on_line=on_line)
     last_lines = "\n".join(lines[-_MAX_LAST_LINES:])
-    answer = json_shape.last_table(lines) or {"error": "it ended", "said": last_lines}
+    answer = json_shape.parse_last_object(lines) or {"error": "it ended", "said": last_lines}
     failures = answer.get("failed")
     if not failures and "error" in answer:
         failures = {"Ray": answer["said"]}

@@ -111,12 +111,12 @@ def test_what_cannot_be_mended_is_a_problem_with_its_last_words(agent: Agent) ->
 def test_hung_up_on_in_the_middle_it_ends_what_it_runs(tmp_path: Path) -> None:
     words = ["sh", "-c", "echo $$; exec sleep 600"]
     with greeted(tmp_path) as agent:
-        child = process_identity.identity_of(
+        child = process_identity.find_identity(
             int(agent.asked("mend", words=words, unasked=[], root=False)["note"])
         )
         assert child
         agent.hang_up()
-        assert child.ends_within(10)
+        assert child.wait_for_end(10)
 
 
 def test_the_token_of_a_head_and_where_there_is_none(agent: Agent) -> None:

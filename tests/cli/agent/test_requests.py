@@ -28,10 +28,14 @@ def said(name: str, asked: dict[str, object]) -> list[str]:
 
 
 def test_the_last_lines_of_all_units_by_time() -> None:
-    storage.write(units.get_log_file("medley-ray"), "2026-01-01T00:00:01 a\n2026-01-01T00:00:03 c\n")
-    storage.write(units.get_log_file("medley-serve-8000"), "2026-01-01T00:00:02 b\n2026-01-01T00:00:04 d\n")
-    storage.write(storage.state() / "logs" / "serve-8000.log", "2026-01-01T00:00:05 (APIServer) e\n")
-    storage.write(storage.state() / "logs" / "run-x.log", "2026-01-01T00:00:06 a script's\n")
+    storage.write_text(units.get_log_file("medley-ray"), "2026-01-01T00:00:01 a\n2026-01-01T00:00:03 c\n")
+    storage.write_text(
+        units.get_log_file("medley-serve-8000"), "2026-01-01T00:00:02 b\n2026-01-01T00:00:04 d\n"
+    )
+    storage.write_text(
+        storage.find_state_folder() / "logs" / "serve-8000.log", "2026-01-01T00:00:05 (APIServer) e\n"
+    )
+    storage.write_text(storage.find_state_folder() / "logs" / "run-x.log", "2026-01-01T00:00:06 a script's\n")
     lines = said("log", {"lines": 3, "follow": False})
     assert lines == [
         "2026-01-01T00:00:03 ray c",
@@ -43,7 +47,7 @@ def test_the_last_lines_of_all_units_by_time() -> None:
 
 def test_lines_that_come_while_it_follows() -> None:
     log = units.get_log_file("medley-ray")
-    storage.write(log, "2026-01-01T00:00:01 old\n")
+    storage.write_text(log, "2026-01-01T00:00:01 old\n")
     noted: list[str] = []
     follow = {"lines": 1, "follow": True}
     threading.Thread(target=agent.answer_request, args=("log", follow, noted.append), daemon=True).start()

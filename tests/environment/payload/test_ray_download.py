@@ -89,4 +89,4 @@ def test_weights_that_came_otherwise_are_not_loaded(
         assert not ray_download.is_downloaded("org/one", None)
         assert ray_download.download("org/two", None, list(hub_download.IGNORED_PATTERNS), {}) is None
         assert ray_download.is_downloaded("org/two", None)
-        assert (hub.find_cache() / "blobs").is_dir() is cache_layout
+        assert (hub.find_cache_folder() / "blobs").is_dir() is cache_layout

@@ -21,7 +21,7 @@ from medley.host.facts import (
     read_facts,
     system,
 )
-from medley.transcript import Answer, parse
+from medley.transcript import Answer, parse_transcript
 from tests.problems import raises_problem
 
 HOSTS = Path(__file__).parents[2] / "host" / "recorded"
@@ -98,7 +98,7 @@ EXPECTED = {
 
 
 def host(name: str) -> Facts:
-    return read_facts(parse((HOSTS / f"{name}.txt").read_text()))
+    return read_facts(parse_transcript((HOSTS / f"{name}.txt").read_text()))
 
 
 def test_every_transcript_has_an_expectation() -> None:
@@ -133,7 +133,7 @@ LATER = {
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_transcript_holds_the_questions(name: str) -> None:
     """Or its fixture is stale: a question was reworded and its answer is no longer found."""
-    asked = tuple(parse((HOSTS / f"{name}.txt").read_text()))
+    asked = tuple(parse_transcript((HOSTS / f"{name}.txt").read_text()))
     assert asked == tuple(question for question in QUESTIONS if question in asked or question not in LATER)
 
 
@@ -159,7 +159,7 @@ def test_is_jetson(name: str, *, jetson: bool) -> None:
 def test_absent_is_none() -> None:
     """A transcript with only what every Linux host answers."""
     found = read_facts(
-        parse(
+        parse_transcript(
             "$ uname -m\n  x86_64\n$ nproc || getconf _NPROCESSORS_ONLN\n  4\n"
             "$ grep -E '^(MemTotal|MemAvailable):' /proc/meminfo\n  MemTotal:  8 kB\n  MemAvailable:  4 kB\n"
         )
@@ -183,7 +183,7 @@ def test_absent_is_none() -> None:
 )
 def test_half_a_transcript_is_a_problem(text: str, lacks: str) -> None:
     with raises_problem(cause=lacks, fix="medley facts --transcript > HOST.txt"):
-        read_facts(parse(text))
+        read_facts(parse_transcript(text))
 
 
 def found(kind: str, *, cores: str = "2", nodes: str = "") -> Cpu:

@@ -13,14 +13,14 @@ from medley.errors import Problem
 from medley.host.facts import QUESTIONS, Facts, read_facts
 from medley.host.kind import Kind, match_kind
 from medley.host.redact import Redactor
-from medley.host.summary import summarize
-from medley.transcript import Answer, Transcript, parse, text
+from medley.host.summary import describe_facts
+from medley.transcript import Answer, Transcript, format_transcript, parse_transcript
 
 RECORDED = {
     path.stem: path.read_text()
     for path in sorted((Path(__file__).parents[2] / "host" / "recorded").glob("*.txt"))
 }
-HOSTS = dict(config.hosts())  # read once
+HOSTS = dict(config.load_hosts())  # read once
 
 bounded = settings(max_examples=25, deadline=None)
 names = st.sampled_from(sorted(RECORDED))
@@ -44,12 +44,12 @@ keys = st.sampled_from(
 def read(said: str) -> Facts | None:
     """All that medley facts does with a transcript; None where that is a Problem."""
     try:
-        answers = parse(said)
-        parse(text(Redactor().transcript(answers)))
+        answers = parse_transcript(said)
+        parse_transcript(format_transcript(Redactor().transcript(answers)))
         found = read_facts(answers)
     except Problem:
         return None
-    assert list(summarize(found, chosen(found)))
+    assert list(describe_facts(found, chosen(found)))
     return found
 
 
@@ -97,7 +97,11 @@ def test_a_word_is_another(name: str, seed: int, word: str) -> None:
         said[random.randrange(len(said))] = word
         return Answer(" ".join(said), answer.status)
 
-    read(text({question: spoilt(answer) for question, answer in parse(RECORDED[name]).items()}))
+    read(
+        format_transcript(
+            {question: spoilt(answer) for question, answer in parse_transcript(RECORDED[name]).items()}
+        )
+    )
 
 
 def replaced(value: object, key: str, new: object) -> object:
@@ -116,9 +120,9 @@ def test_json_of_another_shape(name: str, key: str, new: object) -> None:
         question: Answer(json.dumps(replaced(json.loads(answer.text), key, new)), answer.status)
         if answer.text.startswith("[{")
         else answer
-        for question, answer in parse(RECORDED[name]).items()
+        for question, answer in parse_transcript(RECORDED[name]).items()
     }
-    found = read(text(answers))
+    found = read(format_transcript(answers))
     assert found is not None  # the network is no reason to know nothing of the rest
     assert found.cpu.threads > 0
 
@@ -126,4 +130,4 @@ def test_json_of_another_shape(name: str, key: str, new: object) -> None:
 @bounded
 @given(st.lists(st.text(max_size=20) | words, min_size=len(QUESTIONS), max_size=len(QUESTIONS)))
 def test_nonsense(said: list[str]) -> None:
-    read(text({question: Answer(each) for question, each in zip(QUESTIONS, said, strict=True)}))
+    read(format_transcript({question: Answer(each) for question, each in zip(QUESTIONS, said, strict=True)}))

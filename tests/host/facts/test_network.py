@@ -8,7 +8,7 @@ import pytest
 
 from medley.host.facts import network
 from medley.host.facts.network import Address, Interface, Net, Route, find_link_kind
-from medley.transcript import Answer, Transcript, parse
+from medley.transcript import Answer, Transcript, parse_transcript
 
 HOSTS = Path(__file__).parents[2] / "host" / "recorded"
 PCI = "0000:01:00.0"
@@ -34,7 +34,7 @@ def link(*rows: dict[str, Any], sysfs: str = "") -> Interface:
 
 
 def recorded(host: str) -> Net:
-    return network.read_net(parse((HOSTS / f"{host}.txt").read_text()))
+    return network.read_net(parse_transcript((HOSTS / f"{host}.txt").read_text()))
 
 
 def test_a_spark() -> None:
@@ -171,7 +171,7 @@ def test_a_link_whose_name_is_a_command_is_left_out(name: str) -> None:
 
 def test_without_iproute2() -> None:
     """sysfs has all but addresses and routes."""
-    told = parse((HOSTS / "spark-pair-a.txt").read_text())
+    told = parse_transcript((HOSTS / "spark-pair-a.txt").read_text())
     whole, part = (
         network.read_net(told),
         network.read_net({network.SYSFS: told[network.SYSFS], network.LINKS: Answer("", 127)}),

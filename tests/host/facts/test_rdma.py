@@ -8,7 +8,7 @@ import pytest
 
 from medley.host.facts import rdma
 from medley.host.facts.rdma import Gid, RdmaPort
-from medley.transcript import Answer, parse
+from medley.transcript import Answer, parse_transcript
 
 HOSTS = Path(__file__).parents[2] / "host" / "recorded"
 LOCAL, ADDRESS = "fe80:0000:0000:0000:0000:00ff:fe00:0003", "0000:0000:0000:0000:0000:ffff:c0a8:640a"
@@ -30,7 +30,9 @@ def port(**files: str) -> RdmaPort:
 
 
 def recorded(host: str) -> dict[str, RdmaPort]:
-    return {each.device: each for each in rdma.read_ports(parse((HOSTS / f"{host}.txt").read_text()))}
+    return {
+        each.device: each for each in rdma.read_ports(parse_transcript((HOSTS / f"{host}.txt").read_text()))
+    }
 
 
 def test_a_spark() -> None:

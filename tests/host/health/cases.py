@@ -12,11 +12,11 @@ from medley import config
 from medley.doctor.case import build_case, examine_host
 from medley.doctor.checks import Case
 from medley.host import health
-from medley.host.driver_libraries import DRIVER
+from medley.host.driver_libraries import DRIVER_LIBRARIES
 from medley.host.facts import Facts
 from medley.host.health import QUESTIONS, access, gpu, kernel, software
 from medley.host.kind import Kind, match_kind
-from medley.transcript import Answer, Transcript, parse
+from medley.transcript import Answer, Transcript, parse_transcript
 from tests.environment.driver_trees import begin
 from tests.host.recordings import HOSTS
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from medley.cluster import ClusterHost
 
 Said = Mapping[str, str | Answer]
-KINDS = dict(config.hosts())
+KINDS = dict(config.load_hosts())
 NOTHING = Answer("", 1)
 NO_PROGRAM = Answer("", 127)
 
@@ -102,10 +102,10 @@ def meminfo(free: int, cached: int, swap: int = 0, swapped: int = 0) -> str:
 
 def driver(folder: str, machine: str = "aarch64", version: str = "580.95.05", nvml: str = "") -> str:
     """What lies there of a driver; NVML may be of another version."""
-    of = dict.fromkeys(DRIVER, version) | {DRIVER[1]: nvml or version}
+    of = dict.fromkeys(DRIVER_LIBRARIES, version) | {DRIVER_LIBRARIES[1]: nvml or version}
     return "".join(
         f"{folder}/{name} {folder}/{name.rpartition('.')[0]}.{of[name]} {begin(machine).hex()}\n"
-        for name in DRIVER
+        for name in DRIVER_LIBRARIES
     )
 
 
@@ -199,7 +199,7 @@ def _recorded(name: str, moved: tuple[tuple[str, str], ...] = ()) -> Transcript:
     for here, there in moved:
         assert here in text
         text = text.replace(here, there)
-    return parse(text)
+    return parse_transcript(text)
 
 
 def answers(name: str, said: Said | None = None, moved: Mapping[str, str] | None = None) -> Transcript:

@@ -13,7 +13,7 @@ import pytest
 
 from medley import config
 from medley.host import facts
-from medley.host.driver_libraries import look
+from medley.host.driver_libraries import read_library_file
 from medley.host.health import (
     CLUSTERS,
     DISKS,
@@ -34,8 +34,8 @@ from medley.host.health import (
 )
 from medley.host.health.gpu import GpuUser
 from medley.host.redact import Redactor
-from medley.process import ask
-from medley.transcript import Answer, Transcript, parse, text
+from medley.process import ask_host
+from medley.transcript import Answer, Transcript, format_transcript, parse_transcript
 from tests.environment.driver_trees import begin
 from tests.host.health.cases import CLOCKS, IDLE, REASONS, answers, meminfo, smi, used_by
 from tests.waiting import wait_for
@@ -59,13 +59,13 @@ def test_its_questions_are_not_asked_by_others() -> None:
 
 def test_a_transcript_of_both_replays_to_the_same() -> None:
     whole = answers("spark")
-    assert read_health(parse(text(whole))) == read_health(whole)
+    assert read_health(parse_transcript(format_transcript(whole))) == read_health(whole)
     assert read_health(Redactor(["spark"]).transcript(whole)) == read_health(whole)
 
 
 def test_this_very_host_answers() -> None:
     """Real programs, whatever this host has of them."""
-    found = read_health(ask(QUESTIONS))
+    found = read_health(ask_host(QUESTIONS))
     assert found.pages
     assert found.pages.free_bytes > 0
     assert {each.what for each in found.disks or ()} == {"environments", "state", "models", "temporary"}
@@ -125,7 +125,7 @@ class TestGpuState:
         assert expression
         line = "                Name                          : /home/alice/bin/python3 train.py --token=x"
         asked = f"printf '%s\\n' '{line}' | sed -E '{expression[1]}'"
-        assert ask([asked])[asked].text.strip() == "Name                          : python3"
+        assert ask_host([asked])[asked].text.strip() == "Name                          : python3"
 
 
 def _states(answer: str) -> tuple[gpu.GpuState, ...]:
@@ -181,7 +181,7 @@ def test_the_cluster_of_a_ray_process_is_that_of_its_state_folder(
     try:
         pids = {name: {process.pid, _read_pid(process)} for name, process in started.items()}
         monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "link"))
-        asked = read_processes(ask((PROCESSES, CLUSTERS)))
+        asked = read_processes(ask_host((PROCESSES, CLUSTERS)))
         assert asked is not None
         found = {each.pid: each for each in asked}
         assert {found[pid].cluster for pid in pids["here"]} == {"here"}
@@ -209,16 +209,16 @@ def test_the_drivers_files(tmp_path: Path) -> None:
     (tmp_path / "libcuda.so.1").symlink_to("libcuda.so.580.95.05")
     (tmp_path / "libdxcore.so").symlink_to("gone")
     asked = gpu.FILES.replace(f"in {' '.join(gpu.FOLDERS)};", f"in {tmp_path};")
-    answer = ask((asked,))[asked]
+    answer = ask_host((asked,))[asked]
     found = gpu.read_driver_files({gpu.FILES: answer})
     assert set(found) == {str(tmp_path / n) for n in ("libcuda.so.1", "libnvidia-ml.so.1", "libdxcore.so")}
-    assert all(found[path] == look(path) for path in found)
+    assert all(found[path] == read_library_file(path) for path in found)
 
 
 def test_every_folder_of_a_drivers_is_asked_about() -> None:
     named = {
         folder
-        for host in config.hosts().values()
+        for host in config.load_hosts().values()
         for each in host.driver.to_table().values()
         for folder in each
     }
@@ -405,7 +405,7 @@ def test_a_key_that_others_can_read_is_found_and_not_named(
     for name in ("alice", "bob"):
         (tmp_path / "keys" / name).touch(0o600)
     (tmp_path / "keys/bob").chmod(mode)
-    told = ask((software.SECRETS,))
+    told = ask_host((software.SECRETS,))
     assert software.read_leftovers(told).modes == {"token": "600", **found}
     assert "bob" not in told[software.SECRETS].text
 

@@ -12,7 +12,7 @@ from medley.host import redact
 from medley.host.facts import read_facts
 from medley.host.redact import Redactor
 from medley.host.redact.named_values import HIDDEN
-from medley.transcript import Answer, parse
+from medley.transcript import Answer, parse_transcript
 from tests.odd_input import COUNTS, MEBIBYTE, hold, texts
 
 HOSTS = Path(__file__).parents[1] / "recorded"
@@ -104,13 +104,15 @@ def test_redact(said: str, redacted: str) -> None:
 @pytest.mark.parametrize("path", sorted(HOSTS.glob("*.txt")), ids=lambda path: path.stem)
 def test_recorded_hosts_are_redacted(path: Path) -> None:
     """Redacting again changes nothing, so no transcript here gives anyone away."""
-    answers = parse(path.read_text())
+    answers = parse_transcript(path.read_text())
     assert Redactor().transcript(answers) == answers
 
 
 def test_redacting_keeps_the_facts() -> None:
-    answers = parse((HOSTS / "rtx-two.txt").read_text())
-    again = parse((HOSTS / "rtx-two.txt").read_text().replace("00000000-0000-0000-0000-000000000002", SECOND))
+    answers = parse_transcript((HOSTS / "rtx-two.txt").read_text())
+    again = parse_transcript(
+        (HOSTS / "rtx-two.txt").read_text().replace("00000000-0000-0000-0000-000000000002", SECOND)
+    )
     assert read_facts(again) != read_facts(answers)
     assert read_facts(Redactor().transcript(again)) == read_facts(answers)
 
@@ -120,10 +122,10 @@ def test_redacting_keeps_the_network() -> None:
     text = (HOSTS / "spark-pair-a.txt").read_text()
     secret = text.replace("02:00:00:00:00:", "3c:6d:66:01:02:").replace("0200:0000:", "3c6d:6603:")
     secret = secret.replace(":0000:00ff:fe00:", ":3e6d:66ff:fe01:02").replace("fe01:0200", "fe01:02")
-    answers = parse(secret.replace("fe80::ff:fe00:", "fe80::3e6d:66ff:fe01:20"))
+    answers = parse_transcript(secret.replace("fe80::ff:fe00:", "fe80::3e6d:66ff:fe01:20"))
     assert "3c:6d:66" not in str(Redactor().transcript(answers))
     assert "3e6d" not in str(Redactor().transcript(answers))
-    assert Redactor().transcript(answers) == parse(text)
+    assert Redactor().transcript(answers) == parse_transcript(text)
 
 
 def test_more_public_addresses_than_documentation_has() -> None:

@@ -62,7 +62,7 @@ def build_target(
     engine: EngineName = "vllm", *, vocabulary: int = 10_240, fails: Offline | None = None
 ) -> RecordedTarget:
     server_order = order(engine)
-    host = config.hosts()["cpu"]
+    host = config.load_hosts()["cpu"]
     prepared = build_launch(server_order, Plan(), host)
     return RecordedTarget(
         build_description(server_order, prepared, None),

@@ -14,7 +14,7 @@ from medley.measurement.bench import BenchLoad, BenchRun, record
 from medley.measurement.bench.clients import ServedModel
 from medley.measurement.bench.run import Runner, measure_server
 from medley.measurement.bench.target import BenchTarget, require_room
-from medley.process_identity import descendants
+from medley.process_identity import list_descendants
 from medley.progress import SILENT, SilentProgress
 from tests.measurement.bench.benches import FILES
 from tests.problems import raises_problem
@@ -90,10 +90,10 @@ def test_a_run_that_measured_nothing_is_a_problem(
 
 
 def test_a_run_that_hangs_is_ended_with_its_children() -> None:
-    old_processes = descendants(os.getpid())  # an earlier test's browser may still be ending
+    old_processes = list_descendants(os.getpid())  # an earlier test's browser may still be ending
     with raises_problem(cause=" 1 s", fix="--requests 8 --timeout 7200"):
         run("hangs", limit_s=1)
-    assert descendants(os.getpid()) <= old_processes
+    assert list_descendants(os.getpid()) <= old_processes
 
 
 def test_a_bench_is_kept_whole() -> None:
@@ -117,12 +117,12 @@ def test_ctrl_c_leaves_no_process_and_keeps_what_is_done() -> None:
     def interrupt() -> None:
         wait_for(
             "the second run hangs",
-            lambda: any(child.name == "sleep" for child in descendants(os.getpid()) - old_processes),
+            lambda: any(child.name == "sleep" for child in list_descendants(os.getpid()) - old_processes),
             60,
         )
         os.kill(os.getpid(), signal.SIGINT)
 
-    old_processes = descendants(os.getpid())
+    old_processes = list_descendants(os.getpid())
     old_handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=interrupt).start()
     try:
@@ -131,7 +131,7 @@ def test_ctrl_c_leaves_no_process_and_keeps_what_is_done() -> None:
     finally:
         signal.signal(signal.SIGINT, old_handler)
     assert len(record.find_record("last").counted) == 1
-    assert descendants(os.getpid()) <= old_processes
+    assert list_descendants(os.getpid()) <= old_processes
 
 
 def test_a_load_larger_than_what_is_served_is_a_problem_at_once() -> None:

@@ -54,7 +54,7 @@ def test_what_is_no_size(text: str) -> None:
     ],
 )
 def test_what_a_link_should_give(name: str, interface: str, mbit: int | None) -> None:
-    host = read_facts(transcript.parse((HOSTS / f"{name}.txt").read_text()))
+    host = read_facts(transcript.parse_transcript((HOSTS / f"{name}.txt").read_text()))
     (address,) = (link.addresses[0].ip for link in host.net.links if link.name == interface)
     assert collective.find_link_mbit(host, address) == mbit
     assert collective.find_link_mbit(host, "203.0.113.1") is None

@@ -41,7 +41,7 @@ def draft(written: list[str] | None = None) -> Draft:
 def report() -> dict[str, Any]:
     """Return the table of the file."""
     draft_report = draft()
-    model = config.models()[MODEL]
+    model = config.load_models()[MODEL]
     assert model.shape
     plan = plan_model(MODEL, model.shape, draft_report.answers, Wishes(), PlanRequest(hosts=2, spread=True))
     direction = Throughput(104_000.0, 0, 40.0)

@@ -9,7 +9,7 @@ from tests.measurement.field_report.reports import MODEL, draft
 
 
 def plan() -> ReportedPlan:
-    shape = config.models()[MODEL].shape
+    shape = config.load_models()[MODEL].shape
     assert shape
     return plan_model(MODEL, shape, draft().answers, Wishes(), PlanRequest(hosts=2, spread=True))
 

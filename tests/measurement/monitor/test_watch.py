@@ -10,7 +10,7 @@ from pathlib import Path
 from medley.cluster.remote import Remote
 from medley.command import Command
 from medley.measurement.monitor.watch import FleetWatch, HostStatus
-from medley.process_identity import descendants
+from medley.process_identity import list_descendants
 from tests.waiting import wait_for
 
 AGENT = Command((sys.executable, "-m", "medley", "agent"))
@@ -35,7 +35,7 @@ def wait_until(
 
 
 def test_one_that_is_silent_holds_up_nobody_and_all_end_at_once() -> None:
-    old_processes = descendants(os.getpid())
+    old_processes = list_descendants(os.getpid())
     with FleetWatch({"here": agent, "silent": silent}, 0.5) as watching:
         statuses = wait_until("rates come", watching, lambda seen: seen["here"].rates is not None)
         assert statuses["here"].table["answers"]
@@ -46,7 +46,7 @@ def test_one_that_is_silent_holds_up_nobody_and_all_end_at_once() -> None:
         assert status.age_s < 10
         start = time.monotonic()
     assert time.monotonic() - start < 40, "and not the minute that one of them takes"
-    assert descendants(os.getpid()) <= old_processes
+    assert list_descendants(os.getpid()) <= old_processes
 
 
 def test_one_that_is_lost_is_shown_with_its_last_values_and_comes_back(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_one_that_is_lost_is_shown_with_its_last_values_and_comes_back(tmp_path:
     with FleetWatch({"here": lambda: Remote("here", "here", gate)}, 0.5) as watching:
         wait_until("rates come", watching, lambda seen: seen["here"].rates is not None)
         allowed.unlink()
-        for child in descendants(os.getpid()):
+        for child in list_descendants(os.getpid()):
             child.signal(signal.SIGKILL)
         lost = wait_until("it is lost", watching, lambda seen: seen["here"].problem is not None)["here"]
         assert lost.rates is not None

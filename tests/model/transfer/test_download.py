@@ -17,7 +17,7 @@ import pytest
 from medley import storage
 from medley.model import hub
 from medley.model.transfer import Manifest, ManifestFile, connection
-from medley.model.transfer.download import ModelFetch, Source, Stopped
+from medley.model.transfer.download import FetchStopped, ModelFetch, Source
 from medley.model.transfer.inventory import build_manifest, find_root
 from medley.model.transfer.pieces import PieceStore
 from medley.network.secure_channel import Channel, ChannelClosed
@@ -282,7 +282,7 @@ def test_it_stops_when_it_is_told(
         result = pool.submit(run.run)
         assert asked.wait(30)
         run.stop()
-        assert isinstance(result.exception(30), Stopped)
+        assert isinstance(result.exception(30), FetchStopped)
     assert held.is_ended, "and who waits for us is let go"
     assert new_threads.alive() == []
 
@@ -291,7 +291,7 @@ def test_it_stops_while_it_still_hashes(source: PieceStore, serve: Serve) -> Non
     held = PieceStore(source.manifest, source.root)
     run = ModelFetch(held, [serve(source)], SECRET)
     run.stop()
-    with pytest.raises(Stopped):
+    with pytest.raises(FetchStopped):
         run.run()
 
 
@@ -303,7 +303,7 @@ def test_what_came_before_a_stop_is_kept(source: PieceStore, held: PieceStore, s
             run.stop()
 
     run = ModelFetch(held, [from_], SECRET, on_progress=stop)
-    with pytest.raises(Stopped):
+    with pytest.raises(FetchStopped):
         run.run()
     again = ModelFetch(PieceStore(source.manifest, held.root), [from_], SECRET)
     again.run()
@@ -312,7 +312,7 @@ def test_what_came_before_a_stop_is_kept(source: PieceStore, held: PieceStore, s
 
 
 def test_no_room_is_a_problem_before_anything_comes(source: PieceStore, tmp_path: Path, serve: Serve) -> None:
-    size_bytes, piece_bytes = storage.free_bytes(tmp_path) * 2, 64 << 20
+    size_bytes, piece_bytes = storage.measure_free_bytes(tmp_path) * 2, 64 << 20
     huge = ManifestFile("x", size_bytes, ("0" * 64,) * -(-size_bytes // piece_bytes))
     held = PieceStore(Manifest((huge,), (), piece_bytes), tmp_path / "to")
     with raises_problem(

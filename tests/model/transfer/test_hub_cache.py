@@ -23,7 +23,7 @@ FILES = large_repositories()
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache_layout: bool) -> Iterator[Hub]:  # noqa: FBT001
     with serving(FILES, monkeypatch, tmp_path) as server:
         hub_download.download_model(BOTH)
-        assert (hub.find_cache() / "blobs").is_dir() is cache_layout
+        assert (hub.find_cache_folder() / "blobs").is_dir() is cache_layout
         yield server
 
 
@@ -46,7 +46,7 @@ def test_another_host_gets_what_the_library_reads(monkeypatch: pytest.MonkeyPatc
     sizes = hub_cache.measure_models()
     found, source = build_manifest(BOTH), find_root(BOTH)
     assert pull(found, source, monkeypatch, tmp_path / "other") == found.size_bytes
-    assert hub.find_cache() == tmp_path / "other"
+    assert hub.find_cache_folder() == tmp_path / "other"
     (snapshot,) = hub.list_snapshots(BOTH)
     assert contents(snapshot) == expected
     assert hub_cache.measure_models() == sizes
@@ -54,9 +54,9 @@ def test_another_host_gets_what_the_library_reads(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     from huggingface_hub import snapshot_download
 
-    assert snapshot_download(BOTH, cache_dir=hub.find_cache()) == str(snapshot)
-    before = disk_bytes(hub.find_cache())
-    assert before - hub_cache.remove_model(BOTH) == disk_bytes(hub.find_cache())
+    assert snapshot_download(BOTH, cache_dir=hub.find_cache_folder()) == str(snapshot)
+    before = disk_bytes(hub.find_cache_folder())
+    assert before - hub_cache.remove_model(BOTH) == disk_bytes(hub.find_cache_folder())
     assert hub_cache.measure_models() == {}
 
 
@@ -77,7 +77,7 @@ def test_a_damaged_file_is_replaced_and_not_kept(monkeypatch: pytest.MonkeyPatch
     found, source = build_manifest(BOTH), find_root(BOTH)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "other"))
     folder = hub_download.download_model(BOTH)
-    before = disk_bytes(hub.find_cache())
+    before = disk_bytes(hub.find_cache_folder())
     file = (folder / "1.safetensors").resolve()
     file.chmod(0o600)
     flip(file, 1000)
@@ -85,7 +85,7 @@ def test_a_damaged_file_is_replaced_and_not_kept(monkeypatch: pytest.MonkeyPatch
     assert "piece 1 of 1" in wrong
     assert len(FILES[f"{BOTH}/1.safetensors"]) <= pull(found, source, monkeypatch, tmp_path / "other")
     assert contents(folder)[f"{BOTH}/1.safetensors"] == FILES[f"{BOTH}/1.safetensors"]
-    assert disk_bytes(hub.find_cache()) <= before, "the damaged file is gone"
+    assert disk_bytes(hub.find_cache_folder()) <= before, "the damaged file is gone"
     hub_cache.remove_model(BOTH)
     again = hub_download.download_model(BOTH)
     assert contents(again)[f"{BOTH}/1.safetensors"] == FILES[f"{BOTH}/1.safetensors"]

@@ -7,7 +7,7 @@ import pytest
 from medley.host.facts import Facts
 from medley.network.fabric import choose_fabric
 from medley.network.fabric.cabling import Cabling, list_missing_pairs
-from medley.network.fabric.endpoints import Group, find_endpoint_candidates
+from medley.network.fabric.endpoints import CandidateGroup, find_endpoint_candidates
 from medley.network.fabric.neighbors import find_cabling
 from medley.network.fabric.types import NetworkOptions
 from tests.host.recordings import hosts
@@ -19,7 +19,7 @@ def of(facts: Mapping[str, Facts]) -> Cabling:
     """Without a fabric: some of these have none."""
     options = NetworkOptions()
     ways = {host: find_endpoint_candidates(host, facts[host], options)[0] for host in sorted(facts)}
-    return find_cabling(Group(facts, ways, options))
+    return find_cabling(CandidateGroup(facts, ways, options))
 
 
 @pytest.mark.parametrize(

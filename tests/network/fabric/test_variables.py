@@ -12,7 +12,7 @@ from medley.network.fabric import choose_fabric
 from medley.network.fabric.types import LOCKED_NCCL, SUBNET_AWARE_NCCL, NetworkOptions, format_nccl_version
 from medley.network.fabric.variables import (
     LEFT_UNSET,
-    NOT_CARRIED,
+    NOT_CARRIED_VARIABLES,
     list_group_variables,
     merge_user_variables,
 )
@@ -275,9 +275,9 @@ def test_infiniband_has_no_roce_version() -> None:
 
 def test_what_a_driver_must_not_carry_is_what_differs_from_host_to_host() -> None:
     _, each = environments(spark(1), spark(2, cage=1))
-    assert set(each[0]) == set(NOT_CARRIED)
+    assert set(each[0]) == set(NOT_CARRIED_VARIABLES)
     group, _ = environments(spark(1), spark(2, gids=(3, 5)))
-    assert not set(group) & set(NOT_CARRIED)
+    assert not set(group) & set(NOT_CARRIED_VARIABLES)
 
 
 def test_the_locks_nccl_is_the_one_we_reckon_with() -> None:

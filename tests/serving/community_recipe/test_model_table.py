@@ -21,7 +21,7 @@ command: |
 
 def test_a_table_has_the_engine_s_flags_and_variables() -> None:
     made = build_model_table(import_recipe(RECIPE.encode(), "r.yaml"), "mine", "r\n.yaml")
-    model = config.build(tomllib.loads(made.text), Model, "mine.toml")
+    model = config.build_table(tomllib.loads(made.text), Model, "mine.toml")
     assert (model.repository, model.title) == ("a/b", "a/b, as mine")
     assert model.args == {
         "vllm": ("--max-num-seqs", "10", "--enforce-eager", "--speculative-config", '{"method": "mtp"}')
@@ -32,7 +32,7 @@ def test_a_table_has_the_engine_s_flags_and_variables() -> None:
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "PATH", "PYTHONPATH", "HF_TOKEN", "vllm_a"])
 def test_a_table_s_variables_load_no_other_code(name: str) -> None:
     with raises_problem("m.toml", f"'env.vllm.{name}.[key]'"):
-        config.build({"title": "x", "repository": "a/b", "env": {"vllm": {name: "1"}}}, Model, "m.toml")
+        config.build_table({"title": "x", "repository": "a/b", "env": {"vllm": {name: "1"}}}, Model, "m.toml")
 
 
 def test_the_command_keeps_what_no_table_has() -> None:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from medley.network.fabric.variables import LEFT_UNSET, NOT_CARRIED
+from medley.network.fabric.variables import LEFT_UNSET, NOT_CARRIED_VARIABLES
 from medley.serving.community_recipe.variables import build_variable_entry, list_variable_entries
 
 
@@ -26,7 +26,7 @@ def test_one_that_ray_does_not_carry_says_so() -> None:
     assert "set it there before ray-worker or join" in build_variable_entry("OMP_NUM_THREADS", "4").why
 
 
-@pytest.mark.parametrize("name", NOT_CARRIED)
+@pytest.mark.parametrize("name", NOT_CARRIED_VARIABLES)
 def test_what_names_one_host_s_interface_is_medley_s(name: str) -> None:
     found = build_variable_entry(name, "enp1s0f1np1")
     assert (found.outcome, found.words) == ("refused", ())

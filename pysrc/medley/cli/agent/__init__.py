@@ -71,7 +71,7 @@ def main() -> int:
     )
     threading.Thread(target=_read_lines, args=(lines,), daemon=True).start()
     while line := lines.get():
-        _send(_answer_message(json_shape.table(line) or {}))
+        _send(_answer_message(json_shape.parse_object(line) or {}))
     return 0
 
 
@@ -86,7 +86,7 @@ def _read_lines(lines: "Queue[str]") -> None:
 
 
 def _answer_message(message: dict[str, Any]) -> dict[str, Any]:
-    if not json_shape.fits(message, _Message):
+    if not json_shape.has_type(message, _Message):
         expected = "one JSON object with `do`, a request, and `with`, a table"
         problem = Problem(
             "this host's medley got no valid request", cause=f"it takes {expected}", fix="medley help"

@@ -14,7 +14,7 @@ from medley.command import AnnotatedCommand, Command, Variable
 from medley.engine.unread_variables import require_read_variables
 from medley.environment import container_image, tools
 from medley.environment.container_image import ImageRequest
-from medley.environment.tools import BARE
+from medley.environment.tools import NO_TOOLS
 from medley.errors import Problem
 from medley.host import facts
 from medley.host.kind import find_kind
@@ -30,7 +30,7 @@ def answer_prepare(fields: Table, note: Note) -> Table:
 
 def prepare_node(fields: Table, progress: NoteSender) -> NodeSpec:
     """Return this host as a node of the cluster, its environment or image ready for use."""
-    host_facts = facts.read_facts(transcript.parse(fields["transcript"]))
+    host_facts = facts.read_facts(transcript.parse_transcript(fields["transcript"]))
     kind = find_kind(host_facts, fields["kind"])
     is_dry_run, engine = bool(fields.get("dry")), fields["engine"]
     image_request = None
@@ -41,7 +41,7 @@ def prepare_node(fields: Table, progress: NoteSender) -> NodeSpec:
     image = container_image.prepare_requested_image(
         image_request, (host_facts, kind), engine, dry_run=is_dry_run, watch=progress
     )
-    host_tools = BARE
+    host_tools = NO_TOOLS
     if image is None:
         environment, nccl = fields["env"], fields["nccl"]
         host_tools = tools.prepare_tools(
@@ -91,14 +91,14 @@ def build_gather_command(node: NodeSpec, head_address: str, gathered: Table) -> 
 
     The facts are in a file, so that a restarted head gets them too.
     """
-    file = storage.state() / "gathered.json"
-    storage.write(
+    file = storage.find_state_folder() / "gathered.json"
+    storage.write_text(
         file,
         json.dumps({**gathered, "note": {**node.collect_terms(), "address": head_address.partition(":")[0]}}),
     )
     return membership.build_payload_command(
         node.environment,
-        credentials.token_path(),
+        credentials.find_token_file(),
         "ray_store.py",
         "gather",
         head_address,
@@ -110,7 +110,7 @@ def build_gather_command(node: NodeSpec, head_address: str, gathered: Table) -> 
 def parse_nodes(lines: "list[str] | tuple[str, ...]") -> Table:
     """Return the nodes and the missing hosts from the output of the command."""
     json_line = next((line for line in reversed(lines) if line.startswith(('{"nodes"', '{"error"'))), None)
-    result = json_shape.table(json_line or "") or {"error": "", "said": "\n".join(lines[-3:])}
+    result = json_shape.parse_object(json_line or "") or {"error": "", "said": "\n".join(lines[-3:])}
     if "error" in result:
         raise Problem("the head's Ray does not answer", cause=result["said"], fix="medley down; medley up")
     return result
@@ -129,13 +129,13 @@ def answer_begin(fields: Table, note: Note) -> Table:
     node = prepare_node(fields, NoteSender(note))
     if fields["dry"]:
         start = _build_start_command(node, fields)
-        return {"command": str(start.command), "why": start.why()}
+        return {"command": str(start.command), "why": start.list_reasons()}
     secret = credentials.keep_token(
         credentials.store_token(fields["token"], "the host that brings this one up")
     )
     start = _build_start_command(node, fields)
     membership.end_ray()
-    storage.make(membership.get_ray_folder())
+    storage.make_folder(membership.get_ray_folder())
     membership.write_membership(
         node.build_membership(fields["role"], fields["head"], _read_endpoint(fields), secret)
     )
@@ -162,7 +162,7 @@ def _build_start_command(node: NodeSpec, fields: Table) -> AnnotatedCommand:
     host_network = HostNetwork(
         _read_endpoint(fields), tuple(Variable(*variable) for variable in fields["variables"]), ()
     )
-    token = credentials.token_path()
+    token = credentials.find_token_file()
     is_head = fields["role"] == "head"
     return node.wrap_unit_start(
         node.build_head_command(host_network, token)
@@ -217,14 +217,14 @@ def answer_end(fields: Table, note: Note) -> Table:
         ended += serving.end_servers(None, NoteSender(note), is_immediate=True)
     note("end Ray …")
     ended += membership.end_ray()
-    storage.remove(membership.get_ray_folder())
+    storage.remove_folder(membership.get_ray_folder())
     if not fields["part"]:
         for file in (
-            credentials.token_path(),
-            storage.state() / "gathered.json",
-            *storage.list_folder(storage.state(), "sglang-*.yaml"),
+            credentials.find_token_file(),
+            storage.find_state_folder() / "gathered.json",
+            *storage.list_folder(storage.find_state_folder(), "sglang-*.yaml"),
         ):
             storage.remove_file(file)
-        for folder in (units.get_units_folder(), serving.get_records_folder(), storage.state() / "vllm"):
-            storage.remove(folder)
+        for folder in (units.get_units_folder(), serving.get_records_folder(), storage.find_state_folder() / "vllm"):
+            storage.remove_folder(folder)
     return {"ended": ended, "left": sorted(identity.pid for identity in membership.find_processes())}

@@ -19,7 +19,7 @@ from medley.cli.agent import Note, Table
 from medley.cluster import checks, device_probe, events, membership, ray_serving, units
 from medley.cluster.membership import Membership
 from medley.doctor.case import read_answers
-from medley.errors import Problem, in_words
+from medley.errors import Problem, describe_error
 from medley.host.health import access
 from medley.host.kind import load_answers
 from medley.measurement.monitor.sampler import HostSampler
@@ -30,14 +30,14 @@ from medley.unusable_file import optional
 def answer_look(_fields: Table, _note: Note) -> Table:
     ray_cluster = membership.find_membership()
     return {
-        "transcript": transcript.text(load_answers()),
+        "transcript": transcript.format_transcript(load_answers()),
         "processes": len(membership.find_processes()),
         "membership": asdict(ray_cluster) if ray_cluster else None,
         "units": [asdict(state) for state in units.list_states()],
         "boots": units.is_started_at_boot(),
-        "user": user.name(),
-        "free_bytes": storage.free_bytes(storage.state()),
-        "state": str(storage.state()),
+        "user": user.read_user_name(),
+        "free_bytes": storage.measure_free_bytes(storage.find_state_folder()),
+        "state": str(storage.find_state_folder()),
     }
 
 
@@ -84,14 +84,15 @@ def _list_low_limits() -> list[str]:
         return []
     has_rdma = any(Path("/sys/class/infiniband").glob("*"))
     return [
-        f"{limit.what}: medley doctor" for limit in access.list_low_limits(limits, user.name(), rdma=has_rdma)
+        f"{limit.what}: medley doctor"
+        for limit in access.list_low_limits(limits, user.read_user_name(), rdma=has_rdma)
     ]
 
 
 def _list_full_disks() -> list[str]:
     """Return a line if the disk of medley's state is full, because logs and events are lost then."""
-    state = storage.state()
-    free = storage.free_bytes(state)
+    state = storage.find_state_folder()
+    free = storage.measure_free_bytes(state)
     fix = f"df -h {state}; medley env clean"
     return (
         [f"the disk is full: {free >> 20} MiB free in {state}: {fix}"]
@@ -102,7 +103,7 @@ def _list_full_disks() -> list[str]:
 
 def answer_examine(fields: Table, _note: Note) -> Table:
     """Return the doctor's transcript; `env`: the user's own virtualenv, if cluster.toml names one."""
-    return {"transcript": transcript.text(read_answers(fields["env"]))}
+    return {"transcript": transcript.format_transcript(read_answers(fields["env"]))}
 
 
 # One agent process has one list.
@@ -145,7 +146,7 @@ def answer_events(fields: Table, note: Note) -> Table:
 
 def _list_logs() -> list[Path]:
     """Return the logs of units and servers, whose lines begin with their time."""
-    folder = storage.state() / "logs"
+    folder = storage.find_state_folder() / "logs"
     return sorted([*storage.list_folder(folder, "medley-*.log"), *storage.list_folder(folder, "serve-*.log")])
 
 
@@ -232,5 +233,5 @@ def _find_refusal(own_address: str, address: str, port: int) -> str | None:
             (address, port), timeout=_CONNECT_LIMIT_S, source_address=(own_address, 0)
         ).close()
     except OSError as error:
-        return in_words(error)
+        return describe_error(error)
     return None

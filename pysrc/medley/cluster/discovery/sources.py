@@ -27,7 +27,7 @@ from medley.host.facts import Facts
 from medley.host.kind import load_answers
 from medley.network.fabric.endpoints import find_endpoint_candidates
 from medley.network.fabric.types import FAST_MBIT, NetworkOptions
-from medley.transcript import Transcript, lines, objects
+from medley.transcript import Transcript, read_json_objects, read_lines
 
 NEIGHBOR_COMMAND = "ip -json -4 neigh show"
 ANNOUNCED_COMMAND = "avahi-browse --parsable --terminate --resolve --no-db-lookup _ssh._tcp"
@@ -56,7 +56,7 @@ class CandidateSearch:
 def find_candidates() -> CandidateSearch:
     own_facts = facts.read_facts(load_answers())
     interfaces = tuple(find_neighbor_links(own_facts))
-    neighbors = list_neighbors(process.ask(NEIGHBOR_COMMANDS), own_facts)
+    neighbors = list_neighbors(process.ask_host(NEIGHBOR_COMMANDS), own_facts)
     own_addresses = [address.ip for link in own_facts.net.links for address in link.addresses]
     mentions = (*list_ssh_mentions(), *neighbors)
     candidates, problems = discovery.merge_mentions(
@@ -67,7 +67,7 @@ def find_candidates() -> CandidateSearch:
 
 
 def list_ssh_mentions() -> Iterator[HostMention]:
-    folder = user.home() / ".ssh"
+    folder = user.find_home() / ".ssh"
     for _, text in _read_file(folder / "config"):
         yield from parse_ssh_config(text, "~/.ssh/config", _read_included)
     for _, text in _read_file(folder / "known_hosts"):
@@ -75,7 +75,7 @@ def list_ssh_mentions() -> Iterator[HostMention]:
 
 
 def _read_included(pattern: str) -> Iterator[tuple[str, str]]:
-    full_pattern = user.home() / ".ssh" / user.expand(pattern)
+    full_pattern = user.find_home() / ".ssh" / user.expand_home(pattern)
     for name in sorted(glob.glob(str(full_pattern))):  # noqa: PTH207 - Path.glob refuses an absolute pattern
         yield from _read_file(Path(name))
 
@@ -108,7 +108,7 @@ def list_neighbors(answers: Transcript, host_facts: Facts) -> tuple[HostMention,
 def _parse_neighbor_table(
     answers: Transcript, is_fast_by_interface: Mapping[str, bool]
 ) -> Iterator[HostMention]:
-    for row in objects(answers, NEIGHBOR_COMMAND):
+    for row in read_json_objects(answers, NEIGHBOR_COMMAND):
         match row:
             case {"dst": str(address), "dev": str(interface), "state": list(states)} if (
                 interface in is_fast_by_interface
@@ -123,7 +123,7 @@ def _parse_neighbor_table(
 
 def _parse_announced(answers: Transcript, interfaces: Collection[str]) -> Iterator[HostMention]:
     """Yield the hosts of lines `=;INTERFACE;IPv4;SERVICE;TYPE;DOMAIN;HOST;ADDRESS;PORT;TEXT`."""
-    for line in lines(answers, ANNOUNCED_COMMAND):
+    for line in read_lines(answers, ANNOUNCED_COMMAND):
         match line.split(";"):
             case ["=", interface, "IPv4", _, _, _, host, address, *_] if interface in interfaces:
                 name = _ESCAPE_PATTERN.sub(lambda code: chr(int(code[1])), host)

@@ -64,7 +64,7 @@ def find_ssh_problem(name: str, target: str) -> Problem | None:
 
 
 def _accept_host_key(name: str, target: str, dialog: UserDialog, problem: Problem) -> None:
-    peer = parse_peer(process.run(build_resolve_command(target), limit_s=_COMMAND_LIMIT_S).lines, user.home())
+    peer = parse_peer(process.run(build_resolve_command(target), limit_s=_COMMAND_LIMIT_S).lines, user.find_home())
     if peer.is_indirect:
         raise problem  # through a proxy, the key may be another host's
     command = build_scan_command(peer)
@@ -106,7 +106,7 @@ def _install_key(name: str, target: str, dialog: UserDialog) -> None:
         raise Problem(
             "ssh-copy-id not found", cause="it is not on PATH", fix="sudo apt install openssh-client"
         )
-    if status := process.attend(command):
+    if status := process.run_on_terminal(command):
         raise Problem(
             f"{name} did not take the key",
             cause=f"ssh-copy-id exited with {status}; its reason is above. Are password logins off?",
@@ -121,7 +121,7 @@ def _install_key(name: str, target: str, dialog: UserDialog) -> None:
 
 
 def _choose_key(dialog: UserDialog) -> Path:
-    folder = user.home() / ".ssh"
+    folder = user.find_home() / ".ssh"
     for key_file in (folder / name for name in _KEY_NAMES):
         if key_file.is_file() and key_file.with_suffix(".pub").is_file():
             return key_file
@@ -155,7 +155,7 @@ def build_copy_id_command(key: Path, target: str) -> Command:
 
 
 def write_aliases(targets: Mapping[str, str], dialog: UserDialog) -> None:
-    path = (user.home() / ".ssh" / "config").resolve()  # it may be a link to another place
+    path = (user.find_home() / ".ssh" / "config").resolve()  # it may be a link to another place
     old_text = _read_text(path)
     change = FileChange(path, add_aliases(old_text or "", targets), old_text)
     if change.text == (old_text or ""):
@@ -286,7 +286,7 @@ def _write_change(change: FileChange) -> None:
             cause=f"{folder} is not writable; another program may manage it",
             fix=f"add these lines with that program:\n{change.diff}",
         )
-    storage.write(change.path, change.text, secret=True)
+    storage.write_text(change.path, change.text, secret=True)
 
 
 def _read_text(path: Path) -> str | None:

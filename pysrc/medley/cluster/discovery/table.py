@@ -56,7 +56,7 @@ def format_cluster(
 
 
 def parse_cluster(text: str) -> Cluster:
-    return config.build(tomllib.loads(text), Cluster, "cluster.toml", text)
+    return config.build_table(tomllib.loads(text), Cluster, "cluster.toml", text)
 
 
 def _format_host(name: str, survey: HostSurvey, *, is_head: bool) -> Iterator[str]:

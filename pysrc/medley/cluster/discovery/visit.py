@@ -162,7 +162,7 @@ def _list_addresses(survey: HostSurvey) -> set[str]:
 def survey_hosts(candidates: Mapping[str, HostCandidate], progress: Progress) -> dict[str, HostSurvey]:
     """Survey all candidates concurrently; return the surveys by the hosts' names in the cluster."""
     hosts = {name: {"ssh": candidate.target} for name, candidate in candidates.items()}
-    cluster = config.build({"hosts": hosts}, Cluster, "the hosts")
+    cluster = config.build_table({"hosts": hosts}, Cluster, "the hosts")
     with progress.stage(f"check {format_host_count(candidates)}"), Fleet(cluster, progress) as fleet:
         states = fleet.ask("look", limit_s=_FACTS_LIMIT_S)
         surveys = {}
@@ -170,7 +170,7 @@ def survey_hosts(candidates: Mapping[str, HostCandidate], progress: Progress) ->
             hostname, host_facts, host_kind = "", None, None
             if name in states:
                 hostname = str(fleet.remotes[name].greeting.get("host", ""))
-                host_facts = facts.read_facts(transcript.parse(str(states[name]["transcript"])))
+                host_facts = facts.read_facts(transcript.parse_transcript(str(states[name]["transcript"])))
                 with fleet.record_failure(name):
                     host_kind = kind.find_kind(host_facts)
             is_own_host, problem = is_this_host(cluster, name), fleet.failed.get(name)

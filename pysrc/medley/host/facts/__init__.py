@@ -8,7 +8,14 @@ from medley.host.facts.gpu import Gpu, NvidiaDriver
 from medley.host.facts.network import Net
 from medley.host.facts.rdma import RdmaPort
 from medley.host.facts.system import Board, Software
-from medley.transcript import Transcript, first, lines, number, require_number, require_text
+from medley.transcript import (
+    Transcript,
+    parse_number,
+    read_first_line,
+    read_lines,
+    require_number,
+    require_text,
+)
 
 GIB = 1 << 30
 
@@ -109,7 +116,7 @@ def read_facts(answers: Transcript) -> Facts:
 
 def read_cpu(answers: Transcript) -> Cpu:
     """Return the facts of the CPU."""
-    fields = [line.split(":", 1) for line in lines(answers, KIND) if ":" in line]
+    fields = [line.split(":", 1) for line in read_lines(answers, KIND) if ":" in line]
     pairs = [(key.strip().lower(), value.strip()) for key, value in fields]
     models = dict.fromkeys(value for key, value in pairs if key == "model name" and value != "-")
     all_flags = {flag for key, value in pairs if key in {"flags", "features"} for flag in value.split()}
@@ -117,8 +124,8 @@ def read_cpu(answers: Transcript) -> Cpu:
         system=f"{require_text(answers, SYSTEM)}-linux",
         threads=require_number(answers, THREADS),
         model=" + ".join(models) or None,
-        cores=number(first(answers, CORES)) or None,
-        numa_nodes=len(lines(answers, NODES)) or None,
+        cores=parse_number(read_first_line(answers, CORES)) or None,
+        numa_nodes=len(read_lines(answers, NODES)) or None,
         flags=tuple(flag for flag in _CPU_FLAGS if flag in all_flags),
     )
 
@@ -132,8 +139,8 @@ def read_memory(answers: Transcript) -> Memory:
     """Return the facts of the memory."""
     sizes = parse_meminfo(require_text(answers, MEMINFO))
     # df's POSIX format: device, 1024-blocks, used, available, capacity, mount point.
-    fields = " ".join(lines(answers, SHM)[1:2]).split()
-    shm = number(fields[1]) if len(fields) > 1 else None
+    fields = " ".join(read_lines(answers, SHM)[1:2]).split()
+    shm = parse_number(fields[1]) if len(fields) > 1 else None
     return Memory(
         total_bytes=sizes.get("MemTotal", 0),
         available_bytes=sizes.get("MemAvailable", 0),

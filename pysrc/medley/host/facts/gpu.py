@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, replace
 
-from medley.transcript import NO_ANSWER, Answer, Transcript, lines, number
+from medley.transcript import NO_ANSWER, Answer, Transcript, parse_number, read_lines
 
 _FIELDS = (
     *("index", "name", "uuid", "pci.bus_id"),
@@ -64,7 +64,7 @@ class NvidiaDriver:
 
 def read_gpus(answers: Transcript) -> tuple[Gpu, ...]:
     """Return the GPUs in PCI order."""
-    output = lines(answers, GPUS)
+    output = read_lines(answers, GPUS)
     rows = list(filter(None, map(_parse_row, output))) or list(filter(None, map(_parse_listed_gpu, output)))
     return tuple(replace(gpu, index=index) for index, gpu in enumerate(_sort_by_bus(rows)))
 
@@ -78,7 +78,7 @@ def read_driver(answers: Transcript) -> NvidiaDriver:
         error=_find_error(answer),
         stuck=answer.status == _TIMED_OUT,
         installed=answer.status != _NOT_FOUND,
-        cards=tuple(path.split("/")[-2] for path in lines(answers, CARDS) if path.count("/") > 1),
+        cards=tuple(path.split("/")[-2] for path in read_lines(answers, CARDS) if path.count("/") > 1),
         cuda=cuda[0] if cuda else None,
     )
 
@@ -89,7 +89,7 @@ def _parse_row(line: str) -> Gpu | None:
     if len(fields) != len(_FIELDS):
         return None
     index, name, uuid, bus_id, total, free, capability, version = fields
-    parsed_index = number(index)
+    parsed_index = parse_number(index)
     if parsed_index is None or name is None:
         return None
     return Gpu(parsed_index, name, uuid, bus_id, _parse_mib(total), _parse_mib(free), capability, version)
@@ -107,7 +107,7 @@ def parse_field(field: str) -> str | None:
 
 
 def _parse_mib(mib: str | None) -> int | None:
-    count = number(mib)
+    count = parse_number(mib)
     return count * _MIB if count is not None else None
 
 

@@ -8,7 +8,7 @@ from ipaddress import IPv4Interface, IPv4Network
 from typing import Any
 
 from medley import config
-from medley.transcript import Transcript, number, objects, readings
+from medley.transcript import Transcript, parse_number, read_file_values, read_json_objects
 
 # With -details ip prints the type of a link, at which its name only hints.
 LINKS = "ip -details -json address show"
@@ -101,12 +101,12 @@ class Net:
 def read_net(answers: Transcript) -> Net:
     """Return the interfaces and routes."""
     by_interface = _read_sysfs(answers)
-    rows = [row for row in objects(answers, LINKS) if _has_plain_name(row)]
+    rows = [row for row in read_json_objects(answers, LINKS) if _has_plain_name(row)]
     if not rows:
         # Without iproute2, or with one too old, everything but the addresses is known.
         for name, files in by_interface.items():
             state = files.get("operstate", "").upper()
-            rows.append({"ifname": name, "ifindex": number(files.get("IFINDEX")), "operstate": state})
+            rows.append({"ifname": name, "ifindex": parse_number(files.get("IFINDEX")), "operstate": state})
         rows = [row for row in rows if _has_plain_name(row)]
     return Net(tuple(_read_interface(row, by_interface) for row in rows), tuple(_list_routes(answers)))
 
@@ -120,7 +120,7 @@ def _has_plain_name(row: Mapping[str, Any]) -> bool:
 def _read_sysfs(answers: Transcript) -> dict[str, dict[str, str]]:
     """Return the values of each interface in sysfs, by file or by key of a uevent."""
     by_interface: dict[str, dict[str, str]] = {}
-    for path, value in readings(answers, SYSFS):
+    for path, value in read_file_values(answers, SYSFS):
         key, _, text = value.partition("=")
         match path.split("/"):
             case [name, "uevent"] if key in {"IFINDEX", "DEVTYPE"}:
@@ -136,11 +136,11 @@ def _read_interface(row: Mapping[str, Any], by_interface: Mapping[str, Mapping[s
     """Return a link from ip's description and the values in sysfs."""
     name = str(row["ifname"]).partition("@")[0]
     files = by_interface.get(name, {})
-    index = number(files.get("IFINDEX"))
+    index = parse_number(files.get("IFINDEX"))
     if index is not None and index != row.get("ifindex"):
         files = {}  # sysfs is of another network namespace, with a link of this name
     link_info, master, mtu = row.get("linkinfo"), row.get("master"), row.get("mtu")
-    mbit = number(files.get("speed"))
+    mbit = parse_number(files.get("speed"))
     made_as = link_info.get("info_kind") if isinstance(link_info, dict) else None
     return Interface(
         name=name,
@@ -152,7 +152,7 @@ def _read_interface(row: Mapping[str, Any], by_interface: Mapping[str, Mapping[s
             enslaved=isinstance(master, str),
         ),
         up=_is_up(row),
-        mtu=mtu if isinstance(mtu, int) else number(files.get("mtu")) or 0,
+        mtu=mtu if isinstance(mtu, int) else parse_number(files.get("mtu")) or 0,
         addresses=tuple(_list_addresses(row)),
         # No speed is -1, which older kernels print unsigned.
         mbit=mbit if mbit and mbit < 1 << 31 else None,
@@ -220,7 +220,7 @@ def _list_addresses(row: Mapping[str, Any]) -> Iterator[Address]:
 
 def _list_routes(answers: Transcript) -> Iterator[Route]:
     """Yield the routes with an interface, which a blackhole does not have."""
-    for row in objects(answers, ROUTES):
+    for row in read_json_objects(answers, ROUTES):
         hops = row.get("nexthops")
         for hop in hops if isinstance(hops, list) else [row]:
             route: Any = {**row, **hop} if isinstance(hop, dict) else {}

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from medley.transcript import Transcript, number, readings
+from medley.transcript import Transcript, parse_number, read_file_values
 
 # All of it in one grep, which passes over the rows that cannot be read (of a GID table nearly all) and the
 # GIDs that are zero.
@@ -64,7 +64,7 @@ class RdmaPort:
 
 
 def read_ports(answers: Transcript) -> tuple[RdmaPort, ...]:
-    values = dict(readings(answers, PORTS))
+    values = dict(read_file_values(answers, PORTS))
     ports = {
         (device, index)
         for path in values
@@ -81,7 +81,7 @@ def _read_port(values: Mapping[str, str], device: str, index: int) -> RdmaPort:
         # A port without a GID, such as one that is down: the only interface of its device.
         names = {path.split("/")[3] for path in values if path.startswith(f"{device}/device/net/")}
         interface = names.pop() if len(names) == 1 else None
-    width = number(values.get(f"{device}/device/current_link_width"))
+    width = parse_number(values.get(f"{device}/device/current_link_width"))
     return RdmaPort(
         device=device,
         port=index,
@@ -102,7 +102,7 @@ def _read_port(values: Mapping[str, str], device: str, index: int) -> RdmaPort:
 
 def _list_gids(values: Mapping[str, str], port: str) -> Iterator[Gid]:
     prefix = f"{port}/gids/"
-    rows = (number(path.removeprefix(prefix)) for path in values if path.startswith(prefix))
+    rows = (parse_number(path.removeprefix(prefix)) for path in values if path.startswith(prefix))
     for index in sorted(row for row in rows if row is not None):
         gid = values.get(f"{prefix}{index}", "")
         try:

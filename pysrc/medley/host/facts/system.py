@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from medley.transcript import Transcript, assignments, first, lines
+from medley.transcript import Transcript, read_assignments, read_first_line, read_lines
 
 # The device tree separates with NUL, which no shell variable holds.
 COMPATIBLE = r"tr '\0' '\n' </proc/device-tree/compatible"
@@ -64,12 +64,14 @@ class Board:
 
 
 def read_board(answers: Transcript) -> Board:
-    dgx = assignments(answers, DGX)
+    dgx = read_assignments(answers, DGX)
     version = dgx.get("DGX_OTA_VERSION") or dgx.get("DGX_SWBUILD_VERSION") or ""
-    l4t = re.match(r"# R(\d+) \(release\), REVISION: ([\d.]+)", first(answers, L4T_RELEASE_FILE) or "")
+    l4t = re.match(
+        r"# R(\d+) \(release\), REVISION: ([\d.]+)", read_first_line(answers, L4T_RELEASE_FILE) or ""
+    )
     return Board(
-        model=first(answers, MODEL),
-        compatible=lines(answers, COMPATIBLE),
+        model=read_first_line(answers, MODEL),
+        compatible=read_lines(answers, COMPATIBLE),
         l4t=L4t(l4t[1], l4t[2]) if l4t else None,
         dgx=f"{dgx.get('DGX_PRETTY_NAME', '')} {version}".strip() or None,
     )
@@ -99,18 +101,18 @@ class Software:
 
 
 def read_software(answers: Transcript) -> Software:
-    release, marks = assignments(answers, OS_RELEASE), lines(answers, MARKS)
-    cuda = re.search(r'"version"\s*:\s*"([0-9.]+)"', "\n".join(lines(answers, CUDA)))
+    release, marks = read_assignments(answers, OS_RELEASE), read_lines(answers, MARKS)
+    cuda = re.search(r'"version"\s*:\s*"([0-9.]+)"', "\n".join(read_lines(answers, CUDA)))
     return Software(
         os_id=release.get("ID"),
         os_version=release.get("VERSION_ID"),
         os_name=release.get("PRETTY_NAME"),
-        kernel=first(answers, KERNEL),
-        libc=first(answers, LIBC),
+        kernel=read_first_line(answers, KERNEL),
+        libc=read_first_line(answers, LIBC),
         container=next((_CONTAINER_BY_MARK[mark] for mark in marks if mark in _CONTAINER_BY_MARK), None),
         nixos="/etc/NIXOS" in marks,
-        programs={PurePosixPath(path).name: path for path in lines(answers, PROGRAMS)},
-        python=(first(answers, PYTHON) or "").removeprefix("Python ") or None,
+        programs={PurePosixPath(path).name: path for path in read_lines(answers, PROGRAMS)},
+        python=(read_first_line(answers, PYTHON) or "").removeprefix("Python ") or None,
         cuda=cuda[1] if cuda else None,
-        environments=tuple(path.partition("/")[0] for path in lines(answers, ENVIRONMENTS)),
+        environments=tuple(path.partition("/")[0] for path in read_lines(answers, ENVIRONMENTS)),
     )

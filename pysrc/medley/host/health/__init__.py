@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from medley.host.driver_libraries import Seen
+from medley.host.driver_libraries import LibraryFile
 from medley.host.facts import parse_meminfo
 from medley.host.health import access, gpu, kernel, software
 from medley.host.health.access import Access, Clock, Firewall
 from medley.host.health.gpu import Compilers, GpuStates
 from medley.host.health.kernel import KernelReport
 from medley.host.health.software import HubAccess, Leftovers, RdmaParts, Settings
-from medley.transcript import NO_ANSWER, Transcript, lines
+from medley.transcript import NO_ANSWER, Transcript, read_lines
 
 PAGES = "grep -E '^(MemFree|Buffers|Cached|SReclaimable|Shmem|SwapTotal|SwapFree):' /proc/meminfo"
 _NAMES_BY_ROLE = {
@@ -161,7 +161,7 @@ class Health:
     """The health of a host; None where the transcript does not have the question, or the answer."""
 
     gpus: GpuStates | None = None
-    driver: Mapping[str, Seen] | None = None
+    driver: Mapping[str, LibraryFile] | None = None
     """The libraries of the driver by path: the file that each leads to, and its first bytes."""
     pages: Pages | None = None
     processes: tuple[ProcessUsage, ...] | None = None
@@ -203,5 +203,5 @@ def read_health(answers: Transcript) -> Health:
         settings=read_if_asked(software.VARIABLES, software.read_settings),
         leftovers=read_if_asked(software.SECRETS, software.read_leftovers),
         kernel=read_if_asked(kernel.CMA, kernel.read_kernel_report),
-        speeds=read_if_asked(SPEEDS, lambda answers: lines(answers, SPEEDS)),
+        speeds=read_if_asked(SPEEDS, lambda answers: read_lines(answers, SPEEDS)),
     )

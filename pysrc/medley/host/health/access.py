@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from medley.errors import Finding
-from medley.transcript import NO_ANSWER, Transcript, assignments, first, lines
+from medley.transcript import NO_ANSWER, Transcript, read_assignments, read_first_line, read_lines
 
 # Only whether it opens, and not its owner: a group may be named after a person.
 DEVICES = (
@@ -57,22 +57,22 @@ class Firewall:
 
 def read_firewall(answers: Transcript) -> Firewall:
     listening = re.findall(
-        r"^([0-9A-F]{4}) (loopback|all)$", "\n".join(lines(answers, LISTENING)), re.MULTILINE
+        r"^([0-9A-F]{4}) (loopback|all)$", "\n".join(read_lines(answers, LISTENING)), re.MULTILINE
     )
-    enabled = assignments(answers, UFW).get("ENABLED")
+    enabled = read_assignments(answers, UFW).get("ENABLED")
     return Firewall(
         listening=tuple((int(port, 16), reach == "all") for port, reach in listening),
         ufw=None if enabled is None else enabled == "yes",
         closing_rules=(*_list_nft_rules(answers), *_list_iptables_rules(answers)),
-        is_readable=any(first(answers, question) for question in (NFT, IPTABLES)),
-        own_addresses=lines(answers, OWN_NAME),
+        is_readable=any(read_first_line(answers, question) for question in (NFT, IPTABLES)),
+        own_addresses=read_lines(answers, OWN_NAME),
     )
 
 
 def _list_nft_rules(answers: Transcript) -> Iterator[str]:
     """Yield the rules of chains that see incoming packets, as `FAMILY TABLE CHAIN: RULE`."""
     table, chain, is_input_chain = "", "", False
-    for line in lines(answers, NFT):
+    for line in read_lines(answers, NFT):
         words = line.strip().removesuffix("{").strip()
         if words.startswith("table "):
             table, is_input_chain = words.removeprefix("table "), False
@@ -106,8 +106,8 @@ class Clock:
 
 def read_clock(answers: Transcript) -> Clock:
     """Return the state of the clock."""
-    states = assignments(answers, SYNCHRONISED)
-    charset = (first(answers, CHARSET) or "").partition(".")[2] or None
+    states = read_assignments(answers, SYNCHRONISED)
+    charset = (read_first_line(answers, CHARSET) or "").partition(".")[2] or None
     flags = {"yes": True, "no": False}
     return Clock(flags.get(states.get("NTP", "")), flags.get(states.get("NTPSynchronized", "")), charset)
 
@@ -177,9 +177,9 @@ class Access:
 
 def read_access(answers: Transcript) -> Access:
     """Return the devices that this user may and may not open."""
-    devices = [line.rpartition(" ") for line in lines(answers, DEVICES)]
+    devices = [line.rpartition(" ") for line in read_lines(answers, DEVICES)]
     return Access(
         closed_devices=tuple(path for path, _, can_open in devices if can_open == "no"),
         open_devices=tuple(path for path, _, can_open in devices if can_open == "yes"),
-        limits=parse_limits("\n".join(lines(answers, LIMITS))),
+        limits=parse_limits("\n".join(read_lines(answers, LIMITS))),
     )

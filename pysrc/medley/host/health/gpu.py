@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from medley.host.driver_libraries import BEGIN_BYTES, DRIVER, OPENED, Seen
-from medley.transcript import NO_ANSWER, Transcript, lines, number
+from medley.host.driver_libraries import BEGIN_BYTES, DRIVER_LIBRARIES, OPTIONAL_LIBRARIES, LibraryFile
+from medley.transcript import NO_ANSWER, Transcript, parse_number, read_lines
 
 # One call, because each takes 0.1 s. A process's name has neither its folder nor its arguments.
 STATE = (
@@ -19,7 +19,7 @@ FOLDERS = (
     *("/usr/lib/aarch64-linux-gnu/nvidia", "/usr/lib/aarch64-linux-gnu", "/usr/lib/x86_64-linux-gnu"),
     *("/usr/lib64", "/usr/lib", "/run/opengl-driver/lib"),
 )
-_NAMES = (*DRIVER, "libcuda.so.1.1", *OPENED)
+_NAMES = (*DRIVER_LIBRARIES, "libcuda.so.1.1", *OPTIONAL_LIBRARIES)
 FILES = (
     f"for d in {' '.join(FOLDERS)}; do for n in {' '.join(_NAMES)}; do"
     ' p=$d/$n; [ -e "$p" ] || [ -L "$p" ] || continue;'
@@ -117,24 +117,24 @@ def _list_users(block: str) -> Iterator[GpuUser]:
     for path, value in _list_fields(block):
         match path.rpartition("/")[2]:
             case "Process ID":
-                pid = number(value)
+                pid = parse_number(value)
             case "Type":
                 graphics = "C" not in value
             case "Name":
                 name = value
             case "Used GPU Memory" if pid is not None:
-                mib = number(value.removesuffix("MiB").strip())
+                mib = parse_number(value.removesuffix("MiB").strip())
                 yield GpuUser(pid, name, graphics, None if mib is None else mib * _MIB)
                 pid = None
 
 
 def _parse_mhz(text: str | None) -> int | None:
-    return number((text or "").removesuffix("MHz").strip())
+    return parse_number((text or "").removesuffix("MHz").strip())
 
 
-def read_driver_files(answers: Transcript) -> dict[str, Seen]:
+def read_driver_files(answers: Transcript) -> dict[str, LibraryFile]:
     """Return the driver's libraries by path: the file that each leads to, and its first bytes."""
-    rows = (line.split(" ") for line in lines(answers, FILES))
+    rows = (line.split(" ") for line in read_lines(answers, FILES))
     complete_rows = (words for words in rows if len(words) > 1 and words[0].startswith("/"))
     return {path: (real, _parse_hex(digits)) for path, real, *digits in complete_rows}
 
@@ -160,8 +160,8 @@ class Compilers:
 
 def read_compilers(answers: Transcript) -> Compilers:
     """Return the compilers that engines may call."""
-    rows = (line.rpartition(" ") for line in lines(answers, PTXAS))
+    rows = (line.rpartition(" ") for line in read_lines(answers, PTXAS))
     ptxas = dict.fromkeys((path, version) for path, _, version in rows if path and version)
-    headers = (line.rpartition(" ") for line in lines(answers, HEADERS))
+    headers = (line.rpartition(" ") for line in read_lines(answers, HEADERS))
     headless = tuple(path for path, _, has_header in headers if has_header == "False")
-    return Compilers(tuple(ptxas), bool(lines(answers, TOOLKIT)), headless)
+    return Compilers(tuple(ptxas), bool(read_lines(answers, TOOLKIT)), headless)

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from medley.host.facts import parse_meminfo
-from medley.transcript import Transcript, assignments, lines
+from medley.transcript import Transcript, read_assignments, read_lines
 
 # Counters of the kernel that any user may read; its log has more, but only root reads it on newer systems.
 PCIE_FATAL = (
@@ -64,23 +64,23 @@ class KernelReport:
 
 def read_kernel_report(answers: Transcript) -> KernelReport:
     """Return the kernel's reports."""
-    counted = [line.split()[0] for line in lines(answers, PCIE_FATAL)]
-    logged = (_FATAL_ERROR.search(line) for line in lines(answers, PCIE_LOG))
-    cma, clocks = parse_meminfo(answers[CMA].text), [line.split() for line in lines(answers, GPU_CLOCKS)]
+    counted = [line.split()[0] for line in read_lines(answers, PCIE_FATAL)]
+    logged = (_FATAL_ERROR.search(line) for line in read_lines(answers, PCIE_LOG))
+    cma, clocks = parse_meminfo(answers[CMA].text), [line.split() for line in read_lines(answers, GPU_CLOCKS)]
     return KernelReport(
         fatal_addresses=tuple(sorted({*counted, *(match[1] for match in logged if match)})),
         is_log_read=PCIE_LOG in answers and answers[PCIE_LOG].status != _UNREADABLE_STATUS,
         cma_total_bytes=cma.get("CmaTotal", 0),
         cma_free_bytes=cma.get("CmaFree", 0),
         peers=_read_peers(answers),
-        translated_gpus=tuple(line.split()[0] for line in lines(answers, IOMMU) if " DMA" in line),
-        power_modes=tuple(assignments(answers, POWER_MODES).items()),
+        translated_gpus=tuple(line.split()[0] for line in read_lines(answers, IOMMU) if " DMA" in line),
+        power_modes=tuple(read_assignments(answers, POWER_MODES).items()),
         has_pinned_clocks=all(fields[1:2] == fields[2:3] for fields in clocks) if clocks else None,
     )
 
 
 def _read_peers(answers: Transcript) -> frozenset[str]:
     """Return the words in the matrix of nvidia-smi on pairs of GPUs."""
-    rows = (line.split() for line in lines(answers, PEERS))
+    rows = (line.split() for line in read_lines(answers, PEERS))
     words = {word for first, *rest in rows if first.startswith("GPU") for word in rest}
     return frozenset(word for word in words if word.isupper() and word != "X" and not word.startswith("GPU"))

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from medley.transcript import NO_ANSWER, Transcript, first, lines, number
+from medley.transcript import NO_ANSWER, Transcript, parse_number, read_first_line, read_lines
 
 # The rules of huggingface_hub.constants (2.4), in shell: a host that is asked may have no Python.
 HUB_HOME = "${HF_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/huggingface}"
@@ -115,10 +115,10 @@ class HubAccess:
 def read_hub_access(answers: Transcript) -> HubAccess | None:
     """Return the access to the hub; None where there is no curl."""
     answer = answers.get(ANSWER, NO_ANSWER)
-    status = number(answer.text.strip())
+    status = parse_number(answer.text.strip())
     if status is None and answer.status in {1, 127}:
         return None
-    words, mode = set(lines(answers, SETTINGS)), first(answers, MODE)
+    words, mode = set(read_lines(answers, SETTINGS)), read_first_line(answers, MODE)
     return HubAccess(
         status=status or None,
         why=None if status else _CURL_ERRORS.get(answer.status, f"curl ended with {answer.status}"),
@@ -142,12 +142,12 @@ class RdmaParts:
 
 def read_rdma_parts(answers: Transcript) -> RdmaParts:
     """Return the libraries and kernel modules of RDMA."""
-    libraries = frozenset(re.sub(r"\.so\.1$", "", line.strip()) for line in lines(answers, LIBRARIES))
+    libraries = frozenset(re.sub(r"\.so\.1$", "", line.strip()) for line in read_lines(answers, LIBRARIES))
     has_no_list = answers[LIBRARIES].status == 127  # noqa: PLR2004 - no ldconfig
     return RdmaParts(
         None if has_no_list else libraries,
-        frozenset(line.strip() for line in lines(answers, MODULES)),
-        bool(lines(answers, OPEN_DRIVER)),
+        frozenset(line.strip() for line in read_lines(answers, MODULES)),
+        bool(read_lines(answers, OPEN_DRIVER)),
     )
 
 
@@ -173,15 +173,15 @@ class Settings:
 
 
 def read_settings(answers: Transcript) -> Settings:
-    mtus, words = lines(answers, MTUS), lines(answers, RUNTIMES)
+    mtus, words = read_lines(answers, MTUS), read_lines(answers, RUNTIMES)
     lingers = answers.get(LINGERS, NO_ANSWER)
     return Settings(
         variables=dict(re.findall(r"^(\w+)=(.*)$", answers[VARIABLES].text, re.MULTILINE)),
-        vllm_names=lines(answers, VLLM_NAMES),
-        kept_mtus=frozenset(mtu for word in mtus if (mtu := number(word)) is not None),
+        vllm_names=read_lines(answers, VLLM_NAMES),
+        kept_mtus=frozenset(mtu for word in mtus if (mtu := parse_number(word)) is not None),
         has_mtu_files=bool(mtus),
         is_all_read="closed" not in mtus,
-        is_lingering=None if lingers.status else first(answers, LINGERS) == "yes",
+        is_lingering=None if lingers.status else read_first_line(answers, LINGERS) == "yes",
         runtimes=frozenset(word for word in words if "/" not in word and '"' not in word),
         has_nvidia_runtime='"nvidia"' in words,
         has_cdi=any("/cdi/" in word for word in words),
@@ -208,15 +208,17 @@ class Leftovers:
 
 def read_leftovers(answers: Transcript) -> Leftovers:
     """Return what medley left on this host."""
-    modes = (line.partition(" ") for line in lines(answers, SECRETS))
+    modes = (line.partition(" ") for line in read_lines(answers, SECRETS))
     own_answer = answers.get(OWN, NO_ANSWER)
     return Leftovers(
         modes={name: mode for mode, _, name in modes if name},
         membership=dict(re.findall(r'"(\w+)": "([^"\\]*)"', answers.get(MEMBERSHIP, NO_ANSWER).text)),
-        serving=tuple(port for line in lines(answers, SERVING) if (port := number(line)) is not None),
-        packages=_group_packages(lines(answers, PACKAGES)),
-        own_packages=_group_packages(lines(answers, OWN)).get("", {}) if own_answer.text else None,
-        own_programs=frozenset(line[4:] for line in lines(answers, OWN) if line.startswith("bin/")),
+        serving=tuple(
+            port for line in read_lines(answers, SERVING) if (port := parse_number(line)) is not None
+        ),
+        packages=_group_packages(read_lines(answers, PACKAGES)),
+        own_packages=_group_packages(read_lines(answers, OWN)).get("", {}) if own_answer.text else None,
+        own_programs=frozenset(line[4:] for line in read_lines(answers, OWN) if line.startswith("bin/")),
     )
 
 

@@ -46,7 +46,7 @@ def redactor_of_host(
 
     `names` are of further hosts, `users` of users there, and `own` further names of this host.
     """
-    users = {*users, user.name(), user.home().name, os.environ.get("SUDO_USER", "")} - NOBODYS
+    users = {*users, user.read_user_name(), user.find_home().name, os.environ.get("SUDO_USER", "")} - NOBODYS
     return Redactor([(platform.node(), *own), *names], users, list(_secrets_of_host()))
 
 
@@ -54,8 +54,8 @@ def _secrets_of_host() -> Iterator[str]:
     """Yield what medley and the hub keep here, and variables that are called so: a log may show any."""
     from huggingface_hub import constants  # noqa: PLC0415 - 1 ms, and not needed by `medley --help`
 
-    kept = (file for pattern in _KEPT for file in sorted(storage.state().glob(pattern)))
-    own = (*sorted(storage.tables().glob("on-event*")), *_remembered())
+    kept = (file for pattern in _KEPT for file in sorted(storage.find_state_folder().glob(pattern)))
+    own = (*sorted(storage.find_config_folder().glob("on-event*")), *_remembered())
     files = (*kept, *own, Path(constants.HF_TOKEN_PATH))
     texts = [text for file in files if (text := _text(file)) is not None]
     texts += [value for name, value in os.environ.items() if has_secret_value(name, value)]
@@ -80,7 +80,7 @@ def _addresses(commands: str) -> Iterator[str]:
 def _remembered() -> list[Path]:
     """Return the user's own files with secrets: of --api-key and of --on-event."""
     with optional():
-        return credentials.secret_files()
+        return credentials.list_secret_files()
     return []
 
 

@@ -102,7 +102,7 @@ class Identities:
 
     def __init__(self) -> None:
         # A home that is itself called home holds folders, not other users.
-        self._own_home = f"{user.home()}/" if user.home().parent != Path("/") else "\0"
+        self._own_home = f"{user.find_home()}/" if user.find_home().parent != Path("/") else "\0"
         self._given: dict[str, dict[str, int]] = {}
         self._replacements: tuple[_Replacement, ...] = (
             (_UUID, lambda m: f"00000000-0000-0000-0000-{self._nth('uuid', m[0]):012x}"),

@@ -172,7 +172,7 @@ def compute_batch_figures(requests: int, seconds: float, run: BenchRun) -> Figur
 def read_result(text: str) -> dict[str, Any]:
     """Read an engine's result, the last line of a file; drop lists and tables, which may hold its key."""
     lines = [line for line in text.splitlines() if line.strip()]
-    table = json_shape.table(text) or json_shape.table(lines[-1] if lines else "") or {}
+    table = json_shape.parse_object(text) or json_shape.parse_object(lines[-1] if lines else "") or {}
     # Both engines write Infinity, which is not JSON.
     return {
         name: value

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from medley.command import UNSET, Command
+from medley.command import UNSET_VARIABLES, Command
 from medley.measurement.bench import BenchRun, Figures, compute_batch_figures
 from medley.schema import EngineName
 
@@ -37,7 +37,7 @@ class ServedModel:
     def build_command(self, *argv: str) -> Command:
         secrets = {KEY: self.key} if self.key else {}
         # The user's own key of OpenAI must not reach another server.
-        return Command(argv, self.env, UNSET if self.key else (*UNSET, KEY), secrets)
+        return Command(argv, self.env, UNSET_VARIABLES if self.key else (*UNSET_VARIABLES, KEY), secrets)
 
 
 class Client(ABC):

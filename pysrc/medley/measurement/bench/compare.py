@@ -203,7 +203,7 @@ def _compare_hosts(
 def _read_traits(text: str) -> dict[str, str | None]:
     """Return a host's constant facts on which speed may depend, by their titles."""
     try:
-        host = facts.read_facts(transcript.parse(text))
+        host = facts.read_facts(transcript.parse_transcript(text))
     except Problem:
         return {}
     return {

@@ -94,7 +94,7 @@ class Record(Value):
 
 def save(record: Record) -> Path:
     path = _get_folder() / f"{record.id}.json"
-    storage.write(path, json.dumps(record.table, indent=1))
+    storage.write_text(path, json.dumps(record.table, indent=1))
     return path
 
 
@@ -112,7 +112,7 @@ def find_record(text: str) -> Record:
     Raise a Problem if no record, or several, match.
     """
     if "/" in text or text.endswith(".json"):
-        return _read_file(user.expand(text))
+        return _read_file(user.expand_home(text))
     records = list(list_records())
     matches = _match_records(text, records)
     if len(matches) == 1:
@@ -147,7 +147,7 @@ def _read_file(path: Path) -> Record:
 
 
 def _get_folder() -> Path:
-    return storage.state() / "bench"
+    return storage.find_state_folder() / "bench"
 
 
 def read(path: Path) -> Record | None:

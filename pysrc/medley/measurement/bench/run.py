@@ -17,7 +17,7 @@ from medley.measurement.bench.clients import CLIENTS, Offline
 from medley.measurement.bench.context import CLOCKS, describe_conditions
 from medley.measurement.bench.record import Record, RunResult
 from medley.measurement.bench.target import BenchTarget, OfflineTarget
-from medley.process import Finished, Process, ask
+from medley.process import Process, ProcessResult, ask_host
 from medley.progress import Progress
 from medley.transcript import Transcript
 
@@ -104,7 +104,7 @@ class _ClientOutput:
     """A finished benchmark client: its result file as text, and the clocks during its run."""
 
     command: Command
-    finished: Finished
+    finished: ProcessResult
     text: str
     clocks: tuple[str, ...]
 
@@ -162,7 +162,7 @@ class Runner:
             text = result.read_text(encoding="utf-8") if result.exists() else ""
         return _ClientOutput(command, finished, text, clocks)
 
-    def _wait_for_client(self, command: Command) -> tuple[Finished, tuple[str, ...]]:
+    def _wait_for_client(self, command: Command) -> tuple[ProcessResult, tuple[str, ...]]:
         """Run the command within the limit; after an error or Ctrl-C no process of it is left."""
         process, clocks = Process(command, self.progress.line), list[str]()
         deadline = time.monotonic() + self.limit_s
@@ -172,7 +172,7 @@ class Runner:
                 if finished:
                     return finished, tuple(dict.fromkeys(clocks))
                 if self.has_gpus:
-                    answer = ask([CLOCKS])[CLOCKS]
+                    answer = ask_host([CLOCKS])[CLOCKS]
                     clocks += answer.text.splitlines() if answer.status == 0 else ()
         finally:
             if process.poll() is None:

@@ -87,7 +87,7 @@ class BenchTarget:
             return {}
         try:
             model_shape = find_shape(
-                resolve_weights(self.description.model, config.models(), storage.cache())
+                resolve_weights(self.description.model, config.load_models(), storage.find_cache_folder())
             )
         except Problem as problem:
             progress.note(f"not predicted: {problem.what}: {problem.cause}")
@@ -145,7 +145,7 @@ def _find_binary(
         and storage.exists(description.programs_folder / ENGINES[name].PROGRAM)
     ):
         return description.programs_folder
-    return tools.prepare_tools(detect_kind()[1], environment, engine=name, watch=progress).binary
+    return tools.prepare_tools(detect_kind()[1], environment, engine=name, watch=progress).program_folder
 
 
 def _find_address(options: TargetOptions) -> ServerAddress:
@@ -173,8 +173,8 @@ def _find_key_file(file: str | None, address: ServerAddress) -> Path | None:
     client_file = server_address.find_client_key_file(address, file)
     if client_file or address.key is None:
         return client_file
-    key_file = storage.state() / "bench-key"
-    storage.write(key_file, address.key, secret=True)
+    key_file = storage.find_state_folder() / "bench-key"
+    storage.write_text(key_file, address.key, secret=True)
     return key_file
 
 
@@ -253,7 +253,7 @@ def plan_offline_target(
     output: Output,
 ) -> OfflineTarget:
     """Plan the model on this host alone; unless `dry_run`, fetch its weights and build its environment."""
-    files = resolve_weights(model, config.models(), storage.cache(), typed)
+    files = resolve_weights(model, config.load_models(), storage.find_cache_folder(), typed)
     if files.notice:
         output.say(files.notice)
     model_shape = find_shape(files, output.watch)

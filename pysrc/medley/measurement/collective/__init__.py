@@ -143,7 +143,9 @@ class Result:
 def _describe_member(member: Participant, description: Mapping[str, Any]) -> Participant:
     mbit = None
     with contextlib.suppress(Problem):
-        mbit = find_link_mbit(facts.read_facts(transcript.parse(description["facts"])), member.address)
+        mbit = find_link_mbit(
+            facts.read_facts(transcript.parse_transcript(description["facts"])), member.address
+        )
     return replace(member, interface=description["interface"], mbit=mbit, gpu=description["gpu"])
 
 

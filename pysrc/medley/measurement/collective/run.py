@@ -18,7 +18,7 @@ from medley.host import facts
 from medley.measurement.collective import Participant, Result
 from medley.network.fabric import per_host
 from medley.network.fabric.types import NetworkOptions
-from medley.network.fabric.variables import NOT_CARRIED
+from medley.network.fabric.variables import NOT_CARRIED_VARIABLES
 from medley.process import Process
 from medley.progress import Progress
 from medley.unusable_file import optional
@@ -75,7 +75,9 @@ def compute_variables(
     """Return the network variables as in `serve`; none if a host's facts are unknown."""
     if not all(node["told"] for node in nodes):
         return {}
-    hosts = {_format_node(node): facts.read_facts(transcript.parse(node["told"])) for node in nodes}
+    hosts = {
+        _format_node(node): facts.read_facts(transcript.parse_transcript(node["told"])) for node in nodes
+    }
     addresses = {_format_node(node): node["address"] for node in nodes}
     _, settings = per_host.choose_running_cluster_network(
         hosts, addresses, next(iter(hosts)), options, environ
@@ -83,7 +85,7 @@ def compute_variables(
     return {
         variable.name: variable.value
         for variable in settings
-        if variable.everywhere or variable.name not in NOT_CARRIED
+        if variable.everywhere or variable.name not in NOT_CARRIED_VARIABLES
     }
 
 
@@ -127,7 +129,7 @@ def run_script(
     try:
         with contextlib.ExitStack() as stage:
             for line in _read_lines(process, lines, task["life_s"]):
-                event = (json_shape.table(line) if line.startswith("{") else None) or {}
+                event = (json_shape.parse_object(line) if line.startswith("{") else None) or {}
                 if step := event.get("step"):
                     stage.close()
                     stage.enter_context(progress.stage(step))
@@ -162,7 +164,9 @@ def write_result(table: Mapping[str, Any], member: Membership) -> None:
     """Write the result's table to collective.json in the state folder."""
     origin = {"when": format_now(), "head": member.head}
     with optional():
-        storage.write(storage.state() / "collective.json", json.dumps({**origin, **table}, indent=1))
+        storage.write_text(
+            storage.find_state_folder() / "collective.json", json.dumps({**origin, **table}, indent=1)
+        )
 
 
 def format_now() -> str:

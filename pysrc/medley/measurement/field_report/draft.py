@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from medley import own_version, transcript
+from medley import read_own_version, transcript
 from medley.cluster import self_command
 from medley.command import Command
 from medley.errors import Problem
@@ -41,7 +41,7 @@ class Draft:
             "format": FORMAT,
             "whole": False,
             "when": format_now(),
-            "medley": {"version": own_version(), "source": self_command.compute_source_digest()},
+            "medley": {"version": read_own_version(), "source": self_command.compute_source_digest()},
             **{name: [] for name in ("hosts", "links", "models", "skipped")},
             **dict.fromkeys(("fabric", "collective", "doctor")),
         }
@@ -61,7 +61,7 @@ class Draft:
         for number, (name, (answers, kind)) in enumerate(hosts.items(), 1):
             report_name = self.report_names[name] = f"host-{number}"
             redacted = self.answers[report_name] = self.redactor.transcript(answers)
-            row = {"name": report_name, "kind": kind, "transcript": transcript.text(redacted)}
+            row = {"name": report_name, "kind": kind, "transcript": transcript.format_transcript(redacted)}
             self.parts["hosts"].append(row)
         links = {self.report_names[name]: link for name in hosts if (link := wishes.find_link(name))}
         self.wishes = Wishes(link=links, exclude=tuple(sorted(wishes.exclude)))
@@ -102,7 +102,7 @@ def run_verb(
         finally:
             child.stop(_END_LIMIT_S)
     if finished is None or finished.status not in accepted_codes:
-        error = "\n".join(child.last)[-_MAX_ERROR_CHARS:]
+        error = "\n".join(child.last_lines)[-_MAX_ERROR_CHARS:]
         cause = error if finished else f"it took more than {limit_s:.0f} s"
         raise Problem(f"medley {arguments[0]} failed", cause=cause, fix=f"medley {' '.join(arguments)}")
     return tuple(output)

@@ -93,11 +93,11 @@ def _add_plan(draft: Draft, model: MeasuredModel, part: dict[str, Any]) -> None:
     description = serving.read_description(_get_port(model.server)) if model.server else None
     name, request = model.name, model.request
     if description:
-        is_folder = description.model not in config.models() and description.target.startswith("/")
+        is_folder = description.model not in config.load_models() and description.target.startswith("/")
         name = description.target if is_folder else description.model  # a folder needs its whole path
         hosts = len(list_hosts(description.layout)) if description.layout else None
         request = PlanRequest(engine=description.engine, hosts=hosts)
-    files = resolve_weights(name, config.models(), storage.cache())
+    files = resolve_weights(name, config.load_models(), storage.find_cache_folder())
     part["name"] = format_model_name(files.name)
     plan = plan_model(part["name"], find_shape(files, draft.progress), draft.answers, draft.wishes, request)
     part["plan"] = plan.to_table()

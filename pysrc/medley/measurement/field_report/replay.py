@@ -45,7 +45,7 @@ def plan_model(
     name: str, shape: Shape, answers: Mapping[str, Transcript], wishes: Wishes, request: PlanRequest
 ) -> ReportedPlan:
     """Plan one stream as `medley plan --from` does; measurements of this host have no influence."""
-    model, hosts = config.models().get(name), request.hosts
+    model, hosts = config.load_models().get(name), request.hosts
     launcher: Literal["solo", "ray"] | None = None
     if hosts is not None:
         launcher = "solo" if hosts == 1 else "ray"

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from medley import process
 from medley.command import Command
-from medley.errors import Problem, in_words
+from medley.errors import Problem, describe_error
 from medley.host.facts import Facts
 from medley.measurement.link import tools
 from medley.measurement.link.tools import Adapter, Ping, Throughput
 from medley.network import ports
 from medley.network.fabric.endpoints import EndpointCandidate, find_endpoint_candidates
 from medley.network.fabric.types import NetworkOptions, format_speed
-from medley.process import Finished, Process
+from medley.process import Process, ProcessResult
 from medley.progress import SILENT, Progress
 
 _PINGS = 10
@@ -137,7 +137,7 @@ def serve(
     servers: list[Process] = []
     notes: set[str] = set()
 
-    def poll_servers() -> Finished | None:
+    def poll_servers() -> ProcessResult | None:
         servers[1:] = [_restart_if_ended(server, notes, progress) for server in servers[1:]]
         return servers[0].poll()
 
@@ -194,12 +194,12 @@ def find_route(host: str, facts: Facts) -> tuple[str, EndpointCandidate]:
     except (OSError, UnicodeError) as error:
         raise Problem(
             f"there is no host {host!r}",
-            cause=f"it has no IPv4 address: {in_words(error)}",
+            cause=f"it has no IPv4 address: {describe_error(error)}",
             fix="give its address on the link: medley link test 192.168.100.2",
         ) from error
     question = f"ip -json route get {address}"
     try:
-        route = json.loads(process.ask([question])[question].text)[0]
+        route = json.loads(process.ask_host([question])[question].text)[0]
         interface, source = str(route["dev"]), str(route["prefsrc"])
     except (ValueError, LookupError, TypeError) as error:
         raise Problem(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from medley.command import Command
 from medley.errors import Problem
-from medley.json_shape import fits
+from medley.json_shape import has_type
 from medley.network.ports import IPERF3_PORT, PERFTEST_BANDWIDTH_PORT, PERFTEST_LATENCY_PORT
 
 _IPERF3_CONNECT_MS = 3000
@@ -81,7 +81,7 @@ def _get_value(table: object, *keys: str) -> object:
 
 def _get_number(table: object, *keys: str) -> float | None:
     value = _get_value(table, *keys)
-    return float(value) if isinstance(value, int | float) and fits(value, float) else None
+    return float(value) if isinstance(value, int | float) and has_type(value, float) else None
 
 
 def _iperf3_problem(error: str, host: str) -> Problem:

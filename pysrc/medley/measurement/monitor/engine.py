@@ -8,7 +8,7 @@ from dataclasses import replace
 from medley import serving
 from medley.cluster import membership, ray
 from medley.cluster.remote import Server
-from medley.errors import in_words
+from medley.errors import describe_error
 from medley.measurement.monitor import EngineSample, Ray
 from medley.network import ports
 from medley.serving import metrics
@@ -43,8 +43,8 @@ class EngineSampler:
         try:
             text = metrics.read_metrics(server.local_url)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            self._failures[server.url] = time.monotonic(), in_words(error)
-            return replace(sample, silent=in_words(error))
+            self._failures[server.url] = time.monotonic(), describe_error(error)
+            return replace(sample, silent=describe_error(error))
         figures = metrics.parse_figures(text)
         reason_without_figures = None if figures else "its /metrics has none of the names that we know"
         return replace(

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from medley.cluster.remote import Remote
 from medley.errors import Problem
-from medley.json_shape import fits
+from medley.json_shape import has_type
 from medley.measurement.monitor import Sample
 from medley.measurement.monitor.rates import Rates, compute_rates
 
@@ -181,7 +181,7 @@ def build_table(statuses: Mapping[str, HostStatus]) -> dict[str, Any]:
 
 def read_sample(name: str, answer: Mapping[str, Any]) -> Sample:
     """Return the sample in an agent's answer, or raise a Problem if another version sent it."""
-    if not fits(answer, Sample):
+    if not has_type(answer, Sample):
         raise Problem(
             f"{name} sent figures in an unknown format",
             cause="its medley is older or newer than this one",

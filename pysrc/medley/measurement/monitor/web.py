@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from medley import credentials
-from medley.errors import Problem, in_words
+from medley.errors import Problem, describe_error
 from medley.measurement.monitor import metrics, view
 from medley.measurement.monitor.watch import HostStatus, build_table
-from medley.network.tcp import Guest, Listener, ListenLimits
+from medley.network.tcp import ClientConnection, Listener, ListenLimits
 
 PAGE = Path(__file__).parent / "page.html"
 _SCRAPE_LIMIT_S = 5
@@ -69,7 +69,7 @@ def _is_address(text: str) -> bool:
 
 def require_consent(endpoint: ListenAddress, *, opened: bool) -> None:
     """Raise a Problem if other hosts could reach the address and the user has not typed --open."""
-    if credentials.is_open(endpoint.address) and not opened:
+    if credentials.is_reachable_address(endpoint.address) and not opened:
         port = endpoint.port or _SSH_EXAMPLE_PORT
         raise Problem(
             f"others would reach {endpoint.address}",
@@ -106,7 +106,7 @@ class PageServer:
         except OSError as error:
             raise Problem(
                 f"{endpoint.address}:{endpoint.port} cannot be listened at",
-                cause=in_words(error),
+                cause=describe_error(error),
                 fix="another port: medley top --web 127.0.0.1:0 takes one that is free",
             ) from error
         self.listen_address = ListenAddress(endpoint.address, server.getsockname()[1])
@@ -119,11 +119,11 @@ class PageServer:
         }
         self.policy = _build_policy(page.decode())
         self.names = {"localhost"}
-        if credentials.is_open(endpoint.address):
+        if credentials.is_reachable_address(endpoint.address):
             self.names |= {socket.gethostname(), f"{socket.gethostname().partition('.')[0]}.local"}
         self._listener = Listener(server, self._answer, _LIMITS)
 
-    def _answer(self, guest: Guest) -> bool:
+    def _answer(self, guest: ClientConnection) -> bool:
         with contextlib.suppress(OSError):  # a browser that hangs up is not an error
             _Request(guest.connection, (guest.address, 0), cast("Any", self))
         return False
@@ -176,7 +176,7 @@ class _Request(BaseHTTPRequestHandler):
             address = ipaddress.ip_address(name)
         except ValueError:
             return False
-        return address.is_loopback or credentials.is_open(self.server.listen_address.address)
+        return address.is_loopback or credentials.is_reachable_address(self.server.listen_address.address)
 
     def log_message(self, *_: object) -> None:
         """Log nothing about clients."""

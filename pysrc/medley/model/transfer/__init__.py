@@ -10,11 +10,11 @@ from pathlib import PurePosixPath
 from typing import Any, Self
 
 from medley.errors import Problem
-from medley.model.checkpoint import CONFIG
+from medley.model.checkpoint import CONFIG_FILE
 
 PIECE_BYTES = 4 << 20
 """The size of a piece: small, so that a chain of hosts fills quickly; large, so that requests are few."""
-UNFINISHED = ".medley-part"
+UNFINISHED_SUFFIX = ".medley-part"
 """The suffix of a file that is not complete."""
 HASH_DIGITS = 64
 _HASHES = re.compile(rf"([0-9a-f]{{{HASH_DIGITS}}})*")
@@ -116,7 +116,7 @@ class Manifest:
 
 def is_last(path: str) -> bool:
     """Return whether engines recognize a model by this file, so that it comes after all others."""
-    return PurePosixPath(path).name == CONFIG
+    return PurePosixPath(path).name == CONFIG_FILE
 
 
 def _parse_file(entry: object) -> ManifestFile:
@@ -145,7 +145,7 @@ def _require_inside(paths: Iterable[str]) -> None:
     known_paths: set[str] = set()
     for path in paths:
         parts = path.split("/")
-        if not path.isprintable() or {"", ".", ".."} & set(parts) or path.endswith(UNFINISHED):
+        if not path.isprintable() or {"", ".", ".."} & set(parts) or path.endswith(UNFINISHED_SUFFIX):
             raise _refusal_problem(repr(path), "a path in a model is relative and stays in its folder")
         if path in known_paths:
             raise _refusal_problem(repr(path), "it is there twice")

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 
-from medley.errors import Problem, in_words
+from medley.errors import Problem, describe_error
 from medley.model.transfer.inventory import keep_page_cache
 from medley.model.transfer.pieces import PieceStore
 from medley.network.ports import TRANSFER_PORTS
 from medley.network.secure_channel import Channel, ChannelClosed, ChannelRefused
-from medley.network.tcp import Guest, Listener
+from medley.network.tcp import ClientConnection, Listener
 
 _MAX_PIECES_AHEAD = 3
 """The number of pieces requested ahead: the network stays busy while one is hashed."""
@@ -130,7 +130,7 @@ def serve_pieces(store: PieceStore, address: str, secret: str) -> Iterator[int]:
     server_socket, is_closed = _open_server(address), threading.Event()
     port = int(server_socket.getsockname()[1])
 
-    def attend(guest: Guest) -> bool:
+    def attend(guest: ClientConnection) -> bool:
         # A client that fails is gone, or is a stranger: it asks another host, or again.
         with contextlib.suppress(ChannelClosed, ChannelRefused, OSError, ValueError, LookupError, TypeError):
             channel = Channel(guest.connection, secret, server=True)
@@ -173,7 +173,7 @@ def _open_server(address: str) -> socket.socket:
             if error.errno != errno.EADDRINUSE:
                 raise Problem(
                     f"pieces cannot be handed out at {address}",
-                    cause=in_words(error),
+                    cause=describe_error(error),
                     fix="ip -brief address  # is it still an address of this host?",
                 ) from error
     raise Problem(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
-from medley.errors import Problem, in_words
+from medley.errors import Problem, describe_error
 from medley.model.free_space import require_space
 from medley.model.transfer.connection import SourceLost, Stream
 from medley.model.transfer.inventory import OnProgress
@@ -34,7 +34,7 @@ class Source:
         return f"{self.host} ({self.address}:{self.port})"
 
 
-class Stopped(Exception):  # noqa: N818 - it was asked to
+class FetchStopped(Exception):  # noqa: N818 - it was asked to
     """`stop` was called; what is here is kept for the next time."""
 
 
@@ -77,7 +77,7 @@ class ModelFetch:
 
     def _report(self, done_bytes: int, total_bytes: int) -> None:
         if self._stopping.is_set():
-            raise Stopped
+            raise FetchStopped
         if self.on_progress:
             self.on_progress(done_bytes, total_bytes)
 
@@ -95,7 +95,7 @@ class ModelFetch:
                         source, lost, self.sources[(position + 1) % len(self.sources)], reasons
                     )
                 if self._stopping.is_set():
-                    raise Stopped
+                    raise FetchStopped
                 if not self.store.list_missing():
                     return
                 if self.store.done_bytes > bytes_before:
@@ -127,12 +127,12 @@ class ModelFetch:
                 self._connection = connection
             try:
                 if self._stopping.is_set():
-                    raise Stopped
+                    raise FetchStopped
                 connection.settimeout(_CONNECT_LIMIT_S)
                 connection.connect((source.address, source.port))
                 yield connection
             except OSError as error:
-                raise SourceLost(in_words(error)) from error
+                raise SourceLost(describe_error(error)) from error
             finally:
                 with self._lock:
                     self._connection = None
@@ -176,7 +176,7 @@ def _open_folder(root: Path) -> int:
     except OSError as error:
         raise Problem(
             f"{root} cannot be made on {socket.gethostname()}",
-            cause=in_words(error),
+            cause=describe_error(error),
             fix=f"sudo install -d -o $USER {shlex.quote(str(root))}  "
             "# there: a folder has the same path on all hosts",
         ) from error

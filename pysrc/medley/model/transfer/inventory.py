@@ -17,7 +17,7 @@ from medley.model.checkpoint import raise_read_problem
 from medley.model.transfer import (
     HASH_DIGITS,
     PIECE_BYTES,
-    UNFINISHED,
+    UNFINISHED_SUFFIX,
     Manifest,
     ManifestFile,
     ManifestLink,
@@ -94,7 +94,7 @@ def save_hashes(path: Path, piece_bytes: int, hashes: tuple[str, ...]) -> None:
     identity = _identify_file(path, piece_bytes)
     # Without the cache the file is read again the next time, and this transfer goes on.
     with optional():
-        storage.write(_find_hashes_path(path), json.dumps({"of": identity, "hashes": "".join(hashes)}))
+        storage.write_text(_find_hashes_path(path), json.dumps({"of": identity, "hashes": "".join(hashes)}))
 
 
 def _hash_range(handle: int, start: int, piece_bytes: int, digest: "hashlib._Hash") -> int:
@@ -150,7 +150,7 @@ def _load_hashes(path: Path, identity: list[str | int]) -> tuple[str, ...] | Non
 
 def _find_hashes_path(path: Path) -> Path:
     name = hashlib.sha256(os.fsencode(path.absolute())).hexdigest()[:32]
-    return storage.cache() / "hashes" / f"{name}.json"
+    return storage.find_cache_folder() / "hashes" / f"{name}.json"
 
 
 def find_root(target: str) -> Path:
@@ -235,7 +235,7 @@ def _list_entries(top: Path) -> Iterator[Path]:
         folders[:] = [name for name in folders if not name.startswith(".")]
         linked_folders = [name for name in folders if (Path(parent) / name).is_symlink()]
         yield from (
-            Path(parent) / name for name in (*linked_folders, *names) if not name.endswith(UNFINISHED)
+            Path(parent) / name for name in (*linked_folders, *names) if not name.endswith(UNFINISHED_SUFFIX)
         )
 
 
@@ -259,7 +259,7 @@ def _find_blob(path: Path, top: Path) -> str:
     """Return the file in the model's folder that a link leads to; it may itself link to a shared one."""
     first, model_folder = path.parent / path.readlink(), top.resolve()
     blob, end = first.parent.resolve() / first.name, first.resolve()
-    folders = (model_folder, hub.find_cache().resolve())
+    folders = (model_folder, hub.find_cache_folder().resolve())
     if blob.is_relative_to(model_folder) and any(map(end.is_relative_to, folders)):
         return blob.relative_to(model_folder).as_posix()
     raise Problem(
@@ -281,7 +281,7 @@ def _choose_snapshot(repository: str, top: Path) -> tuple[Path, list[str]]:
     refs = {
         path.relative_to(top).as_posix(): path.read_text(encoding="utf-8").strip()
         for path in (top / "refs").rglob("*")
-        if path.is_file() and not path.name.endswith(UNFINISHED)
+        if path.is_file() and not path.name.endswith(UNFINISHED_SUFFIX)
     }
     main = (candidate for candidate in snapshots if candidate.name == refs.get("refs/main"))
     chosen = next(main, snapshots[0])

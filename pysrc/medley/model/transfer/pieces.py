@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import IO
 
 from medley import storage
-from medley.errors import Problem, in_words
+from medley.errors import Problem, describe_error
 from medley.model import hub_cache
-from medley.model.transfer import UNFINISHED, Manifest, ManifestFile, ManifestLink, inventory, is_last
+from medley.model.transfer import UNFINISHED_SUFFIX, Manifest, ManifestFile, ManifestLink, inventory, is_last
 from medley.model.transfer.paths import has_folders, open_below
 
 
@@ -57,7 +57,7 @@ class PieceStore:
 
     def find_unfinished_path(self, file: ManifestFile) -> Path:
         """Return a path in the same folder, so on the same file system."""
-        return self.root / f"{file.path}{UNFINISHED}"
+        return self.root / f"{file.path}{UNFINISHED_SUFFIX}"
 
     def has_link(self, link: ManifestLink) -> bool:
         if not has_folders(self.root, link.path):
@@ -70,7 +70,7 @@ class PieceStore:
         """Yield the file with this piece, open for reading; it may get its final name meanwhile."""
         file = self.manifest.pieces[number].file
         with self._change, open_below(self.root, file.path) as path:
-            current = path if file.path in self._final_paths else path.sibling(path.name + UNFINISHED)
+            current = path if file.path in self._final_paths else path.sibling(path.name + UNFINISHED_SUFFIX)
             stream = os.fdopen(current.open(os.O_RDONLY), "rb", buffering=0)
         with stream:
             yield stream
@@ -127,14 +127,14 @@ class PieceStore:
         except OSError as error:
             raise Problem(
                 f"{self.root / entry.path} cannot be written",
-                cause=f"{in_words(error)}: {self.missing_bytes} bytes of the model are missing, "
-                f"{storage.free_bytes(self.root)} are free",
+                cause=f"{describe_error(error)}: {self.missing_bytes} bytes of the model are missing, "
+                f"{storage.measure_free_bytes(self.root)} are free",
                 fix=f"df -h {shlex.quote(str(self.root))}  "
                 "# make room, or see who may write there, then pull again",
             ) from error
 
     def _open(self, file: ManifestFile) -> int:
-        with open_below(self.root, file.path + UNFINISHED, create=True) as name:
+        with open_below(self.root, file.path + UNFINISHED_SUFFIX, create=True) as name:
             return name.open(os.O_WRONLY | os.O_CREAT)
 
     def _finish(self, file: ManifestFile) -> None:
@@ -149,7 +149,7 @@ class PieceStore:
         with self._change, open_below(self.root, file.path) as name:
             if file.path in self._final_paths:
                 return
-            name.sibling(name.name + UNFINISHED).rename(name.name)
+            name.sibling(name.name + UNFINISHED_SUFFIX).rename(name.name)
             self._final_paths.add(file.path)
         inventory.save_hashes(self.find_final_path(file), self.manifest.piece_bytes, file.hashes)
 
@@ -157,7 +157,7 @@ class PieceStore:
         with open_below(self.root, link.path, create=True) as name:
             if name.read_link() == link.target:
                 return
-            unfinished = name.sibling(name.name + UNFINISHED)
+            unfinished = name.sibling(name.name + UNFINISHED_SUFFIX)
             unfinished.remove()
             unfinished.make_link(link.target)
             unfinished.rename(name.name)
@@ -257,25 +257,25 @@ def _hide_model(store: PieceStore) -> None:
                 _mark_unfinished(store, file)
 
 
-def _keep_correct_pieces(store: PieceStore, found: _FileState) -> list[bool]:
+def _keep_correct_pieces(store: PieceStore, state: _FileState) -> list[bool]:
     """Keep a complete file, and the correct pieces of another under the unfinished name.
 
     Return for each piece whether it is kept.
     """
-    final, part = store.find_final_path(found.file), store.find_unfinished_path(found.file)
-    if found.is_complete and final.exists():
-        store.mark_final(found.file)
-        return found.correct_pieces
-    if found.is_final and final.exists() and any(found.correct_pieces):
-        _mark_unfinished(store, found.file)
-    return found.correct_pieces if part.is_file() else [False] * len(found.correct_pieces)
+    final, part = store.find_final_path(state.file), store.find_unfinished_path(state.file)
+    if state.is_complete and final.exists():
+        store.mark_final(state.file)
+        return state.correct_pieces
+    if state.is_final and final.exists() and any(state.correct_pieces):
+        _mark_unfinished(store, state.file)
+    return state.correct_pieces if part.is_file() else [False] * len(state.correct_pieces)
 
 
 def _mark_unfinished(store: PieceStore, file: ManifestFile) -> None:
     """Give a file the unfinished name; remove a link instead, because its target is the user's."""
     with open_below(store.root, file.path) as name:
         if name.read_link() is None:
-            name.rename(name.name + UNFINISHED)
+            name.rename(name.name + UNFINISHED_SUFFIX)
         else:
             name.remove()
-            name.sibling(name.name + UNFINISHED).remove()
+            name.sibling(name.name + UNFINISHED_SUFFIX).remove()

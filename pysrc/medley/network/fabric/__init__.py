@@ -6,7 +6,12 @@ from dataclasses import replace
 from medley.errors import Finding, Problem
 from medley.host.facts import Facts
 from medley.network.fabric import findings, ring, subnets, types
-from medley.network.fabric.endpoints import Candidates, EndpointCandidate, Group, find_endpoint_candidates
+from medley.network.fabric.endpoints import (
+    CandidateGroup,
+    Candidates,
+    EndpointCandidate,
+    find_endpoint_candidates,
+)
 from medley.network.fabric.findings import list_idle_findings, list_rejections
 from medley.network.fabric.neighbors import find_cabling
 from medley.network.fabric.subnets import SharedNetwork, compute_parallel_mbit
@@ -31,7 +36,7 @@ def choose_fabric(hosts: Mapping[str, Facts], options: NetworkOptions = _NO_OPTI
     for host in sorted(hosts):
         candidates[host], unfit_links = find_endpoint_candidates(host, hosts[host], options)
         rejected += unfit_links
-    group = Group(hosts, candidates, options)
+    group = CandidateGroup(hosts, candidates, options)
     if len(hosts) < 2:  # noqa: PLR2004 - a group
         return _build_lone_fabric(group, tuple(rejected))
     allowed_networks = subnets.find_shared_networks(group.select_candidates())
@@ -54,7 +59,7 @@ def choose_fabric(hosts: Mapping[str, Facts], options: NetworkOptions = _NO_OPTI
 
 
 def _build_fabric(
-    group: Group,
+    group: CandidateGroup,
     sockets: Candidates,
     path: DataPath,
     *,
@@ -126,7 +131,7 @@ def _list_findings(best: SharedNetwork, path: DataPath, hosts: Mapping[str, Fact
 
 
 def _choose_routed_fabric(
-    group: Group, networks: list[SharedNetwork], unfit_links: tuple[RejectedLink, ...]
+    group: CandidateGroup, networks: list[SharedNetwork], unfit_links: tuple[RejectedLink, ...]
 ) -> Fabric:
     """Choose TCP through gateways; raise a Problem where the hosts have no usable route."""
     if ambiguities := list(list_ambiguity_findings(networks, group)):
@@ -147,7 +152,7 @@ def _choose_routed_fabric(
     )
 
 
-def _no_network_problem(group: Group) -> Problem:
+def _no_network_problem(group: CandidateGroup) -> Problem:
     """Return the Problem of hosts without a common network; mention cables between them."""
     addresses = findings.format_addresses(group.select_candidates())
     cabling = find_cabling(group)
@@ -168,7 +173,7 @@ def _no_network_problem(group: Group) -> Problem:
     )
 
 
-def _build_lone_fabric(group: Group, unfit_links: tuple[RejectedLink, ...]) -> Fabric:
+def _build_lone_fabric(group: CandidateGroup, unfit_links: tuple[RejectedLink, ...]) -> Fabric:
     unused = tuple(
         RejectedLink(candidate.host, name, "a single host needs no network")
         for candidates in group.candidates.values()

@@ -67,7 +67,7 @@ Candidates = tuple[EndpointCandidate, ...]
 
 
 @dataclass(frozen=True)
-class Group:
+class CandidateGroup:
     """Hosts that are to talk, with every address that each could use."""
 
     hosts: Mapping[str, Facts]
@@ -77,11 +77,11 @@ class Group:
     def select_candidates(self) -> dict[str, Candidates]:
         """Return by host the candidates that the user's --link allows."""
         return {
-            host: tuple(candidate for candidate in candidates if self.is_wanted(candidate))
+            host: tuple(candidate for candidate in candidates if self.is_allowed(candidate))
             for host, candidates in self.candidates.items()
         }
 
-    def is_wanted(self, candidate: EndpointCandidate) -> bool:
+    def is_allowed(self, candidate: EndpointCandidate) -> bool:
         wanted_link = self.options.find_link(candidate.host)
         return wanted_link is None or _is_match(candidate.link, candidate.ip, wanted_link)
 

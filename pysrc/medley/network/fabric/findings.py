@@ -7,7 +7,7 @@ from medley.errors import Finding
 from medley.host.facts import Facts
 from medley.host.facts.network import Interface
 from medley.network.fabric import types
-from medley.network.fabric.endpoints import Candidates, EndpointCandidate, Group
+from medley.network.fabric.endpoints import CandidateGroup, Candidates, EndpointCandidate
 from medley.network.fabric.subnets import SharedNetwork
 from medley.network.fabric.types import (
     FAST_MBIT,
@@ -299,7 +299,10 @@ def format_addresses(candidates: Mapping[str, Candidates]) -> str:
 
 
 def list_rejections(
-    group: Group, chosen: Iterable[EndpointCandidate], best: SharedNetwork | None, others: list[SharedNetwork]
+    group: CandidateGroup,
+    chosen: Iterable[EndpointCandidate],
+    best: SharedNetwork | None,
+    others: list[SharedNetwork],
 ) -> Iterator[RejectedLink]:
     """Yield why each usable link was not used; find_endpoint_candidates rejects the others."""
     used_links = {(candidate.host, candidate.link.name) for candidate in chosen}
@@ -311,9 +314,12 @@ def list_rejections(
 
 
 def _explain_rejection(
-    candidate: EndpointCandidate, group: Group, best: SharedNetwork | None, networks: list[SharedNetwork]
+    candidate: EndpointCandidate,
+    group: CandidateGroup,
+    best: SharedNetwork | None,
+    networks: list[SharedNetwork],
 ) -> str:
-    if not group.is_wanted(candidate):
+    if not group.is_allowed(candidate):
         return f"you asked for {group.options.find_link(candidate.host)}"
     other_candidates = {
         host: group.candidates[host] for host in sorted(group.candidates) if host != candidate.host

@@ -6,7 +6,7 @@ from medley.host.facts import Facts
 from medley.host.facts.network import Interface
 from medley.network.fabric import cabling
 from medley.network.fabric.cabling import Cable, CabledGroup, Cabling
-from medley.network.fabric.endpoints import Candidates, EndpointCandidate, Group
+from medley.network.fabric.endpoints import CandidateGroup, Candidates, EndpointCandidate
 from medley.network.fabric.subnets import TEGRA_ETHERNET, SharedNetwork, find_shared_networks
 from medley.network.fabric.types import FAST_MBIT
 
@@ -16,7 +16,7 @@ _MIN_SWITCHED_HOSTS = 3
 """The number of hosts in one network from which there must be a switch."""
 
 
-def find_cabling(group: Group) -> Cabling:
+def find_cabling(group: CandidateGroup) -> Cabling:
     """Find the cabling of a group; two hosts on a switch look like a pair and work like one."""
     networks = _list_shared_networks(group)
     cables = sorted(_list_cables(networks, group), key=lambda cable: (cable.hosts, cable.interfaces))
@@ -25,7 +25,7 @@ def find_cabling(group: Group) -> Cabling:
     )
 
 
-def _list_shared_networks(group: Group) -> list[SharedNetwork]:
+def _list_shared_networks(group: CandidateGroup) -> list[SharedNetwork]:
     """Return the networks that two or more hosts of the group share."""
     by_candidates: dict[Candidates, SharedNetwork] = {}
     for subnet in sorted(
@@ -42,7 +42,7 @@ def _list_shared_networks(group: Group) -> list[SharedNetwork]:
     return list(by_candidates.values())
 
 
-def _list_cables(networks: list[SharedNetwork], group: Group) -> Iterator[Cable]:
+def _list_cables(networks: list[SharedNetwork], group: CandidateGroup) -> Iterator[Cable]:
     """Yield a cable for each pair of QSFP ports whose networks only two hosts share."""
     by_port: dict[tuple[object, ...], list[SharedNetwork]] = {}
     for network in networks:
@@ -63,7 +63,7 @@ def _list_cables(networks: list[SharedNetwork], group: Group) -> Iterator[Cable]
         yield Cable((first, second), interfaces, _format_networks(port_networks))
 
 
-def _list_stars(networks: list[SharedNetwork], group: Group) -> Iterator[CabledGroup]:
+def _list_stars(networks: list[SharedNetwork], group: CandidateGroup) -> Iterator[CabledGroup]:
     by_hosts: dict[tuple[str, ...], list[SharedNetwork]] = {}
     for network in networks:
         if len(network.candidates) >= _MIN_SWITCHED_HOSTS and _is_for_data(network, group):
@@ -72,7 +72,7 @@ def _list_stars(networks: list[SharedNetwork], group: Group) -> Iterator[CabledG
         yield CabledGroup("star", hosts, networks=_format_networks(star_networks))
 
 
-def _is_for_data(network: SharedNetwork, group: Group, *, is_partial: bool = False) -> bool:
+def _is_for_data(network: SharedNetwork, group: CandidateGroup, *, is_partial: bool = False) -> bool:
     """Return whether a network is for data and not the LAN; `is_partial`: other hosts are not in it."""
     if any(
         candidate.link.kind not in _CABLE_KINDS or _has_default_route(candidate, group)
@@ -87,7 +87,7 @@ def _is_for_data(network: SharedNetwork, group: Group, *, is_partial: bool = Fal
     return is_partial or has_lan or network.has_rdma or network.mbit >= FAST_MBIT
 
 
-def _has_default_route(candidate: EndpointCandidate, group: Group) -> bool:
+def _has_default_route(candidate: EndpointCandidate, group: CandidateGroup) -> bool:
     return candidate.link.name in group.hosts[candidate.host].net.default_links
 
 
@@ -99,11 +99,11 @@ def find_port_key(link: Interface, facts: Facts) -> object:
     return TEGRA_ETHERNET if link.driver == TEGRA_ETHERNET else link.name
 
 
-def _find_candidate_port_key(candidate: EndpointCandidate, group: Group) -> object:
+def _find_candidate_port_key(candidate: EndpointCandidate, group: CandidateGroup) -> object:
     return find_port_key(candidate.link, group.hosts[candidate.host])
 
 
-def _list_interfaces(networks: list[SharedNetwork], group: Group, end: int) -> tuple[str, ...]:
+def _list_interfaces(networks: list[SharedNetwork], group: CandidateGroup, end: int) -> tuple[str, ...]:
     """Return the interfaces at one end (0 or 1) of the cable of these networks, in PCI order."""
     candidates = [network.candidates[end] for network in networks]
     port_keys = {_find_candidate_port_key(candidate, group) for candidate in candidates}

@@ -13,14 +13,19 @@ from medley.errors import Finding, Problem
 from medley.host.facts import Facts
 from medley.host.hypothetical import change_addresses
 from medley.network.fabric import choose_fabric, findings, subnets, types
-from medley.network.fabric.endpoints import Candidates, EndpointCandidate, Group, find_endpoint_candidates
+from medley.network.fabric.endpoints import (
+    CandidateGroup,
+    Candidates,
+    EndpointCandidate,
+    find_endpoint_candidates,
+)
 from medley.network.fabric.subgroups import find_faster_subgroups
 from medley.network.fabric.subnets import SharedNetwork
 from medley.network.fabric.transport import list_ambiguity_findings, list_unambiguous_networks
 from medley.network.fabric.types import Endpoint, Fabric, NetworkOptions, RejectedLink
 from medley.network.fabric.variables import list_group_variables, list_host_variables, merge_user_variables
 
-_PEER = "its mirror image"  # not a possible host name
+_MIRROR_HOST = "its mirror image"  # not a possible host name
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,7 @@ class HostLinks:
 def rank_host_links(host: str, facts: Facts, options: NetworkOptions) -> HostLinks:
     """Rank the links of this host for a group; raise a Problem without the link that the user named."""
     candidates, unfit = find_endpoint_candidates(host, facts, options)
-    group = Group({host: facts}, {host: candidates}, options)
+    group = CandidateGroup({host: facts}, {host: candidates}, options)
     usable = list(list_unambiguous_networks(subnets.find_shared_networks(group.select_candidates()), group))
     if options.transport == "rdma":
         usable.sort(key=lambda network: not network.has_rdma)
@@ -69,11 +74,11 @@ def _list_idle_findings(host: str, facts: Facts, ranked: Candidates) -> Iterator
 
 def _explain_rejection(
     candidate: EndpointCandidate,
-    group: Group,
+    group: CandidateGroup,
     networks: list[SharedNetwork],
     ambiguous_pairs: list[tuple[EndpointCandidate, EndpointCandidate]],
 ) -> str:
-    if not group.is_wanted(candidate):
+    if not group.is_allowed(candidate):
         return f"you asked for {group.options.find_link(candidate.host)}"
     if pair := next((pair for pair in ambiguous_pairs if candidate in pair), None):
         names = " and ".join(paired.link.name for paired in pair)
@@ -98,7 +103,7 @@ def choose_mirrored_fabric(host: str, facts: Facts, options: NetworkOptions) -> 
         )
     one_sided = replace(options, link={host: options.link} if isinstance(options.link, str) else options.link)
     mirrored = choose_fabric(
-        {host: facts, _PEER: change_addresses(facts, _choose_neighbor_address)}, one_sided
+        {host: facts, _MIRROR_HOST: change_addresses(facts, _choose_neighbor_address)}, one_sided
     )
     return replace(
         mirrored,

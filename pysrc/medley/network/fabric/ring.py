@@ -17,7 +17,7 @@ from medley.host.facts import Facts
 from medley.host.facts.rdma import RdmaPort
 from medley.network.fabric import findings, types
 from medley.network.fabric.cabling import Cable, CabledGroup, list_missing_pairs
-from medley.network.fabric.endpoints import Candidates, Group
+from medley.network.fabric.endpoints import CandidateGroup, Candidates
 from medley.network.fabric.neighbors import find_cabling, find_port_key
 from medley.network.fabric.subnets import (
     SharedNetwork,
@@ -44,7 +44,7 @@ class Ring:
     why: str
 
 
-def choose_ring(best: SharedNetwork, group: Group) -> Ring | Finding | None:
+def choose_ring(best: SharedNetwork, group: CandidateGroup) -> Ring | Finding | None:
     """Return RDMA over cables between all hosts, or a finding why not; None where it is not faster."""
     is_excluded = group.options.transport == "tcp" or group.options.link is not None
     whole = None if is_excluded else find_cabling(group).only_group
@@ -66,7 +66,7 @@ def choose_ring(best: SharedNetwork, group: Group) -> Ring | Finding | None:
     return Ring(_group_by_host(networks, group), mbit, bits, why)
 
 
-def find_ring_obstacle(whole: CabledGroup, group: Group) -> Finding | None:
+def find_ring_obstacle(whole: CabledGroup, group: CandidateGroup) -> Finding | None:
     """Return why no NCCL can use these cables between all hosts, and the fix."""
     if absent := list_missing_pairs(whole):
         return _missing_cable_finding(absent[0], whole, group)
@@ -83,7 +83,9 @@ def find_ring_obstacle(whole: CabledGroup, group: Group) -> Finding | None:
     return _find_mirrored_cables(whole, group)
 
 
-def _find_cable_networks(whole: CabledGroup, group: Group) -> dict[tuple[str, str], list[SharedNetwork]]:
+def _find_cable_networks(
+    whole: CabledGroup, group: CandidateGroup
+) -> dict[tuple[str, str], list[SharedNetwork]]:
     """Return by pair of hosts the networks of its cables that RDMA can use."""
     cable_networks = {network for cable in whole.cables for network in cable.networks}
     by_pair: dict[tuple[str, str], list[SharedNetwork]] = {}
@@ -105,7 +107,7 @@ def _list_uncabled_pairs(whole: CabledGroup) -> list[str]:
     return [" – ".join(pair) for pair in combinations(sorted(whole.hosts), 2) if pair not in cabled_pairs]
 
 
-def _missing_cable_finding(pair: tuple[str, str], whole: CabledGroup, group: Group) -> Finding:
+def _missing_cable_finding(pair: tuple[str, str], whole: CabledGroup, group: CandidateGroup) -> Finding:
     ends = [(host, _find_free_port(group.hosts[host], host, whole)) for host in pair]
     shown = " – ".join(f"{host} {port}" if port else host for host, port in ends)
     used_subnets = [way.network for ways in group.candidates.values() for way in ways]
@@ -134,7 +136,7 @@ def _find_free_port(facts: Facts, host: str, whole: CabledGroup) -> str | None:
     return next((link.name for link in cabled_links if find_port_key(link, facts) not in used), None)
 
 
-def _find_mirrored_cables(whole: CabledGroup, group: Group) -> Finding | None:
+def _find_mirrored_cables(whole: CabledGroup, group: CandidateGroup) -> Finding | None:
     """Report cables between ports of one number, which NCCL cannot use in a ring."""
     numbers = {
         cable: {_find_port_number(cable, host, whole, group.hosts[host]) for host in cable.hosts}
@@ -177,7 +179,7 @@ def _list_interfaces_at(cable: Cable, host: str) -> tuple[str, ...]:
     return cable.interfaces[cable.hosts.index(host)] if host in cable.hosts else ()
 
 
-def _group_by_host(networks: list[SharedNetwork], group: Group) -> dict[str, Candidates]:
+def _group_by_host(networks: list[SharedNetwork], group: CandidateGroup) -> dict[str, Candidates]:
     """Return by host its candidates in these networks, in PCI order."""
     by_host = {}
     for host in group.candidates:

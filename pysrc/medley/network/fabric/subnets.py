@@ -7,7 +7,7 @@ from itertools import combinations, permutations
 
 from medley.host.facts import Facts
 from medley.host.facts.network import Route
-from medley.network.fabric.endpoints import Candidates, EndpointCandidate, Group
+from medley.network.fabric.endpoints import CandidateGroup, Candidates, EndpointCandidate
 from medley.network.fabric.types import compute_pcie_mbit, find_second_functions
 
 TEGRA_ETHERNET = "nvethernet"
@@ -109,7 +109,7 @@ def are_port_functions(
     return (link_candidate.link.name, other_candidate.link.name) in pairs
 
 
-def list_second_function_subnets(candidate: EndpointCandidate, group: Group) -> list[IPv4Network]:
+def list_second_function_subnets(candidate: EndpointCandidate, group: CandidateGroup) -> list[IPv4Network]:
     """Return the other subnets of the second interface of a candidate's port."""
     facts = group.hosts[candidate.host]
     others = (other for other in group.candidates[candidate.host] if other.network != candidate.network)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from medley.errors import Finding, Problem
 from medley.network.fabric import findings, ring, types
-from medley.network.fabric.endpoints import Candidates, Group
+from medley.network.fabric.endpoints import CandidateGroup, Candidates
 from medley.network.fabric.subnets import (
     SharedNetwork,
     are_port_functions,
@@ -36,7 +36,7 @@ class DataPath:
         return tuple(way for ways in self.candidates.values() for way in ways)
 
 
-def choose_data_path(best: SharedNetwork, others: list[SharedNetwork], group: Group) -> DataPath:
+def choose_data_path(best: SharedNetwork, others: list[SharedNetwork], group: CandidateGroup) -> DataPath:
     """Choose the transport; sockets use `best`, and `others` are all shared networks.
 
     Raise a Problem if the user asked for RDMA and a host cannot do it.
@@ -110,7 +110,9 @@ def _group_by_host(networks: list[SharedNetwork]) -> dict[str, Candidates]:
     }
 
 
-def list_unambiguous_networks(networks: list[SharedNetwork], group: Group) -> Iterator[SharedNetwork]:
+def list_unambiguous_networks(
+    networks: list[SharedNetwork], group: CandidateGroup
+) -> Iterator[SharedNetwork]:
     """Yield networks without two ambiguous links of a host, except interfaces of one port and named links."""
     for network in networks:
         pairs = find_ambiguous_links(network, group.hosts)
@@ -119,7 +121,7 @@ def list_unambiguous_networks(networks: list[SharedNetwork], group: Group) -> It
             yield network
 
 
-def list_ambiguity_findings(networks: list[SharedNetwork], group: Group) -> Iterator[Finding]:
+def list_ambiguity_findings(networks: list[SharedNetwork], group: CandidateGroup) -> Iterator[Finding]:
     """Yield how to separate two links of one host in one subnet."""
     used_subnets = [candidate.network for on_host in group.candidates.values() for candidate in on_host]
     for network in networks:

@@ -13,7 +13,7 @@ from medley.host.kind import has_gpudirect
 from medley.network.fabric import types
 from medley.network.fabric.types import Endpoint, Fabric
 
-NOT_CARRIED = (
+NOT_CARRIED_VARIABLES = (
     *("VLLM_HOST_IP", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "UCX_NET_DEVICES"),
     *("NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX"),
 )

@@ -34,13 +34,15 @@ def build_model_table(recipe: ImportedRecipe, name: str, source: str) -> ModelTa
         lines.append(f"args.{recipe.engine} = [{', '.join(map(_quote_toml_string, flags))}]")
     lines += [f"env.{recipe.engine}.{name} = {_quote_toml_string(value)}" for name, _, value in variables]
     text = "\n".join(lines) + "\n"
-    config.build(tomllib.loads(text), Model, f"{name}.toml")
+    config.build_table(tomllib.loads(text), Model, f"{name}.toml")
     rest = tuple(entry for entry in recipe.entries if not _is_table_entry(entry))
     return ModelTable(text, replace(recipe, model=name, entries=rest))
 
 
 def is_in_tables_folder(path: Path) -> bool:
-    return any(path.resolve().parent == (folder / "models").resolve() for folder in config.folders())
+    return any(
+        path.resolve().parent == (folder / "models").resolve() for folder in config.list_config_folders()
+    )
 
 
 def _is_table_entry(entry: RecipeEntry) -> bool:

@@ -9,7 +9,7 @@ from medley.credentials import is_secret
 from medley.engine.parser import EngineParser, read_locked_parser
 from medley.engine.unread_variables import list_unread_variables
 from medley.host_schema import ENGINE_TABLES
-from medley.network.fabric.variables import LEFT_UNSET, NOT_CARRIED
+from medley.network.fabric.variables import LEFT_UNSET, NOT_CARRIED_VARIABLES
 from medley.schema import (
     DEFAULT_ENGINE,
     ENGINE_VARIABLE,
@@ -24,7 +24,7 @@ _DECIDED_REASONS = read_reasons("variables", "decided")
 _REFUSED_REASONS = read_reasons("variables", "refused")
 _LEFT_OUT_REASONS: Mapping[str, str] = {
     **dict.fromkeys(
-        NOT_CARRIED, _REFUSED_REASONS["MASTER_ADDR"]
+        NOT_CARRIED_VARIABLES, _REFUSED_REASONS["MASTER_ADDR"]
     ),  # like MASTER_ADDR, they belong to one host
     **{name: f"medley leaves it unset: {why}" for name, why in LEFT_UNSET.items()},
     **_REFUSED_REASONS,
