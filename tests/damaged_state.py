@@ -97,7 +97,7 @@ WHEN = "2026-11-27T00:00:00+00:00"
 def write_all() -> None:
     """Write everything but the records of servers, into the state and cache of this process."""
     speed = DeviceSpeed("host", 0, "device", 1 << 34, 100.0, 1.0, 2.0, "bfloat16", 8, WHEN, "2.13")
-    record.save(bench())
+    record.save_record(bench())
     for kind in ("start", "fault", "recovery"):
         events.record_event(kind, "demo on port 8000", "for a test")
     token = credentials.store_token("t" * 40, "a test")

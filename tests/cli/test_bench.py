@@ -90,8 +90,8 @@ def test_nothing_is_kept_here(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_is_kept_is_listed_and_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    record.save(bench("20261121-1"))
-    record.save(bench("20261122-2"))
+    record.save_record(bench("20261121-1"))
+    record.save_record(bench("20261122-2"))
     assert run("history") == 0
     _, newest, oldest = capsys.readouterr().out.splitlines()
     assert newest.split() == [
@@ -110,8 +110,8 @@ def test_what_is_kept_is_listed_and_shown(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_two_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
-    record.save(bench("20261121-1"))
-    record.save(bench("20261122-2", factors=(2, 2, 2)))
+    record.save_record(bench("20261121-1"))
+    record.save_record(bench("20261122-2", factors=(2, 2, 2)))
     assert run("compare", "last-1", "last") == 0
     assert "2.00 (1.94-2.04)  better" in capsys.readouterr().out
     assert run("compare", "last-1", "last", "--json") == 0
@@ -122,8 +122,8 @@ def test_two_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("words", [("show", "last"), ("compare", "last-1", "last")])
 def test_a_picture_and_a_page_are_written(words: tuple[str, ...], tmp_path: Path) -> None:
-    record.save(bench("20261121-1"))
-    record.save(bench("20261122-2"))
+    record.save_record(bench("20261121-1"))
+    record.save_record(bench("20261122-2"))
     page, plots = tmp_path / "b.html", tmp_path / "b.svg"
     assert run(*words, "--html", str(page), "--svg", str(plots)) == 0
     assert page.read_text().startswith("<!doctype html>\n<html")

@@ -12,7 +12,7 @@ from rich.console import Console
 from medley.cli import UsageError, link, link_setup
 from medley.cli.link import LinkShowVerb, LinkVerb
 from medley.host.kind import read_facts_by_host
-from medley.measurement.link import LinkMeasurement, Rdma
+from medley.measurement.link import LinkMeasurement, RdmaSpeed
 from medley.measurement.link.tools import Ping, Throughput
 from medley.measurement.monitor import CpuSample, MemorySample, Sample
 from medley.measurement.monitor.rates import Flow, Rates, compute_rates
@@ -101,7 +101,7 @@ def test_the_table_fits_and_shows_what_is_wrong_in_red() -> None:
     [
         pytest.param(
             Ping(10, 9, 0.1, 0.25),
-            Rdma("rocep1s0f0", 92_570, 2.05),
+            RdmaSpeed("rocep1s0f0", 92_570, 2.05),
             [
                 LINK,
                 "ping    0.100 ms, 0.250 at worst; 9 of 10 came back",
@@ -124,7 +124,7 @@ def test_the_table_fits_and_shows_what_is_wrong_in_red() -> None:
         ),
     ],
 )
-def test_what_was_measured(ping: Ping | None, rdma: Rdma | None, expected: list[str]) -> None:
+def test_what_was_measured(ping: Ping | None, rdma: RdmaSpeed | None, expected: list[str]) -> None:
     there, back = Throughput(50_000, 0, 10), Throughput(940, None, 10)
     ends = ("192.168.100.2", "enp1s0f0np0", "192.168.100.1", 9000)
     found = LinkMeasurement(*ends, 200_000, 100_000, ping, None, there, back, rdma)

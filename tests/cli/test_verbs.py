@@ -41,7 +41,7 @@ def test_help_has_nothing_of_its_library_s(run: Run, words: str) -> None:
 
 def test_options_are_in_groups(run: Run) -> None:
     _, out, _ = run("serve", "--help")
-    titles = re.findall(r"(?m)^([A-Z][a-z ]+):$", out.partition("UsageError:")[2])
+    titles = re.findall(r"(?m)^([A-Z][a-z ]+):$", out.partition("Usage:")[2])
     assert titles == ["Goal", "Placement", "Engine", "Container", "Model code", "Server", "Output"]
 
 

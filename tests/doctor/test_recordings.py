@@ -63,8 +63,8 @@ RINGS: Mapping[tuple[str, ...], RulesByHost] = {
     ("spark-ring-a", "spark-ring-b", "spark-ring-c", "thor-r38"): NOTHING,
     ("spark-ring4-a", "spark-ring4-b", "spark-ring4-c", "spark-ring4-d"): {"all": ("ring",)},
 }
-ALL = {**EXPECTED, **RINGS}
-GROUPS = pytest.mark.parametrize("names", ALL, ids="+".join)
+GROUP_SUBJECT = {**EXPECTED, **RINGS}
+GROUPS = pytest.mark.parametrize("names", GROUP_SUBJECT, ids="+".join)
 
 
 def find_cluster_file(name: str) -> Path:
@@ -96,16 +96,16 @@ def find_failures(answers: Mapping[str, Transcript]) -> dict[str, tuple[str, ...
 
 @GROUPS
 def test_its_fault_and_nothing_else(names: tuple[str, ...]) -> None:
-    assert find_failures({name: read_recording(name) for name in names}) == ALL[names]
+    assert find_failures({name: read_recording(name) for name in names}) == GROUP_SUBJECT[names]
 
 
 @GROUPS
 def test_the_same_where_everything_was_asked(names: tuple[str, ...]) -> None:
-    assert find_failures({name: read_complete_recording(name) for name in names}) == ALL[names]
+    assert find_failures({name: read_complete_recording(name) for name in names}) == GROUP_SUBJECT[names]
 
 
 def test_no_recording_of_a_fault_is_forgotten() -> None:
-    used = {name for names in ALL for name in names}
+    used = {name for names in GROUP_SUBJECT for name in names}
     assert {path.stem for path in FAULTS.glob("*.txt")} <= used
 
 

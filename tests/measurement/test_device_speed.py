@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from medley.measurement.device_speed import HostDevices, Speeds, find_problem
+from medley.measurement.device_speed import DeviceSpeeds, HostDevices, find_problem
 from medley.planner.device_history import find_slow_devices as slow_devices
 from medley.planner.devices import DeviceIdentity, DeviceSpeed
 from tests.problems import assert_problem
@@ -28,8 +28,8 @@ def build_event(address: str, uuid: str | None = None, **rates: float) -> dict[s
     return {"device": address, "uuid": uuid, **ABOUT, **RATES, **rates}
 
 
-def collect_speeds(*events: dict[str, Any]) -> Speeds:
-    speeds = Speeds()
+def collect_speeds(*events: dict[str, Any]) -> DeviceSpeeds:
+    speeds = DeviceSpeeds()
     for event in events:
         speeds = speeds.add_event(event, HOSTS, WHEN)
     return speeds
@@ -84,7 +84,7 @@ BASE = DeviceSpeed("a", 0, "GB10", 120 * GIB, 200.0, 2.5, 60.0, "bfloat16", 8, W
     ],
 )
 def test_who_is_far_below_its_equals(others: list[dict[str, Any]], slow: list[str]) -> None:
-    speeds = Speeds((BASE, *(replace(BASE, **changes) for changes in others)))
+    speeds = DeviceSpeeds((BASE, *(replace(BASE, **changes) for changes in others)))
     assert [changes.host for changes, _ in slow_devices(speeds.devices)] == slow
     problem = find_problem(speeds)
     assert (problem is not None) == bool(slow)

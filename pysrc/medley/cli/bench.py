@@ -14,7 +14,12 @@ from medley.errors import Problem
 from medley.measurement.bench import BenchLoad, compare, page, parse_concurrencies, record, report
 from medley.measurement.bench.record import Record
 from medley.measurement.bench.run import measure_offline, measure_server
-from medley.measurement.bench.target import TargetOptions, find_target, plan_offline_target, require_room
+from medley.measurement.bench.target import (
+    TargetOptions,
+    find_target,
+    plan_offline_target,
+    require_context_room,
+)
 from medley.schema import (
     DEFAULT_ENGINE,
     EngineName,
@@ -136,7 +141,7 @@ class BenchVerb(Verb):
         load, progress = self._build_load(), start_progress()
         server = (self.url, self.engine, self.environment, self.tokenizer, self.model, self.key_file)
         target = find_target(TargetOptions(*server, is_insecure=self.is_insecure), progress)
-        require_room(load, target.served.model, target.max_tokens)
+        require_context_room(load, target.served.model, target.max_tokens)
         if not self.dry_run:
             return measure_server(target, load, self.timeout_s, progress)
         for run in load.list_runs():

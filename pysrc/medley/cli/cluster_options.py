@@ -13,9 +13,7 @@ from medley.cluster.remote import Remote
 from medley.cluster.self_command import TYPED_HERE_VARIABLE
 from medley.errors import Problem
 
-_CLUSTER_SWITCH = switch(
-    "--cluster FILE", "table of the cluster [default: ./cluster.toml, else your own]"
-)
+_CLUSTER_SWITCH = switch("--cluster FILE", "table of the cluster [default: ./cluster.toml, else your own]")
 
 
 class ClusterVerb(Verb):

@@ -10,9 +10,9 @@ from medley.cli.progress import start_progress
 from medley.cluster import membership
 from medley.cluster.membership import Membership
 from medley.measurement import collective, device_speed
-from medley.measurement.collective import Result, run
+from medley.measurement.collective import AllReduceResult, run
 from medley.measurement.collective import verdict as network_verdict
-from medley.measurement.device_speed import Speeds
+from medley.measurement.device_speed import DeviceSpeeds
 from medley.measurement.link import format_mbit
 from medley.planner import devices
 from medley.planner.device_history import find_slow_devices
@@ -47,7 +47,9 @@ class CollectiveTestVerb(Verb):
                 )
         self._finish(speeds, result, member)
 
-    def _finish(self, speeds: Speeds | None, result: Result | None, member: Membership | None = None) -> None:
+    def _finish(
+        self, speeds: DeviceSpeeds | None, result: AllReduceResult | None, member: Membership | None = None
+    ) -> None:
         """Store and print all results, then raise the first Problem: of the network, because all needs it."""
         network_problem = network_verdict.find_problem(result) if result else None
         problem = network_problem or (device_speed.find_problem(speeds) if speeds else None)
@@ -71,7 +73,7 @@ class CollectiveTestVerb(Verb):
             print("all is well: no device is far below its equals")
 
 
-def _print_tables(speeds: Speeds | None, result: Result | None) -> None:
+def _print_tables(speeds: DeviceSpeeds | None, result: AllReduceResult | None) -> None:
     lines: list[str] = []
     if speeds and speeds.devices:
         lines += format_table(
@@ -86,14 +88,14 @@ def _print_tables(speeds: Speeds | None, result: Result | None) -> None:
     print("\n".join(lines))
 
 
-def _list_speed_rows(speeds: Speeds) -> Iterator[tuple[str, ...]]:
+def _list_speed_rows(speeds: DeviceSpeeds) -> Iterator[tuple[str, ...]]:
     slow_devices = [slow_device for slow_device, _ in find_slow_devices(speeds.devices)]
     for device in speeds.devices:
         rates = (f"{device.gb_s:.3g} GB/s", f"{device.few_tflops:.3g} TFLOPS", f"{device.tflops:.3g} TFLOPS")
         yield device.host, str(device.index), device.name, *rates, "slow" if device in slow_devices else ""
 
 
-def _list_rate_rows(result: Result) -> Iterator[tuple[str, ...]]:
+def _list_rate_rows(result: AllReduceResult) -> Iterator[tuple[str, ...]]:
     for rate in result.rates:
         latency = f"{rate.seconds * 1e6:.0f} µs" if rate.seconds else "left out: it would take too long"
         yield (
@@ -104,7 +106,7 @@ def _list_rate_rows(result: Result) -> Iterator[tuple[str, ...]]:
         )
 
 
-def _list_pair_rows(result: Result) -> Iterator[tuple[str, ...]]:
+def _list_pair_rows(result: AllReduceResult) -> Iterator[tuple[str, ...]]:
     slow_pairs = network_verdict.find_slow_pairs(result)
     for pair in result.pairs:
         names = " - ".join(result.members[address].name for address in (pair.one, pair.two))

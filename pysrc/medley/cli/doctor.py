@@ -23,7 +23,7 @@ from medley.doctor.case import (
     fit_model,
     read_cluster,
 )
-from medley.doctor.checks import GROUP, Case, Check, Rule, State
+from medley.doctor.checks import GROUP_NAME, Case, Check, Rule, State
 from medley.doctor.registry import run_checks
 from medley.errors import Problem
 from medley.host.kind import read_answers_by_host
@@ -132,7 +132,7 @@ def list_lines(
     for rule, check in checked_rules:
         by_host.setdefault(only_host or check.host, []).append((rule, check))
     for name, host_rules in by_host.items():
-        host_lines = list(_list_host_lines(host_rules, verbose=verbose or name == GROUP, brief=brief))
+        host_lines = list(_list_host_lines(host_rules, verbose=verbose or name == GROUP_NAME, brief=brief))
         if host_lines:
             yield _format_headline(name, case)
             yield from host_lines
@@ -145,7 +145,7 @@ def list_lines(
     hint = "" if verbose else paint("   all checks: --verbose", "dim")
     if not brief or counts["wrong"] or counts["better"]:
         yield ""
-    yield f"{_format_count(len(by_host) - (GROUP in by_host), 'hosts')}: {', '.join(parts)}{hint}"
+    yield f"{_format_count(len(by_host) - (GROUP_NAME in by_host), 'hosts')}: {', '.join(parts)}{hint}"
 
 
 def _list_host_lines(host_rules: list[tuple[Rule, Check]], *, verbose: bool, brief: bool) -> Iterator[str]:
@@ -190,7 +190,7 @@ def _format_line(state: State, text: str) -> str:
 
 def _format_headline(name: str, case: Case) -> str:
     """Return the host's kind, system, driver and CUDA, as far as they are known."""
-    host, shown = case.hosts.get(name), "cluster" if name == GROUP else name
+    host, shown = case.hosts.get(name), "cluster" if name == GROUP_NAME else name
     if host is None:
         return paint(shown, "bold")
     driver = host.facts.driver

@@ -13,7 +13,7 @@ from medley.cluster import Cluster, membership, ray_serving
 from medley.cluster.fleet import Fleet, is_this_host
 from medley.doctor import report as doctor_report
 from medley.doctor.case import examine_cluster, examine_this_host
-from medley.doctor.checks import GROUP, Case
+from medley.doctor.checks import GROUP_NAME, Case
 from medley.doctor.registry import run_checks
 from medley.errors import Problem
 from medley.measurement import link as link_test
@@ -160,13 +160,13 @@ def _describe_hosts(draft: Draft, case: Case, others: OtherHosts, known_cluster:
     answers = {name: (host.answers, host.kind.name if host.kind else None) for name, host in hosts.items()}
     targets = [known_cluster.get_ssh_target(name) for name in others] if known_cluster else []
     users = [target.rpartition("@")[0].rpartition("/")[2] for target in targets]
-    draft.describe(answers, others, users, case.wishes)
+    draft.describe(answers, others, users, case.network_options)
     draft.parts["doctor"] = draft.redact(doctor_report.build_table(tuple(run_checks(case))))
     if case.fabric:
         facts = {name: host.facts for name, host in hosts.items()}
         draft.parts["fabric"] = draft.redact(fabric_report.build_fabric_table(case.fabric, facts))
     for name, problem in {**case.silent_hosts, **case.network_problems}.items():
-        draft.skip("network" if name == GROUP else f"host {name}", problem)
+        draft.skip("network" if name == GROUP_NAME else f"host {name}", problem)
     draft.save()
 
 

@@ -99,8 +99,8 @@ class LinkTestVerb(Verb):
             flag = " --tcp" if self.tcp else ""
             print(f"on the other host: medley link test {endpoint.ip}{flag}", flush=True)
 
-        link_test.serve(
-            endpoint, adapter, limit_s=self.minutes * 60, ready=announce, progress=PlainProgress()
+        link_test.serve_link_test(
+            endpoint, adapter, limit_s=self.minutes * 60, on_ready=announce, progress=PlainProgress()
         )
         return 0
 

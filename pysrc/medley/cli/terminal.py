@@ -1,8 +1,8 @@
 """Print safely to a terminal, and ask a person there.
 
 Names, logs, answers of models and words of other hosts may hold sequences that set a terminal's title, fill
-its clipboard (OSC 52) or write over what stands there. All that is printed goes through here: colours stay,
-and what is no text is shown as �. What draws for itself uses `console`, which does the same to its texts.
+its clipboard (OSC 52) or write over what stands there. All output passes through this module: it keeps
+colours and replaces other control characters by �. Rich output uses `create_console`, which does the same.
 """
 
 import io
@@ -67,12 +67,12 @@ class CheckedStream:
                     fix="make room on its disk, or write it to a file on another one",
                 ) from error
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the stream has
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - an attribute of any type
         return getattr(self.original, name)
 
 
 class CleanStream(CheckedStream):
-    """A stream that cleans every text; all else is the stream's own."""
+    """A stream that cleans every text it writes; its other attributes are the original stream's."""
 
     def write(self, text: str) -> int:
         super().write(clean_text(text))
@@ -80,7 +80,7 @@ class CleanStream(CheckedStream):
 
 
 def discard_output(stream: TextIO) -> None:
-    """Discard the text that the stream still has, and all that comes."""
+    """Discard the text that the stream has buffered, and all later text."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)
@@ -91,13 +91,13 @@ def open_closed_streams() -> None:
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             null = os.open(os.devnull, os.O_RDWR)
-            if null > number:  # a file has its number already
+            if null > number:  # an open file already has this number
                 os.close(null)
             setattr(sys, name, open(os.devnull, "w" if number else "r", encoding="utf-8"))  # noqa: SIM115, PTH123 - it stays open, as a stream
 
 
 def install_streams() -> None:
-    """Clean all text from here on; a character that the stream's encoding lacks becomes `?`."""
+    """Clean all later output; a character that the stream's encoding lacks becomes `?`."""
     open_closed_streams()
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -122,7 +122,7 @@ def create_console(stream: TextIO) -> "Console":
     from rich.console import Console
     from rich.segment import Segment
 
-    class Clean(Console):
+    class CleanConsole(Console):
         def _render_buffer(self, buffer: Any) -> str:  # noqa: ANN401 - rich's own
             """Clean the texts before rich joins them; rich marks its own control codes."""
             return super()._render_buffer(
@@ -132,7 +132,7 @@ def create_console(stream: TextIO) -> "Console":
 
     width = None if stream.isatty() else _PIPE_COLUMNS
     file: Any = CheckedStream(get_original(stream), has_results=stream is sys.stdout)
-    return Clean(file=file, width=width, highlight=False, markup=False, emoji=False)
+    return CleanConsole(file=file, width=width, highlight=False, markup=False, emoji=False)
 
 
 @contextmanager

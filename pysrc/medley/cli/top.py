@@ -160,11 +160,11 @@ def _hide_typing() -> Iterator[Callable[[float], bytes]]:
     try:
         yield partial(_read_keys, [keyboard])
     finally:
-        # What was typed to us is not for the shell.
+        # TCSAFLUSH drops unread keys, which the shell would run.
         termios.tcsetattr(keyboard, termios.TCSAFLUSH, old_settings)
 
 
 def _read_keys(keyboards: list[int], limit_s: float) -> bytes:
     for keyboard in select.select(keyboards, [], [], limit_s)[0]:
-        return os.read(keyboard, 64) or b"q"  # the terminal is gone
+        return os.read(keyboard, 64) or b"q"  # an empty read: the terminal is closed
     return b""

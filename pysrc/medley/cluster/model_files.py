@@ -69,7 +69,7 @@ class ModelPull:
     def choose_manifest(self, *, reads_all: bool = False) -> None:
         """Choose the manifest that most hosts have, so that damage is outvoted.
 
-        `reads_all`: hash all files.
+        `reads_all`: hash again.
         """
         answers = self._ask_hosts(
             "offer", lambda _: {"fresh": reads_all}, limit_s=_HASH_LIMIT_S, hosts=self.source_hosts

@@ -1,1 +1,1 @@
-"""Checks of hosts, each alone and all together, with what repairs them."""
+"""Check hosts, each alone and all as a group, and apply fixes."""

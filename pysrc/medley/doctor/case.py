@@ -11,7 +11,7 @@ from medley.cluster import ClusterHost, checks, self_command
 from medley.cluster.fleet import Fleet, format_host_count
 from medley.cluster.remote import ConnectionLost, NotAnswering
 from medley.command import Command
-from medley.doctor.checks import GROUP, Case, ExaminedHost, Fix
+from medley.doctor.checks import GROUP_NAME, Case, ExaminedHost, Fix
 from medley.engine import ServerSpec
 from medley.engine.launch import Order
 from medley.environment import engine_source
@@ -104,31 +104,31 @@ def examine_host(
 
 def build_case(
     hosts: Mapping[str, ExaminedHost],
-    wishes: NetworkOptions | None = None,
+    network_options: NetworkOptions | None = None,
     **fields: Any,  # noqa: ANN401 - fields of Case
 ) -> Case:
     """Compute the network that the hosts share and return the case; `fields` are further fields of Case."""
-    wishes = wishes or NetworkOptions()
+    network_options = network_options or NetworkOptions()
     linked = {name: host.facts for name, host in hosts.items() if host.facts.net.links}
-    shared_fabric, network_problems = _compute_fabric(linked, wishes, fields.get("head"))
-    return Case(hosts, wishes, shared_fabric, network_problems, **fields)
+    shared_fabric, network_problems = _compute_fabric(linked, network_options, fields.get("head"))
+    return Case(hosts, network_options, shared_fabric, network_problems, **fields)
 
 
 def _compute_fabric(
-    hosts: Mapping[str, facts.Facts], wishes: NetworkOptions, head: str | None
+    hosts: Mapping[str, facts.Facts], network_options: NetworkOptions, head: str | None
 ) -> tuple[Fabric | None, dict[str, Problem]]:
     """Return the fabric of all hosts, or of all but one; and why the excluded host or the group has none."""
     if len(hosts) < _MIN_NETWORK_HOSTS:
         return None, {}
     try:
-        return choose_fabric(hosts, wishes), {}
+        return choose_fabric(hosts, network_options), {}
     except Problem as problem:
         for excluded in hosts:
             remaining = {name: host_facts for name, host_facts in hosts.items() if name != excluded}
             if excluded != head and len(remaining) >= _MIN_NETWORK_HOSTS:
                 with suppress(Problem):
-                    return choose_fabric(remaining, wishes), {excluded: problem}
-        return None, {GROUP: problem}
+                    return choose_fabric(remaining, network_options), {excluded: problem}
+        return None, {GROUP_NAME: problem}
 
 
 def _explain_silence(fleet: Fleet, name: str, digest: str) -> Problem:
@@ -161,7 +161,7 @@ def read_cluster(name: str | None, without: tuple[str, ...]) -> cluster.Cluster 
 
 def apply_fix_on_host(fix: Fix, fleet: Fleet | None, progress: Progress) -> Problem | None:
     """Apply the fix on its host of the fleet, or here; return the Problem if it failed."""
-    request = {"words": list(fix.arguments), "unasked": list(fix.consent_arguments), "root": fix.root}
+    request = {"words": list(fix.arguments), "unasked": list(fix.consent_arguments), "root": fix.needs_root}
     if fleet is not None:
         fleet.ask("mend", lambda _: request, limit_s=FIX_LIMIT_S, hosts=[fix.host])
         return fleet.failed.pop(fix.host, None)
@@ -208,7 +208,7 @@ def fit_model(
         )
     try:
         model_files = resolve_weights(model, config.load_models(), storage.find_cache_folder(), typed)
-        options = PlacementOptions(network=case.wishes, engine=case.engine)
+        options = PlacementOptions(network=case.network_options, engine=case.engine)
         plan = ("medley", "plan", model, *(("--from", *files) if files else ()))
         serving = ServerSpec(model_files.target, model_files.name)
         order = Order(model_files, serving, options, user_command=plan)

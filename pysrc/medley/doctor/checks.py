@@ -18,7 +18,7 @@ from medley.schema import (
 from medley.transcript import Transcript
 
 State = Literal["ok", "better", "wrong", "unknown"]
-GROUP = "all"
+GROUP_NAME = "all"
 """The host name of a check that concerns the whole group."""
 NOT_RECORDED = "not in this transcript; medley facts --transcript records it now"
 _Part = TypeVar("_Part")
@@ -33,14 +33,14 @@ class Fix:
     """The command line; if it begins with `medley`, medley's own program runs it."""
     consent_arguments: tuple[str, ...] = ()
     """Arguments appended when the user has agreed, as `--yes`."""
-    root: bool = False
+    needs_root: bool = False
 
     @property
     def command_text(self) -> str:
         """The command to paste into a shell; `medley` by its path, because sudo's PATH has no virtualenv."""
-        if self.root and self.arguments[0] == "medley":
+        if self.needs_root and self.arguments[0] == "medley":
             return f"sudo $(command -v medley) {join(self.arguments[1:])}"
-        return f"{'sudo ' if self.root else ''}{join(self.arguments)}"
+        return f"{'sudo ' if self.needs_root else ''}{join(self.arguments)}"
 
 
 @dataclass(frozen=True)
@@ -56,20 +56,20 @@ class Check:
 
 @dataclass(frozen=True)
 class Subject:
-    """The host, or GROUP, that a check reports about."""
+    """The host, or GROUP_NAME, that a check reports about."""
 
     name: str
 
-    def ok(self, summary: str) -> Check:
+    def report_ok(self, summary: str) -> Check:
         return Check(self.name, "ok", summary)
 
-    def unknown(self, reason: str) -> Check:
+    def report_unknown(self, reason: str) -> Check:
         return Check(self.name, "unknown", reason)
 
-    def wrong(self, title: str, *, cause: str, fix: str | Fix) -> Check:
+    def report_wrong(self, title: str, *, cause: str, fix: str | Fix) -> Check:
         return self.report("wrong", title, cause=cause, fix=fix)
 
-    def better(self, title: str, *, cause: str, fix: str | Fix) -> Check:
+    def report_better(self, title: str, *, cause: str, fix: str | Fix) -> Check:
         return self.report("better", title, cause=cause, fix=fix)
 
     def report(self, state: State, title: str, *, cause: str, fix: str | Fix) -> Check:
@@ -81,11 +81,13 @@ class Subject:
         """Report a Problem that another part of medley raised or returned."""
         return Check(self.name, "wrong", problem.what, problem)
 
-    def build_fix(self, *arguments: str, consent_arguments: tuple[str, ...] = (), root: bool = False) -> Fix:
-        return Fix(self.name, arguments, consent_arguments, root)
+    def build_fix(
+        self, *arguments: str, consent_arguments: tuple[str, ...] = (), needs_root: bool = False
+    ) -> Fix:
+        return Fix(self.name, arguments, consent_arguments, needs_root)
 
 
-ALL = Subject(GROUP)
+GROUP_SUBJECT = Subject(GROUP_NAME)
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ class ExaminedHost(Subject):
 
     @property
     def gpu_kind(self) -> Kind | None:
-        """Its kind, if hosts of that kind have a GPU."""
+        """The kind of the host, if hosts of that kind have a GPU; else None."""
         return self.kind if self.kind and self.kind.host.device != "cpu" else None
 
     @property
@@ -114,14 +116,14 @@ class ExaminedHost(Subject):
 
     @property
     def capability(self) -> str | None:
-        """The compute capability of its first GPU."""
+        """The compute capability of the first GPU, as `12.1`."""
         for gpu in self.facts.gpus[:1]:
             return gpu.capability or (self.kind.host.capability if self.kind else None)
         return None
 
     @property
     def has_nix_toolkit(self) -> bool:
-        """Whether Nix provides its CUDA toolkit, and the loader that its engines run on."""
+        """Whether Nix provides the host's CUDA toolkit and the loader that its engines use."""
         return bool(self.health.compilers and self.health.compilers.is_pinned)
 
 
@@ -130,10 +132,10 @@ class Case:
     """Everything that the checks read: the hosts of a group, their network, and the connections tried."""
 
     hosts: Mapping[str, ExaminedHost]
-    wishes: NetworkOptions = field(default_factory=NetworkOptions)
+    network_options: NetworkOptions = field(default_factory=NetworkOptions)
     fabric: Fabric | None = None
     network_problems: Mapping[str, Problem] = field(default_factory=dict)
-    """Why the hosts, or some of them, share no network; by host, or GROUP."""
+    """Why the hosts, or some of them, share no network; by host, or GROUP_NAME."""
     head: str | None = None
     silent_hosts: Mapping[str, Problem] = field(default_factory=dict)
     """Hosts that did not answer or could not be reached, with the reason."""
@@ -181,7 +183,7 @@ def health_check(
         def run(case: Case) -> Iterator[Check]:
             for host in case.hosts.values():
                 part = get_part(host.health)
-                yield from [host.unknown(NOT_RECORDED)] if part is None else examine(host, part)
+                yield from [host.report_unknown(NOT_RECORDED)] if part is None else examine(host, part)
 
         return Rule(name, topic, run)
 

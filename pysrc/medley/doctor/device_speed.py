@@ -28,16 +28,16 @@ def speed(case: Case) -> Iterator[Check]:
     ]
     for name, host in case.hosts.items():
         if host.health.speeds is None:
-            yield host.unknown(NOT_RECORDED)
+            yield host.report_unknown(NOT_RECORDED)
         elif not records[name]:
-            yield host.unknown("nothing was measured yet: medley collective-test --only speed")
+            yield host.report_unknown("nothing was measured yet: medley collective-test --only speed")
         else:
             slow_findings = list(list_findings(records[name])) or [
                 finding for host_name, finding in comparisons if host_name == name
             ]
             for finding in slow_findings:
-                yield host.better(finding.what, cause=finding.cause, fix=finding.fix)
+                yield host.report_better(finding.what, cause=finding.cause, fix=finding.fix)
             if not slow_findings:
                 date = records[name][-1].when[:10]
                 speeds = (f"{device.gb_s:.3g} GB/s" for device in records[name][-1].devices)
-                yield host.ok(f"{', '.join(speeds) or 'links only'} on {date}")
+                yield host.report_ok(f"{', '.join(speeds) or 'links only'} on {date}")

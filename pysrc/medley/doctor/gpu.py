@@ -33,7 +33,7 @@ from medley.schema import (
 )
 
 _THROTTLE_REASONS = ("HW Slowdown", "HW Thermal Slowdown", "HW Power Brake Slowdown", "SW Thermal Slowdown")
-_FIRST_CUDA = {"8.7": "11.4", "8.9": "11.8", "9.0": "11.8", "10.0": "12.8", "10.3": "12.9"} | {
+_FIRST_CUDA_BY_CAPABILITY = {"8.7": "11.4", "8.9": "11.8", "9.0": "11.8", "10.0": "12.8", "10.3": "12.9"} | {
     "11.0": "13.0",  # Thor was sm_101 before
     "12.0": "12.8",
     "12.1": "12.9",
@@ -49,29 +49,29 @@ def clocks(host: ExaminedHost, states: GpuStates) -> Iterator[Check]:
         throttle_reasons = [reason for reason in gpu.clock_limits if reason in _THROTTLE_REASONS]
         is_capped = gpu.set_mhz and gpu.default_mhz and gpu.set_mhz < gpu.default_mhz
         if throttle_reasons:
-            yield host.better(
+            yield host.report_better(
                 f"GPU {number} is throttled: {', '.join(throttle_reasons)}",
                 cause="it is too hot, or its power supply is too weak",
                 fix="nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE  # then check fans and power supply",
             )
         elif is_capped or "Applications Clocks Setting" in gpu.clock_limits:
-            yield host.better(
+            yield host.report_better(
                 f"GPU {number} is limited to {gpu.set_mhz or gpu.mhz or '?'} MHz "
                 f"of {gpu.default_mhz or gpu.max_mhz or '?'}",
                 cause="its clocks were set by hand; 2,200 MHz on a GB10 cost 15 to 35 % of the speed",
                 fix=f"sudo nvidia-smi -i {number} -rgc; sudo nvidia-smi -i {number} -rac",
             )
         elif power_mode := _find_stuck_power(host, gpu):
-            yield host.better(
+            yield host.report_better(
                 f"GPU {number} computes at {gpu.mhz} of {gpu.max_mhz} MHz without a reported reason",
                 cause=power_mode.stuck_cause or "",
                 fix=power_mode.slow_fix or "",
             )
         else:
             max_mhz = gpu.set_mhz or gpu.max_mhz or "?"
-            yield host.ok(f"GPU {number}: {gpu.mhz or '?'} MHz now, {max_mhz} at most")
+            yield host.report_ok(f"GPU {number}: {gpu.mhz or '?'} MHz now, {max_mhz} at most")
     if not states.gpus and host.facts.gpus and not host.facts.is_jetson:
-        yield host.unknown("nvidia-smi does not report clocks")
+        yield host.report_unknown("nvidia-smi does not report clocks")
 
 
 def _find_stuck_power(host: ExaminedHost, gpu: GpuState) -> Power | None:
@@ -90,27 +90,27 @@ def power_mode(host: ExaminedHost, states: GpuStates) -> Iterator[Check]:
     report = host.health.kernel
     mode, fastest = states.power_mode, host.kind.host.power.fastest if host.kind else ()
     if mode is None:
-        yield host.unknown("nvpmodel is not installed")
+        yield host.report_unknown("nvpmodel is not installed")
     elif mode in fastest or mode.startswith("MAXN"):
-        yield host.ok(f"{mode}, the fastest")
+        yield host.report_ok(f"{mode}, the fastest")
     else:
         mode_numbers = dict(report.power_modes) if report else {}
         number = next((mode_numbers[name] for name in fastest if name in mode_numbers), None)
-        yield host.better(
+        yield host.report_better(
             f"Power mode is {mode}, not MAXN",
             cause="it lowers the clocks of processor, GPU and memory. Some modes need a "
             "reboot, and nvpmodel then asks for it",
             # MAXN's number is 0 on AGX Orin and Thor; smaller modules have other numbers.
-            fix=host.build_fix("nvpmodel", "-m", number, root=True)
+            fix=host.build_fix("nvpmodel", "-m", number, needs_root=True)
             if number
             else "grep POWER_MODEL /etc/nvpmodel.conf; sudo nvpmodel -m 0  # or MAXN's number there",
         )
     if report and report.has_pinned_clocks is False:
-        yield host.better(
+        yield host.report_better(
             "GPU clock follows the load",
             cause="it rises only after some work; jetson_clocks keeps it at the power mode's maximum "
             "until the next boot, for more heat and noise",
-            fix=host.build_fix("jetson_clocks", root=True),
+            fix=host.build_fix("jetson_clocks", needs_root=True),
         )
 
 
@@ -120,19 +120,19 @@ def device_permissions(host: ExaminedHost, access: Access) -> Iterator[Check]:
     closed = [path for path in access.closed_devices if "infiniband" not in path]
     rdma = [path for path in access.closed_devices if "infiniband" in path]
     if closed:
-        yield host.wrong(
+        yield host.report_wrong(
             f"This user cannot open {', '.join(closed)}",
             cause="CUDA then does not find a device",
             fix="sudo usermod -aG video,render $USER  # then log in again",
         )
     if rdma:
-        yield host.wrong(
+        yield host.report_wrong(
             f"This user cannot open {', '.join(rdma)}",
             cause="NCCL then finds no RDMA device and silently uses TCP",
             fix=shlex.join(("sudo", "chmod", "666", *rdma)),
         )
     if not access.closed_devices:
-        yield host.ok(", ".join(access.open_devices) or "no GPU or RDMA devices here")
+        yield host.report_ok(", ".join(access.open_devices) or "no GPU or RDMA devices here")
 
 
 @health_check("driver-libraries", "driver libraries", lambda health: health.driver)
@@ -149,14 +149,16 @@ def driver_libraries(host: ExaminedHost, files: Mapping[str, LibraryFile]) -> It
     problem = driver.find_install_problem(found_libraries, table, host.name, system)
     if problem is None:
         version = f"{found_libraries.version}, " if found_libraries.version else ""
-        yield host.ok(f"{version}libcuda is {found_libraries.paths[driver.CUDA_LIBRARY]}")
+        yield host.report_ok(f"{version}libcuda is {found_libraries.paths[driver.CUDA_LIBRARY]}")
     elif unsearched := {*table.driver.directories, *table.driver.shared_directories}.difference(FOLDERS):
-        yield host.unknown(f"only known folders are searched, not {', '.join(sorted(unsearched))}")
+        yield host.report_unknown(f"only known folders are searched, not {', '.join(sorted(unsearched))}")
     elif driver.CUDA_LIBRARY in found_libraries.paths or found_libraries.refusals or host.has_nix_toolkit:
         # Nix's loader has no host folders, so medley has to find the driver itself.
         yield host.report_problem(problem)
     else:
-        yield host.unknown("libcuda is not in a folder that medley searches; the host's loader may find it")
+        yield host.report_unknown(
+            "libcuda is not in a folder that medley searches; the host's loader may find it"
+        )
 
 
 @health_check("limits", "process limits", lambda health: health.access)
@@ -173,32 +175,32 @@ def process_limits(host: ExaminedHost, access: Access) -> Iterator[Check]:
     if not problems:
         files, locked_bytes = access.limits.open_files or "unlimited", access.limits.locked_bytes
         locked_text = "unlimited" if locked_bytes is None else f"{locked_bytes >> 10} KiB of"
-        yield host.ok(f"{files} open files, {locked_text} locked memory")
+        yield host.report_ok(f"{files} open files, {locked_text} locked memory")
 
 
 @health_check("ptxas", "ptxas for this GPU", lambda health: health.compilers)
 def ptxas(host: ExaminedHost, compilers: Compilers) -> Iterator[Check]:
     """Check for a ptxas that supports this GPU; Triton compiles every kernel with it."""
     capability = host.capability or ""
-    first_cuda = _FIRST_CUDA.get(capability)
+    first_cuda = _FIRST_CUDA_BY_CAPABILITY.get(capability)
     if first_cuda is None:
         return
     arch = f"sm_{capability.replace('.', '')}"
     names = f"TRITON_PTXAS_PATH={_TOOLKIT_PTXAS} TRITON_PTXAS_BLACKWELL_PATH={_TOOLKIT_PTXAS}"
     install = f"sudo apt-get install -y cuda-nvcc-{first_cuda.replace('.', '-')}; export {names}"
-    suitable = [(path, cuda) for path, cuda in compilers.ptxas if _is_at_least(cuda, first_cuda)]
+    suitable = [(path, cuda) for path, cuda in compilers.ptxas if _is_version_at_least(cuda, first_cuda)]
     if setting := _find_bad_setting(host, compilers, capability, first_cuda):
         variable, path, cuda = setting
         cause = f"it is of CUDA {cuda}, and {arch} came with {first_cuda}"
-        yield host.wrong(
+        yield host.report_wrong(
             f"{variable}={path} does not know {arch}",
             cause=cause if cuda else "the program does not exist",
             fix=f"export {variable}={suitable[0][0]}" if suitable else install,
         )
     elif suitable:
-        yield host.ok(f"{suitable[0][0]} of CUDA {suitable[0][1]} knows {arch}")
+        yield host.report_ok(f"{suitable[0][0]} of CUDA {suitable[0][1]} knows {arch}")
     elif compilers.is_pinned:
-        yield host.ok("part of Nix's toolkit for this host")
+        yield host.report_ok("part of Nix's toolkit for this host")
     elif compilers.ptxas:
         path, cuda = compilers.ptxas[-1]
         yield host.report(
@@ -208,7 +210,7 @@ def ptxas(host: ExaminedHost, compilers: Compilers) -> Iterator[Check]:
             fix=install,
         )
     else:
-        yield host.ok("not installed; an engine environment has its own")
+        yield host.report_ok("not installed; an engine environment has its own")
 
 
 def _find_bad_setting(
@@ -220,15 +222,15 @@ def _find_bad_setting(
     """
     values = host.health.settings.variables if host.health.settings else {}
     variable = "TRITON_PTXAS_BLACKWELL_PATH"
-    if variable not in values or not _is_at_least(capability, _BLACKWELL_CAPABILITY):
+    if variable not in values or not _is_version_at_least(capability, _BLACKWELL_CAPABILITY):
         variable = "TRITON_PTXAS_PATH"
     path = values.get(variable)
     cuda = dict(compilers.ptxas).get(path) if path else None
-    return (variable, path, cuda) if path and not (cuda and _is_at_least(cuda, first_cuda)) else None
+    return (variable, path, cuda) if path and not (cuda and _is_version_at_least(cuda, first_cuda)) else None
 
 
-def _is_at_least(version: str, minimum: str) -> bool:
-    """Compare the first two numbers of two versions."""
+def _is_version_at_least(version: str, minimum: str) -> bool:
+    """Return whether the version is the minimum or later, by the first two numbers of both."""
     numbers, minimum_numbers = (
         [int(part) for part in text.split(".")[:2] if part.isdecimal()] for text in (version, minimum)
     )
@@ -245,20 +247,20 @@ def compilers(case: Case) -> Iterator[Check]:
 
 def _check_compilers(host: ExaminedHost, kind: Kind, engine: EngineName) -> Check:
     if host.has_nix_toolkit:
-        return host.ok("gcc and nvcc are part of Nix's toolkit for this host")
+        return host.report_ok("gcc and nvcc are part of Nix's toolkit for this host")
     return _check_c_compiler(host, kind) or _check_cuda_compiler(host, kind, engine)
 
 
 def _check_c_compiler(host: ExaminedHost, kind: Kind) -> Check | None:
     """Return what is wrong with gcc or Python's headers, if anything."""
     if "gcc" not in host.facts.software.programs:
-        return host.wrong(
+        return host.report_wrong(
             "gcc is not installed",
             cause="Triton compiles a small C program for every kernel it starts: 'Failed to find C compiler'",
             fix="sudo apt-get install -y build-essential",
         )
     if environments := _list_headless_environments(host, kind):
-        return host.wrong(
+        return host.report_wrong(
             f"Python of {environments} has no headers",
             cause="Triton compiles a C file with them for every kernel: 'Python.h: No such file'",
             fix="sudo apt-get install -y python3-dev",
@@ -269,13 +271,13 @@ def _check_c_compiler(host: ExaminedHost, kind: Kind) -> Check | None:
 def _check_cuda_compiler(host: ExaminedHost, kind: Kind, engine: EngineName) -> Check:
     cuda = host.facts.software.cuda
     if host.member.image:
-        return host.ok(f"gcc; nvcc is the image's own ({host.member.image})")
+        return host.report_ok(f"gcc; nvcc is the image's own ({host.member.image})")
     if not host.member.env and has_matching_nvcc(kind.host.environments.get(engine, "")):
-        return host.ok("gcc; nvcc is the engine environment's own")
+        return host.report_ok("gcc; nvcc is the engine environment's own")
     if has_toolkit(host.facts, kind.host):
-        return host.ok(f"gcc; nvcc of CUDA {cuda or 'no known version'}")
+        return host.report_ok(f"gcc; nvcc of CUDA {cuda or 'no known version'}")
     if cuda and (toolkit := kind.host.toolkit):
-        return host.wrong(
+        return host.report_wrong(
             f"CUDA toolkit {cuda} is too old for this GPU",
             cause=f"/usr/local/cuda is of {cuda}, and engines compile for it with {toolkit.least_nvcc} or "
             "later; FlashInfer then reports that it requires sm75 or higher",
@@ -314,10 +316,10 @@ def engine_kernels(host: ExaminedHost) -> Iterator[Check]:
     if (kind := host.gpu_kind) is None:
         return
     if host.member.image:
-        yield host.ok(f"the engine comes from the image {host.member.image}")
+        yield host.report_ok(f"the engine comes from the image {host.member.image}")
         return
     if kind.no_image_reason and not host.member.env:
-        yield host.better(
+        yield host.report_better(
             f"No engine environment and no image runs on this {kind.name}",
             cause=kind.no_image_reason,
             fix=f"upgrade to {kind.host.upgrade}; or, with an image for its L4T: "
@@ -325,7 +327,7 @@ def engine_kernels(host: ExaminedHost) -> Iterator[Check]:
         )
         return
     if kind.host.no_environment and not host.member.env:
-        yield host.better(
+        yield host.report_better(
             f"No engine environment can be built for {kind.name}",
             cause=kind.host.no_environment.replace("\n", " ").strip(),
             fix='in cluster.toml: image = "default"; on this host only: medley serve MODEL --image default',
@@ -333,12 +335,12 @@ def engine_kernels(host: ExaminedHost) -> Iterator[Check]:
         return
     if needs_nccl(kind) and not (host.member.env or host.member.nccl or host.has_nix_toolkit):
         problem = no_nccl_problem(kind)
-        yield host.better(f"{problem.what}; one host can serve", cause=problem.cause, fix=problem.fix)
-    keeping = host.health.leftovers
-    if keeping is None:
-        yield host.unknown(NOT_RECORDED)
+        yield host.report_better(f"{problem.what}; one host can serve", cause=problem.cause, fix=problem.fix)
+    leftovers = host.health.leftovers
+    if leftovers is None:
+        yield host.report_unknown(NOT_RECORDED)
         return
-    environments = _list_environments(host, kind, keeping)
+    environments = _list_environments(host, kind, leftovers)
     failures = [
         failure
         for name, packages in environments.items()
@@ -346,26 +348,30 @@ def engine_kernels(host: ExaminedHost) -> Iterator[Check]:
     ]
     yield from failures
     if not failures:
-        yield host.ok(f"{', '.join(environments) or 'no environment yet'}: built for a GPU like this")
+        yield host.report_ok(f"{', '.join(environments) or 'no environment yet'}: built for a GPU like this")
 
 
-def _list_environments(host: ExaminedHost, kind: Kind, keeping: Leftovers) -> Mapping[str, Mapping[str, str]]:
+def _list_environments(
+    host: ExaminedHost, kind: Kind, leftovers: Leftovers
+) -> Mapping[str, Mapping[str, str]]:
     """Return packages by environment: the virtualenv of cluster.toml, or all of the kind's locks."""
-    if host.member.env and keeping.own_packages:
-        return {host.member.env: keeping.own_packages}
+    if host.member.env and leftovers.own_packages:
+        return {host.member.env: leftovers.own_packages}
     locks = set(kind.host.environments.values())
-    return {name: packages for name, packages in keeping.packages.items() if name.rpartition("-")[0] in locks}
+    return {
+        name: packages for name, packages in leftovers.packages.items() if name.rpartition("-")[0] in locks
+    }
 
 
 def _check_torch(host: ExaminedHost, name: str, torch: str) -> Check | None:
     """Compare the CUDA in torch's version, as 2.13.0+cu130, with the first one that supports this GPU."""
-    first_cuda = _FIRST_CUDA.get(host.capability or "")
+    first_cuda = _FIRST_CUDA_BY_CAPABILITY.get(host.capability or "")
     build = torch.partition("+")[2]
     cuda = f"{build[2:-1]}.{build[-1]}" if build.startswith("cu") and build[2:].isdecimal() else None
-    if build != "cpu" and not (cuda and first_cuda and not _is_at_least(cuda, first_cuda)):
+    if build != "cpu" and not (cuda and first_cuda and not _is_version_at_least(cuda, first_cuda)):
         return None
     reason = f", and this GPU came with CUDA {first_cuda}" if cuda else ", built for the CPU only"
-    return host.wrong(
+    return host.report_wrong(
         f"{name} has no kernels for this GPU",
         cause=f"its torch is {torch}{reason}: 'no kernel image is available for execution on the device'",
         fix=f"medley env build  # or into {name} a torch for CUDA {first_cuda or '13.0'} "

@@ -17,7 +17,7 @@ def pcie_errors(host: ExaminedHost, report: KernelReport) -> Iterator[Check]:
     """Report devices with fatal errors since boot; such a device has failed, or will fail again."""
     if report.fatal_addresses:
         rdma_devices = ", ".join(port.device for port in host.facts.rdma) or "which has no RDMA now"
-        yield host.wrong(
+        yield host.report_wrong(
             f"Fatal PCIe errors since boot: {', '.join(report.fatal_addresses)}",
             cause="the kernel resets such a device, which may fail and stop the host; on a DGX Spark "
             f"0000:00:00.0 and 0002:00:00.0 lead to the network card ({rdma_devices})",
@@ -26,7 +26,7 @@ def pcie_errors(host: ExaminedHost, report: KernelReport) -> Iterator[Check]:
         )
     else:
         note = "" if report.is_log_read else "; only root can read the kernel's log"
-        yield host.ok(f"none since boot{note}")
+        yield host.report_ok(f"none since boot{note}")
 
 
 @health_check("peer-access", "GPU peer access", lambda health: health.kernel)
@@ -36,7 +36,7 @@ def peer_access(host: ExaminedHost, report: KernelReport) -> Iterator[Check]:
         return
     if "OK" in report.peers and report.translated_gpus:
         gpus = ", ".join(report.translated_gpus)
-        yield host.better(
+        yield host.report_better(
             f"GPUs reach each other's memory through an IOMMU that translates: {gpus}",
             cause="NCCL's first collective was seen to hang so on pairs of RTX PRO 6000 (vllm issue 33041, "
             "nccl issue 1999); NCCL's documentation warns of it, under PCI Access Control Services",
@@ -44,9 +44,9 @@ def peer_access(host: ExaminedHost, report: KernelReport) -> Iterator[Check]:
             "--disable-custom-all-reduce",
         )
     elif "OK" in report.peers:
-        yield host.ok("direct, over PCIe or NVLink")
+        yield host.report_ok("direct, over PCIe or NVLink")
     else:
-        yield host.ok(
+        yield host.report_ok(
             f"data passes through host memory: nvidia-smi reports {', '.join(sorted(report.peers))}"
         )
 
@@ -74,7 +74,7 @@ def rdma_kernel(host: ExaminedHost) -> Iterator[Check]:
         cause = f"kexec handover holds {free_gib:.1f} GiB (CmaFree, with a CmaTotal of {total_gib:.1f} GiB)"
     elif report is None and name in _REFUSING_KERNELS:
         # Whether it does depends on the kernel's options and memory, which an old transcript lacks.
-        yield host.better(
+        yield host.report_better(
             f"Kernel {name} may refuse memory to RDMA",
             cause="its kexec handover has 9 GiB, unless kho=off switches it off, and NCCL may end with "
             f"'ibv_reg_mr_iova2 failed'; two Sparks serve on it, and {_WORKING_KERNEL} works",
@@ -82,9 +82,9 @@ def rdma_kernel(host: ExaminedHost) -> Iterator[Check]:
         )
         return
     else:
-        yield host.ok(f"kernel {name}")
+        yield host.report_ok(f"kernel {name}")
         return
-    yield host.wrong(
+    yield host.report_wrong(
         f"Kernel {name} refuses memory to RDMA",
         cause=f"{cause}; NCCL ends with 'ibv_reg_mr_iova2 failed with error Cannot allocate memory' once a "
         f"model is loaded; {_WORKING_KERNEL} works",

@@ -9,7 +9,7 @@ from medley.environment import engine_source
 from medley.errors import Problem
 from medley.network.fabric.types import Endpoint
 
-_FILES = "in ~/.bashrc, ~/.profile or /etc/environment"
+_FILES_TEXT = "in ~/.bashrc, ~/.profile or /etc/environment"
 _LOCAL_LINK_PREFIXES = ("lo", "docker", "br-", "veth", "virbr", "cni", "tailscale", "wg", "tun", "zt")
 """Beginnings of the names of links that do not reach other hosts."""
 
@@ -19,7 +19,7 @@ def variables(case: Case) -> Iterator[Check]:
     """Check that they name existing addresses, links and devices, and do not switch RDMA off."""
     for name, host in case.hosts.items():
         if host.health.settings is None:
-            yield host.unknown(NOT_RECORDED)
+            yield host.report_unknown(NOT_RECORDED)
             continue
         values = host.health.settings.variables
         results = [
@@ -31,16 +31,16 @@ def variables(case: Case) -> Iterator[Check]:
         ]
         if case.fabric and case.fabric.transport == "rdma" and (end := case.fabric.endpoints.get(name)):
             results += _check_rdma(host, values, end)
-        yield from results or [host.ok(_summarize_variables(host, values))]
+        yield from results or [host.report_ok(_summarize_variables(host, values))]
 
 
 def _check_address(host: ExaminedHost, values: Mapping[str, str]) -> Iterator[Check]:
     address, host_ips = values.get("VLLM_HOST_IP"), host.facts.net.ips
     if address and host_ips and address not in host_ips:
-        yield host.wrong(
+        yield host.report_wrong(
             f"VLLM_HOST_IP is {address}, which is not an address of this host",
             cause=f"it has {', '.join(sorted(host_ips))}; vLLM then waits half an hour for a node",
-            fix=f"unset VLLM_HOST_IP  # and take it out where it is set: {_FILES}",
+            fix=f"unset VLLM_HOST_IP  # and take it out where it is set: {_FILES_TEXT}",
         )
 
 
@@ -56,10 +56,10 @@ def _check_links(host: ExaminedHost, values: Mapping[str, str]) -> Iterator[Chec
         is_missing = any(not _matches_link(name, links, is_exact=is_exact) for name in listed_links)
         if is_missing or all(name.startswith(_LOCAL_LINK_PREFIXES) for name in listed_links):
             fault = "this host does not have" if is_missing else "does not reach other hosts"
-            yield host.wrong(
+            yield host.report_wrong(
                 f"{variable}={value} names a link that {fault}",
                 cause=f"this host's links are {', '.join(sorted(links))}",
-                fix=f"unset {variable}  # medley sets it for each host; take it out {_FILES}",
+                fix=f"unset {variable}  # medley sets it for each host; take it out {_FILES_TEXT}",
             )
 
 
@@ -73,10 +73,10 @@ def _check_devices(host: ExaminedHost, values: Mapping[str, str]) -> Iterator[Ch
     devices = {port.device for port in host.facts.rdma}
     is_missing = any(not any(device.startswith(name) for device in devices) for name in listed_devices)
     if is_missing and not value.startswith("^"):
-        yield host.wrong(
+        yield host.report_wrong(
             f"NCCL_IB_HCA={value} names a device that this host does not have",
             cause=f"it has {', '.join(sorted(devices)) or 'none'}",
-            fix=f"unset NCCL_IB_HCA  # medley sets it for each host; take it out {_FILES}",
+            fix=f"unset NCCL_IB_HCA  # medley sets it for each host; take it out {_FILES_TEXT}",
         )
 
 
@@ -84,18 +84,19 @@ def _check_cuda(host: ExaminedHost, values: Mapping[str, str]) -> Iterator[Check
     """Find variables that hide the GPUs, or compile kernels for other ones."""
     gpus, visible_devices = host.facts.gpus, values.get("CUDA_VISIBLE_DEVICES")
     if gpus and visible_devices is not None and visible_devices.strip() in {"", "-1", "NoDevFiles"}:
-        yield host.wrong(
+        yield host.report_wrong(
             f"CUDA_VISIBLE_DEVICES={visible_devices} hides every GPU",
             cause=f"this host has {', '.join(gpu.name for gpu in gpus)}",
-            fix=f"unset CUDA_VISIBLE_DEVICES  # take it out {_FILES}",
+            fix=f"unset CUDA_VISIBLE_DEVICES  # take it out {_FILES_TEXT}",
         )
     archs = values.get("TORCH_CUDA_ARCH_LIST") or ""
     missing_archs = {gpu.capability for gpu in gpus if gpu.capability and gpu.capability not in archs}
     if archs and missing_archs:
-        yield host.better(
+        advice = f"medley sets it for each kind of host; take it out {_FILES_TEXT}"
+        yield host.report_better(
             f"TORCH_CUDA_ARCH_LIST={archs} lacks {', '.join(sorted(missing_archs))}",
             cause="kernels that an engine compiles at run time then do not fit this GPU",
-            fix=f"unset TORCH_CUDA_ARCH_LIST  # medley sets it for each kind of host; take it out {_FILES}",
+            fix=f"unset TORCH_CUDA_ARCH_LIST  # {advice}",
         )
 
 
@@ -119,16 +120,16 @@ def _check_unread(case: Case, host: ExaminedHost) -> Iterator[Check]:
 def _check_rdma(host: ExaminedHost, values: Mapping[str, str], end: Endpoint) -> Iterator[Check]:
     index = values.get("NCCL_IB_GID_INDEX")
     if index and end.gid_index is not None and index != str(end.gid_index):
-        yield host.wrong(
+        yield host.report_wrong(
             f"NCCL_IB_GID_INDEX is {index}, and the address is in row {end.gid_index}",
             cause="rows move when a link flaps, and differ between hosts",
-            fix=f"unset NCCL_IB_GID_INDEX  # medley reads it at every start; take it out {_FILES}",
+            fix=f"unset NCCL_IB_GID_INDEX  # medley reads it at every start; take it out {_FILES_TEXT}",
         )
     if values.get("NCCL_IB_DISABLE") == "1":
-        yield host.better(
+        yield host.report_better(
             "NCCL_IB_DISABLE=1 keeps NCCL from RDMA",
             cause="every host here can do RDMA, and TCP reaches a part of its speed",
-            fix=f"unset NCCL_IB_DISABLE  # take it out {_FILES}",
+            fix=f"unset NCCL_IB_DISABLE  # take it out {_FILES_TEXT}",
         )
 
 

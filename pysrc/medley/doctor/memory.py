@@ -7,14 +7,14 @@ from medley.host.facts import GIB
 from medley.host.health import Pages, ProcessUsage
 from medley.host.health.gpu import GpuUser
 
-_AVAILABLE_SHARE = 0.8
+_MIN_AVAILABLE_SHARE = 0.8
 """The share of memory that is available after boot: 102 of 121.7 GiB on a Spark (MiaAI-Lab issue 47)."""
-_CACHED_SHARE = 0.25
-_FREE_SHARE = 0.9
+_MAX_CACHED_SHARE = 0.25
+_MIN_FREE_SHARE = 0.9
 """The share of a GPU's own memory that engines allocate by default."""
 _MIN_AVAILABLE_BYTES = 4 * GIB
 _MAX_SWAPPED_BYTES = 1 * GIB
-_SHM = "/dev/shm"  # noqa: S108 - no file of ours
+_SHM_FOLDER = "/dev/shm"  # noqa: S108 - no file of ours
 _MIN_SHM_BYTES = 1 * GIB
 _DROP_CACHES = ("sh", "-c", "sync; echo 3 > /proc/sys/vm/drop_caches")
 
@@ -30,41 +30,41 @@ def available_memory(host: ExaminedHost) -> Iterator[Check]:
     cause = f"{', '.join(names)} is running" if names else "other processes use the rest"
     fix = "ps -eo pid,rss,comm --sort=-rss | head  # end what is not needed"
     if available_bytes < min(_MIN_AVAILABLE_BYTES, total_bytes // 2):
-        yield host.wrong(summary, cause=cause, fix=fix)
-    elif available_bytes < _AVAILABLE_SHARE * total_bytes and (
+        yield host.report_wrong(summary, cause=cause, fix=fix)
+    elif available_bytes < _MIN_AVAILABLE_SHARE * total_bytes and (
         host.has_unified_memory or host.facts.is_jetson
     ):
-        yield host.better(summary, cause=f"the GPU has no other memory; {cause}", fix=fix)
+        yield host.report_better(summary, cause=f"the GPU has no other memory; {cause}", fix=fix)
     else:
-        yield host.ok(summary)
+        yield host.report_ok(summary)
 
 
 @health_check("page-cache", "page cache", lambda health: health.pages)
 def page_cache(host: ExaminedHost, pages: Pages) -> Iterator[Check]:
     """Check how much memory the cache holds: on unified memory CUDA does not count the cache as free."""
     summary = f"Page cache holds {pages.cached_bytes / GIB:.1f} GiB, {pages.free_bytes / GIB:.1f} GiB is free"
-    if host.has_unified_memory and pages.cached_bytes > _CACHED_SHARE * host.facts.memory.total_bytes:
-        yield host.better(
+    if host.has_unified_memory and pages.cached_bytes > _MAX_CACHED_SHARE * host.facts.memory.total_bytes:
+        yield host.report_better(
             summary,
             cause="CUDA does not count the cache as free, and an older engine then fails with "
             "'Free memory on device is less than desired'",
-            fix=host.build_fix(*_DROP_CACHES, root=True),
+            fix=host.build_fix(*_DROP_CACHES, needs_root=True),
         )
     else:
-        yield host.ok(summary)
+        yield host.report_ok(summary)
 
 
 @health_check("swap", "swap", lambda health: health.pages)
 def swap(host: ExaminedHost, pages: Pages) -> Iterator[Check]:
     summary = f"Swap: {pages.swapped_bytes / GIB:.1f} of {pages.swap_bytes / GIB:.1f} GiB used"
     if host.has_unified_memory and pages.swapped_bytes > _MAX_SWAPPED_BYTES:
-        yield host.better(
+        yield host.report_better(
             summary,
             cause="the GPU reads only from memory, so a model on a host that swaps is very slow",
             fix="sudo swapoff -a; sudo swapon -a  # once there is room again",
         )
     else:
-        yield host.ok(summary if pages.swap_bytes else "none")
+        yield host.report_ok(summary if pages.swap_bytes else "none")
 
 
 @health_check("guard", "out-of-memory guard", lambda health: health.processes)
@@ -72,9 +72,9 @@ def guard(host: ExaminedHost, processes: tuple[ProcessUsage, ...]) -> Iterator[C
     """Check, on unified memory, for a process that ends the largest one before the host hangs."""
     guards = [process.name for process in processes if process.role == "guard"]
     if host.has_unified_memory and guards:
-        yield host.ok(f"{', '.join(guards)} is running")
+        yield host.report_ok(f"{', '.join(guards)} is running")
     elif host.has_unified_memory:
-        yield host.better(
+        yield host.report_better(
             "No guard ends a process that takes all memory",
             cause="GPU and host share memory: when it runs out the host hangs, and ssh with it",
             fix="sudo apt-get install -y earlyoom",
@@ -88,14 +88,14 @@ def free_gpu_memory(host: ExaminedHost) -> Iterator[Check]:
         if free_bytes is None or total_bytes is None:
             continue
         summary = f"GPU {gpu.index}: {free_bytes / GIB:.1f} of {total_bytes / GIB:.1f} GiB is free"
-        if free_bytes < _FREE_SHARE * total_bytes:
-            yield host.better(
+        if free_bytes < _MIN_FREE_SHARE * total_bytes:
+            yield host.report_better(
                 summary,
                 cause="engines ask for 90 % and fail with 'Free memory on device is less than desired'",
                 fix="nvidia-smi --query-compute-apps=pid,process_name,used_memory --format=csv",
             )
         else:
-            yield host.ok(summary)
+            yield host.report_ok(summary)
 
 
 @host_check("gpu-users", "other GPU processes")
@@ -105,7 +105,7 @@ def gpu_users(host: ExaminedHost) -> Iterator[Check]:
     if not host.facts.gpus:
         return
     if state is None and host.health.processes is None:
-        yield host.unknown(NOT_RECORDED)
+        yield host.report_unknown(NOT_RECORDED)
         return
     users = [user for gpu in (state.gpus if state else ()) for user in gpu.users]
     medley_pids = {process.pid for process in processes if process.is_ended_by_ray_stop}
@@ -117,58 +117,59 @@ def gpu_users(host: ExaminedHost) -> Iterator[Check]:
     is_serving = bool(host.health.leftovers and host.health.leftovers.serving)
     computing = [user for user in users if not (user.is_graphics or user.pid in medley_pids or is_serving)]
     if desktop:
-        yield host.better(
+        yield host.report_better(
             f"A desktop uses the GPU: {_list_processes(desktop)}",
             cause="it takes GPU memory from a model, and GPU time while it draws",
             fix="sudo systemctl set-default multi-user.target; sudo systemctl isolate multi-user.target",
         )
     if computing:
         pids = " ".join(str(user.pid) for user in computing)
-        yield host.better(
+        yield host.report_better(
             f"Other processes compute on the GPU: {_list_processes(computing)}",
             cause="they take memory from a model, and share the GPU's speed",
             fix=f"ps -o pid,user,args -p {pids.replace(' ', ',')}  # and if they are yours: kill {pids}",
         )
     if not desktop and not computing:
-        yield host.ok("only medley's model" if is_serving else "none")
+        yield host.report_ok("only medley's model" if is_serving else "none")
 
 
 @health_check("leftovers", "other Rays and engines", lambda health: health.processes)
 def other_processes(host: ExaminedHost, processes: tuple[ProcessUsage, ...]) -> Iterator[Check]:
-    """Find Rays and engines that are not part of this host's cluster.
+    """Find processes of Ray and of engines that are not part of this host's cluster.
 
     The check names the processes that others started; a fix never ends them, because only their users may.
     """
-    keeping = host.health.leftovers
-    served_ports = keeping.serving if keeping else ()
+    leftovers = host.health.leftovers
+    served_ports = leftovers.serving if leftovers else ()
     rays = [process for process in processes if process.role == "ray"]
     medley_rays = [process for process in rays if process.is_ended_by_ray_stop]
-    stale_rays = medley_rays if keeping and not keeping.membership else []
+    stale_rays = medley_rays if leftovers and not leftovers.membership else []
     engines = [
         process
         for process in processes
         if process.role == "engine" and not process.is_ended_by_ray_stop and not served_ports
     ]
     if rays and not host.health.has_clusters:
-        yield host.unknown(NOT_RECORDED)
+        yield host.report_unknown(NOT_RECORDED)
         return
     other_rays = [process for process in rays if not process.is_ended_by_ray_stop]
-    if keeping and keeping.membership and not medley_rays:  # its Ray is root's, in a container of docker
+    if leftovers and leftovers.membership and not medley_rays:  # its Ray is root's, in a container of docker
         other_rays = [process for process in other_rays if process.is_own]
     if other_rays:
-        yield host.better(
+        owner = _describe_owner(other_rays)
+        yield host.report_better(
             f"Another Ray is running: {_list_processes(other_rays)}",
-            cause=f"{_name_owner(other_rays)} started it; it takes memory, and ports that medley's Ray uses",
+            cause=f"{owner} started it; it takes memory, and ports that medley's Ray uses",
             fix=_format_inspect_fix(other_rays),
         )
     if stale_rays:
-        yield host.better(
+        yield host.report_better(
             f"A Ray that medley started was left running: {_list_processes(stale_rays)}",
             cause="it does not belong to any cluster that medley has recorded",
             fix=host.build_fix("medley", "ray-stop"),
         )
     if engines:
-        yield host.better(
+        yield host.report_better(
             f"An engine is already running: {_list_processes(engines)}",
             cause="it takes memory that a model needs, and no server of this state folder started it",
             fix=_format_inspect_fix(engines),
@@ -176,11 +177,11 @@ def other_processes(host: ExaminedHost, processes: tuple[ProcessUsage, ...]) -> 
     if not (other_rays or stale_rays or engines):
         serving_text = f"medley serves at {', '.join(map(str, served_ports))}" if served_ports else ""
         ray_text = f"medley's Ray ({len(medley_rays)} processes)" if medley_rays else ""
-        yield host.ok("; ".join(filter(None, (ray_text, serving_text))) or "none")
+        yield host.report_ok("; ".join(filter(None, (ray_text, serving_text))) or "none")
 
 
-def _name_owner(processes: Iterable[ProcessUsage]) -> str:
-    """Name the owner of the processes, as far as this user can read it."""
+def _describe_owner(processes: Iterable[ProcessUsage]) -> str:
+    """Return in words who owns the processes, as far as this user can read it."""
     if not all(process.is_own for process in processes):
         return "another user"
     if any(process.cluster for process in processes):
@@ -211,13 +212,13 @@ def _list_processes(processes: Iterable[GpuUser | ProcessUsage]) -> str:
 def shared_memory(host: ExaminedHost) -> Iterator[Check]:
     size_bytes, container = host.facts.memory.shm_bytes, host.facts.software.container
     if size_bytes is None:
-        yield host.unknown(f"df does not list {_SHM}")
+        yield host.report_unknown(f"df does not list {_SHM_FOLDER}")
     elif size_bytes < _MIN_SHM_BYTES:
         container_advice = f"; in {container}: start it with --shm-size 16g" if container else ""
-        yield host.wrong(
-            f"Shared memory ({_SHM}) has only {size_bytes >> 20} MiB",
+        yield host.report_wrong(
+            f"Shared memory ({_SHM_FOLDER}) has only {size_bytes >> 20} MiB",
             cause=f"the processes of an engine and Ray's objects share memory there{container_advice}",
             fix="sudo mount -o remount,size=8G /dev/shm",
         )
     else:
-        yield host.ok(f"{_SHM} has {size_bytes / GIB:.1f} GiB")
+        yield host.report_ok(f"{_SHM_FOLDER} has {size_bytes / GIB:.1f} GiB")

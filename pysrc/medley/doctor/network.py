@@ -3,7 +3,17 @@
 from collections.abc import Iterator
 from ipaddress import IPv4Network
 
-from medley.doctor.checks import ALL, NOT_RECORDED, Case, Check, Rule, State, Subject, case_check, host_check
+from medley.doctor.checks import (
+    GROUP_SUBJECT,
+    NOT_RECORDED,
+    Case,
+    Check,
+    Rule,
+    State,
+    Subject,
+    case_check,
+    host_check,
+)
 from medley.doctor.checks import ExaminedHost as Host
 from medley.errors import Finding
 from medley.host.facts.network import Interface
@@ -23,18 +33,18 @@ def shared_network(case: Case) -> Iterator[Check]:
         yield Subject(name).report_problem(problem)
     for host in case.hosts.values():
         if not host.facts.net.links:
-            yield host.unknown("its list of links is missing")
+            yield host.report_unknown("its list of links is missing")
     if case.fabric is None:
         if not case.has_several_hosts:
-            yield ALL.ok("one host needs no network")
+            yield GROUP_SUBJECT.report_ok("one host needs no network")
         return
     for name, end in case.fabric.endpoints.items():
         speed = format_speed(end.mbit) if end.mbit else "speed unknown"
         gid = f", GID {end.gid_index}" if end.gid_index is not None else ""
         rdma = f", RDMA by {' and '.join(port.device for port in end.ports)}{gid}" if end.ports else ""
-        yield Subject(name).ok(f"{end.interface} {end.address}, {speed}{rdma}")
-    yield ALL.ok(f"{_TRANSPORT_TEXTS[case.fabric.transport]}: {'; '.join(case.fabric.why)}")
-    yield from (ALL.ok(str(part)) for part in _find_subgroups(case)[0])
+        yield Subject(name).report_ok(f"{end.interface} {end.address}, {speed}{rdma}")
+    yield GROUP_SUBJECT.report_ok(f"{_TRANSPORT_TEXTS[case.fabric.transport]}: {'; '.join(case.fabric.why)}")
+    yield from (GROUP_SUBJECT.report_ok(str(part)) for part in _find_subgroups(case)[0])
 
 
 @case_check("down", "links that are down")
@@ -48,19 +58,19 @@ def down_links(case: Case) -> Iterator[Check]:
         ]
         for link, address in lost_links:
             peers = _list_hosts_in_network(address, case, host.name)
-            yield host.wrong(
+            yield host.report_wrong(
                 f"{link.name} is down, or its cable is unplugged",
                 cause=f"it has {address}, where {peers} also has an address",
-                fix=host.build_fix("ip", "link", "set", link.name, "up", root=True),
+                fix=host.build_fix("ip", "link", "set", link.name, "up", needs_root=True),
             )
         if not lost_links:
             names = [link.name for link in links if link.up and link.kind not in {"loopback", "container"}]
-            yield host.ok(f"{', '.join(names) or 'no link'} {'are' if len(names) > 1 else 'is'} up")
+            yield host.report_ok(f"{', '.join(names) or 'no link'} {'are' if len(names) > 1 else 'is'} up")
 
 
 def _find_shared_address(link: Interface, case: Case, name: str) -> str | None:
     """Return the link's address in a network of another host, or in the one that the user chose."""
-    choice = case.wishes.find_link(name)
+    choice = case.network_options.find_link(name)
     for address in link.addresses:
         text = str(address.cidr)
         is_chosen = choice in {link.name, address.ip, str(address.cidr.network)}
@@ -70,7 +80,7 @@ def _find_shared_address(link: Interface, case: Case, name: str) -> str | None:
 
 
 def _list_hosts_in_network(address: str, case: Case, excluded: str) -> str:
-    """Name the other hosts that have a cabled link in the network of this address, as 10.0.0.1/24."""
+    """List in a text the other hosts with a cabled link in the network of this address, as 10.0.0.1/24."""
     network = IPv4Network(address, strict=False)
     names = [
         name
@@ -95,13 +105,13 @@ def duplicate_addresses(case: Case) -> Iterator[Check]:
                 places.setdefault(address.ip, []).append(f"{name} ({link.name})")
     duplicates = {ip: owners for ip, owners in places.items() if len(owners) > 1}
     for ip, owners in duplicates.items():
-        yield ALL.wrong(
+        yield GROUP_SUBJECT.report_wrong(
             f"{ip} is the address of {' and '.join(owners)}",
             cause="packets to this address reach whichever host answers first",
             fix="medley link setup --dry-run  # on one of them; --number gives it another",
         )
     if len(case.hosts) > 1 and not duplicates:
-        yield ALL.ok("every address belongs to one host")
+        yield GROUP_SUBJECT.report_ok("every address belongs to one host")
 
 
 def _build_fabric_rule(
@@ -125,24 +135,24 @@ def _build_fabric_rule(
         for host in case.hosts.values():
             is_concerned = host.facts.rdma if needs_rdma else len(host.facts.net.links) > 1
             if host.name in clean_hosts and is_concerned:
-                yield host.ok(summary)
+                yield host.report_ok(summary)
 
     return Rule(name, topic, run)
 
 
 def _find_subject(finding: Finding, names: list[str]) -> str:
-    """Return the host that the finding's text begins with, or GROUP if it begins with two or none."""
+    """Return the host that the finding's text begins with, or GROUP_NAME if it begins with two or none."""
     for name in names:
         if finding.what.startswith((f"{name}:", f"{name} ")):
-            return ALL.name if finding.what.startswith(f"{name} and ") else name
-    return ALL.name
+            return GROUP_SUBJECT.name if finding.what.startswith(f"{name} and ") else name
+    return GROUP_SUBJECT.name
 
 
 def _find_subgroups(case: Case) -> tuple[tuple[Subgroup, ...], tuple[Finding, ...]]:
     if case.fabric is None:
         return (), ()
     facts = {name: case.hosts[name].facts for name in case.fabric.endpoints}
-    return find_faster_subgroups(facts, case.fabric, case.wishes)
+    return find_faster_subgroups(facts, case.fabric, case.network_options)
 
 
 def _list_findings(case: Case) -> Iterator[Finding]:
@@ -151,7 +161,7 @@ def _list_findings(case: Case) -> Iterator[Finding]:
         yield from _find_subgroups(case)[1]
     elif len(case.hosts) == 1 and not case.network_problems:
         for name, host in case.hosts.items():
-            yield from rank_host_links(name, host.facts, case.wishes).findings
+            yield from rank_host_links(name, host.facts, case.network_options).findings
 
 
 one_subnet = _build_fabric_rule(
@@ -190,13 +200,15 @@ def mtu(case: Case) -> Iterator[Check]:
         mtus = ", ".join(f"{host.name} {link.name} {link.mtu}" for host, link, _ in ends)
         for host, link, address in ends:
             if link.mtu == largest:
-                yield host.ok(f"{link.name} has {link.mtu}, as does every host in {network}")
+                yield host.report_ok(f"{link.name} has {link.mtu}, as does every host in {network}")
                 continue
             command = ("medley", "link", "setup", "--interface", link.name, "--address", address)
-            yield host.wrong(
+            yield host.report_wrong(
                 f"{link.name} has MTU {link.mtu}, and its peers in {network} have {largest}",
                 cause=f"{mtus}; frames above the smallest are dropped silently",
-                fix=host.build_fix(*command, "--mtu", str(largest), consent_arguments=("--yes",), root=True),
+                fix=host.build_fix(
+                    *command, "--mtu", str(largest), consent_arguments=("--yes",), needs_root=True
+                ),
             )
 
 
@@ -224,9 +236,9 @@ def link_speed(case: Case) -> Iterator[Check]:
         for host, link, mbit in ends:
             max_mbit, best = max((speed, peer.name) for peer, _, speed in ends if peer.kind == host.kind)
             if mbit == max_mbit:
-                yield host.ok(f"{link.name} has {format_speed(mbit)}")
+                yield host.report_ok(f"{link.name} has {format_speed(mbit)}")
                 continue
-            yield host.better(
+            yield host.report_better(
                 f"{link.name} has {format_speed(mbit)}, "
                 f"and {best}, of the same kind, has {format_speed(max_mbit)}",
                 cause=f"in {network}: a bad cable, a slower port of the switch, or a slower card",
@@ -241,17 +253,21 @@ def boot_mtu(case: Case) -> Iterator[Check]:
         settings = host.health.settings
         end = case.fabric.endpoints.get(name) if case.fabric else None
         if settings is None:
-            yield host.unknown(NOT_RECORDED)
+            yield host.report_unknown(NOT_RECORDED)
         elif end is None or end.interface == "lo":
             continue
         elif end.mtu == _USUAL_MTU or end.mtu in settings.kept_mtus:
-            yield host.ok(f"{end.mtu} on {end.interface}{'' if end.mtu == _USUAL_MTU else ' is in a file'}")
+            yield host.report_ok(
+                f"{end.mtu} on {end.interface}{'' if end.mtu == _USUAL_MTU else ' is in a file'}"
+            )
         elif host.facts.software.nixos:
-            yield host.unknown("NixOS keeps it in its configuration, which is not read")
+            yield host.report_unknown("NixOS keeps it in its configuration, which is not read")
         elif not settings.is_all_read:
-            yield host.unknown("only root can read the files that set it: sudo $(command -v medley) doctor")
+            yield host.report_unknown(
+                "only root can read the files that set it: sudo $(command -v medley) doctor"
+            )
         elif not settings.has_mtu_files:
-            yield host.unknown("netplan, systemd, NetworkManager and ifupdown have no files here")
+            yield host.report_unknown("netplan, systemd, NetworkManager and ifupdown have no files here")
         else:
             addresses = (
                 str(address.cidr)
@@ -259,7 +275,7 @@ def boot_mtu(case: Case) -> Iterator[Check]:
                 for address in link.addresses
                 if link.name == end.interface and address.ip == end.address
             )
-            yield host.better(
+            yield host.report_better(
                 f"MTU {end.mtu} of {end.interface} is lost at the next boot",
                 cause="it is not in any file of netplan, systemd, NetworkManager or ifupdown",
                 fix=f"sudo $(command -v medley) link setup --interface {end.interface} "
@@ -281,10 +297,10 @@ def gids(host: Host) -> Iterator[Check]:
             rows.append(f"{port.device} {indexes[0]}")
             continue
         gid_texts = ", ".join(f"{gid.index} {gid.type}" for gid in port.gids) or "none"
-        yield host.wrong(
+        yield host.report_wrong(
             f"{port.device} has no RoCE v2 GID of an IPv4 address",
             cause=f"{port.interface} has {', '.join(ips)}; the GIDs are {gid_texts}",
             fix=f"sudo ip link set {port.interface} down; sudo ip link set {port.interface} up",
         )
     if rows:
-        yield host.ok(f"row {', '.join(rows)}; read again at every start, because rows move")
+        yield host.report_ok(f"row {', '.join(rows)}; read again at every start, because rows move")

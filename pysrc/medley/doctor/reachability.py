@@ -3,7 +3,15 @@
 import re
 from collections.abc import Iterator
 
-from medley.doctor.checks import ALL, NOT_RECORDED, Case, Check, ExaminedHost, case_check, health_check
+from medley.doctor.checks import (
+    GROUP_SUBJECT,
+    NOT_RECORDED,
+    Case,
+    Check,
+    ExaminedHost,
+    case_check,
+    health_check,
+)
 from medley.errors import Problem
 from medley.host.health.access import Firewall
 from medley.host.health.software import Leftovers, RdmaParts
@@ -13,25 +21,25 @@ _MAX_RULES_SHOWN = 3
 
 
 @health_check("address", "cluster address", lambda health: health.leftovers)
-def address(host: ExaminedHost, keeping: Leftovers) -> Iterator[Check]:
-    member_address = keeping.membership.get("address")
+def address(host: ExaminedHost, leftovers: Leftovers) -> Iterator[Check]:
+    member_address = leftovers.membership.get("address")
     links = {at.ip: link for link in host.facts.net.links for at in link.addresses}
     if not member_address or not links:
         return
     if member_address not in links:
-        yield host.wrong(
+        yield host.report_wrong(
             f"Cluster address {member_address} is no longer on this host",
             cause=f"its addresses are {', '.join(sorted(links))}; a model waits for the old one",
             fix="medley ray-stop  # then medley up; for addresses that stay: medley link setup",
         )
     elif not (link := links[member_address]).up:
-        yield host.wrong(
+        yield host.report_wrong(
             f"Link {link.name} of cluster address {member_address} is down",
             cause=f"{link.name} has no carrier",
             fix=f"sudo ip link set {link.name} up",
         )
     else:
-        yield host.ok(f"{member_address} on {link.name}")
+        yield host.report_ok(f"{member_address} on {link.name}")
 
 
 @case_check("reach", "connections between hosts")
@@ -39,24 +47,29 @@ def connections(case: Case) -> Iterator[Check]:
     """Report the connections that every host has tried to all others."""
     if case.connection_problems is None:
         if case.head is None and case.has_several_hosts:
-            yield ALL.unknown("transcripts cannot show it; run medley doctor on the cluster")
+            yield GROUP_SUBJECT.report_unknown("transcripts cannot show it; run medley doctor on the cluster")
         elif case.silent_hosts:
-            yield ALL.unknown(f"hosts did not answer: {', '.join(case.silent_hosts)}")
+            yield GROUP_SUBJECT.report_unknown(f"hosts did not answer: {', '.join(case.silent_hosts)}")
         return
     for name, host in case.hosts.items():
         if name in case.connection_problems:
             yield host.report_problem(_name_closing_rule(case.connection_problems[name], case))
         elif case.fabric and name in case.fabric.endpoints:
-            yield host.ok("reaches all other hosts, and they reach it")
+            yield host.report_ok("reaches all other hosts, and they reach it")
 
 
 def _name_closing_rule(problem: Problem, case: Case) -> Problem:
     """Return the Problem with the firewall rule that drops the connection, if doctor could read it."""
     for name, host in case.hosts.items():
-        doors = host.health.firewall
-        if problem.fix.startswith(f"on {name}: ") and doors and doors.closing_rules and not doors.ufw:
-            fix = f"on {name}: {_format_opening_fix(doors.closing_rules[0], case)}"
-            return Problem(problem.what, cause=f"{problem.cause}; {doors.closing_rules[0]}", fix=fix)
+        firewall_state = host.health.firewall
+        if (
+            problem.fix.startswith(f"on {name}: ")
+            and firewall_state
+            and firewall_state.closing_rules
+            and not firewall_state.ufw
+        ):
+            fix = f"on {name}: {_format_opening_fix(firewall_state.closing_rules[0], case)}"
+            return Problem(problem.what, cause=f"{problem.cause}; {firewall_state.closing_rules[0]}", fix=fix)
     return problem
 
 
@@ -64,13 +77,13 @@ def _name_closing_rule(problem: Problem, case: Case) -> Problem:
 def firewall(case: Case) -> Iterator[Check]:
     """Find rules that drop connections; if the hosts reach each other, the rules let them through."""
     for host in case.hosts.values():
-        doors = host.health.firewall
-        if doors is None:
-            yield host.unknown(NOT_RECORDED)
-        elif _is_reachable(case) and (doors.ufw or doors.closing_rules):
-            yield host.ok(f"{_summarize_firewall(doors)}, and the other hosts get through")
+        firewall_state = host.health.firewall
+        if firewall_state is None:
+            yield host.report_unknown(NOT_RECORDED)
+        elif _is_reachable(case) and (firewall_state.ufw or firewall_state.closing_rules):
+            yield host.report_ok(f"{_summarize_firewall(firewall_state)}, and the other hosts get through")
         else:
-            yield _check_rules(host, doors, case)
+            yield _check_rules(host, firewall_state, case)
 
 
 def _is_reachable(case: Case) -> bool:
@@ -78,10 +91,10 @@ def _is_reachable(case: Case) -> bool:
     return case.has_several_hosts and case.connection_problems is not None and not case.connection_problems
 
 
-def _check_rules(host: ExaminedHost, doors: Firewall, case: Case) -> Check:
-    closing_rules = [rule for rule in doors.closing_rules if _closes_medley_port(rule)]
-    if doors.ufw:
-        return host.better(
+def _check_rules(host: ExaminedHost, firewall_state: Firewall, case: Case) -> Check:
+    closing_rules = [rule for rule in firewall_state.closing_rules if _closes_medley_port(rule)]
+    if firewall_state.ufw:
+        return host.report_better(
             "ufw is on",
             cause="by default it drops connections from other hosts, and ranks use any port",
             fix="medley ports --firewall ufw | sudo sh -e; sudo ufw status",
@@ -95,20 +108,20 @@ def _check_rules(host: ExaminedHost, doors: Firewall, case: Case) -> Check:
             cause="; ".join(closing_rules[:_MAX_RULES_SHOWN]),
             fix=_format_opening_fix(closing_rules[0], case),
         )
-    if doors.is_readable or doors.closing_rules:
-        return host.ok(_summarize_firewall(doors))
+    if firewall_state.is_readable or firewall_state.closing_rules:
+        return host.report_ok(_summarize_firewall(firewall_state))
     if any(process.role == "firewall" for process in host.health.processes or ()):
-        return host.better(
+        return host.report_better(
             "firewalld is running",
             cause="by default it drops connections from other hosts",
             fix="sudo firewall-cmd --list-all; medley ports",
         )
-    return host.unknown("ufw is off, and only root can read the kernel's rules: sudo nft list ruleset")
+    return host.report_unknown("ufw is off, and only root can read the kernel's rules: sudo nft list ruleset")
 
 
-def _summarize_firewall(doors: Firewall) -> str:
-    ufw_state = {None: "there is no ufw", True: "ufw is on", False: "ufw is off"}[doors.ufw]
-    return f"{ufw_state}, kernel rules that drop connections: {len(doors.closing_rules)}"
+def _summarize_firewall(firewall_state: Firewall) -> str:
+    ufw_state = {None: "there is no ufw", True: "ufw is on", False: "ufw is off"}[firewall_state.ufw]
+    return f"{ufw_state}, kernel rules that drop connections: {len(firewall_state.closing_rules)}"
 
 
 def _closes_medley_port(rule: str) -> bool:
@@ -137,61 +150,63 @@ def _format_opening_fix(rule: str, case: Case) -> str:
 
 
 @health_check("ports", "ports of Ray and the API", lambda health: health.firewall)
-def ports(host: ExaminedHost, doors: Firewall) -> Iterator[Check]:
+def ports(host: ExaminedHost, firewall_state: Firewall) -> Iterator[Check]:
     """Check that the ports of Ray and of the API are free, unless medley's own Ray or server has them."""
-    ray, keeping = RayPorts, host.health.leftovers
+    ray, leftovers = RayPorts, host.health.leftovers
     is_ray_running = any(
         process.is_ended_by_ray_stop and process.role == "ray" for process in host.health.processes or ()
     )
     # An old transcript lists no processes; a member of a cluster then has medley's Ray.
-    may_be_member_ray = keeping and keeping.membership and host.health.processes is None
-    listening_ports = {port for port, _ in doors.listening}
+    may_be_member_ray = leftovers and leftovers.membership and host.health.processes is None
+    listening_ports = {port for port, _ in firewall_state.listening}
     used_ports = sorted(listening_ports & {ray.gcs, *ray.raylet})
     numbers = ", ".join(map(str, used_ports))
     if used_ports and not is_ray_running and not may_be_member_ray:
         subject, verb = ("Ports", "are") if len(used_ports) > 1 else ("Port", "is")
-        yield host.wrong(
+        yield host.report_wrong(
             f"{subject} {numbers} {verb} in use",
             cause="Ray listens there, and medley has not started Ray here",
             fix=f"sudo ss -ltnp 'sport = :{used_ports[0]}'  # find the process, and end it if it is yours",
         )
-    elif API_PORT in listening_ports and not (is_ray_running or (keeping and keeping.serving)):
-        yield host.better(
+    elif API_PORT in listening_ports and not (is_ray_running or (leftovers and leftovers.serving)):
+        yield host.report_better(
             f"Port {API_PORT} is already in use",
             cause="the API listens there by default",
             fix=f"sudo ss -ltnp 'sport = :{API_PORT}'  # or: medley serve MODEL --port {API_PORT + 1}",
         )
     elif used_ports:
-        yield host.ok(f"medley's Ray listens at {numbers}")
+        yield host.report_ok(f"medley's Ray listens at {numbers}")
     else:
-        yield host.ok(f"{ray.gcs} to {ray.raylet[1]} and {API_PORT} are free")
+        yield host.report_ok(f"{ray.gcs} to {ray.raylet[1]} and {API_PORT} are free")
 
 
 @health_check("name", "host name", lambda health: health.firewall)
-def host_name(host: ExaminedHost, doors: Firewall) -> Iterator[Check]:
+def host_name(host: ExaminedHost, firewall_state: Firewall) -> Iterator[Check]:
     """Check the addresses of the host's own name: torch and Gloo listen there by default."""
-    host_ips, addresses = host.facts.net.ips, ", ".join(doors.own_addresses)
-    foreign_ips = [ip for ip in doors.own_addresses if not ip.startswith("127.") and ip not in host_ips]
-    if not doors.own_addresses:
-        yield host.better(
+    host_ips, addresses = host.facts.net.ips, ", ".join(firewall_state.own_addresses)
+    foreign_ips = [
+        ip for ip in firewall_state.own_addresses if not ip.startswith("127.") and ip not in host_ips
+    ]
+    if not firewall_state.own_addresses:
+        yield host.report_better(
             "The host's own name does not resolve",
             cause="torch, Ray and sudo look it up, and wait for it",
             fix='echo "127.0.1.1 $(uname -n)" | sudo tee -a /etc/hosts',
         )
     elif foreign_ips and host_ips:
-        yield host.wrong(
+        yield host.report_wrong(
             f"The host's own name resolves to {', '.join(foreign_ips)}, not to an address of this host",
             cause=f"its addresses are {', '.join(sorted(host_ips))}; "
             "a program that listens at its own name fails",
             fix=r'sudo sed -i "s/^[0-9.]*\(.*\b$(uname -n)\b\)/127.0.1.1\1/" /etc/hosts',
         )
-    elif all(ip.startswith("127.") for ip in doors.own_addresses):
-        yield host.ok(
+    elif all(ip.startswith("127.") for ip in firewall_state.own_addresses):
+        yield host.report_ok(
             f"resolves to {addresses}, the loopback: Gloo would listen there, "
             "so medley gives it the cluster's interface"
         )
     else:
-        yield host.ok(f"resolves to {addresses}")
+        yield host.report_ok(f"resolves to {addresses}")
 
 
 @health_check("rdma-libraries", "RDMA libraries", lambda health: health.rdma)
@@ -200,20 +215,20 @@ def rdma_libraries(host: ExaminedHost, parts: RdmaParts) -> Iterator[Check]:
     if not devices:
         return
     if parts.libraries is None:
-        yield host.unknown("ldconfig is not installed")
+        yield host.report_unknown("ldconfig is not installed")
         return
     needed = ["libibverbs"]
     if any(device.startswith(("mlx5", "roce")) for device in devices):
         needed.append("libmlx5")
     missing = [library for library in needed if library not in parts.libraries]
     if missing:
-        yield host.wrong(
+        yield host.report_wrong(
             f"{' and '.join(missing)} cannot be loaded",
             cause=f"{', '.join(devices)} can do RDMA, but without these NCCL silently uses TCP",
             fix="sudo apt-get install -y libibverbs1 ibverbs-providers librdmacm1",
         )
     else:
-        yield host.ok(", ".join(sorted(parts.libraries)))
+        yield host.report_ok(", ".join(sorted(parts.libraries)))
 
 
 @case_check("peer-memory", "GPUDirect RDMA")
@@ -230,16 +245,16 @@ def peer_memory(case: Case) -> Iterator[Check]:
         parts = host.health.rdma
         if unsupported_hosts:
             verb = "have" if len(unsupported_hosts) > 1 else "has"
-            yield host.ok(f"not used: {', '.join(unsupported_hosts)} {verb} no GPUDirect RDMA")
+            yield host.report_ok(f"not used: {', '.join(unsupported_hosts)} {verb} no GPUDirect RDMA")
         elif parts is None:
-            yield host.unknown(NOT_RECORDED)
+            yield host.report_unknown(NOT_RECORDED)
         elif parts.has_open_driver:
-            yield host.ok("the open driver provides it by dma-buf")
+            yield host.report_ok("the open driver provides it by dma-buf")
         elif parts.modules & {"nvidia_peermem", "nv_peer_mem"}:
-            yield host.ok("nvidia_peermem is loaded")
+            yield host.report_ok("nvidia_peermem is loaded")
         else:
-            yield host.better(
+            yield host.report_better(
                 "RDMA cannot read GPU memory directly",
                 cause="without nvidia_peermem or the open driver all data passes through host memory",
-                fix=host.build_fix("modprobe", "nvidia-peermem", root=True),
+                fix=host.build_fix("modprobe", "nvidia-peermem", needs_root=True),
             )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from medley.cluster import checks
 from medley.doctor.checks import (
-    ALL,
+    GROUP_SUBJECT,
     NOT_RECORDED,
     Case,
     Check,
@@ -29,7 +29,7 @@ _ENABLE_NTP = ("timedatectl", "set-ntp", "true")
 @case_check("answers", "SSH and medley")
 def answers(case: Case) -> Iterator[Check]:
     yield from (Subject(name).report_problem(problem) for name, problem in case.silent_hosts.items())
-    yield from (host.ok("answers") for host in case.hosts.values() if host.greeting)
+    yield from (host.report_ok("answers") for host in case.hosts.values() if host.greeting)
 
 
 @case_check("medley", "medley's version")
@@ -37,7 +37,9 @@ def medley_version(case: Case) -> Iterator[Check]:
     for host in _list_greeted_hosts(case):
         digest = host.greeting["medley"]
         problem = checks.other_version_problem(host.name, digest, case.digest or "")
-        yield host.report_problem(problem) if problem else host.ok(f"version {digest}, the same as here")
+        yield (
+            host.report_problem(problem) if problem else host.report_ok(f"version {digest}, the same as here")
+        )
 
 
 @case_check("time", "clock difference")
@@ -45,9 +47,11 @@ def clock_difference(case: Case) -> Iterator[Check]:
     for host in _list_greeted_hosts(case):
         ahead_s = float(host.greeting["ahead_s"])
         if problem := checks.clock_problem(host.name, ahead_s):
-            yield host.wrong(problem.what, cause=problem.cause, fix=host.build_fix(*_ENABLE_NTP, root=True))
+            yield host.report_wrong(
+                problem.what, cause=problem.cause, fix=host.build_fix(*_ENABLE_NTP, needs_root=True)
+            )
         else:
-            yield host.ok(f"within {max(1.0, abs(ahead_s)):.0f} s of this host's")
+            yield host.report_ok(f"within {max(1.0, abs(ahead_s)):.0f} s of this host's")
 
 
 def _list_greeted_hosts(case: Case) -> Iterator[ExaminedHost]:
@@ -57,17 +61,17 @@ def _list_greeted_hosts(case: Case) -> Iterator[ExaminedHost]:
 @health_check("ntp", "clock synchronization", lambda health: health.clock)
 def clock_sync(host: ExaminedHost, clock: Clock) -> Iterator[Check]:
     if clock.is_synchronized is None:
-        yield host.unknown("timedatectl is not installed")
+        yield host.report_unknown("timedatectl is not installed")
     elif clock.is_synchronized:
-        yield host.ok("NTP keeps it")
+        yield host.report_ok("NTP keeps it")
     else:
-        yield host.better(
+        yield host.report_better(
             "Clock is not synchronized",
             cause=f"NTP is {'on, and has not reached a server' if clock.is_synchronization_on else 'off'}; "
             "unsynchronized clocks drift apart, and certificates and logs then disagree",
             fix="timedatectl timesync-status"
             if clock.is_synchronization_on
-            else host.build_fix(*_ENABLE_NTP, root=True),
+            else host.build_fix(*_ENABLE_NTP, needs_root=True),
         )
 
 
@@ -80,13 +84,13 @@ def kinds(host: ExaminedHost) -> Iterator[Check]:
         warning = host.kind.warning
         # An older driver refuses a field of the query, and medley repeats the query without it.
         if warning and "not a valid field" not in warning:
-            yield host.better(
+            yield host.report_better(
                 warning,
                 cause=f"medley takes it for {host.kind.name}: {host.kind.why}",
                 fix=_DRIVER_FIX if "no nvidia-smi" in warning else "nvidia-smi  # then fix what it reports",
             )
         else:
-            yield host.ok(f"{host.kind.name}: {host.kind.why}")
+            yield host.report_ok(f"{host.kind.name}: {host.kind.why}")
 
 
 @case_check("driver", "NVIDIA driver")
@@ -101,14 +105,14 @@ def drivers(case: Case) -> Iterator[Check]:
         if problem := checks.driver_problem(name, host.facts, host.gpu_kind):
             yield host.report_problem(problem)
         elif cuda := checks.find_cuda_version(host.facts):
-            yield host.ok(f"{version or 'the driver'} runs CUDA {cuda}")
+            yield host.report_ok(f"{version or 'the driver'} runs CUDA {cuda}")
         elif version:
-            yield host.ok(f"{version} is new enough")
+            yield host.report_ok(f"{version} is new enough")
         else:
-            yield host.unknown("nvidia-smi does not say which CUDA the driver runs")
+            yield host.report_unknown("nvidia-smi does not say which CUDA the driver runs")
     for kind, by_host in by_kind.items():
         if len(set(by_host.values())) > 1:
-            yield ALL.better(
+            yield GROUP_SUBJECT.report_better(
                 f"hosts of kind {kind} have different drivers",
                 cause=_format_by_host(by_host),
                 fix="sudo apt-get update; sudo apt-get upgrade; sudo reboot  # on the older ones",
@@ -117,7 +121,7 @@ def drivers(case: Case) -> Iterator[Check]:
 
 @case_check("versions", "versions of Ray, Python, engine, NCCL")
 def versions(case: Case) -> Iterator[Check]:
-    """Compare what all ranks must have alike: the origin of their engines, and the versions of packages."""
+    """Compare what must be equal on all ranks: the origin of the engines, and the versions of packages."""
     kinds = {name: (host.kind, host.member) for name, host in case.hosts.items() if host.kind}
     # `medley up` leaves out a host whose engine differs from that of the first host.
     for name, problem in checks.list_engine_mismatches(kinds, case.engine, next(iter(kinds), "")):
@@ -125,15 +129,15 @@ def versions(case: Case) -> Iterator[Check]:
     environments: dict[str, list[dict[str, str]]] = {}
     for name, host in case.hosts.items():
         if host.health.leftovers is None:
-            yield host.unknown(NOT_RECORDED)
+            yield host.report_unknown(NOT_RECORDED)
         elif packages := _list_packages(host, host.health.leftovers, case.engine):
             environments[name] = packages
         else:
-            yield host.ok(f"no environment for {case.engine} yet: it is built at first use")
+            yield host.report_ok(f"no environment for {case.engine} yet: it is built at first use")
     by_host = _choose_environments(environments)
     differing = _list_differing(by_host)
     for package in differing:
-        yield ALL.report(
+        yield GROUP_SUBJECT.report(
             "wrong" if package in _REQUIRED_EQUAL else "better",
             f"{(_REQUIRED_EQUAL | _ADVISED_EQUAL)[package]} differs between the hosts",
             cause=_format_by_host(
@@ -147,7 +151,7 @@ def versions(case: Case) -> Iterator[Check]:
             for package in (*_REQUIRED_EQUAL, *_ADVISED_EQUAL)
             if package in package_versions
         )
-        yield Subject(name).ok(", ".join(texts))
+        yield Subject(name).report_ok(", ".join(texts))
 
 
 def _list_differing(by_host: Mapping[str, Mapping[str, str]]) -> list[str]:
@@ -200,19 +204,19 @@ def own_environment(host: ExaminedHost) -> Iterator[Check]:
     home, folder = ("~/", env[2:]) if env.startswith("~/") else ("", env)
     python = home + shlex.quote(f"{folder}/bin/python")
     if keeping is None:
-        yield host.unknown(NOT_RECORDED)
+        yield host.report_unknown(NOT_RECORDED)
     elif keeping.own_packages is None:
-        yield host.wrong(
+        yield host.report_wrong(
             f"{env} is not a virtualenv",
             cause="cluster.toml names it as env, and it has no bin/python",
             fix=f"python3.12 -m venv {home}{shlex.quote(folder)}  "
             "# and install the engine in it; or leave env out: one is built",
         )
     elif "ray" not in keeping.own_programs:
-        yield host.wrong(
+        yield host.report_wrong(
             f"{env} has no ray",
             cause="newer images and wheels of vLLM come without it, and over hosts Ray starts the ranks",
             fix=f"{python} -m pip install 'ray[cgraph]'  # the version that the others have",
         )
     else:
-        yield host.ok(", ".join(f"{name} {version}" for name, version in keeping.own_packages.items()))
+        yield host.report_ok(", ".join(f"{name} {version}" for name, version in keeping.own_packages.items()))

@@ -21,7 +21,7 @@ from medley.planner.devices import DeviceIdentity, DeviceSpeed
 from medley.progress import Progress
 
 # One step to start, three to measure, and one to spare.
-_STEPS = 5
+_STEP_COUNT = 5
 _HOST_LIMIT_S = 300
 _LOCAL_ADDRESS = "here"  # as payload/device_speed.py calls its host
 
@@ -31,11 +31,11 @@ class HostDevices:
     """The devices of one host by its name; empty if its facts are unknown."""
 
     name: str
-    units: tuple[DeviceIdentity, ...]
+    identities: tuple[DeviceIdentity, ...]
 
 
 @dataclass(frozen=True)
-class Speeds:
+class DeviceSpeeds:
     """The measured speeds of devices, and the hosts without any."""
 
     devices: tuple[DeviceSpeed, ...] = ()
@@ -51,12 +51,14 @@ class Speeds:
             "failed": self.failed,
         }
 
-    def add_event(self, event: Mapping[str, Any], hosts: Mapping[str, HostDevices], when: str) -> "Speeds":
+    def add_event(
+        self, event: Mapping[str, Any], hosts: Mapping[str, HostDevices], when: str
+    ) -> "DeviceSpeeds":
         """Return a copy with one event of payload/device_speed.py; `hosts` by address, `when` in ISO 8601."""
         match event:
             case {"device": address, **figures}:
                 host = hosts[address]
-                speed = parse_speed(host.name, host.units, figures, when)
+                speed = parse_speed(host.name, host.identities, figures, when)
                 if speed is None:
                     return self._add_failure(host, "its facts show no such device")
                 return replace(self, devices=(*self.devices, speed))
@@ -67,21 +69,21 @@ class Speeds:
             case _:
                 return self
 
-    def _add_failure(self, host: HostDevices, error: str) -> "Speeds":
+    def _add_failure(self, host: HostDevices, error: str) -> "DeviceSpeeds":
         return replace(self, failed={**self.failed, host.name: error})
 
 
 def measure_cluster(
     member: Membership, nodes: Sequence[Mapping[str, Any]], limit_s: float, progress: Progress
-) -> Speeds:
+) -> DeviceSpeeds:
     """Measure the devices of all these hosts at the same time, or raise a Problem if that does not end."""
     task = {
         "nodes": [{key: node[key] for key in ("id", "address", "free", "slots")} for node in nodes],
         "limit_s": limit_s,
-        "life_s": run.CONNECT_LIMIT_S + limit_s * _STEPS,
+        "life_s": run.CONNECT_LIMIT_S + limit_s * _STEP_COUNT,
     }
     hosts = {node["address"]: _read_devices(node) for node in nodes}
-    when, speeds = run.format_now(), Speeds()
+    when, speeds = run.format_now(), DeviceSpeeds()
     with closing(run.run_script("device_speed.py", member, task, progress)) as events:
         for event in events:
             speeds = speeds.add_event(event, hosts, when)
@@ -89,23 +91,25 @@ def measure_cluster(
 
 
 def _read_devices(node: Mapping[str, Any]) -> HostDevices:
-    units: tuple[DeviceIdentity, ...] = ()
+    identities: tuple[DeviceIdentity, ...] = ()
     with suppress(Problem):  # its facts are unknown, or fit no kind of host
         host = facts.read_facts(transcript.parse_transcript(node["told"] or ""))
-        units = tuple(devices.list_device_identities(host, match_kind(host, config.load_hosts())))
-    return HostDevices(f"{node['name']} ({node['address']})", units)
+        identities = tuple(devices.list_device_identities(host, match_kind(host, config.load_hosts())))
+    return HostDevices(f"{node['name']} ({node['address']})", identities)
 
 
-def measure_host(progress: Progress) -> Speeds:
+def measure_host(progress: Progress) -> DeviceSpeeds:
     """Measure the devices of this host, without a cluster, and record the result."""
     host_facts, host_kind = kind.detect_kind()
-    chain = toolkit.add_libcuda(toolkit.find_toolkit(host_kind.name, watch=progress), host_kind.host)
+    host_toolkit = toolkit.add_libcuda(toolkit.find_toolkit(host_kind.name, watch=progress), host_kind.host)
     environment = tools.choose_environment(host_kind, None)
-    folder = virtualenv.prepare_environment(environment, chain, driver=host_kind.host.driver, watch=progress)
-    units = tuple(devices.list_device_identities(host_facts, host_kind))
-    hosts = {_LOCAL_ADDRESS: HostDevices(platform.node(), units)}
-    when, speeds = run.format_now(), Speeds()
-    command = verify.build_script_command(folder, chain, "device_speed.py", host_kind.host.device)
+    folder = virtualenv.prepare_environment(
+        environment, host_toolkit, driver=host_kind.host.driver, watch=progress
+    )
+    identities = tuple(devices.list_device_identities(host_facts, host_kind))
+    hosts = {_LOCAL_ADDRESS: HostDevices(platform.node(), identities)}
+    when, speeds = run.format_now(), DeviceSpeeds()
+    command = verify.build_script_command(folder, host_toolkit, "device_speed.py", host_kind.host.device)
     with progress.stage("measure this host"):
         finished = process.run(command, limit_s=_HOST_LIMIT_S)
     for line in finished.lines:
@@ -118,7 +122,7 @@ def measure_host(progress: Progress) -> Speeds:
     return speeds
 
 
-def find_problem(speeds: Speeds) -> Problem | None:
+def find_problem(speeds: DeviceSpeeds) -> Problem | None:
     """Return a Problem if a host could not be measured, or is slower than one with the same device."""
     if speeds.failed:
         return Problem(

@@ -65,7 +65,7 @@ def test_a_revision_is_here_by_its_commit_or_its_name(
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text(text)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr(ray_download, "get_records_folder", lambda _: place)
+    monkeypatch.setattr(ray_download, "get_folder", lambda _: place)
     assert (hub.is_cached("org/one", revision), ray_download.is_downloaded("org/one", revision)) == (
         here,
         here,

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from medley.measurement.bench import BenchRun, read_result
-from medley.measurement.bench.clients import CLIENTS, KEY, Offline, ServedModel
+from medley.measurement.bench.clients import CLIENTS, KEY_VARIABLE, OfflineMode, ServedModel
 from medley.schema import EngineName
 from tests.measurement.bench.benches import FILES
 
 RUN = BenchRun(4, 8, 32, 16, 7, 1)
-TARGET = ServedModel("http://127.0.0.1:8311", "/v1", "demo", "/models/demo", env={"DO_NOT_TRACK": "1"})
+TARGET = ServedModel("http://127.0.0.1:8311", "/v1", "demo", "/models/demo", variables={"DO_NOT_TRACK": "1"})
 ENGINES: tuple[EngineName, ...] = ("vllm", "sglang")
 
 
@@ -38,9 +38,9 @@ def test_the_load_is_what_is_asked(engine: EngineName) -> None:
 def test_the_key_is_in_no_argument_and_not_in_the_text(engine: EngineName, tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_text("sk-very-secret")
-    aimed = ServedModel(TARGET.base, "/v1", "demo", "/models/demo", key=str(key))
+    aimed = ServedModel(TARGET.base_url, "/v1", "demo", "/models/demo", key_file=str(key))
     command = CLIENTS[engine].build_command(Path("/env/bin"), aimed, RUN, Path("result.json"))
-    assert command.secrets == {KEY: str(key)}
+    assert command.secrets == {KEY_VARIABLE: str(key)}
     assert "sk-very-secret" not in f"{command} {command.argv} {command.env}"
 
 
@@ -79,7 +79,7 @@ def test_where_a_server_listens_is_of_no_use_offline(engine: EngineName) -> None
     ],
 )
 def test_what_it_wrote_without_a_server(
-    engine: EngineName, mode: Offline, expected: tuple[int, int, float, float]
+    engine: EngineName, mode: OfflineMode, expected: tuple[int, int, float, float]
 ) -> None:
     """Compare the number of results, and requests, latency and rate of the first."""
     (file,) = FILES[engine].parent.glob(f"{engine}-{mode}.*")
@@ -101,7 +101,7 @@ def test_what_is_no_result_without_a_server(engine: EngineName, text: str) -> No
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("mode", ["latency", "throughput"])
-def test_without_a_server_the_model_is_loaded(engine: EngineName, mode: Offline) -> None:
+def test_without_a_server_the_model_is_loaded(engine: EngineName, mode: OfflineMode) -> None:
     argv = CLIENTS[engine].build_offline_argv(
         Path("/env/bin"), "/models/demo", mode, RUN, Path("/tmp/result.json")
     )

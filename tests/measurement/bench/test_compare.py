@@ -15,7 +15,9 @@ from tests.problems import raises_problem
 def verdicts(first: tuple[float, ...], second: tuple[float, ...]) -> dict[str, str]:
     comparisons = compare_records(bench(factors=first), bench(factors=second))
     return {
-        comparison.measure.name: comparison.verdict for comparison in comparisons if comparison.row[1] == 4
+        comparison.figure_kind.name: comparison.verdict
+        for comparison in comparisons
+        if comparison.row[1] == 4
     }
 
 
@@ -40,7 +42,7 @@ def test_a_difference_is_one_where_no_run_lies_among_the_others(
 
 def test_the_ratio_is_of_medians_with_what_the_runs_allow() -> None:
     comparison = next(iter(compare_records(bench(factors=(1, 0.9, 1.1)), bench(factors=(2, 1.9, 2.2)))))
-    assert comparison.measure.name == "output_tokens_per_s"
+    assert comparison.figure_kind.name == "output_tokens_per_s"
     assert comparison.ratio == pytest.approx(2)
     assert (comparison.low, comparison.high) == pytest.approx((1.9 / 1.1, 2.2 / 0.9))
 

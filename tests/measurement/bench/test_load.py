@@ -44,8 +44,8 @@ def test_what_is_no_result(text: str) -> None:
 def test_a_spread_is_the_median_and_the_farthest() -> None:
     runs = [Figures(1, 8, 0, tpot_ms=value) for value in (3, None, 1, 2)]
     assert compute_spreads(runs) == {"tpot_ms": Spread(2, 1, 3)}
-    assert Spread(100, 97, 101).half == pytest.approx(0.03)
-    assert Spread(0, 0, 0).half == 0
+    assert Spread(100, 97, 101).relative_half_range == pytest.approx(0.03)
+    assert Spread(0, 0, 0).relative_half_range == 0
 
 
 def test_only_what_was_measured_has_a_spread() -> None:

@@ -12,7 +12,7 @@ from medley.engine import ServerSpec
 from medley.engine.launch import Order, build_launch
 from medley.host.kind import load_answers
 from medley.measurement.bench import BenchLoad, BenchRun, record
-from medley.measurement.bench.clients import Offline
+from medley.measurement.bench.clients import OfflineMode
 from medley.measurement.bench.report import format_record
 from medley.measurement.bench.run import measure_offline
 from medley.measurement.bench.target import OfflineTarget
@@ -33,9 +33,9 @@ LOAD = BenchLoad((2,), repeats=3, input_tokens=32, output_tokens=16, seed=7, req
 class RecordedTarget(OfflineTarget):
     """A target whose client writes the recorded results of the engine's own modes."""
 
-    fails: Offline | None = None
+    fails: OfflineMode | None = None
 
-    def build_command(self, mode: Offline, run: BenchRun, result: Path) -> Command:
+    def build_command(self, mode: OfflineMode, run: BenchRun, result: Path) -> Command:
         del run
         (file,) = FOLDER.glob(f"vllm-{mode}.*")
         program = f"import shutil; shutil.copy({str(file)!r}, {str(result)!r})"
@@ -59,7 +59,7 @@ def order(engine: EngineName = "vllm") -> Order:
 
 
 def build_target(
-    engine: EngineName = "vllm", *, vocabulary: int = 10_240, fails: Offline | None = None
+    engine: EngineName = "vllm", *, vocabulary: int = 10_240, fails: OfflineMode | None = None
 ) -> RecordedTarget:
     server_order = order(engine)
     host = config.load_hosts()["cpu"]

@@ -20,7 +20,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_it_comes_back_as_it_was(engine: EngineName) -> None:
     saved = bench(engine=engine)
-    record.save(saved)
+    record.save_record(saved)
     assert record.find_record("last") == saved
 
 
@@ -43,7 +43,7 @@ def test_measured_over_predicted() -> None:
 
 def test_programs_read_medians_and_ratios(tmp_path: Path) -> None:
     del tmp_path
-    table = json.loads(record.save(bench()).read_text())
+    table = json.loads(record.save_record(bench()).read_text())
     assert table["results"][1]["concurrency"] == 4
     assert table["results"][1]["output_tokens_per_s"]["high"] == pytest.approx(398.63, abs=0.01)
     assert table["results"][1]["measured/predicted"] == pytest.approx(0.3225, abs=0.001)
@@ -61,21 +61,21 @@ def test_programs_read_medians_and_ratios(tmp_path: Path) -> None:
 )
 def test_a_bench_by_its_name(text: str, id_: str) -> None:
     for name in ("20261121-1", "20261122-2", "20261122-3"):
-        record.save(bench(name))
+        record.save_record(bench(name))
     assert record.find_record(text).id == id_
 
 
 @pytest.mark.parametrize("text", ["2026112", "20261122", "x", "last-3", "last-x", "./absent.json"])
 def test_no_bench_by_that_name(text: str) -> None:
     for name in ("20261121-1", "20261122-2", "20261122-3"):
-        record.save(bench(name))
+        record.save_record(bench(name))
     with pytest.raises(Problem) as raised:
         record.find_record(text)
     assert raised.value.fix == "medley bench history"
 
 
 def test_a_file_by_its_path(tmp_path: Path) -> None:
-    saved = record.save(bench())
+    saved = record.save_record(bench())
     copy = tmp_path / "sent.json"
     copy.write_bytes(saved.read_bytes())
     assert record.find_record(str(copy)) == bench()
@@ -83,6 +83,6 @@ def test_a_file_by_its_path(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "{}", '{"format": 1}', '{"format": 99}', "[]"])
 def test_what_another_wrote_is_passed_over(text: str) -> None:
-    saved = record.save(bench())
+    saved = record.save_record(bench())
     saved.with_name("0.json").write_text(text)
     assert [listed.id for listed in record.list_records()] == [bench().id]

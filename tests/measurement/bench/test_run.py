@@ -13,7 +13,7 @@ from medley.command import Command
 from medley.measurement.bench import BenchLoad, BenchRun, record
 from medley.measurement.bench.clients import ServedModel
 from medley.measurement.bench.run import Runner, measure_server
-from medley.measurement.bench.target import BenchTarget, require_room
+from medley.measurement.bench.target import BenchTarget, require_context_room
 from medley.process_identity import list_descendants
 from medley.progress import SILENT, SilentProgress
 from tests.measurement.bench.benches import FILES
@@ -135,9 +135,9 @@ def test_ctrl_c_leaves_no_process_and_keeps_what_is_done() -> None:
 
 
 def test_a_load_larger_than_what_is_served_is_a_problem_at_once() -> None:
-    require_room(BenchLoad(input_tokens=1920, output_tokens=128), "demo", 2048)
-    require_room(BenchLoad(), "demo", None)
+    require_context_room(BenchLoad(input_tokens=1920, output_tokens=128), "demo", 2048)
+    require_context_room(BenchLoad(), "demo", None)
     with raises_problem("1921 ", "128 ", "demo", cause=" 2048 ", fix="--input-len 1920"):
-        require_room(BenchLoad(input_tokens=1921, output_tokens=128), "demo", 2048)
+        require_context_room(BenchLoad(input_tokens=1921, output_tokens=128), "demo", 2048)
     with raises_problem("8 ", "4096 ", "demo", fix="--input-len 1024 --output-len 512"):
-        require_room(BenchLoad(input_tokens=8, output_tokens=4096), "demo", 2048)
+        require_context_room(BenchLoad(input_tokens=8, output_tokens=4096), "demo", 2048)

@@ -62,8 +62,8 @@ def test_what_this_host_serves_is_known(server: str, tmp_path: Path, *, by_url: 
     assert (target.engine, target.binary, target.model) == ("sglang", programs, "demo")
     assert target.served.model == "tiny"
     assert target.served.tokenizer == str(tmp_path)
-    assert f"{target.served.base}{target.served.path}" == server
-    assert target.served.env["HF_HUB_OFFLINE"] == "1"
+    assert f"{target.served.base_url}{target.served.api_path}" == server
+    assert target.served.variables["HF_HUB_OFFLINE"] == "1"
     assert list(target.transcripts) == [os.uname().nodename]
 
 

@@ -7,7 +7,7 @@ import pytest
 from medley import transcript
 from medley.host.facts import read_facts
 from medley.measurement import collective
-from medley.measurement.collective import AllReduceRate, Participant, Result, StepFailure
+from medley.measurement.collective import AllReduceRate, AllReduceResult, Participant, StepFailure
 from tests.problems import raises_problem
 
 HOSTS = Path(__file__).parents[2] / "host" / "recorded"
@@ -81,7 +81,7 @@ EVENTS: tuple[dict[str, Any], ...] = (
 
 
 def test_events_fold_into_a_result_that_json_takes() -> None:
-    result = Result({"a": Participant("a", "one"), "b": Participant("b", "two")})
+    result = AllReduceResult({"a": Participant("a", "one"), "b": Participant("b", "two")})
     for event in EVENTS:
         result = result.add_event(event)
     assert result.skipped == (("a", "b"),)
@@ -97,4 +97,6 @@ def test_events_fold_into_a_result_that_json_takes() -> None:
 
 def test_a_step_that_breaks_is_kept_with_who_was_silent() -> None:
     event = {"broken": "form the group", "errors": {"a": "timed out"}, "silent": ["b"]}
-    assert Result().add_event(event).broken == StepFailure("form the group", {"a": "timed out"}, ("b",))
+    assert AllReduceResult().add_event(event).broken == StepFailure(
+        "form the group", {"a": "timed out"}, ("b",)
+    )

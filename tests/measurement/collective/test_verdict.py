@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from medley.measurement.collective import Pair, Participant, Result, StepFailure
+from medley.measurement.collective import AllReduceResult, Pair, Participant, StepFailure
 from medley.measurement.collective.verdict import (
     compute_expected_mbit,
     find_problem,
@@ -18,7 +18,7 @@ NAMES = "abcd"
 
 def result(
     rates: Mapping[str, float], links: Mapping[str, int] | None = None, *, backend: str = "gloo"
-) -> Result:
+) -> AllReduceResult:
     """Hosts a, b, … and what each pair carries, `ab=900`; 0 is a pair that fails."""
     names = sorted({name for pair in rates for name in pair})
     members = {name: Participant(name, f"host-{name}", "eth0", (links or {}).get(name)) for name in names}
@@ -26,7 +26,7 @@ def result(
         Pair(first, second, (rate, rate * 1.1), 50) if rate else Pair(first, second, said="refused")
         for (first, second), rate in ((tuple(pair), rate) for pair, rate in rates.items())
     )
-    return Result(members, backend=backend, sums={}, pairs=tuple(pairs))
+    return AllReduceResult(members, backend=backend, sums={}, pairs=tuple(pairs))
 
 
 def even(hosts: int, mbit: float, **others: float) -> dict[str, float]:

@@ -11,7 +11,7 @@ from medley.host.kind import find_kind, load_answers
 from medley.measurement.field_report import Backend, PlanRequest, Wishes
 from medley.measurement.field_report.draft import Draft
 from medley.measurement.field_report.replay import plan_model
-from medley.measurement.link import LinkMeasurement, Rdma
+from medley.measurement.link import LinkMeasurement, RdmaSpeed
 from medley.measurement.link.tools import Ping, Throughput
 from medley.network.fabric import choose_fabric
 from medley.network.fabric import report as fabric_report
@@ -57,7 +57,7 @@ def report() -> dict[str, Any]:
         ping,
         direction,
         direction,
-        Rdma("rocep1s0f0", 98_000.0, 2.1),
+        RdmaSpeed("rocep1s0f0", 98_000.0, 2.1),
     )
     record = bench(model=MODEL)
     about = {**record.about, "hosts": []}

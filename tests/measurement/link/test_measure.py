@@ -46,11 +46,11 @@ def test_it_serves_for_its_time_and_a_server_for_one_client_again(tools: Path) -
     ready: list[float] = []
     notes = Notes()
     start = time.monotonic()
-    link.serve(
+    link.serve_link_test(
         link.find_endpoint(networks.spark(1), None),
         ROCE,
         limit_s=3,
-        ready=lambda: ready.append(time.monotonic() - start),
+        on_ready=lambda: ready.append(time.monotonic() - start),
         progress=notes,
     )
     assert 3 <= time.monotonic() - start < 40, "its programs would go on for a minute"
@@ -67,8 +67,11 @@ def test_a_server_that_ends_is_a_problem(tools: Path) -> None:
     with raises_problem(
         "iperf3", "192.168.100.1:5201", cause="Address already in use", fix="sudo ss -ltnp 'sport = :5201'"
     ):
-        link.serve(
-            link.find_endpoint(networks.spark(1), None), None, limit_s=5, ready=lambda: pytest.fail("ready")
+        link.serve_link_test(
+            link.find_endpoint(networks.spark(1), None),
+            None,
+            limit_s=5,
+            on_ready=lambda: pytest.fail("ready"),
         )
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from medley.measurement import link
-from medley.measurement.link import LinkMeasurement, Rdma, tools
+from medley.measurement.link import LinkMeasurement, RdmaSpeed, tools
 from medley.measurement.link.tools import Ping, Throughput, build_ping_command, read_ping
 from tests.network import networks
 from tests.problems import raises_problem
@@ -75,7 +75,7 @@ GOOD = LinkMeasurement(
         pytest.param(
             replace(GOOD, ping=Ping(10, 0), full_ping=Ping(3, 0)), [], id="a firewall against pings"
         ),
-        pytest.param(replace(GOOD, rdma=Rdma("mlx5_0", 9000, 2)), [], id="RDMA, too"),
+        pytest.param(replace(GOOD, rdma=RdmaSpeed("mlx5_0", 9000, 2)), [], id="RDMA, too"),
         pytest.param(
             replace(GOOD, back=Throughput(940, 0, 20)),
             [("eth0 carries less than half", "940 Mbit/s back, of 10 Gbit/s", "compare both ends")],
@@ -102,7 +102,7 @@ GOOD = LinkMeasurement(
             id="pings are lost",
         ),
         pytest.param(
-            replace(GOOD, rdma=Rdma("mlx5_0", 4900, 2)),
+            replace(GOOD, rdma=RdmaSpeed("mlx5_0", 4900, 2)),
             [("mlx5_0 carries less than half", "4.9 Gbit/s of 10 Gbit/s", "fwupdmgr update")],
             id="RDMA is slow",
         ),

@@ -11,7 +11,7 @@ from medley.measurement.monitor import (
     GpuSample,
     LinkSample,
     MemorySample,
-    Ray,
+    RaySample,
     Sample,
 )
 from medley.measurement.monitor.rates import compute_rates
@@ -21,7 +21,7 @@ METRICS = Path(__file__).parents[2] / "measurement" / "monitor" / "metrics"
 EVIL = '<script>document.title="owned"</script>'
 GIB = 1 << 30
 COUNTERS = dict.fromkeys(("rx_bytes", "tx_bytes", "rx_errors", "tx_errors", "rx_dropped", "tx_dropped"), 0)
-RAY = Ray("head", "10.0.0.1:24000", alive=True, interface="enp1s0f0np0", slots=1.0, taken=1.0)
+RAY = RaySample("head", "10.0.0.1:24000", alive=True, interface="enp1s0f0np0", slots=1.0, taken=1.0)
 FIGURES = {
     "running": 3.0,
     "waiting": 1.0,

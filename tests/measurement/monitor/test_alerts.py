@@ -12,7 +12,7 @@ import yaml
 from medley import process
 from medley.command import Command
 from medley.measurement import monitor
-from medley.measurement.monitor.metrics import HELP
+from medley.measurement.monitor.metrics import METRIC_HELP_TEXTS
 from tests.measurement.monitor.test_metrics import everything, samples
 
 FILE = Path(monitor.__file__).parent / "alerts.yml"
@@ -95,7 +95,7 @@ def test_a_rule_names_series_and_labels_that_exist(rule: dict[str, Any]) -> None
     rule_series = Expression(rule["expr"]).series
     assert rule_series
     for name, labels, function in rule_series:
-        assert name in HELP
+        assert name in METRIC_HELP_TEXTS
         assert name.endswith("_total") is (function in COUNTED)
         label_sets = [labels for series, labels, _ in all_samples if series == name]
         for label, sign, value in LABEL.findall(labels):

@@ -6,7 +6,7 @@ import pytest
 
 from medley.measurement.monitor import GpuSample, gpu
 
-ALL_FIELDS, BASIC_FIELDS = gpu.FIELDS
+ALL_FIELDS, BASIC_FIELDS = gpu.QUERY_FIELDS
 MIB = 1 << 20
 SEVERAL = ("hardware slowdown", "heat", "heat (hardware)")
 

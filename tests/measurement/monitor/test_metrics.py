@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from medley.measurement import monitor
-from medley.measurement.monitor.metrics import HELP, format_metrics
+from medley.measurement.monitor.metrics import METRIC_HELP_TEXTS, format_metrics
 from medley.serving.metrics import parse_families
 from tests.measurement.monitor.hosts import EVIL, LOST, METRICS, build_status, cluster, spark, workstation
 
@@ -51,7 +51,9 @@ def samples(text: str) -> list[tuple[str, dict[str, str], float]]:
 def test_it_reads_as_it_was_written_and_no_family_comes_twice() -> None:
     text = everything()
     read_families = parse_families(text.split("\n"))
-    assert {family.name for family in read_families} > {name.removesuffix("_total") for name in HELP}
+    assert {family.name for family in read_families} > {
+        name.removesuffix("_total") for name in METRIC_HELP_TEXTS
+    }
     assert sum(len(family.samples) for family in read_families) == len(
         re.findall(r"^[^#]", text, re.MULTILINE)
     )
@@ -95,7 +97,7 @@ def test_of_a_host_that_does_not_answer_there_are_no_old_figures() -> None:
 
 def test_names_and_units() -> None:
     text = everything()
-    for name, help_ in HELP.items():
+    for name, help_ in METRIC_HELP_TEXTS.items():
         assert re.fullmatch(r"medley_[a-z0-9]+(_[a-z0-9]+)*", name)
         assert f"# TYPE {name} {'counter' if name.endswith('_total') else 'gauge'}\n" in text
         assert help_.endswith(".")

@@ -80,7 +80,7 @@ def test_ports_count_bytes_and_know_their_state(tmp_path: Path) -> None:
 
 def test_a_jetson_has_its_gpu_in_files(tmp_path: Path) -> None:
     files = {
-        gpu.LOAD: "453",
+        gpu.LOAD_FILE: "453",
         "class/thermal/thermal_zone0/type": "cpu-thermal",
         "class/thermal/thermal_zone1/type": "gpu-thermal",
         "class/thermal/thermal_zone1/temp": "56500",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from medley.measurement.monitor import Ray, view
+from medley.measurement.monitor import RaySample, view
 from medley.measurement.monitor.rows import format_bits
 from medley.measurement.monitor.watch import HostStatus
 from tests.measurement.monitor.hosts import EVIL, LOST, build_status, cluster, spark, workstation
@@ -75,7 +75,7 @@ def test_one_that_is_silent_has_its_last_values_their_age_and_why() -> None:
 
 def test_troubles() -> None:
     gone = replace(
-        spark(), ray=Ray("worker", "10.0.0.1:24000", alive=False), gpus=(), gpus_silent="nvidia-smi: no"
+        spark(), ray=RaySample("worker", "10.0.0.1:24000", alive=False), gpus=(), gpus_silent="nvidia-smi: no"
     )
     lines = draw({"a": build_status(gone), "b": build_status(workstation(EVIL))})
     assert row(lines, "worker, gone")

@@ -111,23 +111,23 @@ class Figures(Value):
 
 
 @dataclass(frozen=True)
-class Measure:
+class FigureKind:
     """A figure that reports show and compare."""
 
     name: str
     title: str
     """Its title with the unit."""
-    more_is_better: bool = False
+    is_higher_better: bool = False
 
 
-MEASURES = (
-    Measure("output_tokens_per_s", "output, tokens/s", more_is_better=True),
-    Measure("total_tokens_per_s", "total, tokens/s", more_is_better=True),
-    Measure("ttft_ms", "first token, ms"),
-    Measure("ttft_p99_ms", "first token, p99, ms"),
-    Measure("tpot_ms", "each token, ms"),
-    Measure("tpot_p99_ms", "each token, p99, ms"),
-    Measure("latency_ms", "latency, ms"),
+FIGURE_KINDS = (
+    FigureKind("output_tokens_per_s", "output, tokens/s", is_higher_better=True),
+    FigureKind("total_tokens_per_s", "total, tokens/s", is_higher_better=True),
+    FigureKind("ttft_ms", "first token, ms"),
+    FigureKind("ttft_p99_ms", "first token, p99, ms"),
+    FigureKind("tpot_ms", "each token, ms"),
+    FigureKind("tpot_p99_ms", "each token, p99, ms"),
+    FigureKind("latency_ms", "latency, ms"),
 )
 
 
@@ -140,19 +140,19 @@ class Spread:
     high: float
 
     @property
-    def half(self) -> float:
+    def relative_half_range(self) -> float:
         """The largest distance from the median, relative to it."""
         return max(self.high - self.median, self.median - self.low) / self.median if self.median else 0.0
 
 
 def compute_spreads(runs: Iterable[Figures]) -> dict[str, Spread]:
-    """Return the spread of each figure, by the name of its Measure; absent if no run has the figure."""
+    """Return the spread of each figure, by the name of its FigureKind; absent if no run has the figure."""
     figures = tuple(runs)
     spreads = {}
-    for measure in MEASURES:
-        values = [value for run in figures if (value := getattr(run, measure.name)) is not None]
+    for kind in FIGURE_KINDS:
+        values = [value for run in figures if (value := getattr(run, kind.name)) is not None]
         if values:
-            spreads[measure.name] = Spread(median(values), min(values), max(values))
+            spreads[kind.name] = Spread(median(values), min(values), max(values))
     return spreads
 
 

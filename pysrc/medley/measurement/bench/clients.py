@@ -11,10 +11,10 @@ from medley.command import UNSET_VARIABLES, Command
 from medley.measurement.bench import BenchRun, Figures, compute_batch_figures
 from medley.schema import EngineName
 
-Offline = Literal["latency", "throughput"]
-KEY = "OPENAI_API_KEY"
+OfflineMode = Literal["latency", "throughput"]
+KEY_VARIABLE = "OPENAI_API_KEY"
 """The variable from which both engines' clients read the key of a server."""
-_SGLANG_MODULES: Mapping[Offline, str] = {"latency": "one_batch", "throughput": "offline_throughput"}
+_SGLANG_MODULES: Mapping[OfflineMode, str] = {"latency": "one_batch", "throughput": "offline_throughput"}
 _SGLANG_WARM_UP = Path(__file__).with_name("sglang_warm_up.json")
 _READ_ERRORS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
@@ -23,21 +23,21 @@ _READ_ERRORS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticEr
 class ServedModel:
     """A model on a server, as the engines' clients address it."""
 
-    base: str
+    base_url: str
     """The server's address, without /v1."""
-    path: str
+    api_path: str
     """The path of its API below the address: /v1."""
     model: str
     tokenizer: str
     """A folder, or ORG/NAME."""
-    key: str | None = None
+    key_file: str | None = None
     """The file of its key."""
-    env: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     def build_command(self, *argv: str) -> Command:
-        secrets = {KEY: self.key} if self.key else {}
+        secrets = {KEY_VARIABLE: self.key_file} if self.key_file else {}
         # The user's own key of OpenAI must not reach another server.
-        return Command(argv, self.env, UNSET_VARIABLES if self.key else (*UNSET_VARIABLES, KEY), secrets)
+        return Command(argv, self.variables, UNSET_VARIABLES if self.key_file else (*UNSET_VARIABLES, KEY_VARIABLE), secrets)
 
 
 class Client(ABC):
@@ -45,7 +45,7 @@ class Client(ABC):
 
     SERVER_FLAGS: frozenset[str]
     """Flags of the server that the offline modes refuse."""
-    LATENCY_IDS = 0
+    LATENCY_TOKEN_ID_COUNT = 0
     """The number of token ids that the latency mode draws from, whatever the model's vocabulary."""
 
     @abstractmethod
@@ -70,11 +70,11 @@ class Client(ABC):
 
     @abstractmethod
     def build_offline_argv(
-        self, binary: Path, model: str, mode: Offline, run: BenchRun, result: Path
+        self, binary: Path, model: str, mode: OfflineMode, run: BenchRun, result: Path
     ) -> tuple[str, ...]:
         """Return the offline command; `run.requests` counts batches for latency, prompts for throughput."""
 
-    def read_offline_figures(self, text: str, mode: Offline, run: BenchRun) -> tuple[Figures, ...]:
+    def read_offline_figures(self, text: str, mode: OfflineMode, run: BenchRun) -> tuple[Figures, ...]:
         """Read the figures of each measurement; empty if there is no result."""
         try:
             return tuple(self._read_offline_figures(text, mode, run))
@@ -82,18 +82,18 @@ class Client(ABC):
             return ()
 
     @abstractmethod
-    def _read_offline_figures(self, text: str, mode: Offline, run: BenchRun) -> Iterable[Figures]: ...
+    def _read_offline_figures(self, text: str, mode: OfflineMode, run: BenchRun) -> Iterable[Figures]: ...
 
-    def find_obstacle(self, mode: Offline, vocabulary: int) -> str | None:
+    def find_obstacle(self, mode: OfflineMode, vocabulary: int) -> str | None:
         """Return why a model with so many tokens cannot be measured in this mode; None if it can."""
-        if mode != "latency" or vocabulary >= self.LATENCY_IDS:
+        if mode != "latency" or vocabulary >= self.LATENCY_TOKEN_ID_COUNT:
             return None
-        ids = f"token ids up to {self.LATENCY_IDS - 1}"
+        ids = f"token ids up to {self.LATENCY_TOKEN_ID_COUNT - 1}"
         return f"vLLM's latency mode sends {ids}, and this model knows {vocabulary}"
 
 
 class VllmClient(Client):
-    LATENCY_IDS = 10_000
+    LATENCY_TOKEN_ID_COUNT = 10_000
     SERVER_FLAGS = frozenset(
         (
             *("--host", "--port", "--api-server-count", "--headless"),
@@ -105,7 +105,7 @@ class VllmClient(Client):
         """Return the command for random prompts; --num-warmups would put the first in the prefix cache."""
         return served.build_command(
             *(str(binary / "vllm"), "bench", "serve", "--backend", "openai"),
-            *("--base-url", served.base, "--endpoint", f"{served.path}/completions"),
+            *("--base-url", served.base_url, "--endpoint", f"{served.api_path}/completions"),
             *("--model", served.model, "--tokenizer", served.tokenizer),
             *("--dataset-name", "random", "--random-range-ratio", "0"),
             *("--random-input-len", str(run.input_tokens), "--random-output-len", str(run.output_tokens)),
@@ -115,7 +115,7 @@ class VllmClient(Client):
         )
 
     def build_offline_argv(
-        self, binary: Path, model: str, mode: Offline, run: BenchRun, result: Path
+        self, binary: Path, model: str, mode: OfflineMode, run: BenchRun, result: Path
     ) -> tuple[str, ...]:
         """Return the command; the throughput mode ignores --input-len if prompts are random."""
         lengths = (str(run.input_tokens), str(run.output_tokens))
@@ -128,7 +128,7 @@ class VllmClient(Client):
         prompts = ("--num-prompts", str(run.requests), "--seed", str(run.seed), "--num-warmups", "4")
         return (*argv, "--dataset-name", "random", *tokens, *prompts)
 
-    def _read_offline_figures(self, text: str, mode: Offline, run: BenchRun) -> Iterable[Figures]:
+    def _read_offline_figures(self, text: str, mode: OfflineMode, run: BenchRun) -> Iterable[Figures]:
         table = json.loads(text)
         if mode == "throughput":
             return [compute_batch_figures(table["num_requests"], table["elapsed_time"], run)]
@@ -142,7 +142,7 @@ class SglangClient(Client):
         """Return the command for random ids, without a data set; a warm-up would fill the prefix cache."""
         return served.build_command(
             *(str(binary / "python"), "-m", "sglang.benchmark.serving", "--backend", "sglang"),
-            *("--base-url", served.base, "--served-model-name", served.model),
+            *("--base-url", served.base_url, "--served-model-name", served.model),
             *("--model", served.tokenizer, "--tokenizer", served.tokenizer),
             *("--dataset-name", "random-ids", "--random-range-ratio", "1"),
             *("--random-input-len", str(run.input_tokens), "--random-output-len", str(run.output_tokens)),
@@ -152,7 +152,7 @@ class SglangClient(Client):
         )
 
     def build_offline_argv(
-        self, binary: Path, model: str, mode: Offline, run: BenchRun, result: Path
+        self, binary: Path, model: str, mode: OfflineMode, run: BenchRun, result: Path
     ) -> tuple[str, ...]:
         """Return the command; its prompts share nothing, since random ones would fetch a data set."""
         program = (str(binary / "python"), "-m", f"sglang.benchmark.{_SGLANG_MODULES[mode]}")
@@ -170,7 +170,7 @@ class SglangClient(Client):
             *("--dataset-path", str(_SGLANG_WARM_UP)),
         )
 
-    def _read_offline_figures(self, text: str, mode: Offline, run: BenchRun) -> Iterable[Figures]:
+    def _read_offline_figures(self, text: str, mode: OfflineMode, run: BenchRun) -> Iterable[Figures]:
         for table in [json.loads(line) for line in text.splitlines() if line.strip()]:
             if mode == "throughput":
                 figures = compute_batch_figures(table["successful_requests"], table["total_latency"], run)

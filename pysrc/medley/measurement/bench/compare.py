@@ -11,7 +11,7 @@ from medley import transcript
 from medley.errors import Problem
 from medley.host import facts
 from medley.host.facts import GIB
-from medley.measurement.bench import MEASURES, Measure, Spread
+from medley.measurement.bench import FIGURE_KINDS, FigureKind, Spread
 from medley.measurement.bench.record import Mode, Record
 
 Verdict = Literal["better", "worse", "within the spread", "spread unknown"]
@@ -31,7 +31,7 @@ class Comparison:
     """One figure of two benchmarks in one row; `ratio`, `low` and `high` are second by first."""
 
     row: tuple[Mode, int]
-    measure: Measure
+    figure_kind: FigureKind
     first: Spread
     second: Spread
     verdict: Verdict
@@ -51,7 +51,7 @@ class Comparison:
     @property
     def table(self) -> dict[str, Any]:
         """The comparison for JSON."""
-        row = {"mode": self.row[0], "concurrency": self.row[1], "measure": self.measure.name}
+        row = {"mode": self.row[0], "concurrency": self.row[1], "measure": self.figure_kind.name}
         ratio = {"ratio": self.ratio, "low": self.low, "high": self.high, "verdict": self.verdict}
         return {**row, **ratio, "one": asdict(self.first), "two": asdict(self.second)}
 
@@ -62,11 +62,13 @@ def compare_records(first: Record, second: Record) -> tuple[Comparison, ...]:
     for row in (row for row in first.rows if row in second.rows):
         first_spreads, second_spreads = first.compute_spreads(*row), second.compute_spreads(*row)
         runs = min(len(record.find_results(*row)) for record in (first, second))
-        for measure in MEASURES:
-            name = measure.name
+        for figure_kind in FIGURE_KINDS:
+            name = figure_kind.name
             if name in first_spreads and name in second_spreads and first_spreads[name].low > 0:
                 pair = first_spreads[name], second_spreads[name]
-                comparisons.append(Comparison(row, measure, *pair, _compute_verdict(measure, *pair, runs)))
+                comparisons.append(
+                    Comparison(row, figure_kind, *pair, _compute_verdict(figure_kind, *pair, runs))
+                )
     if comparisons:
         return tuple(comparisons)
     raise Problem(
@@ -80,13 +82,13 @@ def _list_rows(record: Record) -> str:
     return ", ".join(f"{mode} at {concurrency}" for mode, concurrency in record.rows) or "nothing"
 
 
-def _compute_verdict(measure: Measure, first: Spread, second: Spread, runs: int) -> Verdict:
+def _compute_verdict(figure_kind: FigureKind, first: Spread, second: Spread, runs: int) -> Verdict:
     """Return `better` or `worse` only if the ranges of all runs do not overlap."""
     if runs < _MIN_RUNS:
         return "spread unknown"
     if second.low <= first.high and second.high >= first.low:
         return "within the spread"
-    return "better" if (second.low > first.high) == measure.more_is_better else "worse"
+    return "better" if (second.low > first.high) == figure_kind.is_higher_better else "worse"
 
 
 def format_comparison(first: Record, second: Record, comparisons: Sequence[Comparison]) -> Iterator[str]:
@@ -108,7 +110,7 @@ def format_comparison(first: Record, second: Record, comparisons: Sequence[Compa
 def _format_line(comparison: Comparison) -> str:
     values = f"{comparison.first.median:.4g} → {comparison.second.median:.4g}"
     ratio = f"{comparison.ratio:.2f} ({comparison.low:.2f}-{comparison.high:.2f})"
-    return f"  {comparison.measure.title:<22} {values:>17}  {ratio}  {comparison.verdict}"
+    return f"  {comparison.figure_kind.title:<22} {values:>17}  {ratio}  {comparison.verdict}"
 
 
 def has_same_load(first: Record, second: Record) -> bool:

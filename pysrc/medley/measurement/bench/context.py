@@ -18,7 +18,7 @@ from medley.serving import Description
 from medley.transcript import Transcript
 from medley.values import Value
 
-CLOCKS = (
+CLOCKS_COMMAND = (
     "nvidia-smi --query-gpu=index,clocks.sm,clocks.mem,clocks.max.sm,power.draw,temperature.gpu"
     " --format=csv,noheader"
 )

@@ -35,7 +35,7 @@ _CHAR_WIDTH = 8.5
 _FONT = "system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', Verdana, sans-serif"
 _PLOTS_CSS, _PAGE_CSS = (Path(__file__).with_name(name).read_text() for name in ("plots.css", "page.css"))
 # A browser requests an icon by default; the policy allows no request at all.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+_CONTENT_SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def build_page(record: Record) -> str:
@@ -51,7 +51,7 @@ def build_page(record: Record) -> str:
             _build_plots([record]),
         ),
         *(_element("h2", "Figures"), _build_table(["concurrent", *map(_format_row, rows)], body)),
-        *(_element("p", line, look="muted") for line in format_bounds(record)),
+        *(_element("p", line, css_class="muted") for line in format_bounds(record)),
         *_build_conditions(record),
     )
     return _build_html(title, main, [record])
@@ -82,14 +82,14 @@ def build_image(records: Sequence[Record]) -> str:
     root = _element("svg", xmlns="http://www.w3.org/2000/svg", font_family=_FONT)
     root.append(_element("title", make_printable(" and ".join(record.id for record in records))))
     root.append(_element("style", _PLOTS_CSS))
-    root.append(_element("rect", look="paper", width="100%", height="100%"))
+    root.append(_element("rect", css_class="paper", width="100%", height="100%"))
     y = _MARGIN
     for record in records:
         for index, line in enumerate(format_heading(record)):
             for part in textwrap.wrap(make_printable(line), int(width / _CHAR_WIDTH)):
                 y += _LINE_HEIGHT
-                look = "" if index else "head"
-                root.append(_element("text", part, look=look, x=float(_MARGIN), y=y - 6.0))
+                css_class = "" if index else "head"
+                root.append(_element("text", part, css_class=css_class, x=float(_MARGIN), y=y - 6.0))
         y += _LINE_HEIGHT
     for index, drawing in enumerate(drawings):
         height = drawing.get("viewBox", "").split()[-1]
@@ -108,7 +108,7 @@ def _build_html(title: str, main: ET.Element, records: Sequence[Record]) -> str:
         "head",
         _element("meta", charset="utf-8"),
         _element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        _element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        _element("meta", http_equiv="Content-Security-Policy", content=_CONTENT_SECURITY_POLICY),
         _element("link", rel="icon", href="data:,"),
         *(
             _element("title", f"medley bench: {title}"),
@@ -123,7 +123,9 @@ def _build_html(title: str, main: ET.Element, records: Sequence[Record]) -> str:
 
 
 def _build_plots(records: Sequence[Record]) -> ET.Element:
-    return _element("div", *(_element("div", draw_plot(plot)) for plot in list_plots(records)), look="plots")
+    return _element(
+        "div", *(_element("div", draw_plot(plot)) for plot in list_plots(records)), css_class="plots"
+    )
 
 
 def _build_ratios(comparisons: Sequence[Comparison]) -> Iterator[ET.Element]:
@@ -136,13 +138,13 @@ def _build_ratios(comparisons: Sequence[Comparison]) -> Iterator[ET.Element]:
 def _format_comparison(comparison: Comparison) -> tuple[str, ...]:
     medians = (comparison.first.median, comparison.second.median)
     ratio, range_ = f"{comparison.ratio:.2f}", f"{comparison.low:.2f} to {comparison.high:.2f}"
-    return (comparison.measure.title, *map(format_number, medians), ratio, range_, comparison.verdict)
+    return (comparison.figure_kind.title, *map(format_number, medians), ratio, range_, comparison.verdict)
 
 
 def _build_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> ET.Element:
     head = _element("thead", _element("tr", *(_element("th", title) for title in titles)))
     body = _element("tbody", *(_element("tr", *(_element("td", cell) for cell in row)) for row in rows))
-    return _element("div", _element("table", head, body), look="wide")
+    return _element("div", _element("table", head, body), css_class="wide")
 
 
 def _build_conditions(record: Record) -> Iterator[ET.Element]:
@@ -180,9 +182,9 @@ class Line:
     """The points of one line; `look` is its class in plots.css."""
 
     name: str
-    look: Literal["one", "two", "told"]
+    css_class: Literal["one", "two", "told"]
     points: tuple[Point, ...]
-    sort: Literal["measured", "p99", "predicted"] = "measured"
+    kind: Literal["measured", "p99", "predicted"] = "measured"
 
 
 @dataclass(frozen=True)
@@ -205,39 +207,42 @@ def list_plots(records: Sequence[Record]) -> tuple[Plot, ...]:
     return tuple(plot for plot in plots if any(line.points for line in plot.lines))
 
 
-def _list_lines(records: Sequence[Record], measure: str, p99: str | None = None) -> Iterator[Line]:
+def _list_lines(records: Sequence[Record], figure_name: str, p99: str | None = None) -> Iterator[Line]:
     """Yield the lines of a plot; two records have only medians, because six lines are hard to distinguish."""
     has_same_prediction = all(record.expected == records[0].expected for record in records)
     classes: tuple[Literal["one", "two"], ...] = ("one", "two")
-    for record, look, ordinal in zip(records, classes, ("first", "second"), strict=False):
+    for record, css_class, ordinal in zip(records, classes, ("first", "second"), strict=False):
         name = ordinal if len(records) > 1 else "measured"
         for mode in dict.fromkeys(mode for mode, _ in record.rows):
             suffix = "" if mode == "served" else f", {mode}"
-            yield Line(f"{name}{suffix}", look, _list_points(record, mode, measure))
+            yield Line(f"{name}{suffix}", css_class, _list_points(record, mode, figure_name))
             if p99 and len(records) == 1:
-                yield Line(f"p99{suffix}", look, _list_points(record, mode, p99), "p99")
+                yield Line(f"p99{suffix}", css_class, _list_points(record, mode, p99), "p99")
         if not has_same_prediction:
             yield Line(
-                f"{name}, predicted", look, tuple(_list_predicted_points(record, measure)), "predicted"
+                f"{name}, predicted",
+                css_class,
+                tuple(_list_predicted_points(record, figure_name)),
+                "predicted",
             )
     if has_same_prediction:
-        yield Line("predicted", "told", tuple(_list_predicted_points(records[0], measure)), "predicted")
+        yield Line("predicted", "told", tuple(_list_predicted_points(records[0], figure_name)), "predicted")
 
 
-def _list_points(record: Record, mode: Mode, measure: str) -> tuple[Point, ...]:
+def _list_points(record: Record, mode: Mode, figure_name: str) -> tuple[Point, ...]:
     points = []
     for row_mode, streams in record.rows:
-        spread = record.compute_spreads(row_mode, streams).get(measure)
+        spread = record.compute_spreads(row_mode, streams).get(figure_name)
         if row_mode == mode and spread:
             points.append(Point(streams, spread.median, spread.low, spread.high))
     return tuple(points)
 
 
-def _list_predicted_points(record: Record, measure: str) -> Iterator[Point]:
+def _list_predicted_points(record: Record, figure_name: str) -> Iterator[Point]:
     for mode, streams in record.rows:
         expected = record.expected.get(streams)
-        if mode == "served" and expected and (value := getattr(expected, measure, None)) is not None:
-            range_ = (expected.low, expected.high) if measure == "output_tokens_per_s" else (value, value)
+        if mode == "served" and expected and (value := getattr(expected, figure_name, None)) is not None:
+            range_ = (expected.low, expected.high) if figure_name == "output_tokens_per_s" else (value, value)
             yield Point(streams, value, *range_)
 
 
@@ -264,14 +269,16 @@ def draw_plot(plot: Plot) -> ET.Element:
     root = _element("svg", viewBox=f"0 0 {PLOT_WIDTH} {height}", role="img")
     texts = "; ".join(f"{line.name}: {', '.join(map(str, line.points))}" for line in lines)
     root.append(_element("title", f"{plot.title}: {texts}"))
-    root.append(_element("text", f"{plot.title}, {plot.unit}", look="head", y=14.0))
+    root.append(_element("text", f"{plot.title}, {plot.unit}", css_class="head", y=14.0))
     for tick in ticks:
         root.append(
-            _element("path", look="rule", d=f"M{_LEFT_MARGIN} {y(tick):.1f}H{PLOT_WIDTH - _RIGHT_MARGIN}")
+            _element(
+                "path", css_class="rule", d=f"M{_LEFT_MARGIN} {y(tick):.1f}H{PLOT_WIDTH - _RIGHT_MARGIN}"
+            )
         )
         label = format_number(tick) if tick else "0"
         root.append(
-            _element("text", label, look="muted", x=_LEFT_MARGIN - 6.0, y=y(tick) + 4, text_anchor="end")
+            _element("text", label, css_class="muted", x=_LEFT_MARGIN - 6.0, y=y(tick) + 4, text_anchor="end")
         )
     last_x = -float(_MIN_LABEL_DISTANCE)
     for streams in all_streams:
@@ -279,11 +286,11 @@ def draw_plot(plot: Plot) -> ET.Element:
             last_x = x(streams)
             root.append(_build_label(str(streams), last_x, bottom + 16))
     root.append(_build_label("concurrent streams", middle, bottom + 33))
-    for line in sorted(lines, key=lambda line: line.sort != "predicted"):  # bands come below all lines
+    for line in sorted(lines, key=lambda line: line.kind != "predicted"):  # bands come below all lines
         root.extend(_draw_line(line, plot.unit, x, y))
     for index, line in enumerate(lines):
         top = bottom + _AXIS_HEIGHT + _LEGEND_HEIGHT * index
-        root.append(_element("path", look=f"line {line.look} {line.sort}", d=f"M0 {top + 4}h24"))
+        root.append(_element("path", css_class=f"line {line.css_class} {line.kind}", d=f"M0 {top + 4}h24"))
         root.append(_element("text", line.name, x=30.0, y=top + 8.0))
     return root
 
@@ -296,21 +303,23 @@ def _draw_line(
     def build_path(values: Iterable[tuple[int, float]]) -> str:
         return "M" + "L".join(f"{x(streams):.1f} {y(value):.1f}" for streams, value in values)
 
-    if line.sort == "predicted":
+    if line.kind == "predicted":
         upper = [(point.streams, point.high) for point in line.points]
         lower = [(point.streams, point.low) for point in reversed(line.points)]
-        yield _element("path", look=f"band {line.look}", d=f"{build_path(upper + lower)}Z")
-    look = f"{line.look} {line.sort}"
+        yield _element("path", css_class=f"band {line.css_class}", d=f"{build_path(upper + lower)}Z")
+    css_classes = f"{line.css_class} {line.kind}"
     path = build_path((point.streams, point.value) for point in line.points)
-    yield _element("path", look=f"line {look}", d=path)
+    yield _element("path", css_class=f"line {css_classes}", d=path)
     for point in line.points:
         center_x = x(point.streams)
-        if line.sort != "predicted" and point.high > point.low:
+        if line.kind != "predicted" and point.high > point.low:
             bar = f"M{center_x:.1f} {y(point.low):.1f}V{y(point.high):.1f}"
-            yield _element("path", look=f"bar {look}", d=bar)
+            yield _element("path", css_class=f"bar {css_classes}", d=bar)
         title = _element("title", f"{line.name}, {point} {unit}")
-        radius = 4.0 if line.sort == "measured" else 2.5
-        yield _element("circle", title, look=f"dot {line.look}", cx=center_x, cy=y(point.value), r=radius)
+        radius = 4.0 if line.kind == "measured" else 2.5
+        yield _element(
+            "circle", title, css_class=f"dot {line.css_class}", cx=center_x, cy=y(point.value), r=radius
+        )
 
 
 def _compute_ticks(largest: float) -> tuple[float, ...]:
@@ -323,15 +332,17 @@ def _compute_ticks(largest: float) -> tuple[float, ...]:
 
 
 def _build_label(text: str, x: float, y: float) -> ET.Element:
-    return _element("text", text, look="muted", x=x, y=y, text_anchor="middle")
+    return _element("text", text, css_class="muted", x=x, y=y, text_anchor="middle")
 
 
-def _element(tag: str, *content: str | ET.Element, look: str = "", **attributes: float | str) -> ET.Element:
+def _element(
+    tag: str, *content: str | ET.Element, css_class: str = "", **attributes: float | str
+) -> ET.Element:
     """Return an element with text or children.
 
-    `look` is its class; `text_anchor` becomes text-anchor, and numbers have one decimal.
+    `css_class` is its class; `text_anchor` becomes text-anchor, and numbers have one decimal.
     """
-    element = ET.Element(tag, {"class": look} if look else {})
+    element = ET.Element(tag, {"class": css_class} if css_class else {})
     for name, value in attributes.items():
         element.set(name.replace("_", "-"), value if isinstance(value, str) else f"{value:.1f}")
     for item in content:

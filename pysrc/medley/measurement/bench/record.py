@@ -92,7 +92,7 @@ class Record(Value):
         return {"mode": mode, "concurrency": concurrency, **spreads, "measured/predicted": ratio}
 
 
-def save(record: Record) -> Path:
+def save_record(record: Record) -> Path:
     path = _get_folder() / f"{record.id}.json"
     storage.write_text(path, json.dumps(record.table, indent=1))
     return path

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from medley.measurement.bench import MEASURES, Spread
+from medley.measurement.bench import FIGURE_KINDS, Spread
 from medley.measurement.bench.context import ExpectedFigures
 from medley.measurement.bench.record import Mode, Record
 
@@ -34,7 +34,7 @@ def _format_row(row: tuple[Mode, int]) -> str:
 
 
 def _format_spread(spread: Spread | None) -> str:
-    return f"{format_number(spread.median)} ±{spread.half:.0%}" if spread else ""
+    return f"{format_number(spread.median)} ±{spread.relative_half_range:.0%}" if spread else ""
 
 
 def format_heading(record: Record) -> Iterator[str]:
@@ -56,10 +56,10 @@ def format_heading(record: Record) -> Iterator[str]:
 def format_figures(record: Record, rows: Sequence[tuple[Mode, int]]) -> Iterator[tuple[str, ...]]:
     """Yield a title, and a cell for each of `rows`: first the measured figures, then the prediction."""
     row_spreads = [record.compute_spreads(*row) for row in rows]
-    for measure in MEASURES:
-        spreads = [by_measure.get(measure.name) for by_measure in row_spreads]
+    for figure_kind in FIGURE_KINDS:
+        spreads = [by_figure.get(figure_kind.name) for by_figure in row_spreads]
         if any(spreads):
-            yield (measure.title, *map(_format_spread, spreads))
+            yield (figure_kind.title, *map(_format_spread, spreads))
     predictions = [record.find_prediction(*row) for row in rows]
     if any(predictions):
         yield from _format_predictions(predictions)

@@ -13,8 +13,8 @@ from medley.errors import Problem
 from medley.host import facts
 from medley.host.redact import HostNames
 from medley.measurement.bench import BenchLoad, BenchRun, read_result, record
-from medley.measurement.bench.clients import CLIENTS, Offline
-from medley.measurement.bench.context import CLOCKS, describe_conditions
+from medley.measurement.bench.clients import CLIENTS, OfflineMode
+from medley.measurement.bench.context import CLOCKS_COMMAND, describe_conditions
 from medley.measurement.bench.record import Record, RunResult
 from medley.measurement.bench.target import BenchTarget, OfflineTarget
 from medley.process import Process, ProcessResult, ask_host
@@ -22,7 +22,7 @@ from medley.progress import Progress
 from medley.transcript import Transcript
 
 _CLOCKS_INTERVAL_S = 5
-_KILL_AFTER_S = 5
+_KILL_GRACE_S = 5
 _MAX_ERROR_LINES, _MAX_ERROR_CHARS = 12, 300
 
 
@@ -88,10 +88,10 @@ def _save_results(new_record: Record, results: Iterable[tuple[RunResult, ...]], 
     try:
         for batch in results:
             extended = saved.replace(done=(*saved.done, *batch))
-            record.save(extended)
+            record.save_record(extended)
             saved = extended
         complete = saved.replace(whole=True)
-        record.save(complete)
+        record.save_record(complete)
     except BaseException:
         if count := len(saved.counted):
             progress.note(f"stopped; {count} of its runs are kept: medley bench show {saved.id}")
@@ -135,7 +135,7 @@ class Runner:
             )
         return RunResult(run, figures, table, output.clocks)
 
-    def run_offline(self, target: OfflineTarget, mode: Offline, run: BenchRun) -> tuple[RunResult, ...]:
+    def run_offline(self, target: OfflineTarget, mode: OfflineMode, run: BenchRun) -> tuple[RunResult, ...]:
         """Start the engine once without a server; return a result for each of its measurements."""
         title = f"{mode}, {run.concurrency} concurrent, from repeat {run.repeat}"
         output = self._run_client(title, lambda result: target.build_command(mode, run, result))
@@ -172,11 +172,11 @@ class Runner:
                 if finished:
                     return finished, tuple(dict.fromkeys(clocks))
                 if self.has_gpus:
-                    answer = ask_host([CLOCKS])[CLOCKS]
+                    answer = ask_host([CLOCKS_COMMAND])[CLOCKS_COMMAND]
                     clocks += answer.text.splitlines() if answer.status == 0 else ()
         finally:
             if process.poll() is None:
-                process.stop(grace_s=_KILL_AFTER_S)
+                process.stop(grace_s=_KILL_GRACE_S)
         raise Problem(
             "the engine's benchmark did not finish",
             cause=f"its limit is {self.limit_s:.0f} s a run",

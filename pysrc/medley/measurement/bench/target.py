@@ -17,7 +17,7 @@ from medley.environment import tools
 from medley.errors import Problem
 from medley.host.kind import detect_kind, load_answers
 from medley.measurement.bench import BenchLoad, BenchRun
-from medley.measurement.bench.clients import CLIENTS, Offline, ServedModel
+from medley.measurement.bench.clients import CLIENTS, OfflineMode, ServedModel
 from medley.measurement.bench.context import ExpectedFigures, predict_figures
 from medley.model.resolve import prepare_weights, resolve_weights
 from medley.model.shape import find_shape
@@ -100,7 +100,7 @@ class BenchTarget:
         }
 
 
-def require_room(load: BenchLoad, name: str, max_tokens: int | None) -> None:
+def require_context_room(load: BenchLoad, name: str, max_tokens: int | None) -> None:
     """Raise a Problem if a request of the load exceeds `max_tokens`, prompt and answer together."""
     if max_tokens is None or load.tokens <= max_tokens:
         return
@@ -219,9 +219,9 @@ class OfflineTarget:
     vocabulary: int
     transcripts: Mapping[str, Transcript]
 
-    def list_runs(self, load: BenchLoad, progress: Progress) -> Iterator[tuple[Offline, BenchRun]]:
+    def list_runs(self, load: BenchLoad, progress: Progress) -> Iterator[tuple[OfflineMode, BenchRun]]:
         """Yield the runs of each mode that can measure this model; note the other modes."""
-        modes: tuple[tuple[Offline, Iterator[BenchRun]], ...] = (
+        modes: tuple[tuple[OfflineMode, Iterator[BenchRun]], ...] = (
             ("latency", load.list_latency_runs()),
             ("throughput", load.list_throughput_runs()),
         )
@@ -231,7 +231,7 @@ class OfflineTarget:
             else:
                 yield from ((mode, run) for run in runs)
 
-    def build_command(self, mode: Offline, run: BenchRun, result: Path) -> Command:
+    def build_command(self, mode: OfflineMode, run: BenchRun, result: Path) -> Command:
         """Return the client's command with the plan's flags, without those for servers."""
         client, planned = CLIENTS[self.description.engine], self.launch.annotated_command
         argv = client.build_offline_argv(
@@ -257,7 +257,7 @@ def plan_offline_target(
     if files.notice:
         output.say(files.notice)
     model_shape = find_shape(files, output.watch)
-    require_room(load, files.name, model_shape.context)
+    require_context_room(load, files.name, model_shape.context)
     if not dry_run:
         prepare_weights(files)
     placement = PlacementOptions(

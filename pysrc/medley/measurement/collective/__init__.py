@@ -84,7 +84,7 @@ class StepFailure:
 
 
 @dataclass(frozen=True)
-class Result:
+class AllReduceResult:
     """Everything that an all-reduce has measured so far; `table` gives it to programs."""
 
     members: Mapping[str, Participant] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class Result:
         members = [asdict(member) for member in self.members.values()]
         return {**asdict(self), "members": members, "rates": rates}
 
-    def add_event(self, event: Mapping[str, Any]) -> "Result":
+    def add_event(self, event: Mapping[str, Any]) -> "AllReduceResult":
         """Return a copy with one event of payload/allreduce.py."""
         changes: dict[str, Any] = {}
         match event:

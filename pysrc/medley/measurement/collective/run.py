@@ -15,7 +15,7 @@ from medley.cluster.membership import Membership
 from medley.environment import engine_source
 from medley.errors import Problem
 from medley.host import facts
-from medley.measurement.collective import Participant, Result
+from medley.measurement.collective import AllReduceResult, Participant
 from medley.network.fabric import per_host
 from medley.network.fabric.types import NetworkOptions
 from medley.network.fabric.variables import NOT_CARRIED_VARIABLES
@@ -25,7 +25,7 @@ from medley.unusable_file import optional
 
 CONNECT_LIMIT_S = 40
 # Steps in addition to one for each size: start, group, sums, twice the pairs, and a restart of ranks.
-_STEPS = 6
+_STEP_COUNT = 6
 _END_LIMIT_S = 5
 
 
@@ -95,7 +95,7 @@ def run_all_reduce(
     sizes: Sequence[int],
     limit_s: float,
     progress: Progress,
-) -> Result:
+) -> AllReduceResult:
     """Run an all-reduce of each size on the nodes; no rank is left on any host, even after an error."""
     nccl = member.find_engine_environment().nccl
     options = NetworkOptions(
@@ -106,10 +106,10 @@ def run_all_reduce(
         "env": compute_variables(nodes, os.environ, options),
         "sizes": list(sizes),
         "limit_s": limit_s,
-        "life_s": CONNECT_LIMIT_S + limit_s * (_STEPS + len(sizes)),
+        "life_s": CONNECT_LIMIT_S + limit_s * (_STEP_COUNT + len(sizes)),
         "script": transcript.build_script(facts.QUESTIONS),
     }
-    result = Result({node["address"]: Participant(node["address"], node["name"]) for node in nodes})
+    result = AllReduceResult({node["address"]: Participant(node["address"], node["name"]) for node in nodes})
     with contextlib.closing(run_script("allreduce.py", member, task, progress)) as events:
         for event in events:
             result = result.add_event(event)

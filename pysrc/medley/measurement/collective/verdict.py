@@ -8,7 +8,7 @@ healthy link keeps over 90%; the best pair is the measure because two of four ho
 from collections.abc import Iterable, Sequence
 
 from medley.errors import Problem
-from medley.measurement.collective import Pair, Participant, Result
+from medley.measurement.collective import AllReduceResult, Pair, Participant
 
 _MIN_SHARE = 0.5
 """The share of its expected speed that a sound pair carries."""
@@ -19,7 +19,7 @@ _START_STEP = "start the ranks"
 """The name of the first step in payload/allreduce.py."""
 
 
-def find_problem(result: Result) -> Problem | None:
+def find_problem(result: AllReduceResult) -> Problem | None:
     """Return the first of: silent hosts, hosts that cannot start, slow hosts or pairs, wrong sums."""
     failure = result.broken
     if failure and failure.silent:
@@ -43,7 +43,7 @@ def find_problem(result: Result) -> Problem | None:
     return _wrong_sums_problem(result) if result.sums else None
 
 
-def _wrong_sums_problem(result: Result) -> Problem:
+def _wrong_sums_problem(result: AllReduceResult) -> Problem:
     return Problem(
         "the sums of an all-reduce are wrong, though each pair is right",
         cause=_list_errors(result),
@@ -51,7 +51,7 @@ def _wrong_sums_problem(result: Result) -> Problem:
     )
 
 
-def find_slow_pairs(result: Result) -> tuple[Pair, ...]:
+def find_slow_pairs(result: AllReduceResult) -> tuple[Pair, ...]:
     """Return the pairs that fail, or that carry less than half of what they should."""
     best_mbit = max((pair.slower_mbit for pair in result.pairs), default=0.0)
     return tuple(
@@ -61,7 +61,7 @@ def find_slow_pairs(result: Result) -> tuple[Pair, ...]:
     )
 
 
-def find_slow_hosts(result: Result) -> tuple[Participant, ...]:
+def find_slow_hosts(result: AllReduceResult) -> tuple[Participant, ...]:
     """Return the hosts whose pairs are all slow; none of two hosts, because either may be the cause."""
     slow_pairs = set(find_slow_pairs(result))
     if len(result.members) <= _PAIR_HOSTS:
@@ -73,7 +73,7 @@ def find_slow_hosts(result: Result) -> tuple[Participant, ...]:
     )
 
 
-def compute_expected_mbit(result: Result, pair: Pair) -> int | None:
+def compute_expected_mbit(result: AllReduceResult, pair: Pair) -> int | None:
     """Return what the pair's links should carry; None if the speed of one is unknown."""
     speeds = [mbit for address in (pair.one, pair.two) if (mbit := result.members[address].mbit)]
     if len(speeds) < _PAIR_HOSTS:
@@ -81,7 +81,7 @@ def compute_expected_mbit(result: Result, pair: Pair) -> int | None:
     return min(*speeds, _GLOO_MBIT) if result.backend == "gloo" else min(speeds)
 
 
-def _silent_hosts_problem(result: Result, step: str, silent: Sequence[str]) -> Problem:
+def _silent_hosts_problem(result: AllReduceResult, step: str, silent: Sequence[str]) -> Problem:
     answering_hosts = len(result.members) - len(silent)
     does, pronoun, answers = ("does", "it", "answers") if len(silent) == 1 else ("do", "they", "answer")
     return Problem(
@@ -92,7 +92,7 @@ def _silent_hosts_problem(result: Result, step: str, silent: Sequence[str]) -> P
     )
 
 
-def _slow_hosts_problem(result: Result, hosts: Sequence[Participant]) -> Problem:
+def _slow_hosts_problem(result: AllReduceResult, hosts: Sequence[Participant]) -> Problem:
     pairs = [pair for pair in result.pairs if any(host.address in pair for host in hosts)]
     failed = all(pair.said for pair in pairs)
     fault = "cut off from the others, or far too slow" if failed else "slow"
@@ -103,7 +103,7 @@ def _slow_hosts_problem(result: Result, hosts: Sequence[Participant]) -> Problem
     )
 
 
-def _slow_pairs_problem(result: Result, pairs: Sequence[Pair]) -> Problem:
+def _slow_pairs_problem(result: AllReduceResult, pairs: Sequence[Pair]) -> Problem:
     failed = any(pair.said for pair in pairs)
     names = ", ".join(f"{_find_name(result, pair.one)} and {_find_name(result, pair.two)}" for pair in pairs)
     return Problem(
@@ -120,7 +120,7 @@ def _format_fix(member: Participant, *, failed: bool) -> str:
     return f"on {member.name}: ip -s link show {link}; cat /sys/class/net/{link}/speed; medley facts"
 
 
-def _format_cause(result: Result, pairs: Sequence[Pair]) -> str:
+def _format_cause(result: AllReduceResult, pairs: Sequence[Pair]) -> str:
     """Return a line for each of these pairs, and one for the best of the other pairs."""
     lines = [_format_pair(result, pair) for pair in pairs]
     other_pairs = [pair for pair in result.pairs if pair not in pairs and pair.mbit]
@@ -130,7 +130,7 @@ def _format_cause(result: Result, pairs: Sequence[Pair]) -> str:
     return "\n".join(lines)
 
 
-def _format_pair(result: Result, pair: Pair) -> str:
+def _format_pair(result: AllReduceResult, pair: Pair) -> str:
     names = f"{_find_name(result, pair.one)} to {_find_name(result, pair.two)}"
     if pair.said or not pair.mbit:
         return f"{names}: {pair.said}"
@@ -139,14 +139,14 @@ def _format_pair(result: Result, pair: Pair) -> str:
     return f"{names}: {pair.mbit[0]:.0f} Mbit/s, back {pair.mbit[1]:.0f}{expected_text}"
 
 
-def _list_errors(result: Result) -> str:
+def _list_errors(result: AllReduceResult) -> str:
     errors = {**(result.sums or {}), **(result.broken.errors if result.broken else {})}
     return "\n".join(f"{_find_name(result, address)}: {text}" for address, text in errors.items())
 
 
-def _list_names(result: Result, addresses: Iterable[str]) -> str:
+def _list_names(result: AllReduceResult, addresses: Iterable[str]) -> str:
     return ", ".join(str(result.members[address]) for address in addresses)
 
 
-def _find_name(result: Result, address: str) -> str:
+def _find_name(result: AllReduceResult, address: str) -> str:
     return result.members[address].name

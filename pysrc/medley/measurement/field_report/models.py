@@ -16,7 +16,7 @@ from medley.command import Command
 from medley.errors import Problem
 from medley.measurement.bench import BenchLoad, record
 from medley.measurement.bench.run import measure_server
-from medley.measurement.bench.target import BenchTarget, TargetOptions, find_target, require_room
+from medley.measurement.bench.target import BenchTarget, TargetOptions, find_target, require_context_room
 from medley.measurement.collective.run import format_now
 from medley.measurement.field_report import MODEL_NAME, PlanRequest
 from medley.measurement.field_report.backends import find_backends
@@ -33,8 +33,8 @@ _NCCL_VARIABLES = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
 """Variables that make NCCL log, at its start, its version and its transport."""
 _SERVE_LIMIT_S, _END_LIMIT_S = 2 * 3600, 60
 """The limits to start, which may include a download of the weights, and to end."""
-_LOG_BYTES = 16 << 20
-_ERROR_LINES = 8
+_MAX_LOG_BYTES = 16 << 20
+_MAX_ERROR_LINES = 8
 _DEFAULT_REQUEST = PlanRequest()
 _HOST_ADDRESS_PATTERN = re.compile(r" \(\d+(?:\.\d+){3}\)")
 """The address that follows a cluster host's name."""
@@ -123,7 +123,7 @@ def _serve_model(draft: Draft, model: MeasuredModel) -> Iterator[Server]:
             wait_until(lambda: child.poll() or serving.is_ready(port), _SERVE_LIMIT_S, every_s=0.5)
         server = next((server for server in serving.list_servers() if _get_port(server) == port), None)
         if server is None or server.state != "ready":
-            cause = "\n".join(output[-_ERROR_LINES:]) if child.poll() else "it did not answer in time"
+            cause = "\n".join(output[-_MAX_ERROR_LINES:]) if child.poll() else "it did not answer in time"
             raise Problem(f"{model.name} is not served", cause=cause, fix=f"medley serve {model.name}")
         yield server
     finally:
@@ -140,7 +140,7 @@ def _add_bench(
 ) -> None:
     """Add the record of the benchmark; if that is cut off, the runs so far."""
     start = format_now()
-    require_room(load, target.served.model, target.max_tokens)
+    require_context_room(load, target.served.model, target.max_tokens)
     try:
         measure_server(target, load, run_limit_s, draft.progress, draft.other_hosts)
     finally:
@@ -157,5 +157,5 @@ def _list_backends(draft: Draft, target: BenchTarget, server: Server) -> list[di
     with optional():
         if log := storage.open_file(serving.get_log_file(f"serve-{_get_port(server)}")):
             with log:
-                lines = log.read(_LOG_BYTES).decode(errors="replace").splitlines()
+                lines = log.read(_MAX_LOG_BYTES).decode(errors="replace").splitlines()
     return [backend.to_table() for backend in find_backends(target.engine, lines, draft.redactor.text)]

@@ -17,19 +17,19 @@ from medley.network.fabric.types import NetworkOptions, format_speed
 from medley.process import Process, ProcessResult
 from medley.progress import SILENT, Progress
 
-_PINGS = 10
-_FULL_PINGS = 3
-_LISTENS_S = 0.3
+_PING_COUNT = 10
+_FULL_PING_COUNT = 3
+_LISTEN_LIMIT_S = 0.3
 """The time after which iperf3 has reported that its port is in use."""
-_POLL_S = 0.5
-_SLACK_S = 15
+_POLL_INTERVAL_S = 0.5
+_EXTRA_LIMIT_S = 15
 """The time to connect and to print a result; a tool that needs more hangs."""
 _BUSY_CPU_PERCENT = 90
-_KILL_AFTER_S = 2
+_KILL_GRACE_S = 2
 
 
 @dataclass(frozen=True)
-class Rdma:
+class RdmaSpeed:
     """The speed and latency of RDMA through one device."""
 
     device: str
@@ -55,7 +55,7 @@ class LinkMeasurement:
     """The ping with packets as long as the MTU."""
     there: Throughput
     back: Throughput
-    rdma: Rdma | None = None
+    rdma: RdmaSpeed | None = None
 
 
 def measure_link(
@@ -78,12 +78,14 @@ def measure_link(
             address, source=source, seconds=seconds, streams=streams, reverse=direction == "back"
         )
         with progress.stage(f"TCP, {direction}"):
-            return tools.read_throughput(_run(command, seconds + _SLACK_S), address)
+            return tools.read_throughput(_run_tool(command, seconds + _EXTRA_LIMIT_S), address)
 
     with progress.stage("ping"):
-        short = tools.read_ping(_run(tools.build_ping_command(address, source=source, count=_PINGS)))
-        command = tools.build_ping_command(address, source=source, count=_FULL_PINGS, mtu=mtu)
-        full = tools.read_ping(_run(command)) if mtu else None
+        short = tools.read_ping(
+            _run_tool(tools.build_ping_command(address, source=source, count=_PING_COUNT))
+        )
+        command = tools.build_ping_command(address, source=source, count=_FULL_PING_COUNT, mtu=mtu)
+        full = tools.read_ping(_run_tool(command)) if mtu else None
     try:
         forward, backward = measure_tcp("there"), measure_tcp("back")
     except Problem as problem:
@@ -105,28 +107,28 @@ def measure_link(
     )
 
 
-def measure_rdma(find_adapter: Adapter, address: str, progress: Progress = SILENT) -> Rdma:
+def measure_rdma(adapter: Adapter, address: str, progress: Progress = SILENT) -> RdmaSpeed:
     with progress.stage("RDMA"):
-        latency_us = tools.read_latency_us(_run(tools.build_latency_command(find_adapter, address)), address)
-        mbit = tools.read_mbit(_run(tools.build_bandwidth_command(find_adapter, address)), address)
-    return Rdma(find_adapter.device, mbit, latency_us)
+        latency_us = tools.read_latency_us(_run_tool(tools.build_latency_command(adapter, address)), address)
+        mbit = tools.read_mbit(_run_tool(tools.build_bandwidth_command(adapter, address)), address)
+    return RdmaSpeed(adapter.device, mbit, latency_us)
 
 
-def _run(command: Command, limit_s: float = _SLACK_S) -> str:
+def _run_tool(command: Command, limit_s: float = _EXTRA_LIMIT_S) -> str:
     lines: list[str] = []
     process.run(command, limit_s=limit_s, on_line=lines.append)
     return "\n".join(lines)
 
 
-def serve(
+def serve_link_test(
     candidate: EndpointCandidate,
     rdma: Adapter | None,
     *,
     limit_s: float,
-    ready: Callable[[], None],
+    on_ready: Callable[[], None],
     progress: Progress = SILENT,
 ) -> None:
-    """Serve another host's measurement for `limit_s`; call `ready` once the servers listen.
+    """Serve another host's measurement for `limit_s`; call `on_ready` once the servers listen.
 
     Raise a Problem if iperf3 ends early. No server runs afterwards.
     """
@@ -143,14 +145,14 @@ def serve(
 
     try:
         servers += [Process(command, lambda _: None) for command in commands]
-        finished = servers[0].wait(_LISTENS_S)
+        finished = servers[0].wait(_LISTEN_LIMIT_S)
         if finished is None:
-            ready()
-            finished = process.wait_until(poll_servers, limit_s, every_s=_POLL_S)
+            on_ready()
+            finished = process.wait_until(poll_servers, limit_s, every_s=_POLL_INTERVAL_S)
     finally:
         for server in servers:
             if server.poll() is None:
-                server.stop(grace_s=_KILL_AFTER_S)
+                server.stop(grace_s=_KILL_GRACE_S)
     if finished is not None:
         output = "; ".join(line for line in finished.lines if line.strip())[-300:]
         raise Problem(

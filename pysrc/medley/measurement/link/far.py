@@ -13,7 +13,7 @@ from medley.process import wait_until
 from medley.progress import Progress
 
 _REQUEST_LIMIT_S, _LISTENS_LIMIT_S, _SERVE_MINUTES = 120, 20, 3
-_STREAMS, _ERROR_LINES = 4, 8
+_STREAMS, _MAX_ERROR_LINES = 4, 8
 
 
 def measure_cluster_link(
@@ -43,7 +43,9 @@ def measure_cluster_link(
         try:
             wait_until(lambda: ready.is_set() or server.done(), _LISTENS_LIMIT_S)
             if not ready.is_set():
-                cause = "\n".join(output[-_ERROR_LINES:]) or f"it was not ready after {_LISTENS_LIMIT_S} s"
+                cause = (
+                    "\n".join(output[-_MAX_ERROR_LINES:]) or f"it was not ready after {_LISTENS_LIMIT_S} s"
+                )
                 raise Problem(
                     f"{name} does not serve a link test", cause=cause, fix="medley link test --serve"
                 )

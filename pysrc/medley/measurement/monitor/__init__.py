@@ -68,8 +68,8 @@ class LinkSample:
 
 
 @dataclass(frozen=True)
-class Ray:
-    """The part of this host in a Ray cluster."""
+class RaySample:
+    """The part of this host in a cluster of Ray."""
 
     role: str
     head: str
@@ -111,7 +111,7 @@ class Sample:
     ports: tuple[LinkSample, ...] = ()
     retransmits: int | None = None
     """The number of TCP segments that were sent again."""
-    ray: Ray | None = None
+    ray: RaySample | None = None
     engines: tuple[EngineSample, ...] = ()
     events: Mapping[str, int] = field(default_factory=dict)
     """The number of all events so far, by kind."""

@@ -9,7 +9,7 @@ from medley import serving
 from medley.cluster import membership, ray
 from medley.cluster.remote import Server
 from medley.errors import describe_error
-from medley.measurement.monitor import EngineSample, Ray
+from medley.measurement.monitor import EngineSample, RaySample
 from medley.network import ports
 from medley.serving import metrics
 
@@ -20,10 +20,10 @@ _RETRY_S = 10
 
 
 class EngineSampler:
-    """Sampler of the engines and the Ray of this host."""
+    """Sampler of the engines and Ray on this host."""
 
     def __init__(self) -> None:
-        self._ray: Ray | None = None
+        self._ray: RaySample | None = None
         self._ray_at = float("-inf")
         self._failures: dict[str, tuple[float, str]] = {}
 
@@ -51,13 +51,13 @@ class EngineSampler:
             sample, figures=figures, silent=reason_without_figures, said=text if include_metrics else None
         )
 
-    def sample_ray(self) -> Ray | None:
+    def sample_ray(self) -> RaySample | None:
         if time.monotonic() >= self._ray_at + _RAY_INTERVAL_S:
             self._ray, self._ray_at = _read_ray(), time.monotonic()
         return self._ray
 
 
-def _read_ray() -> Ray | None:
+def _read_ray() -> RaySample | None:
     """Read the slots from Ray's own metrics; a slot is a GPU, or the CPU of a host without a GPU."""
     member = membership.read_membership()
     if member is None:
@@ -70,4 +70,4 @@ def _read_ray() -> Ray | None:
             counts = ray.parse_slot_metrics(text) if status == http.client.OK else {}
     free, used = counts.get("AVAILABLE"), counts.get("USED")
     slots = free + used if free is not None and used is not None else None
-    return Ray(member.role, member.head, alive, member.interface, slots, used)
+    return RaySample(member.role, member.head, alive, member.interface, slots, used)

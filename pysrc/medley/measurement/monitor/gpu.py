@@ -25,13 +25,13 @@ _BASIC_FIELDS = (
     "power.draw",
 )
 _OPTIONAL_FIELDS = ("power.limit", "clocks.sm", "clocks.max.sm", "clocks_throttle_reasons.active")
-FIELDS = ((*_BASIC_FIELDS, *_OPTIONAL_FIELDS), _BASIC_FIELDS)
+QUERY_FIELDS = ((*_BASIC_FIELDS, *_OPTIONAL_FIELDS), _BASIC_FIELDS)
 _REFUSAL = "is not a valid field to query"
 _MIB = 1 << 20
 
 # nvmlClocksEventReasons: https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
 # GPU idle (1) is not a limit; clocks that a user has set (2, 0x100) are.
-REASONS = {
+CLOCK_LIMIT_REASONS = {
     0x002: "clocks set",
     0x004: "power cap",
     0x008: "hardware slowdown",
@@ -41,9 +41,9 @@ REASONS = {
     0x080: "power brake",
     0x100: "display clocks",
 }
-LOAD = "devices/platform/gpu.0/load"
+LOAD_FILE = "devices/platform/gpu.0/load"
 """The load per thousand; project Glances reports this path and the zone of Jetsons with L4T R36 and R39."""
-ZONE = "gpu-thermal"
+THERMAL_ZONE = "gpu-thermal"
 _SILENT_LIMIT_S = 15
 _RETRY_S = 30
 """The pause after nvidia-smi ended: a driver is being replaced, or a GPU has left its bus."""
@@ -56,7 +56,7 @@ class GpuSampler:
     def __init__(self, interval_s: float, sys: Path = Path("/sys")) -> None:
         self._interval_s, self._sys = interval_s, sys
         self._lock = threading.Lock()
-        self._fields = list(FIELDS)
+        self._fields = list(QUERY_FIELDS)
         self._process: process.Process | None = None
         self._start_time = float("-inf")
         self._samples: dict[int, tuple[float, GpuSample]] = {}
@@ -108,7 +108,7 @@ class GpuSampler:
 
     def _add_jetson(self, samples: list[GpuSample]) -> list[GpuSample]:
         """Complete the sample of a Jetson, whose nvidia-smi is absent or has no values that sysfs has."""
-        load = self._sys / LOAD
+        load = self._sys / LOAD_FILE
         if not load.exists():
             return samples
         name = samples[0].name if samples else "integrated GPU"
@@ -121,7 +121,7 @@ class GpuSampler:
     def _read_jetson_files(self, load: Path) -> dict[str, str]:
         files = {"load": load}
         for zone in (self._sys / "class/thermal").glob("thermal_zone*"):
-            if read_text(zone / "type") == ZONE:
+            if read_text(zone / "type") == THERMAL_ZONE:
                 files["temp"] = zone / "temp"
         for device in (self._sys / "class/devfreq").glob("*gpu*"):
             files |= {name: device / name for name in ("cur_freq", "max_freq")}
@@ -173,7 +173,7 @@ def _parse_reasons(mask: str | None) -> tuple[str, ...]:
         bits = int(mask or "0", 16)
     except ValueError:
         return ()
-    return tuple(name for bit, name in REASONS.items() if bits & bit)
+    return tuple(name for bit, name in CLOCK_LIMIT_REASONS.items() if bits & bit)
 
 
 def build_jetson_sample(name: str, texts: Mapping[str, str]) -> GpuSample:

@@ -9,14 +9,16 @@ from prometheus_client import Metric, generate_latest
 from prometheus_client.registry import Collector
 
 from medley.measurement.monitor import EngineSample, GpuSample, LinkSample, Sample
-from medley.measurement.monitor.gpu import REASONS
+from medley.measurement.monitor.gpu import CLOCK_LIMIT_REASONS
 from medley.measurement.monitor.sampler import ERROR_COUNTERS
 from medley.measurement.monitor.watch import HostStatus
 from medley.serving.metrics import parse_families
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _HOST_UP = "medley_host_up"
-HELP: Mapping[str, str] = tomllib.loads(Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8"))
+METRIC_HELP_TEXTS: Mapping[str, str] = tomllib.loads(
+    Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8")
+)
 _ENGINE_FIGURES = {
     "requests_running": "running",
     "requests_waiting": "waiting",
@@ -46,7 +48,7 @@ class _ClusterCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         metrics = {
             name: Metric(name.removesuffix("_total"), text, "counter" if name.endswith("_total") else "gauge")
-            for name, text in HELP.items()
+            for name, text in METRIC_HELP_TEXTS.items()
         }
         samples = {
             name: status.sample
@@ -119,7 +121,7 @@ def _list_gpu_points(gpu: GpuSample) -> Iterator[Point]:
     yield "medley_gpu_power_watts", labels, gpu.power_w
     yield "medley_gpu_power_limit_watts", labels, gpu.power_limit_w
     yield "medley_gpu_clock_hertz", labels, None if gpu.clock_mhz is None else gpu.clock_mhz * 1e6
-    for reason in REASONS.values():
+    for reason in CLOCK_LIMIT_REASONS.values():
         yield "medley_gpu_held_back", {**labels, "reason": reason}, reason in gpu.held_back
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from medley.measurement.monitor import EngineSample, GpuSample, LinkSample, MemorySample, Ray, Sample
+from medley.measurement.monitor import EngineSample, GpuSample, LinkSample, MemorySample, RaySample, Sample
 
 _DATA_COUNTERS = ("rx_bytes", "tx_bytes")
 
@@ -64,7 +64,7 @@ class Rates:
     ports: tuple[Flow, ...]
     retransmits: int
     """The number of TCP segments that were sent again since the first sample."""
-    ray: Ray | None
+    ray: RaySample | None
     engines: tuple[EngineRates, ...]
     cost_s: float
     slow: tuple[str, ...] = ()

@@ -56,8 +56,8 @@ class Table:
     """Whether its lines come first on low screens."""
 
 
-NOTHING = Cell("-", "dim")
-ENGINES = (
+EMPTY_CELL = Cell("-", "dim")
+ENGINE_COLUMNS = (
     Column("engine"),
     Column("model"),
     Column("state", rank=1),
@@ -69,7 +69,7 @@ ENGINES = (
     Column("prompt tok/s", right=True, rank=2),
     Column("first token", right=True, rank=1),
 )
-GPUS = (
+GPU_COLUMNS = (
     Column("gpu"),
     Column("name", rank=1),
     Column("busy", right=True),
@@ -79,7 +79,7 @@ GPUS = (
     Column("clock", right=True, rank=2),
     Column("held back by"),
 )
-LINKS = (
+LINK_COLUMNS = (
     Column("link"),
     Column("interface"),
     Column("in", right=True),
@@ -87,7 +87,7 @@ LINKS = (
     Column("of", right=True, rank=1),
     Column("went wrong"),
 )
-PORTS = (Column("rdma"), Column("port"), *LINKS[2:])
+PORT_COLUMNS = (Column("rdma"), Column("port"), *LINK_COLUMNS[2:])
 
 
 def list_engines(hosts: RatesByHost) -> Iterator[Row]:
@@ -103,7 +103,7 @@ def list_engines(hosts: RatesByHost) -> Iterator[Row]:
             build_share_cell(engine.kv_cache, warns=True),
             _build_rate_cell(engine.generated_tokens_per_s),
             _build_rate_cell(engine.prompt_tokens_per_s),
-            Cell(f"{engine.first_token_s:.2f} s") if engine.first_token_s is not None else NOTHING,
+            Cell(f"{engine.first_token_s:.2f} s") if engine.first_token_s is not None else EMPTY_CELL,
         )
 
 
@@ -125,10 +125,10 @@ def list_gpus(hosts: RatesByHost) -> Iterator[Row]:
             else build_memory_cell(gpu.memory_used_bytes or 0, gpu.memory_total_bytes),
             Cell(f"{gpu.temperature_c:.0f} °C", "warn" if gpu.temperature_c >= _HOT_C else "")
             if gpu.temperature_c is not None
-            else NOTHING,
+            else EMPTY_CELL,
             _build_limit_cell(gpu.power_w, gpu.power_limit_w, "W"),
             _build_limit_cell(gpu.clock_mhz, gpu.clock_most_mhz, "MHz"),
-            Cell(", ".join(gpu.held_back), "warn") if gpu.held_back else NOTHING,
+            Cell(", ".join(gpu.held_back), "warn") if gpu.held_back else EMPTY_CELL,
         )
 
 
@@ -166,14 +166,14 @@ def _build_flow_row(host: str, flow: Flow, name: str) -> Row:
 
     errors = ", ".join(f"{count} {counter}" for counter, count in sorted(flow.bad.items()))
     is_down = flow.up is False
-    speed = Cell(format_bits(flow.mbit * 1e6 / 8), "dim") if flow.mbit else NOTHING
+    speed = Cell(format_bits(flow.mbit * 1e6 / 8), "dim") if flow.mbit else EMPTY_CELL
     return (
         Cell(make_printable(host)),
         Cell(make_printable(name), "bad" if is_down else ""),
         build_traffic_cell(flow.in_bytes_per_s),
         build_traffic_cell(flow.out_bytes_per_s),
         Cell("DOWN", "bad") if is_down else speed,
-        Cell(errors, "bad") if errors else NOTHING,
+        Cell(errors, "bad") if errors else EMPTY_CELL,
     )
 
 
@@ -187,7 +187,7 @@ def build_memory_cell(used_bytes: int, total_bytes: int, *, warns: bool = False)
 def build_share_cell(value: float | None, *, warns: bool = False) -> Cell:
     """Return a share of 0 to 1 as percent; `warns` colors it if it is nearly full."""
     if value is None:
-        return NOTHING
+        return EMPTY_CELL
     return Cell(f"{value:.0%}", _choose_mood(value) if warns else "", min(1.0, max(0.0, value)))
 
 
@@ -198,16 +198,18 @@ def _choose_mood(share: float) -> Mood:
 
 
 def _build_count_cell(value: float | None, mood: Mood = "") -> Cell:
-    return NOTHING if value is None else Cell(f"{value:.0f}", mood if value else "")
+    return EMPTY_CELL if value is None else Cell(f"{value:.0f}", mood if value else "")
 
 
 def _build_rate_cell(value: float | None) -> Cell:
-    return NOTHING if value is None else Cell(f"{value:.1f}" if value < _MIN_WHOLE_NUMBER else f"{value:.0f}")
+    return (
+        EMPTY_CELL if value is None else Cell(f"{value:.1f}" if value < _MIN_WHOLE_NUMBER else f"{value:.0f}")
+    )
 
 
 def _build_limit_cell(value: float | None, limit: float | None, unit: str) -> Cell:
     if value is None:
-        return NOTHING
+        return EMPTY_CELL
     return Cell(f"{value:.0f} of {limit:.0f} {unit}" if limit is not None else f"{value:.0f} {unit}")
 
 

@@ -45,7 +45,7 @@ _HIDDEN_KINDS = {"loopback", "container"}
 """Kinds of links whose traffic also counts on another link, or never leaves the host."""
 
 
-class Cached(Generic[T]):
+class CachedValue(Generic[T]):
     """A function without arguments whose value lives for some seconds."""
 
     def __init__(self, compute: Callable[[], T]) -> None:
@@ -62,12 +62,12 @@ class HostSampler:
 
     def __init__(self, interval_s: float, sys: Path = Path("/sys")) -> None:
         self._sys, self._net = sys, sys / "class/net"
-        self._kinds = Cached(lambda: {folder.name: _read_kind(folder) for folder in self._net.glob("*")})
-        self._speeds = Cached(
+        self._kinds = CachedValue(lambda: {folder.name: _read_kind(folder) for folder in self._net.glob("*")})
+        self._speeds = CachedValue(
             lambda: {name: _read_number(self._net / name / "speed") for name in self._kinds()}
         )
-        self._ports = Cached(lambda: list(self._find_ports()))
-        self._slow = Cached(lambda: tuple(device_probe.list_slow_findings()))
+        self._ports = CachedValue(lambda: list(self._find_ports()))
+        self._slow = CachedValue(lambda: tuple(device_probe.list_slow_findings()))
         self._gpus = GpuSampler(interval_s, self._sys)
 
     @cached_property

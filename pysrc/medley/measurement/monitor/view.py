@@ -11,10 +11,10 @@ from rich.segment import Segment
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from medley.measurement.monitor import Ray, rows
+from medley.measurement.monitor import RaySample, rows
 from medley.measurement.monitor.rates import Rates
 from medley.measurement.monitor.rows import (
-    NOTHING,
+    EMPTY_CELL,
     Cell,
     Column,
     Row,
@@ -30,7 +30,7 @@ _COLUMN_GAP = 2
 _MIN_NAME_WIDTH = 6
 """The width from which a name has room for an ellipsis."""
 _STYLES = {"": "", "good": "green", "warn": "yellow", "bad": "bold red", "dim": "dim"}
-_HOSTS = (
+_HOST_COLUMNS = (
     Column("host"),
     Column("cpu", right=True),
     Column("load", right=True, rank=3),
@@ -39,7 +39,7 @@ _HOSTS = (
     Column("ray"),
     Column("seen", right=True, rank=2),
 )
-_TROUBLES = (Column("trouble"), Column("what, and what to do", wraps=True))
+_TROUBLE_COLUMNS = (Column("trouble"), Column("what, and what to do", wraps=True))
 Line = list[Segment]
 
 
@@ -48,12 +48,12 @@ def build_tables(statuses: Mapping[str, HostStatus]) -> tuple[Table, ...]:
     rates = {name: status.rates for name, status in statuses.items() if status.rates and not status.problem}
     host_rows = tuple(_build_host_row(name, status) for name, status in statuses.items())
     tables = (
-        Table("hosts", _HOSTS, host_rows, urgent=True),
-        Table("engines", rows.ENGINES, tuple(rows.list_engines(rates)), urgent=True),
-        Table("gpus", rows.GPUS, tuple(rows.list_gpus(rates))),
-        Table("links", rows.LINKS, tuple(rows.list_links(rates))),
-        Table("rdma ports", rows.PORTS, tuple(rows.list_ports(rates))),
-        Table("troubles", _TROUBLES, tuple(_list_troubles(statuses)), urgent=True),
+        Table("hosts", _HOST_COLUMNS, host_rows, urgent=True),
+        Table("engines", rows.ENGINE_COLUMNS, tuple(rows.list_engines(rates)), urgent=True),
+        Table("gpus", rows.GPU_COLUMNS, tuple(rows.list_gpus(rates))),
+        Table("links", rows.LINK_COLUMNS, tuple(rows.list_links(rates))),
+        Table("rdma ports", rows.PORT_COLUMNS, tuple(rows.list_ports(rates))),
+        Table("troubles", _TROUBLE_COLUMNS, tuple(_list_troubles(statuses)), urgent=True),
     )
     return tuple(table for table in tables if table.rows)
 
@@ -72,11 +72,11 @@ def _build_host_row(name: str, status: HostStatus) -> Row:
     age = _build_age_cell(status)
     if rates is None:
         state = Cell("no answer", "bad") if status.problem else Cell("asked", "dim")
-        return (Cell(title, "bad" if status.problem else ""), state, *[NOTHING] * 4, age)
+        return (Cell(title, "bad" if status.problem else ""), state, *[EMPTY_CELL] * 4, age)
     used_bytes = rates.memory.total_bytes - rates.memory.available_bytes
     cells: Row = (
         build_share_cell(rates.cpu_busy),
-        Cell(f"{rates.load:.1f}/{rates.threads}") if rates.load is not None else NOTHING,
+        Cell(f"{rates.load:.1f}/{rates.threads}") if rates.load is not None else EMPTY_CELL,
         build_memory_cell(used_bytes, rates.memory.total_bytes, warns=True),
         _build_gpu_memory_cell(rates),
         _build_ray_cell(rates.ray),
@@ -106,9 +106,9 @@ def _build_gpu_memory_cell(rates: Rates) -> Cell:
     return build_memory_cell(used_bytes, sum(gpu.memory_total_bytes or 0 for gpu in gpus))
 
 
-def _build_ray_cell(ray: Ray | None) -> Cell:
+def _build_ray_cell(ray: RaySample | None) -> Cell:
     if ray is None:
-        return NOTHING
+        return EMPTY_CELL
     if not ray.alive:
         return Cell(f"{ray.role}, gone", "bad")
     slots = f", {ray.taken:g} of {ray.slots:g}" if ray.slots is not None and ray.taken is not None else ""
@@ -134,7 +134,7 @@ def _list_troubles(statuses: Mapping[str, HostStatus]) -> Iterator[Row]:
 
 
 @dataclass(frozen=True)
-class Name:
+class ShortenedText:
     """A text on one line that keeps beginning and end if it is too long, because names differ at the end."""
 
     text: str
@@ -164,7 +164,7 @@ class Screen:
         head = RichTable.grid(padding=(0, _COLUMN_GAP, 0, 0), pad_edge=False, expand=True)
         head.add_column(ratio=1)
         head.add_column(justify="right", no_wrap=True)
-        head.add_row(Name(self.title, "bold"), Text(self.time, "dim"))
+        head.add_row(ShortenedText(self.title, "bold"), Text(self.time, "dim"))
         height = options.height or console.height
         body = draw_lines(self.tables, console, options, height - 2)
         lines = [*_render(head, console, options), [], *body]
@@ -207,9 +207,9 @@ def _draw_table(table: Table, width: int) -> RichTable:
     indexes = _choose_columns(table, width)
     for index in indexes:
         column = table.columns[index]
-        drawing.add_column(Name(column.title.upper()), justify="right" if column.right else "left")
+        drawing.add_column(ShortenedText(column.title.upper()), justify="right" if column.right else "left")
     for row in table.rows:
-        cells = ((Text if table.columns[index].wraps else Name, row[index]) for index in indexes)
+        cells = ((Text if table.columns[index].wraps else ShortenedText, row[index]) for index in indexes)
         drawing.add_row(*(text_type(cell.text, _STYLES[cell.mood]) for text_type, cell in cells))
     return drawing
 

@@ -62,7 +62,7 @@ class _SampledHost:
 
 
 class FleetWatch:
-    """A thread for each host that samples it, from `with` to its end."""
+    """Sampler of several hosts: inside `with`, one thread samples each host at an interval."""
 
     def __init__(self, connects: Mapping[str, Connect], interval_s: float) -> None:
         self._interval_s = interval_s
