@@ -9,12 +9,12 @@ import os
 import signal
 import sys
 
-# Internal verbs that medley starts itself, on other hosts and as supervisor.
+# Internal verbs, whose modules define `main`: medley starts them itself, on other hosts and as supervisor.
 _INTERNAL_VERBS = {"agent": "medley.cli.agent", "kept": "medley.cluster.units"}
 
 
 def main() -> int:
-    """Run the verb in sys.argv; returns the exit code."""
+    """Run the verb in sys.argv, and return the exit code."""
     try:  # all other modules are imported within, so that Ctrl-C ends them without a traceback
         return _main()
     except KeyboardInterrupt:

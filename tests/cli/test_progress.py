@@ -25,7 +25,7 @@ def test_plain_lines_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> N
 def test_a_spinner_says_what_took_its_time(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "_MIN_NOTED_S", -1.0)
+    monkeypatch.setattr(progress, "_MIN_NOTED_DURATION_S", -1.0)
     spinner = progress.Spinner()
     spinner.line("before any stage")
     with spinner.stage("download"):
@@ -67,7 +67,7 @@ def test_logs_have_a_transfer_now_and_then(
     with watch.stage("weights"):
         watch.moved("0.1 of 2.0 GB")
         assert capsys.readouterr().err == "weights …\n", "it has only begun"
-        monkeypatch.setattr(progress, "_NOTE_EVERY_S", 0.0)
+        monkeypatch.setattr(progress, "_NOTE_INTERVAL_S", 0.0)
         watch.moved("0.2 of 2.0 GB")
     assert capsys.readouterr().err == "weights: 0.2 of 2.0 GB\n"
 

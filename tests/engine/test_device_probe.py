@@ -27,7 +27,7 @@ PROBE = """
 import sys
 from medley.cluster import device_probe
 from medley.command import Command
-device_probe._MIN_INTERVAL_S = 0
+device_probe._MIN_PROBE_INTERVAL_S = 0
 for each in device_probe.probe_devices(Command((sys.argv[1], "serve"))):
     print(each.what, each.cause, each.fix, sep="; ")
 """
@@ -68,7 +68,7 @@ def test_daily_it_waits_until_the_processes_are_quiet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
-    monkeypatch.setattr(device_probe, "_CHECK_EVERY_S", 0.5)
+    monkeypatch.setattr(device_probe, "_CHECK_INTERVAL_S", 0.5)
     _, sort = detect_kind()
     found = virtualenv.find_environment(tools.choose_environment(sort, None))
     if found is None or sort.host.device != "cpu":

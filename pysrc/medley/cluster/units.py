@@ -210,8 +210,8 @@ def _find_supervisor(name: str) -> ProcessIdentity | None:
         return None if is_free else process_identity.find_file_holder(lock, "kept", name)
 
 
-def supervise_unit(name: str) -> int:
-    """Supervise a unit until it ends for good or this process is stopped."""
+def main(name: str) -> int:
+    """Supervise a unit, as the internal verb `kept`, until it ends for good or this process is stopped."""
     os.chdir("/")  # hold no folder that a user may want to unmount
     unit = read_unit(name)
     with storage.lock_file(get_units_folder() / f"{name}.lock") as is_free:

@@ -46,15 +46,15 @@ _ANTHROPIC_TYPES = {
     503: "overloaded_error",
 }
 _OPENAI_TYPES = {401: "authentication_error", 429: "rate_limit_error", 503: "service_unavailable_error"}
-_TOO_LONG = re.compile(r"maximum context length is (\d+) tokens")
-_REQUESTED = re.compile(r"requested (\d+) output tokens")
-_PROMPT = re.compile(r"(?:contains at least|contains|has) (\d+) input tokens")
-_NO_MODEL = re.compile(r"model `[^`]*` does not exist|[Mm]odel .* not found")
+_TOO_LONG_PATTERN = re.compile(r"maximum context length is (\d+) tokens")
+_REQUESTED_PATTERN = re.compile(r"requested (\d+) output tokens")
+_PROMPT_PATTERN = re.compile(r"(?:contains at least|contains|has) (\d+) input tokens")
+_NO_MODEL_PATTERN = re.compile(r"model `[^`]*` does not exist|[Mm]odel .* not found")
 # Without a user, a backslash or a space, which programs read in several ways
-_PLAIN_URL = re.compile(r"https?://([a-z0-9.-]+)(?::\d+)?(?:[/?#][^\\\s]*)?")
+_PLAIN_URL_PATTERN = re.compile(r"https?://([a-z0-9.-]+)(?::\d+)?(?:[/?#][^\\\s]*)?")
 # Of vLLM 0.32.0's multimodal/media/connector.py
-_NO_MEDIA = re.compile(r"must be from one of the allowed domains|Cannot load local files")
-_NO_TOOLS = re.compile(r"tool choice requires|requires --tool-call-parser")
+_NO_MEDIA_PATTERN = re.compile(r"must be from one of the allowed domains|Cannot load local files")
+_NO_TOOLS_PATTERN = re.compile(r"tool choice requires|requires --tool-call-parser")
 
 
 def is_anthropic(scope: Message) -> bool:
@@ -152,7 +152,7 @@ class _ErrorRewriter:
         error, status = _parse_error(body), int(start["status"])
         if error:
             words, code, param = error
-            if _NO_MODEL.search(words):
+            if _NO_MODEL_PATTERN.search(words):
                 cards = await self.answers.list_models(self.scope, self.receive)
                 words = f"{words.partition('. Valid')[0].rstrip('. ')}; {_describe_models(cards)}"
                 code, param = "model_not_found", "model"
@@ -166,16 +166,16 @@ class _ErrorRewriter:
 
 def _add_advice(words: str, *, anthropic: bool) -> tuple[str, object, object] | None:
     """Return an engine's message with advice, its code and its parameter; None without advice."""
-    if _NO_TOOLS.search(words):
+    if _NO_TOOLS_PATTERN.search(words):
         advice = (
             "this model calls no tools: its chat template shows it none, or no parser reads its format. "
             "Send the request without tools, or serve a model that has them"
         )
         return advice, "tools_not_supported", "tools"
-    if _NO_MEDIA.search(words):
+    if _NO_MEDIA_PATTERN.search(words):
         return _MEDIA_WORDS, "media_not_allowed", "messages"
-    if limit := _TOO_LONG.search(words):
-        prompt, requested = _PROMPT.search(words), _REQUESTED.search(words)
+    if limit := _TOO_LONG_PATTERN.search(words):
+        prompt, requested = _PROMPT_PATTERN.search(words), _REQUESTED_PATTERN.search(words)
         if anthropic and prompt and not requested:
             # Agents of the Messages API look for these words, and shorten the conversation.
             words = f"prompt is too long: {prompt[1]} tokens > {limit[1]} maximum"
@@ -212,7 +212,7 @@ def _decode_data(url: str) -> bytes:
 
 
 def _is_of_hosts(url: str, hosts: Collection[str]) -> bool:
-    parsed_url = _PLAIN_URL.fullmatch(url)
+    parsed_url = _PLAIN_URL_PATTERN.fullmatch(url)
     return parsed_url is not None and parsed_url[1] in hosts
 
 
