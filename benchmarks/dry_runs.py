@@ -66,7 +66,10 @@ def errors(every: list[Cell], engine: EngineName) -> dict[Cell, str]:
         sys.exit(f"{PARSERS[engine]} is not built here: medley env build {PARSERS[engine]}")
     commands = [each for each in every if each.engine == engine and each.words]
     found = run_parser(
-        environment, config.load_recipes()[PARSERS[engine]], [each.words for each in commands], progress=SILENT
+        environment,
+        config.load_recipes()[PARSERS[engine]],
+        [each.words for each in commands],
+        progress=SILENT,
     )["errors"]
     return {each: error for each, error in zip(commands, found, strict=True) if error}
 

@@ -24,7 +24,9 @@ def require_known_flags(
     """
     if engine_parser is None:
         return
-    own_faults = list(engine_parser.list_faults([argument for flag in flags for argument in flag.build_argv()]))
+    own_faults = list(
+        engine_parser.list_faults([argument for flag in flags for argument in flag.build_argv()])
+    )
     faults = [*own_faults, *engine_parser.list_faults(user_flags)]
     if not faults:
         return

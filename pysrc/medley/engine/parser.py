@@ -294,7 +294,11 @@ def _read_cached_parser(
     progress: Progress,
 ) -> EngineParser | None:
     """Return the stored parser, else run the script once by `wrap_command` and store its answer."""
-    path = storage.find_cache_folder() / "parsers" / f"{engine}-{storage.hash_bytes(identity.encode())[:16]}.json"
+    path = (
+        storage.find_cache_folder()
+        / "parsers"
+        / f"{engine}-{storage.hash_bytes(identity.encode())[:16]}.json"
+    )
     stored_bytes = None
     with optional():
         stored_bytes = storage.read_bytes(path)

@@ -220,7 +220,9 @@ def _describe_open_requests(server: Server) -> str:
 
 def list_servers() -> list[Server]:
     """Return all running servers, the newest first."""
-    files = sorted(storage.list_folder(get_records_folder(), "*.json"), key=storage.read_modified_s, reverse=True)
+    files = sorted(
+        storage.list_folder(get_records_folder(), "*.json"), key=storage.read_modified_s, reverse=True
+    )
     return list(_list_readable_servers(files))
 
 

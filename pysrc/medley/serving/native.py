@@ -278,7 +278,9 @@ def _meet_head_terms(programs: Tools, terms: "Mapping[str, Any]", head: str, pro
         hub_files = HubFiles(**terms["fetch"]) if terms["fetch"] else None
         weights.fetch_weights(terms["model"], hub_files, progress)
     if (model := config.load_models().get(terms["model"])) and model.is_built:
-        model_files = resolve.resolve_weights(terms["model"], config.load_models(), storage.find_cache_folder())
+        model_files = resolve.resolve_weights(
+            terms["model"], config.load_models(), storage.find_cache_folder()
+        )
         resolve.prepare_weights(model_files)
         packaged_model.build_model(model_files, programs.program_folder / "python", progress)
     if target.is_absolute() and not storage.exists(target / "config.json"):

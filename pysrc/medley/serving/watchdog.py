@@ -344,7 +344,9 @@ def _sample_this_host(engine: Process, *, stacks: bool = False) -> Mapping[str, 
     script, verb = payload.FOLDER / "process_stacks.py", "stacks" if stacks else "look"
     command = Command((removal_words[0], "exec", removal_words[-1], "python3", str(script), verb, "all"))
     with suppress(Problem):
-        return json_shape.parse_last_object(process.run(command, limit_s=_CONTAINER_EXEC_LIMIT_S).lines) or empty
+        return (
+            json_shape.parse_last_object(process.run(command, limit_s=_CONTAINER_EXEC_LIMIT_S).lines) or empty
+        )
     return empty
 
 

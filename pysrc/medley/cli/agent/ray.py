@@ -225,6 +225,10 @@ def answer_end(fields: Table, note: Note) -> Table:
             *storage.list_folder(storage.find_state_folder(), "sglang-*.yaml"),
         ):
             storage.remove_file(file)
-        for folder in (units.get_units_folder(), serving.get_records_folder(), storage.find_state_folder() / "vllm"):
+        for folder in (
+            units.get_units_folder(),
+            serving.get_records_folder(),
+            storage.find_state_folder() / "vllm",
+        ):
             storage.remove_folder(folder)
     return {"ended": ended, "left": sorted(identity.pid for identity in membership.find_processes())}

@@ -64,7 +64,9 @@ def find_ssh_problem(name: str, target: str) -> Problem | None:
 
 
 def _accept_host_key(name: str, target: str, dialog: UserDialog, problem: Problem) -> None:
-    peer = parse_peer(process.run(build_resolve_command(target), limit_s=_COMMAND_LIMIT_S).lines, user.find_home())
+    peer = parse_peer(
+        process.run(build_resolve_command(target), limit_s=_COMMAND_LIMIT_S).lines, user.find_home()
+    )
     if peer.is_indirect:
         raise problem  # through a proxy, the key may be another host's
     command = build_scan_command(peer)

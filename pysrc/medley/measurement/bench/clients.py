@@ -37,7 +37,12 @@ class ServedModel:
     def build_command(self, *argv: str) -> Command:
         secrets = {KEY_VARIABLE: self.key_file} if self.key_file else {}
         # The user's own key of OpenAI must not reach another server.
-        return Command(argv, self.variables, UNSET_VARIABLES if self.key_file else (*UNSET_VARIABLES, KEY_VARIABLE), secrets)
+        return Command(
+            argv,
+            self.variables,
+            UNSET_VARIABLES if self.key_file else (*UNSET_VARIABLES, KEY_VARIABLE),
+            secrets,
+        )
 
 
 class Client(ABC):
