@@ -97,10 +97,10 @@ class DriverLibraries:
             own = self.directories if name.startswith(_OWN_FOLDER_PREFIXES) else ()
             folders = (*own, *(self.shared_directories if name.startswith(_SHARED_FOLDER_PREFIXES) else ()))
         for folder in folders:
-            for each in filter(None, (name, _OTHER_NAMES.get(name))):
-                seen = self._read_file(f"{folder}/{each}")
+            for file_name in filter(None, (name, _OTHER_NAMES.get(name))):
+                seen = self._read_file(f"{folder}/{file_name}")
                 if seen:
-                    yield f"{folder}/{each}", seen
+                    yield f"{folder}/{file_name}", seen
 
 
 def load_libraries(
