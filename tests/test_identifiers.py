@@ -6,10 +6,9 @@ from tools import identifiers
 from tools.architecture import PACKAGE
 
 ALLOWED = {
-    "cluster": 5,
-    "host": 6,
+    "cluster": 3,
+    "host": 4,
     "measurement": 7,
-    "model": 1,
     "network": 5,
     "plain": 1,
 }
