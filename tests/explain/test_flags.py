@@ -146,3 +146,47 @@ def test_a_warning_of_nccl_is_no_step_of_a_start() -> None:
     (found,) = of(start + warning).problems
     assert "an odd thing" in found.problem().cause
     assert names(of(start + warning * 2)) == ["nccl-warns"]
+
+
+def test_a_variable_that_an_error_advises_is_no_setting() -> None:
+    """The advice of an error was left out of the fix, as if it were in effect."""
+    advised = (
+        "INFO 03-17 02:39:50 [x.py:1] No platform detected, vLLM is running on UnspecifiedPlatform\n"
+        "RuntimeError: Failed to infer device type, please set the environment variable "
+        "`VLLM_LOGGING_LEVEL=DEBUG` to turn on verbose logging.\n"
+    )
+    assert "VLLM_LOGGING_LEVEL=DEBUG" in of(advised).problems[0].problem().fix
+    set_before = "export VLLM_LOGGING_LEVEL=DEBUG\n" + advised
+    assert "VLLM_LOGGING_LEVEL" not in of(set_before).problems[0].problem().fix
+
+
+KV_CACHE = (
+    "(EngineCore pid=12) INFO 10-01 10:00:00 [x.py:400] Available KV cache memory: -3.42 GiB\n"
+    "(EngineCore pid=12) ERROR 10-01 10:00:00 [core.py:1] ValueError: No available memory for the cache "
+    "blocks. Try increasing `gpu_memory_utilization` when initializing the engine.\n"
+)
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "docker run --gpus all vllm/vllm-openai:v0.20.0 --model a/b --gpu-memory-utilization 0.95 --port 80",
+        "docker run \\\n  --gpus all vllm/vllm-openai \\\n  --gpu-memory-utilization=0.95 \\\n  --port 80",
+        "    command:\n      - --model=a/b\n      - --gpu-memory-utilization=0.95",
+        '    command: ["--model", "a/b", "--gpu-memory-utilization", "0.95"]',
+        "vllm serve a/b \\\n  --gpu-memory-utilization 0.95",
+        "  vllm serve a/b --gpu-memory-utilization {gpu_memory_utilization}\ngpu_memory_utilization: 0.95",
+        "python3 -m vllm.entrypoints.openai.api_server --model a/b --gpu-memory-utilization=0.95",
+        "llm = LLM(model='a/b', gpu_memory_utilization=0.95, max_model_len=4096)",
+        "ExecStart=/usr/bin/docker run vllm/vllm-openai --model a/b --gpu-memory-utilization 0.95",
+    ],
+)
+def test_a_flag_that_the_log_sets_is_not_called_unset(start: str) -> None:
+    """Only vllm serve and printed arguments counted; docker run, compose and recipes had "the default"."""
+    cause = of(f"{start}\n{KV_CACHE}").problems[0].problem().cause
+    assert "--gpu-memory-utilization is 0.95" in cause
+
+
+def test_a_flag_that_an_error_advises_is_not_set() -> None:
+    advised = "ValueError: it does not fit. Consider running with --gpu-memory-utilization 0.95\n"
+    assert "is 0.95" not in of(advised + KV_CACHE).problems[-1].problem().cause

@@ -3,14 +3,15 @@
 import re
 from dataclasses import dataclass
 
-from medley.explain.lines import SGLANG, VLLM
+from medley.explain.lines import SGLANG, VLLM, LogLine
 from medley.explain.patterns import Failure, Sign, sign
 
 BEGINS, READY, STOPPED, RECOVERED, EXCEPTION = "begins", "ready", "stopped", "recovered", "exception"
 CALL, NCCL, ARGUMENTS, VERSION, ENABLED = "call", "nccl", "arguments", "version", "enabled"
 DRIVER, FACT, REMEDY, SKIPPED = "driver", "fact", "remedy", "skipped"
-SETTING = "setting"
+SETTING, TYPED = "setting", "typed"
 ENGINES = frozenset({VLLM, SGLANG})
+FACT_KINDS = frozenset({SETTING, TYPED, REMEDY, SKIPPED, FACT})
 ERROR_KINDS = frozenset({EXCEPTION, CALL})
 # Lines that print a configuration, a request or source code, and report nothing.
 _ECHO = re.compile(
@@ -31,6 +32,24 @@ _SGLANG_COMMAND = r"\bsglang(?:\.launch_server| serve) "
 _SOURCE = re.compile(r"^\s+(?:raise |return |assert |logger\.|f?[\"'])|^raise [\w.]+\(")
 
 _VARIABLES = ("_DTYPE=", "LOAD_FORMAT=", "MODEL_LEN=", "_PARALLEL_SIZE=", "NCCL_", "VLLM_", "SGLANG_")
+_TYPED_FLAGS = (
+    *("--gpu-memory-util", "--mem-fraction", "--max-model-len", "--context-length", "--max-num-"),
+    *("--tensor-parallel", "--tp ", "--tp-size", "--kv-cache-dtype", "--load-format", "--nnodes"),
+    *("--attention-backend", "--moe-", "--linear-backend", "--quantization", "--speculative-"),
+    *("--enforce-eager", "--disable-cuda-graph", "--disable-custom-all-reduce", "--no-enable-"),
+)
+_TYPED_KEYS = (
+    *("gpu_memory_utilization", "mem_fraction_static", "max_model_len", "kv_cache_dtype", "load_format"),
+    *("tensor_parallel_size", "attention_backend"),
+)
+_ADVICE = re.compile(
+    r"(?i)error|exception|\b(?:try|consider|please|should|must|instead|supports?|requires?|recommended|use)\b"
+)
+# An error advises to set them, and they are not set.
+_ADVISED = "".join(
+    f"(?<![{word[0].upper()}{word[0]}]{word[1:]} )"
+    for word in ("set", "setting", "try", "use", "var", "with")
+)
 _MANAGER = (
     r"(?:^\$ |^# |^|sudo )(?P<manager>xbps|pacman|dnf|yum|zypper|apk|emerge)(?:-(?:install|query))?(?:$| )"
 )
@@ -50,6 +69,11 @@ class Transition:
 def is_echo(text: str) -> bool:
     """Whether a line prints a configuration, a request or source code."""
     return bool(_ECHO.search(text[:2000]))
+
+
+def is_typed(line: LogLine) -> bool:
+    """Whether a person or a recipe wrote a line, so that the flags in it are set, and not advised."""
+    return line.level is None and line.rank is None and not _ADVICE.search(line.text[:400])
 
 
 def is_source_code(text: str) -> bool:
@@ -89,6 +113,7 @@ TRANSITIONS = (
             sign("non-default args:", r"^non-default args:"),
             sign("server_args=", r"^server_args="),
             sign("vllm serve", _VLLM_COMMAND),
+            sign("openai.api_server", _VLLM_COMMAND),
             sign("sglang", _SGLANG_COMMAND),
         ),
     ),
@@ -96,8 +121,22 @@ TRANSITIONS = (
     Transition(
         SETTING,
         (
-            *(sign(needle, r"(?<![\w$])[A-Z][A-Z0-9_]{3,60}=[\w./:-]") for needle in _VARIABLES),
+            *(sign(needle, _ADVISED + r"(?<![\w$`'])[A-Z][A-Z0-9_]{3,60}=[\w./:-]") for needle in _VARIABLES),
             sign("set by environment to", r"^[A-Z_]{4,60} set by environment to \S"),
+        ),
+    ),
+    # Flags as a person types them: after docker run, in a list of compose, in a recipe, or for Python
+    Transition(
+        TYPED,
+        (
+            *(
+                sign(needle, r"(?:^|[\s\"'\[,])--[a-z][\w.-]+(?:[= ][\w./{'\"]|[\"' ]|$)")
+                for needle in _TYPED_FLAGS
+            ),
+            *(
+                sign(key, r"^\s*(?:- )?[a-z_]+: \S|\b(?:LLM|Engine|AsyncEngineArgs|EngineArgs)\(")
+                for key in _TYPED_KEYS
+            ),
         ),
     ),
     Transition(BEGINS, (sign("medley keeps ", r"^medley keeps "),)),

@@ -26,7 +26,7 @@ _MAX_CLOCK_SPAN_S = 900
 _LIBRARY_MESSAGE = re.compile(
     r"unsupported operand type|Input should be|tensors?\b.{0,40}\b(?:must match|same device)|mat1 and mat2|"
     r"^shape '|must be (?:real number|str|bytes|callable|a (?:tensor|Tensor))|expected scalar type|"
-    r"^expected .{0,30}\b(?:argument|value|m1 and m2|Tensor)|index out of range|"
+    r"^expected .{0,30}\b(?:argument|value|m1 and m2|Tensor)|index out of range|values to unpack|"
     r"not (?:subscriptable|iterable|callable)"
 )
 _EXCEPTION_CLASS = re.compile(r"^[\w.]*(?:Error|Exception)(?:\(\w+\))?: ")

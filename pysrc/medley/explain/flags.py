@@ -28,8 +28,13 @@ def read_flags(text: str, names: Iterable[str]) -> dict[str, str]:
 
 def _find_setting(text: str, name: str) -> re.Match[str] | None:
     key = name.removeprefix("--").replace("-", "_")
-    start = rf"(?:(?P<quote>['\"]){key}(?P=quote): ?|(?<![\w'\"-]){key}=|(?<!\S){name}(?:[= ]|$))"
-    return re.search(start + _VALUE, text)
+    printed = rf"(?P<quote>['\"]){key}(?P=quote): ?|(?<![\w'\"-]){key}(?:=|: )"
+    typed = rf"(?<![^\s'\"\[,]){name}(?:[= ]|['\"], ?|$)"
+    matches = list(re.finditer(f"(?:{printed}|{typed}){_VALUE}", text))
+    # A recipe's placeholder, such as {max_model_len}, stands before its value.
+    return next((each for each in matches if not (each["value"] or "").startswith("{")), None) or next(
+        iter(matches), None
+    )
 
 
 def _format_flag(name: str, value: str) -> str:

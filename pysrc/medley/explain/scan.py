@@ -182,21 +182,30 @@ class _Scan:
             self.result.engine = transition.kind
         elif transition.kind == events.ARGUMENTS:
             self._read_arguments(block, index)
-        elif transition.kind == events.SETTING:
-            self.result.add_setting(line.text)
-        elif transition.kind == events.REMEDY:
-            new = [line.text] if line.level == WARNING else []
-            self.result.remedies = [*dict.fromkeys([*self.result.remedies, *new])][:_MAX_REMEDIES]
-        elif transition.kind == events.SKIPPED:
-            skipped = SkippedImport(match["module"], match["reason"])
-            self.result.skipped = [*dict.fromkeys([*self.result.skipped, skipped])][:_MAX_SKIPPED]
-        elif transition.kind == events.FACT:
-            figures = {name: value for name, value in match.groupdict().items() if value}
-            self.result.figures = figures | self.result.figures
-            if line.nccl:
-                collect_nccl_line(self.result.figures, line.host, line.text)
+        elif transition.kind in events.FACT_KINDS:
+            self._read_fact(transition.kind, match.groupdict(), line)
         elif not events.is_echo(line.text):
             self._apply_transition(transition, match, line, block, index)
+
+    def _read_fact(self, kind: str, groups: dict[str, str], line: LogLine) -> None:
+        """Keep what a line shows about the start, whichever level it has."""
+        match kind:
+            case events.SETTING:
+                self.result.add_setting(line.text)
+            case events.TYPED if events.is_typed(line):
+                self.result.add_setting(line.text)
+            case events.REMEDY if line.level == WARNING:
+                self.result.remedies = [*dict.fromkeys([*self.result.remedies, line.text])][:_MAX_REMEDIES]
+            case events.SKIPPED:
+                skipped = SkippedImport(groups["module"], groups["reason"])
+                self.result.skipped = [*dict.fromkeys([*self.result.skipped, skipped])][:_MAX_SKIPPED]
+            case events.FACT:
+                figures = {name: value for name, value in groups.items() if value}
+                self.result.figures = figures | self.result.figures
+                if line.nccl:
+                    collect_nccl_line(self.result.figures, line.host, line.text)
+            case _:
+                pass
 
     def _apply_transition(
         self, transition: events.Transition, match: re.Match[str], line: LogLine, block: Block, index: int

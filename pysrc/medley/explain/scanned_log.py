@@ -14,7 +14,7 @@ from medley.explain.skipped_imports import SkippedImport
 
 TAIL_LINES = 200
 _LONGEST = 700
-_MAX_SETTINGS, _LONGEST_SETTING = 32, 1000
+_MAX_SETTINGS, _LONGEST_SETTING = 64, 1000
 _VARIABLE_NAME = re.compile(r"(?<![\w$])[A-Z][A-Z0-9_]{3,60}=")
 
 
