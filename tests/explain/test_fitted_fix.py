@@ -88,3 +88,23 @@ def test_the_draft_is_read_from_the_command_before_the_printed_arguments() -> No
     assert [report.match.failure.name for report in of(log).problems] != ["draft-is-model"]
     [own] = of(log.replace("a/b-DFlash", "a/b")).problems
     assert own.match.failure.name == "draft-is-model"
+
+
+@pytest.mark.parametrize(
+    ("settings", "fitted"),
+    [
+        ("vllm serve a/b --enforce-eager", "another build: medley plan MODEL"),
+        ("vllm serve a/b", None),
+    ],
+)
+def test_a_switch_in_effect_is_no_advice(settings: str, fitted: str | None) -> None:
+    """A log with --enforce-eager was told to add it."""
+    fix = "without graphs: medley serve MODEL -- --enforce-eager; another build: medley plan MODEL"
+    assert fit_fix(fix, settings, None) == (fitted or fix)
+
+
+def test_a_clause_of_which_half_is_in_effect_stays() -> None:
+    fix = "NCCL_P2P_DISABLE=1 medley serve MODEL -- --disable-custom-all-reduce; nvidia-smi topo -p2p r"
+    assert fit_fix(fix, "NCCL_P2P_DISABLE=1", None) == fix
+    both = "NCCL_P2P_DISABLE=1 vllm serve a/b --disable-custom-all-reduce"
+    assert fit_fix(fix, both, None) == "nvidia-smi topo -p2p r"

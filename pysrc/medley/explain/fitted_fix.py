@@ -13,6 +13,9 @@ _MEDLEY_FLAGS = {
 """Flags of medley, with those of the engines that they set."""
 _CLAUSE_END = re.compile(r"(; (?:or |else )?(?:: )?)")
 _FLAG = re.compile(r"(?<![\w-])(--[a-z][a-z0-9-]{1,60})[ =]([\w.:/+-]{1,80})(?!,? or |, \w)")
+_COMMAND = "medley serve MODEL -- "
+_SWITCH = re.compile(r"(?<![\w-])(--[a-z][a-z0-9-]{1,60})(?=[;,.)]|$| \()")
+"""A flag without a value, at the end of a command or of its part."""
 _VARIABLE = re.compile(r"(?<![\w$])([A-Z][A-Z0-9_]{3,60})=([\w.:/+-]{1,80})(?!,? or )")
 _LESS = re.compile(
     r"(?i)\b(?:without|leave|left|drop|remove|unset|instead of|another|other|not|never|sets?|change|replace|"
@@ -55,6 +58,12 @@ def _drop_clauses(line: str, settings: str) -> str:
 
 def _is_in_effect(clause: str, settings: str) -> bool:
     pairs = [*_FLAG.finditer(clause), *_VARIABLE.finditer(clause)]
+    command = clause.partition(_COMMAND)[2]
+    switches = _SWITCH.findall(command)
+    if any(not read_flags(settings, (switch,)) for switch in switches):
+        return False
+    if switches and not pairs:
+        return not _LESS.search(command)
     return bool(pairs) and all(
         not _LESS.search(clause[max(0, pair.start() - 40) : pair.start()])
         and _has_setting(pair[1], pair[2], settings)
