@@ -4,6 +4,7 @@ cgroup v1 has a tree for each controller, v2 one for all; both name the file of 
 """
 
 import contextlib
+import errno
 import os
 import signal
 from collections.abc import Container
@@ -71,7 +72,20 @@ def memory(keeper: int, host: str, more_bytes: int | None) -> None:
 
 
 def freeze(keeper: int, host: str, *, frozen: bool, limit_s: float = 20) -> None:
-    """Stop the time of every process of a host, or let it go on; returns when it is so."""
+    """Stop the time of every process of a host, or let it go on; returns when it is so.
+
+    Raise a FileNotFoundError for a group that another process removes meanwhile: what writes to an open file
+    of it gets ENODEV (Linux 6.18).
+    """
+    try:
+        _freeze(keeper, host, frozen=frozen, limit_s=limit_s)
+    except OSError as error:
+        if error.errno != errno.ENODEV:
+            raise
+        raise FileNotFoundError(error.errno, f"the group of {host} is gone") from error
+
+
+def _freeze(keeper: int, host: str, *, frozen: bool, limit_s: float) -> None:
     folder = folders(keeper, host)[-1]
     if not folder.exists():
         return
