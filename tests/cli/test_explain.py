@@ -62,9 +62,9 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_a_binary_file_is_a_problem(tmp_path: Path, made: bytes) -> None:
-    log = tmp_path / "serve.log.gz"
+    log = tmp_path / "a;x.log.gz"
     log.write_bytes(made)
-    with raises_problem(str(log), fix=f"zcat {log} | medley explain -"):
+    with raises_problem(str(log), fix=f"zcat '{log}' | medley explain -"):
         run(str(log))
 
 

@@ -1,5 +1,6 @@
 """Find the first known failure in logs; check the files of known failures."""
 
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -89,7 +90,7 @@ def _read_blocks(file: BinaryIO, name: str) -> Iterator[bytes]:
             raise Problem(
                 f"{name} is not a log",
                 cause="it holds binary data, not text",
-                fix=f"zcat {name} | medley explain -   # if it is compressed; else name a text file",
+                fix=f"zcat {shlex.quote(name)} | medley explain -   # if compressed; else name a text file",
             )
         while block:
             yield block
