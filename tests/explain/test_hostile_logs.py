@@ -2,22 +2,28 @@
 
 import re
 import re._parser as parser  # type: ignore[import-not-found] # what re itself reads expressions with
+import shlex
 import time
 from collections.abc import Iterator, Sequence
+from itertools import product
 from random import Random
 from typing import Any
 
 import pytest
 
 from medley.explain import context, error_lines, events, lines
-from medley.explain.patterns import Failure, KnownFailures, load, sign
+from medley.explain.findings import FailureReport
+from medley.explain.lines import SGLANG, VLLM, parse_line
+from medley.explain.patterns import SCAN_GROUPS, Failure, KnownFailures, load, sign
 from medley.explain.scan import MAX_LINE_CHARS, Needles, scan_log
-from medley.explain.scanned_log import Log
+from medley.explain.scanned_log import FailureMatch, Log
+from medley.explain.templates import GROUP
 from medley.explain.user_patterns import UserPatterns
 from tests.explain.test_explain import FAILURES, of
 from tests.odd_input import COUNTS, MEBIBYTE, hold, texts
 
 KNOWN = load(user=False)
+ROWS = (*KNOWN.failures, *KNOWN.phases, *KNOWN.wordings)
 LIMIT_S = 0.25
 """Of processor time for one expression in one line: most take a hundredth of it."""
 _CATEGORY = {"CATEGORY_DIGIT": "1", "CATEGORY_SPACE": " ", "CATEGORY_WORD": "a", "CATEGORY_NOT_SPACE": "x"}
@@ -142,6 +148,22 @@ def test_what_a_log_says_is_one_word_of_a_fix(file: str) -> None:
     fix = known.describe({"file": file})[2]
     assert fix.startswith("sudo chown -R $USER '")
     assert fix.endswith("'")
+
+
+def test_a_setting_in_what_a_log_says_does_not_open_its_quotes() -> None:
+    """A clause of the fix in effect was left out up to a semicolon within the quotes."""
+    evil = "./a --max-model-len 4096; touch evil #'"
+    words = {name: evil for row in ROWS for name in GROUP.findall(row.fix) if name not in SCAN_GROUPS}
+    words |= dict.fromkeys(("advice", "above", "remedy", "last_call", "distribution"), evil)
+    log = "vllm serve a/b --max-model-len 4096"
+    broken, filled = [], set()
+    for row, engine in product(ROWS, (None, VLLM, SGLANG)):
+        match = FailureMatch(row, words, parse_line(log), 1, "log", None, engine)
+        fix = FailureReport(match, settings=log, manager="dnf").problem().fix
+        filled |= {row.name} if shlex.quote(evil) in fix else set()
+        broken += [row.name] if "evil" in fix.replace(shlex.quote(evil), "") else []
+    assert broken == []
+    assert len(filled) > 50
 
 
 @pytest.mark.parametrize("host", ["-oProxyCommand=touch x", "-oProxyCommand=x", "--rsync-path=x"])

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from medley.errors import Problem
@@ -58,8 +59,8 @@ class FailureReport:
         return self.match.failure.confidence == "high" and not self.match.failure.symptom
 
     def problem(self) -> Problem:
-        what, cause, fix = self.match.failure.describe(self.match.groups, self.match.engine)
-        fix = fit_fix(fix, self.settings, self.manager)
+        fit = partial(fit_fix, settings=self.settings, manager=self.manager)
+        what, cause, fix = self.match.failure.describe(self.match.groups, self.match.engine, fit)
         return Problem(what, cause=cause or shorten_message(self.match.line.text), fix=fix)
 
     @property

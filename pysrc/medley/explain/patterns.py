@@ -5,8 +5,7 @@ They are in failures/*.toml of the repository, one file per program or subject, 
 """
 
 import re
-import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -18,6 +17,7 @@ from medley import config
 from medley.errors import Problem
 from medley.explain.engine_advice import EngineFlag, add_sglang_flags, keep_engine_parts, keep_version_parts
 from medley.explain.package_versions import AffectedReleases
+from medley.explain.templates import GROUP, fill_in_words, fill_template
 from medley.values import StrictTable, WrongKey
 
 Confidence = Literal["high", "medium", "low"]
@@ -42,13 +42,6 @@ _MIN_NEEDLE_CHARS = 3
 _ENGINE_FLAGS_FILE = "engine-flags.toml"
 _TABLES_WITH_FIX = ("failure", "phase", "wording", "cuda_error")
 
-_OPTIONAL_PART = re.compile(r"\[([^\[\]]*\{\w+\}[^\[\]]*)\]")
-_GROUP = re.compile(r"\{(\w+)\}")
-_FIRST_STOP = re.compile(r"^[.:] +")
-_STOPS = re.compile(r"[.:,;]\s*;")
-# Not an option, except one without a value.
-_SAFE_WORD = re.compile(r"(?:~/)?[\w@%+=:,./][\w@%+=:,./-]*|--[a-z][a-z0-9-]*")
-_LINE_BREAK = re.compile(r"\s*\n\s*")
 _Text = Annotated[str, Meta(max_length=1000)]
 
 
@@ -134,21 +127,23 @@ class Failure(StrictTable):
     @cached_property
     def scan_groups(self) -> frozenset[str]:
         """The groups of its texts that the scan fills in."""
-        names = set(_GROUP.findall(f"{self.what} {self.cause} {self.fix}"))
+        names = set(GROUP.findall(f"{self.what} {self.cause} {self.fix}"))
         return SCAN_GROUPS & (names | {self.needs or ""})
 
-    def describe(self, groups: Mapping[str, str | None], engine: str | None = None) -> tuple[str, str, str]:
-        """Return what failed, its cause and its fix, without what is for another engine than `engine`."""
+    def describe(
+        self, groups: Mapping[str, str | None], engine: str | None = None, fit: Callable[[str], str] = str
+    ) -> tuple[str, str, str]:
+        """Return what failed, its cause and its fix, without what is for another engine than `engine`.
+
+        `fit` changes the fix before the quoted words of the log are in it, because it may cut within quotes.
+        """
         texts = (
             keep_version_parts(text, groups.get("engine_version"))
             for text in (self.what, self.cause, self.fix)
         )
         what, cause, fix = (keep_engine_parts(text, engine) for text in texts)
-        what, cause = (_fill(text, groups) for text in (what, cause))
-        quoted_groups = {
-            name: value if name in _OWN_WORDS else _quote(value) for name, value in groups.items()
-        }
-        return what, cause, _fill(fix, quoted_groups)
+        what, cause = (fill_template(text, groups) for text in (what, cause))
+        return what, cause, fill_in_words(fix, groups, _OWN_WORDS, fit)
 
 
 class Phase(Failure):
@@ -321,7 +316,7 @@ def _list_group_problems(path: Path, place: tuple[str, int], failure: Failure) -
     if isinstance(failure, Wording):
         usable |= {"said"}
     for key, text in (("what", failure.what), ("cause", failure.cause), ("fix", failure.fix)):
-        for name in {*_GROUP.findall(text)} - usable:
+        for name in {*GROUP.findall(text)} - usable:
             cause = f"no pattern has a group {name}; the groups are {', '.join(sorted(groups)) or 'none'}"
             yield build_key_problem(path, place, failure.name, key, cause)
 
@@ -369,13 +364,6 @@ def _describe_invalid_pattern(pattern: str) -> str | None:
     return None
 
 
-def _quote(value: str | None) -> str | None:
-    """Quote text of a log for a command to paste: one word, and not an option."""
-    if value is None or _SAFE_WORD.fullmatch(value):
-        return value
-    return None if value.startswith("-") else shlex.quote(_LINE_BREAK.sub(" ", value.strip()))
-
-
 def _add_flags_of_sglang(file: File, flags: Sequence[EngineFlag]) -> File:
     """Return the file with the flags of both engines in its advice."""
     rows = {
@@ -384,14 +372,3 @@ def _add_flags_of_sglang(file: File, flags: Sequence[EngineFlag]) -> File:
     }
     components = tuple(add_sglang_flags(row, "instead", flags) for row in file.component)
     return file.replace(**rows, component=components)
-
-
-def _fill(template: str, groups: Mapping[str, str | None]) -> str:
-    def optional(match: re.Match[str]) -> str:
-        return match[1] if all(groups.get(name) for name in _GROUP.findall(match[1])) else ""
-
-    template_text = _OPTIONAL_PART.sub(optional, template)
-    text = _GROUP.sub(
-        lambda match: _LINE_BREAK.sub(" ", (groups.get(match[1]) or "?").strip()), template_text
-    )
-    return _FIRST_STOP.sub("", _STOPS.sub(";", text).strip(" ,;"))
