@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from medley.model.named_models import NamedModel, list_named_models, require_named_models
-from medley.model.remote_code import Code, read_folder_code
+from medley.model.remote_code import Code, read_folder_code, read_hub_code
 from medley.model.trust import Trust
 from tests.model.hub_server import serving
 from tests.problems import raises_problem
@@ -181,3 +181,41 @@ def test_a_repository_that_is_also_a_folder_here_is_refused(
     with raises_problem("org/draft is a repository of the hub, and a name in this folder"):
         require(*words, code=None)
     require("-sc.model=./org/draft", code=None)
+
+
+VERIFIERS = {
+    "config.json": '{"auto_map": {"AutoModel": "own.Draft"}, "speculators_config": {"verifier": '
+    '{"name_or_path": "org/evil"}}}',
+    "config.4.json": '{"\\u0073peculators_config": {"verifier": {"name_or_path": "org/evil"}}}',
+}
+
+
+@pytest.mark.parametrize("file", VERIFIERS)
+def test_a_draft_whose_config_names_its_verifier_does_not_go_with_trusted_code(
+    file: str, folder: Path
+) -> None:
+    require_named_models((), str(folder), read_folder_code(folder), GIVEN, starts=False)
+    (folder / file).write_text(VERIFIERS[file])
+    code = read_folder_code(folder)
+    assert code
+    fixes = (f'medley serve org/evil -- --speculative-config \'{{"model": "{folder}"', "--no-remote-code")
+    with raises_problem(f"{folder} is a draft for 'org/evil'", cause="no commit", fix=fixes):
+        require_named_models((), str(folder), code, GIVEN, starts=False)
+    require_named_models((), str(folder), None, GIVEN, starts=False)
+
+
+@pytest.mark.parametrize("entry", [None, [], {}, {"verifier": None}, {"verifier": {"name_or_path": None}}])
+def test_a_config_that_names_no_verifier_is_no_problem(entry: object, folder: Path) -> None:
+    config = {"auto_map": {"AutoModel": "own.Draft"}, "speculators_config": entry}
+    (folder / "config.json").write_text(json.dumps(config))
+    require_named_models((), str(folder), read_folder_code(folder), GIVEN, starts=False)
+
+
+def test_the_verifier_of_a_repository_is_read_at_its_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"org/main/config.json": VERIFIERS["config.json"].encode(), "org/main/own.py": b"pass"}
+    with serving(files, monkeypatch, tmp_path) as hub:
+        code = read_hub_code("org/main")
+        with raises_problem("org/main is a draft for", fix=f'"revision": "{hub.commit}"'):
+            require(code=code)

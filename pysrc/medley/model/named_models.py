@@ -10,7 +10,13 @@ from typing import NamedTuple
 
 from medley import user
 from medley.errors import Problem
-from medley.model.remote_code import CODE_KEY_PATTERN, Code, read_folder_code, read_hub_code
+from medley.model.remote_code import (
+    CODE_KEY_PATTERN,
+    Code,
+    read_folder_code,
+    read_hub_code,
+    read_verifier,
+)
 from medley.model.resolve import is_repository, require_only_on_hub
 from medley.model.trust import COMMIT_PATTERN, Trust
 
@@ -111,6 +117,7 @@ def require_named_models(
     models = list(list_named_models(words, target))
     if code is None:
         return
+    _require_no_verifier(target, code)
     for flag, word in pairwise(("", *words)):
         if CODE_KEY_PATTERN.search(word.encode()):
             raise _unchecked_problem(f"{flag} {word[:200]}", "it names code that was not shown")
@@ -123,6 +130,22 @@ def require_named_models(
             raise _unchecked_problem(f"{flag} {value}", f"the code that you trust is of commit {code.commit}")
     for model in models:
         _require_shown_code(model, target, code, trust, starts=starts)
+
+
+def _require_no_verifier(target: str, code: Code) -> None:
+    """Raise a Problem for a draft that names its verifier, which vLLM serves in its place at no commit."""
+    verifier = read_verifier(code)
+    if verifier is None:
+        return
+    revision = {"revision": code.commit} if code.commit else {}
+    draft = json.dumps({"model": target, **revision, "num_speculative_tokens": 3})
+    raise Problem(
+        f"{target} is a draft for {verifier[:200]!r}, and cannot go with --trust-remote-code",
+        cause=f"its speculators_config names no commit of {verifier[:200]!r}; vLLM would serve that model "
+        "and run whatever code it has now",
+        fix=f"medley serve {shlex.quote(verifier)} -- --speculative-config {shlex.quote(draft)}\n"
+        "or without its code, if the engine knows this model by itself: --no-remote-code",
+    )
 
 
 def _require_shown_code(model: NamedModel, target: str, code: Code, trust: Trust, *, starts: bool) -> None:

@@ -30,10 +30,17 @@ _DATA_FILES = {
 Not by their ending: a config.json may name config.4+vocab.json, which transformers 5.19.0 then reads instead.
 """
 _CODE_KEY = "auto_map"
-# The key as JSON may write it: any letter may stand as \u and four digits.
-CODE_KEY_PATTERN = re.compile(
-    b"".join(rb"(?:%s|\\u00%x)" % (re.escape(char.encode()), ord(char)) for char in _CODE_KEY), re.IGNORECASE
-)
+_VERIFIER_KEY = "speculators_config"
+
+
+def _build_key_pattern(key: str) -> re.Pattern[bytes]:
+    """Return the pattern of a key as JSON may write it: any letter may be an escape of four digits."""
+    letters = (rb"(?:%s|\\u00%x)" % (re.escape(char.encode()), ord(char)) for char in key)
+    return re.compile(b"".join(letters), re.IGNORECASE)
+
+
+CODE_KEY_PATTERN = _build_key_pattern(_CODE_KEY)
+_VERIFIER_KEY_PATTERN = _build_key_pattern(_VERIFIER_KEY)
 _REFERENCE = re.compile(r"[\w-]+(?:[./][\w-]+)*\.\w+")
 
 
@@ -165,10 +172,27 @@ def _list_references(value: object, *, is_named: bool = False) -> Iterator[str]:
             yield from _list_references(entry, is_named=is_named)
 
 
-def read_model_configs(folder: Path) -> dict[str, Any]:
-    """Return all `*.json` of the model that may hold an `auto_map`: engines differ in which they read."""
+def read_verifier(code: Code) -> str | None:
+    """Return the model that vLLM loads instead of this one: a draft's config may name its verifier.
+
+    Of a repository the folder in the hub's cache is read, from which `code` was.
+    """
+    folder = Path(code.where)
+    if code.commit:
+        folder = hub.find_repository_folder(code.where) / "snapshots" / code.commit
+    for config in read_model_configs(folder, _VERIFIER_KEY_PATTERN).values():
+        entry = config.get(_VERIFIER_KEY) if isinstance(config, dict) else None
+        verifier = entry.get("verifier") if isinstance(entry, dict) else None
+        name = verifier.get("name_or_path") if isinstance(verifier, dict) else None
+        if name and isinstance(name, str):
+            return name
+    return None
+
+
+def read_model_configs(folder: Path, key: re.Pattern[bytes] = CODE_KEY_PATTERN) -> dict[str, Any]:
+    """Return all `*.json` of the model that may hold the key: engines differ in which they read."""
     paths = _list_files(folder, ".json", "tables")
-    return {name: table for name, path in paths.items() if (table := _read_table(path))}
+    return {name: table for name, path in paths.items() if (table := _read_table(path, key))}
 
 
 def compute_fingerprints(folder: Path) -> dict[str, str]:
@@ -198,7 +222,7 @@ def _list_files(folder: Path, suffix: str, what: str, max_bytes: int | None = No
     return {path.relative_to(folder).as_posix(): path for path in paths}
 
 
-def _read_table(path: Path) -> Any:  # noqa: ANN401 - JSON may hold anything
+def _read_table(path: Path, key: re.Pattern[bytes]) -> Any:  # noqa: ANN401 - JSON may hold anything
     with raise_read_problem(path):
         size = path.stat().st_size
         if size > _MAX_TABLE_BYTES:
@@ -207,9 +231,9 @@ def _read_table(path: Path) -> Any:  # noqa: ANN401 - JSON may hold anything
                 cause=f"it has {size} bytes; the limit is {_MAX_TABLE_BYTES >> 20} MiB",
                 fix="see what it is, and move it out of the model's folder",
             )
-        return parse_code_config(path.read_bytes(), str(path))
+        return parse_code_config(path.read_bytes(), str(path), key)
 
 
-def parse_code_config(text: bytes, where: str) -> Any:  # noqa: ANN401 - JSON may hold anything
-    """Return the value of a JSON text that may name code; None for other texts."""
-    return parse_json(text, where) if CODE_KEY_PATTERN.search(text) else None
+def parse_code_config(text: bytes, where: str, key: re.Pattern[bytes] = CODE_KEY_PATTERN) -> Any:  # noqa: ANN401 - JSON may hold anything
+    """Return the value of a JSON text that may hold the key; None for other texts."""
+    return parse_json(text, where) if key.search(text) else None
