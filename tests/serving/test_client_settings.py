@@ -249,6 +249,24 @@ def test_json_is_merged_and_the_file_before_is_kept(tmp_path: Path, monkeypatch:
     assert (other != backup, backup.read_text()) == (True, own)
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
+def test_a_file_and_its_backup_keep_the_mode_of_the_file_before(
+    mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled, path = written("opencode", tmp_path, monkeypatch)
+    path.write_text("{}")
+    path.chmod(mode)
+    backup = client_settings.write_settings(filled.files[0], path)
+    assert backup
+    assert [stat.S_IMODE(file.stat().st_mode) for file in (path, backup)] == [mode, mode]
+
+
+def test_a_new_file_is_only_its_owner_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled, path = written("opencode", tmp_path, monkeypatch)
+    assert client_settings.write_settings(filled.files[0], path) is None
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
 @pytest.mark.parametrize("text", ["{ // mine\n}", "[]"])
 def test_json_that_cannot_be_merged_is_left_alone(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -232,12 +232,12 @@ def write_settings(file: SettingsFile, path: Path) -> Path | None:
         if old_text == text:
             return None
         # The file may hold the key of another provider.
-        is_private = old_text is not None and not path.stat().st_mode & 0o077
+        mode = 0o600 if old_text is None else path.stat().st_mode & 0o777
         backup = None
         if old_text is not None:
             backup = _choose_backup_path(path)
-            storage.write_text(backup, old_text, secret=is_private)
-        storage.write_text(path, text, secret=is_private)
+            _write_with_mode(backup, old_text, mode)
+        _write_with_mode(path, text, mode)
     except (OSError, UnicodeDecodeError) as error:
         raise Problem(
             f"{path} cannot be written",
@@ -245,6 +245,12 @@ def write_settings(file: SettingsFile, path: Path) -> Path | None:
             fix="print the settings instead: leave --write out",
         ) from error
     return backup
+
+
+def _write_with_mode(path: Path, text: str, mode: int) -> None:
+    """Write a file that is never open to more users than its mode allows."""
+    storage.write_text(path, text, secret=True)
+    path.chmod(mode)
 
 
 def resolve_settings_path(file: SettingsFile, folder: Path) -> Path:
