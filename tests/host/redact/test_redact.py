@@ -333,6 +333,7 @@ def test_the_user_s_own_files_with_secrets_are_told(tmp_path: Path, monkeypatch:
         "config/on-event": "#!/bin/sh\ncurl -s push.lan/tulips-in-april\n",
         "mine/notify": "curl -s push.lan/tulips-in-may\n",
         "mine/key": "tulips-grow-for-me-in-june\n",
+        "state/bench-key": "tulips-grow-for-me-in-july",
     }
     for name, text in texts.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -342,7 +343,8 @@ def test_the_user_s_own_files_with_secrets_are_told(tmp_path: Path, monkeypatch:
         pass
     shown = redact.redactor_of_host().text("at push.lan/tulips-in-april, push.lan/tulips-in-may: #!/bin/sh")
     assert shown == f"at {HIDDEN}, {HIDDEN}: #!/bin/sh"
-    assert "tulips" not in redact.redactor_of_host().text("with tulips-grow-for-me-in-june")
+    for key in ("tulips-grow-for-me-in-june", "tulips-grow-for-me-in-july"):
+        assert "tulips" not in redact.redactor_of_host().text(f"with {key}")
 
 
 def test_a_secret_of_several_lines_is_hidden_where_a_log_divides_it() -> None:

@@ -4,12 +4,14 @@ import os
 import signal
 import sys
 import threading
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from medley.command import Command
+from medley.errors import Problem
 from medley.measurement.bench import BenchLoad, BenchRun, record
 from medley.measurement.bench.clients import ServedModel
 from medley.measurement.bench.run import Runner, measure_server
@@ -102,6 +104,19 @@ def test_a_bench_is_kept_whole() -> None:
     assert saved.whole
     assert [result.run for result in saved.done] == list(LOAD.list_runs())
     assert saved.model == "demo"
+
+
+@pytest.mark.parametrize("behavior", ["well", "dies"])
+def test_the_key_of_the_environment_is_in_no_file_after_the_bench(behavior: str, tmp_path: Path) -> None:
+    target = build_target(behavior)
+    copy, own = tmp_path / "bench-key", tmp_path / "own-key"
+    for file in (copy, own):
+        file.write_text("k")
+        with suppress(Problem):
+            measure_server(
+                replace(target, served=replace(target.served, key_file=str(file))), LOAD, 60, SILENT
+            )
+    assert (copy.exists(), own.exists()) == (False, True)
 
 
 def test_what_was_measured_before_a_failure_is_kept_and_named() -> None:

@@ -21,7 +21,7 @@ from medley.unusable_file import optional
 
 HostNames = str | tuple[str, ...]
 """A host's name; several where it has several."""
-_KEPT = ("token*", "api-key*", "keys/*", "on-event*")
+_KEPT = ("token*", "api-key*", "keys/*", "on-event*", "bench-key*")
 """Secrets in medley's state folder."""
 _LONGEST_FILE = 64 << 10
 _DOMAIN = (

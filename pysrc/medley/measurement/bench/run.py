@@ -51,7 +51,10 @@ def measure_server(
             progress.note(f"{run}: {rate:.1f} tokens/s" if rate else str(run))
             yield (result,)
 
-    return _save_results(new_record, run_all(), progress)
+    try:
+        return _save_results(new_record, run_all(), progress)
+    finally:
+        target.remove_key_copy()
 
 
 def measure_offline(target: OfflineTarget, load: BenchLoad, limit_s: float, progress: Progress) -> Record:

@@ -76,6 +76,11 @@ class BenchTarget:
     def model(self) -> str:
         return self.description.model if self.description else self.served.model
 
+    def remove_key_copy(self) -> None:
+        """Remove the file with the environment's key, if `find_target` wrote one."""
+        if self.served.key_file == str(_find_key_copy()):
+            storage.remove_file(_find_key_copy())
+
     def predict_figures(self, load: BenchLoad, progress: Progress) -> dict[int, ExpectedFigures]:
         """Return the predicted figures by concurrency; empty if the plan is unknown, with a note."""
         layout = self.description.layout if self.description else None
@@ -173,9 +178,12 @@ def _find_key_file(file: str | None, address: ServerAddress) -> Path | None:
     client_file = server_address.find_client_key_file(address, file)
     if client_file or address.key is None:
         return client_file
-    key_file = storage.find_state_folder() / "bench-key"
-    storage.write_text(key_file, address.key, secret=True)
-    return key_file
+    storage.write_text(_find_key_copy(), address.key, secret=True)
+    return _find_key_copy()
+
+
+def _find_key_copy() -> Path:
+    return storage.find_state_folder() / "bench-key"
 
 
 def _choose_card(cards: list[dict[str, Any]], name: str | None, url: str) -> dict[str, Any]:
