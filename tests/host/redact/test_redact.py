@@ -333,7 +333,7 @@ def test_the_user_s_own_files_with_secrets_are_told(tmp_path: Path, monkeypatch:
         "config/on-event": "#!/bin/sh\ncurl -s push.lan/tulips-in-april\n",
         "mine/notify": "curl -s push.lan/tulips-in-may\n",
         "mine/key": "tulips-grow-for-me-in-june\n",
-        "state/bench-key": "tulips-grow-for-me-in-july",
+        "state/bench-key": "a-rose-by-any-name",
     }
     for name, text in texts.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -343,8 +343,8 @@ def test_the_user_s_own_files_with_secrets_are_told(tmp_path: Path, monkeypatch:
         pass
     shown = redact.redactor_of_host().text("at push.lan/tulips-in-april, push.lan/tulips-in-may: #!/bin/sh")
     assert shown == f"at {HIDDEN}, {HIDDEN}: #!/bin/sh"
-    for key in ("tulips-grow-for-me-in-june", "tulips-grow-for-me-in-july"):
-        assert "tulips" not in redact.redactor_of_host().text(f"with {key}")
+    for key in ("tulips-grow-for-me-in-june", "a-rose-by-any-name"):
+        assert redact.redactor_of_host().text(f"with {key}") == f"with {HIDDEN}"
 
 
 def test_a_secret_of_several_lines_is_hidden_where_a_log_divides_it() -> None:
