@@ -189,6 +189,14 @@ def test_a_secret_of_any_name_is_in_no_unit_of_the_system(command: Command, name
     assert "tulips" in format_unit(Unit("a", "t", command)), "a user's own file is closed to others"
 
 
+@pytest.mark.parametrize("name", ["SSHPASS", "PASS", "PASSCODE", "USERPWD", "CURLOPT_USERPWD", "dbpass"])
+@pytest.mark.parametrize("value", ["tulips", "20260101"])
+def test_a_secret_of_a_name_in_one_word_is_in_no_unit_of_the_system(name: str, value: str) -> None:
+    with raises_problem(name, cause="every user") as caught:
+        format_unit(Unit("a", "t", Command(("/m", "serve"), {name: value})), BootOptions("ann"))
+    assert value not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("flag", "value"),
     [("--api-key", "1234567890"), ("--api-key", "pass"), ("--password", "1234"), ("--hf-token", "20260101")],

@@ -111,7 +111,21 @@ VARIABLES = (
     *("GITHUB_PAT", "NGC_API_KEY", "NGC_CLI_API_KEY", "WANDB_API_KEY", "KEY_PASSPHRASE", "PGPASSWORD"),
     *("KAGGLE_KEY", "OPENAI_KEY", "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"),
 )
-ASSIGNED.update({f"the variable {name}": f"{name}={S}" for name in VARIABLES})
+ONE_WORD = (
+    *(
+        "clientsecret",
+        "accesstoken",
+        "authtoken",
+        "bearertoken",
+        "refreshtoken",
+        "xapikey",
+        "passkey",
+        "dbpass",
+    ),
+    *("userpwd", "USERPWD", "CURLOPT_USERPWD", "SSHPASS", "PASS", "PASSCODE"),
+)
+ASSIGNED.update({f"the variable {name}": f"{name}={S}" for name in (*VARIABLES, *ONE_WORD)})
+ASSIGNED.update({f"{name} in JSON": f'{{"{name}": "{S}"}}' for name in ONE_WORD})
 FLAGS = (
     *("--hf-token", "--ssl-keyfile-password", "--admin-api-key", "--otlp-traces-headers", "--key-pass"),
     *("--wandb-key", "--pass", "--passphrase", "--token"),
@@ -283,6 +297,8 @@ def test_what_stands_around_it_stays(text: str, shown: str) -> None:
         '"thinking": true, "system": null, "tools": []',
         "if token == other: pass",
         "PASS: test_x, BYPASS=all, COMPASS: north, forward_pass: x, cache_key: 12345, next token: 12345",
+        "bypass=all compass: north, pass: the second, PASS=12 FAIL=0, eostoken: x, passage=x, userpassed=x",
+        "two tests pass = good, encompass=x, trespass: no entry, OLDPWD=/srv, tokenpass=x, PASS : test_x",
         "--api-keys 8 --max-tokens 8192 XDG_SESSION_ID=3 EOS_TOKEN=x",
         "PWD=/srv/models OLDPWD=/srv MEDLEY_STATE=/srv/state",
         "tokenizer='Qwen/Qwen3-8B', tokenizer_mode=auto, author: someone",
