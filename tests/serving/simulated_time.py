@@ -42,7 +42,9 @@ class SimulatedTime(threading.Event):
         monkeypatch.setattr(f"{_MODULE}.time", SimpleNamespace(monotonic=lambda: self.now))
         monkeypatch.setattr(f"{_MODULE}.threading", SimpleNamespace(Thread=self._thread))
         monkeypatch.setattr(f"{_MODULE}.metrics", SimpleNamespace(read_figures=lambda *_: {}))
-        monkeypatch.setattr(f"{_MODULE}.http_client", SimpleNamespace(send_request=self._answer, bearer=lambda _: {}))
+        monkeypatch.setattr(
+            f"{_MODULE}.http_client", SimpleNamespace(send_request=self._answer, bearer=lambda _: {})
+        )
         monkeypatch.setattr(
             f"{_MODULE}._sample_this_host", lambda *_, **__: {"at_s": self.now, "processes": [idle]}
         )

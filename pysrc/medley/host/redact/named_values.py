@@ -26,7 +26,7 @@ _VARIABLE = re.compile(rf"(?:{'|'.join(_NAMES['variables'])}|_(?:{'|'.join(_NAME
 _FLAG = re.compile(rf"(?:^|_)(?:{'|'.join(_NAMES['variable_words'])})$")
 _PASSWORD = re.compile(rf"(?:^|_)(?:{'|'.join(_NAMES['passwords'])})")
 _NO_SECRET = re.compile(rf"(?:^|_)(?:{'|'.join(_NAMES['no_secrets'])})_token(?:_id|_string)?$")
-_PASS = "PASS"
+_RESULT = "PASS"
 """A variable; before a colon it is the result of a test."""
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 # The n of \n in a string is no letter of the name behind it.
@@ -96,7 +96,7 @@ def kind_of(name: str) -> Kind | None:
             return "unquoted" if part in _NAMES["unquoted"] else "request"
     is_flag = name.startswith("-")
     is_named = (
-        (is_flag and _FLAG.search(plain)) or (name.isupper() and _VARIABLE.search(plain)) or name == _PASS
+        (is_flag and _FLAG.search(plain)) or (name.isupper() and _VARIABLE.search(plain)) or name == _RESULT
     )
     if not (is_named or _SECRET.search(plain)) or _NO_SECRET.search(plain):
         return None
@@ -163,7 +163,7 @@ class _Reader:
         if not glue and kind == "header":
             glue = _PAIRED.match(self.text, end)
         glue = glue or _NAMED_VALUE.match(self.text, end)
-        if not glue or (name == _PASS and glue[0].lstrip().startswith(":")):
+        if not glue or (name == _RESULT and glue[0].lstrip().startswith(":")):
             return None
         at = glue.end()
         if self.text.startswith("= ", at):
