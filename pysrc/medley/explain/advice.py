@@ -4,9 +4,11 @@ import re
 from collections.abc import Sequence
 from itertools import takewhile
 
-from medley.explain.lines import LogLine, decode, parse_line
+from medley.explain.lines import LogLine, cut_at_blank, decode_start, parse_line
 
+_MAX_ADVICE_CHARS = 200
 _MAX_LINE_CHARS = 400
+_MAX_TEXT_CHARS = 2000
 # A sentence of an error that tells its reader what to do.
 _ADVICE = re.compile(
     r"(?:^|[.;:!,] )(?P<advice>(?:"
@@ -34,14 +36,21 @@ _OTHER_REPORT = re.compile(
 
 
 def find_advice(text: str) -> str | None:
-    matches = _ADVICE.finditer(text[:2000])
+    matches = _ADVICE.finditer(cut_at_blank(text, _MAX_TEXT_CHARS))
     sentences = (match["advice"].strip() for match in matches if not _WARNED.match(text, match.end("advice")))
-    return next((sentence[:200] for sentence in sentences if not _DEBUG_ADVICE.search(sentence)), None)
+    return next(
+        (
+            cut_at_blank(sentence, _MAX_ADVICE_CHARS)
+            for sentence in sentences
+            if not _DEBUG_ADVICE.search(sentence)
+        ),
+        None,
+    )
 
 
 def find_advice_below(after: Sequence[bytes], error: LogLine) -> str | None:
     """Return the advice in further lines of an exception's message, before another line with a level."""
-    lines = (parse_line(decode(raw[:_MAX_LINE_CHARS])) for raw in after[:_MAX_MESSAGE_LINES])
+    lines = (parse_line(decode_start(raw, _MAX_LINE_CHARS)) for raw in after[:_MAX_MESSAGE_LINES])
     message_lines = takewhile(
         lambda line: line.level in (None, error.level) and not _OTHER_REPORT.match(line.text),
         (line for line in lines if line.rank in (None, error.rank)),

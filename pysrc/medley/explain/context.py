@@ -19,7 +19,7 @@ from medley.explain.gpu_share import read_share
 from medley.explain.hosts import read_hosts
 from medley.explain.jetson_release import compare_releases
 from medley.explain.kernel_choice import find_kernel
-from medley.explain.lines import SGLANG, WARNING, LogLine, decode, parse_line
+from medley.explain.lines import SGLANG, WARNING, LogLine, cut_at_blank, decode, decode_start, parse_line
 from medley.explain.loaders import find_loader
 from medley.explain.memory_fit import explain_fit
 from medley.explain.patterns import Component, KnownFailures, Phase, read_engine_flags
@@ -31,6 +31,7 @@ from medley.explain.toolkit_packages import find_toolkit_package
 CONTEXT_LINES = 60
 """Lines before an error that belong to it."""
 _MAX_LINE_CHARS = 400
+_MAX_WARNING_CHARS = 200
 _FRAME = re.compile(r'\s*File "(?P<file>[^"]+)", line \d+,? in (?P<function>[^\s,]+)')
 _PACKAGE_FILE = re.compile(r".*(?:site|dist)-packages/(?P<file>.+)")
 # The innermost folder, because an environment's own may have the same name.
@@ -185,7 +186,7 @@ class LogFacts:
 def read_context(around: NearbyLines, error: LogLine, known: KnownFailures, log: LogFacts) -> Context:
     """Return the context of the line `error` from the lines around it, of the same rank."""
     before = around.before
-    texts = [decode(raw[:_MAX_LINE_CHARS]) for raw in before[-CONTEXT_LINES:]]
+    texts = [decode_start(raw, _MAX_LINE_CHARS) for raw in before[-CONTEXT_LINES:]]
     nearby = [line for line in map(parse_line, texts) if line.rank in (None, error.rank) or line.nccl]
     # The calls before another process's report are not those of the error.
     calls: list[tuple[str, str]] = []
@@ -362,7 +363,7 @@ def find_warning(lines: Sequence[LogLine]) -> str | None:
     if best is None:
         return None
     times = f" ({counts[best]} times)" if counts[best] > 1 else ""
-    return f"{best[:200]}{times}"
+    return f"{cut_at_blank(best, _MAX_WARNING_CHARS)}{times}"
 
 
 def _is_warning(line: LogLine) -> bool:

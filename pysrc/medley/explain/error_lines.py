@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from medley.explain.context import Context
-from medley.explain.lines import INFO, WARNING, LogLine, decode, parse_line
+from medley.explain.lines import INFO, WARNING, LogLine, cut_at_blank, decode, parse_line
 
 # vLLM 0.33.0, v1/executor/multiproc_executor.py: the text of a worker's exception, without its type.
 _WORKER_REPORT = re.compile(
@@ -32,6 +32,7 @@ _MESSAGE_END = re.compile(
     r"^(?:Traceback|During handling|The above|\s*For further information|Process |\[rank|[\w.]+Error: )|^\s*$"
 )
 _TRACEBACK_LINES = 4
+_MAX_MESSAGE_CHARS = 600
 # Lines around the engine's last error that are searched for its reason.
 NEAR_LINES = 600
 
@@ -155,7 +156,7 @@ def _join_message(text: str, texts_after: Sequence[str]) -> str:
         if _MESSAGE_END.match(part) and (further_texts or part.strip()):
             break
         further_texts.append(part.strip())
-    return " ".join([text, *(part for part in further_texts if part)])[:600]
+    return cut_at_blank(" ".join([text, *(part for part in further_texts if part)]), _MAX_MESSAGE_CHARS)
 
 
 def find_reason(

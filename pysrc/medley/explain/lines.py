@@ -194,6 +194,20 @@ def decode(data: bytes) -> str:
     return data.decode(errors="replace")
 
 
+def decode_start(data: bytes, max_bytes: int) -> str:
+    """Decode a line; of a long one, the whole words at its start."""
+    text = decode(data[:max_bytes])
+    return text if len(data) <= max_bytes else cut_at_blank(text, len(text) - 1)
+
+
+def cut_at_blank(text: str, max_chars: int) -> str:
+    """Cut a long text at a blank, because a report does not hide a part of a secret."""
+    if len(text) <= max_chars:
+        return text
+    *words, _ = re.split(r"\s", text[: max_chars + 1])
+    return text[: len(" ".join(words))]
+
+
 def _split_lines(blocks: Iterable[bytes]) -> Iterator[list[bytes]]:
     """Yield whole lines, block by block, without the margin of the log; one longer than a block is cut."""
     rest = b""

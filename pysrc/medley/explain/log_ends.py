@@ -20,6 +20,7 @@ _LAST_LINES = 3
 """Lines at the end of a log, without blank ones, that may be a command's own error."""
 _ANSWER_LINES = 60
 """Lines before an exception that may have the answer of its request."""
+_MAX_END_CHARS = 400
 _ERROR_REPORT = re.compile(
     r"^(?:[\w./-]{1,40}: )?"
     r"(?:Error|ERROR|ERRO\[|ERR\b|FATA|FATAL|[Ff]atal|FAILED|E: |[Ff]ailed to |panic: |error: )|"
@@ -57,10 +58,10 @@ def find_unfinished_step(
     raw = scan.tail[-1 - last_match.lines_after]
     number = scan.lines - last_match.lines_after
     groups: dict[str, str | None] = {**facts, **last_match.groups}
+    # A redrawn line has its last drawing at its end.
+    end = raw if len(raw) <= _MAX_END_CHARS else raw[-_MAX_END_CHARS:].partition(" ")[2]
     groups |= {"above": find_warning([parse_line(text) for text in scan.tail])}
-    return FailureMatch(
-        last_match.phase, groups, parse_line(raw[-400:]), number, scan.name, None, scan.engine
-    )
+    return FailureMatch(last_match.phase, groups, parse_line(end), number, scan.name, None, scan.engine)
 
 
 def _is_error(line: LogLine) -> bool:

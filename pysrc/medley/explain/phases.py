@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from medley.explain.lines import WARNING, parse_line
+from medley.explain.lines import WARNING, cut_at_blank, parse_line
 from medley.explain.patterns import Phase
 
 _MAX_MESSAGE_CHARS = 160
@@ -74,4 +74,4 @@ def _match_phases(raw: str, phases: Sequence[Phase]) -> Iterator[tuple[Phase, Ma
 
 
 def _shorten(text: str) -> str:
-    return text.strip(" .")[:_MAX_MESSAGE_CHARS]
+    return cut_at_blank(text.strip(" ."), _MAX_MESSAGE_CHARS)

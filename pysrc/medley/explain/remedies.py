@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterable, Sequence
 
+from medley.explain.lines import cut_at_blank
+
 _LONGEST = 300
 # Packages with kernels or models of their own, which an engine uses beside its own code.
 _PACKAGE = re.compile(
@@ -16,7 +18,7 @@ def find_remedy(error: str, calls: Iterable[str], warnings: Sequence[str]) -> st
     """Return the last of the warnings that names a package of the error or of its innermost call."""
     packages = _packages(" ".join([error, *calls]))
     fitting = [each for each in warnings if packages & _packages(each)]
-    return fitting[-1][:_LONGEST] if fitting else None
+    return cut_at_blank(fitting[-1], _LONGEST) if fitting else None
 
 
 def _packages(text: str) -> set[str]:

@@ -16,7 +16,7 @@ from medley.explain import error_lines, events
 from medley.explain.context import CONTEXT_LINES, Context, LogFacts, NearbyLines, read_context, read_places
 from medley.explain.flags import read_flags
 from medley.explain.hosts import collect_nccl_line
-from medley.explain.lines import INFO, WARNING, Block, LogLine, decode, parse_line, read_blocks
+from medley.explain.lines import INFO, WARNING, Block, LogLine, decode, decode_start, parse_line, read_blocks
 from medley.explain.patterns import VARYING, Failure, KnownFailures, Sign
 from medley.explain.scanned_log import TAIL_LINES, FailureMatch, Log, LogScan
 from medley.explain.skipped_imports import SkippedImport
@@ -99,7 +99,7 @@ class _Scan:
                 ]
             self._scan_block(block)
             self.result.lines += len(block.lines)
-            self.result.tail.extend(decode(raw[:MAX_LINE_CHARS]) for raw in block.lines[-TAIL_LINES:])
+            self.result.tail.extend(decode_start(raw, MAX_LINE_CHARS) for raw in block.lines[-TAIL_LINES:])
         return self.result
 
     def _scan_block(self, block: Block) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from medley.explain import error_lines
 from medley.explain.error_lines import ErrorLine
-from medley.explain.lines import LogLine
+from medley.explain.lines import LogLine, cut_at_blank
 from medley.explain.package_versions import describe_affected
 from medley.explain.patterns import Failure
 from medley.explain.skipped_imports import SkippedImport
@@ -142,4 +142,4 @@ def build_unknown_match(failure: Failure, error: ErrorLine, scan: LogScan) -> Fa
 
 def shorten_message(text: str) -> str:
     words = re.sub(r"\s+", " ", text).strip()
-    return words if len(words) <= _LONGEST else f"{words[:_LONGEST].rpartition(' ')[0] or words[:_LONGEST]} …"
+    return words if len(words) <= _LONGEST else f"{cut_at_blank(words, _LONGEST)} …"

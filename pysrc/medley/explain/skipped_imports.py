@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from medley.explain.lines import cut_at_blank
+
 _MIN_TOKEN_CHARS = 4
 _MIN_SAME_KIND = 3
 _MAX_REASON_CHARS = 200
@@ -57,7 +59,7 @@ def find_skipped_part(error: str, imports: Sequence[SkippedImport]) -> SkippedPa
     others = f"; {count} modules were skipped for that reason" if count > 1 else ""
     return SkippedPart(
         f"the import of {best.module} failed at the start and was skipped: "
-        f"{best.reason[:_MAX_REASON_CHARS].rstrip('. ')}{others}",
+        f"{cut_at_blank(best.reason, _MAX_REASON_CHARS).rstrip('. ')}{others}",
         _describe_fix(best),
     )
 

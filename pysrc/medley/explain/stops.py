@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from medley.explain.lines import parse_line
+from medley.explain.lines import cut_at_blank, parse_line
 
 # A wait that ended, a command that stops a container, or a supervisor's probe; all end in code 137.
 _STOP = re.compile(
@@ -35,6 +35,6 @@ def find_stop(lines: Sequence[str]) -> str | None:
     if stop_line is None:
         return None
     return (
-        f"It was stopped from outside ({stop_line.strip()[:_MAX_CHARS]}): a SIGKILL, exit code 137, is then "
-        "only that stop, not a lack of memory"
+        f"It was stopped from outside ({cut_at_blank(stop_line.strip(), _MAX_CHARS)}): a SIGKILL, exit code "
+        "137, is then only that stop, not a lack of memory"
     )
