@@ -28,6 +28,8 @@ from medley.schema import TITLES, Model, flag_refusal, harmless, variable_refusa
         ("--speculative-config", '{"model": "./draft"}'),
         ("--block-size", "128", "--tool-server", "evil:80"),
         ("--chat-template", "x.jinja"),
+        ("--model-loader-extra-config", '{"pattern": "x/../../../y.safetensors"}'),
+        ("--model-loader-extra-config", '{"pattern": "y.safetensors"}'),
     ],
 )
 def test_a_table_loads_no_code_by_a_flag(args: tuple[str, ...]) -> None:
@@ -49,6 +51,11 @@ def test_a_table_loads_no_code_by_a_flag(args: tuple[str, ...]) -> None:
 def test_a_table_loads_no_code_by_a_variable(name: str, value: str) -> None:
     with pytest.raises(ValueError, match="a table cannot set it"):
         Model(title="x", repository="a/b", env={"vllm": {name: value}})
+
+
+@pytest.mark.parametrize("path", ["a/b/c", "a b/c/d", "a//b"])
+def test_a_path_below_the_current_folder_is_a_file(path: str) -> None:
+    assert flag_refusal("sglang", "--chat-template", [path]) == f"{path} is a file or a repository"
 
 
 def test_a_table_sets_what_is_harmless() -> None:

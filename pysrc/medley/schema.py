@@ -62,7 +62,9 @@ ENGINE_VARIABLE = (
 )
 """Variables of the engines and their libraries."""
 REPOSITORY = r"^[\w.-]+/[\w.-]+\Z"
-_FILE = re.compile(r"(~|\.{1,2})?/|.*\.(jinja2?|py|so|ya?ml|json|toml|sh|pt|bin)$|.*://|.*\.so\b")
+_FILE = re.compile(
+    r"(~|\.{1,2})?/|[^/]+/[^/]*/|.*\.(jinja2?|py|so|ya?ml|json|toml|sh|pt|bin|safetensors)$|.*://|.*\.so\b"
+)
 _NAMES = {"repository": REPOSITORY, "revision": r"[A-Za-z0-9][\w.-]*"}
 _LIBRARIES = ENGINE_VARIABLE.partition("(")[2].partition(")")[0].split("|")
 
