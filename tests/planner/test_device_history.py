@@ -1,5 +1,7 @@
 """Records as a host keeps them, and what their comparison names."""
 
+import json
+import shlex
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -139,3 +141,26 @@ def test_the_history_is_bounded_and_passes_over_what_it_cannot_read(
     assert device_history.read_history()[-1].devices[0].name == "NVIDIA GB10"
     file.write_text('{"when": 1}\nhalf a li\n' + file.read_text())
     assert len(parse_records(file.read_text().splitlines())) == 60
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"files": {"net/eth0\ntouch P #/statistics/rx_errors": 1}},
+        {"links": {"eth0\n": 1}},
+        {"when": "yesterday"},
+        {"when": "2026-11-01T03:00:00"},
+    ],
+)
+def test_a_record_without_a_time_or_with_names_of_two_lines_is_refused(fields: dict[str, object]) -> None:
+    row = {"when": "2026-11-01T03:00:00+00:00"}
+    assert parse_records([json.dumps(row)])
+    assert not parse_records([json.dumps(row | fields)])
+
+
+def test_names_of_links_are_words_of_a_fix() -> None:
+    files = "net/$(touch P)/statistics/rx_errors"
+    past = day(1, links={"x; touch P": 100_000}, files={files: 0})
+    findings = list_findings([past, day(2, links={"x; touch P": 10_000}, files={files: 100_000})])
+    words = [word for finding in findings for word in shlex.split(finding.fix)]
+    assert {"x; touch P", "$(touch P)"} <= set(words)

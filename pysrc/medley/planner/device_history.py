@@ -1,6 +1,7 @@
 """Record the speeds of a host's devices and links, and find which are slower than before or than stated."""
 
 import json
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -94,9 +95,24 @@ def read_history() -> tuple[ProbeRecord, ...]:
 
 
 def parse_records(lines: Iterable[str]) -> tuple[ProbeRecord, ...]:
-    """Return the records, without lines of another medley or lines that a power cut damaged."""
+    """Return the records, without lines of another medley or lines that a power cut damaged.
+
+    A report can have any names; findings print those of links and files, so each has to fit on a line.
+    """
     tables = filter(None, map(json_shape.parse_object, lines))
-    return tuple(ProbeRecord(**table) for table in tables if json_shape.has_type(table, ProbeRecord))
+    records = (ProbeRecord(**table) for table in tables if json_shape.has_type(table, ProbeRecord))
+    return tuple(record for record in records if _has_printable_names(record) and _has_time(record))
+
+
+def _has_printable_names(record: ProbeRecord) -> bool:
+    return "".join((*record.links, *record.files)).isprintable()
+
+
+def _has_time(record: ProbeRecord) -> bool:
+    try:
+        return datetime.fromisoformat(record.when).tzinfo is not None
+    except ValueError:
+        return False
 
 
 def find_slow_devices(devices: Iterable[DeviceSpeed]) -> Iterator[tuple[DeviceSpeed, DeviceSpeed]]:
@@ -201,7 +217,7 @@ def _list_link_findings(records: Sequence[ProbeRecord]) -> Iterator[Finding]:
                 f"Link {name} is slower than its own past",
                 f"{mbit / 1000:g} Gbit/s on {records[-1].when[:10]}, {best.links[name] / 1000:g} Gbit/s on "
                 f"{best.when[:10]}: both ends agreed on a lower speed",
-                f"reseat or replace its cable, then: ethtool {name.partition(':')[0]}",
+                f"reseat or replace its cable, then: ethtool {shlex.quote(name.partition(':')[0])}",
             )
 
 
@@ -237,7 +253,7 @@ def _list_error_findings(records: Sequence[ProbeRecord]) -> Iterator[Finding]:
                 f"Errors on {link} rise: {path.rpartition('/')[2]}",
                 f"{increase:,} more from {previous.when[:16]}Z to {last.when[:16]}Z, "
                 f"{increase / hours:,.0f} an hour",
-                f"reseat or replace its cable, then: medley link watch  # {link}",
+                f"reseat or replace its cable, then: medley link watch  # {shlex.quote(link)}",
             )
 
 
