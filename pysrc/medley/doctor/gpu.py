@@ -195,7 +195,7 @@ def ptxas(host: ExaminedHost, compilers: Compilers) -> Iterator[Check]:
         yield host.report_wrong(
             f"{variable}={path} does not know {arch}",
             cause=cause if cuda else "the program does not exist",
-            fix=f"export {variable}={suitable[0][0]}" if suitable else install,
+            fix=f"export {variable}={shlex.quote(suitable[0][0])}" if suitable else install,
         )
     elif suitable:
         yield host.report_ok(f"{suitable[0][0]} of CUDA {suitable[0][1]} knows {arch}")
@@ -374,6 +374,6 @@ def _check_torch(host: ExaminedHost, name: str, torch: str) -> Check | None:
     return host.report_wrong(
         f"{name} has no kernels for this GPU",
         cause=f"its torch is {torch}{reason}: 'no kernel image is available for execution on the device'",
-        fix=f"medley env build  # or into {name} a torch for CUDA {first_cuda or '13.0'} "
+        fix=f"medley env build  # or into {shlex.quote(name)} a torch for CUDA {first_cuda or '13.0'} "
         "and an engine for it",
     )

@@ -18,6 +18,8 @@ from medley.host.health.software import Leftovers, RdmaParts
 from medley.network.ports import API_PORT, EPHEMERAL_RANGE, RayPorts
 
 _MAX_RULES_SHOWN = 3
+# nft reads its arguments as one script, so quotes would not keep a `;` in a name from ending the command.
+_NFT_CHAIN = re.compile(r"\w+( [A-Za-z_.][\w./-]*){2}", re.ASCII)
 
 
 @health_check("address", "cluster address", lambda health: health.leftovers)
@@ -146,6 +148,8 @@ def _format_opening_fix(rule: str, case: Case) -> str:
     chain = rule.partition(":")[0]
     if chain == "iptables":
         return f"sudo iptables -I INPUT -s {network} -j ACCEPT{note}"
+    if not _NFT_CHAIN.fullmatch(chain):
+        return "sudo nft list ruleset  # then change the rule that drops connections"
     return f"sudo nft insert rule {chain} ip saddr {network} accept{note}"
 
 

@@ -1,5 +1,6 @@
 """Find slow or wrong links, and why each link was not used."""
 
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import IPv4Network
 
@@ -55,6 +56,7 @@ def list_port_findings(
 
 def _half_port_finding(host: str, interface: str, facts: Facts) -> Finding:
     link = next((link for link in facts.net.links if link.name == interface), None)
+    name = shlex.quote(interface)
     if link and link.up and link.addresses:
         addresses = ", ".join(str(address.cidr) for address in link.addresses)
         networks = ", ".join(map(str, link.networks))
@@ -67,10 +69,10 @@ def _half_port_finding(host: str, interface: str, facts: Facts) -> Finding:
         )
     elif link and link.up:
         cause = f"its second interface {interface} has no IPv4 address"
-        fix = f"on every host: sudo ip address add 192.168.N.X/24 dev {interface}, N unlike the first"
+        fix = f"on every host: sudo ip address add 192.168.N.X/24 dev {name}, N unlike the first"
     else:
         cause = f"its second interface {interface} is down"
-        fix = f"on {host}: sudo ip link set {interface} up; ip -brief link show {interface}"
+        fix = f"on {host}: sudo ip link set {name} up; ip -brief link show {name}"
     return Finding(f"{host}: only one interface of the QSFP port is used: half the speed", cause, fix, "half")
 
 
