@@ -159,6 +159,7 @@ def _list_whole_mistakes(value: object, hint: Any, path: Path, fix: str | None) 
         if not reason:
             why = _TYPE.sub(lambda match: _TYPE_WORDS.get(match[1], match[1]), why)
             why = why.replace(" matching regex", " of the form").replace("Expected", "expected", 1)
+            why = why.replace(r"\\", "\\")  # msgspec quotes a pattern as Python does
         if words and isinstance(value, str):
             why = f"{value} is none of {', '.join(words)}"
         yield Mistake(path, "wrong", why, fix=fix)
