@@ -15,7 +15,7 @@ from medley.transcript import parse_transcript
 def main(recording: str, state: str) -> int:
     os.environ["MEDLEY_STATE"] = state
     said = parse_transcript(Path(recording).read_text())
-    vars(process)["ask"] = lambda *_, **__: said
+    vars(process)["ask_host"] = lambda *_, **__: said
     return agent.main()
 
 

@@ -1,9 +1,11 @@
 """Variables that a release of vLLM ignores are refused, with what replaced them."""
 
+import copy
 import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import force_setattr
 
 from medley import config
 from medley.engine import parser
@@ -62,7 +64,8 @@ def test_one_of_a_table_is_taken_out_there() -> None:
 
 
 def test_those_of_a_model_s_table_are_looked_at_too() -> None:
-    table = config.load_models()["qwen3-8b"].replace(env={"vllm": {"VLLM_USE_V1": "1"}})
+    table = copy.copy(config.load_models()["qwen3-8b"])
+    force_setattr(table, "env", {"vllm": {"VLLM_USE_V1": "1"}})  # as an older medley took it
     weights = Weights("mine", "a/b", table)
     require_read_launch_variables({}, weights, "vllm", "0.10.2")
     require_read_launch_variables({}, weights, "sglang", "0.5.23")

@@ -77,7 +77,7 @@ def test_a_cpu_computes_in_float32(
     words = [
         word
         for flag in speaks.list_flags(ServerSpec("m", "m"), found, config.load_hosts()["cpu"], None)
-        for word in flag.argv()
+        for word in flag.build_argv()
     ]
     assert ("--dtype" in words) is (dtype is not None)
 

@@ -42,9 +42,12 @@ def launch(plan: Plan, engine: EngineName = "vllm", script: Script = SCRIPT, kin
 
 
 def test_it_gets_the_variables_of_the_models_table() -> None:
-    model = config.load_models()["qwen3-8b"].replace(env={"vllm": {"VLLM_TABLE": "1"}})
+    model = config.load_models()["qwen3-8b"].replace(env={"vllm": {"VLLM_CONFIGURE_LOGGING": "1"}})
     order = Order(Weights("one", "org/one", model), ServerSpec("org/one", "one"))
-    assert SCRIPT.build_launch(order, Plan(), config.load_hosts()["cuda"]).command.env["VLLM_TABLE"] == "1"
+    assert (
+        SCRIPT.build_launch(order, Plan(), config.load_hosts()["cuda"]).command.env["VLLM_CONFIGURE_LOGGING"]
+        == "1"
+    )
 
 
 def plans(found: Launch) -> list[dict[str, Any]]:
