@@ -39,7 +39,7 @@ def test_defaults_and_limits_have_their_places() -> None:
     rows = {
         (decision.name, decision.place.partition(":")[0]): decision.value for decision in decisions.defaults()
     }
-    assert rows["--port", "cli/serve.py"] == "`8000`"
+    assert rows["--port", "cli/serve.py"] == "`ports.API_PORT`"
     limit = next(decision for decision in decisions.limits() if decision.name == "MAX_ANSWER_BYTES")
     assert limit.value.startswith("`64 << 20`. The limit of a whole answer")
     assert limit.place == "network/http_client.py"

@@ -31,7 +31,7 @@ from medley.command import Command
 from medley.engine import ServerSpec
 from medley.errors import Problem
 from medley.model.trust import Trust
-from medley.network import tcp
+from medley.network import ports, tcp
 from medley.network.http_client import format_bearer_pipe
 from medley.planner.topology import Topology
 from medley.progress import Output, Progress
@@ -59,7 +59,7 @@ class ServeOptions:
     trust: Trust = group(Trust, **TRUST_SWITCHES)
     hosting: HostOptions = group(HostOptions, hosts=_HOSTS)
     container: ContainerOptions = group(ContainerOptions)
-    port: int = switch("--port PORT", "port of the API", default=8000)
+    port: int = switch("--port PORT", "port of the API", default=ports.API_PORT)
     host: str = switch(
         "--host ADDRESS",
         "address to listen on; 0.0.0.0 opens the server to the network, with an API key",

@@ -11,6 +11,7 @@ from medley.cluster import self_command, unit_file
 from medley.cluster.unit_file import BootOptions, Restart, Unit, format_unit
 from medley.command import Command
 from medley.errors import Problem
+from medley.network.ports import API_PORT
 
 ServiceRole = Literal["head", "worker", "serve"]
 SERVICE_ROLES: tuple[ServiceRole, ...] = get_args(ServiceRole)
@@ -19,7 +20,7 @@ _NETWORK_TARGET = "network-online.target"
 _COMMAND_LIMIT_S = 60
 _SERVICE_LIMIT_S = 300
 _STOP_LIMIT_S = 60
-_DEFAULT_PORT, _DEFAULT_DRAIN_S = 8000, 30
+_DEFAULT_DRAIN_S = 30
 _SYSTEMD_FOLDER = Path("/run/systemd/system")
 """Exists where process 1 is systemd: sd_booted(3)."""
 _ANSWERING_STATES = {"initializing", "starting", "running", "degraded"}
@@ -180,7 +181,7 @@ class Service:
 
     @property
     def name(self) -> str:
-        served = f"{unit_file.SERVER_UNIT_PREFIX}{_read_number('--port', self.arguments, _DEFAULT_PORT)}"
+        served = f"{unit_file.SERVER_UNIT_PREFIX}{_read_number('--port', self.arguments, API_PORT)}"
         return served if self.role == "serve" else f"medley-{self.role}"
 
     @property

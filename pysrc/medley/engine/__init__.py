@@ -22,6 +22,7 @@ from medley.host_schema import HostTable
 from medley.model import chat_format
 from medley.model.chat_format import ChatFormat
 from medley.network.fabric.variables import NOT_CARRIED_VARIABLES
+from medley.network.ports import API_PORT
 from medley.network.socket_url import write_socket_url
 from medley.planner.plan import Plan
 from medley.schema import EngineName, Model
@@ -71,7 +72,7 @@ class ServerSpec:
     name: str
     """The model's name in requests."""
     address: str = "127.0.0.1"
-    port: int = 8000
+    port: int = API_PORT
     key: Path | None = None
     """The file of the API key that the edge asks for, or the folder of medley's own keys."""
     origins: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ from medley.engine import Tls
 from medley.environment.container_image import ImageRequest
 from medley.errors import Problem
 from medley.model.trust import Trust
-from medley.network.ports import RENDEZVOUS_PORT
+from medley.network.ports import API_PORT, RENDEZVOUS_PORT
 from medley.planner.placement import PlacementOptions
 from medley.planner.plan import Launcher
 from medley.planner.topology import Topology
@@ -21,7 +21,7 @@ class ListenOptions:
     """The user's options about the API: address, model name, key, origins and TLS."""
 
     address: str = "127.0.0.1"
-    port: int = 8000
+    port: int = API_PORT
     name: str | None = None
     """The model's name in requests; None: the name of the model."""
     key: str | None = None
