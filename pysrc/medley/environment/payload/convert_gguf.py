@@ -1,6 +1,8 @@
 """Write a Llama model of a GGUF file as a folder that vLLM, SGLang and transformers load.
 
-python convert_gguf.py LIBRARIES MODEL.gguf FOLDER     LIBRARIES has the package `gguf`
+python convert_gguf.py READER MODEL.gguf FOLDER
+
+READER has the package `gguf`, and no file of the model's author: Python imports from it.
 
 The folder gets config.json, generation_config.json, tokenizer.json, tokenizer_config.json with the chat
 template, and model.safetensors in bfloat16. The same file gives the same bytes. The 4-bit numbers are only
@@ -45,8 +47,8 @@ PRE_TOKENIZERS = {
 }
 
 
-def main(libraries: str, source: str, target: str) -> None:
-    sys.path.append(libraries)
+def main(reader_folder: str, source: str, target: str) -> None:
+    sys.path.append(reader_folder)
     import gguf
 
     reader = gguf.GGUFReader(source)
