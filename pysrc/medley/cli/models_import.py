@@ -125,8 +125,9 @@ def _build_entry_table(entry: RecipeEntry) -> dict[str, Any]:
 
 def _list_lines(shown: ImportedRecipe, recipe_import: ImportedRecipe) -> Iterator[str]:
     yield str(shown.command)
-    image = f"the image {recipe_import.image}" if recipe_import.image else "its author's image"
-    fork = f"needs a fork or another release of {TITLES[recipe_import.engine]}, as in {image}"
+    image = quote(" ".join(recipe_import.image.split()))
+    image_text = f"the image {image}" if recipe_import.image else "its author's image"
+    fork = f"needs a fork or another release of {TITLES[recipe_import.engine]}, as in {image_text}"
     sections = {
         fork: recipe_import.fork_entries,
         "changed": [entry for entry in recipe_import.entries if entry.is_changed],

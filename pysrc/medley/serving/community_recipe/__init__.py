@@ -4,11 +4,14 @@ A recipe is untrusted text: nothing of it is run. Each of its keys is carried ov
 refused, with a reason. The format is that of sparkrun 0.4.2 (core/recipe.py in its wheel on PyPI).
 """
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+from medley.schema import REPOSITORY
 
 Outcome = Literal["carried", "decided", "unused", "refused"]
 """Unused: sparkrun itself ignores it. Refused: the server differs without it."""
@@ -18,7 +21,10 @@ RULES: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("rules.toml").
 
 @dataclass(frozen=True)
 class RecipeEntry:
-    """The outcome of one key of a recipe, or of one flag of its command."""
+    """The outcome of one key of a recipe, or of one flag of its command.
+
+    Its key and reason quote the recipe's author, so each becomes one line.
+    """
 
     key: str
     """A key such as `max_nodes`, `env.NCCL_DEBUG` or `command --port`."""
@@ -33,6 +39,10 @@ class RecipeEntry:
     needs_fork: bool = False
     """Whether only the recipe's image has it, and not the engine's release."""
 
+    def __post_init__(self) -> None:
+        for name in ("key", "why"):
+            object.__setattr__(self, name, " ".join(getattr(self, name).split()))
+
 
 def build_option_entry(key: str, *words: str, why: str = "the same", is_changed: bool = False) -> RecipeEntry:
     return RecipeEntry(key, "carried", why, words, "option", is_changed)
@@ -42,6 +52,12 @@ def build_flag_entry(
     key: str, *words: str, why: str = "the engine's own flag", is_changed: bool = False
 ) -> RecipeEntry:
     return RecipeEntry(key, "carried", why, words, "flag", is_changed)
+
+
+def is_repository(model: str) -> bool:
+    """Return whether it is a hub repository that may have safetensors: no folder, no GGUF, no $NAME."""
+    is_gguf = model.lower().endswith("gguf")
+    return re.fullmatch(REPOSITORY, model) is not None and model[0].isalnum() and not is_gguf
 
 
 def read_reasons(table_name: Literal["keys", "flags", "variables"], outcome: Outcome) -> dict[str, str]:

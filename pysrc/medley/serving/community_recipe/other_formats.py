@@ -1,16 +1,18 @@
 """Convert the recipes of vllm-project/recipes to sparkrun's keys, and name any other format in a Problem."""
 
 import difflib
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from medley.errors import Problem
-from medley.serving.community_recipe import RULES, RecipeEntry
+from medley.serving.community_recipe import RULES, Outcome, RecipeEntry, is_repository
 
 _SPARKRUN_KEYS = {"command", "runtime", "defaults", "container", "recipe_version", "sparkrun_version"}
 """A recipe of sparkrun has one of these; a file with only `model` describes a model."""
+_PRECISION = re.compile(r"[\w.+-]{1,40}")
 
 
 @dataclass(frozen=True)
@@ -117,9 +119,7 @@ def _list_variant_entries(
     for name, variant in variants.items():
         other_repository = str(variant.get("model_id") or repository)
         if name != "default" and other_repository != repository:
-            size = f", {variant['vram_minimum_gb']} GB" if variant.get("vram_minimum_gb") else ""
-            why = f"another build ({variant.get('precision') or name}{size}): medley plan {other_repository}"
-            yield RecipeEntry(f"variants.{name}", "decided", why)
+            yield RecipeEntry(f"variants.{name}", *_judge_other_build(name, variant, other_repository))
         elif name != "default" and variant.get("extra_args"):
             why = f"for such hosts: -- {shlex.join(_list_words(variant['extra_args']))}"
             yield RecipeEntry(f"variants.{name}", "decided", why)
@@ -127,6 +127,17 @@ def _list_variant_entries(
         if isinstance(override, dict) and override.get("extra_args"):
             why = f"for such hosts: -- {shlex.join(_list_words(override['extra_args']))}"
             yield RecipeEntry(f"hardware_overrides.{host}", "decided", why)
+
+
+def _judge_other_build(name: str, variant: Mapping[str, Any], repository: str) -> tuple[Outcome, str]:
+    """Return the outcome and the reason of a variant with weights of its own."""
+    if not is_repository(repository):
+        return "refused", f"its model_id is {repository!r}, which is not a repository that medley serves"
+    size = variant.get("vram_minimum_gb")
+    size_text = f", {size} GB" if isinstance(size, int | float) else ""
+    precision = str(variant.get("precision") or name)
+    precision_text = precision if _PRECISION.fullmatch(precision) else repr(precision)
+    return "decided", f"another build ({precision_text}{size_text}): medley plan {shlex.quote(repository)}"
 
 
 def _list_other_entries(recipe: Mapping[str, Any]) -> Iterator[RecipeEntry]:

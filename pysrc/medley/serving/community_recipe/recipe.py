@@ -14,12 +14,11 @@ from medley.host import hypothetical
 from medley.host_schema import ENGINE_TABLES
 from medley.schema import (
     DEFAULT_ENGINE,
-    REPOSITORY,
     TITLES,
     EngineName,
     flag_refusal,
 )
-from medley.serving.community_recipe import RecipeEntry, build_flag_entry, build_option_entry
+from medley.serving.community_recipe import RecipeEntry, build_flag_entry, build_option_entry, is_repository
 from medley.serving.community_recipe.defaults import (
     list_generated_flags,
     list_unknown_defaults,
@@ -167,7 +166,7 @@ def _read_pasted_command(text: str, source: str) -> EngineCommand:
         (flag for flag in pasted_command.flags if flag.name in {"--model", "--model-path"}), None
     )
     model = pasted_command.model or (model_flag.values[0] if model_flag and model_flag.values else None)
-    if model and _is_repository(model):
+    if model and is_repository(model):
         return replace(pasted_command, model=model)
     folder = re.search(r"/models--([\w.-]+?)--([\w.-]+)/snapshots/", model or "")
     if folder:
@@ -185,12 +184,6 @@ def _read_pasted_command(text: str, source: str) -> EngineCommand:
         cause=f"{cause}{mounts_text}",
         fix=f"write ORG/NAME in place of {shown_model}, then: medley models import {source}",
     )
-
-
-def _is_repository(model: str) -> bool:
-    """Return whether it is a hub repository that may have safetensors: no folder, no GGUF, no $NAME."""
-    is_gguf = model.lower().endswith("gguf")
-    return re.fullmatch(REPOSITORY, model) is not None and model[0].isalnum() and not is_gguf
 
 
 def _get_image(recipe: Mapping[str, object]) -> str:
@@ -271,7 +264,7 @@ def _keep_last_options(entries: tuple[RecipeEntry, ...]) -> Iterator[RecipeEntry
 
 def _read_model(recipe: Mapping[str, object], source: str) -> str:
     model = recipe.get("model")
-    if isinstance(model, str) and _is_repository(model):
+    if isinstance(model, str) and is_repository(model):
         return model
     if model is None:
         near_keys = difflib.get_close_matches("model", list(recipe), n=1)
