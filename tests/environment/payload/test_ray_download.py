@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -90,3 +92,16 @@ def test_weights_that_came_otherwise_are_not_loaded(
         assert ray_download.download("org/two", None, list(hub_download.IGNORED_PATTERNS), {}) is None
         assert ray_download.is_downloaded("org/two", None)
         assert (hub.find_cache_folder() / "blobs").is_dir() is cache_layout
+
+
+def test_a_path_of_the_hub_stays_in_its_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = "x\n$(id).safetensors"
+    (tmp_path / path).write_text("")
+    entry = {"path": path, "algorithm": "sha256", "actual": "1", "expected": "2"}
+    comparison = SimpleNamespace(mismatches=[entry])
+    monkeypatch.setattr("huggingface_hub.HfApi.verify_repo_checksums", lambda *_, **__: comparison)
+    why = ray_download.remove_damaged("org/one", tmp_path)
+    assert why is not None
+    line, fix = why.split("\n", 1)
+    assert line == "x$(id).safetensors has sha256 1, the hub's has 2"
+    assert shlex.split(fix)[6] == path

@@ -10,6 +10,7 @@ While it runs it prints {"progress": {HOST: [done, total]}} in bytes, for hosts 
 import fnmatch
 import json
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -124,12 +125,19 @@ def remove_damaged(repository: str, snapshot: Path) -> str | None:
     for entry in damaged:
         (snapshot / entry["path"]).unlink()
     lines = [
-        f"{entry['path']} has {entry['algorithm']} {entry['actual']}, the hub's has {entry['expected']}"
+        f"{format_path(entry['path'])} has {entry['algorithm']} {entry['actual']}, "
+        f"the hub's has {entry['expected']}"
         for entry in damaged
     ]
-    names = " ".join(entry["path"] for entry in damaged)
+    # A path is its repository's author's, and the command is to be pasted.
+    names = shlex.join(entry["path"] for entry in damaged)
     fix = f"on that host: hf download {repository} {names} --revision {snapshot.name} --force-download"
     return "\n".join([*lines, fix]) if damaged else None
+
+
+def format_path(path: str) -> str:
+    """Return a path as one line without control characters."""
+    return "".join(letter for letter in path if letter.isprintable())
 
 
 def is_downloaded(repository: str, revision: str | None) -> bool:
