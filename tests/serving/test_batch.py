@@ -32,6 +32,11 @@ def answers(tmp_path: Path) -> Path:
     return path
 
 
+def test_answers_and_errors_are_their_owners_alone(answers: Path) -> None:
+    for path in (answers, answers.with_name("out.jsonl.errors")):
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_run_goes_on_where_the_last_one_stopped(answers: Path) -> None:
     with open_batch(answers, b"requests", "demo", BAD) as book:
         assert book.done_ids == {"a", "b"}

@@ -136,13 +136,13 @@ def open_batch(
         done_ids = {table["custom_id"] for table in read_complete_lines(answers)}
         refusals = [table for table in read_complete_lines(errors) if not _is_bad_line(table)]
         tables = (*(_build_error_entry(line, "bad_line", line.reason) for line in bad_lines), *refusals)
-        storage.write_text(errors, "".join(map(_format_line, tables)))
+        storage.write_text(errors, "".join(map(_format_line, tables)), secret=True)
         done_ids |= {table["custom_id"] for table in refusals}
         files = BatchFiles(answers, errors, done_ids, len(refusals))
         try:
             for path in (answers, errors):
                 with storage.explain_errors(path, "written"):
-                    files.descriptors[path] = os.open(path, _APPEND_FLAGS, 0o644)
+                    files.descriptors[path] = os.open(path, _APPEND_FLAGS, 0o600)
             yield files
         finally:
             for path, descriptor in files.descriptors.items():
