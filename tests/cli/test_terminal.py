@@ -3,6 +3,7 @@
 import io
 import os
 import pty
+import re
 import subprocess
 import sys
 import threading
@@ -28,6 +29,12 @@ TITLE, CLIPBOARD = "\x1b]0;owned\x07", "\x1b]52;c;ZWNobyBvd25lZA==\x07"
     [
         pytest.param("a model\tin two\nlines\r\n", "a model\tin two\nlines\r\n", id="text"),
         pytest.param("\x1b[1;31mred\x1b[0m", "\x1b[1;31mred\x1b[0m", id="colours"),
+        pytest.param(
+            "\x1b[36m(x)\x1b[0;0m\x1b[38;5;8m", "\x1b[36m(x)\x1b[0;0m\x1b[38;5;8m", id="an engine's colours"
+        ),
+        pytest.param("\x1b[8mx\x1b[1;8m\x1b[30;40m", "�[8mx�[1;8m�[30;40m", id="hidden text"),
+        pytest.param("a\u2028b\u2029c\u061cd", "a�b�c�d", id="breaks and marks"),
+        pytest.param("a\U000e0041\U000e007f", "a��", id="invisible tags"),
         pytest.param(TITLE, "�]0;owned�", id="a title"),
         pytest.param(CLIPBOARD, "�]52;c;ZWNobyBvd25lZA==�", id="the clipboard"),
         pytest.param("\x1b[2J\x1b[1A\x1bc", "�[2J�[1A�c", id="over what stands there"),
@@ -46,7 +53,7 @@ def test_clean(said: str, shown: str) -> None:
     drawn = io.StringIO()
     terminal.create_console(drawn).print(said, end="")
     # Rich breaks lines and draws colours by itself: what is left has no control character.
-    plain = drawn.getvalue().replace("\x1b[1;31m", "").replace("\x1b[0m", "")
+    plain = re.sub(r"\x1b\[(1;31|36|0;0|38;5;8|0)m", "", drawn.getvalue())
     assert [each for each in plain if not each.isprintable() and each not in "\n\t\r"] == []
 
 

@@ -22,11 +22,15 @@ if TYPE_CHECKING:
 
 REPLACEMENT = "�"
 _PIPE_COLUMNS = 10_000
-# Colours and bold, then control characters, those that turn the writing round, and halves of pairs.
-_COLOR = r"\x1b\[[0-9;:]{0,40}m"
-_CONTROL_CHARS_PATTERN = re.compile(
-    rf"(?P<kept>{_COLOR}|\r(?=\n))|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+# Colours and bold of letters: no hidden text (8), and no background that hides it.
+_STYLE = r"(?:0?[0-479]|2[1-57-9]|3[0-79]|9[0-7]|38;5;\d{1,3}|38;2(?:;\d{1,3}){3})"
+_COLOR = rf"\x1b\[(?:{_STYLE}(?:;{_STYLE}){{0,9}})?m"
+# Control characters, hidden line breaks, what turns the writing round, halves of pairs, and invisible tags.
+_HARMFUL_CHARS = (
+    r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+    r"\U000e0000-\U000e007f"
 )
+_CONTROL_CHARS_PATTERN = re.compile(rf"(?P<kept>{_COLOR}|\r(?=\n))|[{_HARMFUL_CHARS}]")
 
 
 def clean_text(text: str) -> str:
