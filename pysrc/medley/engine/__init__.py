@@ -1,8 +1,9 @@
 """Define the interface of an engine, and the flags and variables that both engines need.
 
 vLLM sends every rank the environment of its parent where the rank's host has no value (RayExecutorV2 of vLLM
-0.32.0): missing folders, another host's compiler, secrets. It leaves out the names in a file, where medley
-lists all that ranks do not need. SGLang sends nothing: payload/sglang_ray.py sends what is not in the file.
+0.32.0). So a rank would get folders that its host lacks, another host's compiler, and secrets. vLLM leaves
+out the names in a file, where medley lists all that ranks do not need. SGLang sends nothing:
+payload/sglang_ray.py sends what is not in the file.
 """
 
 import json
@@ -117,7 +118,7 @@ class Engine(Protocol):
     SCRIPT_VARIABLES: tuple[Variable, ...]
     """The variables that a script needs besides those of a server."""
 
-    def build_argv(self, binary: Path, serving: ServerSpec, plan: Plan, /) -> tuple[str, ...]:
+    def build_argv(self, program_folder: Path, serving: ServerSpec, plan: Plan, /) -> tuple[str, ...]:
         """Return the engine's command, before any flag."""
 
     def list_variables(self, serving: ServerSpec, plan: Plan, host: HostTable, /) -> Iterator[Variable]:
@@ -198,7 +199,7 @@ def drop_user_flags(flags: Iterable[Flag], user_flags: tuple[str, ...]) -> Itera
 
 
 def serve_on_socket(command: AnnotatedCommand, serving: ServerSpec, python: str) -> AnnotatedCommand:
-    """Return the command with `payload/engine_server.py` before it; medley's programs call it."""
+    """Return the command with `payload/engine_server.py` before it, whose socket Caddy and medley use."""
     program, *arguments = (Path(command.words[0]).name, *command.words[1:])
     argv = command.words if program == "python" else (python, str(_SERVER_SCRIPT), program, *arguments)
     added_variables = [Variable("MEDLEY_SOCKET", str(serving.socket), FlagReason.SOCKET)]
@@ -253,7 +254,8 @@ def list_hidden_names(
 ) -> list[str]:
     """Return the names of a driver's environment to hide from ranks on other hosts.
 
-    `shared_names`: names of one host whose value works on all hosts this time; `local_names`: the reverse.
+    `shared_names`: names that ranks get in this launch, although their values differ from host to host as a
+    rule. `local_names`: names that ranks do not get in this launch, although others like them are shared.
     """
     shared_set = set(shared_names)
     host_names = _HOST_ONLY_VARIABLES.difference(shared_set).union(local_names)
@@ -270,10 +272,8 @@ def _find_hidden_names_file() -> Path:
 
 def build_hidden_names_variable(engine: EngineName) -> Variable:
     """Return the variable by which the engine finds the file of hidden names."""
-    file, why = (
-        _find_hidden_names_file(),
-        "hides this host's own values from the others: paths, interfaces, secrets",
-    )
+    file = _find_hidden_names_file()
+    why = "hides this host's own values from the others: paths, interfaces, secrets"
     if engine == "sglang":
         return Variable("MEDLEY_NOT_CARRIED", str(file), f"it {why}")
     return Variable("VLLM_CONFIG_ROOT", str(file.parent), f"its {file.name} {why}")

@@ -35,12 +35,12 @@ from medley.schema import EngineName
 ENGINES: Mapping[EngineName, Engine] = {"vllm": vllm, "sglang": sglang}
 _ENGINE_KEY_VARIABLES = ("VLLM_API_KEY",)
 RANKS_PORT = 24_020
-"""The port of the ranks' rendezvous on the first host, or one after it; in Ray's range."""
+"""The port of the ranks' rendezvous on the first host, or a later port if it is taken; in Ray's range."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """The model to serve, and the user's options."""
+    """The part of a job that the engine's modules read: weights, server, placement and flags."""
 
     weights: Weights
     serving: ServerSpec
@@ -155,17 +155,14 @@ def build_launch(
         launch_variables,
         order.engine_flags,
     )
-    if tools.program_folder.parts:
+    has_programs = bool(tools.program_folder.parts)
+    if has_programs:
         command = replace(command, variables=keep_last_values((*command.variables, build_stacks_variable())))
     if serving.socket_folder:
         # With a key in the user's shell, vLLM would require it of medley's requests on the socket too.
         keys = tuple(name for name in _ENGINE_KEY_VARIABLES if name in environ)
         command = replace(command, unset=(*command.unset, *keys))
-    if (
-        tools.program_folder.parts
-        and serving.socket_folder
-        and not (plan.node_process and plan.node_process.rank)
-    ):
+    if has_programs and serving.socket_folder and not (plan.node_process and plan.node_process.rank):
         command = serve_on_socket(command, serving, str(tools.program_folder / "python"))
     return Launch(plan, command, order.model_extras)
 
@@ -193,14 +190,18 @@ def run_in_container(
 def choose_launcher(
     requested: Launcher | None, *, host_count: int | None, role: str | None
 ) -> tuple[Launcher, str]:
-    """Return the launcher and the reason; `role`: the host's role in a Ray cluster, if it is in one."""
+    """Return the launcher and the reason; `role`: the host's role in a Ray cluster, if it is in one.
+
+    `mp` is vLLM's multiprocessing: each host starts its own ranks, without Ray.
+    """
+    has_several_hosts = (host_count or 1) > 1
     if requested is None:
         if role is not None and host_count != 1:
             return "ray", "Ray starts the ranks: this host is the head of a cluster"
-        if (host_count or 1) > 1:
+        if has_several_hosts:
             return "mp", "each host starts its own ranks: there is no Ray cluster"
         return "solo", "everything runs on this host"
-    if requested == "mp" and (host_count or 1) < 2:  # noqa: PLR2004 - several
+    if requested == "mp" and not has_several_hosts:
         raise Problem(
             "--launcher mp is for several hosts",
             cause=f"--hosts is {host_count or 'not given'}, so the number of hosts is unknown",
@@ -212,7 +213,7 @@ def choose_launcher(
             cause=f"this host is its {role}, and Ray manages the devices",
             fix="leave --launcher out to use Ray; or end the cluster: medley ray-stop",
         )
-    if requested == "solo" and (host_count or 1) > 1:
+    if requested == "solo" and has_several_hosts:
         raise Problem(
             "--launcher solo is for one host", cause=f"--hosts is {host_count}", fix="leave one of them out"
         )

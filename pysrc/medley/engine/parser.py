@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from medley import config, json_shape, process, storage
 from medley.command import UNSET_VARIABLES, Command
@@ -50,18 +50,32 @@ class ArgumentFault:
     """The value that the engine refuses; None if it refuses the flag."""
 
 
+class FlagRule(TypedDict, total=False):
+    """What an engine accepts for a flag, or for a key of its JSON, as `parse_flags.py` writes it."""
+
+    names: list[str]
+    """All names of a flag; a key has none."""
+    takes: int | str
+    """The number of its values, or argparse's sign for it: `?`, `*` or `+`; only of a flag."""
+    values: list[str]
+    """The values that it accepts, if they are limited."""
+    any_case: bool
+    """Whether it ignores case, and - for _, in these values."""
+    keys: "dict[str, FlagRule]"
+    """The rules of the keys of its JSON, if they are limited."""
+
+
 @dataclass(frozen=True)
 class EngineParser:
     """The flags that an engine release accepts, and the variables that it reads."""
 
     engine: EngineName
     version: str
-    flags: tuple[Mapping[str, Any], ...]
-    """The rule of each flag: `names`, `takes` (number of values), and `values` or `keys` if limited."""
+    flags: tuple[FlagRule, ...]
     variables: frozenset[str]
     source: str = ""
     """The lock, image or folder whose parser it is."""
-    flags_by_name: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    flags_by_name: Mapping[str, FlagRule] = field(default_factory=dict)
     """The rule of each flag, by each of its names."""
 
     @cached_property
@@ -71,9 +85,13 @@ class EngineParser:
 
     def list_faults(self, argv: Sequence[str]) -> Iterator[ArgumentFault]:
         """Yield a fault for each argument of its command that the engine would refuse."""
-        given_names = {self.find_full_name(argument) for argument in argv if is_flag(argument)} - {None}
+        given_names = {self.find_full_name(argument) for argument in argv if is_flag(argument)}
         for index, argument in enumerate(argv):
-            if is_flag(argument) and PLUGIN_FLAGS.get(self.find_full_name(argument) or "") not in given_names:
+            if not is_flag(argument):
+                continue
+            plugin_flag = PLUGIN_FLAGS.get(self.find_full_name(argument) or "")
+            has_plugin = plugin_flag is not None and plugin_flag in given_names
+            if not has_plugin:
                 values = list(takewhile(lambda value: not is_flag(value), argv[index + 1 :]))
                 yield from self._list_argument_faults(argument, values)
 
@@ -157,7 +175,7 @@ def _describe_wrong_count(value_count: int | str, values: Sequence[str]) -> str 
     return None
 
 
-def _list_value_faults(name: str, rule: Mapping[str, Any], value: str) -> Iterator[ArgumentFault]:
+def _list_value_faults(name: str, rule: FlagRule, value: str) -> Iterator[ArgumentFault]:
     """Yield why a value, or a key of the JSON in it, is refused."""
     allowed = rule.get("values")
     if allowed and not _is_allowed_value(value, allowed, ignores_case=rule.get("any_case", False)):
@@ -171,15 +189,13 @@ def _list_value_faults(name: str, rule: Mapping[str, Any], value: str) -> Iterat
         yield from _list_table_faults(name, rule, table)
 
 
-def _list_table_faults(
-    name: str, rule: Mapping[str, Any], table: Mapping[str, Any]
-) -> Iterator[ArgumentFault]:
+def _list_table_faults(name: str, rule: FlagRule, table: Mapping[str, Any]) -> Iterator[ArgumentFault]:
     for key, value in table.items():
         yield from _list_key_faults(f"{name}.{key}", rule, [key], [value])
 
 
 def _list_key_faults(
-    flag: str, rule: Mapping[str, Any], keys: Sequence[str], values: Sequence[Any]
+    flag: str, rule: FlagRule, keys: Sequence[str], values: Sequence[Any]
 ) -> Iterator[ArgumentFault]:
     """Yield the faults of a key in a configuration: --speculative-config.method, or the same in JSON."""
     keys = [key.rstrip("+") for key in keys]
@@ -244,20 +260,28 @@ def read_locked_parser(engine: EngineName, device: str = "cuda") -> EngineParser
 
 
 def read_programs_parser(
-    engine: EngineName, binary: Path, version: str | None, *, can_run: bool, progress: Progress = SILENT
+    engine: EngineName,
+    program_folder: Path,
+    version: str | None,
+    *,
+    can_run: bool,
+    progress: Progress = SILENT,
 ) -> EngineParser | None:
     """Return the parser of the engine in a folder of programs; run that of the user's virtualenv once."""
-    is_built = virtualenv.read_environment(binary.parent) is not None or not storage.exists(binary / "python")
-    if is_built and version and (release_parser := read_release_parser(engine, version)):
+    # A dry run names the folder of an environment that is not built yet: it will have the lock's release.
+    is_from_lock = virtualenv.read_environment(program_folder.parent) is not None or not storage.exists(
+        program_folder / "python"
+    )
+    if is_from_lock and version and (release_parser := read_release_parser(engine, version)):
         return release_parser
-    packages = binary.parent.glob(f"lib/python*/site-packages/{engine}*.dist-info")
-    identity = "\n".join((str(binary), *sorted(path.name for path in packages)))
+    packages = program_folder.parent.glob(f"lib/python*/site-packages/{engine}*.dist-info")
+    identity = "\n".join((str(program_folder), *sorted(path.name for path in packages)))
 
     def wrap_command(command: Command) -> Command:
-        return Command((str(binary / "python"), *command.argv[1:]), command.env, UNSET_VARIABLES)
+        return Command((str(program_folder / "python"), *command.argv[1:]), command.env, UNSET_VARIABLES)
 
     return _read_cached_parser(
-        engine, identity, str(binary.parent), wrap_command if can_run else None, progress
+        engine, identity, str(program_folder.parent), wrap_command if can_run else None, progress
     )
 
 

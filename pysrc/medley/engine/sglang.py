@@ -49,11 +49,11 @@ _RAY_SCRIPT = payload.FOLDER / "sglang_ray.py"
 _PARSERS = tomllib.loads(Path(__file__).with_name("sglang_parsers.toml").read_text(encoding="utf-8"))
 
 
-def build_argv(binary: Path, serving: ServerSpec, plan: Plan) -> tuple[str, ...]:
+def build_argv(program_folder: Path, serving: ServerSpec, plan: Plan) -> tuple[str, ...]:
     """Return `sglang serve`, or over Ray medley's program that starts it rank by rank."""
     if plan.launcher == "ray":
-        return (str(binary / "python"), str(_RAY_SCRIPT), serving.target)
-    return (str(binary / PROGRAM), "serve", serving.target)
+        return (str(program_folder / "python"), str(_RAY_SCRIPT), serving.target)
+    return (str(program_folder / PROGRAM), "serve", serving.target)
 
 
 def list_variables(serving: ServerSpec, plan: Plan, host: HostTable) -> Iterator[Variable]:

@@ -52,8 +52,8 @@ _PARENT_ERRORS = (
 )
 
 
-def build_argv(binary: Path, serving: ServerSpec, _: Plan) -> tuple[str, ...]:
-    return (str(binary / PROGRAM), "serve", serving.target)
+def build_argv(program_folder: Path, serving: ServerSpec, _: Plan) -> tuple[str, ...]:
+    return (str(program_folder / PROGRAM), "serve", serving.target)
 
 
 def list_variables(_: ServerSpec, plan: Plan, host: HostTable) -> Iterator[Variable]:
