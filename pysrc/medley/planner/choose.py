@@ -69,17 +69,18 @@ class Choice:
 def choose_layout(request: Request, predict: Callable[[Shape, Layout, Load], Prediction]) -> Choice:
     """Return the best layout for this request; raise a Problem with the numbers if none fits.
 
-    `predict` should agree with the step timer of the workload, by which layers are cut.
+    `predict` must use the model of speed in `workload.step_timer`; otherwise layers are not cut for the best
+    score.
     """
     workload, candidates = request.workload, list_candidates(request)
-    free_candidates = (
+    unforced_candidates = (
         candidates
         if request.sizes == NO_FORCED_SIZES
         else list_candidates(replace(request, sizes=NO_FORCED_SIZES))
     )
-    layouts = dict.fromkeys((*candidates.layouts, *free_candidates.layouts))
+    layouts = dict.fromkeys((*candidates.layouts, *unforced_candidates.layouts))
     refusals = {layout: request.find_refusal(layout) for layout in layouts}
-    free_layouts = frozenset(free_candidates.layouts)
+    unforced_layouts = frozenset(unforced_candidates.layouts)
     rows = []
     for layout, refusal in refusals.items():
         if refusal is None:
@@ -88,7 +89,7 @@ def choose_layout(request: Request, predict: Callable[[Shape, Layout, Load], Pre
                 predict(workload.shape, layout, workload.load),
             )
             score = compute_score(workload.goal, prediction)
-            rows.append(CandidateRow(layout, layout_fit, prediction, score, layout in free_layouts))
+            rows.append(CandidateRow(layout, layout_fit, prediction, score, layout in unforced_layouts))
     rejections = [
         Rejection(describe_layout(layout), refusal)
         for layout in candidates.layouts
@@ -124,10 +125,10 @@ def _choose_row(evaluation: Evaluation) -> Choice:
         ),
         *evaluation.ruled_out,
     )
-    second = rejected[: min(1, len(slower_rows))]
+    runner_up = rejected[:1] if slower_rows else ()
     why = (
         f"{describe_layout(best.layout)}: {_summarize(evaluation, best, len(fitting), len(unfitting))}",
-        *(f"next: {rejection.candidate}: {rejection.reason}" for rejection in second),
+        *(f"next: {rejection.candidate}: {rejection.reason}" for rejection in runner_up),
         *describe_figures(workload, best.fit, best.prediction),
     )
     warnings = () if sizes == NO_FORCED_SIZES else tuple(_list_warnings(evaluation, best))
@@ -161,18 +162,18 @@ def _find_best_row(rows: Sequence[CandidateRow], goal: Goal) -> CandidateRow:
     """Return the plainest row whose score is about equal to the best.
 
     A row that leaves shared memory free comes first, then the fewest hosts, ranks, and ranks of an engine.
-    Of several cuts of the layers, the one with room for the most streams wins, because 1 % of speed is not
-    worth a full stage.
+    Of several cuts of the layers, the one with room for the most streams wins, because 5 % of speed is worth
+    less than room for more streams.
     """
     if goal == "context":
         longest = max(row.fit.context for row in rows)
         rows = [row for row in rows if row.fit.context == longest]
     min_score = _EQUAL_SCORE_SHARE * max(row.score for row in rows)
     good_rows = [row for row in rows if row.score >= min_score]
-    plainest = min(good_rows, key=lambda row: (_is_snug(row), _compute_complexity(row)))
+    plainest = min(good_rows, key=lambda row: (_has_thin_margin(row), _compute_complexity(row)))
     arrangement = _compute_arrangement(plainest.layout)
     cuts = [row for row in good_rows if _compute_arrangement(row.layout) == arrangement]
-    return min(cuts, key=lambda row: (_is_snug(row), -row.fit.concurrency, _compute_complexity(row)))
+    return min(cuts, key=lambda row: (_has_thin_margin(row), -row.fit.concurrency, _compute_complexity(row)))
 
 
 def _compute_complexity(
@@ -191,7 +192,7 @@ def _compute_complexity(
     )
 
 
-def _is_snug(row: CandidateRow) -> bool:
+def _has_thin_margin(row: CandidateRow) -> bool:
     """Return whether a rank on unified memory leaves less free than an estimate may err by."""
     return _compute_spare_bytes(row) < MIN_SPARE_BYTES
 
@@ -225,13 +226,13 @@ def _describe_disadvantage(row: CandidateRow, best: CandidateRow, goal: Goal) ->
     streams, best_streams = row.fit.concurrency, best.fit.concurrency
     if streams < best_streams and _compute_arrangement(row.layout) == _compute_arrangement(best.layout):
         return f"about as fast, fits {format_count(streams, 'concurrent stream')} instead of {best_streams}"
-    if _is_snug(row) and not _is_snug(best):
+    if _has_thin_margin(row) and not _has_thin_margin(best):
         return f"about as fast, leaves only {format_gib(_compute_spare_bytes(row))} GiB of shared memory free"
     parts, best_parts = _count_hosts_and_ranks(row.layout), _count_hosts_and_ranks(best.layout)
     if parts != best_parts:
         return f"about as fast, {parts} instead of {best_parts}"
-    is_more = row.layout.expert_parallel and not best.layout.expert_parallel
-    return f"about as fast{', more complex' if is_more else ''}"
+    is_more_complex = row.layout.expert_parallel and not best.layout.expert_parallel
+    return f"about as fast{', more complex' if is_more_complex else ''}"
 
 
 def _count_hosts_and_ranks(layout: Layout) -> str:
@@ -276,19 +277,19 @@ def _list_warnings(evaluation: Evaluation, best: CandidateRow) -> Iterator[str]:
     link = best.layout.link
     if spans_hosts and link and not is_fast_link(link):
         yield f"tensor parallel over {describe_link(link)}: each layer waits for the network twice"
-    yield from _compare_with_free(evaluation, best)
+    yield from _compare_with_unforced(evaluation, best)
 
 
-def _compare_with_free(evaluation: Evaluation, best: CandidateRow) -> Iterator[str]:
+def _compare_with_unforced(evaluation: Evaluation, best: CandidateRow) -> Iterator[str]:
     """Yield what the plan takes without the forced sizes, and how fast that is."""
     request = evaluation.request
-    free_rows = [row for row in evaluation.list_fitting_rows(NO_FORCED_SIZES) if row.is_unforced]
-    if not free_rows or (best_free := _find_best_row(free_rows, request.workload.goal)) is best:
+    unforced_rows = [row for row in evaluation.list_fitting_rows(NO_FORCED_SIZES) if row.is_unforced]
+    if not unforced_rows or (best_unforced := _find_best_row(unforced_rows, request.workload.goal)) is best:
         return
-    layout = describe_layout(best_free.layout)
+    layout = describe_layout(best_unforced.layout)
     if not best.prediction.fitted:
         yield f"{request.sizes}, as asked: without it the plan takes {layout}"
         return
-    price = f"{best.score:.1f} tok/s predicted, {best_free.score:.1f} without it"
-    change = f"{best.score / best_free.score - 1:+.0%}"
+    price = f"{best.score:.1f} tok/s predicted, {best_unforced.score:.1f} without it"
+    change = f"{best.score / best_unforced.score - 1:+.0%}"
     yield f"{request.sizes}, as asked: {price} ({change}): {layout}"

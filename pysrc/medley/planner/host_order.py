@@ -13,7 +13,7 @@ _EQUAL_SPEED_SHARE = 0.9
 """Speeds count as equal from this share of the faster one on: measured speeds are never equal."""
 _MAX_COMBINATIONS = 64
 _MAX_SMALL_COUNT = 8
-"""Up to so many units of a group every number of stages is tried; above, powers of two and all units."""
+"""If a group can form at most so many stages, every number is tried; else powers of two, and all stages."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ def order_by_link(group: HostGroup, head: str | None, find_link: LinkFinder) -> 
 
 
 def _find_mbit(first: str | None, second: str, find_link: LinkFinder) -> float:
+    """Return the link's speed: infinity on the same host, 0 without a first host, -1 without a link."""
     if first is None or first == second:
         return inf if first == second else 0
     link = find_link(first, second)
@@ -109,6 +110,7 @@ def list_stage_counts(max_counts: Sequence[int], stages: int | None) -> Iterator
     ]
     extreme_counts = [sorted({0, min(1, count), count}) for count in max_counts]
     combinations: Iterable[tuple[int, ...]] = _list_prefixes(max_counts)
+    # The finest set of counts below the limit is tried.
     for options in (extreme_counts, all_counts):
         if prod(map(len, options)) <= _MAX_COMBINATIONS:
             combinations = product(*options)
@@ -123,7 +125,7 @@ def _list_powers(count: int) -> list[int]:
 
 
 def _list_prefixes(max_counts: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Yield counts with one unit of a group, with all of a group, and with all of the fastest groups."""
+    """Yield counts with one stage of a group, with all of a group, and with all of the fastest groups."""
     for nth, count in enumerate(max_counts):
         single = tuple(int(index == nth and count > 0) for index in range(len(max_counts)))
         yield single
@@ -140,11 +142,11 @@ def place_in_rank_order(layout: Layout, order: Sequence[str]) -> tuple[Layout, t
     devices of the same type. Replicas are engines of their own, each with its own order. Raise a Problem if
     a stage would get unlike devices.
     """
-    rank_units = _group_ranks(layout, order)
+    stage_devices = _group_ranks(layout, order)
     unplaced = dict(enumerate(layout.stages))
     planned_at: dict[int, int] = {}
     for read_device_type in (attrgetter("host", "kind", "name"), attrgetter("kind", "name")):
-        for place, devices in enumerate(rank_units):
+        for place, devices in enumerate(stage_devices):
             if place in planned_at:
                 continue
             device_type = sorted(map(read_device_type, devices))
@@ -160,9 +162,9 @@ def place_in_rank_order(layout: Layout, order: Sequence[str]) -> tuple[Layout, t
                 planned_at[place] = stage_index
                 del unplaced[stage_index]
     if unplaced:
-        raise _misplaced_stage_problem(rank_units, planned_at, layout, order)
-    permutation = tuple(planned_at[place] for place in range(len(rank_units)))
-    stages = build_pipeline(rank_units, (layout.stages[nth].layers for nth in permutation))
+        raise _misplaced_stage_problem(stage_devices, planned_at, layout, order)
+    permutation = tuple(planned_at[place] for place in range(len(stage_devices)))
+    stages = build_pipeline(stage_devices, (layout.stages[nth].layers for nth in permutation))
     return replace(layout, stages=stages, replicas=()), permutation
 
 
@@ -172,20 +174,20 @@ def _group_ranks(layout: Layout, order: Sequence[str]) -> list[tuple[Device, ...
     ranks = [
         device for host in order for device in sorted(hosts.get(host, []), key=lambda device: device.index)
     ]
-    tensor = len(layout.stages[0].devices)
-    return [tuple(ranks[start : start + tensor]) for start in range(0, len(ranks), tensor)]
+    tensor_parallel = len(layout.stages[0].devices)
+    return [tuple(ranks[start : start + tensor_parallel]) for start in range(0, len(ranks), tensor_parallel)]
 
 
 def _misplaced_stage_problem(
-    rank_units: Sequence[Sequence[Device]],
+    stage_devices: Sequence[Sequence[Device]],
     planned_at: Mapping[int, int],
     layout: Layout,
     order: Sequence[str],
 ) -> Problem:
-    place = next(nth for nth in range(len(rank_units)) if nth not in planned_at)
+    place = next(nth for nth in range(len(stage_devices)) if nth not in planned_at)
     unlike_hosts, *planned_hosts = (
         sorted({device.host for device in devices})
-        for devices in (rank_units[place], *(stage.devices for stage in layout.stages))
+        for devices in (stage_devices[place], *(stage.devices for stage in layout.stages))
     )
     return Problem(
         f"stage {place + 1} would lie on {join_names(unlike_hosts)}, which are unlike",

@@ -22,9 +22,12 @@ from medley.planner.memory import MemoryNeed, PipelinePosition, compute_memory_n
 from medley.schema import TITLES, Shape
 
 StageTimer = Callable[[Stage, bool], float]
-"""Returns the seconds of a step on a stage, which grow with its layers; True: the last, with the head."""
+"""Returns the seconds of a step on a stage, which grow with its layers.
+
+True: it is the last stage, which has the output head too.
+"""
 StepTimer = Callable[[int, HostLink | None], StageTimer]
-"""Returns the stage timer for so many sequences in a batch over this link between the hosts."""
+"""Builds the stage timer for so many sequences in a batch over this link between the hosts."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Workload:
     load: Load = field(default_factory=Load)
     goal: Goal = "latency"
     step_timer: StepTimer | None = field(default=None, compare=False)
-    """Returns the speed of stages; None: layers are cut by memory only."""
+    """Builds the stage timer by which layers are cut; None: layers are cut by memory only."""
     is_beyond_config: bool = False
     """Whether the context is longer than config.json gives; `shape` then has the longer one."""
 
@@ -69,9 +72,9 @@ def split_layers(
 ) -> tuple[int, ...]:
     """Return the layers of each stage that make the slowest stage fastest and fit into memory.
 
-    With `visits_in_turn`, one stream visits the stages, and the sum of their times is least. For the goal
-    context, the KV cache of the tightest stage is largest. If the model does not fit, the tightest stage
-    lacks the least. The model must have a layer for each stage.
+    With `visits_in_turn`, one stream visits the stages, so the cut minimizes the sum of their times and not
+    the largest. For the goal context, the KV cache of the tightest stage is largest. If the model does not
+    fit, the tightest stage lacks the least. The model must have a layer for each stage.
     """
     shape, last = workload.shape, len(stages) - 1
     streams = -(-workload.load.concurrency // replicas)
@@ -79,7 +82,13 @@ def split_layers(
         _UncutStage(
             shape,
             frozenset((device.kind, device.memory_bytes) for device in devices),
-            PipelinePosition(1, len(devices), nth == 0, nth == last, expert_parallel),
+            PipelinePosition(
+                layers=1,
+                tensor=len(devices),
+                is_first=nth == 0,
+                is_last=nth == last,
+                expert_parallel=expert_parallel,
+            ),
             workload.context,
             streams,
         )
@@ -107,10 +116,11 @@ def split_layers(
 def cut_layers(
     layers: int, costs: Sequence[Callable[[int], float]], max_parts: Sequence[int]
 ) -> tuple[int, ...]:
-    """Cut `layers` into parts, each between one and its maximum, so that the largest cost is least.
+    """Cut `layers` into parts, each between one and its maximum, so that the largest cost is minimal.
 
-    Each layer goes where it costs least, which is exact because no part gets cheaper with another layer. If a
-    cost is that of the last layer only, and no layer costs less than the one before, the sum is least.
+    `costs[nth](layers)` is the cost of the nth part with so many layers. It must not fall with another layer:
+    then it is exact to put each layer where it costs least. If a cost is instead only what the last of these
+    layers adds, and no layer adds less than the one before, the sum is minimal.
     """
     parts = [1] * len(costs)
     queue = [(cost(2), nth) for nth, cost in enumerate(costs) if max_parts[nth] > 1]
@@ -177,36 +187,42 @@ def find_stage_refusal(shape: Shape, stages: int) -> str | None:
     return f"{stages} stages are more than its {shape.layers} layers" if stages > shape.layers else None
 
 
-def find_unchecked_width(shape: Shape, tensor: int, *, expert_parallel: bool = False) -> str | None:
+def find_unchecked_width(shape: Shape, tensor_parallel: int, *, expert_parallel: bool = False) -> str | None:
     """Return what `list_refusals` cannot check because config.json does not give it; None without a gap."""
     block = shape.block or BLOCK_WEIGHTS.get(shape.weights)
-    if tensor == 1 or expert_parallel or not block or shape.feed_forward is not None:
+    if tensor_parallel == 1 or expert_parallel or not block or shape.feed_forward is not None:
         return None
     return (
-        f"the feed-forward width is unknown: whether {tensor} ranks get whole blocks of {block} is "
+        f"the feed-forward width is unknown: whether {tensor_parallel} ranks get whole blocks of {block} is "
         "unchecked. config.json does not give it; the engine refuses the model at its start if they do not"
     )
 
 
-def list_refusals(shape: Shape, tensor: int, *, expert_parallel: bool = False) -> tuple[str, ...]:
+def list_refusals(shape: Shape, tensor_parallel: int, *, expert_parallel: bool = False) -> tuple[str, ...]:
     """Return why the layers cannot be spread over so many devices; empty if they can."""
     reasons = []
     # A model without attention has no heads; its number of heads is not from config.json.
     has_attention = shape.attention_layers != 0 or shape.windowed_layers > 0
-    if has_attention and shape.heads % tensor:
-        reasons.append(f"{shape.heads} attention heads are not a multiple of {tensor}")
+    if has_attention and shape.heads % tensor_parallel:
+        reasons.append(f"{shape.heads} attention heads are not a multiple of {tensor_parallel}")
     # MLA has one latent for all heads, even if its table has KV heads.
-    if has_attention and not is_latent(shape) and shape.kv_heads % tensor and tensor % shape.kv_heads:
-        reasons.append(f"{shape.kv_heads} KV heads neither divide by {tensor} nor divide it")
-    if (vocabulary := pad_vocabulary(shape)) % tensor:
-        reasons.append(f"a vocabulary of {vocabulary} (padded to 64) is not a multiple of {tensor}")
+    if (
+        has_attention
+        and not is_latent(shape)
+        and shape.kv_heads % tensor_parallel
+        and tensor_parallel % shape.kv_heads
+    ):
+        reasons.append(f"{shape.kv_heads} KV heads neither divide by {tensor_parallel} nor divide it")
+    if (vocabulary := pad_vocabulary(shape)) % tensor_parallel:
+        reasons.append(f"a vocabulary of {vocabulary} (padded to 64) is not a multiple of {tensor_parallel}")
     # Only numbers from config.json refuse a layout; the feed-forward width may be unknown.
     block, rows = shape.block or BLOCK_WEIGHTS.get(shape.weights), shape.feed_forward
-    if expert_parallel and shape.experts % tensor:
-        reasons.append(f"{shape.experts} experts are not a multiple of {tensor}")
-    elif not expert_parallel and block and rows and rows % (tensor * block):
+    if expert_parallel and shape.experts % tensor_parallel:
+        reasons.append(f"{shape.experts} experts are not a multiple of {tensor_parallel}")
+    elif not expert_parallel and block and rows and rows % (tensor_parallel * block):
         part = "an expert's" if shape.experts else "the feed-forward part's"
         reasons.append(
-            f"{part} {rows} rows over {tensor} are not a multiple of {shape.weights}'s block of {block}"
+            f"{part} {rows} rows over {tensor_parallel} are not a multiple of "
+            f"{shape.weights}'s block of {block}"
         )
-    return tuple(reasons) if tensor > 1 else ()
+    return tuple(reasons) if tensor_parallel > 1 else ()

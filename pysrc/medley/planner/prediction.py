@@ -41,7 +41,7 @@ class Prediction:
     per_stream: float
     """Tokens per second of one stream."""
     low: float
-    """Lower end of the range of `tokens_per_s`; `held_out` has the measurements inside."""
+    """Lower end of the range of `tokens_per_s`; `held_out` counts the measurements inside."""
     high: float
     """Upper end of this range."""
     bound: str
@@ -60,6 +60,7 @@ class Prediction:
     @property
     def ttft_range_s(self) -> tuple[float, float]:
         """The range of `ttft_s`."""
+        # The held-out range is of speeds, and a time is the inverse of a speed.
         return self.ttft_s / self.held_out_prompts.high, self.ttft_s / self.held_out_prompts.low
 
 
@@ -133,17 +134,22 @@ def predict_speed(
 
     `chunk_tokens`: the tokens of a prompt in one pass; None: as many as medley's launches set.
     """
-    copies = list_pipelines(layout)
-    share, streams = load.concurrency / len(copies), _count_busiest_streams(load.concurrency, len(copies))
+    pipelines = list_pipelines(layout)
+    mean_streams = load.concurrency / len(pipelines)
+    busiest_streams = _count_busiest_streams(load.concurrency, len(pipelines))
     conditions = PassConditions(shape, layout.link, efficiency, chunk_tokens or compute_batch_tokens(shape))
-    # Copies of equal stages are equally fast.
-    keys = [tuple((_compute_stage_key(stage.devices), stage.layers) for stage in stages) for stages in copies]
+    # Pipelines of equal stages are equally fast.
+    keys = [
+        tuple((_compute_stage_key(stage.devices), stage.layers) for stage in stages) for stages in pipelines
+    ]
     speed_by_key: dict[Hashable, _PipelineSpeed] = {}
-    for key, stages in zip(keys, copies, strict=True):
+    for key, stages in zip(keys, pipelines, strict=True):
         if key not in speed_by_key:
-            speed_by_key[key] = _predict_pipeline(conditions, stages, streams, load)
+            speed_by_key[key] = _predict_pipeline(conditions, stages, busiest_streams, load)
     speeds = [speed_by_key[key] for key in keys]
-    total = share * sum(1 / speed.cycle_s for speed in speeds)
+    # Each pipeline has the mean of the streams, at the pace of the busiest: `_count_busiest_streams` compares
+    # the total with measurements.
+    total = mean_streams * sum(1 / speed.cycle_s for speed in speeds)
     held_out = ONE_STREAM if load.concurrency == 1 else MANY_STREAMS
     return Prediction(
         ttft_s=max(speed.first_token_s for speed in speeds),
@@ -168,7 +174,7 @@ def build_step_timer(shape: Shape, load: Load, efficiency: Efficiency = SHIPPED_
         batch = TokenBatch(sequences, sequences, load.context_tokens)
 
         @cache
-        def fit_lines(devices: tuple[Device, ...], last: bool) -> list[tuple[float, float]]:  # noqa: FBT001
+        def compute_lines(devices: tuple[Device, ...], last: bool) -> list[tuple[float, float]]:  # noqa: FBT001
             """Return for each sort of device the seconds of a stage without its layers, and of a layer."""
             lines = []
             for device in {_compute_device_key(device): device for device in devices}.values():
@@ -180,7 +186,7 @@ def build_step_timer(shape: Shape, load: Load, efficiency: Efficiency = SHIPPED_
             return lines
 
         return lambda stage, last: max(
-            fixed_s + stage.layers * layer_s for fixed_s, layer_s in fit_lines(stage.devices, last)
+            fixed_s + stage.layers * layer_s for fixed_s, layer_s in compute_lines(stage.devices, last)
         )
 
     return build_stage_timer
@@ -201,8 +207,8 @@ def _count_busiest_streams(streams: float, copies: int) -> float:
 def _predict_pipeline(
     conditions: PassConditions, stages: Sequence[Stage], streams: float, load: Load
 ) -> _PipelineSpeed:
-    groups = min(float(len(stages)), streams)
-    batch = TokenBatch(streams / groups, streams / groups, load.context_tokens)
+    micro_batches = min(float(len(stages)), streams)
+    batch = TokenBatch(streams / micro_batches, streams / micro_batches, load.context_tokens)
     passes = _compute_passes(conditions, stages, batch)
     between_s = _compute_between_s(conditions, stages, batch.tokens)
     one_prompt_s = _compute_prefill_s(conditions, stages, 1.0, load)
@@ -210,7 +216,7 @@ def _predict_pipeline(
     return _PipelineSpeed(
         passes=passes,
         between_s=between_s,
-        micro_batches=groups,
+        micro_batches=micro_batches,
         first_token_s=one_prompt_s + sum(stage_pass.seconds for stage_pass in passes) + between_s,
         prefill_tokens_per_s=streams * load.prompt_tokens / all_prompts_s,
     )
@@ -240,12 +246,12 @@ def _compute_prefill_s(
 def _compute_between_s(conditions: PassConditions, stages: Sequence[Stage], tokens: float) -> float:
     """Return the time of hops between stages, and of the engine between two steps on its slowest host."""
     devices = [device for stage in stages for device in stage.devices]
-    slowest = min(compute_step_pace(device.kind, conditions.efficiency) for device in devices)
+    step_speed_factor = min(compute_step_pace(device.kind, conditions.efficiency) for device in devices)
     # Two tensors a hop, because the residual travels with the activations.
     message_bytes = 2 * tokens * conditions.shape.hidden * _ACTIVATION_BYTES
     is_direct = _has_direct_access(devices)
     hop_s = _compute_transfer_s(conditions, conditions.link, message_bytes, 1, is_direct=is_direct)
-    return (len(stages) - 1) * hop_s + conditions.efficiency.step_us * _MICRO / slowest
+    return (len(stages) - 1) * hop_s + conditions.efficiency.step_us * _MICRO / step_speed_factor
 
 
 def compute_stage_pass(conditions: PassConditions, stage: Stage, batch: TokenBatch, *, last: bool) -> Pass:
@@ -301,7 +307,11 @@ def _compute_device_pass(
 
 
 def _compute_layer_bytes(shape: Shape, tokens: float, routing: float) -> float:
-    """Return the bytes of a layer that a pass reads; more tokens meet more of the experts."""
+    """Return the bytes of a layer that a pass reads; more tokens meet more of the experts.
+
+    So many tokens meet as many experts as `tokens ** routing` tokens with random experts. The experts of one
+    token are in `active_layer_bytes`.
+    """
     if not 0 < shape.experts_per_token < shape.experts:
         return shape.active_layer_bytes
     one_token_share = shape.experts_per_token / shape.experts
@@ -318,13 +328,17 @@ def compute_collectives_s(
     if ranks == 1:
         return 0.0
     link, crossings = conditions.link if hosts > 1 else None, hosts - 1
-    number_bytes = (ranks - 1) / ranks * _ACTIVATION_BYTES
-    call_s = partial(_compute_transfer_s, conditions, link, is_direct=_has_direct_access(stage.devices))
-    reduce_bytes = 2 * number_bytes * batch.tokens * conditions.shape.hidden
-    reduces_s = call_s(reduce_bytes, 2 * crossings) * (2 * stage.layers + 1)
+    sent_bytes_per_value = (ranks - 1) / ranks * _ACTIVATION_BYTES
+    compute_call_s = partial(
+        _compute_transfer_s, conditions, link, is_direct=_has_direct_access(stage.devices)
+    )
+    reduce_bytes = 2 * sent_bytes_per_value * batch.tokens * conditions.shape.hidden
+    reduces_s = compute_call_s(reduce_bytes, 2 * crossings) * (2 * stage.layers + 1)
     if not last:
         return reduces_s
-    return reduces_s + call_s(number_bytes * batch.streams * conditions.shape.vocabulary, crossings)
+    return reduces_s + compute_call_s(
+        sent_bytes_per_value * batch.streams * conditions.shape.vocabulary, crossings
+    )
 
 
 def _has_direct_access(devices: Sequence[Device]) -> bool:
@@ -345,7 +359,8 @@ def _compute_transfer_s(
 ) -> float:
     """Return the time of a collective or a hop.
 
-    Unless `is_direct`, NCCL stages the message in the hosts' memory, and its first piece is awaited.
+    `crossings`: how often it goes over the link, one time after the other. Unless `is_direct`, NCCL stages
+    the message in the hosts' memory, and its first piece is awaited.
     """
     efficiency, staged_s = conditions.efficiency, 0.0
     if not is_direct:

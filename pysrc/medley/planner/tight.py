@@ -17,7 +17,7 @@ from medley.planner.partition import Workload
 from medley.planner.prediction import predict_speed
 from medley.planner.remedies import NoLayout
 
-_STEP_BYTES = GIB // 4
+_ROUNDING_BYTES = GIB // 4
 _FREE_MEMORY_ADVICE = (
     "End other programs and the desktop on it first, and give back the page cache: "
     "sync; echo 3 | sudo tee /proc/sys/vm/drop_caches"
@@ -25,20 +25,22 @@ _FREE_MEMORY_ADVICE = (
 
 
 def choose_tight_layout(request: Request, problem: NoLayout) -> Choice:
-    """Return such a layout with its warnings; raise `problem` again if there is none."""
-    if problem.remedies is None:
+    """Return an overcommitted or optimistic layout with its warnings; raise `problem` again without one."""
+    if problem.remedies is None:  # no candidate could be cut, so more memory does not help
         raise problem
-    least_workload = _build_least_workload(request.workload)
-    fuller_request = _replace_memory(lambda device: max(device.memory_bytes, device.most_bytes or 0), request)
-    for workload in (request.workload, *([least_workload] if least_workload else [])):
-        for candidate in (request, fuller_request):
+    optimistic_workload = _build_optimistic_workload(request.workload)
+    overcommitted_request = _replace_memory(
+        lambda device: max(device.memory_bytes, device.most_bytes or 0), request
+    )
+    for workload in (request.workload, *([optimistic_workload] if optimistic_workload else [])):
+        for candidate in (request, overcommitted_request):
             if candidate is request and workload is request.workload:
                 continue
             try:
                 choice = choose_layout(replace(candidate, workload=workload), predict_speed)
             except NoLayout:
                 continue
-            if candidate is fuller_request:
+            if candidate is overcommitted_request:
                 choice = _choose_with_least_memory(request, choice)
             return _add_warnings(choice, request, workload)
     raise problem
@@ -50,7 +52,7 @@ def _replace_memory(compute_bytes: Callable[[Device], int], request: Request) ->
     return replace(request, devices=tuple(devices))
 
 
-def _build_least_workload(workload: Workload) -> Workload | None:
+def _build_optimistic_workload(workload: Workload) -> Workload | None:
     """Return the workload with weights at the lower end of their estimate; None if they are no estimate."""
     shape = workload.shape
     if shape.weights_source != "config":
@@ -67,7 +69,7 @@ def _choose_with_least_memory(request: Request, choice: Choice) -> Choice:
     excess_bytes = max(
         rank.total_bytes - usual_bytes[rank.device.host, rank.device.index] for rank in choice.fit.ranks
     )
-    extra_bytes = -(-excess_bytes // _STEP_BYTES) * _STEP_BYTES
+    extra_bytes = -(-excess_bytes // _ROUNDING_BYTES) * _ROUNDING_BYTES
 
     def compute_bytes(device: Device) -> int:
         return max(device.memory_bytes, min(device.memory_bytes + extra_bytes, device.most_bytes or 0))

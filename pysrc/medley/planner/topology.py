@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Interface
 from itertools import combinations
+from typing import NamedTuple
 
 from medley.environment.engine_source import EngineSource, find_oldest_nccl, read_locked_versions
 from medley.errors import Problem
@@ -90,7 +91,10 @@ class Topology:
         return next((gpu.capability for gpu in facts.gpus if gpu.capability), kind.host.capability)
 
     def complete_options(self, options: NetworkOptions, engine: EngineName) -> NetworkOptions:
-        """Add the release of NCCL, and the addresses of hosts that have joined, to the network options."""
+        """Add the release of NCCL to the options, and the addresses of hosts that have joined.
+
+        The user's link does not count for hosts that have joined, because their addresses are fixed.
+        """
         options = replace(
             options, nccl=self.nccl_version or find_oldest_nccl(engine, self.engine_sources.values())
         )
@@ -198,6 +202,15 @@ def _set_addresses(facts: Facts, link_settings: tuple[LinkSetting, ...]) -> Fact
     return replace(facts, net=net, rdma=tuple(map(set_port, facts.rdma)))
 
 
+class _IncompatiblePair(NamedTuple):
+    """Two groups of hosts that cannot share a cluster, by name."""
+
+    first: list[str]
+    second: list[str]
+    differences: list[str]
+    """What differs between the engine sources of the groups."""
+
+
 def list_incompatible_warnings(sources: Mapping[str, EngineSource], used: Collection[str]) -> Iterator[str]:
     """Yield which hosts with GPUs cannot be in one cluster, the unused ones first, and what they need."""
     for first, second, differences in _list_incompatible_pairs(sources):
@@ -228,15 +241,15 @@ def list_incompatible_remedies(sources: Mapping[str, EngineSource]) -> Iterator[
 
 def _list_incompatible_pairs(
     sources: Mapping[str, EngineSource],
-) -> Iterator[tuple[list[str], list[str], list[str]]]:
-    """Yield each two groups of hosts with equal devices that cannot share a cluster, and what differs."""
+) -> Iterator[_IncompatiblePair]:
+    """Yield each two groups of hosts with equal devices that cannot share a cluster."""
     groups = group_by_source(sources)
     same_source = ((names[:1], names[1:]) for names in groups if len(names) > 1)
     for first, second in (*combinations(groups, 2), *same_source):
         first_source, second_source = sources[first[0]], sources[second[0]]
         differences = first_source.list_differences(second_source)
         if first_source.device == second_source.device and differences:
-            yield first, second, differences
+            yield _IncompatiblePair(first, second, differences)
 
 
 def group_by_source(sources: Mapping[str, EngineSource]) -> list[list[str]]:
