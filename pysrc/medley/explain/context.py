@@ -16,6 +16,7 @@ from medley.explain.extensions import find_extension
 from medley.explain.flag_names import explain_flags
 from medley.explain.flags import read_flags
 from medley.explain.gpu_share import read_share
+from medley.explain.gpu_target import compare_target
 from medley.explain.hosts import read_hosts
 from medley.explain.jetson_release import compare_releases
 from medley.explain.kernel_choice import find_kernel
@@ -154,6 +155,12 @@ class Context:
     """The value of NCCL_IB_GID_INDEX that the log shows."""
     toolkit_package: str | None = None
     """The package of the CUDA toolkit that has the header or library of the error."""
+    own_target: str | None = None
+    """The GPU of the log, if the architecture that a compiler refuses is its own."""
+    other_target: str | None = None
+    """The GPU of the log, if that architecture is another one's."""
+    compiled_file: str | None = None
+    """The source file whose build asks for that architecture."""
 
 
 class NearbyLines(NamedTuple):
@@ -251,6 +258,7 @@ def read_context(around: NearbyLines, error: LogLine, known: KnownFailures, log:
         find_loader(log.figures, log.arguments),
         log.figures.get("gid_index"),
         find_toolkit_package(error.text),
+        *compare_target(error.text, log.figures, before),
     )
 
 

@@ -231,6 +231,7 @@ TRANSITIONS = (
         FACT,
         (
             sign("(release), REVISION", r"# R(?P<host_l4t>\d\d) \(release\), REVISION: (?P<revision>[\d.]+)"),
+            sign("JETPACK_VERSION ", r"L4T_VERSION +(?P<host_l4t>[\d.]+) .*JETPACK_VERSION "),
             sign("JETPACK_VERSION=", r"L4T_VERSION=(?P<host_l4t>[\d.]+) +JETPACK_VERSION="),
             sign("L4T BSP Version", r"L4T BSP Version: +L4T R(?P<host_l4t>[\d.]+)"),
             sign("-tegra", r"\b(?P<tegra_kernel>\d+\.\d+)\.\d+-(?:\w+-)?tegra\b"),
@@ -244,6 +245,13 @@ TRANSITIONS = (
             sign("Tensor loader", r"using (?P<loader>InstantTensor) loader"),
             sign("unai", r"(?i)using (?P<loader>Run ?ai(?: Model)? Streamer)"),
             sign("astsafetensor", r"(?i)using (?P<loader>fastsafetensors?) loader"),
+            # The compute capability of the GPU: of nvidia-smi, of PyTorch, and of a build for one GPU
+            sign("NVIDIA ", r"^(?:\d+, )?NVIDIA [^,]{2,60}, (?P<gpu_capability>\d{1,2}\.\d)(?:,|$)"),
+            sign("cuda capability", r"which is of cuda capability (?P<gpu_capability>\d{1,2}\.\d)\b"),
+            sign(
+                "TORCH_CUDA_ARCH_LIST",
+                r"CUDA_ARCH_LIST[=:] ?[\"']?(?P<gpu_capability>\d+\.\d)[af]?[\"']?(?: |$)",
+            ),
             # The address of Ray's cluster: of the engine, of ray start, and of scripts that start it
             sign("Ray cluster at address", r"existing Ray cluster at address: (?P<ray_address>[\d.]+\d)"),
             sign("--node-ip-address", r"--node-ip-address[= ](?P<ray_address>\d+\.[\d.]+\d)"),

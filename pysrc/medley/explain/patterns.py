@@ -31,11 +31,21 @@ SCAN_GROUPS = frozenset(
         *("weights", "exceeds", "filled", "others", "smaller", "larger_share", "remedy", "ray_address"),
         *("skipped", "skipped_fix", "one_host", "several_hosts", "ring", "stopped", "toolkit_package"),
         *("tuning", "chosen_kernel", "kernel_fix", "any_kernel", "affected", "loader", "gid_index"),
+        *("own_target", "other_target", "compiled_file"),
     }
 )
 """Groups that the scan fills in, for every failure: medley.explain.context has their meaning."""
 # These are medley's own words, or plain flags: a shell reads them as they are.
-_OWN_WORDS = SCAN_GROUPS - {"advice", "above", "remedy", "extension", "step", "last_call", "distribution"}
+_OWN_WORDS = SCAN_GROUPS - {
+    "compiled_file",
+    "advice",
+    "above",
+    "remedy",
+    "extension",
+    "step",
+    "last_call",
+    "distribution",
+}
 # A scan removes these characters from a line to find its kind, so a needle needs others.
 VARYING = "0123456789abcdef"
 _MIN_NEEDLE_CHARS = 3
