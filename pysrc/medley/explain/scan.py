@@ -22,6 +22,7 @@ from medley.explain.scanned_log import TAIL_LINES, FailureMatch, Log, LogScan
 from medley.explain.skipped_imports import SkippedImport
 from medley.explain.stops import find_stop
 from medley.explain.user_patterns import PatternMatch, UserPatterns
+from medley.explain.wrapped_lines import join_wrapped
 
 _MAX_MATCHES = 6
 _MAX_UNMET = 8
@@ -84,6 +85,7 @@ class _Scan:
         self._spent_s = defaultdict[str, float](float)
         self._error_counts = Counter[bytes]()
         self._places: tuple[int, list[str]] = -1, []
+        self._wrapped: tuple[int, str | None] = -1, None
         self._error_needles = {
             sign.needle.encode()
             for transition in events.TRANSITIONS
@@ -274,6 +276,7 @@ class _Scan:
         if any(error.number == number for error in self.result.errors[-_PARALLEL_ERRORS:]):
             return
         when = line.when or block.find_time_before(index)
+        line = replace(line, text=self._join_wrapped(block, index) or line.text)
         error = error_lines.read_error_line(
             line, number, when, block.list_preceding(index, 8), block.list_following(index, 12)
         )
@@ -288,20 +291,14 @@ class _Scan:
         self._try_counts[failure.name] += 1
         if not self._can_count(failure, line):
             return
-        # The lines of this rank after it, each with its distance.
-        raws = block.list_following(index, failure.lines_after * 2)
-        later_lines = [
-            (distance, parse_line(decode(raw[:MAX_LINE_CHARS]))) for distance, raw in enumerate(raws, 1)
-        ]
-        later_lines = [
-            (distance, other) for distance, other in later_lines if other.rank in (None, line.rank)
-        ][: failure.lines_after]
+        later_lines = _read_later_lines(failure, line, block, index)
         text = "\n".join([line.text, *(other.text for _, other in later_lines)])
         match = self._search(failure, sign, text)
-        if match is None or not self._is_within(failure, line, block, index):
-            return
-        near = [*_around(block, index).before, block.lines[index]] if failure.unless_stopped else []
-        if find_stop(list(map(decode, near))):
+        if match is None and (joined := self._join_wrapped(block, index)):
+            line, text = replace(line, text=joined), joined
+            match = self._search(failure, sign, text)
+        is_stopped = failure.unless_stopped and _is_after_stop(block, index)
+        if match is None or is_stopped or not self._is_within(failure, line, block, index):
             return
         if any(_PLACEHOLDER.fullmatch(value) for value in match.groups.values() if value):
             return  # the traceback prints the line that raises, and its f-string has no values yet
@@ -324,6 +321,14 @@ class _Scan:
         self.result.matches.append(
             FailureMatch(failure, groups, line, number, self.result.name, when, self.result.engine)
         )
+
+    def _join_wrapped(self, block: Block, index: int) -> str | None:
+        number = self.result.lines + index
+        if self._wrapped[0] != number:
+            # Several failures ask for the same line.
+            before, after = block.list_preceding(index, 8), block.list_following(index, 8)
+            self._wrapped = number, join_wrapped(before, block.lines[index], after)
+        return self._wrapped[1]
 
     def _can_count(self, failure: Failure, line: LogLine) -> bool:
         """Whether a line can show the failure, by its level and the lines before it."""
@@ -356,6 +361,18 @@ class _Scan:
         self._spent_s[failure.name] += time.thread_time() - start_s
         groups = match.groupdict() if match else {}
         return match and PatternMatch(groups, match.start("line") if "line" in groups else None)
+
+
+def _read_later_lines(failure: Failure, line: LogLine, block: Block, index: int) -> list[tuple[int, LogLine]]:
+    """Return the lines of the same rank that the failure searches too, each with its distance."""
+    raws = block.list_following(index, failure.lines_after * 2)
+    lines = ((distance, parse_line(decode(raw[:MAX_LINE_CHARS]))) for distance, raw in enumerate(raws, 1))
+    return [each for each in lines if each[1].rank in (None, line.rank)][: failure.lines_after]
+
+
+def _is_after_stop(block: Block, index: int) -> bool:
+    near = [*_around(block, index).before, block.lines[index]]
+    return find_stop(list(map(decode, near))) is not None
 
 
 def _around(block: Block, index: int) -> NearbyLines:

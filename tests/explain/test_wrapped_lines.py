@@ -1,0 +1,62 @@
+"""The lines of one exception that a logger wrapped are one message."""
+
+import pytest
+
+from medley.explain.wrapped_lines import join_wrapped
+from tests.explain.test_explain import names, of
+
+PREFIX = "(EngineCore pid=77) ERROR 11-21 08:41:03 [core.py:1138] "
+WRAPPED = ["odd.OddError: the shelf of", "the node is full, with", "12 of 10 books"]
+WHOLE = "odd.OddError: the shelf of the node is full, with 12 of 10 books"
+
+
+def encode(texts: list[str], prefix: str = PREFIX) -> list[bytes]:
+    return [f"{prefix}{text}".encode() for text in texts]
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_each_line_of_the_exception_has_the_whole_message(index: int) -> None:
+    call = '  File "/x/y.py", line 9, in run'
+    raws = encode([call, *WRAPPED, "During handling of the above exception"])
+    assert join_wrapped(raws[: index + 1], raws[index + 1], raws[index + 2 :]) == WHOLE
+
+
+@pytest.mark.parametrize(
+    "next_raws",
+    [
+        encode(["the node"], prefix=PREFIX.replace("77", "78")),
+        encode(["the node"], prefix=PREFIX.replace("ERROR", "INFO")),
+        encode(["The node is another sentence"]),
+        encode(['  File "/x/y.py", line 9, in run']),
+        encode(["other.OtherError: it is odd"]),
+        [],
+    ],
+    ids=["another process", "another level", "a sentence", "a call", "an exception", "nothing"],
+)
+def test_another_line_is_not_joined(next_raws: list[bytes]) -> None:
+    assert join_wrapped([], encode(WRAPPED[:1])[0], next_raws) is None
+
+
+def test_lines_without_a_prefix_are_not_joined() -> None:
+    raws = encode(WRAPPED, prefix="")
+    assert join_wrapped([], raws[0], raws[1:]) is None
+
+
+def test_an_unknown_error_has_its_whole_message() -> None:
+    first = of("".join(f"{PREFIX}{text}\n" for text in WRAPPED)).first
+    assert first
+    assert first.match.failure.name == "unknown-error"
+    assert WHOLE in first.problem().cause
+
+
+def test_a_failure_is_found_across_lines() -> None:
+    texts = [
+        "ray.exceptions.OutOfMemoryError: 1 worker(s) were killed due to the node running low on",
+        "memory.",
+    ]
+    texts += ["Memory on the node (IP: 10.0.0.3) was 117.02GB / 119.70GB (0.97)"]
+    wrapped = [*texts[0].rsplit(" the node ", 1), *texts[1:]]
+    wrapped[1:] = [f"the node {wrapped[1]} {texts[1]} {texts[2]}"]
+    assert names(of("".join(f"{PREFIX}{part}\n" for part in wrapped))) == ["ray-out-of-memory"]
+    apart = f"{PREFIX}{wrapped[0]}\n{PREFIX.replace('77', '78')}{wrapped[1]}\n"
+    assert names(of(apart)) == ["unknown-error"]
