@@ -9,6 +9,7 @@ import re
 import urllib.parse
 from collections.abc import Iterable, Iterator
 
+from medley.host.redact.media import hide_media
 from medley.host.redact.named_values import HIDDEN, WORDS
 
 _LEAST = 6
@@ -64,8 +65,8 @@ _XML = re.compile(r"(?i)(<[\w:-]{0,40}(?:token|secret|password|api[-_]?key)>)[^<
 
 
 def hide_shapes(text: str) -> str:
-    """Replace keys, logins, signed queries and the paths of webhooks by HIDDEN."""
-    text = _PRIVATE.sub(HIDDEN, text)
+    """Replace media, keys, logins, signed queries and the paths of webhooks by HIDDEN."""
+    text = _PRIVATE.sub(HIDDEN, hide_media(text))
     text = _USER_OF_URL.sub(rf"\1{HIDDEN}", text)
     text = _WEBHOOK.sub(lambda m: f"{m[1]}{m[2] or ''}/{HIDDEN}", text)
     for pattern in (_HOOK_PATH, _SCHEME, _KEY_PATH):
