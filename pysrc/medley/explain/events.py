@@ -53,6 +53,7 @@ _ADVISED = "".join(
 _MANAGER = (
     r"(?:^\$ |^# |^|sudo )(?P<manager>xbps|pacman|dnf|yum|zypper|apk|emerge)(?:-(?:install|query))?(?:$| )"
 )
+_HF_XET = r"\bhf[-_]xet(?:==| *: *| +|-)(?P<version_hfxet>\d[\d.]*)"
 _THOR_IMAGE = r"\bnvidia-ai-iot/[\w./-]*:\S*jetson-(?P<image_thor>thor)"
 _JETSON_IMAGE = r"\b(?:dustynv|nvidia-ai-iot|l4t)[\w./-]*:(?:\w[\w.]*-)*r(?P<image_l4t>3\d(?:\.\d+)*)"
 
@@ -300,6 +301,8 @@ TRANSITIONS = (
             sign("flashinfer-python==", r"flashinfer-python==(?P<version_flashinfer>\d[\w.+]*)"),
             sign("flashinfer_python: ", r"^flashinfer_python: (?P<version_flashinfer>\d[\w.+]*)"),
             sign("transformers==", r"\btransformers==(?P<version_transformers>\d[\w.]*)"),
+            sign("hf-xet", _HF_XET),
+            sign("hf_xet", _HF_XET),
             sign("triton==", r"\btriton==(?P<version_triton>\d[\w.+]*)"),
         ),
     ),

@@ -8,7 +8,14 @@ from msgspec import Meta
 
 from medley.values import StrictTable
 
-_NAMES = {"vllm": "vLLM", "sglang": "SGLang", "ray": "Ray", "nccl": "NCCL", "flashinfer": "FlashInfer"}
+_NAMES = {
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+    "ray": "Ray",
+    "nccl": "NCCL",
+    "flashinfer": "FlashInfer",
+    "hfxet": "hf-xet",
+}
 _NUMBER = re.compile(r"\d+(?:\.\d+)*")
 
 
