@@ -53,6 +53,17 @@ def test_is_named(name: str, log: str) -> None:
     assert "?" not in said
 
 
+def test_a_heading_names_no_error_that_its_examples_do_not_have() -> None:
+    """Of a group of statuses each line has its own."""
+    wrong = {
+        failure.name: word
+        for failure in FAILURES.values()
+        for word in re.findall(r"\b\w+_ERR(?:OR)?\b|\b\w+(?:Error|Exception)\b", failure.what)
+        if not all(word in text for text in failure.examples)
+    }
+    assert not wrong
+
+
 @pytest.mark.parametrize("name", FAILURES)
 def test_no_advice_exceeds_what_medley_gives_unified_memory(name: str) -> None:
     shares = re.findall(r"(?:--gpu-memory-utilization|--mem-fraction-static) ([0-9.]+)", FAILURES[name].fix)
