@@ -49,14 +49,7 @@ def test_an_unknown_error_has_its_whole_message() -> None:
     assert WHOLE in first.problem().cause
 
 
-def test_a_failure_is_found_across_lines() -> None:
-    texts = [
-        "ray.exceptions.OutOfMemoryError: 1 worker(s) were killed due to the node running low on",
-        "memory.",
-    ]
-    texts += ["Memory on the node (IP: 10.0.0.3) was 117.02GB / 119.70GB (0.97)"]
-    wrapped = [*texts[0].rsplit(" the node ", 1), *texts[1:]]
-    wrapped[1:] = [f"the node {wrapped[1]} {texts[1]} {texts[2]}"]
-    assert names(of("".join(f"{PREFIX}{part}\n" for part in wrapped))) == ["ray-out-of-memory"]
-    apart = f"{PREFIX}{wrapped[0]}\n{PREFIX.replace('77', '78')}{wrapped[1]}\n"
-    assert names(of(apart)) == ["unknown-error"]
+def test_a_failure_is_found_whose_needle_is_on_two_lines() -> None:
+    texts = ["torch.OutOfMemoryError: CUDA out of", "memory. Tried to allocate 2.00 GiB."]
+    whole = f"{PREFIX}{' '.join(texts)}\n"
+    assert names(of("".join(f"{PREFIX}{text}\n" for text in texts))) == names(of(whole)) != ["unknown-error"]

@@ -172,6 +172,14 @@ class Block:
         start = self.first_index + index + 1
         return self.nearby[start : start + count]
 
+    def parse_following(
+        self, index: int, count: int, rank: str | None, max_chars: int
+    ) -> list[tuple[int, LogLine]]:
+        """Return the next lines of a rank or of none, each with its distance."""
+        raws = self.list_following(index, count * 2)
+        lines = ((distance, parse_line(decode(raw[:max_chars]))) for distance, raw in enumerate(raws, 1))
+        return [each for each in lines if each[1].rank in (None, rank)][:count]
+
     def find_time_before(self, index: int) -> tuple[int, int, float] | None:
         """Return the time of the last line before it that has one."""
         times = (

@@ -276,7 +276,9 @@ class _Scan:
         if any(error.number == number for error in self.result.errors[-_PARALLEL_ERRORS:]):
             return
         when = line.when or block.find_time_before(index)
-        line = replace(line, text=self._join_wrapped(block, index) or line.text)
+        if joined := self._join_wrapped(block, index):
+            line = replace(line, text=joined)
+            self._match_joined(line, block, index)
         error = error_lines.read_error_line(
             line, number, when, block.list_preceding(index, 8), block.list_following(index, 12)
         )
@@ -291,7 +293,7 @@ class _Scan:
         self._try_counts[failure.name] += 1
         if not self._can_count(failure, line):
             return
-        later_lines = _read_later_lines(failure, line, block, index)
+        later_lines = block.parse_following(index, failure.lines_after, line.rank, MAX_LINE_CHARS)
         text = "\n".join([line.text, *(other.text for _, other in later_lines)])
         match = self._search(failure, sign, text)
         if match is None and (joined := self._join_wrapped(block, index)):
@@ -321,6 +323,16 @@ class _Scan:
         self.result.matches.append(
             FailureMatch(failure, groups, line, number, self.result.name, when, self.result.engine)
         )
+
+    def _match_joined(self, line: LogLine, block: Block, index: int) -> None:
+        """Match signs whose needle is in a wrapped message, and in no line of it alone."""
+        text = line.text.encode()
+        for needle in (
+            each for each in self._needles.signs if each in text and each not in block.lines[index]
+        ):
+            for entry, sign in self._needles.signs[needle]:
+                if isinstance(entry, Failure) and not self._is_done(entry):
+                    self._record_match(entry, sign, line, block, index)
 
     def _join_wrapped(self, block: Block, index: int) -> str | None:
         number = self.result.lines + index
@@ -361,13 +373,6 @@ class _Scan:
         self._spent_s[failure.name] += time.thread_time() - start_s
         groups = match.groupdict() if match else {}
         return match and PatternMatch(groups, match.start("line") if "line" in groups else None)
-
-
-def _read_later_lines(failure: Failure, line: LogLine, block: Block, index: int) -> list[tuple[int, LogLine]]:
-    """Return the lines of the same rank that the failure searches too, each with its distance."""
-    raws = block.list_following(index, failure.lines_after * 2)
-    lines = ((distance, parse_line(decode(raw[:MAX_LINE_CHARS]))) for distance, raw in enumerate(raws, 1))
-    return [each for each in lines if each[1].rank in (None, line.rank)][: failure.lines_after]
 
 
 def _is_after_stop(block: Block, index: int) -> bool:
