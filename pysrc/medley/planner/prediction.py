@@ -139,16 +139,13 @@ def predict_speed(
     busiest_streams = _count_busiest_streams(load.concurrency, len(pipelines))
     conditions = PassConditions(shape, layout.link, efficiency, chunk_tokens or compute_batch_tokens(shape))
     # Pipelines of equal stages are equally fast.
-    keys = [
-        tuple((_compute_stage_key(stage.devices), stage.layers) for stage in stages) for stages in pipelines
-    ]
+    keys = [tuple(map(_compute_stage_key, stages)) for stages in pipelines]
     speed_by_key: dict[Hashable, _PipelineSpeed] = {}
     for key, stages in zip(keys, pipelines, strict=True):
         if key not in speed_by_key:
             speed_by_key[key] = _predict_pipeline(conditions, stages, busiest_streams, load)
     speeds = [speed_by_key[key] for key in keys]
-    # Each pipeline has the mean of the streams, at the pace of the busiest: `_count_busiest_streams` compares
-    # the total with measurements.
+    # `_count_busiest_streams` compares this mix, the mean at the pace of the busiest, with measurements.
     total = mean_streams * sum(1 / speed.cycle_s for speed in speeds)
     held_out = ONE_STREAM if load.concurrency == 1 else MANY_STREAMS
     return Prediction(
@@ -261,13 +258,10 @@ def compute_stage_pass(conditions: PassConditions, stage: Stage, batch: TokenBat
     return max(passes, key=lambda stage_pass: stage_pass.seconds)
 
 
-def _compute_stage_key(devices: Sequence[Device]) -> Hashable:
-    """Return a key that is equal for stages of equal speed, if they have as many layers."""
-    return (
-        len(devices),
-        len({device.host for device in devices}),
-        frozenset(map(_compute_device_key, devices)),
-    )
+def _compute_stage_key(stage: Stage) -> Hashable:
+    """Return a key that is equal for stages of equal speed."""
+    hosts = {device.host for device in stage.devices}
+    return stage.layers, len(stage.devices), len(hosts), frozenset(map(_compute_device_key, stage.devices))
 
 
 def _compute_device_key(device: Device) -> Hashable:
@@ -328,17 +322,13 @@ def compute_collectives_s(
     if ranks == 1:
         return 0.0
     link, crossings = conditions.link if hosts > 1 else None, hosts - 1
-    sent_bytes_per_value = (ranks - 1) / ranks * _ACTIVATION_BYTES
-    compute_call_s = partial(
-        _compute_transfer_s, conditions, link, is_direct=_has_direct_access(stage.devices)
-    )
-    reduce_bytes = 2 * sent_bytes_per_value * batch.tokens * conditions.shape.hidden
-    reduces_s = compute_call_s(reduce_bytes, 2 * crossings) * (2 * stage.layers + 1)
+    sent_value_bytes = (ranks - 1) / ranks * _ACTIVATION_BYTES
+    time_call = partial(_compute_transfer_s, conditions, link, is_direct=_has_direct_access(stage.devices))
+    reduce_bytes = 2 * sent_value_bytes * batch.tokens * conditions.shape.hidden
+    reduces_s = time_call(reduce_bytes, 2 * crossings) * (2 * stage.layers + 1)
     if not last:
         return reduces_s
-    return reduces_s + compute_call_s(
-        sent_bytes_per_value * batch.streams * conditions.shape.vocabulary, crossings
-    )
+    return reduces_s + time_call(sent_value_bytes * batch.streams * conditions.shape.vocabulary, crossings)
 
 
 def _has_direct_access(devices: Sequence[Device]) -> bool:
