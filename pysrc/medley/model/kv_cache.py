@@ -28,11 +28,11 @@ _RATIO_BY_KIND = {
     "heavily_compressed_attention": 128,
 }
 """Kinds of DeepSeek V4's layers in transformers 5, with their default compression."""
-# A key's and its score's state in 32 bits; groups of this many tokens overlap, so both are kept twice.
+# The states of a key and of its score, each in 32 bits.
 _STATE_BYTES = 8
 OVERLAPPING_RATIO = 4
-"""Tokens of an entry whose groups overlap."""
-# They compress keys and values as MLA does, and cache what is expanded (is_deepseek_mla in vLLM 0.32,
+"""The compression ratio at which neighboring groups of tokens overlap, so their states are kept twice."""
+# Models that compress keys and values as MLA does, but cache them expanded (is_deepseek_mla in vLLM 0.32,
 # transformers_utils/model_arch_config_convertor.py, does not list them).
 _EXPANDED_MODELS = {"minicpm3"}
 # vLLM 0.32, model_executor/models/iquest_loopcoder.py.
@@ -46,6 +46,11 @@ class TokenBytes:
     heads: int
     head_bytes: int | Fraction
     shared_bytes: Fraction = Fraction(0)
+
+
+def _build_shared_bytes(token_bytes: Fraction) -> TokenBytes:
+    """Return the bytes of a token that all heads share: there is one head, with no bytes of its own."""
+    return TokenBytes(1, 0, token_bytes)
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,7 @@ def build_cache_fields(fields: ConfigFields, count: int) -> dict[str, Any]:
         entries |= _compute_means(windowed, head_size, names)
     return entries | {
         "attention_layers": len(growing) if windowed or len(growing) != count else None,
-        "kv_bits": 8 if _has_8_bit_cache(fields) else 16,
+        "kv_bits": 8 if _is_deepseek_v4_family(fields) else 16,
         "windowed_layers": len(windowed),
         "window": max((layer.window for layer in layers), default=0) or None,
         "state_bytes": sum(layer.state_bytes for layer in layers),
@@ -93,9 +98,9 @@ def build_cache_fields(fields: ConfigFields, count: int) -> dict[str, Any]:
 
 
 def _compute_means(tokens: list[TokenBytes], head_size: int, names: tuple[str, str, str]) -> dict[str, Any]:
-    """Return heads, bytes of a head and bytes shared by all heads, under these names.
+    """Return the most heads, the bytes of a head and the bytes shared by all heads, under these names.
 
-    They are means over layers, so that sums over layers are exact.
+    The bytes are means over layers, so that sums over layers are exact.
     """
     if not tokens:
         return {names[0]: 1}
@@ -131,7 +136,7 @@ def find_head_dim(fields: ConfigFields) -> int:
 
 def _build_layers(fields: ConfigFields, count: int) -> tuple[LayerCache, ...]:
     """Return the cache of each layer."""
-    if _has_8_bit_cache(fields):
+    if _is_deepseek_v4_family(fields):
         build = _build_v4_layer if fields.find_word("model_type") == "deepseek_v4" else _build_v4_1_layer
         ratios = list_compression_ratios(fields, count)
         return tuple(build(fields, ratio, number) for number, ratio in enumerate(ratios))
@@ -222,24 +227,29 @@ def _build_v4_layer(fields: ConfigFields, ratio: int, _: int) -> LayerCache:
             )
         else:
             window_bytes += _compute_paged_bytes(row_bytes, 8)
-    growing = TokenBytes(1, 0, entry_bytes) if entry_bytes else None
+    growing = _build_shared_bytes(entry_bytes) if entry_bytes else None
     return LayerCache(
-        growing, TokenBytes(1, 0, window_bytes), fields.require_number("sliding_window"), state_size
+        growing, _build_shared_bytes(window_bytes), fields.require_number("sliding_window"), state_size
     )
 
 
 def _compute_open_page_bytes(row_bytes: int) -> int:
-    """Return the bytes of two pages of four tokens each: a window of eight tokens, which is always full."""
+    """Return the bytes of the states of open groups of tokens, whose entry is not written yet.
+
+    They take two pages of four tokens each: a window of eight tokens, which is always full.
+    """
     return 2 * _align(row_bytes * OVERLAPPING_RATIO)
 
 
 def _build_v4_1_layer(fields: ConfigFields, ratio: int, number: int) -> LayerCache:
-    """Return a layer of DeepSeek V4.1, which has a window; few have compressed keys and values for all.
+    """Return a layer of DeepSeek V4.1, which has a window.
+
+    Few layers hold compressed keys and values, which the other layers read.
 
     This is fp8_ds_mla of vLLM 0.32, except on compute capability 10.x (models/deepseek_v41/attention.py):
-    pages of 32 windowed or 256 other tokens, and a ring of 8 rows in 32 bits where a group of tokens is open.
+    pages of 32 windowed or 256 other tokens, and a ring of 8 rows in 32 bits for the open group of tokens.
     """
-    windowed = TokenBytes(1, 0, _compute_paged_bytes(_COMPRESSED_ENTRY_BYTES, 32))
+    windowed = _build_shared_bytes(_compute_paged_bytes(_COMPRESSED_ENTRY_BYTES, 32))
     if not ratio or number not in fields.find_numbers("kv_source_layer_ids"):
         return LayerCache(windowed=windowed, window=fields.require_number("sliding_window"))
     entry_bytes = _compute_paged_bytes(_COMPRESSED_ENTRY_BYTES, 256, ratio)
@@ -250,18 +260,19 @@ def _build_v4_1_layer(fields: ConfigFields, ratio: int, number: int) -> LayerCac
         )
     ring_bytes = 8 * _STATE_BYTES * fields.require_number("head_dim") if ratio > 1 else 0
     return LayerCache(
-        TokenBytes(1, 0, entry_bytes), windowed, fields.require_number("sliding_window"), ring_bytes
+        _build_shared_bytes(entry_bytes), windowed, fields.require_number("sliding_window"), ring_bytes
     )
 
 
-def _has_8_bit_cache(fields: ConfigFields) -> bool:
-    """Return whether a model has only an 8-bit KV cache: `Shape` then has twice the bytes, as for 16 bits."""
+def _is_deepseek_v4_family(fields: ConfigFields) -> bool:
+    """Return whether this is DeepSeek V4 or V4.1, whose KV cache is always in 8 bits."""
     return fields.find_word("model_type") in {"deepseek_v4", "deepseek_v41"}
 
 
-def _compute_paged_bytes(entry_bytes: int, tokens: int, ratio: int = 1) -> Fraction:
+def _compute_paged_bytes(entry_bytes: int, page_tokens: int, ratio: int = 1) -> Fraction:
     """Return the bytes of one token, as if in 16 bits; a page has an entry per `ratio` tokens."""
-    return 2 * Fraction(_align(entry_bytes * (tokens // ratio)), tokens)
+    # Twice, because `Shape` counts as if in 16 bits, and its `kv_bits` of 8 halves that.
+    return 2 * Fraction(_align(entry_bytes * (page_tokens // ratio)), page_tokens)
 
 
 def _align(page_bytes: int) -> int:
@@ -274,7 +285,8 @@ def _add_repeats(fields: ConfigFields, layer: LayerCache) -> LayerCache:
     if token is None or not repeats:
         return layer
     windowed = replace(token, head_bytes=repeats * token.head_bytes)
-    return LayerCache(token, windowed, window=fields.find_number("loop_window_size") or _LOOP_WINDOW_TOKENS)
+    window_tokens = fields.find_number("loop_window_size") or _LOOP_WINDOW_TOKENS
+    return replace(layer, windowed=windowed, window=window_tokens)
 
 
 def _compute_full_bytes(fields: ConfigFields, number: int) -> TokenBytes:
@@ -283,8 +295,8 @@ def _compute_full_bytes(fields: ConfigFields, number: int) -> TokenBytes:
     if latent_size is not None and fields.find_word("model_type") not in _EXPANDED_MODELS:
         # All heads share one compressed key and value, which tensor parallelism cannot split.
         rope_size = fields.require_number("qk_rope_head_dim", minimum=0)
-        return TokenBytes(
-            1, 0, _16_BITS_BYTES * (latent_size + rope_size) + _compute_index_bytes(fields, number)
+        return _build_shared_bytes(
+            _16_BITS_BYTES * (latent_size + rope_size) + _compute_index_bytes(fields, number)
         )
     if latent_size is not None:
         return TokenBytes(count_query_heads(fields), 2 * _16_BITS_BYTES * find_head_dim(fields))
@@ -314,6 +326,7 @@ def _compute_windowed_bytes(fields: ConfigFields, number: int) -> TokenBytes:
         )
     heads = fields.find_number("swa_num_key_value_heads")
     if heads is None:
+        # Without Gemma 4's head size for full layers, which a layer with a window does not have.
         return _compute_full_bytes(
             ConfigFields({**fields.table, "global_head_dim": None}, fields.where), number
         )
@@ -343,9 +356,11 @@ def _compute_block_index_bytes(fields: ConfigFields, number: int) -> Fraction:
     """Return the index bytes with KV heads: MiniMax M3 in some layers, Qwen 4 in all with attention."""
     sparse = fields.find_table("sparse_attention_config")
     if sparse is not None:
-        is_chosen = sparse.find_numbers("sparse_attention_freq")
+        index_flags = sparse.find_numbers("sparse_attention_freq")
         size = (
-            sparse.require_number("sparse_index_dim") if number < len(is_chosen) and is_chosen[number] else 0
+            sparse.require_number("sparse_index_dim")
+            if number < len(index_flags) and index_flags[number]
+            else 0
         )
         return Fraction(_16_BITS_BYTES * size)
     size = fields.find_number("indexer_head_dim") or 0

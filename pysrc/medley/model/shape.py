@@ -94,6 +94,7 @@ def _build_engine_limits(config: Mapping[str, Any]) -> dict[str, Any]:
     fields = ConfigFields(config, "config.json")
     architectures = fields.find_words("architectures") or ()
     one_stage = {
+        # vLLM refuses most cuts of models whose names begin as in `refused`.
         "vllm": any(
             known_name in ONE_STAGE_ARCHITECTURES or known_name.startswith(tuple(_LIMITS["refused"]))
             for known_name in architectures
@@ -114,7 +115,7 @@ def build_weight_fields(checkpoint_files: Checkpoint) -> dict[str, Any]:
     """Return the entries of `Shape` for the weights: bytes and parameters by part."""
     fields = find_text_fields(checkpoint_files.config, checkpoint_files.where)
     layers = count_layers(fields)
-    sizes, weights = sum_checkpoint(checkpoint_files)
+    sizes, weight_format = sum_checkpoint(checkpoint_files)
     _require_all_layers(fields, sizes, layers)
     is_tied = fields.find_flag("tie_word_embeddings") or sizes.head.size_bytes == 0
     return _build_expert_fields(fields, sizes, layers) | {
@@ -122,10 +123,10 @@ def build_weight_fields(checkpoint_files: Checkpoint) -> dict[str, Any]:
         "embedding_bytes": sizes.first.size_bytes,
         "head_bytes": 0 if is_tied else sizes.head.size_bytes,
         "draft_bytes": sizes.draft.size_bytes,
-        "weights": weights,
+        "weights": weight_format,
         "weights_source": _find_source(checkpoint_files),
         "feed_forward": find_feed_forward_width(fields),
-        "block": _find_block_weights(fields, weights),
+        "block": _find_block_weights(fields, weight_format),
     }
 
 
@@ -174,14 +175,14 @@ def _build_expert_fields(fields: ConfigFields, sizes: TensorSizes, layers: int) 
     They are means over all layers, also where some have no experts, so that sums over layers are right.
     """
     count = fields.find_number(*FIELD_NAMES["experts"], minimum=0) or 0
-    amount = sizes.layers
-    total = amount.parameters + sizes.first.parameters + sizes.head.parameters
-    if amount.expert_bytes == 0 or count == 0:
-        if amount.expert_bytes:
+    layer_sizes = sizes.layers
+    total = layer_sizes.parameters + sizes.first.parameters + sizes.head.parameters
+    if layer_sizes.expert_bytes == 0 or count == 0:
+        if layer_sizes.expert_bytes:
             raise fields.build_problem(
                 FIELD_NAMES["experts"][0], "it is missing, and the weights hold experts"
             )
-        size = amount.size_bytes // layers
+        size = layer_sizes.size_bytes // layers
         return {"parameters": total, "active_parameters": total, "active_layer_bytes": size}
     active_experts = fields.require_number(*FIELD_NAMES["experts_per_token"])
     if active_experts > count:
@@ -189,11 +190,11 @@ def _build_expert_fields(fields: ConfigFields, sizes: TensorSizes, layers: int) 
             FIELD_NAMES["experts_per_token"][0], f"it is {active_experts} of {count} experts"
         )
     idle_experts = count - active_experts
-    expert_bytes = amount.expert_bytes // (count * layers)
+    expert_bytes = layer_sizes.expert_bytes // (count * layers)
     return {
         "parameters": total,
-        "active_parameters": total - amount.expert_parameters * idle_experts // count,
-        "active_layer_bytes": amount.size_bytes // layers - idle_experts * expert_bytes,
+        "active_parameters": total - layer_sizes.expert_parameters * idle_experts // count,
+        "active_layer_bytes": layer_sizes.size_bytes // layers - idle_experts * expert_bytes,
         "experts": count,
         "experts_per_token": active_experts,
         "expert_bytes": expert_bytes,
@@ -241,7 +242,7 @@ def _find_format_by_name(by: str, name: str) -> Format | None:
 
 def _find_group_format(quantization: ConfigFields) -> Format | None:
     """Return the narrowest format of the groups: the experts' or the feed-forward's, most of a model."""
-    formats = [_find_weights_format(weights) for weights in _list_group_weights(quantization)]
+    formats = [_find_weights_format(table) for table in _list_group_weights(quantization)]
     narrowest_first: tuple[Format, ...] = ("nvfp4", "mxfp4", "int4", "fp8", "int8")
     return next((candidate for candidate in narrowest_first if candidate in formats), None)
 
@@ -249,14 +250,14 @@ def _find_group_format(quantization: ConfigFields) -> Format | None:
 def _list_group_weights(quantization: ConfigFields) -> list[Mapping[str, Any]]:
     groups = quantization.table.get("config_groups")
     tables = groups.values() if isinstance(groups, dict) else ()
-    weights = [group.get("weights") for group in tables if isinstance(group, dict)]
-    return [table for table in weights if isinstance(table, dict)]
+    weight_tables = [group.get("weights") for group in tables if isinstance(group, dict)]
+    return [table for table in weight_tables if isinstance(table, dict)]
 
 
-def _find_weights_format(weights: Mapping[str, Any]) -> Format | None:
-    match weights.get("num_bits"), weights.get("type"):
+def _find_weights_format(weight_table: Mapping[str, Any]) -> Format | None:
+    match weight_table.get("num_bits"), weight_table.get("type"):
         case 4, "float":
-            return "nvfp4" if weights.get("group_size") != 32 else "mxfp4"  # noqa: PLR2004 - MXFP4's block
+            return "nvfp4" if weight_table.get("group_size") != 32 else "mxfp4"  # noqa: PLR2004 - MXFP4's block
         case 8, "float":
             return "fp8"
         case 4, _:
@@ -267,15 +268,17 @@ def _find_weights_format(weights: Mapping[str, Any]) -> Format | None:
             return None
 
 
-def _find_block_weights(fields: ConfigFields, weights: Format) -> int | None:
+def _find_block_weights(fields: ConfigFields, weight_format: Format) -> int | None:
     """Return the number of weights that share a scale; None for scales of whole rows, channels or tensors."""
     quantization = _find_quantization(fields)
     if quantization is None:
         return None
-    groups = [group for group in _list_group_weights(quantization) if _find_weights_format(group) == weights]
+    groups = [
+        group for group in _list_group_weights(quantization) if _find_weights_format(group) == weight_format
+    ]
     tables = [ConfigFields(group, quantization.where) for group in groups] or [quantization]
     # DeepSeek V4 has FP8 in such blocks beside experts in MXFP4.
-    names = ("weight_block_size", "block_structure") if weights == "fp8" else ()
+    names = ("weight_block_size", "block_structure") if weight_format == "fp8" else ()
     sizes = [size for table in tables for name in names for size in table.find_numbers(name)]
     sizes += [table.find_number("group_size", minimum=-1) or 0 for table in tables]
     return max((size for size in sizes if size > 0), default=None)
@@ -284,8 +287,8 @@ def _find_block_weights(fields: ConfigFields, weights: Format) -> int | None:
 def compute_feed_forward_width(shape: Shape) -> int:
     """Return the inner width of an expert, else of the feed-forward part; guess from bytes if it is unknown.
 
-    The guess takes every layer's mixer for an attention with as many queries as outputs. It is too large for
-    layers with gates or recurrent states, so it may fill buffers and may not refuse a layout.
+    The guess assumes that each layer has an attention whose output is as wide as its queries. It is too large
+    for layers with gates or recurrent states, so it may fill buffers and may not refuse a layout.
     """
     if shape.feed_forward is not None:
         return shape.feed_forward

@@ -61,7 +61,7 @@ class CodePin:
 def require_trusted_code(weights: Weights, trust: Trust, *, starts: bool) -> Code | None:
     """Return the pinned code to run; None if the model has none. Raise a Problem if it is not trusted.
 
-    `starts` asks the hub, and keeps the pin.
+    `starts`: whether a server is about to start; then the hub is asked, and the pin is kept.
     """
     table_code = weights.model.remote_code if weights.model else None
     if trust.is_refused or weights.is_built:
@@ -94,7 +94,7 @@ def list_warnings(weights: Weights, trust: Trust) -> Iterator[str]:
 
 
 def refuse_engine_flags(trust: Trust, engine_words: tuple[str, ...]) -> None:
-    """Raise a Problem for flags of the engine with which code would run that nobody has pinned."""
+    """Raise a Problem for flags of the engine that would run code which is not pinned."""
     for word in (engine_word for engine_word in engine_words if engine_word.startswith("-")):
         name = re.split(r"[=.]", word, maxsplit=1)[0].replace("_", "-")
         if (name.startswith("--tr") and _TRUST_FLAG.startswith(name)) or _is_trusting_config(
@@ -195,7 +195,7 @@ def require_pinned(
         )
     if pinned is None or pinned.files == code.files:
         return
-    # Another commit that was asked for is another code; one and the same commit is not.
+    # A commit that the user names may have other files than the pinned one; the pinned commit itself may not.
     if not wanted_pin or (code.commit is not None and code.commit == pinned.commit):
         names = sorted({*pinned.files, *code.files})
         changed = ", ".join(name for name in names if pinned.files.get(name) != code.files.get(name))
@@ -224,14 +224,14 @@ def _read_pins() -> dict[str, CodePin]:
     content = storage.read_bytes(_find_pins_file())
     if content is None:
         return {}
-    weights = json_shape.parse_object(content)
-    if weights is None or not json_shape.has_type(weights, dict[str, CodePin]):
+    table = json_shape.parse_object(content)
+    if table is None or not json_shape.has_type(table, dict[str, CodePin]):
         raise Problem(
             "the note of the code that you trusted is not whole",
             cause=f"{_find_pins_file()} is torn, as by a power cut or by hand",
             fix=f"mv {_find_pins_file()} {_find_pins_file()}.torn  # then trust each model's code again",
         )
-    return {where: CodePin(**pin) for where, pin in weights.items()}
+    return {where: CodePin(**pin) for where, pin in table.items()}
 
 
 def _find_pins_file() -> Path:

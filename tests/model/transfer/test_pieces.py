@@ -110,6 +110,6 @@ def test_a_disk_that_is_full_is_a_problem() -> None:
     held = PieceStore(Manifest((ManifestFile("x", 0, ()),)), Path("/dev"))
     with (
         raises_problem("/dev/x", cause="No space left on device", fix="df -h /dev"),
-        held.raise_write_problem(held.manifest.files[0]),
+        held.explain_write_errors(held.manifest.files[0]),
     ):
         Path("/dev/full").write_text("x")

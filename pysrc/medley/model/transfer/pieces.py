@@ -28,13 +28,13 @@ class PieceStore:
         self.manifest, self.root = manifest, root
         self.done_bytes = manifest.size_bytes if whole else 0
         self.is_ended = whole
-        self._is_here = [whole] * len(manifest.pieces)
+        self._stored_flags = [whole] * len(manifest.pieces)
         self._final_paths = {file.path for file in manifest.files if whole}
         self._missing_counts = {file.path: 0 if whole else len(file.hashes) for file in manifest.files}
         self._change = threading.Condition()
 
     def list_missing(self) -> list[int]:
-        return [number for number, is_here in enumerate(self._is_here) if not is_here]
+        return [number for number, is_stored in enumerate(self._stored_flags) if not is_stored]
 
     @property
     def missing_bytes(self) -> int:
@@ -43,8 +43,8 @@ class PieceStore:
     def wait_for_piece(self, number: int, limit_s: float) -> bool:
         """Wait for a piece; return whether it is here."""
         with self._change:
-            self._change.wait_for(lambda: self._is_here[number] or self.is_ended, limit_s)
-            return self._is_here[number]
+            self._change.wait_for(lambda: self._stored_flags[number] or self.is_ended, limit_s)
+            return self._stored_flags[number]
 
     def end(self) -> None:
         """Wake all threads that wait for pieces."""
@@ -79,8 +79,8 @@ class PieceStore:
         """Count a piece that is on the disk and verified."""
         piece = self.manifest.pieces[number]
         with self._change:
-            if not self._is_here[number]:
-                self._is_here[number] = True
+            if not self._stored_flags[number]:
+                self._stored_flags[number] = True
                 self._missing_counts[piece.file.path] -= 1
                 self.done_bytes += piece.size_bytes
                 self._change.notify_all()
@@ -94,7 +94,7 @@ class PieceStore:
         piece = self.manifest.pieces[number]
         if hashlib.sha256(data).hexdigest() != piece.sha256:
             return False
-        with self.raise_write_problem(piece.file):
+        with self.explain_write_errors(piece.file):
             handle = self._open(piece.file)
             try:
                 written_bytes = 0
@@ -112,15 +112,15 @@ class PieceStore:
         """Rename the files that come last to their names, and make the links."""
         for file in self.manifest.files:
             if file.path not in self._final_paths:
-                with self.raise_write_problem(file):
+                with self.explain_write_errors(file):
                     self._finish(file)
         for link in self.manifest.links:
-            with self.raise_write_problem(link):
+            with self.explain_write_errors(link):
                 self._link(link)
         self.end()
 
     @contextlib.contextmanager
-    def raise_write_problem(self, entry: ManifestFile | ManifestLink) -> Iterator[None]:
+    def explain_write_errors(self, entry: ManifestFile | ManifestLink) -> Iterator[None]:
         """Turn an error of the file system into a Problem."""
         try:
             yield
@@ -143,7 +143,8 @@ class PieceStore:
         try:
             os.ftruncate(handle, file.size_bytes)
             os.fsync(handle)
-            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)  # as keep_page_cache, once it is written
+            # Drop it from the page cache, as inventory.keep_page_cache does, because it is on the disk.
+            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(handle)
         with self._change, open_below(self.root, file.path) as name:
@@ -178,7 +179,7 @@ class _FileState:
         return self.is_final and self.hashes == self.file.hashes
 
     @property
-    def correct_pieces(self) -> list[bool]:
+    def piece_matches(self) -> list[bool]:
         """Whether each piece of the manifest is on the disk."""
         matches = [
             actual == expected for actual, expected in zip(self.hashes, self.file.hashes, strict=False)
@@ -190,19 +191,20 @@ def recover_pieces(store: PieceStore, on_progress: inventory.OnProgress | None =
     """Count the pieces that are here, and give their files the names under which they can be completed."""
     count = inventory.build_counter(store.manifest.size_bytes, on_progress)
     states = [_inspect_file(store, file, count) for file in store.manifest.files]
-    damaged = [state for state in states if not state.is_complete]
-    if damaged:
-        # Another download would link to a damaged shared file again.
-        hub_cache.discard_blobs(store.find_final_path(state.file) for state in damaged if state.is_final)
+    incomplete = [state for state in states if not state.is_complete]
+    if incomplete:
+        # The hub's cache shares files between snapshots: a later download would link to a damaged one.
+        hub_cache.discard_blobs(store.find_final_path(state.file) for state in incomplete if state.is_final)
         # From here on engines see no model, until all of it is here.
         _hide_model(store)
-    numbers = iter(range(len(store.manifest.pieces)))
+    first_number = 0
     for state in states:
-        with store.raise_write_problem(state.file):
+        with store.explain_write_errors(state.file):
             pieces = _keep_correct_pieces(store, state)
-        for is_correct, number in zip(pieces, numbers, strict=False):
+        for number, is_correct in enumerate(pieces, first_number):
             if is_correct:
                 store.count_piece(number)
+        first_number += len(pieces)
 
 
 def find_damage(
@@ -221,7 +223,7 @@ def _list_damage(store: PieceStore, file: ManifestFile, count: inventory.OnBytes
         return [f"{file.path} is missing"]
     hashes = inventory.hash_file_pieces(path, store.manifest.piece_bytes, fresh=True, on_bytes=count)
     pieces = zip(
-        store.manifest.list_pieces(file), _FileState(file, hashes, is_final=True).correct_pieces, strict=True
+        store.manifest.list_pieces(file), _FileState(file, hashes, is_final=True).piece_matches, strict=True
     )
     damaged = [f"{piece} is damaged" for piece, is_correct in pieces if not is_correct]
     if not damaged and hashes != file.hashes:
@@ -249,11 +251,11 @@ def _hide_model(store: PieceStore) -> None:
     """Remove the final names of the files by which engines recognize a model."""
     for link in store.manifest.links:
         if is_last(link.path) and has_folders(store.root, link.path):
-            with store.raise_write_problem(link), open_below(store.root, link.path) as name:
+            with store.explain_write_errors(link), open_below(store.root, link.path) as name:
                 name.remove()
     for file in store.manifest.files:
         if is_last(file.path) and has_folders(store.root, file.path) and store.find_final_path(file).exists():
-            with store.raise_write_problem(file):
+            with store.explain_write_errors(file):
                 _mark_unfinished(store, file)
 
 
@@ -265,10 +267,10 @@ def _keep_correct_pieces(store: PieceStore, state: _FileState) -> list[bool]:
     final, part = store.find_final_path(state.file), store.find_unfinished_path(state.file)
     if state.is_complete and final.exists():
         store.mark_final(state.file)
-        return state.correct_pieces
-    if state.is_final and final.exists() and any(state.correct_pieces):
+        return state.piece_matches
+    if state.is_final and final.exists() and any(state.piece_matches):
         _mark_unfinished(store, state.file)
-    return state.correct_pieces if part.is_file() else [False] * len(state.correct_pieces)
+    return state.piece_matches if part.is_file() else [False] * len(state.piece_matches)
 
 
 def _mark_unfinished(store: PieceStore, file: ManifestFile) -> None:
