@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from medley import json_shape, process, process_identity, storage
 from medley.command import Command
@@ -39,6 +39,16 @@ MANAGER_QUESTIONS = (
     MEDLEY_PROFILES,
     UP_LINKS,
 )
+
+
+class ChangeRecord(TypedDict):
+    """A change as the state folder keeps it: its commands as text, and what undoes it."""
+
+    what: str
+    path: str | None
+    text: str | None
+    old: str | None
+    undo: list[list[str]]
 
 
 @dataclass(frozen=True)
@@ -105,7 +115,10 @@ def _list_usable_programs(answers: Transcript) -> tuple[tuple[str, ...], str]:
 
 
 def list_ssh_sessions() -> dict[str, str]:
-    """Return the clients of open ssh sessions, by address and interface here, also under sudo."""
+    """Return the client of each open ssh session, by this host's address and by its interface.
+
+    It reads the environment of every process, because sudo by default removes SSH_CONNECTION.
+    """
     environments = process_identity.read_environments().values()
     values = {environment.get("SSH_CONNECTION", "") for environment in environments}
     # The address and port of the client, then of the server.
@@ -128,28 +141,28 @@ def _parse_interface(route_json: str) -> str:
         return ""
 
 
-def build_change(settings: tuple[LinkSetting, ...], managers: AddressManager) -> Change:
+def build_change(settings: tuple[LinkSetting, ...], manager: AddressManager) -> Change:
     """Return the change that makes these settings, for the program that manages this host's addresses."""
-    match managers.program:
+    match manager.program:
         case "netplan":
-            return link_backends.build_netplan_change(settings, managers.medley_netplan)
+            return link_backends.build_netplan_change(settings, manager.medley_netplan)
         case "networkmanager":
-            return link_backends.build_network_manager_change(settings, managers.profiles, managers.active)
+            return link_backends.build_network_manager_change(settings, manager.profiles, manager.active)
         case "nixos":
             return link_backends.build_nixos_change(settings)
         case _:
-            return link_backends.build_iproute_change(settings, managers.up)
+            return link_backends.build_iproute_change(settings, manager.up)
 
 
 def apply_change(change: Change) -> None:
     """Apply a change; undo all of it where a step fails."""
     file = change.file
-    record = {
+    record: ChangeRecord = {
         "what": "; ".join(str(command) for command in change.commands),
         "path": str(file.path) if file else None,
         "text": file.text if file else None,
         "old": file.old_text if file else None,
-        "undo": [command.argv for command in change.undo],
+        "undo": [list(command.argv) for command in change.undo],
     }
     storage.write_text(_find_record_path(), json.dumps([record, *load_records()]), secret=True)
     try:
@@ -182,7 +195,7 @@ def _failed_step_problem(cause: str) -> Problem:
 def undo_change(*, force: bool = False) -> str:
     """Undo the newest change, and return its commands as text.
 
-    Raise a Problem without a change, if its file was edited since (unless forced), or if commands fail.
+    Unless forced, raise a Problem: without a change if its file was edited since, or later if commands fail.
     """
     records = load_records()
     if not records:
@@ -200,10 +213,11 @@ def undo_change(*, force: bool = False) -> str:
             cause="it differs from what medley wrote" if text is not None else "it was removed",
             fix="to restore it anyway: medley link setup --undo --force",
         )
-    if path and newest["old"] is None:
-        storage.remove_file(path)
+    old_text = newest["old"]
+    if path and old_text is not None:
+        storage.write_text(path, old_text, secret=True)
     elif path:
-        storage.write_text(path, newest["old"], secret=True)
+        storage.remove_file(path)
     failed = [argv for argv in newest["undo"] if process.run(Command(tuple(argv)), limit_s=_LIMIT_S).status]
     storage.write_text(_find_record_path(), json.dumps(older), secret=True)
     if failed and not force:
@@ -232,21 +246,13 @@ def _list_missing_settings(settings: tuple[LinkSetting, ...]) -> tuple[LinkSetti
     )
 
 
-class _ChangeRecord(TypedDict):
-    what: str
-    path: str | None
-    text: str | None
-    old: str | None
-    undo: list[list[str]]
-
-
-def load_records() -> list[dict[str, Any]]:
+def load_records() -> list[ChangeRecord]:
     """Return the records of changes, the newest first; raise a Problem if their file is damaged."""
     content = storage.read_bytes(_find_record_path())
     if content is None:
         return []
     records = json_shape.parse_json(content)
-    if json_shape.has_type(records, list[_ChangeRecord]):
+    if json_shape.has_type(records, list[ChangeRecord]):
         return list(records)
     raise Problem(
         "the record of changes to this host's links is damaged",

@@ -1,8 +1,8 @@
 """Find free and used TCP ports of this host; listen with limits on strangers.
 
-A client is a stranger until it has authenticated. Strangers are limited in number, in total and per address,
-and have a total time limit, so slow clients cannot hold a connection. At the limit a new stranger replaces an
-old one.
+A guest is a client with a connection, and a stranger until it has authenticated. Strangers are limited in
+number, in total and per address, and have a total time limit, so slow clients cannot hold a connection. At
+the limit a new stranger replaces an old one.
 """
 
 import errno
@@ -38,7 +38,8 @@ def find_free_port() -> int:
 def find_outward_address() -> str:
     """Return this host's address on its default route, else on a link that is up; else its name."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
-        probe.connect(("192.0.2.1", 9))  # documentation's (RFC 5737); of a datagram socket it sends nothing
+        # An address for documentation (RFC 5737); connect() of a datagram socket sends nothing.
+        probe.connect(("192.0.2.1", 9))
         return str(probe.getsockname()[0])
     import psutil  # noqa: PLC0415 - 20 ms, which hosts with a default route save
 
@@ -263,8 +264,8 @@ class Listener:
 
     def _admit(self, guest: ClientConnection) -> bool:
         with self._lock:
-            known = len(self._threads) - len(self._strangers)
-            if guest not in self._strangers or known >= self._limits.max_authenticated:
+            authenticated_count = len(self._threads) - len(self._strangers)
+            if guest not in self._strangers or authenticated_count >= self._limits.max_authenticated:
                 return False
             self._strangers.discard(guest)
             return True

@@ -39,36 +39,42 @@ def choose_fabric(hosts: Mapping[str, Facts], options: NetworkOptions = _NO_OPTI
     group = CandidateGroup(hosts, candidates, options)
     if len(hosts) < 2:  # noqa: PLR2004 - a group
         return _build_lone_fabric(group, tuple(rejected))
+    # The best network comes first, here and in the lists below.
     allowed_networks = subnets.find_shared_networks(group.select_candidates())
-    usable = list(list_unambiguous_networks(allowed_networks, group))
-    if not usable:
+    usable_networks = list(list_unambiguous_networks(allowed_networks, group))
+    if not usable_networks:
         return _choose_routed_fabric(group, allowed_networks, tuple(rejected))
-    best = usable[0]
+    best = usable_networks[0]
     if options.transport == "rdma":
-        best = next((network for network in usable if network.has_rdma), best)
+        best = next((network for network in usable_networks if network.has_rdma), best)
     all_networks = subnets.find_shared_networks(group.candidates)
-    parallel = list(list_unambiguous_networks(all_networks, group))
+    parallel_networks = list(list_unambiguous_networks(all_networks, group))
     if options.link is not None:
         # Where the user named a link, only the other lanes of its QSFP port are used with it.
-        parallel = [network for network in parallel if subnets.is_same_port(best, network)]
-    path = choose_data_path(best, parallel, group)
+        parallel_networks = [network for network in parallel_networks if subnets.is_same_port(best, network)]
+    path = choose_data_path(best, parallel_networks, group)
     ambiguities = list_ambiguity_findings([*allowed_networks, *all_networks], group)
     problems = (*ambiguities, *path.findings, *_list_findings(best, path, hosts))
-    rejected += list_rejections(group, (*best.candidates, *path.all_candidates), best, usable)
-    return _build_fabric(group, best.candidates, path, best=best, findings=problems, rejected=tuple(rejected))
+    rejected += list_rejections(group, (*best.candidates, *path.all_candidates), best, usable_networks)
+    return _build_fabric(
+        group, best.candidates, path, best=best, other_findings=problems, rejected=tuple(rejected)
+    )
 
 
 def _build_fabric(
     group: CandidateGroup,
-    sockets: Candidates,
+    socket_candidates: Candidates,
     path: DataPath,
     *,
     best: SharedNetwork | None,
-    findings: tuple[Finding, ...],
+    other_findings: tuple[Finding, ...],
     rejected: tuple[RejectedLink, ...],
 ) -> Fabric:
-    """Build the fabric from one candidate of each host; `best` is their network if they share one."""
-    by_host = {candidate.host: candidate for candidate in sockets}
+    """Build the fabric from one candidate of each host; `best` is their network if they share one.
+
+    `other_findings`: those without the ports that stay idle.
+    """
+    by_host = {candidate.host: candidate for candidate in socket_candidates}
     endpoints = {host: _build_endpoint(by_host[host], path) for host in group.hosts}
     first = (str(best.network),) if best else ()
     others = {str(candidate.network) for candidate in path.all_candidates} - set(first)
@@ -80,7 +86,9 @@ def _build_fabric(
         subnet_bits=path.subnet_bits,
         cabling=find_cabling(group),
         why=tuple(_list_reasons(best, path)),
-        findings=tuple(dict.fromkeys((*findings, *list_idle_findings(group.hosts, endpoints, findings)))),
+        findings=tuple(
+            dict.fromkeys((*other_findings, *list_idle_findings(group.hosts, endpoints, other_findings)))
+        ),
         rejected=tuple(sorted(rejected, key=lambda link: (link.host, link.interface))),
     )
 
@@ -148,7 +156,7 @@ def _choose_routed_fabric(
     rejections = list_rejections(group, chosen, None, [])
     problems = (findings.routed_finding(chosen), *findings.list_kind_findings(chosen))
     return _build_fabric(
-        group, chosen, path, best=None, findings=problems, rejected=(*unfit_links, *rejections)
+        group, chosen, path, best=None, other_findings=problems, rejected=(*unfit_links, *rejections)
     )
 
 
@@ -200,17 +208,17 @@ def _choose_joined_fabric(hosts: Mapping[str, Facts], options: NetworkOptions) -
     if base.transport != "tcp":
         return base
     try:
-        cable = choose_fabric(hosts, replace(options, ray_addresses=None, transport="rdma"))
+        rdma_fabric = choose_fabric(hosts, replace(options, ray_addresses=None, transport="rdma"))
     except Problem:
-        # Raises the reason against RDMA on this network, where the user asked for it.
-        without_cable = _add_ring_findings(choose_fabric(hosts, at_ray_addresses), hosts, options)
-        return _move_rank_sockets(without_cable, hosts, options)
-    hca = _build_hca_list(hosts, cable)
-    if hca is None and (bits := ring.compute_pair_bits(hosts, cable.endpoints, options.nccl)):
-        cable = replace(cable, is_ring=True, subnet_bits=bits)
-        hca = ",".join(_list_port_names(cable))
-    if hca and (_is_faster(cable, base) or options.transport == "rdma"):
-        return _move_rdma_to_cables(base, cable, hca)
+        # If the user asked for RDMA, this call raises the reason against it.
+        without_rdma = _add_ring_findings(choose_fabric(hosts, at_ray_addresses), hosts, options)
+        return _move_rank_sockets(without_rdma, hosts, options)
+    hca = _build_hca_list(hosts, rdma_fabric)
+    if hca is None and (bits := ring.compute_pair_bits(hosts, rdma_fabric.endpoints, options.nccl)):
+        rdma_fabric = replace(rdma_fabric, is_ring=True, subnet_bits=bits)
+        hca = ",".join(_list_port_names(rdma_fabric))
+    if hca and (_is_faster(rdma_fabric, base) or options.transport == "rdma"):
+        return _move_rdma_to_cables(base, rdma_fabric, hca)
     return _move_rank_sockets(choose_fabric(hosts, at_ray_addresses), hosts, options)
 
 
@@ -232,7 +240,7 @@ def _move_rank_sockets(base: Fabric, hosts: Mapping[str, Facts], options: Networ
         return base
     if not _is_faster(faster, base):
         return base
-    if finding := _find_socket_obstacle(hosts, faster, base):
+    if finding := _find_name_conflict(hosts, faster, base):
         return replace(base, findings=(*base.findings, finding))
     endpoints = {
         host: replace(endpoint, mbit=faster.endpoints[host].mbit) for host, endpoint in base.endpoints.items()
@@ -249,16 +257,23 @@ def _move_rank_sockets(base: Fabric, hosts: Mapping[str, Facts], options: Networ
     )
 
 
-def _find_socket_obstacle(hosts: Mapping[str, Facts], faster: Fabric, current: Fabric) -> Finding | None:
-    """Report why one list of interfaces cannot name those of all hosts; all ranks get the same variables."""
-    cause, first = "", sorted({endpoint.interface for endpoint in faster.endpoints.values()})
+def _find_name_conflict(hosts: Mapping[str, Facts], faster: Fabric, current: Fabric) -> Finding | None:
+    """Return the finding if one list cannot name the interfaces of all hosts.
+
+    One list has to, because all ranks get the same variables.
+    """
+    cause, first_interfaces = "", sorted({endpoint.interface for endpoint in faster.endpoints.values()})
     interfaces = {lane for endpoint in faster.endpoints.values() for lane in endpoint.lanes}
     for host, facts in hosts.items():
         usable = {link.name for link in facts.net.links if link.up and link.addresses}
         if foreign := (usable & interfaces) - set(faster.endpoints[host].lanes):
             cause = f"{', '.join(sorted(foreign))} of {host} has another host's name and leads elsewhere"
-    if not cause and len(first) > 1 and not any(types.has_nccl_gpu(facts) for facts in hosts.values()):
-        cause = f"Gloo takes one name, and theirs differ: {', '.join(first)}"
+    if (
+        not cause
+        and len(first_interfaces) > 1
+        and not any(types.has_nccl_gpu(facts) for facts in hosts.values())
+    ):
+        cause = f"Gloo takes one name, and theirs differ: {', '.join(first_interfaces)}"
     if not cause:
         return None
     speeds = [
@@ -283,35 +298,41 @@ def _add_ring_findings(base: Fabric, hosts: Mapping[str, Facts], options: Networ
     return replace(base, findings=(*base_findings, *ring_findings, *idle))
 
 
-def _list_port_names(cable: Fabric) -> list[str]:
-    return sorted({port.nccl_name for endpoint in cable.endpoints.values() for port in endpoint.ports})
+def _list_port_names(rdma_fabric: Fabric) -> list[str]:
+    return sorted({port.nccl_name for endpoint in rdma_fabric.endpoints.values() for port in endpoint.ports})
 
 
-def _build_hca_list(hosts: Mapping[str, Facts], cable: Fabric) -> str | None:
-    """Return the ports of all hosts by name; None where NCCL, which uses active ones, would use another."""
-    all_ports = _list_port_names(cable)
+def _build_hca_list(hosts: Mapping[str, Facts], rdma_fabric: Fabric) -> str | None:
+    """Return NCCL_IB_HCA for all hosts; None if on some host it would not match exactly the fabric's ports.
+
+    NCCL uses each active port that the list names.
+    """
+    all_ports = _list_port_names(rdma_fabric)
     for host, facts in hosts.items():
-        own_ports = {port.nccl_name for port in cable.endpoints[host].ports}
+        own_ports = {port.nccl_name for port in rdma_fabric.endpoints[host].ports}
         if {port.nccl_name for port in facts.rdma if port.active} & set(all_ports) != own_ports:
             return None
     return ",".join(all_ports) or None
 
 
-def _move_rdma_to_cables(base: Fabric, cable: Fabric, hca: str) -> Fabric:
-    """Return the fabric with Ray and sockets in `base` and RDMA over `cable`."""
+def _move_rdma_to_cables(base: Fabric, rdma_fabric: Fabric, hca: str) -> Fabric:
+    """Return the fabric with Ray and sockets in `base` and RDMA over `rdma_fabric`."""
     endpoints = {
         host: replace(
-            endpoint, mbit=cable.endpoints[host].mbit, ports=cable.endpoints[host].ports, gid_index=None
+            endpoint,
+            mbit=rdma_fabric.endpoints[host].mbit,
+            ports=rdma_fabric.endpoints[host].ports,
+            gid_index=None,
         )
         for host, endpoint in base.endpoints.items()
     }
-    cables = tuple(network for network in cable.networks if network not in base.networks)
+    cables = tuple(network for network in rdma_fabric.networks if network not in base.networks)
     why = f"RDMA over {', '.join(cables)}; Ray and sockets stay in {base.networks[0]}"
     return replace(
-        cable,
+        rdma_fabric,
         endpoints=endpoints,
         networks=(*base.networks[:1], *cables),
         hca=hca,
-        why=(why, *cable.why),
+        why=(why, *rdma_fabric.why),
         rejected=base.rejected,
     )

@@ -7,6 +7,7 @@ set when a model starts.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Interface
+from typing import NamedTuple
 
 from medley.command import Variable
 from medley.errors import Finding, Problem
@@ -49,6 +50,7 @@ def rank_host_links(host: str, facts: Facts, options: NetworkOptions) -> HostLin
     pairs = [pair for network in all_networks for pair in subnets.find_ambiguous_links(network, group.hosts)]
     ranked_names = {candidate.link.name for candidate in ranked}
     rejected = list(unfit)
+    # Of the candidates of one interface the first counts, because in a dict the last one wins.
     unranked = [candidate for candidate in reversed(candidates) if candidate.link.name not in ranked_names]
     for name, candidate in {candidate.link.name: candidate for candidate in unranked}.items():
         rejected.append(RejectedLink(host, name, _explain_rejection(candidate, group, all_networks, pairs)))
@@ -92,7 +94,10 @@ def _explain_rejection(
 
 
 def choose_mirrored_fabric(host: str, facts: Facts, options: NetworkOptions) -> Fabric:
-    """Choose the fabric of this host and a mirror image of it."""
+    """Choose the fabric of this host and a mirror image of it.
+
+    The other hosts are unknown before they join, so this takes an equal host for the other end of each link.
+    """
     candidates, rejected = find_endpoint_candidates(host, facts, options)
     if not candidates:
         reasons = "; ".join(f"{link.interface}: {link.why}" for link in rejected)
@@ -193,21 +198,30 @@ def choose_running_cluster_network(
     return joined_fabric, merge_user_variables(own_variables, environment)
 
 
-def choose_new_cluster_network(
-    hosts: Mapping[str, Facts], options: NetworkOptions
-) -> tuple[Mapping[str, Endpoint], Mapping[str, tuple[Variable, ...]], tuple[str, ...]]:
-    """Return each host's end, the variables of its Ray, and the reasons."""
+class ClusterNetwork(NamedTuple):
+    """The network of a new cluster, by host."""
+
+    endpoints: Mapping[str, Endpoint]
+    variables: Mapping[str, tuple[Variable, ...]]
+    """The variables of each host's `ray start`."""
+    why: tuple[str, ...]
+    """The reasons for the choice, then the findings."""
+
+
+def choose_new_cluster_network(hosts: Mapping[str, Facts], options: NetworkOptions) -> ClusterNetwork:
+    """Choose the network of a cluster before its Ray starts."""
     if len(hosts) == 1:
         ((name, facts),) = hosts.items()
         head = choose_head_network(name, facts, replace(options, link=options.find_link(name)), {})
-        return {name: head.endpoint}, {name: head.variables}, tuple(head.describe())
+        return ClusterNetwork({name: head.endpoint}, {name: head.variables}, tuple(head.describe()))
     chosen = _drop_gid_index(choose_fabric(hosts, options))
     variables = {
         name: merge_user_variables(list_host_variables(chosen, name, facts), {})
         for name, facts in hosts.items()
     }
     subgroups, idle = find_faster_subgroups(hosts, chosen, options)
-    return chosen.endpoints, variables, (*chosen.why, *map(str, (*subgroups, *chosen.findings, *idle)))
+    why = (*chosen.why, *map(str, (*subgroups, *chosen.findings, *idle)))
+    return ClusterNetwork(chosen.endpoints, variables, why)
 
 
 def _drop_gid_index(chosen: Fabric) -> Fabric:

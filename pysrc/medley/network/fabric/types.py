@@ -147,11 +147,11 @@ def compute_link_mbit(link: Interface, ports: tuple[RdmaPort, ...]) -> int | Non
     reported = link.mbit or (port.mbit if port else None)
     if port is None or reported is None:
         return reported
-    lanes = compute_pcie_mbit(port)
-    if lanes is None and port.device in find_second_functions(ports):
+    pcie_mbit = compute_pcie_mbit(port)
+    if pcie_mbit is None and port.device in find_second_functions(ports):
         # Each function reports the speed of the port that they share.
         return reported // 2
-    return min(reported, lanes or reported)
+    return min(reported, pcie_mbit or reported)
 
 
 def has_nccl_gpu(facts: Facts) -> bool:
