@@ -54,14 +54,14 @@ def match_kind(facts: Facts, hosts: Mapping[str, HostTable]) -> Kind:
     signs = {
         name: tuple(_list_signs(facts, host)) for name, host in hosts.items() if facts.system in host.systems
     }
-    ranks: dict[str, tuple[int, int]] = {}
+    scores: dict[str, tuple[int, int]] = {}
     for name, kind_signs in signs.items():
         # nvidia-smi shows a Jetson's GPU like any other, but its system runs nothing built for others.
         is_possible = bool(hosts[name].recognise.soc) or not facts.is_jetson
         if is_possible and all(sign.is_met for sign in kind_signs):
             # More signs win; the sign of any NVIDIA GPU counts after every particular one.
-            ranks[name] = (sum(not sign.is_any_gpu for sign in kind_signs), len(kind_signs))
-    best = [name for name in ranks if ranks[name] == max(ranks.values())]
+            scores[name] = (sum(not sign.is_any_gpu for sign in kind_signs), len(kind_signs))
+    best = [name for name in scores if scores[name] == max(scores.values())]
     if not best:
         raise _no_kind_problem(facts, hosts)
     if len(best) > 1:
@@ -146,7 +146,7 @@ def _list_signs(facts: Facts, host: HostTable) -> Iterator[_KindSign]:
         yield _KindSign(f"L4T r{' or r'.join(required.l4t)}", major in required.l4t)
     if required.gpu is not None:
         # Every GPU, because the toolchain is built for one sort: a mixed host is no `rtx`.
-        # A whole word, for GB10 is also how GB100 begins; the empty word is in every name.
+        # A whole word, because GB100 begins with GB10. `gpu = ""` in a table stands for any NVIDIA GPU.
         names = [re.sub(r"[()]", " ", gpu.name).split() for gpu in facts.gpus]
         has_gpu = bool(names) and all(not required.gpu or required.gpu in words for words in names)
         yield _KindSign(f"GPU {required.gpu or 'of NVIDIA'}", has_gpu, is_any_gpu=not required.gpu)

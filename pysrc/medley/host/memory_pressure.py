@@ -2,8 +2,8 @@
 
 GPU and system share the memory of a Spark or a Jetson; such hosts froze before the kernel's OOM killer acted
 (vllm issues 46307, 56824). earlyoom acts at 10 % available, systemd-oomd where processes stall for 60 % of
-30 s. Of 128 GiB 10 % are more than a plan leaves: of the 8 GiB that it keeps for the system, the engine uses
-5.6 GiB outside of its own accounting (planner/memory.py). The bounds here are below what remains.
+30 s. 10 % of 128 GiB is more than a plan leaves available: it keeps 8 GiB for the system, of which the engine
+uses about 5.6 GiB outside of its own accounting (planner/memory.py). So the bounds here are below 2.4 GiB.
 """
 
 import os
@@ -21,8 +21,8 @@ Level = Literal["enough", "low", "critical"]
 MIB, GIB = 1 << 20, 1 << 30
 _LOW_SHARE, _MIN_LOW_BYTES, _MAX_LOW_BYTES = 0.04, 512 * MIB, 2 * GIB
 """The share of all memory below which it is low, and the limits of that bound."""
-_MAX_LOW_DIVISOR = 8
-"""The bound is at most this part of all memory, on small hosts."""
+_MIN_LOW_DIVISOR = 8
+"""The bound is at most one eighth of all memory, which holds on small hosts."""
 _RECOVERED_RATIO = 1.5
 _MIN_SWAP_SHARE = 0.1
 """earlyoom's share of free swap, below which swap no longer helps."""
@@ -51,7 +51,7 @@ class MemoryState:
         """Return the available bytes below which it is low, and critical; `reserve` replaces the first."""
         low = reserve
         if low is None:
-            most = min(_MAX_LOW_BYTES, self.total // _MAX_LOW_DIVISOR)
+            most = min(_MAX_LOW_BYTES, self.total // _MIN_LOW_DIVISOR)
             low = min(most, max(_MIN_LOW_BYTES, int(self.total * _LOW_SHARE)))
         return low, low // 2
 
@@ -93,7 +93,10 @@ def read_memory(root: Path = Path("/")) -> Iterator[MemoryState]:
 
 
 def _list_groups(root: Path) -> Iterator[MemoryState]:
-    """Yield the control groups of this process that have a limit; in a container their paths are not here."""
+    """Yield the control groups of this process that have a limit.
+
+    In a container the paths in /proc/self/cgroup may not exist, so every parent is tried.
+    """
     for line in _read_text(root / "proc/self/cgroup").splitlines():
         number, controllers, path = line.split(":", 2)
         tree = root / "sys/fs/cgroup" / ("memory" if "memory" in controllers.split(",") else "")
@@ -145,7 +148,10 @@ def count_kernel_kills(root: Path = Path("/")) -> int | None:
 
 
 def describe_killer(kills_before: int | None, root: Path = Path("/")) -> str:
-    """Return as text whether the kernel killed a process; `kills_before`: its kills when that started."""
+    """Return whether the kernel killed a process, as a clause that follows "it was killed, ".
+
+    `kills_before`: the kernel's kills when that process started.
+    """
     kills = count_kernel_kills(root)
     if kills_before is None or kills is None:
         return "as the kernel does when memory runs out"
@@ -162,7 +168,7 @@ class MemoryWatch:
         self._reserve, self._patience_s = read_reserve(environ), patience_s
         self._next, self._critical_since = 0.0, float("inf")
         self.low: str | None = None
-        """The figures while memory is low, until half as much again as that bound is available."""
+        """The figures while memory is low; None again once 1.5 times the bound is available."""
 
     def check(self) -> bool:
         """Return whether memory has been critical for long enough; `low` is as of the last look."""

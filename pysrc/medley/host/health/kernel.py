@@ -67,13 +67,15 @@ def read_kernel_report(answers: Transcript) -> KernelReport:
     counted = [line.split()[0] for line in read_lines(answers, PCIE_FATAL)]
     logged = (_FATAL_ERROR.search(line) for line in read_lines(answers, PCIE_LOG))
     cma, clocks = parse_meminfo(answers[CMA].text), [line.split() for line in read_lines(answers, GPU_CLOCKS)]
+    # The type of a translating IOMMU group is DMA or DMA-FQ, that of another is identity.
+    translated_gpus = tuple(line.split()[0] for line in read_lines(answers, IOMMU) if " DMA" in line)
     return KernelReport(
         fatal_addresses=tuple(sorted({*counted, *(match[1] for match in logged if match)})),
         is_log_read=PCIE_LOG in answers and answers[PCIE_LOG].status != _UNREADABLE_STATUS,
         cma_total_bytes=cma.get("CmaTotal", 0),
         cma_free_bytes=cma.get("CmaFree", 0),
         peers=_read_peers(answers),
-        translated_gpus=tuple(line.split()[0] for line in read_lines(answers, IOMMU) if " DMA" in line),
+        translated_gpus=translated_gpus,
         power_modes=tuple(read_assignments(answers, POWER_MODES).items()),
         has_pinned_clocks=all(fields[1:2] == fields[2:3] for fields in clocks) if clocks else None,
     )

@@ -9,7 +9,7 @@ expression is possessive or bounded, so the time is in proportion to the text.
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from medley import config
 
@@ -72,42 +72,44 @@ _NO_REQUEST = re.compile(
     r"|(?:\w{0,40}prompts?|\w{1,40}(?:\.\w{1,40}){1,4})(?:\[\w{1,40}\])?[,)(]{0,3}\s*$"
 )
 _OF_BRACKETS = re.compile(rf"[\[({{]|[\])}}]|{_QUOTE}")
-# What stands for a value in a sentence, a help text or a repr, and is none.
-_PLAIN = re.compile(
+# A placeholder for a value in a sentence, a help text or a repr; also a switch and a number.
+_PLACEHOLDER_PATTERN = re.compile(
     r"(?:|HIDDEN|None|none|null|nil|True|False|true|false|yes|no|on|off|auto|required|optional|unset|FILE|KEY|TOKEN|VALUE|NAME"
     r"|\*+|[-.…]+|<[^>\n]*>?|\$\{?[A-Z_][A-Z0-9_]*\}?|\$\([^)\n]*\)?|%\(\w+\)s|\{[a-z_]*\}|\d{1,12}(?:\.\d{1,6})?[a-zA-Z%]{0,3})"
 )
 _DIGITS = re.compile(r"\d+")
 _LEAST_DIGITS = 4
 """Digits of a key: fewer are a switch or a count."""
-_AFTER_PLAIN = re.compile(r"[,;)&}\]]")
+_AFTER_PLACEHOLDER_PATTERN = re.compile(r"[,;)&}\]]")
 
 
 @lru_cache(maxsize=4096)
-def kind_of(name: str) -> Kind | None:
+def find_kind(name: str) -> Kind | None:
     """Return what a name says about its value."""
     if name == "PWD":  # the shell's folder
         return None
-    plain = _HUMP.sub("_", name.strip("-.")).replace("-", "_").replace(".", "_").lower()
-    if plain in _NAMES["headers"]:
+    normalized = _HUMP.sub("_", name.strip("-.")).replace("-", "_").replace(".", "_").lower()
+    if normalized in _NAMES["headers"]:
         return "header"
-    for part in (plain, name.lower().rpartition(".")[2]):
+    for part in (normalized, name.lower().rpartition(".")[2]):
         if part in _NAMES["request"]:
             return "unquoted" if part in _NAMES["unquoted"] else "request"
     is_flag = name.startswith("-")
     is_named = (
-        (is_flag and _FLAG.search(plain)) or (name.isupper() and _VARIABLE.search(plain)) or name == _RESULT
+        (is_flag and _FLAG.search(normalized))
+        or (name.isupper() and _VARIABLE.search(normalized))
+        or name == _RESULT
     )
-    if not (is_named or _SECRET.search(plain)) or _NO_SECRET.search(plain):
+    if not (is_named or _SECRET.search(normalized)) or _NO_SECRET.search(normalized):
         return None
-    if _PASSWORD.search(plain):
+    if _PASSWORD.search(normalized):
         return "password"
-    return "key" if is_named or is_flag or name.isupper() or _ANY_KEY.search(plain) else "secret"
+    return "key" if is_named or is_flag or name.isupper() or _ANY_KEY.search(normalized) else "secret"
 
 
 def is_secret(name: str) -> bool:
     """Whether a variable, flag, header or key of this name has a secret value."""
-    return kind_of(name[-_LONGEST_NAME:]) in {"secret", "key", "password", "header"}
+    return find_kind(name[-_LONGEST_NAME:]) in {"secret", "key", "password", "header"}
 
 
 def is_secret_variable(name: str) -> bool:
@@ -117,47 +119,54 @@ def is_secret_variable(name: str) -> bool:
 
 def has_secret_value(name: str, value: str) -> bool:
     """Whether a name is secret, and its value is neither a switch nor stands for another."""
-    kind = kind_of(name[-_LONGEST_NAME:])
-    return kind is not None and is_secret(name) and not _is_no_value(value, kind, whole=True)
+    kind = find_kind(name[-_LONGEST_NAME:])
+    return kind is not None and is_secret(name) and not _is_placeholder(value, kind, whole=True)
 
 
 def is_plain(value: str) -> bool:
     """Whether a value stands for another, or is a switch or a number."""
-    return _PLAIN.fullmatch(value) is not None
+    return _PLACEHOLDER_PATTERN.fullmatch(value) is not None
 
 
 def hide_named(text: str, *, has_requests: bool = True) -> str:
     """Replace the values of secret names by HIDDEN, and with `has_requests` those of prompts and messages."""
-    return "".join(_Reader(text, has_requests=has_requests).parts())
+    return "".join(_Reader(text, has_requests=has_requests).list_parts())
+
+
+class _Span(NamedTuple):
+    """The place of a value in a text."""
+
+    start: int
+    end: int
 
 
 class _Reader:
     def __init__(self, text: str, *, has_requests: bool) -> None:
         self.text, self.has_requests = text, has_requests
-        self.unclosed = -1
-        """No bracket before this place closes."""
+        self.unclosed_end = -1
+        """Brackets before this index are known not to close, so they are not searched again."""
 
-    def parts(self) -> Iterator[str]:
+    def list_parts(self) -> Iterator[str]:
         at = 0
         for word in _WORD.finditer(self.text):
             name = (word[1] or word[0])[-_LONGEST_NAME:]
-            kind = kind_of(name) if word.start() >= at else None
+            kind = find_kind(name) if word.start() >= at else None
             if kind in {"request", "unquoted"} and not self.has_requests:
                 kind = None
-            value = self._value(word, name, kind) if kind else None
-            if value and value[0] < value[1]:
-                yield self.text[at : value[0]]
+            value = self._find_value(word, name, kind) if kind else None
+            if value and value.start < value.end:
+                yield self.text[at : value.start]
                 yield HIDDEN
-                at = value[1]
+                at = value.end
         yield self.text[at:]
 
-    def _value(self, word: re.Match[str], name: str, kind: Kind) -> tuple[int, int] | None:
+    def _find_value(self, word: re.Match[str], name: str, kind: Kind) -> _Span | None:
         """Return where the value of a name begins and ends; None where it has none."""
-        end, before = word.end(), self._quote_before(word.start(1) if word[1] else word.start())
+        end, before = word.end(), self._find_quote_before(word.start(1) if word[1] else word.start())
         quoted = before and not self.text.startswith(before, end)
         assigned = _ASSIGNED.match(self.text, end)
         if kind in {"request", "unquoted"}:
-            return self._request(word.start(), assigned.end(), kind) if assigned else None
+            return self._find_request(word.start(), assigned.end(), kind) if assigned else None
         is_flag = name.startswith("-")
         glue = (is_flag and _FLAGGED.match(self.text, end)) or assigned
         if not glue and kind == "header":
@@ -167,57 +176,64 @@ class _Reader:
             return None
         at = glue.end()
         if self.text.startswith("= ", at):
-            return at, self._line_end(at)
+            return _Span(at, self._find_line_end(at))
         if not is_flag and (block := _BLOCK.match(self.text, at)):
-            return self._block(word.start(), block.end())
+            return self._find_block(word.start(), block.end())
         at = _PREFIX.match(self.text, at).end()  # type: ignore[union-attr] # it matches nothing too
-        return self._from(at, kind, before if quoted else "", is_flag=is_flag, line=self._is_line(word, glue))
+        enclosing, can_have_spaces = before if quoted else "", self._can_have_spaces(word, glue)
+        return self._find_value_from(at, kind, enclosing, is_flag=is_flag, can_have_spaces=can_have_spaces)
 
-    def _from(
-        self, at: int, kind: Kind, enclosing: str, *, is_flag: bool, line: bool
-    ) -> tuple[int, int] | None:
+    def _find_value_from(
+        self, at: int, kind: Kind, enclosing: str, *, is_flag: bool, can_have_spaces: bool
+    ) -> _Span | None:
         if enclosing and not (is_flag and self.text[at - 1] in " \t"):
-            end = self._closing(enclosing, at)
+            end = self._find_quote_end(enclosing, at)
         elif opening := _OPENING.match(self.text, at):
-            return None if opening[0] == enclosing else self._quoted(at, opening, kind, is_flag=is_flag)
+            if opening[0] == enclosing:
+                return None
+            return self._find_quoted_value(at, opening, kind, is_flag=is_flag)
         elif self.text[at : at + 1] in {"[", "(", "{"}:
-            return self._bracketed(at)
-        elif kind == "header" or line:
-            end = self._line_end(at)
+            return self._find_bracketed_value(at)
+        elif kind == "header" or can_have_spaces:
+            end = self._find_line_end(at)
         else:
-            return self._bare(at, kind, is_flag=is_flag)
-        return None if _is_no_value(self.text[at:end], kind) else (at, end)
+            return self._find_bare_value(at, kind, is_flag=is_flag)
+        return None if _is_placeholder(self.text[at:end], kind) else _Span(at, end)
 
-    def _quoted(
+    def _find_quoted_value(
         self, at: int, opening: re.Match[str], kind: Kind, *, is_flag: bool
-    ) -> tuple[int, int] | None:
-        start, end = opening.end(), self._closing(opening[0], opening.end())
+    ) -> _Span | None:
+        start, end = opening.end(), self._find_quote_end(opening[0], opening.end())
         if opening[0] in {"'", '"'} and not self.text.startswith(opening[0], end):
-            end = self._closing_below(opening[0], end)
+            end = self._find_quote_end_below(opening[0], end)
         after = min(end + len(opening[0]), len(self.text))
         is_closed = self.text.startswith(opening[0], end)
         is_joined = is_closed and (_JOINED.match(self.text, after) or self.text[after : after + 1].isalnum())
         if is_joined:
-            return at, self._word_end(after)
-        if _is_no_value(self.text[start:end], kind, whole=True):
+            return _Span(at, self._find_word_end(after))
+        if _is_placeholder(self.text[start:end], kind, whole=True):
             return None
-        return (at, more) if is_flag and (more := self._more(after)) else (start, end)
+        list_end = self._find_list_end(after) if is_flag else None
+        return _Span(start, end) if list_end is None else _Span(at, list_end)
 
-    def _more(self, at: int) -> int | None:
+    def _find_list_end(self, at: int) -> int | None:
         """Return the end of further values of a flag that takes several."""
         end = None
         while following := _NEXT_OF_LIST.match(self.text, at):
             opening = _OPENING.match(self.text, following.end())
-            at = end = self._after_quoted(opening) if opening else self._word_end(following.end())
+            at = end = (
+                self._find_end_after_quotes(opening) if opening else self._find_word_end(following.end())
+            )
         return end
 
-    def _bare(self, at: int, kind: Kind, *, is_flag: bool) -> tuple[int, int] | None:
-        end = self._word_end(at)
-        if _is_no_value(self.text[at:end], kind):
+    def _find_bare_value(self, at: int, kind: Kind, *, is_flag: bool) -> _Span | None:
+        end = self._find_word_end(at)
+        if _is_placeholder(self.text[at:end], kind):
             return None
-        return at, (is_flag and self._more(end)) or end
+        list_end = self._find_list_end(end) if is_flag else None
+        return _Span(at, list_end or end)
 
-    def _word_end(self, at: int) -> int:
+    def _find_word_end(self, at: int) -> int:
         """Return the next blank, without punctuation before it; a shell joins what quotes divide."""
         end = at
         while True:
@@ -225,22 +241,22 @@ class _Reader:
             end = bare.end() if bare else end
             if not _JOINED.match(self.text, end) or not (opening := _OPENING.match(self.text, end)):
                 return at + len(self.text[at:end].rstrip(",;)}]\\"))
-            end = self._after_quoted(opening)
+            end = self._find_end_after_quotes(opening)
 
-    def _after_quoted(self, opening: re.Match[str]) -> int:
-        return min(self._closing(opening[0], opening.end()) + len(opening[0]), len(self.text))
+    def _find_end_after_quotes(self, opening: re.Match[str]) -> int:
+        return min(self._find_quote_end(opening[0], opening.end()) + len(opening[0]), len(self.text))
 
-    def _bracketed(self, at: int) -> tuple[int, int] | None:
-        end = self._close(at)
+    def _find_bracketed_value(self, at: int) -> _Span | None:
+        end = self._find_bracket_end(at)
         inside = self.text[at + 1 : end]
         if all(is_plain(each[0]) for each in _WORD.finditer(inside)):
             return None
-        return at + 1, end
+        return _Span(at + 1, end)
 
-    def _close(self, at: int) -> int:
+    def _find_bracket_end(self, at: int) -> int:
         """Return the place of the bracket that closes this one, or the end of the line."""
         depth, place = 0, at
-        while at > self.unclosed and (part := _OF_BRACKETS.search(self.text, place)):
+        while at > self.unclosed_end and (part := _OF_BRACKETS.search(self.text, place)):
             place = part.end()
             if part[0] in "[({":
                 depth += 1
@@ -249,22 +265,22 @@ class _Reader:
                 if depth == 0:
                     return part.start()
             else:
-                place = min(self._closing(part[0], place) + len(part[0]), len(self.text))
-        self.unclosed = max(self.unclosed, place if at > self.unclosed else -1)
-        return self._line_end(at)
+                place = min(self._find_quote_end(part[0], place) + len(part[0]), len(self.text))
+        self.unclosed_end = max(self.unclosed_end, place if at > self.unclosed_end else -1)
+        return self._find_line_end(at)
 
-    def _request(self, name: int, at: int, kind: Kind) -> tuple[int, int] | None:
+    def _find_request(self, name: int, at: int, kind: Kind) -> _Span | None:
         if block := _REQUEST_BLOCK.match(self.text, at):
-            return self._block(name, block.end())
+            return self._find_block(name, block.end())
         shown = _SHOWN_REQUEST.match(self.text, at)
         if not shown:
-            value = self.text[at : self._line_end(at)]
+            value = self.text[at : self._find_line_end(at)]
             is_shown = kind == "unquoted" and not is_plain(value.strip()) and not _NO_REQUEST.match(value)
-            return (at, at + len(value)) if is_shown else None
-        close = self._close(at) if shown[0] in "[{" else at
-        return at, max(self._line_end(at), close)
+            return _Span(at, at + len(value)) if is_shown else None
+        close = self._find_bracket_end(at) if shown[0] in "[{" else at
+        return _Span(at, max(self._find_line_end(at), close))
 
-    def _block(self, name: int, at: int) -> tuple[int, int] | None:
+    def _find_block(self, name: int, at: int) -> _Span | None:
         """Return the lines below a name that are indented more, or are its list."""
         begins = self.text.rfind("\n", 0, name) + 1
         head = self.text[begins:name]
@@ -276,28 +292,28 @@ class _Reader:
         end = inside.end() if inside else at
         body = self.text[at:end]
         start = at + len(body) - len(body.lstrip())
-        return start, at + len(body.rstrip())
+        return _Span(start, at + len(body.rstrip()))
 
-    def _is_line(self, word: re.Match[str], glue: re.Match[str]) -> bool:
+    def _can_have_spaces(self, word: re.Match[str], glue: re.Match[str]) -> bool:
         """Whether a password may have spaces: it stands alone on its line, as in YAML and .ini files."""
-        if kind_of(word[0][-_LONGEST_NAME:]) != "password" or not glue[0][-1:].isspace():
+        if find_kind(word[0][-_LONGEST_NAME:]) != "password" or not glue[0][-1:].isspace():
             return False
         begins = self.text.rfind("\n", max(0, word.start() - _LONGEST_NAME), word.start())
         return not self.text[begins + 1 : word.start()].strip(" \t-\"'") and (
             begins >= 0 or word.start() < _LONGEST_NAME
         )
 
-    def _quote_before(self, at: int) -> str:
+    def _find_quote_before(self, at: int) -> str:
         found = _BEFORE.search(self.text, max(0, at - _LONGEST_QUOTE), at)
         return found[0] if found else ""
 
-    def _closing(self, quote: str, at: int) -> int:
+    def _find_quote_end(self, quote: str, at: int) -> int:
         """Return the place of the same quote with the same backslashes, or the end of the line."""
-        end = len(self.text) if len(quote.lstrip("\\")) > 1 else self._line_end(at)
+        end = len(self.text) if len(quote.lstrip("\\")) > 1 else self._find_line_end(at)
         quotes = _OPENING.finditer(self.text, at, end)
         return next((each.start() for each in quotes if each[0] == quote), end)
 
-    def _closing_below(self, quote: str, line_end: int) -> int:
+    def _find_quote_end_below(self, quote: str, line_end: int) -> int:
         """Return where a shell's quotes over several lines close, or the end of the first line.
 
         What follows a closing quote of a shell is a blank or a sign of the shell's.
@@ -305,14 +321,14 @@ class _Reader:
         place = self.text.find(quote, line_end, line_end + _LONGEST_BELOW)
         return place if place >= 0 and _AFTER_CLOSING.match(self.text, place + 1) else line_end
 
-    def _line_end(self, at: int) -> int:
+    def _find_line_end(self, at: int) -> int:
         end = self.text.find("\n", at)
         return len(self.text) if end < 0 else end
 
 
-def _is_no_value(value: str, kind: Kind, *, whole: bool = False) -> bool:
-    """Whether a value is none; of one without quotes the part before punctuation counts as well."""
+def _is_placeholder(value: str, kind: Kind, *, whole: bool = False) -> bool:
+    """Whether a value is only a placeholder; without quotes the part before punctuation may be one too."""
     if _DIGITS.fullmatch(value) and (kind == "password" or (kind == "key" and len(value) >= _LEAST_DIGITS)):
         return False
-    head = value if whole else _AFTER_PLAIN.split(value, maxsplit=1)[0]
+    head = value if whole else _AFTER_PLACEHOLDER_PATTERN.split(value, maxsplit=1)[0]
     return is_plain(value) or (bool(head) and is_plain(head))
