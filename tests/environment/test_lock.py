@@ -176,7 +176,7 @@ def table(
     *found: PinnedPackage, device: str = "cuda", indexes: tuple[str, ...] = (), disk_bytes: int | None = None
 ) -> Recipe:
     made = ResolvedLock(LockRequest("own", (), device, indexes=indexes), PYTHON, found)
-    return build_table(tomllib.loads(made.format_recipe(disk_bytes)), Recipe, "own.toml")
+    return build_table(tomllib.loads(made.format_table(disk_bytes)), Recipe, "own.toml")
 
 
 def test_what_uv_chose() -> None:

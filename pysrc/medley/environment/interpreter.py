@@ -62,8 +62,8 @@ def find_interpreter(version: str, *, pythons: Mapping[str, str], uv: str) -> In
             if isinstance(result, Interpreter):
                 return result
             if candidate.is_required:
-                raise _unfit_problem(candidate, version, result)
-            failures[candidate.path] = result
+                raise _unfit_problem(candidate, version, result.why)
+            failures[candidate.path] = result.why
     return _find_with_uv(version, uv, [*failures.values()])
 
 
@@ -71,8 +71,8 @@ def probe_interpreter(path: Path) -> Interpreter:
     """Return the Python at `path`, of any version; raise a Problem if it does not run."""
     candidate = PythonCandidate(str(path), "its virtualenv", is_required=True)
     result = _probe(candidate, "3")
-    if isinstance(result, str):
-        raise _unfit_problem(candidate, "3", result)
+    if isinstance(result, _Unfit):
+        raise _unfit_problem(candidate, "3", result.why)
     return result
 
 
@@ -97,22 +97,29 @@ def list_candidates(
         yield PythonCandidate(str(path), "pyenv")
 
 
+@dataclass(frozen=True)
+class _Unfit:
+    """A Python that cannot be used."""
+
+    why: str
+
+
 @functools.cache
-def _probe(candidate: PythonCandidate, version: str) -> Interpreter | str:
-    """Return the interpreter, or why it is unfit."""
+def _probe(candidate: PythonCandidate, version: str) -> Interpreter | _Unfit:
     name = f"{candidate.path} ({candidate.origin})"
     try:
         finished = process.run(Command((candidate.path, "-I", "-c", _PROBE)), limit_s=_PROBE_LIMIT_S)
         answer = json.loads(finished.lines[-1]) if finished.status == 0 and finished.lines else None
     except (Problem, json.JSONDecodeError) as error:
         why = error.what if isinstance(error, Problem) else "it does not answer as a Python does"
-        return f"{name}: {why}"
+        return _Unfit(f"{name}: {why}")
     if answer is None:
-        return f"{name}: it exits with {finished.status}"  # 127: a shim of pyenv for one that is not active
+        # 127: a shim of pyenv for one that is not active.
+        return _Unfit(f"{name}: it exits with {finished.status}")
     if not answer["version"].startswith(f"{version}.") or answer["implementation"] != "cpython":
-        return f"{name}: it is {answer['implementation']} {answer['version']}"
+        return _Unfit(f"{name}: it is {answer['implementation']} {answer['version']}")
     if answer["libc"] is None:
-        return f"{name}: its libc is not glibc, and the wheels need that"
+        return _Unfit(f"{name}: its libc is not glibc, and the wheels need that")
     path = Path(answer.pop("path"))
     return Interpreter(path=path, prefix=Path(answer.pop("prefix")), loader=read_elf_loader(path), **answer)
 
@@ -129,7 +136,7 @@ def _find_with_uv(version: str, uv: str, failures: list[str]) -> Interpreter:
             result = _probe(PythonCandidate(finished.lines[-1], "uv"), version)
             if isinstance(result, Interpreter):
                 return result
-            failures.append(result)
+            failures.append(result.why)
         elif finished.status and command is install_command:
             failures.append(f"uv could not fetch one: {' '.join(finished.lines)[-200:]}")
     failures += ["uv may fetch none: UV_PYTHON_DOWNLOADS or UV_OFFLINE says so"] if is_offline else []

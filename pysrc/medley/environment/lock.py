@@ -125,7 +125,7 @@ class ResolvedLock:
     python: Interpreter
     pins: tuple[PinnedPackage, ...]
 
-    def format_recipe(self, disk_bytes: int | None = None) -> str:
+    def format_table(self, disk_bytes: int | None = None) -> str:
         """Return the text of the lock's table; without `disk_bytes` the size is estimated."""
         versions, engine = {package.name: package.version for package in self.pins}, find_engine(self.pins)
         alias = next((name for name in versions if _ALIASES.get(name) == engine), None)
@@ -230,7 +230,7 @@ def write_lock(lock: ResolvedLock) -> Iterator[Path]:
     name = lock.request.name
     path = get_user_folder() / f"{name}.txt"
     with write_files(
-        {path: format_lock(name, lock.pins), get_user_folder() / f"{name}.toml": lock.format_recipe()}
+        {path: format_lock(name, lock.pins), get_user_folder() / f"{name}.toml": lock.format_table()}
     ):
         yield path
 
@@ -255,5 +255,5 @@ def write_files(texts: Mapping[Path, str]) -> Iterator[None]:
 def record_disk_use(lock: ResolvedLock, environment: Path) -> None:
     used_bytes = storage.measure_disk_usage(environment)
     storage.write_text(
-        get_user_folder() / f"{lock.request.name}.toml", lock.format_recipe(used_bytes + used_bytes // 10)
+        get_user_folder() / f"{lock.request.name}.toml", lock.format_table(used_bytes + used_bytes // 10)
     )

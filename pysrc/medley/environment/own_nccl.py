@@ -30,7 +30,7 @@ class OwnNccl:
     """The path as the user wrote it, with `~` and relative folders."""
 
     def list_variables(self, *, has_preload: bool) -> Iterator[Variable]:
-        """Yield an engine's variables; `has_preload`: its environment preloads without LD_PRELOAD."""
+        """Yield an engine's variables; `has_preload`: its Python loads what MEDLEY_PRELOAD names."""
         version = ".".join(map(str, self.version))
         yield Variable(OWN_NCCL, str(self.path), f"as asked: vLLM opens NCCL {version} of this host")
         why = "torch and SGLang use the NCCL that is loaded already"
@@ -71,11 +71,10 @@ def read_versions(path: Path) -> tuple[tuple[int, ...], int]:
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             match = _VERSION_STRING.search(content)
-            version_texts = (
-                (match[1].decode(), int(match[2])) if match else None
-            )  # a match of mmap is valid only while the file is open
+            # A match of mmap is valid only while the file is open.
+            versions = (match[1].decode(), int(match[2])) if match else None
     except (OSError, ValueError) as error:
         raise Problem(f"{path} cannot be read", cause=describe_error(error), fix=_FIND_COMMAND) from error
-    if version_texts is None:
+    if versions is None:
         raise Problem(f"{path} is not an NCCL", cause='it has no "NCCL version" in it', fix=_FIND_COMMAND)
-    return parse_version(version_texts[0]), version_texts[1]
+    return parse_version(versions[0]), versions[1]

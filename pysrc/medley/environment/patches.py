@@ -32,7 +32,8 @@ class _PluginNames:
     distribution: str
     group: str
     """The group of entry points in which the engine finds it."""
-    version: str = "1"  # two of them differ by their hash
+    version: str = "1"
+    """It does not change with the code, because `hash_plugins` tells two versions of a plugin apart."""
 
 
 _PLUGINS: Mapping[Plugin, _PluginNames] = {
@@ -57,10 +58,12 @@ def write_aliases(site_packages: Path, aliases: Mapping[str, str], label: str) -
                 fix="correct [alias] in its table in locks/",
             )
         version = f"{info_folder.name.removesuffix('.dist-info').rpartition('-')[2]}+{label}"
-        _write_files(site_packages, _add_distribution(name, version, f"Metadata-only alias of {target}", {}))
+        _write_files(
+            site_packages, _build_distribution_files(name, version, f"Metadata-only alias of {target}", {})
+        )
 
 
-def _add_distribution(
+def _build_distribution_files(
     name: str, version: str, summary: str, files: Mapping[str, str], entry_points: str = ""
 ) -> dict[str, str]:
     """Return these files with a .dist-info that records them, by path in site-packages."""
@@ -99,7 +102,7 @@ def read_plugin_files(name: Plugin) -> dict[str, str]:
     }
     summary = f"medley's plugin {name} for this environment's engine"
     entry_points = f"[{plugin_names.group}]\n{name} = {plugin_names.package}:register\n"
-    return _add_distribution(
+    return _build_distribution_files(
         plugin_names.distribution, plugin_names.version, summary, package_files, entry_points
     )
 
@@ -135,7 +138,10 @@ class Preload:
         return {**{name: list(value) for name, value in asdict(self).items()}, **code}
 
     def write_module(self, site_packages: Path) -> None:
-        """Make this Python load the libraries at every start, by a module: a .pth file has no loops."""
+        """Make this Python load the libraries at every start.
+
+        The code is in a module, because a .pth file runs only single lines that begin with `import`.
+        """
         drivers = f"DriverLibraries({self.directories!r}, {self.shared_directories!r})"
         call = f"\n\nload_libraries({self.libraries!r} + list_extra_libraries(), {drivers})\n"
         (site_packages / f"{PRELOAD_MODULE}.py").write_text(_read_preload_code() + call, encoding="utf-8")
