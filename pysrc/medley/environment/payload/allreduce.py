@@ -118,12 +118,12 @@ class AllReduceRun:
         for address in stuck:
             ray.kill(self.actors[address])
             self.actors[address] = self._start_actor(address)
-        hello = {
+        start_calls = {
             address: self.actors[address].describe_host.remote(self.script, nccl=self.has_nccl)
             for address in stuck
         }
         with contextlib.suppress(StepFailed):
-            self._collect(START_STEP, hello, self.limit_s)
+            self._collect(START_STEP, start_calls, self.limit_s)
 
     def kill_ranks(self) -> None:
         for actor in self.actors.values():
@@ -152,10 +152,8 @@ class AllReduceRun:
                 print_event(size=size_bytes, seconds=None)
                 continue
             calls = {address: actor.measure_size.remote(size_bytes) for address, actor in self.actors.items()}
-            last_s, last_bytes = (
-                max(self._collect(f"all-reduce {size_bytes} bytes", calls, self.limit_s).values()),
-                size_bytes,
-            )
+            last_s = max(self._collect(f"all-reduce {size_bytes} bytes", calls, self.limit_s).values())
+            last_bytes = size_bytes
             print_event(size=size_bytes, seconds=last_s)
 
     def _measure_pair(self, pair: tuple[str, str]) -> float:
@@ -190,7 +188,7 @@ class AllReduceRun:
         return results
 
 
-def pin_actor(node: dict[str, Any], kind: type, **options: object) -> Any:  # noqa: ANN401 - the same
+def pin_actor(node: dict[str, Any], kind: type, **options: object) -> Any:  # noqa: ANN401 - Ray's handles have no types
     """Return the class as an actor that Ray starts on that node only."""
     strategy = NodeAffinitySchedulingStrategy(node["id"], soft=False)
     return ray.remote(num_cpus=0, max_restarts=0, scheduling_strategy=strategy, **options)(kind)

@@ -32,9 +32,11 @@ class Rank:
 
     @ray.method(concurrency_group="pulse")  # type: ignore[untyped-decorator]
     def confirm_alive(self) -> bool:
+        """Answer even while a step hangs, because the group `pulse` has a thread of its own."""
         return True
 
     def confirm_idle(self) -> bool:
+        """Answer after the running step, so a rank that hangs in one does not answer."""
         return True
 
     def describe_host(self, script: str, *, nccl: bool) -> dict[str, Any]:

@@ -115,7 +115,7 @@ def limit_sglang_media() -> None:
     def add_check(request_class: Any) -> None:  # noqa: ANN401 - SGLang's
         original_normalize = request_class.normalize_batch_and_arguments
 
-        def check_and_normalize(request: Any) -> None:  # noqa: ANN401 - the same
+        def check_and_normalize(request: Any) -> None:  # noqa: ANN401 - SGLang's
             answers.require_usable_media([request.image_data, request.video_data, request.audio_data], hosts)
             original_normalize(request)
 

@@ -84,7 +84,7 @@ def list_flags(engine: str, parser: argparse.ArgumentParser) -> Iterator[FlagRul
     names: dict[int, list[str]] = {}
     for name, action in parser._option_string_actions.items():  # noqa: SLF001 - argparse has no public list
         names.setdefault(id(action), []).append(name)
-    for action in dict.fromkeys(parser._option_string_actions.values()):  # noqa: SLF001 - the same
+    for action in dict.fromkeys(parser._option_string_actions.values()):  # noqa: SLF001 - argparse has no public list
         flag_names = names[id(action)]
         rule: FlagRule = {"names": flag_names, "takes": 1 if action.nargs is None else action.nargs}
         if isinstance(action, argparse.BooleanOptionalAction):

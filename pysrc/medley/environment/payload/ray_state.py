@@ -73,17 +73,17 @@ def main(verb: str, address: str, *rest: str) -> dict[str, Any]:
         return {"error": type(error).__name__, "said": str(error)[:400] or type(error).__name__}
 
 
-def store_report(client: Any, address: str, file: str, note: str | None = None) -> None:  # noqa: ANN401 - the same
+def store_report(client: Any, address: str, file: str, note: str | None = None) -> None:  # noqa: ANN401 - Ray's client has no types
     put_text(client, HOST_KEY_PREFIX + address.encode(), Path(file).read_text(encoding="utf-8"))
     if note:
         put_text(client, NOTE_KEY, note)
 
 
-def put_text(client: Any, key: bytes, text: str) -> None:  # noqa: ANN401 - the same
+def put_text(client: Any, key: bytes, text: str) -> None:  # noqa: ANN401 - Ray's client has no types
     client.internal_kv_put(key, text.encode(), overwrite=True, namespace=NOTE_KEY, timeout=STORE_LIMIT_S)
 
 
-def read_host_reports(client: Any, nodes: list[dict[str, Any]]) -> dict[str, str]:  # noqa: ANN401 - the same
+def read_host_reports(client: Any, nodes: list[dict[str, Any]]) -> dict[str, str]:  # noqa: ANN401 - Ray's client has no types
     """Return each living host's report, by address."""
     addresses = {node["address"] for node in nodes if node["alive"]}
     texts = {
@@ -93,7 +93,7 @@ def read_host_reports(client: Any, nodes: list[dict[str, Any]]) -> dict[str, str
     return {address: text.decode() for address, text in texts.items() if text}
 
 
-def list_nodes(client: Any, address: str) -> list[dict[str, Any]]:  # noqa: ANN401 - Ray's own client has no types
+def list_nodes(client: Any, address: str) -> list[dict[str, Any]]:  # noqa: ANN401 - Ray's client has no types
     node_infos = client.get_all_node_info(timeout=STORE_LIMIT_S).values()
     free_resources = read_state(address).available_resources_per_node()
     return [
@@ -144,13 +144,13 @@ def connect_ray(address: str, own_address: str) -> None:
     ray.init(address=address, _node_ip_address=own_address, log_to_driver=False, logging_level="ERROR")
 
 
-def pin_task(node: dict[str, Any], function: Any) -> Any:  # noqa: ANN401 - the same
+def pin_task(node: dict[str, Any], function: Any) -> Any:  # noqa: ANN401 - Ray's client has no types
     """Return the function as a task that Ray runs on that node only."""
     strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node["id"], soft=False)
     return ray.remote(num_cpus=0, scheduling_strategy=strategy, max_retries=0)(function)
 
 
-def find_hosts_without_file(client: Any, address: str, own_address: str, path: str) -> list[str]:  # noqa: ANN401 - the same
+def find_hosts_without_file(client: Any, address: str, own_address: str, path: str) -> list[str]:  # noqa: ANN401 - Ray's client has no types
     candidates = [node for node in list_nodes(client, address) if node["alive"] and node["slots"]]
     connect_ray(address, own_address)
     calls = [pin_task(node, lambda: Path(path).is_file()).remote() for node in candidates]
@@ -158,7 +158,7 @@ def find_hosts_without_file(client: Any, address: str, own_address: str, path: s
     return [f"{node['name']} ({node['address']})" for node, has_file in results if not has_file]
 
 
-def describe_ranks(client: Any, address: str, own_address: str, *stacks: str) -> dict[str, Any]:  # noqa: ANN401 - the same
+def describe_ranks(client: Any, address: str, own_address: str, *stacks: str) -> dict[str, Any]:  # noqa: ANN401 - Ray's client has no types
     """Return the ranks on each host; the key `silent` has the hosts that do not answer."""
     if not stacks:
         os.nice(RANK_NICENESS)  # otherwise this task takes cores from the ranks it describes
@@ -176,7 +176,7 @@ def describe_ranks(client: Any, address: str, own_address: str, *stacks: str) ->
 
 
 def check_reach(
-    client: Any,  # noqa: ANN401 - the same
+    client: Any,  # noqa: ANN401 - Ray's client has no types
     address: str,
     own_address: str,
     last_worker_port: str,
@@ -184,8 +184,9 @@ def check_reach(
 ) -> dict[str, Any]:
     """Try Ray's `ports`, a worker's and a free one, between this host and the head.
 
-    Return `closed`, ports here that the head cannot reach; `ahead`, ports of the head; and `back`,
-    false if no task on the head returns. `last_worker_port`: the highest port of Ray's worker range.
+    Return `closed`, the ports of this host that the head cannot reach; `ahead`, the ports of the head that
+    this host cannot reach; and `back`, whether a task on the head returned its result to this host.
+    `last_worker_port`: the highest port of Ray's worker range.
     """
     (head,) = (node for node in list_nodes(client, address) if node["head"] and node["alive"])
     signal.alarm(CONNECT_TO_RAY_LIMIT_S)
@@ -205,7 +206,7 @@ def check_reach(
     return {"back": True, "closed": closed, "ahead": find_unreachable([(head["address"], port)])}
 
 
-def run_task(task: Any, *arguments: Any) -> tuple[list[str], int] | None:  # noqa: ANN401 - the same
+def run_task(task: Any, *arguments: Any) -> tuple[list[str], int] | None:  # noqa: ANN401 - Ray's client has no types
     """Return the task's result; None if the task does not return, or its process ends each time.
 
     Behind a firewall Ray 2.60 may end the process of a slow task, because it cannot reach the task's owner.

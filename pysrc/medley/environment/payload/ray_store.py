@@ -63,7 +63,7 @@ def gather_hosts(cluster: Any, address: str, table_file: str, *, deadline: float
         time.sleep(0.1)
 
 
-def connect_client(cluster: Any, address: str, deadline: float) -> Any:  # noqa: ANN401 - the same
+def connect_client(cluster: Any, address: str, deadline: float) -> Any:  # noqa: ANN401 - ray_state, and Ray's client
     """Return a client of the head's store as soon as it answers; raise its error after the deadline."""
     while True:
         try:
@@ -74,7 +74,7 @@ def connect_client(cluster: Any, address: str, deadline: float) -> Any:  # noqa:
             time.sleep(0.1)
 
 
-def run_on_hosts(cluster: Any, verb: str, address: str, own_address: str, argument: str) -> dict[str, Any]:  # noqa: ANN401 - the same
+def run_on_hosts(cluster: Any, verb: str, address: str, own_address: str, argument: str) -> dict[str, Any]:  # noqa: ANN401 - ray_state
     """Run on all hosts at once; return results by NAME (ADDRESS), raise an error after the limit."""
     nodes = [
         node
