@@ -15,11 +15,18 @@ import pytest
 from medley import serving
 from medley.command import Command
 from medley.engine.vllm import find_last_error
+from medley.environment.payload.process_stacks import HostReport, ProcessRow
 from medley.errors import Problem
 from medley.explain import explain_problem
 from medley.process_identity import list_descendants
 from medley.serving.supervise import supervise
-from medley.serving.watchdog import HostQuery, ProcessSample, ProgressClock, Watchdog, write_report
+from medley.serving.watchdog import (
+    HostQuery,
+    ProcessSample,
+    ProgressClock,
+    Watchdog,
+    write_report,
+)
 from tests.problems import raises_problem
 from tests.serving.simulated_time import NEVER, SimulatedTime
 
@@ -181,11 +188,11 @@ def test_activity_delays_the_alarm_to_five_limits_and_no_further() -> None:
     assert clock.is_stuck(150, is_known=True)
 
 
-def row(pid: int, cpu_s: float, state: str = "S") -> dict[str, object]:
+def row(pid: int, cpu_s: float, state: str = "S") -> ProcessRow:
     return {"pid": pid, "name": f"rank{pid}", "state": state, "cpu_s": cpu_s, "wchan": ""}
 
 
-def there(at_s: float, *rows: Mapping[str, object]) -> Mapping[str, object]:
+def there(at_s: float, *rows: ProcessRow) -> HostReport:
     return {"at_s": at_s, "processes": rows}
 
 
@@ -215,10 +222,10 @@ def test_the_last_five_reports_are_kept() -> None:
 
 def test_a_stopped_rank_is_named_first_whatever_the_engine_said_and_the_others_wait_in() -> None:
     waits = '  File "/x/torch/distributed/distributed_c10d.py", line 3000 in all_reduce'
-    ranks = [{**row(1, 5), "stack": waits}, {**row(2, 5, "T"), "stack": "none"}]
+    ranks: list[ProcessRow] = [{**row(1, 5), "stack": waits}, {**row(2, 5, "T"), "stack": "none"}]
     saw = ["nothing changed for 20 s", "rank2 (process 2) on host2 is stopped"]
     last = ["INFO 11-21 08:01:33 [launcher.py:1] Application startup complete."]
-    report = write_report(8000, saw, {"host2": {"processes": ranks}}, last)
+    report = write_report(8000, saw, {"host2": there(0, *ranks)}, last)
     known = explain_problem(Problem("stuck", cause="", fix=""), report)
     assert known.cause.startswith("a rank is stopped")
     assert "rank2 (process 2) on host2" in known.cause

@@ -85,7 +85,7 @@ def prepare_launch(job: Job, site: Topology, output: Output) -> PreparedLaunch:
     used_site = site.select_hosts(list_hosts(layout))
     name, host = next(iter(used_site.hosts.items()))
     engine = prepare_engine(job, host, cluster, output.watch)
-    _require_model(job, engine)
+    _require_supported(job, engine)
     engine_parser = _read_parser(job, engine, output)
     order = _adapt_order(job, engine_parser, output)
     require_shown_models(order, plan, job.request.trust, is_start=not job.request.dry_run)
@@ -125,7 +125,6 @@ def build_launches(
     note: Callable[[str], object] = lambda _: None,
 ) -> dict[str, Launch]:
     """Return the launch of each host: without Ray every host starts its ranks, with Ray only the first.
-
 
     `site`: the hosts of the layout, with the address of each where there are several. `port`: the ranks'
     rendezvous on the first host. `note` gets the reasons for the network of Ray's ranks.
@@ -174,7 +173,7 @@ def _list_cluster_variables(
     yield from ray_serving.list_variables(order.engine, ray.address, ray.token_file, network_variables)
 
 
-def _require_model(job: Job, engine: HostEngine) -> None:
+def _require_supported(job: Job, engine: HostEngine) -> None:
     """Raise a Problem if this release of the engine lacks the model, or ignores a variable of its launch."""
     order = job.order
     unread_variables.require_read_launch_variables(os.environ, order.weights, order.engine, engine.version)

@@ -60,15 +60,17 @@ def supervise(
     gets the reason why the model is served no longer, before the engine's processes end. In every case all
     processes of the engine are ended.
     """
-    lost_lines: list[str] = []
+    fatal_lines: list[str] = []
 
     def read_line(line: str) -> None:
         if is_fatal(line):
-            lost_lines.append(line)
+            fatal_lines.append(line)
         on_line(line)
 
-    kernel_kills, shared_memory = memory_pressure.count_kernel_kills(), SharedMemoryCleaner()
-    engine, started_s = Process(command, read_line), time.monotonic()
+    kernel_kills = memory_pressure.count_kernel_kills()
+    shared_memory = SharedMemoryCleaner()
+    engine = Process(command, read_line)
+    started_s = time.monotonic()
     engine.prefer_for_oom_kill()
     completion = None
     try:
@@ -78,13 +80,13 @@ def supervise(
         if completion is not None:
             on_ready(completion, time.monotonic() - started_s)
             with watchdog.watch(engine) if watchdog else nullcontext():
-                while engine.wait(_CHECK_INTERVAL_S) is None and not lost_lines:
+                while engine.wait(_CHECK_INTERVAL_S) is None and not fatal_lines:
                     _check_all(monitors)
                     shared_memory.check()
                     if watchdog:
                         watchdog.check()
-        on_lost((lost_lines or ["its engine ended"])[0][:200])
-        if not lost_lines:
+        on_lost((fatal_lines or ["its engine ended"])[0][:200])
+        if not fatal_lines:
             engine.wait(_EXIT_LIMIT_S)
     except Problem as problem:
         on_lost(problem.what)
@@ -95,8 +97,8 @@ def supervise(
         engine.stop(_LOADING_GRACE_S if completion is None else _END_GRACE_S)
         shared_memory.remove_unused()
     finished = engine.poll() or ProcessResult(1, ())
-    if lost_lines:  # medley ended it, so its exit code has no meaning
-        finished = ProcessResult(1, tuple(lost_lines))
+    if fatal_lines:  # medley ended it, so its exit code has no meaning
+        finished = ProcessResult(1, tuple(fatal_lines))
     raise explain_engine_end(
         finished,
         ready=completion is not None,
@@ -188,9 +190,9 @@ class Restarter:
         problem: Problem | None = None
         while True:
             # Its record stays until the next attempt has one, so that status has no gap.
-            with ExitStack() as record:
+            with ExitStack() as record_scope:
                 if problem:
-                    site = self._wait_for_site(problem, record)
+                    site = self._wait_for_site(problem, record_scope)
                 try:
                     attempt(site, self._record_ready)
                 except Problem as new_problem:
@@ -205,18 +207,18 @@ class Restarter:
         if self.has_same_hosts:
             storage.write_text(_find_host_count_file(self.server.port), str(host_count))
 
-    def _wait_for_site(self, problem: Problem, record: ExitStack) -> Topology:
+    def _wait_for_site(self, problem: Problem, record_scope: ExitStack) -> Topology:
         """Wait until a restart is due, and return its hosts; raise the Problem itself if none is due.
 
-        The server is recorded as restarting until `record` ends.
+        The server is recorded as restarting until `record_scope` ends.
         """
         server = self.server
         while True:
-            wait_s = self._choose_wait_s(problem)
+            wait_s = self._begin_restart(problem)
             state = f"restarting, attempt {self.restart_count}: {problem.what}"
             self.output.say(f"{problem}")
             server_record = serving.record_server(server, state)
-            record.enter_context(server_record)
+            record_scope.enter_context(server_record)
             _require_memory(self.memory_before_bytes, self.output.say)
             self.output.say(f"{state}; in {wait_s:.0f} s, or when {self.host_count} hosts have joined")
             events.record_event("restart", str(server), f"restart {self.restart_count} in {wait_s:.0f} s")
@@ -230,7 +232,8 @@ class Restarter:
             except Problem as new_problem:
                 problem = new_problem
 
-    def _choose_wait_s(self, problem: Problem) -> float:
+    def _begin_restart(self, problem: Problem) -> float:
+        """Count a restart, and return the seconds until it; raise the Problem itself if none is due."""
         if self.host_count is None:
             raise problem
         served_s = None if self.ready_at_s is None else time.monotonic() - self.ready_at_s
@@ -239,7 +242,8 @@ class Restarter:
             problem.what += f"; medley gave up after restart {self.restart_count}"
             events.record_event("end", str(self.server), f"medley gave up after restart {self.restart_count}")
             raise problem
-        self.ready_at_s, (self.restart_count, wait_s) = None, next_restart
+        self.ready_at_s = None
+        self.restart_count, wait_s = next_restart
         return wait_s
 
 

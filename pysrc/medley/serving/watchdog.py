@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol, cast
 
 import httpx
 
@@ -21,6 +21,7 @@ from medley import explain, json_shape, process, serving, storage
 from medley.command import Command
 from medley.environment import payload
 from medley.environment.payload import process_stacks
+from medley.environment.payload.process_stacks import HostReport, ProcessRow
 from medley.errors import Problem
 from medley.network import http_client
 from medley.process import Process
@@ -29,10 +30,10 @@ from medley.unusable_file import optional
 
 _THIS_HOST = "this host"
 _ACTIVE_CORES, _SPINNING_CORES = 0.1, 0.5
-_MAX_SPIN_LIMITS = 5
-"""The number of limits for which an engine may be active without progress."""
-_MAX_UNKNOWN_LIMITS = 2
-"""The number of limits for which it may be idle while a host does not report its ranks."""
+_SPINNING_LIMITS = 5
+"""An engine may be active without progress for this multiple of `limit_s`."""
+_UNKNOWN_LIMITS = 2
+"""It may be idle for this multiple of `limit_s` while a host does not report its ranks."""
 _QUERY_PAUSE_FACTOR = 4
 """The pause after a query, in durations of it, because each query starts processes on every host."""
 _REQUEST_PAUSE_S, _SAMPLE_INTERVAL_S = 30.0, 3.0
@@ -46,7 +47,7 @@ _POWER_COMMAND = ("nvidia-smi", "--query-gpu=power.draw", "--format=csv,noheader
 class HostQuery(Protocol):
     """A function that returns the processes of ranks on other hosts, by host; None for a silent host."""
 
-    def __call__(self, *, stacks: bool) -> Mapping[str, Any]:
+    def __call__(self, *, stacks: bool) -> Mapping[str, HostReport | None]:
         """Return the processes; `stacks`: with their stacks, and stopped ones are killed."""
 
 
@@ -65,8 +66,8 @@ class ProgressClock:
     def is_stuck(self, now: float, *, is_known: bool) -> bool:
         """Return whether the engine is stuck; `is_known`: all ranks were sampled since it was active."""
         idle_s = now - max(self.progress_at_s, self.active_at_s)
-        is_spinning = now - self.progress_at_s >= self.limit_s * _MAX_SPIN_LIMITS
-        return is_spinning or idle_s >= self.limit_s * (1 if is_known else _MAX_UNKNOWN_LIMITS)
+        is_spinning = now - self.progress_at_s >= self.limit_s * _SPINNING_LIMITS
+        return is_spinning or idle_s >= self.limit_s * (1 if is_known else _UNKNOWN_LIMITS)
 
 
 @dataclass(frozen=True)
@@ -75,15 +76,17 @@ class ProcessSample:
 
     at_s: float
     """The time when all hosts had answered, by time.monotonic()."""
-    processes_by_host: Mapping[str, Any]
+    processes_by_host: Mapping[str, HostReport | None]
+    """The report of each host; None for a silent host."""
 
-    def list_rows(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        for host, description in self.processes_by_host.items():
-            yield from ((host, row) for row in (description or {"processes": ()})["processes"])
+    def list_rows(self) -> Iterator[tuple[str, ProcessRow]]:
+        for host, report in self.processes_by_host.items():
+            if report:
+                yield from ((host, row) for row in report["processes"])
 
     @property
     def silent_hosts(self) -> list[str]:
-        return [host for host, description in self.processes_by_host.items() if description is None]
+        return [host for host, report in self.processes_by_host.items() if report is None]
 
     def list_stopped_processes(self) -> list[str]:
         """Return the stopped processes in words; while one is stopped, the others can only wait."""
@@ -94,14 +97,15 @@ class ProcessSample:
         cpu_seconds = {(host, row["pid"]): row["cpu_s"] for host, row in before.list_rows()}
         return {
             _describe_process(host, row): (row["cpu_s"] - cpu_seconds[host, row["pid"]])
-            / self._compute_elapsed_s(before, host)
+            / max(self.times_s[host] - before.times_s[host], 0.01)
             for host, row in self.list_rows()
             if (host, row["pid"]) in cpu_seconds
         }
 
-    def _compute_elapsed_s(self, before: "ProcessSample", host: str) -> float:
-        """Return the seconds by the host's own clock: a busy host may answer long after its sample."""
-        return float(max(self.processes_by_host[host]["at_s"] - before.processes_by_host[host]["at_s"], 0.01))
+    @property
+    def times_s(self) -> dict[str, float]:
+        """The times by the hosts' own clocks: a busy host may answer long after its sample."""
+        return {host: report["at_s"] for host, report in self.processes_by_host.items() if report}
 
     def is_active_since(self, before: "ProcessSample") -> bool:
         """Return whether a process used CPU time since then, or waited for a core both times."""
@@ -113,7 +117,7 @@ class ProcessSample:
         )
 
 
-def _describe_process(host: str, row: Mapping[str, Any]) -> str:
+def _describe_process(host: str, row: ProcessRow) -> str:
     return f"{row['name']} (process {row['pid']}) on {_describe_host(host)}"
 
 
@@ -140,7 +144,8 @@ class Watchdog:
     _is_reporting: bool = False
     _problem: Problem | None = None
     _requested_at_s: float | None = None
-    _answer: str = ""
+    _is_answered: bool = False
+    """Whether the request of one token was answered since the last check."""
     _figures: Mapping[str, float] = field(default_factory=dict)
     _samples: dict[str, list[ProcessSample]] = field(default_factory=dict)
     """The last two samples of this host, and of the others."""
@@ -188,9 +193,8 @@ class Watchdog:
     def _check_progress(self, clock: ProgressClock, engine: Process) -> None:
         now_s, engine_figures = time.monotonic(), metrics.read_figures(self.url)
         figures = {name: engine_figures[name] for name in _PROGRESS_FIGURES if name in engine_figures}
-        if (figures and figures != self._figures) or self._answer:
-            clock.progress_at_s, self._answer, self._requested_at_s = now_s, "", None
-            self._samples, self._figures, self._next_query_at_s = {}, figures or self._figures, 0
+        if (figures and figures != self._figures) or self._is_answered:
+            self._record_progress(clock, now_s, figures)
         if not clock.is_suspect(now_s):
             return
         if self._requested_at_s is None:
@@ -204,16 +208,25 @@ class Watchdog:
             self._query_thread.start()
         clock.active_at_s = max(clock.active_at_s, self._find_active_at(now_s))
 
+    def _record_progress(self, clock: ProgressClock, now_s: float, figures: Mapping[str, float]) -> None:
+        """Begin a new period without progress: no request is open, and no processes are sampled yet."""
+        clock.progress_at_s = now_s
+        self._figures = figures or self._figures
+        self._is_answered = False
+        self._requested_at_s = None
+        self._samples = {}
+        self._next_query_at_s = 0
+
     def _send_request(self, requested_at_s: float) -> None:
         """Send a completion of one token; any answer is a sign of life."""
         body = {"model": self.model, "prompt": "Hello", "max_tokens": 1, "temperature": 0}
         with suppress(httpx.HTTPError, Problem):
-            limit_s = self.limit_s * (_MAX_SPIN_LIMITS + 1)
-            answer = http_client.send_request(
+            limit_s = self.limit_s * (_SPINNING_LIMITS + 1)
+            http_client.send_request(
                 "POST", f"{self.url}/completions", body=body, limit_s=limit_s, connect_s=2
             )
             if self._requested_at_s == requested_at_s:
-                self._answer = f"{answer.status}"
+                self._is_answered = True
                 return
         if self._requested_at_s == requested_at_s and not self._ended.wait(1):
             self._requested_at_s = None  # the request was refused, and is sent again
@@ -222,9 +235,8 @@ class Watchdog:
         started_s = time.monotonic()
         with suppress(Problem):
             hosts = self.query_hosts(stacks=False)
-            self._store_sample(
-                "others", ProcessSample(time.monotonic(), hosts)
-            )  # after the answers, because a busy host answers late
+            # The time is that after the answers, because a busy host answers late.
+            self._store_sample("others", ProcessSample(time.monotonic(), hosts))
         now_s, has_two_samples = time.monotonic(), len(self._samples.get("others", [])) > 1
         if has_two_samples:  # otherwise a second sample is needed to see what the ranks do
             self._next_query_at_s = now_s + min(_QUERY_PAUSE_FACTOR * (now_s - started_s), self.limit_s / 2)
@@ -268,33 +280,30 @@ class Watchdog:
             f"a request for one token is unanswered after {waited_s:.0f} s"
         )
         self.print_line(f"{title}; its ranks' stacks are collected")
-        hosts: dict[str, Any] = {_THIS_HOST: _sample_this_host(engine, stacks=True)}
+        hosts: dict[str, HostReport] = {_THIS_HOST: _sample_this_host(engine, stacks=True)}
         last_lines = _read_last_lines(self.log)  # before lines about ranks that the next step kills
         self._store_sample(_THIS_HOST, ProcessSample(now_s, hosts))
         try:
             other_hosts = self.query_hosts(stacks=True)
             sample = ProcessSample(time.monotonic(), other_hosts)
             self._store_sample("others", sample)
-            hosts |= {
-                host: description for host, description in sample.processes_by_host.items() if description
-            }
+            hosts |= {host: report for host, report in sample.processes_by_host.items() if report}
             refusal = f"{', '.join(sample.silent_hosts)} did not answer" if sample.silent_hosts else ""
         except Problem as problem_of_hosts:
             refusal = f"the other hosts could not be asked: {problem_of_hosts.cause}"
         observations = [*self._list_observations(quiet_s), *filter(None, [refusal])]
-        self.print_line(
-            "; ".join(observations)
-        )  # printed now: all hosts' ranks end before the Problem is shown
+        cause = "; ".join(observations)
+        self.print_line(cause)  # now, because all hosts' ranks end before the Problem is shown
         file = write_report(self.port, observations, hosts, last_lines)
-        problem = Problem(title, cause="; ".join(observations), fix="\n".join(self._list_fixes(file)))
+        problem = Problem(title, cause=cause, fix="\n".join(self._list_fixes(file)))
         explained = explain.explain_problem(problem, file)
-        if explained.cause == problem.cause:
+        if explained.cause == cause:
             return problem
         first_fix = explained.fix.partition("\n")[0].replace(
             "medley serve MODEL", f"medley serve {shlex.quote(self.model)}"
         )
         return Problem(
-            title, cause=f"{problem.cause}; {explained.cause}", fix=f"{first_fix}\n{_format_stacks_fix(file)}"
+            title, cause=f"{cause}; {explained.cause}", fix=f"{first_fix}\n{_format_stacks_fix(file)}"
         )
 
     def _list_fixes(self, file: Path) -> Iterator[str]:
@@ -335,18 +344,17 @@ class Watchdog:
             yield f"{power}, {f'and {idle_power} without a request' if self._is_gpu_busy else unchanged}"
 
 
-def _sample_this_host(engine: Process, *, stacks: bool = False) -> Mapping[str, Any]:
+def _sample_this_host(engine: Process, *, stacks: bool = False) -> HostReport:
     """Return the processes of an engine on this host, read inside its container if it has one."""
-    removal_words = engine.command.undo
+    removal_words = engine.command.undo  # of a container: its runtime first, its name last
     if not removal_words:
         return process_stacks.describe_processes([engine.pid], stacks=stacks)
-    empty: Mapping[str, Any] = {"at_s": time.monotonic(), "processes": []}
+    empty: HostReport = {"at_s": time.monotonic(), "processes": []}
     script, verb = payload.FOLDER / "process_stacks.py", "stacks" if stacks else "look"
     command = Command((removal_words[0], "exec", removal_words[-1], "python3", str(script), verb, "all"))
     with suppress(Problem):
-        return (
-            json_shape.parse_last_object(process.run(command, limit_s=_CONTAINER_EXEC_LIMIT_S).lines) or empty
-        )
+        lines = process.run(command, limit_s=_CONTAINER_EXEC_LIMIT_S).lines
+        return cast("HostReport", json_shape.parse_last_object(lines) or empty)
     return empty
 
 
@@ -360,30 +368,27 @@ def _read_power_w() -> float | None:
 
 
 def write_report(
-    port: int, observations: Sequence[str], hosts: Mapping[str, Any], last_lines: Sequence[str]
+    port: int, observations: Sequence[str], hosts: Mapping[str, HostReport], last_lines: Sequence[str]
 ) -> Path:
     """Write the observations, the stacks of each rank, and each host's counters; keep the last few reports.
 
-    The engine's lines come first, because its start among them would end the failures before it.
+    The watchdog's lines follow the engine's, because those may have a start of the engine, and explain drops
+    the failures above a start.
     """
     file = serving.get_log_file(f"stuck-{port}")
     for number in range(_MAX_REPORTS - 1, 0, -1):
         old_file = file.with_suffix(f".log.{number - 1}") if number > 1 else file
         with suppress(FileNotFoundError):
             old_file.replace(file.with_suffix(f".log.{number}"))
-    lines = [
-        "the engine's last lines:",
-        *last_lines,
-        "",
-        *(f"watchdog: {observation}" for observation in observations),
-    ]
-    for host, description in hosts.items():
-        for row in description["processes"]:
+    lines = ["the engine's last lines:", *last_lines, ""]
+    lines += [f"watchdog: {observation}" for observation in observations]
+    for host, report in hosts.items():
+        for row in report["processes"]:
             wait_channel = f" in {row['wchan']}" if row["wchan"] not in {"", "0"} else ""
             used = f"{row['cpu_s']:.0f} s of CPU time"
             lines += ["", f"{_describe_process(host, row)}: state {row['state']}{wait_channel}, {used}"]
             lines += row.get("stack", "").splitlines()
-        lines += ["", f"counters of {host}:", *(description.get("host") or "").splitlines()]
+        lines += ["", f"counters of {host}:", *report.get("host", "").splitlines()]
     with optional():
         storage.write_text(file, "\n".join([*lines, ""]))
     return file

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 STACK_SIGNAL, STACK_FILE = 50, "memfd:medley-stacks"
 _TITLE_PREFIXES = ("VLLM::", "sglang::", "ray::")
@@ -28,11 +28,36 @@ _RAY_HELPERS = ("ray::IDLE", "ray::DashboardAgent", "ray::RuntimeEnvAgent")
 _GPU_COMMAND = ("nvidia-smi", "-q", "-d", "UTILIZATION,POWER,MEMORY,TEMPERATURE,PERFORMANCE")
 
 
-def describe_processes(roots: Iterable[int] | None, *, stacks: bool = False) -> dict[str, Any]:
-    """Return these processes and their descendants (None: all processes), in the order of their numbers.
+class _RequiredOfRow(TypedDict):
+    pid: int
+    name: str
+    state: str
+    """The letter in /proc/PID/stat: D is uninterruptible sleep, R runs or waits for a core, T is stopped."""
+    wchan: str
+    """The kernel function in which it waits, or 0."""
+    cpu_s: float
 
-    The key `at_s` has the time of this host's monotonic clock.
-    """
+
+class ProcessRow(_RequiredOfRow, total=False):
+    """One process; `stack` only where stacks were requested."""
+
+    stack: str
+
+
+class _RequiredOfReport(TypedDict):
+    at_s: float
+    """The time of the sample, by this host's monotonic clock."""
+    processes: Sequence[ProcessRow]
+
+
+class HostReport(_RequiredOfReport, total=False):
+    """The processes of a host; `host`, its counters, only where stacks were requested."""
+
+    host: str
+
+
+def describe_processes(roots: Iterable[int] | None, *, stacks: bool = False) -> HostReport:
+    """Return these processes and their descendants (None: all processes), in the order of their numbers."""
     at_s = time.monotonic()
     processes = [row for pid in sorted(_find_process_tree(roots)) if (row := _describe_process(pid))]
     if not stacks:
@@ -44,7 +69,7 @@ def describe_processes(roots: Iterable[int] | None, *, stacks: bool = False) -> 
     return {"at_s": at_s, "processes": processes, "host": describe_host()}
 
 
-def describe_ranks(*, stacks: bool, ends_stopped: bool) -> dict[str, Any]:
+def describe_ranks(*, stacks: bool, ends_stopped: bool) -> HostReport:
     """Return the ranks that this task's Ray has on this host; `ends_stopped`: kill stopped ones."""
     description = describe_processes([os.getppid()], stacks=stacks)
     ranks = [
@@ -58,7 +83,8 @@ def describe_ranks(*, stacks: bool, ends_stopped: bool) -> dict[str, Any]:
         if ends_stopped and row["state"] == "T":  # a stopped rank does not notice that its model has ended
             with suppress(OSError):
                 os.kill(row["pid"], 9)
-    return {**description, "processes": ranks}
+    description["processes"] = ranks
+    return description
 
 
 def _find_process_tree(roots: Iterable[int] | None) -> set[int]:
@@ -77,7 +103,7 @@ def _read_stat(pid: int) -> list[str]:
     return _read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
 
 
-def _describe_process(pid: int) -> dict[str, Any] | None:
+def _describe_process(pid: int) -> ProcessRow | None:
     fields, words = _read_stat(pid), _read_text(f"/proc/{pid}/cmdline").split("\0")
     if not fields or fields[0] == "Z":
         return None
@@ -91,7 +117,7 @@ def _describe_process(pid: int) -> dict[str, Any] | None:
     }
 
 
-def _read_stack(row: dict[str, Any], deadline: float) -> str:
+def _read_stack(row: ProcessRow, deadline: float) -> str:
     if row["state"] in "TDX":
         return "none: a process in this state handles no signal"
     file = _find_stack_file(row["pid"])
