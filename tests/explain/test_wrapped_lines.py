@@ -2,6 +2,8 @@
 
 import pytest
 
+from medley.explain.diagnosis import explain_logs
+from medley.explain.scanned_log import Log
 from medley.explain.wrapped_lines import join_wrapped
 from tests.explain.test_explain import names, of
 
@@ -46,6 +48,14 @@ def test_an_unknown_error_has_its_whole_message() -> None:
     first = of("".join(f"{PREFIX}{text}\n" for text in WRAPPED)).first
     assert first
     assert first.match.failure.name == "unknown-error"
+    assert WHOLE in first.problem().cause
+
+
+def test_a_traceback_may_end_in_the_next_block() -> None:
+    call = '  File "/opt/vllm/v1/x.py", line 9, in run'
+    blocks = [f"{PREFIX}{text}\n".encode() for text in (call, *WRAPPED)]
+    first = explain_logs([Log("log", blocks)]).first
+    assert first
     assert WHOLE in first.problem().cause
 
 

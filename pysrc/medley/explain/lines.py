@@ -165,6 +165,10 @@ class Block:
     first_index: int
     """The index of the first line of `lines` in `nearby`."""
 
+    def get_line(self, index: int) -> bytes:
+        """Return a line, which may be one of the next block where a traceback ends there."""
+        return self.nearby[self.first_index + index]
+
     def list_preceding(self, index: int, count: int) -> list[bytes]:
         return self.nearby[max(0, self.first_index + index - count) : self.first_index + index]
 

@@ -328,7 +328,7 @@ class _Scan:
         """Match signs whose needle is in a wrapped message, and in no line of it alone."""
         text = line.text.encode()
         for needle in (
-            each for each in self._needles.signs if each in text and each not in block.lines[index]
+            each for each in self._needles.signs if each in text and each not in block.get_line(index)
         ):
             for entry, sign in self._needles.signs[needle]:
                 if isinstance(entry, Failure) and not self._is_done(entry):
@@ -341,7 +341,7 @@ class _Scan:
         if self._wrapped[0] != number:
             # Several failures ask for the same line.
             before, after = block.list_preceding(index, 8), block.list_following(index, 8)
-            self._wrapped = number, join_wrapped(before, block.lines[index], after)
+            self._wrapped = number, join_wrapped(before, block.get_line(index), after)
         return self._wrapped[1]
 
     def _can_count(self, failure: Failure, line: LogLine) -> bool:
@@ -378,7 +378,7 @@ class _Scan:
 
 
 def _is_after_stop(block: Block, index: int) -> bool:
-    near = [*_around(block, index).before, block.lines[index]]
+    near = [*_around(block, index).before, block.get_line(index)]
     return find_stop(list(map(decode, near))) is not None
 
 
