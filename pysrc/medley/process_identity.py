@@ -181,7 +181,10 @@ class SharedMemoryCleaner:
 
 
 def reap_orphans() -> None:
-    """Reap those that this process adopted; what it started itself leads a group of its own."""
+    """Reap the processes that this process adopted.
+
+    Its own children lead process groups, and the module `process` reaps them.
+    """
     for process in list_descendants(os.getpid()):
         with suppress(ProcessLookupError):
             if os.getpgid(process.pid) != process.pid and not process.is_alive:

@@ -56,17 +56,17 @@ Capability = Annotated[str, Meta(pattern=r"^\d+\.\d\Z")]
 Major = Annotated[str, Meta(pattern=r"^\d+\Z")]
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Commit = Annotated[str, Meta(pattern=r"^[0-9a-f]{40}\Z")]
-ENGINE_VARIABLE = (
-    r"^(VLLM|SGLANG|SGL|FLASHINFER|TORCH|PYTORCH|TORCHINDUCTOR|TORCHDYNAMO|NCCL|CUDA|OMP|MKL|TRITON|TILELANG"
-    r"|CUTE_DSL|DG_JIT|SAFETENSORS|TOKENIZERS)_[A-Z0-9_]+\Z"
+_LIBRARIES = (
+    *("VLLM", "SGLANG", "SGL", "FLASHINFER", "TORCH", "PYTORCH", "TORCHINDUCTOR", "TORCHDYNAMO"),
+    *("NCCL", "CUDA", "OMP", "MKL", "TRITON", "TILELANG", "CUTE_DSL", "DG_JIT", "SAFETENSORS", "TOKENIZERS"),
 )
+ENGINE_VARIABLE = rf"^({'|'.join(_LIBRARIES)})_[A-Z0-9_]+\Z"
 """Variables of the engines and their libraries."""
 REPOSITORY = r"^[\w.-]+/[\w.-]+\Z"
 _FILE = re.compile(
     r"(~|\.{1,2})?/|[^/]+/[^/]*/|.*\.(jinja2?|py|so|ya?ml|json|toml|sh|pt|bin|safetensors)$|.*://|.*\.so\b"
 )
 _NAMES = {"repository": REPOSITORY, "revision": r"[A-Za-z0-9][\w.-]*"}
-_LIBRARIES = ENGINE_VARIABLE.partition("(")[2].partition(")")[0].split("|")
 
 
 @lru_cache(maxsize=1)
@@ -91,45 +91,46 @@ def flag_refusal(engine: EngineName, name: str, values: Sequence[str]) -> str | 
     plain = re.sub(r"^(-O)=?\w*$", r"\1", first.replace("_", "-"))
     plain = table["short"].get(plain, plain)
     switch = re.sub(r"^--(?:no|enable|disable)-", "", plain)
-    disabled = f"--disable-{switch}" if plain.startswith("--no-") else plain  # it does not allow to enable
+    # Where --disable-x is harmless, --no-x is too, but --x is not.
+    disabled = f"--disable-{switch}" if plain.startswith("--no-") else plain
     if not table["flags"][engine] & {plain, f"--{switch}", f"--enable-{switch}", disabled}:
         return f"{first} may run other code or open the server"
     for value in (*values, *([joined] if equals else ())):
-        for path, text in _settings(keys, value):
-            if why := _setting_refusal(plain, path, text):
+        for path, text in _list_settings(keys, value):
+            if why := _find_setting_refusal(plain, path, text):
                 return why
     return None
 
 
-def _settings(keys: Sequence[str], value: str) -> Iterator[tuple[Sequence[str], str]]:
+def _list_settings(keys: Sequence[str], value: str) -> Iterator[tuple[Sequence[str], str]]:
     """Yield each text in a value, with its keys where the value is JSON."""
     try:
         parsed = json.loads(value) if value.lstrip()[:1] in {"{", "["} else value
     except ValueError:
         parsed = value
-    yield from _leaves(keys, parsed)
+    yield from _list_leaves(keys, parsed)
 
 
-def _leaves(keys: Sequence[str], value: Any) -> Iterator[tuple[Sequence[str], str]]:  # noqa: ANN401 - any JSON
+def _list_leaves(keys: Sequence[str], value: Any) -> Iterator[tuple[Sequence[str], str]]:  # noqa: ANN401 - any JSON
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _leaves((*keys, key), inner)
+            yield from _list_leaves((*keys, key), inner)
     elif isinstance(value, list):
         for inner in value:
-            yield from _leaves(keys, inner)
+            yield from _list_leaves(keys, inner)
     else:
         yield keys, value if isinstance(value, str) else ""
 
 
-def _setting_refusal(flag: str, keys: Sequence[str], text: str) -> str | None:
+def _find_setting_refusal(flag: str, keys: Sequence[str], text: str) -> str | None:
     table, keys = harmless(), [key.rstrip("+").replace("-", "_") for key in keys]
     values, only = table["values"], table["only_keys"].get(flag)
     allowed = values.get(" ".join((flag, *keys)))
-    for key in keys if allowed is None else ():
-        if table["refused_key"].fullmatch(key) or (only and key not in only):
-            return f"{f'{key} {text}'.rstrip()} may be other code, or open the server"
-    last = keys[-1] if keys else flag.lstrip("-").replace("-", "_")
     if allowed is None:
+        for key in keys:
+            if table["refused_key"].fullmatch(key) or (only and key not in only):
+                return f"{f'{key} {text}'.rstrip()} may be other code, or open the server"
+        last = keys[-1] if keys else flag.lstrip("-").replace("-", "_")
         allowed = next((each for name, each in values.items() if f"_{last}".endswith(f"_{name}")), None)
     if allowed is not None:
         is_name = any(re.fullmatch(_NAMES[each], text) for each in {*allowed} & _NAMES.keys())
@@ -151,7 +152,7 @@ def variable_refusal(name: str, value: str) -> str | None:
     return None
 
 
-def _split(words: Sequence[str]) -> list[tuple[str, list[str]]]:
+def _list_flags(words: Sequence[str]) -> list[tuple[str, list[str]]]:
     """Return each flag with its values."""
     flags: list[tuple[str, list[str]]] = []
     for word in words:
@@ -209,7 +210,7 @@ class StateCopies(StrictTable):
 
     @property
     def most(self) -> int:
-        """The number of the planned engine, as the planner leaves 1 for the other."""
+        """The number of the planned engine, because only its number is above 1."""
         return max(self.vllm, self.sglang)
 
 
@@ -226,7 +227,9 @@ class LongContext(StrictTable):
     def __post_init__(self) -> None:
         for engine in TITLES:
             words = getattr(self, engine) or ()
-            _require_harmless(engine, (flag_refusal(engine, name, values) for name, values in _split(words)))
+            _require_harmless(
+                engine, (flag_refusal(engine, name, values) for name, values in _list_flags(words))
+            )
 
 
 class Shape(StrictTable):
@@ -365,7 +368,7 @@ class Model(StrictTable):
 
     def __post_init__(self) -> None:
         for engine, words in self.args.items():
-            refusals = (flag_refusal(engine, name, values) for name, values in _split(words))
+            refusals = (flag_refusal(engine, name, values) for name, values in _list_flags(words))
             _require_harmless("args", refusals)
         for variables in self.env.values():
             _require_harmless("env", (variable_refusal(name, value) for name, value in variables.items()))

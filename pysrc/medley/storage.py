@@ -65,19 +65,19 @@ def make_private(folder: Path) -> Path:
         folder.mkdir(mode=0o700)
     if not _is_own(folder):
         raise build_foreign_problem(folder)
-    _close_to_others(folder)
+    _restrict_to_owner(folder)
     return folder
 
 
-def _close_state(root: Path) -> None:
-    """Close the state folder, or the folder that it links to; refuse a link of or to another user's."""
+def _make_state_private(root: Path) -> None:
+    """Make the state folder private, or the one that it links to; refuse a link of or to another user's."""
     if root.is_symlink() and not (_is_own(root.resolve()) and root.lstat().st_uid in {0, os.geteuid()}):
         raise build_foreign_problem(root)
     if _is_own(root.resolve()):
-        _close_to_others(root)
+        _restrict_to_owner(root)
 
 
-def _close_to_others(folder: Path) -> None:
+def _restrict_to_owner(folder: Path) -> None:
     if stat.S_IMODE(folder.stat().st_mode) & 0o077:
         folder.chmod(0o700)
 
@@ -285,7 +285,7 @@ def make_folder(folder: Path) -> Path:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         folder.mkdir(parents=True, exist_ok=True)
         if folder.absolute().is_relative_to(root := find_state_folder()):
-            _close_state(root)
+            _make_state_private(root)
     return folder
 
 

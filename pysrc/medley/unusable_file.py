@@ -25,7 +25,7 @@ class UnusableFile(Problem):
 
 
 def report_left_out(report: Callable[[str], None]) -> None:
-    """Begin a verb: let the command line print what `optional` goes on without."""
+    """Let `report` print each file that `optional` leaves out; the command line calls this for each verb."""
     _left_out.clear()
     _reports[:] = [report]
 
@@ -37,7 +37,7 @@ def is_left_out() -> bool:
 
 @contextmanager
 def optional() -> Iterator[None]:
-    """Go on without a file that cannot be used; report it in one line, once per process."""
+    """Skip the rest of the block if it raises UnusableFile; report that in one line, once per process."""
     try:
         yield
     except UnusableFile as problem:
@@ -123,6 +123,7 @@ def _explain(
 
 def _explain_denial(subject: str, obstacle: Path, error: Exception, root: Path | None) -> tuple[str, str]:
     uid, fix = os.geteuid(), ""
+    home = user.find_home()
     try:
         status = obstacle.lstat()
     except OSError:
@@ -131,7 +132,7 @@ def _explain_denial(subject: str, obstacle: Path, error: Exception, root: Path |
         fix = f"chmod u+rwX {quote(str(obstacle))}"
     elif root and obstacle.is_relative_to(root):
         fix = f"sudo chown -R {uid} {quote(str(root))}"
-    elif Path("/") != user.find_home() in obstacle.parents:
+    elif home != Path("/") and home in obstacle.parents:
         fix = f"sudo chown -R {uid} {quote(str(obstacle))}"
     elif not stat.S_ISDIR(status.st_mode):
         fix = f"sudo chown {uid} {quote(str(obstacle))}"

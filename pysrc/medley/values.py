@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal, Self, Union, dataclass_transform, ge
 
 import msgspec
 
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
+"""The keys and indexes that lead to a place in nested tables and lists."""
 _TYPE = re.compile(r"`(\w+)`")
 _TYPE_WORDS = {
     "int": "a whole number",
@@ -103,7 +104,7 @@ def get_default(field: msgspec.structs.FieldInfo) -> Any:  # noqa: ANN401 - the 
 class Mistake(msgspec.Struct, frozen=True):
     """A key of a table that is wrong."""
 
-    path: Path
+    path: KeyPath
     kind: Literal["unknown", "missing", "wrong"]
     why: str = ""
     known: tuple[str, ...] = ()
@@ -112,7 +113,7 @@ class Mistake(msgspec.Struct, frozen=True):
     """The fix that the field's own type names: `Meta(extra={"fix": …})`."""
 
 
-def list_mistakes(value: object, hint: Any, path: Path = ()) -> Iterator[Mistake]:  # noqa: ANN401 - any type
+def list_mistakes(value: object, hint: Any, path: KeyPath = ()) -> Iterator[Mistake]:  # noqa: ANN401 - any type
     """Yield all that is wrong with a value that shall have a type.
 
     msgspec stops at the first mistake, and names no key of a table of tables (`$[...]`, msgspec 0.20).
@@ -136,7 +137,7 @@ def list_mistakes(value: object, hint: Any, path: Path = ()) -> Iterator[Mistake
     yield from mistakes or _list_whole_mistakes(value, meta, path, fix)
 
 
-def _list_table_mistakes(value: Mapping[str, object], hint: type[Value], path: Path) -> Iterator[Mistake]:
+def _list_table_mistakes(value: Mapping[str, object], hint: type[Value], path: KeyPath) -> Iterator[Mistake]:
     fields = {field.name: field for field in msgspec.structs.fields(hint)}
     for key in value:
         if key not in fields:
@@ -148,7 +149,7 @@ def _list_table_mistakes(value: Mapping[str, object], hint: type[Value], path: P
             yield Mistake((*path, name), "missing", fix=find_fix(field.type))
 
 
-def _list_whole_mistakes(value: object, hint: Any, path: Path, fix: str | None) -> Iterator[Mistake]:  # noqa: ANN401
+def _list_whole_mistakes(value: object, hint: Any, path: KeyPath, fix: str | None) -> Iterator[Mistake]:  # noqa: ANN401
     try:
         msgspec.convert(value, hint, str_keys=True)
     except msgspec.ValidationError as error:
@@ -174,7 +175,7 @@ def _list_words(hint: Any) -> tuple[str, ...]:  # noqa: ANN401 - any type
 
 
 def _choose_member(value: object, hint: Any) -> Any:  # noqa: ANN401 - any type
-    """Return the member of a union that a table or a list is meant to be."""
+    """Return the type X in a union of X and None, for a value; any other type as it is."""
     if not _is_union(hint):
         return hint
     members = [member for member in get_args(hint) if member is not NoneType]
@@ -191,7 +192,9 @@ def is_table_type(hint: Any) -> bool:  # noqa: ANN401 - any type
 
 def find_fix(hint: Any) -> str | None:  # noqa: ANN401 - any type
     """Return the fix that an annotated type names."""
-    for limit in get_args(hint)[1:] if get_origin(hint) is Annotated else ():
+    if get_origin(hint) is not Annotated:
+        return None
+    for limit in get_args(hint)[1:]:
         if isinstance(limit, msgspec.Meta) and limit.extra:
             return str(limit.extra["fix"])
     return None
