@@ -89,6 +89,7 @@ def find_table(facts: Facts) -> HostTable | None:
 
 @cache
 def _load_tables(_: tuple[Path, ...]) -> Mapping[str, HostTable]:
+    """Load the tables; their folders are only the cache's key, because MEDLEY_CONFIG may change them."""
     return config.load_hosts()
 
 

@@ -179,10 +179,8 @@ def _build_layer(fields: ConfigFields, kind: str, number: int) -> LayerCache:
         )
         return _add_repeats(fields, LayerCache(token, state_bytes=state_size))
     if kind in WINDOWED_KINDS:
-        token, head_size = (
-            _compute_windowed_bytes(fields, number),
-            fields.find_number("swa_head_dim") or find_head_dim(fields),
-        )
+        token = _compute_windowed_bytes(fields, number)
+        head_size = fields.find_number("swa_head_dim") or find_head_dim(fields)
         input_bytes = compute_short_convolution_bytes(fields, token.heads, head_size)
         return LayerCache(windowed=token, window=find_window(fields) or 0, state_bytes=input_bytes)
     if kind in PARALLEL_KINDS:
@@ -369,10 +367,8 @@ def _compute_block_index_bytes(fields: ConfigFields, number: int) -> Fraction:
 
 def _compute_open_group_bytes(fields: ConfigFields) -> int:
     """Return the bytes of keys, for GLM 5 Next also scores, that the next index entry is made from."""
-    pooled_tokens, grouped_tokens = (
-        fields.find_number("index_kpool"),
-        fields.find_number("indexer_compress_ratio"),
-    )
+    pooled_tokens = fields.find_number("index_kpool")
+    grouped_tokens = fields.find_number("indexer_compress_ratio")
     if pooled_tokens is not None:
         return 2 * _16_BITS_BYTES * pooled_tokens * fields.require_number("index_head_dim")
     return (

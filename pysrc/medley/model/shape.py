@@ -150,10 +150,8 @@ def sum_checkpoint(checkpoint_files: Checkpoint) -> tuple[TensorSizes, Format]:
     # Some repositories say the format in no config.json: it is the one that most bytes have.
     main_dtype = max(sizes, key=lambda dtype: sizes[dtype], default="BF16")
     weight_format = _find_format(fields) or _find_format_by_name("dtypes", main_dtype) or "bf16"
-    count, bits = (
-        fields.find_number(*FIELD_NAMES["experts"], minimum=0),
-        8 if weight_format in {"int8", "fp8"} else 4,
-    )
+    count = fields.find_number(*FIELD_NAMES["experts"], minimum=0)
+    bits = 8 if weight_format in {"int8", "fp8"} else 4
     return sum_tensors(checkpoint_files.tensors, count_layers(fields), bits, count), weight_format
 
 

@@ -27,6 +27,8 @@ MEDLEY_PROFILES = (
     ' echo "$n $(nmcli -g ipv4.addresses,802-3-ethernet.mtu connection show "$n" | tr "\\n" " ")"; done'
 )
 UP_LINKS = "ip -brief link show up"
+_CONNECTION_WORDS = 4
+"""The words of SSH_CONNECTION: the address and port of the client, then of the server."""
 _LIMIT_S = 60
 _SETTLE_LIMIT_S = 10
 MANAGER_QUESTIONS = (
@@ -121,8 +123,7 @@ def list_ssh_sessions() -> dict[str, str]:
     """
     environments = process_identity.read_environments().values()
     values = {environment.get("SSH_CONNECTION", "") for environment in environments}
-    # The address and port of the client, then of the server.
-    connections = [words for value in values if len(words := value.split()) == 4]  # noqa: PLR2004
+    connections = [words for value in values if len(words := value.split()) == _CONNECTION_WORDS]
     plain = (client for client, *_ in connections if client.replace(".", "").replace(":", "").isalnum())
     questions = {f"ip -json route get {client}": client for client in plain}
     answers = process.ask_host(questions) if questions else {}

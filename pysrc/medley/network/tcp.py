@@ -116,7 +116,10 @@ def _list_connections() -> Iterator[Any]:
 
 
 def explain_lost_address(address: str) -> str:
-    """Return that this host lost an address, or that its interface is down; empty if neither."""
+    """Return a clause that this host lost an address, or that its interface is down; empty if neither.
+
+    The clause ends with "; ", because the rest of a cause follows it.
+    """
     import psutil  # noqa: PLC0415 - as above
 
     for name, entries in psutil.net_if_addrs().items():

@@ -84,10 +84,8 @@ def choose_layout(request: Request, predict: Callable[[Shape, Layout, Load], Pre
     rows = []
     for layout, refusal in refusals.items():
         if refusal is None:
-            layout_fit, prediction = (
-                compute_fit(workload, layout),
-                predict(workload.shape, layout, workload.load),
-            )
+            layout_fit = compute_fit(workload, layout)
+            prediction = predict(workload.shape, layout, workload.load)
             score = compute_score(workload.goal, prediction)
             rows.append(CandidateRow(layout, layout_fit, prediction, score, layout in unforced_layouts))
     rejections = [

@@ -115,8 +115,9 @@ def list_stage_counts(max_counts: Sequence[int], stages: int | None) -> Iterator
         if prod(map(len, options)) <= _MAX_COMBINATIONS:
             combinations = product(*options)
     forced: list[int] = []
-    for count in max_counts if stages is not None else ():
-        forced.append(min(count, (stages or 0) - sum(forced)))
+    if stages is not None:
+        for count in max_counts:
+            forced.append(min(count, stages - sum(forced)))
     yield from (counts for counts in dict.fromkeys((*combinations, tuple(forced))) if any(counts))
 
 

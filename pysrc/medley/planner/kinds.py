@@ -28,5 +28,8 @@ def read_host_table(kind: str) -> HostTable | None:
 
 @cache
 def _read_cached_table(_: tuple[Path, ...], kind: str) -> HostTable | None:
-    """Return the table; None without one, as for some devices in published benchmarks."""
+    """Return the table; None without one, as for some devices in published benchmarks.
+
+    The folders of tables are only the cache's key, because variables such as MEDLEY_CONFIG change them.
+    """
     return config.load_hosts().get(kind)

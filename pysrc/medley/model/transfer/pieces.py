@@ -233,11 +233,8 @@ def _list_damage(store: PieceStore, file: ManifestFile, count: inventory.OnBytes
 
 def _inspect_file(store: PieceStore, file: ManifestFile, count: inventory.OnBytes) -> _FileState:
     """Return the state of the final file, else of the unfinished one, which is always read."""
-    final, part, size = (
-        store.find_final_path(file),
-        store.find_unfinished_path(file),
-        store.manifest.piece_bytes,
-    )
+    final, part = store.find_final_path(file), store.find_unfinished_path(file)
+    size = store.manifest.piece_bytes
     if not has_folders(store.root, file.path):
         return _FileState(file, (), is_final=False)
     if final.is_file():

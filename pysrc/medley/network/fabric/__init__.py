@@ -25,6 +25,7 @@ from medley.network.fabric.types import Endpoint, Fabric, NetworkOptions, Reject
 
 _NO_OPTIONS = NetworkOptions()
 _LOOPBACK_MTU = 65536
+_MIN_GROUP_HOSTS = 2
 
 
 def choose_fabric(hosts: Mapping[str, Facts], options: NetworkOptions = _NO_OPTIONS) -> Fabric:
@@ -37,7 +38,7 @@ def choose_fabric(hosts: Mapping[str, Facts], options: NetworkOptions = _NO_OPTI
         candidates[host], unfit_links = find_endpoint_candidates(host, hosts[host], options)
         rejected += unfit_links
     group = CandidateGroup(hosts, candidates, options)
-    if len(hosts) < 2:  # noqa: PLR2004 - a group
+    if len(hosts) < _MIN_GROUP_HOSTS:
         return _build_lone_fabric(group, tuple(rejected))
     # The best network comes first, here and in the lists below.
     allowed_networks = subnets.find_shared_networks(group.select_candidates())
