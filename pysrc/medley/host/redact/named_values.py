@@ -25,7 +25,7 @@ _ANY_KEY = re.compile(rf"(?:^|_){_KEY}{_ENDING}")
 _VARIABLE = re.compile(rf"(?:{'|'.join(_NAMES['variables'])}|_(?:{'|'.join(_NAMES['variable_words'])}))$")
 _FLAG = re.compile(rf"(?:^|_)(?:{'|'.join(_NAMES['variable_words'])})$")
 _PASSWORD = re.compile(rf"(?:^|_)(?:{'|'.join(_NAMES['passwords'])})")
-_NO_SECRET = re.compile(rf"(?:^|_)(?:{'|'.join(_NAMES['no_secrets'])})_token(?:_id|_string)?$")
+_SAFE_NAME_PATTERN = re.compile(rf"(?:^|_)(?:{'|'.join(_NAMES['no_secrets'])})_token(?:_id|_string)?$")
 _RESULT = "PASS"
 """A variable; before a colon it is the result of a test."""
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -66,7 +66,7 @@ _SHOWN_REQUEST = re.compile(rf"b?{_QUOTE}|[\[{{](?!\s*+[\]}}])|\w{{1,40}}+\(")
 # A block or a list of YAML.
 _REQUEST_BLOCK = re.compile(r"[ \t]*+(?:[|>][-+\d]*+[ \t]*+\r?\n|\r?\n(?=[ \t]*+- ))")
 # What is no prompt without quotes: nothing, a count, or a line of a program.
-_NO_REQUEST = re.compile(
+_SAFE_REQUEST_PATTERN = re.compile(
     r"(?:[Nn]one|null|[\d.]+)[,;)\]}]|[\d.,]+ ?(?:toks?|tokens?|ms|s)\b"
     r"|(?:str|int|bytes|list|dict|Any|Optional|Union|Sequence)(?:[\[,)=]| \||\s*$)"
     r"|(?:\w{0,40}prompts?|\w{1,40}(?:\.\w{1,40}){1,4})(?:\[\w{1,40}\])?[,)(]{0,3}\s*$"
@@ -100,7 +100,7 @@ def find_kind(name: str) -> Kind | None:
         or (name.isupper() and _VARIABLE.search(normalized))
         or name == _RESULT
     )
-    if not (is_named or _SECRET.search(normalized)) or _NO_SECRET.search(normalized):
+    if not (is_named or _SECRET.search(normalized)) or _SAFE_NAME_PATTERN.search(normalized):
         return None
     if _PASSWORD.search(normalized):
         return "password"
@@ -275,7 +275,9 @@ class _Reader:
         shown = _SHOWN_REQUEST.match(self.text, at)
         if not shown:
             value = self.text[at : self._find_line_end(at)]
-            is_shown = kind == "unquoted" and not is_plain(value.strip()) and not _NO_REQUEST.match(value)
+            is_shown = (
+                kind == "unquoted" and not is_plain(value.strip()) and not _SAFE_REQUEST_PATTERN.match(value)
+            )
             return _Span(at, at + len(value)) if is_shown else None
         close = self._find_bracket_end(at) if shown[0] in "[{" else at
         return _Span(at, max(self._find_line_end(at), close))
