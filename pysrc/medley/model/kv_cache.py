@@ -390,6 +390,7 @@ def _has_index(fields: ConfigFields, number: int) -> bool:
         return number < len(types) and types[number] == "full"
     if pattern is not None:
         return number >= len(pattern) or pattern[number] != "S"
+    # As vLLM skips an index (models/deepseek_v32/attention.py), with an offset of 2 by default.
     frequency = fields.find_number("index_topk_freq") or 1
     offset = fields.find_number("index_skip_topk_offset", minimum=0)
     return max(number - (2 if offset is None else offset) + 1, 0) % frequency == 0

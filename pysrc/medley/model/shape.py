@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
-from msgspec import ValidationError
+from msgspec import ValidationError, convert
 
 from medley import config
 from medley.model import checkpoint, demo, hub_checkpoint
@@ -26,15 +26,26 @@ from medley.model.resolve import Weights
 from medley.progress import SILENT, Progress
 from medley.schema import DemoSpec, Shape
 from medley.schema import WeightFormat as Format
-from medley.values import list_mistakes
+from medley.values import StrictTable, list_mistakes
 
-_FORMATS: Mapping[Format, Mapping[str, Any]] = cast(
-    "Any", config.read_own_table(__file__, "weight_formats.toml")
+
+class _FormatTable(StrictTable):
+    """A weight format, as weight_formats.toml describes it."""
+
+    bytes: float
+    block: int | None = None
+    methods: tuple[str, ...] = ()
+    algorithms: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+
+
+_FORMATS: Mapping[Format, _FormatTable] = convert(
+    config.read_own_table(__file__, "weight_formats.toml"), dict[Format, _FormatTable]
 )
 _LIMITS = config.read_own_table(__file__, "engine_limits.toml")
-BYTES_PER_WEIGHT: Mapping[str, float] = {name: table["bytes"] for name, table in _FORMATS.items()}
+BYTES_PER_WEIGHT: Mapping[str, float] = {name: table.bytes for name, table in _FORMATS.items()}
 BLOCK_WEIGHTS: Mapping[str, int] = {
-    name: table["block"] for name, table in _FORMATS.items() if "block" in table
+    name: table.block for name, table in _FORMATS.items() if table.block is not None
 }
 """The number of weights that share a scale, where the format itself fixes it."""
 ONE_STAGE_ARCHITECTURES = frozenset(_LIMITS["one_stage"])
@@ -234,8 +245,8 @@ def _find_quantization(fields: ConfigFields) -> ConfigFields | None:
     return quantization and (quantization.find_table("quantization") or quantization)
 
 
-def _find_format_by_name(by: str, name: str) -> Format | None:
-    return next((candidate for candidate, table in _FORMATS.items() if name in table.get(by, ())), None)
+def _find_format_by_name(by: Literal["methods", "algorithms", "dtypes"], name: str) -> Format | None:
+    return next((candidate for candidate, table in _FORMATS.items() if name in getattr(table, by)), None)
 
 
 def _find_group_format(quantization: ConfigFields) -> Format | None:
