@@ -36,12 +36,18 @@ class Bringup:
     fleet: Fleet
     progress: Progress
     host_states: dict[str, Table] = field(default_factory=dict)
+    """The answer to `look` of each host: its transcript, processes, units, disk and more."""
     endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
+    """The address and interface of each host in the network that all share."""
     network_variables: Mapping[str, tuple[Variable, ...]] = field(default_factory=dict)
     network_reasons: tuple[str, ...] = ()
+    """Why this network was chosen."""
     prepare_answers: dict[str, Table] = field(default_factory=dict)
+    """The answer to `prepare` of each host, whose `terms` must agree."""
     started_hosts: list[str] = field(default_factory=list)
+    """The hosts on which this run starts Ray, also those where that failed."""
     nodes: tuple[Table, ...] = ()
+    """The nodes of Ray, as `payload/ray_state.py` lists them; empty before the head listed them."""
 
     @property
     def head(self) -> str:
@@ -98,10 +104,8 @@ class Bringup:
             )
         except Problem as problem:
             workers = (name for name in facts_by_host if name != self.head)
-            compatible_without = (
-                name for name in workers if _can_share_network(facts_by_host, name, options)
-            )
-            incompatible = next(compatible_without, None)
+            removable_hosts = (name for name in workers if _can_share_network(facts_by_host, name, options))
+            incompatible = next(removable_hosts, None)
             if incompatible is None:
                 raise
             self.fleet.failed[incompatible] = problem
@@ -149,10 +153,8 @@ class Bringup:
 
     def check_ports(self) -> None:
         """Check that all hosts reach each other's ports, because a model would hang otherwise."""
-        starting_hosts, addresses = (
-            self.hosts_to_start,
-            {name: endpoint.address for name, endpoint in self.endpoints.items()},
-        )
+        starting_hosts = self.hosts_to_start
+        addresses = {name: endpoint.address for name, endpoint in self.endpoints.items()}
         with self.progress.stage("check ports between the hosts"):
             answers = self.fleet.test_ports(
                 addresses,

@@ -121,10 +121,8 @@ def explain_host_loss(ray_cluster: Membership | None, rank_addresses: Mapping[in
     except Problem as problem:
         if _STOPPED_PATTERN.search(problem.cause):
             raise
-        rank_match, link_note = (
-            _RANK_PATTERN.search(problem.cause),
-            tcp.explain_lost_address(ray_cluster.address) if ray_cluster else "",
-        )
+        rank_match = _RANK_PATTERN.search(problem.cause)
+        link_note = tcp.explain_lost_address(ray_cluster.address) if ray_cluster else ""
         address = rank_addresses.get(int(rank_match[1])) if rank_match else None
         is_each_answering = (
             not rank_match and bool(rank_addresses) and all(map(_is_answering, set(rank_addresses.values())))
@@ -200,17 +198,15 @@ class RayLost(Problem):
 
 
 class RayWatch:
-    """Raise a Problem for a model whose Ray is gone or was restarted.
+    """A check that raises a Problem for a model whose Ray is gone or was restarted.
 
     A head's Ray restarts within seconds and loses its ranks, which nothing else reports.
     """
 
     def __init__(self, ray_cluster: Membership) -> None:
-        self._ray_cluster, self._vital_processes, self._ended_processes = (
-            ray_cluster,
-            _find_vital_processes(),
-            FailedProcessFinder(STOPPED_LIMIT_S),
-        )
+        self._ray_cluster = ray_cluster
+        self._vital_processes = _find_vital_processes()
+        self._ended_processes = FailedProcessFinder(STOPPED_LIMIT_S)
         host, _, port = ray_cluster.head.rpartition(":")
         self._head = (host.strip("[]"), int(port))
         self._checked_at = time.monotonic()

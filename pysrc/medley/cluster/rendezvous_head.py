@@ -1,7 +1,17 @@
 """Let the hosts of a model without Ray join its head, and detect lost hosts.
 
 A host runs `medley join`, proves that it has the token, and sends its facts. Once all have joined, each gets
-its order, and both ends send signs of life. A host that is silent for too long is lost.
+its order, and both ends send signs of life. A host that is silent for too long is lost. The messages:
+
+    head to host                         host to head
+    terms   what the host must share     host, facts  its introduction
+    order   the command of its ranks     problem      it cannot take part: the reason
+    look    report the ranks; true:      ready        its environment and model are there
+            with their stacks            looked       the report
+    again   rejoin after a loss          low          the figures of low memory, or null
+    end     end the ranks                done         its script ended without an error
+    alive   a sign of life               ended        its ranks ended: the reason
+                                         alive        a sign of life
 """
 
 import contextlib
@@ -54,11 +64,13 @@ class JoinedHost:
     facts: Facts
     channel: Channel
     own_address: str
-    """This host's address in its network."""
+    """The head's address in the network of this host."""
     rank: int = 0
     end_reason: str | None = None
+    """The reason why it left or its ranks ended; None before."""
     ended_at_s: float = 0.0
     is_done: bool = False
+    """Whether its script ended without an error."""
     low_memory: str | None = None
     """The figures while its memory is low."""
     rank_report: dict[str, Any] | None = None
@@ -77,10 +89,8 @@ class JoinedHost:
                 message = self.channel.receive(ALIVE_INTERVAL_S) or {}
             except (ChannelClosed, ChannelRefused) as error:
                 message = {"ended": f"it left: {error}"}
-            self.is_done, self.low_memory = (
-                self.is_done or "done" in message,
-                message.get("low", self.low_memory),
-            )
+            self.is_done = self.is_done or "done" in message
+            self.low_memory = message.get("low", self.low_memory)
             self.rank_report = message.get("looked", self.rank_report)
             if "ended" not in message and time.monotonic() - self.channel.last_received_s > SILENT_LIMIT_S:
                 message = {"ended": f"nothing came for {SILENT_LIMIT_S:.0f} s: its power or link is gone"}
@@ -186,7 +196,7 @@ class Rendezvous:
                 problem.cause
             )
 
-            def first_lost() -> list[JoinedHost]:
+            def list_lost() -> list[JoinedHost]:
                 ended_members = ((member, member.end_reason) for member in self.members if member.end_reason)
                 return [
                     member
@@ -195,7 +205,7 @@ class Rendezvous:
                     or (is_elsewhere and not _OTHER_HOST_PATTERN.search(reason))
                 ]
 
-            if lost_hosts := process.wait_until(first_lost, SILENT_LIMIT_S):
+            if lost_hosts := process.wait_until(list_lost, SILENT_LIMIT_S):
                 raise _lost_host_problem(lost_hosts[0]) from problem
             raise
 

@@ -108,7 +108,8 @@ def _start_supervisor(name: str) -> None:
     if use_systemd:
         # systemd restarts only the supervisor, so states and logs are the same everywhere.
         unit = read_unit(name)
-        restart, limit_s = unit.restart and Restart(first_s=2, longest_s=2), unit.stop_limit_s + 10
+        restart = Restart(first_s=2, longest_s=2) if unit.restart else None
+        limit_s = unit.stop_limit_s + 10
         command = supervise_command.add_variables(unit.command.env)
         systemd.start_unit(Unit(name, unit.title, command, restart, stop_limit_s=limit_s))
     else:
@@ -172,10 +173,8 @@ def _read_intact_unit(name: str) -> Unit | None:
 
 
 def read_state(name: str) -> UnitState | None:
-    saved, supervisor = (
-        storage.read_record(get_units_folder() / f"{name}.state", UnitState),
-        _find_supervisor(name),
-    )
+    saved = storage.read_record(get_units_folder() / f"{name}.state", UnitState)
+    supervisor = _find_supervisor(name)
     if saved is None:
         # The file is damaged: the supervisor rewrites it with the next change.
         return UnitState(name, supervisor.pid, running=True, since_s=0) if supervisor else None
@@ -260,12 +259,10 @@ class UnitSupervisor:
     def _wait_for_end(
         self, main_process: Process, after_process: Process | None, write_line: OnLine
     ) -> ProcessResult:
-        """Wait until it or a vital process ends, which its command may not notice."""
-        vital_processes, ended_processes, rank_memory = (
-            self._find_vital_processes(),
-            FailedProcessFinder(STOPPED_LIMIT_S),
-            RankMemory(self.unit.name),
-        )
+        """Wait until the unit's command ends, or a vital process, whose end the command may not notice."""
+        vital_processes = self._find_vital_processes()
+        ended_processes = FailedProcessFinder(STOPPED_LIMIT_S)
+        rank_memory = RankMemory(self.unit.name)
         while (finished := main_process.wait(_VITAL_CHECK_INTERVAL_S if self.unit.vital else None)) is None:
             gone_names = sorted(
                 vital_processes[identity] for identity in ended_processes.find(vital_processes)
@@ -277,7 +274,8 @@ class UnitSupervisor:
                 finished_early = main_process.poll() or ProcessResult(1, ())
                 return replace(finished_early, lines=(*finished_early.lines, message))
             vital_processes = self._find_vital_processes()
-            rank_memory.check(vital_processes and list_descendants(self.state.keeper))
+            if vital_processes:
+                rank_memory.check(list_descendants(self.state.keeper))
             self.shared_memory.check()
             reap_orphans()
             if after_process:
@@ -291,10 +289,8 @@ class UnitSupervisor:
     def _record_end(self, finished: ProcessResult, lasted_s: float) -> float | None:
         """Return the seconds until the restart; None: there is none."""
         restart = self.unit.restart
-        restarts, delay_s = (restart and restart.compute_next(self.state.restarts, lasted_s)) or (
-            self.state.restarts,
-            None,
-        )
+        next_restart = restart.compute_next(self.state.restarts, lasted_s) if restart else None
+        restarts, delay_s = next_restart or (self.state.restarts, None)
         reason = f"it ended with {finished.status}: {' '.join(finished.lines[-1:])}"
         if delay_s is not None:
             events.record_event("restart", self.unit.name, f"restart {restarts} in {delay_s:.0f} s: {reason}")
