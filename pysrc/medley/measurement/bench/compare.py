@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import zip_longest
 from statistics import median
 from typing import Any, Literal
 
@@ -28,7 +27,7 @@ _ADDRESS_FLAGS = ("--host", "--port")
 
 @dataclass(frozen=True)
 class Comparison:
-    """One figure of two benchmarks in one row; `ratio`, `low` and `high` are second by first."""
+    """One figure of two benchmarks in one row; its ratios are the second divided by the first."""
 
     row: tuple[Mode, int]
     figure_kind: FigureKind
@@ -191,10 +190,9 @@ def _compare_hosts(
     first: Sequence[Mapping[str, str]], second: Sequence[Mapping[str, str]]
 ) -> Iterator[Difference]:
     yield "hosts", len(first), len(second)
-    for number, (first_host, second_host) in enumerate(zip_longest(first, second), 1):
-        if not (first_host and second_host):
-            return
+    for number, (first_host, second_host) in enumerate(zip(first, second, strict=False), 1):
         name = f"host {number}" if len(first) > 1 else "host"
+        # `same` is a digest of the host's name.
         if first_host["same"] != second_host["same"]:
             yield f"{name} is another one", "the first's", "the second's"
         first_traits, second_traits = _read_traits(first_host["facts"]), _read_traits(second_host["facts"])

@@ -40,7 +40,8 @@ def find_problem(result: AllReduceResult) -> Problem | None:
             cause=_list_errors(result),
             fix="if the network is slow, give each step more time: medley collective-test --limit 300",
         )
-    return _wrong_sums_problem(result) if result.sums else None
+    wrong_sums = result.sums
+    return _wrong_sums_problem(result) if wrong_sums else None
 
 
 def _wrong_sums_problem(result: AllReduceResult) -> Problem:

@@ -37,6 +37,7 @@ class EngineRates:
     url: str
     state: str
     silent: str | None
+    """The reason why a ready server reports no figures; None if it does, or is not ready."""
     running: float | None
     waiting: float | None
     preempted: float | None
@@ -67,7 +68,9 @@ class Rates:
     ray: RaySample | None
     engines: tuple[EngineRates, ...]
     cost_s: float
+    """The CPU time of the process that samples, since its start."""
     slow: tuple[str, ...] = ()
+    """Devices and links that the newest probe measured as slower than before."""
 
 
 def compute_rates(first: Sample, previous: Sample, current: Sample) -> Rates:
