@@ -335,8 +335,6 @@ class _Scan:
                     self._record_match(entry, sign, line, block, index)
 
     def _join_wrapped(self, block: Block, index: int) -> str | None:
-        if index >= len(block.lines):  # the end of a traceback may lie in the next block
-            return None
         number = self.result.lines + index
         if self._wrapped[0] != number:
             # Several failures ask for the same line.
