@@ -173,7 +173,7 @@ def apply_fix_on_host(fix: Fix, fleet: Fleet | None, progress: Progress) -> Prob
 
 
 def apply_fix(request: Mapping[str, Any], note: Callable[[str], None]) -> Mapping[str, Any]:
-    """Run a fix on this host, or raise a Problem with its last lines.
+    """Run a fix on this host, or raise a Problem with its last lines; return an empty answer for the agent.
 
     A request has the command as `words`, what consent adds as `unasked`, and whether it needs `root`.
     """
@@ -212,9 +212,9 @@ def fit_model(
         plan = ("medley", "plan", model, *(("--from", *files) if files else ()))
         serving = ServerSpec(model_files.target, model_files.name)
         order = Order(model_files, serving, options, user_command=plan)
-        pinned = all(host.has_nix_toolkit for host in case.hosts.values())
+        has_nix_toolkit = all(host.has_nix_toolkit for host in case.hosts.values())
         has_own_engine = any(host.member.env or host.member.image for host in case.hosts.values())
-        topology = Topology(hosts, has_own_engine=has_own_engine, has_nix_toolkit=pinned)
+        topology = Topology(hosts, has_own_engine=has_own_engine, has_nix_toolkit=has_nix_toolkit)
         choice = place_order(order, find_shape(model_files, progress), topology)
     except Problem as problem:
         return "", problem

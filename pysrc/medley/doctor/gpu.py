@@ -61,11 +61,11 @@ def clocks(host: ExaminedHost, states: GpuStates) -> Iterator[Check]:
                 cause="its clocks were set by hand; 2,200 MHz on a GB10 cost 15 to 35 % of the speed",
                 fix=f"sudo nvidia-smi -i {number} -rgc; sudo nvidia-smi -i {number} -rac",
             )
-        elif power_mode := _find_stuck_power(host, gpu):
+        elif power_table := _find_stuck_power(host, gpu):
             yield host.report_better(
                 f"GPU {number} computes at {gpu.mhz} of {gpu.max_mhz} MHz without a reported reason",
-                cause=power_mode.stuck_cause or "",
-                fix=power_mode.slow_fix or "",
+                cause=power_table.stuck_cause or "",
+                fix=power_table.slow_fix or "",
             )
         else:
             max_mhz = gpu.set_mhz or gpu.max_mhz or "?"
@@ -76,10 +76,10 @@ def clocks(host: ExaminedHost, states: GpuStates) -> Iterator[Check]:
 
 def _find_stuck_power(host: ExaminedHost, gpu: GpuState) -> Power | None:
     """Return the power table of the kind if this GPU computes at a clock below `stuck_below`."""
-    power_mode = host.kind.host.power if host.kind else Power()
+    power_table = host.kind.host.power if host.kind else Power()
     is_busy = any(not user.is_graphics for user in gpu.users) and "Idle" not in gpu.clock_limits
-    is_slow = gpu.mhz and gpu.max_mhz and gpu.mhz < (power_mode.stuck_below or 0) * gpu.max_mhz
-    return power_mode if is_busy and is_slow else None
+    is_slow = gpu.mhz and gpu.max_mhz and gpu.mhz < (power_table.stuck_below or 0) * gpu.max_mhz
+    return power_table if is_busy and is_slow else None
 
 
 @health_check("power", "Jetson power mode", lambda health: health.gpus)
@@ -179,7 +179,7 @@ def process_limits(host: ExaminedHost, access: Access) -> Iterator[Check]:
 
 
 @health_check("ptxas", "ptxas for this GPU", lambda health: health.compilers)
-def ptxas(host: ExaminedHost, compilers: Compilers) -> Iterator[Check]:
+def ptxas(host: ExaminedHost, host_compilers: Compilers) -> Iterator[Check]:
     """Check for a ptxas that supports this GPU; Triton compiles every kernel with it."""
     capability = host.capability or ""
     first_cuda = _FIRST_CUDA_BY_CAPABILITY.get(capability)
@@ -188,8 +188,8 @@ def ptxas(host: ExaminedHost, compilers: Compilers) -> Iterator[Check]:
     arch = f"sm_{capability.replace('.', '')}"
     names = f"TRITON_PTXAS_PATH={_TOOLKIT_PTXAS} TRITON_PTXAS_BLACKWELL_PATH={_TOOLKIT_PTXAS}"
     install = f"sudo apt-get install -y cuda-nvcc-{first_cuda.replace('.', '-')}; export {names}"
-    suitable = [(path, cuda) for path, cuda in compilers.ptxas if _is_version_at_least(cuda, first_cuda)]
-    if setting := _find_bad_setting(host, compilers, capability, first_cuda):
+    suitable = [(path, cuda) for path, cuda in host_compilers.ptxas if _is_version_at_least(cuda, first_cuda)]
+    if setting := _find_bad_setting(host, host_compilers, capability, first_cuda):
         variable, path, cuda = setting
         cause = f"it is of CUDA {cuda}, and {arch} came with {first_cuda}"
         yield host.report_wrong(
@@ -199,10 +199,10 @@ def ptxas(host: ExaminedHost, compilers: Compilers) -> Iterator[Check]:
         )
     elif suitable:
         yield host.report_ok(f"{suitable[0][0]} of CUDA {suitable[0][1]} knows {arch}")
-    elif compilers.is_pinned:
+    elif host_compilers.is_pinned:
         yield host.report_ok("part of Nix's toolkit for this host")
-    elif compilers.ptxas:
-        path, cuda = compilers.ptxas[-1]
+    elif host_compilers.ptxas:
+        path, cuda = host_compilers.ptxas[-1]
         yield host.report(
             "wrong" if "/site-packages/" in path or host.member.env else "better",
             f"No ptxas here knows {arch}",
@@ -214,7 +214,7 @@ def ptxas(host: ExaminedHost, compilers: Compilers) -> Iterator[Check]:
 
 
 def _find_bad_setting(
-    host: ExaminedHost, compilers: Compilers, capability: str, first_cuda: str
+    host: ExaminedHost, host_compilers: Compilers, capability: str, first_cuda: str
 ) -> tuple[str, str, str | None] | None:
     """Return the variable that names a ptxas that is too old or absent, its value, and the ptxas' CUDA.
 
@@ -225,7 +225,7 @@ def _find_bad_setting(
     if variable not in values or not _is_version_at_least(capability, _BLACKWELL_CAPABILITY):
         variable = "TRITON_PTXAS_PATH"
     path = values.get(variable)
-    cuda = dict(compilers.ptxas).get(path) if path else None
+    cuda = dict(host_compilers.ptxas).get(path) if path else None
     return (variable, path, cuda) if path and not (cuda and _is_version_at_least(cuda, first_cuda)) else None
 
 
