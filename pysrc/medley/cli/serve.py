@@ -46,6 +46,10 @@ from medley.serving.steps import list_hypothetical_steps
 if TYPE_CHECKING:  # httpx: a fifth of what a plan takes, and most runs end before it is needed
     from medley.serving.server import ServerRun
 
+_POLL_INTERVAL_S = 0.2
+_LAST_LINES = 20
+"""Lines of the engine's output that a failure shows."""
+_END_HINT = "Ctrl-C ends it"
 _HOSTS = switch(
     "--hosts N|KINDS",
     "number of hosts of the cluster, 1 for this host only; with --dry-run also kinds: spark:2,thor:1",
@@ -125,13 +129,13 @@ def _second_model_problem(model: str, word: str) -> Problem:
 
 def show_dry_run(request: LaunchRequest, *, as_json: bool) -> None:
     """Print what would be started, and why."""
-    printer = create_output()
-    job = prepare_job(request, printer)
-    site = find_site(job, printer)
+    output = create_output()
+    job = prepare_job(request, output)
+    site = find_site(job, output)
     if len(site.hosts) > 1 and not job.cluster:
-        print_steps(list_hypothetical_steps(job, site, printer), as_json=as_json)
+        print_steps(list_hypothetical_steps(job, site, output), as_json=as_json)
     else:
-        launch = prepare_launch(job, site, printer).launch
+        launch = prepare_launch(job, site, output).launch
         print_command(launch.command, launch.list_reasons(), as_json=as_json)
 
 
@@ -166,7 +170,7 @@ class ServeVerb(Verb):
 
     def main(self, model: str, *flags: str) -> int:
         options = self.options
-        is_for_this_host = (
+        is_for_this_host = bool(
             options.dry_run or options.replayed or options.hosting.hosts == "1" or options.hosting.launcher
         )
         on_event = (
@@ -184,20 +188,20 @@ class ServeVerb(Verb):
             return replace_detached(request, restart=self.restart, drain_s=self.drain_s)
         if self.detach:
             return serve_detached(options.port, restart=self.restart, drain_s=self.drain_s)
-        with nullcontext(create_output()) if self.verbose else hide_engine_output() as printer:
-            return self._serve(options.build_request(model, flags, self.typed_words), printer)
+        with nullcontext(create_output()) if self.verbose else hide_engine_output() as output:
+            return self._serve(options.build_request(model, flags, self.typed_words), output)
 
-    def _serve(self, request: LaunchRequest, printer: Output) -> int:
+    def _serve(self, request: LaunchRequest, output: Output) -> int:
         from medley.serving.supervise import REJOIN_LIMIT_S, resume_hosts
 
         listen = request.listen
         with (
             serving.claim_port(listen.name or request.model, listen.address, listen.port),
-            resume_hosts(listen.port, printer.say) if self.restart else nullcontext() as hosts,
+            resume_hosts(listen.port, output.say) if self.restart else nullcontext() as hosts,
         ):
             if hosts and request.hosts is None:  # as many as it ran over before it was cut off
                 request = replace(request, hosts=str(hosts), wait_s=REJOIN_LIMIT_S)
-            job = prepare_job(request, printer)
+            job = prepare_job(request, output)
             from medley.serving.server import ServerRun, run_job
 
             announce = partial(announce_server, as_json=self.options.as_json)
@@ -205,36 +209,34 @@ class ServeVerb(Verb):
                 self.options.timeout_s, announce, drain_s=self.drain_s, stall_limit_s=self.stall_limit_s
             )
             if self.restart:
-                _run_restarting(job, server, printer)
-            return run_job(job, server, printer)
+                _run_restarting(job, server, output)
+            return run_job(job, server, output)
 
 
 @contextmanager
 def hide_engine_output() -> Iterator[Output]:
-    """Yield a printer that leaves out the engine's output; a failure shows its last lines."""
-    printer, last_lines = create_output(), deque[str](maxlen=_LAST_LINES)
+    """Yield an output that leaves out the engine's output; a failure shows its last lines."""
+    output, last_lines = create_output(), deque[str](maxlen=_LAST_LINES)
     try:
-        yield replace(printer, detail=lambda _: None, error=last_lines.append)
+        yield replace(output, detail=lambda _: None, error=last_lines.append)
     except Problem:
         for line in last_lines:
-            printer.error(f"  | {line}")
+            output.error(f"  | {line}")
         raise
 
 
-def _run_restarting(job: Job, server: "ServerRun", printer: Output) -> NoReturn:
+def _run_restarting(job: Job, server: "ServerRun", output: Output) -> NoReturn:
     from medley.serving.server import run_job
     from medley.serving.supervise import Restarter
 
     def attempt(site: Topology, on_ready: Callable[[int], None]) -> None:
-        run_job(job, replace(server, on_ready=on_ready, is_restarting=True), printer, site)
+        run_job(job, replace(server, on_ready=on_ready, is_restarting=True), output, site)
 
     rule = Restart(first_s=2, longest_s=120, limit=10, lasting_s=600)
-    find_host = partial(find_this_host, job.request.kind, printer.say)
+    find_host = partial(find_this_host, job.request.kind, output.say)
     is_over_ray = job.launcher != "mp"
-    site = find_site(job, printer) if is_over_ray else find_host()
-    restarter = Restarter(
-        rule, job.order.serving, job.cluster, printer, find_host, has_same_hosts=is_over_ray
-    )
+    site = find_site(job, output) if is_over_ray else find_host()
+    restarter = Restarter(rule, job.order.serving, job.cluster, output, find_host, has_same_hosts=is_over_ray)
     restarter.run(attempt, site)
 
 
@@ -264,16 +266,11 @@ def announce_server(server: ServerSpec, completion: str, seconds: float, *, as_j
     print_result(table, [text], as_json=as_json)
 
 
-_POLL_INTERVAL_S = 0.2
-_LAST_LINES = 20
-"""Lines of the engine's output that a failure shows."""
-_END_HINT = "Ctrl-C ends it"
-
-
 def serve_detached(port: int, *, restart: bool, drain_s: int) -> int:
-    """Run this command without --detach as a unit; return once it is ready, or raise its end as a Problem.
+    """Run this command without --detach as a unit; return once it is ready.
 
-    The unit goes on where its terminal is closed or this process ends. Only Ctrl-C here ends it.
+    Raise a Problem if it ends before. The unit goes on where its terminal is closed or this process ends. Only
+    Ctrl-C here ends it.
     """
     serving.require_unused_port(port)
     unit = build_server_unit(port, restart=restart, drain_s=drain_s)
