@@ -144,7 +144,7 @@ class Verb(cli.Application):
         except switches.SwitchError as error:
             raise self._translate_error(error) from error
 
-    def _validate_args(self, swfuncs: Any, tailargs: Any) -> Any:  # noqa: ANN401 - the same
+    def _validate_args(self, swfuncs: Any, tailargs: Any) -> Any:  # noqa: ANN401 - plumbum's own matter, passed on
         if self.nested_command and tailargs:
             # plumbum would drop the word, and run the verb after it
             raise self.unknown_verb_usage(tailargs[0])
