@@ -53,7 +53,7 @@ def test_an_unknown_error_has_its_whole_message() -> None:
 
 def test_a_traceback_may_end_in_the_next_block() -> None:
     call = '  File "/opt/vllm/v1/x.py", line 9, in run'
-    blocks = [f"{PREFIX}{text}\n".encode() for text in (call, *WRAPPED)]
+    blocks = [b"".join(raw + b"\n" for raw in encode(texts)) for texts in ([call], WRAPPED)]
     first = explain_logs([Log("log", blocks)]).first
     assert first
     assert WHOLE in first.problem().cause

@@ -269,8 +269,8 @@ def announce_server(server: ServerSpec, completion: str, seconds: float, *, as_j
 def serve_detached(port: int, *, restart: bool, drain_s: int) -> int:
     """Run this command without --detach as a unit; return once it is ready.
 
-    Raise a Problem if it ends before. The unit goes on where its terminal is closed or this process ends. Only
-    Ctrl-C here ends it.
+    Raise a Problem if it ends before. The unit goes on where its terminal is closed or this process ends.
+    Only Ctrl-C here ends it.
     """
     serving.require_unused_port(port)
     unit = build_server_unit(port, restart=restart, drain_s=drain_s)
