@@ -83,7 +83,7 @@ def test_it_runs_and_is_ended_with_all_it_started(host: Host) -> None:
     assert call(host, "read_state", NAME) is None
     start(host, Unit(NAME, "x", Command(("/bin/sh", "-c", "sleep 601 & sleep 602; :")), Restart()))
     found = call(host, "read_state", NAME)
-    assert (found["active"], found["restarts"]) == ("active", 0)
+    assert (found["active_state"], found["restart_count"]) == ("active", 0)
     wait_for("its child runs", lambda: host.run(["pgrep", "-f", "sleep 601"]).status == 0)
     for _ in range(2):
         call(host, "stop_unit", NAME)
@@ -98,11 +98,11 @@ def test_it_starts_anew_and_again_when_it_is_started_again(host: Host) -> None:
 
     def failed_often() -> bool:
         found = call(host, "read_state", NAME)  # between two starts: while it runs there is no status yet
-        return bool(found["status"] == 3 and found["restarts"] > 3)
+        return bool(found["exit_status"] == 3 and found["restart_count"] > 3)
 
     wait_for("it was started four times", failed_often, 60, state=lambda: call(host, "read_state", NAME))
     start(host, Unit(NAME, "x", Command(("/bin/sleep", "600")), rule))
-    assert call(host, "read_state", NAME)["active"] == "active"
+    assert call(host, "read_state", NAME)["active_state"] == "active"
 
 
 def test_a_program_that_is_not_there_is_a_problem(host: Host) -> None:

@@ -1,6 +1,5 @@
 """`medley service`."""
 
-import dataclasses
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -88,7 +87,7 @@ class ServiceShowVerb(Verb):
             lines += [f"{name}: {_format_state(state)}"]
             if role and not self.as_json:
                 lines += (storage.read_text(systemd.get_unit_path(name, is_system=True)) or "").splitlines()
-        table = {name: how and dataclasses.asdict(how) for name, how in states.items()}
+        table = {name: state and state.table for name, state in states.items()}
         print_result(table, lines or ["no service of medley's is installed here"], as_json=self.as_json)
 
 

@@ -59,6 +59,18 @@ class SystemdState:
     pid: int | None
     exit_status: int
 
+    @property
+    def table(self) -> dict[str, str | int | None]:
+        """The state in JSON."""
+        return {
+            "active": self.active_state,
+            "sub": self.sub_state,
+            "result": self.result,
+            "restarts": self.restart_count,
+            "pid": self.pid,
+            "status": self.exit_status,
+        }
+
 
 def is_available() -> bool:
     """Return whether this user's own manager answers."""
