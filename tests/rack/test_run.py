@@ -23,12 +23,10 @@ Texts = dict[str, str]
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Rack]:
-    """Two hosts; only the first has the script of docs/how-to/python-scripts.md, in float32."""
+    """Two hosts; only the first has the script of docs/how-to/python-scripts.md."""
     if os.geteuid() != 0:
         pytest.skip("needs root: it makes namespaces and mounts")
-    text = programs("how-to/python-scripts.md")[0].replace(
-        '**plan["arguments"]', '**plan["arguments"], dtype="float32"'
-    )
+    text = programs("how-to/python-scripts.md")[0]
     with up(Spec(2, name=f"pytest-{os.getpid()}-run")) as rack:
         rack.hosts[0].path(SCRIPT).write_text(text)
         yield rack

@@ -83,8 +83,9 @@ def wait_for_hosts(job: Job, output: Output) -> Iterator[PreparedLaunch]:
         host_facts = {head: head_facts, **{member.name: member.facts for member in members}}
         site = _build_site(job, host_facts, kind, programs)
         layout, launches = _build_launches(job, site, programs, output)
-        own_flags = launches[head].annotated_command.flags
-        flags.require_known_flags(engine_parser, own_flags, (), table_file=order.table_file)
+        if not request.script:  # a script's flags are torchrun's
+            own_flags = launches[head].annotated_command.flags
+            flags.require_known_flags(engine_parser, own_flags, (), table_file=order.table_file)
         for member in members:
             _send_launch(member, launches.get(member.name))
         yield PreparedLaunch(order, launches[head], layout, rendezvous=rendezvous)
