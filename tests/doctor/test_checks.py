@@ -298,8 +298,8 @@ def test_folders_of_a_users_own_kind_are_not_known() -> None:
     case = with_("spark", overrides={gpu.FILES: "", gpu.TOOLKIT: "toolkit\n"})()
     spark = case.hosts["spark"]
     assert spark.kind
-    table = spark.kind.host.replace(driver=Driver(directories=("/opt/own",)))
-    changed_case = replace(case, hosts={"spark": replace(spark, kind=replace(spark.kind, host=table))})
+    table = spark.kind.table.replace(driver=Driver(directories=("/opt/own",)))
+    changed_case = replace(case, hosts={"spark": replace(spark, kind=replace(spark.kind, table=table))})
     assert [
         (check.state, "/opt/own" in check.summary) for check in checks_of("driver-libraries", changed_case)
     ] == [("unknown", True)]

@@ -71,7 +71,7 @@ def test_daily_it_waits_until_the_processes_are_quiet(
     monkeypatch.setattr(device_probe, "_CHECK_INTERVAL_S", 0.5)
     _, sort = detect_kind()
     found = virtualenv.find_environment(tools.choose_environment(sort, None))
-    if found is None or sort.host.device != "cpu":
+    if found is None or sort.table.device != "cpu":
         pytest.skip("no engine environment was built, or its device is measured at start")
     said: list[str] = []
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
@@ -99,7 +99,7 @@ def test_a_quota_is_named_with_figures_and_planned_with(
     for _ in range(2):
         probed(tmp_path, engine, group)
     cgroup.limit(os.getpid(), GROUP, 0.2)
-    if cpu := sort.host.device == "cpu":
+    if cpu := sort.table.device == "cpu":
         assert "its own past" not in probed(tmp_path, engine, group)[0]
         file = tmp_path / device_history.HISTORY_FILE
         file.write_text(

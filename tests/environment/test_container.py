@@ -140,7 +140,7 @@ PERSON = HardLimits(files=524_288, processes=8192, memlock_bytes=8 << 20, can_ra
 def words(runtime: Runtime, host: str, limits: HardLimits = ROOT) -> list[str]:
     facts = recorded(host)
     flags = tuple(
-        container.list_host_flags(runtime, match_kind(facts, config.load_hosts()).host, facts, limits)
+        container.list_host_flags(runtime, match_kind(facts, config.load_hosts()).table, facts, limits)
     )
     assert all(flag.why for flag in flags)
     return [" ".join(flag.build_argv()) for flag in flags]

@@ -101,8 +101,8 @@ def test_an_image_is_not_for_an_older_l4t(revision: str, vllm: str | None) -> No
     known = recorded("orin-r36")
     found = replace(known, board=replace(known.board, l4t=L4t("36", revision)))
     kind = find_kind(found)
-    assert kind.host.container.holds.get("vllm") == vllm
-    assert kind.host.container.nvidia_runtime
+    assert kind.table.container.holds.get("vllm") == vllm
+    assert kind.table.container.nvidia_runtime
     origin = engine_source.choose_engine_source(
         kind, "vllm", EngineRequest(), engine_source.read_locked_versions()
     )

@@ -87,7 +87,7 @@ def test_every_kind_has_a_transcript(hosts: Mapping[str, HostTable]) -> None:
 def test_kind(name: str, hosts: Mapping[str, HostTable]) -> None:
     chosen = match_kind(host(name), hosts)
     assert chosen.name == KINDS[name]
-    assert chosen.host.title == hosts[chosen.name].title
+    assert chosen.table.title == hosts[chosen.name].title
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -181,7 +181,7 @@ def test_an_unused_table_of_equal_weight_is_a_problem(hosts: Mapping[str, HostTa
 )
 def test_what_the_table_adds(name: str, gib: float, capability: str, hosts: Mapping[str, HostTable]) -> None:
     found = host(name)
-    table = match_kind(found, hosts).host
+    table = match_kind(found, hosts).table
     assert find_gpu_memory_bytes(found.gpus[0], table, found) == pytest.approx(gib * GIB, rel=1e-3)
     assert find_gpu_capability(found.gpus[0], table) == capability
 

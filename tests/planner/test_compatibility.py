@@ -191,11 +191,11 @@ def test_an_image_of_the_users_own_may_have_the_fix() -> None:
 def test_a_later_engine_has_the_fix(version: str, refused: bool) -> None:  # noqa: FBT001 - a case
     on = site("thor")
     facts, kind = on.hosts["thor-1"]
-    (rule,) = (each for each in kind.host.incompatible if each.engine == "vllm")
-    table = kind.host.replace(incompatible=(rule.replace(before="0.34.0"),))
+    (rule,) = (each for each in kind.table.incompatible if each.engine == "vllm")
+    table = kind.table.replace(incompatible=(rule.replace(before="0.34.0"),))
     origin = replace(on.engine_sources["thor-1"], versions={"vllm": version})
     newer = replace(
-        on, hosts={"thor-1": (facts, replace(kind, host=table))}, engine_sources={"thor-1": origin}
+        on, hosts={"thor-1": (facts, replace(kind, table=table))}, engine_sources={"thor-1": origin}
     )
     assert bool(find_refusal(newer, newer.hosts, "vllm", shape(FLASH))) is refused
 
@@ -296,9 +296,9 @@ def bare(kinds: str, *, image: bool = False) -> Topology:
     for name, (facts, kind) in on.hosts.items():
         programs = {each: path for each, path in facts.software.programs.items() if each != "nvcc"}
         software = replace(facts.software, programs=programs, cuda=None)
-        container = kind.host.container.replace(lacks=("ray", "nvcc"))
-        table = kind.host.replace(container=container)
-        hosts[name] = (replace(facts, software=software), replace(kind, host=table))
+        container = kind.table.container.replace(lacks=("ray", "nvcc"))
+        table = kind.table.replace(container=container)
+        hosts[name] = (replace(facts, software=software), replace(kind, table=table))
     return replace(on, hosts=hosts)
 
 

@@ -156,7 +156,7 @@ def _contained(step: LaunchStep, image: str, hosts: Topology) -> Iterator[Flag]:
     """The flags of the container that this step runs in, before the program's own."""
     facts, kind = hosts.hosts[step.host]
     spec = ContainerSpec(
-        "docker", Image(image), tuple(container.list_host_flags("docker", kind.host, facts, UNLIMITED))
+        "docker", Image(image), tuple(container.list_host_flags("docker", kind.table, facts, UNLIMITED))
     )
     role = "ray" if step.started_process.words[0] == "ray" else "8000"
     program = AnnotatedCommand(step.started_process.words, (), step.started_process.variables)

@@ -195,7 +195,7 @@ def _format_headline(name: str, case: Case) -> str:
         return paint(shown, "bold")
     driver = host.facts.driver
     parts = (
-        host.kind.host.title if host.kind else None,
+        host.kind.table.title if host.kind else None,
         host.facts.software.os_name,
         driver.version and f"driver {driver.version}",
         driver.cuda and f"CUDA {driver.cuda}",

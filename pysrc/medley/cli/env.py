@@ -77,10 +77,10 @@ def _find_used_paths() -> set[Path]:
     """Return the folders of the environments that serve would use here; none if the kind is unknown."""
     try:
         _, kind = detect_kind()
-        host_toolkit = add_libcuda(toolkit.find_toolkit(kind.name, can_build=False), kind.host)
-        names = set(kind.host.environments.values())
+        host_toolkit = add_libcuda(toolkit.find_toolkit(kind.name, can_build=False), kind.table)
+        names = set(kind.table.environments.values())
         environments = [
-            virtualenv.find_environment(name, host_toolkit, driver=kind.host.driver) for name in names
+            virtualenv.find_environment(name, host_toolkit, driver=kind.table.driver) for name in names
         ]
     except Problem:
         return set()
@@ -201,7 +201,7 @@ class EnvLockVerb(Verb):
         _, kind = detect_kind()
         host_toolkit = toolkit.find_toolkit(kind.name, watch=start_progress())
         uv_program = uv.find_uv(host_toolkit.uv if host_toolkit else None)
-        device = self.device or kind.host.device
+        device = self.device or kind.table.device
         lock_request = lock.LockRequest(
             name, self.requirements, device, self.overrides, self.indexes
         ).validate()
@@ -219,7 +219,7 @@ class EnvLockVerb(Verb):
         with lock.write_lock(resolved_lock) as path:
             if not self.unproven:
                 environment = virtualenv.prepare_environment(
-                    name, host_toolkit, driver=kind.host.driver, watch=start_progress()
+                    name, host_toolkit, driver=kind.table.driver, watch=start_progress()
                 )
                 lock.record_disk_use(resolved_lock, environment.path)
         built_path = environment and str(environment.path)
@@ -262,12 +262,12 @@ def _require_environment(name: str) -> tuple[Environment, Toolkit | None]:
 def _choose_environment(name: str) -> tuple[str, Toolkit | None, Driver]:
     """Return the environment's name, and the toolkit and driver of this kind of host."""
     _, kind = detect_kind()
-    name = name or kind.host.environments.get(DEFAULT_ENGINE, "")
+    name = name or kind.table.environments.get(DEFAULT_ENGINE, "")
     if not name:
         raise Problem(
-            f"{kind.host.title} has no engine environment",
-            cause=kind.host.no_environment or f"hosts/{kind.name}.toml names none",
+            f"{kind.table.title} has no engine environment",
+            cause=kind.table.no_environment or f"hosts/{kind.name}.toml names none",
             fix="name one: medley env build NAME (medley env list shows them)",
         )
-    host_toolkit = add_libcuda(toolkit.find_toolkit(kind.name, watch=start_progress()), kind.host)
-    return name, host_toolkit, kind.host.driver
+    host_toolkit = add_libcuda(toolkit.find_toolkit(kind.name, watch=start_progress()), kind.table)
+    return name, host_toolkit, kind.table.driver

@@ -63,7 +63,7 @@ def _build_table(host_facts: Facts) -> dict[str, Any]:
     table = {"system": host_facts.system, **dataclasses.asdict(host_facts)}
     if isinstance(kind, Problem):
         return {"kind": None, "problem": kind.table, **table}
-    about = {"name": kind.name, "title": kind.host.title, "why": kind.why, "warning": kind.warning}
+    about = {"name": kind.name, "title": kind.table.title, "why": kind.why, "warning": kind.warning}
     return {"kind": about, "problem": None, **table}
 
 

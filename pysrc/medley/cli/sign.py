@@ -118,7 +118,7 @@ def _format_host(overview: HostOverview) -> str:
     devices = ", ".join(_format_devices(*gpu, number) for gpu, number in counts.items())
     parts = (devices or f"{host_facts.cpu.threads} processor threads", memory)
     warning = f"; {shorten(overview.kind.warning, _MAX_WARNING_CHARS)}" if overview.kind.warning else ""
-    return f"{overview.kind.host.title} ({overview.kind.name}): {', '.join(parts)}{warning}"
+    return f"{overview.kind.table.title} ({overview.kind.name}): {', '.join(parts)}{warning}"
 
 
 def _format_devices(name: str, own_bytes: int | None, count: int) -> str:

@@ -126,7 +126,7 @@ def disk_problem(name: str, state: Mapping[str, Any]) -> Problem | None:
 
 def driver_problem(name: str, host_facts: Facts, kind: Kind) -> Problem | None:
     return drivers.find_version_problem(
-        name, host_facts.driver.version, find_cuda_version(host_facts), kind.host
+        name, host_facts.driver.version, find_cuda_version(host_facts), kind.table
     )
 
 

@@ -73,7 +73,7 @@ def record_speeds(host_facts: Facts, kind: Kind, speeds: Sequence[DeviceSpeed]) 
     ports = {port.nccl_name: port.mbit for port in host_facts.rdma if port.active and port.mbit}
     counters = ((path, parse_number(count)) for path, count in read_file_values(answers, COUNTERS_COMMAND))
     # The maker of a CPU states no figure.
-    stated_devices = () if kind.host.device == "cpu" else devices.list_devices({"": (host_facts, kind)})
+    stated_devices = () if kind.table.device == "cpu" else devices.list_devices({"": (host_facts, kind)})
     return add_record(
         ProbeRecord(
             when=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -83,7 +83,7 @@ def record_speeds(host_facts: Facts, kind: Kind, speeds: Sequence[DeviceSpeed]) 
             files={path: count for path, count in counters if count is not None},
             driver=host_facts.driver.version,
             kernel=(answers[KERNEL_COMMAND].text.strip() or None),
-            device=kind.host.device,
+            device=kind.table.device,
             kind=kind.name,
             mode=power_mode[1] if power_mode else None,
             stated={str(device.index): device.bandwidth_gb_s for device in stated_devices},
@@ -119,10 +119,10 @@ def _run_probe(launch: Command, *, is_engine_start: bool) -> list[Finding]:
         host_facts, kind = detect_kind()
     except Problem:
         return []
-    if is_engine_start and kind.host.device == "cpu":
+    if is_engine_start and kind.table.device == "cpu":
         return []
     script = str(payload.FOLDER / "device_speed.py")
-    argv = (str(python), script, kind.host.device, "short")
+    argv = (str(python), script, kind.table.device, "short")
     finished = process.run(Command(argv, launch.env, launch.unset), limit_s=_PROBE_LIMIT_S)
     measured_at, identities = (
         datetime.now(UTC).isoformat(timespec="seconds"),

@@ -186,7 +186,7 @@ def build_node_spec(
     user_variables: Mapping[str, str] = MappingProxyType({}),
 ) -> NodeSpec:
     """Return this host as a node; `path` is the PATH of medley, `user_variables` those of cluster.toml."""
-    if kind.host.device != "cpu" and slots and slots > len(facts.gpus):
+    if kind.table.device != "cpu" and slots and slots > len(facts.gpus):
         raise Problem(
             f"this host cannot have {slots} slots",
             cause=f"each slot is a GPU, and it has {len(facts.gpus)}",
@@ -194,7 +194,7 @@ def build_node_spec(
         )
     return NodeSpec(
         tools=tools,
-        slots=slots or (1 if kind.host.device == "cpu" else len(facts.gpus)),
+        slots=slots or (1 if kind.table.device == "cpu" else len(facts.gpus)),
         threads=facts.cpu.threads,
         memory_bytes=facts.memory.total_bytes,
         tool_variables=tuple(tools.list_variables(path)),

@@ -107,18 +107,18 @@ class ExaminedHost(Subject):
     @property
     def gpu_kind(self) -> Kind | None:
         """The kind of the host, if hosts of that kind have a GPU; else None."""
-        return self.kind if self.kind and self.kind.host.device != "cpu" else None
+        return self.kind if self.kind and self.kind.table.device != "cpu" else None
 
     @property
     def has_unified_memory(self) -> bool:
         """Whether GPU and host share one memory."""
-        return bool(self.gpu_kind and self.gpu_kind.host.memory.unified)
+        return bool(self.gpu_kind and self.gpu_kind.table.memory.unified)
 
     @property
     def capability(self) -> str | None:
         """The compute capability of the first GPU, as `12.1`."""
         for gpu in self.facts.gpus[:1]:
-            return gpu.capability or (self.kind.host.capability if self.kind else None)
+            return gpu.capability or (self.kind.table.capability if self.kind else None)
         return None
 
     @property

@@ -76,7 +76,7 @@ def clocks(host: ExaminedHost, states: GpuStates) -> Iterator[Check]:
 
 def _find_stuck_power(host: ExaminedHost, gpu: GpuState) -> Power | None:
     """Return the power table of the kind if this GPU computes at a clock below `stuck_below`."""
-    power_table = host.kind.host.power if host.kind else Power()
+    power_table = host.kind.table.power if host.kind else Power()
     is_busy = any(not user.is_graphics for user in gpu.users) and "Idle" not in gpu.clock_limits
     is_slow = gpu.mhz and gpu.max_mhz and gpu.mhz < (power_table.stuck_below or 0) * gpu.max_mhz
     return power_table if is_busy and is_slow else None
@@ -88,7 +88,7 @@ def power_mode(host: ExaminedHost, states: GpuStates) -> Iterator[Check]:
     if not host.facts.is_jetson:
         return
     report = host.health.kernel
-    mode, fastest = states.power_mode, host.kind.host.power.fastest if host.kind else ()
+    mode, fastest = states.power_mode, host.kind.table.power.fastest if host.kind else ()
     if mode is None:
         yield host.report_unknown("nvpmodel is not installed")
     elif mode in fastest or mode.startswith("MAXN"):
@@ -139,7 +139,7 @@ def device_permissions(host: ExaminedHost, access: Access) -> Iterator[Check]:
 def driver_libraries(host: ExaminedHost, files: Mapping[str, LibraryFile]) -> Iterator[Check]:
     if host.gpu_kind is None:
         return
-    table, software = host.gpu_kind.host, host.facts.software
+    table, software = host.gpu_kind.table, host.facts.software
     found_libraries = driver.find_libraries(table.driver, host.facts.system.partition("-")[0], files.get)
     system: Literal["NixOS", "WSL"] | None = None
     if software.nixos:
@@ -272,11 +272,11 @@ def _check_cuda_compiler(host: ExaminedHost, kind: Kind, engine: EngineName) -> 
     cuda = host.facts.software.cuda
     if host.member.image:
         return host.report_ok(f"gcc; nvcc is the image's own ({host.member.image})")
-    if not host.member.env and has_matching_nvcc(kind.host.environments.get(engine, "")):
+    if not host.member.env and has_matching_nvcc(kind.table.environments.get(engine, "")):
         return host.report_ok("gcc; nvcc is the engine environment's own")
-    if has_toolkit(host.facts, kind.host):
+    if has_toolkit(host.facts, kind.table):
         return host.report_ok(f"gcc; nvcc of CUDA {cuda or 'no known version'}")
-    if cuda and (toolkit := kind.host.toolkit):
+    if cuda and (toolkit := kind.table.toolkit):
         return host.report_wrong(
             f"CUDA toolkit {cuda} is too old for this GPU",
             cause=f"/usr/local/cuda is of {cuda}, and engines compile for it with {toolkit.least_nvcc} or "
@@ -303,7 +303,7 @@ def _report_no_toolkit(host: ExaminedHost, engine: EngineName) -> Check:
 
 def _list_headless_environments(host: ExaminedHost, kind: Kind) -> str:
     """Name the environments of its kind, and the one of cluster.toml, whose Python has no headers."""
-    locks = set(kind.host.environments.values())
+    locks = set(kind.table.environments.values())
     paths = host.health.compilers.without_headers if host.health.compilers else ()
     built = [path for path in paths if Path(path).name.rpartition("-")[0] in locks]
     configured = [path for path in paths if path == host.member.env]
@@ -322,14 +322,14 @@ def engine_kernels(host: ExaminedHost) -> Iterator[Check]:
         yield host.report_better(
             f"No engine environment and no image runs on this {kind.name}",
             cause=kind.no_image_reason,
-            fix=f"upgrade to {kind.host.upgrade}; or, with an image for its L4T: "
+            fix=f"upgrade to {kind.table.upgrade}; or, with an image for its L4T: "
             "medley serve MODEL --image NAME",
         )
         return
-    if kind.host.no_environment and not host.member.env:
+    if kind.table.no_environment and not host.member.env:
         yield host.report_better(
             f"No engine environment can be built for {kind.name}",
-            cause=kind.host.no_environment.replace("\n", " ").strip(),
+            cause=kind.table.no_environment.replace("\n", " ").strip(),
             fix='in cluster.toml: image = "default"; on this host only: medley serve MODEL --image default',
         )
         return
@@ -357,7 +357,7 @@ def _list_environments(
     """Return packages by environment: the virtualenv of cluster.toml, or all of the kind's locks."""
     if host.member.env and leftovers.own_packages:
         return {host.member.env: leftovers.own_packages}
-    locks = set(kind.host.environments.values())
+    locks = set(kind.table.environments.values())
     return {
         name: packages for name, packages in leftovers.packages.items() if name.rpartition("-")[0] in locks
     }

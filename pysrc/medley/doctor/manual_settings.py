@@ -105,7 +105,7 @@ def _check_unread(case: Case, host: ExaminedHost) -> Iterator[Check]:
     settings, kind = host.health.settings, host.kind
     if kind is None or host.member.image or host.member.env:
         return
-    locked = engine_source.read_locked_versions().get(kind.host.environments.get(case.engine, ""), {})
+    locked = engine_source.read_locked_versions().get(kind.table.environments.get(case.engine, ""), {})
     version = locked.get(case.engine)
     for names, file in (
         (settings.vllm_names if settings else (), None),

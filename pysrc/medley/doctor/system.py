@@ -113,7 +113,7 @@ def containers(host: ExaminedHost, settings: Settings) -> Iterator[Check]:
     """Check NVIDIA's container toolkit for docker and podman; only some hosts need containers."""
     if (kind := host.gpu_kind) is None:
         return
-    programs, table = settings.runtimes & {"docker", "podman"}, kind.host
+    programs, table = settings.runtimes & {"docker", "podman"}, kind.table
     program_names = " and ".join(sorted(programs))
     has_image = host.member.image is not None
     needs_container = has_image or (table.no_environment is not None and not host.member.env)

@@ -167,7 +167,7 @@ def _list_packages(host: ExaminedHost, keeping: Leftovers, engine: EngineName) -
     """Return the packages of the virtualenv in cluster.toml, or of each environment that its kind uses."""
     if host.member.env and keeping.own_packages is not None:
         return [_normalize_packages(keeping.own_packages)]
-    lock = host.kind.host.environments.get(engine) if host.kind else None
+    lock = host.kind.table.environments.get(engine) if host.kind else None
     return [
         _normalize_packages(packages)
         for environment, packages in keeping.packages.items()

@@ -219,7 +219,7 @@ UNLIMITED = HardLimits(files=None, processes=None, memlock_bytes=None, can_raise
 """The limits assumed for another host, which medley cannot read."""
 
 
-def list_host_flags(runtime: Runtime, host: HostTable, facts: Facts, limits: HardLimits) -> Iterator[Flag]:
+def list_host_flags(runtime: Runtime, table: HostTable, facts: Facts, limits: HardLimits) -> Iterator[Flag]:
     """Yield the flags of a container on this kind of host, with these facts.
 
     Raise a Problem if RDMA needs more locked memory than podman may give.
@@ -236,7 +236,7 @@ def list_host_flags(runtime: Runtime, host: HostTable, facts: Facts, limits: Har
                 fix=_MEMLOCK_FIX,
             )
         yield Flag(("--ulimit",), "memlock=-1:-1", "RDMA locks its buffers in memory")
-    yield from _list_gpu_flags(runtime, host)
+    yield from _list_gpu_flags(runtime, table)
     if rdma_devices:
         why = f"RDMA: {', '.join(rdma_devices)}; without it NCCL falls to TCP and does not say so"
         yield Flag(("--device",), "/dev/infiniband", why)
@@ -252,12 +252,12 @@ def list_limit_flags(runtime: Runtime, limits: HardLimits) -> Iterator[Flag]:
         yield Flag(("--ulimit",), f"nproc={processes}:{processes}", why)
 
 
-def _list_gpu_flags(runtime: Runtime, host: HostTable) -> Iterator[Flag]:
-    if host.device == "cpu":
+def _list_gpu_flags(runtime: Runtime, table: HostTable) -> Iterator[Flag]:
+    if table.device == "cpu":
         return
     if runtime == "podman":
         yield Flag(("--device",), "nvidia.com/gpu=all", "GPUs by CDI, as podman takes them")
-    elif host.container.nvidia_runtime:
+    elif table.container.nvidia_runtime:
         why = "on this L4T the driver's libraries and devices are mounted by NVIDIA's runtime"
         yield Flag(("--runtime",), "nvidia", why)
         # The guide for two Orins sets it; without, only what CUDA itself needs is mounted.

@@ -131,7 +131,7 @@ def describe_environment(
     """Return the environment without starting the image; `hard_limits` default to those of this host."""
     return _build_environment(
         selection,
-        container.list_host_flags(selection.runtime, kind.host, facts, hard_limits or read_hard_limits()),
+        container.list_host_flags(selection.runtime, kind.table, facts, hard_limits or read_hard_limits()),
     )
 
 

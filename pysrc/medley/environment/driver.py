@@ -69,23 +69,23 @@ def find_libraries(
     return Libraries(paths, versions, tuple(refusals))
 
 
-def find_problem(libraries: Libraries, host: HostTable, system: System | None) -> Problem | None:
+def find_problem(libraries: Libraries, table: HostTable, system: System | None) -> Problem | None:
     """Return the Problem of this kind's engines with these libraries; None without one."""
-    return find_install_problem(libraries, host, "this host", system) or find_version_problem(
-        "this host", libraries.version, None, host
+    return find_install_problem(libraries, table, "this host", system) or find_version_problem(
+        "this host", libraries.version, None, table
     )
 
 
 def find_install_problem(
-    libraries: Libraries, host: HostTable, where: str, system: System | None
+    libraries: Libraries, table: HostTable, where: str, system: System | None
 ) -> Problem | None:
     """Return the Problem of a missing or half-upgraded driver."""
     if CUDA_LIBRARY not in libraries.paths:
-        folders = ", ".join((*host.driver.directories, *host.driver.shared_directories)) or "no folder"
+        folders = ", ".join((*table.driver.directories, *table.driver.shared_directories)) or "no folder"
         return Problem(
             f"the NVIDIA driver of {where} is not found",
             cause="\n".join(libraries.refusals) or f"there is no {CUDA_LIBRARY} in {folders}",
-            fix=_INSTALL_FIXES["Jetson" if host.recognise.soc and system is None else system],
+            fix=_INSTALL_FIXES["Jetson" if table.recognise.soc and system is None else system],
         )
     if len(set(libraries.versions.values())) > 1:
         versions = ", ".join(f"{name} is of {version}" for name, version in libraries.versions.items())
@@ -105,13 +105,13 @@ def detect_system(root: Path = Path("/")) -> System | None:
 
 
 def find_version_problem(
-    where: str, version: str | None, cuda: str | None, host: HostTable
+    where: str, version: str | None, cuda: str | None, table: HostTable
 ) -> Problem | None:
     """Return the Problem of a driver that is too old for the CUDA of this kind's engines.
 
     Only major versions count: any driver of one major version runs that CUDA.
     """
-    needed_cuda = host.toolkit and host.toolkit.cuda
+    needed_cuda = table.toolkit and table.toolkit.cuda
     if not needed_cuda:
         return None
     needed_major, driver_cuda_major, driver_major = (

@@ -90,18 +90,22 @@ def choose_engine_source(
     `can_use_image`: an image is allowed. `has_nix_toolkit`: Nix brings the toolkit, with an NCCL where
     the wheels' NCCL fails.
     """
-    host, name, image_versions = kind.host, request.environment, kind.host.container.holds
-    offered_lock = host.environments.get(engine)
+    table, name, image_versions = kind.table, request.environment, kind.table.container.holds
+    offered_lock = table.environments.get(engine)
     if request.image not in {None, "default"}:
         return EngineSource(
-            ("--image", str(request.image)), str(request.image), is_image=True, device=host.device
+            ("--image", str(request.image)), str(request.image), is_image=True, device=table.device
         )
     if name and name not in versions_by_lock:
-        return EngineSource(("--env", name), name, device=host.device)
+        return EngineSource(("--env", name), name, device=table.device)
     # An image with engines, but without this one, is no image for it.
     has_engine = engine in image_versions or not any(title in image_versions for title in TITLES)
     is_image_default = (
-        host.container.image and offered_lock is None and host.no_environment and can_use_image and has_engine
+        table.container.image
+        and offered_lock is None
+        and table.no_environment
+        and can_use_image
+        and has_engine
     )
     if not name and (request.image or is_image_default):
         return _describe_image_source(kind)
@@ -113,57 +117,57 @@ def choose_engine_source(
             switches,
             lock,
             versions_by_lock.get(lock, {}),
-            device=host.device,
+            device=table.device,
             alone_reason=alone_reason,
             join_fix=join_fix,
         )
     absent_reason = (
-        f"there is neither an engine environment nor an image of {TITLES[engine]} for {host.title}"
+        f"there is neither an engine environment nor an image of {TITLES[engine]} for {table.title}"
     )
-    if host.container.image and has_engine and not can_use_image:
-        absent_reason = f"{host.title} has {TITLES[engine]} in an image only, and images need Ray"
+    if table.container.image and has_engine and not can_use_image:
+        absent_reason = f"{table.title} has {TITLES[engine]} in an image only, and images need Ray"
     if kind.no_image_reason:
         absent_reason = f"{absent_reason}: {kind.no_image_reason}"
     return EngineSource(
-        ("--env", OWN_VIRTUALENV), device=host.device, upgrade_fix=host.upgrade, absent_reason=absent_reason
+        ("--env", OWN_VIRTUALENV), device=table.device, upgrade_fix=table.upgrade, absent_reason=absent_reason
     )
 
 
 def needs_nccl(kind: Kind) -> bool:
     """Return whether the NCCL of the wheels fails on such a host."""
-    return kind.host.toolkit is not None and kind.host.toolkit.nccl
+    return kind.table.toolkit is not None and kind.table.toolkit.nccl
 
 
 def no_nccl_problem(kind: Kind) -> Problem:
     """Return the Problem of ranks that would reach other hosts by the NCCL of the wheels."""
     return Problem(
         "an engine out of our lock cannot talk to other hosts here",
-        cause=f"the NCCL that PyPI has crashes on {kind.host.title}: NVML knows no peer-to-peer there",
+        cause=f"the NCCL that PyPI has crashes on {kind.table.title}: NVML knows no peer-to-peer there",
         fix="nix run .#ray-head, which compiles one that starts; or build one by hand "
         "(docs/how-to/jetson-orin.md): --nccl FILE, or nccl = in cluster.toml",
     )
 
 
 def get_default_image(kind: Kind) -> str:
-    if not kind.host.container.image:
+    if not kind.table.container.image:
         raise Problem(
             f"there is no image for hosts of the kind {kind.name}",
             cause=kind.no_image_reason or f"hosts/{kind.name}.toml names none",
             fix="--image NAME, of one that holds vLLM and Ray",
         )
-    return kind.host.container.image
+    return kind.table.container.image
 
 
 def _describe_image_source(kind: Kind) -> EngineSource:
-    host, container = kind.host, kind.host.container
+    table, container = kind.table, kind.table.container
     return EngineSource(
         ("--image", "default"),
         get_default_image(kind),
         {str(name): version for name, version in container.holds.items()},
         container.source or "",
         is_image=True,
-        device=host.device,
-        upgrade_fix=host.upgrade,
+        device=table.device,
+        upgrade_fix=table.upgrade,
         alone_reason=f"{get_default_image(kind)} has no Ray" if "ray" in container.lacks else None,
         join_fix="one image with Ray in it on all of them: "
         f"{format_ray_image_command(get_default_image(kind))}",

@@ -37,13 +37,13 @@ class OwnNccl:
         yield Variable(PRELOAD if has_preload else "LD_PRELOAD", str(self.path), why)
 
 
-def read_own_nccl(user_path: str, host: HostTable, machine: str | None = None) -> OwnNccl:
+def read_own_nccl(user_path: str, table: HostTable, machine: str | None = None) -> OwnNccl:
     """Return the library at this path; raise a Problem if such a host cannot use it."""
     path = expand_path(user_path)
-    if host.device == "cpu":
+    if table.device == "cpu":
         raise Problem(
             "an NCCL is for GPUs",
-            cause=f"ranks on {host.title} talk over gloo",
+            cause=f"ranks on {table.title} talk over gloo",
             fix="leave nccl out for this host",
         )
     file_facts = read_library_file(str(path))
@@ -52,10 +52,10 @@ def read_own_nccl(user_path: str, host: HostTable, machine: str | None = None) -
     if why := find_objection("libnccl.so.2", file_facts, machine or platform.machine()):
         raise Problem(f"{path} is not an NCCL for this host", cause=why, fix=_FIND_COMMAND)
     version, cuda = read_versions(path)
-    if host.toolkit and cuda != int(host.toolkit.cuda.partition(".")[0]):
+    if table.toolkit and cuda != int(table.toolkit.cuda.partition(".")[0]):
         raise Problem(
             f"{path} was built with CUDA {cuda}",
-            cause=f"torch on {host.title} is built with CUDA {host.toolkit.cuda}",
+            cause=f"torch on {table.title} is built with CUDA {table.toolkit.cuda}",
             fix=_FIND_COMMAND,
         )
     return OwnNccl(path, version, cuda, user_path)

@@ -149,14 +149,14 @@ def list_toolkit_variables(
         yield Variable("PATH", search_path, "the environment's and the toolchain's programs first")
 
 
-def add_libcuda(tools: Toolkit | None, host: HostTable, *, can_write: bool = True) -> Toolkit | None:
+def add_libcuda(tools: Toolkit | None, table: HostTable, *, can_write: bool = True) -> Toolkit | None:
     """Return the toolkit with libcuda's folder in its variables, unless the user has set it.
 
     `can_write`: write the links in that folder.
     """
-    if tools is None or host.device == "cpu" or os.environ.get(LIBCUDA_VARIABLE):
+    if tools is None or table.device == "cpu" or os.environ.get(LIBCUDA_VARIABLE):
         return tools
-    path = driver.find_libraries(host.driver).paths.get(driver.CUDA_LIBRARY)
+    path = driver.find_libraries(table.driver).paths.get(driver.CUDA_LIBRARY)
     if path is None:
         return tools
     # One folder per path, because hosts that share a home may have libcuda in different places. The links

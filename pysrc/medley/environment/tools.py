@@ -79,10 +79,10 @@ def prepare_tools(
     """
     user_virtualenv, user_nccl = (
         _find_user_virtualenv(environment_name, engine),
-        own_nccl.read_own_nccl(nccl, kind.host) if nccl else None,
+        own_nccl.read_own_nccl(nccl, kind.table) if nccl else None,
     )
     host_toolkit = toolkit.find_toolkit(kind.name, can_build=not dry_run, watch=watch)
-    host_toolkit = toolkit.add_libcuda(host_toolkit, kind.host, can_write=not dry_run)
+    host_toolkit = toolkit.add_libcuda(host_toolkit, kind.table, can_write=not dry_run)
     if host_toolkit and host_toolkit.kind != kind.name and not dry_run:
         watch.note(f"this shell's toolchain is for {host_toolkit.kind}, and the host is {kind.name}")
     if host_toolkit is None and os.environ.get("MEDLEY_FLAKE"):
@@ -95,7 +95,7 @@ def prepare_tools(
         )
     else:
         name = choose_environment(kind, environment_name, engine)
-        blueprint = virtualenv.plan_environment(name, host_toolkit, driver=kind.host.driver)
+        blueprint = virtualenv.plan_environment(name, host_toolkit, driver=kind.table.driver)
         binary, loader = blueprint.path / "bin", blueprint.interpreter.loader
         cuda_home = blueprint.site_packages / cuda_folder.FOLDER if has_matching_nvcc(name) else None
         named_nccl = user_nccl or os.environ.get(OWN_NCCL)
@@ -103,7 +103,7 @@ def prepare_tools(
             raise no_nccl_problem(kind)
         require_driver(kind, blueprint.preload)
         if not dry_run:
-            virtualenv.prepare_environment(name, host_toolkit, driver=kind.host.driver, watch=watch)
+            virtualenv.prepare_environment(name, host_toolkit, driver=kind.table.driver, watch=watch)
         elif virtualenv.read_environment(blueprint.path) is None:
             watch.note(f"the engine environment would be built first: medley env build {name}")
     settings = dict(host_toolkit.variables) if host_toolkit else {}
@@ -128,9 +128,9 @@ def _list_flake_nccl_variables(kind: str, *, can_build: bool, watch: Progress) -
 
 def require_driver(kind: Kind, preload: Preload) -> None:
     """Raise a Problem without a usable driver before a build; ldconfig finds it for a host's own Python."""
-    if kind.host.device != "cpu" and preload:
+    if kind.table.device != "cpu" and preload:
         problem = driver.find_problem(
-            driver.find_libraries(kind.host.driver), kind.host, driver.detect_system()
+            driver.find_libraries(kind.table.driver), kind.table, driver.detect_system()
         )
         if problem:
             raise problem
@@ -138,21 +138,21 @@ def require_driver(kind: Kind, preload: Preload) -> None:
 
 def choose_environment(kind: Kind, requested: str | None, engine: EngineName = DEFAULT_ENGINE) -> str:
     """Return the engine environment's name: the requested one, or that of the kind's table."""
-    title, offered_lock = TITLES[engine], kind.host.environments.get(engine)
+    title, offered_lock = TITLES[engine], kind.table.environments.get(engine)
     if requested is not None:
         return _require_lock(requested, engine, offered_lock)
     if offered_lock is None:
         other_titles, container = (
-            " and ".join(TITLES[other_engine] for other_engine in kind.host.environments),
-            kind.host.container,
+            " and ".join(TITLES[other_engine] for other_engine in kind.table.environments),
+            kind.table.container,
         )
         own_command = f"medley serve MODEL --env /path/to/a/virtualenv/with/{engine}"
-        if other_engine := next(iter(kind.host.environments), None):
+        if other_engine := next(iter(kind.table.environments), None):
             own_command = f"medley serve MODEL --engine {other_engine}   # or: {own_command}"
         has_image = container.image and (not container.holds or engine in container.holds)
         raise Problem(
-            f"there is no engine environment with {title} for {kind.host.title}",
-            cause=kind.host.no_environment
+            f"there is no engine environment with {title} for {kind.table.title}",
+            cause=kind.table.no_environment
             or f"hosts/{kind.name}.toml names {f'one with {other_titles} alone' if other_titles else 'none'}",
             fix=f"medley serve MODEL --image default   # or: {own_command}" if has_image else own_command,
         )

@@ -31,7 +31,7 @@ class Kind:
     """The kind of a host, with its table as it holds for this host."""
 
     name: str
-    host: HostTable
+    table: HostTable
     why: str
     warning: str | None = None
     """The text to print with this choice."""
@@ -48,22 +48,24 @@ class _KindSign:
     is_any_gpu: bool = False
 
 
-def match_kind(facts: Facts, hosts: Mapping[str, HostTable]) -> Kind:
+def match_kind(facts: Facts, tables: Mapping[str, HostTable]) -> Kind:
     """Return the kind with the most signs, all of which hold; raise a Problem without one, or with two."""
     _check_driver(facts)
     signs = {
-        name: tuple(_list_signs(facts, host)) for name, host in hosts.items() if facts.system in host.systems
+        name: tuple(_list_signs(facts, table))
+        for name, table in tables.items()
+        if facts.system in table.systems
     }
     scores: dict[str, tuple[int, int]] = {}
     for name, kind_signs in signs.items():
         # nvidia-smi shows a Jetson's GPU like any other, but its system runs nothing built for others.
-        is_possible = bool(hosts[name].recognise.soc) or not facts.is_jetson
+        is_possible = bool(tables[name].recognise.soc) or not facts.is_jetson
         if is_possible and all(sign.is_met for sign in kind_signs):
             # More signs win; the sign of any NVIDIA GPU counts after every particular one.
             scores[name] = (sum(not sign.is_any_gpu for sign in kind_signs), len(kind_signs))
     best = [name for name in scores if scores[name] == max(scores.values())]
     if not best:
-        raise _no_kind_problem(facts, hosts)
+        raise _no_kind_problem(facts, tables)
     if len(best) > 1:
         raise Problem(
             f"this host could be {' or '.join(best)}",
@@ -76,14 +78,14 @@ def match_kind(facts: Facts, hosts: Mapping[str, HostTable]) -> Kind:
         why = "no sign of a usable NVIDIA GPU"
     elif names:
         why = f"{why} ({names})"
-    host, no_image = _choose_image(hosts[best[0]], facts)
-    return Kind(best[0], host, why, _find_warning(facts, host), no_image)
+    table, no_image = _choose_image(tables[best[0]], facts)
+    return Kind(best[0], table, why, _find_warning(facts, table), no_image)
 
 
 def find_table(facts: Facts) -> HostTable | None:
     """Return the table of the host's kind, shipped or the user's; None for a host of no kind."""
     with suppress(Problem):
-        return match_kind(facts, _load_tables(config.list_config_folders())).host
+        return match_kind(facts, _load_tables(config.list_config_folders())).table
     return None
 
 
@@ -100,19 +102,19 @@ def has_gpudirect(facts: Facts) -> bool:
     return not any(word in gpu.name for word in words for gpu in facts.gpus)
 
 
-def _choose_image(host: HostTable, facts: Facts) -> tuple[HostTable, str | None]:
+def _choose_image(table: HostTable, facts: Facts) -> tuple[HostTable, str | None]:
     """Return the table with the newest image that this host's L4T runs, else the reason why it has none.
 
     An image for a newer L4T ends with "device kernel image is invalid" (jetson-containers issue 1655).
     """
-    images, l4t = (host.container, *host.container.older), facts.board.l4t
-    if l4t is None or host.container.l4t is None:
-        return host, None
+    images, l4t = (table.container, *table.container.older), facts.board.l4t
+    if l4t is None or table.container.l4t is None:
+        return table, None
     release = (int(l4t.major), *_parse_numbers(l4t.revision))
     oldest = min(_parse_numbers(image.l4t) for image in images if image.l4t)
     newest = next((image for image in images if _parse_numbers(image.l4t or "") <= release), Image())
-    values = newest.to_table() | {"nvidia_runtime": host.container.nvidia_runtime, "older": ()}
-    fitted = host.replace(container=host.container.replace(**values))
+    values = newest.to_table() | {"nvidia_runtime": table.container.nvidia_runtime, "older": ()}
+    fitted = table.replace(container=table.container.replace(**values))
     if newest.image:
         return fitted, None
     oldest_text = ".".join(map(str, oldest))
@@ -126,18 +128,18 @@ def _parse_numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
-def find_gpu_memory_bytes(gpu: Gpu, host: HostTable | None, facts: Facts) -> int | None:
+def find_gpu_memory_bytes(gpu: Gpu, table: HostTable | None, facts: Facts) -> int | None:
     """Return a GPU's bytes of memory: its own, or the host's if its kind shares it; None if unknown."""
-    return gpu.memory_bytes or (facts.memory.total_bytes if host and host.memory.unified else None)
+    return gpu.memory_bytes or (facts.memory.total_bytes if table and table.memory.unified else None)
 
 
-def find_gpu_capability(gpu: Gpu, host: HostTable | None) -> str | None:
+def find_gpu_capability(gpu: Gpu, table: HostTable | None) -> str | None:
     """Return a GPU's compute capability from the driver, else from the kind's table; None if unknown."""
-    return gpu.capability or (host.capability if host else None)
+    return gpu.capability or (table.capability if table else None)
 
 
-def _list_signs(facts: Facts, host: HostTable) -> Iterator[_KindSign]:
-    required = host.recognise
+def _list_signs(facts: Facts, table: HostTable) -> Iterator[_KindSign]:
+    required = table.recognise
     if required.system:
         yield _KindSign(f"system {required.system}", facts.system == required.system)
     if required.soc:
@@ -156,9 +158,9 @@ def _list_signs(facts: Facts, host: HostTable) -> Iterator[_KindSign]:
         yield _KindSign(f"capability {' or '.join(required.capability)}", capable)
 
 
-def _find_warning(facts: Facts, host: HostTable) -> str | None:
+def _find_warning(facts: Facts, table: HostTable) -> str | None:
     error = facts.driver.error
-    if host.device != "cpu":
+    if table.device != "cpu":
         return error and f"nvidia-smi says: {error}"
     if facts.driver.cards:
         return (
@@ -181,18 +183,18 @@ def _check_driver(facts: Facts) -> None:
     )
 
 
-def _no_kind_problem(facts: Facts, hosts: Mapping[str, HostTable]) -> Problem:
+def _no_kind_problem(facts: Facts, tables: Mapping[str, HostTable]) -> Problem:
     if not facts.is_jetson:
         return Problem(
             "no kind of host is like this one",
-            cause=f"it is {facts.system}; hosts/ has {', '.join(hosts) or 'no table'}",
+            cause=f"it is {facts.system}; hosts/ has {', '.join(tables) or 'no table'}",
             fix="add a table for it in ~/.config/medley/hosts (medley check validates it)",
         )
     jetsons = []
-    for name, host in hosts.items():
-        if host.recognise.soc:
-            l4t = f"L4T r{' or r'.join(host.recognise.l4t)}" if host.recognise.l4t else "any L4T"
-            jetsons.append(f"{name} is {host.recognise.soc} with {l4t}")
+    for name, table in tables.items():
+        if table.recognise.soc:
+            l4t = f"L4T r{' or r'.join(table.recognise.l4t)}" if table.recognise.l4t else "any L4T"
+            jetsons.append(f"{name} is {table.recognise.soc} with {l4t}")
     board = facts.board
     release = f"L4T {board.l4t.release}" if board.l4t else "no /etc/nv_tegra_release"
     fix = "move it to a release above, or add a table for it in ~/.config/medley/hosts"
@@ -235,28 +237,28 @@ def find_kind(host_facts: facts.Facts, kind_name: str | None = None) -> Kind:
 
     Raise a Problem if there is no such kind, or if the host cannot be one.
     """
-    hosts = config.load_hosts()
+    tables = config.load_hosts()
     if kind_name is None:
-        return match_kind(host_facts, hosts)
-    if kind_name not in hosts:
-        close_names = get_close_matches(kind_name.lower(), hosts, 1)
+        return match_kind(host_facts, tables)
+    if kind_name not in tables:
+        close_names = get_close_matches(kind_name.lower(), tables, 1)
         raise Problem(
             f"there is no kind of host {kind_name!r}",
-            cause=f"the kinds are {', '.join(hosts)}",
+            cause=f"the kinds are {', '.join(tables)}",
             fix=f"write {close_names[0]!r} instead"
             if close_names
             else "leave it out: the host is recognized by itself",
         )
-    host = hosts[kind_name]
-    if host.device == "cuda" and not host_facts.gpus:
+    table = tables[kind_name]
+    if table.device == "cuda" and not host_facts.gpus:
         error = host_facts.driver.error or "not found"
         raise Problem(
             f"this host cannot be {kind_name}",
             cause=f"it needs an NVIDIA GPU, and nvidia-smi shows none: {error}",
             fix="nvidia-smi  # then fix what it reports; or name the kind cpu",
         )
-    host, no_image = _choose_image(host, host_facts)
-    return Kind(kind_name, host, "as --kind says", no_image_reason=no_image)
+    table, no_image = _choose_image(table, host_facts)
+    return Kind(kind_name, table, "as --kind says", no_image_reason=no_image)
 
 
 def list_facts(files: Sequence[str]) -> Iterator[tuple[str, Facts]]:

@@ -48,9 +48,9 @@ def describe_facts(facts: Facts, chosen: Kind | Problem) -> Iterator[tuple[str, 
         "memory",
         _join(_format_gib(memory.total_bytes), f"{_format_gib(memory.available_bytes)} available", shm_text),
     )
-    host = chosen.host if isinstance(chosen, Kind) else None
+    table = chosen.table if isinstance(chosen, Kind) else None
     for gpu in facts.gpus:
-        yield f"GPU {gpu.index}", _describe_gpu(gpu, host, facts)
+        yield f"GPU {gpu.index}", _describe_gpu(gpu, table, facts)
     if driver.version or driver.error:
         yield "driver", _join(driver.version, driver.cuda and f"for CUDA {driver.cuda}", driver.error)
     # Links that lead to no other host, by kind.
@@ -75,15 +75,15 @@ def _describe_kind(chosen: Kind | Problem) -> Iterator[tuple[str, str]]:
         yield "", f"cause: {chosen.cause}"
         yield "", f"fix: {chosen.fix}"
         return
-    yield "kind", f"{chosen.name}: {chosen.host.title}"
+    yield "kind", f"{chosen.name}: {chosen.table.title}"
     yield "", f"because: {chosen.why}"
     if chosen.warning:
         yield "", f"but: {chosen.warning}"
 
 
-def _describe_gpu(gpu: Gpu, host: HostTable | None, facts: Facts) -> str:
-    memory = find_gpu_memory_bytes(gpu, host, facts)
-    capability = find_gpu_capability(gpu, host)
+def _describe_gpu(gpu: Gpu, table: HostTable | None, facts: Facts) -> str:
+    memory = find_gpu_memory_bytes(gpu, table, facts)
+    capability = find_gpu_capability(gpu, table)
     shared = " shared with the CPU" if memory and gpu.memory_bytes is None else ""
     return _join(
         gpu.name,

@@ -101,15 +101,15 @@ def _read_devices(node: Mapping[str, Any]) -> HostDevices:
 def measure_host(progress: Progress) -> DeviceSpeeds:
     """Measure the devices of this host, without a cluster, and record the result."""
     host_facts, host_kind = kind.detect_kind()
-    host_toolkit = toolkit.add_libcuda(toolkit.find_toolkit(host_kind.name, watch=progress), host_kind.host)
+    host_toolkit = toolkit.add_libcuda(toolkit.find_toolkit(host_kind.name, watch=progress), host_kind.table)
     environment = tools.choose_environment(host_kind, None)
     folder = virtualenv.prepare_environment(
-        environment, host_toolkit, driver=host_kind.host.driver, watch=progress
+        environment, host_toolkit, driver=host_kind.table.driver, watch=progress
     )
     identities = tuple(devices.list_device_identities(host_facts, host_kind))
     hosts = {_LOCAL_ADDRESS: HostDevices(platform.node(), identities)}
     when, speeds = run.format_now(), DeviceSpeeds()
-    command = verify.build_script_command(folder, host_toolkit, "device_speed.py", host_kind.host.device)
+    command = verify.build_script_command(folder, host_toolkit, "device_speed.py", host_kind.table.device)
     with progress.stage("measure this host"):
         finished = process.run(command, limit_s=_HOST_LIMIT_S)
     for line in finished.lines:

@@ -65,7 +65,7 @@ def _list_faults(
     site: Topology, host: str, engine: EngineName, shape: Shape
 ) -> Iterator[tuple[str, IncompatibleRule]]:
     """Yield the rules that exclude the model, each with the version of the host's engine."""
-    rules = site.hosts[host][1].host.incompatible
+    rules = site.hosts[host][1].table.incompatible
     matching_rules = [rule for rule in rules if _applies_to(site, host, rule, engine, shape)]
     if matching_rules and (version := site.find_engine_version(host, engine)):
         broken = (rule for rule in matching_rules if rule.before is None or is_older(version, rule.before))
@@ -86,18 +86,18 @@ def list_fixes(site: Topology, engine: EngineName, shape: Shape) -> Iterator[str
 def has_compiler(site: Topology, host: str, engine: EngineName) -> bool:
     """Return whether CUDA code can be compiled where the engine runs; True if that is unknown."""
     facts, kind = site.hosts[host]
-    source, image = site.find_engine_source(host), kind.host.container
+    source, image = site.find_engine_source(host), kind.table.container
     if source.is_image:
         return source.name != image.image or "nvcc" not in image.lacks
-    lock = source.name if host in site.engine_sources else kind.host.environments.get(engine, "")
+    lock = source.name if host in site.engine_sources else kind.table.environments.get(engine, "")
     if site.has_nix_toolkit or site.find_engine_version(host, engine) is None or has_matching_nvcc(lock):
         return True
-    return has_toolkit(facts, kind.host)
+    return has_toolkit(facts, kind.table)
 
 
-def has_toolkit(facts: Facts, host: HostTable) -> bool:
+def has_toolkit(facts: Facts, table: HostTable) -> bool:
     """Return whether the host has an nvcc that is not known to be too old for its GPU."""
-    cuda, min_version = facts.software.cuda, host.toolkit.least_nvcc if host.toolkit else None
+    cuda, min_version = facts.software.cuda, table.toolkit.least_nvcc if table.toolkit else None
     if cuda is None:
         return "nvcc" in facts.software.programs
     return min_version is None or not is_older(cuda, min_version)
@@ -124,7 +124,7 @@ def needs_cache_bytes(
     """Return whether the engine needs the size of its KV cache, because the user gave no share of memory."""
     if "--gpu-memory-utilization" in _list_flag_names(user_flags):
         return False
-    return any(engine in site.hosts[host][1].host.memory.cache_in_bytes for host in hosts)
+    return any(engine in site.hosts[host][1].table.memory.cache_in_bytes for host in hosts)
 
 
 def require_flag_values(
@@ -133,7 +133,7 @@ def require_flag_values(
     """Raise a Problem for a value of a user's flag with which the engine of a lock answers wrongly."""
     for host in hosts:
         version = site.find_engine_version(host, engine)
-        rules = {rule.flag: rule for rule in site.hosts[host][1].host.flag_values if rule.engine == engine}
+        rules = {rule.flag: rule for rule in site.hosts[host][1].table.flag_values if rule.engine == engine}
         for argument, next_argument in zip(user_flags, (*user_flags, "")[1:], strict=True):
             name, equals, value = argument.partition("=")
             rule, value = rules.get(name.replace("_", "-")), value if equals else next_argument
@@ -155,7 +155,7 @@ def _list_rules(
     """Yield the rules of each host that concern the model; a rule for all hosts only if all have it."""
     rules_by_host = []
     for host in hosts:
-        rules = site.hosts[host][1].host.arguments
+        rules = site.hosts[host][1].table.arguments
         rules_by_host.append([rule for rule in rules if _applies_to(site, host, rule, engine, shape)])
     for matching_rules in rules_by_host:
         for rule in matching_rules:

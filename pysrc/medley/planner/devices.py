@@ -167,22 +167,24 @@ class DeviceIdentity:
 
 def list_device_identities(facts: Facts, kind: Kind) -> Iterator[DeviceIdentity]:
     """Yield the identity of each GPU of a host, or of its CPU if it has no GPU."""
-    if kind.host.device == "cpu":
+    if kind.table.device == "cpu":
         yield DeviceIdentity(0, facts.cpu.model or "", facts.memory.total_bytes)
         return
     for gpu in facts.gpus:
-        yield DeviceIdentity(gpu.index, gpu.name, find_gpu_memory_bytes(gpu, kind.host, facts) or 0, gpu.uuid)
+        yield DeviceIdentity(
+            gpu.index, gpu.name, find_gpu_memory_bytes(gpu, kind.table, facts) or 0, gpu.uuid
+        )
 
 
 def _build_stated_device(name: str, identity: DeviceIdentity, facts: Facts, kind: Kind) -> Device:
     free_bytes, total_bytes, gpu_bytes = facts.memory.available_bytes, identity.memory_bytes, None
-    if kind.host.device == "cpu":
+    if kind.table.device == "cpu":
         specs = find_stated_speed("cpu")
     else:
         gpu = next(gpu for gpu in facts.gpus if gpu.index == identity.index)
-        if not kind.host.memory.unified:
+        if not kind.table.memory.unified:
             free_bytes = gpu.memory_free_bytes or total_bytes
-        capability = find_gpu_capability(gpu, kind.host)
+        capability = find_gpu_capability(gpu, kind.table)
         specs = find_stated_speed(kind.name, gpu.name, capability=capability, memory_bytes=total_bytes)
         gpu_bytes = total_bytes or None
     return Device(

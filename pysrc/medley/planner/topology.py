@@ -59,7 +59,7 @@ class Topology:
 
     def find_loading(self, host: str) -> Loading:
         """Return how fast this kind of host loads weights, from its table in hosts/."""
-        return self.hosts[host][1].host.loading
+        return self.hosts[host][1].table.loading
 
     def find_engine_source(self, host: str) -> EngineSource:
         """Return the host's engine source; it is empty where the host's Ray runs already."""
@@ -80,7 +80,7 @@ class Topology:
         """Return the version of the host's engine; None for the user's own image or environment."""
         if host in self.engine_sources:
             return self.engine_sources[host].versions.get(engine)
-        lock = self.hosts[host][1].host.environments.get(engine)
+        lock = self.hosts[host][1].table.environments.get(engine)
         return (
             None if self.has_own_engine or lock is None else read_locked_versions().get(lock, {}).get(engine)
         )
@@ -88,7 +88,7 @@ class Topology:
     def find_capability(self, host: str) -> str | None:
         """Return the compute capability of the host's GPUs; None without GPUs."""
         facts, kind = self.hosts[host]
-        return next((gpu.capability for gpu in facts.gpus if gpu.capability), kind.host.capability)
+        return next((gpu.capability for gpu in facts.gpus if gpu.capability), kind.table.capability)
 
     def complete_options(self, options: NetworkOptions, engine: EngineName) -> NetworkOptions:
         """Add the release of NCCL to the options, and the addresses of hosts that have joined.

@@ -71,12 +71,12 @@ def upgrade_lock(name: str, version: str | None, *, progress: Progress) -> Upgra
     release = relock.resolve_release(name, version, watch=progress)
     recipe = config.load_recipes()[name]
     _, kind = detect_kind()
-    can_run = recipe.device in {"cpu", kind.host.device}
-    host_toolkit = add_libcuda(toolkit.find_toolkit(kind.name, watch=progress), kind.host)
+    can_run = recipe.device in {"cpu", kind.table.device}
+    host_toolkit = add_libcuda(toolkit.find_toolkit(kind.name, watch=progress), kind.table)
     commands_words = list_parser_commands(recipe.engine)
 
     def build_environment() -> Environment:
-        return virtualenv.prepare_environment(name, host_toolkit, driver=kind.host.driver, watch=progress)
+        return virtualenv.prepare_environment(name, host_toolkit, driver=kind.table.driver, watch=progress)
 
     old_flags = list_flag_names(run_parser(build_environment(), recipe, (), progress=progress))
     with lock.write_files(release.new_texts):

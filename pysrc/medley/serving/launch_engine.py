@@ -120,11 +120,11 @@ def find_version(
         installed = None
         if programs.program_folder.parts:
             installed = virtualenv.read_versions(programs.program_folder.parent, (engine,))[engine]
-        lock = environment or kind.host.environments.get(engine, "")
+        lock = environment or kind.table.environments.get(engine, "")
         return installed or engine_source.read_locked_versions().get(lock, {}).get(engine)
     if image.contents:
         return image.find_versions((engine,))[engine]
-    default = kind.host.container
+    default = kind.table.container
     return default.holds.get(engine) if image.selection.image.name == default.image else None
 
 

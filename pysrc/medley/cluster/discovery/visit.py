@@ -36,16 +36,16 @@ class HostSurvey:
     @property
     def is_container_only(self) -> bool:
         """Whether it can run an engine only in a container."""
-        host = self.kind.host if self.kind else None
-        return bool(host and host.no_environment and host.container.image)
+        table = self.kind.table if self.kind else None
+        return bool(table and table.no_environment and table.container.image)
 
     @property
     def memory_bytes(self) -> int:
         """The bytes of memory for models: those of its GPUs, or the host's if they share it."""
         if self.facts is None:
             return 0
-        host_facts, host = self.facts, self.kind.host if self.kind else None
-        gpu_bytes = [kind.find_gpu_memory_bytes(gpu, host, host_facts) for gpu in host_facts.gpus]
+        host_facts, table = self.facts, self.kind.table if self.kind else None
+        gpu_bytes = [kind.find_gpu_memory_bytes(gpu, table, host_facts) for gpu in host_facts.gpus]
         # GPUs that share the host's memory count it only once.
         is_shared = all(gpu.memory_bytes is None for gpu in host_facts.gpus)
         return (
