@@ -10,9 +10,8 @@ from medley.environment import engine_source
 from medley.environment.engine_source import EngineRequest, EngineSource
 from medley.host.facts.system import L4t
 from medley.host.kind import find_kind
-from medley.planner import topology
 from medley.planner.placement import PlacementOptions, place_model
-from medley.planner.topology import Topology
+from medley.planner.site import Site, list_incompatible_remedies
 from medley.schema import TITLES
 from medley.serving.engine_sources import add_engine_sources
 from tests.host.recordings import recorded
@@ -113,7 +112,7 @@ def test_an_image_is_not_for_an_older_l4t(revision: str, vllm: str | None) -> No
     assert f"its images need L4T 36.4 or later, and this host has 36.{revision}" in origin.absent_reason
     with raises_problem("orin", cause=f"36.{revision}"):
         engine_source.get_default_image(kind)
-    on = Topology({"one": (found, kind)}, engine_sources={"one": origin})
+    on = Site({"one": (found, kind)}, engine_sources={"one": origin})
     with raises_problem("one", cause="its images need L4T 36.4 or later"):
         place_model(shape("qwen3-8b"), on, PlacementOptions())
 
@@ -165,7 +164,7 @@ def test_images_without_ray_make_no_cluster() -> None:
     there = of("spark:2", EngineRequest(image="default"))
     (why,) = there["spark-1"].list_differences(there["spark-2"])
     assert why.endswith(" has no Ray")
-    (warning,) = topology.list_incompatible_remedies(there)
+    (warning,) = list_incompatible_remedies(there)
     assert "pip install ray==2.60.0" in warning
 
 

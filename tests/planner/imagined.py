@@ -11,7 +11,7 @@ from medley.host.kind import find_kind
 from medley.model.resolve import Weights
 from medley.model.shape import compute_demo_shape
 from medley.planner.placement import PlacementOptions, place_model
-from medley.planner.topology import Topology
+from medley.planner.site import Site
 from medley.schema import EngineName, Shape
 from medley.serving.engine_sources import add_engine_sources
 from medley.serving.steps import LaunchStep, list_steps
@@ -27,9 +27,9 @@ def shape(model: str) -> Shape:
     return table.shape
 
 
-def site(kinds: str, *order: str, engine: EngineName = "vllm") -> Topology:
+def site(kinds: str, *order: str, engine: EngineName = "vllm") -> Site:
     """Return imagined hosts with this engine; with an order they are a cluster, each with a slot."""
-    hosts = Topology({name: (facts, find_kind(facts)) for name, facts in build_hosts(kinds).items()})
+    hosts = Site({name: (facts, find_kind(facts)) for name, facts in build_hosts(kinds).items()})
     if order:
         return replace(hosts, rank_order=order, free_slots=dict.fromkeys(order, 1))
     wanted = PlacementOptions(engine=engine)
@@ -37,7 +37,7 @@ def site(kinds: str, *order: str, engine: EngineName = "vllm") -> Topology:
 
 
 def launch_steps(
-    model: str, hosts: Topology, options: PlacementOptions | None = None, *engine_arguments: str
+    model: str, hosts: Site, options: PlacementOptions | None = None, *engine_arguments: str
 ) -> list[LaunchStep]:
     """Return what is started to serve the model, in order and with the host of each step."""
     weights = Weights(model, str(MODELS[model].repository or "/models/demo"), MODELS[model])

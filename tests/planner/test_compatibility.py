@@ -23,7 +23,7 @@ from medley.planner import compatibility, list_hosts
 from medley.planner.compatibility import find_refusal, list_engine_settings
 from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.plan import KvType, Plan
-from medley.planner.topology import Topology
+from medley.planner.site import Site
 from medley.schema import EngineName
 from medley.serving.alternatives import place_order
 from medley.serving.engine_sources import add_engine_sources
@@ -288,7 +288,7 @@ def test_a_share_of_the_users_own_decides_the_cache() -> None:
     assert made.count("--gpu-memory-utilization") == 1
 
 
-def bare(kinds: str, *, image: bool = False) -> Topology:
+def bare(kinds: str, *, image: bool = False) -> Site:
     """Return hosts without a CUDA toolkit; the environment has no compiler either, or the image has none."""
     asked = EngineRequest(image="default") if image else EngineRequest()
     on = add_engine_sources(site(kinds), PlacementOptions(), asked)

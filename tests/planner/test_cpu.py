@@ -12,7 +12,7 @@ from medley.planner.cpu import convert_to_float32, read_dtype
 from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.plan import EngineOptions, Launcher, Plan, plan_engine, plan_without_shape
 from medley.planner.remedies import NoLayout
-from medley.planner.topology import Topology
+from medley.planner.site import Site
 from medley.planner.unplanned import place_without_shape
 from medley.schema import EngineName
 from tests.planner.imagined import MODELS, shape, site
@@ -22,7 +22,7 @@ COMPUTE = config.load_hosts()["cpu"].compute
 SMALL, LARGE = "smollm2", "qwen3-8b"
 
 
-def cpus(kinds: str = "cpu", *, gib: int = 64, flags: tuple[str, ...] = ("avx2",)) -> Topology:
+def cpus(kinds: str = "cpu", *, gib: int = 64, flags: tuple[str, ...] = ("avx2",)) -> Site:
     """Return hosts with so much memory available, and processors with these flags."""
     on = site(kinds)
     hosts = {
@@ -41,7 +41,7 @@ def cpus(kinds: str = "cpu", *, gib: int = 64, flags: tuple[str, ...] = ("avx2",
 
 def planned(
     model: str,
-    on: Topology,
+    on: Site,
     *flags: str,
     engine: EngineName = "vllm",
     sizes: ForcedSizes | None = None,

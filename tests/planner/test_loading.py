@@ -12,17 +12,17 @@ from medley.model.resolve import Weights
 from medley.planner.choose import Choice
 from medley.planner.loading import compute_load_time, list_loader_arguments
 from medley.planner.placement import PlacementOptions
-from medley.planner.topology import Topology
+from medley.planner.site import Site
 from medley.serving import alternatives
 from medley.serving.engine_sources import add_engine_sources
 
 MODELS = config.load_models()
 
 
-def planned(model: str, hosts: str, request: EngineRequest | None = None) -> tuple[Choice, Topology]:
+def planned(model: str, hosts: str, request: EngineRequest | None = None) -> tuple[Choice, Site]:
     found = MODELS[model]
     assert found.shape
-    site = Topology({name: (facts, find_kind(facts)) for name, facts in build_hosts(hosts).items()})
+    site = Site({name: (facts, find_kind(facts)) for name, facts in build_hosts(hosts).items()})
     wanted = PlacementOptions()
     order = Order(Weights(model, found.repository or model, found), ServerSpec(model, model), wanted)
     site = add_engine_sources(site, wanted, request or EngineRequest(), found)

@@ -13,7 +13,7 @@ from medley.planner.candidates import ForcedSizes
 from medley.planner.memory import MIN_SPARE_BYTES
 from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.report import format_reasons, format_summary
-from medley.planner.topology import Topology
+from medley.planner.site import Site
 from medley.planner.unplanned import place_without_shape
 from tests.network.networks import wired
 from tests.planner.imagined import shape, site
@@ -171,7 +171,7 @@ def test_problems(wanted: PlacementOptions, what: str) -> None:
 )
 def test_a_model_of_which_nothing_is_known(wanted: PlacementOptions, expected: list[list[str]]) -> None:
     renamed = dict(zip("ab", build_hosts("spark:2").values(), strict=True))
-    two = Topology({name: (facts, find_kind(facts)) for name, facts in renamed.items()})
+    two = Site({name: (facts, find_kind(facts)) for name, facts in renamed.items()})
     found = place_without_shape(replace(two, rank_order=("b", "a"), free_slots={"a": 1, "b": 1}), wanted)
     assert [[device.host for device in stage.devices] for stage in found.stages] == expected
 
@@ -207,7 +207,7 @@ def test_the_users_own_split_is_that_of_every_replica() -> None:
     assert [[stage.layers for stage in stages] for stages in list_pipelines(found)] == [[10, 54], [10, 54]]
 
 
-def changed(on: Topology, memory_bytes: int | None, available_bytes: int) -> Topology:
+def changed(on: Site, memory_bytes: int | None, available_bytes: int) -> Site:
     """The same hosts with other memory; None: nobody says what the GPU has."""
     hosts = {}
     for name, (facts, kind) in on.hosts.items():
@@ -227,7 +227,7 @@ def changed(on: Topology, memory_bytes: int | None, available_bytes: int) -> Top
         pytest.param(changed(site("rtx"), None, 64 << 30), "the memory of rtx-1 0", id="not said"),
     ],
 )
-def test_memory_that_is_not_there(on: Topology, what: str) -> None:
+def test_memory_that_is_not_there(on: Site, what: str) -> None:
     with pytest.raises(Problem) as caught:
         place_model(shape("demo"), on, PlacementOptions())
     assert what in caught.value.what
@@ -237,7 +237,7 @@ def test_the_largest_gpu_takes_a_model_of_which_nothing_is_known() -> None:
     one = site("rtx")
     facts, kind = one.hosts["rtx-1"]
     small = replace(facts.gpus[0], memory_bytes=8 << 30, memory_free_bytes=8 << 30)
-    two = Topology({"rtx-1": (replace(facts, gpus=(small, replace(facts.gpus[0], index=1))), kind)})
+    two = Site({"rtx-1": (replace(facts, gpus=(small, replace(facts.gpus[0], index=1))), kind)})
     assert place_without_shape(two, PlacementOptions()).stages[0].devices[0].index == 1
 
 
@@ -283,7 +283,7 @@ def test_a_plan_names_the_cabling_and_what_keeps_its_cables_idle(
 ) -> None:
     (spark,) = build_hosts("spark:1").values()
     found = {name: replace(spark, net=each.net, rdma=each.rdma) for name, each in wired(3, cables).items()}
-    hosts = Topology({name: (facts, find_kind(facts)) for name, facts in found.items()})
+    hosts = Site({name: (facts, find_kind(facts)) for name, facts in found.items()})
     wanted = PlacementOptions(sizes=ForcedSizes(1, 3, 1))
     chosen = place_model(shape("qwen3-8b"), hosts, wanted)
     assert chosen.layout.link is not None

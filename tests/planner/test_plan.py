@@ -22,7 +22,7 @@ from medley.planner.plan import (
     plan_engine,
     plan_without_shape,
 )
-from medley.planner.topology import Topology
+from medley.planner.site import Site
 from medley.planner.unplanned import place_without_shape
 from tests.planner.imagined import MODELS, shape, site
 
@@ -32,14 +32,14 @@ SERVING = ServerSpec("x/y", "y")
 
 
 def planned(
-    model: str, on: Topology, wanted: PlacementOptions | None = None, *, launcher: Launcher = "solo"
+    model: str, on: Site, wanted: PlacementOptions | None = None, *, launcher: Launcher = "solo"
 ) -> Plan:
     asked = wanted or PlacementOptions()
     choice = place_model(shape(model), on, asked)
     return plan_engine(choice, on.facts, MODELS[model], context=asked.context, launcher=launcher)
 
 
-def available(on: Topology, gib: int) -> Topology:
+def available(on: Site, gib: int) -> Site:
     """The same hosts with so much memory available."""
     hosts = {
         name: (replace(facts, memory=replace(facts.memory, available_bytes=gib * GIB)), kind)

@@ -21,7 +21,7 @@ from medley.network.ports import RayPorts
 from medley.planner import count_parallel_sizes, list_devices
 from medley.planner.candidates import ForcedSizes
 from medley.planner.placement import PlacementOptions, place_model
-from medley.planner.topology import Topology
+from medley.planner.site import Site
 from tests.planner.imagined import shape, site
 from tests.rack.host import Host
 from tests.rack.rack import up
@@ -85,16 +85,16 @@ def placed(case: Case, engine: Environment, name: str = "placement") -> Placed:
         head = joined(rack.hosts, case, engine)
         state = head.run(asked(engine, "read"), limit_s=START_LIMIT_S)
         nodes = answer(state.lines)["nodes"]
-        topology, addresses = site_of(case, rack.hosts, nodes)
+        site, addresses = site_of(case, rack.hosts, nodes)
         wanted = PlacementOptions(
             sizes=ForcedSizes(case.tensor, case.stages),
             host_count=case.used or len(case.hosts),
             needs_one_server=True,
         )
-        layout = place_model(shape(MODEL), topology, wanted).layout
+        layout = place_model(shape(MODEL), site, wanted).layout
         assert count_parallel_sizes(layout) == (case.tensor, case.stages, 1), layout
         planned = in_order([addresses[device.host] for device in list_devices(layout)], case.tensor)
-        slots = count_slots(layout, replace(topology, addresses=addresses))
+        slots = count_slots(layout, replace(site, addresses=addresses))
         with held(head, engine, slots.free):
             ranks = ray.parse_ranks(seen(head, case, engine))
     try:
@@ -134,9 +134,7 @@ def joined(hosts: tuple[Host, ...], case: Case, engine: Environment) -> Host:
     return head
 
 
-def site_of(
-    case: Case, hosts: tuple[Host, ...], nodes: list[dict[str, Any]]
-) -> tuple[Topology, dict[str, str]]:
+def site_of(case: Case, hosts: tuple[Host, ...], nodes: list[dict[str, Any]]) -> tuple[Site, dict[str, str]]:
     """Return imagined hosts of these kinds in the order that this Ray gives, and their addresses here."""
     kinds: dict[str, int] = {}
     names = []
@@ -153,7 +151,7 @@ def site_of(
         known[name] = (replace(facts, gpus=cards), of_kind)
     free = {by_address[node["address"]]: node["free"] for node in nodes}
     order = tuple(by_address[node["address"]] for node in ray.sort_by_rank_order(nodes, hosts[0].address))
-    return Topology({name: known[name] for name in order}, rank_order=order, free_slots=free), addresses
+    return Site({name: known[name] for name in order}, rank_order=order, free_slots=free), addresses
 
 
 def asked(engine: Environment, verb: str, *words: str) -> Command:

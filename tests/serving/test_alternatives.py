@@ -17,7 +17,7 @@ from medley.errors import Problem
 from medley.model.resolve import Weights
 from medley.planner.candidates import ForcedSizes
 from medley.planner.placement import PlacementOptions
-from medley.planner.topology import Topology
+from medley.planner.site import Site
 from medley.serving.alternatives import place_order
 from tests.host.recordings import HOSTS
 from tests.planner.imagined import shape, site
@@ -210,7 +210,7 @@ def test_a_host_that_plans_alone_is_sent_to_its_cluster(
     order = replace(order, placement=PlacementOptions(sizes=ForcedSizes(stages=2)))
     (host,) = site("spark").hosts.values()
     with pytest.raises(Problem) as caught:
-        place_order(order, shape("qwen3-8b"), Topology({platform.node(): host}))
+        place_order(order, shape("qwen3-8b"), Site({platform.node(): host}))
     assert caught.value.fix.splitlines()[0].startswith("medley up  # 1 of the 2 hosts of cluster.toml")
 
 

@@ -9,12 +9,12 @@ from medley import serving
 from medley.cluster.unit_file import Restart
 from medley.engine import ServerSpec
 from medley.errors import Problem
-from medley.planner.topology import Topology
+from medley.planner.site import Site
 from medley.progress import SILENT, Output
 from medley.serving.supervise import Restarter, resume_hosts
 from tests.problems import raises_problem
 
-HERE = Topology({})
+HERE = Site({})
 OUTPUT = Output(SILENT, print, print, print, print)
 LISTENS = ServerSpec("/model", "demo", "127.0.0.1", 8123)
 LOST = Problem("host2, rank 1, is lost, and the model with it", cause="x", fix="y", status=3)
@@ -25,12 +25,12 @@ def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
 
 
-def attempts(*ends: str) -> tuple[list[str], Callable[[Topology, Callable[[int], None]], None]]:
+def attempts(*ends: str) -> tuple[list[str], Callable[[Site, Callable[[int], None]], None]]:
     """Each is ready or not, and then lost; the states that others saw meanwhile."""
     seen: list[str] = []
     left = iter(ends)
 
-    def attempt(site: Topology, on_ready: Callable[[int], None]) -> None:
+    def attempt(site: Site, on_ready: Callable[[int], None]) -> None:
         assert site is HERE
         seen.append("begun")
         if next(left) == "ready":
@@ -68,7 +68,7 @@ def test_its_record_has_no_gap_until_the_next_attempt() -> None:
     """`status` showed nothing while the memory was waited for, and while the next start was planned."""
     states: list[str] = []
 
-    def attempt(_: Topology, on_ready: Callable[[int], None]) -> None:
+    def attempt(_: Site, on_ready: Callable[[int], None]) -> None:
         states.extend(each.state for each in serving.list_servers())
         on_ready(1)
         raise LOST

@@ -19,8 +19,8 @@ from medley.model.resolve import Weights
 from medley.network.link_backends import build_netplan_change
 from medley.network.link_setup import RING_HOSTS, LinkRequest, choose_settings
 from medley.planner.placement import place_model
+from medley.planner.site import Site
 from medley.planner.site_network import SiteNetwork
-from medley.planner.topology import Topology
 from medley.serving.steps import LaunchStep, list_ray_steps, list_steps
 from tests.planner.imagined import shape
 from tools.guides.scenarios import Scenario, table
@@ -85,7 +85,7 @@ def dry_run(scenario: Scenario) -> DryRun:
     return made
 
 
-def _steps(scenario: Scenario, hosts: Topology) -> list[LaunchStep]:
+def _steps(scenario: Scenario, hosts: Site) -> list[LaunchStep]:
     model = config.load_models()[scenario.model]
     target = scenario.stands_for or str(model.repository)
     weights = Weights(scenario.stands_for or scenario.model, target, None if scenario.stands_for else model)
@@ -115,7 +115,7 @@ def _steps(scenario: Scenario, hosts: Topology) -> list[LaunchStep]:
     return [*list_ray_steps(wishes, hosts, ends, scenario.engine), *serve]
 
 
-def _add_step(made: DryRun, step: LaunchStep, hosts: Topology, scenario: Scenario) -> None:
+def _add_step(made: DryRun, step: LaunchStep, hosts: Site, scenario: Scenario) -> None:
     group = RAY if step.started_process.words[0] == "ray" else ENGINE
     for flag in step.started_process.flags:
         made.add(group, flag.names, step.host, flag.value or "")
@@ -152,7 +152,7 @@ def _add_words(made: DryRun, group: str, host: str, words: Iterable[str]) -> Non
         made.add(group, (name,), host, value or "")
 
 
-def _contained(step: LaunchStep, image: str, hosts: Topology) -> Iterator[Flag]:
+def _contained(step: LaunchStep, image: str, hosts: Site) -> Iterator[Flag]:
     """The flags of the container that this step runs in, before the program's own."""
     facts, kind = hosts.hosts[step.host]
     spec = ContainerSpec(
@@ -221,7 +221,7 @@ def _add_bench(made: DryRun, scenario: Scenario) -> None:
         _add_words(made, BENCH, "spark-1", client.build_offline_argv(binary, model, mode, run, result))
 
 
-def _add_links(made: DryRun, hosts: Topology) -> None:
+def _add_links(made: DryRun, hosts: Site) -> None:
     """What `medley link setup` writes for netplan on each host, whose fast ports have no address before."""
     of_ring = len(hosts.hosts) == RING_HOSTS
     for place, (host, (facts, _)) in enumerate(hosts.hosts.items(), 1):

@@ -13,16 +13,16 @@ from medley.host.facts.network import Address, Interface
 from medley.host.facts.rdma import RdmaPort
 from medley.host.kind import find_kind
 from medley.planner.placement import PlacementOptions
-from medley.planner.topology import Topology
+from medley.planner.site import Site
 from medley.serving.engine_sources import add_engine_sources
 from medley.transcript import parse_transcript
 from tests.host.recordings import HOSTS
 
 
-def site(table: Mapping[str, Any], name: str, wanted: PlacementOptions, image: str | None) -> Topology:
+def site(table: Mapping[str, Any], name: str, wanted: PlacementOptions, image: str | None) -> Site:
     """Return the hosts of this name in scenarios.toml, each with the engine that it would have."""
     found = {host: _host(each, table["renamed"]) for host, each in table["hosts"][name].items()}
-    hosts = Topology({name: (each, find_kind(each)) for name, each in found.items()})
+    hosts = Site({name: (each, find_kind(each)) for name, each in found.items()})
     return add_engine_sources(hosts, wanted, EngineRequest(image))
 
 

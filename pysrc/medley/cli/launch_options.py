@@ -21,7 +21,7 @@ from medley.planner.context import (
 )
 from medley.planner.placement import PlacementOptions
 from medley.planner.plan import Launcher
-from medley.planner.topology import Topology
+from medley.planner.site import Site
 from medley.schema import (
     DEFAULT_ENGINE,
     EngineName,
@@ -161,7 +161,7 @@ class ContainerOptions:
         return None if self.image is None else ImageRequest(self.image, self.program, self.nccl, self.mounts)
 
 
-def read_site(files: Iterable[str], kinds: str | None = None, kind_name: str | None = None) -> Topology:
+def read_site(files: Iterable[str], kinds: str | None = None, kind_name: str | None = None) -> Site:
     """Return the hosts of these transcripts, or of kinds such as spark:2, or this host.
 
     `kind_name`: the kind of all of them, if the user gave it.
@@ -174,4 +174,4 @@ def read_site(files: Iterable[str], kinds: str | None = None, kind_name: str | N
     for name, (_, kind) in hosts.items():
         if kind.warning and kinds is None:
             print_message(f"{name}: {kind.warning}" if len(hosts) > 1 else kind.warning)
-    return Topology(hosts)
+    return Site(hosts)

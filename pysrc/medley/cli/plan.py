@@ -30,7 +30,7 @@ from medley.planner import join_names, list_hosts, report
 from medley.planner.choose import Choice
 from medley.planner.loading import LoadTime, compute_load_time
 from medley.planner.placement import PlacementOptions
-from medley.planner.topology import Topology
+from medley.planner.site import Site
 from medley.progress import SILENT, Progress
 from medley.schema import DEFAULT_ENGINE
 from medley.serving import alternatives
@@ -158,7 +158,7 @@ class PlanVerb(Verb):
 
     def _find_site(
         self, table: cluster.Cluster | None, more: tuple[str, ...], order: Order, notes: Progress
-    ) -> Topology:
+    ) -> Site:
         """Return the hosts to plan for, with their engines."""
         request = EngineRequest(self.image, self.environment)
         if table is None:
@@ -168,7 +168,7 @@ class PlanVerb(Verb):
             return add_engine_gaps(site, order.engine, order.weights.model)
         return add_engine_sources(site, order.placement, request, order.weights.model)
 
-    def _read_hosts(self, more: tuple[str, ...]) -> Topology:
+    def _read_hosts(self, more: tuple[str, ...]) -> Site:
         """Return the hosts of --from or --hosts, else the running cluster's, else this host."""
         if more and not self.replayed:
             raise Problem(
@@ -178,7 +178,7 @@ class PlanVerb(Verb):
             )
         member = membership.find_membership() if self.imagined is None and not self.replayed else None
         if member and member.role == "head":
-            return ray_serving.wait_for_topology(member, None, 0, SILENT)
+            return ray_serving.wait_for_site(member, None, 0, SILENT)
         return read_site((*self.replayed, *more), self.imagined)
 
 

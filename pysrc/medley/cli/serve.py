@@ -33,7 +33,7 @@ from medley.errors import Problem
 from medley.model.trust import Trust
 from medley.network import ports, tcp
 from medley.network.http_client import format_bearer_pipe
-from medley.planner.topology import Topology
+from medley.planner.site import Site
 from medley.progress import Output, Progress
 from medley.serving import format_url
 from medley.serving.certificate import choose_tls
@@ -229,7 +229,7 @@ def _run_restarting(job: Job, server: "ServerRun", output: Output) -> NoReturn:
     from medley.serving.server import run_job
     from medley.serving.supervise import Restarter
 
-    def attempt(site: Topology, on_ready: Callable[[int], None]) -> None:
+    def attempt(site: Site, on_ready: Callable[[int], None]) -> None:
         run_job(job, replace(server, on_ready=on_ready, is_restarting=True), output, site)
 
     rule = Restart(first_s=2, longest_s=120, limit=10, lasting_s=600)

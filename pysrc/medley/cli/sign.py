@@ -19,7 +19,7 @@ from medley.host.facts import GIB, Facts
 from medley.host.kind import Kind, load_answers, match_kind
 from medley.planner.devices import read_measurements
 from medley.planner.placement import PlacementOptions
-from medley.planner.topology import Topology
+from medley.planner.site import Site
 from medley.serving import catalog
 from medley.serving.catalog import CatalogEntry
 from medley.serving.engine_sources import add_engine_sources
@@ -92,7 +92,7 @@ def _find_kind(host_facts: Facts) -> Kind | Problem:
 
 def list_usable_models(name: str, host_facts: Facts, kind: Kind) -> list[CatalogEntry]:
     """Return the largest models that this host alone serves at a pleasant speed."""
-    site = Topology({name: (host_facts, kind)}, measurements=read_measurements())
+    site = Site({name: (host_facts, kind)}, measurements=read_measurements())
     placement = PlacementOptions()
     site = add_engine_sources(site, placement, EngineRequest())
     return catalog.find_largest_usable_models(site, placement, _MAX_MODEL_COUNT)

@@ -5,13 +5,13 @@ from medley.cluster import Cluster, checks
 from medley.cluster.fleet import Fleet, format_host_count
 from medley.errors import Problem
 from medley.host import facts
-from medley.planner.topology import Topology
+from medley.planner.site import Site
 from medley.progress import Progress
 
 _FACTS_LIMIT_S = 90
 
 
-def find_planned_site(cluster: Cluster, progress: Progress) -> Topology:
+def find_planned_site(cluster: Cluster, progress: Progress) -> Site:
     """Return the hosts that `medley up` would join now; note why each other one is left out."""
     with (
         Fleet(cluster, progress) as fleet,
@@ -35,4 +35,4 @@ def find_planned_site(cluster: Cluster, progress: Progress) -> Topology:
     for name, problem in failed.items():
         progress.note(f"planned without {name}: {problem.what}: {problem.cause}")
     members = {name: members[name] for name in hosts}
-    return Topology(hosts, engine_sources=checks.find_engine_sources(members, cluster.engine))
+    return Site(hosts, engine_sources=checks.find_engine_sources(members, cluster.engine))

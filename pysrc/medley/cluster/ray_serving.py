@@ -18,7 +18,7 @@ from medley.errors import Problem
 from medley.host import facts
 from medley.host.kind import match_kind
 from medley.planner import Layout, devices, list_devices
-from medley.planner.topology import Topology
+from medley.planner.site import Site
 from medley.process import wait_until
 from medley.progress import Progress
 from medley.schema import DEFAULT_ENGINE, EngineName
@@ -64,9 +64,7 @@ def choose_engine(ray_cluster: Membership, requested_engine: EngineName | None) 
     return requested_engine or (engines or [DEFAULT_ENGINE])[0]
 
 
-def wait_for_topology(
-    ray_cluster: Membership, host_count: int | None, wait_s: float, progress: Progress
-) -> Topology:
+def wait_for_site(ray_cluster: Membership, host_count: int | None, wait_s: float, progress: Progress) -> Site:
     """Wait for `host_count` hosts with free slots; return them with the facts they sent when they joined."""
     nodes = _wait_for_nodes(ray_cluster, host_count, wait_s, progress)
     if nodes[0]["address"] != ray_cluster.address:
@@ -86,7 +84,7 @@ def wait_for_topology(
             fix="on it: medley ray-stop; medley ray-worker HEAD",
         )
     known_kinds, rank_order = config.load_hosts(), tuple(names[address] for address in slots)
-    return Topology(
+    return Site(
         hosts={name: (hosts[name], match_kind(hosts[name], known_kinds)) for name in rank_order},
         rank_order=rank_order,
         free_slots={names[address]: free for address, free in slots.items()},
@@ -108,7 +106,7 @@ class SlotUse:
     free: Mapping[str, int]
 
 
-def count_slots(layout: Layout, site: Topology) -> SlotUse:
+def count_slots(layout: Layout, site: Site) -> SlotUse:
     """Count the slots that a layout uses on each host of a cluster."""
     ranks = Counter(device.host for device in list_devices(layout))
     spare = {name: free - ranks[name] for name, free in site.free_slots.items()}

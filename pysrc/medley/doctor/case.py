@@ -27,7 +27,7 @@ from medley.network.fabric.types import Endpoint, Fabric, NetworkOptions
 from medley.planner import describe_layout
 from medley.planner.fit import format_gib
 from medley.planner.placement import PlacementOptions
-from medley.planner.topology import Topology
+from medley.planner.site import Site
 from medley.progress import Progress
 from medley.serving.alternatives import place_order
 from medley.transcript import Transcript
@@ -214,8 +214,8 @@ def fit_model(
         order = Order(model_files, serving, options, user_command=plan)
         has_nix_toolkit = all(host.has_nix_toolkit for host in case.hosts.values())
         has_own_engine = any(host.member.env or host.member.image for host in case.hosts.values())
-        topology = Topology(hosts, has_own_engine=has_own_engine, has_nix_toolkit=has_nix_toolkit)
-        choice = place_order(order, find_shape(model_files, progress), topology)
+        site = Site(hosts, has_own_engine=has_own_engine, has_nix_toolkit=has_nix_toolkit)
+        choice = place_order(order, find_shape(model_files, progress), site)
     except Problem as problem:
         return "", problem
     free_gib = format_gib(min(rank.free_bytes for rank in choice.fit.ranks))

@@ -12,19 +12,19 @@ from medley.planner import join_names
 from medley.planner.memory import is_latent
 from medley.planner.plan import Arguments, Variables
 from medley.planner.remedies import NoLayout
-from medley.planner.topology import Topology
+from medley.planner.site import Site
 from medley.schema import TITLES, EngineName, Shape
 
 _FP8_BITS = 8
 
 
-def find_refusal(site: Topology, hosts: Iterable[str], engine: EngineName, shape: Shape) -> str | None:
+def find_refusal(site: Site, hosts: Iterable[str], engine: EngineName, shape: Shape) -> str | None:
     """Return why one of these hosts cannot have a rank of this model with this engine, with its name."""
     reasons = ((host, _find_host_refusal(site, host, engine, shape)) for host in hosts)
     return next((f"{host}: {reason}" for host, reason in reasons if reason), None)
 
 
-def require_capable_host(site: Topology, engine: EngineName, shape: Shape) -> None:
+def require_capable_host(site: Site, engine: EngineName, shape: Shape) -> None:
     """Raise a Problem with each reason once if no host can have a rank of this model with this engine."""
     hosts: dict[str | None, list[str]] = {}
     for host in site.hosts:
@@ -37,13 +37,13 @@ def require_capable_host(site: Topology, engine: EngineName, shape: Shape) -> No
         )
 
 
-def _find_host_refusal(site: Topology, host: str, engine: EngineName, shape: Shape) -> str | None:
+def _find_host_refusal(site: Site, host: str, engine: EngineName, shape: Shape) -> str | None:
     """Return why a host cannot have a rank of this model; None if it can."""
     source = site.find_engine_source(host)
     return source.absent_reason or source.lacking_reason or _find_fault(site, host, engine, shape)
 
 
-def _find_fault(site: Topology, host: str, engine: EngineName, shape: Shape) -> str | None:
+def _find_fault(site: Site, host: str, engine: EngineName, shape: Shape) -> str | None:
     """Return why the engine of a lock or of the default image cannot run the model; None if it can.
 
     Return None also for the user's own image or environment, because it may have a fix.
@@ -62,7 +62,7 @@ def _find_fault(site: Topology, host: str, engine: EngineName, shape: Shape) -> 
 
 
 def _list_faults(
-    site: Topology, host: str, engine: EngineName, shape: Shape
+    site: Site, host: str, engine: EngineName, shape: Shape
 ) -> Iterator[tuple[str, IncompatibleRule]]:
     """Yield the rules that exclude the model, each with the version of the host's engine."""
     rules = site.hosts[host][1].table.incompatible
@@ -72,7 +72,7 @@ def _list_faults(
         yield from ((version, rule) for rule in broken)
 
 
-def list_fixes(site: Topology, engine: EngineName, shape: Shape) -> Iterator[str]:
+def list_fixes(site: Site, engine: EngineName, shape: Shape) -> Iterator[str]:
     """Yield a command for each fault of a host that has one, with the hosts that need it."""
     hosts: dict[str, list[str]] = {}
     for host in site.hosts:
@@ -83,7 +83,7 @@ def list_fixes(site: Topology, engine: EngineName, shape: Shape) -> Iterator[str
     yield from (f"{fix}  # on {join_names(names)}" for fix, names in hosts.items())
 
 
-def has_compiler(site: Topology, host: str, engine: EngineName) -> bool:
+def has_compiler(site: Site, host: str, engine: EngineName) -> bool:
     """Return whether CUDA code can be compiled where the engine runs; True if that is unknown."""
     facts, kind = site.hosts[host]
     source, image = site.find_engine_source(host), kind.table.container
@@ -104,7 +104,7 @@ def has_toolkit(facts: Facts, table: HostTable) -> bool:
 
 
 def list_engine_settings(
-    site: Topology, hosts: Collection[str], engine: EngineName, shape: Shape, user_flags: Iterable[str] = ()
+    site: Site, hosts: Collection[str], engine: EngineName, shape: Shape, user_flags: Iterable[str] = ()
 ) -> tuple[Arguments, Variables]:
     """Return the flags and variables that these hosts need for this model, each with its reason."""
     names = _list_flag_names(user_flags)
@@ -119,7 +119,7 @@ def list_engine_settings(
 
 
 def needs_cache_bytes(
-    site: Topology, hosts: Iterable[str], engine: EngineName, user_flags: Iterable[str] = ()
+    site: Site, hosts: Iterable[str], engine: EngineName, user_flags: Iterable[str] = ()
 ) -> bool:
     """Return whether the engine needs the size of its KV cache, because the user gave no share of memory."""
     if "--gpu-memory-utilization" in _list_flag_names(user_flags):
@@ -128,7 +128,7 @@ def needs_cache_bytes(
 
 
 def require_flag_values(
-    site: Topology, hosts: Iterable[str], engine: EngineName, user_flags: Sequence[str]
+    site: Site, hosts: Iterable[str], engine: EngineName, user_flags: Sequence[str]
 ) -> None:
     """Raise a Problem for a value of a user's flag with which the engine of a lock answers wrongly."""
     for host in hosts:
@@ -150,7 +150,7 @@ def _list_flag_names(user_flags: Iterable[str]) -> set[str]:
 
 
 def _list_rules(
-    site: Topology, hosts: Collection[str], engine: EngineName, shape: Shape
+    site: Site, hosts: Collection[str], engine: EngineName, shape: Shape
 ) -> Iterator[ArgumentsRule]:
     """Yield the rules of each host that concern the model; a rule for all hosts only if all have it."""
     rules_by_host = []
@@ -172,7 +172,7 @@ def _has_same_settings(first: ArgumentsRule, second: ArgumentsRule) -> bool:
 
 
 def _applies_to(
-    site: Topology, host: str, rule: ArgumentsRule | IncompatibleRule, engine: EngineName, shape: Shape
+    site: Site, host: str, rule: ArgumentsRule | IncompatibleRule, engine: EngineName, shape: Shape
 ) -> bool:
     """Return whether a rule of a host holds for this engine and model."""
     return (

@@ -7,7 +7,7 @@ from medley.planner import list_hosts
 from medley.planner.choose import Choice
 from medley.planner.fit import format_gib
 from medley.planner.plan import Arguments
-from medley.planner.topology import Topology
+from medley.planner.site import Site
 from medley.schema import EngineName
 
 
@@ -27,7 +27,7 @@ class LoadTime:
         return f"loading: {minutes}: {size} on {self.host} ({self.source})"
 
 
-def compute_load_time(choice: Choice, site: Topology) -> LoadTime | None:
+def compute_load_time(choice: Choice, site: Site) -> LoadTime | None:
     """Return how long the engine reads weights; None where no rank's kind of host has a published rate."""
     times = []
     for rank in choice.fit.ranks:
@@ -39,7 +39,7 @@ def compute_load_time(choice: Choice, site: Topology) -> LoadTime | None:
     return max(times, key=lambda time: time.seconds, default=None)
 
 
-def list_loader_arguments(choice: Choice, site: Topology, engine: EngineName) -> Arguments:
+def list_loader_arguments(choice: Choice, site: Site, engine: EngineName) -> Arguments:
     """Return the flags of the loader of this kind of host, if its buffer fits next to the weights.
 
     Images and a user's own virtualenvs may lack its package, so it is for environments of locks/.

@@ -24,7 +24,6 @@ from medley.planner import (
     list_hosts,
     list_pipelines,
     runs_on_cpu,
-    topology,
 )
 from medley.planner.candidates import ForcedSizes, Request
 from medley.planner.choose import (
@@ -47,8 +46,8 @@ from medley.planner.partition import Workload, find_unchecked_width, recut_layer
 from medley.planner.plan import KvType, Launcher
 from medley.planner.prediction import build_step_timer, predict_speed
 from medley.planner.remedies import NoLayout
+from medley.planner.site import Site, explain_sources, list_incompatible_warnings
 from medley.planner.tight import choose_tight_layout
-from medley.planner.topology import Topology
 from medley.schema import (
     DEFAULT_ENGINE,
     TITLES,
@@ -93,7 +92,7 @@ class PlacementOptions:
     """The numbers to compute with, from the user's --dtype; None: the kind of host decides."""
 
 
-def place_model(shape: Shape, site: Topology, options: PlacementOptions) -> Choice:
+def place_model(shape: Shape, site: Site, options: PlacementOptions) -> Choice:
     """Return the best layout in Ray's order of ranks; raise a Problem with the numbers if none fits."""
     longest = find_longest_context(shape, options.engine)
     if options.context and options.context > longest and not options.allows_longer_context:
@@ -126,14 +125,14 @@ def place_model(shape: Shape, site: Topology, options: PlacementOptions) -> Choi
             f"{host}: {format_gib(size)} GiB of the model's tables are in its own memory, not on its GPUs"
             for host, size in _count_host_table_bytes(shape, layout).items()
         ),
-        *topology.explain_sources(site.engine_sources, list_hosts(layout)),
+        *explain_sources(site.engine_sources, list_hosts(layout)),
     ]
     # Without a cluster the order in which Ray takes its workers is unknown.
     if not site.rank_order and any(len(stages) > _MAX_FIXED_STAGES for stages in list_pipelines(layout)):
         why.append("the order of the stages after the first is Ray's choice; serve cuts the layers for it")
     warnings = [
         *choice.warnings,
-        *topology.list_incompatible_warnings(site.engine_sources, list_hosts(layout)),
+        *list_incompatible_warnings(site.engine_sources, list_hosts(layout)),
         *network.list_cabling_warnings(),
         *_list_estimate_warnings(shape, layout),
         *([_describe_long_context(shape, options)] if workload.is_beyond_config else []),
@@ -154,7 +153,7 @@ def _choose_layout(request: Request) -> Choice:
 
 
 def _choose_dtype(
-    shape: Shape, site: Topology, options: PlacementOptions, request: Request, choice: Choice
+    shape: Shape, site: Site, options: PlacementOptions, request: Request, choice: Choice
 ) -> Choice:
     """Return the choice for the numbers that CPUs compute with: float32 by default, if it fits."""
     uses_float32, missing_bytes = cpu.is_float32(options.dtype), 0
@@ -233,7 +232,7 @@ def _require_memory(site_devices: Sequence[Device]) -> None:
 
 
 def _find_refusal(
-    site: Topology, options: PlacementOptions, shape: Shape, ranks: int, layout: Layout
+    site: Site, options: PlacementOptions, shape: Shape, ranks: int, layout: Layout
 ) -> str | None:
     """Return why this layout does not match the user's options; None if it does."""
     hosts = list_hosts(layout)
@@ -251,7 +250,7 @@ def _find_refusal(
     return one_server_refusal or _find_memory_refusal(site, shape, layout)
 
 
-def _find_memory_refusal(site: Topology, shape: Shape, layout: Layout) -> str | None:
+def _find_memory_refusal(site: Site, shape: Shape, layout: Layout) -> str | None:
     """Return why a host's memory does not hold the tables that its GPUs leave there."""
     for host, table_bytes in _count_host_table_bytes(shape, layout).items():
         available_bytes = site.facts[host].memory.available_bytes
@@ -291,7 +290,7 @@ def _find_one_server_refusal(layout: Layout, options: PlacementOptions) -> str |
     return None
 
 
-def _adapt_to_cluster(choice: Choice, site: Topology, options: PlacementOptions) -> Choice:
+def _adapt_to_cluster(choice: Choice, site: Site, options: PlacementOptions) -> Choice:
     """Return the choice in Ray's order of ranks, or with the layers that the user gave each stage."""
     workload, layout = choice.workload, choice.layout
     if site.rank_order and len(list_hosts(layout)) > 1 and not layout.replicas:
@@ -346,7 +345,7 @@ def _apply_partition(shape: Shape, layout: Layout, partition: str, variable: str
 
 
 def describe_idle_ports_gain(
-    shape: Shape, site: Topology, options: PlacementOptions, choice: Choice
+    shape: Shape, site: Site, options: PlacementOptions, choice: Choice
 ) -> Iterator[str]:
     """Yield the command that gives idle ports addresses, and the speed then; nothing if it gains nothing."""
     ports = choice.network.list_idle_ports() if choice.network else {}

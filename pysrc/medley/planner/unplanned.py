@@ -3,10 +3,10 @@
 from medley.errors import Problem
 from medley.planner import Layout, Stage, join_names, list_hosts
 from medley.planner.placement import PlacementOptions
-from medley.planner.topology import Topology
+from medley.planner.site import Site
 
 
-def place_without_shape(site: Topology, options: PlacementOptions) -> Layout:
+def place_without_shape(site: Site, options: PlacementOptions) -> Layout:
     """Place the requested ranks on the first hosts, for a model whose shape is unknown.
 
     Raise a Problem if the ranks do not match the devices, or if replicas need several hosts, because only a

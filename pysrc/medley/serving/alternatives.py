@@ -16,7 +16,7 @@ from medley.host.hypothetical import build_hosts
 from medley.host.kind import find_kind
 from medley.host_schema import ENGINE_TABLES
 from medley.model.table import remove_format
-from medley.planner import Device, compatibility, topology
+from medley.planner import Device, compatibility
 from medley.planner.candidates import NO_FORCED_SIZES, ForcedSizes
 from medley.planner.choose import Choice
 from medley.planner.context import (
@@ -25,7 +25,7 @@ from medley.planner.context import (
 from medley.planner.fit import format_gib
 from medley.planner.placement import PlacementOptions, describe_idle_ports_gain, place_model
 from medley.planner.remedies import NoLayout, Remedies, quantize_shape
-from medley.planner.topology import Topology
+from medley.planner.site import Site, list_incompatible_remedies
 from medley.schema import Model, Shape
 from medley.serving.engine_sources import add_engine_gaps, add_engine_sources
 
@@ -42,7 +42,7 @@ _MAX_MEMORY_RATIO = 1.25
 _MAX_MODELS_SHOWN = 3
 
 
-def place_order(order: Order, shape: Shape, site: Topology) -> Choice:
+def place_order(order: Order, shape: Shape, site: Site) -> Choice:
     """Place a model as ordered; if it does not fit, the Problem's fix lists commands that would."""
     try:
         choice = place_model(shape, site, order.placement)
@@ -52,7 +52,7 @@ def place_order(order: Order, shape: Shape, site: Topology) -> Choice:
             *_list_changes(order, shape, site, problem),
             *compatibility.list_fixes(site, order.engine, shape),
             *_list_other_engines(order, shape, site),
-            *topology.list_incompatible_remedies(site.engine_sources),
+            *list_incompatible_remedies(site.engine_sources),
             *_list_gpu_hints(order, shape, site),
         )
         problem.fix = "\n".join(fixes) or problem.fix
@@ -61,7 +61,7 @@ def place_order(order: Order, shape: Shape, site: Topology) -> Choice:
     return replace(choice, warnings=(*choice.warnings, *gains))
 
 
-def _list_missing_hosts(site: Topology) -> Iterator[str]:
+def _list_missing_hosts(site: Site) -> Iterator[str]:
     """Yield `medley up` where hosts of cluster.toml are missing in the cluster, or this host plans alone."""
     path = cluster.find_cluster_file()
     if not (site.rank_order or set(site.hosts) == {platform.node()}) or path is None:
@@ -72,7 +72,7 @@ def _list_missing_hosts(site: Topology) -> Iterator[str]:
         yield f"medley up  # {joined} of the {total} hosts of cluster.toml have joined; then run this again"
 
 
-def _list_other_engines(order: Order, shape: Shape, site: Topology) -> Iterator[str]:
+def _list_other_engines(order: Order, shape: Shape, site: Site) -> Iterator[str]:
     """Yield the command with another engine where this one cannot run the model on one of these hosts."""
     refusal = compatibility.find_refusal(site, site.hosts, order.engine, shape)
     if refusal is None or site.rank_order or any(source.is_image for source in site.engine_sources.values()):
@@ -85,7 +85,7 @@ def _list_other_engines(order: Order, shape: Shape, site: Topology) -> Iterator[
                 yield join(set_switch(_list_command_words(order), "--engine", engine))
 
 
-def _list_gpu_hints(order: Order, shape: Shape, site: Topology) -> Iterator[str]:
+def _list_gpu_hints(order: Order, shape: Shape, site: Site) -> Iterator[str]:
     """Yield `medley models` if the GPUs of a host with an engine cannot run the model."""
     hosts = [
         host
@@ -97,7 +97,7 @@ def _list_gpu_hints(order: Order, shape: Shape, site: Topology) -> Iterator[str]
         yield "medley models  # this model needs other GPUs: choose another model or other hosts"
 
 
-def _list_changes(order: Order, shape: Shape, site: Topology, problem: NoLayout) -> Iterator[str]:
+def _list_changes(order: Order, shape: Shape, site: Site, problem: NoLayout) -> Iterator[str]:
     """Yield the user's command with one change each; a comment names a change that the words do not show."""
     placement, command = order.placement, _list_command_words(order)
     # A running cluster, or the user, may place ranks differently than the planner's table.
@@ -124,7 +124,7 @@ def _list_changes(order: Order, shape: Shape, site: Topology, problem: NoLayout)
 def _list_remedies(
     order: Order,
     shape: Shape,
-    site: Topology,
+    site: Site,
     problem: NoLayout,
     *,
     has_table: bool,
@@ -151,7 +151,7 @@ def _list_remedies(
         yield more_hosts.command
 
 
-def _list_shorter_contexts(order: Order, shape: Shape, site: Topology) -> Iterator[str]:
+def _list_shorter_contexts(order: Order, shape: Shape, site: Site) -> Iterator[str]:
     """Yield the command with the model's longest context, and the one that allows a longer context."""
     placement, longest = order.placement, find_longest_context(shape, order.engine)
     if not placement.context or placement.context <= longest or placement.allows_longer_context:
@@ -163,7 +163,7 @@ def _list_shorter_contexts(order: Order, shape: Shape, site: Topology) -> Iterat
         yield f"{ENGINE_TABLES[order.engine].context_variable}=1 {join(_list_command_words(order))}  # {risk}"
 
 
-def _fits(shape: Shape, site: Topology, placement: PlacementOptions) -> bool:
+def _fits(shape: Shape, site: Site, placement: PlacementOptions) -> bool:
     """Return whether it fits with as much memory free as is safe."""
     try:
         return not place_model(shape, site, placement).is_tight
@@ -200,7 +200,7 @@ class Build:
         return ", ".join(filter(None, (self.speed_text, tight)))
 
 
-def list_builds(order: Order, shape: Shape, site: Topology) -> Iterator[Build]:
+def list_builds(order: Order, shape: Shape, site: Site) -> Iterator[Build]:
     """Yield the builds with a table that are smaller than this one and fit."""
     for name, model in _find_siblings(order).items():
         if model.shape and model.shape.weights_bytes < shape.weights_bytes:
@@ -222,7 +222,7 @@ def _find_siblings(order: Order) -> dict[str, Model]:
     }
 
 
-def list_faster_builds(order: Order, site: Topology, choice: Choice) -> list[Build]:
+def list_faster_builds(order: Order, site: Site, choice: Choice) -> list[Build]:
     """Return the builds that are predicted to be much faster than the choice, the fastest first."""
     if not choice.prediction.fitted:
         return []
@@ -235,7 +235,7 @@ def list_faster_builds(order: Order, site: Topology, choice: Choice) -> list[Bui
     return sorted(faster, key=lambda build: -build.choice.prediction.tokens_per_s)
 
 
-def predict_four_bit_tokens_per_s(order: Order, site: Topology, choice: Choice) -> float | None:
+def predict_four_bit_tokens_per_s(order: Order, site: Site, choice: Choice) -> float | None:
     """Return the tokens/s of a 4-bit build if medley knows none and it would be much faster; else None."""
     four_bit, prediction = quantize_shape(choice.workload.shape, "nvfp4"), choice.prediction
     if four_bit is None or not prediction.fitted or _find_siblings(order):
@@ -257,7 +257,7 @@ def _replace_model(order: Order, name: str) -> tuple[str, ...]:
     return replace_word(_list_command_words(order), model_word, name)
 
 
-def _list_smaller_builds(order: Order, shape: Shape, site: Topology, remedies: Remedies) -> Iterator[str]:
+def _list_smaller_builds(order: Order, shape: Shape, site: Site, remedies: Remedies) -> Iterator[str]:
     """Yield smaller builds of the model that have a table, else a quantization to look for."""
     fitting = list(list_builds(order, shape, site))
     for build in fitting:
@@ -272,7 +272,7 @@ def _list_smaller_builds(order: Order, shape: Shape, site: Topology, remedies: R
         yield f"{line}  # a repository with {variant.weights} weights: {size}"
 
 
-def _list_other_models(order: Order, site: Topology, problem: NoLayout) -> Iterator[str]:
+def _list_other_models(order: Order, site: Site, problem: NoLayout) -> Iterator[str]:
     """Yield the largest known models that fit these hosts, else how large one may be on a single device."""
     models = list(_list_fitting_models(site, order.placement))
     for name, size_bytes in models:
@@ -289,7 +289,7 @@ def _list_other_models(order: Order, site: Topology, problem: NoLayout) -> Itera
             yield f"{line}  # a model with at most {size} GiB of weights: no known model is so small"
 
 
-def _list_fitting_models(site: Topology, placement: PlacementOptions) -> Iterator[tuple[str, int]]:
+def _list_fitting_models(site: Site, placement: PlacementOptions) -> Iterator[tuple[str, int]]:
     """Yield the largest models with a shape that fit the site, and the bytes of their weights."""
     room_bytes = sum(device.memory_bytes for device in site.list_devices(placement.gpus))
     candidates = [
@@ -315,7 +315,7 @@ class HostSuggestion(NamedTuple):
     """Whether these hosts are of the kind of the user's largest host."""
 
 
-def _suggest_hosts(order: Order, shape: Shape, site: Topology, remedies: Remedies) -> HostSuggestion | None:
+def _suggest_hosts(order: Order, shape: Shape, site: Site, remedies: Remedies) -> HostSuggestion | None:
     """Return a plan with enough hosts like the largest, else with Sparks; None where neither fits."""
     largest = next(device for device in site.list_devices() if device.host == remedies.largest_host)
     kind = _find_typical_kind(largest)
@@ -350,8 +350,8 @@ def _find_typical_kind(device: Device) -> str | None:
     return None
 
 
-def _build_site(hosts: str) -> Topology:
-    return Topology({name: (facts, find_kind(facts)) for name, facts in build_hosts(hosts).items()})
+def _build_site(hosts: str) -> Site:
+    return Site({name: (facts, find_kind(facts)) for name, facts in build_hosts(hosts).items()})
 
 
 def _format_plan_command(order: Order, hosts: str) -> str:

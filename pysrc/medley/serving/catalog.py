@@ -13,7 +13,7 @@ from medley.planner import describe_layout
 from medley.planner.candidates import NO_FORCED_SIZES
 from medley.planner.choose import Choice
 from medley.planner.placement import PlacementOptions, place_model
-from medley.planner.topology import Topology
+from medley.planner.site import Site
 from medley.schema import Model, Shape
 from medley.serving.engine_sources import add_engine_gaps
 
@@ -56,7 +56,7 @@ def measure_downloads() -> dict[str, int]:
 
 
 def list_entries(
-    site: Topology, options: PlacementOptions, downloads: Mapping[str, int]
+    site: Site, options: PlacementOptions, downloads: Mapping[str, int]
 ) -> Iterator[CatalogEntry]:
     """Yield every model by name, planned on the site, with its bytes in `downloads`; send no requests."""
     models = config.load_models()
@@ -70,7 +70,7 @@ def list_entries(
         yield replace(_plan_entry(name, models[name], site, options), on_disk_bytes=size_bytes or None)
 
 
-def find_largest_usable_models(site: Topology, options: PlacementOptions, count: int) -> list[CatalogEntry]:
+def find_largest_usable_models(site: Site, options: PlacementOptions, count: int) -> list[CatalogEntry]:
     """Return the models with the most parameters whose predicted speed on the site is pleasant to use.
 
     The fastest comes first. Only as many models are planned as it takes; none on a CPU, whose speed is not
@@ -113,7 +113,7 @@ def _find_shape(name: str, model: Model) -> Shape | None:
     )
 
 
-def _plan_entry(name: str, model: Model, site: Topology, options: PlacementOptions) -> CatalogEntry:
+def _plan_entry(name: str, model: Model, site: Site, options: PlacementOptions) -> CatalogEntry:
     model_shape = _find_shape(name, model)
     if model_shape is None:
         return CatalogEntry(
@@ -134,7 +134,7 @@ def _plan_entry(name: str, model: Model, site: Topology, options: PlacementOptio
     return CatalogEntry(name, model, model_shape, choice, refusal, single_hosts=single_hosts)
 
 
-def _find_single_hosts(model_shape: Shape, site: Topology, options: PlacementOptions) -> Iterator[str]:
+def _find_single_hosts(model_shape: Shape, site: Site, options: PlacementOptions) -> Iterator[str]:
     free_options = replace(options, sizes=NO_FORCED_SIZES, host_count=None)
     for host in site.hosts:
         with suppress(Problem):

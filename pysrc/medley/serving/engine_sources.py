@@ -6,13 +6,13 @@ from dataclasses import replace
 from medley.environment import engine_source
 from medley.environment.engine_source import EngineRequest
 from medley.planner.placement import PlacementOptions
-from medley.planner.topology import Topology
+from medley.planner.site import Site
 from medley.schema import EngineName, Model
 
 
 def add_engine_sources(
-    site: Topology, placement: PlacementOptions, request: EngineRequest, model: Model | None = None
-) -> Topology:
+    site: Site, placement: PlacementOptions, request: EngineRequest, model: Model | None = None
+) -> Site:
     """Return the site with the engine sources of its hosts; those of a running cluster agree already."""
     if site.rank_order:
         return site
@@ -29,7 +29,7 @@ def add_engine_sources(
     return add_engine_gaps(replace(site, engine_sources=sources, has_nix_toolkit=has_toolkit), engine, model)
 
 
-def add_engine_gaps(site: Topology, engine: EngineName, model: Model | None) -> Topology:
+def add_engine_gaps(site: Site, engine: EngineName, model: Model | None) -> Site:
     """Return the site with the reason, per host, why its engine cannot run this model."""
     sources = {
         name: replace(

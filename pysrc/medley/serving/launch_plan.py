@@ -19,7 +19,7 @@ from medley.planner.plan import (
     plan_engine,
     plan_without_shape,
 )
-from medley.planner.topology import Topology
+from medley.planner.site import Site
 from medley.planner.unplanned import place_without_shape
 from medley.progress import Output
 from medley.schema import Shape
@@ -36,7 +36,7 @@ class JobPlan:
     plan: Plan
 
 
-def plan_job(job: Job, site: Topology, output: Output) -> JobPlan:
+def plan_job(job: Job, site: Site, output: Output) -> JobPlan:
     """Plan a job on these hosts; without a plan or a known shape, use the user's sizes."""
     order, placement = job.order, job.order.placement
     site = _complete_site(job, site)
@@ -60,7 +60,7 @@ def plan_job(job: Job, site: Topology, output: Output) -> JobPlan:
     return JobPlan(layout, _add_places(plan, layout, site) if plan.launcher == "ray" else plan)
 
 
-def build_plan(order: Order, choice: Choice, site: Topology, launcher: Launcher) -> Plan:
+def build_plan(order: Order, choice: Choice, site: Site, launcher: Launcher) -> Plan:
     """Return the engine's plan for a choice on these hosts; `launcher` starts its ranks."""
     placement, model, model_shape = order.placement, order.weights.model, choice.workload.shape
     hosts, engine = list_hosts(choice.layout), placement.engine
@@ -86,7 +86,7 @@ def build_plan(order: Order, choice: Choice, site: Topology, launcher: Launcher)
     return balance_experts(plan, model_shape.experts) if placement.balances_experts else plan
 
 
-def _complete_site(job: Job, site: Topology) -> Topology:
+def _complete_site(job: Job, site: Site) -> Site:
     """Return the site with the engines that its hosts run."""
     request, order = job.request, job.order
     site = replace(site, has_own_engine=_has_own_engine(job), has_nix_toolkit=engine_source.has_nix_toolkit())
@@ -117,7 +117,7 @@ def _choose_launcher(job: Job, layout: Layout) -> Launcher:
     return "solo" if len(list_hosts(layout)) == 1 else job.order.placement.launcher or "ray"
 
 
-def _plan_without_shape(order: Order, layout: Layout, site: Topology, launcher: Launcher) -> Plan:
+def _plan_without_shape(order: Order, layout: Layout, site: Site, launcher: Launcher) -> Plan:
     placement = order.placement
     options = EngineOptions(
         placement.context,
@@ -130,7 +130,7 @@ def _plan_without_shape(order: Order, layout: Layout, site: Topology, launcher: 
     return plan_without_shape(layout, site.facts, order.weights.model, launcher=launcher, options=options)
 
 
-def _add_places(plan: Plan, layout: Layout, site: Topology) -> Plan:
+def _add_places(plan: Plan, layout: Layout, site: Site) -> Plan:
     """Return the plan with the address of each rank, in the order in which Ray places them."""
     places = tuple(site.addresses.get(device.host, device.host) for device in list_devices(layout))
     first = [site.addresses.get(stages[0].devices[0].host, "") for stages in list_pipelines(layout)]

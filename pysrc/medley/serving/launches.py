@@ -29,7 +29,7 @@ from medley.errors import Problem
 from medley.network.fabric import per_host
 from medley.planner import Layout, list_hosts
 from medley.planner.plan import Plan, adapt_to_version
-from medley.planner.topology import Topology
+from medley.planner.site import Site
 from medley.progress import Output
 from medley.serving import chat_parsers
 from medley.serving.extras import require_shown_models
@@ -77,7 +77,7 @@ class PreparedLaunch:
         return self.cluster if self.launch.plan.launcher == "ray" else None
 
 
-def prepare_launch(job: Job, site: Topology, output: Output) -> PreparedLaunch:
+def prepare_launch(job: Job, site: Site, output: Output) -> PreparedLaunch:
     """Plan a job on these hosts; return the command on the first of them that has a rank."""
     job_plan = plan_job(job, site, output)
     layout, plan = job_plan.layout, job_plan.plan
@@ -116,7 +116,7 @@ def build_launches(
     order: Order,
     layout: Layout,
     plan: Plan,
-    site: Topology,
+    site: Site,
     *,
     build: LaunchBuilder = build_launch,
     environments: Mapping[str, HostEnvironment] = MappingProxyType({}),
@@ -153,7 +153,7 @@ def build_launches(
 
 def _list_cluster_variables(
     order: Order,
-    site: Topology,
+    site: Site,
     host: str,
     *,
     environ: Mapping[str, str],

@@ -30,7 +30,7 @@ from medley.network.fabric.variables import merge_user_variables
 from medley.network.ports import RENDEZVOUS_PORT
 from medley.network.secure_channel import Channel
 from medley.planner import Layout
-from medley.planner.topology import Topology
+from medley.planner.site import Site
 from medley.progress import Output, Progress
 from medley.serving import weights
 from medley.serving.extras import require_shown_models
@@ -116,7 +116,7 @@ def _print_join_command(address: str, port: int, token_file: Path, count: int, o
     output.say(f"    ssh {address} cat {shlex.quote(str(token_file))} | medley join {head} --token-file -")
 
 
-def _build_site(job: Job, host_facts: Mapping[str, Facts], kind: Kind, programs: Tools) -> Topology:
+def _build_site(job: Job, host_facts: Mapping[str, Facts], kind: Kind, programs: Tools) -> Site:
     """Return the site of the hosts that joined, with the address at which each reaches the others."""
     own_nccl = programs.nccl.version if programs.nccl else None
     nccl_version = own_nccl or node.find_environment(programs).nccl
@@ -128,7 +128,7 @@ def _build_site(job: Job, host_facts: Mapping[str, Facts], kind: Kind, programs:
 
 
 def _build_launches(
-    job: Job, site: Topology, programs: Tools, output: Output
+    job: Job, site: Site, programs: Tools, output: Output
 ) -> tuple[Layout, dict[str, Launch]]:
     """Plan the job on these hosts, the head first, and return the layout and each host's launch."""
     job_plan = plan_job(job, site, output)

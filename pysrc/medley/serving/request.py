@@ -9,7 +9,7 @@ from medley.model.trust import Trust
 from medley.network.ports import API_PORT, RENDEZVOUS_PORT
 from medley.planner.placement import PlacementOptions
 from medley.planner.plan import Launcher
-from medley.planner.topology import Topology
+from medley.planner.site import Site
 from medley.schema import EngineName
 from medley.serving.script import Script
 
@@ -56,7 +56,7 @@ class LaunchRequest:
     """The path of a libnccl.so.2 to use instead of the engine environment's; not with an image."""
     is_unplanned: bool = False
     dry_run: bool = False
-    other_site: Topology | None = None
+    other_site: Site | None = None
     """Recorded or hypothetical hosts, on which nothing can be started."""
     listen: ListenOptions = ListenOptions()
     script: Script | None = None

@@ -13,7 +13,7 @@ from medley.engine.launch import ENGINES, Launch
 from medley.environment import caddy
 from medley.errors import Problem, Terminated
 from medley.planner import list_hosts
-from medley.planner.topology import Topology
+from medley.planner.site import Site
 from medley.progress import Output
 from medley.serving import metrics
 from medley.serving.batch_client import BatchServer
@@ -43,7 +43,7 @@ class Program(Protocol):
         """Run it to its end; return the exit code."""
 
 
-def run_job(job: Job, program: Program, output: Output, site: Topology | None = None) -> int:
+def run_job(job: Job, program: Program, output: Output, site: Site | None = None) -> int:
     """Plan a job on `site`, or on the hosts of its cluster, start it, and return its exit code."""
     prepared = None
     if job.launcher != "mp":

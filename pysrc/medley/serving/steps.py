@@ -20,7 +20,7 @@ from medley.planner import Layout, list_devices, list_hosts, list_pipelines
 from medley.planner.choose import Choice
 from medley.planner.fit import compute_fit
 from medley.planner.plan import adapt_to_version
-from medley.planner.topology import Topology
+from medley.planner.site import Site
 from medley.progress import Output
 from medley.schema import (
     DEFAULT_ENGINE,
@@ -52,7 +52,7 @@ class LaunchStep:
     """The switch that chooses the engine source, and its value; cluster.toml has it as a key of the host."""
 
 
-def list_hypothetical_steps(job: Job, site: Topology, output: Output) -> Iterator[LaunchStep]:
+def list_hypothetical_steps(job: Job, site: Site, output: Output) -> Iterator[LaunchStep]:
     """Return the commands for hypothetical hosts, where each replica is a separate server."""
     request, order = job.request, job.order
     engine_request = EngineRequest(request.image.image if request.image else None, request.environment)
@@ -63,7 +63,7 @@ def list_hypothetical_steps(job: Job, site: Topology, output: Output) -> Iterato
     return list_steps(order, place_order(order, shape.find_shape(order.weights, output.watch), site), site)
 
 
-def list_steps(order: Order, choice: Choice, site: Topology) -> Iterator[LaunchStep]:
+def list_steps(order: Order, choice: Choice, site: Site) -> Iterator[LaunchStep]:
     """Yield the commands in order, one replica after the other."""
     pipelines = list_pipelines(choice.layout)
     if order.placement.launcher == "mp" and len(list_hosts(choice.layout)) > 1:
@@ -86,7 +86,7 @@ def list_steps(order: Order, choice: Choice, site: Topology) -> Iterator[LaunchS
         yield from _list_pipeline_steps(replica_order, replica_choice, site)
 
 
-def _list_pipeline_steps(order: Order, choice: Choice, site: Topology) -> Iterator[LaunchStep]:
+def _list_pipeline_steps(order: Order, choice: Choice, site: Site) -> Iterator[LaunchStep]:
     """Yield the commands of one server: those of its Ray, if there is none yet, then serve."""
     placement, hosts = order.placement, list_hosts(choice.layout)
     head = hosts[0]
@@ -116,7 +116,7 @@ def _list_pipeline_steps(order: Order, choice: Choice, site: Topology) -> Iterat
     yield LaunchStep(head, shell_text, command, site.find_image(head), plan.why)
 
 
-def _list_steps_without_ray(order: Order, choice: Choice, site: Topology) -> Iterator[LaunchStep]:
+def _list_steps_without_ray(order: Order, choice: Choice, site: Site) -> Iterator[LaunchStep]:
     """Yield the server on the first host, then the command of each host that joins it."""
     hosts = list_hosts(choice.layout)
     network = choice.network or site.build_network(order.placement.network, order.engine)
@@ -148,7 +148,7 @@ def _require_known_flags(order: Order, command: AnnotatedCommand, source: Engine
 
 
 def list_ray_steps(
-    options: NetworkOptions, site: Topology, endpoints: Mapping[str, Endpoint], engine: EngineName
+    options: NetworkOptions, site: Site, endpoints: Mapping[str, Endpoint], engine: EngineName
 ) -> Iterator[LaunchStep]:
     """Yield the commands of Ray on these hosts, the first of which is the head."""
     head, *workers = endpoints
@@ -182,7 +182,7 @@ def list_ray_steps(
         )
 
 
-def _build_node(host: str, site: Topology, engine: EngineName) -> NodeSpec:
+def _build_node(host: str, site: Site, engine: EngineName) -> NodeSpec:
     facts, kind = site.hosts[host]
     return build_node_spec(facts, kind, NO_TOOLS, slots=None, path="", engine=engine)
 
@@ -198,12 +198,12 @@ def _format_context_variable(order: Order, choice: Choice) -> str:
     return f"{ENGINE_TABLES[order.engine].context_variable}=1 "
 
 
-def _format_serve_command(order: Order, layout: Layout, site: Topology, environment: tuple[str, ...]) -> str:
+def _format_serve_command(order: Order, layout: Layout, site: Site, environment: tuple[str, ...]) -> str:
     engine_flags = ("--", *order.engine_flags) if order.engine_flags else ()
     return shlex.join((*_list_serve_words(order, layout, site), *environment, *engine_flags))
 
 
-def _list_serve_words(order: Order, layout: Layout, site: Topology) -> Iterator[str]:
+def _list_serve_words(order: Order, layout: Layout, site: Site) -> Iterator[str]:
     placement, hosts, model_files = order.placement, list_hosts(layout), order.weights
     # A folder by its path, because its name may be that of a known model.
     yield from ("medley", "serve", model_files.name if model_files.model else model_files.target)

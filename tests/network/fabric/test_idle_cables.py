@@ -14,7 +14,7 @@ from medley.network.fabric import choose_fabric
 from medley.network.fabric.per_host import rank_host_links
 from medley.network.fabric.types import NetworkOptions
 from medley.planner.placement import PlacementOptions
-from medley.planner.topology import Topology
+from medley.planner.site import Site
 from medley.serving.alternatives import place_order
 from tests.host.recordings import recorded
 from tests.planner.imagined import shape, site
@@ -35,14 +35,14 @@ def without(facts: Facts) -> Facts:
     return replace(facts, net=replace(facts.net, links=tuple(map(bare, facts.net.links))), rdma=ports)
 
 
-def stripped(on: Topology, names: Collection[str]) -> Topology:
+def stripped(on: Site, names: Collection[str]) -> Site:
     hosts = {
         name: (without(facts) if name in names else facts, kind) for name, (facts, kind) in on.hosts.items()
     }
     return replace(on, hosts=hosts)
 
 
-def warnings(on: Topology, wanted: PlacementOptions | None = None) -> list[str]:
+def warnings(on: Site, wanted: PlacementOptions | None = None) -> list[str]:
     order = Order(Weights("gpt-oss-120b", "x/y", None), ServerSpec("x/y", "y"), wanted or PlacementOptions())
     return [each for each in place_order(order, shape("gpt-oss-120b"), on).warnings if "lie idle" in each]
 

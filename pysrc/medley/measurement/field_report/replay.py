@@ -15,7 +15,7 @@ from medley.network.fabric.types import NetworkOptions
 from medley.planner import Layout, describe_layout, list_hosts, list_pipelines
 from medley.planner.candidates import NO_FORCED_SIZES, ForcedSizes
 from medley.planner.placement import PlacementOptions
-from medley.planner.topology import Topology
+from medley.planner.site import Site
 from medley.schema import Shape
 from medley.serving.alternatives import place_order
 from medley.serving.engine_sources import add_engine_sources
@@ -60,7 +60,7 @@ def plan_model(
     command = ("medley", "serve", name)
     order = Order(Weights(name, name, model), ServerSpec(name, name), options, user_command=command)
     facts_by_host = {host: facts.read_facts(host_answers) for host, host_answers in answers.items()}
-    site = Topology({host: (host_facts, find_kind(host_facts)) for host, host_facts in facts_by_host.items()})
+    site = Site({host: (host_facts, find_kind(host_facts)) for host, host_facts in facts_by_host.items()})
     site = add_engine_sources(site, options, EngineRequest(), model)
     choice = place_order(order, shape, site)
     prediction = choice.prediction

@@ -24,7 +24,7 @@ _UNKNOWN_SOURCE = EngineSource(())
 
 
 @dataclass(frozen=True)
-class Topology:
+class Site:
     """The hosts that a model may run on, with what is known of their cluster, engines and speeds."""
 
     hosts: Mapping[str, tuple[Facts, Kind]]
@@ -106,8 +106,8 @@ class Topology:
             self.facts, self.complete_options(options, engine), self.measurements, self.engine_sources
         )
 
-    def select_hosts(self, hosts: Iterable[str]) -> "Topology":
-        """Return the topology with these hosts only."""
+    def select_hosts(self, hosts: Iterable[str]) -> "Site":
+        """Return the site with these hosts only."""
         names = set(hosts)
         return replace(
             self,
@@ -141,8 +141,8 @@ class Topology:
             skipped = 0 if on_host[0].kind == "cpu" else self.busy_slots.get(host, 0)
             yield from on_host[skipped : skipped + self.free_slots.get(host, 0)]
 
-    def add_addresses(self, names: Iterable[str]) -> "Topology":
-        """Return the topology with the addresses that `medley link setup` would set on these hosts."""
+    def add_addresses(self, names: Iterable[str]) -> "Site":
+        """Return the site with the addresses that `medley link setup` would set on these hosts."""
         hosts = dict(self.hosts)
         for number, host in enumerate(names, 1):
             facts, kind = hosts[host]

@@ -13,10 +13,10 @@ from medley.errors import Problem
 from medley.host.facts import Facts, read_facts
 from medley.host.kind import find_kind
 from medley.model.resolve import Weights
-from medley.planner import list_hosts, topology
+from medley.planner import list_hosts
 from medley.planner.candidates import ForcedSizes
 from medley.planner.placement import PlacementOptions, place_model
-from medley.planner.topology import Topology
+from medley.planner.site import Site, list_incompatible_warnings
 from medley.serving.alternatives import place_order
 from medley.serving.engine_sources import add_engine_sources
 from tests.planner.imagined import MODELS, shape, site
@@ -84,7 +84,7 @@ def test_who_asks_for_both_is_told_the_way() -> None:
 def test_they_come_together(kinds: str, asked: EngineRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEDLEY_FLAKE", "/flake")
     there = add_engine_sources(site(kinds), PlacementOptions(), asked)
-    assert list(topology.list_incompatible_warnings(there.engine_sources, ())) == []
+    assert list(list_incompatible_warnings(there.engine_sources, ())) == []
     if "cpu" not in kinds:
         found = place_model(shape("qwen3-8b"), there, PlacementOptions(sizes=ForcedSizes(1, 2, 1)))
         assert len(list_hosts(found.layout)) == 2
@@ -130,9 +130,9 @@ def recorded(name: str) -> Facts:
     )
 
 
-def recorded_site(*names: str) -> Topology:
+def recorded_site(*names: str) -> Site:
     found = {name: recorded(name) for name in names}
-    return Topology({name: (each, find_kind(each)) for name, each in found.items()})
+    return Site({name: (each, find_kind(each)) for name, each in found.items()})
 
 
 @pytest.mark.parametrize(
