@@ -16,7 +16,7 @@ import pytest
 from medley.cluster import device_probe
 from medley.command import Command
 from medley.environment import tools, virtualenv
-from medley.host.kind import detect_kind
+from medley.host.kind import detect_host
 from medley.planner import device_history
 from tests.rack import cgroup
 from tests.waiting import wait_for
@@ -69,7 +69,7 @@ def test_daily_it_waits_until_the_processes_are_quiet(
 ) -> None:
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
     monkeypatch.setattr(device_probe, "_CHECK_INTERVAL_S", 0.5)
-    _, sort = detect_kind()
+    _, sort = detect_host()
     found = virtualenv.find_environment(tools.choose_environment(sort, None))
     if found is None or sort.table.device != "cpu":
         pytest.skip("no engine environment was built, or its device is measured at start")
@@ -91,7 +91,7 @@ def test_a_quota_is_named_with_figures_and_planned_with(
     tmp_path: Path, group: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
-    _, sort = detect_kind()
+    _, sort = detect_host()
     found = virtualenv.find_environment(tools.choose_environment(sort, None))
     if found is None:
         pytest.skip("no engine environment was built")

@@ -16,7 +16,7 @@ from medley.command import Command
 from medley.environment import container, container_image, container_runtime
 from medley.environment.container import Image
 from medley.environment.container_image import ContainerEnvironment, ImageSelection
-from medley.host.kind import detect_kind
+from medley.host.kind import detect_host
 from medley.process_identity import list_descendants
 from tests.engine import imaging
 from tests.engine.imaging import podman
@@ -198,7 +198,7 @@ def test_an_image_without_an_engine_is_a_problem(tmp_path: Path, settings: Mappi
 
 
 def look(image: str) -> ContainerEnvironment:
-    return container_image.prepare_image(ImageSelection("podman", Image(image)), detect_kind(), "vllm")
+    return container_image.prepare_image(ImageSelection("podman", Image(image)), detect_host(), "vllm")
 
 
 @pytest.mark.usefixtures("state")

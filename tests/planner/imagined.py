@@ -7,7 +7,7 @@ from medley.engine import ServerSpec
 from medley.engine.launch import Order
 from medley.environment import engine_source
 from medley.host.hypothetical import build_hosts
-from medley.host.kind import find_kind
+from medley.host.kind import SiteHost, find_kind
 from medley.model.resolve import Weights
 from medley.model.shape import compute_demo_shape
 from medley.planner.placement import PlacementOptions, place_model
@@ -29,7 +29,7 @@ def shape(model: str) -> Shape:
 
 def site(kinds: str, *order: str, engine: EngineName = "vllm") -> Site:
     """Return imagined hosts with this engine; with an order they are a cluster, each with a slot."""
-    hosts = Site({name: (facts, find_kind(facts)) for name, facts in build_hosts(kinds).items()})
+    hosts = Site({name: SiteHost(facts, find_kind(facts)) for name, facts in build_hosts(kinds).items()})
     if order:
         return replace(hosts, rank_order=order, free_slots=dict.fromkeys(order, 1))
     wanted = PlacementOptions(engine=engine)

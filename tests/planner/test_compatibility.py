@@ -17,6 +17,7 @@ from medley.engine import ServerSpec, list_table_flags
 from medley.engine.launch import Order
 from medley.environment.engine_source import EngineRequest, has_matching_nvcc
 from medley.errors import Problem
+from medley.host.kind import SiteHost
 from medley.model.resolve import Weights
 from medley.model.shape import compute_shape
 from medley.planner import compatibility, list_hosts
@@ -195,7 +196,7 @@ def test_a_later_engine_has_the_fix(version: str, refused: bool) -> None:  # noq
     table = kind.table.replace(incompatible=(rule.replace(before="0.34.0"),))
     origin = replace(on.engine_sources["thor-1"], versions={"vllm": version})
     newer = replace(
-        on, hosts={"thor-1": (facts, replace(kind, table=table))}, engine_sources={"thor-1": origin}
+        on, hosts={"thor-1": SiteHost(facts, replace(kind, table=table))}, engine_sources={"thor-1": origin}
     )
     assert bool(find_refusal(newer, newer.hosts, "vllm", shape(FLASH))) is refused
 
@@ -298,7 +299,7 @@ def bare(kinds: str, *, image: bool = False) -> Site:
         software = replace(facts.software, programs=programs, cuda=None)
         container = kind.table.container.replace(lacks=("ray", "nvcc"))
         table = kind.table.replace(container=container)
-        hosts[name] = (replace(facts, software=software), replace(kind, table=table))
+        hosts[name] = SiteHost(replace(facts, software=software), replace(kind, table=table))
     return replace(on, hosts=hosts)
 
 
@@ -364,7 +365,7 @@ def test_an_nvcc_that_is_too_old_is_none() -> None:
         on = bare("rtx")
         facts, kind = on.hosts["rtx-1"]
         software = replace(facts.software, cuda=cuda)
-        found = replace(on, hosts={"rtx-1": (replace(facts, software=software), kind)})
+        found = replace(on, hosts={"rtx-1": SiteHost(replace(facts, software=software), kind)})
         made = launch_steps("qwen3-8b", found)[-1].started_process.command
         assert made.env.get("VLLM_USE_FLASHINFER_SAMPLER") == sampler
 

@@ -7,6 +7,7 @@ import pytest
 from medley import config
 from medley.engine import ServerSpec, sglang, vllm
 from medley.host.facts import GIB
+from medley.host.kind import SiteHost
 from medley.planner.candidates import ForcedSizes
 from medley.planner.cpu import convert_to_float32, read_dtype
 from medley.planner.placement import PlacementOptions, place_model
@@ -26,7 +27,7 @@ def cpus(kinds: str = "cpu", *, gib: int = 64, flags: tuple[str, ...] = ("avx2",
     """Return hosts with so much memory available, and processors with these flags."""
     on = site(kinds)
     hosts = {
-        name: (
+        name: SiteHost(
             replace(
                 facts,
                 memory=replace(facts.memory, available_bytes=gib * GIB),
@@ -177,7 +178,7 @@ def test_a_cpu_without_a_compiler_compiles_nothing(flags: tuple[str, ...]) -> No
     on = cpus()
     facts, kind = on.hosts["cpu-1"]
     bare = replace(facts, software=replace(facts.software, programs={}))
-    found = planned(SMALL, replace(on, hosts={"cpu-1": (bare, kind)}), *flags)
+    found = planned(SMALL, replace(on, hosts={"cpu-1": SiteHost(bare, kind)}), *flags)
     assert found.is_eager
     assert "not compiled: cpu-1 has no C++ compiler" in found.why
 

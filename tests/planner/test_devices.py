@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from medley import config
-from medley.host.facts import Facts
 from medley.host.hypothetical import build_hosts
-from medley.host.kind import Kind, match_kind
+from medley.host.kind import SiteHost, match_kind
 from medley.network.fabric.types import NetworkOptions
 from medley.planner import Device, HostLink, build_group_finder
 from medley.planner import devices as planner_devices
@@ -81,9 +80,9 @@ def test_a_file_of_another_medley_is_as_good_as_none(state: Path, text: str) -> 
     assert list(read_measurements().speeds.values()) == [CPU]
 
 
-def hosts(asked: str) -> dict[str, tuple[Facts, Kind]]:
+def hosts(asked: str) -> dict[str, SiteHost]:
     known = config.load_hosts()
-    return {name: (facts, match_kind(facts, known)) for name, facts in build_hosts(asked).items()}
+    return {name: SiteHost(facts, match_kind(facts, known)) for name, facts in build_hosts(asked).items()}
 
 
 def devices(asked: str) -> list[Device]:

@@ -7,7 +7,7 @@ from medley.engine import ServerSpec
 from medley.engine.launch import Order
 from medley.environment.engine_source import EngineRequest
 from medley.host.hypothetical import build_hosts
-from medley.host.kind import find_kind
+from medley.host.kind import SiteHost, find_kind
 from medley.model.resolve import Weights
 from medley.planner.choose import Choice
 from medley.planner.loading import compute_load_time, list_loader_arguments
@@ -22,7 +22,7 @@ MODELS = config.load_models()
 def planned(model: str, hosts: str, request: EngineRequest | None = None) -> tuple[Choice, Site]:
     found = MODELS[model]
     assert found.shape
-    site = Site({name: (facts, find_kind(facts)) for name, facts in build_hosts(hosts).items()})
+    site = Site({name: SiteHost(facts, find_kind(facts)) for name, facts in build_hosts(hosts).items()})
     wanted = PlacementOptions()
     order = Order(Weights(model, found.repository or model, found), ServerSpec(model, model), wanted)
     site = add_engine_sources(site, wanted, request or EngineRequest(), found)

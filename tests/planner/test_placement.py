@@ -7,7 +7,7 @@ import pytest
 from medley.errors import Problem
 from medley.host.facts import GIB
 from medley.host.hypothetical import build_hosts
-from medley.host.kind import find_kind
+from medley.host.kind import SiteHost, find_kind
 from medley.planner import count_parallel_sizes, describe_layout, format_layers, list_hosts, list_pipelines
 from medley.planner.candidates import ForcedSizes
 from medley.planner.memory import MIN_SPARE_BYTES
@@ -79,7 +79,9 @@ def test_tables_stay_in_the_memory_of_a_host_with_its_own_gpu() -> None:
     facts, kind = on.hosts["rtx-1"]
     full = replace(facts, memory=replace(facts.memory, available_bytes=40 * GIB))
     with raises_problem(cause=("rtx-1: its memory has 40.0 GiB available", "need 47.7 GiB")):
-        place_model(model, replace(on, hosts={"rtx-1": (full, kind)}), PlacementOptions(engine="sglang"))
+        place_model(
+            model, replace(on, hosts={"rtx-1": SiteHost(full, kind)}), PlacementOptions(engine="sglang")
+        )
     with raises_problem("does not fit", cause="spark-1 0: weights 121.0"):
         place_model(model, site("spark"), PlacementOptions())
 
@@ -171,7 +173,7 @@ def test_problems(wanted: PlacementOptions, what: str) -> None:
 )
 def test_a_model_of_which_nothing_is_known(wanted: PlacementOptions, expected: list[list[str]]) -> None:
     renamed = dict(zip("ab", build_hosts("spark:2").values(), strict=True))
-    two = Site({name: (facts, find_kind(facts)) for name, facts in renamed.items()})
+    two = Site({name: SiteHost(facts, find_kind(facts)) for name, facts in renamed.items()})
     found = place_without_shape(replace(two, rank_order=("b", "a"), free_slots={"a": 1, "b": 1}), wanted)
     assert [[device.host for device in stage.devices] for stage in found.stages] == expected
 
@@ -191,7 +193,7 @@ def test_replicas_of_a_model_of_which_nothing_is_known() -> None:
     two_gpus = site("rtx")
     (facts, kind) = two_gpus.hosts["rtx-1"]
     gpus = (facts.gpus[0], replace(facts.gpus[0], index=1))
-    two_gpus = replace(two_gpus, hosts={"rtx-1": (replace(facts, gpus=gpus), kind)})
+    two_gpus = replace(two_gpus, hosts={"rtx-1": SiteHost(replace(facts, gpus=gpus), kind)})
     found = place_without_shape(two_gpus, PlacementOptions(sizes=ForcedSizes(replicas=2)))
     assert count_parallel_sizes(found) == (1, 1, 2)
     assert count_parallel_sizes(
@@ -213,7 +215,7 @@ def changed(on: Site, memory_bytes: int | None, available_bytes: int) -> Site:
     for name, (facts, kind) in on.hosts.items():
         gpus = tuple(replace(gpu, memory_bytes=memory_bytes, memory_free_bytes=None) for gpu in facts.gpus)
         memory = replace(facts.memory, available_bytes=available_bytes)
-        hosts[name] = (replace(facts, gpus=gpus, memory=memory), kind)
+        hosts[name] = SiteHost(replace(facts, gpus=gpus, memory=memory), kind)
     return replace(on, hosts=hosts)
 
 
@@ -237,7 +239,7 @@ def test_the_largest_gpu_takes_a_model_of_which_nothing_is_known() -> None:
     one = site("rtx")
     facts, kind = one.hosts["rtx-1"]
     small = replace(facts.gpus[0], memory_bytes=8 << 30, memory_free_bytes=8 << 30)
-    two = Site({"rtx-1": (replace(facts, gpus=(small, replace(facts.gpus[0], index=1))), kind)})
+    two = Site({"rtx-1": SiteHost(replace(facts, gpus=(small, replace(facts.gpus[0], index=1))), kind)})
     assert place_without_shape(two, PlacementOptions()).stages[0].devices[0].index == 1
 
 
@@ -283,7 +285,7 @@ def test_a_plan_names_the_cabling_and_what_keeps_its_cables_idle(
 ) -> None:
     (spark,) = build_hosts("spark:1").values()
     found = {name: replace(spark, net=each.net, rdma=each.rdma) for name, each in wired(3, cables).items()}
-    hosts = Site({name: (facts, find_kind(facts)) for name, facts in found.items()})
+    hosts = Site({name: SiteHost(facts, find_kind(facts)) for name, facts in found.items()})
     wanted = PlacementOptions(sizes=ForcedSizes(1, 3, 1))
     chosen = place_model(shape("qwen3-8b"), hosts, wanted)
     assert chosen.layout.link is not None

@@ -8,6 +8,7 @@ from medley import config
 from medley.engine import ServerSpec, sglang, vllm
 from medley.errors import Problem
 from medley.host.facts import GIB
+from medley.host.kind import SiteHost
 from medley.model.chat_format import ChatFormat, read_table_format
 from medley.planner import Device
 from medley.planner.candidates import ForcedSizes
@@ -42,7 +43,7 @@ def planned(
 def available(on: Site, gib: int) -> Site:
     """The same hosts with so much memory available."""
     hosts = {
-        name: (replace(facts, memory=replace(facts.memory, available_bytes=gib * GIB)), kind)
+        name: SiteHost(replace(facts, memory=replace(facts.memory, available_bytes=gib * GIB)), kind)
         for name, (facts, kind) in on.hosts.items()
     }
     return replace(on, hosts=hosts)

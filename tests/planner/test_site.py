@@ -11,7 +11,7 @@ from medley.engine.launch import Order
 from medley.environment.engine_source import EngineRequest
 from medley.errors import Problem
 from medley.host.facts import Facts, read_facts
-from medley.host.kind import find_kind
+from medley.host.kind import SiteHost, find_kind
 from medley.model.resolve import Weights
 from medley.planner import list_hosts
 from medley.planner.candidates import ForcedSizes
@@ -132,7 +132,7 @@ def recorded(name: str) -> Facts:
 
 def recorded_site(*names: str) -> Site:
     found = {name: recorded(name) for name in names}
-    return Site({name: (each, find_kind(each)) for name, each in found.items()})
+    return Site({name: SiteHost(each, find_kind(each)) for name, each in found.items()})
 
 
 @pytest.mark.parametrize(

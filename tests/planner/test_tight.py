@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from medley.host.facts import GIB
+from medley.host.kind import SiteHost
 from medley.model.checkpoint import Checkpoint
 from medley.model.shape import compute_shape
 from medley.planner import count_parallel_sizes
@@ -83,7 +84,7 @@ def test_memory_that_others_hold_is_not_to_be_had() -> None:
     sparks = site("spark:2")
     hosts = {}
     for name, (facts, kind) in sparks.hosts.items():
-        hosts[name] = (replace(facts, memory=replace(facts.memory, available_bytes=100 * GIB)), kind)
+        hosts[name] = SiteHost(replace(facts, memory=replace(facts.memory, available_bytes=100 * GIB)), kind)
     with pytest.raises(NoLayout):
         place_model(large(PUBLISHED), replace(sparks, hosts=hosts), ASKED)
 

@@ -17,6 +17,7 @@ from medley.command import Command
 from medley.environment import payload, virtualenv
 from medley.environment.virtualenv import Environment
 from medley.errors import Problem
+from medley.host.kind import SiteHost
 from medley.network.ports import RayPorts
 from medley.planner import count_parallel_sizes, list_devices
 from medley.planner.candidates import ForcedSizes
@@ -148,7 +149,7 @@ def site_of(case: Case, hosts: tuple[Host, ...], nodes: list[dict[str, Any]]) ->
     for name, (_, gpus) in zip(names, case.hosts, strict=True):
         facts, of_kind = found.hosts[name]
         cards = tuple(replace(facts.gpus[0], index=index) for index in range(gpus))
-        known[name] = (replace(facts, gpus=cards), of_kind)
+        known[name] = SiteHost(replace(facts, gpus=cards), of_kind)
     free = {by_address[node["address"]]: node["free"] for node in nodes}
     order = tuple(by_address[node["address"]] for node in ray.sort_by_rank_order(nodes, hosts[0].address))
     return Site({name: known[name] for name in order}, rank_order=order, free_slots=free), addresses

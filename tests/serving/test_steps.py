@@ -12,7 +12,7 @@ from medley.cli.plan import list_command_lines
 from medley.engine import ServerSpec
 from medley.engine.launch import Order
 from medley.environment import engine_source
-from medley.host.kind import find_kind
+from medley.host.kind import SiteHost, find_kind
 from medley.model.resolve import Weights
 from medley.network.fabric.types import NetworkOptions
 from medley.planner.candidates import ForcedSizes
@@ -143,7 +143,7 @@ def test_a_part_of_a_hosts_gpus_is_named() -> None:
     one = site("rtx")
     facts, kind = one.hosts["rtx-1"]
     second = replace(facts.gpus[0], index=1)
-    two = Site({"rtx-1": (replace(facts, gpus=(*facts.gpus, second)), kind)})
+    two = Site({"rtx-1": SiteHost(replace(facts, gpus=(*facts.gpus, second)), kind)})
     (alone,) = launch_steps("qwen3-8b", two, PlacementOptions(sizes=ForcedSizes(1, 1, 1)))
     assert of(alone)[1] == ["medley", "serve", "qwen3-8b", "--gpus", "0", "--tp", "1", "--pp", "1"]
     assert alone.started_process.command.env["CUDA_VISIBLE_DEVICES"] == "0"
@@ -260,7 +260,7 @@ def test_a_ring_of_cables_is_used_where_the_nccl_of_the_engine_knows_it(
     engine: EngineName, nccl: tuple[int, ...] | None, ring: object
 ) -> None:
     hosts = {name: recorded(name) for name in RING}
-    on = Site({name: (found, find_kind(found)) for name, found in hosts.items()})
+    on = Site({name: SiteHost(found, find_kind(found)) for name, found in hosts.items()})
     wanted = PlacementOptions(engine=engine, sizes=ForcedSizes(1, 3, 1))
     on = add_engine_sources(on, wanted, engine_source.EngineRequest())
     *_, serve = launch_steps("qwen3-8b", replace(on, nccl_version=nccl) if nccl else on, wanted)

@@ -11,7 +11,7 @@ from medley.environment.engine_source import EngineRequest
 from medley.host.facts import Facts, read_facts
 from medley.host.facts.network import Address, Interface
 from medley.host.facts.rdma import RdmaPort
-from medley.host.kind import find_kind
+from medley.host.kind import SiteHost, find_kind
 from medley.planner.placement import PlacementOptions
 from medley.planner.site import Site
 from medley.serving.engine_sources import add_engine_sources
@@ -22,7 +22,7 @@ from tests.host.recordings import HOSTS
 def site(table: Mapping[str, Any], name: str, wanted: PlacementOptions, image: str | None) -> Site:
     """Return the hosts of this name in scenarios.toml, each with the engine that it would have."""
     found = {host: _host(each, table["renamed"]) for host, each in table["hosts"][name].items()}
-    hosts = Site({name: (each, find_kind(each)) for name, each in found.items()})
+    hosts = Site({name: SiteHost(each, find_kind(each)) for name, each in found.items()})
     return add_engine_sources(hosts, wanted, EngineRequest(image))
 
 

@@ -14,7 +14,7 @@ from medley.environment import build, interpreter, lock, toolkit, uv, verify, vi
 from medley.environment.toolkit import Toolkit, add_libcuda
 from medley.environment.virtualenv import Environment
 from medley.errors import Problem
-from medley.host.kind import detect_kind
+from medley.host.kind import detect_host
 from medley.host_schema import Driver
 from medley.schema import DEFAULT_ENGINE
 from medley.serving import answer_check
@@ -76,7 +76,7 @@ class EnvListVerb(Verb):
 def _find_used_paths() -> set[Path]:
     """Return the folders of the environments that serve would use here; none if the kind is unknown."""
     try:
-        _, kind = detect_kind()
+        kind = detect_host().kind
         host_toolkit = add_libcuda(toolkit.find_toolkit(kind.name, can_build=False), kind.table)
         names = set(kind.table.environments.values())
         environments = [
@@ -198,7 +198,7 @@ class EnvLockVerb(Verb):
     as_json: bool = flag("--json", "one JSON object: name, lock, packages, path")
 
     def main(self, name: str) -> None:
-        _, kind = detect_kind()
+        kind = detect_host().kind
         host_toolkit = toolkit.find_toolkit(kind.name, watch=start_progress())
         uv_program = uv.find_uv(host_toolkit.uv if host_toolkit else None)
         device = self.device or kind.table.device
@@ -261,7 +261,7 @@ def _require_environment(name: str) -> tuple[Environment, Toolkit | None]:
 
 def _choose_environment(name: str) -> tuple[str, Toolkit | None, Driver]:
     """Return the environment's name, and the toolkit and driver of this kind of host."""
-    _, kind = detect_kind()
+    kind = detect_host().kind
     name = name or kind.table.environments.get(DEFAULT_ENGINE, "")
     if not name:
         raise Problem(

@@ -11,7 +11,7 @@ from medley.cli import flag, switch
 from medley.cli.output import print_message
 from medley.environment.container_image import ImageRequest
 from medley.host.hypothetical import build_hosts
-from medley.host.kind import find_kind, read_facts_by_host
+from medley.host.kind import SiteHost, find_kind, read_facts_by_host
 from medley.host_schema import ENGINE_TABLES
 from medley.model.trust import Trust
 from medley.network.fabric.types import NetworkOptions
@@ -170,8 +170,8 @@ def read_site(files: Iterable[str], kinds: str | None = None, kind_name: str | N
     if kinds is None and not files:
         return find_this_host(kind_name, print_message)
     host_facts = read_facts_by_host(files) if kinds is None else build_hosts(kinds)
-    hosts = {name: (facts, find_kind(facts, kind_name)) for name, facts in host_facts.items()}
-    for name, (_, kind) in hosts.items():
-        if kind.warning and kinds is None:
-            print_message(f"{name}: {kind.warning}" if len(hosts) > 1 else kind.warning)
+    hosts = {name: SiteHost(facts, find_kind(facts, kind_name)) for name, facts in host_facts.items()}
+    for name, host in hosts.items():
+        if host.kind.warning and kinds is None:
+            print_message(f"{name}: {host.kind.warning}" if len(hosts) > 1 else host.kind.warning)
     return Site(hosts)

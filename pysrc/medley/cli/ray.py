@@ -23,7 +23,7 @@ from medley.environment.tools import NO_TOOLS
 from medley.errors import Problem
 from medley.host import facts
 from medley.host.facts import Facts
-from medley.host.kind import Kind, detect_kind, load_answers
+from medley.host.kind import Kind, SiteHost, detect_host, load_answers
 from medley.network import secure_channel
 from medley.network.fabric import per_host
 from medley.network.fabric.per_host import HostNetwork
@@ -68,9 +68,7 @@ class NodeOptions:
     def build_network_options(self, nccl: tuple[int, ...]) -> NetworkOptions:
         return NetworkOptions(self.link, frozenset(self.exclude), nccl=nccl)
 
-    def prepare_node(
-        self, host: tuple[Facts, Kind], *, dry_run: bool = False, is_other_host: bool = False
-    ) -> NodeSpec:
+    def prepare_node(self, host: SiteHost, *, dry_run: bool = False, is_other_host: bool = False) -> NodeSpec:
         """Return this host as a node of a cluster, its environment or image ready for use."""
         image_request, engine = self.container.build_image_request(), self.engine
         image = container_image.prepare_requested_image(
@@ -81,7 +79,8 @@ class NodeOptions:
             is_other_host=is_other_host,
             watch=start_progress(),
         )
-        (host_facts, kind), host_tools = host, NO_TOOLS
+        host_facts, kind = host
+        host_tools = NO_TOOLS
         if image is None:
             environment, nccl = self.environment, self.container.nccl
             host_tools = tools.prepare_tools(
@@ -127,9 +126,9 @@ class RayHeadVerb(Verb):
         if self.replayed and not options.dry_run:
             raise only_dry_run_problem("ray-head", "--from FILE")
         host_transcript = load_answers(self.replayed)
-        host = detect_kind(options.kind, host_transcript)
+        host = detect_host(options.kind, host_transcript)
         network_options = options.build_network_options(engine_source.find_oldest_nccl(options.engine))
-        host_network = per_host.choose_head_network(gethostname(), host[0], network_options, os.environ)
+        host_network = per_host.choose_head_network(gethostname(), host.facts, network_options, os.environ)
         for line in host_network.describe():
             print_message(line)
         own_node = options.prepare_node(
@@ -182,9 +181,9 @@ class RayWorkerVerb(Verb):
             membership.require_no_membership()
         secret = self.token_file.store()
         host_transcript = load_answers()
-        host_facts, kind = detect_kind(options.kind, host_transcript)
+        host_facts, kind = detect_host(options.kind, host_transcript)
         typed_address = f"{ray_watch.require_listening(head, RayPorts.gcs, host_facts.net)}:{RayPorts.gcs}"
-        own_node = options.prepare_node((host_facts, kind))
+        own_node = options.prepare_node(SiteHost(host_facts, kind))
         head_state = membership.read_cluster_state(own_node.environment, secret, typed_address)
         checks.require_same_versions(own_node.collect_terms(), head_state["note"], typed_address)
         host_network = self._choose_network(host_facts, head_state, own_node.nccl)
@@ -259,7 +258,7 @@ class JoinVerb(Verb):
             membership.require_no_membership()  # its devices are that cluster's
         secret = self.token_file.store()
         host_transcript = load_answers()
-        _, kind = detect_kind(self.kind, host_transcript)
+        kind = detect_host(self.kind, host_transcript).kind
         wait_s: float = self.wait
         while self._run_part((name, port), secret, wait_s, kind, host_transcript):
             secret, wait_s = credentials.find_token_file(), _RESTART_LIMIT_S

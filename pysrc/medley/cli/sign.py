@@ -16,7 +16,7 @@ from medley.environment.engine_source import EngineRequest
 from medley.errors import Problem
 from medley.host import facts
 from medley.host.facts import GIB, Facts
-from medley.host.kind import Kind, load_answers, match_kind
+from medley.host.kind import Kind, SiteHost, load_answers, match_kind
 from medley.planner.devices import read_measurements
 from medley.planner.placement import PlacementOptions
 from medley.planner.site import Site
@@ -92,7 +92,7 @@ def _find_kind(host_facts: Facts) -> Kind | Problem:
 
 def list_usable_models(name: str, host_facts: Facts, kind: Kind) -> list[CatalogEntry]:
     """Return the largest models that this host alone serves at a pleasant speed."""
-    site = Site({name: (host_facts, kind)}, measurements=read_measurements())
+    site = Site({name: SiteHost(host_facts, kind)}, measurements=read_measurements())
     placement = PlacementOptions()
     site = add_engine_sources(site, placement, EngineRequest())
     return catalog.find_largest_usable_models(site, placement, _MAX_MODEL_COUNT)

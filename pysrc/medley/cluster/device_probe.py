@@ -18,7 +18,7 @@ from medley.errors import Finding, Problem
 from medley.host.facts import Facts
 from medley.host.facts.gpu import parse_field
 from medley.host.health.gpu import POWER
-from medley.host.kind import Kind, detect_kind
+from medley.host.kind import Kind, SiteHost, detect_host
 from medley.planner import devices
 from medley.planner.device_history import (
     HISTORY_FILE,
@@ -73,7 +73,9 @@ def record_speeds(host_facts: Facts, kind: Kind, speeds: Sequence[DeviceSpeed]) 
     ports = {port.nccl_name: port.mbit for port in host_facts.rdma if port.active and port.mbit}
     counters = ((path, parse_number(count)) for path, count in read_file_values(answers, COUNTERS_COMMAND))
     # The maker of a CPU states no figure.
-    stated_devices = () if kind.table.device == "cpu" else devices.list_devices({"": (host_facts, kind)})
+    stated_devices = (
+        () if kind.table.device == "cpu" else devices.list_devices({"": SiteHost(host_facts, kind)})
+    )
     return add_record(
         ProbeRecord(
             when=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -116,7 +118,7 @@ def _run_probe(launch: Command, *, is_engine_start: bool) -> list[Finding]:
     if launch.undo or not python.is_file():
         return []
     try:
-        host_facts, kind = detect_kind()
+        host_facts, kind = detect_host()
     except Problem:
         return []
     if is_engine_start and kind.table.device == "cpu":

@@ -5,6 +5,7 @@ from medley.cluster import Cluster, checks
 from medley.cluster.fleet import Fleet, format_host_count
 from medley.errors import Problem
 from medley.host import facts
+from medley.host.kind import SiteHost
 from medley.planner.site import Site
 from medley.progress import Progress
 
@@ -23,11 +24,13 @@ def find_planned_site(cluster: Cluster, progress: Progress) -> Site:
     for name, state in states.items():
         parsed_facts = facts.read_facts(transcript.parse_transcript(state["transcript"]))
         try:
-            hosts[name] = (parsed_facts, checks.find_member_kind(name, parsed_facts, cluster.hosts[name]))
+            kind = checks.find_member_kind(name, parsed_facts, cluster.hosts[name])
         except Problem as kind_problem:
             failed[name] = kind_problem
-    members = {name: (kind, cluster.merge_host(name)) for name, (_, kind) in hosts.items()}
-    facts_by_host = {name: host_facts for name, (host_facts, _) in hosts.items()}
+        else:
+            hosts[name] = SiteHost(parsed_facts, kind)
+    members = {name: (host.kind, cluster.merge_host(name)) for name, host in hosts.items()}
+    facts_by_host = {name: host.facts for name, host in hosts.items()}
     failed |= dict(checks.list_unfit_hosts(facts_by_host, members, cluster.engine, cluster.head))
     hosts = {name: host for name, host in hosts.items() if name not in failed}
     if not hosts:

@@ -16,7 +16,7 @@ from medley.engine.launch import ENGINES
 from medley.environment import own_nccl
 from medley.errors import Problem
 from medley.host import facts
-from medley.host.kind import match_kind
+from medley.host.kind import SiteHost, match_kind
 from medley.planner import Layout, devices, list_devices
 from medley.planner.site import Site
 from medley.process import wait_until
@@ -85,7 +85,7 @@ def wait_for_site(ray_cluster: Membership, host_count: int | None, wait_s: float
         )
     known_kinds, rank_order = config.load_hosts(), tuple(names[address] for address in slots)
     return Site(
-        hosts={name: (hosts[name], match_kind(hosts[name], known_kinds)) for name in rank_order},
+        hosts={name: SiteHost(hosts[name], match_kind(hosts[name], known_kinds)) for name in rank_order},
         rank_order=rank_order,
         free_slots={names[address]: free for address, free in slots.items()},
         busy_slots={names[node["address"]]: node["slots"] - node["free"] for node in nodes},

@@ -19,7 +19,7 @@ from medley.errors import Problem
 from medley.host import facts
 from medley.host.health import QUESTIONS, read_health
 from medley.host.health.software import OWN_VARIABLE
-from medley.host.kind import find_kind
+from medley.host.kind import SiteHost, find_kind
 from medley.model.resolve import resolve_weights
 from medley.model.shape import find_shape
 from medley.network.fabric import choose_fabric
@@ -199,7 +199,7 @@ def fit_model(
 
     `typed` is the doctor's command line; `files` are the transcripts that it reads, for the fix to paste.
     """
-    hosts = {name: (host.facts, host.kind) for name, host in case.hosts.items() if host.kind}
+    hosts = {name: SiteHost(host.facts, host.kind) for name, host in case.hosts.items() if host.kind}
     if not hosts:
         return "", Problem(
             "the model's layout cannot be planned",

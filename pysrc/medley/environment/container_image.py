@@ -19,7 +19,7 @@ from medley.environment.container import ContainerSpec, HardLimits, Image, Mount
 from medley.environment.engine_source import format_ray_image_command, get_default_image, is_older
 from medley.errors import Problem
 from medley.host.facts import Facts
-from medley.host.kind import Kind
+from medley.host.kind import Kind, SiteHost
 from medley.model import hub
 from medley.progress import SILENT, Progress
 from medley.schema import TITLES, EngineName
@@ -137,7 +137,7 @@ def describe_environment(
 
 def prepare_requested_image(
     request: ImageRequest | None,
-    host: tuple[Facts, Kind],
+    host: SiteHost,
     engine: EngineName,
     *,
     dry_run: bool,
@@ -157,7 +157,7 @@ def prepare_requested_image(
 
 def prepare_image(
     selection: ImageSelection,
-    host: tuple[Facts, Kind],
+    host: SiteHost,
     engine: EngineName,
     *,
     dry_run: bool = False,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from medley import config, process, transcript
 from medley.errors import Problem, describe_error
@@ -37,6 +38,13 @@ class Kind:
     """The text to print with this choice."""
     no_image_reason: str | None = None
     """The reason why no image of this kind runs on this host, if the kind has images."""
+
+
+class SiteHost(NamedTuple):
+    """A host that a model may run on: its facts, and the kind with these facts."""
+
+    facts: Facts
+    kind: Kind
 
 
 @dataclass(frozen=True)
@@ -223,13 +231,13 @@ def load_answers(file: str | None = None) -> Transcript:
         raise Problem(f"{file} is not a transcript", cause=problem.cause, fix=problem.fix) from problem
 
 
-def detect_kind(kind_name: str | None = None, recorded: Transcript | None = None) -> tuple[facts.Facts, Kind]:
+def detect_host(kind_name: str | None = None, recorded: Transcript | None = None) -> SiteHost:
     """Return the facts of this host and its kind; `kind_name` is the value of --kind.
 
     The host is asked now, unless `recorded` has its answers.
     """
     host_facts = facts.read_facts(load_answers() if recorded is None else recorded)
-    return host_facts, find_kind(host_facts, kind_name)
+    return SiteHost(host_facts, find_kind(host_facts, kind_name))
 
 
 def find_kind(host_facts: facts.Facts, kind_name: str | None = None) -> Kind:

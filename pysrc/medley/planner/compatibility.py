@@ -65,7 +65,7 @@ def _list_faults(
     site: Site, host: str, engine: EngineName, shape: Shape
 ) -> Iterator[tuple[str, IncompatibleRule]]:
     """Yield the rules that exclude the model, each with the version of the host's engine."""
-    rules = site.hosts[host][1].table.incompatible
+    rules = site.hosts[host].kind.table.incompatible
     matching_rules = [rule for rule in rules if _applies_to(site, host, rule, engine, shape)]
     if matching_rules and (version := site.find_engine_version(host, engine)):
         broken = (rule for rule in matching_rules if rule.before is None or is_older(version, rule.before))
@@ -124,7 +124,7 @@ def needs_cache_bytes(
     """Return whether the engine needs the size of its KV cache, because the user gave no share of memory."""
     if "--gpu-memory-utilization" in _list_flag_names(user_flags):
         return False
-    return any(engine in site.hosts[host][1].table.memory.cache_in_bytes for host in hosts)
+    return any(engine in site.hosts[host].kind.table.memory.cache_in_bytes for host in hosts)
 
 
 def require_flag_values(
@@ -133,7 +133,7 @@ def require_flag_values(
     """Raise a Problem for a value of a user's flag with which the engine of a lock answers wrongly."""
     for host in hosts:
         version = site.find_engine_version(host, engine)
-        rules = {rule.flag: rule for rule in site.hosts[host][1].table.flag_values if rule.engine == engine}
+        rules = {rule.flag: rule for rule in site.hosts[host].kind.table.flag_values if rule.engine == engine}
         for argument, next_argument in zip(user_flags, (*user_flags, "")[1:], strict=True):
             name, equals, value = argument.partition("=")
             rule, value = rules.get(name.replace("_", "-")), value if equals else next_argument
@@ -155,7 +155,7 @@ def _list_rules(
     """Yield the rules of each host that concern the model; a rule for all hosts only if all have it."""
     rules_by_host = []
     for host in hosts:
-        rules = site.hosts[host][1].table.arguments
+        rules = site.hosts[host].kind.table.arguments
         rules_by_host.append([rule for rule in rules if _applies_to(site, host, rule, engine, shape)])
     for matching_rules in rules_by_host:
         for rule in matching_rules:

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 from medley import json_shape, storage
 from medley.host.facts import Facts
-from medley.host.kind import Kind, find_gpu_capability, find_gpu_memory_bytes
+from medley.host.kind import Kind, SiteHost, find_gpu_capability, find_gpu_memory_bytes
 from medley.planner import Device
 from medley.planner.device_specs import find_stated_speed
 from medley.planner.memory import compute_max_unified_bytes, compute_usable_bytes
@@ -122,7 +122,7 @@ def _find_measurements_file() -> Path:
     return storage.find_state_folder() / "measured.json"
 
 
-Hosts = Mapping[str, tuple[Facts, Kind]]
+Hosts = Mapping[str, SiteHost]
 
 
 def list_devices(hosts: Hosts, measurements: Measurements = NO_MEASUREMENTS) -> Iterator[Device]:

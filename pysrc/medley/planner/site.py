@@ -11,7 +11,7 @@ from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host.facts.network import Address, Interface
 from medley.host.facts.rdma import Gid, RdmaPort
-from medley.host.kind import Kind
+from medley.host.kind import SiteHost
 from medley.host_schema import Loading
 from medley.network.fabric.types import NetworkOptions
 from medley.network.link_setup import LinkRequest, LinkSetting, choose_settings
@@ -27,7 +27,7 @@ _UNKNOWN_SOURCE = EngineSource(())
 class Site:
     """The hosts that a model may run on, with what is known of their cluster, engines and speeds."""
 
-    hosts: Mapping[str, tuple[Facts, Kind]]
+    hosts: Mapping[str, SiteHost]
     rank_order: tuple[str, ...] = ()
     """Hosts of a running cluster in the order in which Ray gives them ranks, the head first."""
     free_slots: Mapping[str, int] = field(default_factory=dict)
@@ -55,11 +55,11 @@ class Site:
     @property
     def facts(self) -> dict[str, Facts]:
         """The facts of each host."""
-        return {name: facts for name, (facts, _) in self.hosts.items()}
+        return {name: host.facts for name, host in self.hosts.items()}
 
     def find_loading(self, host: str) -> Loading:
         """Return how fast this kind of host loads weights, from its table in hosts/."""
-        return self.hosts[host][1].table.loading
+        return self.hosts[host].kind.table.loading
 
     def find_engine_source(self, host: str) -> EngineSource:
         """Return the host's engine source; it is empty where the host's Ray runs already."""
@@ -80,7 +80,7 @@ class Site:
         """Return the version of the host's engine; None for the user's own image or environment."""
         if host in self.engine_sources:
             return self.engine_sources[host].versions.get(engine)
-        lock = self.hosts[host][1].table.environments.get(engine)
+        lock = self.hosts[host].kind.table.environments.get(engine)
         return (
             None if self.has_own_engine or lock is None else read_locked_versions().get(lock, {}).get(engine)
         )
@@ -146,10 +146,8 @@ class Site:
         hosts = dict(self.hosts)
         for number, host in enumerate(names, 1):
             facts, kind = hosts[host]
-            hosts[host] = (
-                _set_addresses(facts, choose_settings(facts, LinkRequest(number=number), {})),
-                kind,
-            )
+            settings = choose_settings(facts, LinkRequest(number=number), {})
+            hosts[host] = SiteHost(_set_addresses(facts, settings), kind)
         return replace(self, hosts=hosts)
 
 

@@ -13,7 +13,7 @@ from medley.engine.launch import ENGINES, Order
 from medley.environment.engine_source import EngineRequest
 from medley.errors import Problem
 from medley.host.hypothetical import build_hosts
-from medley.host.kind import find_kind
+from medley.host.kind import SiteHost, find_kind
 from medley.host_schema import ENGINE_TABLES
 from medley.model.table import remove_format
 from medley.planner import Device, compatibility
@@ -351,7 +351,7 @@ def _find_typical_kind(device: Device) -> str | None:
 
 
 def _build_site(hosts: str) -> Site:
-    return Site({name: (facts, find_kind(facts)) for name, facts in build_hosts(hosts).items()})
+    return Site({name: SiteHost(facts, find_kind(facts)) for name, facts in build_hosts(hosts).items()})
 
 
 def _format_plan_command(order: Order, hosts: str) -> str:

@@ -18,7 +18,7 @@ from medley.environment.relock import LockRelease
 from medley.environment.toolkit import add_libcuda
 from medley.environment.virtualenv import Environment
 from medley.errors import Problem
-from medley.host.kind import detect_kind
+from medley.host.kind import detect_host
 from medley.host_schema import Recipe
 from medley.planner.plan import NodeProcess, Plan
 from medley.progress import Progress
@@ -70,7 +70,7 @@ def upgrade_lock(name: str, version: str | None, *, progress: Progress) -> Upgra
     """Write the lock for the release once its tests pass; a Problem leaves the files unchanged."""
     release = relock.resolve_release(name, version, watch=progress)
     recipe = config.load_recipes()[name]
-    _, kind = detect_kind()
+    kind = detect_host().kind
     can_run = recipe.device in {"cpu", kind.table.device}
     host_toolkit = add_libcuda(toolkit.find_toolkit(kind.name, watch=progress), kind.table)
     commands_words = list_parser_commands(recipe.engine)

@@ -22,9 +22,9 @@ def add_engine_sources(
     pinned = has_toolkit or bool(os.environ.get(engine_source.OWN_NCCL))
     sources = {
         name: engine_source.choose_engine_source(
-            kind, engine, request, locked, can_use_image=uses_images, has_nix_toolkit=pinned
+            host.kind, engine, request, locked, can_use_image=uses_images, has_nix_toolkit=pinned
         )
-        for name, (_, kind) in site.hosts.items()
+        for name, host in site.hosts.items()
     }
     return add_engine_gaps(replace(site, engine_sources=sources, has_nix_toolkit=has_toolkit), engine, model)
 

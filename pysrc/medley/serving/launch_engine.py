@@ -14,8 +14,7 @@ from medley.environment import (
 from medley.environment.container_image import ContainerEnvironment, ImageRequest, ImageSelection
 from medley.environment.tools import NO_TOOLS, Tools
 from medley.errors import Problem
-from medley.host.facts import Facts
-from medley.host.kind import Kind
+from medley.host.kind import Kind, SiteHost
 from medley.progress import Progress
 from medley.schema import EngineName
 from medley.serving.prepare import Job
@@ -31,9 +30,7 @@ class HostEngine:
     """The engine's version; None for an image whose content is unknown."""
 
 
-def prepare_engine(
-    job: Job, host: tuple[Facts, Kind], cluster: Membership | None, progress: Progress
-) -> HostEngine:
+def prepare_engine(job: Job, host: SiteHost, cluster: Membership | None, progress: Progress) -> HostEngine:
     """Find the engine of this host, and build its environment unless in a dry run.
 
     `cluster`: the Ray cluster that starts the ranks. Its engine is from the environment or image whose Ray
@@ -72,7 +69,7 @@ def prepare_engine(
 def find_image(
     request: ImageRequest | None,
     cluster: Membership | None,
-    host: tuple[Facts, Kind],
+    host: SiteHost,
     engine: EngineName,
     *,
     over_ray: bool,
@@ -85,7 +82,7 @@ def find_image(
         return container_image.prepare_requested_image(
             request, host, engine, dry_run=dry_run, is_other_host=is_other_host, watch=progress
         )
-    selection = request.select_image(host[1], dry_run=dry_run, watch=progress) if request else None
+    selection = request.select_image(host.kind, dry_run=dry_run, watch=progress) if request else None
     if over_ray or selection is None:
         requested, selection = selection, ImageSelection.parse(cluster.image) if cluster.image else None
         if requested and (selection is None or requested.image.id != selection.image.id):

@@ -143,7 +143,7 @@ def build_launches(
         launches[host] = build(
             order,
             host_plan,
-            site.hosts[host][1].table,
+            site.hosts[host].kind.table,
             tools=environment.tools,
             environ=environment.environ,
             cluster_variables=variables,

@@ -21,7 +21,7 @@ from medley.environment import engine_source, packaged_model, tools, virtualenv
 from medley.environment.tools import Tools
 from medley.errors import Problem
 from medley.host.facts import Facts
-from medley.host.kind import Kind, detect_kind, load_answers
+from medley.host.kind import Kind, detect_host, load_answers
 from medley.model import extra_files, named_models, resolve
 from medley.network import secure_channel, tcp
 from medley.network.fabric import choose_fabric, per_host
@@ -49,7 +49,7 @@ _MAX_PORTS_TRIED = 79
 def wait_for_hosts(job: Job, output: Output) -> Iterator[PreparedLaunch]:
     """Wait for the hosts that join, send each its launch, and yield this host's launch; then end them all."""
     request, order, progress = job.request, job.order, output.watch
-    head_facts, kind = detect_kind(request.kind, load_answers())
+    head_facts, kind = detect_host(request.kind, load_answers())
     programs = tools.prepare_tools(
         kind, request.environment, engine=order.engine, is_multi_host=True, nccl=request.nccl, watch=progress
     )

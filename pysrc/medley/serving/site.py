@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from medley.cluster import ray_serving
 from medley.host import facts
 from medley.host.facts import Facts
-from medley.host.kind import Kind, find_kind, load_answers
+from medley.host.kind import Kind, SiteHost, find_kind, load_answers
 from medley.planner import devices
 from medley.planner.site import Site
 from medley.progress import Output
@@ -30,7 +30,7 @@ def find_this_host(kind_name: str | None, print_line: Callable[[str], None]) -> 
     kind = find_kind(host_facts, kind_name)
     if kind.warning:
         print_line(kind.warning)
-    return Site({platform.node(): (host_facts, kind)}, measurements=devices.read_measurements())
+    return Site({platform.node(): SiteHost(host_facts, kind)}, measurements=devices.read_measurements())
 
 
 def build_joined_site(
@@ -41,8 +41,8 @@ def build_joined_site(
 ) -> Site:
     """Return the hosts that joined a model without Ray, the head first; each has all its slots free."""
     head, *others = host_facts
-    hosts = {head: (host_facts[head], head_kind)}
-    hosts |= {name: (host_facts[name], find_kind(host_facts[name])) for name in others}
+    hosts = {head: SiteHost(host_facts[head], head_kind)}
+    hosts |= {name: SiteHost(host_facts[name], find_kind(host_facts[name])) for name in others}
     slots = Counter(device.host for device in devices.list_devices(hosts))
     return Site(
         hosts,

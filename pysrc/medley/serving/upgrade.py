@@ -83,7 +83,7 @@ def prepare_host(request: LaunchRequest, output: Output) -> None:
     elif not (job.cluster and job.cluster.image):
         environment = request.environment or (job.cluster.environment if job.cluster else None)
         programs = tools.prepare_tools(
-            host[1], environment, engine=order.engine, nccl=request.nccl, watch=output.watch
+            host.kind, environment, engine=order.engine, nccl=request.nccl, watch=output.watch
         )
         version = virtualenv.read_versions(programs.program_folder.parent, (order.engine,))[order.engine]
         engine_parser = parser.read_programs_parser(

@@ -9,6 +9,7 @@ from medley.engine import ServerSpec
 from medley.engine.launch import Order
 from medley.host.facts import Facts
 from medley.host.facts.network import Interface
+from medley.host.kind import SiteHost
 from medley.model.resolve import Weights
 from medley.network.fabric import choose_fabric
 from medley.network.fabric.per_host import rank_host_links
@@ -37,7 +38,8 @@ def without(facts: Facts) -> Facts:
 
 def stripped(on: Site, names: Collection[str]) -> Site:
     hosts = {
-        name: (without(facts) if name in names else facts, kind) for name, (facts, kind) in on.hosts.items()
+        name: SiteHost(without(facts) if name in names else facts, kind)
+        for name, (facts, kind) in on.hosts.items()
     }
     return replace(on, hosts=hosts)
 

@@ -17,7 +17,7 @@ from medley.environment.container_image import ImageRequest
 from medley.environment.tools import NO_TOOLS
 from medley.errors import Problem
 from medley.host import facts
-from medley.host.kind import find_kind
+from medley.host.kind import SiteHost, find_kind
 from medley.network.fabric.per_host import HostNetwork
 from medley.network.fabric.types import Endpoint
 
@@ -39,7 +39,7 @@ def prepare_node(fields: Table, progress: NoteSender) -> NodeSpec:
             table["image"], table["container"], table["nccl"], tuple(table["mounts"])
         )
     image = container_image.prepare_requested_image(
-        image_request, (host_facts, kind), engine, dry_run=is_dry_run, watch=progress
+        image_request, SiteHost(host_facts, kind), engine, dry_run=is_dry_run, watch=progress
     )
     host_tools = NO_TOOLS
     if image is None:

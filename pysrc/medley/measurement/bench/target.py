@@ -15,7 +15,7 @@ from medley.command import Command
 from medley.engine.launch import ENGINES, Launch, Order
 from medley.environment import tools
 from medley.errors import Problem
-from medley.host.kind import detect_kind, load_answers
+from medley.host.kind import detect_host, load_answers
 from medley.measurement.bench import BenchLoad, BenchRun
 from medley.measurement.bench.clients import CLIENTS, OfflineMode, ServedModel
 from medley.measurement.bench.context import ExpectedFigures, predict_figures
@@ -150,7 +150,7 @@ def _find_binary(
         and storage.exists(description.programs_folder / ENGINES[name].PROGRAM)
     ):
         return description.programs_folder
-    return tools.prepare_tools(detect_kind()[1], environment, engine=name, watch=progress).program_folder
+    return tools.prepare_tools(detect_host().kind, environment, engine=name, watch=progress).program_folder
 
 
 def _find_address(options: TargetOptions) -> ServerAddress:

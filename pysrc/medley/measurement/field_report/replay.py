@@ -8,7 +8,7 @@ from medley.engine import ServerSpec
 from medley.engine.launch import Order
 from medley.environment.engine_source import EngineRequest
 from medley.host import facts
-from medley.host.kind import find_kind
+from medley.host.kind import SiteHost, find_kind
 from medley.measurement.field_report import PlannedStage, PlanRequest, ReportedLayout, ReportedPlan, Wishes
 from medley.model.resolve import Weights
 from medley.network.fabric.types import NetworkOptions
@@ -60,7 +60,9 @@ def plan_model(
     command = ("medley", "serve", name)
     order = Order(Weights(name, name, model), ServerSpec(name, name), options, user_command=command)
     facts_by_host = {host: facts.read_facts(host_answers) for host, host_answers in answers.items()}
-    site = Site({host: (host_facts, find_kind(host_facts)) for host, host_facts in facts_by_host.items()})
+    site = Site(
+        {host: SiteHost(host_facts, find_kind(host_facts)) for host, host_facts in facts_by_host.items()}
+    )
     site = add_engine_sources(site, options, EngineRequest(), model)
     choice = place_order(order, shape, site)
     prediction = choice.prediction
