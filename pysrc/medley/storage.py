@@ -49,12 +49,12 @@ def find_socket_folder(environ: Mapping[str, str] = os.environ) -> Path:
 
     A socket's path has at most 107 bytes (unix(7)), so a long one makes way for a folder in /tmp.
     """
-    own = f"medley-{hash_bytes(str(find_state_folder(environ)).encode())[:8]}"
+    name = f"medley-{hash_bytes(str(find_state_folder(environ)).encode())[:8]}"
     runtime = environ.get("XDG_RUNTIME_DIR", "")
-    has_runtime = runtime.startswith("/") and _is_own(Path(runtime))
-    folder = Path(runtime) / own if has_runtime else find_state_folder(environ) / "run"
+    has_runtime = runtime.startswith("/") and _is_of_user(Path(runtime))
+    folder = Path(runtime) / name if has_runtime else find_state_folder(environ) / "run"
     if len(os.fsencode(folder)) > _MAX_SOCKET_FOLDER_BYTES:
-        folder = Path("/tmp") / f"{own}-{os.geteuid()}"  # noqa: S108 - make_private refuses another's
+        folder = Path("/tmp") / f"{name}-{os.geteuid()}"  # noqa: S108 - make_private refuses another's
     return folder
 
 
@@ -63,7 +63,7 @@ def make_private(folder: Path) -> Path:
     make_folder(folder.parent)
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
-    if not _is_own(folder):
+    if not _is_of_user(folder):
         raise build_foreign_problem(folder)
     _restrict_to_owner(folder)
     return folder
@@ -71,9 +71,9 @@ def make_private(folder: Path) -> Path:
 
 def _make_state_private(root: Path) -> None:
     """Make the state folder private, or the one that it links to; refuse a link of or to another user's."""
-    if root.is_symlink() and not (_is_own(root.resolve()) and root.lstat().st_uid in {0, os.geteuid()}):
+    if root.is_symlink() and not (_is_of_user(root.resolve()) and root.lstat().st_uid in {0, os.geteuid()}):
         raise build_foreign_problem(root)
-    if _is_own(root.resolve()):
+    if _is_of_user(root.resolve()):
         _restrict_to_owner(root)
 
 
@@ -82,7 +82,7 @@ def _restrict_to_owner(folder: Path) -> None:
         folder.chmod(0o700)
 
 
-def _is_own(folder: Path) -> bool:
+def _is_of_user(folder: Path) -> bool:
     try:
         status = folder.lstat()
     except OSError:
@@ -90,9 +90,9 @@ def _is_own(folder: Path) -> bool:
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
-def _choose_folder(environ: Mapping[str, str], own_variable: str, xdg_variable: str, default: str) -> Path:
-    if environ.get(own_variable):
-        return Path(environ[own_variable]).absolute()
+def _choose_folder(environ: Mapping[str, str], medley_variable: str, xdg_variable: str, default: str) -> Path:
+    if environ.get(medley_variable):
+        return Path(environ[medley_variable]).absolute()
     # The XDG specification has relative paths ignored.
     base = environ.get(xdg_variable, "")
     return (Path(base) if base.startswith("/") else user.find_home() / default) / "medley"

@@ -211,21 +211,21 @@ def test_torch_in_the_image_maps_the_host_s_own_nccl(
         found = look(name)
         (before,) = container_image.probe_image(found, "nccl")["nccl"]
         assert before["version"] == 22907
-        (after,) = container_image.probe_image(container_image.mount_own_nccl(found, str(file)), "nccl")[
+        (after,) = container_image.probe_image(container_image.mount_user_nccl(found, str(file)), "nccl")[
             "nccl"
         ]
         assert after["version"] == 22707
         assert after["path"] == before["path"] == "/standin/nvidia/nccl/lib/libnccl.so.2"
 
         with raises_problem(name, cause="libnccl.so.2"):
-            container_image.mount_own_nccl(found, str(tmp_path / "broken.so"))
+            container_image.mount_user_nccl(found, str(tmp_path / "broken.so"))
 
 
 @pytest.mark.usefixtures("state")
 def test_a_torch_without_nccl_takes_none(tmp_path: Path, image: str) -> None:
     file = str(imaging.nccl(tmp_path / "host", 22707))
     with raises_problem(file, cause=(image, "libnccl.so")):
-        container_image.mount_own_nccl(look(image), file)
+        container_image.mount_user_nccl(look(image), file)
 
 
 @pytest.mark.usefixtures("state")

@@ -89,6 +89,6 @@ def test_only_a_lock_is_known_to_have_the_loader(request_: EngineRequest, *, loa
 def test_a_host_whose_engine_is_chosen_already_says_whether_it_is_its_own(*, own: bool) -> None:
     choice, site = planned("gpt-oss-20b", "spark")
     assert (
-        bool(list_loader_arguments(choice, replace(site, engine_sources={}, has_own_engine=own), "vllm"))
+        bool(list_loader_arguments(choice, replace(site, engine_sources={}, has_user_engine=own), "vllm"))
         != own
     )

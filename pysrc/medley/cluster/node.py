@@ -97,10 +97,10 @@ class NodeSpec:
 
     @property
     def nccl(self) -> tuple[int, ...]:
-        own_nccl = self.tools.nccl
+        user_nccl = self.tools.nccl
         return (
-            own_nccl.version
-            if own_nccl
+            user_nccl.version
+            if user_nccl
             else self.environment.nccl or engine_source.find_oldest_nccl(self.engine)
         )
 
@@ -127,7 +127,7 @@ class NodeSpec:
     def build_membership(self, role: str, head: str, endpoint: Endpoint, token: Path) -> Membership:
         environment = self.environment
         environment_path = "" if isinstance(environment, ContainerEnvironment) else str(environment.path)
-        image, own_nccl = (
+        image, user_nccl = (
             self.container_environment.selection.table if self.container_environment else None,
             self.tools.nccl,
         )
@@ -140,8 +140,8 @@ class NodeSpec:
             str(token),
             image,
             dict(self.user_variables),
-            nccl=str(own_nccl.path) if own_nccl else None,
-            nccl_written=own_nccl.user_path if own_nccl else None,
+            nccl=str(user_nccl.path) if user_nccl else None,
+            nccl_written=user_nccl.user_path if user_nccl else None,
         )
 
 

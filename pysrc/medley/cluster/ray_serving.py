@@ -13,7 +13,7 @@ from medley.cluster.membership import Membership
 from medley.command import Variable
 from medley.engine import build_hidden_names_variable
 from medley.engine.launch import ENGINES
-from medley.environment import own_nccl
+from medley.environment import user_nccl
 from medley.errors import Problem
 from medley.host import facts
 from medley.host.kind import SiteHost, match_kind
@@ -91,8 +91,8 @@ def wait_for_site(ray_cluster: Membership, host_count: int | None, wait_s: float
         busy_slots={names[node["address"]]: node["slots"] - node["free"] for node in nodes},
         addresses={name: addresses[name] for name in rank_order},
         measurements=devices.read_measurements(),
-        has_own_engine=ray_cluster.image is not None,
-        nccl_version=own_nccl.read_versions(Path(ray_cluster.nccl))[0]
+        has_user_engine=ray_cluster.image is not None,
+        nccl_version=user_nccl.read_versions(Path(ray_cluster.nccl))[0]
         if ray_cluster.nccl
         else ray_cluster.find_engine_environment().nccl,
     )

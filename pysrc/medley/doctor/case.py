@@ -213,8 +213,8 @@ def fit_model(
         serving = ServerSpec(model_files.target, model_files.name)
         order = Order(model_files, serving, options, user_command=plan)
         has_nix_toolkit = all(host.has_nix_toolkit for host in case.hosts.values())
-        has_own_engine = any(host.member.env or host.member.image for host in case.hosts.values())
-        site = Site(hosts, has_own_engine=has_own_engine, has_nix_toolkit=has_nix_toolkit)
+        has_user_engine = any(host.member.env or host.member.image for host in case.hosts.values())
+        site = Site(hosts, has_user_engine=has_user_engine, has_nix_toolkit=has_nix_toolkit)
         choice = place_order(order, find_shape(model_files, progress), site)
     except Problem as problem:
         return "", problem

@@ -355,8 +355,8 @@ def _list_environments(
     host: ExaminedHost, kind: Kind, leftovers: Leftovers
 ) -> Mapping[str, Mapping[str, str]]:
     """Return packages by environment: the virtualenv of cluster.toml, or all of the kind's locks."""
-    if host.member.env and leftovers.own_packages:
-        return {host.member.env: leftovers.own_packages}
+    if host.member.env and leftovers.user_packages:
+        return {host.member.env: leftovers.user_packages}
     locks = set(kind.table.environments.values())
     return {
         name: packages for name, packages in leftovers.packages.items() if name.rpartition("-")[0] in locks

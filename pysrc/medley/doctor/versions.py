@@ -165,8 +165,8 @@ def _list_differing(by_host: Mapping[str, Mapping[str, str]]) -> list[str]:
 
 def _list_packages(host: ExaminedHost, keeping: Leftovers, engine: EngineName) -> list[dict[str, str]]:
     """Return the packages of the virtualenv in cluster.toml, or of each environment that its kind uses."""
-    if host.member.env and keeping.own_packages is not None:
-        return [_normalize_packages(keeping.own_packages)]
+    if host.member.env and keeping.user_packages is not None:
+        return [_normalize_packages(keeping.user_packages)]
     lock = host.kind.table.environments.get(engine) if host.kind else None
     return [
         _normalize_packages(packages)
@@ -205,18 +205,19 @@ def own_environment(host: ExaminedHost) -> Iterator[Check]:
     python = home + shlex.quote(f"{folder}/bin/python")
     if keeping is None:
         yield host.report_unknown(NOT_RECORDED)
-    elif keeping.own_packages is None:
+    elif keeping.user_packages is None:
         yield host.report_wrong(
             f"{env} is not a virtualenv",
             cause="cluster.toml names it as env, and it has no bin/python",
             fix=f"python3.12 -m venv {home}{shlex.quote(folder)}  "
             "# and install the engine in it; or leave env out: one is built",
         )
-    elif "ray" not in keeping.own_programs:
+    elif "ray" not in keeping.user_programs:
         yield host.report_wrong(
             f"{env} has no ray",
             cause="newer images and wheels of vLLM come without it, and over hosts Ray starts the ranks",
             fix=f"{python} -m pip install 'ray[cgraph]'  # the version that the others have",
         )
     else:
-        yield host.report_ok(", ".join(f"{name} {version}" for name, version in keeping.own_packages.items()))
+        versions = (f"{name} {version}" for name, version in keeping.user_packages.items())
+        yield host.report_ok(", ".join(versions))

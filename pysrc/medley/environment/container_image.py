@@ -185,7 +185,7 @@ def prepare_image(
     environment = replace(
         environment, contents=contents, selection=replace(environment.selection, engines=engines)
     )
-    return mount_own_nccl(environment, selection.nccl, watch=watch) if selection.nccl else environment
+    return mount_user_nccl(environment, selection.nccl, watch=watch) if selection.nccl else environment
 
 
 def restore_environment(table: Mapping[str, Any]) -> ContainerEnvironment:
@@ -263,7 +263,7 @@ def require_ray(environment: ContainerEnvironment) -> None:
         )
 
 
-def mount_own_nccl(
+def mount_user_nccl(
     environment: ContainerEnvironment, user_path: str, *, watch: Progress = SILENT
 ) -> ContainerEnvironment:
     """Mount the file where torch looks for its NCCL; preloading it would reach every program of the image."""

@@ -14,8 +14,8 @@ from medley.schema import TITLES, EngineName, Model
 # Versions that all hosts of a cluster must share: Ray refuses another Ray or Python, ranks another engine.
 _SHARED_TITLES: Mapping[str, str] = {**dict(TITLES.items()), "ray": "Ray", "python": "Python"}
 _SHOWN_TITLES: Mapping[str, str] = {**_SHARED_TITLES, "cuda": "CUDA"}
-OWN_VIRTUALENV = "VENV"
-OWN_NCCL = "VLLM_NCCL_SO_PATH"
+USER_VIRTUALENV = "VENV"
+NCCL_PATH_VARIABLE = "VLLM_NCCL_SO_PATH"
 """The variable of the NCCL that vLLM opens; torch takes the one that is preloaded."""
 _PIN = re.compile(r"^([\w.-]+)==([^ ;\\]+)", re.MULTILINE)
 _NCCL = re.compile(r"^nvidia-nccl-cu\d+$")
@@ -34,7 +34,7 @@ class EngineRequest:
 class EngineSource:
     switches: tuple[str, ...]
     """The command-line switches that choose it."""
-    name: str = OWN_VIRTUALENV
+    name: str = USER_VIRTUALENV
     versions: Versions = field(default_factory=dict)
     published_at: str = ""
     """The page where an image's versions are published; empty for other sources."""
@@ -129,7 +129,10 @@ def choose_engine_source(
     if kind.no_image_reason:
         absent_reason = f"{absent_reason}: {kind.no_image_reason}"
     return EngineSource(
-        ("--env", OWN_VIRTUALENV), device=table.device, upgrade_fix=table.upgrade, absent_reason=absent_reason
+        ("--env", USER_VIRTUALENV),
+        device=table.device,
+        upgrade_fix=table.upgrade,
+        absent_reason=absent_reason,
     )
 
 

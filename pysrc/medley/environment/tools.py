@@ -7,12 +7,17 @@ from pathlib import Path
 
 from medley import config, storage, user
 from medley.command import Variable, prefer_user_value
-from medley.environment import cuda_folder, driver, interpreter, own_nccl, toolkit, virtualenv
+from medley.environment import cuda_folder, driver, interpreter, toolkit, virtualenv
 from medley.environment.cuda_folder import CUDA_HOME
-from medley.environment.engine_source import OWN_NCCL, has_matching_nvcc, needs_nccl, no_nccl_problem
-from medley.environment.own_nccl import OwnNccl
+from medley.environment.engine_source import (
+    NCCL_PATH_VARIABLE,
+    has_matching_nvcc,
+    needs_nccl,
+    no_nccl_problem,
+)
 from medley.environment.patches import Preload
 from medley.environment.toolkit import list_toolkit_variables
+from medley.environment.user_nccl import UserNccl, read_user_nccl
 from medley.errors import Problem
 from medley.host.driver_libraries import EXTRA_LIBRARIES_VARIABLE as PRELOAD
 from medley.host.kind import Kind
@@ -32,7 +37,7 @@ class Tools:
     toolchain_variables: Mapping[str, str] = field(default_factory=dict)
     path: tuple[str, ...] = ()
     """More folders of programs, in the order of the search path."""
-    nccl: OwnNccl | None = None
+    nccl: UserNccl | None = None
     """The user's own NCCL, which replaces the environment's."""
     has_preload: bool = True
     """Whether the environment's Python loads what MEDLEY_PRELOAD names; a user's virtualenv does not."""
@@ -79,7 +84,7 @@ def prepare_tools(
     """
     user_virtualenv, user_nccl = (
         _find_user_virtualenv(environment_name, engine),
-        own_nccl.read_own_nccl(nccl, kind.table) if nccl else None,
+        read_user_nccl(nccl, kind.table) if nccl else None,
     )
     host_toolkit = toolkit.find_toolkit(kind.name, can_build=not dry_run, watch=watch)
     host_toolkit = toolkit.add_libcuda(host_toolkit, kind.table, can_write=not dry_run)
@@ -98,7 +103,7 @@ def prepare_tools(
         blueprint = virtualenv.plan_environment(name, host_toolkit, driver=kind.table.driver)
         binary, loader = blueprint.path / "bin", blueprint.interpreter.loader
         cuda_home = blueprint.site_packages / cuda_folder.FOLDER if has_matching_nvcc(name) else None
-        named_nccl = user_nccl or os.environ.get(OWN_NCCL)
+        named_nccl = user_nccl or os.environ.get(NCCL_PATH_VARIABLE)
         if is_multi_host and needs_nccl(kind) and interpreter.is_host_loader(loader) and not named_nccl:
             raise no_nccl_problem(kind)
         require_driver(kind, blueprint.preload)
@@ -123,7 +128,7 @@ def _list_flake_nccl_variables(kind: str, *, can_build: bool, watch: Progress) -
             watch.note(f"Nix would compile nccl-{kind} first, and its variables would be added")
         return {}
     # vLLM opens the first; torch is linked to NCCL by name, and takes the one loaded already.
-    return {OWN_NCCL: str(library), PRELOAD: str(library)}
+    return {NCCL_PATH_VARIABLE: str(library), PRELOAD: str(library)}
 
 
 def require_driver(kind: Kind, preload: Preload) -> None:
@@ -146,15 +151,15 @@ def choose_environment(kind: Kind, requested: str | None, engine: EngineName = D
             " and ".join(TITLES[other_engine] for other_engine in kind.table.environments),
             kind.table.container,
         )
-        own_command = f"medley serve MODEL --env /path/to/a/virtualenv/with/{engine}"
+        user_command = f"medley serve MODEL --env /path/to/a/virtualenv/with/{engine}"
         if other_engine := next(iter(kind.table.environments), None):
-            own_command = f"medley serve MODEL --engine {other_engine}   # or: {own_command}"
+            user_command = f"medley serve MODEL --engine {other_engine}   # or: {user_command}"
         has_image = container.image and (not container.holds or engine in container.holds)
         raise Problem(
             f"there is no engine environment with {title} for {kind.table.title}",
             cause=kind.table.no_environment
             or f"hosts/{kind.name}.toml names {f'one with {other_titles} alone' if other_titles else 'none'}",
-            fix=f"medley serve MODEL --image default   # or: {own_command}" if has_image else own_command,
+            fix=f"medley serve MODEL --image default   # or: {user_command}" if has_image else user_command,
         )
     return offered_lock
 

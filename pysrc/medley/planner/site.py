@@ -40,7 +40,7 @@ class Site:
     """The measured speeds of devices and links."""
     engine_sources: Mapping[str, EngineSource] = field(default_factory=dict)
     """The engine source of each host; empty for hosts that have joined, because these agree already."""
-    has_own_engine: bool = False
+    has_user_engine: bool = False
     """Whether hosts without an entry in `engine_sources` run an image or a virtualenv of the user's own."""
     has_nix_toolkit: bool = False
     """Whether Nix provides the CUDA toolkit of the hosts."""
@@ -73,7 +73,7 @@ class Site:
         """Return whether the host's engine is from a lock, so that its packages are known."""
         source = self.engine_sources.get(host)
         if source is None:
-            return not self.has_own_engine
+            return not self.has_user_engine
         return not source.is_image and bool(source.versions)
 
     def find_engine_version(self, host: str, engine: EngineName) -> str | None:
@@ -82,7 +82,7 @@ class Site:
             return self.engine_sources[host].versions.get(engine)
         lock = self.hosts[host].kind.table.environments.get(engine)
         return (
-            None if self.has_own_engine or lock is None else read_locked_versions().get(lock, {}).get(engine)
+            None if self.has_user_engine or lock is None else read_locked_versions().get(lock, {}).get(engine)
         )
 
     def find_capability(self, host: str) -> str | None:

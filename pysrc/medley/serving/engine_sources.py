@@ -19,7 +19,7 @@ def add_engine_sources(
     uses_images, engine = placement.launcher != "mp", placement.engine
     locked = engine_source.read_locked_versions()
     has_toolkit = site.has_nix_toolkit or engine_source.has_nix_toolkit()
-    pinned = has_toolkit or bool(os.environ.get(engine_source.OWN_NCCL))
+    pinned = has_toolkit or bool(os.environ.get(engine_source.NCCL_PATH_VARIABLE))
     sources = {
         name: engine_source.choose_engine_source(
             host.kind, engine, request, locked, can_use_image=uses_images, has_nix_toolkit=pinned

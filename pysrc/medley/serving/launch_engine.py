@@ -6,9 +6,9 @@ from medley.cluster.membership import Membership
 from medley.environment import (
     container_image,
     engine_source,
-    own_nccl,
     packaged_model,
     tools,
+    user_nccl,
     virtualenv,
 )
 from medley.environment.container_image import ContainerEnvironment, ImageRequest, ImageSelection
@@ -127,7 +127,7 @@ def find_version(
 
 def choose_nccl(requested: str | None, cluster: Membership | None) -> str | None:
     """Return the NCCL file of this host's ranks: the user's, over Ray the one of this host's Ray."""
-    file = str(own_nccl.expand_path(requested)) if requested else None
+    file = str(user_nccl.expand_path(requested)) if requested else None
     if cluster is None:
         return requested
     if file in {None, cluster.nccl}:

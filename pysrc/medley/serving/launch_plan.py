@@ -89,7 +89,9 @@ def build_plan(order: Order, choice: Choice, site: Site, launcher: Launcher) -> 
 def _complete_site(job: Job, site: Site) -> Site:
     """Return the site with the engines that its hosts run."""
     request, order = job.request, job.order
-    site = replace(site, has_own_engine=_has_own_engine(job), has_nix_toolkit=engine_source.has_nix_toolkit())
+    site = replace(
+        site, has_user_engine=_has_user_engine(job), has_nix_toolkit=engine_source.has_nix_toolkit()
+    )
     image = request.image.image if request.image else None
     if request.other_site or image == "default":
         engine_request = EngineRequest(image, request.environment)
@@ -97,7 +99,7 @@ def _complete_site(job: Job, site: Site) -> Site:
     return site
 
 
-def _has_own_engine(job: Job) -> bool:
+def _has_user_engine(job: Job) -> bool:
     """Return whether an engine on one host is from an image or the user's own virtualenv."""
     request = job.request
     if request.environment:

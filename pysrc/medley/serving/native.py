@@ -118,8 +118,8 @@ def _print_join_command(address: str, port: int, token_file: Path, count: int, o
 
 def _build_site(job: Job, host_facts: Mapping[str, Facts], kind: Kind, programs: Tools) -> Site:
     """Return the site of the hosts that joined, with the address at which each reaches the others."""
-    own_nccl = programs.nccl.version if programs.nccl else None
-    nccl_version = own_nccl or node.find_environment(programs).nccl
+    user_nccl = programs.nccl.version if programs.nccl else None
+    nccl_version = user_nccl or node.find_environment(programs).nccl
     nccl_version = nccl_version or engine_source.find_oldest_nccl(job.order.engine)
     options = replace(job.order.placement.network, nccl=nccl_version)
     endpoints = choose_fabric(host_facts, options).endpoints

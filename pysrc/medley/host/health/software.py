@@ -200,16 +200,16 @@ class Leftovers:
     """The ports at which medley serves a model."""
     packages: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """The versions of the packages and of `python`, by environment."""
-    own_packages: Mapping[str, str] | None = None
+    user_packages: Mapping[str, str] | None = None
     """The versions in the virtualenv that cluster.toml names; None without one."""
-    own_programs: frozenset[str] = frozenset()
+    user_programs: frozenset[str] = frozenset()
     """The programs in that virtualenv."""
 
 
 def read_leftovers(answers: Transcript) -> Leftovers:
     """Return what medley left on this host."""
     modes = (line.partition(" ") for line in read_lines(answers, SECRETS))
-    own_answer = answers.get(OWN, NO_ANSWER)
+    user_answer = answers.get(OWN, NO_ANSWER)
     return Leftovers(
         modes={name: mode for mode, _, name in modes if name},
         membership=dict(re.findall(r'"(\w+)": "([^"\\]*)"', answers.get(MEMBERSHIP, NO_ANSWER).text)),
@@ -217,8 +217,8 @@ def read_leftovers(answers: Transcript) -> Leftovers:
             port for line in read_lines(answers, SERVING) if (port := parse_number(line)) is not None
         ),
         packages=_group_packages(read_lines(answers, PACKAGES)),
-        own_packages=_group_packages(read_lines(answers, OWN)).get("", {}) if own_answer.text else None,
-        own_programs=frozenset(line[4:] for line in read_lines(answers, OWN) if line.startswith("bin/")),
+        user_packages=_group_packages(read_lines(answers, OWN)).get("", {}) if user_answer.text else None,
+        user_programs=frozenset(line[4:] for line in read_lines(answers, OWN) if line.startswith("bin/")),
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from medley import user
 from medley.command import Variable
-from medley.environment.engine_source import OWN_NCCL, parse_version
+from medley.environment.engine_source import NCCL_PATH_VARIABLE, parse_version
 from medley.errors import Problem, describe_error
 from medley.host.driver_libraries import EXTRA_LIBRARIES_VARIABLE as PRELOAD
 from medley.host.driver_libraries import find_objection, read_library_file
@@ -21,7 +21,7 @@ _FIND_COMMAND = "find / -name 'libnccl.so.2*' 2>/dev/null"
 
 
 @dataclass(frozen=True)
-class OwnNccl:
+class UserNccl:
     path: Path
     version: tuple[int, ...]
     cuda: int
@@ -32,12 +32,13 @@ class OwnNccl:
     def list_variables(self, *, has_preload: bool) -> Iterator[Variable]:
         """Yield an engine's variables; `has_preload`: its Python loads what MEDLEY_PRELOAD names."""
         version = ".".join(map(str, self.version))
-        yield Variable(OWN_NCCL, str(self.path), f"as asked: vLLM opens NCCL {version} of this host")
+        why = f"as asked: vLLM opens NCCL {version} of this host"
+        yield Variable(NCCL_PATH_VARIABLE, str(self.path), why)
         why = "torch and SGLang use the NCCL that is loaded already"
         yield Variable(PRELOAD if has_preload else "LD_PRELOAD", str(self.path), why)
 
 
-def read_own_nccl(user_path: str, table: HostTable, machine: str | None = None) -> OwnNccl:
+def read_user_nccl(user_path: str, table: HostTable, machine: str | None = None) -> UserNccl:
     """Return the library at this path; raise a Problem if such a host cannot use it."""
     path = expand_path(user_path)
     if table.device == "cpu":
@@ -58,7 +59,7 @@ def read_own_nccl(user_path: str, table: HostTable, machine: str | None = None) 
             cause=f"torch on {table.title} is built with CUDA {table.toolkit.cuda}",
             fix=_FIND_COMMAND,
         )
-    return OwnNccl(path, version, cuda, user_path)
+    return UserNccl(path, version, cuda, user_path)
 
 
 def expand_path(user_path: str) -> Path:

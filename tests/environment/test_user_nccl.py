@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from medley import config
-from medley.environment import own_nccl
-from medley.environment.engine_source import OWN_NCCL
+from medley.environment import user_nccl
+from medley.environment.engine_source import NCCL_PATH_VARIABLE
 from tests.problems import raises_problem
 
 HOSTS = config.load_hosts()
@@ -22,12 +22,12 @@ def library(folder: Path, said: str = "NCCL version 2.30.7+cuda13.0", machine: s
 
 def test_it_is_read_and_put_in_place(tmp_path: Path) -> None:
     file = library(tmp_path)
-    found = own_nccl.read_own_nccl(str(file), HOSTS["spark"], "aarch64")
+    found = user_nccl.read_user_nccl(str(file), HOSTS["spark"], "aarch64")
     assert (found.version, found.cuda) == ((2, 30, 7), 13)
     assert found.user_path == str(file)
     for preloads, name in ((True, "MEDLEY_PRELOAD"), (False, "LD_PRELOAD")):
         made = {each.name: each.value for each in found.list_variables(has_preload=preloads)}
-        assert made == {OWN_NCCL: str(file), name: str(file)}
+        assert made == {NCCL_PATH_VARIABLE: str(file), name: str(file)}
 
 
 FIND = "find / -name 'libnccl.so.2*' 2>/dev/null"
@@ -46,10 +46,10 @@ def test_one_that_cannot_serve_is_refused(
     tmp_path: Path, kind: str, said: str, machine: str, cause: str
 ) -> None:
     with raises_problem(cause=cause, fix=FIND if kind != "cpu" else "leave nccl out for this host"):
-        own_nccl.read_own_nccl(str(library(tmp_path, said, machine)), HOSTS[kind], "aarch64")
+        user_nccl.read_user_nccl(str(library(tmp_path, said, machine)), HOSTS[kind], "aarch64")
 
 
 def test_one_that_is_not_there_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "libnccl.so.2", tmp_path):
         with raises_problem(str(path), fix=FIND):
-            own_nccl.read_own_nccl(str(path), HOSTS["spark"])
+            user_nccl.read_user_nccl(str(path), HOSTS["spark"])
