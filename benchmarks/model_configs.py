@@ -12,7 +12,7 @@ from medley import config
 from medley.model import demo
 from medley.schema import Model, Shape
 
-FAMILIES = config.read_own_table(__file__, "model_configs.toml")
+FAMILIES = config.read_module_table(__file__, "model_configs.toml")
 _VOCABULARY = 512
 # Which the parsers of thoughts look up in a tokenizer.
 _TOKENS = ("<think>", "</think>", "<mm:think>", "</mm:think>", "<tool_call>", "</tool_call>")

@@ -22,7 +22,7 @@ from medley.process_identity import (
     ProcessIdentity,
     SharedMemoryCleaner,
     find_identity,
-    read_own_identity,
+    read_current_identity,
     reap_orphans,
 )
 from medley.progress import SILENT
@@ -100,7 +100,7 @@ def test_a_name_with_brackets_and_spaces() -> None:
         found = identity(process)
         assert found.name == ") Z 1 2 ("
         assert found.is_alive
-        assert found.started > read_own_identity().started - 1
+        assert found.started > read_current_identity().started - 1
         process.kill()
 
 
@@ -154,7 +154,7 @@ def test_a_child_that_a_dead_command_left_is_ended(*, reaped: bool) -> None:
 
 def note(port: int, **more: object) -> Path:
     """The note that a serve left."""
-    us = read_own_identity()
+    us = read_current_identity()
     table = {"url": f"http://127.0.0.1:{port}/v1", "model": "demo", "pid": us.pid, "started": us.started}
     file = serving.get_records_folder() / f"{port}.json"
     storage.write_text(file, json.dumps({**table, "boot": us.boot, "state": "ready", **more}))

@@ -4,7 +4,7 @@ DISTRIBUTION = "medley-llm"
 """The name to install by; `medley` is another project's on PyPI."""
 
 
-def read_own_version() -> str:
+def read_medley_version() -> str:
     """Return medley's version, or `not installed` in a source checkout."""
     import importlib.metadata  # noqa: PLC0415 - an agent says no version
 

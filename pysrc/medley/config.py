@@ -52,11 +52,11 @@ def list_config_folders() -> tuple[Path, ...]:
 # A plan asks a thousand times, each time for the same environment.
 @lru_cache(maxsize=8)
 def _list_folders(*_variables: str | None) -> tuple[Path, ...]:
-    own = storage.find_config_folder()
+    user_folder = storage.find_config_folder()
     package = Path(__file__).parent
     checkout = package.parent.parent
     tree = (checkout,) if (checkout / "pyproject.toml").is_file() else ()
-    return (own, *tree, package / "data")
+    return (user_folder, *tree, package / "data")
 
 
 def resolve_pages(text: str) -> str:
@@ -133,7 +133,7 @@ def read_table(path: Path, shape: type[_T]) -> _T:
         raise storage.build_file_problem(path, error, "read") from error
 
 
-def read_own_table(module: str, name: str) -> dict[str, Any]:
+def read_module_table(module: str, name: str) -> dict[str, Any]:
     """Read a table of the program's own, which stands next to the module of this `__file__`."""
     return tomllib.loads(Path(module).with_name(name).read_text(encoding="utf-8"))
 

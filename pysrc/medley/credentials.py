@@ -109,14 +109,14 @@ def choose_keys(word: str | None, address: str, *, make: bool) -> Path | None:
         return require_key(word)
     if make:
         with _lock_keys():
-            if not list_own_keys():
+            if not list_medley_keys():
                 _write_key(DEFAULT_KEY, _generate_key())
-    for file in list_own_keys().values():
+    for file in list_medley_keys().values():
         _close_to_others(file)
     return find_key_folder()
 
 
-def list_own_keys() -> dict[str, Path]:
+def list_medley_keys() -> dict[str, Path]:
     """Return the file of each of medley's own keys by name, the default first."""
     default = find_api_key_file()
     named_files = {
@@ -133,7 +133,7 @@ def read_keys(source: Path, on_damage: Callable[[str, Problem], str | None] | No
     if source != find_key_folder():
         return {"key": read_api_key(source)}
     keys: dict[str, str] = {}
-    for name, file in list_own_keys().items():
+    for name, file in list_medley_keys().items():
         try:
             _require_single(read := read_api_key(file), name, keys)
             key: str | None = read
@@ -153,15 +153,17 @@ def _require_single(key: str, name: str, keys: Mapping[str, str]) -> None:
     if same := next((other for other, text in keys.items() if text == key), None):
         raise Problem(
             f"the key named {name} is that of {same}",
-            cause=f"{list_own_keys()[name]} has the same text, so it cannot be revoked alone",
-            fix=f"rm {shlex.quote(str(list_own_keys()[name]))}",
+            cause=f"{list_medley_keys()[name]} has the same text, so it cannot be revoked alone",
+            fix=f"rm {shlex.quote(str(list_medley_keys()[name]))}",
         )
 
 
 def choose_client_key_file(source: Path) -> Path:
     """Return a file with one of a server's keys, for clients on its host."""
     return (
-        next(iter(list_own_keys().values()), find_api_key_file()) if source == find_key_folder() else source
+        next(iter(list_medley_keys().values()), find_api_key_file())
+        if source == find_key_folder()
+        else source
     )
 
 
@@ -190,7 +192,7 @@ def add_key(name: str, file: str | None = None) -> Path:
             fix="medley key add alice",
         )
     with _lock_keys():
-        before = list_own_keys()
+        before = list_medley_keys()
         if name in before:
             raise Problem(
                 f"there is a key named {name} already",
@@ -211,7 +213,7 @@ def add_key(name: str, file: str | None = None) -> Path:
 def revoke_key(name: str) -> str:
     """Remove one of medley's own keys, and return it. The last one stays."""
     with _lock_keys():
-        before = list_own_keys()
+        before = list_medley_keys()
         if name not in before:
             raise Problem(
                 f"there is no key named {name}",

@@ -46,7 +46,7 @@ class ProcessIdentity:
         return bool(fields) and fields[_STATE_FIELD] != "Z" and find_identity(self.pid) == self
 
     @property
-    def is_own(self) -> bool:
+    def is_of_user(self) -> bool:
         """Whether this user may end it; also where it is gone."""
         with suppress(ProcessLookupError, OverflowError):
             try:
@@ -199,7 +199,7 @@ def find_identity(pid: int) -> ProcessIdentity | None:
     return ProcessIdentity(pid, int(fields[_START_FIELD]), _BOOT_ID_FILE.read_text(encoding="ascii").strip())
 
 
-def read_own_identity() -> ProcessIdentity:
+def read_current_identity() -> ProcessIdentity:
     return require_identity(os.getpid())
 
 

@@ -160,4 +160,4 @@ def test_what_cannot_be_is_a_problem(run: Run, words: str, said: str) -> None:
     status, out, err = run("key", *words.split())
     assert (status, out) == (1, "")
     assert said in err
-    assert list(credentials.list_own_keys()) == ["alice"]
+    assert list(credentials.list_medley_keys()) == ["alice"]

@@ -50,7 +50,7 @@ def test_it_is_made_once_for_its_owner_alone() -> None:
 def test_a_dry_run_makes_none() -> None:
     source = credentials.choose_keys(None, "0.0.0.0", make=False)
     assert source == credentials.find_key_folder()
-    assert credentials.list_own_keys() == {}
+    assert credentials.list_medley_keys() == {}
 
 
 def test_a_named_key_makes_the_default_one_needless() -> None:

@@ -14,7 +14,7 @@ from plumbum import cli
 from plumbum.cli import switches
 from plumbum.cli.application import Subcommand
 
-from medley import read_own_version
+from medley import read_medley_version
 
 _VERB_TABLES, _HELP_TEXTS = (
     tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
@@ -135,7 +135,7 @@ class Verb(cli.Application):
 
     @cli.switch(("-v", "-V", "--version"), overridable=True, group="Meta-switches", help="show the version")
     def version(self) -> None:
-        print(f"medley {read_own_version()}")
+        print(f"medley {read_medley_version()}")
 
     def _parse_args(self, argv: list[str]) -> Any:  # noqa: ANN401 - plumbum's own matter, passed on
         self.typed_words = (*str(self.PROGNAME).split(), *argv)

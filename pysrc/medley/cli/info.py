@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from medley import config, read_own_version, transcript, user
+from medley import config, read_medley_version, transcript, user
 from medley.cli import Medley, Verb, command_tree, flag, shell_scripts, switch
 from medley.cli.output import format_table, print_message, print_result
 from medley.errors import Problem
@@ -141,4 +141,6 @@ class CompletionVerb(Verb):
             )
         tree = command_tree.read_tree(Medley, (), command_tree.list_word_values())
         script = shell_scripts.SCRIPTS.get(what)
-        print(script(tree) if script else command_tree.format_manual_page(tree, read_own_version()), end="")
+        print(
+            script(tree) if script else command_tree.format_manual_page(tree, read_medley_version()), end=""
+        )

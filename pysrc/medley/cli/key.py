@@ -45,7 +45,7 @@ class KeyListVerb(Verb):
 
         accepted = live_keys.list_accepted_keys_by_server()
         key_tables: list[dict[str, Any]] = []
-        for name, file in credentials.list_own_keys().items():
+        for name, file in credentials.list_medley_keys().items():
             key, added = credentials.read_api_key(file), time.localtime(file.stat().st_mtime)
             servers = [server for server, keys in accepted if key in keys]
             key_table = {

@@ -154,7 +154,7 @@ def other_processes(host: ExaminedHost, processes: tuple[ProcessUsage, ...]) -> 
         return
     other_rays = [process for process in rays if not process.is_ended_by_ray_stop]
     if leftovers and leftovers.membership and not medley_rays:  # its Ray is root's, in a container of docker
-        other_rays = [process for process in other_rays if process.is_own]
+        other_rays = [process for process in other_rays if process.is_of_user]
     if other_rays:
         owner = _describe_owner(other_rays)
         yield host.report_better(
@@ -182,7 +182,7 @@ def other_processes(host: ExaminedHost, processes: tuple[ProcessUsage, ...]) -> 
 
 def _describe_owner(processes: Iterable[ProcessUsage]) -> str:
     """Return in words who owns the processes, as far as this user can read it."""
-    if not all(process.is_own for process in processes):
+    if not all(process.is_of_user for process in processes):
         return "another user"
     if any(process.cluster for process in processes):
         return "a medley with another state folder"
@@ -193,7 +193,9 @@ def _format_inspect_fix(processes: Iterable[ProcessUsage]) -> str:
     """Return a command that lists the processes; a fix never ends what another cluster may need."""
     pids = ",".join(str(process.pid) for process in processes)
     advice = (
-        "end them as you started them" if all(process.is_own for process in processes) else "ask their user"
+        "end them as you started them"
+        if all(process.is_of_user for process in processes)
+        else "ask their user"
     )
     return f"ps -o pid,user,lstart,args -p {pids}  # and {advice}"
 

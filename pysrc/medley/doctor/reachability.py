@@ -187,11 +187,11 @@ def ports(host: ExaminedHost, firewall_state: Firewall) -> Iterator[Check]:
 @health_check("name", "host name", lambda health: health.firewall)
 def host_name(host: ExaminedHost, firewall_state: Firewall) -> Iterator[Check]:
     """Check the addresses of the host's own name: torch and Gloo listen there by default."""
-    host_ips, addresses = host.facts.net.ips, ", ".join(firewall_state.own_addresses)
+    host_ips, addresses = host.facts.net.ips, ", ".join(firewall_state.local_addresses)
     foreign_ips = [
-        ip for ip in firewall_state.own_addresses if not ip.startswith("127.") and ip not in host_ips
+        ip for ip in firewall_state.local_addresses if not ip.startswith("127.") and ip not in host_ips
     ]
-    if not firewall_state.own_addresses:
+    if not firewall_state.local_addresses:
         yield host.report_better(
             "The host's own name does not resolve",
             cause="torch, Ray and sudo look it up, and wait for it",
@@ -204,7 +204,7 @@ def host_name(host: ExaminedHost, firewall_state: Firewall) -> Iterator[Check]:
             "a program that listens at its own name fails",
             fix=r'sudo sed -i "s/^[0-9.]*\(.*\b$(uname -n)\b\)/127.0.1.1\1/" /etc/hosts',
         )
-    elif all(ip.startswith("127.") for ip in firewall_state.own_addresses):
+    elif all(ip.startswith("127.") for ip in firewall_state.local_addresses):
         yield host.report_ok(
             f"resolves to {addresses}, the loopback: Gloo would listen there, "
             "so medley gives it the cluster's interface"

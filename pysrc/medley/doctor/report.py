@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from medley import read_own_version, storage, transcript
+from medley import read_medley_version, storage, transcript
 from medley.doctor.checks import GROUP_NAME, Check, Fix, Rule
 from medley.explain.findings import Explanation
 from medley.explain.scanned_log import LogScan
@@ -61,7 +61,7 @@ def list_fixes(results: Iterable[tuple[Rule, Check]]) -> tuple[Fix, ...]:
 def write_bug_report(explained: Explanation, file: Path | None = None) -> Path:
     """Write a bug report to this file, or to a new one in the state folder; return its path."""
     file = file or storage.find_state_folder() / "reports" / time.strftime("explain-%Y%m%d-%H%M%S.txt")
-    versions = {"medley": read_own_version(), "python": sys.version.split()[0]}
+    versions = {"medley": read_medley_version(), "python": sys.version.split()[0]}
     text = format_bug_report(
         explained, versions, transcript.format_transcript(load_answers()), redact.redactor_of_host().text
     )

@@ -23,7 +23,7 @@ from medley.schema import TITLES, EngineName
 from medley.unusable_file import optional
 
 PARSERS_FOLDER = "locks/parsers"
-FLAG_REPLACEMENTS: Mapping[str, Mapping[str, str]] = config.read_own_table(__file__, "renamed_flags.toml")
+FLAG_REPLACEMENTS: Mapping[str, Mapping[str, str]] = config.read_module_table(__file__, "renamed_flags.toml")
 """For each engine the flags that its release lacks, and the flag or the sentence that replaces each."""
 PLUGIN_FLAGS: Mapping[str, str] = {
     "--reasoning-parser": "--reasoning-parser-plugin",

@@ -22,7 +22,7 @@ from medley.process import Process, ProcessResult
 from medley.progress import PROGRESS, SILENT, Progress, format_share
 from medley.schema import Package
 
-_READER = config.read_own_table(__file__, "packaged_model.toml")["reader"]
+_READER = config.read_module_table(__file__, "packaged_model.toml")["reader"]
 _READER_FOLDER = "reader"
 _PROGRESS_INTERVAL_S = 0.5
 _KILLED_STATUS = 128 + signal.SIGKILL

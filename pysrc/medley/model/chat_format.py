@@ -67,7 +67,7 @@ def _load_rules(name: str) -> tuple[ParserRule, ...]:
     """Return the rules of chat_formats.toml under this name."""
     keys = ("marks", "without", "same", "architectures")
     rules = []
-    for table in config.read_own_table(__file__, "chat_formats.toml")[name]:
+    for table in config.read_module_table(__file__, "chat_formats.toml")[name]:
         marks, absent_marks, same_parsers, architectures = (tuple(table.get(key, ())) for key in keys)
         rules.append(
             ParserRule(table["parser"], marks, table["source"], absent_marks, same_parsers, architectures)

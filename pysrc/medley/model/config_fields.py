@@ -11,7 +11,7 @@ _T = TypeVar("_T")
 
 _MAX_NUMBER = 2**40
 """A number above any real one, and small enough that products of a few stay sensible."""
-FIELD_NAMES: Mapping[str, list[str]] = config.read_own_table(__file__, "config_names.toml")
+FIELD_NAMES: Mapping[str, list[str]] = config.read_module_table(__file__, "config_names.toml")
 _ASSUMED_CONTEXT = 2048
 """vLLM's context where config.json has none, as for Mamba and BLOOM.
 

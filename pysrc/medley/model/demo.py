@@ -125,11 +125,11 @@ def build_tokenizer(size: int) -> dict[str, object]:
         for id_, word in enumerate(vocabulary[:3])
     ]
     table = _TABLES["tokenizer.json"]
-    own_entries = {
+    demo_entries = {
         "vocab": {word: id_ for id_, word in enumerate(vocabulary)},
         "merges": [list(pair) for pair in merges],
     }
-    return table | {"added_tokens": special, "model": table["model"] | own_entries}
+    return table | {"added_tokens": special, "model": table["model"] | demo_entries}
 
 
 def _list_merges() -> Iterator[tuple[str, str]]:

@@ -150,18 +150,18 @@ def _count_mixer_weights(fields: ConfigFields, kind: str) -> int:
         fields.find_word("model_type") or ""
     ).startswith(_GATED_MODELS)
     query_parts = 3 if has_gate else 2
-    own_heads, key_size, key_heads = heads, find_head_dim(fields), count_kv_heads(fields)
+    query_heads, key_size, key_heads = heads, find_head_dim(fields), count_kv_heads(fields)
     value_size = fields.find_number("v_head_dim") or key_size
     if kind not in WINDOWED_KINDS:
         key_size = fields.find_number("global_head_dim") or key_size  # Gemma 4
         value_size = fields.find_number("v_head_dim") or key_size
     else:
-        own_heads = fields.find_number("swa_num_attention_heads") or heads
+        query_heads = fields.find_number("swa_num_attention_heads") or heads
         key_size = fields.find_number("swa_head_dim") or key_size
         value_size = fields.find_number("swa_v_head_dim") or value_size
         key_heads = fields.find_number("swa_num_key_value_heads") or key_heads
     return hidden * (
-        own_heads * (key_size * (query_parts - 1) + value_size) + key_heads * (key_size + value_size)
+        query_heads * (key_size * (query_parts - 1) + value_size) + key_heads * (key_size + value_size)
     )
 
 

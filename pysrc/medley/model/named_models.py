@@ -86,9 +86,9 @@ def _list_drafts(settings: Sequence[_Setting], target: str) -> Iterator[NamedMod
     It is the target, where none is named and the method needs one.
     """
     shared = [setting for setting in settings if setting.flag in _KEY_FLAGS]
-    own = [setting for setting in settings if setting.flag in _CONFIG_FLAGS]
-    for config in dict.fromkeys(setting.config for setting in own or shared):
-        entries = [*(setting for setting in own if setting.config == config), *shared]
+    config_settings = [setting for setting in settings if setting.flag in _CONFIG_FLAGS]
+    for config in dict.fromkeys(setting.config for setting in config_settings or shared):
+        entries = [*(setting for setting in config_settings if setting.config == config), *shared]
         models = [(entry.flag, entry.value) for entry in entries if entry.key == "model"]
         methods = {entry.value for entry in entries if entry.key == "method"}
         if not models and not (methods and methods <= _METHODS_WITHOUT_MODEL):

@@ -40,9 +40,9 @@ class _FormatTable(StrictTable):
 
 
 _FORMATS: Mapping[Format, _FormatTable] = convert(
-    config.read_own_table(__file__, "weight_formats.toml"), dict[Format, _FormatTable]
+    config.read_module_table(__file__, "weight_formats.toml"), dict[Format, _FormatTable]
 )
-_LIMITS = config.read_own_table(__file__, "engine_limits.toml")
+_LIMITS = config.read_module_table(__file__, "engine_limits.toml")
 BYTES_PER_WEIGHT: Mapping[str, float] = {name: table.bytes for name, table in _FORMATS.items()}
 BLOCK_WEIGHTS: Mapping[str, int] = {
     name: table.block for name, table in _FORMATS.items() if table.block is not None

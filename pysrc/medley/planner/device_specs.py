@@ -26,7 +26,7 @@ class StatedSpeed:
     """The memory below which the row holds, because the driver gives larger devices the same name."""
 
 
-_TABLES = config.read_own_table(__file__, "gpus.toml")
+_TABLES = config.read_module_table(__file__, "gpus.toml")
 _GPU_ROWS = [
     (re.compile(rf"\b{row.pop('name')}\b", re.IGNORECASE), StatedSpeed(**row)) for row in _TABLES["gpus"]
 ]

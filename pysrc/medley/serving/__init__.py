@@ -68,7 +68,7 @@ def record_server(
         credentials.remember_secret(listen.key)
 
     def report(state: str) -> None:
-        identity, key_file = process_identity.read_own_identity(), str(listen.key) if listen.key else None
+        identity, key_file = process_identity.read_current_identity(), str(listen.key) if listen.key else None
         server = Server(
             format_url(listen),
             listen.name,
@@ -149,7 +149,7 @@ def end_servers(port: int | None, progress: Progress, *, is_immediate: bool = Fa
     }
     _remove_stale_records(port, progress)
     running = [server for server in list_servers() if port is None or server.port == port]
-    own_servers = [server for server in running if server.identity.is_own]
+    own_servers = [server for server in running if server.identity.is_of_user]
     deadlines = {
         server: time.monotonic() + _END_LIMIT_S + server.drain_s * (not is_immediate)
         for server in own_servers

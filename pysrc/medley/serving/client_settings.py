@@ -155,7 +155,7 @@ def _format_trust_command(authority: Path) -> str:
 
 def read_clients() -> dict[str, Client]:
     """Return the clients of `clients.toml` by name."""
-    tables = config.read_own_table(__file__, "clients.toml")
+    tables = config.read_module_table(__file__, "clients.toml")
     return {name: _build_client(name, table) for name, table in tables.items()}
 
 

@@ -27,7 +27,7 @@ HEADER_LIMIT_S, BODY_PAUSE_LIMIT_S, BODY_LIMIT_S, WRITE_PAUSE_LIMIT_S = 10, 10, 
 """Seconds for a request's headers, a pause in its body, its whole body, and a client that reads no answer."""
 MIN_BODY_BYTES_PER_S = 4096
 CONNECTION_IDLE_LIMIT_S = 120
-_ALLOWED_PATHS = config.read_own_table(__file__, "edge_routes.toml")
+_ALLOWED_PATHS = config.read_module_table(__file__, "edge_routes.toml")
 _LOOPBACK_HOST_REGEX = (
     r"(localhost|[a-z0-9.-]*\.localhost|127\.[0-9]+\.[0-9]+\.[0-9]+|\[::1\]|\[::ffff:127\.[0-9.]+\])"
     r"(:[0-9]+)?"

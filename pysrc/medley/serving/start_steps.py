@@ -16,7 +16,7 @@ _SLOW_START_HINT = "its own lines: medley logs -f"
 
 @cache
 def _read_steps() -> list[tuple[re.Pattern[str], str]]:
-    table = config.read_own_table(__file__, "start_steps.toml")
+    table = config.read_module_table(__file__, "start_steps.toml")
     return [(re.compile(step["pattern"]), step["shows"]) for step in table["step"]]
 
 

@@ -146,10 +146,10 @@ def test_processes() -> None:
         )
     )
     assert found == (
-        ProcessUsage(40, "raylet", "ray", is_own=True),
-        ProcessUsage(90, "Xorg", "desktop", is_own=False),
-        ProcessUsage(41, "ray::IDLE", "ray", is_own=True, cluster="here"),
-        ProcessUsage(42, "raylet", "ray", is_own=True, cluster="elsewhere"),
+        ProcessUsage(40, "raylet", "ray", is_of_user=True),
+        ProcessUsage(90, "Xorg", "desktop", is_of_user=False),
+        ProcessUsage(41, "ray::IDLE", "ray", is_of_user=True, cluster="here"),
+        ProcessUsage(42, "raylet", "ray", is_of_user=True, cluster="elsewhere"),
     )
     assert [each.pid for each in found if each.is_ended_by_ray_stop] == [41]
     assert read_processes({PROCESSES: Answer("", 127)}) is None
@@ -301,7 +301,11 @@ class TestDoors:
 
     def test_ufw_and_name(self) -> None:
         found = _doors((access.UFW, 'ENABLED="yes"\n'), (access.OWN_NAME, "10.0.0.1\n10.0.1.1\n"))
-        assert (found.ufw, found.own_addresses, found.is_readable) == (True, ("10.0.0.1", "10.0.1.1"), False)
+        assert (found.ufw, found.local_addresses, found.is_readable) == (
+            True,
+            ("10.0.0.1", "10.0.1.1"),
+            False,
+        )
         assert _doors().ufw is None
 
 

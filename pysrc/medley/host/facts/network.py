@@ -21,7 +21,7 @@ SYSFS = (
 
 QUESTIONS = (LINKS, ROUTES, SYSFS)
 
-_TABLES = config.read_own_table(__file__, "link_kinds.toml")
+_TABLES = config.read_module_table(__file__, "link_kinds.toml")
 _KIND_BY_TYPE = {made: kind for kind, words in _TABLES["made"].items() for made in words}
 # One end is on this host, and the other in a container or on a network: only the name shows which.
 _PAIR_TYPES = {"veth", "macvlan", "ipvlan", "macvtap", "ipvtap", "netkit"}

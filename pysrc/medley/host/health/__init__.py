@@ -112,7 +112,7 @@ class ProcessUsage:
     name: str
     role: str
     """ray, engine, desktop, guard, clock or firewall."""
-    is_own: bool
+    is_of_user: bool
     """Whether the process is this user's."""
     cluster: str | None = None
     """The state folder of a medley's Ray: `here` for this user's, `elsewhere` for another."""
@@ -120,7 +120,7 @@ class ProcessUsage:
     @property
     def is_ended_by_ray_stop(self) -> bool:
         """Whether `medley ray-stop` of this user ends it."""
-        return self.is_own and self.cluster == "here"
+        return self.is_of_user and self.cluster == "here"
 
 
 def read_processes(answers: Transcript) -> tuple[ProcessUsage, ...] | None:

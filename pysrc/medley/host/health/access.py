@@ -51,7 +51,7 @@ class Firewall:
     """The rules of nftables or iptables that drop incoming packets, without medley's own."""
     is_readable: bool = False
     """Whether rules could be read, which only root can."""
-    own_addresses: tuple[str, ...] = ()
+    local_addresses: tuple[str, ...] = ()
     """The addresses to which the host's own name resolves here."""
 
 
@@ -65,7 +65,7 @@ def read_firewall(answers: Transcript) -> Firewall:
         ufw=None if enabled is None else enabled == "yes",
         closing_rules=(*_list_nft_rules(answers), *_list_iptables_rules(answers)),
         is_readable=any(read_first_line(answers, question) for question in (NFT, IPTABLES)),
-        own_addresses=read_lines(answers, OWN_NAME),
+        local_addresses=read_lines(answers, OWN_NAME),
     )
 
 

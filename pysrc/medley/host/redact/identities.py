@@ -198,13 +198,13 @@ class Identities:
             return ipaddress.IPv6Address("2001:db8::") + self._nth("ipv6", str(address))
         return ipaddress.IPv6Address((int(address) & ~_HALF) + self._interface(int(address) & _HALF))
 
-    def _interface(self, own: int) -> int:
+    def _interface(self, half: int) -> int:
         """The lower half of an IPv6 address: a MAC with ff:fe in its middle and a bit turned, or a GUID."""
-        if own <= _LARGEST_BY_HAND:
-            return own
-        high, low = own >> 40, own & 0xFFFFFF
-        if (own >> 24) & 0xFFFF != _EUI64:
-            return self._guid(own)
+        if half <= _LARGEST_BY_HAND:
+            return half
+        high, low = half >> 40, half & 0xFFFFFF
+        if (half >> 24) & 0xFFFF != _EUI64:
+            return self._guid(half)
         mac = self._mac(((high ^ 0x020000) << 24) + low)
         return ((mac >> 24 ^ 0x020000) << 40) + (_EUI64 << 24) + (mac & 0xFFFFFF)
 

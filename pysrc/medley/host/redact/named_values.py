@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from medley import config
 
 HIDDEN = "HIDDEN"
-WORDS: Mapping[str, Mapping[str, Any]] = config.read_own_table(__file__, "words.toml")
+WORDS: Mapping[str, Mapping[str, Any]] = config.read_module_table(__file__, "words.toml")
 Kind = Literal["secret", "key", "password", "header", "request", "unquoted"]
 _NAMES = WORDS["names"]
 _LONGEST_NAME = 80

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from medley import read_own_version, transcript
+from medley import read_medley_version, transcript
 from medley.cluster import self_command
 from medley.environment import virtualenv
 from medley.host import redact
@@ -76,7 +76,7 @@ def describe_conditions(
     measurements = devices.read_measurements()
     hosts = list_hosts(description.layout) if description and description.layout else tuple(transcripts)
     table = {
-        "medley": {"version": read_own_version(), "source": self_command.compute_source_digest()},
+        "medley": {"version": read_medley_version(), "source": self_command.compute_source_digest()},
         "engine": {"name": engine, **_describe_environment(binary)},
         "plan": _describe_plan(description) if description else None,
         "hosts": [_describe_host(_strip_address(name), answers) for name, answers in transcripts.items()],

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from medley import read_own_version, transcript
+from medley import read_medley_version, transcript
 from medley.cluster import self_command
 from medley.command import Command
 from medley.errors import Problem
@@ -41,7 +41,7 @@ class Draft:
             "format": FORMAT,
             "whole": False,
             "when": format_now(),
-            "medley": {"version": read_own_version(), "source": self_command.compute_source_digest()},
+            "medley": {"version": read_medley_version(), "source": self_command.compute_source_digest()},
             **{name: [] for name in ("hosts", "links", "models", "skipped")},
             **dict.fromkeys(("fabric", "collective", "doctor")),
         }

@@ -310,8 +310,8 @@ def _build_hca_list(hosts: Mapping[str, Facts], rdma_fabric: Fabric) -> str | No
     """
     all_ports = _list_port_names(rdma_fabric)
     for host, facts in hosts.items():
-        own_ports = {port.nccl_name for port in rdma_fabric.endpoints[host].ports}
-        if {port.nccl_name for port in facts.rdma if port.active} & set(all_ports) != own_ports:
+        host_ports = {port.nccl_name for port in rdma_fabric.endpoints[host].ports}
+        if {port.nccl_name for port in facts.rdma if port.active} & set(all_ports) != host_ports:
             return None
     return ",".join(all_ports) or None
 

@@ -191,11 +191,11 @@ def choose_running_cluster_network(
     joined_fabric = _drop_gid_index(
         choose_fabric(hosts, replace(options, link=None, ray_addresses=dict(addresses)))
     )
-    own_variables = (
+    fabric_variables = (
         *list_host_variables(joined_fabric, host_name, hosts[host_name]),
         *list_group_variables(joined_fabric, hosts),
     )
-    return joined_fabric, merge_user_variables(own_variables, environment)
+    return joined_fabric, merge_user_variables(fabric_variables, environment)
 
 
 class ClusterNetwork(NamedTuple):

@@ -206,14 +206,14 @@ def compute_pair_bits(
     listed_ports = {port.nccl_name for end in ends.values() for port in end.ports}
     cables: dict[object, set[int]] = {}
     for host, facts in hosts.items():
-        own_ports = {port.nccl_name for port in ends[host].ports}
+        host_ports = {port.nccl_name for port in ends[host].ports}
         for port in facts.rdma:
             if port.nccl_name in listed_ports and port.active:
                 interface_address = _find_port_address(port, facts)
                 if interface_address is None:
                     return None
                 # A port to a third host is another cable.
-                cable = interface_address.network if port.nccl_name in own_ports else (host, port.nccl_name)
+                cable = interface_address.network if port.nccl_name in host_ports else (host, port.nccl_name)
                 cables.setdefault(cable, set()).add(int(interface_address.ip))
     return _compute_subnet_bits(list(cables.values()))
 
