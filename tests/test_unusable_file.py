@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from medley import storage, unusable_file
-from medley.unusable_file import UnusableFile, optional
+from medley.unusable_file import UnusableFile, skip_unusable_file
 from tests.problems import assert_problem, raises_problem
 
 ANOTHER = "export MEDLEY_STATE=/path"
@@ -150,18 +150,18 @@ def test_disks(number: int, cause: str, fix: str | tuple[str, ...], state: Path)
 
 def test_what_is_optional_is_left_out_with_one_line(state: Path) -> None:
     said: list[str] = []
-    unusable_file.report_left_out(said.append)
+    unusable_file.set_reporter(said.append)
     (state / "a").mkdir()
-    assert not unusable_file.is_left_out()
+    assert not unusable_file.has_skipped_file()
     for _ in range(2):
-        with optional():
+        with skip_unusable_file():
             storage.read_text(state / "a")
     (line,) = said
     assert line.startswith(f"{state / 'a'} cannot be read, and is left out: it is a folder")
     assert line.endswith(f"; fix: mv {state / 'a'} {state / 'a'}.old")
-    assert unusable_file.is_left_out()
-    unusable_file.report_left_out(said.append)
-    assert not unusable_file.is_left_out(), "another verb of the same process"
+    assert unusable_file.has_skipped_file()
+    unusable_file.set_reporter(said.append)
+    assert not unusable_file.has_skipped_file(), "another verb of the same process"
 
 
 def test_a_log_that_cannot_be_written_costs_its_lines(state: Path) -> None:
@@ -173,4 +173,4 @@ def test_a_log_that_cannot_be_written_costs_its_lines(state: Path) -> None:
 @pytest.fixture(autouse=True)
 def no_report() -> Iterator[None]:
     yield
-    unusable_file.report_left_out(lambda _: None)
+    unusable_file.set_reporter(lambda _: None)

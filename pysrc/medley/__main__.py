@@ -25,9 +25,9 @@ def _main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _raise_terminated)
     from medley.errors import Problem, Terminated  # noqa: PLC0415 - as main() says
-    from medley.unusable_file import report_left_out  # noqa: PLC0415 - as main() says
+    from medley.unusable_file import set_reporter  # noqa: PLC0415 - as main() says
 
-    report_left_out(_print_message)
+    set_reporter(_print_message)
     try:
         status = _run_verb()
         if sys.stdout:  # else a reader that has left is noticed at exit, with a line on stderr

@@ -26,7 +26,7 @@ from medley import storage
 from medley.errors import Problem
 from medley.host_schema import HostTable, Recipe
 from medley.schema import Model
-from medley.unusable_file import optional
+from medley.unusable_file import skip_unusable_file
 from medley.values import Mistake, StrictTable, list_mistakes
 
 _T = TypeVar("_T", bound=StrictTable)
@@ -82,7 +82,7 @@ def find_table_files(kind: str, suffix: str = ".toml") -> dict[str, Path]:
 
 def list_tables(folder: Path, suffix: str = ".toml") -> list[Path]:
     """List the tables in a folder; one that this user may not enter is left out."""
-    with optional():
+    with skip_unusable_file():
         return storage.list_folder(folder, f"*{suffix}")
     return []
 

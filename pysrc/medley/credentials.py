@@ -12,7 +12,7 @@ from pathlib import Path
 
 from medley import storage, user
 from medley.errors import Problem
-from medley.unusable_file import optional
+from medley.unusable_file import skip_unusable_file
 
 NONE = "none"
 API_KEY_VARIABLE = "MEDLEY_API_KEY"
@@ -169,7 +169,7 @@ def choose_client_key_file(source: Path) -> Path:
 
 def remember_secret(file: Path) -> None:
     """Keep the path of a file of the user's that holds a secret, so that no report shows what it holds."""
-    with optional():
+    with skip_unusable_file():
         if file not in list_secret_files():
             storage.append_text(_find_secret_list(), f"{file}\n")
 

@@ -6,7 +6,7 @@ tables   $MEDLEY_CONFIG, or $XDG_CONFIG_HOME/medley, or ~/.config/medley
 sockets  a folder of mode 0700 in $XDG_RUNTIME_DIR, or in the state folder
 
 A file or folder that is not there reads as None or empty. Any other error is an UnusableFile, which names the
-path, its owner and the fix; `optional` goes on without the file.
+path, its owner and the fix; `skip_unusable_file` goes on without the file.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from medley import json_shape, user
-from medley.unusable_file import UnusableFile, build_foreign_problem, build_problem, optional
+from medley.unusable_file import UnusableFile, build_foreign_problem, build_problem, skip_unusable_file
 
 _T = TypeVar("_T")
 _MAX_SOCKET_FOLDER_BYTES = 80
@@ -294,7 +294,7 @@ def open_log(path: Path, *, max_bytes: int = 0) -> Iterator[Callable[[str], None
     """Yield a function that writes lines with their times to a log; a longer log becomes NAME.1 first."""
     # Where the log cannot be written, the lines are lost.
     handle = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-    with optional():
+    with skip_unusable_file():
         handle = _open_log(path, max_bytes, instead=handle)
     # Without a buffer, so that a full disk only loses lines of the log.
     with os.fdopen(handle, "ab", buffering=0) as file:

@@ -1,6 +1,6 @@
 """Explain why a file cannot be used: what is in its place, who owns it, and what to type.
 
-A Problem of this kind ends what needs the file. `optional` goes on without it, with one line on stderr.
+A Problem of this kind ends what needs the file. `skip_unusable_file` goes on without it, and prints a line.
 """
 
 import errno
@@ -16,35 +16,35 @@ from medley.errors import Problem, describe_error
 
 _FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT}
 _DENIED_ERRNOS = {errno.EACCES, errno.EPERM}
-_left_out: set[str] = set()
-_reports: list[Callable[[str], None]] = []
+_skipped: set[str] = set()
+_reporters: list[Callable[[str], None]] = []
 
 
 class UnusableFile(Problem):
     """A file or folder that cannot be read, written, listed or removed."""
 
 
-def report_left_out(report: Callable[[str], None]) -> None:
-    """Let `report` print each file that `optional` leaves out; the command line calls this for each verb."""
-    _left_out.clear()
-    _reports[:] = [report]
+def set_reporter(report: Callable[[str], None]) -> None:
+    """Let `report` print each file that is skipped from now on; the command line calls this for each verb."""
+    _skipped.clear()
+    _reporters[:] = [report]
 
 
-def is_left_out() -> bool:
-    """Return whether `optional` left out a file in this process."""
-    return bool(_left_out)
+def has_skipped_file() -> bool:
+    """Return whether this verb has skipped a file."""
+    return bool(_skipped)
 
 
 @contextmanager
-def optional() -> Iterator[None]:
+def skip_unusable_file() -> Iterator[None]:
     """Skip the rest of the block if it raises UnusableFile; report that in one line, once per process."""
     try:
         yield
     except UnusableFile as problem:
-        if problem.what not in _left_out:
-            _left_out.add(problem.what)
+        if problem.what not in _skipped:
+            _skipped.add(problem.what)
             fix = problem.fix.partition("\n")[0]
-            for report in _reports:
+            for report in _reporters:
                 report(f"{problem.what}, and is left out: {problem.cause}; fix: {fix}")
 
 

@@ -15,7 +15,7 @@ from medley.cli.terminal import create_console
 from medley.cluster.events import Event
 from medley.cluster.fleet import Fleet
 from medley.errors import Problem
-from medley.unusable_file import is_left_out
+from medley.unusable_file import has_skipped_file
 
 _COLORS = ("cyan", "green", "yellow", "magenta", "blue", "red")
 
@@ -105,4 +105,4 @@ class StopVerb(Verb):
             return run_at_head(head)
         count = serving.end_servers(self.port, start_progress(), is_immediate=self.now)
         print(f"ended {count} server{'s' if count != 1 else ''}" if count else "nothing is served here")
-        return int(is_left_out())  # a record that cannot be read may be that of another server
+        return int(has_skipped_file())  # a record that cannot be read may be that of another server

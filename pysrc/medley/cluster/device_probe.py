@@ -30,7 +30,7 @@ from medley.planner.device_history import (
 )
 from medley.planner.devices import DeviceSpeed
 from medley.transcript import NO_ANSWER, parse_number, read_file_values, read_lines
-from medley.unusable_file import optional
+from medley.unusable_file import skip_unusable_file
 
 _PROBE_LIMIT_S = 30
 _MIN_PROBE_INTERVAL_S = 600
@@ -105,7 +105,7 @@ def probe_devices(launch: Command, *, is_engine_start: bool = False) -> list[Fin
     whose server `is_engine_start`.
     """
     with (
-        optional(),
+        skip_unusable_file(),
         storage.lock_file((storage.find_state_folder() / HISTORY_FILE).with_suffix(".probing")) as is_alone,
     ):
         is_due = _compute_age(read_history()) >= timedelta(seconds=_MIN_PROBE_INTERVAL_S)

@@ -22,7 +22,7 @@ from medley.command import Command
 from medley.errors import Problem, describe_error
 from medley.host.redact import redactor_of_host
 from medley.process import Process
-from medley.unusable_file import optional
+from medley.unusable_file import skip_unusable_file
 
 Kind = Literal["start", "ready", "fault", "restart", "recovery", "end", "upgrade"]
 COMMAND_VARIABLE = "MEDLEY_ON_EVENT"
@@ -151,7 +151,7 @@ def _clean_text(text: str) -> str:
 
 def _append_event(event: Event) -> None:
     line = json.dumps(asdict(event)) + "\n"
-    with optional(), storage.lock_file(get_events_file().with_suffix(".lock"), waits=lambda: None):
+    with skip_unusable_file(), storage.lock_file(get_events_file().with_suffix(".lock"), waits=lambda: None):
         text = storage.read_text(get_events_file(), errors="replace") or ""
         if len(text) > _MAX_FILE_BYTES:
             lines = text.splitlines(keepends=True)
@@ -212,7 +212,7 @@ def follow_events(count: int, *, follow: bool) -> Iterator[Event]:
 def read_counts() -> dict[str, int]:
     """Return the number of events of each kind that this host ever recorded."""
     table: dict[str, Any] = {}
-    with optional():
+    with skip_unusable_file():
         table = storage.read_table(_get_counts_file()) or {}
     return {kind: count if isinstance(count := table.get(kind), int) else 0 for kind in get_args(Kind)}
 

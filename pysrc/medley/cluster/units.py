@@ -28,7 +28,7 @@ from medley.process_identity import (
     list_descendants,
     reap_orphans,
 )
-from medley.unusable_file import optional
+from medley.unusable_file import skip_unusable_file
 
 STARTED_PREFIX = "medley keeps "
 _STARTED_LIMIT_S = 10
@@ -184,7 +184,7 @@ def read_state(name: str) -> UnitState | None:
 def read_last_log_lines(name: str) -> list[str]:
     """Return the end of its log since its last start, without timestamps."""
     lines: list[str] = []
-    with optional():
+    with skip_unusable_file():
         lines = storage.read_end(get_log_file(name), _MAX_TAIL_BYTES).decode(errors="replace").splitlines()
     texts = [line.partition(" ")[2] for line in lines]
     start_line = max(
@@ -195,7 +195,7 @@ def read_last_log_lines(name: str) -> list[str]:
 
 def list_states() -> Iterator[UnitState]:
     for file in storage.list_folder(get_units_folder(), "*.json"):
-        with optional():
+        with skip_unusable_file():
             if unit_state := read_state(file.stem):
                 yield unit_state
 
@@ -308,5 +308,5 @@ class UnitSupervisor:
 
     def _write_state(self, **changes: Any) -> None:  # noqa: ANN401 - each field by its name
         self.state = replace(self.state, **changes)
-        with optional():
+        with skip_unusable_file():
             storage.write_text(get_units_folder() / f"{self.unit.name}.state", json.dumps(asdict(self.state)))

@@ -20,7 +20,7 @@ from medley.environment import engine_source, payload, virtualenv
 from medley.environment.container_image import ContainerEnvironment
 from medley.progress import SILENT, Progress
 from medley.schema import TITLES, EngineName
-from medley.unusable_file import optional
+from medley.unusable_file import skip_unusable_file
 
 PARSERS_FOLDER = "locks/parsers"
 FLAG_REPLACEMENTS: Mapping[str, Mapping[str, str]] = config.read_module_table(__file__, "renamed_flags.toml")
@@ -324,7 +324,7 @@ def _read_cached_parser(
         / f"{engine}-{storage.hash_bytes(identity.encode())[:16]}.json"
     )
     stored_bytes = None
-    with optional():
+    with skip_unusable_file():
         stored_bytes = storage.read_bytes(path)
     if stored_bytes is None and wrap_command:
         with progress.stage(f"read the flags of {TITLES[engine]} in {source}"):
@@ -340,7 +340,7 @@ def _read_cached_parser(
             progress.note(f"the flags of {source} are not checked: its parser does not run")
             return None
         stored_bytes = json.dumps(table).encode()
-        with optional():
+        with skip_unusable_file():
             storage.write_text(path, stored_bytes.decode())
     table = json_shape.parse_object(stored_bytes or b"")
     return read_parser_table(engine, table, source) if table else None

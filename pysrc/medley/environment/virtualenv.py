@@ -22,7 +22,7 @@ from medley.errors import Problem
 from medley.host_schema import Driver, Recipe
 from medley.progress import SILENT, Progress
 from medley.schema import TITLES, EngineName
-from medley.unusable_file import optional
+from medley.unusable_file import skip_unusable_file
 
 # A number to increase when medley builds another environment from the same parts.
 _FORMAT = 2
@@ -165,7 +165,7 @@ def get_environments_folder() -> Path:
 def list_environments() -> Iterator[Environment]:
     """Yield every finished environment on this host."""
     for path in _list_folders():
-        with optional():
+        with skip_unusable_file():
             if environment := read_environment(path):
                 yield environment
 
@@ -200,7 +200,7 @@ def is_current(environment: Environment) -> bool:
 def list_unfinished() -> Iterator[Path]:
     """Yield the folders of killed builds, and of builds that still run."""
     for path in _list_folders():
-        with optional():
+        with skip_unusable_file():
             if read_environment(path) is None:
                 yield path
 

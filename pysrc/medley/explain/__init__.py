@@ -8,7 +8,7 @@ from medley import storage
 from medley.errors import Problem
 from medley.explain.lines import COLOR
 from medley.process import ProcessResult
-from medley.unusable_file import optional
+from medley.unusable_file import skip_unusable_file
 
 _SIGNAL_STATUS = 128
 _KERNEL_KILL = "as the kernel does when memory runs out"
@@ -46,7 +46,7 @@ def explain_engine_end(
 
 def explain_problem(problem: Problem, log: Path) -> Problem:
     """Add cause and fix of the known failure in its log, else how to search for it."""
-    with optional():
+    with skip_unusable_file():
         if file := storage.open_file(log):
             with file:
                 blocks = iter(lambda: file.read(1 << 20), b"")

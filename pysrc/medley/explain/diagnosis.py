@@ -17,7 +17,7 @@ from medley.explain.patterns import Failure, KnownFailures, Phase
 from medley.explain.scan import Needles, scan_log
 from medley.explain.scanned_log import Log
 from medley.explain.user_patterns import UserPatterns
-from medley.unusable_file import optional
+from medley.unusable_file import skip_unusable_file
 
 STANDARD_INPUT = "/dev/stdin"
 _SLOW_REASON = "its search takes too long"
@@ -58,7 +58,7 @@ def open_newest_logs() -> list[Log]:
     newest = [file for time_s, file in logs_by_time if logs_by_time[-1][0] - time_s <= _SAME_START_S]
     later_logs: list[Log] = []
     for file in newest[1:]:
-        with optional():
+        with skip_unusable_file():
             later_logs += _open_log_file(file)
     return [*_open_log_file(newest[0]), *later_logs]
 

@@ -28,7 +28,7 @@ from medley.model.checkpoint import (
     read_config,
 )
 from medley.progress import SILENT, Progress
-from medley.unusable_file import optional
+from medley.unusable_file import skip_unusable_file
 
 if TYPE_CHECKING:  # half a second to import, and seldom needed
     from huggingface_hub import HfApi
@@ -96,7 +96,7 @@ def fetch_record(repository: str, watch: Progress = SILENT) -> HubRecord:
         return record
     record = hub.run_query(repository, lambda api: _fetch_headers(api, repository, about, watch))
     if record.commit:
-        with optional():
+        with skip_unusable_file():
             storage.write_text(_find_record_path(repository, record.commit), json.dumps(asdict(record)))
     return record
 
@@ -141,12 +141,12 @@ def _read_snapshot(repository: str) -> HubRecord | None:
 def load_record(repository: str, commit: str | None = None) -> HubRecord | None:
     """Return the kept record of this commit, else the newest one; None without one."""
     records = []
-    with optional():
+    with skip_unusable_file():
         folder = _find_record_path(repository, "").parent
         for path in (
             [_find_record_path(repository, commit)] if commit else storage.list_folder(folder, "*.json")
         ):
-            with optional():
+            with skip_unusable_file():
                 records.append(storage.read_record(path, HubRecord))
     return max((record for record in records if record), key=lambda record: record.date, default=None)
 

@@ -13,7 +13,7 @@ from medley import json_shape, storage
 from medley.errors import Finding
 from medley.planner import kinds
 from medley.planner.devices import DeviceIdentity, DeviceSpeed
-from medley.unusable_file import optional
+from medley.unusable_file import skip_unusable_file
 
 HISTORY_FILE = "device-history.jsonl"
 _MAX_RECORDS = 60
@@ -89,7 +89,7 @@ def add_record(record: ProbeRecord) -> tuple[ProbeRecord, ...]:
 def read_history() -> tuple[ProbeRecord, ...]:
     """Return the records of this host, the oldest first."""
     text = None
-    with optional():
+    with skip_unusable_file():
         text = storage.read_text(storage.find_state_folder() / HISTORY_FILE, errors="replace")
     return parse_records((text or "").splitlines())
 

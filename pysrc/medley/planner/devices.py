@@ -13,7 +13,7 @@ from medley.host.kind import Kind, SiteHost, find_gpu_capability, find_gpu_memor
 from medley.planner import Device
 from medley.planner.device_specs import find_stated_speed
 from medley.planner.memory import compute_max_unified_bytes, compute_usable_bytes
-from medley.unusable_file import optional
+from medley.unusable_file import skip_unusable_file
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class _MeasurementsFile(TypedDict):
 def read_measurements() -> Measurements:
     """Return the stored measurements of this host; none if another release of medley wrote the file."""
     table: dict[str, Any] = {}
-    with optional():
+    with skip_unusable_file():
         table = storage.read_table(_find_measurements_file()) or {}
     if not json_shape.has_type(table, _MeasurementsFile):
         return NO_MEASUREMENTS

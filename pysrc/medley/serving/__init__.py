@@ -21,7 +21,7 @@ from medley.errors import Problem
 from medley.planner import Layout
 from medley.progress import Progress
 from medley.schema import EngineName
-from medley.unusable_file import optional
+from medley.unusable_file import skip_unusable_file
 
 _END_LIMIT_S = 40
 _PROGRESS_INTERVAL_S, _POLL_INTERVAL_S = 2, 0.1
@@ -82,14 +82,14 @@ def record_server(
             hosts,
             str(listen.socket_folder or ""),
         )
-        with optional():  # on a full disk the server goes on, and its record keeps the old state
+        with skip_unusable_file():  # on a full disk the server goes on, and its record keeps the old state
             storage.write_text(_find_record_file(listen.port), json.dumps(asdict(server)))
 
     report(state)
     try:
         yield report
     finally:
-        with optional():
+        with skip_unusable_file():
             storage.remove_file(_find_record_file(listen.port))
 
 
@@ -195,7 +195,7 @@ def _wait_for_ends(deadlines: dict[Server, float], progress: Progress) -> None:
 
 def _remove_stale_records(port: int | None, progress: Progress) -> None:
     for file in storage.list_folder(get_records_folder(), "*.json"):
-        with optional():
+        with skip_unusable_file():
             if (port is None or file.stem == str(port)) and _read_server(file) is None:
                 storage.remove_file(file)
                 progress.note(f"removed {file.name}: its server is gone, as after a power cut")
@@ -228,7 +228,7 @@ def list_servers() -> list[Server]:
 
 def _list_readable_servers(files: Iterable[Path]) -> Iterator[Server]:
     for file in files:
-        with optional():
+        with skip_unusable_file():
             if server := _read_server(file):
                 yield server
 
@@ -268,12 +268,12 @@ def build_description(order: Order, launch: Launch, layout: Layout | None) -> De
 def store_description(port: int, description: Description) -> Iterator[None]:
     """Store the description next to its server's record while that runs."""
     file = get_records_folder() / f"{port}.what"
-    with optional():
+    with skip_unusable_file():
         storage.write_text(file, json.dumps(asdict(description)))
     try:
         yield
     finally:
-        with optional():
+        with skip_unusable_file():
             storage.remove_file(file)
 
 

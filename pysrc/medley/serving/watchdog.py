@@ -26,7 +26,7 @@ from medley.errors import Problem
 from medley.network import http_client
 from medley.process import Process
 from medley.serving import metrics
-from medley.unusable_file import optional
+from medley.unusable_file import skip_unusable_file
 
 _THIS_HOST = "this host"
 _ACTIVE_CORES, _SPINNING_CORES = 0.1, 0.5
@@ -389,12 +389,12 @@ def write_report(
             lines += ["", f"{_describe_process(host, row)}: state {row['state']}{wait_channel}, {used}"]
             lines += row.get("stack", "").splitlines()
         lines += ["", f"counters of {host}:", *report.get("host", "").splitlines()]
-    with optional():
+    with skip_unusable_file():
         storage.write_text(file, "\n".join([*lines, ""]))
     return file
 
 
 def _read_last_lines(log: Path) -> list[str]:
-    with optional():
+    with skip_unusable_file():
         return (storage.read_text(log, errors="replace") or "").splitlines()[-_MAX_LAST_LINES:]
     return []

@@ -24,7 +24,7 @@ from medley.host.health import access
 from medley.host.kind import load_answers
 from medley.measurement.monitor.sampler import HostSampler
 from medley.network.ports import RayPorts
-from medley.unusable_file import optional
+from medley.unusable_file import skip_unusable_file
 
 
 def answer_look(_fields: Table, _note: Note) -> Table:
@@ -162,7 +162,7 @@ def _read_new_lines(path: Path, end_offsets: dict[Path, int]) -> Iterator[str]:
     if size == old_size:
         return
     new_text = b""
-    with optional():
+    with skip_unusable_file():
         if file := storage.open_file(path):
             with file, storage.explain_errors(path, "read"):
                 file.seek(old_size if size > old_size else 0)

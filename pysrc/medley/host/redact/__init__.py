@@ -17,7 +17,7 @@ from medley.host.redact.identities import NOBODYS, Identities
 from medley.host.redact.named_values import HIDDEN, WORDS, has_secret_value, hide_named, is_plain, is_secret
 from medley.host.redact.shapes import hide_shapes, told_values
 from medley.transcript import Answer, Transcript
-from medley.unusable_file import optional
+from medley.unusable_file import skip_unusable_file
 
 HostNames = str | tuple[str, ...]
 """A host's name; several where it has several."""
@@ -79,7 +79,7 @@ def _addresses(commands: str) -> Iterator[str]:
 
 def _remembered() -> list[Path]:
     """Return the user's own files with secrets: of --api-key and of --on-event."""
-    with optional():
+    with skip_unusable_file():
         return credentials.list_secret_files()
     return []
 

@@ -10,7 +10,7 @@ from medley import storage, user
 from medley.errors import Problem
 from medley.measurement.bench import BenchLoad, BenchRun, Figures, Spread, compute_spreads
 from medley.measurement.bench.context import ExpectedFigures
-from medley.unusable_file import optional
+from medley.unusable_file import skip_unusable_file
 from medley.values import Value
 
 Mode = Literal["served", "latency", "throughput"]
@@ -101,7 +101,7 @@ def save_record(record: Record) -> Path:
 def list_records() -> Iterator[Record]:
     """Yield all readable records, newest first."""
     for path in reversed(storage.list_folder(_get_folder(), "*.json")):
-        with optional():
+        with skip_unusable_file():
             if record := read(path):
                 yield record
 

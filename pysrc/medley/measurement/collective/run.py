@@ -21,7 +21,7 @@ from medley.network.fabric.types import NetworkOptions
 from medley.network.fabric.variables import NOT_CARRIED_VARIABLES
 from medley.process import Process
 from medley.progress import Progress
-from medley.unusable_file import optional
+from medley.unusable_file import skip_unusable_file
 
 CONNECT_LIMIT_S = 40
 # Steps in addition to one for each size: start, group, sums, twice the pairs, and a restart of ranks.
@@ -163,7 +163,7 @@ def _read_lines(process: Process, lines: "SimpleQueue[str]", limit_s: float) -> 
 def write_result(table: Mapping[str, Any], member: Membership) -> None:
     """Write the result's table to collective.json in the state folder."""
     origin = {"when": format_now(), "head": member.head}
-    with optional():
+    with skip_unusable_file():
         storage.write_text(
             storage.find_state_folder() / "collective.json", json.dumps({**origin, **table}, indent=1)
         )

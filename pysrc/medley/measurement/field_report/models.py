@@ -27,7 +27,7 @@ from medley.model.shape import find_shape
 from medley.network import tcp
 from medley.planner import list_hosts
 from medley.process import Process, wait_until
-from medley.unusable_file import optional
+from medley.unusable_file import skip_unusable_file
 
 _NCCL_VARIABLES = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
 """Variables that make NCCL log, at its start, its version and its transport."""
@@ -154,7 +154,7 @@ def _add_bench(
 
 def _list_backends(draft: Draft, target: BenchTarget, server: Server) -> list[dict[str, Any]]:
     lines: list[str] = []
-    with optional():
+    with skip_unusable_file():
         if log := storage.open_file(serving.get_log_file(f"serve-{_get_port(server)}")):
             with log:
                 lines = log.read(_MAX_LOG_BYTES).decode(errors="replace").splitlines()

@@ -24,7 +24,7 @@ from medley.model.transfer import (
     is_last,
     split_hashes,
 )
-from medley.unusable_file import optional
+from medley.unusable_file import skip_unusable_file
 
 HASH_THREADS = min(4, os.cpu_count() or 1)
 _READ_BYTES = 1 << 20
@@ -93,7 +93,7 @@ def save_hashes(path: Path, piece_bytes: int, hashes: tuple[str, ...]) -> None:
     """Write the hashes of a file to the cache, if it can be written."""
     identity = _identify_file(path, piece_bytes)
     # Without the cache the file is read again the next time, and this transfer goes on.
-    with optional():
+    with skip_unusable_file():
         storage.write_text(_find_hashes_path(path), json.dumps({"of": identity, "hashes": "".join(hashes)}))
 
 
@@ -137,7 +137,7 @@ def _identify_file(path: Path, piece_bytes: int) -> list[str | int]:
 
 def _load_hashes(path: Path, identity: list[str | int]) -> tuple[str, ...] | None:
     table = None
-    with optional():
+    with skip_unusable_file():
         table = storage.read_table(_find_hashes_path(path))
     match table:
         case {"of": cached_identity, "hashes": str(text)} if (
