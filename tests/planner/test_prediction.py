@@ -95,7 +95,7 @@ def test_a_pipeline_is_as_fast_as_its_slowest_stage() -> None:
         predict_speed(DENSE, cut, Load(8)).tokens_per_s
         > 1.2 * predict_speed(DENSE, even, Load(8)).tokens_per_s
     )
-    assert "stage 2 of 2 is always busy" in predict_speed(DENSE, even, Load(8)).bound
+    assert "stage 2 of 2 is always busy" in predict_speed(DENSE, even, Load(8)).bottleneck
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,8 @@ def test_a_pipeline_is_as_fast_as_its_slowest_stage() -> None:
 )
 def test_bound(layout: Layout, load: Load, words: str) -> None:
     found = predict_speed(DENSE, layout, load)
-    assert words in found.bound
-    assert " ms a step" in found.bound
+    assert words in found.bottleneck
+    assert " ms a step" in found.bottleneck
     assert found.low < found.tokens_per_s < found.high
     assert found.per_stream * load.concurrency == pytest.approx(found.tokens_per_s)
 
@@ -126,7 +126,7 @@ def test_of_what_was_measured_all_is_reached() -> None:
     besides = (32 * SHIPPED_EFFICIENCY.layer_us + SHIPPED_EFFICIENCY.step_us) * 1e-6
     reading = 1 / found.tokens_per_s - besides - 2 * 7.0e9 / 1e12
     assert reading == pytest.approx(read / 50e9, rel=0.01)
-    assert "at 50 GB/s measured" in found.bound
+    assert "at 50 GB/s measured" in found.bottleneck
     stated = predict_speed(DENSE, Layout((Stage((cpu,), 32),)), load)
     assert found.tokens_per_s > 1.1 * stated.tokens_per_s
     assert found.prefill_tokens_per_s > 2 * stated.prefill_tokens_per_s

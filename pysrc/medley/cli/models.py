@@ -42,7 +42,9 @@ class ModelsVerb(Verb):
 
 def _build_table(entry: CatalogEntry) -> dict[str, Any]:
     shape, prediction = entry.shape, entry.choice and entry.choice.prediction
-    prediction = prediction if prediction and prediction.fitted else None  # plan has no speed of a CPU either
+    prediction = (
+        prediction if prediction and prediction.is_calibrated else None
+    )  # plan has no speed of a CPU either
     return {
         "name": entry.name,
         "aliases": entry.model.aliases,
@@ -92,7 +94,7 @@ def _build_row(entry: CatalogEntry) -> tuple[str, str, str, str, str, str, str]:
         count += f", {_format_parameters(shape.active_parameters)} active"
     rate = ""
     if prediction:
-        rate = f"{prediction.tokens_per_s:.1f}" if prediction.fitted else "-"
+        rate = f"{prediction.tokens_per_s:.1f}" if prediction.is_calibrated else "-"
     return (
         entry.name,
         _format_gb(entry.size_bytes),

@@ -30,6 +30,7 @@ from medley.planner import join_names, list_hosts, report
 from medley.planner.choose import Choice
 from medley.planner.loading import LoadTime, compute_load_time
 from medley.planner.placement import PlacementOptions
+from medley.planner.prediction import Prediction
 from medley.planner.site import Site
 from medley.progress import SILENT, Progress
 from medley.schema import DEFAULT_ENGINE
@@ -39,6 +40,9 @@ from medley.serving.chat_parsers import find_format
 from medley.serving.engine_sources import add_engine_gaps, add_engine_sources
 from medley.serving.extras import find_extras
 from medley.serving.steps import LaunchStep, list_steps
+
+_JSON_KEYS = {"bottleneck": "bound", "is_calibrated": "fitted"}
+"""Keys of the JSON that differ from the names of fields."""
 
 PLAN_HINTS = "every reason: --why   full commands and variables: --commands   picture: --svg plan.svg"
 
@@ -91,12 +95,11 @@ class PlanVerb(Verb):
                 draw_layout(model_files.name, choice, join(drop_switches(self.typed_words, ["--svg"]))),
             )
             output.print_message(f"the plan is drawn in {self.picture}")
-        prediction = choice.prediction
         result = {
             "model": model_files.name,
             "layout": dataclasses.asdict(choice.layout),
             "fit": dataclasses.asdict(choice.fit),
-            "prediction": dataclasses.asdict(prediction) | {"ttft_range_s": prediction.ttft_range_s},
+            "prediction": _build_prediction_table(choice.prediction),
             "loading": dataclasses.asdict(load_time) if load_time else None,
             "cabling": choice.cabling.table,
             "why": choice.why,
@@ -201,6 +204,11 @@ class _Notes:
     def note(self, text: str) -> None:
         self.notes.append(text)
         self.progress.note(text)
+
+
+def _build_prediction_table(prediction: Prediction) -> dict[str, object]:
+    fields = dataclasses.asdict(prediction) | {"ttft_range_s": prediction.ttft_range_s}
+    return {_JSON_KEYS.get(name, name): value for name, value in fields.items()}
 
 
 def _build_table(build: Build, choice: Choice) -> dict[str, object]:

@@ -209,7 +209,7 @@ def _build_slower_rejection(row: CandidateRow, best: CandidateRow, goal: Goal) -
     """Return the rejection of a layout that fits, with its speed."""
     unit = "tok/s" if goal == "throughput" else "tok/s per stream"
     numbers = "estimated from memory bandwidth"
-    if best.prediction.fitted:
+    if best.prediction.is_calibrated:
         numbers = f"{row.score:.1f} {unit}, the chosen layout {best.score:.1f}"
     note = _describe_disadvantage(row, best, goal)
     return Rejection(describe_layout(row.layout), f"{numbers}: {note}", row.layout, row.score, note)
@@ -220,7 +220,7 @@ def _describe_disadvantage(row: CandidateRow, best: CandidateRow, goal: Goal) ->
         return f"context up to {row.fit.context:,} tokens instead of {best.fit.context:,}"
     if row.score < _EQUAL_SCORE_SHARE * best.score:
         change = f"{row.score / best.score - 1:+.0%}"
-        return change if best.prediction.fitted else "slower by memory bandwidth alone"
+        return change if best.prediction.is_calibrated else "slower by memory bandwidth alone"
     streams, best_streams = row.fit.concurrency, best.fit.concurrency
     if streams < best_streams and _compute_arrangement(row.layout) == _compute_arrangement(best.layout):
         return f"about as fast, fits {format_count(streams, 'concurrent stream')} instead of {best_streams}"
@@ -248,10 +248,10 @@ def describe_figures(workload: Workload, layout_fit: Fit, prediction: Prediction
     concurrency = workload.load.concurrency
     streams = format_count(concurrency, "stream")
     speed = NO_CPU_PREDICTION
-    if prediction.fitted:
+    if prediction.is_calibrated:
         speed_range = f"({prediction.low:.1f} to {prediction.high:.1f})"
         rate = f"{prediction.tokens_per_s:.1f} tok/s {speed_range} for {streams}"
-        speed = f"predicted {rate}, {prediction.per_stream:.1f} for each; bottleneck: {prediction.bound}"
+        speed = f"predicted {rate}, {prediction.per_stream:.1f} for each; bottleneck: {prediction.bottleneck}"
     longest = f"context up to {layout_fit.context:,} tokens with {streams}"
     most_streams = format_count(layout_fit.concurrency, "concurrent stream")
     return (
@@ -285,7 +285,7 @@ def _compare_with_unforced(evaluation: Evaluation, best: CandidateRow) -> Iterat
     if not unforced_rows or (best_unforced := _find_best_row(unforced_rows, request.workload.goal)) is best:
         return
     layout = describe_layout(best_unforced.layout)
-    if not best.prediction.fitted:
+    if not best.prediction.is_calibrated:
         yield f"{request.sizes}, as asked: without it the plan takes {layout}"
         return
     price = f"{best.score:.1f} tok/s predicted, {best_unforced.score:.1f} without it"

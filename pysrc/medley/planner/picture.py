@@ -91,7 +91,7 @@ def _draw_heading(model: str, choice: Choice) -> Iterator[str]:
     for_streams = f" for {streams} streams" if streams > 1 else ""
     speed = f"{prediction.tokens_per_s:.1f} tok/s"
     speed_note = f"predicted{for_streams}, range {format_speed_range(prediction)}"
-    if not prediction.fitted:
+    if not prediction.is_calibrated:
         speed, speed_note = "no prediction", "runs on a CPU"
     yield _draw_text(speed, (right, 66), 38, "ink b", -320)
     yield _draw_text(speed_note, (right, 92), 14, max_width=-320)

@@ -358,7 +358,7 @@ def describe_idle_ports_gain(
         return
     current_score = compute_score(options.goal, choice.prediction)
     better_score = compute_score(options.goal, better.prediction)
-    if better_score >= _MIN_GAIN * current_score and better.prediction.fitted:
+    if better_score >= _MIN_GAIN * current_score and better.prediction.is_calibrated:
         speed = format_speed(max(link.mbit or 0 for links in ports.values() for link in links))
         yield (
             f"{', '.join(ports)} have fast ports that lie idle ({speed}): with addresses on them "

@@ -44,14 +44,14 @@ class Prediction:
     """Lower end of the range of `tokens_per_s`; `held_out` counts the measurements inside."""
     high: float
     """Upper end of this range."""
-    bound: str
+    bottleneck: str
     """The part of a step that takes the longest, with its numbers."""
     stage_s: tuple[float, ...]
     """Seconds of a step on each stage of the first pipeline, for the streams of one micro-batch."""
     prefill_tokens_per_s: float
     """Tokens of prompts read per second, if prompts wait in a queue."""
-    fitted: bool = True
-    """Whether it is fitted to measurements of such devices; CPUs were not measured."""
+    is_calibrated: bool = True
+    """Whether measurements of such devices calibrate it; CPUs were not measured."""
     held_out: HeldOutRange = ONE_STREAM
     """The measurements inside the range of `tokens_per_s`, none of which the fit used."""
     held_out_prompts: HeldOutRange = PROMPTS
@@ -154,10 +154,10 @@ def predict_speed(
         per_stream=total / load.concurrency,
         low=total * held_out.low,
         high=total * held_out.high,
-        bound=_describe_bound(speeds[0]),
+        bottleneck=_describe_bottleneck(speeds[0]),
         stage_s=tuple(stage_pass.seconds for stage_pass in speeds[0].passes),
         prefill_tokens_per_s=sum(speed.prefill_tokens_per_s for speed in speeds),
-        fitted=not runs_on_cpu(layout),
+        is_calibrated=not runs_on_cpu(layout),
         held_out=held_out,
     )
 
@@ -365,7 +365,7 @@ def _compute_transfer_s(
     return latency_us * _MICRO + staged_s + message_bytes / (bytes_per_s * NETWORK_SHARE)
 
 
-def _describe_bound(pipeline: _PipelineSpeed) -> str:
+def _describe_bottleneck(pipeline: _PipelineSpeed) -> str:
     """Describe the largest part of a step with its numbers, and how the stages take turns."""
     passes, times = pipeline.passes, [stage_pass.seconds for stage_pass in pipeline.passes]
     is_stage_bound = pipeline.micro_batches * max(times) >= sum(times) + pipeline.between_s
@@ -387,11 +387,11 @@ def _describe_bound(pipeline: _PipelineSpeed) -> str:
     }
     description, seconds = max(parts.items(), key=lambda part: part[1])
     total_s = sum(stage_pass.seconds for stage_pass in counted_passes) + between_s
-    bound = f"{description}: {seconds * 1000:.1f} of {total_s * 1000:.1f} ms a step"
+    bottleneck = f"{description}: {seconds * 1000:.1f} of {total_s * 1000:.1f} ms a step"
     if len(passes) == 1:
-        return bound
+        return bottleneck
     if is_stage_bound:
-        return f"{bound}; stage {busiest + 1} of {len(passes)} is always busy and the others wait for it"
+        return f"{bottleneck}; stage {busiest + 1} of {len(passes)} is always busy and the others wait for it"
     if pipeline.micro_batches > 1:
-        return f"{bound}; the {len(passes)} stages work concurrently, each on its own group of streams"
-    return f"{bound}; the {len(passes)} stages take turns"
+        return f"{bottleneck}; the {len(passes)} stages work concurrently, each on its own group of streams"
+    return f"{bottleneck}; the {len(passes)} stages take turns"

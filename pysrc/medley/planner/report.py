@@ -45,7 +45,7 @@ def format_summary(
     labeled = {
         "link": format_link(layout),
         "cabling": ", ".join(group.name for group in groups),
-        "bottleneck": prediction.bound if prediction.fitted else None,
+        "bottleneck": prediction.bottleneck if prediction.is_calibrated else None,
         "not used": ", ".join(unused),
     }
     rows = [(Text(name, "dim"), Text(text)) for name, text in labeled.items() if text]
@@ -81,7 +81,7 @@ def format_speed_range(prediction: Prediction) -> str:
 def _format_speed(choice: Choice) -> Text:
     prediction, streams = choice.prediction, choice.workload.load.concurrency
     context = ("   context up to ", (f"{choice.fit.context:,}", "bold"))
-    if not prediction.fitted:
+    if not prediction.is_calibrated:
         return Text.assemble(f"  {NO_CPU_PREDICTION}", *context)
     for_streams = f"for {streams} streams, {prediction.per_stream:.1f} each" if streams > 1 else "per stream"
     speed = (f"  {prediction.tokens_per_s:.1f} tok/s", "bold green")
@@ -161,7 +161,7 @@ def format_alternatives(choice: Choice) -> Iterator[Text]:
     names = Counter(_describe_rejection(rejection) for rejection in unique[:_MAX_ALTERNATIVES])
     rows = []
     for rejection in unique[:_MAX_ALTERNATIVES]:
-        rate = f"{rejection.score:.1f} tok/s" if choice.prediction.fitted else ""
+        rate = f"{rejection.score:.1f} tok/s" if choice.prediction.is_calibrated else ""
         note = Text(rejection.note, "red" if rejection.note.startswith("-") else "dim")
         name = _describe_rejection(rejection)
         # Layouts with the same split differ by their hosts, which the candidate names.
@@ -182,7 +182,7 @@ def format_reasons(choice: Choice, further: Iterable[str] = ()) -> Iterator[Text
     """Yield every reason, the origin of the range of speed, and every rejected layout."""
     prediction = choice.prediction
     why = [reason for reason in choice.why if not reason.startswith(("predicted ", NO_CPU_PREDICTION))]
-    if prediction.fitted:
+    if prediction.is_calibrated:
         low, high = prediction.ttft_range_s
         speeds, prompts = prediction.held_out, prediction.held_out_prompts
         inside = (

@@ -191,7 +191,7 @@ class Build:
     def speed_text(self) -> str | None:
         """The predicted speed, if any."""
         prediction = self.choice.prediction
-        return f"{prediction.tokens_per_s:.1f} tok/s" if prediction.fitted else None
+        return f"{prediction.tokens_per_s:.1f} tok/s" if prediction.is_calibrated else None
 
     @property
     def fit_text(self) -> str:
@@ -224,13 +224,13 @@ def _find_siblings(order: Order) -> dict[str, Model]:
 
 def list_faster_builds(order: Order, site: Site, choice: Choice) -> list[Build]:
     """Return the builds that are predicted to be much faster than the choice, the fastest first."""
-    if not choice.prediction.fitted:
+    if not choice.prediction.is_calibrated:
         return []
     min_tokens_per_s = _MIN_BUILD_GAIN * choice.prediction.tokens_per_s
     faster = []
     for build in list_builds(order, choice.workload.shape, site):
         prediction = build.choice.prediction
-        if prediction.fitted and prediction.tokens_per_s >= min_tokens_per_s:
+        if prediction.is_calibrated and prediction.tokens_per_s >= min_tokens_per_s:
             faster.append(build)
     return sorted(faster, key=lambda build: -build.choice.prediction.tokens_per_s)
 
@@ -238,7 +238,7 @@ def list_faster_builds(order: Order, site: Site, choice: Choice) -> list[Build]:
 def predict_four_bit_tokens_per_s(order: Order, site: Site, choice: Choice) -> float | None:
     """Return the tokens/s of a 4-bit build if medley knows none and it would be much faster; else None."""
     four_bit, prediction = quantize_shape(choice.workload.shape, "nvfp4"), choice.prediction
-    if four_bit is None or not prediction.fitted or _find_siblings(order):
+    if four_bit is None or not prediction.is_calibrated or _find_siblings(order):
         return None
     try:
         rate = place_model(four_bit, site, order.placement).prediction.tokens_per_s

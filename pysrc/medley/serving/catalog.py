@@ -89,7 +89,7 @@ def find_largest_usable_models(site: Site, options: PlacementOptions, count: int
     for name in sorted(sizes, key=lambda name: -sizes[name]) if has_gpu else ():
         entry = _plan_entry(name, shapes[name][0], site, options)
         prediction = entry.choice and entry.choice.prediction
-        if prediction and prediction.fitted and prediction.tokens_per_s >= _MIN_USABLE_TOKENS_PER_S:
+        if prediction and prediction.is_calibrated and prediction.tokens_per_s >= _MIN_USABLE_TOKENS_PER_S:
             usable.append(entry)
         if len(usable) == count:
             break

@@ -61,7 +61,7 @@ def convert_prediction(predicted: Prediction, load: BenchLoad, concurrency: int)
         high=rate * predicted.high / predicted.tokens_per_s,
         tpot_ms=1000 / predicted.per_stream,
         ttft_ms=predicted.ttft_s * 1000 if concurrency == 1 else None,
-        bound=predicted.bound,
+        bound=predicted.bottleneck,
     )
 
 
