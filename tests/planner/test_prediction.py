@@ -14,9 +14,9 @@ from benchmarks.models import bits, guessed, shape
 from benchmarks.published import Case
 from medley.planner import Device, HostLink, Layout, Load, Stage
 from medley.planner.device_specs import (
-    MANY_STREAMS,
-    ONE_STREAM,
-    PROMPTS,
+    MANY_STREAMS_RANGE,
+    ONE_STREAM_RANGE,
+    PROMPTS_RANGE,
     SHIPPED_EFFICIENCY,
     HeldOutRange,
     compute_reached_speed,
@@ -172,7 +172,7 @@ def test_the_pages_state_the_errors_of_rows_that_came_after_the_fit() -> None:
 
 @pytest.mark.parametrize(
     ("metric", "shipped"),
-    list(zip(held_out.METRICS, (ONE_STREAM, MANY_STREAMS, PROMPTS), strict=True)),
+    list(zip(held_out.METRICS, (ONE_STREAM_RANGE, MANY_STREAMS_RANGE, PROMPTS_RANGE), strict=True)),
     ids=held_out.METRICS,
 )
 def test_a_range_holds_the_share_of_measurements_that_a_plan_says(metric: str, shipped: HeldOutRange) -> None:
@@ -186,12 +186,12 @@ def test_a_range_holds_the_share_of_measurements_that_a_plan_says(metric: str, s
 def test_a_range_is_that_of_its_metric() -> None:
     alone = Layout((Stage((SPARK,), 32),))
     one, many = predict_speed(DENSE, alone, Load()), predict_speed(DENSE, alone, Load(8))
-    assert (one.held_out, many.held_out) == (ONE_STREAM, MANY_STREAMS)
-    assert one.low == one.tokens_per_s * ONE_STREAM.low
-    assert many.high == many.tokens_per_s * MANY_STREAMS.high
+    assert (one.held_out, many.held_out) == (ONE_STREAM_RANGE, MANY_STREAMS_RANGE)
+    assert one.low == one.tokens_per_s * ONE_STREAM_RANGE.low
+    assert many.high == many.tokens_per_s * MANY_STREAMS_RANGE.high
     soonest, latest = one.ttft_range_s
     assert soonest < one.ttft_s < latest
-    assert one.ttft_s / soonest == pytest.approx(PROMPTS.high)
+    assert one.ttft_s / soonest == pytest.approx(PROMPTS_RANGE.high)
 
 
 @pytest.mark.slow

@@ -117,9 +117,9 @@ class HeldOutRange:
 
 
 # `python -m benchmarks.held_out` computes them from the published rows: four of five lie inside.
-ONE_STREAM = HeldOutRange(0.86, 1.3, 108, 89)
-MANY_STREAMS = HeldOutRange(0.72, 1.32, 140, 114)
-PROMPTS = HeldOutRange(0.56, 1.58, 82, 69)
+ONE_STREAM_RANGE = HeldOutRange(0.86, 1.3, 108, 89)
+MANY_STREAMS_RANGE = HeldOutRange(0.72, 1.32, 140, 114)
+PROMPTS_RANGE = HeldOutRange(0.56, 1.58, 82, 69)
 
 # The constants below are not fitted, because no published row shows them.
 LOCAL_GB_S = 25.0  # source: NCCL over PCIe 4.0 x16 without NVLink, the usual figure

@@ -9,11 +9,11 @@ from statistics import NormalDist
 from medley.planner import Device, HostLink, Layout, Load, Stage, list_pipelines, runs_on_cpu
 from medley.planner.device_specs import (
     LOCAL_GB_S,
-    MANY_STREAMS,
+    MANY_STREAMS_RANGE,
     NETWORK_SHARE,
-    ONE_STREAM,
+    ONE_STREAM_RANGE,
     PIECE_BYTES,
-    PROMPTS,
+    PROMPTS_RANGE,
     SHIPPED_EFFICIENCY,
     Efficiency,
     HeldOutRange,
@@ -52,9 +52,9 @@ class Prediction:
     """Tokens of prompts read per second, if prompts wait in a queue."""
     is_calibrated: bool = True
     """Whether measurements of such devices calibrate it; CPUs were not measured."""
-    held_out: HeldOutRange = ONE_STREAM
+    held_out: HeldOutRange = ONE_STREAM_RANGE
     """The measurements inside the range of `tokens_per_s`, none of which the fit used."""
-    held_out_prompts: HeldOutRange = PROMPTS
+    held_out_prompts: HeldOutRange = PROMPTS_RANGE
     """The measurements inside the range of `ttft_s`."""
 
     @property
@@ -147,7 +147,7 @@ def predict_speed(
     speeds = [speed_by_key[key] for key in keys]
     # `_count_busiest_streams` compares this mix, the mean at the pace of the busiest, with measurements.
     total = mean_streams * sum(1 / speed.cycle_s for speed in speeds)
-    held_out = ONE_STREAM if load.concurrency == 1 else MANY_STREAMS
+    held_out = ONE_STREAM_RANGE if load.concurrency == 1 else MANY_STREAMS_RANGE
     return Prediction(
         ttft_s=max(speed.first_token_s for speed in speeds),
         tokens_per_s=total,
