@@ -187,7 +187,7 @@ def find_stage_refusal(shape: Shape, stages: int) -> str | None:
     return f"{stages} stages are more than its {shape.layers} layers" if stages > shape.layers else None
 
 
-def find_unchecked_width(shape: Shape, tensor_parallel: int, *, expert_parallel: bool = False) -> str | None:
+def describe_unchecked_width(shape: Shape, tensor_parallel: int, *, expert_parallel: bool = False) -> str | None:
     """Return what `list_refusals` cannot check because config.json does not give it; None without a gap."""
     block = shape.block or BLOCK_WEIGHTS.get(shape.weights)
     if tensor_parallel == 1 or expert_parallel or not block or shape.feed_forward is not None:

@@ -42,7 +42,7 @@ from medley.planner.host_order import (
     place_in_rank_order,
 )
 from medley.planner.memory import PipelinePosition, compute_memory_need
-from medley.planner.partition import Workload, find_unchecked_width, recut_layers
+from medley.planner.partition import Workload, describe_unchecked_width, recut_layers
 from medley.planner.plan import KvType, Launcher
 from medley.planner.prediction import build_step_timer, predict_speed
 from medley.planner.remedies import NoLayout
@@ -180,7 +180,7 @@ def _list_estimate_warnings(shape: Shape, layout: Layout) -> Iterator[str]:
         }[shape.weights_source]
         yield f"the weights' bytes are an estimate from config.json. Their headers were not read; {total}"
     tensor, _, _ = count_parallel_sizes(layout)
-    if gap := find_unchecked_width(shape, tensor, expert_parallel=layout.expert_parallel):
+    if gap := describe_unchecked_width(shape, tensor, expert_parallel=layout.expert_parallel):
         yield gap
 
 
