@@ -72,7 +72,7 @@ def test_split_is_as_good_as_any(found: list[Device], *, turns: bool, concurrenc
         return compute_fit(Workload(SMALL, 2048, Load(concurrency)), laid(counts)).short_bytes
 
     work = Workload(SMALL, 2048, Load(concurrency), step_timer=timed(SMALL))
-    chosen = split_layers(work, stages, visits_in_turn=turns)
+    chosen = split_layers(work, stages, minimizes_sum=turns)
     every = {counts: short(counts) for counts in parts(9, len(stages))}
     able = [counts for counts, lacking in every.items() if not lacking]
     if able:
@@ -97,7 +97,7 @@ def test_split_is_as_good_as_any(found: list[Device], *, turns: bool, concurrenc
 )
 def test_split(stages: list[tuple[Device, ...]], expected: tuple[int, ...], *, turns: bool) -> None:
     assert (
-        split_layers(Workload(QWEN_72B, 8192, step_timer=timed(QWEN_72B)), stages, visits_in_turn=turns)
+        split_layers(Workload(QWEN_72B, 8192, step_timer=timed(QWEN_72B)), stages, minimizes_sum=turns)
         == expected
     )
 

@@ -123,7 +123,7 @@ class UncutCandidate(NamedTuple):
     pipelines: tuple[tuple[StageDevices, ...], ...]
     """The devices of each stage of the first pipeline, and of each replica."""
     expert_parallel: bool
-    visits_in_turn: bool = False
+    minimizes_sum: bool = False
     """Whether one stream visits the stages in turn, so that the sum of their times counts."""
 
 
@@ -172,9 +172,9 @@ def _list_arrangements(
             units.append(sorted(group_units, key=lambda unit: unit[0].host != head))
             yield from (rejection for rejection in candidates if isinstance(rejection, Rejection))
         for pipelines in _list_device_pipelines(groups, units, sizes, head):
-            turns = (False, True) if _may_visit_in_turn(workload, pipelines) else (False,)
-            for expert_parallel, in_turn in product(expert_modes, turns):
-                yield UncutCandidate(pipelines, expert_parallel, in_turn)
+            sum_modes = (False, True) if _may_visit_in_turn(workload, pipelines) else (False,)
+            for expert_parallel, minimizes_sum in product(expert_modes, sum_modes):
+                yield UncutCandidate(pipelines, expert_parallel, minimizes_sum)
 
 
 def _may_visit_in_turn(workload: Workload, pipelines: Sequence[Sequence[StageDevices]]) -> bool:
@@ -299,14 +299,14 @@ def _cut_candidate(
         min(units, key=lambda unit: min(device.memory_bytes for device in unit))
         for units in zip(*pipelines, strict=True)
     ]
-    expert_parallel, in_turn = uncut.expert_parallel, uncut.visits_in_turn
+    expert_parallel = uncut.expert_parallel
     layers = split_layers(
         workload,
         smallest_units,
         link,
         replicas=len(pipelines),
         expert_parallel=expert_parallel,
-        visits_in_turn=in_turn,
+        minimizes_sum=uncut.minimizes_sum,
     )
     stages, *copies = (build_pipeline(units, layers) for units in pipelines)
     return Layout(stages, link, tuple(copies), expert_parallel)

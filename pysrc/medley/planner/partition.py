@@ -68,13 +68,13 @@ def split_layers(
     *,
     replicas: int = 1,
     expert_parallel: bool = False,
-    visits_in_turn: bool = False,
+    minimizes_sum: bool = False,
 ) -> tuple[int, ...]:
     """Return the layers of each stage that make the slowest stage fastest and fit into memory.
 
-    With `visits_in_turn`, one stream visits the stages, so the cut minimizes the sum of their times and not
-    the largest. For the goal context, the KV cache of the tightest stage is largest. If the model does not
-    fit, the tightest stage lacks the least. The model must have a layer for each stage.
+    With `minimizes_sum`, for one stream that visits the stages in turn, the cut minimizes the sum of their
+    times and not the largest. For the goal context, the KV cache of the tightest stage is largest. If the
+    model does not fit, the tightest stage lacks the least. The model must have a layer for each stage.
     """
     shape, last = workload.shape, len(stages) - 1
     streams = -(-workload.load.concurrency // replicas)
@@ -105,9 +105,9 @@ def split_layers(
     time_stage = workload.step_timer(-(-streams // len(stages)), link)
 
     def compute_cost_s(nth: int, layers: int) -> float:
-        """Return the time of a step on this stage; with turns, what its last layer adds."""
+        """Return the time of a step on this stage; for the sum, what its last layer adds."""
         devices = stages[nth]
-        previous_s = time_stage(Stage(devices, layers - 1), nth == last) if visits_in_turn else 0.0
+        previous_s = time_stage(Stage(devices, layers - 1), nth == last) if minimizes_sum else 0.0
         return time_stage(Stage(devices, layers), nth == last) - previous_s
 
     return cut_layers(shape.layers, [partial(compute_cost_s, nth) for nth in range(len(stages))], max_layers)
@@ -187,7 +187,9 @@ def find_stage_refusal(shape: Shape, stages: int) -> str | None:
     return f"{stages} stages are more than its {shape.layers} layers" if stages > shape.layers else None
 
 
-def describe_unchecked_width(shape: Shape, tensor_parallel: int, *, expert_parallel: bool = False) -> str | None:
+def describe_unchecked_width(
+    shape: Shape, tensor_parallel: int, *, expert_parallel: bool = False
+) -> str | None:
     """Return what `list_refusals` cannot check because config.json does not give it; None without a gap."""
     block = shape.block or BLOCK_WEIGHTS.get(shape.weights)
     if tensor_parallel == 1 or expert_parallel or not block or shape.feed_forward is not None:
