@@ -55,7 +55,7 @@ class Choice:
     rejected: tuple[Rejection, ...]
     warnings: tuple[str, ...] = ()
     """Disadvantages of the forced sizes, and their price in speed."""
-    is_tight: bool = False
+    is_overcommitted: bool = False
     """Whether the layout takes more shared memory than is safe, or fits only if an estimate is too high."""
     network: SiteNetwork | None = None
     """The network of the hosts that the layout was chosen from."""

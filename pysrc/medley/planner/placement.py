@@ -42,12 +42,12 @@ from medley.planner.host_order import (
     place_in_rank_order,
 )
 from medley.planner.memory import PipelinePosition, compute_memory_need
+from medley.planner.overcommit import choose_overcommitted_layout
 from medley.planner.partition import Workload, describe_unchecked_width, recut_layers
 from medley.planner.plan import KvType, Launcher
 from medley.planner.prediction import build_step_timer, predict_speed
 from medley.planner.remedies import NoLayout
 from medley.planner.site import Site, explain_sources, list_incompatible_warnings
-from medley.planner.tight import choose_tight_layout
 from medley.schema import (
     DEFAULT_ENGINE,
     TITLES,
@@ -145,11 +145,11 @@ def place_model(shape: Shape, site: Site, options: PlacementOptions) -> Choice:
 
 
 def _choose_layout(request: Request) -> Choice:
-    """Return the best layout, or one that is tight but may fit."""
+    """Return the best layout, or an overcommitted one that may fit."""
     try:
         return choose_layout(request, predict_speed)
     except NoLayout as problem:
-        return choose_tight_layout(request, problem)
+        return choose_overcommitted_layout(request, problem)
 
 
 def _choose_dtype(

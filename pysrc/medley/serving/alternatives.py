@@ -166,7 +166,7 @@ def _list_shorter_contexts(order: Order, shape: Shape, site: Site) -> Iterator[s
 def _fits(shape: Shape, site: Site, placement: PlacementOptions) -> bool:
     """Return whether it fits with as much memory free as is safe."""
     try:
-        return not place_model(shape, site, placement).is_tight
+        return not place_model(shape, site, placement).is_overcommitted
     except Problem:
         return False
 
@@ -195,9 +195,9 @@ class Build:
 
     @property
     def fit_text(self) -> str:
-        """The predicted speed, and a warning if its memory is tight; empty without both."""
-        tight = "less memory free than is safe" if self.choice.is_tight else None
-        return ", ".join(filter(None, (self.speed_text, tight)))
+        """The predicted speed, and a warning if it is overcommitted; empty without both."""
+        warning = "less memory free than is safe" if self.choice.is_overcommitted else None
+        return ", ".join(filter(None, (self.speed_text, warning)))
 
 
 def list_builds(order: Order, shape: Shape, site: Site) -> Iterator[Build]:

@@ -24,7 +24,7 @@ _FREE_MEMORY_ADVICE = (
 )
 
 
-def choose_tight_layout(request: Request, problem: NoLayout) -> Choice:
+def choose_overcommitted_layout(request: Request, problem: NoLayout) -> Choice:
     """Return an overcommitted or optimistic layout with its warnings; raise `problem` again without one."""
     if problem.remedies is None:  # no candidate could be cut, so more memory does not help
         raise problem
@@ -102,4 +102,4 @@ def _add_warnings(choice: Choice, request: Request, workload: Workload) -> Choic
             f"The estimate is {format_gib(request.workload.shape.weights_bytes)} GiB in all; "
             "compare it with the repository's size"
         )
-    return replace(choice, warnings=(*warnings, *choice.warnings), is_tight=True)
+    return replace(choice, warnings=(*warnings, *choice.warnings), is_overcommitted=True)
