@@ -16,7 +16,7 @@ pytestmark = pytest.mark.engine
 ENVIRONMENTS: dict[EngineName, str] = {"vllm": "vllm-cpu", "sglang": "sglang-cpu"}
 ON = (
     ("spark", PlacementOptions(concurrency=4, context=8192, kv_type="fp8")),
-    ("spark:2", PlacementOptions(sizes=ForcedSizes(tensor=2))),
+    ("spark:2", PlacementOptions(sizes=ForcedSizes(tensor_parallel=2))),
     ("spark,thor", PlacementOptions(sizes=ForcedSizes(stages=2))),
     ("spark:2", PlacementOptions(sizes=ForcedSizes(stages=2), launcher="mp", needs_one_server=True)),
     ("spark:2", PlacementOptions(sizes=ForcedSizes(replicas=2), launcher="mp", needs_one_server=True)),

@@ -157,7 +157,7 @@ def test_without_a_device() -> None:
 
 def test_forced_between_unlike_hosts_is_obeyed_with_its_price() -> None:
     """3.35 billion of 16 bits at 273 GB/s halved against 1792 alone: a fraction of the speed."""
-    found = chosen(QWEN_30B, *MIXED, forced=ForcedSizes(tensor=2))
+    found = chosen(QWEN_30B, *MIXED, forced=ForcedSizes(tensor_parallel=2))
     assert count_parallel_sizes(found.layout) == (2, 1, 1)
     unwise, price = found.warnings
     assert unwise.startswith("tensor parallel between NVIDIA GB10 and RTX PRO 6000")
@@ -169,13 +169,13 @@ def test_forced_between_unlike_hosts_is_obeyed_with_its_price() -> None:
 
 
 def test_forced_over_a_slow_link_is_obeyed() -> None:
-    found = chosen(QWEN_72B, *SPARKS, link=ONE, forced=ForcedSizes(tensor=2))
+    found = chosen(QWEN_72B, *SPARKS, link=ONE, forced=ForcedSizes(tensor_parallel=2))
     assert count_parallel_sizes(found.layout) == (2, 1, 1)
     assert any("1 Gbit/s TCP: each layer waits for the network twice" in line for line in found.warnings)
 
 
 def test_forced_as_it_would_be_chosen_has_no_warning() -> None:
-    found = chosen(QWEN_72B, *SPARKS, forced=ForcedSizes(tensor=2, stages=1))
+    found = chosen(QWEN_72B, *SPARKS, forced=ForcedSizes(tensor_parallel=2, stages=1))
     assert found.layout == chosen(QWEN_72B, *SPARKS).layout
     assert found.warnings == ()
 
@@ -196,14 +196,14 @@ def test_forced_pipeline_of_cpus() -> None:
         pytest.param(
             QWEN_72B,
             tuple(spark(nth) for nth in range(1, 5)),
-            ForcedSizes(tensor=3),
+            ForcedSizes(tensor_parallel=3),
             ("--tp 3 cannot split this model", "64 attention heads are not a multiple of 3", "1, 2, 4"),
             id="heads",
         ),
         pytest.param(
             QWEN_72B,
             SPARKS,
-            ForcedSizes(tensor=2, stages=2),
+            ForcedSizes(tensor_parallel=2, stages=2),
             ("needs 4 devices, and there are 2", "each rank takes one", "ray-worker"),
             id="too few",
         ),
@@ -224,7 +224,7 @@ def test_forced_pipeline_of_cpus() -> None:
         pytest.param(
             QWEN_30B_FP8,
             (spark(1), cpu(1)),
-            ForcedSizes(tensor=2),
+            ForcedSizes(tensor_parallel=2),
             ("no layout has --tp 2", "a CPU and a GPU", "remove"),
             id="CPU and GPU",
         ),

@@ -45,7 +45,7 @@ CONFIG = {
     },
 }
 PUBLISHED = {"metadata": {"total_size": 199 * GIB}}
-ASKED = PlacementOptions(context=262_144, kv_type="fp8", sizes=ForcedSizes(tensor=2))
+ASKED = PlacementOptions(context=262_144, kv_type="fp8", sizes=ForcedSizes(tensor_parallel=2))
 
 
 def large(index: Mapping[str, Any]) -> Shape:

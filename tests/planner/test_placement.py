@@ -115,7 +115,7 @@ def test_one_server_has_the_replicas_that_its_engine_can() -> None:
 def test_a_cluster_has_one_pipeline_over_several_hosts() -> None:
     names = tuple(f"spark-{nth}" for nth in range(1, 5))
     wanted = PlacementOptions(
-        goal="throughput", concurrency=64, context=2048, sizes=ForcedSizes(tensor=2, replicas=2)
+        goal="throughput", concurrency=64, context=2048, sizes=ForcedSizes(tensor_parallel=2, replicas=2)
     )
     assert count_parallel_sizes(place_model(shape("qwen3-8b"), site("spark:4"), wanted).layout) == (2, 1, 2)
     with pytest.raises(Problem) as caught:
@@ -167,7 +167,9 @@ def test_problems(wanted: PlacementOptions, what: str) -> None:
     ("wanted", "expected"),
     [
         pytest.param(PlacementOptions(), [["b"]], id="alone on the first"),
-        pytest.param(PlacementOptions(sizes=ForcedSizes(tensor=2)), [["b", "a"]], id="tensor parallel"),
+        pytest.param(
+            PlacementOptions(sizes=ForcedSizes(tensor_parallel=2)), [["b", "a"]], id="tensor parallel"
+        ),
         pytest.param(PlacementOptions(sizes=ForcedSizes(stages=2)), [["b"], ["a"]], id="stages"),
     ],
 )
@@ -300,7 +302,9 @@ def test_a_plan_names_the_cabling_and_what_keeps_its_cables_idle(
 @pytest.mark.parametrize("hosts", ["spark:2", "rtx:2"])
 def test_a_width_that_config_gives_splits_a_hybrid(hosts: str) -> None:
     """Qwen3.8 27B in FP8 has 17,408 rows, 68 blocks a rank of two; by its bytes they would be 20,032."""
-    found = place_model(shape("qwen3.8-27b-fp8"), site(hosts), PlacementOptions(sizes=ForcedSizes(tensor=2)))
+    found = place_model(
+        shape("qwen3.8-27b-fp8"), site(hosts), PlacementOptions(sizes=ForcedSizes(tensor_parallel=2))
+    )
     assert count_parallel_sizes(found.layout) == (2, 1, 1)
     assert not any("unchecked" in each for each in found.warnings)
 
@@ -308,7 +312,7 @@ def test_a_width_that_config_gives_splits_a_hybrid(hosts: str) -> None:
 def test_a_guess_warns_and_refuses_nothing() -> None:
     known = shape("qwen3.8-27b-fp8")
     gaps = {"feed_forward": None, "weights_source": "config"}
-    wanted = PlacementOptions(sizes=ForcedSizes(tensor=2))
+    wanted = PlacementOptions(sizes=ForcedSizes(tensor_parallel=2))
     guessed = place_model(known.replace(**gaps), site("spark:2"), wanted)
     estimate, width = guessed.warnings[-2:]
     assert "estimate from config.json" in estimate

@@ -142,7 +142,7 @@ def test_a_model_of_which_nothing_is_known_is_cut_as_the_user_says() -> None:
 
 def test_what_was_asked_reaches_an_engine_without_a_plan() -> None:
     two = site("spark:2")
-    layout = place_without_shape(two, PlacementOptions(sizes=ForcedSizes(tensor=2)))
+    layout = place_without_shape(two, PlacementOptions(sizes=ForcedSizes(tensor_parallel=2)))
     asked = EngineOptions(context=262_144, concurrency=100, kv_type="fp8", balances_experts=True)
     found = plan_without_shape(layout, two.facts, launcher="ray", options=asked)
     assert (found.context, found.sequences, found.kv_type) == (262_144, 100, "fp8")
@@ -161,7 +161,9 @@ def test_gpus_of_one_host() -> None:
 
 def test_experts_are_balanced_where_there_are_some_to_balance() -> None:
     two = site("spark:2")
-    moe = planned("qwen3.5-122b-a10b-fp8", two, PlacementOptions(sizes=ForcedSizes(tensor=2)), launcher="ray")
+    moe = planned(
+        "qwen3.5-122b-a10b-fp8", two, PlacementOptions(sizes=ForcedSizes(tensor_parallel=2)), launcher="ray"
+    )
     found = balance_experts(moe, shape("qwen3.5-122b-a10b-fp8").experts)
     assert (found.expert_parallel, found.balances_experts) == (True, True)
     assert any("256 experts of a layer" in line for line in found.why)

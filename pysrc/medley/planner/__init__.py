@@ -113,7 +113,7 @@ def runs_on_cpu(layout: Layout) -> bool:
 class ParallelSizes(NamedTuple):
     """The sizes of the three ways to run a model in parallel; their product is the number of ranks."""
 
-    tensor: int
+    tensor_parallel: int
     """The number of ranks in a stage."""
     stages: int
     """The number of pipeline stages."""
@@ -135,9 +135,9 @@ def format_layers(layout: Layout) -> str:
 
 def describe_split(layout: Layout) -> str:
     """Describe how the model is split; empty for one device."""
-    tensor, stages, replicas = count_parallel_sizes(layout)
+    tensor_parallel, stages, replicas = count_parallel_sizes(layout)
     parts = [
-        *([f"tensor parallel {tensor}"] if tensor > 1 else []),
+        *([f"tensor parallel {tensor_parallel}"] if tensor_parallel > 1 else []),
         *(["expert parallel"] if layout.expert_parallel else []),
         *([f"{stages} stages of {format_layers(layout)} layers"] if stages > 1 else []),
         *([f"{replicas} replicas"] if replicas > 1 else []),

@@ -37,18 +37,18 @@ StageDevices = tuple[Device, ...]
 class ForcedSizes:
     """Ranks in a stage, stages and replicas as the user forced them; None: the planner decides."""
 
-    tensor: int | None = None
+    tensor_parallel: int | None = None
     stages: int | None = None
     replicas: int | None = None
 
     def allows(self, *sizes: int) -> bool:
         """Return whether these numbers of ranks in a stage, stages and replicas are as the user forced."""
-        pairs = zip((self.tensor, self.stages, self.replicas), sizes, strict=True)
+        pairs = zip((self.tensor_parallel, self.stages, self.replicas), sizes, strict=True)
         return all(forced_size in {None, size} for forced_size, size in pairs)
 
     def __str__(self) -> str:
         """Return the forced sizes as switches of the command line."""
-        pairs = (("--tp", self.tensor), ("--pp", self.stages), ("--dp", self.replicas))
+        pairs = (("--tp", self.tensor_parallel), ("--pp", self.stages), ("--dp", self.replicas))
         return " ".join(f"{flag} {size}" for flag, size in pairs if size is not None)
 
 
@@ -143,13 +143,13 @@ def list_candidates(request: Request) -> Candidates:
     )
 
 
-def list_expert_modes(shape: Shape, tensor: int) -> list[bool]:
+def list_expert_modes(shape: Shape, tensor_parallel: int) -> list[bool]:
     """Return which values of `expert_parallel` are possible: False cuts experts, True keeps them whole."""
     return [
         is_whole
         for is_whole in (False, True)
-        if not list_refusals(shape, tensor, expert_parallel=is_whole)
-        and (not is_whole or (tensor > 1 and shape.experts > 0))
+        if not list_refusals(shape, tensor_parallel, expert_parallel=is_whole)
+        and (not is_whole or (tensor_parallel > 1 and shape.experts > 0))
     ]
 
 
@@ -158,15 +158,19 @@ def _list_arrangements(
 ) -> Iterator[UncutCandidate | Rejection]:
     workload, shape, sizes, head = request.workload, request.workload.shape, request.sizes, request.head
     groups = [order_by_link(group, head, request.find_link) for group in group_hosts(request.devices)]
-    for tensor in _list_tensor_sizes(groups) if sizes.tensor is None else [sizes.tensor]:
-        if not (expert_modes := list_expert_modes(shape, tensor)):
-            yield Rejection(f"tensor parallel {tensor}", "; ".join(list_refusals(shape, tensor)))
+    for tensor_parallel in (
+        _list_tensor_sizes(groups) if sizes.tensor_parallel is None else [sizes.tensor_parallel]
+    ):
+        if not (expert_modes := list_expert_modes(shape, tensor_parallel)):
+            yield Rejection(
+                f"tensor parallel {tensor_parallel}", "; ".join(list_refusals(shape, tensor_parallel))
+            )
             continue
         units: list[list[StageDevices]] = []
         for group in groups:
-            is_forced = sizes.tensor is not None
+            is_forced = sizes.tensor_parallel is not None
             candidates = list(
-                _list_stage_devices(group, tensor, find_slowest_link, head, is_forced=is_forced)
+                _list_stage_devices(group, tensor_parallel, find_slowest_link, head, is_forced=is_forced)
             )
             group_units = [unit for unit in candidates if not isinstance(unit, Rejection)]
             units.append(sorted(group_units, key=lambda unit: unit[0].host != head))
@@ -197,20 +201,25 @@ def _list_tensor_sizes(groups: Sequence[HostGroup]) -> list[int]:
 
 
 def _list_stage_devices(
-    group: HostGroup, tensor: int, find_slowest_link: SlowestLinkFinder, head: str | None, *, is_forced: bool
+    group: HostGroup,
+    tensor_parallel: int,
+    find_slowest_link: SlowestLinkFinder,
+    head: str | None,
+    *,
+    is_forced: bool,
 ) -> Iterator[StageDevices | Rejection]:
     """Yield the stages that hosts of this group can form: several on one host, or one over several hosts.
 
     The head comes first, so that a remainder of hosts never leaves it out.
     """
     hosts = sorted(group.hosts, key=lambda host: host[0].host != head)
-    if tensor <= group.devices_per_host:
+    if tensor_parallel <= group.devices_per_host:
         for host in hosts:
-            starts = range(0, group.devices_per_host - tensor + 1, tensor)
-            yield from (host[start : start + tensor] for start in starts)
+            starts = range(0, group.devices_per_host - tensor_parallel + 1, tensor_parallel)
+            yield from (host[start : start + tensor_parallel] for start in starts)
         return
-    hosts_per_stage = tensor // group.devices_per_host
-    if tensor % group.devices_per_host:
+    hosts_per_stage = tensor_parallel // group.devices_per_host
+    if tensor_parallel % group.devices_per_host:
         return
     for start in range(0, len(hosts) - hosts_per_stage + 1, hosts_per_stage):
         stage_hosts = hosts[start : start + hosts_per_stage]
@@ -222,7 +231,7 @@ def _list_stage_devices(
                 "and it is used twice for each layer"
             )
         if isinstance(link, str):
-            yield Rejection(f"tensor parallel {tensor} over {join_names(names)}", link)
+            yield Rejection(f"tensor parallel {tensor_parallel} over {join_names(names)}", link)
         else:
             yield tuple(device for host in stage_hosts for device in host)
 
@@ -256,27 +265,33 @@ _DEVICE_ORDERS: tuple[Callable[[Device], tuple[float, float, str, int]], ...] = 
 def _list_forced_candidates(request: Request) -> Iterator[UncutCandidate]:
     """Yield pipelines of the fastest devices, and of the largest; a stage may have unlike devices."""
     sizes, shape = request.sizes, request.workload.shape
-    tensor, replicas = sizes.tensor or 1, sizes.replicas or 1
-    expert_modes = list_expert_modes(shape, tensor)
+    tensor_parallel, replicas = sizes.tensor_parallel or 1, sizes.replicas or 1
+    expert_modes = list_expert_modes(shape, tensor_parallel)
     for cpu, order in product((False, True), _DEVICE_ORDERS):
         devices = sorted((device for device in request.devices if (device.kind == "cpu") == cpu), key=order)
-        max_stages = len(devices) // (tensor * replicas)
+        max_stages = len(devices) // (tensor_parallel * replicas)
         max_small_stages = min(_MAX_SMALL_COUNT, max_stages, shape.layers)
         for stages in [sizes.stages] if sizes.stages else range(1, max_small_stages + 1):
             if stages <= max_stages:
-                size = tensor * stages
+                size = tensor_parallel * stages
                 pipelines = tuple(
-                    _group_into_stages(devices[replica * size : (replica + 1) * size], tensor, request.head)
+                    _group_into_stages(
+                        devices[replica * size : (replica + 1) * size], tensor_parallel, request.head
+                    )
                     for replica in range(replicas)
                 )
                 yield from (UncutCandidate(pipelines, mode) for mode in expert_modes)
 
 
-def _group_into_stages(devices: Iterable[Device], tensor: int, head: str | None) -> tuple[StageDevices, ...]:
+def _group_into_stages(
+    devices: Iterable[Device], tensor_parallel: int, head: str | None
+) -> tuple[StageDevices, ...]:
     """Return the stages of these devices, host by host, the head's devices first."""
     hosts = group_by_host(devices)
     ordered = [device for host in sorted(hosts, key=lambda host: host != head) for device in hosts[host]]
-    return tuple(tuple(ordered[start : start + tensor]) for start in range(0, len(ordered), tensor))
+    return tuple(
+        tuple(ordered[start : start + tensor_parallel]) for start in range(0, len(ordered), tensor_parallel)
+    )
 
 
 def _cut_candidate(

@@ -64,7 +64,7 @@ class PipelinePosition:
     """The position of a rank in its pipeline."""
 
     layers: int
-    tensor: int = 1
+    tensor_parallel: int = 1
     is_first: bool = True
     is_last: bool = True
     expert_parallel: bool = False
@@ -142,9 +142,9 @@ def compute_memory_need(shape: Shape, position: PipelinePosition, kind: str) -> 
     api_server_bytes = _CPU_API_SERVER_BYTES if position.is_first and kind == "cpu" else 0
     table_bytes = 0
     if position.is_first and not has_shared_memory:
-        table_bytes = _divide_up(shape.host_table_bytes, position.tensor)
-    activation_bytes = compute_activation_bytes(shape, position.tensor)
-    windowed_layer_bytes = compute_token_layer_bytes(shape, position.tensor, windowed=True)
+        table_bytes = _divide_up(shape.host_table_bytes, position.tensor_parallel)
+    activation_bytes = compute_activation_bytes(shape, position.tensor_parallel)
+    windowed_layer_bytes = compute_token_layer_bytes(shape, position.tensor_parallel, windowed=True)
     window_blocks = _divide_up((shape.window or 0) + compute_batch_tokens(shape), BLOCK_TOKENS) + 1
     return MemoryNeed(
         weights_bytes=compute_weights_bytes(shape, position) - table_bytes,
@@ -152,32 +152,32 @@ def compute_memory_need(shape: Shape, position: PipelinePosition, kind: str) -> 
         fixed_bytes=_RANK_OVERHEAD_BYTES + graph_bytes + api_server_bytes + activation_bytes,
         # Every rank of the last stage holds all words.
         sampler_bytes=_SAMPLER_BYTES * shape.vocabulary if position.is_last else 0,
-        token_bytes=_round_up(growing * compute_token_layer_bytes(shape, position.tensor)),
+        token_bytes=_round_up(growing * compute_token_layer_bytes(shape, position.tensor_parallel)),
         windowed_bytes=_round_up(windowed * windowed_layer_bytes),
         window=window_blocks * BLOCK_TOKENS,
         state_bytes=_divide_up(
             _divide_up(_compute_states_bytes(shape) * recurrent, max(1, all_recurrent)),
             # Every rank has the whole latent cache, and the part of it that is not compressed yet.
-            1 if is_latent(shape) and not is_recurrent(shape) else position.tensor,
+            1 if is_latent(shape) and not is_recurrent(shape) else position.tensor_parallel,
         ),
     )
 
 
 def compute_weights_bytes(shape: Shape, position: PipelinePosition) -> int:
     """Return the weights of a rank: its part of the layers, the embedding and the head."""
-    tensor, padded = position.tensor, pad_vocabulary(shape)
-    layer_bytes = _compute_layer_bytes(shape, tensor, expert_parallel=position.expert_parallel)
+    tensor_parallel, padded = position.tensor_parallel, pad_vocabulary(shape)
+    layer_bytes = _compute_layer_bytes(shape, tensor_parallel, expert_parallel=position.expert_parallel)
     total_bytes = position.layers * layer_bytes
     if position.is_first:
-        total_bytes += _divide_up(shape.embedding_bytes * padded, shape.vocabulary * tensor)
+        total_bytes += _divide_up(shape.embedding_bytes * padded, shape.vocabulary * tensor_parallel)
     if position.is_last and (shape.head_bytes or not position.is_first):
         # A head that shares the embedding's weights needs a copy if the embedding is on another stage.
         head_bytes = shape.head_bytes or shape.embedding_bytes
-        total_bytes += _divide_up(head_bytes * padded, shape.vocabulary * tensor)
+        total_bytes += _divide_up(head_bytes * padded, shape.vocabulary * tensor_parallel)
     return total_bytes
 
 
-def compute_token_layer_bytes(shape: Shape, tensor: int, *, windowed: bool = False) -> float:
+def compute_token_layer_bytes(shape: Shape, tensor_parallel: int, *, windowed: bool = False) -> float:
     """Return the KV cache of one token in one layer of one rank; the mean where layers differ."""
     heads, head_bytes, shared_bytes = shape.kv_heads, shape.kv_head_bytes, shape.kv_bytes_per_token
     if windowed and shape.windowed_kv_heads is not None:
@@ -186,7 +186,11 @@ def compute_token_layer_bytes(shape: Shape, tensor: int, *, windowed: bool = Fal
     if head_bytes is None:
         head_bytes = 2 * shape.head_dim * _BYTES_OF_16_BITS if shared_bytes is None else 0
     # Heads are split until each rank has one, then copied; each rank has all of the shared part.
-    return (_divide_up(heads, tensor) * head_bytes + (shared_bytes or 0)) * shape.kv_bits / _BITS_OF_CACHE
+    return (
+        (_divide_up(heads, tensor_parallel) * head_bytes + (shared_bytes or 0))
+        * shape.kv_bits
+        / _BITS_OF_CACHE
+    )
 
 
 def is_latent(shape: Shape) -> bool:
@@ -214,11 +218,13 @@ def compute_batch_tokens(shape: Shape) -> int:
     return _RECURRENT_BATCH_TOKENS if is_recurrent(shape) else _BATCH_TOKENS
 
 
-def compute_activation_bytes(shape: Shape, tensor: int, tokens: int | None = None) -> int:
+def compute_activation_bytes(shape: Shape, tensor_parallel: int, tokens: int | None = None) -> int:
     """Return the peak memory of one forward pass of so many tokens; None: the most tokens of a pass."""
     attention_width = 2 * (shape.heads + shape.kv_heads) * shape.head_dim
     inner_width = 3 * compute_feed_forward_width(shape) * max(1, shape.experts_per_token)
-    numbers_per_token = _ACTIVATION_TENSORS * shape.hidden + (attention_width + inner_width) // tensor
+    numbers_per_token = (
+        _ACTIVATION_TENSORS * shape.hidden + (attention_width + inner_width) // tensor_parallel
+    )
     return _compute_number_bytes(shape) * (tokens or compute_batch_tokens(shape)) * numbers_per_token
 
 
@@ -227,7 +233,7 @@ def _compute_number_bytes(shape: Shape) -> int:
     return shape.compute_bits // _BITS_OF_BYTE
 
 
-def _compute_layer_bytes(shape: Shape, tensor: int, *, expert_parallel: bool) -> int:
+def _compute_layer_bytes(shape: Shape, tensor_parallel: int, *, expert_parallel: bool) -> int:
     """Return the weights of one layer on one rank."""
     dense_bytes = max(0, shape.layer_bytes - shape.experts * shape.expert_bytes)
     # Norms and the experts' router are on every rank, not quantized.
@@ -235,11 +241,11 @@ def _compute_layer_bytes(shape: Shape, tensor: int, *, expert_parallel: bool) ->
     # Many quantized models leave attention in 16 bits; counted so, the sum is too large, never too small.
     key_bytes = _compute_number_bytes(shape) * 2 * shape.hidden * shape.kv_heads * shape.head_dim
     key_bytes = 0 if is_latent(shape) else min(key_bytes, dense_bytes - copied_bytes)
-    key_bytes_per_rank = _divide_up(key_bytes * _divide_up(shape.kv_heads, tensor), shape.kv_heads)
-    expert_bytes = _divide_up(shape.experts * shape.expert_bytes, tensor)
+    key_bytes_per_rank = _divide_up(key_bytes * _divide_up(shape.kv_heads, tensor_parallel), shape.kv_heads)
+    expert_bytes = _divide_up(shape.experts * shape.expert_bytes, tensor_parallel)
     if expert_parallel:
-        expert_bytes = _divide_up(shape.experts, tensor) * shape.expert_bytes
-    split_bytes = _divide_up(dense_bytes - copied_bytes - key_bytes, tensor)
+        expert_bytes = _divide_up(shape.experts, tensor_parallel) * shape.expert_bytes
+    split_bytes = _divide_up(dense_bytes - copied_bytes - key_bytes, tensor_parallel)
     return copied_bytes + split_bytes + key_bytes_per_rank + expert_bytes
 
 

@@ -84,7 +84,7 @@ def split_layers(
             frozenset((device.kind, device.memory_bytes) for device in devices),
             PipelinePosition(
                 layers=1,
-                tensor=len(devices),
+                tensor_parallel=len(devices),
                 is_first=nth == 0,
                 is_last=nth == last,
                 expert_parallel=expert_parallel,

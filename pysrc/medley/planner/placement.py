@@ -179,8 +179,8 @@ def _list_estimate_warnings(shape: Shape, layout: Layout) -> Iterator[str]:
             "config": "no index gives their total either",
         }[shape.weights_source]
         yield f"the weights' bytes are an estimate from config.json. Their headers were not read; {total}"
-    tensor, _, _ = count_parallel_sizes(layout)
-    if gap := describe_unchecked_width(shape, tensor, expert_parallel=layout.expert_parallel):
+    tensor_parallel, _, _ = count_parallel_sizes(layout)
+    if gap := describe_unchecked_width(shape, tensor_parallel, expert_parallel=layout.expert_parallel):
         yield gap
 
 

@@ -203,7 +203,7 @@ def plan_without_shape(
 ) -> Plan:
     """Return the plan of a model whose shape is unknown, from the user's options; it may not fit."""
     options = options or EngineOptions()
-    (tensor, stages, replicas), hosts, is_cpu = (
+    (tensor_parallel, stages, replicas), hosts, is_cpu = (
         count_parallel_sizes(layout),
         list_hosts(layout),
         runs_on_cpu(layout),
@@ -212,7 +212,7 @@ def plan_without_shape(
     gpus = [device.index for device in list_devices(layout)] if launcher == "solo" and not is_cpu else []
     engine_plan = Plan(
         gpus=tuple(gpus),
-        tensor_parallel=tensor,
+        tensor_parallel=tensor_parallel,
         stages=stages,
         launcher=launcher,
         hosts=len(hosts),

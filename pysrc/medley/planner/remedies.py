@@ -123,22 +123,22 @@ def impossible_sizes_problem(evaluation: Evaluation) -> NoLayout:
     """Return the Problem that no layout has the forced sizes, and why."""
     request = evaluation.request
     shape, sizes, devices = request.workload.shape, request.sizes, request.devices
-    tensor, stages = sizes.tensor or 1, sizes.stages or 1
-    ranks = tensor * stages * (sizes.replicas or 1)
+    tensor_parallel, stages = sizes.tensor_parallel or 1, sizes.stages or 1
+    ranks = tensor_parallel * stages * (sizes.replicas or 1)
     if ranks > len(devices):
         summary = f"{sizes} needs {ranks} devices, and there are {len(devices)}"
         cause = "each rank takes one GPU, or one host without any"
         fix = "ask for less, or join more hosts: medley ray-worker HEAD"
-    elif not list_expert_modes(shape, tensor):
-        summary = f"--tp {tensor} cannot split this model"
+    elif not list_expert_modes(shape, tensor_parallel):
+        summary = f"--tp {tensor_parallel} cannot split this model"
         reasons = (
             reason
             for is_whole in ((False, True) if shape.experts else (False,))
-            for reason in list_refusals(shape, tensor, expert_parallel=is_whole)
+            for reason in list_refusals(shape, tensor_parallel, expert_parallel=is_whole)
         )
         cause = "\n".join(dict.fromkeys(reasons))
         usable_sizes = [str(size) for size in range(1, len(devices) + 1) if list_expert_modes(shape, size)]
-        fix = f"--tp with one of {', '.join(usable_sizes)}, or --pp {tensor}"
+        fix = f"--tp with one of {', '.join(usable_sizes)}, or --pp {tensor_parallel}"
     elif stage_refusal := find_stage_refusal(shape, stages):
         summary, cause = f"--pp {sizes.stages} cannot split this model", stage_refusal
         fix = f"use --pp {shape.layers} or less"

@@ -14,23 +14,29 @@ def place_without_shape(site: Site, options: PlacementOptions) -> Layout:
     """
     site_devices, sizes = site.list_devices(options.gpus), options.sizes
     replica_count, stages = sizes.replicas or 1, sizes.stages or 1
-    replica_ranks = (sizes.tensor or 1) * stages
+    replica_ranks = (sizes.tensor_parallel or 1) * stages
     if options.gpus:
         replica_ranks = len(site_devices) // replica_count
-    tensor, rank_count = sizes.tensor or replica_ranks // stages, replica_ranks * replica_count
+    tensor_parallel, rank_count = (
+        sizes.tensor_parallel or replica_ranks // stages,
+        replica_ranks * replica_count,
+    )
     largest = sorted(site_devices, key=lambda device: -device.memory_bytes)
     ranks = [device for host in site.rank_order or site.hosts for device in largest if device.host == host]
-    is_divisible = bool(tensor) and replica_ranks % tensor == 0
-    is_divisible = is_divisible and (sizes.stages or replica_ranks // tensor) * tensor == replica_ranks
+    is_divisible = bool(tensor_parallel) and replica_ranks % tensor_parallel == 0
+    is_divisible = (
+        is_divisible and (sizes.stages or replica_ranks // tensor_parallel) * tensor_parallel == replica_ranks
+    )
     uses_all = not options.gpus or rank_count == len(site_devices)
     if not is_divisible or rank_count > len(ranks) or not uses_all:
         raise Problem(
             f"{rank_count} ranks cannot be made of the {len(ranks)} GPUs or CPUs there are",
-            cause=f"each takes one; tensor parallel {tensor}, {stages} stages, {replica_count} replicas",
+            cause=f"each takes one; tensor parallel {tensor_parallel}, {stages} stages, "
+            f"{replica_count} replicas",
             fix="other --tp, --pp and --dp, or join more hosts: medley ray-head",
         )
-    units = [tuple(ranks[start : start + tensor]) for start in range(0, rank_count, tensor)]
-    stage_count = replica_ranks // tensor
+    units = [tuple(ranks[start : start + tensor_parallel]) for start in range(0, rank_count, tensor_parallel)]
+    stage_count = replica_ranks // tensor_parallel
     pipelines = [
         tuple(Stage(unit, 0) for unit in units[start : start + stage_count])
         for start in range(0, len(units), stage_count)

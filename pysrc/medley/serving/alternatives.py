@@ -114,8 +114,8 @@ def _list_changes(order: Order, shape: Shape, site: Site, problem: NoLayout) -> 
 
     if sizes != NO_FORCED_SIZES and fits_with(NO_FORCED_SIZES):
         yield join(command_without_sizes)
-    stages = sizes.stages or sizes.tensor
-    if sizes.tensor and fits_with(ForcedSizes(stages=stages)):
+    stages = sizes.stages or sizes.tensor_parallel
+    if sizes.tensor_parallel and fits_with(ForcedSizes(stages=stages)):
         yield join(set_switch(command_without_sizes, "--pp", str(stages)))
     yield from _list_shorter_contexts(order, shape, site)
     yield from _list_remedies(order, shape, site, problem, has_table=table is not None)

@@ -221,7 +221,7 @@ def _list_serve_words(order: Order, layout: Layout, site: Site) -> Iterator[str]
         ("--for", placement.goal, "latency"),
         ("--concurrency", placement.concurrency, 1),
         ("--context", placement.context, None),
-        ("--tp", placement.sizes.tensor, None),
+        ("--tp", placement.sizes.tensor_parallel, None),
         ("--pp", placement.sizes.stages, None),
         ("--transport", placement.network.transport, None),
         ("--served-model-name", order.serving.name, model_files.name),
