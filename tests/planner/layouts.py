@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from medley.host.facts import GIB
-from medley.planner import Device, Goal, HostLink, Layout, Load, Stage
+from medley.planner import Device, Goal, HostLink, Layout, Load, Stage, list_pipelines
 from medley.planner.choose import DEFAULT_CONTEXT_TOKENS
 from medley.planner.memory import compute_usable_bytes
 from medley.planner.partition import StageTimer, StepTimer, Workload
@@ -147,8 +147,8 @@ def workload(
 
 def predict(shape: Shape, layout: Layout, load: Load) -> Prediction:
     """Bytes over bandwidth, operations over speed, two all-reduces a layer, a hop a stage: nothing fitted."""
-    copies = 1 + len(layout.replicas)
-    streams = load.concurrency / copies
+    pipelines = len(list_pipelines(layout))
+    streams = load.concurrency / pipelines
     depth = len(layout.stages)
     seconds = roofline(shape, max(1, round(streams / depth)))
     wire = layout.link or HostLink(1_000_000, 1)
@@ -158,7 +158,7 @@ def predict(shape: Shape, layout: Layout, load: Load) -> Prediction:
     ]
     hops = (depth - 1) * (wire.latency_us * 1e-6 + 2 * shape.hidden * 8 / (wire.mbit * 1e6))
     cycle = max(sum(times) + hops, min(depth, max(1.0, streams)) * max(times))
-    total = min(load.concurrency, copies * max(1.0, streams)) / cycle
+    total = min(load.concurrency, pipelines * max(1.0, streams)) / cycle
     each = total / load.concurrency
     low, high = total * 0.7, total * 1.3
     return Prediction(cycle, total, each, low, high, "memory bandwidth", tuple(times), 1 / cycle)

@@ -226,7 +226,9 @@ def test_the_heads_stage_is_first() -> None:
         Request(Workload(QWEN_72B, 4096), (pro6000(), spark(1), spark(2)), over(ROCE), head="spark-2")
     ).layouts
     first = {
-        each.stages[0].devices[0].host for each in made if "spark-2" in list_hosts(each) and not each.replicas
+        each.stages[0].devices[0].host
+        for each in made
+        if "spark-2" in list_hosts(each) and not each.other_pipelines
     }
     assert first == {"spark-2"}
 

@@ -265,7 +265,7 @@ def faster(layout: Layout, times: float, wire: float) -> Layout:
         )
 
     link = layout.link and replace(layout.link, mbit=int(layout.link.mbit * wire))
-    return Layout(stages(layout.stages), link, tuple(stages(copy) for copy in layout.replicas))
+    return Layout(stages(layout.stages), link, tuple(stages(copy) for copy in layout.other_pipelines))
 
 
 bounded = settings(max_examples=25, deadline=None, derandomize=True)

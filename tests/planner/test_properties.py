@@ -169,7 +169,7 @@ def test_a_faster_device_never_slows_what_was_chosen(
         )
 
     first, *others = map(faster, list_pipelines(found.layout))
-    laid = replace(found.layout, stages=first, replicas=tuple(others))
+    laid = replace(found.layout, stages=first, other_pipelines=tuple(others))
     before = found.prediction.tokens_per_s
     assert predict_speed(case.shape, laid, case.load).tokens_per_s >= before * (1 - 1e-9)
 

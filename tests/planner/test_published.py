@@ -106,7 +106,10 @@ def test_link(words: str, mbit: int, *, rdma: bool) -> None:
 def test_hosts_are_named_apart(tmp_path: Path) -> None:
     mixed = case(tmp_path, "DGX Spark GB10,1,none", "DGX Spark GB10 + RTX PRO 6000,2,100GbE RoCE").layout
     # No tp and no pp over both: two copies.
-    assert [stages[0].devices[0].kind for stages in (mixed.stages, *mixed.replicas)] == ["spark", "rtx"]
+    assert [stages[0].devices[0].kind for stages in (mixed.stages, *mixed.other_pipelines)] == [
+        "spark",
+        "rtx",
+    ]
     twice = case(tmp_path, "fp8,1,1", "fp8,2,1").layout
     assert [(device.host, device.index) for device in twice.stages[0].devices] == [
         ("host-1", 0),

@@ -30,7 +30,6 @@ from medley.planner import join_names, list_hosts, report
 from medley.planner.choose import Choice
 from medley.planner.loading import LoadTime, compute_load_time
 from medley.planner.placement import PlacementOptions
-from medley.planner.prediction import Prediction
 from medley.planner.site import Site
 from medley.progress import SILENT, Progress
 from medley.schema import DEFAULT_ENGINE
@@ -41,7 +40,7 @@ from medley.serving.engine_sources import add_engine_gaps, add_engine_sources
 from medley.serving.extras import find_extras
 from medley.serving.steps import LaunchStep, list_steps
 
-_JSON_KEYS = {"bottleneck": "bound", "is_calibrated": "fitted"}
+_JSON_KEYS = {"bottleneck": "bound", "is_calibrated": "fitted", "other_pipelines": "replicas"}
 """Keys of the JSON that differ from the names of fields."""
 
 PLAN_HINTS = "every reason: --why   full commands and variables: --commands   picture: --svg plan.svg"
@@ -95,11 +94,13 @@ class PlanVerb(Verb):
                 draw_layout(model_files.name, choice, join(drop_switches(self.typed_words, ["--svg"]))),
             )
             output.print_message(f"the plan is drawn in {self.picture}")
+        prediction = choice.prediction
         result = {
             "model": model_files.name,
-            "layout": dataclasses.asdict(choice.layout),
+            "layout": _rename_keys(dataclasses.asdict(choice.layout)),
             "fit": dataclasses.asdict(choice.fit),
-            "prediction": _build_prediction_table(choice.prediction),
+            "prediction": _rename_keys(dataclasses.asdict(prediction))
+            | {"ttft_range_s": prediction.ttft_range_s},
             "loading": dataclasses.asdict(load_time) if load_time else None,
             "cabling": choice.cabling.table,
             "why": choice.why,
@@ -206,8 +207,7 @@ class _Notes:
         self.progress.note(text)
 
 
-def _build_prediction_table(prediction: Prediction) -> dict[str, object]:
-    fields = dataclasses.asdict(prediction) | {"ttft_range_s": prediction.ttft_range_s}
+def _rename_keys(fields: Mapping[str, object]) -> dict[str, object]:
     return {_JSON_KEYS.get(name, name): value for name, value in fields.items()}
 
 

@@ -75,19 +75,19 @@ class Stage:
 
 @dataclass(frozen=True)
 class Layout:
-    """The pipeline stages of a model, and of its replicas."""
+    """The pipeline stages of the first replica of a model, and those of the others."""
 
     stages: tuple[Stage, ...]
     link: HostLink | None = None
     """The network between the hosts; None on one host."""
-    replicas: tuple[tuple[Stage, ...], ...] = ()
-    """Further copies of the model (data parallel), each a whole pipeline."""
+    other_pipelines: tuple[tuple[Stage, ...], ...] = ()
+    """The pipelines of the other replicas (data parallel)."""
     expert_parallel: bool = False
 
 
 def list_pipelines(layout: Layout) -> tuple[tuple[Stage, ...], ...]:
     """Return the stages of the first pipeline and of each replica."""
-    return (layout.stages, *layout.replicas)
+    return (layout.stages, *layout.other_pipelines)
 
 
 def build_pipeline(units: Iterable[tuple[Device, ...]], layers: Iterable[int]) -> tuple[Stage, ...]:
@@ -124,7 +124,7 @@ class ParallelSizes(NamedTuple):
 def count_parallel_sizes(layout: Layout) -> ParallelSizes:
     """Return the numbers of ranks in a stage, of stages and of replicas."""
     return ParallelSizes(
-        max(len(stage.devices) for stage in layout.stages), len(layout.stages), 1 + len(layout.replicas)
+        max(len(stage.devices) for stage in layout.stages), len(layout.stages), len(list_pipelines(layout))
     )
 
 

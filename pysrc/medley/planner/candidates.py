@@ -323,5 +323,5 @@ def _cut_candidate(
         expert_parallel=expert_parallel,
         minimizes_sum=uncut.minimizes_sum,
     )
-    stages, *copies = (build_pipeline(units, layers) for units in pipelines)
-    return Layout(stages, link, tuple(copies), expert_parallel)
+    stages, *other_pipelines = (build_pipeline(units, layers) for units in pipelines)
+    return Layout(stages, link, tuple(other_pipelines), expert_parallel)

@@ -182,7 +182,7 @@ def _compute_complexity(
     return (
         len(list_hosts(row.layout)),
         len(ranks),
-        len(ranks) // (1 + len(row.layout.replicas)),
+        len(ranks) // len(list_pipelines(row.layout)),
         row.layout.expert_parallel,
         -row.score,
         tuple((device.host, device.index) for device in ranks),

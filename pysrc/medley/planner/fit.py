@@ -97,7 +97,7 @@ class Fit:
 
 def compute_fit(workload: Workload, layout: Layout) -> Fit:
     """Return the memory of each rank for the workload, whose streams the replicas share, and its limits."""
-    shape, replicas = workload.shape, 1 + len(layout.replicas)
+    shape, replicas = workload.shape, len(list_pipelines(layout))
     streams = -(-workload.load.concurrency // replicas)
     ranks = _list_ranks(workload, layout, streams)
     # Only the rank with the least memory of those with equal needs is checked, because most ranks are alike.

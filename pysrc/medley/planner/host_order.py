@@ -166,7 +166,7 @@ def place_in_rank_order(layout: Layout, order: Sequence[str]) -> tuple[Layout, t
         raise _misplaced_stage_problem(stage_devices, planned_at, layout, order)
     permutation = tuple(planned_at[place] for place in range(len(stage_devices)))
     stages = build_pipeline(stage_devices, (layout.stages[nth].layers for nth in permutation))
-    return replace(layout, stages=stages, replicas=()), permutation
+    return replace(layout, stages=stages, other_pipelines=()), permutation
 
 
 def _group_ranks(layout: Layout, order: Sequence[str]) -> list[tuple[Device, ...]]:

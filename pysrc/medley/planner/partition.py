@@ -54,11 +54,11 @@ def recut_layers(workload: Workload, layout: Layout) -> Layout:
             workload,
             units,
             layout.link,
-            replicas=1 + len(layout.replicas),
+            replicas=len(list_pipelines(layout)),
             expert_parallel=layout.expert_parallel,
         )
         pipelines.append(build_pipeline(units, layers))
-    return replace(layout, stages=pipelines[0], replicas=tuple(pipelines[1:]))
+    return replace(layout, stages=pipelines[0], other_pipelines=tuple(pipelines[1:]))
 
 
 def split_layers(

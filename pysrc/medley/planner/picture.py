@@ -108,7 +108,7 @@ def _draw_card(choice: Choice, ranks: list[Rank], box: tuple[int, int, int, int]
         format_device_name(first_rank.device), (right_x, 32), 13, max_width=-inner_width // 2 + 10
     )
     layers = f"layers {list(list_layer_ranges(choice.layout))[first_rank.replica][first_rank.stage]}"
-    replica = f"replica {first_rank.replica + 1}, " if choice.layout.replicas else ""
+    replica = f"replica {first_rank.replica + 1}, " if choice.layout.other_pipelines else ""
     yield _draw_text(replica + layers, (_CARD_PADDING, 60), 15, "ink", inner_width)
     for nth, rank in enumerate(ranks):
         bar_y, bar_x = _CARD_HEAD_HEIGHT + nth * _RANK_HEIGHT, 0.0

@@ -244,7 +244,7 @@ def _find_refusal(
         return f"{len(hosts)} of the {options.host_count} hosts asked for"
     if options.gpus and len(list_devices(layout)) != ranks:
         return f"not all of --gpus {options.gpus}"
-    if site.rank_order and layout.replicas and len(hosts) > len(list_pipelines(layout)):
+    if site.rank_order and layout.other_pipelines and len(hosts) > len(list_pipelines(layout)):
         return "a second pipeline over several hosts needs a cluster of its own"
     one_server_refusal = _find_one_server_refusal(layout, options) if options.needs_one_server else None
     return one_server_refusal or _find_memory_refusal(site, shape, layout)
@@ -276,7 +276,7 @@ def _count_host_table_bytes(shape: Shape, layout: Layout) -> dict[str, int]:
 def _find_one_server_refusal(layout: Layout, options: PlacementOptions) -> str | None:
     """Return why no launcher starts this layout as one server; None if one does."""
     ranks = {host: len(on_host) for host, on_host in group_by_host(list_devices(layout)).items()}
-    if layout.replicas:
+    if layout.other_pipelines:
         pipelines = list_pipelines(layout)
         hosts = [{device.host for stage in stages for device in stage.devices} for stages in pipelines]
         if any(len(names) > 1 for names in hosts):
@@ -293,7 +293,7 @@ def _find_one_server_refusal(layout: Layout, options: PlacementOptions) -> str |
 def _adapt_to_cluster(choice: Choice, site: Site, options: PlacementOptions) -> Choice:
     """Return the choice in Ray's order of ranks, or with the layers that the user gave each stage."""
     workload, layout = choice.workload, choice.layout
-    if site.rank_order and len(list_hosts(layout)) > 1 and not layout.replicas:
+    if site.rank_order and len(list_hosts(layout)) > 1 and not layout.other_pipelines:
         layout, places = place_in_rank_order(layout, site.rank_order)
         # Embedding and head are on other hosts then, so the layers are cut again.
         if list(places) != sorted(places):
@@ -341,7 +341,7 @@ def _apply_partition(shape: Shape, layout: Layout, partition: str, variable: str
     first_pipeline, *replicas = (
         build_pipeline((stage.devices for stage in stages), layers) for stages in list_pipelines(layout)
     )
-    return replace(layout, stages=first_pipeline, replicas=tuple(replicas))
+    return replace(layout, stages=first_pipeline, other_pipelines=tuple(replicas))
 
 
 def describe_idle_ports_gain(

@@ -16,7 +16,15 @@ from medley.errors import Problem
 from medley.host.facts import GIB, Facts
 from medley.host_schema import ENGINE_TABLES
 from medley.model.chat_format import ChatFormat
-from medley.planner import Layout, count_parallel_sizes, format_layers, list_devices, list_hosts, runs_on_cpu
+from medley.planner import (
+    Layout,
+    count_parallel_sizes,
+    format_layers,
+    list_devices,
+    list_hosts,
+    list_pipelines,
+    runs_on_cpu,
+)
 from medley.planner.choose import Choice
 from medley.planner.cpu import choose_compilation, count_cache_streams
 from medley.planner.fit import Fit, Rank, compute_utilization, format_gib
@@ -299,7 +307,7 @@ def _count_cache_tokens(choice: Choice, cache_bytes: int | None) -> int | None:
     if not cache_bytes or not token_bytes:
         return None
     states_bytes = max(rank.need.state_bytes for rank in fit.ranks) * fit.sequences
-    streams = -(-workload.load.concurrency // (1 + len(choice.layout.replicas)))
+    streams = -(-workload.load.concurrency // len(list_pipelines(choice.layout)))
     return max(streams * workload.context, (cache_bytes - states_bytes) // token_bytes)
 
 

@@ -189,16 +189,16 @@ def build_step_timer(shape: Shape, load: Load, efficiency: Efficiency = SHIPPED_
     return build_stage_timer
 
 
-def _count_busiest_streams(streams: float, copies: int) -> float:
+def _count_busiest_streams(streams: float, pipelines: int) -> float:
     """Return the streams of the busiest copy, at least one, if each stream goes to a copy by chance.
 
     It is the mean plus the largest of so many normal deviates (Blom, 1958). Two Sparks behind a router
     reached 76 to 94 % of even sharing, and this gives 78 to 95 %.
     Source: kubis.ai's three topology benchmarks, 2026.
     """
-    share = streams / copies
-    deviate = NormalDist().inv_cdf((copies - 0.375) / (copies + 0.25))
-    return max(1.0, share + deviate * math.sqrt(share * (1 - 1 / copies)))
+    share = streams / pipelines
+    deviate = NormalDist().inv_cdf((pipelines - 0.375) / (pipelines + 0.25))
+    return max(1.0, share + deviate * math.sqrt(share * (1 - 1 / pipelines)))
 
 
 def _predict_pipeline(

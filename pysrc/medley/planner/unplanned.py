@@ -41,8 +41,8 @@ def place_without_shape(site: Site, options: PlacementOptions) -> Layout:
         tuple(Stage(unit, 0) for unit in units[start : start + stage_count])
         for start in range(0, len(units), stage_count)
     ]
-    layout = Layout(pipelines[0], replicas=tuple(pipelines[1:]))
-    if layout.replicas and len(list_hosts(layout)) > 1:
+    layout = Layout(pipelines[0], other_pipelines=tuple(pipelines[1:]))
+    if layout.other_pipelines and len(list_hosts(layout)) > 1:
         raise Problem(
             f"--dp {replica_count} needs a plan on several hosts",
             cause=f"{rank_count} ranks would run on {join_names(list_hosts(layout))}; "

@@ -77,7 +77,7 @@ def list_steps(order: Order, choice: Choice, site: Site) -> Iterator[LaunchStep]
     workload = replace(choice.workload, load=replace(choice.workload.load, concurrency=concurrency))
     next_ports = dict.fromkeys(site.hosts, order.serving.port)
     for stages in pipelines:
-        layout = replace(choice.layout, stages=stages, replicas=())
+        layout = replace(choice.layout, stages=stages, other_pipelines=())
         host = list_hosts(layout)[0]
         serving = replace(order.serving, port=next_ports[host])
         next_ports[host] += 1
