@@ -135,7 +135,7 @@ def _list_findings(best: SharedNetwork, path: DataPath, hosts: Mapping[str, Fact
             candidate.link.name for pair in ambiguous_links for candidate in pair if candidate.host == host
         }
         yield from findings.list_port_findings(
-            hosts[host], path.candidates[host], slowest=is_slowest, reported=reported
+            hosts[host], path.candidates[host], reports_unused=is_slowest, reported=reported
         )
 
 

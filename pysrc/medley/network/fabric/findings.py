@@ -28,11 +28,15 @@ _MIN_SPEED_RATIO = 2
 
 
 def list_port_findings(
-    facts: Facts, carrying: Iterable[EndpointCandidate], *, slowest: bool, reported: Collection[str] = ()
+    facts: Facts,
+    carrying: Iterable[EndpointCandidate],
+    *,
+    reports_unused: bool,
+    reported: Collection[str] = (),
 ) -> Iterator[Finding]:
     """Yield findings on a host's QSFP ports; `reported`: interfaces that other findings report.
 
-    Report unused interfaces only if the host is the slowest.
+    `reports_unused`: also report the second interface of a QSFP port where no rank uses it.
     """
     used = list(carrying)
     names = {candidate.link.name for candidate in used}
@@ -50,7 +54,7 @@ def list_port_findings(
                 f"on {host}: sudo fwupdmgr refresh; sudo fwupdmgr update; sudo reboot",
                 topic="width",
             )
-        if slowest and port.interface not in {*names, *reported}:
+        if reports_unused and port.interface not in {*names, *reported}:
             yield _half_port_finding(host, port.interface or port.device, facts)
 
 

@@ -59,7 +59,7 @@ def rank_host_links(host: str, facts: Facts, options: NetworkOptions) -> HostLin
     paired = {candidate.link.name for pair in pairs for candidate in pair}
     problems = (
         *list_ambiguity_findings(all_networks, group),
-        *findings.list_port_findings(facts, ranked, slowest=is_unrestricted, reported=paired),
+        *findings.list_port_findings(facts, ranked, reports_unused=is_unrestricted, reported=paired),
         *_list_idle_findings(host, facts, ranked),
     )
     return HostLinks(ranked, tuple(sorted(rejected, key=lambda link: link.interface)), problems)
