@@ -32,7 +32,8 @@ from medley import (
 )
 from medley.cluster import events, membership, units
 from medley.cluster.membership import Membership
-from medley.cluster.unit_file import Restart, Unit
+from medley.cluster.restart_rule import Restart
+from medley.cluster.unit_file import Unit
 from medley.command import Command
 from medley.engine import ServerSpec
 from medley.environment import virtualenv

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medley.cluster.unit_file import BootOptions, Restart, Unit, format_unit, quote_word
+from medley.cluster.restart_rule import Restart
+from medley.cluster.unit_file import BootOptions, Unit, format_unit, quote_word
 from medley.command import Command
 from tests.problems import raises_problem
 

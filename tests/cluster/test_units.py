@@ -14,7 +14,8 @@ import pytest
 
 from medley import process_identity, storage
 from medley.cluster import events, units
-from medley.cluster.unit_file import Restart, Unit
+from medley.cluster.restart_rule import Restart
+from medley.cluster.unit_file import Unit
 from medley.command import Command
 from tests.problems import raises_problem
 from tests.servers import alive

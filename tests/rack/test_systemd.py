@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from medley.cluster.unit_file import Restart, Unit
+from medley.cluster.restart_rule import Restart
+from medley.cluster.unit_file import Unit
 from medley.command import Command
 from tests.rack.conftest import Up
 from tests.rack.host import Host

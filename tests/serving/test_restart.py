@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from medley import serving
-from medley.cluster.unit_file import Restart
+from medley.cluster.restart_rule import Restart
 from medley.engine import ServerSpec
 from medley.errors import Problem
 from medley.planner.site import Site

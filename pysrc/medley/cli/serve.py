@@ -26,7 +26,8 @@ from medley.cli.launch_options import (
 from medley.cli.output import create_output, only_dry_run_problem, print_command, print_result, print_steps
 from medley.cli.progress import start_progress
 from medley.cluster import events, self_command, unit_file, units
-from medley.cluster.unit_file import Restart, Unit
+from medley.cluster.restart_rule import KILLED_SERVER_RULE, SERVED_ENGINE_RULE
+from medley.cluster.unit_file import Unit
 from medley.command import Command
 from medley.engine import ServerSpec
 from medley.errors import Problem
@@ -232,11 +233,12 @@ def _run_restarting(job: Job, server: "ServerRun", output: Output) -> NoReturn:
     def attempt(site: Site, on_ready: Callable[[int], None]) -> None:
         run_job(job, replace(server, on_ready=on_ready, is_restarting=True), output, site)
 
-    rule = Restart(first_s=2, longest_s=120, limit=10, lasting_s=600)
     find_host = partial(find_this_host, job.request.kind, output.say)
     is_over_ray = job.launcher != "mp"
     site = find_site(job, output) if is_over_ray else find_host()
-    restarter = Restarter(rule, job.order.serving, job.cluster, output, find_host, has_same_hosts=is_over_ray)
+    restarter = Restarter(
+        SERVED_ENGINE_RULE, job.order.serving, job.cluster, output, find_host, has_same_hosts=is_over_ray
+    )
     restarter.run(attempt, site)
 
 
@@ -315,8 +317,8 @@ def build_server_unit(port: int, *, restart: bool, drain_s: int) -> Unit:
     command = Command(
         (*start_here, *self_command.get_own_command(), *words), self_command.list_own_variables()
     )
-    # medley restarts its engine itself, so this rule is only for a medley that was killed.
-    restart_rule, limit_s = Restart(limit=3) if restart else None, Unit.stop_limit_s + drain_s
+    restart_rule = KILLED_SERVER_RULE if restart else None
+    limit_s = Unit.stop_limit_s + drain_s
     return Unit(
         f"{unit_file.SERVER_UNIT_PREFIX}{port}", " ".join(words), command, restart_rule, stop_limit_s=limit_s
     )

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from medley import process, storage, user
-from medley.cluster import self_command, unit_file
-from medley.cluster.unit_file import BootOptions, Restart, Unit, format_unit
+from medley.cluster import restart_rule, self_command, unit_file
+from medley.cluster.unit_file import BootOptions, Unit, format_unit
 from medley.command import Command
 from medley.errors import Problem
 from medley.network.ports import API_PORT
@@ -41,8 +41,6 @@ _CARRIED_PREFIXES = (
     *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
     *("HUGGINGFACE_HUB_", "TRANSFORMERS_OFFLINE"),
 )
-# A head, link or hub that is missing at boot may come later, so the unit restarts forever.
-_RESTART_FOREVER = Restart(first_s=5, longest_s=60)
 
 
 @dataclass(frozen=True)
@@ -211,7 +209,9 @@ class Service:
         limit_s = _STOP_LIMIT_S + (
             _read_number("--drain", self.arguments, _DEFAULT_DRAIN_S) if self.role == "serve" else 0
         )
-        return format_unit(Unit(self.name, title, command, _RESTART_FOREVER, stop_limit_s=limit_s), boot)
+        return format_unit(
+            Unit(self.name, title, command, restart_rule.SERVICE_RULE, stop_limit_s=limit_s), boot
+        )
 
 
 def select_service_variables(environ: Mapping[str, str]) -> dict[str, str]:

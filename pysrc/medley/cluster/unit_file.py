@@ -1,4 +1,4 @@
-"""Define `Unit` and `Restart`, and format them as a unit file of systemd.
+"""Define `Unit`, and format it as a unit file of systemd; `restart_rule.py` has its rule of restarts.
 
 Quoting as in systemd.syntax(7) and systemd.service(5); systemd 245 (Ubuntu 20.04) and later support every
 key but RestartSteps and RestartMaxDelaySec, which versions before 254 ignore.
@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
 from medley.cluster import unit_secrets
+from medley.cluster.restart_rule import Restart
 from medley.command import Command
 from medley.errors import Problem
 
@@ -30,30 +31,6 @@ _FORBIDDEN_CHARS_PATTERN = re.compile(
 )
 """Control characters, surrogates, noncharacters, as in systemd's string_has_cc and unichar_is_valid."""
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
-
-
-@dataclass(frozen=True)
-class Restart:
-    """The rule for restarts: the first delay is `first_s` seconds, and each next one twice as long.
-
-    Give up after `limit` restarts in a row of less than `lasting_s` each; None: never.
-    """
-
-    first_s: float = 2
-    longest_s: float = 60
-    limit: int | None = None
-    lasting_s: float = 120
-
-    def compute_next(self, done_count: int, lasted_s: float | None) -> tuple[int, float] | None:
-        """Return the number of the next restart in a row and its delay; None: give up.
-
-        The last of `done_count` restarts in a row lasted `lasted_s`; None: it was never ready.
-        """
-        if lasted_s is not None and lasted_s >= self.lasting_s:
-            done_count = 0
-        if self.limit is not None and done_count >= self.limit:
-            return None
-        return done_count + 1, float(min(self.longest_s, self.first_s * 2 ** min(done_count, 30)))
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from medley import process, process_identity, storage
-from medley.cluster import events, self_command, systemd
+from medley.cluster import events, restart_rule, self_command, systemd
 from medley.cluster.rank_memory import RankMemory
-from medley.cluster.unit_file import Restart, Unit
+from medley.cluster.unit_file import Unit
 from medley.command import Command
 from medley.errors import Problem, describe_error
 from medley.process import OnLine, Process, ProcessResult
@@ -108,7 +108,7 @@ def _start_supervisor(name: str) -> None:
     if use_systemd:
         # systemd restarts only the supervisor, so states and logs are the same everywhere.
         unit = read_unit(name)
-        restart = Restart(first_s=2, longest_s=2) if unit.restart else None
+        restart = restart_rule.SUPERVISOR_RULE if unit.restart else None
         limit_s = unit.stop_limit_s + 10
         command = supervise_command.add_variables(unit.command.env)
         systemd.start_unit(Unit(name, unit.title, command, restart, stop_limit_s=limit_s))

@@ -10,7 +10,7 @@ from typing import NoReturn, Protocol
 from medley import process, serving, storage
 from medley.cluster import events, membership, ray_serving
 from medley.cluster.membership import Membership
-from medley.cluster.unit_file import Restart
+from medley.cluster.restart_rule import Restart
 from medley.command import Command
 from medley.engine import ServerSpec
 from medley.errors import Problem

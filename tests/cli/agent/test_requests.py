@@ -10,7 +10,8 @@ from medley import storage
 from medley.cli import agent
 from medley.cli.agent import ray
 from medley.cluster import membership, units
-from medley.cluster.unit_file import Restart, Unit
+from medley.cluster.restart_rule import Restart
+from medley.cluster.unit_file import Unit
 from medley.command import Command
 from tests.problems import raises_problem
 from tests.waiting import wait_for

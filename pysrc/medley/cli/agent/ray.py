@@ -9,7 +9,8 @@ from medley import cluster, credentials, explain, json_shape, process, serving, 
 from medley.cli.agent import Note, NoteSender, Table
 from medley.cluster import membership, ray_watch, self_command, units
 from medley.cluster.node import NodeSpec, build_node_spec
-from medley.cluster.unit_file import Restart, Unit
+from medley.cluster.restart_rule import RAY_RULE
+from medley.cluster.unit_file import Unit
 from medley.command import AnnotatedCommand, Command, Variable
 from medley.engine.unread_variables import require_read_variables
 from medley.environment import container_image, tools
@@ -149,7 +150,7 @@ def answer_begin(fields: Table, note: Note) -> Table:
             membership.UNIT_NAME,
             title,
             command,
-            Restart(longest_s=30),
+            RAY_RULE,
             gather,
             _RAY_STOP_LIMIT_S,
             ray_watch.VITAL_PROCESSES,
