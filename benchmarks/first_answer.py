@@ -37,7 +37,7 @@ from medley.errors import Problem
 from medley.network import tcp
 from medley.network.socket_url import write_socket_url
 from medley.process import Process
-from medley.serving import api
+from medley.serving import readiness
 
 ROOT = Path(__file__).parents[1]
 LIMIT_S = 1800
@@ -155,7 +155,7 @@ def by_hand(command: str, model: str, *, typed_in: tuple[Path, Mapping[str, str]
     engine = Process(typed(f"exec {command}", *typed_in), lambda line: lines.append((time.monotonic(), line)))
 
     def answered() -> float | None:
-        return time.monotonic() if api.request_probe_answer(write_socket_url(socket), model) else None
+        return time.monotonic() if readiness.request_probe_answer(write_socket_url(socket), model) else None
 
     try:
         return until(engine, answered, lines) - began

@@ -44,7 +44,7 @@ from medley.network import tcp
 from medley.process import Process
 from medley.process_identity import list_descendants
 from medley.schema import DemoSpec
-from medley.serving import api
+from medley.serving import readiness
 
 RESULT = Path(__file__).parent / "results" / "throughput.txt"
 MADE = DemoSpec(
@@ -252,7 +252,7 @@ def dry(argv: Sequence[str]) -> Iterator[str]:
 
 def await_ready(engine: Process, port: int, lines: Sequence[str]) -> None:
     deadline = time.monotonic() + READY_LIMIT_S
-    while not api.request_probe_answer(f"http://127.0.0.1:{port}/v1", "made"):
+    while not readiness.request_probe_answer(f"http://127.0.0.1:{port}/v1", "made"):
         if engine.wait(0.5) is not None or time.monotonic() > deadline:
             raise Problem("the server is not ready", cause="\n".join(lines[-20:]), fix=str(engine.command))
 

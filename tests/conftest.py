@@ -18,7 +18,7 @@ from medley import process
 from medley.__main__ import main
 from medley.command import Command
 from medley.process import Process
-from medley.serving import api
+from medley.serving import readiness
 from medley.transcript import Transcript
 from tests import time_limit
 from tests.servers import Served, Start
@@ -143,7 +143,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[str]:
     try:
         wait_for(
             "the small server answers, or ends",
-            lambda: api.request_probe_answer(url, "tiny") or engine.poll() is not None,
+            lambda: readiness.request_probe_answer(url, "tiny") or engine.poll() is not None,
             60,
             state=lambda: list(engine.last_lines),
         )

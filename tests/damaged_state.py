@@ -49,7 +49,7 @@ from medley.model.transfer import inventory
 from medley.network import link_apply
 from medley.planner import device_history, devices
 from medley.planner.devices import DeviceSpeed, LinkSpeed
-from medley.serving import supervise
+from medley.serving import restarter
 from medley.transcript import Transcript
 from tests.measurement.bench.benches import bench
 from tests.measurement.bench.test_context import layout
@@ -116,7 +116,7 @@ def write_all() -> None:
     assert joined
     collective.write_result({"hosts": 2}, joined)
     for port in (PORT, OTHER_PORT):
-        storage.write_text(supervise._find_host_count_file(port), "2")  # noqa: SLF001 - a whole server writes it
+        storage.write_text(restarter._find_host_count_file(port), "2")  # noqa: SLF001 - a whole server writes it
         with storage.open_log(serving.get_log_file(f"serve-{port}")) as keep:
             keep("RuntimeError: an error that nobody knows")
     storage.write_text(engine._find_hidden_names_file(), json.dumps(["HOME"]))  # noqa: SLF001 - it writes the caller's variables

@@ -16,7 +16,7 @@ import pytest
 
 from medley import credentials
 from medley.network import http_client
-from medley.serving import api, batch_client
+from medley.serving import api, batch_client, readiness
 from tests.odd_input import COUNTS, hold, json_texts, texts, values
 from tests.problems import raises_problem
 
@@ -111,7 +111,7 @@ def test_a_server_with_its_own_certificate_gets_no_key(scheme: str, certificate:
 def test_no_proxy_sees_what_is_for_this_host(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with running(Seen(b"", 502)) as proxy, running(Seen(json.dumps(COMPLETION).encode())) as server:
         monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
-        assert api.request_probe_answer(f"http://127.0.0.1:{server.port}/v1", "demo")
+        assert readiness.request_probe_answer(f"http://127.0.0.1:{server.port}/v1", "demo")
         assert not proxy.asked
         # A host of elsewhere is asked by way of it, as the environment says.
         assert http_client.send_request("GET", "http://far.invalid/", limit_s=5).status == 502
@@ -220,8 +220,8 @@ def replies(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 URL = "http://127.0.0.1:8000/v1"
 READERS: dict[str, tuple[Callable[[], Any], Any]] = {
     "models": (lambda: api.list_model_cards(URL), MODELS),
-    "completion": (lambda: api.request_probe_answer(URL, "demo"), COMPLETION),
-    "short chat": (lambda: api.request_probe_answer(URL, "demo"), ANSWER),
+    "completion": (lambda: readiness.request_probe_answer(URL, "demo"), COMPLETION),
+    "short chat": (lambda: readiness.request_probe_answer(URL, "demo"), ANSWER),
     "chat": (lambda: list(api.stream_chat(URL, "demo", HELLO, max_tokens=1)), CHUNK),
 }
 

@@ -6,14 +6,6 @@ from tests.problems import raises_problem
 HELLO = [{"role": "user", "content": "Hello"}]
 
 
-def test_nobody_listens_yet(free_port: int) -> None:
-    assert api.request_probe_answer(f"http://127.0.0.1:{free_port}/v1", "tiny") is None
-
-
-def test_a_completion_is_answered(server: str) -> None:
-    assert api.request_probe_answer(server, "tiny") == " ba lu"
-
-
 def test_a_chat_comes_in_pieces_and_ends_with_its_speed(server: str) -> None:
     *pieces, speed = api.stream_chat(server, "tiny", HELLO, max_tokens=9)
     assert pieces == ["so ", "it ", "is"]
@@ -35,8 +27,6 @@ def test_another_models_name_is_a_problem(server: str) -> None:
     cause, fix = "404: The model `huge` does not exist.", f"curl {server}/models"
     with raises_problem("'huge'", cause=cause, fix=fix):
         list(api.stream_chat(server, "huge", HELLO, max_tokens=None))
-    with raises_problem("'huge'", cause=cause, fix=fix):
-        api.request_probe_answer(server, "huge")
 
 
 @pytest.mark.parametrize(

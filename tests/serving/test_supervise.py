@@ -9,7 +9,7 @@ from medley.command import Command
 from medley.engine.vllm import find_last_error, is_fatal
 from medley.explain import explain_engine_end
 from medley.process import ProcessResult
-from medley.serving import api
+from medley.serving import readiness
 from medley.serving.supervise import supervise
 from tests.problems import raises_problem
 from tests.waiting import wait_for
@@ -52,7 +52,7 @@ def test_ctrl_c_after_it_is_ready_leaves_nothing(free_port: int) -> None:
         watched.run(end=True)
     assert watched.ready == [" ba lu"]
     assert watched.lines == ["starting"]
-    assert api.request_probe_answer(f"http://127.0.0.1:{free_port}/v1", "tiny") is None
+    assert readiness.request_probe_answer(f"http://127.0.0.1:{free_port}/v1", "tiny") is None
     assert not _children()
 
 

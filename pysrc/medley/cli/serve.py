@@ -193,7 +193,7 @@ class ServeVerb(Verb):
             return self._serve(options.build_request(model, flags, self.typed_words), output)
 
     def _serve(self, request: LaunchRequest, output: Output) -> int:
-        from medley.serving.supervise import REJOIN_LIMIT_S, resume_hosts
+        from medley.serving.restarter import REJOIN_LIMIT_S, resume_hosts
 
         listen = request.listen
         with (
@@ -227,8 +227,8 @@ def hide_engine_output() -> Iterator[Output]:
 
 
 def _run_restarting(job: Job, server: "ServerRun", output: Output) -> NoReturn:
+    from medley.serving.restarter import Restarter
     from medley.serving.server import run_job
-    from medley.serving.supervise import Restarter
 
     def attempt(site: Site, on_ready: Callable[[int], None]) -> None:
         run_job(job, replace(server, on_ready=on_ready, is_restarting=True), output, site)

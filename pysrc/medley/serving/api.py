@@ -1,4 +1,4 @@
-"""Send requests to an OpenAI-compatible server: readiness, chat, list of models."""
+"""Send requests to an OpenAI-compatible server: chat, list of models."""
 
 import time
 from collections.abc import Generator, Iterator
@@ -10,62 +10,13 @@ import httpx
 
 from medley import json_shape
 from medley.credentials import API_KEY_VARIABLE
-from medley.errors import Problem, describe_error
+from medley.errors import Problem
 from medley.network import http_client
 from medley.network.http_client import HttpResponse, build_auth_header, format_bearer_pipe, no_answer_problem
 from medley.network.socket_url import read_socket_url
 
-# A server is ready once it answered a completion: vLLM's /health answers 200 even if that fails.
-_PROBE_TOKENS = 16
-_PROBE_MESSAGES = [{"role": "user", "content": "Hello"}]
-# vLLM answers 400 if a model has no chat template, and an engine without the route 404.
-_NO_CHAT_STATUSES = {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND}
-_PROBE_LIMIT_S = 120
 _FIRST_TOKEN_LIMIT_S = 300
 _MIN_STREAMED_PIECES, _MIN_STREAM_S = 3, 0.3
-
-
-def request_probe_answer(url: str, model: str) -> str | None:
-    """Return a short answer, or None while no server listens; raise a Problem if the request is refused.
-
-    The request is a chat; for a model without a chat template it is a completion.
-    """
-    answer = _send_probe(url, "chat/completions", {"model": model, "messages": _PROBE_MESSAGES})
-    if answer and answer.status in _NO_CHAT_STATUSES:
-        answer = _send_probe(url, "completions", {"model": model, "prompt": "Hello"})
-    if answer is None or answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
-        return None
-    _require_ok(answer, url, model, None)
-    match answer.json():
-        case {"usage": {"completion_tokens": int()}, "choices": [{"text": str(text)}, *_]}:
-            return text
-        case {"usage": {"completion_tokens": int()}, "choices": [{"message": {**reply_message}}, *_]}:
-            # A model that reasons first has no content yet.
-            reply = (
-                reply_message.get("content")
-                or reply_message.get("reasoning_content")
-                or reply_message.get("reasoning")
-            )
-            return reply if isinstance(reply, str) else ""
-        case _:
-            raise _unexpected_answer_problem(url, answer.text)
-
-
-def _send_probe(url: str, path: str, body: dict[str, Any]) -> HttpResponse | None:
-    """Request a few tokens; return None while no server listens."""
-    body |= {"max_tokens": _PROBE_TOKENS, "temperature": 0}
-    try:
-        return http_client.send_request(
-            "POST", f"{url}/{path}", body=body, limit_s=_PROBE_LIMIT_S, connect_s=2
-        )
-    except (httpx.ConnectError, httpx.ConnectTimeout):
-        return None
-    except httpx.HTTPError as error:
-        raise Problem(
-            "the server accepted a completion and did not answer",
-            cause=describe_error(error),
-            fix="read the engine's output: medley logs; medley serve MODEL -- --enforce-eager often helps",
-        ) from error
 
 
 @dataclass(frozen=True)
@@ -143,12 +94,12 @@ def _stream_events(url: str, body: dict[str, object], key: str | None) -> Iterat
     try:
         with answer as (status, lines):
             if status != HTTPStatus.OK:
-                _require_ok(HttpResponse(status, {}, "\n".join(lines)), url, str(body["model"]), key)
+                require_ok(HttpResponse(status, {}, "\n".join(lines)), url, str(body["model"]), key)
             for line in lines:
                 if line.startswith("data: ") and line != "data: [DONE]":
                     event = json_shape.parse_object(line.removeprefix("data: "))
                     if event is None:
-                        raise _unexpected_answer_problem(url, line.removeprefix("data: "))
+                        raise unexpected_answer_problem(url, line.removeprefix("data: "))
                     if "error" in event:
                         cause = str(event["error"])[:500]
                         fix = "read the engine's output"
@@ -174,12 +125,12 @@ def list_model_cards(url: str, key: str | None = None) -> list[dict[str, Any]]:
         answer = http_client.send_request("GET", f"{url}/models", limit_s=5, headers=build_auth_header(key))
     except httpx.HTTPError as error:
         raise no_answer_problem(url, error) from error
-    _require_ok(answer, url, "any", key)
+    require_ok(answer, url, "any", key)
     match answer.json():
         case {"data": [*entries]} if all(isinstance(card, dict) for card in entries):
             for card in entries:
                 if not isinstance(card.get("id"), str):
-                    raise _unexpected_answer_problem(url, str(card))
+                    raise unexpected_answer_problem(url, str(card))
             types = {"id": str, "root": str, "max_model_len": int}
             return [
                 {
@@ -190,10 +141,10 @@ def list_model_cards(url: str, key: str | None = None) -> list[dict[str, Any]]:
                 for card in entries
             ]
         case _:
-            raise _unexpected_answer_problem(url, answer.text)
+            raise unexpected_answer_problem(url, answer.text)
 
 
-def _require_ok(answer: HttpResponse, url: str, model: str, key: str | None) -> None:
+def require_ok(answer: HttpResponse, url: str, model: str, key: str | None) -> None:
     cause = f"{answer.status}: {read_error_message(answer.text)}"
     if answer.status == HTTPStatus.UNAUTHORIZED:
         raise Problem(
@@ -216,7 +167,7 @@ def _format_list_command(url: str, key: str | None) -> str:
     return f"{format_bearer_pipe(f'${API_KEY_VARIABLE}')}{command} -H @-" if key else command
 
 
-def _unexpected_answer_problem(url: str, text: str) -> Problem:
+def unexpected_answer_problem(url: str, text: str) -> Problem:
     return Problem(
         f"{url} does not answer like OpenAI's API",
         cause="its answer is a web page" if text.lstrip()[:1] == "<" else f"its answer is {text[:200]!r}",

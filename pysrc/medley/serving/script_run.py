@@ -14,7 +14,7 @@ from medley.progress import Output
 from medley.serving.launch_log import log_launch, print_launch, write_files
 from medley.serving.launches import PreparedLaunch
 from medley.serving.rank_monitor import RankMonitor
-from medley.serving.supervise import Monitor
+from medley.serving.run_monitors import Monitor
 
 _CHECK_INTERVAL_S = 0.1
 _MAX_ERROR_LINES = 400

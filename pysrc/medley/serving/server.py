@@ -27,9 +27,10 @@ from medley.serving.memory_guard import MemoryGuard
 from medley.serving.native import wait_for_hosts
 from medley.serving.prepare import Job
 from medley.serving.rank_monitor import RankMonitor, reserve_slots
+from medley.serving.run_monitors import Monitor
 from medley.serving.site import find_site
 from medley.serving.start_steps import StartSteps
-from medley.serving.supervise import Monitor, supervise
+from medley.serving.supervise import supervise
 from medley.serving.watchdog import HostQuery, Watchdog
 
 _MEDLEY_REQUEST_PATTERN = re.compile(r'"GET /(?:metrics)? HTTP/1\.1" (?:200|401)')

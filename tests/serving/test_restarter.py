@@ -11,7 +11,7 @@ from medley.engine import ServerSpec
 from medley.errors import Problem
 from medley.planner.site import Site
 from medley.progress import SILENT, Output
-from medley.serving.supervise import Restarter, resume_hosts
+from medley.serving.restarter import Restarter, resume_hosts
 from tests.problems import raises_problem
 
 HERE = Site({})
