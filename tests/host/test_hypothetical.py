@@ -3,7 +3,7 @@ import pytest
 from medley import config
 from medley.host.hypothetical import build_hosts
 from medley.host.kind import match_kind
-from medley.network.fabric import choose_fabric
+from medley.network.fabric.choose import choose_fabric
 from tests.problems import raises_problem
 
 

@@ -16,7 +16,7 @@ from medley.host.facts.gpu import Gpu
 from medley.host.health import Health
 from medley.host.health.gpu import GpuState, GpuStates, GpuUser
 from medley.host.kind import find_kind
-from medley.network.fabric import choose_fabric
+from medley.network.fabric.choose import choose_fabric
 from medley.network.fabric.variables import list_group_variables
 from medley.planner import Device
 from medley.planner.device_history import list_findings

@@ -14,7 +14,8 @@ from medley.host import facts
 from medley.host.kind import read_facts_by_host
 from medley.measurement import link as link_test
 from medley.measurement.link import LinkMeasurement, format_mbit
-from medley.network.fabric import choose_fabric, report
+from medley.network.fabric import report
+from medley.network.fabric.choose import choose_fabric
 from medley.network.fabric.per_host import rank_host_links
 from medley.network.fabric.subgroups import find_faster_subgroups
 from medley.network.fabric.types import NetworkOptions, format_speed

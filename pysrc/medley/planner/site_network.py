@@ -8,8 +8,8 @@ from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host.facts.network import Interface
 from medley.host.hypothetical import change_addresses
-from medley.network.fabric import choose_fabric
 from medley.network.fabric.cabling import Cabling
+from medley.network.fabric.choose import choose_fabric
 from medley.network.fabric.findings import find_idle_ports
 from medley.network.fabric.types import Endpoint, Fabric, NetworkOptions
 from medley.planner import HostLink

@@ -15,7 +15,7 @@ from medley.engine import ServerSpec
 from medley.errors import Problem
 from medley.host import memory_pressure
 from medley.host.memory_pressure import GIB, MemoryState
-from medley.planner.topology import Topology
+from medley.planner.site import Site
 from medley.progress import Output
 
 REJOIN_LIMIT_S = 24 * 3600
@@ -55,7 +55,7 @@ class Restarter:
     server: ServerSpec
     cluster: Membership | None
     output: Output
-    find_site: Callable[[], Topology]
+    find_site: Callable[[], Site]
     """The function that returns this host as the site, if it is in no cluster."""
     has_same_hosts: bool = True
     """Whether a restart needs as many hosts as before, also after a power cut; only with Ray."""
@@ -66,7 +66,7 @@ class Restarter:
     """Bytes of memory that were available before its first start."""
     ready_at_s: float | None = field(default=None, init=False)
 
-    def run(self, attempt: Callable[[Topology, Callable[[int], None]], None], site: Topology) -> NoReturn:
+    def run(self, attempt: Callable[[Site, Callable[[int], None]], None], site: Site) -> NoReturn:
         """Call `attempt` for each start: it serves on these hosts, and reports their number when ready."""
         problem: Problem | None = None
         while True:
@@ -88,7 +88,7 @@ class Restarter:
         if self.has_same_hosts:
             storage.write_text(_find_host_count_file(self.server.port), str(host_count))
 
-    def _wait_for_site(self, problem: Problem, record_scope: ExitStack) -> Topology:
+    def _wait_for_site(self, problem: Problem, record_scope: ExitStack) -> Site:
         """Wait until a restart is due, and return its hosts; raise the Problem itself if none is due.
 
         The server is recorded as restarting until `record_scope` ends.

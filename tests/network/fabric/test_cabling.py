@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import pytest
 
 from medley.host.facts import Facts
-from medley.network.fabric import choose_fabric
 from medley.network.fabric.cabling import Cabling, list_missing_pairs
+from medley.network.fabric.choose import choose_fabric
 from medley.network.fabric.endpoints import CandidateGroup, find_endpoint_candidates
 from medley.network.fabric.neighbors import find_cabling
 from medley.network.fabric.types import NetworkOptions

@@ -9,7 +9,7 @@ from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host.facts.network import Interface
 from medley.host.facts.rdma import Gid
-from medley.network.fabric import choose_fabric
+from medley.network.fabric.choose import choose_fabric
 from medley.network.fabric.types import (
     SUBNET_AWARE_NCCL,
     NetworkOptions,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from medley.host.facts import Facts
-from medley.network.fabric import choose_fabric
+from medley.network.fabric.choose import choose_fabric
 from medley.network.fabric.types import NetworkOptions
 from tests.network.fabric.environments import OLDER_NCCL
 from tests.network.networks import (

@@ -11,7 +11,7 @@ from medley.host.facts import Facts
 from medley.host.facts.network import Interface
 from medley.host.kind import SiteHost
 from medley.model.resolve import Weights
-from medley.network.fabric import choose_fabric
+from medley.network.fabric.choose import choose_fabric
 from medley.network.fabric.per_host import rank_host_links
 from medley.network.fabric.types import NetworkOptions
 from medley.planner.placement import PlacementOptions

@@ -2,7 +2,7 @@
 
 import pytest
 
-from medley.network.fabric import choose_fabric
+from medley.network.fabric.choose import choose_fabric
 from medley.network.fabric.types import SUBNET_AWARE_NCCL, NetworkOptions
 from medley.network.fabric.variables import list_group_variables, list_host_variables
 from tests.host.recordings import hosts, with_networks

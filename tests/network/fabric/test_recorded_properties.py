@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from medley.errors import Problem
 from medley.host.facts import Facts
-from medley.network.fabric import choose_fabric
+from medley.network.fabric.choose import choose_fabric
 from medley.network.fabric.types import Fabric, NetworkOptions
 from medley.network.fabric.variables import list_group_variables
 from tests.host.recordings import AGAIN, hosts, with_networks

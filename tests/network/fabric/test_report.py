@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from medley.network.fabric import choose_fabric
+from medley.network.fabric.choose import choose_fabric
 from medley.network.fabric.per_host import rank_host_links
 from medley.network.fabric.report import (
     build_fabric_table,

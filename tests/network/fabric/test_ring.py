@@ -7,7 +7,7 @@ import pytest
 
 from medley.errors import Problem
 from medley.host.facts import Facts
-from medley.network.fabric import choose_fabric
+from medley.network.fabric.choose import choose_fabric
 from medley.network.fabric.types import SUBNET_AWARE_NCCL, NetworkOptions
 from medley.network.fabric.variables import list_group_variables, list_host_variables
 from tests.network.fabric.environments import OLDER_NCCL, rdma, tcp, values

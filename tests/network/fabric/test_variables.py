@@ -8,7 +8,7 @@ import pytest
 
 from medley.command import Variable
 from medley.host.facts import Facts
-from medley.network.fabric import choose_fabric
+from medley.network.fabric.choose import choose_fabric
 from medley.network.fabric.types import LOCKED_NCCL, SUBNET_AWARE_NCCL, NetworkOptions, format_nccl_version
 from medley.network.fabric.variables import (
     LEFT_UNSET,

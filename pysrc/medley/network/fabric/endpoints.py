@@ -1,4 +1,4 @@
-"""Find a host's usable addresses, and why its other links cannot be used."""
+"""Find a host's usable addresses, from which `choose.py` chooses, and why its other links cannot be used."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

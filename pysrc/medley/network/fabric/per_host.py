@@ -13,7 +13,8 @@ from medley.command import Variable
 from medley.errors import Finding, Problem
 from medley.host.facts import Facts
 from medley.host.hypothetical import change_addresses
-from medley.network.fabric import choose_fabric, findings, subnets, types
+from medley.network.fabric import findings, subnets, types
+from medley.network.fabric.choose import choose_fabric
 from medley.network.fabric.endpoints import (
     CandidateGroup,
     Candidates,

@@ -7,7 +7,7 @@ from typing import Any
 
 from medley.errors import Finding, Problem
 from medley.host.facts import Facts
-from medley.network.fabric import choose_fabric
+from medley.network.fabric.choose import choose_fabric
 from medley.network.fabric.types import Fabric, NetworkOptions, find_slowest_mbit, format_speed
 
 _PAIR_HOSTS = 2
