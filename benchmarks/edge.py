@@ -23,12 +23,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.estimates import mean_ratio
-from medley import serving, storage
+from medley import storage
 from medley.command import Command
 from medley.engine import ServerSpec
 from medley.errors import Problem
 from medley.network import tcp
 from medley.process import Process, wait_until
+from medley.serving import server_records
 
 RESULT = Path(__file__).parent / "results" / "edge.txt"
 WAYS = ("edge", "socket")
@@ -125,8 +126,8 @@ def serve(engine: str, model: str) -> Iterator[Server]:
         lines: list[str] = []
         medley = Process(Command((sys.executable, "-m", "medley", *words)), lines.append)
         try:
-            wait_until(lambda: serving.is_ready(port) or medley.poll(), READY_LIMIT_S, every_s=0.5)
-            if not serving.is_ready(port):
+            wait_until(lambda: server_records.is_ready(port) or medley.poll(), READY_LIMIT_S, every_s=0.5)
+            if not server_records.is_ready(port):
                 raise Problem("the server is not ready", cause="\n".join(lines[-9:]), fix=" ".join(words))
             sockets = storage.find_socket_folder() / str(port)
             yield Server(port, ServerSpec("", model, port=port, socket_folder=sockets).socket, model)

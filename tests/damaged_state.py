@@ -27,7 +27,6 @@ from medley import (
     json_shape,
     process,
     process_identity,
-    serving,
     storage,
 )
 from medley.cluster import events, membership, units
@@ -49,7 +48,7 @@ from medley.model.transfer import inventory
 from medley.network import link_apply
 from medley.planner import device_history, devices
 from medley.planner.devices import DeviceSpeed, LinkSpeed
-from medley.serving import restarter
+from medley.serving import restarter, server_description, server_records
 from medley.transcript import Transcript
 from tests.measurement.bench.benches import bench
 from tests.measurement.bench.test_context import layout
@@ -117,7 +116,7 @@ def write_all() -> None:
     collective.write_result({"hosts": 2}, joined)
     for port in (PORT, OTHER_PORT):
         storage.write_text(restarter._find_host_count_file(port), "2")  # noqa: SLF001 - a whole server writes it
-        with storage.open_log(serving.get_log_file(f"serve-{port}")) as keep:
+        with storage.open_log(server_records.get_log_file(f"serve-{port}")) as keep:
             keep("RuntimeError: an error that nobody knows")
     storage.write_text(engine._find_hidden_names_file(), json.dumps(["HOME"]))  # noqa: SLF001 - it writes the caller's variables
     _write_units()
@@ -167,12 +166,12 @@ def _environment() -> tuple[Path, dict[str, object]]:
 def noted_servers(sockets: Mapping[int, Path]) -> Iterator[None]:
     """Keep the records and descriptions of two servers, whose process is this one."""
     words = (str(_environment()[0] / "bin" / "vllm"), "serve", "demo")
-    what = serving.Description("vllm", "demo", "demo", words, {}, {"why": []}, layout())
+    what = server_description.Description("vllm", "demo", "demo", words, {}, {"why": []}, layout())
     with contextlib.ExitStack() as notes:
         for port, at in sockets.items():
             listens = ServerSpec("demo", "tiny", port=port, socket_folder=at)
-            notes.enter_context(serving.record_server(listens, "ready"))
-            notes.enter_context(serving.store_description(port, what))
+            notes.enter_context(server_records.record_server(listens, "ready"))
+            notes.enter_context(server_description.store_description(port, what))
         yield
 
 

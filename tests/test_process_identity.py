@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from medley import process_identity, serving, storage
+from medley import process_identity, storage
 from medley.cli import Medley
 from medley.cluster import membership, ray, units
 from medley.command import Command
@@ -26,6 +26,7 @@ from medley.process_identity import (
     reap_orphans,
 )
 from medley.progress import SILENT
+from medley.serving import port_claim, server_end, server_records
 from tests.odd_input import COUNTS, hold, json_texts
 from tests.waiting import wait_for
 
@@ -156,7 +157,7 @@ def note(port: int, **more: object) -> Path:
     """The note that a serve left."""
     us = read_current_identity()
     table = {"url": f"http://127.0.0.1:{port}/v1", "model": "demo", "pid": us.pid, "started": us.started}
-    file = serving.get_records_folder() / f"{port}.json"
+    file = server_records.get_records_folder() / f"{port}.json"
     storage.write_text(file, json.dumps({**table, "boot": us.boot, "state": "ready", **more}))
     return file
 
@@ -166,12 +167,12 @@ def test_stop_leaves_a_bystander_alone_that_has_the_number_of_a_server_before_a_
     words: tuple[str, ...], bystander: "subprocess.Popen[bytes]", capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = note(8000, pid=bystander.pid, boot="00000000-0000-0000-0000-000000000000")
-    old = serving.get_records_folder() / "8001.json"
+    old = server_records.get_records_folder() / "8001.json"
     storage.write_text(
         old, json.dumps({"url": "http://127.0.0.1:8001/v1", "model": "demo", "pid": bystander.pid})
     )
-    serving.require_unused_port(8000)
-    serving.require_unused_port(8001)
+    port_claim.require_unused_port(8000)
+    port_claim.require_unused_port(8001)
     Medley.run(["medley", *words], exit=False)
     assert bystander.poll() is None
     assert "nothing is served here" in capsys.readouterr().out
@@ -182,7 +183,7 @@ def test_stop_leaves_a_bystander_alone_that_has_the_number_of_a_server_before_a_
 def test_a_server_that_lives_is_ended(bystander: "subprocess.Popen[bytes]") -> None:
     found = identity(bystander)
     note(8000, pid=found.pid, started=found.started)
-    assert serving.end_servers(8000, SILENT) == 1
+    assert server_end.end_servers(8000, SILENT) == 1
     assert not found.is_alive
 
 
@@ -203,7 +204,7 @@ def test_stop_now_ends_a_server_at_once_however_it_was_begun(
     with subprocess.Popen(("sleep", "60"), preexec_fn=ignore) as process:  # noqa: PLW1509 - two system calls
         found = identity(process)
         note(8000, pid=found.pid, started=found.started)
-        assert serving.end_servers(8000, SILENT, is_immediate=True) == 1
+        assert server_end.end_servers(8000, SILENT, is_immediate=True) == 1
         assert process.wait(0) == -number
 
 
@@ -228,7 +229,7 @@ MEMBER = {
     "image": None,
 }
 READERS: dict[str, tuple[Callable[[], object], object]] = {
-    "serving/8000.json": (serving.list_servers, SERVER),
+    "serving/8000.json": (server_records.list_servers, SERVER),
     "units/a.state": (lambda: units.read_state("a"), STATE),
     "units/a.json": (lambda: units.read_unit("a"), UNIT),
     "remote-code.json": (lambda: trust.read_pin("m"), PIN),

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from medley import process_identity, serving, storage
+from medley import process_identity, storage
 from medley.cli import served
 from medley.cli.chat import ChatVerb
 from medley.engine import ServerSpec
 from medley.network import tcp
+from medley.serving import server_records
 from tests.problems import raises_problem
 from tests.waiting import wait_for
 from tests.web_server import answering
@@ -186,7 +187,7 @@ def test_a_server_of_this_host_is_asked_at_its_socket_without_a_key(
         folder = storage.make_private(tmp_path / "s")
         listens = ServerSpec("tiny", "tiny", "0.0.0.0", thief.server_port, socket_folder=folder)
         models = {"/v1/models": b'{"data": [{"id": "tiny"}]}'}
-        with answering(models, listens.socket) as server, serving.record_server(listens, "ready"):
+        with answering(models, listens.socket) as server, server_records.record_server(listens, "ready"):
             run("chat", "--url", f"http://127.0.0.1:{thief.server_port}/v1", "Hello")
     assert ("/v1/models", None, None) in server.asked
     assert not thief.asked

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from medley import serving, storage
+from medley import storage
 from medley.engine import ServerSpec
+from medley.serving import server_records
 from tests.web_server import answering
 
 Run = Callable[..., tuple[int, str, str]]
@@ -28,7 +29,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         listens = ServerSpec(
             "tiny", "tiny", port=found.server_port, key=tmp_path / "key", socket_folder=folder
         )
-        with answering({"/v1/models": CARDS}, listens.socket), serving.record_server(listens, "ready"):
+        with answering({"/v1/models": CARDS}, listens.socket), server_records.record_server(listens, "ready"):
             yield found.url
 
 

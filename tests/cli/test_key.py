@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from medley import credentials, serving, storage
+from medley import credentials, storage
 from medley.engine import ServerSpec
-from medley.serving import live_keys
+from medley.serving import live_keys, server_records
 from tests.problems import assert_problem, problem_in
 from tests.web_server import answering
 
@@ -85,7 +85,7 @@ def test_a_list_names_the_servers_that_accept_a_key(run: Run, tmp_path: Path) ->
     listens = server(tmp_path, credentials.find_key_folder())
     assert listens.socket_folder
     with (
-        serving.record_server(listens, "ready"),
+        server_records.record_server(listens, "ready"),
         answering(routes(alice), listens.socket_folder / "control.sock"),
     ):
         told = json.loads(run("key", "list", "--json")[1])
@@ -101,7 +101,7 @@ def test_a_server_that_did_not_take_a_change_is_named(run: Run, tmp_path: Path) 
     listens = server(tmp_path, credentials.find_key_folder())
     assert listens.socket_folder
     with (
-        serving.record_server(listens, "ready"),
+        server_records.record_server(listens, "ready"),
         answering(routes(alice), listens.socket_folder / "control.sock"),
     ):
         status, out, err = run("key", "add", "carol")
@@ -117,7 +117,7 @@ def test_a_server_that_does_not_answer_is_named(run: Run, tmp_path: Path) -> Non
     credentials.add_key("default")
     listens = server(tmp_path, credentials.find_key_folder())
     assert listens.socket_folder
-    with socket.socket(socket.AF_UNIX) as control, serving.record_server(listens, "ready"):
+    with socket.socket(socket.AF_UNIX) as control, server_records.record_server(listens, "ready"):
         control.bind(str(listens.socket_folder / "control.sock"))
         control.listen()
         status, _, err = run("key", "add", "alice")
@@ -126,7 +126,9 @@ def test_a_server_that_does_not_answer_is_named(run: Run, tmp_path: Path) -> Non
 
 
 def test_a_server_that_restarts_reads_the_keys_then(run: Run, tmp_path: Path) -> None:
-    with serving.record_server(server(tmp_path, credentials.find_key_folder()), "restarting, attempt 1"):
+    with server_records.record_server(
+        server(tmp_path, credentials.find_key_folder()), "restarting, attempt 1"
+    ):
         status, _, err = run("key", "add", "alice")
     assert status == 0
     assert "accepted by tiny on port 8000" in err
@@ -139,7 +141,7 @@ def test_a_server_with_the_same_key_of_a_file_is_named(run: Run, tmp_path: Path)
     listens = server(tmp_path, file)
     assert listens.socket_folder
     key = routes(credentials.read_api_key(file))
-    with serving.record_server(listens, "ready"), answering(key, control_socket(listens)):
+    with server_records.record_server(listens, "ready"), answering(key, control_socket(listens)):
         assert run("key", "add", "bob")[0] == 0
         status, _, err = run("key", "revoke", "default")
     assert status == 1

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from medley import serving
 from medley.engine import ServerSpec
 from medley.model import hub_download
+from medley.serving import server_records
 from tests.cli.test_chat import Terminal
 from tests.model.hub_server import disk_bytes, large_repositories
 from tests.model.hub_server import serving as serving_hub
@@ -84,7 +84,7 @@ def test_on_a_terminal_it_asks(hub: Path, answer: str, stays: bool, status: int)
 
 
 def test_a_served_model_stays(run: Run, hub: Path) -> None:
-    with serving.record_server(ServerSpec("gpt-oss-20b", "gpt-oss-20b", port=8123), "ready"):
+    with server_records.record_server(ServerSpec("gpt-oss-20b", "gpt-oss-20b", port=8123), "ready"):
         status, _, err = run("models", "rm", "openai/gpt-oss-20b", "--yes")
         assert status == 1, "by its other name"
         status, _, err = run("models", "rm", "gpt-oss-20b", "--yes")

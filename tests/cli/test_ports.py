@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from medley import serving
 from medley.cli import UsageError
 from medley.cli.cluster import StatusVerb
 from medley.cli.ports import PortsVerb
 from medley.engine import ServerSpec
 from medley.network import tcp
+from medley.serving import server_records
 from tests.problems import raises_problem
 
 pytestmark = pytest.mark.usefixtures("asked_once")
@@ -62,7 +62,9 @@ def test_a_server_is_listed_as_it_is_bound(
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
     with socket.create_server(("0.0.0.0", 0)) as server:
         port = server.getsockname()[1]
-        with serving.record_server(ServerSpec("demo", "demo", port=port, key=Path(key) if key else None)):
+        with server_records.record_server(
+            ServerSpec("demo", "demo", port=port, key=Path(key) if key else None)
+        ):
             run("--json", "--port", str(port), "serve")
             found = json.loads(capsys.readouterr().out)["ports"]
             StatusVerb.run(["medley status"], exit=False)

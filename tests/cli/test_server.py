@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from medley import process_identity, serving, storage
+from medley import process_identity, storage
 from medley.cli import Verb
 from medley.cli.chat import ChatVerb
 from medley.cli.cluster import StatusVerb
 from medley.cli.server import LogsVerb, StopVerb
 from medley.engine import ServerSpec
 from medley.errors import Problem
+from medley.serving import server_records
 from tests import damaged_state
 from tests.problems import assert_problem, problem_in, raises_problem
 from tests.waiting import wait_for
@@ -43,7 +44,7 @@ def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 )
 def test_it_says_how_the_server_is(state: str, what: str, tmp_path: Path) -> None:
     with (
-        serving.record_server(replace(DEMO, socket_folder=tmp_path), state),
+        server_records.record_server(replace(DEMO, socket_folder=tmp_path), state),
         pytest.raises(Problem) as caught,
     ):
         ChatVerb.run(["medley chat", "Hello"], exit=False)
@@ -56,7 +57,7 @@ def test_it_says_how_the_server_is(state: str, what: str, tmp_path: Path) -> Non
     [("starting", f"serving demo at {NOBODY} (starting)\n"), ("ready", f"serving demo at {NOBODY}\n")],
 )
 def test_so_does_status(state: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with serving.record_server(DEMO, state):
+    with server_records.record_server(DEMO, state):
         StatusVerb.run(["medley status"], exit=False)
     assert capsys.readouterr().out.endswith(said)
 
@@ -71,7 +72,7 @@ def test_so_does_status(state: str, said: str, capsys: pytest.CaptureFixture[str
 )
 def test_a_model_is_no_host_and_no_port(verb: type[Verb], word: str, fix: str) -> None:
     name = "stop" if verb is StopVerb else "logs"
-    with serving.record_server(DEMO, "ready"), raises_problem(word, fix=fix):
+    with server_records.record_server(DEMO, "ready"), raises_problem(word, fix=fix):
         verb.run([f"medley {name}", word], exit=False)
 
 
@@ -97,7 +98,7 @@ def slow_server() -> Iterator[int]:
         found = process_identity.require_identity(process.pid)
         table = {"url": NOBODY, "model": "demo", "pid": found.pid, "started": found.started}
         storage.write_text(
-            serving.get_records_folder() / "9.json",
+            server_records.get_records_folder() / "9.json",
             json.dumps({**table, "boot": found.boot, "state": "ready"}),
         )
         yield process.pid
@@ -133,7 +134,7 @@ def test_stop_prints_one_line_when_it_begins_and_one_when_it_ends(words: tuple[s
     first, last = stop_in_pipe(*words).splitlines()
     assert first == "end demo on port 9 …"
     assert last.startswith("end demo on port 9: ")
-    assert list(serving.get_records_folder().glob("*.json")) == []
+    assert list(server_records.get_records_folder().glob("*.json")) == []
 
 
 @pytest.mark.usefixtures("slow_server")
@@ -147,7 +148,7 @@ def test_stop_shows_open_requests_in_its_one_line_of_a_terminal() -> None:
 @pytest.mark.parametrize("stop", [stop_in_pipe, stop_in_terminal])
 def test_only_a_record_that_nobody_ended_is_as_after_a_power_cut(stop: Callable[[], str]) -> None:
     gone = {"url": NOBODY, "model": "demo", "pid": 2**22 + 1, "started": 1, "boot": "b", "state": "ready"}
-    storage.write_text(serving.get_records_folder() / "9.json", json.dumps(gone))
+    storage.write_text(server_records.get_records_folder() / "9.json", json.dumps(gone))
     assert "removed 9.json: its server is gone, as after a power cut" in stop()
 
 
@@ -155,7 +156,7 @@ def test_stop_keeps_a_record_that_cannot_be_read_and_says_so(
     slow_server: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It may be that of a server that runs, as after `sudo -E medley serve`."""
-    (file := serving.get_records_folder() / "8.json").mkdir()
+    (file := server_records.get_records_folder() / "8.json").mkdir()
     _, status = StopVerb.run(["medley stop"], exit=False)
     assert (status, capsys.readouterr().out) == (1, "ended 1 server\n")
     assert file.exists()
@@ -170,9 +171,9 @@ def test_a_server_of_another_user_is_a_problem_that_names_its_process(tmp_path: 
     """It was a traceback: the kernel lets nobody end another user's process."""
     environ = {**os.environ, "MEDLEY_STATE": str(tmp_path), "MEDLEY_CACHE": str(tmp_path / "cache")}
     other = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/bin/sleep", "60")
-    with serving.record_server(DEMO, "ready"), subprocess.Popen(other) as process:
+    with server_records.record_server(DEMO, "ready"), subprocess.Popen(other) as process:
         wait_for("it is another user's", lambda: Path(f"/proc/{process.pid}").stat().st_uid == 65_534, 10)
-        damaged_state.name_process(serving.get_records_folder() / "9.json", process.pid)
+        damaged_state.name_process(server_records.get_records_folder() / "9.json", process.pid)
         end = damaged_state.run(["stop"], environ, tmp_path)
         process.kill()
     assert end.status == 1

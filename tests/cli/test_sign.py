@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from medley import config, serving, transcript
+from medley import config, transcript
 from medley.cli.sign import HostOverview, list_lines, list_usable_models
 from medley.cluster.remote import Server
 from medley.engine import ServerSpec
@@ -19,7 +19,7 @@ from medley.errors import Problem
 from medley.host import facts
 from medley.host.facts import Facts
 from medley.host.kind import match_kind
-from medley.serving import catalog
+from medley.serving import catalog, server_records
 from tests.cli.test_server import read_terminal
 
 Run = Callable[..., tuple[int, str, str]]
@@ -98,7 +98,7 @@ def test_what_is_served_changes_the_command(state: str, command: str) -> None:
 
 
 def test_bare_medley_prints_it(run: Run) -> None:
-    with serving.record_server(ServerSpec("demo", "demo"), "ready"):
+    with server_records.record_server(ServerSpec("demo", "demo"), "ready"):
         status, out, err = run()
     assert (status, err, len(out.splitlines())) == (0, "", 5)
     assert f"demo at {SERVER.url}; in no cluster" in out

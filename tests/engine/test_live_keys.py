@@ -13,10 +13,11 @@ from threading import Event, Thread
 
 import pytest
 
-from medley import credentials, serving, storage
+from medley import credentials, storage
 from medley.command import Command
 from medley.engine import ServerSpec
 from medley.environment import caddy
+from medley.serving import server_records
 from medley.serving.edge import Edge
 from medley.serving.edge_process import EdgeProcess, count_open_requests, run_edge
 from medley.serving.live_keys import LiveKeys
@@ -101,7 +102,7 @@ def fronted(listens: ServerSpec) -> Iterator[EdgeProcess]:
     with (
         answering_on(listens.socket),
         run_edge(edge, caddy.prepare_caddy(), print) as process,
-        serving.record_server(listens, "ready"),
+        server_records.record_server(listens, "ready"),
     ):
         process.close("start", None)
         wait_for(

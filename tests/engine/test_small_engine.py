@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from medley import serving
 from medley.command import Command
 from medley.engine import Tls
 from medley.environment import virtualenv
-from medley.serving import api, metrics
+from medley.serving import api, metrics, server_records
 from tests.servers import Start, chat
 
 pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("small_engine")]
@@ -28,7 +27,7 @@ def test_it_answers_alike_and_its_figures_are_read(
     assert first["choices"] == second["choices"]
     assert first["usage"]["completion_tokens"] == 16
     assert api.list_models(url) == ["demo"]
-    here = serving.find_newest_server()
+    here = server_records.find_newest_server()
     assert here
     figures = metrics.read_figures(here.local_url)
     assert figures["generated_tokens_total"] >= 32

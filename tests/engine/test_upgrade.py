@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from medley import process, serving, storage
+from medley import process, storage
 from medley.cluster import events, units
 from medley.cluster.unit_file import SERVER_UNIT_PREFIX, Unit
 from medley.command import Command
@@ -17,7 +17,7 @@ from medley.engine import ServerSpec
 from medley.environment import virtualenv
 from medley.process import ProcessResult
 from medley.progress import SILENT
-from medley.serving import upgrade
+from medley.serving import server_description, server_end, server_records, upgrade
 from tests.problems import raises_problem
 from tests.servers import chat
 from tests.waiting import wait_for
@@ -31,7 +31,7 @@ def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     monkeypatch.setenv("MEDLEY_UNITS", "own")
     monkeypatch.chdir(tmp_path)
     yield
-    serving.end_servers(None, SILENT)
+    server_end.end_servers(None, SILENT)
 
 
 def serve(port: int, *words: str) -> ProcessResult:
@@ -51,7 +51,7 @@ def detach_in_closed_terminal(port: int, name: str) -> None:
         os.close(master)
     wait_for(
         "the server is ready",
-        lambda: serving.is_ready(port),
+        lambda: server_records.is_ready(port),
         300,
         state=lambda: units.read_last_log_lines(name)[-9:],
     )
@@ -65,7 +65,7 @@ def answer(port: int) -> str:
 
 def broken(folder: Path, port: int) -> Path:
     """An environment of the user's own, whose engine ends at once."""
-    found = serving.read_description(port)
+    found = server_description.read_description(port)
     assert found
     (folder / "bin").mkdir(parents=True)
     (folder / "bin/python").symlink_to(found.programs_folder / "python")
@@ -101,7 +101,7 @@ def test_a_server_is_replaced_or_rolled_back(free_port: int, tmp_path: Path) -> 
     back, taken = [each.text for each in events.read_events() if each.kind == "upgrade"]
     assert "serves again" in back
     assert "→ vllm" in taken
-    assert len(serving.list_servers()) == 1
+    assert len(server_records.list_servers()) == 1
 
 
 def test_the_old_one_keeps_its_environment_where_the_lock_has_changed(
@@ -114,11 +114,16 @@ def test_the_old_one_keeps_its_environment_where_the_lock_has_changed(
         f"{SERVER_UNIT_PREFIX}{free_port}",
         Command(("env", "medley", "serve", "demo", "--", "--seed", "1")),
     )
-    what = serving.Description("vllm", "demo", "demo", (str(found.programs / "vllm"), "serve"), {}, {})
+    what = server_description.Description(
+        "vllm", "demo", "demo", (str(found.programs / "vllm"), "serve"), {}, {}
+    )
     units.start_unit(Unit(name, "a test", replace(command, argv=("sleep", "600"))))
     storage.write_text(units.get_units_folder() / f"{name}.json", Unit(name, "a test", command).to_json())
     listens = ServerSpec("demo", "demo", port=free_port)
-    with serving.store_description(free_port, what), serving.record_server(listens) as report:
+    with (
+        server_description.store_description(free_port, what),
+        server_records.record_server(listens) as report,
+    ):
         with raises_problem(f"port {free_port}", fix=f"medley serve MODEL --port {free_port} --detach"):
             upgrade.find_running_server(free_port)
         report("ready")

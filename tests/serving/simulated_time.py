@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from medley import serving
 from medley.process import Process
+from medley.serving import server_records
 from medley.serving.watchdog import HostQuery, Watchdog
 
 NEVER = float("inf")
@@ -54,7 +54,7 @@ class SimulatedTime(threading.Event):
         """Return after which time the engine is named; it takes so long for its first answers."""
         self._answers, began, self._closed = list(answers_s), self.now, False
         self._end = began + 10 * self._limit_s
-        url, log = "http://127.0.0.1:1/v1", serving.get_log_file("x")
+        url, log = "http://127.0.0.1:1/v1", server_records.get_log_file("x")
         dog = Watchdog(url, "tiny", 1, self._limit_s, log, query_hosts=hosts, _ended=self)
         dog._run(object.__new__(Process))  # noqa: SLF001 - on this thread, so that it ends with the test
         ended, self._closed = self.now, True

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from medley import serving
 from medley.cluster.restart_rule import Restart
 from medley.engine import ServerSpec
 from medley.errors import Problem
 from medley.planner.site import Site
 from medley.progress import SILENT, Output
+from medley.serving import server_records
 from medley.serving.restarter import Restarter, resume_hosts
 from tests.problems import raises_problem
 
@@ -61,7 +61,7 @@ def test_it_is_started_anew_so_often_in_a_row(capsys: pytest.CaptureFixture[str]
         again(3).run(attempt, HERE)
     assert seen == ["begun", "ready", "begun", "begun", "begun"]
     assert "restarting, attempt 3: host2, rank 1, is lost" in capsys.readouterr().out
-    assert serving.list_servers() == []
+    assert server_records.list_servers() == []
 
 
 def test_its_record_has_no_gap_until_the_next_attempt() -> None:
@@ -69,14 +69,14 @@ def test_its_record_has_no_gap_until_the_next_attempt() -> None:
     states: list[str] = []
 
     def attempt(_: Site, on_ready: Callable[[int], None]) -> None:
-        states.extend(each.state for each in serving.list_servers())
+        states.extend(each.state for each in server_records.list_servers())
         on_ready(1)
         raise LOST
 
     with raises_problem("host2, rank 1", status=3):
         again(2).run(attempt, HERE)
     assert [each.partition(":")[0] for each in states] == ["restarting, attempt 1", "restarting, attempt 2"]
-    assert serving.list_servers() == []
+    assert server_records.list_servers() == []
 
 
 def test_what_lasted_is_no_row() -> None:
@@ -92,7 +92,7 @@ def test_over_how_many_hosts_it_ran_is_known_after_a_crash_and_not_after_an_end(
         assert hosts is None
     with pytest.raises(Problem):
         again(0).run(attempt, HERE)
-    file = serving.get_records_folder() / "8123.hosts"
+    file = server_records.get_records_folder() / "8123.hosts"
     assert file.read_text() == "2"
     file.write_text("1")
     with resume_hosts(8123, print) as hosts:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from medley import credentials, serving, storage
+from medley import credentials, storage
 from medley.engine import ServerSpec
-from medley.serving import batch_client
+from medley.serving import batch_client, server_records
 from medley.serving.server_address import find_address, find_client_key_file
 from tests.problems import assert_problem, problem_in, raises_problem
 from tests.web_server import Answering, answering
@@ -114,7 +114,7 @@ def test_a_server_of_this_host_is_asked_at_its_socket(
     listens = ServerSpec(
         "tiny", "tiny", port=thief.server_port, socket_folder=storage.make_private(state / "s")
     )
-    with answering(MODELS, listens.socket) as own, serving.record_server(listens, "ready"):
+    with answering(MODELS, listens.socket) as own, server_records.record_server(listens, "ready"):
         run(*words, "--url", thief.url)
     assert sent_keys(own) == {None}
     assert not thief.asked
@@ -154,6 +154,6 @@ def test_which_hosts_are_others(url: str, key_file: str) -> None:
 def test_another_program_gets_the_key_of_this_host_s_server(tmp_path: Path) -> None:
     alice = credentials.add_key("alice")
     listens = ServerSpec("tiny", "tiny", key=credentials.find_key_folder(), socket_folder=tmp_path)
-    with serving.record_server(listens, "ready"):
+    with server_records.record_server(listens, "ready"):
         at = find_address("http://127.0.0.1:8000/v1", None, is_insecure=False)
     assert (at.key, find_client_key_file(at, None)) == (None, alice)

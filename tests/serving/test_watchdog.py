@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from medley import serving
 from medley.command import Command
 from medley.engine.vllm import find_last_error
 from medley.environment.payload.process_stacks import HostReport, ProcessRow
 from medley.errors import Problem
 from medley.explain import explain_problem
 from medley.process_identity import list_descendants
+from medley.serving import server_records
 from medley.serving.supervise import supervise
 from medley.serving.watchdog import (
     HostQuery,
@@ -58,7 +58,7 @@ def watch(
             if ready and time.monotonic() - ready[0] > for_s:
                 raise Enough
 
-    log = serving.get_log_file("x")
+    log = server_records.get_log_file("x")
     dog = Watchdog(url, "tiny", port, LIMIT_S, log, query_hosts=hosts)
     try:
         supervise(
@@ -100,7 +100,7 @@ def test_an_engine_that_answers_nothing_is_named(free_port: int) -> None:
     # On a busy machine the look that is one too many comes later.
     limits = [re.search(r"(\d+) s\b", text) for text in (caught.value.what, caught.value.cause)]
     assert [int(each[1]) >= least for each, least in zip(limits, (3, 4), strict=True) if each] == [True, True]
-    file = serving.get_log_file(f"stuck-{free_port}")
+    file = server_records.get_log_file(f"stuck-{free_port}")
     assert caught.value.what.startswith(f"the engine of tiny on port {free_port} is stuck")
     assert caught.value.fix.splitlines() == [
         "start it again, and by itself from then on: medley serve tiny --restart",
@@ -167,8 +167,8 @@ def test_a_stopped_engine_is_named_and_ended(free_port: int) -> None:
     again, stacks = caught.value.fix.splitlines()
     assert "medley serve tiny --restart" in again
     assert f"look on {platform.node()} for" in again
-    assert stacks == f"what each rank does, by host: less {serving.get_log_file(f'stuck-{free_port}')}"
-    assert "state T" in serving.get_log_file(f"stuck-{free_port}").read_text()
+    assert stacks == f"what each rank does, by host: less {server_records.get_log_file(f'stuck-{free_port}')}"
+    assert "state T" in server_records.get_log_file(f"stuck-{free_port}").read_text()
 
 
 def test_activity_delays_the_alarm_to_five_limits_and_no_further() -> None:
@@ -214,7 +214,7 @@ def test_a_process_that_waits_for_a_core_both_times_works() -> None:
 def test_the_last_five_reports_are_kept() -> None:
     for number in range(7):
         write_report(8000, [f"number {number}"], {}, ["end"])
-    folder = serving.get_log_file("x").parent
+    folder = server_records.get_log_file("x").parent
     kept = sorted(folder.iterdir())
     assert [each.name for each in kept] == ["stuck-8000.log", *(f"stuck-8000.log.{n}" for n in range(1, 5))]
     assert [each.read_text().splitlines()[3][-1] for each in kept] == ["6", "5", "4", "3", "2"]

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from medley import serving
 from medley.cli import Verb, flag, group, switch
 from medley.cli.output import print_message, print_result
 from medley.cli.serve import ServeOptions, announce_server, hide_engine_output, show_dry_run
@@ -16,7 +15,7 @@ from medley.cli.served import INSECURE_HELP
 from medley.cli.terminal import create_console
 from medley.errors import Problem, describe_error
 from medley.network import tcp
-from medley.serving import api, server_address
+from medley.serving import api, port_claim, server_address
 from medley.serving.batch import BatchFiles, RefusedLine, Request, open_batch, parse_lines
 from medley.serving.batch_client import BatchProgress, BatchServer, send_batch
 from medley.serving.prepare import prepare_job
@@ -73,7 +72,7 @@ class BatchVerb(Verb):
                 )
                 try:
                     with (
-                        serving.claim_port(model, options.host, options.port),
+                        port_claim.claim_port(model, options.host, options.port),
                         hide_engine_output() as printer,
                     ):
                         run_job(

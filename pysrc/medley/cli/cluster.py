@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from medley import cluster, serving
+from medley import cluster
 from medley.cli import flag, terminal
 from medley.cli.cluster_options import ClusterVerb, build_problem_tables, print_problems
 from medley.cli.output import format_table, print_message, print_result
@@ -15,6 +15,7 @@ from medley.cluster import device_probe, membership, ray_serving, status
 from medley.cluster.bringup import Bringup
 from medley.cluster.fleet import Fleet, end_started_processes
 from medley.network import http_client, tcp
+from medley.serving import server_records
 
 
 class UpVerb(ClusterVerb):
@@ -147,7 +148,7 @@ class StatusVerb(ClusterVerb):
         return {name: reply["closed"][0][-1] for name, reply in replies.items() if reply["closed"]}
 
     def _print_local_status(self) -> None:
-        member, server = membership.find_membership(), serving.find_newest_server()
+        member, server = membership.find_membership(), server_records.find_newest_server()
         nodes = ray_serving.list_nodes(member) if member else []
         serves = server and {"url": server.url, "model": server.model}
         result = {

@@ -4,14 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from medley import serving, storage
+from medley import storage
 from medley.cli import Verb, flag, group
 from medley.cli.output import format_table, print_line, print_message
 from medley.cli.served import RunningServer, ServerChoice
 from medley.credentials import API_KEY_VARIABLE
 from medley.engine import Tls
 from medley.errors import Problem
-from medley.serving import client_settings, server_address
+from medley.serving import client_settings, server_address, server_description
 from medley.serving.chat_parsers import TOOL_FLAG
 from medley.serving.client_settings import Client, ServerConnection
 
@@ -92,7 +92,7 @@ def _build_target(server: RunningServer, key_file: str | None) -> ServerConnecti
 def _has_tool_parser(server: RunningServer) -> bool | None:
     """Return whether the server has a parser of tool calls; None if this host did not start it."""
     record = server.address.record
-    description = serving.read_description(record.port) if record else None
+    description = server_description.read_description(record.port) if record else None
     return any(word.partition("=")[0] == TOOL_FLAG for word in description.argv) if description else None
 
 

@@ -3,12 +3,13 @@
 import shlex
 from pathlib import Path
 
-from medley import config, serving, storage
+from medley import config, storage
 from medley.cli import Verb, flag, terminal
 from medley.cli.output import print_result
 from medley.errors import Problem
 from medley.model import hub, hub_cache
 from medley.model.resolve import Weights, resolve_weights
+from medley.serving import server_description, server_records
 
 _GB = 1e9
 
@@ -60,8 +61,8 @@ def _require_removable(weights: Weights, folder: Path) -> None:
         weights.name,
         *(name for name, model in config.load_models().items() if model.repository == weights.target),
     }
-    for server in serving.list_servers():
-        description = serving.read_description(server.port)
+    for server in server_records.list_servers():
+        description = server_description.read_description(server.port)
         if server.model in names or (description and description.target == weights.target):
             cause = f"process {server.pid} serves it at {server.url}"
             raise Problem(f"{weights.name} is in use", cause=cause, fix=f"medley stop --port {server.port}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from socket import gethostname
 from typing import Any, Literal
 
-from medley import process_identity, serving
+from medley import process_identity
 from medley.cli import Verb, flag, switch
 from medley.cli.output import format_table, print_message, print_result
 from medley.cluster import membership
@@ -21,6 +21,7 @@ from medley.network.fabric import per_host
 from medley.network.fabric.types import NetworkOptions
 from medley.network.firewall import ClusterInterface, FirewallProgram, PortRanges
 from medley.network.ports import Port
+from medley.serving import server_records
 
 _PORT_RANGE = (1, 65_535)
 _MAX_SHOWN_PROCESSES = 2
@@ -140,7 +141,7 @@ def _add_bound_addresses(port: Port) -> Port:
 
 def _find_auth(port: Port) -> str:
     """Return how a port checks its users: by the record of a running server, because --api-key changes it."""
-    server = serving.find_server(port.first) if port.what == ports.MODEL_API else None
+    server = server_records.find_server(port.first) if port.what == ports.MODEL_API else None
     if server is None:
         return port.auth
     return "API key" if server.key else "none"

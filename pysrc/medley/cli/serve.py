@@ -13,7 +13,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, NoReturn
 
-from medley import credentials, serving
+from medley import credentials
 from medley.cli import Verb, flag, group, switch, terminal
 from medley.cli.cluster_options import HeadChoice, drop_medley_switches, run_at_head
 from medley.cli.launch_options import (
@@ -36,11 +36,12 @@ from medley.network import ports, tcp
 from medley.network.http_client import format_bearer_pipe
 from medley.planner.site import Site
 from medley.progress import Output, Progress
-from medley.serving import format_url
+from medley.serving import port_claim, server_records
 from medley.serving.certificate import choose_tls
 from medley.serving.launches import prepare_launch
 from medley.serving.prepare import Job, prepare_job
 from medley.serving.request import LaunchRequest, ListenOptions
+from medley.serving.server_records import format_url
 from medley.serving.site import find_site, find_this_host
 from medley.serving.steps import list_hypothetical_steps
 
@@ -197,7 +198,7 @@ class ServeVerb(Verb):
 
         listen = request.listen
         with (
-            serving.claim_port(listen.name or request.model, listen.address, listen.port),
+            port_claim.claim_port(listen.name or request.model, listen.address, listen.port),
             resume_hosts(listen.port, output.say) if self.restart else nullcontext() as hosts,
         ):
             if hosts and request.hosts is None:  # as many as it ran over before it was cut off
@@ -274,7 +275,7 @@ def serve_detached(port: int, *, restart: bool, drain_s: int) -> int:
     Raise a Problem if it ends before. The unit goes on where its terminal is closed or this process ends.
     Only Ctrl-C here ends it.
     """
-    serving.require_unused_port(port)
+    port_claim.require_unused_port(port)
     unit = build_server_unit(port, restart=restart, drain_s=drain_s)
     name = unit.name
     progress = start_progress()
@@ -352,7 +353,7 @@ def wait_until_ready(name: str, port: int, progress: Progress) -> list[str]:
         ready_index = next(
             (index for index, line in enumerate(lines) if line.startswith("ready after")), None
         )
-        if ready_index is not None and serving.is_ready(port):
+        if ready_index is not None and server_records.is_ready(port):
             end = next((index for index, line in enumerate(lines) if line.startswith(_END_HINT)), len(lines))
             return lines[ready_index:end]
         if is_over:

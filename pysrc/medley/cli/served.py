@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import Any
 
-from medley import cluster, serving
+from medley import cluster
 from medley.cli import flag, switch
 from medley.cluster import membership
 from medley.cluster.fleet import is_this_host
 from medley.errors import Problem
-from medley.serving import api, server_address
+from medley.serving import api, server_address, server_records
 from medley.serving.server_address import ServerAddress
 
 INSECURE_HELP = "send the API key to another host without encryption, on a network that you trust"
@@ -43,7 +43,7 @@ class ServerChoice:
     def find(self, verb: str) -> RunningServer:
         """Return the server that the user names, else this host's newest; require that it is ready."""
         given_url = self.url or os.environ.get(server_address.URL_VARIABLE)
-        newest_server = None if given_url else serving.find_newest_server()
+        newest_server = None if given_url else server_records.find_newest_server()
         if newest_server:
             address = server_address.build_local_address(newest_server)
         else:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from medley import cluster, json_shape, serving
+from medley import cluster, json_shape
 from medley.cli import Verb, flag, group, switch
 from medley.cli.cluster_options import ClusterVerb, HeadChoice, print_problems, require_hosts, run_at_head
 from medley.cli.output import print_line
@@ -15,6 +15,7 @@ from medley.cli.terminal import create_console
 from medley.cluster.events import Event
 from medley.cluster.fleet import Fleet
 from medley.errors import Problem
+from medley.serving import server_end, server_records
 from medley.unusable_file import has_skipped_file
 
 _COLORS = ("cyan", "green", "yellow", "magenta", "blue", "red")
@@ -95,7 +96,7 @@ class StopVerb(Verb):
 
     def main(self, *models: str) -> int:
         if models:
-            ports = [server.port for server in serving.list_servers() if server.model == models[0]]
+            ports = [server.port for server in server_records.list_servers() if server.model == models[0]]
             raise Problem(
                 f"{models[0]!r} is one word too many",
                 cause="stop ends every server of this host, or the one on a port",
@@ -103,6 +104,6 @@ class StopVerb(Verb):
             )
         if head := self.head_choice.find_remote_head():
             return run_at_head(head)
-        count = serving.end_servers(self.port, start_progress(), is_immediate=self.now)
+        count = server_end.end_servers(self.port, start_progress(), is_immediate=self.now)
         print(f"ended {count} server{'s' if count != 1 else ''}" if count else "nothing is served here")
         return int(has_skipped_file())  # a record that cannot be read may be that of another server

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from textwrap import shorten
 from typing import Any
 
-from medley import cluster, config, serving
+from medley import cluster, config
 from medley.cli.output import fit, print_result
 from medley.cluster import membership
 from medley.cluster.membership import Membership
@@ -20,7 +20,7 @@ from medley.host.kind import Kind, SiteHost, load_answers, match_kind
 from medley.planner.devices import read_measurements
 from medley.planner.placement import PlacementOptions
 from medley.planner.site import Site
-from medley.serving import catalog
+from medley.serving import catalog, server_records
 from medley.serving.catalog import CatalogEntry
 from medley.serving.engine_sources import add_engine_sources
 
@@ -77,7 +77,7 @@ def read_overview() -> HostOverview:
         kind := _find_kind(host_facts),
         [] if isinstance(kind, Problem) else list_usable_models(name, host_facts, kind),
         catalog.find_trial_model(),
-        serving.list_servers(),
+        server_records.list_servers(),
         membership.find_membership(),
         cluster.find_cluster_file() is not None,
     )

@@ -1,4 +1,7 @@
-"""List every port that medley and its Ray use."""
+"""List every port that medley and its Ray use.
+
+`tcp.py` refuses a port that another program uses, and `serving/port_claim.py` one of another `medley serve`.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import httpx
 
-from medley import credentials, process, serving
+from medley import credentials, process
 from medley.cluster.remote import Server
 from medley.errors import Problem, describe_error
+from medley.serving import server_records
 from medley.serving.edge import list_accepted_keys
 from medley.serving.edge_process import EdgeProcess, request_control
 from medley.unusable_file import UnusableFile
@@ -84,7 +85,7 @@ def request_accepted_keys(server: Server) -> frozenset[str] | None:
 def list_accepted_keys_by_server() -> list[tuple[Server, frozenset[str]]]:
     """Return the running servers with the keys that each lets in; without those that do not answer."""
     accepted = []
-    for server in serving.list_servers():
+    for server in server_records.list_servers():
         with suppress(httpx.HTTPError):
             accepted.append((server, request_accepted_keys(server) or frozenset()))
     return accepted
@@ -92,7 +93,9 @@ def list_accepted_keys_by_server() -> list[tuple[Server, frozenset[str]]]:
 
 def list_servers_with_own_keys() -> list[Server]:
     """Return the running servers that take medley's own keys."""
-    return [server for server in serving.list_servers() if server.key == str(credentials.find_key_folder())]
+    return [
+        server for server in server_records.list_servers() if server.key == str(credentials.find_key_folder())
+    ]
 
 
 def wait_for_key(key: str) -> list[Server]:
@@ -110,7 +113,9 @@ def wait_for_revocation(key: str) -> list[Server]:
     """Wait until no running server lets a key in; return those that still do."""
     return _wait_until_current(
         lambda: [
-            server for server in serving.list_servers() if not _is_current(server, key, is_accepted=False)
+            server
+            for server in server_records.list_servers()
+            if not _is_current(server, key, is_accepted=False)
         ]
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-from medley import process, serving, storage
+from medley import process, storage
 from medley.cluster import events, membership, ray_serving
 from medley.cluster.membership import Membership
 from medley.cluster.restart_rule import Restart
@@ -17,6 +17,7 @@ from medley.host import memory_pressure
 from medley.host.memory_pressure import GIB, MemoryState
 from medley.planner.site import Site
 from medley.progress import Output
+from medley.serving import server_records
 
 REJOIN_LIMIT_S = 24 * 3600
 _MIN_FREE_MEMORY_SHARE, _FREE_MEMORY_LIMIT_S = 0.75, 60
@@ -98,7 +99,7 @@ class Restarter:
             wait_s = self._begin_restart(problem)
             state = f"restarting, attempt {self.restart_count}: {problem.what}"
             self.output.say(f"{problem}")
-            server_record = serving.record_server(server, state)
+            server_record = server_records.record_server(server, state)
             record_scope.enter_context(server_record)
             _require_memory(self.memory_before_bytes, self.output.say)
             self.output.say(f"{state}; in {wait_s:.0f} s, or when {self.host_count} hosts have joined")
@@ -149,4 +150,4 @@ def resume_hosts(port: int, print_line: Callable[[str], None]) -> Iterator[int |
 
 
 def _find_host_count_file(port: int) -> Path:
-    return serving.get_records_folder() / f"{port}.hosts"
+    return server_records.get_records_folder() / f"{port}.hosts"

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from medley import explain, serving
+from medley import explain
 from medley.engine.launch import ENGINES
 from medley.errors import Problem
 from medley.process import Process
 from medley.progress import Output
+from medley.serving import server_records
 from medley.serving.launch_log import log_launch, print_launch, write_files
 from medley.serving.launches import PreparedLaunch
 from medley.serving.rank_monitor import RankMonitor
@@ -40,7 +41,7 @@ class ScriptRun:
         launch, engine = prepared.launch, ENGINES[prepared.order.engine]
         write_files(launch)
         print_launch(launch, output.say, output.say)
-        log = serving.get_log_file(f"run-{self.script.stem}")
+        log = server_records.get_log_file(f"run-{self.script.stem}")
         fatal_lines, error_lines = list[str](), deque[str](maxlen=_MAX_ERROR_LINES)
         with log_launch(log, launch) as write_line:
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from medley import credentials, serving, storage
+from medley import credentials, storage
 from medley.cluster import device_probe, events, ray_watch
 from medley.engine import ServerSpec, find_tls_folder
 from medley.engine.launch import ENGINES, Launch
@@ -15,7 +15,7 @@ from medley.errors import Problem, Terminated
 from medley.planner import list_hosts
 from medley.planner.site import Site
 from medley.progress import Output
-from medley.serving import metrics
+from medley.serving import metrics, server_description, server_records
 from medley.serving.batch_client import BatchServer
 from medley.serving.drain import Drain
 from medley.serving.edge import Edge
@@ -90,15 +90,15 @@ class ServerRun:
         """Serve until the engine ends, which is always a Problem; Ctrl-C or a signal leaves it too."""
         server, launch = prepared.order.serving, prepared.launch
         engine, subject = ENGINES[prepared.order.engine], str(server)
-        log = serving.get_log_file(f"serve-{server.port}")
-        description = serving.build_description(prepared.order, launch, prepared.layout)
+        log = server_records.get_log_file(f"serve-{server.port}")
+        description = server_description.build_description(prepared.order, launch, prepared.layout)
         hosts = " ".join(prepared.slots.used) if prepared.slots else ""
-        record = serving.record_server(server, drain_s=self.drain_s, hosts=hosts)
+        record = server_records.record_server(server, drain_s=self.drain_s, hosts=hosts)
         print_launch(launch, output.say, output.detail)
         with (
             ExitStack() as start,
             record as report,
-            serving.store_description(server.port, description),
+            server_description.store_description(server.port, description),
             log_launch(log, launch) as write_line,
             run_edge(_build_edge(server), caddy.prepare_caddy(output.watch), output.say) as edge,
             _record_start_and_end(subject, launch),

@@ -4,13 +4,13 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from medley import credentials, serving
+from medley import credentials
 from medley.cluster.remote import Server
 from medley.credentials import API_KEY_VARIABLE
 from medley.errors import Problem
 from medley.network import http_client
 from medley.network.tcp import is_loopback
-from medley.serving import api
+from medley.serving import api, server_records
 
 URL_VARIABLE = "MEDLEY_URL"
 
@@ -37,7 +37,7 @@ def find_address(url: str, key_file: str | None, *, is_insecure: bool) -> Server
     """Return the address and key of the server at a base URL; refuse to send a key unencrypted."""
     parsed_url = http_client.parse_url(url)
     record = (
-        serving.find_server(parsed_url.port)
+        server_records.find_server(parsed_url.port)
         if parsed_url.port and http_client.is_this_host(parsed_url.host)
         else None
     )

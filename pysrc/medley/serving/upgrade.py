@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from medley import serving, storage
+from medley import storage
 from medley.cluster import events, units
 from medley.cluster.unit_file import SERVER_UNIT_PREFIX, Unit
 from medley.engine import flags, parser
@@ -14,7 +14,7 @@ from medley.environment import container_image, packaged_model, tools, virtualen
 from medley.errors import Problem
 from medley.network import tcp
 from medley.progress import Output
-from medley.serving import weights
+from medley.serving import server_description, server_records, weights
 from medley.serving.prepare import prepare_job
 from medley.serving.request import LaunchRequest
 from medley.serving.site import find_this_host
@@ -34,7 +34,7 @@ class RunningServer:
 def find_running_server(port: int) -> RunningServer:
     """Return the detached server of this port; raise a Problem if none is ready."""
     state = units.read_state(f"{SERVER_UNIT_PREFIX}{port}")
-    if not (state and state.kept and serving.is_ready(port)):
+    if not (state and state.kept and server_records.is_ready(port)):
         raise Problem(
             f"there is no server to replace on port {port}",
             cause="only one that serve --detach started, and that is ready, can be",
@@ -44,7 +44,7 @@ def find_running_server(port: int) -> RunningServer:
 
 
 def describe_engine(port: int) -> str:
-    description = serving.read_description(port)
+    description = server_description.read_description(port)
     if description is None:
         return "an engine of an earlier medley"
     version = virtualenv.read_versions(description.programs_folder.parent, (description.engine,))[
@@ -55,7 +55,7 @@ def describe_engine(port: int) -> str:
 
 def _pin_environment(unit: Unit, port: int) -> Unit:
     """Return the unit; if the lock changed since its start, its command names the old environment."""
-    description, argv = serving.read_description(port), unit.command.argv
+    description, argv = server_description.read_description(port), unit.command.argv
     environment = description and virtualenv.read_environment(description.programs_folder.parent)
     has_source = any(word.partition("=")[0] in _SOURCE_FLAGS for word in argv)
     if (
@@ -145,7 +145,7 @@ def _restart_old_on_failure(
 def list_environments_in_use() -> set[Path]:
     """Return the environments' folders of this host's servers."""
     descriptions = (
-        serving.read_description(int(file.stem))
-        for file in storage.list_folder(serving.get_records_folder(), "*.what")
+        server_description.read_description(int(file.stem))
+        for file in storage.list_folder(server_records.get_records_folder(), "*.what")
     )
     return {description.programs_folder.parent for description in descriptions if description}

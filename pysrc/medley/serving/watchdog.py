@@ -17,7 +17,7 @@ from typing import Protocol, cast
 
 import httpx
 
-from medley import explain, json_shape, process, serving, storage
+from medley import explain, json_shape, process, storage
 from medley.command import Command
 from medley.environment import payload
 from medley.environment.payload import process_stacks
@@ -25,7 +25,7 @@ from medley.environment.payload.process_stacks import HostReport, ProcessRow
 from medley.errors import Problem
 from medley.network import http_client
 from medley.process import Process
-from medley.serving import metrics
+from medley.serving import metrics, server_records
 from medley.unusable_file import skip_unusable_file
 
 _THIS_HOST = "this host"
@@ -375,7 +375,7 @@ def write_report(
     The watchdog's lines follow the engine's, because those may have a start of the engine, and explain drops
     the failures above a start.
     """
-    file = serving.get_log_file(f"stuck-{port}")
+    file = server_records.get_log_file(f"stuck-{port}")
     for number in range(_MAX_REPORTS - 1, 0, -1):
         old_file = file.with_suffix(f".log.{number - 1}") if number > 1 else file
         with suppress(FileNotFoundError):

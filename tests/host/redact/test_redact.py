@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from medley import credentials, serving
+from medley import credentials
 from medley.cluster import events
 from medley.engine import ServerSpec
 from medley.host import redact
 from medley.host.facts import read_facts
 from medley.host.redact import Redactor
 from medley.host.redact.named_values import HIDDEN
+from medley.serving import server_records
 from medley.transcript import Answer, parse_transcript
 from tests.odd_input import COUNTS, MEBIBYTE, hold, texts
 
@@ -339,7 +340,7 @@ def test_the_user_s_own_files_with_secrets_are_told(tmp_path: Path, monkeypatch:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     events.write_command_file(str(tmp_path / "mine/notify"))
-    with serving.record_server(ServerSpec("/m", "m", "127.0.0.1", 8000, key=tmp_path / "mine/key")):
+    with server_records.record_server(ServerSpec("/m", "m", "127.0.0.1", 8000, key=tmp_path / "mine/key")):
         pass
     shown = redact.redactor_of_host().text("at push.lan/tulips-in-april, push.lan/tulips-in-may: #!/bin/sh")
     assert shown == f"at {HIDDEN}, {HIDDEN}: #!/bin/sh"

@@ -16,7 +16,7 @@ from medley.measurement.bench.context import (
 from medley.planner import Device, HostLink, Layout, Stage, list_devices
 from medley.planner.devices import DeviceSpeed, LinkSpeed, add_measurements
 from medley.planner.prediction import Prediction, predict_speed
-from medley.serving import Description
+from medley.serving.server_description import Description
 from tests.planner.layouts import QWEN_72B, spark
 
 LOAD = BenchLoad((1, 4), input_tokens=1000, output_tokens=100)

@@ -20,7 +20,7 @@ from medley.model.resolve import Weights
 from medley.planner.plan import Plan
 from medley.progress import SILENT
 from medley.schema import EngineName
-from medley.serving import build_description
+from medley.serving.server_description import build_description
 from tests.measurement.bench.benches import FOLDER
 from tests.problems import raises_problem
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from medley import serving
 from medley.engine import ServerSpec
 from medley.measurement.bench import BenchLoad
 from medley.measurement.bench.target import TargetOptions, find_target
 from medley.planner import Device, Layout, Stage
 from medley.progress import SILENT, SilentProgress
-from medley.serving import Description
+from medley.serving import server_description, server_records
+from medley.serving.server_description import Description
 from tests.problems import raises_problem
 from tests.web_server import answering
 
@@ -41,8 +41,10 @@ def note_served(
     argv = (str(programs / "sglang"), "serve", str(folder))
     description = Description("sglang", "demo", str(folder), argv, {}, {"kv_type": "auto"}, layout)
     with ExitStack() as stack:
-        set_state = stack.enter_context(serving.record_server(ServerSpec(str(folder), "tiny", port=port)))
-        stack.enter_context(serving.store_description(port, description))
+        set_state = stack.enter_context(
+            server_records.record_server(ServerSpec(str(folder), "tiny", port=port))
+        )
+        stack.enter_context(server_description.store_description(port, description))
         set_state(state)
         yield programs
 

@@ -7,12 +7,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from medley import serving, storage
+from medley import storage
 from medley.cli import agent
 from medley.engine import ServerSpec
 from medley.measurement.monitor import GpuSample, Sample, gpu
 from medley.measurement.monitor.gpu import GpuSampler
 from medley.measurement.monitor.sampler import HostSampler, parse_retransmits
+from medley.serving import server_records
 from tests.measurement.monitor.hosts import METRICS
 from tests.waiting import wait_for
 from tests.web_server import answering
@@ -130,17 +131,20 @@ def served(tmp_path: Path) -> ServerSpec:
 
 def test_an_engine_is_asked_at_its_socket(served: ServerSpec) -> None:
     text = (METRICS / "vllm.txt").read_bytes()
-    with answering({"/metrics": text}, served.socket) as server, serving.record_server(served, "ready"):
+    with (
+        answering({"/metrics": text}, served.socket) as server,
+        server_records.record_server(served, "ready"),
+    ):
         (engine,) = HostSampler(2).sample(include_metrics=True).engines
         assert server.asked == [("/metrics", None, None)]
     assert engine.figures["generated_tokens_total"] == 28
     assert engine.said == text.decode()
-    with serving.record_server(served, "ready"):
+    with server_records.record_server(served, "ready"):
         assert "refused" in str(HostSampler(2).sample().engines[0].silent)
 
 
 def test_an_engine_without_metrics_says_so_and_is_not_asked_at_each_look(served: ServerSpec) -> None:
-    with answering({}, served.socket) as server, serving.record_server(served, "ready"):
+    with answering({}, served.socket) as server, server_records.record_server(served, "ready"):
         sampler = HostSampler(2)
         (engine,) = sampler.sample().engines
         assert sampler.sample().engines == (engine,)

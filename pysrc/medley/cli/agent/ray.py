@@ -5,7 +5,7 @@ import os
 import time
 from dataclasses import replace
 
-from medley import cluster, credentials, explain, json_shape, process, serving, storage, transcript
+from medley import cluster, credentials, explain, json_shape, process, storage, transcript
 from medley.cli.agent import Note, NoteSender, Table
 from medley.cluster import membership, ray_watch, self_command, units
 from medley.cluster.node import NodeSpec, build_node_spec
@@ -21,6 +21,7 @@ from medley.host import facts
 from medley.host.kind import SiteHost, find_kind
 from medley.network.fabric.per_host import HostNetwork
 from medley.network.fabric.types import Endpoint
+from medley.serving import server_end, server_records
 
 
 def answer_prepare(fields: Table, note: Note) -> Table:
@@ -215,7 +216,7 @@ def answer_end(fields: Table, note: Note) -> Table:
     """End Ray on this host; without `part` also its servers, and remove the files of the cluster."""
     ended = 0
     if not fields["part"]:
-        ended += serving.end_servers(None, NoteSender(note), is_immediate=True)
+        ended += server_end.end_servers(None, NoteSender(note), is_immediate=True)
     note("end Ray …")
     ended += membership.end_ray()
     storage.remove_folder(membership.get_ray_folder())
@@ -228,7 +229,7 @@ def answer_end(fields: Table, note: Note) -> Table:
             storage.remove_file(file)
         for folder in (
             units.get_units_folder(),
-            serving.get_records_folder(),
+            server_records.get_records_folder(),
             storage.find_state_folder() / "vllm",
         ):
             storage.remove_folder(folder)

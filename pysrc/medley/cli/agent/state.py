@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from medley import serving, storage, transcript, user
+from medley import storage, transcript, user
 from medley.cli.agent import Note, Table
 from medley.cluster import checks, device_probe, events, membership, ray_serving, units
 from medley.cluster.membership import Membership
@@ -24,6 +24,7 @@ from medley.host.health import access
 from medley.host.kind import load_answers
 from medley.measurement.monitor.sampler import HostSampler
 from medley.network.ports import RayPorts
+from medley.serving import server_records
 from medley.unusable_file import skip_unusable_file
 
 
@@ -47,7 +48,7 @@ def answer_tell(fields: Table, _note: Note) -> Table:
     return {
         "membership": asdict(ray_cluster) if ray_cluster else None,
         "units": [asdict(state) for state in units.list_states()],
-        "servers": [asdict(server) for server in serving.list_servers()],
+        "servers": [asdict(server) for server in server_records.list_servers()],
         "memory": {"total_bytes": memory.total, "available_bytes": memory.available},
         "wire": _describe_link(ray_cluster.interface) if ray_cluster else None,
         "low": [*_list_low_limits(), *_list_full_disks()],

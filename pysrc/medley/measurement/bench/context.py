@@ -14,7 +14,7 @@ from medley.measurement.bench import BenchLoad
 from medley.planner import Layout, Load, describe_layout, devices, list_hosts, prediction
 from medley.planner.prediction import Prediction
 from medley.schema import EngineName, Shape
-from medley.serving import Description
+from medley.serving.server_description import Description
 from medley.transcript import Transcript
 from medley.values import Value
 

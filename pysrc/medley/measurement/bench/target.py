@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from medley import config, engine, serving, storage
+from medley import config, engine, storage
 from medley.cluster import membership, ray_serving
 from medley.command import Command
 from medley.engine.launch import ENGINES, Launch, Order
@@ -30,11 +30,12 @@ from medley.schema import (
     DEFAULT_ENGINE,
     EngineName,
 )
-from medley.serving import Description, api, server_address
+from medley.serving import api, server_address, server_description, server_records
 from medley.serving.launches import prepare_launch
 from medley.serving.prepare import Job
 from medley.serving.request import LaunchRequest
 from medley.serving.server_address import ServerAddress
+from medley.serving.server_description import Description
 from medley.serving.site import find_this_host
 from medley.transcript import Transcript
 
@@ -122,7 +123,10 @@ def require_context_room(load: BenchLoad, name: str, max_tokens: int | None) -> 
 def find_target(options: TargetOptions, progress: Progress) -> BenchTarget:
     """Find the server that the options name, or this host's newest; raise a Problem if none answers."""
     address = _find_address(options)
-    description, url = serving.read_description(address.record.port) if address.record else None, address.url
+    description, url = (
+        server_description.read_description(address.record.port) if address.record else None,
+        address.url,
+    )
     name = description.engine if description else options.engine or DEFAULT_ENGINE
     key = _find_key_file(options.key, address)
     card = _choose_card(api.list_model_cards(address.local_url, address.key), options.model, url)
@@ -159,7 +163,7 @@ def _find_address(options: TargetOptions) -> ServerAddress:
         return server_address.find_address(
             api.complete_url(options.url), options.key, is_insecure=options.is_insecure
         )
-    servers = serving.list_servers()
+    servers = server_records.list_servers()
     ready_servers = [server for server in servers if server.state == "ready"]
     if ready_servers:
         return server_address.build_local_address(ready_servers[0])
@@ -279,7 +283,7 @@ def plan_offline_target(
     order = Order(files, engine.ServerSpec(files.target, files.name), placement, flags, user_command=typed)
     job = Job(LaunchRequest(model, placement, environment=environment, dry_run=dry_run), order)
     prepared = prepare_launch(job, find_this_host(None, output.say), output)
-    description = serving.build_description(order, prepared.launch, prepared.layout)
+    description = server_description.build_description(order, prepared.launch, prepared.layout)
     return OfflineTarget(
         description, prepared.launch, model_shape.vocabulary, {platform.node(): load_answers()}
     )

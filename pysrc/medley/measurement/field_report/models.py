@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from medley import config, serving, storage
+from medley import config, storage
 from medley.cluster import self_command
 from medley.cluster.remote import Server
 from medley.command import Command
@@ -27,6 +27,7 @@ from medley.model.shape import find_shape
 from medley.network import tcp
 from medley.planner import list_hosts
 from medley.process import Process, wait_until
+from medley.serving import server_description, server_records
 from medley.unusable_file import skip_unusable_file
 
 _NCCL_VARIABLES = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
@@ -59,7 +60,7 @@ class MeasuredModel:
 
 
 def find_ready_server() -> Server | None:
-    return next((server for server in serving.list_servers() if server.state == "ready"), None)
+    return next((server for server in server_records.list_servers() if server.state == "ready"), None)
 
 
 def format_model_name(name: str) -> str:
@@ -90,7 +91,7 @@ def add_model(draft: Draft, model: MeasuredModel, load: BenchLoad, run_limit_s: 
 
 
 def _add_plan(draft: Draft, model: MeasuredModel, part: dict[str, Any]) -> None:
-    description = serving.read_description(_get_port(model.server)) if model.server else None
+    description = server_description.read_description(_get_port(model.server)) if model.server else None
     name, request = model.name, model.request
     if description:
         is_folder = description.model not in config.load_models() and description.target.startswith("/")
@@ -120,8 +121,8 @@ def _serve_model(draft: Draft, model: MeasuredModel) -> Iterator[Server]:
     child = Process(Command((*self_command.get_own_command(), *arguments), variables), read_line)
     try:
         with progress.stage(f"medley {' '.join(arguments)}"):
-            wait_until(lambda: child.poll() or serving.is_ready(port), _SERVE_LIMIT_S, every_s=0.5)
-        server = next((server for server in serving.list_servers() if _get_port(server) == port), None)
+            wait_until(lambda: child.poll() or server_records.is_ready(port), _SERVE_LIMIT_S, every_s=0.5)
+        server = next((server for server in server_records.list_servers() if _get_port(server) == port), None)
         if server is None or server.state != "ready":
             cause = "\n".join(output[-_MAX_ERROR_LINES:]) if child.poll() else "it did not answer in time"
             raise Problem(f"{model.name} is not served", cause=cause, fix=f"medley serve {model.name}")
@@ -155,7 +156,7 @@ def _add_bench(
 def _list_backends(draft: Draft, target: BenchTarget, server: Server) -> list[dict[str, Any]]:
     lines: list[str] = []
     with skip_unusable_file():
-        if log := storage.open_file(serving.get_log_file(f"serve-{_get_port(server)}")):
+        if log := storage.open_file(server_records.get_log_file(f"serve-{_get_port(server)}")):
             with log:
                 lines = log.read(_MAX_LOG_BYTES).decode(errors="replace").splitlines()
     return [backend.to_table() for backend in find_backends(target.engine, lines, draft.redactor.text)]

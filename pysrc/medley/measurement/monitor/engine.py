@@ -5,13 +5,12 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 
-from medley import serving
 from medley.cluster import membership, ray
 from medley.cluster.remote import Server
 from medley.errors import describe_error
 from medley.measurement.monitor import EngineSample, RaySample
 from medley.network import ports
-from medley.serving import metrics
+from medley.serving import metrics, server_records
 
 _RAY_INTERVAL_S = 10
 """Ray's metrics have 300 kB, and to find its processes medley examines every process of the host."""
@@ -30,7 +29,8 @@ class EngineSampler:
     def sample_engines(self, *, include_metrics: bool) -> tuple[EngineSample, ...]:
         """Sample each server; `include_metrics` adds the unchanged text of its metrics."""
         return tuple(
-            self._sample_engine(server, include_metrics=include_metrics) for server in serving.list_servers()
+            self._sample_engine(server, include_metrics=include_metrics)
+            for server in server_records.list_servers()
         )
 
     def _sample_engine(self, server: Server, *, include_metrics: bool) -> EngineSample:
