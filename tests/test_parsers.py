@@ -16,9 +16,10 @@ from medley.cluster.discovery import parse_host, sources, ssh_keys
 from medley.environment import toolkit, virtualenv
 from medley.host import facts, health
 from medley.host_schema import HostTable
-from medley.measurement import bench
-from medley.measurement.bench import BenchRun, record
+from medley.measurement.bench import record
 from medley.measurement.bench.clients import CLIENTS
+from medley.measurement.bench.figures import read_result
+from medley.measurement.bench.load import BenchRun
 from medley.measurement.link import tools
 from medley.measurement.monitor import watch
 from medley.model import checkpoint
@@ -150,7 +151,7 @@ READERS: dict[str, tuple[Callable[[Any], object], Callable[[int], Iterator[Any]]
         lambda text: CLIENTS["sglang"].read_offline_figures(text, "throughput", RUN),
         json_of(FIGURES),
     ),
-    "an engine's figures": (bench.read_result, json_of(FIGURES)),
+    "an engine's figures": (read_result, json_of(FIGURES)),
     "manifests": (of_table(Manifest.from_table), values_of(MANIFEST)),
     "config.json": (of_table(lambda table: compute_shape(Checkpoint("x", table, {}))), values_of(SMALL)),
     "an agent's answer": (lambda value: remote.require_answer("h", "look", {}, value), values_of(LOOK)),

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.field_report import read
 from medley.cli import field_report
 from medley.cli.field_report import FieldReportOptions, write_field_report
-from medley.measurement.bench import BenchLoad
+from medley.measurement.bench.load import BenchLoad
 from medley.progress import SILENT
 from tests.problems import assert_problem, problem_in, raises_problem
 

@@ -12,8 +12,8 @@ from medley.engine.flags import convert_to_arguments
 from medley.engine.launch import Order
 from medley.environment import container
 from medley.environment.container import UNLIMITED, ContainerSpec, Image
-from medley.measurement.bench import BenchRun
 from medley.measurement.bench.clients import CLIENTS, ServedModel
+from medley.measurement.bench.load import BenchRun
 from medley.model.extra_files import ModelExtras, list_extras, require_usable_extras
 from medley.model.resolve import Weights
 from medley.network.link_backends import build_netplan_change

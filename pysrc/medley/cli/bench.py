@@ -11,7 +11,8 @@ from medley.cli.output import format_table, print_result
 from medley.cli.progress import start_progress
 from medley.cli.served import INSECURE_HELP
 from medley.errors import Problem
-from medley.measurement.bench import BenchLoad, compare, page, parse_concurrencies, record, report
+from medley.measurement.bench import compare, page, record, report
+from medley.measurement.bench.load import BenchLoad, parse_concurrencies
 from medley.measurement.bench.record import Record
 from medley.measurement.bench.run import measure_offline, measure_server
 from medley.measurement.bench.target import (

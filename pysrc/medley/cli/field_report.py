@@ -17,7 +17,7 @@ from medley.doctor.checks import GROUP_NAME, Case
 from medley.doctor.registry import run_checks
 from medley.errors import Problem
 from medley.measurement import link as link_test
-from medley.measurement.bench import BenchLoad
+from medley.measurement.bench.load import BenchLoad
 from medley.measurement.field_report import FieldReport, PlanRequest, list_contents
 from medley.measurement.field_report.draft import Draft, run_verb
 from medley.measurement.field_report.models import MeasuredModel, add_model, find_ready_server

@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from medley.measurement.bench import BenchLoad, BenchRun, read_result
 from medley.measurement.bench.clients import CLIENTS
 from medley.measurement.bench.context import ExpectedFigures
+from medley.measurement.bench.figures import read_result
+from medley.measurement.bench.load import BenchLoad, BenchRun
 from medley.measurement.bench.record import Record, RunResult
 from medley.schema import EngineName
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from medley.measurement.bench import BenchRun, read_result
 from medley.measurement.bench.clients import CLIENTS, KEY_VARIABLE, OfflineMode, ServedModel
+from medley.measurement.bench.figures import read_result
+from medley.measurement.bench.load import BenchRun
 from medley.schema import EngineName
 from tests.measurement.bench.benches import FILES
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from medley.measurement.bench import BenchLoad
 from medley.measurement.bench.compare import compare_records, format_comparison, list_differences
+from medley.measurement.bench.load import BenchLoad
 from medley.measurement.bench.record import Record
 from tests.measurement.bench.benches import about, bench
 from tests.problems import raises_problem

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from medley.host.kind import load_answers
-from medley.measurement.bench import BenchLoad
 from medley.measurement.bench.context import (
     build_planner_load,
     convert_prediction,
@@ -13,6 +12,7 @@ from medley.measurement.bench.context import (
     predict_figures,
     redact_table,
 )
+from medley.measurement.bench.load import BenchLoad
 from medley.planner import Device, HostLink, Layout, Stage, list_devices
 from medley.planner.devices import DeviceSpeed, LinkSpeed, add_measurements
 from medley.planner.prediction import Prediction, predict_speed

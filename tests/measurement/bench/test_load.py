@@ -4,14 +4,8 @@ import json
 
 import pytest
 
-from medley.measurement.bench import (
-    BenchLoad,
-    Figures,
-    Spread,
-    compute_spreads,
-    parse_concurrencies,
-    read_result,
-)
+from medley.measurement.bench.figures import Figures, Spread, compute_spreads, read_result
+from medley.measurement.bench.load import BenchLoad, parse_concurrencies
 from tests.measurement.bench.benches import FILES
 from tests.problems import raises_problem
 

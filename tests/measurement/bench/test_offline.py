@@ -11,8 +11,9 @@ from medley.command import Command
 from medley.engine import ServerSpec
 from medley.engine.launch import Order, build_launch
 from medley.host.kind import load_answers
-from medley.measurement.bench import BenchLoad, BenchRun, record
+from medley.measurement.bench import record
 from medley.measurement.bench.clients import OfflineMode
+from medley.measurement.bench.load import BenchLoad, BenchRun
 from medley.measurement.bench.report import format_record
 from medley.measurement.bench.run import measure_offline
 from medley.measurement.bench.target import OfflineTarget

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from medley.measurement.bench import BenchLoad
+from medley.measurement.bench.load import BenchLoad
 from medley.measurement.bench.page import (
     PLOT_HEIGHT,
     PLOT_WIDTH,

@@ -2,7 +2,7 @@
 
 import re
 
-from medley.measurement.bench import BenchLoad
+from medley.measurement.bench.load import BenchLoad
 from medley.measurement.bench.report import format_number, format_record
 from tests.measurement.bench.benches import bench
 

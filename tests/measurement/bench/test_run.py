@@ -12,8 +12,9 @@ import pytest
 
 from medley.command import Command
 from medley.errors import Problem
-from medley.measurement.bench import BenchLoad, BenchRun, record
+from medley.measurement.bench import record
 from medley.measurement.bench.clients import ServedModel
+from medley.measurement.bench.load import BenchLoad, BenchRun
 from medley.measurement.bench.run import Runner, measure_server
 from medley.measurement.bench.target import BenchTarget, require_context_room
 from medley.process_identity import list_descendants

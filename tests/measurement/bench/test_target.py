@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from medley.engine import ServerSpec
-from medley.measurement.bench import BenchLoad
+from medley.measurement.bench.load import BenchLoad
 from medley.measurement.bench.target import TargetOptions, find_target
 from medley.planner import Device, Layout, Stage
 from medley.progress import SILENT, SilentProgress

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from medley.command import UNSET_VARIABLES, Command
-from medley.measurement.bench import BenchRun, Figures, compute_batch_figures
+from medley.measurement.bench.figures import Figures, compute_batch_figures
+from medley.measurement.bench.load import BenchRun
 from medley.schema import EngineName
 
 OfflineMode = Literal["latency", "throughput"]

@@ -10,7 +10,7 @@ from medley import transcript
 from medley.errors import Problem
 from medley.host import facts
 from medley.host.facts import GIB
-from medley.measurement.bench import FIGURE_KINDS, FigureKind, Spread
+from medley.measurement.bench.figures import FIGURE_KINDS, FigureKind, Spread
 from medley.measurement.bench.record import Mode, Record
 
 Verdict = Literal["better", "worse", "within the spread", "spread unknown"]

@@ -10,7 +10,7 @@ from medley import read_medley_version, transcript
 from medley.cluster import self_command
 from medley.environment import virtualenv
 from medley.host import redact
-from medley.measurement.bench import BenchLoad
+from medley.measurement.bench.load import BenchLoad
 from medley.planner import Layout, Load, describe_layout, devices, list_hosts, prediction
 from medley.planner.prediction import Prediction
 from medley.schema import EngineName, Shape

@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 from medley import storage, user
 from medley.errors import Problem
-from medley.measurement.bench import BenchLoad, BenchRun, Figures, Spread, compute_spreads
 from medley.measurement.bench.context import ExpectedFigures
+from medley.measurement.bench.figures import Figures, Spread, compute_spreads
+from medley.measurement.bench.load import BenchLoad, BenchRun
 from medley.unusable_file import skip_unusable_file
 from medley.values import Value
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from medley.measurement.bench import FIGURE_KINDS, Spread
 from medley.measurement.bench.context import ExpectedFigures
+from medley.measurement.bench.figures import FIGURE_KINDS, Spread
 from medley.measurement.bench.record import Mode, Record
 
 _COLUMNS = 4

@@ -12,9 +12,11 @@ from medley.command import Command
 from medley.errors import Problem
 from medley.host import facts
 from medley.host.redact import HostNames
-from medley.measurement.bench import BenchLoad, BenchRun, read_result, record
+from medley.measurement.bench import record
 from medley.measurement.bench.clients import CLIENTS, OfflineMode
 from medley.measurement.bench.context import CLOCKS_COMMAND, describe_conditions
+from medley.measurement.bench.figures import read_result
+from medley.measurement.bench.load import BenchLoad, BenchRun
 from medley.measurement.bench.record import Record, RunResult
 from medley.measurement.bench.target import BenchTarget, OfflineTarget
 from medley.process import Process, ProcessResult, ask_host

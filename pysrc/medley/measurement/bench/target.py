@@ -16,9 +16,9 @@ from medley.engine.launch import ENGINES, Launch, Order
 from medley.environment import tools
 from medley.errors import Problem
 from medley.host.kind import detect_host, load_answers
-from medley.measurement.bench import BenchLoad, BenchRun
 from medley.measurement.bench.clients import CLIENTS, OfflineMode, ServedModel
 from medley.measurement.bench.context import ExpectedFigures, predict_figures
+from medley.measurement.bench.load import BenchLoad, BenchRun
 from medley.model.resolve import prepare_weights, resolve_weights
 from medley.model.shape import find_shape
 from medley.network import http_client

@@ -14,7 +14,8 @@ from medley.cluster import self_command
 from medley.cluster.remote import Server
 from medley.command import Command
 from medley.errors import Problem
-from medley.measurement.bench import BenchLoad, record
+from medley.measurement.bench import record
+from medley.measurement.bench.load import BenchLoad
 from medley.measurement.bench.run import measure_server
 from medley.measurement.bench.target import BenchTarget, TargetOptions, find_target, require_context_room
 from medley.measurement.collective.run import format_now
