@@ -16,7 +16,7 @@ from medley.errors import Problem
 from medley.host_schema import ENGINE_TABLES
 from medley.planner.placement import PlacementOptions
 from medley.schema import EngineName
-from medley.serving.steps import LaunchStep
+from medley.serving.typed_commands import LaunchStep
 from tests.planner.imagined import launch_steps, site
 
 TABLE = Path(__file__).parents[1] / "tests" / "engine" / "dry_runs.txt"

@@ -14,7 +14,7 @@ from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.site import Site
 from medley.schema import EngineName, Shape
 from medley.serving.engine_sources import add_engine_sources
-from medley.serving.steps import LaunchStep, list_steps
+from medley.serving.typed_commands import LaunchStep, list_steps
 
 MODELS = config.load_models()
 

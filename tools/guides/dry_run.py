@@ -21,7 +21,7 @@ from medley.network.link_setup import RING_HOSTS, LinkRequest, choose_settings
 from medley.planner.placement import place_model
 from medley.planner.site import Site
 from medley.planner.site_network import SiteNetwork
-from medley.serving.steps import LaunchStep, list_ray_steps, list_steps
+from medley.serving.typed_commands import LaunchStep, list_ray_steps, list_steps
 from tests.planner.imagined import shape
 from tools.guides.scenarios import Scenario, table
 from tools.guides.sites import site

@@ -24,7 +24,7 @@ from medley.progress import Output
 from medley.unusable_file import UnusableFile
 
 if TYPE_CHECKING:
-    from medley.serving.steps import LaunchStep
+    from medley.serving.typed_commands import LaunchStep
 
 
 def print_result(table: object, lines: Iterable[str], *, as_json: bool) -> None:

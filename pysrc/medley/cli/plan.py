@@ -38,7 +38,7 @@ from medley.serving.alternatives import Build, place_order
 from medley.serving.chat_parsers import find_format
 from medley.serving.engine_sources import add_engine_gaps, add_engine_sources
 from medley.serving.extras import find_extras
-from medley.serving.steps import LaunchStep, list_steps
+from medley.serving.typed_commands import LaunchStep, list_steps
 
 _JSON_KEYS = {"bottleneck": "bound", "is_calibrated": "fitted", "other_pipelines": "replicas"}
 """Keys of the JSON that differ from the names of fields."""

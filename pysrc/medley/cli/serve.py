@@ -43,7 +43,7 @@ from medley.serving.prepare import Job, prepare_job
 from medley.serving.request import LaunchRequest, ListenOptions
 from medley.serving.server_records import format_url
 from medley.serving.site import find_site, find_this_host
-from medley.serving.steps import list_hypothetical_steps
+from medley.serving.typed_commands import list_hypothetical_steps
 
 if TYPE_CHECKING:  # httpx: a fifth of what a plan takes, and most runs end before it is needed
     from medley.serving.server import ServerRun

@@ -19,7 +19,7 @@ from medley.planner.site import Site
 from medley.schema import Shape
 from medley.serving.alternatives import place_order
 from medley.serving.engine_sources import add_engine_sources
-from medley.serving.steps import list_steps
+from medley.serving.typed_commands import list_steps
 from medley.transcript import Transcript
 
 

@@ -20,7 +20,7 @@ from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.site import Site
 from medley.schema import EngineName
 from medley.serving.engine_sources import add_engine_sources
-from medley.serving.steps import LaunchStep, list_steps
+from medley.serving.typed_commands import LaunchStep, list_steps
 from tests.host.recordings import recorded
 from tests.network.fabric.groups import RING
 from tests.planner.imagined import launch_steps, shape, site

@@ -1,4 +1,4 @@
-"""List the commands to type on each host for a plan."""
+"""List the commands to type on each host for a plan; `start_steps.py` shows how far a start has come."""
 
 import shlex
 from collections.abc import Iterator, Mapping
