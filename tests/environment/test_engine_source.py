@@ -10,6 +10,7 @@ from medley.environment import engine_source
 from medley.environment.engine_source import EngineRequest, EngineSource
 from medley.host.facts.system import L4t
 from medley.host.kind import SiteHost, find_kind
+from medley.host.kind_image import get_default_image
 from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.site import Site, list_incompatible_remedies
 from medley.schema import TITLES
@@ -111,7 +112,7 @@ def test_an_image_is_not_for_an_older_l4t(revision: str, vllm: str | None) -> No
     assert origin.absent_reason is not None
     assert f"its images need L4T 36.4 or later, and this host has 36.{revision}" in origin.absent_reason
     with raises_problem("orin", cause=f"36.{revision}"):
-        engine_source.get_default_image(kind)
+        get_default_image(kind)
     on = Site({"one": SiteHost(found, kind)}, engine_sources={"one": origin})
     with raises_problem("one", cause="its images need L4T 36.4 or later"):
         place_model(shape("qwen3-8b"), on, PlacementOptions())

@@ -1,4 +1,7 @@
-"""Use a container image in place of an engine environment: choose it, inspect it, run it."""
+"""Use a container image in place of an engine environment: choose it, inspect it, run it.
+
+`host/kind_image.py` has the image of a kind of host.
+"""
 
 import itertools
 import os
@@ -16,10 +19,11 @@ from medley import json_shape, process, storage, user
 from medley.command import AnnotatedCommand, Command, Flag, Variable
 from medley.environment import container, container_runtime, payload
 from medley.environment.container import ContainerSpec, HardLimits, Image, Mount, Runtime
-from medley.environment.engine_source import format_ray_image_command, get_default_image, is_older
+from medley.environment.engine_source import format_ray_image_command, is_older
 from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host.kind import Kind, SiteHost
+from medley.host.kind_image import get_default_image
 from medley.model import hub
 from medley.progress import SILENT, Progress
 from medley.schema import TITLES, EngineName

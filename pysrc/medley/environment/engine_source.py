@@ -9,6 +9,7 @@ from functools import lru_cache
 from medley import config
 from medley.errors import Problem
 from medley.host.kind import Kind
+from medley.host.kind_image import get_default_image
 from medley.schema import TITLES, EngineName, Model
 
 # Versions that all hosts of a cluster must share: Ray refuses another Ray or Python, ranks another engine.
@@ -149,16 +150,6 @@ def no_nccl_problem(kind: Kind) -> Problem:
         fix="nix run .#ray-head, which compiles one that starts; or build one by hand "
         "(docs/how-to/jetson-orin.md): --nccl FILE, or nccl = in cluster.toml",
     )
-
-
-def get_default_image(kind: Kind) -> str:
-    if not kind.table.container.image:
-        raise Problem(
-            f"there is no image for hosts of the kind {kind.name}",
-            cause=kind.no_image_reason or f"hosts/{kind.name}.toml names none",
-            fix="--image NAME, of one that holds vLLM and Ray",
-        )
-    return kind.table.container.image
 
 
 def _describe_image_source(kind: Kind) -> EngineSource:

@@ -15,7 +15,8 @@ from medley.errors import Problem, describe_error
 from medley.host import facts
 from medley.host.facts import Facts
 from medley.host.facts.gpu import Gpu
-from medley.host_schema import HostTable, Image
+from medley.host.kind_image import choose_image
+from medley.host_schema import HostTable
 from medley.transcript import Transcript
 
 _FIX_BY_MESSAGE = {
@@ -86,7 +87,7 @@ def match_kind(facts: Facts, tables: Mapping[str, HostTable]) -> Kind:
         why = "no sign of a usable NVIDIA GPU"
     elif names:
         why = f"{why} ({names})"
-    table, no_image = _choose_image(tables[best[0]], facts)
+    table, no_image = choose_image(tables[best[0]], facts)
     return Kind(best[0], table, why, _find_warning(facts, table), no_image)
 
 
@@ -108,32 +109,6 @@ def has_gpudirect(facts: Facts) -> bool:
     table = find_table(facts)
     words = table.network.no_gpudirect if table else ()
     return not any(word in gpu.name for word in words for gpu in facts.gpus)
-
-
-def _choose_image(table: HostTable, facts: Facts) -> tuple[HostTable, str | None]:
-    """Return the table with the newest image that this host's L4T runs, else the reason why it has none.
-
-    An image for a newer L4T ends with "device kernel image is invalid" (jetson-containers issue 1655).
-    """
-    images, l4t = (table.container, *table.container.older), facts.board.l4t
-    if l4t is None or table.container.l4t is None:
-        return table, None
-    release = (int(l4t.major), *_parse_numbers(l4t.revision))
-    oldest = min(_parse_numbers(image.l4t) for image in images if image.l4t)
-    newest = next((image for image in images if _parse_numbers(image.l4t or "") <= release), Image())
-    values = newest.to_table() | {"nvidia_runtime": table.container.nvidia_runtime, "older": ()}
-    fitted = table.replace(container=table.container.replace(**values))
-    if newest.image:
-        return fitted, None
-    oldest_text = ".".join(map(str, oldest))
-    return (
-        fitted,
-        f"its images need L4T {oldest_text} or later, and this host has {l4t.release.removeprefix('r')}",
-    )
-
-
-def _parse_numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
 def find_gpu_memory_bytes(gpu: Gpu, table: HostTable | None, facts: Facts) -> int | None:
@@ -265,7 +240,7 @@ def find_kind(host_facts: facts.Facts, kind_name: str | None = None) -> Kind:
             cause=f"it needs an NVIDIA GPU, and nvidia-smi shows none: {error}",
             fix="nvidia-smi  # then fix what it reports; or name the kind cpu",
         )
-    table, no_image = _choose_image(table, host_facts)
+    table, no_image = choose_image(table, host_facts)
     return Kind(kind_name, table, "as --kind says", no_image_reason=no_image)
 
 

@@ -108,7 +108,7 @@ class Restarter:
             if self.cluster is None:
                 return self.find_site()
             try:
-                return ray_serving.wait_for_topology(
+                return ray_serving.wait_for_site(
                     self.cluster, self.host_count, REJOIN_LIMIT_S, self.output.watch
                 )
             except Problem as new_problem:
