@@ -7,7 +7,6 @@ distance from the first guess, in units of how uncertain that is: what few rows 
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 
 from benchmarks.published import DECODE, PREFILL, Case
@@ -57,7 +56,7 @@ _LEAST_PART, _GAIN = 0.1, 1e-3
 
 def figure(case: Case, efficiency: Efficiency) -> float:
     """What the row would say if the prediction were right, in the row's own unit."""
-    used = replace(efficiency, step_us=0.0) if case.native else efficiency
+    used = efficiency.replace(step_us=0.0) if case.native else efficiency
     said = predict_speed(case.shape, case.layout, case.load, used, chunk_tokens=case.chunk_tokens)
     load = case.load
     metric = case.row["metric"].lower()
@@ -117,7 +116,7 @@ def _linear_fit(cases: Sequence[Case], at: Efficiency, loose: float) -> dict[str
 
 
 def _moved(at: Efficiency, offsets: Mapping[str, float]) -> Efficiency:
-    return replace(at, **{name: getattr(at, name) * math.exp(by) for name, by in offsets.items()})
+    return at.replace(**{name: getattr(at, name) * math.exp(by) for name, by in offsets.items()})
 
 
 def _errors(cases: Sequence[Case], efficiency: Efficiency) -> list[float]:

@@ -9,9 +9,10 @@ import csv
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
+
+import msgspec
 
 from benchmarks import published
 from benchmarks.fitting import figure, fit
@@ -63,9 +64,9 @@ def read(path: Path = FITS) -> dict[str, Efficiency]:
 
 def _print_fits(found: Mapping[str, Efficiency]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(["source", *(field.name for field in fields(Efficiency))])
+    writer.writerow(["source", *(field.name for field in msgspec.structs.fields(Efficiency))])
     for site, each in found.items():
-        writer.writerow([site, *(f"{value:.{_DIGITS}g}" for value in asdict(each).values())])
+        writer.writerow([site, *(f"{value:.{_DIGITS}g}" for value in each.to_table().values())])
 
 
 def metric(case: Case) -> str | None:

@@ -14,7 +14,7 @@ import argparse
 import json
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import held_out, published
@@ -182,7 +182,7 @@ def _percent(fraction: float | None) -> str:
 
 def _print_fit(best: Efficiency, rows: int) -> None:
     print(f"{len(GUESSES)} constants on {rows} rows, one for {rows / len(GUESSES):.0f}")
-    for name, value in asdict(best).items():
+    for name, value in best.to_table().items():
         guess, sure, origin = GUESSES[name]
         print(f"{name:<9}{value:>10.4g}   first guess {guess:g} (within e^{sure:g}): {origin}")
 

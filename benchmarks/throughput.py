@@ -28,7 +28,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -208,10 +208,10 @@ def serving(way: str, asked: argparse.Namespace, model: Path, state: Path) -> It
     port = tcp.find_free_port()
     pinned = ("taskset", "--cpu-list", str(asked.engine_core))
     command = served(model, port, asked.words)
-    command = replace(command, argv=(*pinned, *command.argv)).add_variables({"MEDLEY_STATE": str(state)})
+    command = command.replace(argv=(*pinned, *command.argv)).add_variables({"MEDLEY_STATE": str(state)})
     if way == "raw":
         found = raw(command, port)
-        command = replace(found, argv=(*pinned, *found.argv))
+        command = found.replace(argv=(*pinned, *found.argv))
     lines: list[str] = []
     engine = Process(command, lines.append)
     try:
@@ -233,7 +233,7 @@ def served(model: Path, port: int, words: Sequence[str]) -> Command:
 
 def raw(command: Command, port: int) -> Command:
     """The engine's command as `serve --dry-run` prints it, at a port, without medley's variables."""
-    asked = process.run(replace(command, argv=(*dry(command.argv),)), limit_s=120)
+    asked = process.run(command.replace(argv=(*dry(command.argv),)), limit_s=120)
     line = next((line for line in asked.lines if line.startswith("{")), None)
     if line is None:
         raise Problem("serve prints no command", cause="\n".join(asked.lines[-5:]), fix=str(command))

@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from medley import (
@@ -107,7 +107,7 @@ def write_all() -> None:
     membership.write_membership(Membership("head", "127.0.0.1:6379", "127.0.0.1", "lo", "/env", str(token)))
     storage.write_text(membership._get_container_file(), "docker")  # noqa: SLF001 - note() has it only for an image
     devices.add_measurements([speed], [LinkSpeed("a", "b", "gloo", 1000.0, 50.0, "2026-11-27")])
-    device_history.add_record(device_history.ProbeRecord(WHEN, (asdict(speed),)))
+    device_history.add_record(device_history.ProbeRecord(WHEN, (speed.to_table(),)))
     trust.keep_pin(Code("org/name", {"code.py": "0" * 64}, "0" * 40))
     note = {"what": "ip link", "path": None, "text": None, "old": None, "undo": [["true"]]}
     storage.write_text(link_apply._find_record_path(), json.dumps([note]), secret=True)  # noqa: SLF001 - else root's links change
@@ -141,7 +141,7 @@ def _write_cache() -> None:
     text, tensors = (folder / "config.json").read_text(), read_checkpoint(folder).tensors
     look = HubRecord(LOOK, "0" * 40, "2026-11-27", None, (), json.loads(text), merge_experts(tensors))
     kept = hub_checkpoint._find_record_path(look.repository, "0" * 40)  # noqa: SLF001 - as of the hub's answer
-    storage.write_text(kept, json.dumps(asdict(look)))
+    storage.write_text(kept, json.dumps(look.to_table()))
     place, about = _environment()
     programs = storage.make_folder(place / "bin")
     for name in ("python", "vllm"):

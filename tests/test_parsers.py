@@ -152,7 +152,7 @@ READERS: dict[str, tuple[Callable[[Any], object], Callable[[int], Iterator[Any]]
         json_of(FIGURES),
     ),
     "an engine's figures": (read_result, json_of(FIGURES)),
-    "manifests": (of_table(Manifest.from_table), values_of(MANIFEST)),
+    "manifests": (of_table(Manifest.parse), values_of(MANIFEST)),
     "config.json": (of_table(lambda table: compute_shape(Checkpoint("x", table, {}))), values_of(SMALL)),
     "an agent's answer": (lambda value: remote.require_answer("h", "look", {}, value), values_of(LOOK)),
     "a sample of top": (of_table(lambda table: watch.read_sample("h", table)), values_of(SAMPLE)),

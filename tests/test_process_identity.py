@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,7 +73,7 @@ def test_it_is_the_same_while_the_process_runs_and_gone_with_it(bystander: "subp
 def test_another_of_its_number_is_not_signalled(
     another: dict[str, object], bystander: "subprocess.Popen[bytes]"
 ) -> None:
-    meant = replace(identity(bystander), **another)  # type: ignore[arg-type] # of the table above
+    meant = identity(bystander).replace(**another)
     assert not meant.is_alive
     assert not meant.signal(signal.SIGKILL)
     process_identity.end_processes([meant], grace_s=0.1)

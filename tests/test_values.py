@@ -64,6 +64,12 @@ def test_every_mistake_has_its_key(table: Mapping[str, Any], paths: list[str]) -
     assert [f"{'.'.join(map(str, each.path))} {each.kind}" for each in mistakes] == paths
 
 
+def test_half_a_surrogate_is_a_mistake_of_its_key() -> None:
+    """JSON can write it, and msgspec raises a UnicodeEncodeError for it."""
+    (mistake,) = list_mistakes({**GOOD, "words": "\ud800"}, Server)
+    assert mistake.path == ("words",)
+
+
 def test_a_right_table_has_none() -> None:
     table = {**GOOD, "share": 1, "words": ["a"], "one": {"number": 2, "side": "out"}, "command": ["a", "b"]}
     assert not list(list_mistakes(table, Server))

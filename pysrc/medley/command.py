@@ -1,15 +1,17 @@
 """Commands as values: argv and environment, each flag and variable with its reason."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from shlex import join, quote
+
+from msgspec import field
+
+from medley.values import Value
 
 SAFE_PATH = "PYTHONSAFEPATH"
 """The variable with which no Python, and no child of one, imports from its working or its script's folder."""
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(Value):
     """A program's argv, and the variables added to or removed from the caller's environment.
 
     `secrets` are the files of secret variables, whose values are never printed.
@@ -38,7 +40,7 @@ class Command:
         return env + [f'{name}="$(cat {quote_word(file)})"' for name, file in sorted(self.secrets.items())]
 
     def add_variables(self, more: Mapping[str, str]) -> "Command":
-        return replace(self, env={**self.env, **more})
+        return self.replace(env={**self.env, **more})
 
     def build_environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of the process without its secrets; `base` is the caller's.
@@ -94,8 +96,7 @@ def _split_at_dashes(line: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, .
 UNSET_VARIABLES = ("PYTHONPATH", "PYTHONHOME")
 
 
-@dataclass(frozen=True)
-class Variable:
+class Variable(Value):
     name: str
     value: str
     why: str
@@ -126,8 +127,7 @@ def override_variables(variables: Iterable[Variable], table: Mapping[str, str]) 
     return tuple(values.values())
 
 
-@dataclass(frozen=True)
-class Flag:
+class Flag(Value):
     """A flag with all its spellings, its value and its reason."""
 
     names: tuple[str, ...]
@@ -138,8 +138,7 @@ class Flag:
         return (self.names[0],) if self.value is None else (self.names[0], self.value)
 
 
-@dataclass(frozen=True)
-class AnnotatedCommand:
+class AnnotatedCommand(Value):
     """A program with medley's flags and variables, and the user's own words after them."""
 
     words: tuple[str, ...]

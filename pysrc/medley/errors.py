@@ -2,7 +2,8 @@
 
 import re
 import signal
-from dataclasses import dataclass
+
+from medley.values import Value
 
 _ERRNO = re.compile(r"\[Errno -?\d+\] ?")
 
@@ -54,8 +55,7 @@ def format_field(name: str, text: str) -> str:
     return "\n".join([f"  {name + ':':<6} {first}", *(f"         {line}" for line in further_lines)])
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(Value):
     """A condition that makes something slower or weaker; unlike a Problem it stops nothing."""
 
     what: str

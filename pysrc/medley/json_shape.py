@@ -3,9 +3,12 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
 from types import UnionType
 from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+import msgspec
+
+from medley.values import is_table_type
 
 _MAX_NUMBER = 1 << 63
 _HALF_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -35,7 +38,7 @@ def has_type(value: Any, hint: Any) -> bool:  # noqa: ANN401 - a type as it is w
     """Return whether a value has this type; a TypedDict may have more keys, from a later medley."""
     if hint is Any or hint is object:
         return True
-    if is_typeddict(hint) or is_dataclass(hint):
+    if is_typeddict(hint) or is_table_type(hint):
         has_shape = _has_typed_keys if is_typeddict(hint) else _has_typed_fields
         return isinstance(value, dict) and has_shape(value, hint)
     if get_args(hint):
@@ -67,15 +70,12 @@ def _has_generic_type(value: object, origin: Any, args: tuple[Any, ...]) -> bool
     )
 
 
-def _has_typed_fields(value: Mapping[str, object], hint: Any) -> bool:  # noqa: ANN401 - a dataclass
-    """Return whether a dataclass can be built from it: no unknown field, and all required ones."""
-    hints = get_type_hints(hint)
-    needed = {
-        field.name for field in fields(hint) if field.default is MISSING and field.default_factory is MISSING
-    }
-    known = {field.name for field in fields(hint)}
-    return needed <= set(value) <= known and all(
-        has_type(element, hints[name]) for name, element in value.items()
+def _has_typed_fields(value: Mapping[str, object], hint: Any) -> bool:  # noqa: ANN401 - a Value
+    """Return whether the Value can be built from it: no unknown field, and all required ones."""
+    known = {field.name: field for field in msgspec.structs.fields(hint)}
+    needed = {name for name, field in known.items() if field.required}
+    return needed <= set(value) <= set(known) and all(
+        has_type(element, known[name].type) for name, element in value.items()
     )
 
 

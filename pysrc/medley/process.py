@@ -12,7 +12,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
 from typing import IO, TypeVar
@@ -28,6 +27,7 @@ from medley.process_identity import (
     list_descendants,
     require_identity,
 )
+from medley.values import Value
 
 _QUESTIONS_LIMIT_S = 60
 _UNDO_LIMIT_S = 30
@@ -43,8 +43,7 @@ if hasattr(_libc, "mallopt"):  # glibc gives each thread a heap of its own, whic
     _libc.mallopt(_M_ARENA_MAX, 1)
 
 
-@dataclass(frozen=True)
-class ProcessResult:
+class ProcessResult(Value):
     """The end of a command: its exit status (128 + signal if killed) and its last lines."""
 
     status: int

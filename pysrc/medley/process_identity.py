@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from medley.values import Value
+
 if TYPE_CHECKING:
     import psutil
 
@@ -30,8 +32,7 @@ _SEGMENT_PATTERN = "/dev/shm/psm_*"  # noqa: S108 - it is the name that Python g
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class ProcessIdentity:
+class ProcessIdentity(Value):
     """A process, distinct from all others with its number."""
 
     pid: int

@@ -2,8 +2,9 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Protocol
+
+from medley.values import Value
 
 _GB = 1e9
 PROGRESS = "progress "
@@ -47,8 +48,7 @@ class SilentProgress:
 SILENT = SilentProgress()
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(Value):
     """The output of a launch: its progress, medley's lines, and the program's lines."""
 
     watch: Progress

@@ -12,12 +12,12 @@ so a recorded host, a bug report and a test fixture are the same file.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from shlex import quote
 from typing import Any
 
 from medley import json_shape
 from medley.errors import Problem
+from medley.values import Value
 
 # A question that hangs (a stuck driver) must not hang medley; timeout(1) exits with 124.
 _LIMIT_S = 10
@@ -48,8 +48,7 @@ fi | sed "s/^/  /; s/^  $mark//"
 """
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Value):
     """The output of a question, newline-ended, and its exit status (127: program not found)."""
 
     text: str = ""

@@ -43,7 +43,7 @@ class _TableMeta(msgspec.StructMeta):
         return super().__new__(cls, name, bases, namespace, kw_only=True, **options)
 
 
-@dataclass_transform(frozen_default=True)
+@dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
 class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     """A value that never changes, and that has a form in JSON; `dict` is for cached properties.
 
@@ -74,7 +74,7 @@ class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
         return msgspec.structs.replace(self, **changes)
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True)
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class StrictTable(Value, metaclass=_TableMeta):
     """A table of a file that a person writes: its keys have any order."""
 
@@ -152,7 +152,7 @@ def _list_table_mistakes(value: Mapping[str, object], hint: type[Value], path: K
 def _list_whole_mistakes(value: object, hint: Any, path: KeyPath, fix: str | None) -> Iterator[Mistake]:  # noqa: ANN401
     try:
         msgspec.convert(value, hint, str_keys=True)
-    except msgspec.ValidationError as error:
+    except ValueError as error:  # a ValidationError, or a UnicodeEncodeError of half a surrogate
         reason, words = error.__cause__, _list_words(hint)
         if isinstance(reason, WrongKey):
             path = (*path, reason.key)

@@ -3,7 +3,6 @@
 import io
 import json
 import platform
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,8 +46,7 @@ SICK = Flow(
 
 def seen(*links: Flow, ports: tuple[Flow, ...] = (), retransmits: int = 0) -> Rates:
     sample = Sample(0, CpuSample(1, 0, 0), MemorySample(0, 0))
-    return replace(
-        compute_rates(sample, sample, replace(sample, at_s=2.0)),
+    return compute_rates(sample, sample, sample.replace(at_s=2.0)).replace(
         links=links,
         ports=ports,
         retransmits=retransmits,

@@ -7,7 +7,6 @@ import pty
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,7 +43,7 @@ def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 )
 def test_it_says_how_the_server_is(state: str, what: str, tmp_path: Path) -> None:
     with (
-        server_records.record_server(replace(DEMO, socket_folder=tmp_path), state),
+        server_records.record_server(DEMO.replace(socket_folder=tmp_path), state),
         pytest.raises(Problem) as caught,
     ):
         ChatVerb.run(["medley chat", "Hello"], exit=False)

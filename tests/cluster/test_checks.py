@@ -1,5 +1,4 @@
 import shlex
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -153,7 +152,7 @@ def test_words_of_another_host_are_quoted_in_a_fix() -> None:
     ],
 )
 def test_the_driver(runs: str | None, needs: str | None, *, too_old: bool) -> None:
-    found = replace(recorded("spark"), driver=NvidiaDriver("570.1", cuda=runs))
+    found = recorded("spark").replace(driver=NvidiaDriver("570.1", cuda=runs))
     known = config.load_hosts()["spark"]
     toolkit = known.toolkit and known.toolkit.replace(cuda=needs)
     kind = Kind("spark", known.replace(toolkit=toolkit if needs else None), "")
@@ -168,14 +167,14 @@ def test_the_driver(runs: str | None, needs: str | None, *, too_old: bool) -> No
 )
 def test_what_the_driver_runs_is_known_of_a_jetson_too(host: str, runs: str) -> None:
     found = recorded(host)
-    silent = replace(found, driver=replace(found.driver, cuda=None))
+    silent = found.replace(driver=found.driver.replace(cuda=None))
     assert checks.find_cuda_version(found) == runs
     assert checks.find_cuda_version(silent) == (None if host == "spark" else runs)
 
 
 def test_a_jetson_taken_for_a_newer_one_has_too_old_a_driver() -> None:
     found = recorded("orin-r36")
-    silent = replace(found, driver=replace(found.driver, cuda=None, version=None))
+    silent = found.replace(driver=found.driver.replace(cuda=None, version=None))
     problem = checks.driver_problem("b", silent, Kind("orin-r39", config.load_hosts()["orin-r39"], ""))
     assert problem
     assert "runs CUDA 12.6 at most" in problem.cause

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 
 from medley.cluster import ray_serving
@@ -10,8 +8,7 @@ from tests.problems import raises_problem
 
 def test_what_takes_part_and_what_is_left_alone() -> None:
     """By address, in the order of ranks: one of the first host's two slots, and the third host."""
-    found = replace(
-        site("cpu:3"),
+    found = site("cpu:3").replace(
         rank_order=("cpu-2", "cpu-1", "cpu-3"),
         free_slots={"cpu-2": 2, "cpu-1": 1, "cpu-3": 1},
         addresses={"cpu-1": "10.40.0.10", "cpu-2": "10.40.0.11", "cpu-3": "10.40.0.12"},

@@ -1,7 +1,6 @@
 """Services of a host, as text; what systemd makes of it is in tests/rack/test_service.py."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,7 +43,7 @@ def test_a_head_stays_and_ends_first_what_was_left_of_another() -> None:
 
 
 def test_a_worker_says_its_head() -> None:
-    worker = replace(HEAD, role="worker", arguments=("spark-1",))
+    worker = HEAD.replace(role="worker", arguments=("spark-1",))
     assert lines(worker, "ExecStart=") == ["ExecStart=/opt/medley ray-worker --stay spark-1"]
     assert worker.name == "medley-worker"
 
@@ -60,7 +59,7 @@ def test_a_worker_says_its_head() -> None:
     ],
 )
 def test_a_server_is_called_after_its_port(words: tuple[str, ...], name: str) -> None:
-    served = replace(HEAD, role="serve", arguments=words)
+    served = HEAD.replace(role="serve", arguments=words)
     assert served.name == name
     assert lines(served, "Type", "After") == [
         "After=network-online.target medley-head.service medley-worker.service",

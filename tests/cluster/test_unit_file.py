@@ -4,7 +4,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,7 +85,7 @@ def test_all_of_a_users_own() -> None:
 def test_what_a_unit_of_the_systems_has_besides() -> None:
     own, systems = (
         format_unit(PLAIN).splitlines(),
-        format_unit(replace(PLAIN, restart=Restart()), BOOT).splitlines(),
+        format_unit(PLAIN.replace(restart=Restart()), BOOT).splitlines(),
     )
     assert [line for line in systems if line not in own] == [
         "Wants=network-online.target",
@@ -108,11 +107,11 @@ def test_what_a_unit_of_the_systems_has_besides() -> None:
 @pytest.mark.parametrize(
     "unit",
     [
-        replace(PLAIN, command=replace(PLAIN.command, secrets={"KEY": "/file"})),
-        replace(PLAIN, command=replace(PLAIN.command, unset=("LANG",))),
-        replace(PLAIN, command=replace(PLAIN.command, undo=("/bin/true",))),
-        replace(PLAIN, after=Command(("/bin/tell", "it"))),
-        replace(PLAIN, restart=Restart(limit=3)),
+        PLAIN.replace(command=PLAIN.command.replace(secrets={"KEY": "/file"})),
+        PLAIN.replace(command=PLAIN.command.replace(unset=("LANG",))),
+        PLAIN.replace(command=PLAIN.command.replace(undo=("/bin/true",))),
+        PLAIN.replace(after=Command(("/bin/tell", "it"))),
+        PLAIN.replace(restart=Restart(limit=3)),
     ],
     ids=["a secret", "unset", "undo", "after", "a limit"],
 )
@@ -131,7 +130,7 @@ def test_what_its_keeper_does_is_not_in_its_file(unit: Unit) -> None:
 )
 def test_a_secret_of_the_environment_is_the_users(name: str) -> None:
     with raises_problem(name, fix=(f"unset {name}", "hf auth login")) as caught:
-        format_unit(replace(PLAIN, command=replace(PLAIN.command, env={name: "hidden"})))
+        format_unit(PLAIN.replace(command=PLAIN.command.replace(env={name: "hidden"})))
     assert "hidden" not in str(caught.value)
 
 
@@ -261,7 +260,7 @@ def test_what_is_no_login_in_a_url(word: str) -> None:
 
 def test_a_secrets_file_is_none() -> None:
     assert "RAY_AUTH_TOKEN_PATH=/t" in format_unit(
-        replace(PLAIN, command=replace(PLAIN.command, env={"RAY_AUTH_TOKEN_PATH": "/t"}))
+        PLAIN.replace(command=PLAIN.command.replace(env={"RAY_AUTH_TOKEN_PATH": "/t"}))
     )
 
 
@@ -273,12 +272,12 @@ def test_what_systemd_would_not_take_is_a_problem(odd: str) -> None:
 
 def test_a_title_is_one_line() -> None:
     with raises_problem(repr("a\nb"), cause=repr("\n")):
-        format_unit(replace(PLAIN, title="a\nb"))
+        format_unit(PLAIN.replace(title="a\nb"))
 
 
 def test_a_program_has_its_whole_path() -> None:
     with pytest.raises(AssertionError):
-        format_unit(replace(PLAIN, command=Command(("medley",))))
+        format_unit(PLAIN.replace(command=Command(("medley",))))
 
 
 @given(st.lists(SYMBOLS))
@@ -328,9 +327,9 @@ def _words(line: str) -> Iterator[str]:
 def test_systemd_finds_no_fault(unit: Unit, boot: BootOptions | None, tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("there is no systemd-analyze: apt-get install systemd")
-    run = replace(unit, command=Command(("/bin/sh", *unit.command.argv[1:]), unit.command.env))
+    run = unit.replace(command=Command(("/bin/sh", *unit.command.argv[1:]), unit.command.env))
     file = tmp_path / "medley-x.service"
-    file.write_text(format_unit(run, replace(boot, before=("/bin/sh",)) if boot else None))
+    file.write_text(format_unit(run, boot.replace(before=("/bin/sh",)) if boot else None))
     whose = "--system" if boot else "--user"
     said = subprocess.run(
         ["systemd-analyze", whose, "verify", file],

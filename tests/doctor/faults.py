@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from medley.cluster import ClusterHost
@@ -88,9 +87,9 @@ def pair_without_gids() -> Case:
     """The first of a pair, whose ports have no GID of an IPv4 address."""
     case = case_of(PAIR)
     first = case.hosts["spark-pair-a"]
-    ports = tuple(replace(port, gids=port.gids[:2]) for port in first.facts.rdma)
-    bare = replace(first, facts=replace(first.facts, rdma=ports))
-    return replace(case, hosts={**case.hosts, "spark-pair-a": bare})
+    ports = tuple(port.replace(gids=port.gids[:2]) for port in first.facts.rdma)
+    bare = first.replace(facts=first.facts.replace(rdma=ports))
+    return case.replace(hosts={**case.hosts, "spark-pair-a": bare})
 
 
 def pair_without_addresses() -> Case:
@@ -99,13 +98,13 @@ def pair_without_addresses() -> Case:
     hosts = {}
     for name, host in case_of(PAIR).hosts.items():
         links = tuple(
-            replace(link, addresses=()) if link.name in fast else link for link in host.facts.net.links
+            link.replace(addresses=()) if link.name in fast else link for link in host.facts.net.links
         )
         net, ports = (
-            replace(host.facts.net, links=links),
-            tuple(replace(port, gids=()) for port in host.facts.rdma),
+            host.facts.net.replace(links=links),
+            tuple(port.replace(gids=()) for port in host.facts.rdma),
         )
-        hosts[name] = replace(host, facts=replace(host.facts, net=net, rdma=ports))
+        hosts[name] = host.replace(facts=host.facts.replace(net=net, rdma=ports))
     return build_case(hosts)
 
 
@@ -113,8 +112,8 @@ def pair_with_slow_link() -> Case:
     """The pair, of whose links the first's has agreed on a lower speed."""
     case = case_of(PAIR)
     first = case.hosts["spark-pair-a"]
-    links = tuple(replace(link, mbit=40_000) if link.mbit else link for link in first.facts.net.links)
-    slow = replace(first, facts=replace(first.facts, net=replace(first.facts.net, links=links)))
+    links = tuple(link.replace(mbit=40_000) if link.mbit else link for link in first.facts.net.links)
+    slow = first.replace(facts=first.facts.replace(net=first.facts.net.replace(links=links)))
     return build_case({**case.hosts, "spark-pair-a": slow})
 
 
@@ -613,10 +612,9 @@ FAULTS = (
     Fault(
         "speed",
         "is slower than its equal in spark-pair-b",
-        lambda: replace(
-            case_of(PAIR),
+        lambda: case_of(PAIR).replace(
             hosts={
-                name: replace(host, health=replace(host.health, speeds=lines))
+                name: host.replace(health=host.health.replace(speeds=lines))
                 for (name, host), lines in zip(
                     case_of(PAIR).hosts.items(),
                     ((SPEEDS[2].replace("152.0", "100.0"),), (SPEEDS[0],)),
@@ -709,7 +707,7 @@ FAULTS = (
     Fault(
         "compiler",
         "CUDA toolkit is not installed",
-        lambda: replace(case_of({"rtx-two": None}, members=OWN_RTX), engine="sglang"),
+        lambda: case_of({"rtx-two": None}, members=OWN_RTX).replace(engine="sglang"),
         "wrong",
         "cuda-toolkit-13-0",
     ),

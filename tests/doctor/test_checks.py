@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -299,7 +298,7 @@ def test_folders_of_a_users_own_kind_are_not_known() -> None:
     spark = case.hosts["spark"]
     assert spark.kind
     table = spark.kind.table.replace(driver=Driver(directories=("/opt/own",)))
-    changed_case = replace(case, hosts={"spark": replace(spark, kind=replace(spark.kind, table=table))})
+    changed_case = case.replace(hosts={"spark": spark.replace(kind=spark.kind.replace(table=table))})
     assert [
         (check.state, "/opt/own" in check.summary) for check in checks_of("driver-libraries", changed_case)
     ] == [("unknown", True)]
@@ -308,8 +307,7 @@ def test_folders_of_a_users_own_kind_are_not_known() -> None:
 def test_hosts_that_did_not_answer_are_not_compared() -> None:
     case = cluster_pair()()
     first, second = case.hosts
-    first_case = replace(
-        case,
+    first_case = case.replace(
         hosts={first: case.hosts[first]},
         silent_hosts={second: GONE},
         connection_problems=None,
@@ -318,7 +316,7 @@ def test_hosts_that_did_not_answer_are_not_compared() -> None:
     assert checks_of("twice", first_case) == []
     (check,) = checks_of("reach", first_case)
     assert (check.state, check.summary) == ("unknown", f"hosts did not answer: {second}")
-    (check,) = checks_of("reach", replace(case, head=None, connection_problems=None))
+    (check,) = checks_of("reach", case.replace(head=None, connection_problems=None))
     assert "transcripts cannot show it" in check.summary
 
 

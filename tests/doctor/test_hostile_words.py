@@ -4,7 +4,6 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 
@@ -47,8 +46,8 @@ def rebuild_case(case: Case, answers: Mapping[str, Transcript]) -> Case:
         for name, host in case.hosts.items()
     }
     rebuilt_case = build_case(hosts, case.network_options, head=case.head)
-    return replace(
-        case, hosts=hosts, fabric=rebuilt_case.fabric, network_problems=rebuilt_case.network_problems
+    return case.replace(
+        hosts=hosts, fabric=rebuilt_case.fabric, network_problems=rebuilt_case.network_problems
     )
 
 

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -61,7 +60,7 @@ def probed(state: Path, engine: Path, group: Path) -> tuple[str, float]:
 def an_hour_before(record: device_history.ProbeRecord) -> dict[str, object]:
     """The same record as it would be had it been kept then."""
     when = datetime.fromisoformat(record.when) - timedelta(hours=1)
-    return {**asdict(record), "when": when.isoformat(timespec="seconds")}
+    return {**record.to_table(), "when": when.isoformat(timespec="seconds")}
 
 
 def test_daily_it_waits_until_the_processes_are_quiet(

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -124,7 +124,7 @@ def front(edge: Edge) -> Iterator[Front]:
 
 @pytest.fixture
 def front_without_key(edge: Edge) -> Iterator[Front]:
-    with fronted(replace(edge, keys=None)) as found:
+    with fronted(edge.replace(keys=None)) as found:
         yield found
 
 
@@ -370,7 +370,7 @@ def test_a_named_page_may_ask(edge: Edge) -> None:
         "Access-Control-Request-Method": "POST",
         "Access-Control-Request-Headers": "authorization",
     }
-    with fronted(replace(edge, origins=(page,))) as front:
+    with fronted(edge.replace(origins=(page,))) as front:
         status, headers, _ = front.ask("OPTIONS", CHAT, preflight)
         assert (status, headers["Access-Control-Allow-Origin"]) == (http.client.NO_CONTENT, page)
         status, headers, _ = front.ask("POST", CHAT, {**AUTHORIZATION, "Origin": page}, BODY)
@@ -389,7 +389,7 @@ def test_a_configuration_that_caddy_refuses_ends_nothing(
     """Here two names have one key, as no file of medley's; the engine and the keys from before stay."""
     other = "sk-fedcba9876543210fedcba98"
     with fronted(edge) as front:
-        front.process.replace_edge(replace(edge, keys={"a": other, "b": other}))
+        front.process.replace_edge(edge.replace(keys={"a": other, "b": other}))
         front.process.check()
         assert front.process.refusal_cause
         answers = [front.ask("GET", "/v1/models", {"x-api-key": key})[0] for key in (KEY, other)]
@@ -402,7 +402,7 @@ def test_a_configuration_that_caddy_refuses_ends_nothing(
 
         wait_for("it is started again", is_started_again, 20)
         assert front.ask("GET", "/v1/models", {"x-api-key": KEY})[0] == http.client.OK
-        front.process.replace_edge(replace(edge, keys={"a": other}))
+        front.process.replace_edge(edge.replace(keys={"a": other}))
         assert front.process.refusal_cause is None
         wait_for(
             "the other key is taken",
@@ -416,7 +416,7 @@ def test_a_configuration_that_caddy_refuses_ends_nothing(
 
 
 def test_tls_of_its_own_authority(edge: Edge) -> None:
-    with fronted(replace(edge, tls=Tls(names=("localhost", "127.0.0.1")))) as front:
+    with fronted(edge.replace(tls=Tls(names=("localhost", "127.0.0.1")))) as front:
         root = Tls().authority
         assert root
         wait_for("the authority's certificate is there", root.exists, 20)

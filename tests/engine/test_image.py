@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -233,7 +232,7 @@ def test_the_edge_and_the_watchdog_reach_into_the_container(
     start: Start, free_port: int, image: str, settings: Mapping[str, str]
 ) -> None:
     command = serve(image, free_port)
-    served = start(replace(command, argv=(*command.argv, "--stall-limit", "12")))
+    served = start(command.replace(argv=(*command.argv, "--stall-limit", "12")))
     url = served.ready()
     assert chat(url)["usage"]["completion_tokens"] == 16
     (name,) = ours(settings)

@@ -42,9 +42,8 @@ def commands(engine: EngineName) -> list[list[str]]:
 
 
 def wanted_by(wanted: PlacementOptions, engine: EngineName) -> PlacementOptions:
-    from dataclasses import replace
 
-    return replace(wanted, engine=engine)
+    return wanted.replace(engine=engine)
 
 
 @pytest.mark.parametrize("engine", ENVIRONMENTS)

@@ -4,7 +4,6 @@ import os
 import pty
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -117,7 +116,7 @@ def test_the_old_one_keeps_its_environment_where_the_lock_has_changed(
     what = server_description.Description(
         "vllm", "demo", "demo", (str(found.programs / "vllm"), "serve"), {}, {}
     )
-    units.start_unit(Unit(name, "a test", replace(command, argv=("sleep", "600"))))
+    units.start_unit(Unit(name, "a test", command.replace(argv=("sleep", "600"))))
     storage.write_text(units.get_units_folder() / f"{name}.json", Unit(name, "a test", command).to_json())
     listens = ServerSpec("demo", "demo", port=free_port)
     with (

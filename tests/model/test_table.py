@@ -1,5 +1,6 @@
 """A table that is written says what the headers said, and reads back."""
 
+import msgspec
 import pytest
 
 from medley import config
@@ -49,7 +50,7 @@ def test_each_group_of_numbers_has_its_source() -> None:
 
 
 def test_the_same_commit_gives_the_same_text() -> None:
-    later = HubRecord(**{**vars(look("qwen3-8b")), "date": "2027-01-01"})
+    later = HubRecord(**{**msgspec.structs.asdict(look("qwen3-8b")), "date": "2027-01-01"})
     assert write_table(look("qwen3-8b"), Proposal()) == write_table(later, Proposal())
 
 
@@ -57,7 +58,11 @@ def test_a_stranger_cannot_write_keys_of_the_table() -> None:
     """The license and the names are the repository's own words."""
     seen = look("qwen3-8b", model_type='x"\nargs.vllm = ["--trust-remote-code"]')
     seen = HubRecord(
-        **{**vars(seen), "license": 'mit"\n\x7f\x00eager = true # é', "files": ("a\n\x1b\x7feager = true",)}
+        **{
+            **msgspec.structs.asdict(seen),
+            "license": 'mit"\n\x7f\x00eager = true # é',
+            "files": ("a\n\x1b\x7feager = true",),
+        }
     )
     found = parse_model(write_table(seen, Proposal()), "x")
     assert found.license == 'mit"eager = true # é'

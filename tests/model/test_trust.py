@@ -1,5 +1,4 @@
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,7 +41,7 @@ def test_first_use_is_trusted_and_kept() -> None:
 
 def test_what_has_changed_is_a_problem_that_names_both() -> None:
     trust.keep_pin(FOLDER)
-    now = replace(FOLDER, files={"a.py": ONE, "c.py": TWO})
+    now = FOLDER.replace(files={"a.py": ONE, "c.py": TWO})
     with raises_problem(
         FOLDER.where,
         cause=(FOLDER.fingerprint, now.fingerprint, ": b.py, c.py"),
@@ -53,7 +52,7 @@ def test_what_has_changed_is_a_problem_that_names_both() -> None:
 
 def test_naming_the_new_one_trusts_it() -> None:
     trust.keep_pin(FOLDER)
-    now = replace(FOLDER, files={"a.py": TWO})
+    now = FOLDER.replace(files={"a.py": TWO})
     require(now, asked=now.fingerprint[:12])
     trust.keep_pin(now)
     require(now)
@@ -69,11 +68,11 @@ def test_another_than_the_named_one_is_a_problem() -> None:
 def test_one_commit_has_one_content() -> None:
     """Asked for by its name or not: else a hub could answer with anything."""
     trust.keep_pin(HUB)
-    spoiled = replace(HUB, files={"a.py": TWO})
+    spoiled = HUB.replace(files={"a.py": TWO})
     for asked in (None, COMMIT):
         with raises_problem(HUB.where, cause=(HUB.fingerprint, spoiled.fingerprint, ": a.py")):
             require(spoiled, asked=asked)
-    require(replace(spoiled, commit="2" * 40), asked="2" * 40)
+    require(spoiled.replace(commit="2" * 40), asked="2" * 40)
 
 
 def test_what_a_table_lists_must_be_so() -> None:

@@ -5,7 +5,6 @@ Thor's lanes NVIDIA's Jetson documentation. None was recorded by us.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from medley.host.facts import Cpu, Facts, Memory
@@ -99,7 +98,7 @@ def spark(
     ends, ports = half(nth, cage, (first, second), gids=gids, width=width, mtu=mtu, second_up=second_up)
     idle, _ = half(nth, 1 - cage, (None, None), mtu=mtu)
     rj45 = link("enP7s7", *([f"{lan}.{nth}/24"] if lan else []), driver="r8127")
-    dark = tuple(replace(each, up=False) for each in idle)
+    dark = tuple(each.replace(up=False) for each in idle)
     off = tuple(
         port(each, f"roce{each.name[2:-3]}", each.pci or "", port_name=f"p{1 - cage}") for each in dark
     )
@@ -161,11 +160,11 @@ def plugged(
     for cage in sorted({0, 1, *ends}):
         both, theirs = half(nth, cage, ends.get(cage, (None, None)))
         both = tuple(
-            replace(each, up=cage in ends, addresses=tuple(replace(at, prefix=bits) for at in each.addresses))
+            each.replace(up=cage in ends, addresses=tuple(at.replace(prefix=bits) for at in each.addresses))
             for each in both
         )
         links = (*links, *both)
-        ports = (*ports, *(replace(each, active=cage in ends) for each in theirs))
+        ports = (*ports, *(each.replace(active=cage in ends) for each in theirs))
     rj45 = link("enP7s7", *([f"{lan}.{nth}/24"] if lan else []), driver="r8127")
     return host((*links, rj45), gpu="NVIDIA GB10", rdma=ports, routes=(default("enP7s7"),) if lan else ())
 

@@ -1,6 +1,5 @@
 """What each manager of addresses is told, and how it is taken back: written by hand."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from tests.problems import raises_problem
 
 ONE = LinkSetting("enp1s0f1np1", "ethernet", "192.168.100.10/24", 9000, 1500, has_address=False)
 TWIN = LinkSetting("enP2p1s0f1np1", "ethernet", "192.168.101.10/24", 9000, 9000, has_address=False)
-MOVED = replace(TWIN, dropped_addresses=("192.168.100.11/24",))
+MOVED = TWIN.replace(dropped_addresses=("192.168.100.11/24",))
 
 YAML = """\
 # Written by medley link setup, which replaces it; taken back by medley link setup --undo.
@@ -55,7 +54,7 @@ def test_netplan_keeps_what_the_file_has_of_other_links() -> None:
     old = YAML.replace("      mtu: 9000\n", "      mtu: 4000\n", 1).replace(
         "101.10/24]", "101.10/24, 10.9.0.1/24]"
     )
-    change = link_backends.build_netplan_change((replace(ONE, mtu=1500),), old)
+    change = link_backends.build_netplan_change((ONE.replace(mtu=1500),), old)
     assert change.file is not None
     assert change.file.text == old.replace("mtu: 9000", "mtu: 1500")
     assert [line for line in change.file.diff.splitlines() if line[0] in "+-"][2:] == [
@@ -137,7 +136,7 @@ def test_nixos_is_told_what_to_write() -> None:
             id="address and MTU",
         ),
         pytest.param(
-            replace(ONE, has_address=True),
+            ONE.replace(has_address=True),
             True,
             ["link set dev enp1s0f1np1 mtu 9000"],
             ["link set dev enp1s0f1np1 mtu 1500"],
@@ -181,6 +180,6 @@ NMCLI = "nmcli connection modify NAME ipv4.method manual"
     ],
 )
 def test_a_bond_is_left_to_its_owner(manager: str, cause: str, fix: str) -> None:
-    bond = replace(ONE, interface="bond0", kind="bond")
+    bond = ONE.replace(interface="bond0", kind="bond")
     with raises_problem("bond0", cause=cause, fix=fix):
         link_apply.build_change((bond,), AddressManager(program=manager))

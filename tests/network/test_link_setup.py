@@ -1,7 +1,5 @@
 """Which links are set up, how, and which are left alone."""
 
-from dataclasses import replace
-
 import pytest
 
 from medley.host.facts import Facts
@@ -12,7 +10,7 @@ from tests.network import networks
 from tests.network.networks import default, host, link
 from tests.problems import raises_problem
 
-BARE = replace(networks.spark(10, first=None, second=None), gpus=())
+BARE = networks.spark(10, first=None, second=None).replace(gpus=())
 
 
 def brief(found: tuple[LinkSetting, ...]) -> list[tuple[str, str, int, tuple[str, ...]]]:
@@ -112,7 +110,7 @@ def test_what_is_asked_for(asked: LinkRequest, expected: tuple[str, str, int, tu
     assert brief(suggested(host((ETH, FAST), routes=(default("eth0"),)), asked)) == [expected]
 
 
-PART = replace(link("eth2"), master="br0")
+PART = link("eth2").replace(master="br0")
 
 
 @pytest.mark.parametrize(
@@ -135,7 +133,7 @@ PART = replace(link("eth2"), master="br0")
     ],
 )
 def test_what_is_refused(asked: LinkRequest, name: str, cause: str) -> None:
-    off = replace(link("eth3"), up=False)
+    off = link("eth3").replace(up=False)
     facts = host((ETH, FAST, PART, off, networks.DOCKER), routes=(default("eth0"),))
     with raises_problem(name, cause=cause):
         choose_settings(facts, asked, find_protected_links(facts, {"eth1": "192.0.2.9"}))
@@ -143,8 +141,8 @@ def test_what_is_refused(asked: LinkRequest, name: str, cause: str) -> None:
 
 def test_what_is_held() -> None:
     """Below a bridge and a VLAN, too; an address tells the link as well as a name does."""
-    vlan = replace(link("eth1.7"), kind="vlan")
-    bridge = replace(link("br0", "10.2.0.1/24"), kind="bridge")
+    vlan = link("eth1.7").replace(kind="vlan")
+    bridge = link("br0", "10.2.0.1/24").replace(kind="bridge")
     facts = host((ETH, FAST, PART, vlan, bridge), routes=(default("eth1.7"),))
     assert find_protected_links(facts, {"10.2.0.1": "192.0.2.9", "10.7.7.7": "192.0.2.1"}) == {
         "eth1.7": "it carries the default route",
@@ -155,13 +153,13 @@ def test_what_is_held() -> None:
 
 
 def test_every_network_taken_is_a_problem() -> None:
-    wide = replace(ETH, addresses=(Address("192.168.0.1", 16),))
+    wide = ETH.replace(addresses=(Address("192.168.0.1", 16),))
     with raises_problem(
         "eth1",
         cause=("192.168.100.0/24", "192.168.199.0/24"),
         fix="medley link setup --interface eth1 --address 10.99.0.1/24",
     ):
-        suggested(replace(BARE, net=Net((wide, FAST))), LinkRequest("eth1"))
+        suggested(BARE.replace(net=Net((wide, FAST))), LinkRequest("eth1"))
 
 
 def ring(place: int, facts: Facts) -> dict[str, str]:
@@ -181,8 +179,8 @@ def test_both_ends_of_each_cable_of_a_ring_are_in_one_network() -> None:
 
 def test_addresses_of_a_plain_set_up_leave_a_ring() -> None:
     facts = recorded("spark-ring-a")
-    links = [replace(each, addresses=(Address("192.168.101.5", 24),)) for each in facts.net.links]
-    found = suggested(replace(facts, net=replace(facts.net, links=tuple(links))), LinkRequest(ring=1))
+    links = [each.replace(addresses=(Address("192.168.101.5", 24),)) for each in facts.net.links]
+    found = suggested(facts.replace(net=facts.net.replace(links=tuple(links))), LinkRequest(ring=1))
     assert {each.dropped_addresses for each in found} == {("192.168.101.5/24",)}
 
 

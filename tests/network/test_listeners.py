@@ -22,7 +22,7 @@ from tests.model.transfer.models import PIECE, SECRET, model
 from tests.waiting import NewThreads, wait_for
 
 TOKEN = "0123456789abcdef" * 2
-SAFE_S = ListenLimits.min_stranger_s + 0.2
+SAFE_S = ListenLimits().min_stranger_s + 0.2
 """After so long those who came first make room."""
 # A process of its own, whose sockets do not count as the listener's: each says a byte now and then.
 FLOOD = """

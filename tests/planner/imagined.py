@@ -1,7 +1,5 @@
 """Plan and start the models of the tables on imagined hosts."""
 
-from dataclasses import replace
-
 from medley import config
 from medley.engine import ServerSpec
 from medley.engine.launch import Order
@@ -31,7 +29,7 @@ def site(kinds: str, *order: str, engine: EngineName = "vllm") -> Site:
     """Return imagined hosts with this engine; with an order they are a cluster, each with a slot."""
     hosts = Site({name: SiteHost(facts, find_kind(facts)) for name, facts in build_hosts(kinds).items()})
     if order:
-        return replace(hosts, rank_order=order, free_slots=dict.fromkeys(order, 1))
+        return hosts.replace(rank_order=order, free_slots=dict.fromkeys(order, 1))
     wanted = PlacementOptions(engine=engine)
     return add_engine_sources(hosts, wanted, engine_source.EngineRequest())
 

@@ -1,7 +1,6 @@
 """Models by their public numbers, devices by their makers', and a small roofline."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from medley.host.facts import GIB
 from medley.planner import Device, Goal, HostLink, Layout, Load, Stage, list_pipelines
@@ -197,4 +196,4 @@ def _reduce(shape: Shape, stage: Stage, wire: HostLink, streams: float) -> float
 
 
 def with_memory(device: Device, memory_bytes: int) -> Device:
-    return replace(device, memory_bytes=memory_bytes)
+    return device.replace(memory_bytes=memory_bytes)

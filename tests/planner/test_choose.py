@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 
 from medley.errors import Problem
@@ -96,7 +94,7 @@ def test_a_gain_below_the_predictions_error_is_not_worth_a_host() -> None:
     def told(shape: Shape, layout: Layout, load: Load) -> Prediction:
         """Two stages are 3 % faster than one."""
         alone = predict(shape, Layout((Stage((spark(1),), shape.layers),)), load)
-        return replace(alone, per_stream=alone.per_stream * (1.03 if len(layout.stages) > 1 else 1))
+        return alone.replace(per_stream=alone.per_stream * (1.03 if len(layout.stages) > 1 else 1))
 
     found = choose_layout(Request(workload(QWEN_30B, timed=timed(QWEN_30B)), SPARKS, over(ONE)), told)
     assert list_hosts(found.layout) == ("spark-1",)
@@ -182,7 +180,7 @@ def test_forced_as_it_would_be_chosen_has_no_warning() -> None:
 
 def test_forced_pipeline_of_cpus() -> None:
     """One with 0.3 of the speed carries that much less."""
-    slow = replace(cpu(2), bandwidth_gb_s=6, bf16_tflops=0.15)
+    slow = cpu(2).replace(bandwidth_gb_s=6, bf16_tflops=0.15)
     small = QWEN_30B.replace(layers=12)
     found = chosen(small, cpu(1), slow, link=TEN, concurrency=4, forced=ForcedSizes(stages=2))
     fast, behind = (stage.layers for stage in found.layout.stages)
@@ -242,7 +240,7 @@ def test_forced_that_cannot_be(
 
 def test_of_two_cuts_about_as_fast_the_roomier_is_taken() -> None:
     """For one stream the faster host may carry all it can hold; a hundredth is not worth a full host."""
-    fast, slow = replace(thor(1), bandwidth_gb_s=273.0), replace(spark(1), bandwidth_gb_s=265.0)
+    fast, slow = thor(1).replace(bandwidth_gb_s=273.0), spark(1).replace(bandwidth_gb_s=265.0)
     found = chosen(QWEN_72B, fast, slow, forced=ForcedSizes(1, 2, 1))
     assert any("about as fast, fits " in each.reason for each in found.rejected)
     assert min(rank.free_bytes for rank in found.fit.ranks) > 20 * GIB

@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -100,7 +99,7 @@ def test_a_generic_gpu_needs_them_by_its_capability() -> None:
 
 def test_rules_follow_the_architecture_of_a_repository_without_a_table() -> None:
     known = checkpoint(PUBLISHED["qwen3-8b"].config)
-    found = compute_shape(replace(known, config={**known.config, "model_type": "qwen4_exp"}))
+    found = compute_shape(known.replace(config={**known.config, "model_type": "qwen4_exp"}))
     on = site("thor")
     assert "cooperative_topk" in (find_refusal(on, on.hosts, "vllm", found) or "")
 
@@ -194,9 +193,9 @@ def test_a_later_engine_has_the_fix(version: str, refused: bool) -> None:  # noq
     facts, kind = on.hosts["thor-1"]
     (rule,) = (each for each in kind.table.incompatible if each.engine == "vllm")
     table = kind.table.replace(incompatible=(rule.replace(before="0.34.0"),))
-    origin = replace(on.engine_sources["thor-1"], versions={"vllm": version})
-    newer = replace(
-        on, hosts={"thor-1": SiteHost(facts, replace(kind, table=table))}, engine_sources={"thor-1": origin}
+    origin = on.engine_sources["thor-1"].replace(versions={"vllm": version})
+    newer = on.replace(
+        hosts={"thor-1": SiteHost(facts, kind.replace(table=table))}, engine_sources={"thor-1": origin}
     )
     assert bool(find_refusal(newer, newer.hosts, "vllm", shape(FLASH))) is refused
 
@@ -296,11 +295,11 @@ def bare(kinds: str, *, image: bool = False) -> Site:
     hosts = {}
     for name, (facts, kind) in on.hosts.items():
         programs = {each: path for each, path in facts.software.programs.items() if each != "nvcc"}
-        software = replace(facts.software, programs=programs, cuda=None)
+        software = facts.software.replace(programs=programs, cuda=None)
         container = kind.table.container.replace(lacks=("ray", "nvcc"))
         table = kind.table.replace(container=container)
-        hosts[name] = SiteHost(replace(facts, software=software), replace(kind, table=table))
-    return replace(on, hosts=hosts)
+        hosts[name] = SiteHost(facts.replace(software=software), kind.replace(table=table))
+    return on.replace(hosts=hosts)
 
 
 @pytest.fixture
@@ -337,7 +336,7 @@ def test_a_plan_avoids_what_has_to_be_compiled(  # noqa: PLR0917 - a case
     made = launch_steps(model, bare(kinds, image=image), wanted)[-1].started_process.command
     assert made.env.get("VLLM_USE_DEEP_GEMM") == deep_gemm
     assert dict(pairwise(made.argv)).get("--attention-backend") == attention
-    for known in (site(kinds), replace(bare(kinds), has_nix_toolkit=True)):
+    for known in (site(kinds), bare(kinds).replace(has_nix_toolkit=True)):
         if known.has_nix_toolkit or any(facts.software.cuda for facts, _ in known.hosts.values()):
             made = launch_steps(model, known, wanted)[-1].started_process.command
             assert "VLLM_USE_DEEP_GEMM" not in made.env
@@ -355,7 +354,7 @@ def test_sparse_attention_that_cannot_be_compiled_is_refused(image: bool) -> Non
     with raises_problem("spark-1, spark-2") as caught:
         place_order(order, shape(model), bare("spark:2", image=image))
     assert ("sudo apt-get install -y cuda-toolkit-13-0" in caught.value.fix) is not image, "of the host"
-    assert place_model(shape(model), replace(bare("spark:2"), has_nix_toolkit=True), PlacementOptions())
+    assert place_model(shape(model), bare("spark:2").replace(has_nix_toolkit=True), PlacementOptions())
 
 
 @pytest.mark.usefixtures("lock_without_nvcc")
@@ -364,8 +363,8 @@ def test_an_nvcc_that_is_too_old_is_none() -> None:
     for cuda, sampler in (("12.8.1", "0"), ("12.9.0", None), ("13.0.2", None)):
         on = bare("rtx")
         facts, kind = on.hosts["rtx-1"]
-        software = replace(facts.software, cuda=cuda)
-        found = replace(on, hosts={"rtx-1": SiteHost(replace(facts, software=software), kind)})
+        software = facts.software.replace(cuda=cuda)
+        found = on.replace(hosts={"rtx-1": SiteHost(facts.replace(software=software), kind)})
         made = launch_steps("qwen3-8b", found)[-1].started_process.command
         assert made.env.get("VLLM_USE_FLASHINFER_SAMPLER") == sampler
 
@@ -417,5 +416,5 @@ def test_a_flag_with_which_answers_are_wrong_is_refused(flags: tuple[str, ...]) 
     compatibility.require_flag_values(on, on.hosts, "vllm", ("--kv-cache-dtype=fp8", "--max-num-seqs=2"))
     compatibility.require_flag_values(on, on.hosts, "sglang", flags)
     compatibility.require_flag_values(site("spark"), ["spark-1"], "vllm", flags)
-    of_user = replace(on, engine_sources={}, has_user_engine=True)
+    of_user = on.replace(engine_sources={}, has_user_engine=True)
     compatibility.require_flag_values(of_user, on.hosts, "vllm", flags)

@@ -1,7 +1,5 @@
 """How CPUs compute: float32 where it fits, not compiled, in small batches where all of one is a warm-up."""
 
-from dataclasses import replace
-
 import pytest
 
 from medley import config
@@ -28,16 +26,15 @@ def cpus(kinds: str = "cpu", *, gib: int = 64, flags: tuple[str, ...] = ("avx2",
     on = site(kinds)
     hosts = {
         name: SiteHost(
-            replace(
-                facts,
-                memory=replace(facts.memory, available_bytes=gib * GIB),
-                cpu=replace(facts.cpu, flags=flags),
+            facts.replace(
+                memory=facts.memory.replace(available_bytes=gib * GIB),
+                cpu=facts.cpu.replace(flags=flags),
             ),
             kind,
         )
         for name, (facts, kind) in on.hosts.items()
     }
-    return replace(on, hosts=hosts)
+    return on.replace(hosts=hosts)
 
 
 def planned(
@@ -177,8 +174,8 @@ def test_a_cpu_compiles_only_what_the_user_asks(flags: tuple[str, ...], eager: b
 def test_a_cpu_without_a_compiler_compiles_nothing(flags: tuple[str, ...]) -> None:
     on = cpus()
     facts, kind = on.hosts["cpu-1"]
-    bare = replace(facts, software=replace(facts.software, programs={}))
-    found = planned(SMALL, replace(on, hosts={"cpu-1": SiteHost(bare, kind)}), *flags)
+    bare = facts.replace(software=facts.software.replace(programs={}))
+    found = planned(SMALL, on.replace(hosts={"cpu-1": SiteHost(bare, kind)}), *flags)
     assert found.is_eager
     assert "not compiled: cpu-1 has no C++ compiler" in found.why
 

@@ -2,7 +2,6 @@
 
 import json
 import shlex
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -27,8 +26,8 @@ LANES = "net/enp1s0f0np0/device/current_link_width"
 
 def day(number: int, gb_s: float = 230, tflops: float = 60, **more: object) -> ProbeRecord:
     when = f"2026-11-{number:02}T03:00:00+00:00"
-    speed = asdict(replace(GB10, gb_s=gb_s, tflops=tflops, when=when))
-    return replace(ProbeRecord(when, (speed,), driver="580.95", kind="spark"), **more)  # type: ignore[arg-type]
+    speed = GB10.replace(gb_s=gb_s, tflops=tflops, when=when).to_table()
+    return ProbeRecord(when, (speed,), driver="580.95", kind="spark").replace(**more)
 
 
 def whats(*records: ProbeRecord) -> list[str]:
@@ -68,20 +67,18 @@ def test_slower_than_its_own_past(records: list[ProbeRecord], named: bool) -> No
 
 def test_a_cpu_is_named_once_it_was_slow_for_an_hour() -> None:
     past = [day(1, device="cpu"), day(2, device="cpu"), day(3, 100, device="cpu")]
-    later = (
-        replace(day(3, 100, device="cpu"), when=f"2026-11-03T{at}:00+00:00") for at in ("03:59", "04:00")
-    )
+    later = (day(3, 100, device="cpu").replace(when=f"2026-11-03T{at}:00+00:00") for at in ("03:59", "04:00"))
     early, due = ([*past, each] for each in later)
     assert not whats(*past)
     assert not whats(*early)
     assert whats(*due)
-    assert not whats(*early, replace(day(3, device="cpu"), when="2026-11-03T05:00:00+00:00"))
+    assert not whats(*early, day(3, device="cpu").replace(when="2026-11-03T05:00:00+00:00"))
 
 
 def test_a_measurement_of_another_size_is_no_past() -> None:
     small = day(3, 150)
     (speed,) = small.speeds
-    assert not whats(day(1), day(2), replace(small, speeds=({**speed, "weights_bytes": 1 << 20},)))
+    assert not whats(day(1), day(2), small.replace(speeds=({**speed, "weights_bytes": 1 << 20},)))
 
 
 def test_far_below_the_documented_speed() -> None:
@@ -114,7 +111,7 @@ def test_a_rate_of_errors_and_lanes_of_a_gpu() -> None:
 
 
 def test_equals_on_other_hosts() -> None:
-    here, there = replace(GB10, gb_s=100, when="2026-11-02"), replace(GB10, host="spark-2", when="2026-11-03")
+    here, there = GB10.replace(gb_s=100, when="2026-11-02"), GB10.replace(host="spark-2", when="2026-11-03")
     ((each, best),) = find_slow_devices([here, there])
     found = slower_than_equal_finding(each, best, "thor")
     assert found.what == "Device 0 (NVIDIA GB10) is slower than its equal in spark-2"

@@ -1,4 +1,3 @@
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -41,9 +40,9 @@ def test_what_is_kept_is_read_again() -> None:
 
 
 def test_newer_figures_take_the_place_of_older_ones_and_of_no_others() -> None:
-    other = replace(CPU, index=1)
+    other = CPU.replace(index=1)
     add_measurements([CPU, other], [WIRE])
-    newer, back = replace(CPU, gb_s=3.0), replace(WIRE, one=WIRE.two, two=WIRE.one, mbit=100)
+    newer, back = CPU.replace(gb_s=3.0), WIRE.replace(one=WIRE.two, two=WIRE.one, mbit=100)
     add_measurements([newer], [back])
     found = read_measurements()
     assert set(found.speeds.values()) == {newer, other}
@@ -106,7 +105,7 @@ def test_what_was_measured_counts_on_that_device_alone_and_a_plan_says_so() -> N
     assert list(planner_devices.explain_measurements(found, known)) == [
         "cpu-1 0: measured 12.3 GB/s and 0.4 TFLOPS on 2026-11-22; stated 30 and 0.5"
     ]
-    other = NO_MEASUREMENTS.merge([reached("cpu-1", replace(unit, memory_bytes=1), 12.3)], [])
+    other = NO_MEASUREMENTS.merge([reached("cpu-1", unit.replace(memory_bytes=1), 12.3)], [])
     assert list(planner_devices.list_devices(found, other)) == list(planner_devices.list_devices(found))
     assert not list(planner_devices.explain_measurements(found, other))
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -105,7 +104,7 @@ def test_power_and_network_are_those_of_the_table(add_kind: Path) -> None:
     """A Spark's values in a table of the user's have a Spark's effect on a GPU of another name."""
     text = TABLE.format(unified="true", like="spark", gpu="GB10", formats="[]")
     sparks = {f"h{nth}": spark(nth) for nth in (1, 2)}
-    mine = {name: replace(each, gpus=(Gpu(0, "NVIDIA GB200"),)) for name, each in sparks.items()}
+    mine = {name: each.replace(gpus=(Gpu(0, "NVIDIA GB200"),)) for name, each in sparks.items()}
     add_kind.write_text(text + AS_SPARK)
     assert variables(mine) == variables(sparks)
     assert variables(mine)["NCCL_NET_GDR_LEVEL"] == "LOC"
@@ -121,7 +120,7 @@ def test_power_and_network_are_those_of_the_table(add_kind: Path) -> None:
 
 def test_without_values_no_gpu_is_stuck_or_without_gpudirect(add_kind: Path) -> None:
     add_kind.write_text(TABLE.format(unified="true", like="spark", gpu="GB10", formats="[]"))
-    mine = {f"h{nth}": replace(spark(nth), gpus=(Gpu(0, "NVIDIA GB200"),)) for nth in (1, 2)}
+    mine = {f"h{nth}": spark(nth).replace(gpus=(Gpu(0, "NVIDIA GB200"),)) for nth in (1, 2)}
     assert "NCCL_NET_GDR_LEVEL" not in variables(mine)
     (check,) = checks("clocks", mine["h1"])
     assert check.state == "ok"

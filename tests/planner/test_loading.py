@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 
 from medley import config
@@ -63,8 +61,8 @@ def test_the_loader_is_for_one_rank_of_a_kind_that_has_it(
 def test_its_buffer_must_fit_beside_the_weights() -> None:
     choice, site = planned("gpt-oss-120b", "spark")
     rank = choice.fit.ranks[0]
-    full = replace(rank, device=replace(rank.device, memory_bytes=rank.weights_bytes + (5 << 30)))
-    assert list_loader_arguments(replace(choice, fit=replace(choice.fit, ranks=(full,))), site, "vllm") == ()
+    full = rank.replace(device=rank.device.replace(memory_bytes=rank.weights_bytes + (5 << 30)))
+    assert list_loader_arguments(choice.replace(fit=choice.fit.replace(ranks=(full,))), site, "vllm") == ()
 
 
 def test_an_image_may_lack_the_loader() -> None:
@@ -89,6 +87,6 @@ def test_only_a_lock_is_known_to_have_the_loader(request_: EngineRequest, *, loa
 def test_a_host_whose_engine_is_chosen_already_says_whether_it_is_its_own(*, own: bool) -> None:
     choice, site = planned("gpt-oss-20b", "spark")
     assert (
-        bool(list_loader_arguments(choice, replace(site, engine_sources={}, has_user_engine=own), "vllm"))
+        bool(list_loader_arguments(choice, site.replace(engine_sources={}, has_user_engine=own), "vllm"))
         != own
     )

@@ -1,7 +1,6 @@
 """What fits only beyond the safe share of shared memory, or below an estimate."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -84,9 +83,9 @@ def test_memory_that_others_hold_is_not_to_be_had() -> None:
     sparks = site("spark:2")
     hosts = {}
     for name, (facts, kind) in sparks.hosts.items():
-        hosts[name] = SiteHost(replace(facts, memory=replace(facts.memory, available_bytes=100 * GIB)), kind)
+        hosts[name] = SiteHost(facts.replace(memory=facts.memory.replace(available_bytes=100 * GIB)), kind)
     with pytest.raises(NoLayout):
-        place_model(large(PUBLISHED), replace(sparks, hosts=hosts), ASKED)
+        place_model(large(PUBLISHED), sparks.replace(hosts=hosts), ASKED)
 
 
 def test_an_estimate_refuses_only_beyond_its_own_error() -> None:

@@ -1,5 +1,4 @@
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -44,8 +43,8 @@ def largest(costs: Sequence[Sequence[int]], counts: Sequence[int]) -> int:
 
 
 devices = st.builds(
-    lambda kind, gib, speed, tflops: replace(
-        kind(), memory_bytes=int(gib * GIB), bandwidth_gb_s=speed, bf16_tflops=tflops
+    lambda kind, gib, speed, tflops: kind().replace(
+        memory_bytes=int(gib * GIB), bandwidth_gb_s=speed, bf16_tflops=tflops
     ),
     st.sampled_from((spark, pro6000, orin)),
     st.floats(7, 25),

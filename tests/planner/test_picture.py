@@ -1,7 +1,7 @@
 """The picture of a plan: read back as XML, with every box where it belongs."""
 
 import xml.etree.ElementTree as ET
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
@@ -42,7 +42,7 @@ class Case:
 
 
 NAMES = ("<b>&amp;\"'" + "x" * 200, "\x1b[31m\x00\u202eevil", "数" * 40, "a b " * 60)
-HOSTILE = tuple(replace(spark(nth), host=name, name="<GPU>" + "W" * 90) for nth, name in enumerate(NAMES))
+HOSTILE = tuple(spark(nth).replace(host=name, name="<GPU>" + "W" * 90) for nth, name in enumerate(NAMES))
 CASES = {
     "one host": Case((orin(),), "30b-fp8", None),
     "tensor parallel over hosts": Case((spark(1), spark(2))),

@@ -1,7 +1,5 @@
 """Placements on imagined hosts, and on clusters whose Ray has an order of its own."""
 
-from dataclasses import replace
-
 import pytest
 
 from medley.errors import Problem
@@ -77,10 +75,10 @@ def test_tables_stay_in_the_memory_of_a_host_with_its_own_gpu() -> None:
         assert rank.weights_bytes == model.weights_bytes - model.host_table_bytes
         assert "rtx-1: 47.7 GiB of the model's tables are in its own memory, not on its GPUs" in found.why
     facts, kind = on.hosts["rtx-1"]
-    full = replace(facts, memory=replace(facts.memory, available_bytes=40 * GIB))
+    full = facts.replace(memory=facts.memory.replace(available_bytes=40 * GIB))
     with raises_problem(cause=("rtx-1: its memory has 40.0 GiB available", "need 47.7 GiB")):
         place_model(
-            model, replace(on, hosts={"rtx-1": SiteHost(full, kind)}), PlacementOptions(engine="sglang")
+            model, on.replace(hosts={"rtx-1": SiteHost(full, kind)}), PlacementOptions(engine="sglang")
         )
     with raises_problem("does not fit", cause="spark-1 0: weights 121.0"):
         place_model(model, site("spark"), PlacementOptions())
@@ -103,11 +101,11 @@ def test_one_server_has_the_replicas_that_its_engine_can() -> None:
     many = PlacementOptions(goal="throughput", concurrency=256, context=2048)
     small = shape("qwen3-4b-instruct-2507")
     assert count_parallel_sizes(place_model(small, site("rtx:2"), many).layout)[2] == 2
-    one = replace(many, needs_one_server=True)
+    one = many.replace(needs_one_server=True)
     assert count_parallel_sizes(place_model(small, site("rtx:2"), one).layout)[2] == 2, (
         "vLLM has one address for both"
     )
-    other = place_model(small, site("rtx:2"), replace(one, engine="sglang"))
+    other = place_model(small, site("rtx:2"), one.replace(engine="sglang"))
     assert count_parallel_sizes(other.layout)[2] == 1
     assert any("SGLang's replicas are on one host" in each.reason for each in other.rejected)
 
@@ -127,7 +125,7 @@ def test_the_users_own_split_is_obeyed_and_priced() -> None:
     big, two = shape("qwen3-32b"), site("spark,thor", "spark-1", "thor-1")
     wanted = PlacementOptions(concurrency=8, sizes=ForcedSizes(stages=2))
     planned = place_model(big, two, wanted)
-    forced = place_model(big, two, replace(wanted, partition="10,54"))
+    forced = place_model(big, two, wanted.replace(partition="10,54"))
     assert format_layers(forced.layout) == "10,54" != format_layers(planned.layout)
     assert forced.prediction.tokens_per_s < planned.prediction.tokens_per_s
 
@@ -176,7 +174,7 @@ def test_problems(wanted: PlacementOptions, what: str) -> None:
 def test_a_model_of_which_nothing_is_known(wanted: PlacementOptions, expected: list[list[str]]) -> None:
     renamed = dict(zip("ab", build_hosts("spark:2").values(), strict=True))
     two = Site({name: SiteHost(facts, find_kind(facts)) for name, facts in renamed.items()})
-    found = place_without_shape(replace(two, rank_order=("b", "a"), free_slots={"a": 1, "b": 1}), wanted)
+    found = place_without_shape(two.replace(rank_order=("b", "a"), free_slots={"a": 1, "b": 1}), wanted)
     assert [[device.host for device in stage.devices] for stage in found.stages] == expected
 
 
@@ -194,8 +192,8 @@ def test_so_many_hosts_of_a_model_of_which_nothing_is_known() -> None:
 def test_replicas_of_a_model_of_which_nothing_is_known() -> None:
     two_gpus = site("rtx")
     (facts, kind) = two_gpus.hosts["rtx-1"]
-    gpus = (facts.gpus[0], replace(facts.gpus[0], index=1))
-    two_gpus = replace(two_gpus, hosts={"rtx-1": SiteHost(replace(facts, gpus=gpus), kind)})
+    gpus = (facts.gpus[0], facts.gpus[0].replace(index=1))
+    two_gpus = two_gpus.replace(hosts={"rtx-1": SiteHost(facts.replace(gpus=gpus), kind)})
     found = place_without_shape(two_gpus, PlacementOptions(sizes=ForcedSizes(replicas=2)))
     assert count_parallel_sizes(found) == (1, 1, 2)
     assert count_parallel_sizes(
@@ -215,10 +213,10 @@ def changed(on: Site, memory_bytes: int | None, available_bytes: int) -> Site:
     """The same hosts with other memory; None: nobody says what the GPU has."""
     hosts = {}
     for name, (facts, kind) in on.hosts.items():
-        gpus = tuple(replace(gpu, memory_bytes=memory_bytes, memory_free_bytes=None) for gpu in facts.gpus)
-        memory = replace(facts.memory, available_bytes=available_bytes)
-        hosts[name] = SiteHost(replace(facts, gpus=gpus, memory=memory), kind)
-    return replace(on, hosts=hosts)
+        gpus = tuple(gpu.replace(memory_bytes=memory_bytes, memory_free_bytes=None) for gpu in facts.gpus)
+        memory = facts.memory.replace(available_bytes=available_bytes)
+        hosts[name] = SiteHost(facts.replace(gpus=gpus, memory=memory), kind)
+    return on.replace(hosts=hosts)
 
 
 @pytest.mark.parametrize(
@@ -240,8 +238,8 @@ def test_memory_that_is_not_there(on: Site, what: str) -> None:
 def test_the_largest_gpu_takes_a_model_of_which_nothing_is_known() -> None:
     one = site("rtx")
     facts, kind = one.hosts["rtx-1"]
-    small = replace(facts.gpus[0], memory_bytes=8 << 30, memory_free_bytes=8 << 30)
-    two = Site({"rtx-1": SiteHost(replace(facts, gpus=(small, replace(facts.gpus[0], index=1))), kind)})
+    small = facts.gpus[0].replace(memory_bytes=8 << 30, memory_free_bytes=8 << 30)
+    two = Site({"rtx-1": SiteHost(facts.replace(gpus=(small, facts.gpus[0].replace(index=1))), kind)})
     assert place_without_shape(two, PlacementOptions()).stages[0].devices[0].index == 1
 
 
@@ -286,7 +284,7 @@ def test_a_plan_names_the_cabling_and_what_keeps_its_cables_idle(
     rdma: bool,  # noqa: FBT001 - a table's cell
 ) -> None:
     (spark,) = build_hosts("spark:1").values()
-    found = {name: replace(spark, net=each.net, rdma=each.rdma) for name, each in wired(3, cables).items()}
+    found = {name: spark.replace(net=each.net, rdma=each.rdma) for name, each in wired(3, cables).items()}
     hosts = Site({name: SiteHost(facts, find_kind(facts)) for name, facts in found.items()})
     wanted = PlacementOptions(sizes=ForcedSizes(1, 3, 1))
     chosen = place_model(shape("qwen3-8b"), hosts, wanted)

@@ -1,7 +1,5 @@
 """What an engine is told, from a placement."""
 
-from dataclasses import replace
-
 import pytest
 
 from medley import config
@@ -43,10 +41,10 @@ def planned(
 def available(on: Site, gib: int) -> Site:
     """The same hosts with so much memory available."""
     hosts = {
-        name: SiteHost(replace(facts, memory=replace(facts.memory, available_bytes=gib * GIB)), kind)
+        name: SiteHost(facts.replace(memory=facts.memory.replace(available_bytes=gib * GIB)), kind)
         for name, (facts, kind) in on.hosts.items()
     }
-    return replace(on, hosts=hosts)
+    return on.replace(hosts=hosts)
 
 
 def test_unified_memory_keeps_its_limit() -> None:
@@ -154,9 +152,9 @@ def test_what_was_asked_reaches_an_engine_without_a_plan() -> None:
 
 def test_gpus_of_one_host() -> None:
     device = Device("rtx", 3, "rtx", 90 * GIB, 1792, 500)
-    layout = replace(place_without_shape(site("rtx"), PlacementOptions()))
-    stage = replace(layout.stages[0], devices=(device,))
-    assert plan_without_shape(replace(layout, stages=(stage,)), site("rtx").facts).gpus == (3,)
+    layout = place_without_shape(site("rtx"), PlacementOptions()).replace()
+    stage = layout.stages[0].replace(devices=(device,))
+    assert plan_without_shape(layout.replace(stages=(stage,)), site("rtx").facts).gpus == (3,)
 
 
 def test_experts_are_balanced_where_there_are_some_to_balance() -> None:
@@ -182,7 +180,7 @@ def test_a_cache_of_8_bits_holds_twice_as_much() -> None:
     whole = planned("qwen3-32b", spark, PlacementOptions(context=context, concurrency=4))
     assert (half.kv_type, whole.kv_type) == ("fp8", "auto")
     asked = PlacementOptions(concurrency=1, context=context)
-    more = place_model(shape("qwen3-32b"), spark, replace(asked, kv_type="fp8")).fit.concurrency
+    more = place_model(shape("qwen3-32b"), spark, asked.replace(kv_type="fp8")).fit.concurrency
     assert more == pytest.approx(2 * place_model(shape("qwen3-32b"), spark, asked).fit.concurrency, abs=2)
 
 

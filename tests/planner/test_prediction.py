@@ -1,6 +1,5 @@
 """The prediction is near what is published, never rewards a slower part, and says what bounds it."""
 
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -23,8 +22,8 @@ from medley.planner.device_specs import (
 )
 from medley.planner.prediction import (
     PassConditions,
+    PredictedStepTimer,
     TokenBatch,
-    build_step_timer,
     compute_collectives_s,
     compute_stage_pass,
     predict_speed,
@@ -41,7 +40,7 @@ assert MXFP4 is not None
 DENSE = shape("Llama-3.1-8B", 8.03, 8.03, BF16)
 EXPERTS = shape("gpt-oss-120b", 116.8, 5.1, MXFP4)
 SPARK = Device("spark-1", 0, "spark", 1 << 37, 273, 125)
-SPARK2 = replace(SPARK, host="spark-2")
+SPARK2 = SPARK.replace(host="spark-2")
 
 
 def said(case: Case) -> float:
@@ -66,7 +65,7 @@ def test_two_sparks_serve_many_streams_best_as_replicas(model: Shape, link: Host
 def test_streams_fall_on_replicas_by_chance(streams: int, least: float, most: float) -> None:
     """Of what two copies would do with half of them each; of one stream one does all."""
     one = Stage((SPARK,), EXPERTS.layers)
-    copies = Layout((one,), ROCE, ((replace(one, devices=(SPARK2,)),),))
+    copies = Layout((one,), ROCE, ((one.replace(devices=(SPARK2,)),),))
     even = 2 * predict_speed(EXPERTS, Layout((one,)), Load(max(1, streams // 2))).tokens_per_s
     assert least < predict_speed(EXPERTS, copies, Load(streams)).tokens_per_s / even < most
 
@@ -88,7 +87,7 @@ def test_a_pipeline_gains_from_many_streams_alone() -> None:
 
 
 def test_a_pipeline_is_as_fast_as_its_slowest_stage() -> None:
-    slow = replace(SPARK2, bandwidth_gb_s=90, bf16_tflops=40)
+    slow = SPARK2.replace(bandwidth_gb_s=90, bf16_tflops=40)
     even = Layout((Stage((SPARK,), 16), Stage((slow,), 16)), ROCE)
     cut = Layout((Stage((SPARK,), 24), Stage((slow,), 8)), ROCE)
     assert (
@@ -119,7 +118,7 @@ def test_of_what_was_measured_all_is_reached() -> None:
     """Llama 3.1 8B reads 15.0 GB at 50 GB/s: 300 ms; kernels and a step are 5 ms."""
     cpu = Device("a", 0, "cpu", 1 << 36, 50, 1)
     load = Load(context_tokens=1)
-    there = Layout((Stage((replace(cpu, measured=True),), 32),))
+    there = Layout((Stage((cpu.replace(measured=True),), 32),))
     found = predict_speed(DENSE, there, load)
     read = 32 * DENSE.layer_bytes + (DENSE.head_bytes or DENSE.embedding_bytes)
     assert read == pytest.approx(15.0e9, rel=0.01)
@@ -135,7 +134,7 @@ def test_of_what_was_measured_all_is_reached() -> None:
 def test_a_measured_wire_costs_what_it_was_measured_at() -> None:
     """Two stages: the hop is 500 us and 2 tensors of 4096 in 16 bits at 1 Gbit/s, 131 us; nothing besides."""
     cpu = Device("a", 0, "cpu", 1 << 36, 50, 1, measured=True)
-    stages = (Stage((cpu,), 16), Stage((replace(cpu, host="b"),), 16))
+    stages = (Stage((cpu,), 16), Stage((cpu.replace(host="b"),), 16))
     step = {
         link: 1 / predict_speed(DENSE, Layout(stages, link), Load()).tokens_per_s
         for link in (
@@ -259,12 +258,12 @@ def faster(layout: Layout, times: float, wire: float) -> Layout:
     def stages(of: tuple[Stage, ...]) -> tuple[Stage, ...]:
         return tuple(
             Stage(
-                tuple(replace(d, bandwidth_gb_s=d.bandwidth_gb_s * times) for d in each.devices), each.layers
+                tuple(d.replace(bandwidth_gb_s=d.bandwidth_gb_s * times) for d in each.devices), each.layers
             )
             for each in of
         )
 
-    link = layout.link and replace(layout.link, mbit=int(layout.link.mbit * wire))
+    link = layout.link and layout.link.replace(mbit=int(layout.link.mbit * wire))
     return Layout(stages(layout.stages), link, tuple(stages(copy) for copy in layout.other_pipelines))
 
 
@@ -298,8 +297,7 @@ def test_more_bandwidth_is_never_slower(
 def test_the_order_of_a_stages_devices_says_nothing(
     model: Shape, layout: Layout, load: Load, random: Random
 ) -> None:
-    mixed = replace(
-        layout,
+    mixed = layout.replace(
         stages=tuple(
             Stage(tuple(random.sample(each.devices, len(each.devices))), each.layers)
             for each in layout.stages
@@ -315,12 +313,12 @@ def test_layers_are_cut_by_the_predictions_own_time(
 ) -> None:
     """Also of hosts of the same sorts, and of another number of layers, that were never worked out."""
     sequences = load.concurrency
-    seconds = build_step_timer(model, load)(sequences, link)
+    seconds = PredictedStepTimer(model, load)(sequences, link)
     given_, batch = (
         PassConditions(model, link, SHIPPED_EFFICIENCY),
         TokenBatch(sequences, sequences, load.context_tokens),
     )
-    moved = [replace(each, host=f"{each.host}-2", memory_bytes=1) for each in devices]
+    moved = [each.replace(host=f"{each.host}-2", memory_bytes=1) for each in devices]
     for laid in (devices, moved):
         for layers, last in product((1, 3, model.layers), (False, True)):
             stage = Stage(tuple(laid), layers)

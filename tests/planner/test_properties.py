@@ -1,6 +1,5 @@
 """What is true of the layout of any model over any hosts."""
 
-from dataclasses import dataclass, replace
 from random import Random
 
 from hypothesis import given, settings
@@ -12,8 +11,9 @@ from medley.planner import Device, Goal, HostLink, Load, Stage, describe_layout,
 from medley.planner.candidates import Request
 from medley.planner.choose import Choice, choose_layout
 from medley.planner.host_order import place_in_rank_order
-from medley.planner.prediction import build_step_timer, predict_speed
+from medley.planner.prediction import PredictedStepTimer, predict_speed
 from medley.schema import Shape
+from medley.values import Value
 from tests.planner.layouts import (
     MODELS,
     ONE,
@@ -48,8 +48,7 @@ goals: st.SearchStrategy[Goal] = st.sampled_from(("latency", "throughput", "cont
 shapes = st.sampled_from(tuple(MODELS.values()))
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(Value):
     shape: Shape
     devices: list[Device]
     link: HostLink | None
@@ -61,7 +60,7 @@ class Case:
 def clusters(draw: st.DrawFn) -> list[Device]:
     found = draw(st.lists(st.sampled_from(MOST), min_size=1, max_size=4, unique=True))
     return [
-        replace(each, memory_bytes=int(each.memory_bytes * draw(st.sampled_from((1, 1, 0.9, 0.5, 1.7)))))
+        each.replace(memory_bytes=int(each.memory_bytes * draw(st.sampled_from((1, 1, 0.9, 0.5, 1.7)))))
         for each in found
     ]
 
@@ -71,7 +70,7 @@ cases = st.builds(Case, shapes, clusters(), links, goals, loads)
 
 def chosen(case: Case) -> Choice | Problem:
     try:
-        work = workload(case.shape, case.load, case.goal, build_step_timer(case.shape, case.load))
+        work = workload(case.shape, case.load, case.goal, PredictedStepTimer(case.shape, case.load))
         return choose_layout(Request(work, tuple(case.devices), over(case.link)), predict_speed)
     except Problem as problem:
         return problem
@@ -114,7 +113,7 @@ def _never_over(found: Choice) -> None:
 @given(cases, st.randoms(use_true_random=False))
 @settings(max_examples=8, deadline=None)
 def test_the_order_of_hosts_changes_nothing(case: Case, random: Random) -> None:
-    shuffled = replace(case, devices=random.sample(case.devices, len(case.devices)))
+    shuffled = case.replace(devices=random.sample(case.devices, len(case.devices)))
     one, other = chosen(case), chosen(shuffled)
     if isinstance(one, Problem):
         assert str(one) == str(other)
@@ -128,8 +127,8 @@ def test_more_memory_never_takes_a_fit_away(case: Case, which: int, gib: int) ->
     if isinstance(chosen(case), Problem):
         return
     nth = which % len(case.devices)
-    more = replace(case.devices[nth], memory_bytes=case.devices[nth].memory_bytes + gib * GIB)
-    larger = replace(case, devices=[*case.devices[:nth], more, *case.devices[nth + 1 :]])
+    more = case.devices[nth].replace(memory_bytes=case.devices[nth].memory_bytes + gib * GIB)
+    larger = case.replace(devices=[*case.devices[:nth], more, *case.devices[nth + 1 :]])
     assert not isinstance(chosen(larger), Problem)
 
 
@@ -137,13 +136,13 @@ def test_more_memory_never_takes_a_fit_away(case: Case, which: int, gib: int) ->
 @settings(max_examples=8, deadline=None)
 def test_more_memory_is_never_slower(case: Case, which: int, gib: int) -> None:
     """By more than what counts as equal: then a plainer layout may be taken."""
-    before = chosen(replace(case, goal="throughput"))
+    before = chosen(case.replace(goal="throughput"))
     if isinstance(before, Problem):
         return
     nth = which % len(case.devices)
-    more = replace(case.devices[nth], memory_bytes=case.devices[nth].memory_bytes + gib * GIB)
+    more = case.devices[nth].replace(memory_bytes=case.devices[nth].memory_bytes + gib * GIB)
     devices = [*case.devices[:nth], more, *case.devices[nth + 1 :]]
-    after = chosen(replace(case, devices=devices, goal="throughput"))
+    after = chosen(case.replace(devices=devices, goal="throughput"))
     assert isinstance(after, Choice)
     assert after.prediction.tokens_per_s >= 0.95 * before.prediction.tokens_per_s
 
@@ -158,18 +157,16 @@ def test_a_faster_device_never_slows_what_was_chosen(
         return
     ranks = list_devices(found.layout)
     slow = ranks[which % len(ranks)]
-    fast = replace(
-        slow, bandwidth_gb_s=slow.bandwidth_gb_s * bandwidth, bf16_tflops=slow.bf16_tflops * tflops
-    )
+    fast = slow.replace(bandwidth_gb_s=slow.bandwidth_gb_s * bandwidth, bf16_tflops=slow.bf16_tflops * tflops)
 
     def faster(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
         return tuple(
-            replace(stage, devices=tuple(fast if each == slow else each for each in stage.devices))
+            stage.replace(devices=tuple(fast if each == slow else each for each in stage.devices))
             for stage in stages
         )
 
     first, *others = map(faster, list_pipelines(found.layout))
-    laid = replace(found.layout, stages=first, other_pipelines=tuple(others))
+    laid = found.layout.replace(stages=first, other_pipelines=tuple(others))
     before = found.prediction.tokens_per_s
     assert predict_speed(case.shape, laid, case.load).tokens_per_s >= before * (1 - 1e-9)
 
@@ -177,14 +174,14 @@ def test_a_faster_device_never_slows_what_was_chosen(
 @given(cases, st.floats(1, 4))
 @settings(max_examples=8, deadline=None)
 def test_faster_devices_are_never_slower(case: Case, times: float) -> None:
-    before = chosen(replace(case, goal="throughput"))
+    before = chosen(case.replace(goal="throughput"))
     if isinstance(before, Problem):
         return
     devices = [
-        replace(each, bandwidth_gb_s=each.bandwidth_gb_s * times, bf16_tflops=each.bf16_tflops * times)
+        each.replace(bandwidth_gb_s=each.bandwidth_gb_s * times, bf16_tflops=each.bf16_tflops * times)
         for each in case.devices
     ]
-    after = chosen(replace(case, devices=devices, goal="throughput"))
+    after = chosen(case.replace(devices=devices, goal="throughput"))
     assert isinstance(after, Choice)
     assert after.prediction.tokens_per_s >= 0.95 * before.prediction.tokens_per_s
 
@@ -195,7 +192,7 @@ HOSTS = tuple(dict.fromkeys(device.host for device in MOST))
 @given(cases, st.permutations(HOSTS))
 @settings(max_examples=10, deadline=None)
 def test_every_rank_lands_once(case: Case, order: list[str]) -> None:
-    found = chosen(replace(case, goal="context"))
+    found = chosen(case.replace(goal="context"))
     if isinstance(found, Problem):
         return
     planned = [device for stage in found.layout.stages for device in stage.devices]

@@ -1,6 +1,5 @@
 """Which hosts cannot be in one cluster for where their engines come from, and what is said of it."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -112,7 +111,7 @@ def test_without_nix_the_nccl_of_an_orin_starts_nowhere(monkeypatch: pytest.Monk
     assert len(list_hosts(alone.layout)) == 1
     assert any("one cluster. Reason: the NCCL that PyPI has" in each for each in alone.warnings)
     order = Order(Weights("qwen3-8b", "Qwen/Qwen3-8B", None), ServerSpec("Qwen/Qwen3-8B", "qwen3-8b"))
-    order = replace(order, placement=PlacementOptions(sizes=ForcedSizes(2)))
+    order = order.replace(placement=PlacementOptions(sizes=ForcedSizes(2)))
     with pytest.raises(Problem) as caught:
         place_order(order, shape("qwen3-8b"), there)
     assert "nix run .#ray-head" in caught.value.fix
@@ -165,8 +164,7 @@ def test_gpus_that_cannot_be(hosts: list[str], asked: str, what: str) -> None:
 
 
 def test_a_cluster_has_the_slots_that_are_free() -> None:
-    joined = replace(
-        recorded_site("rtx-two", "spark"),
+    joined = recorded_site("rtx-two", "spark").replace(
         rank_order=("spark", "rtx-two"),
         free_slots={"spark": 0, "rtx-two": 1},
     )
@@ -175,15 +173,13 @@ def test_a_cluster_has_the_slots_that_are_free() -> None:
 
 
 def test_a_gpu_that_runs_a_model_is_not_given_again() -> None:
-    joined = replace(
-        recorded_site("rtx-two"),
+    joined = recorded_site("rtx-two").replace(
         rank_order=("rtx-two",),
         free_slots={"rtx-two": 1},
         busy_slots={"rtx-two": 1},
     )
     assert [device.index for device in joined.list_devices()] == [1]
-    shared = replace(
-        recorded_site("debian-vm"),
+    shared = recorded_site("debian-vm").replace(
         rank_order=("debian-vm",),
         free_slots={"debian-vm": 1},
         busy_slots={"debian-vm": 1},
@@ -193,8 +189,7 @@ def test_a_gpu_that_runs_a_model_is_not_given_again() -> None:
 
 
 def test_a_part_of_a_cluster() -> None:
-    joined = replace(
-        recorded_site("rtx-two", "spark"),
+    joined = recorded_site("rtx-two", "spark").replace(
         rank_order=("spark", "rtx-two"),
         free_slots={"spark": 1, "rtx-two": 2},
         addresses={"spark": "10.0.0.1", "rtx-two": "10.0.0.2"},

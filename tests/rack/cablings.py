@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from medley.command import Command
 from medley.environment import virtualenv
@@ -92,12 +92,12 @@ def transcribed(layout: Layout, rack: Rack) -> dict[str, Facts]:
     for nth, host in enumerate(rack.hosts, 1):
         said = host.says(*MEDLEY, "facts", "--transcript")
         seen = read_facts(parse_transcript(said))
-        arm = replace(seen, cpu=replace(seen.cpu, system="aarch64-linux"))
+        arm = seen.replace(cpu=seen.cpu.replace(system="aarch64-linux"))
         if nth in layout.thors:
             board = Board(compatible=("nvidia,p3971", "nvidia,tegra264"))
-            found[host.name] = replace(arm, gpus=(Gpu(0, "NVIDIA Thor"),), board=board)
+            found[host.name] = arm.replace(gpus=(Gpu(0, "NVIDIA Thor"),), board=board)
         else:
-            spark = replace(arm, gpus=(Gpu(0, "NVIDIA GB10"),))
+            spark = arm.replace(gpus=(Gpu(0, "NVIDIA GB10"),))
             found[host.name] = _with_connectx(spark, layout.cages(host))
     return found
 
@@ -107,13 +107,13 @@ def _with_connectx(seen: Facts, cages: Mapping[str, int]) -> Facts:
         cage = cages.get(old.name)
         if cage is None:
             return old
-        return replace(old, mbit=200_000, driver="mlx5_core", pci=f"0000:01:00.{cage}", port_name=f"p{cage}")
+        return old.replace(mbit=200_000, driver="mlx5_core", pci=f"0000:01:00.{cage}", port_name=f"p{cage}")
 
     links = tuple(map(link, seen.net.links))
     ports = tuple(
         port(each, f"rocep1s0f{cages[each.name]}", each.pci or "") for each in links if each.name in cages
     )
-    return replace(seen, net=replace(seen.net, links=links), rdma=ports)
+    return seen.replace(net=seen.net.replace(links=links), rdma=ports)
 
 
 def all_reduced(rack: Rack, found: Fabric, hosts: Mapping[str, Facts]) -> dict[str, str]:

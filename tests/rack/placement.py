@@ -7,7 +7,7 @@ import json
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +95,7 @@ def placed(case: Case, engine: Environment, name: str = "placement") -> Placed:
         layout = place_model(shape(MODEL), site, wanted).layout
         assert count_parallel_sizes(layout) == (case.tensor, case.stages, 1), layout
         planned = in_order([addresses[device.host] for device in list_devices(layout)], case.tensor)
-        slots = count_slots(layout, replace(site, addresses=addresses))
+        slots = count_slots(layout, site.replace(addresses=addresses))
         with held(head, engine, slots.free):
             ranks = ray.parse_ranks(seen(head, case, engine))
     try:
@@ -148,8 +148,8 @@ def site_of(case: Case, hosts: tuple[Host, ...], nodes: list[dict[str, Any]]) ->
     known = {}
     for name, (_, gpus) in zip(names, case.hosts, strict=True):
         facts, of_kind = found.hosts[name]
-        cards = tuple(replace(facts.gpus[0], index=index) for index in range(gpus))
-        known[name] = SiteHost(replace(facts, gpus=cards), of_kind)
+        cards = tuple(facts.gpus[0].replace(index=index) for index in range(gpus))
+        known[name] = SiteHost(facts.replace(gpus=cards), of_kind)
     free = {by_address[node["address"]]: node["free"] for node in nodes}
     order = tuple(by_address[node["address"]] for node in ray.sort_by_rank_order(nodes, hosts[0].address))
     return Site({name: known[name] for name in order}, rank_order=order, free_slots=free), addresses

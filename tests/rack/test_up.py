@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,7 +63,7 @@ def test_doctor_counts_ray_as_medleys_own_and_ends_no_other(desk: SshCluster, tm
     found = [each["problem"] for each in checks if each["rule"] == "leftovers"]
     (problem,) = [each for each in found if "raylet" in each["what"]]
     assert "another state folder" in problem["cause"], found
-    run(replace(outside, argv=(*MEDLEY, "ray-stop")), limit_s=60)
+    run(outside.replace(argv=(*MEDLEY, "ray-stop")), limit_s=60)
     assert [process(host, "raylet/raylet") for host in desk.rack.hosts] == before
 
 

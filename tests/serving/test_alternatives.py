@@ -4,7 +4,6 @@ import json
 import platform
 import re
 import shlex
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -207,7 +206,7 @@ def test_a_host_that_plans_alone_is_sent_to_its_cluster(
     monkeypatch.setenv("MEDLEY_CLUSTER", str(tmp_path / "cluster.toml"))
     (tmp_path / "cluster.toml").write_text(f"[hosts.{platform.node()}]\n[hosts.other]\n")
     order = Order(Weights("qwen3-8b", "Qwen/Qwen3-8B", None), ServerSpec("Qwen/Qwen3-8B", "qwen3-8b"))
-    order = replace(order, placement=PlacementOptions(sizes=ForcedSizes(stages=2)))
+    order = order.replace(placement=PlacementOptions(sizes=ForcedSizes(stages=2)))
     (host,) = site("spark").hosts.values()
     with pytest.raises(Problem) as caught:
         place_order(order, shape("qwen3-8b"), Site({platform.node(): host}))
@@ -221,8 +220,7 @@ def test_hosts_of_the_cluster_that_are_missing_are_brought_back(
     file.write_text("[hosts.spark-1]\n[hosts.spark-2]\n")
     monkeypatch.setenv("MEDLEY_CLUSTER", str(file))
     order = Order(Weights("qwen3-8b", "Qwen/Qwen3-8B", None), ServerSpec("Qwen/Qwen3-8B", "qwen3-8b"))
-    order = replace(
-        order,
+    order = order.replace(
         placement=PlacementOptions(sizes=ForcedSizes(stages=2)),
         user_command=("medley", "serve", "qwen3-8b"),
     )

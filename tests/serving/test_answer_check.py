@@ -1,15 +1,12 @@
 """An engine whose answers float32 does not explain is refused, with the answers."""
 
-from dataclasses import replace
-
 from medley.serving import answer_check, answers
 from medley.serving.answers import Comparison
 from tests.problems import raises_problem
 
 PARIS = answers.read_references(1)[0]
 RIGHT = Comparison(PARIS, PARIS.text, len(PARIS.steps), 0.00004, None)
-WRONG = replace(
-    RIGHT,
+WRONG = RIGHT.replace(
     text="The capital of France is Lyon.",
     equal_tokens=5,
     fault="token 5 differs, where they are 4.6858 apart",

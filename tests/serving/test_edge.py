@@ -18,11 +18,11 @@ def handlers(edge: Edge, closed: EdgeClosure | None = None) -> str:
 
 def test_without_a_key_the_own_host_is_answered_alone() -> None:
     assert '"421"' in handlers(EDGE)
-    assert '"421"' not in handlers(Edge(**{**vars(EDGE), "is_loopback": False}))
+    assert '"421"' not in handlers(EDGE.replace(is_loopback=False))
 
 
 def test_with_a_key_others_are_refused() -> None:
-    text = handlers(Edge(**{**vars(EDGE), "keys": {"alice": KEY}}))
+    text = handlers(EDGE.replace(keys={"alice": KEY}))
     assert KEY in text
     assert '"401"' in text
     assert '"421"' not in text
@@ -37,7 +37,7 @@ def test_a_closed_one_says_why_and_when_to_retry() -> None:
 
 @pytest.mark.parametrize("tls", [Tls(), Tls(Path("/c.pem"), Path("/k.pem"))])
 def test_tls_takes_http_1_only(tls: Tls) -> None:
-    configuration = Edge(**{**vars(EDGE), "tls": tls}).build_configuration()
+    configuration = EDGE.replace(tls=tls).build_configuration()
     assert configuration["apps"]["http"]["servers"]["edge"]["protocols"] == ["h1"]
     assert ("pki" in configuration["apps"]) == (tls.certificate is None)
 
@@ -45,10 +45,10 @@ def test_tls_takes_http_1_only(tls: Tls) -> None:
 def test_the_keys_of_a_running_configuration_are_read_back() -> None:
     keys = {"alice": KEY, "bob": KEY[::-1]}
     for given in (None, {}, keys):
-        edge = Edge(**{**vars(EDGE), "keys": given})
+        edge = EDGE.replace(keys=given)
         routes = edge.build_configuration()["apps"]["http"]["servers"]["edge"]["routes"]
         assert list_accepted_keys(json.loads(json.dumps(routes))) == set((given or {}).values())
 
 
 def test_a_server_that_has_lost_its_keys_refuses_all() -> None:
-    assert '"401"' in handlers(Edge(**{**vars(EDGE), "keys": {}}))
+    assert '"401"' in handlers(EDGE.replace(keys={}))

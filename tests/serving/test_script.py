@@ -1,7 +1,6 @@
 """What a script is started with: alone, on the ranks of a torchrun, and beside other replicas."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +121,7 @@ def test_those_of_a_model_with_experts_know_of_each_other() -> None:
     plan = Plan(
         launcher="mp", replicas=4, replicas_here=2, replicas_before=2, gpus=(0, 1), node_process=NODES
     )
-    first, second = plans(launch(plan, script=replace(SCRIPT, has_experts=True)))
+    first, second = plans(launch(plan, script=SCRIPT.replace(has_experts=True)))
     assert first["variables"] == {
         "VLLM_DP_SIZE": "4",
         "VLLM_DP_RANK": "2",
@@ -131,7 +130,7 @@ def test_those_of_a_model_with_experts_know_of_each_other() -> None:
         "VLLM_DP_MASTER_PORT": "24020",
     }
     assert second["variables"]["VLLM_DP_RANK"] == "3"
-    (here, _) = plans(launch(Plan(replicas=2), script=replace(SCRIPT, has_experts=True, port=7)))
+    (here, _) = plans(launch(Plan(replicas=2), script=SCRIPT.replace(has_experts=True, port=7)))
     assert here["variables"]["VLLM_DP_MASTER_IP"] == "127.0.0.1"
     assert here["variables"]["VLLM_DP_MASTER_PORT"] == "7"
 

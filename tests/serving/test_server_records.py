@@ -1,6 +1,5 @@
 """What a server runs stands beside its note, and comes back as it was."""
 
-import dataclasses
 import json
 import os
 from contextlib import AbstractContextManager
@@ -44,7 +43,7 @@ def test_it_stands_there_while_its_server_runs() -> None:
 
 
 def test_a_description_without_a_command_is_not_known() -> None:
-    with server_description.store_description(8123, dataclasses.replace(made(), argv=())):
+    with server_description.store_description(8123, made().replace(argv=())):
         assert server_description.read_description(8123) is None
 
 
@@ -58,7 +57,7 @@ def test_what_another_medley_wrote_is_not_known(text: str) -> None:
 @pytest.mark.parametrize("extra", [("--api-key", "sk-mine"), ("--api-key=sk-mine",)])
 def test_a_users_own_key_goes_no_further(extra: tuple[str, ...]) -> None:
     found = made(*extra)
-    assert "sk-mine" not in str(dataclasses.asdict(found))
+    assert "sk-mine" not in str(found.to_table())
     assert "API-KEY" in " ".join(found.argv)
 
 

@@ -1,7 +1,6 @@
 """What is typed on which host, and that it comes to what was planned."""
 
 import shlex
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -126,8 +125,7 @@ def test_replicas_are_servers_of_their_own() -> None:
 
 
 def test_a_cluster_that_runs_is_only_served_over() -> None:
-    on = replace(
-        site("cpu:3"),
+    on = site("cpu:3").replace(
         rank_order=("cpu-1", "cpu-2", "cpu-3"),
         free_slots={"cpu-1": 1, "cpu-2": 1, "cpu-3": 1},
         addresses={f"cpu-{n}": f"10.40.0.{9 + n}" for n in (1, 2, 3)},
@@ -142,8 +140,8 @@ def test_a_cluster_that_runs_is_only_served_over() -> None:
 def test_a_part_of_a_hosts_gpus_is_named() -> None:
     one = site("rtx")
     facts, kind = one.hosts["rtx-1"]
-    second = replace(facts.gpus[0], index=1)
-    two = Site({"rtx-1": SiteHost(replace(facts, gpus=(*facts.gpus, second)), kind)})
+    second = facts.gpus[0].replace(index=1)
+    two = Site({"rtx-1": SiteHost(facts.replace(gpus=(*facts.gpus, second)), kind)})
     (alone,) = launch_steps("qwen3-8b", two, PlacementOptions(sizes=ForcedSizes(1, 1, 1)))
     assert of(alone)[1] == ["medley", "serve", "qwen3-8b", "--gpus", "0", "--tp", "1", "--pp", "1"]
     assert alone.started_process.command.env["CUDA_VISIBLE_DEVICES"] == "0"
@@ -174,7 +172,7 @@ def test_no_image_is_started_without_ray() -> None:
     request = engine_source.EngineRequest()
     with raises_problem(cause="vLLM in an image only, and images need Ray"):
         launch_steps("gpt-oss-120b", add_engine_sources(site("orin:2"), wanted, request), wanted)
-    own = add_engine_sources(site("orin:2"), wanted, replace(request, environment="VENV"))
+    own = add_engine_sources(site("orin:2"), wanted, request.replace(environment="VENV"))
     assert all(step.shell_text.endswith("--env VENV") for step in launch_steps("gpt-oss-120b", own, wanted))
 
 
@@ -263,12 +261,12 @@ def test_a_ring_of_cables_is_used_where_the_nccl_of_the_engine_knows_it(
     on = Site({name: SiteHost(found, find_kind(found)) for name, found in hosts.items()})
     wanted = PlacementOptions(engine=engine, sizes=ForcedSizes(1, 3, 1))
     on = add_engine_sources(on, wanted, engine_source.EngineRequest())
-    *_, serve = launch_steps("qwen3-8b", replace(on, nccl_version=nccl) if nccl else on, wanted)
+    *_, serve = launch_steps("qwen3-8b", on.replace(nccl_version=nccl) if nccl else on, wanted)
     assert (serve.started_process.command.env.get("NCCL_IB_SUBNET_AWARE_ROUTING") == "1") is ring
 
 
 @pytest.mark.parametrize("nccl", [(2, 30, 7), (2, 29, 7)])
 def test_a_running_cluster_has_the_nccl_of_its_own_environment(nccl: tuple[int, ...]) -> None:
-    on = replace(site("spark:2", "spark-1", "spark-2"), nccl_version=nccl)
+    on = site("spark:2", "spark-1", "spark-2").replace(nccl_version=nccl)
     assert on.complete_options(NetworkOptions(), "vllm").nccl == nccl
     assert on.select_hosts(["spark-1"]).complete_options(NetworkOptions(), "sglang").nccl == nccl

@@ -31,9 +31,6 @@ PROGRESS = json.dumps({"progress": {"spark-1": [1, 2]}})
 class Joined(Membership):
     """A cluster whose programs are never started."""
 
-    def __init__(self) -> None:
-        super().__init__("head", "10.0.0.1:24000", "10.0.0.1", "eth0", "/env", "/token")
-
     def build_command(self, script: str, *words: str) -> Command:
         return Command((script, *words))
 
@@ -49,7 +46,13 @@ def fetched(lines: Iterable[str], monkeypatch: pytest.MonkeyPatch) -> Command:
 
     monkeypatch.setattr("medley.process.run", run)
     asked = weights.HubFiles("org/one", COMMIT)
-    weights.fetch_on_all_hosts(Joined(), ["10.0.0.1"], "one", asked, SILENT)
+    weights.fetch_on_all_hosts(
+        Joined("head", "10.0.0.1:24000", "10.0.0.1", "eth0", "/env", "/token"),
+        ["10.0.0.1"],
+        "one",
+        asked,
+        SILENT,
+    )
     return started[0]
 
 

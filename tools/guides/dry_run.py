@@ -1,7 +1,7 @@
 """Medley's side of a scenario: every flag and variable of its dry run, by host."""
 
 from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
@@ -105,8 +105,7 @@ def _steps(scenario: Scenario, hosts: Site) -> list[LaunchStep]:
     wishes = hosts.complete_options(order.placement.network, scenario.engine)
     ends = SiteNetwork(hosts.facts, wishes).find_endpoints(hosts.hosts)
     names = tuple(ends)
-    there = replace(
-        hosts,
+    there = hosts.replace(
         rank_order=names,
         free_slots=dict.fromkeys(names, 1),
         addresses={host: end.address for host, end in ends.items()},

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from ipaddress import IPv4Interface
 from typing import Any
 
@@ -47,17 +46,16 @@ def _addressed(found: Facts, links: Mapping[str, str]) -> Facts:
         if old.name not in new:
             return old
         at = new[old.name]
-        return replace(old, addresses=(Address(str(at.ip), at.network.prefixlen),) if at else ())
+        return old.replace(addresses=(Address(str(at.ip), at.network.prefixlen),) if at else ())
 
     def port(old: RdmaPort) -> RdmaPort:
         if old.interface not in new:
             return old
         at = new[old.interface]
         kept = (each for each in old.gids if at or each.address is None)
-        return replace(
-            old,
-            gids=tuple(replace(each, address=str(at.ip)) if each.address and at else each for each in kept),
+        return old.replace(
+            gids=tuple(each.replace(address=str(at.ip)) if each.address and at else each for each in kept),
         )
 
-    net = replace(found.net, links=tuple(map(link, found.net.links)))
-    return replace(found, net=net, rdma=tuple(map(port, found.rdma)))
+    net = found.net.replace(links=tuple(map(link, found.net.links)))
+    return found.replace(net=net, rdma=tuple(map(port, found.rdma)))

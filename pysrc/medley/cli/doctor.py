@@ -5,7 +5,6 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
@@ -88,8 +87,8 @@ class DoctorVerb(ClusterVerb):
 
     def _run_checks(self, case: Case, files: tuple[str, ...] = ()) -> tuple[Case, CheckedRules]:
         if self.model:
-            case = replace(
-                case, model_fit=fit_model(self.model, case, self.typed_words, files, start_progress())
+            case = case.replace(
+                model_fit=fit_model(self.model, case, self.typed_words, files, start_progress())
             )
         return case, tuple(run_checks(case))
 

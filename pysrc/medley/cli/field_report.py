@@ -4,7 +4,7 @@ import contextlib
 import json
 import platform
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from medley import config, json_shape, storage
@@ -179,7 +179,7 @@ def _add_link(options: FieldReportOptions, draft: Draft, name: str, case: Case) 
         options.cluster, name, endpoint.address, own_facts, seconds=_LINK_TEST_S, progress=progress
     )
     table = {
-        "measured": asdict(measurement),
+        "measured": measurement.to_table(),
         "problems": [problem.table for problem in link_test.find_problems(measurement)],
     }
     draft.parts["links"].append({"host": draft.report_names[name], **draft.redact(table)})

@@ -1,6 +1,5 @@
 """`medley facts`, `check`, `help`, `completion`."""
 
-import dataclasses
 import json
 import os
 from pathlib import Path
@@ -60,7 +59,7 @@ def _find_kind(host_facts: Facts) -> Kind | Problem:
 
 def _build_table(host_facts: Facts) -> dict[str, Any]:
     kind = _find_kind(host_facts)
-    table = {"system": host_facts.system, **dataclasses.asdict(host_facts)}
+    table = {"system": host_facts.system, **host_facts.to_table()}
     if isinstance(kind, Problem):
         return {"kind": None, "problem": kind.table, **table}
     about = {"name": kind.name, "title": kind.table.title, "why": kind.why, "warning": kind.warning}

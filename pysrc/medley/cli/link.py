@@ -1,6 +1,5 @@
 """`medley link show`, `test`."""
 
-import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
@@ -115,7 +114,7 @@ class LinkTestVerb(Verb):
             progress=start_progress(),
         )
         problems = tuple(link_test.find_problems(measurement))
-        result = {**dataclasses.asdict(measurement), "problems": [failure.table for failure in problems]}
+        result = {**measurement.to_table(), "problems": [failure.table for failure in problems]}
         print_result(result, list_lines(measurement), as_json=self.as_json)
         for problem in () if self.as_json else problems:
             print_message(problem)

@@ -4,7 +4,6 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Literal
 
 from plumbum import cli
@@ -145,7 +144,7 @@ class LinkWatchVerb(Verb):
 
     def _select_links(self, sample: Sample) -> Sample:
         links = (link for link in sample.links if self.everything or link.kind not in _HIDDEN_KINDS)
-        return replace(sample, links=tuple(sorted(links, key=lambda link: link.name)))
+        return sample.replace(links=tuple(sorted(links, key=lambda link: link.name)))
 
 
 def build_rates_table(rates: Rates) -> dict[str, object]:

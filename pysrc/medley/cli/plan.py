@@ -1,6 +1,5 @@
 """`medley plan`."""
 
-import dataclasses
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -80,7 +79,7 @@ class PlanVerb(Verb):
         if model_files.notice:
             notes.note(model_files.notice)
         model_shape = find_shape(model_files, notes)
-        serving = replace(serving, chat=find_format(model_files, ()))
+        serving = serving.replace(chat=find_format(model_files, ()))
         order = Order(model_files, serving, placement, model_extras=extras, user_command=self.typed_words)
         site = self._find_site(cluster_table, more, order, notes)
         choice = place_order(order, model_shape, site)
@@ -97,11 +96,10 @@ class PlanVerb(Verb):
         prediction = choice.prediction
         result = {
             "model": model_files.name,
-            "layout": _rename_keys(dataclasses.asdict(choice.layout)),
-            "fit": dataclasses.asdict(choice.fit),
-            "prediction": _rename_keys(dataclasses.asdict(prediction))
-            | {"ttft_range_s": prediction.ttft_range_s},
-            "loading": dataclasses.asdict(load_time) if load_time else None,
+            "layout": _rename_keys(choice.layout.to_table()),
+            "fit": choice.fit.to_table(),
+            "prediction": _rename_keys(prediction.to_table()) | {"ttft_range_s": prediction.ttft_range_s},
+            "loading": load_time.to_table() if load_time else None,
             "cabling": choice.cabling.table,
             "why": choice.why,
             "warnings": choice.warnings,
@@ -139,7 +137,7 @@ class PlanVerb(Verb):
     def _list_more_reasons(self, extras: ModelExtras, load_time: LoadTime | None) -> Iterator[str]:
         if load_time:
             yield str(load_time)
-        files = dataclasses.replace(extras, warnings=())
+        files = extras.replace(warnings=())
         yield from (reason.replace(f"{user.find_home()}/", "~/") for reason in files.list_reasons())
 
     def _read_cluster(self, more: tuple[str, ...]) -> cluster.Cluster | None:
@@ -153,12 +151,10 @@ class PlanVerb(Verb):
         """Return the placement options of the switches, and of cluster.toml where a switch is missing."""
         if table is None:
             return self.planning.build_placement(link=self.link)
-        planning = dataclasses.replace(self.planning, engine=self.planning.engine or table.engine)
+        planning = replace(self.planning, engine=self.planning.engine or table.engine)
         placement, network = planning.build_placement(link=self.link), table.network_options
-        network = dataclasses.replace(
-            network, link=self.link or network.link, transport=placement.network.transport
-        )
-        return dataclasses.replace(placement, network=network)
+        network = network.replace(link=self.link or network.link, transport=placement.network.transport)
+        return placement.replace(network=network)
 
     def _find_site(
         self, table: cluster.Cluster | None, more: tuple[str, ...], order: Order, notes: Progress

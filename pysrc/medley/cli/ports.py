@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, replace
 from pathlib import Path
 from socket import gethostname
 from typing import Any, Literal
@@ -71,7 +70,7 @@ class PortsVerb(Verb):
         reachable_ports, listeners = sorted(tcp.list_reachable_ports()), list(tcp.list_listeners())
         rows = [
             {
-                **asdict(chosen_port),
+                **chosen_port.to_table(),
                 "auth": _find_auth(chosen_port),
                 "outside": chosen_port.is_reachable,
                 "now": [
@@ -136,7 +135,7 @@ class PortsVerb(Verb):
 def _add_bound_addresses(port: Port) -> Port:
     """Return a model's API with the addresses where it listens now, if it does."""
     addresses = tcp.list_bound_addresses(port.first) if port.what == ports.MODEL_API else []
-    return replace(port, bound=", ".join(addresses)) if addresses else port
+    return port.replace(bound=", ".join(addresses)) if addresses else port
 
 
 def _find_auth(port: Port) -> str:

@@ -1,7 +1,6 @@
 """`medley run`: a user's Python script."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 from medley.cli import Verb, flag, group
@@ -43,7 +42,7 @@ class RunVerb(Verb):
     def main(self, model: str, script: str = "", *words: str) -> int:
         user_script, printer = read_script(script, model, words), create_output()
         request = self.hosting.build_request(model, self.planning, self.trust, self.typed_words)
-        job = prepare_job(replace(request, dry_run=self.dry_run, script=user_script), printer)
+        job = prepare_job(request.replace(dry_run=self.dry_run, script=user_script), printer)
         if not self.dry_run:
             return run_job(job, ScriptRun(user_script.path), printer)
         launch = prepare_launch(job, find_site(job, printer), printer).launch

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -109,8 +109,7 @@ class ServeOptions:
         if is_elsewhere and not self.dry_run:
             raise only_dry_run_problem("serve MODEL", "--from FILE" if self.replayed else f"--hosts {kinds}")
         tls = choose_tls(self.host, self.tls_certificate, self.tls_key, is_requested=self.tls)
-        return replace(
-            self.hosting.build_request(model, self.planning, self.trust, user_command),
+        return self.hosting.build_request(model, self.planning, self.trust, user_command).replace(
             engine_flags=engine_flags,
             image=self.container.build_image_request(),
             nccl=self.container.nccl,
@@ -202,7 +201,7 @@ class ServeVerb(Verb):
             resume_hosts(listen.port, output.say) if self.restart else nullcontext() as hosts,
         ):
             if hosts and request.hosts is None:  # as many as it ran over before it was cut off
-                request = replace(request, hosts=str(hosts), wait_s=REJOIN_LIMIT_S)
+                request = request.replace(hosts=str(hosts), wait_s=REJOIN_LIMIT_S)
             job = prepare_job(request, output)
             from medley.serving.server import ServerRun, run_job
 
@@ -220,7 +219,7 @@ def hide_engine_output() -> Iterator[Output]:
     """Yield an output that leaves out the engine's output; a failure shows its last lines."""
     output, last_lines = create_output(), deque[str](maxlen=_LAST_LINES)
     try:
-        yield replace(output, detail=lambda _: None, error=last_lines.append)
+        yield output.replace(detail=lambda _: None, error=last_lines.append)
     except Problem:
         for line in last_lines:
             output.error(f"  | {line}")
@@ -232,7 +231,7 @@ def _run_restarting(job: Job, server: "ServerRun", output: Output) -> NoReturn:
     from medley.serving.server import run_job
 
     def attempt(site: Site, on_ready: Callable[[int], None]) -> None:
-        run_job(job, replace(server, on_ready=on_ready, is_restarting=True), output, site)
+        run_job(job, server.replace(on_ready=on_ready, is_restarting=True), output, site)
 
     find_host = partial(find_this_host, job.request.kind, output.say)
     is_over_ray = job.launcher != "mp"
@@ -252,9 +251,7 @@ def announce_server(server: ServerSpec, completion: str, seconds: float, *, as_j
     body = json.dumps({"model": model, "messages": [{"role": "user", "content": "Hello"}]})
     access_lines = ""
     if server.address in {"0.0.0.0", "::"}:  # noqa: S104 - compared, not bound
-        access_lines = (
-            f"from other hosts: {format_url(replace(server, address=tcp.find_outward_address()))}\n"
-        )
+        access_lines = f"from other hosts: {format_url(server.replace(address=tcp.find_outward_address()))}\n"
     trust_words, authority = "", server.tls and server.tls.authority
     if authority:
         trust_words = f" --cacert {quote(str(authority))}"
@@ -319,7 +316,7 @@ def build_server_unit(port: int, *, restart: bool, drain_s: int) -> Unit:
         (*start_here, *self_command.get_own_command(), *words), self_command.list_own_variables()
     )
     restart_rule = KILLED_SERVER_RULE if restart else None
-    limit_s = Unit.stop_limit_s + drain_s
+    limit_s = unit_file.STOP_LIMIT_S + drain_s
     return Unit(
         f"{unit_file.SERVER_UNIT_PREFIX}{port}", " ".join(words), command, restart_rule, stop_limit_s=limit_s
     )

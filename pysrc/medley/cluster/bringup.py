@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from medley import transcript
 from medley.cluster import checks, self_command
@@ -94,8 +94,7 @@ class Bringup:
         engine_sources = checks.find_engine_sources(
             {name: members[name] for name in facts_by_host}, cluster.engine
         )
-        options = replace(
-            cluster.network_options,
+        options = cluster.network_options.replace(
             nccl=engine_source.find_oldest_nccl(cluster.engine, engine_sources.values()),
         )
         try:

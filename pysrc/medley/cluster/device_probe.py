@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -79,7 +78,7 @@ def record_speeds(host_facts: Facts, kind: Kind, speeds: Sequence[DeviceSpeed]) 
     return add_record(
         ProbeRecord(
             when=datetime.now(UTC).isoformat(timespec="seconds"),
-            speeds=tuple(asdict(speed) for speed in speeds),
+            speeds=tuple(speed.to_table() for speed in speeds),
             gpus={gpu["index"] or "": {name: text for name, text in gpu.items() if text} for gpu in gpus},
             links=links | ports,
             files={path: count for path, count in counters if count is not None},

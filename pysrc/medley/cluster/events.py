@@ -11,7 +11,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from shlex import quote
 from typing import Any, Literal, get_args
@@ -23,6 +22,7 @@ from medley.errors import Problem, describe_error
 from medley.host.redact import redactor_of_host
 from medley.process import Process
 from medley.unusable_file import skip_unusable_file
+from medley.values import Value
 
 Kind = Literal["start", "ready", "fault", "restart", "recovery", "end", "upgrade"]
 COMMAND_VARIABLE = "MEDLEY_ON_EVENT"
@@ -41,8 +41,7 @@ _command_started_s: dict[tuple[str, str], float] = {}
 """Monotonic time of the command's last start, in seconds, by kind and subject of the event."""
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(Value):
     at_s: float
     """Since the epoch."""
     kind: Kind
@@ -140,7 +139,7 @@ def _notify(command: str, event: Event, subject: str, text: str) -> None:
     """
     redactor = redactor_of_host()
     subject, text = (_clean_text(redactor.hide_secrets(part)) for part in (subject, text))
-    _run_command(command, replace(event, subject=subject, text=text))
+    _run_command(command, event.replace(subject=subject, text=text))
 
 
 def _clean_text(text: str) -> str:
@@ -150,7 +149,7 @@ def _clean_text(text: str) -> str:
 
 
 def _append_event(event: Event) -> None:
-    line = json.dumps(asdict(event)) + "\n"
+    line = json.dumps(event.to_table()) + "\n"
     with skip_unusable_file(), storage.lock_file(get_events_file().with_suffix(".lock"), waits=lambda: None):
         text = storage.read_text(get_events_file(), errors="replace") or ""
         if len(text) > _MAX_FILE_BYTES:
@@ -168,7 +167,7 @@ def _run_command(command: str, event: Event) -> None:
     env = {f"MEDLEY_EVENT{name}": value for name, value in fields.items()}
     try:
         command_process = Process(Command(_build_argv(command), env), lambda _: None, has_stdin=True)
-        command_process.write_line(json.dumps(asdict(event)))
+        command_process.write_line(json.dumps(event.to_table()))
         command_process.close_stdin()
         finished = command_process.wait(_RUN_LIMIT_S)
         command_process.stop(grace_s=1)

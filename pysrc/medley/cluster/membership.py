@@ -5,9 +5,10 @@ import json
 import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import field
 
 from medley import explain, json_shape, process, process_identity, storage, transcript
 from medley.cluster import ray, units
@@ -20,6 +21,7 @@ from medley.errors import Problem, describe_error
 from medley.process import Process, ProcessResult, ProcessTimeout, wait_until
 from medley.process_identity import ProcessIdentity
 from medley.transcript import Transcript
+from medley.values import Value
 
 STARTED_LINE = "Ray runtime started"
 UNIT_NAME = "medley-ray"
@@ -30,8 +32,7 @@ _NO_ANSWER = "the program that asked it ended without an answer"
 _TCP_CONNECT_LIMIT_S = 3
 
 
-@dataclass(frozen=True)
-class Membership:
+class Membership(Value):
     """Membership of this host in a Ray cluster, recorded while it lasts."""
 
     role: str
@@ -188,7 +189,7 @@ def start_ray(command: Command, membership: Membership) -> Iterator[None]:
 def write_membership(membership: Membership) -> None:
     if membership.image:
         storage.write_text(_get_container_file(), membership.image["runtime"])
-    storage.write_text(_get_membership_file(), json.dumps(asdict(membership)))
+    storage.write_text(_get_membership_file(), json.dumps(membership.to_table()))
 
 
 def _run_start_command(command: Command, image: Mapping[str, Any] | None) -> None:

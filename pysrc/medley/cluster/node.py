@@ -2,10 +2,11 @@
 
 import socket
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+from msgspec import field
 
 from medley import storage
 from medley.cluster import membership, ray
@@ -27,10 +28,10 @@ from medley.schema import (
     DEFAULT_ENGINE,
     EngineName,
 )
+from medley.values import Value
 
 
-@dataclass(frozen=True)
-class NodeSpec:
+class NodeSpec(Value):
     """A host as a node of a cluster: its engine's tools, slots, memory and variables."""
 
     tools: Tools
@@ -148,7 +149,7 @@ class NodeSpec:
 def _add_block_flag(start: AnnotatedCommand, why: str, *flags: Flag) -> AnnotatedCommand:
     block_flag = Flag(("--block",), None, why)
     unbuffered = Variable("PYTHONUNBUFFERED", "1", "its output shows that Ray is up without a delay")
-    return replace(start, flags=(*start.flags, block_flag, *flags), variables=(*start.variables, unbuffered))
+    return start.replace(flags=(*start.flags, block_flag, *flags), variables=(*start.variables, unbuffered))
 
 
 def collect_terms(environment: Environment | ContainerEnvironment) -> dict[str, Any]:

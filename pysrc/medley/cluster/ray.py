@@ -5,12 +5,12 @@ Flags and variables as of Ray 2.60.0 (`ray start --help`).
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from medley.command import AnnotatedCommand, Flag, Variable, keep_last_values
 from medley.network.ports import RayPorts
+from medley.values import Value
 
 # Every process of medley's cluster inherits it, so that `ray-stop` ends no other Ray.
 MARK_VARIABLE = "MEDLEY_RAY"
@@ -30,8 +30,7 @@ _CUT_OFF_LIMITS = {
 }
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(Value):
     """A host of a Ray cluster, and its Ray's program and files."""
 
     address: str

@@ -3,7 +3,6 @@
 import shlex
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from medley.process import wait_until
 from medley.progress import Progress
 from medley.schema import DEFAULT_ENGINE, EngineName
 from medley.transcript import Transcript
+from medley.values import Value
 
 _POLL_INTERVAL_S = 2
 
@@ -98,8 +98,7 @@ def wait_for_site(ray_cluster: Membership, host_count: int | None, wait_s: float
     )
 
 
-@dataclass(frozen=True)
-class SlotUse:
+class SlotUse(Value):
     """The slots that a layout uses at each host's address, in the order of ranks, and the free ones."""
 
     used: Mapping[str, int]

@@ -6,7 +6,6 @@ import shlex
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, Queue
 from typing import Any, Self, TypedDict
@@ -19,6 +18,7 @@ from medley.command import Command
 from medley.errors import Problem
 from medley.network.socket_url import write_socket_url
 from medley.process_identity import ProcessIdentity
+from medley.values import Value
 
 GREETING_LIMIT_S = 20
 _END_LIMIT_S = 5
@@ -30,8 +30,7 @@ Note = Callable[[str], None]
 _PORT_PATTERN = re.compile(r":([0-9]{1,5})(?:/v1)?$")
 
 
-@dataclass(frozen=True)
-class Server:
+class Server(Value):
     """A server that `medley serve` runs: its base URL, the model's name, and medley's own process."""
 
     url: str

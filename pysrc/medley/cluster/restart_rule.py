@@ -3,11 +3,10 @@
 `serving/restarter.py` restarts the engine of a server by this rule, and `units.py` the command of a unit.
 """
 
-from dataclasses import dataclass
+from medley.values import Value
 
 
-@dataclass(frozen=True)
-class Restart:
+class Restart(Value):
     """The rule for restarts: the first delay is `first_s` seconds, and each next one twice as long.
 
     Give up after `limit` restarts in a row of less than `lasting_s` each; None: never.

@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
+
+from msgspec import field
 
 from medley import process, storage, user
 from medley.cluster import restart_rule, self_command, unit_file
@@ -12,6 +13,7 @@ from medley.cluster.unit_file import BootOptions, Unit, format_unit
 from medley.command import Command
 from medley.errors import Problem
 from medley.network.ports import API_PORT
+from medley.values import Value
 
 ServiceRole = Literal["head", "worker", "serve"]
 SERVICE_ROLES: tuple[ServiceRole, ...] = get_args(ServiceRole)
@@ -43,8 +45,7 @@ _CARRIED_PREFIXES = (
 )
 
 
-@dataclass(frozen=True)
-class SystemdState:
+class SystemdState(Value):
     """The state of a unit, as `systemctl show` prints it."""
 
     active_state: str
@@ -118,7 +119,7 @@ def start_unit(unit: Unit) -> None:
     program = argv[0] if argv[0].startswith("/") else process.find_program(argv[0])
     if program is None:
         raise Problem(f"{argv[0]} not found", cause="it is not on PATH", fix=f"command -v {argv[0]}")
-    full_unit = replace(unit, command=replace(unit.command, argv=(program, *argv[1:])))
+    full_unit = unit.replace(command=unit.command.replace(argv=(program, *argv[1:])))
     storage.write_text(
         get_unit_path(unit.name), format_unit(full_unit), secret=True
     )  # a URL may have a login
@@ -179,8 +180,7 @@ def is_lingering() -> bool:
     return "Linger=yes" in process.run(show_command, limit_s=_COMMAND_LIMIT_S).lines
 
 
-@dataclass(frozen=True)
-class Service:
+class Service(Value):
     """A system service of `medley service install`."""
 
     role: ServiceRole

@@ -4,18 +4,19 @@ Quoting as in systemd.syntax(7) and systemd.service(5); systemd 245 (Ubuntu 20.0
 key but RestartSteps and RestartMaxDelaySec, which versions before 254 ignore.
 """
 
-import json
 import math
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, Self
+from collections.abc import Iterator
+from typing import Literal
 
 from medley.cluster import unit_secrets
 from medley.cluster.restart_rule import Restart
 from medley.command import Command
 from medley.errors import Problem
+from medley.values import Value
 
+STOP_LIMIT_S = 30
+"""The default of a unit's time to stop, in seconds."""
 SERVER_UNIT_PREFIX = "medley-serve-"
 """The name of a detached server's unit, without its port."""
 OPEN_FILES = 1_048_576
@@ -33,8 +34,7 @@ _FORBIDDEN_CHARS_PATTERN = re.compile(
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
 
 
-@dataclass(frozen=True)
-class Unit:
+class Unit(Value):
     name: str
     """`medley-ray`, `medley-serve-8000`: a file's name, and systemd's."""
     title: str
@@ -42,29 +42,12 @@ class Unit:
     restart: Restart | None = None
     after: Command | None = None
     """A command to run after each start; it waits by itself until the unit is up."""
-    stop_limit_s: float = 30
+    stop_limit_s: float = STOP_LIMIT_S
     vital: tuple[str, ...] = ()
     """Names of child processes; the unit ends when one of them does."""
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
 
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        table: dict[str, Any] = json.loads(text)
-        restart = Restart(**table["restart"]) if table["restart"] else None
-        after = _parse_command(table["after"]) if table["after"] else None
-        parsed = {"command": _parse_command(table["command"]), "restart": restart, "after": after}
-        return cls(**{**table, **parsed, "vital": tuple(table.get("vital", ()))})
-
-
-def _parse_command(table: Mapping[str, Any]) -> Command:
-    lists = {name: tuple(value) for name, value in table.items() if isinstance(value, list)}
-    return Command(**{**table, **lists})
-
-
-@dataclass(frozen=True)
-class BootOptions:
+class BootOptions(Value):
     user: str
     before: tuple[str, ...] = ()
     """A command to run first; its failure is ignored."""

@@ -4,12 +4,10 @@ A unit is a file; `medley kept NAME` is its supervisor, a process that runs the 
 unit's policy, and writes its state and its log.
 """
 
-import json
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +27,7 @@ from medley.process_identity import (
     reap_orphans,
 )
 from medley.unusable_file import skip_unusable_file
+from medley.values import Value
 
 STARTED_PREFIX = "medley keeps "
 _STARTED_LIMIT_S = 10
@@ -44,8 +43,7 @@ _MAX_TAIL_BYTES = 256 << 10
 _MAX_LOG_BYTES = 64 << 20
 
 
-@dataclass(frozen=True)
-class UnitState:
+class UnitState(Value):
     """The state of a unit, as its supervisor last wrote it."""
 
     name: str
@@ -158,7 +156,7 @@ def read_unit(name: str) -> Unit:
     text = storage.read_text(file, errors="replace")
     try:
         return Unit.from_json(text or "")
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise Problem(
             f"{name} cannot be restarted",
             cause=f"{file} is damaged: {describe_error(error)}",
@@ -178,7 +176,7 @@ def read_state(name: str) -> UnitState | None:
     if saved is None:
         # The file is damaged: the supervisor rewrites it with the next change.
         return UnitState(name, supervisor.pid, running=True, since_s=0) if supervisor else None
-    return saved if supervisor else replace(saved, kept=False, running=False, next_s=None)
+    return saved if supervisor else saved.replace(kept=False, running=False, next_s=None)
 
 
 def read_last_log_lines(name: str) -> list[str]:
@@ -272,7 +270,7 @@ class UnitSupervisor:
                 write_line(message)
                 main_process.stop(self.unit.stop_limit_s)
                 finished_early = main_process.poll() or ProcessResult(1, ())
-                return replace(finished_early, lines=(*finished_early.lines, message))
+                return finished_early.replace(lines=(*finished_early.lines, message))
             vital_processes = self._find_vital_processes()
             if vital_processes:
                 rank_memory.check(list_descendants(self.state.keeper))
@@ -307,6 +305,6 @@ class UnitSupervisor:
         return delay_s
 
     def _write_state(self, **changes: Any) -> None:  # noqa: ANN401 - each field by its name
-        self.state = replace(self.state, **changes)
+        self.state = self.state.replace(**changes)
         with skip_unusable_file():
-            storage.write_text(get_units_folder() / f"{self.unit.name}.state", json.dumps(asdict(self.state)))
+            storage.write_text(get_units_folder() / f"{self.unit.name}.state", self.state.to_json())

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from medley import cluster, config, process, storage, transcript, user
@@ -64,7 +63,7 @@ def examine_cluster(fleet: Fleet, progress: Progress) -> Case:
     sources = checks.find_engine_sources(members, group.engine)
     case = build_case(
         hosts,
-        replace(group.network_options, nccl=engine_source.find_oldest_nccl(group.engine, sources.values())),
+        group.network_options.replace(nccl=engine_source.find_oldest_nccl(group.engine, sources.values())),
         head=group.head,
         silent_hosts={name: _explain_silence(fleet, name, digest) for name in fleet.failed},
         digest=digest,
@@ -74,7 +73,7 @@ def examine_cluster(fleet: Fleet, progress: Progress) -> Case:
         return case
     with progress.stage("check connections between the hosts"):
         problems = _try_connections(fleet, case.fabric.endpoints, group.head)
-    return replace(case, connection_problems=problems)
+    return case.replace(connection_problems=problems)
 
 
 def read_answers(env: str | None) -> Transcript:

@@ -1,9 +1,10 @@
 """Define what doctor checks examine, what they report, and the decorators that turn functions into rules."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from shlex import join
 from typing import Any, Literal, TypeVar
+
+from msgspec import field
 
 from medley.cluster import ClusterHost
 from medley.errors import Problem
@@ -16,6 +17,7 @@ from medley.schema import (
     EngineName,
 )
 from medley.transcript import Transcript
+from medley.values import Value
 
 State = Literal["ok", "better", "wrong", "unknown"]
 GROUP_NAME = "all"
@@ -24,8 +26,7 @@ NOT_RECORDED = "not in this transcript; medley facts --transcript records it now
 _Part = TypeVar("_Part")
 
 
-@dataclass(frozen=True)
-class Fix:
+class Fix(Value):
     """A safe change that `doctor --fix` prints, and then makes on its host."""
 
     host: str
@@ -43,8 +44,7 @@ class Fix:
         return f"{'sudo ' if self.needs_root else ''}{join(self.arguments)}"
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(Value):
     """One result for a host or the group; `better` and `wrong` come with a Problem that has the fix."""
 
     host: str
@@ -54,8 +54,7 @@ class Check:
     fix: Fix | None = None
 
 
-@dataclass(frozen=True)
-class Subject:
+class Subject(Value):
     """The host, or GROUP_NAME, that a check reports about."""
 
     name: str
@@ -90,7 +89,6 @@ class Subject:
 GROUP_SUBJECT = Subject(GROUP_NAME)
 
 
-@dataclass(frozen=True)
 class ExaminedHost(Subject):
     facts: Facts
     health: Health = field(default_factory=Health)
@@ -127,8 +125,7 @@ class ExaminedHost(Subject):
         return bool(self.health.compilers and self.health.compilers.is_pinned)
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(Value):
     """Everything that the checks read: the hosts of a group, their network, and the connections tried."""
 
     hosts: Mapping[str, ExaminedHost]
@@ -152,8 +149,7 @@ class Case:
         return len(self.hosts) + len(self.silent_hosts) > 1
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(Value):
     """A named check of a case; docs/reference/doctor-checks.md says when it fails, and the fix."""
 
     name: str

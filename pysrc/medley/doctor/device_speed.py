@@ -1,7 +1,6 @@
 """Find devices and links that are slower than before, than equal ones or than their documented speed."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from medley.doctor.checks import NOT_RECORDED, Case, Check, case_check
 from medley.planner.device_history import (
@@ -17,7 +16,7 @@ def speed(case: Case) -> Iterator[Check]:
     """Compare the newest record of each host's history; servers and collective-test write these records."""
     records = {name: parse_records(host.health.speeds or ()) for name, host in case.hosts.items()}
     devices = {
-        (name, device.index): replace(device, host=name)
+        (name, device.index): device.replace(host=name)
         for name, history in records.items()
         for device in (history[-1].devices if history else ())
     }

@@ -10,7 +10,6 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -23,10 +22,11 @@ from medley.host_schema import HostTable
 from medley.model import chat_format
 from medley.model.chat_format import ChatFormat
 from medley.network.fabric.variables import NOT_CARRIED_VARIABLES
-from medley.network.ports import API_PORT
+from medley.network.ports import API_PORT, LOOPBACK_ADDRESS
 from medley.network.socket_url import write_socket_url
 from medley.planner.plan import Plan
 from medley.schema import EngineName, Model
+from medley.values import Value
 
 _SERVER_SCRIPT = payload.FOLDER / "engine_server.py"
 # Variables of vLLM, its libraries, torch and the hub.
@@ -44,8 +44,7 @@ _HOST_ONLY_VARIABLES = {
 }
 
 
-@dataclass(frozen=True)
-class Tls:
+class Tls(Value):
     """The user's certificate and key; without them medley's own authority issues one."""
 
     certificate: Path | None = None
@@ -64,15 +63,14 @@ def find_tls_folder() -> Path:
     return storage.find_state_folder() / "tls"
 
 
-@dataclass(frozen=True)
-class ServerSpec:
+class ServerSpec(Value):
     """The weights that a server has, and the name, address and key of its API."""
 
     target: str
     """The folder or repository of the weights."""
     name: str
     """The model's name in requests."""
-    address: str = "127.0.0.1"
+    address: str = LOOPBACK_ADDRESS
     port: int = API_PORT
     key: Path | None = None
     """The file of the API key that the edge asks for, or the folder of medley's own keys."""
@@ -208,7 +206,7 @@ def serve_on_socket(command: AnnotatedCommand, serving: ServerSpec, python: str)
     if serving.chat and serving.chat.has_no_reasoning_parser:
         why = "a request's thinking is left out: no parser reads it"
         added_variables.append(Variable(NO_REASONING, "1", why))
-    return replace(command, words=argv, variables=keep_last_values((*command.variables, *added_variables)))
+    return command.replace(words=argv, variables=keep_last_values((*command.variables, *added_variables)))
 
 
 def build_stacks_variable() -> Variable:

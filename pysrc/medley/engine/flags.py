@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from medley.command import Flag
 from medley.engine.parser import EngineParser
 from medley.errors import Problem
 from medley.schema import EngineName
+from medley.values import Value
 
 
 def require_known_flags(
@@ -72,8 +72,7 @@ def _is_above_one(text: str) -> bool:
         return False
 
 
-@dataclass(frozen=True)
-class Argument:
+class Argument(Value):
     """An argument of the engine's Python class, with its reason."""
 
     name: str

@@ -1,10 +1,11 @@
 """Build the command of an engine process and the plan of each host, and choose the launcher."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
+
+from msgspec import field
 
 from medley.command import AnnotatedCommand, Command, Variable, keep_last_values, override_variables
 from medley.engine import (
@@ -31,6 +32,7 @@ from medley.planner import Layout, group_by_host, list_devices, list_pipelines
 from medley.planner.placement import PlacementOptions
 from medley.planner.plan import Launcher, NodeProcess, Plan
 from medley.schema import EngineName
+from medley.values import Value
 
 ENGINES: Mapping[EngineName, Engine] = {"vllm": vllm, "sglang": sglang}
 _ENGINE_KEY_VARIABLES = ("VLLM_API_KEY",)
@@ -38,8 +40,7 @@ RANKS_PORT = 24_020
 """The port of the ranks' rendezvous on the first host, or a later port if it is taken; in Ray's range."""
 
 
-@dataclass(frozen=True)
-class Order:
+class Order(Value):
     """The part of a job that the engine's modules read: weights, server, placement and flags."""
 
     weights: Weights
@@ -61,8 +62,7 @@ class Order:
         return f"models/{self.weights.name}.toml" if model and model.args.get(self.placement.engine) else None
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(Value):
     """The process that a host starts, with its plan and files."""
 
     plan: Plan
@@ -157,11 +157,11 @@ def build_launch(
     )
     has_programs = bool(tools.program_folder.parts)
     if has_programs:
-        command = replace(command, variables=keep_last_values((*command.variables, build_stacks_variable())))
+        command = command.replace(variables=keep_last_values((*command.variables, build_stacks_variable())))
     if serving.socket_folder:
         # With a key in the user's shell, vLLM would require it of medley's requests on the socket too.
         keys = tuple(name for name in _ENGINE_KEY_VARIABLES if name in environ)
-        command = replace(command, unset=(*command.unset, *keys))
+        command = command.replace(unset=(*command.unset, *keys))
     if has_programs and serving.socket_folder and not (plan.node_process and plan.node_process.rank):
         command = serve_on_socket(command, serving, str(tools.program_folder / "python"))
     return Launch(plan, command, order.model_extras)
@@ -177,14 +177,14 @@ def run_in_container(
         (Mount(serving.socket_folder, FlagReason.SOCKET, is_writable=True),) if serving.socket_folder else ()
     )
     mounts = (*environment.spec.mounts, *model, *sockets)
-    spec = replace(environment.spec, pid_container=ray_container, mounts=mounts)
+    spec = environment.spec.replace(pid_container=ray_container, mounts=mounts)
     command = launch.annotated_command
     if serving.socket_folder:
         command = serve_on_socket(command, serving, str(environment.python))
     if build_stacks_variable().name not in environment.spec.image.names:
-        command = replace(command, variables=keep_last_values((*command.variables, build_stacks_variable())))
-    container_command = replace(environment, spec=spec).wrap_launch(command, name_serving_role(serving.port))
-    return replace(launch, annotated_command=container_command)
+        command = command.replace(variables=keep_last_values((*command.variables, build_stacks_variable())))
+    container_command = environment.replace(spec=spec).wrap_launch(command, name_serving_role(serving.port))
+    return launch.replace(annotated_command=container_command)
 
 
 def choose_launcher(
@@ -248,8 +248,7 @@ def plan_nodes(plan: Plan, layout: Layout, addresses: Mapping[str, str], port: i
     hosts = group_by_host(list_devices(layout))
     for rank, (host, devices) in enumerate(hosts.items()):
         replicas = sum(stages[0].devices[0].host == host for stages in list_pipelines(layout))
-        plans[host] = replace(
-            plan,
+        plans[host] = plan.replace(
             node_process=NodeProcess(len(hosts), rank, addresses[next(iter(hosts))], port, addresses[host]),
             gpus=tuple(device.index for device in devices if device.kind != "cpu"),
             replicas_here=replicas,

@@ -8,11 +8,12 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypedDict
+
+from msgspec import field
 
 from medley import config, json_shape, process, storage
 from medley.command import UNSET_VARIABLES, Command
@@ -21,6 +22,7 @@ from medley.environment.container_image import ContainerEnvironment
 from medley.progress import SILENT, Progress
 from medley.schema import TITLES, EngineName
 from medley.unusable_file import skip_unusable_file
+from medley.values import Value
 
 PARSERS_FOLDER = "locks/parsers"
 FLAG_REPLACEMENTS: Mapping[str, Mapping[str, str]] = config.read_module_table(__file__, "renamed_flags.toml")
@@ -39,8 +41,7 @@ _MIN_NAME_SIMILARITY, _MIN_FLAG_SIMILARITY = 0.7, 0.8
 """Below this likeness difflib's nearest name is unrelated."""
 
 
-@dataclass(frozen=True)
-class ArgumentFault:
+class ArgumentFault(Value):
     """The reason why an engine would refuse an argument, and the advice what to write instead."""
 
     argument: str
@@ -65,8 +66,7 @@ class FlagRule(TypedDict, total=False):
     """The rules of the keys of its JSON, if they are limited."""
 
 
-@dataclass(frozen=True)
-class EngineParser:
+class EngineParser(Value):
     """The flags that an engine release accepts, and the variables that it reads."""
 
     engine: EngineName

@@ -9,7 +9,6 @@ import errno
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from medley.environment.toolkit import Loader
 from medley.errors import Problem, describe_error
 from medley.host_schema import Recipe
 from medley.progress import Progress
+from medley.values import Value
 
 MANIFEST_FILE = "medley.json"
 # A network that drops every packet becomes a Problem in seconds. Downloads keep uv's own limits: they falter.
@@ -30,8 +30,7 @@ _LOAD_LIMIT_S = 20
 UNSET_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
 
 
-@dataclass(frozen=True)
-class Blueprint:
+class Blueprint(Value):
     """Everything that shapes one environment on this host."""
 
     name: str

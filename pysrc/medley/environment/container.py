@@ -1,7 +1,6 @@
 """Build `docker run` and `podman run` commands: limits, GPUs, RDMA, mounts."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -10,6 +9,7 @@ from medley.command import AnnotatedCommand, Flag, Variable
 from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host_schema import HostTable
+from medley.values import Value
 
 Runtime = Literal["docker", "podman"]
 
@@ -60,8 +60,7 @@ _MEMLOCK_FIX = (
 )
 
 
-@dataclass(frozen=True)
-class Image:
+class Image(Value):
     name: str
     id: str = ""
     """64 hex digits; empty if the image is not on this host yet."""
@@ -76,8 +75,7 @@ class Image:
         return self.id[:12] or "not here yet"
 
 
-@dataclass(frozen=True)
-class Mount:
+class Mount(Value):
     source: Path
     why: str
     is_writable: bool = False
@@ -90,8 +88,7 @@ class Mount:
         return Flag(("--volume",), f"{self.source}:{target}{'' if self.is_writable else ':ro'}", self.why)
 
 
-@dataclass(frozen=True)
-class ContainerSpec:
+class ContainerSpec(Value):
     """The flags, mounts and variables that all containers of one image on this host share."""
 
     runtime: Runtime
@@ -204,8 +201,7 @@ def _list_file_mounts(words: Iterable[str]) -> Iterator[Mount]:
         flag_name = word
 
 
-@dataclass(frozen=True)
-class HardLimits:
+class HardLimits(Value):
     """The hard limits of a process; None is unlimited."""
 
     files: int | None

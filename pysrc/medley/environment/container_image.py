@@ -8,12 +8,12 @@ import os
 import re
 import resource
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from huggingface_hub import constants
+from msgspec import field
 
 from medley import json_shape, process, storage, user
 from medley.command import AnnotatedCommand, Command, Flag, Variable
@@ -27,6 +27,7 @@ from medley.host.kind_image import get_default_image
 from medley.model import hub
 from medley.progress import SILENT, Progress
 from medley.schema import TITLES, EngineName
+from medley.values import Value
 
 _PROBE_LIMIT_S = 300  # importing torch, the first time, from a slow disk
 _CAP_SYS_RESOURCE = 24
@@ -36,8 +37,7 @@ RAY_ROLE = "ray"
 _PROBE_NUMBERS = itertools.count(1)
 
 
-@dataclass(frozen=True)
-class ImageSelection:
+class ImageSelection(Value):
     """The user's choice of an image, stored while the cluster lasts; its fields are keys of that table."""
 
     runtime: Runtime
@@ -54,11 +54,10 @@ class ImageSelection:
 
     @property
     def table(self) -> dict[str, Any]:
-        return asdict(self)
+        return self.to_table()
 
 
-@dataclass(frozen=True)
-class ImageRequest:
+class ImageRequest(Value):
     image: str
     """The image's name, or `default`: the image in the kind's table of hosts/."""
     container: Runtime | None = None
@@ -78,8 +77,7 @@ class ImageRequest:
         return ImageSelection(runtime, image or Image(name), self.nccl, self.mounts)
 
 
-@dataclass(frozen=True)
-class ContainerEnvironment:
+class ContainerEnvironment(Value):
     selection: ImageSelection
     spec: ContainerSpec
     contents: Mapping[str, Any] = field(default_factory=dict)
@@ -116,7 +114,7 @@ class ContainerEnvironment:
         mounts = (*self.spec.mounts, *(Mount(path, "what is asked") for path in read_paths))
         variables = tuple(Variable(name, value, "") for name, value in command.env.items())
         name = f"{container.name_container('ask')}-{os.getpid()}-{next(_PROBE_NUMBERS)}"
-        spec = replace(self.spec, mounts=mounts, pid_container=pid_container)
+        spec = self.spec.replace(mounts=mounts, pid_container=pid_container)
         return spec.wrap(AnnotatedCommand(command.argv, (), variables), name, {}).command
 
     def wrap_launch(
@@ -172,7 +170,7 @@ def prepare_image(
     if dry_run:
         return describe_environment(selection, kind, facts)
     image = container_runtime.fetch_image(selection.runtime, selection.image.name, facts.system, watch=watch)
-    environment = describe_environment(replace(selection, image=image), kind, facts)
+    environment = describe_environment(selection.replace(image=image), kind, facts)
     for variable in environment.spec.variables:
         if variable.name in {*container.CACHE_FOLDERS, "HF_HUB_CACHE"}:
             storage.make_folder(Path(variable.value))
@@ -186,8 +184,8 @@ def prepare_image(
             cause=f"its PATH has no {engine}; its Python is {contents['python']}",
             fix=f"take an image with {TITLES[engine]} in it",
         )
-    environment = replace(
-        environment, contents=contents, selection=replace(environment.selection, engines=engines)
+    environment = environment.replace(
+        contents=contents, selection=environment.selection.replace(engines=engines)
     )
     return mount_user_nccl(environment, selection.nccl, watch=watch) if selection.nccl else environment
 
@@ -295,8 +293,8 @@ def mount_user_nccl(
             *environment.spec.mounts,
             *(Mount(file, why, target=Path(library["path"])) for library in image_libraries),
         )
-        spec = replace(environment.spec, mounts=mounts, variables=(*environment.spec.variables, variable))
-        environment = replace(environment, spec=spec)
+        spec = environment.spec.replace(mounts=mounts, variables=(*environment.spec.variables, variable))
+        environment = environment.replace(spec=spec)
         mounted_libraries = _find_linked_nccl(environment)
     sha256 = storage.hash_file(file)
     if {library["sha256"] for library in mounted_libraries} != {sha256}:

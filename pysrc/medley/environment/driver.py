@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -17,6 +16,7 @@ from medley.host.driver_libraries import (
     read_library_file,
 )
 from medley.host_schema import Driver, HostTable
+from medley.values import Value
 
 System = Literal["NixOS", "WSL"]
 CUDA_LIBRARY = DRIVER_LIBRARIES[0]
@@ -37,8 +37,7 @@ _INSTALL_FIXES = {
 _VERSION = re.compile(r"\.so\.(\d{3,}\.\d+(?:\.\d+)?)$")
 
 
-@dataclass(frozen=True)
-class Libraries:
+class Libraries(Value):
     paths: Mapping[str, str]
     """Paths by the name that programs open, in the order in which programs load them."""
     versions: Mapping[str, str]

@@ -3,14 +3,16 @@
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
+
+from msgspec import field
 
 from medley import config
 from medley.errors import Problem
 from medley.host.kind import Kind
 from medley.host.kind_image import get_default_image
 from medley.schema import TITLES, EngineName, Model
+from medley.values import Value
 
 # Versions that all hosts of a cluster must share: Ray refuses another Ray or Python, ranks another engine.
 _SHARED_TITLES: Mapping[str, str] = {**dict(TITLES.items()), "ray": "Ray", "python": "Python"}
@@ -25,14 +27,12 @@ Versions = Mapping[str, str]
 """Versions by `vllm`, `sglang`, `ray`, `python`, `cuda` and `nccl`; unknown ones are missing."""
 
 
-@dataclass(frozen=True)
-class EngineRequest:
+class EngineRequest(Value):
     image: str | None = None
     environment: str | None = None
 
 
-@dataclass(frozen=True)
-class EngineSource:
+class EngineSource(Value):
     switches: tuple[str, ...]
     """The command-line switches that choose it."""
     name: str = USER_VIRTUALENV

@@ -5,13 +5,13 @@ import json
 import os
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from medley import process, user
 from medley.command import Command
 from medley.environment.uv import choose_configuration
 from medley.errors import Problem
+from medley.values import Value
 
 _HEADER = struct.Struct("<4sBB10xHHIQQQIHHH")
 _SEGMENT = struct.Struct("<IIQQQQ")
@@ -27,8 +27,7 @@ print(json.dumps({"path": os.path.realpath(getattr(sys, "_base_executable", sys.
 "machine": platform.machine(), "libc": os.confstr("CS_GNU_LIBC_VERSION")}))"""
 
 
-@dataclass(frozen=True)
-class Interpreter:
+class Interpreter(Value):
     path: Path
     version: str
     """The exact version, such as 3.11.7: Ray refuses another one within a cluster."""
@@ -42,8 +41,7 @@ class Interpreter:
         return f"{self.implementation} {self.version} ({self.path})"
 
 
-@dataclass(frozen=True)
-class PythonCandidate:
+class PythonCandidate(Value):
     path: str
     origin: str
     is_required: bool = False
@@ -97,8 +95,7 @@ def list_candidates(
         yield PythonCandidate(str(path), "pyenv")
 
 
-@dataclass(frozen=True)
-class _Unfit:
+class _Unfit(Value):
     """A Python that cannot be used."""
 
     why: str

@@ -6,7 +6,6 @@ import tempfile
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from medley.errors import Problem
 from medley.host_schema import ENGINE_TABLES
 from medley.progress import Progress
 from medley.schema import TITLES, EngineName
+from medley.values import Value
 
 _INSTALLED_SIZE_RATIO = 2.5
 """Bytes on disk per downloaded byte, with a reserve: vllm-cuda's 4.3 GB of wheels become 9.3 GB."""
@@ -35,8 +35,7 @@ _NO_MATCHING_WHEEL = re.compile(
 _NOT_ON_INDEX = re.compile(r"Because (?P<name>[\w.-]+) was not found in the (?:package registry|provided)")
 
 
-@dataclass(frozen=True)
-class PinnedPackage:
+class PinnedPackage(Value):
     name: str
     version: str
     hashes: tuple[str, ...]
@@ -97,8 +96,7 @@ def _estimate_disk_bytes(packages: Iterable[PinnedPackage]) -> int:
     )
 
 
-@dataclass(frozen=True)
-class LockRequest:
+class LockRequest(Value):
     name: str
     requirements: Sequence[str]
     device: str
@@ -116,11 +114,10 @@ class LockRequest:
                 cause=f"it is that of {path}" if path else "a name is of small letters, digits, - and .",
                 fix=f"medley env lock own-{suggestion} …",
             )
-        return replace(self, indexes=tuple(map(_parse_index, self.indexes)))
+        return self.replace(indexes=tuple(map(_parse_index, self.indexes)))
 
 
-@dataclass(frozen=True)
-class ResolvedLock:
+class ResolvedLock(Value):
     request: LockRequest
     python: Interpreter
     pins: tuple[PinnedPackage, ...]

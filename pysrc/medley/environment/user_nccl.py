@@ -4,7 +4,6 @@ import mmap
 import platform
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from medley import user
@@ -14,14 +13,14 @@ from medley.errors import Problem, describe_error
 from medley.host.driver_libraries import EXTRA_LIBRARIES_VARIABLE as PRELOAD
 from medley.host.driver_libraries import find_objection, read_library_file
 from medley.host_schema import HostTable
+from medley.values import Value
 
 # NCCL's init.cc has this literal, VERSION_STRING: "NCCL version 2.30.7+cuda13.0".
 _VERSION_STRING = re.compile(rb"NCCL version (\d+\.\d+\.\d+)\+cuda(\d+)\.\d+")
 _FIND_COMMAND = "find / -name 'libnccl.so.2*' 2>/dev/null"
 
 
-@dataclass(frozen=True)
-class UserNccl:
+class UserNccl(Value):
     path: Path
     version: tuple[int, ...]
     cuda: int

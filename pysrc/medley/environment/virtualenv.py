@@ -6,7 +6,6 @@ Hosts whose environments have the same parts can join one Ray cluster; where one
 import difflib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -23,6 +22,7 @@ from medley.host_schema import Driver, Recipe
 from medley.progress import SILENT, Progress
 from medley.schema import TITLES, EngineName
 from medley.unusable_file import skip_unusable_file
+from medley.values import Value
 
 # A number to increase when medley builds another environment from the same parts.
 _FORMAT = 2
@@ -44,8 +44,7 @@ class _Manifest(TypedDict):
     built: str
 
 
-@dataclass(frozen=True)
-class Environment:
+class Environment(Value):
     """A finished engine environment."""
 
     name: str

@@ -3,9 +3,10 @@
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
+
+from msgspec import field
 
 from medley.explain.advice import find_advice, find_advice_below
 from medley.explain.code_faults import explain_halved_size, explain_version_fault
@@ -28,6 +29,7 @@ from medley.explain.phases import find_last_phase
 from medley.explain.remedies import find_remedy
 from medley.explain.skipped_imports import SkippedImport, find_skipped_part
 from medley.explain.toolkit_packages import find_toolkit_package
+from medley.values import Value
 
 CONTEXT_LINES = 60
 """Lines before an error that belong to it."""
@@ -57,8 +59,7 @@ _DEFECT_WORDS = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(Value):
     """Where an error comes from, in words; each is None if the lines do not show it."""
 
     component: str | None = None
@@ -170,8 +171,7 @@ class NearbyLines(NamedTuple):
     after: Sequence[bytes] = ()
 
 
-@dataclass(frozen=True)
-class LogFacts:
+class LogFacts(Value):
     """What the whole log shows: `flags`: those that select a component, with what to type for each."""
 
     engine: str | None = None

@@ -3,7 +3,6 @@
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import BinaryIO
@@ -36,7 +35,7 @@ def _explain_logs(logs: Iterable[Log], known: KnownFailures, needles: Needles) -
         explanation = choose_failures([scan_log(log, needles, user) for log in logs], known)
     warnings = [f"known failures left out: {problem.what}: {problem.cause}" for problem in known.problems]
     warnings += [f"known failure {name} left out: {_SLOW_REASON}" for name in sorted(user.slow)]
-    return replace(explanation, warnings=tuple(warnings))
+    return explanation.replace(warnings=tuple(warnings))
 
 
 def open_named_logs(names: Sequence[str]) -> list[Log]:

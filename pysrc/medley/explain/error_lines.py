@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import field
 
 from medley.explain.context import Context
 from medley.explain.lines import INFO, WARNING, LogLine, cut_at_blank, decode, parse_line
+from medley.values import Value
 
 # vLLM 0.33.0, v1/executor/multiproc_executor.py: the text of a worker's exception, without its type.
 _WORKER_REPORT = re.compile(
@@ -43,11 +45,10 @@ def unwrap_worker_error(line: LogLine) -> LogLine:
         return line
     message = match["own"]
     text = message if re.match(r"[\w.]+(?:Error|Exception)\b", message) else f"{match['kind'] or ''}{message}"
-    return replace(line, text=text, is_worker_report=True)
+    return line.replace(text=text, is_worker_report=True)
 
 
-@dataclass(frozen=True)
-class ErrorLine:
+class ErrorLine(Value):
     """An error of a log."""
 
     line: LogLine
@@ -80,8 +81,7 @@ LINES_BELOW_CALL = 16
 _EXCEPTION_CLASS = re.compile(r"^[A-Za-z_][\w.]*(?:\([\w.]+\))?(?::(?: |$)|$)")
 
 
-@dataclass(frozen=True)
-class TracebackEnd:
+class TracebackEnd(Value):
     line: LogLine
     lines_below: int
     """Number of lines below the call."""
@@ -182,4 +182,4 @@ def _follow_chain(first: ErrorLine, errors: Sequence[ErrorLine]) -> ErrorLine:
         if later is None or later.number - last.number > NEAR_LINES // 2:
             break
         first, last = (first if last.is_direct_cause else later), later
-    return last if last is first else replace(last, origin=first.message)
+    return last if last is first else last.replace(origin=first.message)

@@ -1,10 +1,10 @@
 """Recognize turning points in logs, and describe errors that no known failure has."""
 
 import re
-from dataclasses import dataclass
 
 from medley.explain.lines import SGLANG, VLLM, LogLine
 from medley.explain.patterns import Failure, Sign, sign
+from medley.values import Value
 
 BEGINS, READY, STOPPED, RECOVERED, EXCEPTION = "begins", "ready", "stopped", "recovered", "exception"
 CALL, NCCL, ARGUMENTS, VERSION, ENABLED = "call", "nccl", "arguments", "version", "enabled"
@@ -58,8 +58,7 @@ _THOR_IMAGE = r"\bnvidia-ai-iot/[\w./-]*:\S*jetson-(?P<image_thor>thor)"
 _JETSON_IMAGE = r"\b(?:dustynv|nvidia-ai-iot|l4t)[\w./-]*:(?:\w[\w.]*-)*r(?P<image_l4t>3\d(?:\.\d+)*)"
 
 
-@dataclass(frozen=True)
-class Transition:
+class Transition(Value):
     kind: str
     signs: tuple[Sign, ...]
     resolves: tuple[str, ...] = ()

@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -20,6 +19,7 @@ from medley.explain.log_ends import (
 from medley.explain.patterns import CONFIDENCE_RANK, Confidence, KnownFailures, Phase, Wording
 from medley.explain.refused_request import find_refused_request
 from medley.explain.scanned_log import FailureMatch, LogScan, build_unknown_match, shorten_message
+from medley.values import Value
 
 _MAX_CLOCK_SPAN_S = 900
 """Times of one log that differ by more may be of two time zones."""
@@ -35,8 +35,7 @@ _SAME_FAILURE_LINES = 8
 """Two matches of a failure within this many lines count as one."""
 
 
-@dataclass(frozen=True)
-class FailureReport:
+class FailureReport(Value):
     match: FailureMatch
     follows: bool = False
     """Whether another failure came before, and may be its cause."""
@@ -83,8 +82,7 @@ class FailureReport:
         }
 
 
-@dataclass(frozen=True)
-class Explanation:
+class Explanation(Value):
     """The result; `unknown`: logs with an unknown failure."""
 
     problems: tuple[FailureReport, ...]
@@ -122,7 +120,7 @@ def choose_failures(scans: Sequence[LogScan], known: KnownFailures) -> Explanati
     if not reports:
         reports = [FailureReport(match) for match in _find_symptoms(matches, scans)[:1]]
         silent_ends = _find_silent_end(reports, scans, phases)
-        reports = [*silent_ends, *(replace(report, follows=bool(silent_ends)) for report in reports)]
+        reports = [*silent_ends, *(report.replace(follows=bool(silent_ends)) for report in reports)]
     if not reports and not any(scan.stopped for scan in scans):
         reports = _report_first(find_unfinished_step(scan, scans, phases) for scan in scans)
     if not reports:
@@ -133,8 +131,7 @@ def choose_failures(scans: Sequence[LogScan], known: KnownFailures) -> Explanati
         reports = _report_first(map(find_last_words, scans))
     by_log = {scan.name: scan for scan in scans}
     reports = [
-        replace(
-            report,
+        report.replace(
             match=_apply_wording(report.match, known.wordings),
             settings=by_log[report.match.log].all_settings,
             manager=by_log[report.match.log].figures.get("manager"),
@@ -176,7 +173,7 @@ def _apply_wording(match: FailureMatch, wordings: Sequence[Wording]) -> FailureM
     """Return the match with the first wording that its engine's own sentence has."""
     sentence = _EXCEPTION_CLASS.sub("", match.groups.get(match.failure.reworded or "") or "")
     fallback = (
-        replace(match, failure=DEFECT)
+        match.replace(failure=DEFECT)
         if match.failure is UNKNOWN and match.groups.get("version_fault")
         else match
     )
@@ -186,8 +183,7 @@ def _apply_wording(match: FailureMatch, wordings: Sequence[Wording]) -> FailureM
         for sign in wording.signs:
             sign_match = sign.expression.search(sentence) if sign.needle in sentence else None
             if sign_match and not (wording.harmless and wording.harmless.search(sentence)):
-                return replace(
-                    match,
+                return match.replace(
                     failure=wording,
                     groups={**match.groups, **sign_match.groupdict(), "said": sentence},
                 )

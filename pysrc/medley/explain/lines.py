@@ -3,9 +3,10 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
+
+from medley.values import Value
 
 INFO, WARNING, ERROR = "info", "warning", "error"
 VLLM, SGLANG = "vLLM", "SGLang"
@@ -101,8 +102,7 @@ _FAULT_WORDS = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class LogLine:
+class LogLine(Value):
     """`when`: month, day and seconds of the day; most prefixes have no year."""
 
     text: str
@@ -157,8 +157,7 @@ def _read_time(prefix: dict[str, str]) -> tuple[int, int, float] | None:
     return int(digits[:-2]), int(digits[-2:]), day_s
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(Value):
     lines: list[bytes]
     nearby: list[bytes]
     """The same lines, with some before and after them."""

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import islice
 
 from medley.explain.context import find_warning
@@ -89,7 +88,7 @@ def find_failed_request(scan: LogScan, phases: Sequence[Phase]) -> FailureMatch 
     nearby_lines = islice(
         scan.tail, max(failures[-1].number - (scan.lines - len(scan.tail)) - _ANSWER_LINES, 0), None
     )
-    return replace(match, groups={**match.groups, "status": find_status(nearby_lines)})
+    return match.replace(groups={**match.groups, "status": find_status(nearby_lines)})
 
 
 def find_last_words(scan: LogScan) -> FailureMatch | None:

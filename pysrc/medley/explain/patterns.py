@@ -6,7 +6,6 @@ They are in failures/*.toml of the repository, one file per program or subject, 
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
@@ -18,7 +17,7 @@ from medley.errors import Problem
 from medley.explain.engine_advice import EngineFlag, add_sglang_flags, keep_engine_parts, keep_version_parts
 from medley.explain.package_versions import AffectedReleases
 from medley.explain.templates import GROUP, fill_in_words, fill_template
-from medley.values import StrictTable, WrongKey
+from medley.values import StrictTable, Value, WrongKey
 
 Confidence = Literal["high", "medium", "low"]
 CONFIDENCE_RANK = {"high": 0, "medium": 1, "low": 2}
@@ -237,8 +236,7 @@ class File(StrictTable):
             yield from (((table, at), row) for at, row in enumerate(rows))
 
 
-@dataclass(frozen=True)
-class KnownFailures:
+class KnownFailures(Value):
     """All known failures; `user`: names of the user's own."""
 
     failures: tuple[Failure, ...]

@@ -9,8 +9,9 @@ import time
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import accumulate
+
+import msgspec
 
 from medley.explain import error_lines, events
 from medley.explain.context import CONTEXT_LINES, Context, LogFacts, NearbyLines, read_context, read_places
@@ -277,7 +278,7 @@ class _Scan:
             return
         when = line.when or block.find_time_before(index)
         if joined := self._join_wrapped(block, index):
-            line = replace(line, text=joined)
+            line = line.replace(text=joined)
             self._match_joined(line, block, index)
         error = error_lines.read_error_line(
             line, number, when, block.list_preceding(index, 8), block.list_following(index, 12)
@@ -286,7 +287,7 @@ class _Scan:
             self.result.end_number is None or number - self.result.end_number <= error_lines.NEAR_LINES
         ):
             # Keep the first and the last ones.
-            self.result.errors.append(replace(error, context=self._read_context(line, block, index)))
+            self.result.errors.append(error.replace(context=self._read_context(line, block, index)))
             del self.result.errors[_MAX_ERRORS // 2 : len(self.result.errors) - _MAX_ERRORS // 2]
 
     def _record_match(self, failure: Failure, sign: Sign, line: LogLine, block: Block, index: int) -> None:
@@ -297,7 +298,7 @@ class _Scan:
         text = "\n".join([line.text, *(other.text for _, other in later_lines)])
         match = self._search(failure, sign, text)
         if match is None and (joined := self._join_wrapped(block, index)):
-            line, text = replace(line, text=joined), joined
+            line, text = line.replace(text=joined), joined
             match = self._search(failure, sign, text)
         is_stopped = failure.unless_stopped and _is_after_stop(block, index)
         if match is None or is_stopped or not self._is_within(failure, line, block, index):
@@ -312,7 +313,7 @@ class _Scan:
                 number += distance
         groups = {**match.groups}
         if failure.scan_groups or failure.reworded:
-            groups = {**vars(self._read_context(line, block, index)), **groups}
+            groups = {**msgspec.structs.asdict(self._read_context(line, block, index)), **groups}
         if failure.needs and not groups.get(failure.needs):
             self._unmet_counts[failure.name] += 1
             return

@@ -3,7 +3,9 @@
 import re
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+import msgspec
 
 from medley.explain import error_lines
 from medley.explain.error_lines import ErrorLine
@@ -11,6 +13,7 @@ from medley.explain.lines import LogLine, cut_at_blank
 from medley.explain.package_versions import describe_affected
 from medley.explain.patterns import Failure
 from medley.explain.skipped_imports import SkippedImport
+from medley.values import Value
 
 TAIL_LINES = 200
 _LONGEST = 700
@@ -18,14 +21,12 @@ _MAX_SETTINGS, _LONGEST_SETTING = 64, 1000
 _VARIABLE_NAME = re.compile(r"(?<![\w$])[A-Z][A-Z0-9_]{3,60}=")
 
 
-@dataclass(frozen=True)
-class Log:
+class Log(Value):
     name: str
     blocks: Iterable[bytes]
 
 
-@dataclass(frozen=True)
-class FailureMatch:
+class FailureMatch(Value):
     failure: Failure
     groups: Mapping[str, str | None]
     line: LogLine
@@ -119,7 +120,7 @@ class LogScan:
     def drop_unaffected(self) -> None:
         """Drop faults of other releases than the log shows, and add its release to the others."""
         self.matches = [
-            replace(match, groups={**match.groups, "affected": affected}) if affected else match
+            match.replace(groups={**match.groups, "affected": affected}) if affected else match
             for match in self.matches
             if (affected := describe_affected(match.failure.affects, self.figures)) is not None
         ]
@@ -136,7 +137,10 @@ def build_unknown_match(failure: Failure, error: ErrorLine, scan: LogScan) -> Fa
         "message": shorten_message(error.message),
         "log": scan.name,
     }
-    groups |= {**vars(error.context), "origin": error.origin and shorten_message(error.origin)}
+    groups |= {
+        **msgspec.structs.asdict(error.context),
+        "origin": error.origin and shorten_message(error.origin),
+    }
     return FailureMatch(failure, groups, error.line, error.number, scan.name, error.when, scan.engine)
 
 

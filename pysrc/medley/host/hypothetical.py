@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from difflib import get_close_matches
 from functools import lru_cache
 from ipaddress import IPv4Interface
@@ -96,11 +95,11 @@ def change_addresses(facts: Facts, choose_address: Callable[[IPv4Interface], str
     new_ips = {old.ip: choose_address(old.cidr) for link in links for old in link.addresses}
 
     def change_link(link: Interface) -> Interface:
-        return replace(link, addresses=tuple(replace(old, ip=new_ips[old.ip]) for old in link.addresses))
+        return link.replace(addresses=tuple(old.replace(ip=new_ips[old.ip]) for old in link.addresses))
 
     def change_port(port: RdmaPort) -> RdmaPort:
-        gids = (replace(gid, address=new_ips.get(gid.address or "", gid.address)) for gid in port.gids)
-        return replace(port, gids=tuple(gids))
+        gids = (gid.replace(address=new_ips.get(gid.address or "", gid.address)) for gid in port.gids)
+        return port.replace(gids=tuple(gids))
 
-    net = replace(facts.net, links=tuple(map(change_link, links)))
-    return replace(facts, net=net, rdma=tuple(map(change_port, facts.rdma)))
+    net = facts.net.replace(links=tuple(map(change_link, links)))
+    return facts.replace(net=net, rdma=tuple(map(change_port, facts.rdma)))

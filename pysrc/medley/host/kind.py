@@ -4,7 +4,6 @@ import platform
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -18,6 +17,7 @@ from medley.host.facts.gpu import Gpu
 from medley.host.kind_image import choose_image
 from medley.host_schema import HostTable
 from medley.transcript import Transcript
+from medley.values import Value
 
 _FIX_BY_MESSAGE = {
     "version mismatch": "reboot: the driver was upgraded under a running kernel module (sudo reboot)",
@@ -28,8 +28,7 @@ _FIX_BY_MESSAGE = {
 """The fix for each message of nvidia-smi, by a part of the message."""
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(Value):
     """The kind of a host, with its table as it holds for this host."""
 
     name: str
@@ -48,8 +47,7 @@ class SiteHost(NamedTuple):
     kind: Kind
 
 
-@dataclass(frozen=True)
-class _KindSign:
+class _KindSign(Value):
     """A property that the table of a kind requires."""
 
     text: str

@@ -11,11 +11,11 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from medley.errors import Problem
+from medley.values import Value
 
 Level = Literal["enough", "low", "critical"]
 MIB, GIB = 1 << 20, 1 << 30
@@ -33,8 +33,7 @@ _LARGEST_PROCESSES = 5
 _V1_LIMIT_FILE = "memory.limit_in_bytes"
 
 
-@dataclass(frozen=True)
-class MemoryState:
+class MemoryState(Value):
     """The memory of the host, or of a control group with a limit, in bytes."""
 
     where: str

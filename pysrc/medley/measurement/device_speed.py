@@ -4,8 +4,9 @@ import json
 import platform
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+
+from msgspec import field
 
 from medley import config, process, transcript
 from medley.cluster import device_probe
@@ -19,6 +20,7 @@ from medley.planner import devices
 from medley.planner.device_history import find_slow_devices, parse_speed
 from medley.planner.devices import DeviceIdentity, DeviceSpeed
 from medley.progress import Progress
+from medley.values import Value
 
 # One step to start, three to measure, and one to spare.
 _STEP_COUNT = 5
@@ -26,16 +28,14 @@ _HOST_LIMIT_S = 300
 _LOCAL_ADDRESS = "here"  # as payload/device_speed.py calls its host
 
 
-@dataclass(frozen=True)
-class HostDevices:
+class HostDevices(Value):
     """The devices of one host by its name; empty if its facts are unknown."""
 
     name: str
     identities: tuple[DeviceIdentity, ...]
 
 
-@dataclass(frozen=True)
-class DeviceSpeeds:
+class DeviceSpeeds(Value):
     """The measured speeds of devices, and the hosts without any."""
 
     devices: tuple[DeviceSpeed, ...] = ()
@@ -46,7 +46,7 @@ class DeviceSpeeds:
 
     def build_table(self) -> dict[str, Any]:
         return {
-            "speeds": [asdict(device) for device in self.devices],
+            "speeds": [device.to_table() for device in self.devices],
             "busy": self.busy,
             "failed": self.failed,
         }
@@ -61,16 +61,16 @@ class DeviceSpeeds:
                 speed = parse_speed(host.name, host.identities, figures, when)
                 if speed is None:
                     return self._add_failure(host, "its facts show no such device")
-                return replace(self, devices=(*self.devices, speed))
+                return self.replace(devices=(*self.devices, speed))
             case {"busy": address}:
-                return replace(self, busy=(*self.busy, hosts[address].name))
+                return self.replace(busy=(*self.busy, hosts[address].name))
             case {"failed": address, "said": error}:
                 return self._add_failure(hosts[address], error)
             case _:
                 return self
 
     def _add_failure(self, host: HostDevices, error: str) -> "DeviceSpeeds":
-        return replace(self, failed={**self.failed, host.name: error})
+        return self.replace(failed={**self.failed, host.name: error})
 
 
 def measure_cluster(

@@ -7,13 +7,13 @@ An engine reads both with a parser that it must be given by name. The chat templ
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from medley import config
 from medley.model.checkpoint import CONFIG_FILE
 from medley.schema import Model
+from medley.values import Value
 
 TEMPLATE_FILE, TOKENIZER_CONFIG_FILE = "chat_template.jinja", "tokenizer_config.json"
 _REASONING_MARKS = re.compile(r"<think>|\[THINK\]")
@@ -23,8 +23,7 @@ _TOOLS_VARIABLE = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class ParserRule:
+class ParserRule(Value):
     """A parser, and the marks of templates that it reads."""
 
     parser: str
@@ -44,8 +43,7 @@ class ParserRule:
         return has_marks and not any(mark in template for mark in self.absent_marks)
 
 
-@dataclass(frozen=True)
-class ChatFormat:
+class ChatFormat(Value):
     """The parsers of a model's tool calls and reasoning, by vLLM's names, and why these."""
 
     tool_parser: str | None = None

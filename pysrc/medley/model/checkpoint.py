@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from medley.errors import Problem, describe_error
+from medley.values import Value
 
 CONFIG_FILE, WEIGHTS_FILE, INDEX_FILE = "config.json", "model.safetensors", "model.safetensors.index.json"
 QUANTIZATION_FILE = "hf_quant_config.json"
@@ -48,8 +49,7 @@ _PACKED = re.compile(r"(?:weight|weight_packed|blocks|qweight|_proj)$")
 Part = Literal["layers", "first", "head", "draft", "unused"]
 
 
-@dataclass(frozen=True)
-class Tensor:
+class Tensor(Value):
     dtype: str
     """The data type as safetensors writes it: BF16, F8_E4M3, U8 …"""
     shape: tuple[int, ...]
@@ -138,8 +138,7 @@ def _bad_safetensors_problem(where: str, cause: str) -> Problem:
     return Problem(f"{where} is not whole safetensors", cause=cause, fix=_FETCH_AGAIN)
 
 
-@dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(Value):
     where: str
     config: Mapping[str, Any]
     tensors: Mapping[str, Tensor]

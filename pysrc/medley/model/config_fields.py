@@ -1,11 +1,11 @@
 """Read the fields of config.json under every name models use; find the kind of each layer."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from medley import config
 from medley.errors import Problem
+from medley.values import Value
 
 _T = TypeVar("_T")
 
@@ -44,8 +44,7 @@ _LLAMA_4_INTERVAL = 4
 _TIED_FIELD = "tie_word_embeddings"
 
 
-@dataclass(frozen=True)
-class ConfigFields:
+class ConfigFields(Value):
     """The entries that shape the language model, and where they come from."""
 
     table: Mapping[str, Any]

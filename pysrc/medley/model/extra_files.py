@@ -3,7 +3,6 @@
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import IO, Any
@@ -22,6 +21,7 @@ from medley.schema import (
     ExtraFile,
     Model,
 )
+from medley.values import Value
 
 ENCODINGS_VARIABLE = "TIKTOKEN_ENCODINGS_BASE"
 FLAG_BY_KIND: Mapping[str, str] = {
@@ -67,8 +67,7 @@ def fetch_extras(extras: tuple[ExtraFile, ...], watch: Progress, *, limit_s: flo
                 _Fetcher(extra, path, watch, time.monotonic() + limit_s).fetch()
 
 
-@dataclass(frozen=True)
-class _Fetcher:
+class _Fetcher(Value):
     extra: ExtraFile
     path: Path
     watch: Progress
@@ -143,8 +142,7 @@ class _Fetcher:
         )
 
 
-@dataclass(frozen=True)
-class ModelExtras:
+class ModelExtras(Value):
     """The code and the extra files that a model's engine gets."""
 
     code: Code | None = None
@@ -168,7 +166,7 @@ class ModelExtras:
         return {
             "cache": str(storage.find_cache_folder()),
             "needs": [extra.to_table() for extra, _ in self.files],
-            "code": asdict(self.code) if self.code else None,
+            "code": self.code.to_table() if self.code else None,
         }
 
     def list_options(self) -> Iterator[str]:

@@ -4,7 +4,6 @@ import logging
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from queue import Empty, Queue
@@ -24,6 +23,7 @@ from medley.model.checkpoint import (
     list_weight_files,
     read_table,
 )
+from medley.values import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,8 +38,7 @@ _QUERY_LIMIT_S = 45
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
-@dataclass(frozen=True)
-class RepositoryInfo:
+class RepositoryInfo(Value):
     """The state of a repository on the hub."""
 
     commit: str | None

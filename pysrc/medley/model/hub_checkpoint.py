@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +28,7 @@ from medley.model.checkpoint import (
 )
 from medley.progress import SILENT, Progress
 from medley.unusable_file import skip_unusable_file
+from medley.values import Value
 
 if TYPE_CHECKING:  # half a second to import, and seldom needed
     from huggingface_hub import HfApi
@@ -37,8 +37,7 @@ _MAX_REQUESTS = 8
 _EXPERT = re.compile(r"(?<=\.experts\.)\d+(?=\.)")
 
 
-@dataclass(frozen=True)
-class HubRecord:
+class HubRecord(Value):
     """The headers of a repository at a commit, as CACHE/checkpoints keeps them in JSON."""
 
     repository: str
@@ -97,7 +96,7 @@ def fetch_record(repository: str, watch: Progress = SILENT) -> HubRecord:
     record = hub.run_query(repository, lambda api: _fetch_headers(api, repository, about, watch))
     if record.commit:
         with skip_unusable_file():
-            storage.write_text(_find_record_path(repository, record.commit), json.dumps(asdict(record)))
+            storage.write_text(_find_record_path(repository, record.commit), json.dumps(record.to_table()))
     return record
 
 

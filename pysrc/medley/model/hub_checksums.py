@@ -7,20 +7,19 @@ hub of the tests).
 import shlex
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from medley.errors import Problem
 from medley.model import hub
 from medley.model.transfer.inventory import HASH_THREADS, OnProgress, build_counter, hash_whole_file
+from medley.values import Value
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
 
-@dataclass(frozen=True)
-class ChecksumDifference:
+class ChecksumDifference(Value):
     name: str
     sha256: str
     hub_sha256: str
@@ -29,8 +28,7 @@ class ChecksumDifference:
         return f"{self.name} has SHA-256 {self.sha256}, the hub's has {self.hub_sha256}"
 
 
-@dataclass(frozen=True)
-class SnapshotComparison:
+class SnapshotComparison(Value):
     repository: str
     commit: str
     files: int = 0

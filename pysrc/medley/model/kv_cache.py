@@ -1,6 +1,5 @@
 """Count the bytes of the KV cache that each layer of a model takes, as vLLM allocates them."""
 
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -16,6 +15,7 @@ from medley.model.config_fields import (
     list_layer_kinds,
 )
 from medley.model.recurrent_state import compute_short_convolution_bytes, compute_state_bytes
+from medley.values import Value
 
 _16_BITS_BYTES = 2
 # An index key is kept in 8 bits, with a scale of 4 bytes for 128 of them (vLLM 0.32, models/deepseek_v32/
@@ -39,8 +39,7 @@ _EXPANDED_MODELS = {"minicpm3"}
 _LOOP_WINDOW_TOKENS = 64
 
 
-@dataclass(frozen=True)
-class TokenBytes:
+class TokenBytes(Value):
     """The bytes of one token in one layer: in each KV head, and once for all of them."""
 
     heads: int
@@ -53,8 +52,7 @@ def _build_shared_bytes(token_bytes: Fraction) -> TokenBytes:
     return TokenBytes(1, 0, token_bytes)
 
 
-@dataclass(frozen=True)
-class LayerCache:
+class LayerCache(Value):
     """The cache of one layer."""
 
     growing: TokenBytes | None = None
@@ -72,7 +70,7 @@ class LayerCache:
         if token is None or number == 1:
             return self
         multiple = TokenBytes(token.heads, token.head_bytes * number, token.shared_bytes * number)
-        return replace(self, growing=multiple)
+        return self.replace(growing=multiple)
 
 
 def build_cache_fields(fields: ConfigFields, count: int) -> dict[str, Any]:
@@ -282,9 +280,9 @@ def _add_repeats(fields: ConfigFields, layer: LayerCache) -> LayerCache:
     token, repeats = layer.growing, (fields.find_number("loop_num") or 1) - 1
     if token is None or not repeats:
         return layer
-    windowed = replace(token, head_bytes=repeats * token.head_bytes)
+    windowed = token.replace(head_bytes=repeats * token.head_bytes)
     window_tokens = fields.find_number("loop_window_size") or _LOOP_WINDOW_TOKENS
-    return replace(layer, windowed=windowed, window=window_tokens)
+    return layer.replace(windowed=windowed, window=window_tokens)
 
 
 def _compute_full_bytes(fields: ConfigFields, number: int) -> TokenBytes:

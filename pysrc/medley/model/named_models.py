@@ -3,7 +3,6 @@
 import json
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +18,7 @@ from medley.model.remote_code import (
 )
 from medley.model.resolve import is_repository, require_only_on_hub
 from medley.model.trust import COMMIT_PATTERN, Trust
+from medley.values import Value
 
 # The flags that name a model, each with the flag of its revision.
 _MODEL_FLAGS = {
@@ -56,8 +56,7 @@ class _Setting(NamedTuple):
     """The text that differs between two tables of one flag, of which the engine reads only the last."""
 
 
-@dataclass(frozen=True)
-class NamedModel:
+class NamedModel(Value):
     """A model that a flag names."""
 
     flag: str

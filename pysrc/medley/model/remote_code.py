@@ -4,7 +4,6 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from medley import storage
 from medley.errors import Problem
 from medley.model import hub
 from medley.model.checkpoint import parse_json, raise_read_problem
+from medley.values import Value
 
 if TYPE_CHECKING:  # half a second to import, and seldom needed
     from huggingface_hub import HfApi
@@ -44,8 +44,7 @@ _VERIFIER_KEY_PATTERN = _build_key_pattern(_VERIFIER_KEY)
 _REFERENCE = re.compile(r"[\w-]+(?:[./][\w-]+)*\.\w+")
 
 
-@dataclass(frozen=True)
-class Code:
+class Code(Value):
     """Every Python file of a model: one may import the others."""
 
     where: str

@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from medley import user
@@ -15,6 +14,7 @@ from medley.errors import Problem
 from medley.model import demo, hub
 from medley.model.checkpoint import has_weights
 from medley.schema import Model
+from medley.values import Value
 
 _SAME_SHAPES = {"deepseek-r1": ("deepseek-v3", "deepseek-ai/DeepSeek-R1")}
 """Models without a table, by name: the table of the same shape, and their repositories."""
@@ -28,8 +28,7 @@ _PACKAGE_FORMAT_NUMBER = 1
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 
-@dataclass(frozen=True)
-class Weights:
+class Weights(Value):
     """A model that the user named: where its weights are, and its table."""
 
     name: str
@@ -37,7 +36,7 @@ class Weights:
     target: str
     """A folder's path, or ORG/NAME."""
     model: Model | None
-    word: str = field(default="", compare=False)
+    word: str = ""
     """The user's word for it: a name in other case, an alias, a folder or ORG/NAME."""
 
     @property

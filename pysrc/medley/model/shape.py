@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any, Literal
@@ -152,8 +151,8 @@ def sum_checkpoint(checkpoint_files: Checkpoint) -> tuple[TensorSizes, Format]:
     fields = find_text_fields(checkpoint_files.config, checkpoint_files.where)
     if checkpoint_files.index is not None:
         bytes_per_weight = BYTES_PER_WEIGHT[_find_format(fields) or "bf16"]
-        checkpoint_files = replace(
-            checkpoint_files, tensors=estimate_tensors(fields, checkpoint_files.index, bytes_per_weight)
+        checkpoint_files = checkpoint_files.replace(
+            tensors=estimate_tensors(fields, checkpoint_files.index, bytes_per_weight)
         )
     sizes = Counter[str]()
     for tensor in checkpoint_files.tensors.values():

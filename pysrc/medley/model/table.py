@@ -5,14 +5,16 @@ import re
 import textwrap
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, get_args
+
+from msgspec import field
 
 from medley import config
 from medley.model.checkpoint import CONFIG_FILE
 from medley.model.hub_checkpoint import HubRecord
 from medley.model.shape import compute_shape, find_architecture
 from medley.schema import Model, Shape, WeightFormat
+from medley.values import Value
 
 _CONFIG_KEYS = (
     *("layers", "hidden", "heads", "kv_heads", "head_dim", "feed_forward", "block", "vocabulary", "context"),
@@ -28,8 +30,7 @@ _MIN_GROUPED_NUMBER = 10_000
 _FORMAT = re.compile(rf"-(?:{'|'.join(('gptq', *get_args(WeightFormat)))})(?:-.*)?$")
 
 
-@dataclass(frozen=True)
-class Proposal:
+class Proposal(Value):
     """The values, except the shape, to write for a model from known tables of the same architecture."""
 
     similar: tuple[str, ...] = ()

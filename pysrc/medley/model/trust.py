@@ -4,7 +4,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from medley.model.remote_code import (
 )
 from medley.model.resolve import Weights
 from medley.schema import RemoteCode
+from medley.values import Value
 
 COMMIT_PATTERN = re.compile(r"[0-9a-f]{40}")
 _FINGERPRINT = re.compile(r"[0-9a-f]{12,64}")
@@ -47,8 +48,7 @@ class Trust:
     """The fingerprints of the code of other models in the command that the user trusts."""
 
 
-@dataclass(frozen=True)
-class CodePin:
+class CodePin(Value):
     """The code that the user trusted; its fields are keys of remote-code.json."""
 
     commit: str | None
@@ -216,7 +216,7 @@ def keep_pin(code: Code) -> None:
         today = datetime.now(UTC).date().isoformat()
         pins = {**_read_pins(), code.where: CodePin(code.commit, dict(code.files), today)}
         storage.write_text(
-            _find_pins_file(), json.dumps({where: asdict(pin) for where, pin in pins.items()}, indent=1)
+            _find_pins_file(), json.dumps({where: pin.to_table() for where, pin in pins.items()}, indent=1)
         )
 
 

@@ -5,13 +5,13 @@ connection tracking (a Jetson's) can apply them. Only a limit of connections nee
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import Literal
 
 from medley.errors import Problem
 from medley.host.facts.network import Net
 from medley.network.ports import RayPorts
+from medley.values import Value
 
 FirewallProgram = Literal["nftables", "ufw", "iptables"]
 APPLY_COMMANDS = {"nftables": "sudo nft -f -", "ufw": "sudo sh -e", "iptables": "sudo sh -e"}
@@ -31,16 +31,14 @@ _IPTABLES_REMOVAL = tuple(
 )
 
 
-@dataclass(frozen=True)
-class ClusterInterface:
+class ClusterInterface(Value):
     """Hosts that may reach this one: through the interface, from these networks, or from all."""
 
     interface: str | None
     networks: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class FirewallRules:
+class FirewallRules(Value):
     """The ports to close to other hosts than the cluster's, and those that stay open."""
 
     interfaces: tuple[ClusterInterface, ...]

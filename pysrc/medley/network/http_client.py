@@ -9,7 +9,6 @@ import ipaddress
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from medley import json_shape
 from medley.errors import Problem, describe_error
 from medley.network.socket_url import read_socket_url
 from medley.network.tcp import is_loopback
+from medley.values import Value
 
 MAX_ANSWER_BYTES = 64 << 20
 """The limit of a whole answer, or of one line of a streamed one."""
@@ -28,8 +28,7 @@ _MAX_LABEL_CHARS = 63
 """The limit of each part of a host name (RFC 1035)."""
 
 
-@dataclass(frozen=True)
-class HttpResponse:
+class HttpResponse(Value):
     status: int
     headers: Mapping[str, str]
     text: str

@@ -3,9 +3,10 @@
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TypedDict
+
+from msgspec import field
 
 from medley import json_shape, process, process_identity, storage
 from medley.command import Command
@@ -16,6 +17,7 @@ from medley.network import link_backends
 from medley.network.link_backends import Change
 from medley.network.link_setup import LinkSetting
 from medley.transcript import NO_ANSWER, Transcript, read_first_line, read_lines
+from medley.values import Value
 
 PROGRAMS = "for p in netplan nmcli; do command -v $p; done"
 NETPLANS = "ls /etc/netplan/*.yaml"
@@ -53,8 +55,7 @@ class ChangeRecord(TypedDict):
     undo: list[list[str]]
 
 
-@dataclass(frozen=True)
-class AddressManager:
+class AddressManager(Value):
     """The program that manages this host's addresses, and its state."""
 
     program: str = "ip"

@@ -3,13 +3,13 @@
 import difflib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from ipaddress import IPv4Interface
 from pathlib import Path
 
 from medley.command import Command
 from medley.errors import Problem
 from medley.network.link_setup import LinkSetting
+from medley.values import Value
 
 NETPLAN_PATH = Path("/etc/netplan/60-medley.yaml")
 # No renderer, which the host's other files choose.
@@ -43,8 +43,7 @@ _NIXOS_LINK = """\
 """
 
 
-@dataclass(frozen=True)
-class FileChange:
+class FileChange(Value):
     path: Path
     text: str
     """The text to write."""
@@ -58,8 +57,7 @@ class FileChange:
         return "".join(difflib.unified_diff(old_lines, self.text.splitlines(keepends=True), *names))
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Value):
     """The file and the commands that make some settings, and the commands that undo them."""
 
     commands: tuple[Command, ...] = ()

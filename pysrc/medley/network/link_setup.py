@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from ipaddress import IPv4Interface, IPv4Network
 
 from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host.facts.network import Interface
 from medley.network.fabric.types import FAST_MBIT, format_speed
+from medley.values import Value
 
 _LINK_KINDS = {"ethernet", "infiniband", "bond", "bridge", "vlan"}
 _FAST_MTU = 9000
@@ -22,8 +22,7 @@ _RING_PORTS = 2
 """The number of ports of each host of a ring."""
 
 
-@dataclass(frozen=True)
-class LinkRequest:
+class LinkRequest(Value):
     """The user's options; medley suggests what is None."""
 
     interface: str | None = None
@@ -36,8 +35,7 @@ class LinkRequest:
     force: bool = False
 
 
-@dataclass(frozen=True)
-class LinkSetting:
+class LinkSetting(Value):
     """The address and MTU of one link, and what it has now."""
 
     interface: str

@@ -4,11 +4,11 @@
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 from medley.command import Flag
 from medley.network import tcp
+from medley.values import Value
 
 RENDEZVOUS_PORT = 24_010
 """The port where hosts join a model without Ray; between Ray's, so that one firewall rule opens both."""
@@ -26,7 +26,7 @@ _SGLANG_RANGE = (22_000, 29_999)
 """The range of get_free_port_below_ephemeral in SGLang's utils/network.py (0.5.23), for torch's store."""
 _EVERY_ADDRESS = "every address"
 _LINK_ADDRESS = "the link's address"
-_LOOPBACK = "127.0.0.1"
+LOOPBACK_ADDRESS = "127.0.0.1"
 _REQUIRES_AUTH = "asks for the token"
 _METRICS_ONLY = "only metrics, without a token"
 MODEL_API, _RENDEZVOUS, _TRANSFER = (
@@ -71,8 +71,7 @@ class RayPorts:
         return (Flag((name,), str(cls.first + offset), why) for name, offset in offsets)
 
 
-@dataclass(frozen=True)
-class Port:
+class Port(Value):
     """A TCP port, or a range of which some are in use; medley uses no UDP."""
 
     roles: tuple[Role, ...]
@@ -128,7 +127,7 @@ def _list_ray_ports() -> Iterator[Port]:
         both_roles, "Ray's runtime environments", ray.first + 3, _LINK_ADDRESS, this_host, _REQUIRES_AUTH
     )
     yield _build_port(both_roles, "Ray's agent", ray.first + 4, _EVERY_ADDRESS, cluster, _REQUIRES_AUTH)
-    for bound, users in ((_LINK_ADDRESS, "the head"), (_LOOPBACK, this_host)):
+    for bound, users in ((_LINK_ADDRESS, "the head"), (LOOPBACK_ADDRESS, this_host)):
         yield _build_port(
             both_roles, "Ray's agent, HTTP", ray.first + 5, bound, users, f"health; the rest {_REQUIRES_AUTH}"
         )
@@ -141,11 +140,11 @@ def _list_ray_ports() -> Iterator[Port]:
     yield _build_port(
         head_role, "Ray's head", ray.gcs, _EVERY_ADDRESS, cluster, f"where hosts join; {_REQUIRES_AUTH}"
     )
-    for bound in (_LINK_ADDRESS, _LOOPBACK):
+    for bound in (_LINK_ADDRESS, LOOPBACK_ADDRESS):
         unused = f"medley does not use it; {_REQUIRES_AUTH}"
         yield _build_port(head_role, "Ray's clients", ray.first + 7, bound, "nobody", unused)
     yield _build_port(
-        head_role, "Ray's dashboard", ray.dashboard, _LOOPBACK, this_host, "only with --dashboard"
+        head_role, "Ray's dashboard", ray.dashboard, LOOPBACK_ADDRESS, this_host, "only with --dashboard"
     )
     yield _build_port(
         head_role, "Ray's metrics of the autoscaler", autoscaler, _EVERY_ADDRESS, "nobody", _METRICS_ONLY
@@ -161,7 +160,7 @@ def _list_model_ports(api: tuple[int, ...], ephemeral: tuple[int, int]) -> Itera
     hosts = "the model's hosts"
     for number in api:
         why = "only this host, unless --host is given"
-        yield _build_port(serve_role, MODEL_API, number, _LOOPBACK, "its users", why)
+        yield _build_port(serve_role, MODEL_API, number, LOOPBACK_ADDRESS, "its users", why)
     why = "until all hosts have joined; reveals nothing without the token"
     yield _build_port(serve_role, _RENDEZVOUS, RENDEZVOUS_PORT, _EVERY_ADDRESS, "the hosts that join", why)
     yield Port(
@@ -182,7 +181,9 @@ def _list_tool_ports(ephemeral: tuple[int, int]) -> Iterator[Port]:
             ("test",), name, number, bound, "the other host", "while medley link test --serve runs"
         )
     why = "while medley top --web runs; --port and --host change it; no key"
-    yield Port(("top",), "top's page, and for Prometheus", *ephemeral, _LOOPBACK, "this host's browsers", why)
+    yield Port(
+        ("top",), "top's page, and for Prometheus", *ephemeral, LOOPBACK_ADDRESS, "this host's browsers", why
+    )
 
 
 def _build_port(roles: tuple[Role, ...], what: str, number: int, *rest: str) -> Port:

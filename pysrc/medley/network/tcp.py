@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from medley.errors import Problem, describe_error
+from medley.values import Value
 
 _LAST_PORT = 65_535
 _EPHEMERAL_RANGE_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -146,8 +147,7 @@ def read_ephemeral_range() -> tuple[int, int]:
     return int(first), int(last)
 
 
-@dataclass(frozen=True)
-class ListenLimits:
+class ListenLimits(Value):
     """The number of connections and the time that clients may take."""
 
     max_strangers: int = 64

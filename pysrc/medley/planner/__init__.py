@@ -1,10 +1,11 @@
 """Define devices, links, stages, layouts and loads of the planner, and describe them for people."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
 from typing import Literal, NamedTuple
+
+from medley.values import Value
 
 TENSOR_PARALLEL_MBIT = 10_000
 """Tensor parallel communicates twice a layer: over 10GbE TCP it is known to work (two AGX Orin,
@@ -15,8 +16,7 @@ _MBIT_PER_GBIT = 1000
 Goal = Literal["latency", "throughput", "context"]
 
 
-@dataclass(frozen=True)
-class Load:
+class Load(Value):
     """The steady load of a server: its concurrent streams, and the tokens of each."""
 
     concurrency: int = 1
@@ -28,8 +28,7 @@ class Load:
     """The tokens before the prompt that the KV cache has already."""
 
 
-@dataclass(frozen=True)
-class Device:
+class Device(Value):
     """One GPU, or the CPU of a host without one; takes one rank."""
 
     host: str
@@ -53,8 +52,7 @@ class Device:
     """The memory that a rank may take if no layout fits into `memory_bytes`; None: `memory_bytes`."""
 
 
-@dataclass(frozen=True)
-class HostLink:
+class HostLink(Value):
     """The network between two hosts of a layout, at the speed that its links really have."""
 
     mbit: int
@@ -65,16 +63,14 @@ class HostLink:
     """Whether speed and latency were measured by a collective, software included."""
 
 
-@dataclass(frozen=True)
-class Stage:
+class Stage(Value):
     """A pipeline stage: consecutive layers, each spread over all of its devices (tensor parallel)."""
 
     devices: tuple[Device, ...]
     layers: int
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(Value):
     """The pipeline stages of the first replica of a model, and those of the others."""
 
     stages: tuple[Stage, ...]

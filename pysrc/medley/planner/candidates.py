@@ -1,7 +1,6 @@
 """List the layouts that may be the best, and the layouts of the sizes that the user forced."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
@@ -26,6 +25,7 @@ from medley.planner.host_order import HostGroup, group_hosts, list_stage_counts,
 from medley.planner.partition import Workload, find_stage_refusal, list_refusals, split_layers
 from medley.planner.prediction import Prediction
 from medley.schema import Shape
+from medley.values import Value
 
 _MAX_SMALL_COUNT = 8
 """The number of stages or ranks up to which each number is tried; above, only powers of two and groups."""
@@ -33,8 +33,7 @@ StageDevices = tuple[Device, ...]
 """The devices of one stage."""
 
 
-@dataclass(frozen=True)
-class ForcedSizes:
+class ForcedSizes(Value):
     """Ranks in a stage, stages and replicas as the user forced them; None: the planner decides."""
 
     tensor_parallel: int | None = None
@@ -55,8 +54,7 @@ class ForcedSizes:
 NO_FORCED_SIZES = ForcedSizes()
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(Value):
     """The workload, and the devices, links and sizes that a layout for it may have."""
 
     workload: Workload
@@ -70,8 +68,7 @@ class Request:
     find_group_link: GroupLinkFinder | None = None
 
 
-@dataclass(frozen=True)
-class Rejection:
+class Rejection(Value):
     """A candidate that was not chosen, and why."""
 
     candidate: str
@@ -84,8 +81,7 @@ class Rejection:
     """The reason without its numbers."""
 
 
-@dataclass(frozen=True)
-class CandidateRow:
+class CandidateRow(Value):
     """A candidate with its memory and speed: one row of the planner's table."""
 
     layout: Layout
@@ -96,8 +92,7 @@ class CandidateRow:
     """Whether the layout is a candidate without forced sizes, too."""
 
 
-@dataclass(frozen=True)
-class Evaluation:
+class Evaluation(Value):
     """The candidates of one request, each evaluated once: source of the choice, its reasons and remedies."""
 
     request: Request

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 
 from medley.network.fabric.cabling import Cabling
 from medley.planner import (
@@ -34,6 +33,7 @@ from medley.planner.prediction import Prediction
 from medley.planner.remedies import impossible_sizes_problem, too_large_problem
 from medley.planner.site_network import SiteNetwork
 from medley.schema import Shape
+from medley.values import Value
 
 DEFAULT_CONTEXT_TOKENS = 8192
 """Tokens of context that must fit if the user gives no --context."""
@@ -42,8 +42,7 @@ _EQUAL_SCORE_SHARE = 0.95
 """The share of the best score from which a score counts as equal, because predictions err by more."""
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(Value):
     """The layout that was chosen for a workload, with its reasons and the candidates that lost."""
 
     workload: Workload
@@ -76,7 +75,7 @@ def choose_layout(request: Request, predict: Callable[[Shape, Layout, Load], Pre
     unforced_candidates = (
         candidates
         if request.sizes == NO_FORCED_SIZES
-        else list_candidates(replace(request, sizes=NO_FORCED_SIZES))
+        else list_candidates(request.replace(sizes=NO_FORCED_SIZES))
     )
     layouts = dict.fromkeys((*candidates.layouts, *unforced_candidates.layouts))
     refusals = {layout: request.find_refusal(layout) for layout in layouts}

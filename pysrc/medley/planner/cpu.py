@@ -5,7 +5,6 @@ hosts/cpu.toml has the defaults and the measured costs; the user's own flags of 
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from medley.host.facts import Facts
 from medley.host_schema import Compute
@@ -14,6 +13,7 @@ from medley.planner.fit import format_gib
 from medley.planner.kinds import read_host_table
 from medley.planner.memory import DEFAULT_SEQUENCES
 from medley.schema import EngineName, Model, Shape
+from medley.values import Value
 
 _CACHE_BITS, _FLOAT32_BITS, _FLOAT32_BYTES = 16, 32, 4
 _BYTES_PER_GB = 1e9
@@ -86,8 +86,7 @@ def explain_dtype(
     return f"bfloat16: {cost}"
 
 
-@dataclass(frozen=True)
-class Compilation:
+class Compilation(Value):
     """Whether an engine compiles, and the tokens of its warm-up pass; None: the tokens of a batch."""
 
     is_eager: bool = False

@@ -3,17 +3,19 @@
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from itertools import groupby
 from statistics import median
 from typing import Any
+
+from msgspec import field
 
 from medley import json_shape, storage
 from medley.errors import Finding
 from medley.planner import kinds
 from medley.planner.devices import DeviceIdentity, DeviceSpeed
 from medley.unusable_file import skip_unusable_file
+from medley.values import Value
 
 HISTORY_FILE = "device-history.jsonl"
 _MAX_RECORDS = 60
@@ -30,8 +32,7 @@ _DIAGNOSIS_COMMAND = (
 _COUNTER_FOLDERS = ("/statistics/", "/counters/", "/hw_counters/")
 
 
-@dataclass(frozen=True)
-class ProbeRecord:
+class ProbeRecord(Value):
     """The result of one probe of a host: a line of the history."""
 
     when: str
@@ -82,7 +83,7 @@ def add_record(record: ProbeRecord) -> tuple[ProbeRecord, ...]:
     file = storage.find_state_folder() / HISTORY_FILE
     with storage.lock_file(file.with_suffix(".lock"), waits=lambda: None):
         records = (*read_history()[-_MAX_RECORDS + 1 :], record)
-        storage.write_text(file, "".join(f"{json.dumps(asdict(entry))}\n" for entry in records))
+        storage.write_text(file, "".join(f"{json.dumps(entry.to_table())}\n" for entry in records))
     return records
 
 

@@ -5,15 +5,14 @@
 
 import math
 import re
-from dataclasses import dataclass
 
 from medley import config
 from medley.planner import Device
 from medley.planner.kinds import read_speed_table
+from medley.values import Value
 
 
-@dataclass(frozen=True)
-class StatedSpeed:
+class StatedSpeed(Value):
     """Bandwidth and operations of a device as its maker states them: a row of gpus.toml."""
 
     bandwidth_gb_s: float
@@ -66,8 +65,7 @@ def _estimate_speed(capability: str | None, memory_bytes: int | None) -> StatedS
     return StatedSpeed(min_gb_s, lowest.bf16_tflops, source, assumed=True)
 
 
-@dataclass(frozen=True)
-class Efficiency:
+class Efficiency(Value):
     """One set of fitted constants of the prediction."""
 
     weights: float = 0.833
@@ -105,8 +103,7 @@ class Efficiency:
 SHIPPED_EFFICIENCY = Efficiency()
 
 
-@dataclass(frozen=True)
-class HeldOutRange:
+class HeldOutRange(Value):
     """The range of measured speeds as shares of a prediction that was fitted without these measurements."""
 
     low: float
@@ -142,8 +139,7 @@ _GEFORCE = re.compile(r"RTX [345]0[5-9]0\b")
 _FORMAT_SPEEDUPS = {"fp8": 2.0, "nvfp4": 4.0}
 
 
-@dataclass(frozen=True)
-class ReachedSpeed:
+class ReachedSpeed(Value):
     """The speed that a device reaches in practice."""
 
     weight_bytes_per_s: float

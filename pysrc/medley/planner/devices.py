@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypedDict
+
+from msgspec import field
 
 from medley import json_shape, storage
 from medley.host.facts import Facts
@@ -14,10 +15,10 @@ from medley.planner import Device
 from medley.planner.device_specs import find_stated_speed
 from medley.planner.memory import compute_max_unified_bytes, compute_usable_bytes
 from medley.unusable_file import skip_unusable_file
+from medley.values import Value
 
 
-@dataclass(frozen=True)
-class DeviceSpeed:
+class DeviceSpeed(Value):
     """The measured speed of one device alone, with the weights of a model in 16 bits."""
 
     host: str
@@ -42,8 +43,7 @@ class DeviceSpeed:
     """The size of the weights that were read; None in older records."""
 
 
-@dataclass(frozen=True)
-class LinkSpeed:
+class LinkSpeed(Value):
     """The measured speed between two hosts, as their collectives use it."""
 
     one: str
@@ -62,8 +62,7 @@ class LinkSpeed:
         return frozenset((self.one, self.two))
 
 
-@dataclass(frozen=True)
-class Measurements:
+class Measurements(Value):
     """The measured speeds of devices, and of links between hosts."""
 
     speeds: Mapping[tuple[str, int], DeviceSpeed] = field(default_factory=dict)
@@ -112,8 +111,8 @@ def add_measurements(speeds: Iterable[DeviceSpeed], links: Iterable[LinkSpeed]) 
     """Add these speeds to the stored measurements."""
     measurements = read_measurements().merge(speeds, links)
     table = {
-        "speeds": [*map(asdict, measurements.speeds.values())],
-        "wires": [*map(asdict, measurements.links.values())],
+        "speeds": [speed.to_table() for speed in measurements.speeds.values()],
+        "wires": [link.to_table() for link in measurements.links.values()],
     }
     storage.write_text(_find_measurements_file(), json.dumps(table, indent=1))
 
@@ -129,7 +128,7 @@ def list_devices(hosts: Hosts, measurements: Measurements = NO_MEASUREMENTS) -> 
     """Yield each GPU of each host, or the CPU of a host without one, by name and with measured speeds."""
     for device, speed in _list_with_speeds(hosts, measurements):
         if speed:
-            yield replace(device, bandwidth_gb_s=speed.gb_s, bf16_tflops=speed.tflops, measured=True)
+            yield device.replace(bandwidth_gb_s=speed.gb_s, bf16_tflops=speed.tflops, measured=True)
         else:
             yield device
 
@@ -155,8 +154,7 @@ def _list_with_speeds(
             yield _build_stated_device(name, identity, facts, kind), speed
 
 
-@dataclass(frozen=True)
-class DeviceIdentity:
+class DeviceIdentity(Value):
     """The properties by which a measurement recognizes a device, from its host's facts."""
 
     index: int

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from medley.host.facts import GIB
 from medley.planner import Device, Layout, list_pipelines
@@ -16,14 +15,14 @@ from medley.planner.memory import (
 )
 from medley.planner.partition import Workload
 from medley.schema import Shape
+from medley.values import Value
 
 MAX_SEQUENCES = 1024
 """The largest number of sequences of one replica, which is the largest default of vLLM."""
 _MIB = 1 << 20
 
 
-@dataclass(frozen=True)
-class Rank:
+class Rank(Value):
     """One device, and the memory that its part of the model needs."""
 
     device: Device
@@ -54,8 +53,7 @@ class Rank:
         )
 
 
-@dataclass(frozen=True)
-class Fit:
+class Fit(Value):
     """The memory of each rank of a layout, and the limits that an engine gets for it."""
 
     ranks: tuple[Rank, ...]

@@ -1,13 +1,13 @@
 """Group equal hosts, and place a layout in the order in which Ray gives ranks."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby, product
 from math import inf, prod
 from operator import attrgetter
 
 from medley.errors import Problem
 from medley.planner import Device, HostLink, Layout, LinkFinder, build_pipeline, group_by_host, join_names
+from medley.values import Value
 
 _EQUAL_SPEED_SHARE = 0.9
 """Speeds count as equal from this share of the faster one on: measured speeds are never equal."""
@@ -16,8 +16,7 @@ _MAX_SMALL_COUNT = 8
 """If a group can form at most so many stages, every number is tried; else powers of two, and all stages."""
 
 
-@dataclass(frozen=True)
-class HostGroup:
+class HostGroup(Value):
     """Hosts with equally many devices of one kind and speed."""
 
     hosts: tuple[tuple[Device, ...], ...]
@@ -166,7 +165,7 @@ def place_in_rank_order(layout: Layout, order: Sequence[str]) -> tuple[Layout, t
         raise _misplaced_stage_problem(stage_devices, planned_at, layout, order)
     permutation = tuple(planned_at[place] for place in range(len(stage_devices)))
     stages = build_pipeline(stage_devices, (layout.stages[nth].layers for nth in permutation))
-    return replace(layout, stages=stages, other_pipelines=()), permutation
+    return layout.replace(stages=stages, other_pipelines=()), permutation
 
 
 def _group_ranks(layout: Layout, order: Sequence[str]) -> list[tuple[Device, ...]]:

@@ -1,7 +1,5 @@
 """Predict how long weights take to load, and choose the engine's loader."""
 
-from dataclasses import dataclass
-
 from medley.host.facts import GIB
 from medley.planner import list_hosts
 from medley.planner.choose import Choice
@@ -9,10 +7,10 @@ from medley.planner.fit import format_gib
 from medley.planner.plan import Arguments
 from medley.planner.site import Site
 from medley.schema import EngineName
+from medley.values import Value
 
 
-@dataclass(frozen=True)
-class LoadTime:
+class LoadTime(Value):
     """The time in which the slowest rank loads its weights, at the published rate of its kind of host."""
 
     seconds: float

@@ -1,12 +1,12 @@
 """Compute the weights, KV cache and engine memory of a rank."""
 
-from dataclasses import dataclass
 from math import ceil
 
 from medley.host.facts import GIB
 from medley.model.shape import compute_feed_forward_width
 from medley.planner.kinds import is_unified
 from medley.schema import Shape
+from medley.values import Value
 
 # The limits that a launch must give the engine (--max-num-seqs, --max-num-batched-tokens) so that these
 # numbers hold. By default vLLM 0.32 takes 1024 and 8192 on a device of 70 GiB or more.
@@ -59,8 +59,7 @@ _BITS_OF_CACHE = 16
 _BITS_OF_BYTE = 8
 
 
-@dataclass(frozen=True)
-class PipelinePosition:
+class PipelinePosition(Value):
     """The position of a rank in its pipeline."""
 
     layers: int
@@ -70,8 +69,7 @@ class PipelinePosition:
     expert_parallel: bool = False
 
 
-@dataclass(frozen=True)
-class MemoryNeed:
+class MemoryNeed(Value):
     """The memory that one rank needs, in parts that grow with context and concurrency."""
 
     weights_bytes: int

@@ -5,7 +5,6 @@ the way to run it. It is chosen only where no other layout fits.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from medley.host.facts import GIB
 from medley.model.estimate import find_weights_error
@@ -37,7 +36,7 @@ def choose_overcommitted_layout(request: Request, problem: NoLayout) -> Choice:
             if candidate is request and workload is request.workload:
                 continue
             try:
-                choice = choose_layout(replace(candidate, workload=workload), predict_speed)
+                choice = choose_layout(candidate.replace(workload=workload), predict_speed)
             except NoLayout:
                 continue
             if candidate is overcommitted_request:
@@ -48,8 +47,8 @@ def choose_overcommitted_layout(request: Request, problem: NoLayout) -> Choice:
 
 def _replace_memory(compute_bytes: Callable[[Device], int], request: Request) -> Request:
     """Return the request with other amounts of memory for its devices."""
-    devices = (replace(device, memory_bytes=compute_bytes(device)) for device in request.devices)
-    return replace(request, devices=tuple(devices))
+    devices = (device.replace(memory_bytes=compute_bytes(device)) for device in request.devices)
+    return request.replace(devices=tuple(devices))
 
 
 def _build_optimistic_workload(workload: Workload) -> Workload | None:
@@ -60,7 +59,7 @@ def _build_optimistic_workload(workload: Workload) -> Workload | None:
     share = 1 - find_weights_error(shape.weights)
     names = ("layer_bytes", "active_layer_bytes", "expert_bytes")
     scaled = {name: round(getattr(shape, name) * share) for name in names}
-    return replace(workload, shape=shape.replace(**scaled))
+    return workload.replace(shape=shape.replace(**scaled))
 
 
 def _choose_with_least_memory(request: Request, choice: Choice) -> Choice:
@@ -75,7 +74,7 @@ def _choose_with_least_memory(request: Request, choice: Choice) -> Choice:
         return max(device.memory_bytes, min(device.memory_bytes + extra_bytes, device.most_bytes or 0))
 
     return choose_layout(
-        replace(_replace_memory(compute_bytes, request), workload=choice.workload), predict_speed
+        _replace_memory(compute_bytes, request).replace(workload=choice.workload), predict_speed
     )
 
 
@@ -102,4 +101,4 @@ def _add_warnings(choice: Choice, request: Request, workload: Workload) -> Choic
             f"The estimate is {format_gib(request.workload.shape.weights_bytes)} GiB in all; "
             "compare it with the repository's size"
         )
-    return replace(choice, warnings=(*warnings, *choice.warnings), is_overcommitted=True)
+    return choice.replace(warnings=(*warnings, *choice.warnings), is_overcommitted=True)

@@ -3,8 +3,9 @@
 import heapq
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+
+from msgspec import field
 
 from medley.model.shape import BLOCK_WEIGHTS
 from medley.planner import (
@@ -20,6 +21,7 @@ from medley.planner import (
 )
 from medley.planner.memory import MemoryNeed, PipelinePosition, compute_memory_need, is_latent, pad_vocabulary
 from medley.schema import TITLES, Shape
+from medley.values import Value
 
 StageTimer = Callable[[Stage, bool], float]
 """Returns the seconds of a step on a stage, which grow with its layers.
@@ -30,8 +32,7 @@ StepTimer = Callable[[int, HostLink | None], StageTimer]
 """Builds the stage timer for so many sequences in a batch over this link between the hosts."""
 
 
-@dataclass(frozen=True)
-class Workload:
+class Workload(Value):
     """A model, and the load for which its layers are cut and its memory is counted."""
 
     shape: Shape
@@ -39,7 +40,7 @@ class Workload:
     """The tokens that each sequence may have."""
     load: Load = field(default_factory=Load)
     goal: Goal = "latency"
-    step_timer: StepTimer | None = field(default=None, compare=False)
+    step_timer: StepTimer | None = None
     """Builds the stage timer by which layers are cut; None: layers are cut by memory only."""
     is_beyond_config: bool = False
     """Whether the context is longer than config.json gives; `shape` then has the longer one."""
@@ -58,7 +59,7 @@ def recut_layers(workload: Workload, layout: Layout) -> Layout:
             expert_parallel=layout.expert_parallel,
         )
         pipelines.append(build_pipeline(units, layers))
-    return replace(layout, stages=pipelines[0], other_pipelines=tuple(pipelines[1:]))
+    return layout.replace(stages=pipelines[0], other_pipelines=tuple(pipelines[1:]))
 
 
 def split_layers(
@@ -133,8 +134,7 @@ def cut_layers(
     return tuple(parts)
 
 
-@dataclass(frozen=True)
-class _UncutStage:
+class _UncutStage(Value):
     """A stage without its number of layers: its devices, position and sequences."""
 
     shape: Shape
@@ -172,7 +172,7 @@ def _compute_cache_share(stage: _UncutStage, layers: int) -> float:
 @lru_cache(maxsize=16_384)
 def _list_memory_needs(stage: _UncutStage, layers: int) -> list[tuple[int, MemoryNeed]]:
     """Return the memory of each type of device with its need; cached, as many candidates share stages."""
-    position = replace(stage.position, layers=layers)
+    position = stage.position.replace(layers=layers)
     return [
         (memory_bytes, compute_memory_need(stage.shape, position, kind))
         for kind, memory_bytes in stage.device_types

@@ -1,8 +1,9 @@
 """Place a model on the hosts in the order of Ray's ranks, and find what idle fast ports would gain."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
+
+from msgspec import field
 
 from medley.errors import Problem
 from medley.host_schema import ENGINE_TABLES
@@ -45,7 +46,7 @@ from medley.planner.memory import PipelinePosition, compute_memory_need
 from medley.planner.overcommit import choose_overcommitted_layout
 from medley.planner.partition import Workload, describe_unchecked_width, recut_layers
 from medley.planner.plan import KvType, Launcher
-from medley.planner.prediction import build_step_timer, predict_speed
+from medley.planner.prediction import PredictedStepTimer, predict_speed
 from medley.planner.remedies import NoLayout
 from medley.planner.site import Site, explain_sources, list_incompatible_warnings
 from medley.schema import (
@@ -55,6 +56,7 @@ from medley.schema import (
     Shape,
     StateCopies,
 )
+from medley.values import Value
 
 _MAX_FIXED_STAGES = 2
 """Up to so many stages there is only one order, because the head has the first stage."""
@@ -64,8 +66,7 @@ _MIN_GAIN = 1.05
 """The least factor of speed that is worth a sentence: nearer predictions count as equal."""
 
 
-@dataclass(frozen=True)
-class PlacementOptions:
+class PlacementOptions(Value):
     """The user's options for a placement; None leaves an option to the planner."""
 
     goal: Goal = "latency"
@@ -140,7 +141,7 @@ def place_model(shape: Shape, site: Site, options: PlacementOptions) -> Choice:
     if shape.weights != "bf16" and runs_on_cpu(layout):
         untried = f"vLLM's kernels for {shape.weights} on a CPU were not tried; 16 bits were"
         warnings.insert(len(choice.warnings), untried)
-    choice = replace(choice, why=tuple(why), warnings=tuple(warnings), network=network)
+    choice = choice.replace(why=tuple(why), warnings=tuple(warnings), network=network)
     return _adapt_to_cluster(choice, site, options)
 
 
@@ -161,14 +162,14 @@ def _choose_dtype(
         cpus = tuple(device for device in request.devices if device.kind == "cpu")
         workload = _build_workload(cpu.convert_to_float32(shape), options)
         try:
-            choice, uses_float32 = _choose_layout(replace(request, workload=workload, devices=cpus)), True
+            choice, uses_float32 = _choose_layout(request.replace(workload=workload, devices=cpus)), True
         except NoLayout as problem:
             rows = problem.evaluation.rows if problem.evaluation else ()
             missing_bytes = min((row.fit.short_bytes for row in rows), default=0)
     reason = cpu.explain_dtype(
         shape, choice.layout, site.facts, uses_float32=uses_float32, missing_bytes=missing_bytes
     )
-    return replace(choice, why=(*choice.why, *([reason] if reason else [])))
+    return choice.replace(why=(*choice.why, *([reason] if reason else [])))
 
 
 def _list_estimate_warnings(shape: Shape, layout: Layout) -> Iterator[str]:
@@ -199,7 +200,7 @@ def _build_workload(shape: Shape, options: PlacementOptions) -> Workload:
     mean_context = min(options.context or _DEFAULT_MEAN_CONTEXT, shape.context)
     load = Load(options.concurrency, context_tokens=mean_context)
     context = options.context or min(shape.context, DEFAULT_CONTEXT_TOKENS)
-    return Workload(shape, context, load, options.goal, build_step_timer(shape, load), is_beyond_config)
+    return Workload(shape, context, load, options.goal, PredictedStepTimer(shape, load), is_beyond_config)
 
 
 def _describe_long_context(shape: Shape, options: PlacementOptions) -> str:
@@ -325,7 +326,7 @@ def _adapt_to_cluster(choice: Choice, site: Site, options: PlacementOptions) -> 
         f"planned {describe_layout(choice.layout)}; the running cluster gives {describe_layout(layout)}",
         *describe_figures(workload, layout_fit, prediction),
     )
-    return replace(choice, layout=layout, fit=layout_fit, prediction=prediction, why=why)
+    return choice.replace(layout=layout, fit=layout_fit, prediction=prediction, why=why)
 
 
 def _apply_partition(shape: Shape, layout: Layout, partition: str, variable: str) -> Layout:
@@ -341,7 +342,7 @@ def _apply_partition(shape: Shape, layout: Layout, partition: str, variable: str
     first_pipeline, *replicas = (
         build_pipeline((stage.devices for stage in stages), layers) for stages in list_pipelines(layout)
     )
-    return replace(layout, stages=first_pipeline, other_pipelines=tuple(replicas))
+    return layout.replace(stages=first_pipeline, other_pipelines=tuple(replicas))
 
 
 def describe_idle_ports_gain(

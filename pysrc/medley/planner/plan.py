@@ -8,7 +8,6 @@ its GPU.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
 
 from medley.environment.engine_source import parse_version
@@ -31,6 +30,7 @@ from medley.planner.fit import Fit, Rank, compute_utilization, format_gib
 from medley.planner.kinds import is_unified
 from medley.planner.memory import DEFAULT_SEQUENCES, is_recurrent
 from medley.schema import DEFAULT_ENGINE, TITLES, EngineName, Model, Shape
+from medley.values import Value
 
 START_LIMIT_S = 1800
 # FlashInfer 0.7.2 compiles 85 files for the experts of 12.x (fused_moe_120), and fewer for other GPUs.
@@ -54,8 +54,7 @@ Variables = tuple[tuple[str, str, str], ...]
 """Names, values, and why they are set."""
 
 
-@dataclass(frozen=True)
-class NodeProcess:
+class NodeProcess(Value):
     """One process of a model that starts without Ray, one on each host, and the address of the first."""
 
     node_count: int
@@ -68,8 +67,7 @@ class NodeProcess:
     """The address of this process in the same network."""
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(Value):
     """The settings of one engine; None leaves a setting to the engine."""
 
     gpus: tuple[int, ...] = ()
@@ -161,8 +159,7 @@ def plan_engine(
     compile_s = 0
     if compile_jobs and shape.experts:
         compile_s = _EXPERT_FILES * _SECONDS_PER_FILE // compile_jobs
-    return replace(
-        plan_without_fit,
+    return plan_without_fit.replace(
         layer_partition=format_layers(layout) if len(layout.stages) > 1 else None,
         expert_parallel=layout.expert_parallel,
         kv_cache_bytes=cache_bytes,
@@ -186,8 +183,7 @@ def plan_engine(
     )
 
 
-@dataclass(frozen=True)
-class EngineOptions:
+class EngineOptions(Value):
     """The user's options for an engine, which hold with and without a plan."""
 
     context: int | None = None
@@ -253,8 +249,8 @@ def adapt_to_version(engine_plan: Plan, engine: EngineName, version: str | None,
     if not finds_longest and engine_plan.longest_context and not engine_plan.context:
         reason = f"{title} {version} does not find the longest by itself"
         why.append(f"a context of {engine_plan.longest_context} tokens: {reason}")
-        engine_plan = replace(engine_plan, finds_longest=False)
-    return replace(engine_plan, missing_parsers=tuple(unread), why=(*engine_plan.why, *why))
+        engine_plan = engine_plan.replace(finds_longest=False)
+    return engine_plan.replace(missing_parsers=tuple(unread), why=(*engine_plan.why, *why))
 
 
 def balance_experts(engine_plan: Plan, experts: int | None) -> Plan:
@@ -271,7 +267,7 @@ def balance_experts(engine_plan: Plan, experts: int | None) -> Plan:
         )
     count = "the" if experts is None else experts
     why = f"--eplb, as asked: {count} experts of a layer, whole, over {ranks} ranks"
-    return replace(engine_plan, expert_parallel=True, balances_experts=True, why=(*engine_plan.why, why))
+    return engine_plan.replace(expert_parallel=True, balances_experts=True, why=(*engine_plan.why, why))
 
 
 def compute_compile_jobs(ranks: Sequence[Rank], facts: Mapping[str, Facts]) -> int:

@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from statistics import NormalDist
 
 from medley.planner import Device, HostLink, Layout, Load, Stage, list_pipelines, runs_on_cpu
@@ -25,13 +24,13 @@ from medley.planner.device_specs import (
 from medley.planner.memory import compute_batch_tokens, compute_token_layer_bytes
 from medley.planner.partition import StageTimer, StepTimer
 from medley.schema import Shape
+from medley.values import Value
 
 _GIGA, _MICRO = 1e9, 1e-6
 _ACTIVATION_BYTES = 2
 
 
-@dataclass(frozen=True)
-class Prediction:
+class Prediction(Value):
     """The predicted speed of a layout under a load."""
 
     ttft_s: float
@@ -64,8 +63,7 @@ class Prediction:
         return self.ttft_s / self.held_out_prompts.high, self.ttft_s / self.held_out_prompts.low
 
 
-@dataclass(frozen=True)
-class PassConditions:
+class PassConditions(Value):
     """The conditions that are the same for every stage of a layout."""
 
     shape: Shape
@@ -75,8 +73,7 @@ class PassConditions:
     """Tokens of a prompt in one pass."""
 
 
-@dataclass(frozen=True)
-class TokenBatch:
+class TokenBatch(Value):
     """The tokens in one pass over a stage: a token of each stream, or a piece of a prompt."""
 
     tokens: float
@@ -85,8 +82,7 @@ class TokenBatch:
     """Tokens of each stream that attention reads."""
 
 
-@dataclass(frozen=True)
-class Pass:
+class Pass(Value):
     """The seconds of each part of a pass on a stage's slowest device; parts do not overlap."""
 
     weights_s: float
@@ -104,8 +100,7 @@ class Pass:
         return self.weights_s + self.cache_s + self.operations_s + self.kernels_s + self.collectives_s
 
 
-@dataclass(frozen=True)
-class _PipelineSpeed:
+class _PipelineSpeed(Value):
     """The speed of one copy of the model: the time of a step on each stage, and between stages."""
 
     passes: tuple[Pass, ...]
@@ -162,8 +157,22 @@ def predict_speed(
     )
 
 
-def build_step_timer(shape: Shape, load: Load, efficiency: Efficiency = SHIPPED_EFFICIENCY) -> StepTimer:
-    """Return the timer by which layers are cut: the time of a step that gives each sequence one token."""
+class PredictedStepTimer(Value):
+    """The timer by which layers are cut: the time of a step that gives each sequence one token."""
+
+    shape: Shape
+    load: Load
+    efficiency: Efficiency = SHIPPED_EFFICIENCY
+
+    def __call__(self, sequences: int, link: HostLink | None) -> StageTimer:
+        return self._build_stage_timer(sequences, link)
+
+    @cached_property
+    def _build_stage_timer(self) -> StepTimer:
+        return _cache_stage_timers(self.shape, self.load, self.efficiency)
+
+
+def _cache_stage_timers(shape: Shape, load: Load, efficiency: Efficiency) -> StepTimer:
 
     @cache
     def build_stage_timer(sequences: int, link: HostLink | None) -> StageTimer:

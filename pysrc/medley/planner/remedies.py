@@ -1,7 +1,6 @@
 """Find what would make a model fit, or make the sizes possible that the user forced."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 
 from medley.errors import Problem
 from medley.model.shape import BYTES_PER_WEIGHT
@@ -10,14 +9,14 @@ from medley.planner.candidates import NO_FORCED_SIZES, CandidateRow, Evaluation,
 from medley.planner.fit import compute_fit, find_largest, format_gib
 from medley.planner.partition import Workload, find_stage_refusal, list_refusals, recut_layers
 from medley.schema import Shape, WeightFormat
+from medley.values import Value
 
 _MAX_HOSTS = 64
 # The formats with less than 16 bits in which makers publish models.
 _VARIANT_FORMATS: tuple[WeightFormat, ...] = ("fp8", "nvfp4")
 
 
-@dataclass(frozen=True)
-class Variant:
+class Variant(Value):
     """The model with narrower weights, and whether that fits."""
 
     weights: str
@@ -25,8 +24,7 @@ class Variant:
     fits: bool
 
 
-@dataclass(frozen=True)
-class Remedies:
+class Remedies(Value):
     """Contexts, streams, formats and hosts with which a model would fit."""
 
     context: int
@@ -67,8 +65,7 @@ def too_large_problem(evaluation: Evaluation, unfitting: Sequence[CandidateRow])
             "no layout matches the options", cause=cause, fix="ask for less", evaluation=evaluation
         )
     nearest = min(unfitting, key=lambda row: (row.fit.short_bytes, describe_layout(row.layout)))
-    remedies = replace(
-        find_remedies(workload, nearest.layout),
+    remedies = find_remedies(workload, nearest.layout).replace(
         context=max(row.fit.context for row in unfitting),
         concurrency=max(row.fit.concurrency for row in unfitting),
     )
@@ -93,7 +90,7 @@ def find_remedies(workload: Workload, layout: Layout) -> Remedies:
 
     def fits(shape: Shape, layout: Layout) -> bool:
         # Without a step timer the layers are cut by memory only.
-        memory_workload = replace(workload, shape=shape, step_timer=None)
+        memory_workload = workload.replace(shape=shape, step_timer=None)
         return compute_fit(memory_workload, recut_layers(memory_workload, layout)).fits
 
     def list_variants() -> Iterator[Variant]:
@@ -102,7 +99,7 @@ def find_remedies(workload: Workload, layout: Layout) -> Remedies:
                 yield Variant(weights, smaller.weights_bytes, fits(smaller, layout))
 
     def fits_pipeline(count: int) -> bool:
-        stages = tuple(Stage((replace(device, host=f"{nth}"),), 1) for nth in range(count))
+        stages = tuple(Stage((device.replace(host=f"{nth}"),), 1) for nth in range(count))
         return fits(shape, Layout(stages))
 
     max_hosts = min(_MAX_HOSTS, shape.layers)

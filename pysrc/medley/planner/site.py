@@ -1,10 +1,11 @@
 """Describe the hosts that a model may run on and their cluster, and find hosts that cannot share one."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Interface
 from itertools import combinations
 from typing import NamedTuple
+
+from msgspec import field
 
 from medley.environment.engine_source import EngineSource, find_oldest_nccl, read_locked_versions
 from medley.errors import Problem
@@ -19,12 +20,12 @@ from medley.planner import Device, devices, group_by_host, join_names
 from medley.planner.devices import NO_MEASUREMENTS, Measurements
 from medley.planner.site_network import SiteNetwork
 from medley.schema import EngineName
+from medley.values import Value
 
 _UNKNOWN_SOURCE = EngineSource(())
 
 
-@dataclass(frozen=True)
-class Site:
+class Site(Value):
     """The hosts that a model may run on, with what is known of their cluster, engines and speeds."""
 
     hosts: Mapping[str, SiteHost]
@@ -95,10 +96,10 @@ class Site:
 
         The user's link does not count for hosts that have joined, because their addresses are fixed.
         """
-        options = replace(
-            options, nccl=self.nccl_version or find_oldest_nccl(engine, self.engine_sources.values())
+        options = options.replace(
+            nccl=self.nccl_version or find_oldest_nccl(engine, self.engine_sources.values())
         )
-        return replace(options, link=None, ray_addresses=dict(self.addresses)) if self.addresses else options
+        return options.replace(link=None, ray_addresses=dict(self.addresses)) if self.addresses else options
 
     def build_network(self, options: NetworkOptions, engine: EngineName) -> SiteNetwork:
         """Return the network of these hosts, as an engine with these options uses it."""
@@ -109,8 +110,7 @@ class Site:
     def select_hosts(self, hosts: Iterable[str]) -> "Site":
         """Return the site with these hosts only."""
         names = set(hosts)
-        return replace(
-            self,
+        return self.replace(
             hosts={name: host for name, host in self.hosts.items() if name in names},
             rank_order=tuple(name for name in self.rank_order if name in names),
             free_slots={name: count for name, count in self.free_slots.items() if name in names},
@@ -148,7 +148,7 @@ class Site:
             facts, kind = hosts[host]
             settings = choose_settings(facts, LinkRequest(number=number), {})
             hosts[host] = SiteHost(_set_addresses(facts, settings), kind)
-        return replace(self, hosts=hosts)
+        return self.replace(hosts=hosts)
 
 
 def _choose_gpus(devices: tuple[Device, ...], gpus: str) -> tuple[Device, ...]:
@@ -186,7 +186,7 @@ def _set_addresses(facts: Facts, link_settings: tuple[LinkSetting, ...]) -> Fact
         if interface.name not in by_name:
             return interface
         address, mtu = by_name[interface.name]
-        return replace(interface, addresses=(Address(str(address.ip), address.network.prefixlen),), mtu=mtu)
+        return interface.replace(addresses=(Address(str(address.ip), address.network.prefixlen),), mtu=mtu)
 
     def set_port(port: RdmaPort) -> RdmaPort:
         if port.interface not in by_name:
@@ -194,10 +194,10 @@ def _set_addresses(facts: Facts, link_settings: tuple[LinkSetting, ...]) -> Fact
         ip = str(by_name[port.interface][0].ip)
         # The kernel adds a RoCE v2 row to the GID table for each address.
         gid = Gid(3, f"::ffff:{ip}", "RoCE v2", port.interface, ip)
-        return replace(port, gids=(*port.gids, gid))
+        return port.replace(gids=(*port.gids, gid))
 
-    net = replace(facts.net, links=tuple(map(set_link, facts.net.links)))
-    return replace(facts, net=net, rdma=tuple(map(set_port, facts.rdma)))
+    net = facts.net.replace(links=tuple(map(set_link, facts.net.links)))
+    return facts.replace(net=net, rdma=tuple(map(set_port, facts.rdma)))
 
 
 class _IncompatiblePair(NamedTuple):

@@ -1,7 +1,9 @@
 """Compute how the hosts of a site are joined, once for each group of hosts."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from functools import cached_property
+
+from msgspec import field
 
 from medley.environment.engine_source import EngineSource
 from medley.errors import Problem
@@ -14,6 +16,7 @@ from medley.network.fabric.findings import find_idle_ports
 from medley.network.fabric.types import Endpoint, Fabric, NetworkOptions
 from medley.planner import HostLink
 from medley.planner.devices import NO_MEASUREMENTS, Measurements
+from medley.values import Value
 
 # Latency one way, for a small message between two GPUs. RDMA: perftest shows about 2 us between ConnectX-7;
 # NCCL adds its proxy thread. TCP: some 25 us by kernel and switch, and as much by NCCL's socket threads.
@@ -24,8 +27,7 @@ _DEFAULT_MBIT = 100
 """The speed of a link whose driver does not report one."""
 
 
-@dataclass(frozen=True)
-class SiteNetwork:
+class SiteNetwork(Value):
     """The network between the hosts of a site, for one set of network options."""
 
     hosts: Mapping[str, Facts]
@@ -33,9 +35,18 @@ class SiteNetwork:
     measurements: Measurements = NO_MEASUREMENTS
     engine_sources: Mapping[str, EngineSource] = field(default_factory=dict)
     """The engine source of each host; hosts whose sources differ cannot be in one cluster."""
-    _fabrics: dict[tuple[str, ...], Fabric | Problem] = field(default_factory=dict, init=False, repr=False)
-    _link_keys: dict[str, str] = field(default_factory=dict, init=False, repr=False)
-    _links: dict[tuple[str, str], HostLink | None] = field(default_factory=dict, init=False, repr=False)
+
+    @cached_property
+    def _fabrics(self) -> dict[tuple[str, ...], Fabric | Problem]:
+        return {}
+
+    @cached_property
+    def _link_keys(self) -> dict[str, str]:
+        return {}
+
+    @cached_property
+    def _links(self) -> dict[tuple[str, str], HostLink | None]:
+        return {}
 
     def compute_fabric(self, names: Iterable[str] | None = None) -> Fabric:
         """Return the fabric of these hosts, or of all; raise the Problem of hosts that cannot talk."""

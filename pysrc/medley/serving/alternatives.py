@@ -3,7 +3,6 @@
 import platform
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from shlex import join
 from typing import NamedTuple
 
@@ -28,6 +27,7 @@ from medley.planner.remedies import NoLayout, Remedies, quantize_shape
 from medley.planner.site import Site, list_incompatible_remedies
 from medley.schema import Model, Shape
 from medley.serving.engine_sources import add_engine_gaps, add_engine_sources
+from medley.values import Value
 
 _SIZE_SWITCHES = ("--tp", "--pp", "--dp")
 _CONTEXT_STEP_TOKENS = 1024
@@ -58,7 +58,7 @@ def place_order(order: Order, shape: Shape, site: Site) -> Choice:
         problem.fix = "\n".join(fixes) or problem.fix
         raise
     gains = describe_idle_ports_gain(shape, site, order.placement, choice)
-    return replace(choice, warnings=(*choice.warnings, *gains))
+    return choice.replace(warnings=(*choice.warnings, *gains))
 
 
 def _list_missing_hosts(site: Site) -> Iterator[str]:
@@ -78,7 +78,7 @@ def _list_other_engines(order: Order, shape: Shape, site: Site) -> Iterator[str]
     if refusal is None or site.rank_order or any(source.is_image for source in site.engine_sources.values()):
         return
     for engine in ENGINES:
-        placement = replace(order.placement, engine=engine, partition=None)
+        placement = order.placement.replace(engine=engine, partition=None)
         if engine != order.engine:
             other_site = add_engine_sources(site, placement, EngineRequest(), order.weights.model)
             if _fits(shape, other_site, placement):
@@ -110,7 +110,7 @@ def _list_changes(order: Order, shape: Shape, site: Site, problem: NoLayout) -> 
             return True
         if table and sizes == NO_FORCED_SIZES:
             return False
-        return _fits(shape, site, replace(placement, sizes=sizes))
+        return _fits(shape, site, placement.replace(sizes=sizes))
 
     if sizes != NO_FORCED_SIZES and fits_with(NO_FORCED_SIZES):
         yield join(command_without_sizes)
@@ -138,9 +138,9 @@ def _list_remedies(
         return
     # Rows of the table hold both, by their own arithmetic.
     context, concurrency = _round_context(remedies.context), remedies.concurrency
-    if context and (has_table or _fits(shape, site, replace(placement, context=context))):
+    if context and (has_table or _fits(shape, site, placement.replace(context=context))):
         yield join(set_switch(command, "--context", str(context)))
-    if concurrency and (has_table or _fits(shape, site, replace(placement, concurrency=concurrency))):
+    if concurrency and (has_table or _fits(shape, site, placement.replace(concurrency=concurrency))):
         yield join(set_switch(command, "--concurrency", str(concurrency)))
     smaller_builds = tuple(_list_smaller_builds(order, shape, site, remedies))
     yield from smaller_builds
@@ -156,9 +156,9 @@ def _list_shorter_contexts(order: Order, shape: Shape, site: Site) -> Iterator[s
     placement, longest = order.placement, find_longest_context(shape, order.engine)
     if not placement.context or placement.context <= longest or placement.allows_longer_context:
         return
-    if _fits(shape, site, replace(placement, context=longest)):
+    if _fits(shape, site, placement.replace(context=longest)):
         yield join(set_switch(_list_command_words(order), "--context", str(longest)))
-    if _fits(shape, site, replace(placement, allows_longer_context=True)):
+    if _fits(shape, site, placement.replace(allows_longer_context=True)):
         risk = "if its maker serves that much: otherwise answers may be wrong"
         yield f"{ENGINE_TABLES[order.engine].context_variable}=1 {join(_list_command_words(order))}  # {risk}"
 
@@ -178,8 +178,7 @@ def _round_context(context: int) -> int:
     return context // _CONTEXT_STEP_TOKENS * _CONTEXT_STEP_TOKENS or context
 
 
-@dataclass(frozen=True)
-class Build:
+class Build(Value):
     """Another quantization of a model, and its best layout."""
 
     name: str
@@ -319,7 +318,7 @@ def _suggest_hosts(order: Order, shape: Shape, site: Site, remedies: Remedies) -
     """Return a plan with enough hosts like the largest, else with Sparks; None where neither fits."""
     largest = next(device for device in site.list_devices() if device.host == remedies.largest_host)
     kind = _find_typical_kind(largest)
-    placement = replace(order.placement, sizes=ForcedSizes(), host_count=None, gpus=None, partition=None)
+    placement = order.placement.replace(sizes=ForcedSizes(), host_count=None, gpus=None, partition=None)
     # Where a pipeline is not possible its fewest hosts are no guide.
     min_count, counts = remedies.hosts, _TYPICAL_HOST_COUNTS
     if min_count:
@@ -355,7 +354,7 @@ def _build_site(hosts: str) -> Site:
 
 
 def _format_plan_command(order: Order, hosts: str) -> str:
-    words = ["medley", "plan", order.weights.name, "--hosts", hosts]
+    words, defaults = ["medley", "plan", order.weights.name, "--hosts", hosts], PlacementOptions()
     for name, field in (
         ("--for", "goal"),
         ("--context", "context"),
@@ -363,6 +362,6 @@ def _format_plan_command(order: Order, hosts: str) -> str:
         ("--kv-type", "kv_type"),
         ("--engine", "engine"),
     ):
-        if (value := getattr(order.placement, field)) != getattr(PlacementOptions, field):
+        if (value := getattr(order.placement, field)) != getattr(defaults, field):
             words += [name, str(value)]
     return join(words)

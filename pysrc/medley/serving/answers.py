@@ -9,9 +9,10 @@ rounding decides which is the best, and all that follows is another text.
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+
+from medley.values import Value
 
 MODEL = "smollm2"
 MAX_TOKENS = 16
@@ -34,8 +35,7 @@ class Step(NamedTuple):
     """The best logit minus the second one."""
 
 
-@dataclass(frozen=True)
-class Reference:
+class Reference(Value):
     """A conversation with the reference's answer."""
 
     messages: tuple[Mapping[str, str], ...]
@@ -50,8 +50,7 @@ class Reference:
         return "".join(step.text for step in self.steps)
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(Value):
     """One answer, compared with its reference."""
 
     reference: Reference

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -14,13 +13,13 @@ from medley.errors import Problem
 from medley.network import http_client
 from medley.network.http_client import HttpResponse, build_auth_header, format_bearer_pipe, no_answer_problem
 from medley.network.socket_url import read_socket_url
+from medley.values import Value
 
 _FIRST_TOKEN_LIMIT_S = 300
 _MIN_STREAMED_PIECES, _MIN_STREAM_S = 3, 0.3
 
 
-@dataclass(frozen=True)
-class AnswerSpeed:
+class AnswerSpeed(Value):
     """The length and the duration of an answer; the server counts its tokens."""
 
     prompt_tokens: int

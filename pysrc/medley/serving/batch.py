@@ -12,13 +12,13 @@ from typing import Any
 
 from medley import json_shape, storage
 from medley.errors import Problem
+from medley.values import Value
 
 _REQUIRED_KEYS = {"/v1/chat/completions": "messages", "/v1/completions": "prompt", "/v1/embeddings": "input"}
 _MAX_ID_CHARS = 512
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(Value):
     """A request of a batch, in the format of OpenAI's batch files."""
 
     line_number: int
@@ -27,8 +27,7 @@ class Request:
     body: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class RefusedLine:
+class RefusedLine(Value):
     """A line of a batch file that is not a valid request."""
 
     line_number: int

@@ -13,6 +13,7 @@ from medley.network import http_client
 from medley.network.socket_url import read_socket_url
 from medley.serving.api import read_error_message
 from medley.serving.batch import BatchFiles, Request
+from medley.values import Value
 
 _ANSWER_LIMIT_S = 3600
 _CONNECT_LIMIT_S = 10
@@ -33,8 +34,7 @@ class BatchProgress:
     tokens: int = 0
 
 
-@dataclass(frozen=True)
-class BatchServer:
+class BatchServer(Value):
     """A server: its base URL, which ends with /v1, the model's name there, and its key."""
 
     url: str

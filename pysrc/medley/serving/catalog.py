@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from medley import config, storage
@@ -16,14 +15,14 @@ from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.site import Site
 from medley.schema import Model, Shape
 from medley.serving.engine_sources import add_engine_gaps
+from medley.values import Value
 
 _MIN_DOWNLOAD_BYTES = 1_000_000
 _MIN_USABLE_TOKENS_PER_S = 10.0
 """Tokens per second; an estimate: twice the speed at which people read English, about 250 words a minute."""
 
 
-@dataclass(frozen=True)
-class CatalogEntry:
+class CatalogEntry(Value):
     """A known model, and how it would run on a site."""
 
     name: str
@@ -67,7 +66,7 @@ def list_entries(
             if weights.is_local
             else downloads.get(weights.target)
         )
-        yield replace(_plan_entry(name, models[name], site, options), on_disk_bytes=size_bytes or None)
+        yield _plan_entry(name, models[name], site, options).replace(on_disk_bytes=size_bytes or None)
 
 
 def find_largest_usable_models(site: Site, options: PlacementOptions, count: int) -> list[CatalogEntry]:
@@ -135,7 +134,7 @@ def _plan_entry(name: str, model: Model, site: Site, options: PlacementOptions) 
 
 
 def _find_single_hosts(model_shape: Shape, site: Site, options: PlacementOptions) -> Iterator[str]:
-    free_options = replace(options, sizes=NO_FORCED_SIZES, host_count=None)
+    free_options = options.replace(sizes=NO_FORCED_SIZES, host_count=None)
     for host in site.hosts:
         with suppress(Problem):
             place_model(model_shape, site.select_hosts((host,)), free_options)

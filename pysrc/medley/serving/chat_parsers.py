@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -38,9 +37,9 @@ def add_user_parsers(chat: ChatFormat, engine_flags: Sequence[str]) -> ChatForma
     """Return the format with the user's own parsers, so that the flags which belong to them are set too."""
     tool, reasoning = find_flag_value(engine_flags, TOOL_FLAG), find_flag_value(engine_flags, REASONING_FLAG)
     if tool:
-        chat = replace(chat, tool_parser=tool, tool_why="as requested", is_given=True)
+        chat = chat.replace(tool_parser=tool, tool_why="as requested", is_given=True)
     if reasoning:
-        chat = replace(chat, reasoning_parser=reasoning, reasoning_why="as requested", is_given=True)
+        chat = chat.replace(reasoning_parser=reasoning, reasoning_why="as requested", is_given=True)
     return chat
 
 
@@ -78,10 +77,10 @@ def drop_missing_parsers(
     notes = []
     if tool and (gap := _find_parser_gap(engine_parser, TOOL_FLAG, tool)):
         notes.append(f"{gap}: a request with tools gets 400")
-        chat = replace(chat, tool_parser=None, tool_why="")
+        chat = chat.replace(tool_parser=None, tool_why="")
     if reasoning and (gap := _find_parser_gap(engine_parser, REASONING_FLAG, reasoning)):
         notes.append(f"{gap}: thoughts stay in the answer")
-        chat = replace(chat, reasoning_parser=None, reasoning_why="")
+        chat = chat.replace(reasoning_parser=None, reasoning_why="")
     return chat, notes
 
 

@@ -4,7 +4,6 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +12,7 @@ from medley.credentials import API_KEY_VARIABLE, NONE
 from medley.errors import Problem, describe_error
 from medley.network import http_client
 from medley.network.tcp import is_loopback
+from medley.values import Value
 
 FileFormat = Literal["text", "json"]
 _DEFAULT_CONTEXT_TOKENS = 8192
@@ -24,8 +24,7 @@ _PLAIN_NAME_PATTERN = re.compile(r"[\w./][\w ./:@+()-]*")
 _TEMPLATE_MARK_PATTERN = re.compile(r"@([A-Z_]+)@")
 
 
-@dataclass(frozen=True)
-class ServerConnection:
+class ServerConnection(Value):
     """The address, model and key of the server that a client will use."""
 
     url: str
@@ -76,8 +75,7 @@ class ServerConnection:
         }
 
 
-@dataclass(frozen=True)
-class SettingsFile:
+class SettingsFile(Value):
     """A file of a client's settings."""
 
     path: str
@@ -88,8 +86,7 @@ class SettingsFile:
     """Whether the file may also hold settings of the user, so that a text file must not be replaced."""
 
 
-@dataclass(frozen=True)
-class Client:
+class Client(Value):
     """A client program of the API: its settings files, and the command that starts it."""
 
     name: str
@@ -109,7 +106,7 @@ class Client:
         """Return the client with this server's values in its templates; refuse an unsafe name."""
         self._require_plain_names(server)
         files = tuple(
-            replace(file, text=_fill_template(file.text, server, _escape_for_quotes)) for file in self.files
+            file.replace(text=_fill_template(file.text, server, _escape_for_quotes)) for file in self.files
         )
         is_python = "python -" in self.command
         run = _fill_template(self.command, server, _escape_for_quotes if is_python else _quote_shell_word)

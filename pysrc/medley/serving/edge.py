@@ -7,7 +7,6 @@ here (tests/engine/test_edge.py); Caddy 2.11.7.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from medley.serving.edge_answers import (
     build_failure_route,
     list_refusal_routes,
 )
+from medley.values import Value
 
 MAX_BODY_MIB = 64
 MAX_HEADER_BYTES = 64 << 10
@@ -44,8 +44,7 @@ _AUTHORIZATION_VALUE, _API_KEY_VALUE = (
 _TOO_LARGE_MESSAGE = f"the body is larger than {MAX_BODY_MIB} MiB"
 
 
-@dataclass(frozen=True)
-class EdgeClosure:
+class EdgeClosure(Value):
     """The reason why the edge refuses new requests, which clients get as a 503."""
 
     reason: str
@@ -54,8 +53,7 @@ class EdgeClosure:
     """Whether the engine runs, so that /health is its answer."""
 
 
-@dataclass(frozen=True)
-class Edge:
+class Edge(Value):
     """The addresses, keys and limits of the edge of one server."""
 
     address: str

@@ -3,7 +3,6 @@
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from medley.progress import Progress
 from medley.schema import EngineName
 from medley.serving import answer_check
 from medley.serving.answers import Comparison
+from medley.values import Value
 
 _PARSE_LIMIT_S = 300
 # One plan of each kind: one rank, a pipeline, tensor and expert parallel, replicas.
@@ -51,8 +51,7 @@ _PLANS = (
 )
 
 
-@dataclass(frozen=True)
-class UpgradeResult:
+class UpgradeResult(Value):
     """The changes of an engine release, and the results of its tests on this host."""
 
     release: LockRelease

@@ -1,7 +1,6 @@
 """Add to a site the engine source of each host, and the reason why that engine cannot run a model."""
 
 import os
-from dataclasses import replace
 
 from medley.environment import engine_source
 from medley.environment.engine_source import EngineRequest
@@ -26,15 +25,15 @@ def add_engine_sources(
         )
         for name, host in site.hosts.items()
     }
-    return add_engine_gaps(replace(site, engine_sources=sources, has_nix_toolkit=has_toolkit), engine, model)
+    return add_engine_gaps(site.replace(engine_sources=sources, has_nix_toolkit=has_toolkit), engine, model)
 
 
 def add_engine_gaps(site: Site, engine: EngineName, model: Model | None) -> Site:
     """Return the site with the reason, per host, why its engine cannot run this model."""
     sources = {
-        name: replace(
-            source, lacking_reason=engine_source.find_model_gap(model, engine, source.versions.get(engine))
+        name: source.replace(
+            lacking_reason=engine_source.find_model_gap(model, engine, source.versions.get(engine))
         )
         for name, source in site.engine_sources.items()
     }
-    return replace(site, engine_sources=sources)
+    return site.replace(engine_sources=sources)

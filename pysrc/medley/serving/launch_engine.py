@@ -1,7 +1,5 @@
 """Find the engine of a launch on its first host: container image or environment, version and NCCL."""
 
-from dataclasses import dataclass, replace
-
 from medley.cluster.membership import Membership
 from medley.environment import (
     container_image,
@@ -18,10 +16,10 @@ from medley.host.kind import Kind, SiteHost
 from medley.progress import Progress
 from medley.schema import EngineName
 from medley.serving.prepare import Job
+from medley.values import Value
 
 
-@dataclass(frozen=True)
-class HostEngine:
+class HostEngine(Value):
     """The engine that a host runs: from a container image, or the programs of an environment."""
 
     image: ContainerEnvironment | None
@@ -143,4 +141,4 @@ def choose_nccl(requested: str | None, cluster: Membership | None) -> str | None
 def use_cluster_table(programs: Tools, cluster: Membership, environ_names: frozenset[str]) -> Tools:
     """Return the programs with the cluster's own variables, without those that the user's shell sets."""
     table = {name: value for name, value in cluster.table.items() if name not in environ_names}
-    return replace(programs, host_variables=table)
+    return programs.replace(host_variables=table)

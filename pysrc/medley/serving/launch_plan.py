@@ -1,7 +1,5 @@
 """Plan a job on its site: the layout of its ranks, and the plan of its engine."""
 
-from dataclasses import dataclass, replace
-
 from medley import config
 from medley.engine.launch import Order
 from medley.environment import engine_source
@@ -26,10 +24,10 @@ from medley.schema import Shape
 from medley.serving.alternatives import place_order
 from medley.serving.engine_sources import add_engine_sources
 from medley.serving.prepare import Job
+from medley.values import Value
 
 
-@dataclass(frozen=True)
-class JobPlan:
+class JobPlan(Value):
     """The layout of a job's ranks, and the plan of its engine."""
 
     layout: Layout
@@ -56,7 +54,7 @@ def plan_job(job: Job, site: Site, output: Output) -> JobPlan:
         compatibility.require_flag_values(site, list_hosts(layout), placement.engine, order.engine_flags)
         plan = build_plan(order, choice, site, _choose_launcher(job, layout))
         if plan.launcher != "solo":
-            plan = replace(plan, why=(*plan.why, job.launcher_reason))
+            plan = plan.replace(why=(*plan.why, job.launcher_reason))
     return JobPlan(layout, _add_places(plan, layout, site) if plan.launcher == "ray" else plan)
 
 
@@ -89,8 +87,8 @@ def build_plan(order: Order, choice: Choice, site: Site, launcher: Launcher) -> 
 def _complete_site(job: Job, site: Site) -> Site:
     """Return the site with the engines that its hosts run."""
     request, order = job.request, job.order
-    site = replace(
-        site, has_user_engine=_has_user_engine(job), has_nix_toolkit=engine_source.has_nix_toolkit()
+    site = site.replace(
+        has_user_engine=_has_user_engine(job), has_nix_toolkit=engine_source.has_nix_toolkit()
     )
     image = request.image.image if request.image else None
     if request.other_site or image == "default":
@@ -136,4 +134,4 @@ def _add_places(plan: Plan, layout: Layout, site: Site) -> Plan:
     """Return the plan with the address of each rank, in the order in which Ray places them."""
     places = tuple(site.addresses.get(device.host, device.host) for device in list_devices(layout))
     first = [site.addresses.get(stages[0].devices[0].host, "") for stages in list_pipelines(layout)]
-    return replace(plan, rank_addresses=places, replicas_here=first.count(places[0]))
+    return plan.replace(rank_addresses=places, replicas_here=first.count(places[0]))

@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
+
+from msgspec import field
 
 from medley.cluster import ray_serving
 from medley.cluster.membership import Membership
@@ -36,10 +37,10 @@ from medley.serving.extras import require_shown_models
 from medley.serving.launch_engine import HostEngine, prepare_engine, use_cluster_table
 from medley.serving.launch_plan import plan_job
 from medley.serving.prepare import Job
+from medley.values import Value
 
 
-@dataclass(frozen=True)
-class HostEnvironment:
+class HostEnvironment(Value):
     """The programs and variables of a host's process that do not come from its plan."""
 
     tools: Tools = NO_TOOLS
@@ -49,16 +50,14 @@ class HostEnvironment:
     """The variables of the user's shell on the head, which a host that joined it gets too."""
 
 
-@dataclass(frozen=True)
-class RayEndpoint:
+class RayEndpoint(Value):
     """The address of a Ray cluster, HOST:PORT, and the file of its token."""
 
     address: str
     token_file: Path
 
 
-@dataclass(frozen=True)
-class PreparedLaunch:
+class PreparedLaunch(Value):
     """The launch on this host, with the hosts and slots that its ranks take."""
 
     order: Order
@@ -192,7 +191,7 @@ def _adapt_order(job: Job, engine_parser: EngineParser | None, output: Output) -
     chat, notes = chat_parsers.drop_missing_parsers(chat_format, ENGINES[order.engine], engine_parser)
     for line in notes:
         output.say(line)
-    return replace(order, serving=replace(order.serving, chat=chat))
+    return order.replace(serving=order.serving.replace(chat=chat))
 
 
 def _read_parser(job: Job, engine: HostEngine, output: Output) -> EngineParser | None:

@@ -7,7 +7,7 @@ from each edge, because only Caddy's own configuration shows whether a change ha
 import errno
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
@@ -48,7 +48,7 @@ class LiveKeys:
             self._say_once(f"the API keys cannot be listed, and stay as they were: {cause}")
             return
         if keys != self.edge.edge.keys:
-            self.edge.replace_edge(replace(self.edge.edge, keys=keys))
+            self.edge.replace_edge(self.edge.edge.replace(keys=keys))
             if self.edge.refusal_cause:  # the edge printed it
                 return
             names = ", ".join(keys)

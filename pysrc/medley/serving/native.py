@@ -5,7 +5,6 @@ import shlex
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
 from pathlib import Path
 from socket import gethostname
 from typing import Any
@@ -107,7 +106,7 @@ def _build_terms(job: Job, programs: Tools, hub_files: HubFiles | None) -> dict[
         "target": order.weights.target,
         "beside": order.model_extras.build_table(),
         "script": request.script.path.name if request.script else None,
-        "fetch": asdict(hub_files) if hub_files else None,
+        "fetch": hub_files.to_table() if hub_files else None,
     }
 
 
@@ -122,7 +121,7 @@ def _build_site(job: Job, host_facts: Mapping[str, Facts], kind: Kind, programs:
     user_nccl = programs.nccl.version if programs.nccl else None
     nccl_version = user_nccl or node.find_environment(programs).nccl
     nccl_version = nccl_version or engine_source.find_oldest_nccl(job.order.engine)
-    options = replace(job.order.placement.network, nccl=nccl_version)
+    options = job.order.placement.network.replace(nccl=nccl_version)
     endpoints = choose_fabric(host_facts, options).endpoints
     addresses = {host: end.address for host, end in endpoints.items()}
     return build_joined_site(host_facts, kind, addresses, nccl_version)
@@ -262,7 +261,7 @@ def receive_command(
         order, binary, (*own_variables, engine.build_stacks_variable())
     )
     variables = keep_last_values(merge_user_variables(annotated.variables, os.environ))
-    command = replace(annotated, variables=variables).command
+    command = annotated.replace(variables=variables).command
     try:
         named_models.require_no_folders(command.argv, terms["target"])
     except Problem as problem:

@@ -1,7 +1,6 @@
 """Prepare a job: find the model, the cluster and the launcher of a request."""
 
 import os
-from dataclasses import dataclass, replace
 
 from medley import config, credentials, storage
 from medley.cluster import membership, ray_serving
@@ -27,10 +26,10 @@ from medley.serving import chat_parsers
 from medley.serving.extras import find_extras
 from medley.serving.request import LaunchRequest
 from medley.serving.script import container_problem, restrict_placement
+from medley.values import Value
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(Value):
     """A request with its model, cluster and launcher, which can be planned and started."""
 
     request: LaunchRequest
@@ -72,8 +71,7 @@ def prepare_job(request: LaunchRequest, output: Output) -> Job:
     extras = find_extras(
         model_files, request.trust, request.engine_flags, engine, is_start=is_start, progress=progress
     )
-    placement = replace(
-        request.placement,
+    placement = request.placement.replace(
         engine=engine,
         partition=os.environ.get(ENGINE_TABLES[engine].partition_variable),
         allows_longer_context=allows_longer_context(os.environ, engine),
@@ -97,9 +95,7 @@ def _connect_replicas(request: LaunchRequest, model_files: Weights, progress: Pr
     if request.script is None or ((placement.sizes.replicas or 1) == 1 and placement.goal != "throughput"):
         return request
     has_experts = not request.is_unplanned and shape.find_shape(model_files, progress).experts > 0
-    return replace(
-        request, script=replace(request.script, has_experts=has_experts, port=tcp.find_free_port())
-    )
+    return request.replace(script=request.script.replace(has_experts=has_experts, port=tcp.find_free_port()))
 
 
 def _add_chat_format(
@@ -108,7 +104,7 @@ def _add_chat_format(
     chat = chat_parsers.find_format(model_files, request.engine_flags)
     for warning in chat_parsers.list_warnings(chat, launch.ENGINES[engine], request.engine_flags):
         output.say(warning)
-    return replace(serving, chat=chat_parsers.add_user_parsers(chat, request.engine_flags))
+    return serving.replace(chat=chat_parsers.add_user_parsers(chat, request.engine_flags))
 
 
 def _build_serving(request: LaunchRequest, model_files: Weights, progress: Progress) -> ServerSpec:

@@ -1,6 +1,6 @@
 """Define `LaunchRequest`, the options of a command that starts a model."""
 
-from dataclasses import dataclass, field
+from msgspec import field
 
 from medley.engine import Tls
 from medley.environment.container_image import ImageRequest
@@ -12,12 +12,12 @@ from medley.planner.plan import Launcher
 from medley.planner.site import Site
 from medley.schema import EngineName
 from medley.serving.script import Script
+from medley.values import Value
 
 _MAX_HOSTS = 64
 
 
-@dataclass(frozen=True)
-class ListenOptions:
+class ListenOptions(Value):
     """The user's options about the API: address, model name, key, origins and TLS."""
 
     address: str = "127.0.0.1"
@@ -31,8 +31,7 @@ class ListenOptions:
     tls: Tls | None = None
 
 
-@dataclass(frozen=True)
-class LaunchRequest:
+class LaunchRequest(Value):
     """The model to start, its hosts, its engine environment, and its API or script."""
 
     model: str

@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -22,6 +21,7 @@ from medley.schema import (
     DEFAULT_ENGINE,
     EngineName,
 )
+from medley.values import Value
 
 PLAN_VARIABLE = "MEDLEY_PLAN"
 _MAX_SCRIPT_BYTES = 1 << 20
@@ -29,8 +29,7 @@ _MAX_SCRIPT_BYTES = 1 << 20
 _REPLICAS_PROGRAM = payload.FOLDER / "replicas.py"
 
 
-@dataclass(frozen=True)
-class Script:
+class Script(Value):
     """A user's Python script that runs a model by itself."""
 
     path: Path
@@ -57,7 +56,7 @@ class Script:
         engine = ENGINES[name]
         launcher_flag, torchrun, engine_plan = engine.SCRIPT_LAUNCHER, tuple[Flag, ...](), plan
         if launcher_flag:
-            engine_plan = replace(plan, node_process=None, replicas=1)
+            engine_plan = plan.replace(node_process=None, replicas=1)
             torchrun = tuple(_list_torchrun_flags(plan)) if plan.replicas == 1 else ()
         flags = [
             *engine.list_flags(order.serving, engine_plan, host, weights.model),
@@ -177,7 +176,7 @@ def restrict_placement(placement: PlacementOptions, launcher: Launcher | None) -
             cause="each replica of a script is its own process, which Ray does not start",
             fix=f"end the cluster (medley ray-stop), then: --dp {replicas} --launcher mp --hosts N",
         )
-    return replace(placement, sizes=replace(placement.sizes, replicas=1))
+    return placement.replace(sizes=placement.sizes.replace(replicas=1))
 
 
 def container_problem() -> Problem:

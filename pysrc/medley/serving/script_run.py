@@ -3,7 +3,6 @@
 import time
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from medley import explain
@@ -16,14 +15,14 @@ from medley.serving.launch_log import log_launch, print_launch, write_files
 from medley.serving.launches import PreparedLaunch
 from medley.serving.rank_monitor import RankMonitor
 from medley.serving.run_monitors import Monitor
+from medley.values import Value
 
 _CHECK_INTERVAL_S = 0.1
 _MAX_ERROR_LINES = 400
 _MAX_CAUSE_CHARS = 1000
 
 
-@dataclass(frozen=True)
-class ScriptRun:
+class ScriptRun(Value):
     """A script; on several hosts it is done when it is done on all."""
 
     script: Path

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from medley import credentials, storage
@@ -32,6 +31,7 @@ from medley.serving.site import find_site
 from medley.serving.start_steps import StartSteps
 from medley.serving.supervise import supervise
 from medley.serving.watchdog import HostQuery, Watchdog
+from medley.values import Value
 
 _MEDLEY_REQUEST_PATTERN = re.compile(r'"GET /(?:metrics)? HTTP/1\.1" (?:200|401)')
 """The watchdog's own requests in the engine's log."""
@@ -68,8 +68,7 @@ class WorkDone(Exception):  # noqa: N818 - no error: what it was started for is 
     """Raised to end a server that was started for one task, once the task is done."""
 
 
-@dataclass(frozen=True)
-class ServerRun:
+class ServerRun(Value):
     """A model's server, which runs until it is ended."""
 
     start_limit_s: float | None

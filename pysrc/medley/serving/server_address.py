@@ -1,7 +1,6 @@
 """Find the address of a server: the socket of one on this host, else the URL with its key."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from medley import credentials
@@ -11,12 +10,12 @@ from medley.errors import Problem
 from medley.network import http_client
 from medley.network.tcp import is_loopback
 from medley.serving import api, server_records
+from medley.values import Value
 
 URL_VARIABLE = "MEDLEY_URL"
 
 
-@dataclass(frozen=True)
-class ServerAddress:
+class ServerAddress(Value):
     """The address of a server, with the key that it needs."""
 
     url: str

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,12 @@ from medley.planner import Layout
 from medley.schema import EngineName
 from medley.serving.server_records import get_records_folder
 from medley.unusable_file import skip_unusable_file
+from medley.values import Value
 
 _API_KEY_FLAGS, _KEY_PLACEHOLDER = {"--api-key", "--admin-api-key"}, "API-KEY"
 
 
-@dataclass(frozen=True)
-class Description:
+class Description(Value):
     """The model, command and plan of a server; stored next to its record."""
 
     engine: EngineName
@@ -47,7 +46,7 @@ def build_description(order: Order, launch: Launch, layout: Layout | None) -> De
         order.serving.target,
         tuple(_replace_keys(command.argv)),
         dict(command.env),
-        json.loads(json.dumps(asdict(launch.plan))),
+        json.loads(json.dumps(launch.plan.to_table())),
         layout,
     )
 
@@ -57,7 +56,7 @@ def store_description(port: int, description: Description) -> Iterator[None]:
     """Store the description next to its server's record while that runs."""
     file = get_records_folder() / f"{port}.what"
     with skip_unusable_file():
-        storage.write_text(file, json.dumps(asdict(description)))
+        storage.write_text(file, json.dumps(description.to_table()))
     try:
         yield
     finally:

@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 
 from medley import credentials, process_identity, storage
@@ -48,7 +47,7 @@ def record_server(
             str(listen.socket_folder or ""),
         )
         with skip_unusable_file():  # on a full disk the server goes on, and its record keeps the old state
-            storage.write_text(find_record_file(listen.port), json.dumps(asdict(server)))
+            storage.write_text(find_record_file(listen.port), json.dumps(server.to_table()))
 
     report(state)
     try:

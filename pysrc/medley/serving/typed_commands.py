@@ -2,12 +2,11 @@
 
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 
 from medley import credentials
 from medley.cluster.node import NodeSpec, build_node_spec
 from medley.command import AnnotatedCommand
-from medley.engine import ServerSpec, flags, parser
+from medley.engine import flags, parser
 from medley.engine.launch import Order
 from medley.environment.engine_source import EngineRequest, EngineSource
 from medley.environment.tools import NO_TOOLS
@@ -31,12 +30,12 @@ from medley.serving.engine_sources import add_engine_sources
 from medley.serving.launch_plan import build_plan
 from medley.serving.launches import RayEndpoint, build_launches
 from medley.serving.prepare import Job
+from medley.values import Value
 
 _TOKEN_FILE = ".local/state/medley/token"  # noqa: S105 - a head's file, relative to its home folder
 
 
-@dataclass(frozen=True)
-class LaunchStep:
+class LaunchStep(Value):
     """A command to type on a host, and the process that it starts."""
 
     host: str
@@ -57,8 +56,8 @@ def list_hypothetical_steps(job: Job, site: Site, output: Output) -> Iterator[La
     request, order = job.request, job.order
     engine_request = EngineRequest(request.image.image if request.image else None, request.environment)
     site = add_engine_sources(site, order.placement, engine_request, order.weights.model)
-    order = replace(
-        order, placement=replace(order.placement, needs_one_server=order.placement.launcher == "mp")
+    order = order.replace(
+        placement=order.placement.replace(needs_one_server=order.placement.launcher == "mp")
     )
     return list_steps(order, place_order(order, shape.find_shape(order.weights, output.watch), site), site)
 
@@ -73,16 +72,16 @@ def list_steps(order: Order, choice: Choice, site: Site) -> Iterator[LaunchStep]
         yield from _list_pipeline_steps(order, choice, site)
         return
     concurrency = -(-order.placement.concurrency // len(pipelines))
-    placement = replace(order.placement, concurrency=concurrency, needs_one_server=True)
-    workload = replace(choice.workload, load=replace(choice.workload.load, concurrency=concurrency))
+    placement = order.placement.replace(concurrency=concurrency, needs_one_server=True)
+    workload = choice.workload.replace(load=choice.workload.load.replace(concurrency=concurrency))
     next_ports = dict.fromkeys(site.hosts, order.serving.port)
     for stages in pipelines:
-        layout = replace(choice.layout, stages=stages, other_pipelines=())
+        layout = choice.layout.replace(stages=stages, other_pipelines=())
         host = list_hosts(layout)[0]
-        serving = replace(order.serving, port=next_ports[host])
+        serving = order.serving.replace(port=next_ports[host])
         next_ports[host] += 1
-        replica_choice = replace(choice, layout=layout, fit=compute_fit(workload, layout))
-        replica_order = replace(order, placement=placement, serving=serving)
+        replica_choice = choice.replace(layout=layout, fit=compute_fit(workload, layout))
+        replica_order = order.replace(placement=placement, serving=serving)
         yield from _list_pipeline_steps(replica_order, replica_choice, site)
 
 
@@ -96,14 +95,14 @@ def _list_pipeline_steps(order: Order, choice: Choice, site: Site) -> Iterator[L
         endpoints = network.find_endpoints(hosts)
         if not site.rank_order:
             yield from list_ray_steps(network.options, site, endpoints, placement.engine)
-        used_site = replace(used_site, addresses={host: end.address for host, end in endpoints.items()})
+        used_site = used_site.replace(addresses={host: end.address for host, end in endpoints.items()})
         ray = RayEndpoint(_format_ray_address(endpoints[head].address), credentials.find_token_file())
     plan, source = build_plan(order, choice, site, "ray" if ray else "solo"), site.find_engine_source(head)
     chat = order.serving.choose_chat_format(order.weights.model)
     plan = adapt_to_version(plan, placement.engine, source.versions.get(placement.engine), chat)
     if ray:
         places = tuple(used_site.addresses[device.host] for device in list_devices(choice.layout))
-        plan = replace(plan, rank_addresses=places)
+        plan = plan.replace(rank_addresses=places)
     command = build_launches(order, choice.layout, plan, used_site, ray=ray)[head].annotated_command
     _require_known_flags(order, command, source)
     # A cluster's engine is from the environment of its Ray.
@@ -121,7 +120,7 @@ def _list_steps_without_ray(order: Order, choice: Choice, site: Site) -> Iterato
     hosts = list_hosts(choice.layout)
     network = choice.network or site.build_network(order.placement.network, order.engine)
     addresses = {host: end.address for host, end in network.find_endpoints(hosts).items()}
-    used_site = replace(site.select_hosts(hosts), addresses=addresses)
+    used_site = site.select_hosts(hosts).replace(addresses=addresses)
     plan = build_plan(order, choice, site, "mp")
     join_command = (
         f"ssh {shlex.quote(hosts[0])} cat {_TOKEN_FILE} | medley join {addresses[hosts[0]]} --token-file -"
@@ -158,7 +157,7 @@ def list_ray_steps(
     link: tuple[str, ...] = ()
     if options.link is not None or network.endpoint.interface != endpoints[head].interface:
         link = ("--link", endpoints[head].interface)
-        network = per_host.choose_head_network(head, site.facts[head], replace(options, link=link[1]), {})
+        network = per_host.choose_head_network(head, site.facts[head], options.replace(link=link[1]), {})
     source = site.find_engine_source(head).switches
     yield LaunchStep(
         head,
@@ -225,8 +224,8 @@ def _list_serve_words(order: Order, layout: Layout, site: Site) -> Iterator[str]
         ("--pp", placement.sizes.stages, None),
         ("--transport", placement.network.transport, None),
         ("--served-model-name", order.serving.name, model_files.name),
-        ("--host", order.serving.address, ServerSpec.address),
-        ("--port", order.serving.port, ServerSpec.port),
+        ("--host", order.serving.address, ports.LOOPBACK_ADDRESS),
+        ("--port", order.serving.port, ports.API_PORT),
     ):
         if value != default:
             yield from (name, str(value))

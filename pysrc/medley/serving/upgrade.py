@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from medley import storage
@@ -18,12 +17,12 @@ from medley.serving import server_description, server_records, weights
 from medley.serving.prepare import prepare_job
 from medley.serving.request import LaunchRequest
 from medley.serving.site import find_this_host
+from medley.values import Value
 
 _SOURCE_FLAGS = ("--env", "--image")
 
 
-@dataclass(frozen=True)
-class RunningServer:
+class RunningServer(Value):
     """The server that is to be replaced."""
 
     unit: Unit
@@ -67,13 +66,13 @@ def _pin_environment(unit: Unit, port: int) -> Unit:
         return unit
     position = argv.index("serve") + 1
     argv = (*argv[:position], "--env", str(environment.path), *argv[position:])
-    return replace(unit, command=replace(unit.command, argv=argv))
+    return unit.replace(command=unit.command.replace(argv=argv))
 
 
 def prepare_host(request: LaunchRequest, output: Output) -> None:
     """Fetch and build what a server needs on this host, while another has its port and its memory."""
-    other_port = replace(request.listen, port=tcp.find_free_port())
-    job = prepare_job(replace(request, listen=other_port), output)
+    other_port = request.listen.replace(port=tcp.find_free_port())
+    job = prepare_job(request.replace(listen=other_port), output)
     order = job.order
     (host,) = find_this_host(request.kind, output.say).hosts.values()
     if request.image:

@@ -27,6 +27,7 @@ from medley.network import http_client
 from medley.process import Process
 from medley.serving import metrics, server_records
 from medley.unusable_file import skip_unusable_file
+from medley.values import Value
 
 _THIS_HOST = "this host"
 _ACTIVE_CORES, _SPINNING_CORES = 0.1, 0.5
@@ -70,8 +71,7 @@ class ProgressClock:
         return is_spinning or idle_s >= self.limit_s * (1 if is_known else _UNKNOWN_LIMITS)
 
 
-@dataclass(frozen=True)
-class ProcessSample:
+class ProcessSample(Value):
     """The processes of an engine at one time, by host."""
 
     at_s: float

@@ -18,6 +18,7 @@ from medley.errors import Problem
 from medley.model import hub
 from medley.model.hub_download import IGNORED_PATTERNS
 from medley.progress import PROGRESS, Progress
+from medley.values import Value
 
 # With one of these flags the engine does not read the repository's files in the hub's cache.
 _OTHER_SOURCE_FLAGS = frozenset({"--download-dir", "--model-loader-extra-config"})
@@ -51,8 +52,7 @@ class DownloadProgress:
         self.progress.moved(f"{self.host}{text}")
 
 
-@dataclass(frozen=True)
-class HubFiles:
+class HubFiles(Value):
     """The files of the hub that an engine will read."""
 
     repository: str

@@ -1,6 +1,5 @@
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -101,7 +100,7 @@ def test_tunnels_and_containers_have_no_neighbors_of_ours() -> None:
 
 def test_the_way_out_is_no_host_of_a_cluster() -> None:
     way_out = Route("default", "enP7s7", gateway="192.168.1.1")
-    routed = replace(SPARK, net=replace(SPARK.net, routes=(way_out,)))
+    routed = SPARK.replace(net=SPARK.net.replace(routes=(way_out,)))
     rows = [("192.168.1.1", "enP7s7", "REACHABLE"), ("192.168.1.2", "enP7s7", "REACHABLE")]
     assert [each.name for each in list_neighbors(seen(*rows), routed)] == ["192.168.1.2"]
 

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 
 from medley.cluster.discovery.visit import (
@@ -55,12 +53,12 @@ def test_a_host_in_a_line() -> None:
 @pytest.mark.parametrize(
     ("visits", "wanted", "expected"),
     [
-        pytest.param((ONE, replace(TWO, is_this_host=True)), None, "spark-2", id="this host"),
+        pytest.param((ONE, TWO.replace(is_this_host=True)), None, "spark-2", id="this host"),
         pytest.param((THOR, DESK, ONE), None, "spark-1", id="the most memory"),
         pytest.param((ONE, TWO), None, "spark-1", id="the first of equals"),
-        pytest.param((THOR, replace(THOR, name="thor-2")), None, "thor-1", id="nobody answers"),
-        pytest.param((replace(ONE, is_this_host=True), DESK), "desk", "desk", id="as wanted"),
-        pytest.param((ONE, replace(TWO, target="me@10.0.0.2")), "10.0.0.2", "spark-2", id="by its address"),
+        pytest.param((THOR, THOR.replace(name="thor-2")), None, "thor-1", id="nobody answers"),
+        pytest.param((ONE.replace(is_this_host=True), DESK), "desk", "desk", id="as wanted"),
+        pytest.param((ONE, TWO.replace(target="me@10.0.0.2")), "10.0.0.2", "spark-2", id="by its address"),
     ],
 )
 def test_the_head(visits: tuple[HostSurvey, ...], wanted: str | None, expected: str) -> None:
@@ -108,7 +106,7 @@ def test_the_wire_that_they_share() -> None:
 def test_no_wire() -> None:
     assert describe_network(by_name(ONE, THOR)) == (("Too few hosts answered to choose it.",), None)
     (said, fix), network = describe_network(
-        by_name(ONE, replace(TWO, facts=replace(recorded("spark"), net=Net())))
+        by_name(ONE, TWO.replace(facts=recorded("spark").replace(net=Net())))
     )
     assert said.startswith("No shared network: ")
     assert fix.startswith("To fix it: ")

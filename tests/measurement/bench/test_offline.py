@@ -1,7 +1,6 @@
 """A bench without a server: each start of the engine, and what is kept of it."""
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -30,7 +29,6 @@ HOSTS = Path(__file__).parents[2] / "host" / "recorded"
 LOAD = BenchLoad((2,), repeats=3, input_tokens=32, output_tokens=16, seed=7, requests=8)
 
 
-@dataclass(frozen=True)
 class RecordedTarget(OfflineTarget):
     """A target whose client writes the recorded results of the engine's own modes."""
 
@@ -49,14 +47,13 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def order(engine: EngineName = "vllm") -> Order:
-    from dataclasses import replace
 
     default = Order(
         Weights("demo", "/models/demo", None),
         ServerSpec("/models/demo", "demo"),
         engine_flags=("--dtype", "x"),
     )
-    return replace(default, placement=replace(default.placement, engine=engine))
+    return default.replace(placement=default.placement.replace(engine=engine))
 
 
 def build_target(

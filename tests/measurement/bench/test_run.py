@@ -5,7 +5,6 @@ import signal
 import sys
 import threading
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -43,7 +42,6 @@ if how == "well":
 """
 
 
-@dataclass(frozen=True)
 class ProgramTarget(BenchTarget):
     """A target without a server: its client is PROGRAM, which behaves in each run as `behaviors` lists."""
 
@@ -114,9 +112,7 @@ def test_the_key_of_the_environment_is_in_no_file_after_the_bench(behavior: str,
     for file in (copy, own):
         file.write_text("k")
         with suppress(Problem):
-            measure_server(
-                replace(target, served=replace(target.served, key_file=str(file))), LOAD, 60, SILENT
-            )
+            measure_server(target.replace(served=target.served.replace(key_file=str(file))), LOAD, 60, SILENT)
     assert (copy.exists(), own.exists()) == (False, True)
 
 

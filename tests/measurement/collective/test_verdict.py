@@ -1,5 +1,4 @@
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import combinations, permutations
 from typing import Any
 
@@ -92,7 +91,7 @@ def test_the_order_of_hosts_changes_nothing() -> None:
         reordered = {"".join(pair): rates["".join(sorted(pair))] for pair in combinations(order, 2)}
         measured = result(reordered)
         members = {name: measured.members[name] for name in order}
-        assert [member.address for member in find_slow_hosts(replace(measured, members=members))] == ["c"]
+        assert [member.address for member in find_slow_hosts(measured.replace(members=members))] == ["c"]
 
 
 def test_a_slow_host_s_problem_has_the_numbers() -> None:
@@ -134,7 +133,7 @@ def test_a_slow_host_s_problem_has_the_numbers() -> None:
     ],
 )
 def test_what_else_goes_wrong(changes: dict[str, Any], what: str, cause: str) -> None:
-    problem = find_problem(replace(result(even(3, 900)), **changes))
+    problem = find_problem(result(even(3, 900)).replace(**changes))
     assert problem is not None
     assert what in problem.what
     assert cause in problem.cause
@@ -142,7 +141,7 @@ def test_what_else_goes_wrong(changes: dict[str, Any], what: str, cause: str) ->
 
 def test_wrong_sums_are_laid_to_the_host_whose_pairs_are_wrong() -> None:
     measured = result(even(3, 900, ab=0, ac=0))
-    problem = find_problem(replace(measured, sums={"a": "wrong", "b": "wrong", "c": "wrong"}))
+    problem = find_problem(measured.replace(sums={"a": "wrong", "b": "wrong", "c": "wrong"}))
     assert problem is not None
     assert problem.what.startswith("host-a (a) is")
 

@@ -1,7 +1,6 @@
 """A field report of two recorded Sparks that serve gpt-oss-120b."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +71,7 @@ def report() -> dict[str, Any]:
             "backends": [line.to_table()],
         }
     )
-    draft_report.parts["links"].append({"host": "host-2", "measured": asdict(link), "problems": []})
+    draft_report.parts["links"].append({"host": "host-2", "measured": link.to_table(), "problems": []})
     draft_report.parts["doctor"] = {"checks": [], "counts": {"ok": 40, "better": 2}}
     draft_report.skip("collective-test", "the cluster is not up")
     draft_report.parts["whole"] = True

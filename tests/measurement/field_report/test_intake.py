@@ -94,8 +94,8 @@ def test_hosts_made_of_namespaces_are_no_hardware(table: dict[str, Any], tmp_pat
     real = field_report.intake(save(tmp_path, table))
 
     def virtual(host: Facts, gpus: tuple[Gpu, ...] = ()) -> Facts:
-        links = tuple(replace(link, driver="veth") for link in host.net.links)
-        return replace(host, gpus=gpus, net=replace(host.net, links=links))
+        links = tuple(link.replace(driver="veth") for link in host.net.links)
+        return host.replace(gpus=gpus, net=host.net.replace(links=links))
 
     rack = replace(real, known={name: virtual(host) for name, host in real.known.items()})
     assert {row.badge for row in rack.support_rows()} == {"simulated"}

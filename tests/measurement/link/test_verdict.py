@@ -1,7 +1,5 @@
 """Measured links against their expected speeds; ping's output; programs that are missing."""
 
-from dataclasses import replace
-
 import pytest
 
 from medley.measurement import link
@@ -68,41 +66,39 @@ GOOD = LinkMeasurement(
     ("measurement", "expected"),
     [
         pytest.param(GOOD, [], id="as it should be"),
-        pytest.param(replace(GOOD, there=Throughput(5000, 0, 1)), [], id="half is enough"),
+        pytest.param(GOOD.replace(there=Throughput(5000, 0, 1)), [], id="half is enough"),
         pytest.param(
-            replace(GOOD, promised_mbit=None, there=Throughput(1, 0, 1)), [], id="nothing is promised"
+            GOOD.replace(promised_mbit=None, there=Throughput(1, 0, 1)), [], id="nothing is promised"
         ),
+        pytest.param(GOOD.replace(ping=Ping(10, 0), full_ping=Ping(3, 0)), [], id="a firewall against pings"),
+        pytest.param(GOOD.replace(rdma=RdmaSpeed("mlx5_0", 9000, 2)), [], id="RDMA, too"),
         pytest.param(
-            replace(GOOD, ping=Ping(10, 0), full_ping=Ping(3, 0)), [], id="a firewall against pings"
-        ),
-        pytest.param(replace(GOOD, rdma=RdmaSpeed("mlx5_0", 9000, 2)), [], id="RDMA, too"),
-        pytest.param(
-            replace(GOOD, back=Throughput(940, 0, 20)),
+            GOOD.replace(back=Throughput(940, 0, 20)),
             [("eth0 carries less than half", "940 Mbit/s back, of 10 Gbit/s", "compare both ends")],
             id="one direction",
         ),
         pytest.param(
-            replace(GOOD, there=Throughput(940, 7000, 20)),
+            GOOD.replace(there=Throughput(940, 7000, 20)),
             [("eth0 carries less than half", "7000 segments sent again", "packets are lost")],
             id="with losses",
         ),
         pytest.param(
-            replace(GOOD, there=Throughput(4000, 3, 99)),
+            GOOD.replace(there=Throughput(4000, 3, 99)),
             [("eth0 carries less than half", "99 % of a core", "the processor is the limit")],
             id="the processor",
         ),
         pytest.param(
-            replace(GOOD, full_ping=Ping(3, 0)),
+            GOOD.replace(full_ping=Ping(3, 0)),
             [("packets of 9000 bytes do not get through", "fill eth0's MTU", "--interface eth0 --mtu N")],
             id="MTU",
         ),
         pytest.param(
-            replace(GOOD, ping=Ping(10, 8, 0.1, 0.2)),
+            GOOD.replace(ping=Ping(10, 8, 0.1, 0.2)),
             [("eth0 loses packets", "2 of 10", "reseat")],
             id="pings are lost",
         ),
         pytest.param(
-            replace(GOOD, rdma=RdmaSpeed("mlx5_0", 4900, 2)),
+            GOOD.replace(rdma=RdmaSpeed("mlx5_0", 4900, 2)),
             [("mlx5_0 carries less than half", "4.9 Gbit/s of 10 Gbit/s", "fwupdmgr update")],
             id="RDMA is slow",
         ),

@@ -1,7 +1,6 @@
 """Statuses of hosts for `medley top`, by hand: a Spark, a workstation, a silent host, and odd names."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from medley.errors import Problem
@@ -73,18 +72,17 @@ def later(sample: Sample, seconds: float = 2.0) -> Sample:
     tokens |= {"first_token_s_total": 0.7, "first_token_total": 2.0}
     busy = sample.cpu.threads * seconds / 2
     engines = [
-        replace(engine, figures={key: value + tokens.get(key, 0) for key, value in engine.figures.items()})
+        engine.replace(figures={key: value + tokens.get(key, 0) for key, value in engine.figures.items()})
         for engine in sample.engines
     ]
     ports = [
-        replace(port, counters={"rx_bytes": round(5e9 * seconds), "tx_bytes": 0, "symbol_error": 7})
+        port.replace(counters={"rx_bytes": round(5e9 * seconds), "tx_bytes": 0, "symbol_error": 7})
         for port in sample.ports
     ]
-    return replace(
-        sample,
+    return sample.replace(
         at_s=sample.at_s + seconds,
-        cpu=replace(sample.cpu, busy_s=sample.cpu.busy_s + busy, idle_s=sample.cpu.idle_s + busy),
-        links=tuple(replace(link, counters=grown) if link.index == 2 else link for link in sample.links),
+        cpu=sample.cpu.replace(busy_s=sample.cpu.busy_s + busy, idle_s=sample.cpu.idle_s + busy),
+        links=tuple(link.replace(counters=grown) if link.index == 2 else link for link in sample.links),
         ports=tuple(ports),
         engines=tuple(engines),
     )
@@ -110,12 +108,12 @@ def workstation(model: str = "qwen3-8b") -> Sample:
         for index in range(2)
     ]
     engine = EngineSample(model, "http://127.0.0.1:8000/v1", "ready", silent="timed out")
-    return replace(spark(), gpus=tuple(gpus), engines=(engine,), ray=None)
+    return spark().replace(gpus=tuple(gpus), engines=(engine,), ray=None)
 
 
 def cluster() -> dict[str, HostStatus]:
     """One is a Spark, one was lost 75 s ago, one was never reached, and one serves a model of an odd name."""
-    gone = replace(spark(), ray=replace(RAY, role="worker"), engines=())
+    gone = spark().replace(ray=RAY.replace(role="worker"), engines=())
     return {
         "spark-1": build_status(spark()),
         "spark-2": build_status(gone, LOST, 75.0),

@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,13 +28,13 @@ def everything() -> str:
     first, second = build_status(spark()), build_status(workstation(EVIL))
     assert first.sample
     assert second.sample
-    engine = replace(first.sample.engines[0], said=vllm)
-    second_engine = replace(second.sample.engines[0], said=f"{sglang}{OWN_LABEL}")
+    engine = first.sample.engines[0].replace(said=vllm)
+    second_engine = second.sample.engines[0].replace(said=f"{sglang}{OWN_LABEL}")
     return format_metrics(
         {
             **cluster(),
-            "spark-1": replace(first, sample=replace(first.sample, engines=(engine,))),
-            "workstation": replace(second, sample=replace(second.sample, engines=(second_engine,))),
+            "spark-1": first.replace(sample=first.sample.replace(engines=(engine,))),
+            "workstation": second.replace(sample=second.sample.replace(engines=(second_engine,))),
         }
     )
 
@@ -90,7 +89,7 @@ def test_a_sample(line: str) -> None:
 
 def test_of_a_host_that_does_not_answer_there_are_no_old_figures() -> None:
     assert (
-        format_metrics({"a": replace(build_status(spark()), problem=LOST)}).splitlines()[-1]
+        format_metrics({"a": build_status(spark()).replace(problem=LOST)}).splitlines()[-1]
         == 'medley_host_up{host="a"} 0.0'
     )
 

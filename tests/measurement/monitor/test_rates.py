@@ -1,8 +1,5 @@
 """Rates by hand, and what becomes of counters that begin anew."""
 
-import json
-from dataclasses import replace
-
 import pytest
 
 from medley.measurement.monitor import EngineSample, LinkSample, Sample
@@ -16,7 +13,7 @@ def between(first: Sample, second: Sample) -> Rates:
 
 def test_a_sample_goes_through_json() -> None:
     sample = later(spark())
-    assert Sample.from_table(json.loads(json.dumps(sample.table))) == sample
+    assert Sample.from_json(sample.to_json()) == sample
 
 
 def test_rates_by_hand() -> None:
@@ -47,14 +44,14 @@ def test_where_no_first_token_came_since_it_is_that_of_all_since_we_look() -> No
 
 
 def test_a_server_that_was_started_anew_counts_from_zero() -> None:
-    again = replace(spark(), at_s=101, engines=(engine({**FIGURES, "generated_tokens_total": 50}),))
+    again = spark().replace(at_s=101, engines=(engine({**FIGURES, "generated_tokens_total": 50}),))
     assert between(spark(), again).engines[0].generated_tokens_per_s == 50
-    new = replace(spark(), at_s=101, engines=(engine(FIGURES, "http://127.0.0.1:9000/v1"),))
+    new = spark().replace(at_s=101, engines=(engine(FIGURES, "http://127.0.0.1:9000/v1"),))
     assert between(spark(), new).engines[0].generated_tokens_per_s == 0
 
 
 def test_what_it_does_not_tell_is_none() -> None:
-    bare = replace(spark(), at_s=101, engines=(engine({}),))
+    bare = spark().replace(at_s=101, engines=(engine({}),))
     served = between(spark(), bare).engines[0]
     assert (served.running, served.generated_tokens_per_s, served.first_token_s, served.preempted) == (
         None,
@@ -62,9 +59,7 @@ def test_what_it_does_not_tell_is_none() -> None:
 
 
 def test_a_new_link_of_an_old_name_has_no_rate() -> None:
-    second = replace(
-        spark(), at_s=101, links=(LinkSample("enp1s0f0np0", 9, {**COUNTERS, "rx_bytes": 10**9}),)
-    )
+    second = spark().replace(at_s=101, links=(LinkSample("enp1s0f0np0", 9, {**COUNTERS, "rx_bytes": 10**9}),))
     assert between(spark(), second).links[0].in_bytes_per_s == 0
 
 

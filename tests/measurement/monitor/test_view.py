@@ -1,7 +1,6 @@
 """The tables of hosts: their words, and that no line is wider than the terminal, whatever names are."""
 
 import io
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -74,8 +73,8 @@ def test_one_that_is_silent_has_its_last_values_their_age_and_why() -> None:
 
 
 def test_troubles() -> None:
-    gone = replace(
-        spark(), ray=RaySample("worker", "10.0.0.1:24000", alive=False), gpus=(), gpus_silent="nvidia-smi: no"
+    gone = spark().replace(
+        ray=RaySample("worker", "10.0.0.1:24000", alive=False), gpus=(), gpus_silent="nvidia-smi: no"
     )
     lines = draw({"a": build_status(gone), "b": build_status(workstation(EVIL))})
     assert row(lines, "worker, gone")

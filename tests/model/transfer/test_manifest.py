@@ -63,7 +63,7 @@ MODEL = Manifest(
 
 
 def test_it_comes_out_of_json_as_it_went_in() -> None:
-    again = Manifest.from_table(json.loads(json.dumps(MODEL.table)))
+    again = Manifest.parse(json.loads(json.dumps(MODEL.table)))
     assert again == MODEL
     assert again.digest == MODEL.digest
 
@@ -175,7 +175,7 @@ def test_no_path_is_in_the_way_of_another(
 )
 def test_what_is_no_manifest_is_a_problem(table: dict[str, Any], cause: str) -> None:
     with raises_problem(cause=cause):
-        Manifest.from_table(table)
+        Manifest.parse(table)
 
 
 def test_by_which_file_an_engine_knows_a_model() -> None:

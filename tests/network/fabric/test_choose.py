@@ -1,7 +1,6 @@
 """What wire is chosen for a group, what is said of the others, and what stays true whatever the hosts are."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -198,7 +197,7 @@ def test_two_links_that_are_link_local_say_nothing_of_where_they_lead() -> None:
     def both(nth: int) -> Facts:
         (one, _), (port, _) = half(nth, 0, LOCAL)
         (other, _), (second, _) = half(nth + 10, 1, LOCAL)
-        wide = [replace(each, addresses=(replace(each.addresses[0], prefix=16),)) for each in (one, other)]
+        wide = [each.replace(addresses=(each.addresses[0].replace(prefix=16),)) for each in (one, other)]
         return host((*wide, link("enP7s7", f"10.0.0.{nth}/24")), gpu="NVIDIA GB10", rdma=(port, second))
 
     found = choose_fabric(group(both(1), both(2)))

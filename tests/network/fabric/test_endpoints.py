@@ -1,6 +1,5 @@
 """The ways to a host: its addresses, their neighbours, their RDMA ports, and what they really carry."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -59,7 +58,7 @@ def test_neighbors(first: str, second: str, *, shared: bool) -> None:
 
 
 def test_twins_are_told_by_card_and_port_and_not_by_name() -> None:
-    renamed = [replace(port, device=f"mlx5_{n}") for n, port in enumerate(spark(1).rdma)]
+    renamed = [port.replace(device=f"mlx5_{n}") for n, port in enumerate(spark(1).rdma)]
     assert {one: other.device for one, other in find_second_functions(renamed).items()} == {
         "mlx5_0": "mlx5_1",
         "mlx5_1": "mlx5_0",
@@ -79,7 +78,7 @@ def test_twins_are_told_by_card_and_port_and_not_by_name() -> None:
     ],
 )
 def test_what_pcie_carries(width: int | None, gt: float, mbit: int | None) -> None:
-    assert compute_pcie_mbit(replace(rtx(1).rdma[0], pcie_width=width, pcie_gt=gt)) == mbit
+    assert compute_pcie_mbit(rtx(1).rdma[0].replace(pcie_width=width, pcie_gt=gt)) == mbit
 
 
 def card(nth: int, *, cards: int = 1, **more: Any) -> Facts:
@@ -104,7 +103,7 @@ def card(nth: int, *, cards: int = 1, **more: Any) -> Facts:
             "h2: mlx5_0 has no RoCE v2 GID of 10.0.0.2 on eth0",
             id="RoCE v1 alone",
         ),
-        pytest.param(replace(card(2), rdma=()), "h2: eth0 has no RDMA device", id="no RDMA device"),
+        pytest.param(card(2).replace(rdma=()), "h2: eth0 has no RDMA device", id="no RDMA device"),
         pytest.param(
             card(2, link_layer="InfiniBand"),
             "some hosts use InfiniBand, others RoCE",
@@ -147,7 +146,7 @@ def test_a_second_cable_hangs_on_the_same_lanes() -> None:
 def test_half_of_what_a_half_reports_where_pcie_is_not_told() -> None:
     def blind(nth: int) -> Facts:
         facts = spark(nth)
-        return replace(facts, rdma=tuple(replace(each, pcie_width=None) for each in facts.rdma))
+        return facts.replace(rdma=tuple(each.replace(pcie_width=None) for each in facts.rdma))
 
     alone = NetworkOptions(exclude=frozenset({"enP2p1s0f0np0"}))
     assert choose_fabric(group(blind(1), blind(2)), alone).endpoints["h1"].mbit == 100_000
@@ -156,14 +155,14 @@ def test_half_of_what_a_half_reports_where_pcie_is_not_told() -> None:
 def test_lanes_in_one_subnet_are_one_lane() -> None:
     lanes = ("10.1.0", "10.1.1", "10.1.1", "10.1.2")
     hosts = [thor(nth, lanes=lanes) for nth in (1, 2)]
-    apart = [replace(each, net=replace(each.net, links=moved(each.net.links))) for each in hosts]
+    apart = [each.replace(net=each.net.replace(links=moved(each.net.links))) for each in hosts]
     assert choose_fabric(group(*apart)).endpoints["h1"].lanes == ("mgbe0_0", "mgbe3_0")
 
 
 def moved(links: tuple[Interface, ...]) -> tuple[Interface, ...]:
     """mgbe2_0 with an address of its own in the subnet of mgbe1_0."""
     return tuple(
-        replace(each, addresses=(replace(each.addresses[0], ip=f"{each.addresses[0].ip}0"),))
+        each.replace(addresses=(each.addresses[0].replace(ip=f"{each.addresses[0].ip}0"),))
         if each.name == "mgbe2_0"
         else each
         for each in links
@@ -174,9 +173,9 @@ def test_a_ring_that_is_no_faster_than_what_all_share_is_left_alone() -> None:
     def with_switch(nth: int) -> Facts:
         facts = trio(nth)
         links = tuple(
-            replace(each, mbit=400_000) if each.name == "enP7s7" else each for each in facts.net.links
+            each.replace(mbit=400_000) if each.name == "enP7s7" else each for each in facts.net.links
         )
-        return replace(facts, net=replace(facts.net, links=links))
+        return facts.replace(net=facts.net.replace(links=links))
 
     found = choose_fabric(
         group(*(with_switch(nth) for nth in (1, 2, 3))), NetworkOptions(nccl=SUBNET_AWARE_NCCL)

@@ -1,6 +1,5 @@
 """What is said of a group's wires: findings, rejections, wishes that were granted, and what cannot be."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -150,7 +149,7 @@ def test_over_tcp_both_halves_are_lanes() -> None:
 
 def test_a_tunnel_that_is_named_is_taken_and_noted() -> None:
     hosts = group(
-        *(server(n, replace(TAILSCALE, addresses=link("x", f"100.64.0.{n}/24").addresses)) for n in (1, 2))
+        *(server(n, TAILSCALE.replace(addresses=link("x", f"100.64.0.{n}/24").addresses)) for n in (1, 2))
     )
     found = choose_fabric(hosts, NetworkOptions(link="tailscale0"))
     assert found.endpoints["h1"].interface == "tailscale0"

@@ -1,7 +1,6 @@
 """A cable between two hosts that nothing uses: what doctor says of it, and what plan says it would gain."""
 
 from collections.abc import Collection
-from dataclasses import replace
 
 import pytest
 
@@ -28,12 +27,12 @@ def without(facts: Facts) -> Facts:
     fast = {link.name for link in facts.net.links if (link.mbit or 0) >= FAST}
 
     def bare(link: Interface) -> Interface:
-        return replace(link, addresses=()) if link.name in fast else link
+        return link.replace(addresses=()) if link.name in fast else link
 
     ports = tuple(
-        replace(port, gids=tuple(gid for gid in port.gids if gid.address is None)) for port in facts.rdma
+        port.replace(gids=tuple(gid for gid in port.gids if gid.address is None)) for port in facts.rdma
     )
-    return replace(facts, net=replace(facts.net, links=tuple(map(bare, facts.net.links))), rdma=ports)
+    return facts.replace(net=facts.net.replace(links=tuple(map(bare, facts.net.links))), rdma=ports)
 
 
 def stripped(on: Site, names: Collection[str]) -> Site:
@@ -41,7 +40,7 @@ def stripped(on: Site, names: Collection[str]) -> Site:
         name: SiteHost(without(facts) if name in names else facts, kind)
         for name, (facts, kind) in on.hosts.items()
     }
-    return replace(on, hosts=hosts)
+    return on.replace(hosts=hosts)
 
 
 def warnings(on: Site, wanted: PlacementOptions | None = None) -> list[str]:

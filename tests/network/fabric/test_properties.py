@@ -1,7 +1,6 @@
 """What is true of the fabric of any hosts whatever."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -88,12 +87,12 @@ def besides(facts: Facts, nth: int, drawn: list[tuple[Any, ...]]) -> Facts:
             ports.append(port(extra, f"dev{n}", f"000{2 * (n % 2)}:81:00.{n // 2}", gid=gid, system_guid="1"))
     routes = tuple(Route("default", extra.name, "10.0.0.254") for extra in found[:1])
     net = Net((*facts.net.links, *found), (*facts.net.routes, *routes))
-    return replace(facts, net=net, rdma=(*facts.rdma, *ports))
+    return facts.replace(net=net, rdma=(*facts.rdma, *ports))
 
 
 def said(found: Mapping[str, Facts], wished: NetworkOptions, version: tuple[int, ...]) -> dict[str, Any]:
     try:
-        return asdict(choose_fabric(found, replace(wished, nccl=version)))
+        return choose_fabric(found, wished.replace(nccl=version)).to_table()
     except Problem as problem:
         return {"what": problem.what, "cause": problem.cause, "fix": problem.fix}
 
@@ -101,14 +100,14 @@ def said(found: Mapping[str, Facts], wished: NetworkOptions, version: tuple[int,
 def had(found: Mapping[str, Facts], wished: NetworkOptions, version: tuple[int, ...]) -> Fabric | None:
     """None where these hosts cannot talk: what is then raised is the table's to test."""
     try:
-        return choose_fabric(found, replace(wished, nccl=version))
+        return choose_fabric(found, wished.replace(nccl=version))
     except Problem:
         return None
 
 
 def backwards(facts: Facts) -> Facts:
     net = Net(facts.net.links[::-1], facts.net.routes[::-1])
-    return replace(facts, net=net, rdma=facts.rdma[::-1])
+    return facts.replace(net=net, rdma=facts.rdma[::-1])
 
 
 versions = st.sampled_from((LOCKED_NCCL, SUBNET_AWARE_NCCL))

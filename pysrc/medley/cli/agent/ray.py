@@ -3,7 +3,6 @@
 import json
 import os
 import time
-from dataclasses import replace
 
 from medley import cluster, credentials, explain, json_shape, process, storage, transcript
 from medley.cli.agent import Note, NoteSender, Table
@@ -144,7 +143,7 @@ def answer_begin(fields: Table, note: Note) -> Table:
     gather = (
         build_gather_command(node, fields["head"], fields["gathered"]) if fields["role"] == "head" else None
     )
-    command = replace(start.command, env={**self_command.list_own_variables(), **start.command.env})
+    command = start.command.replace(env={**self_command.list_own_variables(), **start.command.env})
     title = f"Ray, {fields['role']} of the cluster at {fields['head']}"
     units.start_unit(
         Unit(

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict
 from heapq import merge
 from pathlib import Path
 from typing import Any
@@ -33,8 +32,8 @@ def answer_look(_fields: Table, _note: Note) -> Table:
     return {
         "transcript": transcript.format_transcript(load_answers()),
         "processes": len(membership.find_processes()),
-        "membership": asdict(ray_cluster) if ray_cluster else None,
-        "units": [asdict(state) for state in units.list_states()],
+        "membership": ray_cluster.to_table() if ray_cluster else None,
+        "units": [state.to_table() for state in units.list_states()],
         "boots": units.is_started_at_boot(),
         "user": user.read_user_name(),
         "free_bytes": storage.measure_free_bytes(storage.find_state_folder()),
@@ -46,9 +45,9 @@ def answer_tell(fields: Table, _note: Note) -> Table:
     """Return the status of this host; a head that is asked for `nodes` adds those that Ray lists."""
     ray_cluster, memory = membership.find_membership(), psutil.virtual_memory()
     return {
-        "membership": asdict(ray_cluster) if ray_cluster else None,
-        "units": [asdict(state) for state in units.list_states()],
-        "servers": [asdict(server) for server in server_records.list_servers()],
+        "membership": ray_cluster.to_table() if ray_cluster else None,
+        "units": [state.to_table() for state in units.list_states()],
+        "servers": [server.to_table() for server in server_records.list_servers()],
         "memory": {"total_bytes": memory.total, "available_bytes": memory.available},
         "wire": _describe_link(ray_cluster.interface) if ray_cluster else None,
         "low": [*_list_low_limits(), *_list_full_disks()],
@@ -115,7 +114,7 @@ def answer_sample(fields: Table, _note: Note) -> Table:
     """Return a sample; `every_s`: seconds between requests; `whole`: with the engines' metrics unchanged."""
     if not _HOST_SAMPLERS:
         _HOST_SAMPLERS.append(HostSampler(fields["every_s"]))
-    return _HOST_SAMPLERS[0].sample(include_metrics=fields["whole"]).table
+    return _HOST_SAMPLERS[0].sample(include_metrics=fields["whole"]).to_table()
 
 
 _POLL_INTERVAL_S = 0.2
@@ -141,7 +140,7 @@ def answer_log(fields: Table, note: Note) -> Table:
 def answer_events(fields: Table, note: Note) -> Table:
     """Send the last `lines` events, each in JSON; with `follow` go on until nobody listens."""
     for event in events.follow_events(fields["lines"], follow=fields["follow"]):
-        note(json.dumps(asdict(event)))
+        note(json.dumps(event.to_table()))
     return {"file": str(events.get_events_file())}
 
 

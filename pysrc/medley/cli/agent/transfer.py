@@ -71,9 +71,7 @@ def _serve_pieces(fields: Table, _note: Note) -> Table:
     """Serve pieces at `address` from now on; with `whole` this host has all of them."""
     _close_transfer({}, _note)
     _SHARED_MODELS.append(
-        PieceStore(
-            Manifest.from_table(fields["manifest"]), find_root(fields["target"]), whole=fields["whole"]
-        )
+        PieceStore(Manifest.parse(fields["manifest"]), find_root(fields["target"]), whole=fields["whole"])
     )
     return {
         "port": _OPEN_CONNECTIONS.enter_context(
@@ -104,7 +102,7 @@ def _close_transfer(_fields: Table, _note: Note) -> Table:
 
 def _verify_model(fields: Table, note: Note) -> Table:
     """Read all of the model again; return the files that differ from the manifest."""
-    manifest = Manifest.from_table(fields["manifest"])
+    manifest = Manifest.parse(fields["manifest"])
     return {"damage": find_damage(manifest, find_root(fields["target"]), _build_progress_note(note))}
 
 

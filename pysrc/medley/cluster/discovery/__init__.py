@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from ipaddress import IPv4Address
 
 from medley.errors import Problem
+from medley.values import Value
 
 _HOST_NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
 _TARGET_PATTERN = re.compile(
@@ -16,8 +16,7 @@ SSH_CONFIG_SOURCE = "ssh config"
 _LOCAL_SUFFIXES = (".local", ".lan", ".home", ".home.arpa", ".internal", ".localdomain")
 
 
-@dataclass(frozen=True)
-class HostMention:
+class HostMention(Value):
     """A mention of a host in a file or a neighbor table; `name` is what a user would type."""
 
     name: str
@@ -67,8 +66,7 @@ def invalid_name_problem(mention: HostMention) -> Problem:
     )
 
 
-@dataclass(frozen=True)
-class HostCandidate:
+class HostCandidate(Value):
     """A host that could join the cluster, merged from all its mentions."""
 
     name: str

@@ -8,7 +8,6 @@ import re
 import shlex
 import socket
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from medley import process, user
@@ -28,6 +27,7 @@ from medley.host.kind import load_answers
 from medley.network.fabric.endpoints import find_endpoint_candidates
 from medley.network.fabric.types import FAST_MBIT, NetworkOptions
 from medley.transcript import Transcript, read_json_objects, read_lines
+from medley.values import Value
 
 NEIGHBOR_COMMAND = "ip -json -4 neigh show"
 ANNOUNCED_COMMAND = "avahi-browse --parsable --terminate --resolve --no-db-lookup _ssh._tcp"
@@ -44,8 +44,7 @@ _MAX_LINE_CHARS = 16_384
 ReadIncluded = Callable[[str], Iterable[tuple[str, str]]]
 
 
-@dataclass(frozen=True)
-class CandidateSearch:
+class CandidateSearch(Value):
     """The hosts that a search found, with problems of mentions and the searched places."""
 
     candidates: tuple[HostCandidate, ...]

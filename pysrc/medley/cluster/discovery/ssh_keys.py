@@ -8,7 +8,6 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from medley import process, storage, user
@@ -18,6 +17,7 @@ from medley.cluster.discovery.sources import parse_ssh_config
 from medley.command import Command
 from medley.errors import Problem
 from medley.network.link_backends import FileChange
+from medley.values import Value
 
 _COMMAND_LIMIT_S = 30
 _SCAN_LIMIT_S = 5
@@ -33,8 +33,7 @@ _BLOCK_TITLE = f"{_BLOCK_BEGIN} (from `medley init --keys`, which replaces this 
 _BLOCK_PATTERN = re.compile(rf"^{_BLOCK_BEGIN}\b.*?^{_BLOCK_END}[^\n]*\n?", re.MULTILINE | re.DOTALL)
 
 
-@dataclass(frozen=True)
-class UserDialog:
+class UserDialog(Value):
     """The dialog that shows commands and changes to the user, and asks for consent."""
 
     show: Callable[[str], None]
@@ -211,8 +210,7 @@ def _parse_stanzas(block: str) -> dict[str, str]:
     return {host_name: "\n".join(lines) for host_name, lines in lines_by_name.items() if host_name}
 
 
-@dataclass(frozen=True)
-class SshPeer:
+class SshPeer(Value):
     """The host that ssh connects to for a target, as its whole configuration has it."""
 
     host: str

@@ -1,7 +1,6 @@
 """Survey each candidate over ssh, and choose head, names and network of a new cluster."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from itertools import combinations
 
 from medley import config, transcript
@@ -17,12 +16,12 @@ from medley.network.fabric.per_host import rank_host_links
 from medley.network.fabric.subgroups import find_faster_subgroups
 from medley.network.fabric.types import NetworkOptions, find_slowest_mbit, format_speed
 from medley.progress import Progress
+from medley.values import Value
 
 _FACTS_LIMIT_S = 90
 
 
-@dataclass(frozen=True)
-class HostSurvey:
+class HostSurvey(Value):
     """The facts of one host, or the Problem why there are none."""
 
     name: str
@@ -81,7 +80,7 @@ def use_hostnames(surveys: Mapping[str, HostSurvey]) -> dict[str, HostSurvey]:
         is_better = (
             is_address(name) and is_valid_host_name(hostname) and hostname not in {*used_names, "localhost"}
         )
-        renamed[hostname if is_better else name] = replace(survey, name=hostname) if is_better else survey
+        renamed[hostname if is_better else name] = survey.replace(name=hostname) if is_better else survey
         used_names.add(hostname)
     return renamed
 

@@ -1,7 +1,8 @@
 """`Facts` of a host, parsed from a transcript; CPU and memory."""
 
 import re
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from medley.host.facts import gpu, network, rdma, system
 from medley.host.facts.gpu import Gpu, NvidiaDriver
@@ -16,6 +17,7 @@ from medley.transcript import (
     require_number,
     require_text,
 )
+from medley.values import Value
 
 GIB = 1 << 30
 
@@ -45,8 +47,7 @@ _CPU_FLAGS = (
 _FIELD = re.compile(r"(?<!\w)(\w{1,40}):\s{1,40}([0-9]{1,15}) kB")
 
 
-@dataclass(frozen=True)
-class Cpu:
+class Cpu(Value):
     """The CPU of a host."""
 
     system: str
@@ -62,8 +63,7 @@ class Cpu:
     """The flags that decide which kernels run; not all."""
 
 
-@dataclass(frozen=True)
-class Memory:
+class Memory(Value):
     """The memory of a host."""
 
     total_bytes: int
@@ -73,8 +73,7 @@ class Memory:
     """The size of /dev/shm."""
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(Value):
     """The facts of a host; its fields are the keys of `medley facts --json`."""
 
     cpu: Cpu

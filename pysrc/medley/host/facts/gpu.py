@@ -1,9 +1,9 @@
 """Read the facts of NVIDIA GPUs and their driver."""
 
 import re
-from dataclasses import dataclass, replace
 
 from medley.transcript import NO_ANSWER, Answer, Transcript, parse_number, read_lines
+from medley.values import Value
 
 _FIELDS = (
     *("index", "name", "uuid", "pci.bus_id"),
@@ -24,8 +24,7 @@ _MIB = 1 << 20
 _NOT_FOUND, _TIMED_OUT = 127, 124
 
 
-@dataclass(frozen=True)
-class Gpu:
+class Gpu(Value):
     """One GPU as its driver shows it; None where it shows nothing, such as all of a Jetson's memory."""
 
     index: int
@@ -39,8 +38,7 @@ class Gpu:
     driver: str | None = None
 
 
-@dataclass(frozen=True)
-class NvidiaDriver:
+class NvidiaDriver(Value):
     """The NVIDIA driver of a host."""
 
     version: str | None = None
@@ -66,7 +64,7 @@ def read_gpus(answers: Transcript) -> tuple[Gpu, ...]:
     """Return the GPUs in PCI order."""
     output = read_lines(answers, GPUS)
     rows = list(filter(None, map(_parse_row, output))) or list(filter(None, map(_parse_listed_gpu, output)))
-    return tuple(replace(gpu, index=index) for index, gpu in enumerate(_sort_by_bus(rows)))
+    return tuple(gpu.replace(index=index) for index, gpu in enumerate(_sort_by_bus(rows)))
 
 
 def read_driver(answers: Transcript) -> NvidiaDriver:

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import IPv4Interface, IPv4Network
 from typing import Any
 
 from medley import config
 from medley.transcript import Transcript, parse_number, read_file_values, read_json_objects
+from medley.values import Value
 
 # With -details ip prints the type of a link, at which its name only hints.
 LINKS = "ip -details -json address show"
@@ -30,8 +30,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][\w.+:@-]*", re.ASCII)
 _ETHERNET_NAME = re.compile(r"(eth|en|lan|net|host)[0-9a-z]*$", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Address:
+class Address(Value):
     """An IPv4 address of an interface."""
 
     ip: str
@@ -45,8 +44,7 @@ class Address:
         return IPv4Interface(f"{self.ip}/{self.prefix}")
 
 
-@dataclass(frozen=True)
-class Interface:
+class Interface(Value):
     """One interface; `kind` is ethernet, wifi, infiniband, loopback, bridge, bond, vlan, container, tunnel,
     gadget (Jetson's USB) or virtual.
     """
@@ -73,8 +71,7 @@ class Interface:
         return tuple(address.cidr.network for address in self.addresses)
 
 
-@dataclass(frozen=True)
-class Route:
+class Route(Value):
     destination: str
     """`default`, or a network as in `10.0.0.0/24`."""
     interface: str
@@ -83,8 +80,7 @@ class Route:
     metric: int = 0
 
 
-@dataclass(frozen=True)
-class Net:
+class Net(Value):
     links: tuple[Interface, ...] = ()
     routes: tuple[Route, ...] = ()
 

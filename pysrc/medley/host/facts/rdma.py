@@ -3,9 +3,9 @@
 import ipaddress
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from medley.transcript import Transcript, parse_number, read_file_values
+from medley.values import Value
 
 # All of it in one grep, which passes over the rows that cannot be read (of a GID table nearly all) and the
 # GIDs that are zero.
@@ -22,8 +22,7 @@ _MAX_LANES = 32
 """The largest width of PCIe; the kernel reports 255 for an unknown width."""
 
 
-@dataclass(frozen=True)
-class Gid:
+class Gid(Value):
     index: int
     gid: str
     type: str | None
@@ -33,8 +32,7 @@ class Gid:
     """The IPv4 address that a mapped GID (::ffff:a.b.c.d) holds."""
 
 
-@dataclass(frozen=True)
-class RdmaPort:
+class RdmaPort(Value):
     """One port of one device; cards have one port for each device today."""
 
     device: str

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
+from msgspec import field
+
 from medley.transcript import Transcript, read_assignments, read_first_line, read_lines
+from medley.values import Value
 
 # The device tree separates with NUL, which no shell variable holds.
 COMPATIBLE = r"tr '\0' '\n' </proc/device-tree/compatible"
@@ -32,8 +34,7 @@ QUESTIONS = (
 _CONTAINER_BY_MARK = {"/.dockerenv": "docker", "/run/.containerenv": "podman"}
 
 
-@dataclass(frozen=True)
-class L4t:
+class L4t(Value):
     """Linux for Tegra, the system of a Jetson: R36, REVISION 4.3 is r36.4.3."""
 
     major: str
@@ -44,8 +45,7 @@ class L4t:
         return f"r{self.major}.{self.revision}"
 
 
-@dataclass(frozen=True)
-class Board:
+class Board(Value):
     """The board of a host."""
 
     model: str | None = None
@@ -77,8 +77,7 @@ def read_board(answers: Transcript) -> Board:
     )
 
 
-@dataclass(frozen=True)
-class Software:
+class Software(Value):
     """The system's software that matters to engines."""
 
     os_id: str | None = None

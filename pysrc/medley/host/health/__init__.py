@@ -5,7 +5,6 @@ Its questions are separate from those of facts, so that only the doctor and tran
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 from medley.host.driver_libraries import LibraryFile
@@ -16,6 +15,7 @@ from medley.host.health.gpu import Compilers, GpuStates
 from medley.host.health.kernel import KernelReport
 from medley.host.health.software import HubAccess, Leftovers, RdmaParts, Settings
 from medley.transcript import NO_ANSWER, Transcript, read_lines
+from medley.values import Value
 
 PAGES = "grep -E '^(MemFree|Buffers|Cached|SReclaimable|Shmem|SwapTotal|SwapFree):' /proc/meminfo"
 _NAMES_BY_ROLE = {
@@ -82,8 +82,7 @@ QUESTIONS: tuple[str, ...] = (
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True)
-class Pages:
+class Pages(Value):
     """The use of the host's memory."""
 
     free_bytes: int
@@ -104,8 +103,7 @@ def read_pages(answers: Transcript) -> Pages | None:
     return Pages(sizes["MemFree"], max(0, cached), swap, swap - sizes.get("SwapFree", swap))
 
 
-@dataclass(frozen=True)
-class ProcessUsage:
+class ProcessUsage(Value):
     """A process that matters to a model."""
 
     pid: int
@@ -138,8 +136,7 @@ def read_processes(answers: Transcript) -> tuple[ProcessUsage, ...] | None:
     return tuple(usages)
 
 
-@dataclass(frozen=True)
-class Disk:
+class Disk(Value):
     what: str
     """environments, state, models or temporary."""
     is_writable: bool
@@ -156,8 +153,7 @@ def read_disks(answers: Transcript) -> tuple[Disk, ...]:
     )
 
 
-@dataclass(frozen=True)
-class Health:
+class Health(Value):
     """The health of a host; None where the transcript does not have the question, or the answer."""
 
     gpus: GpuStates | None = None

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import field
 
 from medley.errors import Finding
 from medley.transcript import NO_ANSWER, Transcript, read_assignments, read_first_line, read_lines
+from medley.values import Value
 
 # Only whether it opens, and not its owner: a group may be named after a person.
 DEVICES = (
@@ -39,8 +41,7 @@ _MIN_OPEN_FILES = 65_536
 """The open files that Ray and the engines recommend; each connection of a rank is one."""
 
 
-@dataclass(frozen=True)
-class Firewall:
+class Firewall(Value):
     """The open ports and firewall rules of a host."""
 
     listening: tuple[tuple[int, bool], ...] = ()
@@ -92,8 +93,7 @@ def _list_iptables_rules(answers: Transcript) -> Iterator[str]:
             yield f"iptables: {line.strip()}"
 
 
-@dataclass(frozen=True)
-class Clock:
+class Clock(Value):
     """The state of the clock, and the character set."""
 
     is_synchronization_on: bool | None = None
@@ -112,8 +112,7 @@ def read_clock(answers: Transcript) -> Clock:
     return Clock(flags.get(states.get("NTP", "")), flags.get(states.get("NTPSynchronized", "")), charset)
 
 
-@dataclass(frozen=True)
-class ProcessLimits:
+class ProcessLimits(Value):
     """The hard limits, to which a process can raise the soft ones by itself; None: unlimited, or unknown.
 
     `locked_bytes` is the soft limit: programs that pin memory do not raise it.
@@ -165,8 +164,7 @@ def _build_limit_fix(user: str, item: str, value: str) -> str:
     )
 
 
-@dataclass(frozen=True)
-class Access:
+class Access(Value):
     """The devices that this user may open, and the limits of processes."""
 
     closed_devices: tuple[str, ...] = ()

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from medley.host.driver_libraries import BEGIN_BYTES, DRIVER_LIBRARIES, OPTIONAL_LIBRARIES, LibraryFile
 from medley.transcript import NO_ANSWER, Transcript, parse_number, read_lines
+from medley.values import Value
 
 # One call, because each takes 0.1 s. A process's name has neither its folder nor its arguments.
 STATE = (
@@ -45,8 +45,7 @@ _MIB = 1 << 20
 _FIELD = re.compile(r"( *)(\S[^:]*?) *: (.+)")
 
 
-@dataclass(frozen=True)
-class GpuUser:
+class GpuUser(Value):
     """A process that has memory of a GPU."""
 
     pid: int
@@ -55,8 +54,7 @@ class GpuUser:
     memory_bytes: int | None = None
 
 
-@dataclass(frozen=True)
-class GpuState:
+class GpuState(Value):
     """The processes and clocks of a GPU."""
 
     bus_id: str
@@ -73,8 +71,7 @@ class GpuState:
     """The default clock for applications."""
 
 
-@dataclass(frozen=True)
-class GpuStates:
+class GpuStates(Value):
     gpus: tuple[GpuState, ...] = ()
     power_mode: str | None = None
     """The power mode of a Jetson, as in `MAXN` or `MODE_30W`."""
@@ -146,8 +143,7 @@ def _parse_hex(digits: list[str]) -> bytes:
         return b""
 
 
-@dataclass(frozen=True)
-class Compilers:
+class Compilers(Value):
     """The compilers that engines call."""
 
     ptxas: tuple[tuple[str, str], ...] = ()

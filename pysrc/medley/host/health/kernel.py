@@ -1,10 +1,10 @@
 """Read the kernel's reports: fatal PCIe errors, IOMMUs, memory that RDMA cannot pin; a Jetson's clocks."""
 
 import re
-from dataclasses import dataclass
 
 from medley.host.facts import parse_meminfo
 from medley.transcript import Transcript, read_assignments, read_lines
+from medley.values import Value
 
 # Counters of the kernel that any user may read; its log has more, but only root reads it on newer systems.
 PCIE_FATAL = (
@@ -41,8 +41,7 @@ _UNREADABLE_STATUS = 3
 _FATAL_ERROR = re.compile(r"([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]).*Uncorrect(?:able|ed) \(Fatal\)")
 
 
-@dataclass(frozen=True)
-class KernelReport:
+class KernelReport(Value):
     """The kernel's reports on PCIe, RDMA's memory, GPUs and clocks."""
 
     fatal_addresses: tuple[str, ...] = ()

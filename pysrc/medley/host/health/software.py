@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from medley.transcript import NO_ANSWER, Transcript, parse_number, read_first_line, read_lines
+from medley.values import Value
 
 # The rules of huggingface_hub.constants (2.4), in shell: a host that is asked may have no Python.
 HUB_HOME = "${HF_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/huggingface}"
@@ -96,8 +98,7 @@ _CURL_ERRORS = {
 }
 
 
-@dataclass(frozen=True)
-class HubAccess:
+class HubAccess(Value):
     """The access of this host to the hub."""
 
     status: int | None = None
@@ -129,8 +130,7 @@ def read_hub_access(answers: Transcript) -> HubAccess | None:
     )
 
 
-@dataclass(frozen=True)
-class RdmaParts:
+class RdmaParts(Value):
     """The libraries and kernel modules of RDMA."""
 
     libraries: frozenset[str] | None = frozenset()
@@ -151,8 +151,7 @@ def read_rdma_parts(answers: Transcript) -> RdmaParts:
     )
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(Value):
     """The user's variables, and settings of the system."""
 
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -188,8 +187,7 @@ def read_settings(answers: Transcript) -> Settings:
     )
 
 
-@dataclass(frozen=True)
-class Leftovers:
+class Leftovers(Value):
     """The files of medley on this host."""
 
     modes: Mapping[str, str] = field(default_factory=dict)

@@ -3,14 +3,16 @@
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import field
 
 from medley.command import UNSET_VARIABLES, Command
 from medley.measurement.bench.figures import Figures, compute_batch_figures
 from medley.measurement.bench.load import BenchRun
 from medley.schema import EngineName
+from medley.values import Value
 
 OfflineMode = Literal["latency", "throughput"]
 KEY_VARIABLE = "OPENAI_API_KEY"
@@ -20,8 +22,7 @@ _SGLANG_WARM_UP = Path(__file__).with_name("sglang_warm_up.json")
 _READ_ERRORS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
-@dataclass(frozen=True)
-class ServedModel:
+class ServedModel(Value):
     """A model on a server, as the engines' clients address it."""
 
     base_url: str

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any, Literal
 
@@ -12,6 +11,7 @@ from medley.host import facts
 from medley.host.facts import GIB
 from medley.measurement.bench.figures import FIGURE_KINDS, FigureKind, Spread
 from medley.measurement.bench.record import Mode, Record
+from medley.values import Value
 
 Verdict = Literal["better", "worse", "within the spread", "spread unknown"]
 Difference = tuple[str, Any, Any]
@@ -25,8 +25,7 @@ _ADDRESS_FLAGS = ("--host", "--port")
 """Flags without influence on speed."""
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(Value):
     """One figure of two benchmarks in one row; its ratios are the second divided by the first."""
 
     row: tuple[Mode, int]
@@ -52,7 +51,7 @@ class Comparison:
         """The comparison for JSON."""
         row = {"mode": self.row[0], "concurrency": self.row[1], "measure": self.figure_kind.name}
         ratio = {"ratio": self.ratio, "low": self.low, "high": self.high, "verdict": self.verdict}
-        return {**row, **ratio, "one": asdict(self.first), "two": asdict(self.second)}
+        return {**row, **ratio, "one": self.first.to_table(), "two": self.second.to_table()}
 
 
 def compare_records(first: Record, second: Record) -> tuple[Comparison, ...]:

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +80,8 @@ def describe_conditions(
         "plan": _describe_plan(description) if description else None,
         "hosts": [_describe_host(_strip_address(name), answers) for name, answers in transcripts.items()],
         "measured": {
-            "speeds": [asdict(speed) for speed in measurements.speeds.values() if speed.host in hosts],
-            "wires": [asdict(link) for link in measurements.links.values() if link.ends <= set(hosts)],
+            "speeds": [speed.to_table() for speed in measurements.speeds.values() if speed.host in hosts],
+            "wires": [link.to_table() for link in measurements.links.values() if link.ends <= set(hosts)],
         },
     }
     return redact_table(table, (*names, *map(_strip_address, transcripts), *map(_strip_address, hosts)))
@@ -111,8 +110,8 @@ def _describe_plan(description: Description) -> dict[str, Any]:
         "argv": list(description.argv),
         "env": {name: value for name, value in description.env.items() if name != "PATH"},
         "layout": describe_layout(layout) if layout else None,
-        "stages": [asdict(stage) for stage in layout.stages] if layout else [],
-        "link": asdict(layout.link) if layout and layout.link else None,
+        "stages": [stage.to_table() for stage in layout.stages] if layout else [],
+        "link": layout.link.to_table() if layout and layout.link else None,
         "told": description.plan,
     }
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -30,8 +29,7 @@ class Figures(Value):
     """The time of a whole answer, or offline of a whole batch."""
 
 
-@dataclass(frozen=True)
-class FigureKind:
+class FigureKind(Value):
     """A figure that reports show and compare."""
 
     name: str
@@ -51,8 +49,7 @@ FIGURE_KINDS = (
 )
 
 
-@dataclass(frozen=True)
-class Spread:
+class Spread(Value):
     """The median of several runs, with the lowest and the highest value."""
 
     median: float

@@ -5,7 +5,6 @@ import math
 import textwrap
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +19,7 @@ from medley.measurement.bench.report import (
     list_conditions,
 )
 from medley.planner.report import make_printable
+from medley.values import Value
 
 PLOT_WIDTH = 360
 """The width of a phone, where text of this size is readable without zoom."""
@@ -163,8 +163,7 @@ def _format_row(row: tuple[Mode, int]) -> str:
     return str(concurrency) if mode == "served" else f"{concurrency}, {mode}"
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(Value):
     """A value at a number of concurrent streams, with its range."""
 
     streams: int
@@ -177,8 +176,7 @@ class Point:
         return f"{self.streams} concurrent: {format_number(self.value)} ({range_})"
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(Value):
     """The points of one line; `look` is its class in plots.css."""
 
     name: str
@@ -187,8 +185,7 @@ class Line:
     kind: Literal["measured", "p99", "predicted"] = "measured"
 
 
-@dataclass(frozen=True)
-class Plot:
+class Plot(Value):
     """A plot of one figure over the number of concurrent streams."""
 
     title: str

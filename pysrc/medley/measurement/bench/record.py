@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
@@ -87,7 +86,9 @@ class Record(Value):
         }
 
     def _summarize_row(self, mode: Mode, concurrency: int) -> dict[str, Any]:
-        spreads = {name: asdict(spread) for name, spread in self.compute_spreads(mode, concurrency).items()}
+        spreads = {
+            name: spread.to_table() for name, spread in self.compute_spreads(mode, concurrency).items()
+        }
         prediction = self.find_prediction(mode, concurrency)
         ratio = prediction and prediction[1]
         return {"mode": mode, "concurrency": concurrency, **spreads, "measured/predicted": ratio}

@@ -3,7 +3,6 @@
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
@@ -22,6 +21,7 @@ from medley.measurement.bench.target import BenchTarget, OfflineTarget
 from medley.process import Process, ProcessResult, ask_host
 from medley.progress import Progress
 from medley.transcript import Transcript
+from medley.values import Value
 
 _CLOCKS_INTERVAL_S = 5
 _KILL_GRACE_S = 5
@@ -104,8 +104,7 @@ def _save_results(new_record: Record, results: Iterable[tuple[RunResult, ...]], 
     return complete
 
 
-@dataclass(frozen=True)
-class _ClientOutput:
+class _ClientOutput(Value):
     """A finished benchmark client: its result file as text, and the clocks during its run."""
 
     command: Command
@@ -114,8 +113,7 @@ class _ClientOutput:
     clocks: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Runner:
+class Runner(Value):
     """Runner of an engine's benchmark; each run has the same limit."""
 
     progress: Progress

@@ -4,10 +4,11 @@ import os
 import platform
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+from msgspec import field
 
 from medley import config, engine, storage
 from medley.cluster import membership, ray_serving
@@ -38,12 +39,12 @@ from medley.serving.server_address import ServerAddress
 from medley.serving.server_description import Description
 from medley.serving.site import find_this_host
 from medley.transcript import Transcript
+from medley.values import Value
 
 _FP8_BITS = 8
 
 
-@dataclass(frozen=True)
-class TargetOptions:
+class TargetOptions(Value):
     """The user's options about the server; medley detects the value of each that is None."""
 
     url: str | None = None
@@ -57,8 +58,7 @@ class TargetOptions:
     """Whether the key may travel unencrypted."""
 
 
-@dataclass(frozen=True)
-class BenchTarget:
+class BenchTarget(Value):
     """A server to measure, with the engine's client in `binary`."""
 
     engine: EngineName
@@ -222,8 +222,7 @@ def _read_transcripts(description: Description) -> dict[str, Transcript]:
     return {name: transcripts[name] for name in hosts if name in transcripts}
 
 
-@dataclass(frozen=True)
-class OfflineTarget:
+class OfflineTarget(Value):
     """A model that the engine loads by itself, without a server."""
 
     description: Description
@@ -250,7 +249,7 @@ class OfflineTarget:
             self.description.programs_folder, self.description.target, mode, run, result
         )
         flags = tuple(flag for flag in planned.flags if flag.names[0] not in client.SERVER_FLAGS)
-        return replace(planned, words=argv, flags=flags).command
+        return planned.replace(words=argv, flags=flags).command
 
 
 def plan_offline_target(

@@ -3,8 +3,9 @@
 import contextlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+
+from msgspec import field
 
 from medley import transcript
 from medley.errors import Problem
@@ -12,14 +13,14 @@ from medley.host import facts
 from medley.host.facts import Facts
 from medley.network.fabric.types import compute_link_mbit
 from medley.planner.devices import LinkSpeed
+from medley.values import Value
 
 SIZES = "8,64K,1M,16M"
 _UNIT_SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30}
 _SMALLEST_BYTES, _LARGEST_BYTES = 4, 16 << 30
 
 
-@dataclass(frozen=True)
-class Participant:
+class Participant(Value):
     """A host that takes part in an all-reduce, and its link."""
 
     address: str
@@ -33,8 +34,7 @@ class Participant:
         return f"{self.name} ({self.address})"
 
 
-@dataclass(frozen=True)
-class AllReduceRate:
+class AllReduceRate(Value):
     """The all-reduce of one size; `seconds` is None if it was left out, because it would take too long."""
 
     bytes: int
@@ -55,8 +55,7 @@ class AllReduceRate:
         return mbit * 2 * (self.hosts - 1) / self.hosts if mbit else None
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(Value):
     """Messages between two hosts, by address; `said` is the error if they failed."""
 
     one: str
@@ -74,8 +73,7 @@ class Pair:
         return address in {self.one, self.two}
 
 
-@dataclass(frozen=True)
-class StepFailure:
+class StepFailure(Value):
     """A step that failed: the error of each host, by address, and those that do not answer at all."""
 
     step: str
@@ -83,8 +81,7 @@ class StepFailure:
     silent: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class AllReduceResult:
+class AllReduceResult(Value):
     """Everything that an all-reduce has measured so far; `table` gives it to programs."""
 
     members: Mapping[str, Participant] = field(default_factory=dict)
@@ -109,11 +106,11 @@ class AllReduceResult:
     def build_table(self) -> dict[str, Any]:
         """Return all of it for JSON, with the derived figures."""
         rates = [
-            {**asdict(rate), "algorithm_mbit": rate.algorithm_mbit, "bus_mbit": rate.bus_mbit}
+            {**rate.to_table(), "algorithm_mbit": rate.algorithm_mbit, "bus_mbit": rate.bus_mbit}
             for rate in self.rates
         ]
-        members = [asdict(member) for member in self.members.values()]
-        return {**asdict(self), "members": members, "rates": rates}
+        members = [member.to_table() for member in self.members.values()]
+        return {**self.to_table(), "members": members, "rates": rates}
 
     def add_event(self, event: Mapping[str, Any]) -> "AllReduceResult":
         """Return a copy with one event of payload/allreduce.py."""
@@ -137,7 +134,7 @@ class AllReduceResult:
                 changes = {"broken": StepFailure(step, dict(errors), tuple(silent))}
             case _:
                 pass
-        return replace(self, **changes)
+        return self.replace(**changes)
 
 
 def _describe_member(member: Participant, description: Mapping[str, Any]) -> Participant:
@@ -146,7 +143,7 @@ def _describe_member(member: Participant, description: Mapping[str, Any]) -> Par
         mbit = find_link_mbit(
             facts.read_facts(transcript.parse_transcript(description["facts"])), member.address
         )
-    return replace(member, interface=description["interface"], mbit=mbit, gpu=description["gpu"])
+    return member.replace(interface=description["interface"], mbit=mbit, gpu=description["gpu"])
 
 
 def find_link_mbit(host: Facts, address: str) -> int | None:
@@ -163,7 +160,7 @@ def _add_pair(pairs: tuple[Pair, ...], event: Mapping[str, Any]) -> tuple[Pair, 
     new_pair = Pair(first, second, said=event["said"])
     if not new_pair.said:
         there_mbit, back_mbit = (event["bytes"] * 8e-6 / seconds for seconds in event["seconds"])
-        new_pair = replace(new_pair, mbit=(there_mbit, back_mbit), latency_us=event["latency_s"] * 1e6)
+        new_pair = new_pair.replace(mbit=(there_mbit, back_mbit), latency_us=event["latency_s"] * 1e6)
     by_ends = {(pair.one, pair.two): pair for pair in pairs}
     old_pair = by_ends.get((first, second))
     is_faster = old_pair is None or (not old_pair.said and old_pair.slower_mbit < new_pair.slower_mbit)

@@ -4,7 +4,6 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -30,6 +29,7 @@ from medley.planner import list_hosts
 from medley.process import Process, wait_until
 from medley.serving import server_description, server_records
 from medley.unusable_file import skip_unusable_file
+from medley.values import Value
 
 _NCCL_VARIABLES = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
 """Variables that make NCCL log, at its start, its version and its transport."""
@@ -43,8 +43,7 @@ _HOST_ADDRESS_PATTERN = re.compile(r" \(\d+(?:\.\d+){3}\)")
 _NAME, _NAME_GAP, _MAX_NAME_CHARS = re.compile(MODEL_NAME), re.compile(r"[^\w.-]+"), 95
 
 
-@dataclass(frozen=True)
-class MeasuredModel:
+class MeasuredModel(Value):
     """A model to measure: on a server that runs, or on one that the report starts."""
 
     name: str

@@ -3,7 +3,6 @@
 import json
 import socket
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from medley import process
 from medley.command import Command
@@ -16,6 +15,7 @@ from medley.network.fabric.endpoints import EndpointCandidate, find_endpoint_can
 from medley.network.fabric.types import NetworkOptions, format_speed
 from medley.process import Process, ProcessResult
 from medley.progress import SILENT, Progress
+from medley.values import Value
 
 _PING_COUNT = 10
 _FULL_PING_COUNT = 3
@@ -28,8 +28,7 @@ _BUSY_CPU_PERCENT = 90
 _KILL_GRACE_S = 2
 
 
-@dataclass(frozen=True)
-class RdmaSpeed:
+class RdmaSpeed(Value):
     """The speed and latency of RDMA through one device."""
 
     device: str
@@ -37,8 +36,7 @@ class RdmaSpeed:
     latency_us: float
 
 
-@dataclass(frozen=True)
-class LinkMeasurement:
+class LinkMeasurement(Value):
     """The measured link to another host; its fields are the keys of the JSON output."""
 
     host: str

@@ -3,12 +3,12 @@
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from medley.command import Command
 from medley.errors import Problem
 from medley.json_shape import has_type
 from medley.network.ports import IPERF3_PORT, PERFTEST_BANDWIDTH_PORT, PERFTEST_LATENCY_PORT
+from medley.values import Value
 
 _IPERF3_CONNECT_MS = 3000
 # perftest needs the same values on both hosts, so the user cannot choose them on one.
@@ -29,8 +29,7 @@ _PACKAGES = {
 }
 
 
-@dataclass(frozen=True)
-class Throughput:
+class Throughput(Value):
     """The result of iperf3 in one direction."""
 
     mbit: float
@@ -96,8 +95,7 @@ def _iperf3_problem(error: str, host: str) -> Problem:
     return Problem(title, cause=f"iperf3: {error}", fix=fix)
 
 
-@dataclass(frozen=True)
-class Adapter:
+class Adapter(Value):
     """A port of an RDMA device, as perftest's switches name it."""
 
     device: str
@@ -150,8 +148,7 @@ def _read_perftest_figure(text: str, column: str, host: str) -> float:
     raise Problem(f"RDMA to {host} cannot be measured", cause=f"perftest printed: {excerpt}", fix=fix)
 
 
-@dataclass(frozen=True)
-class Ping:
+class Ping(Value):
     """The counts and times that ping prints at its end."""
 
     sent: int

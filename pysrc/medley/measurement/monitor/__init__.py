@@ -1,14 +1,13 @@
 """Define `Sample`: counters and gauges of one host, which agents send as JSON."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
 
-import msgspec
+from msgspec import field
+
+from medley.values import Value
 
 
-@dataclass(frozen=True)
-class CpuSample:
+class CpuSample(Value):
     """Processor time since boot."""
 
     threads: int
@@ -20,8 +19,7 @@ class CpuSample:
     """The load average of one minute."""
 
 
-@dataclass(frozen=True)
-class MemorySample:
+class MemorySample(Value):
     """The host's memory and swap."""
 
     total_bytes: int
@@ -30,8 +28,7 @@ class MemorySample:
     swap_free_bytes: int = 0
 
 
-@dataclass(frozen=True)
-class GpuSample:
+class GpuSample(Value):
     """One GPU; None for what its driver does not report."""
 
     index: int
@@ -50,8 +47,7 @@ class GpuSample:
     """The reasons that keep its clock below the maximum."""
 
 
-@dataclass(frozen=True)
-class LinkSample:
+class LinkSample(Value):
     """A link, or a port of an RDMA device."""
 
     name: str
@@ -67,8 +63,7 @@ class LinkSample:
     """The kind of link; `rdma` for a port."""
 
 
-@dataclass(frozen=True)
-class RaySample:
+class RaySample(Value):
     """The part of this host in a cluster of Ray."""
 
     role: str
@@ -82,8 +77,7 @@ class RaySample:
     """The slots in use."""
 
 
-@dataclass(frozen=True)
-class EngineSample:
+class EngineSample(Value):
     """A server of this host."""
 
     model: str
@@ -96,8 +90,7 @@ class EngineSample:
     """The text of its metrics, if the request asked for it."""
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(Value):
     """Everything that one host measures at one time."""
 
     at_s: float
@@ -124,12 +117,3 @@ class Sample:
     def has_unified_memory(self) -> bool:
         """Whether the GPU uses the host's memory; its driver then reports none."""
         return bool(self.gpus) and all(gpu.memory_total_bytes is None for gpu in self.gpus)
-
-    @property
-    def table(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @staticmethod
-    def from_table(table: Mapping[str, Any]) -> "Sample":
-        """Read a `table` that went through JSON; raise a ValueError if it does not fit."""
-        return msgspec.convert(table, Sample)

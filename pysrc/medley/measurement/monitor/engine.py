@@ -3,7 +3,6 @@
 import http.client
 import time
 from contextlib import suppress
-from dataclasses import replace
 
 from medley.cluster import membership, ray
 from medley.cluster.remote import Server
@@ -39,16 +38,16 @@ class EngineSampler:
             return sample
         failure_time, reason = self._failures.get(server.url, (float("-inf"), ""))
         if time.monotonic() < failure_time + _RETRY_S:
-            return replace(sample, silent=reason)
+            return sample.replace(silent=reason)
         try:
             text = metrics.read_metrics(server.local_url)
         except (OSError, http.client.HTTPException, ValueError) as error:
             self._failures[server.url] = time.monotonic(), describe_error(error)
-            return replace(sample, silent=describe_error(error))
+            return sample.replace(silent=describe_error(error))
         figures = metrics.parse_figures(text)
         reason_without_figures = None if figures else "its /metrics has none of the names that we know"
-        return replace(
-            sample, figures=figures, silent=reason_without_figures, said=text if include_metrics else None
+        return sample.replace(
+            figures=figures, silent=reason_without_figures, said=text if include_metrics else None
         )
 
     def sample_ray(self) -> RaySample | None:

@@ -4,8 +4,9 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
+
+import msgspec
 
 from medley import process
 from medley.command import Command
@@ -115,8 +116,10 @@ class GpuSampler:
         jetson = build_jetson_sample(name, self._read_jetson_files(load))
         if not samples:
             return [jetson]
-        reported = {key: value for key, value in vars(samples[0]).items() if value not in (None, ())}
-        return [replace(jetson, **reported), *samples[1:]]
+        reported = {
+            key: value for key, value in msgspec.structs.asdict(samples[0]).items() if value not in (None, ())
+        }
+        return [jetson.replace(**reported), *samples[1:]]
 
     def _read_jetson_files(self, load: Path) -> dict[str, str]:
         files = {"load": load}

@@ -1,15 +1,14 @@
 """Compute rates between two samples."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from medley.measurement.monitor import EngineSample, GpuSample, LinkSample, MemorySample, RaySample, Sample
+from medley.values import Value
 
 _DATA_COUNTERS = ("rx_bytes", "tx_bytes")
 
 
-@dataclass(frozen=True)
-class Flow:
+class Flow(Value):
     """Traffic of one link or RDMA port between two samples."""
 
     name: str
@@ -29,8 +28,7 @@ class Flow:
         return not (self.in_bytes_per_s or self.out_bytes_per_s or self.bad)
 
 
-@dataclass(frozen=True)
-class EngineRates:
+class EngineRates(Value):
     """The load of one server; None for what it does not report."""
 
     model: str
@@ -49,8 +47,7 @@ class EngineRates:
     """The mean time to the first token since the last sample, or since the first if no request came."""
 
 
-@dataclass(frozen=True)
-class Rates:
+class Rates(Value):
     """The rates of one host between two samples; its fields are keys of the JSON output."""
 
     seconds: float

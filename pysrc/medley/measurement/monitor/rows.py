@@ -1,12 +1,12 @@
 """Build the table rows of GPUs, links and engines, cell by cell."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from medley.host.facts import GIB
 from medley.measurement.monitor.rates import EngineRates, Flow, Rates
 from medley.planner.report import make_printable
+from medley.values import Value
 
 Mood = Literal["", "good", "warn", "bad", "dim"]
 _FULL_SHARE, _NEARLY_FULL_SHARE = 0.95, 0.85
@@ -19,8 +19,7 @@ _CABLE_KINDS = {"ethernet", "infiniband", "bond", "vlan", "wifi"}
 _MIN_TRAFFIC_BYTES_PER_S = 100
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(Value):
     """A cell of a table; its fields are keys of the web page's JSON."""
 
     text: str
@@ -29,8 +28,7 @@ class Cell:
     """The share of the maximum, 0 to 1, which the page draws as a bar; None without a maximum."""
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(Value):
     """A column of a table; `right` aligns its cells."""
 
     title: str
@@ -45,8 +43,7 @@ Row = tuple[Cell, ...]
 RatesByHost = Mapping[str, Rates]
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(Value):
     """A named table."""
 
     name: str

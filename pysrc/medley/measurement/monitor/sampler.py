@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -79,8 +78,7 @@ class HostSampler:
     def sample(self, *, include_metrics: bool = False) -> Sample:
         """Sample all; `include_metrics` adds the unchanged text of the engines' metrics."""
         network, (gpus, gpu_problem) = self.sample_network(), self._gpus.read_samples()
-        return replace(
-            network,
+        return network.replace(
             gpus=gpus,
             gpus_silent=gpu_problem,
             links=tuple(link for link in network.links if link.kind not in _HIDDEN_KINDS),

@@ -2,7 +2,6 @@
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -24,6 +23,7 @@ from medley.measurement.monitor.rows import (
 )
 from medley.measurement.monitor.watch import HostStatus
 from medley.planner.report import make_printable
+from medley.values import Value
 
 _MAX_AGE_S = 10
 _COLUMN_GAP = 2
@@ -133,8 +133,7 @@ def _list_troubles(statuses: Mapping[str, HostStatus]) -> Iterator[Row]:
             yield (name, Cell("its Ray is gone: medley status says more", "bad"))
 
 
-@dataclass(frozen=True)
-class ShortenedText:
+class ShortenedText(Value):
     """A text on one line that keeps beginning and end if it is too long, because names differ at the end."""
 
     text: str
@@ -152,8 +151,7 @@ class ShortenedText:
         yield Text(text, self.style, no_wrap=True, overflow="crop", end="")
 
 
-@dataclass(frozen=True)
-class Screen:
+class Screen(Value):
     """A title and the time above the tables, as one live screen."""
 
     title: str

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Self
 
 from medley.cluster.remote import Remote
@@ -11,6 +11,7 @@ from medley.errors import Problem
 from medley.json_shape import has_type
 from medley.measurement.monitor import Sample
 from medley.measurement.monitor.rates import Rates, compute_rates
+from medley.values import Value
 
 _ANSWER_LIMIT_S = 6
 _RETRY_S = (1, 2, 5)
@@ -22,8 +23,7 @@ _MIN_RATE_S = 0.4
 Connect = Callable[[], Remote]
 
 
-@dataclass(frozen=True)
-class HostStatus:
+class HostStatus(Value):
     """The last sample and rates of a host, and why it does not answer, if it does not."""
 
     rates: Rates | None = None
@@ -39,7 +39,7 @@ class HostStatus:
             "answers": self.problem is None and self.sample is not None,
             "age_s": self.age_s,
             "problem": self.problem.table if self.problem else None,
-            **(asdict(self.rates) if self.rates else {}),
+            **(self.rates.to_table() if self.rates else {}),
         }
 
 

@@ -10,7 +10,6 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -21,6 +20,7 @@ from medley.errors import Problem, describe_error
 from medley.measurement.monitor import metrics, view
 from medley.measurement.monitor.watch import HostStatus, build_table
 from medley.network.tcp import ClientConnection, Listener, ListenLimits
+from medley.values import Value
 
 PAGE = Path(__file__).parent / "page.html"
 _SCRAPE_LIMIT_S = 5
@@ -32,8 +32,7 @@ Answer = tuple[str, bytes]
 """The content type and the body."""
 
 
-@dataclass(frozen=True)
-class ListenAddress:
+class ListenAddress(Value):
     """An address and a port to listen on."""
 
     address: str
@@ -190,7 +189,7 @@ def serve_page(endpoint: ListenAddress, source: StatusSource, interval_s: float)
 
 
 def _build_view(statuses: Mapping[str, HostStatus], interval_s: float) -> dict[str, Any]:
-    tables = [asdict(table) for table in view.build_tables(statuses)]
+    tables = [table.to_table() for table in view.build_tables(statuses)]
     for table in tables:  # on a terminal the first title names the table; on the page a heading does
         table["columns"][0]["title"] = "host"
     title = view.format_title(statuses, interval_s)

@@ -4,13 +4,13 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any, Self
 
 from medley.errors import Problem
 from medley.model.checkpoint import CONFIG_FILE
+from medley.values import Value
 
 PIECE_BYTES = 4 << 20
 """The size of a piece: small, so that a chain of hosts fills quickly; large, so that requests are few."""
@@ -21,8 +21,7 @@ _HASHES = re.compile(rf"([0-9a-f]{{{HASH_DIGITS}}})*")
 _MIN_PIECE_BYTES, _MAX_PIECE_BYTES = 1 << 10, 64 << 20
 
 
-@dataclass(frozen=True)
-class ManifestFile:
+class ManifestFile(Value):
     path: str
     """The path below the model's folder."""
     size_bytes: int
@@ -30,14 +29,12 @@ class ManifestFile:
     """The SHA-256 of each piece."""
 
 
-@dataclass(frozen=True)
-class ManifestLink:
+class ManifestLink(Value):
     path: str
     target: str
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(Value):
     """A range of a file with a hash of its own."""
 
     file: ManifestFile
@@ -54,8 +51,7 @@ class Piece:
         return f"piece {self.number + 1} of {len(self.file.hashes)} of {self.file.path}"
 
 
-@dataclass(frozen=True)
-class Manifest:
+class Manifest(Value):
     """The files and links of a model; raise a Problem for odd sizes, or paths that leave the folder."""
 
     files: tuple[ManifestFile, ...]
@@ -105,7 +101,7 @@ class Manifest:
         }
 
     @classmethod
-    def from_table(cls, table: Mapping[str, Any]) -> Self:
+    def parse(cls, table: Mapping[str, Any]) -> Self:
         """Read another host's `table`; raise a Problem if it is anything else."""
         match table:
             case {"piece_bytes": int(piece_bytes), "files": [*files], "links": [*links]}:

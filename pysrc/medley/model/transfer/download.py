@@ -17,6 +17,7 @@ from medley.model.transfer.connection import SourceLost, Stream
 from medley.model.transfer.inventory import OnProgress
 from medley.model.transfer.pieces import PieceStore, recover_pieces
 from medley.progress import SILENT, Progress
+from medley.values import Value
 
 _CONNECT_LIMIT_S = 3.0
 _RETRY_LIMIT_S = 30.0
@@ -24,8 +25,7 @@ _RETRY_LIMIT_S = 30.0
 _PAUSE_S = 0.5
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(Value):
     host: str
     address: str
     port: int

@@ -8,16 +8,15 @@ import contextlib
 import os
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from medley.errors import Problem
+from medley.values import Value
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-@dataclass(frozen=True)
-class OpenPath:
+class OpenPath(Value):
     """The last component of a path, in its open folder."""
 
     folder: int

@@ -9,7 +9,6 @@ import os
 import shlex
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -18,6 +17,7 @@ from medley.errors import Problem, describe_error
 from medley.model import hub_cache
 from medley.model.transfer import UNFINISHED_SUFFIX, Manifest, ManifestFile, ManifestLink, inventory, is_last
 from medley.model.transfer.paths import has_folders, open_below
+from medley.values import Value
 
 
 class PieceStore:
@@ -164,8 +164,7 @@ class PieceStore:
             unfinished.rename(name.name)
 
 
-@dataclass(frozen=True)
-class _FileState:
+class _FileState(Value):
     """A file as it is on the disk."""
 
     file: ManifestFile

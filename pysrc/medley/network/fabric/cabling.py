@@ -1,9 +1,10 @@
 """Name the shape of a cabling: pair, line, ring, mesh, or star with a switch."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any, Literal
+
+from medley.values import Value
 
 Shape = Literal["pair", "double pair", "line", "ring", "mesh", "star", "partial mesh"]
 
@@ -11,8 +12,7 @@ _SEPARATOR = " – "
 _RING_HOSTS = 3
 
 
-@dataclass(frozen=True)
-class Cable:
+class Cable(Value):
     """A cable between two hosts; both interfaces of a QSFP port are one cable."""
 
     hosts: tuple[str, str]
@@ -25,8 +25,7 @@ class Cable:
         return _SEPARATOR.join(f"{host} {names[0]}" for host, names in ends)
 
 
-@dataclass(frozen=True)
-class CabledGroup:
+class CabledGroup(Value):
     """Hosts connected by cables or a switch, in their order along a line or ring."""
 
     shape: Shape
@@ -47,8 +46,7 @@ class CabledGroup:
         return f"{self.name}: {_SEPARATOR.join(self.hosts)}"
 
 
-@dataclass(frozen=True)
-class Cabling:
+class Cabling(Value):
     """The cables of a group of hosts, without the network of their sockets."""
 
     groups: tuple[CabledGroup, ...] = ()
@@ -75,7 +73,7 @@ class Cabling:
 
     @property
     def table(self) -> dict[str, Any]:
-        return {"name": self.name, "text": str(self), **asdict(self)}
+        return {"name": self.name, "text": str(self), **self.to_table()}
 
 
 def build_cabling(

@@ -5,7 +5,6 @@ RDMA or TCP.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from medley.errors import Finding, Problem
 from medley.host.facts import Facts
@@ -105,11 +104,11 @@ def _build_endpoint(candidate: EndpointCandidate, path: DataPath) -> Endpoint:
         candidate.link.name, str(candidate.ip), speed_mbit, candidate.link.mtu, lanes=(candidate.link.name,)
     )
     if not path.is_rdma:
-        return replace(endpoint, lanes=tuple(used.link.name for used in used_candidates))
+        return endpoint.replace(lanes=tuple(used.link.name for used in used_candidates))
     ports = {used.port.device: used.port for used in used_candidates if used.port}
     in_order = sorted(ports.values(), key=lambda port: (port.pci or "", port.device))
     indexes = {used.gid_index for used in used_candidates}
-    return replace(endpoint, ports=tuple(in_order), gid_index=indexes.pop() if len(indexes) == 1 else None)
+    return endpoint.replace(ports=tuple(in_order), gid_index=indexes.pop() if len(indexes) == 1 else None)
 
 
 def _list_reasons(best: SharedNetwork | None, path: DataPath) -> Iterator[str]:
@@ -206,21 +205,21 @@ def _choose_joined_fabric(hosts: Mapping[str, Facts], options: NetworkOptions) -
 
     Ray stays on its network, because vLLM waits for a host at its address in Ray.
     """
-    at_ray_addresses = replace(options, link=options.ray_addresses, ray_addresses=None)
+    at_ray_addresses = options.replace(link=options.ray_addresses, ray_addresses=None)
     if options.transport == "tcp":
         return _move_rank_sockets(choose_fabric(hosts, at_ray_addresses), hosts, options)
-    base = choose_fabric(hosts, replace(at_ray_addresses, transport=None))
+    base = choose_fabric(hosts, at_ray_addresses.replace(transport=None))
     if base.transport != "tcp":
         return base
     try:
-        rdma_fabric = choose_fabric(hosts, replace(options, ray_addresses=None, transport="rdma"))
+        rdma_fabric = choose_fabric(hosts, options.replace(ray_addresses=None, transport="rdma"))
     except Problem:
         # If the user asked for RDMA, this call raises the reason against it.
         without_rdma = _add_ring_findings(choose_fabric(hosts, at_ray_addresses), hosts, options)
         return _move_rank_sockets(without_rdma, hosts, options)
     hca = _build_hca_list(hosts, rdma_fabric)
     if hca is None and (bits := ring.compute_pair_bits(hosts, rdma_fabric.endpoints, options.nccl)):
-        rdma_fabric = replace(rdma_fabric, is_ring=True, subnet_bits=bits)
+        rdma_fabric = rdma_fabric.replace(is_ring=True, subnet_bits=bits)
         hca = ",".join(_list_port_names(rdma_fabric))
     if hca and (_is_faster(rdma_fabric, base) or options.transport == "rdma"):
         return _move_rdma_to_cables(base, rdma_fabric, hca)
@@ -240,19 +239,18 @@ def _move_rank_sockets(base: Fabric, hosts: Mapping[str, Facts], options: Networ
     if base.transport != "tcp":
         return base
     try:
-        faster = choose_fabric(hosts, replace(options, ray_addresses=None, transport="tcp"))
+        faster = choose_fabric(hosts, options.replace(ray_addresses=None, transport="tcp"))
     except Problem:  # two links in one subnet, of which Ray's address names one
         return base
     if not _is_faster(faster, base):
         return base
     if finding := _find_name_conflict(hosts, faster, base):
-        return replace(base, findings=(*base.findings, finding))
+        return base.replace(findings=(*base.findings, finding))
     endpoints = {
-        host: replace(endpoint, mbit=faster.endpoints[host].mbit) for host, endpoint in base.endpoints.items()
+        host: endpoint.replace(mbit=faster.endpoints[host].mbit) for host, endpoint in base.endpoints.items()
     }
     why = f"sockets of the ranks use {', '.join(faster.networks)}; Ray stays in {', '.join(base.networks)}"
-    return replace(
-        base,
+    return base.replace(
         endpoints=endpoints,
         networks=tuple(dict.fromkeys((*base.networks, *faster.networks))),
         rank_endpoints=faster.endpoints,
@@ -294,13 +292,13 @@ def _find_name_conflict(hosts: Mapping[str, Facts], faster: Fabric, current: Fab
 
 def _add_ring_findings(base: Fabric, hosts: Mapping[str, Facts], options: NetworkOptions) -> Fabric:
     try:
-        unrestricted = choose_fabric(hosts, replace(options, ray_addresses=None, transport=None))
+        unrestricted = choose_fabric(hosts, options.replace(ray_addresses=None, transport=None))
     except Problem:  # Ray's own network has none
         return base
     ring_findings = tuple(finding for finding in unrestricted.findings if finding.topic == "ring")
     base_findings = (finding for finding in base.findings if finding.topic != "idle")
     idle = list_idle_findings(hosts, base.endpoints, ring_findings)
-    return replace(base, findings=(*base_findings, *ring_findings, *idle))
+    return base.replace(findings=(*base_findings, *ring_findings, *idle))
 
 
 def _list_port_names(rdma_fabric: Fabric) -> list[str]:
@@ -323,8 +321,7 @@ def _build_hca_list(hosts: Mapping[str, Facts], rdma_fabric: Fabric) -> str | No
 def _move_rdma_to_cables(base: Fabric, rdma_fabric: Fabric, hca: str) -> Fabric:
     """Return the fabric with Ray and sockets in `base` and RDMA over `rdma_fabric`."""
     endpoints = {
-        host: replace(
-            endpoint,
+        host: endpoint.replace(
             mbit=rdma_fabric.endpoints[host].mbit,
             ports=rdma_fabric.endpoints[host].ports,
             gid_index=None,
@@ -333,8 +330,7 @@ def _move_rdma_to_cables(base: Fabric, rdma_fabric: Fabric, hca: str) -> Fabric:
     }
     cables = tuple(network for network in rdma_fabric.networks if network not in base.networks)
     why = f"RDMA over {', '.join(cables)}; Ray and sockets stay in {base.networks[0]}"
-    return replace(
-        rdma_fabric,
+    return rdma_fabric.replace(
         endpoints=endpoints,
         networks=(*base.networks[:1], *cables),
         hca=hca,

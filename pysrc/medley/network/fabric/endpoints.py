@@ -1,7 +1,6 @@
 """Find a host's usable addresses, from which `choose.py` chooses, and why its other links cannot be used."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, ip_network
 
 from medley.errors import Problem
@@ -9,6 +8,7 @@ from medley.host.facts import Facts
 from medley.host.facts.network import Address, Interface
 from medley.host.facts.rdma import Gid, RdmaPort
 from medley.network.fabric.types import NetworkOptions, RejectedLink, compute_link_mbit
+from medley.values import Value
 
 _USABLE_KINDS = ("ethernet", "bond", "vlan", "bridge", "infiniband", "wifi")
 _UNUSABLE_REASONS = {
@@ -20,8 +20,7 @@ _UNUSABLE_REASONS = {
 }
 
 
-@dataclass(frozen=True)
-class EndpointCandidate:
+class EndpointCandidate(Value):
     """An address of a host that a group may use."""
 
     host: str
@@ -66,8 +65,7 @@ class EndpointCandidate:
 Candidates = tuple[EndpointCandidate, ...]
 
 
-@dataclass(frozen=True)
-class CandidateGroup:
+class CandidateGroup(Value):
     """Hosts that are to talk, with every address that each could use."""
 
     hosts: Mapping[str, Facts]

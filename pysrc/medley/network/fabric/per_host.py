@@ -5,7 +5,6 @@ set when a model starts.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Interface
 from typing import NamedTuple
 
@@ -26,12 +25,12 @@ from medley.network.fabric.subnets import SharedNetwork
 from medley.network.fabric.transport import list_ambiguity_findings, list_unambiguous_networks
 from medley.network.fabric.types import Endpoint, Fabric, NetworkOptions, RejectedLink
 from medley.network.fabric.variables import list_group_variables, list_host_variables, merge_user_variables
+from medley.values import Value
 
 _MIRROR_HOST = "its mirror image"  # not a possible host name
 
 
-@dataclass(frozen=True)
-class HostLinks:
+class HostLinks(Value):
     """The links of one host that a group may use, the best first, and its rejected links."""
 
     candidates: Candidates
@@ -107,12 +106,11 @@ def choose_mirrored_fabric(host: str, facts: Facts, options: NetworkOptions) -> 
             cause=reasons or "it has no network interface",
             fix="bring a link up (ip -brief link), or name one: --link INTERFACE",
         )
-    one_sided = replace(options, link={host: options.link} if isinstance(options.link, str) else options.link)
+    one_sided = options.replace(link={host: options.link} if isinstance(options.link, str) else options.link)
     mirrored = choose_fabric(
         {host: facts, _MIRROR_HOST: change_addresses(facts, _choose_neighbor_address)}, one_sided
     )
-    return replace(
-        mirrored,
+    return mirrored.replace(
         endpoints={host: mirrored.endpoints[host]},
         findings=(),
         rejected=tuple(link for link in mirrored.rejected if link.host == host),
@@ -126,8 +124,7 @@ def _choose_neighbor_address(address: IPv4Interface) -> str:
     return str(following if fits else IPv4Address(int(address.ip) - 1))
 
 
-@dataclass(frozen=True)
-class HostNetwork:
+class HostNetwork(Value):
     """One host's endpoint, the variables of its `ray start`, and the reasons for the choice."""
 
     endpoint: Endpoint
@@ -166,7 +163,7 @@ def choose_worker_network(
     """Find how this host reaches the head, given as (name, address)."""
     links = {head[0]: head[1], **({name: options.link} if isinstance(options.link, str) else {})}
     try:
-        joined_fabric = _drop_gid_index(choose_fabric(hosts, replace(options, link=links)))
+        joined_fabric = _drop_gid_index(choose_fabric(hosts, options.replace(link=links)))
     except Problem as problem:
         raise _other_network_problem(hosts, options, head, problem) from problem
     faster_findings = (
@@ -190,7 +187,7 @@ def choose_running_cluster_network(
 ) -> tuple[Fabric, tuple[Variable, ...]]:
     """Find the fabric of a cluster whose hosts have these addresses in Ray, and its engine's variables."""
     joined_fabric = _drop_gid_index(
-        choose_fabric(hosts, replace(options, link=None, ray_addresses=dict(addresses)))
+        choose_fabric(hosts, options.replace(link=None, ray_addresses=dict(addresses)))
     )
     fabric_variables = (
         *list_host_variables(joined_fabric, host_name, hosts[host_name]),
@@ -213,7 +210,7 @@ def choose_new_cluster_network(hosts: Mapping[str, Facts], options: NetworkOptio
     """Choose the network of a cluster before its Ray starts."""
     if len(hosts) == 1:
         ((name, facts),) = hosts.items()
-        head = choose_head_network(name, facts, replace(options, link=options.find_link(name)), {})
+        head = choose_head_network(name, facts, options.replace(link=options.find_link(name)), {})
         return ClusterNetwork({name: head.endpoint}, {name: head.variables}, tuple(head.describe()))
     chosen = _drop_gid_index(choose_fabric(hosts, options))
     variables = {
@@ -227,9 +224,8 @@ def choose_new_cluster_network(hosts: Mapping[str, Facts], options: NetworkOptio
 
 def _drop_gid_index(chosen: Fabric) -> Fabric:
     """Remove the GID's index, which a later host may not share; NCCL >= 2.21 finds it by RoCE version."""
-    return replace(
-        chosen,
-        endpoints={host: replace(endpoint, gid_index=None) for host, endpoint in chosen.endpoints.items()},
+    return chosen.replace(
+        endpoints={host: endpoint.replace(gid_index=None) for host, endpoint in chosen.endpoints.items()},
     )
 
 

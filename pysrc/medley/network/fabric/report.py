@@ -1,7 +1,6 @@
 """Write a fabric as text and JSON."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
 from typing import Any
 
 from medley.errors import Finding
@@ -43,9 +42,9 @@ def build_fabric_table(fabric: Fabric, hosts: Mapping[str, Facts]) -> dict[str, 
     """Return the fabric with the variables of each host and of the group, for JSON."""
     endpoints = {
         host: {
-            **asdict(endpoint),
+            **endpoint.to_table(),
             "ports": [port.nccl_name for port in endpoint.ports],
-            "variables": [asdict(record) for record in list_host_variables(fabric, host, hosts[host])],
+            "variables": [record.to_table() for record in list_host_variables(fabric, host, hosts[host])],
         }
         for host, endpoint in fabric.endpoints.items()
     }
@@ -56,9 +55,9 @@ def build_fabric_table(fabric: Fabric, hosts: Mapping[str, Facts]) -> dict[str, 
         "cabling": fabric.cabling.table,
         "why": list(fabric.why),
         "hosts": endpoints,
-        "variables": [asdict(record) for record in list_group_variables(fabric, hosts)],
-        "findings": [asdict(record) for record in fabric.findings],
-        "rejected": [asdict(record) for record in fabric.rejected],
+        "variables": [record.to_table() for record in list_group_variables(fabric, hosts)],
+        "findings": [record.to_table() for record in fabric.findings],
+        "rejected": [record.to_table() for record in fabric.rejected],
     }
 
 
@@ -66,8 +65,8 @@ def build_host_links_table(host_links: HostLinks) -> dict[str, Any]:
     """Return the links of one host, for JSON."""
     return {
         "ways": [_build_candidate_table(candidate) for candidate in host_links.candidates],
-        "findings": [asdict(record) for record in host_links.findings],
-        "rejected": [asdict(record) for record in host_links.rejected],
+        "findings": [record.to_table() for record in host_links.findings],
+        "rejected": [record.to_table() for record in host_links.rejected],
     }
 
 

@@ -8,7 +8,6 @@ have N*P such ends, and N*(N-1)/2 pairs that need P each: three hosts are the mo
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from ipaddress import IPv4Interface
 from itertools import combinations
 
@@ -26,13 +25,13 @@ from medley.network.fabric.subnets import (
     find_shared_networks,
 )
 from medley.network.fabric.types import Endpoint, format_speed
+from medley.values import Value
 
 _RING_SHAPES = {"line", "ring", "mesh", "partial mesh"}
 _MAX_RING_HOSTS = 3
 
 
-@dataclass(frozen=True)
-class Ring:
+class Ring(Value):
     """The cables of a ring that RDMA uses."""
 
     candidates: Mapping[str, Candidates]

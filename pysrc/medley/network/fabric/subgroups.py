@@ -1,7 +1,6 @@
 """Find hosts of a group that share a faster network with each other than with the whole group."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -9,12 +8,12 @@ from medley.errors import Finding, Problem
 from medley.host.facts import Facts
 from medley.network.fabric.choose import choose_fabric
 from medley.network.fabric.types import Fabric, NetworkOptions, find_slowest_mbit, format_speed
+from medley.values import Value
 
 _PAIR_HOSTS = 2
 
 
-@dataclass(frozen=True)
-class Subgroup:
+class Subgroup(Value):
     """Some hosts of a cluster, and the fabric of a model on only these."""
 
     hosts: tuple[str, ...]
@@ -49,8 +48,8 @@ def find_faster_subgroups(
     """
     if len(hosts) <= _PAIR_HOSTS:
         return (), ()
-    joined_options = replace(
-        options, link=None, ray_addresses={host: end.address for host, end in whole.endpoints.items()}
+    joined_options = options.replace(
+        link=None, ray_addresses={host: end.address for host, end in whole.endpoints.items()}
     )
     by_networks: dict[tuple[str, ...], set[str]] = {}
     findings: list[Finding] = []

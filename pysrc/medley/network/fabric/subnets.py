@@ -1,7 +1,6 @@
 """Find shared subnets, rails, and cables between pairs of hosts."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from ipaddress import IPv4Network, ip_network
 from itertools import combinations, permutations
 
@@ -9,13 +8,13 @@ from medley.host.facts import Facts
 from medley.host.facts.network import Route
 from medley.network.fabric.endpoints import CandidateGroup, Candidates, EndpointCandidate
 from medley.network.fabric.types import compute_pcie_mbit, find_second_functions
+from medley.values import Value
 
 TEGRA_ETHERNET = "nvethernet"
 """The driver of Thor's four lanes in one QSFP28 port."""
 
 
-@dataclass(frozen=True)
-class SharedNetwork:
+class SharedNetwork(Value):
     """A network, and each host's candidate in it, in the order of host names."""
 
     network: IPv4Network

@@ -1,7 +1,6 @@
 """Choose RDMA and its ports where every host can, else TCP."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from medley.errors import Finding, Problem
 from medley.network.fabric import findings, ring, types
@@ -14,10 +13,10 @@ from medley.network.fabric.subnets import (
     list_second_function_subnets,
     select_rails,
 )
+from medley.values import Value
 
 
-@dataclass(frozen=True)
-class DataPath:
+class DataPath(Value):
     """The transport of the group's data, and each host's candidates on the networks used in parallel."""
 
     is_rdma: bool

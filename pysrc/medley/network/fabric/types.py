@@ -1,15 +1,17 @@
 """`Fabric`, `Endpoint`, `NetworkOptions`, `RejectedLink`; link speed; NCCL versions."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Literal
+
+from msgspec import field
 
 from medley.errors import Finding
 from medley.host.facts import Facts
 from medley.host.facts.network import Interface
 from medley.host.facts.rdma import RdmaPort
 from medley.network.fabric.cabling import Cabling
+from medley.values import Value
 
 _PCIE3_GT = 8.0
 """The transfer rate of a PCIe 3 lane in GT/s; from PCIe 3, 128 of 130 bits are data."""
@@ -31,8 +33,7 @@ def format_nccl_version(version: tuple[int, ...]) -> str:
 SUBNET_AWARE_TEXT = format_nccl_version(SUBNET_AWARE_NCCL)
 
 
-@dataclass(frozen=True)
-class NetworkOptions:
+class NetworkOptions(Value):
     """The user's options; `link` is an interface, an address or a network (CIDR), for all or by host."""
 
     link: Mapping[str, str] | str | None = None
@@ -47,8 +48,7 @@ class NetworkOptions:
         return self.link.get(host) if isinstance(self.link, Mapping) else self.link
 
 
-@dataclass(frozen=True)
-class Endpoint:
+class Endpoint(Value):
     """One host's end of the fabric; report.build_fabric_table writes these keys as JSON."""
 
     interface: str
@@ -65,15 +65,13 @@ class Endpoint:
     """The index of the RoCE v2 GID on all its ports; None where they differ, and over TCP."""
 
 
-@dataclass(frozen=True)
-class RejectedLink:
+class RejectedLink(Value):
     host: str
     interface: str
     why: str
 
 
-@dataclass(frozen=True)
-class Fabric:
+class Fabric(Value):
     """One transport for the whole group, and the endpoint of each host."""
 
     transport: Literal["none", "tcp", "rdma"]

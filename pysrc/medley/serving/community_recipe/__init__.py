@@ -7,11 +7,13 @@ refused, with a reason. The format is that of sparkrun 0.4.2 (core/recipe.py in 
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
+
 from medley.schema import REPOSITORY
+from medley.values import Value
 
 Outcome = Literal["carried", "decided", "unused", "refused"]
 """Unused: sparkrun itself ignores it. Refused: the server differs without it."""
@@ -19,8 +21,7 @@ Outcome = Literal["carried", "decided", "unused", "refused"]
 RULES: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("rules.toml").read_text(encoding="utf-8"))
 
 
-@dataclass(frozen=True)
-class RecipeEntry:
+class RecipeEntry(Value):
     """The outcome of one key of a recipe, or of one flag of its command.
 
     Its key and reason quote the recipe's author, so each becomes one line.
@@ -41,7 +42,7 @@ class RecipeEntry:
 
     def __post_init__(self) -> None:
         for name in ("key", "why"):
-            object.__setattr__(self, name, " ".join(getattr(self, name).split()))
+            msgspec.structs.force_setattr(self, name, " ".join(getattr(self, name).split()))
 
 
 def build_option_entry(key: str, *words: str, why: str = "the same", is_changed: bool = False) -> RecipeEntry:

@@ -2,7 +2,10 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import field
+
+from medley.values import Value
 
 _PROGRAMS = {"docker", "podman", "nerdctl"}
 # Options without a value (docs.docker.com/reference/cli/docker/container/run); every other one has one.
@@ -32,8 +35,7 @@ _SERVER_IMAGE_PATTERN = re.compile(r"vllm-openai|/vllm-?(?:cpu|server)|^vllm(?:[
 _PUBLISHED_PORTS_PATTERN = re.compile(r"(?:[\d.]+:)?(\d+):(\d+)(?:/tcp)?")
 
 
-@dataclass(frozen=True)
-class ContainerRun:
+class ContainerRun(Value):
     """A `docker run` command: its image, the command inside, and its options."""
 
     image: str

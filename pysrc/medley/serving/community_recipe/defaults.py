@@ -1,7 +1,6 @@
 """Convert a recipe's defaults to flags as sparkrun does, and list the unused ones."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from medley.schema import TITLES, EngineName
 from medley.serving.community_recipe import RULES, RecipeEntry
@@ -59,8 +58,8 @@ def list_unplaced_defaults(
             continue
         appended_flag = _APPENDED_FLAGS.get(key)
         if appended_flag and appended_flag not in command_flags and value is not None:
-            short_command = replace(command, flags=(EngineFlag(appended_flag, (str(value),)),))
+            short_command = command.replace(flags=(EngineFlag(appended_flag, (str(value),)),))
             for entry in list_flag_entries(short_command, source):
-                yield replace(entry, key=f"defaults.{key}")
+                yield entry.replace(key=f"defaults.{key}")
         else:
             yield RecipeEntry(f"defaults.{key}", "unused", "the recipe's command has no placeholder for it")

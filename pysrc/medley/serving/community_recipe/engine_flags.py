@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from medley.engine.parser import (
     FLAG_REPLACEMENTS,
@@ -31,6 +30,7 @@ from medley.serving.community_recipe.memory_flags import (
     build_memory_entry,
 )
 from medley.serving.community_recipe.shell_command import EngineCommand, EngineFlag
+from medley.values import Value
 
 _OPTIONS_BY_FLAG = {name: option for option, names in RULES["flags"]["options"].items() for name in names}
 _DECIDED_REASONS, _REFUSED_REASONS = read_reasons("flags", "decided"), read_reasons("flags", "refused")
@@ -43,8 +43,7 @@ _FP8_TYPES = {"fp8", "fp8_e4m3"}
 _MAX_RANKS, _MAX_CONTEXT_TOKENS, _MAX_PORT = 64, 10_000_000, 65_535
 
 
-@dataclass(frozen=True)
-class CommandSource:
+class CommandSource(Value):
     """The source of a command: the recipe's model, and the image that it is for."""
 
     model: str

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from medley.serving.community_recipe.shell_command import EngineFlag, needs_shell
@@ -61,7 +60,7 @@ def _list_leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[s
 
 def replace_snapshots(flag: EngineFlag) -> EngineFlag:
     """Return the flag with a repository, and its commit, instead of a snapshot's folder in the cache."""
-    return replace(flag, values=tuple(map(_replace_snapshot, flag.values)))
+    return flag.replace(values=tuple(map(_replace_snapshot, flag.values)))
 
 
 def _replace_snapshot(value: str) -> str:

@@ -2,17 +2,16 @@
 
 import json
 import tomllib
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from medley import config
 from medley.schema import Model
 from medley.serving.community_recipe import RecipeEntry
 from medley.serving.community_recipe.recipe import ImportedRecipe
+from medley.values import Value
 
 
-@dataclass(frozen=True)
-class ModelTable:
+class ModelTable(Value):
     """The text of a model's table, and the rest of its recipe."""
 
     text: str
@@ -36,7 +35,7 @@ def build_model_table(recipe: ImportedRecipe, name: str, source: str) -> ModelTa
     text = "\n".join(lines) + "\n"
     config.build_table(tomllib.loads(text), Model, f"{name}.toml")
     rest = tuple(entry for entry in recipe.entries if not _is_table_entry(entry))
-    return ModelTable(text, replace(recipe, model=name, entries=rest))
+    return ModelTable(text, recipe.replace(model=name, entries=rest))
 
 
 def is_in_tables_folder(path: Path) -> bool:

@@ -4,19 +4,18 @@ import difflib
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from medley.errors import Problem
 from medley.serving.community_recipe import RULES, Outcome, RecipeEntry, is_repository
+from medley.values import Value
 
 _SPARKRUN_KEYS = {"command", "runtime", "defaults", "container", "recipe_version", "sparkrun_version"}
 """A recipe of sparkrun has one of these; a file with only `model` describes a model."""
 _PRECISION = re.compile(r"[\w.+-]{1,40}")
 
 
-@dataclass(frozen=True)
-class ConvertedRecipe:
+class ConvertedRecipe(Value):
     """A recipe of another format, in sparkrun's keys."""
 
     recipe: dict[str, object]

@@ -5,7 +5,6 @@ import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain
 
 from medley.command import Command
@@ -43,6 +42,7 @@ from medley.serving.community_recipe.shell_command import (
     parse_engine_command,
 )
 from medley.serving.community_recipe.variables import list_variable_entries
+from medley.values import Value
 
 _ENGINE_OF_RUNTIME: Mapping[str, EngineName] = {
     **dict.fromkeys(("", "vllm", "vllm-ray", "vllm-distributed", "eugr-vllm"), "vllm"),
@@ -55,8 +55,7 @@ _PLAN_OPTIONS = {"--context", "--kv-type", "--eplb"}
 _RTX_TITLE_PATTERN = re.compile(r"\bRTX\b|\brtx[-_ ]|\b[45]090\b", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class ImportedRecipe:
+class ImportedRecipe(Value):
     """A recipe as a medley command, with the outcome of each of its keys."""
 
     model: str
@@ -167,12 +166,12 @@ def _read_pasted_command(text: str, source: str) -> EngineCommand:
     )
     model = pasted_command.model or (model_flag.values[0] if model_flag and model_flag.values else None)
     if model and is_repository(model):
-        return replace(pasted_command, model=model)
+        return pasted_command.replace(model=model)
     folder = re.search(r"/models--([\w.-]+?)--([\w.-]+)/snapshots/", model or "")
     if folder:
-        return replace(pasted_command, model=f"{folder[1]}/{folder[2]}")
+        return pasted_command.replace(model=f"{folder[1]}/{folder[2]}")
     if pasted_command.container and model and (repository := pasted_command.container.find_repository(model)):
-        return replace(pasted_command, model=repository)
+        return pasted_command.replace(model=repository)
     shown_model = model or "MODEL"
     mounts = pasted_command.container.mounts if pasted_command.container else ()
     cause = f"it names {model}, which is on its author's host" if model else "it names none"

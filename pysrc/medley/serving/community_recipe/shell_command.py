@@ -3,13 +3,15 @@
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import takewhile
+
+from msgspec import field
 
 from medley.errors import Problem
 from medley.schema import EngineName
 from medley.serving.community_recipe.container_command import ContainerRun, parse_container_run
 from medley.serving.community_recipe.document import MAX_RECIPE_BYTES, ScalarValue
+from medley.values import Value
 
 _PLACEHOLDER_PATTERN = re.compile(r"\{(\w+(?:\.\w+)*)\}")
 # Like str.format; recipes of version 1 use it.
@@ -44,8 +46,7 @@ _SHELLS_PATTERN = re.compile(r"(\S*/)?(?:ba|da|z)?sh$")
 _MENTIONING_PROGRAMS = {"echo", "printf", "grep", "pgrep", "pkill", "which", "type", "man", "cat", "alias"}
 
 
-@dataclass(frozen=True)
-class EngineFlag:
+class EngineFlag(Value):
     """A flag of an engine's command, with its values."""
 
     name: str
@@ -58,8 +59,7 @@ class EngineFlag:
         return (self.name, *self.values)
 
 
-@dataclass(frozen=True)
-class EngineCommand:
+class EngineCommand(Value):
     """The command that starts an engine, as a recipe or a guide has it."""
 
     engine: EngineName

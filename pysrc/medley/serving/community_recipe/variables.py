@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 
 from medley import engine
 from medley.credentials import is_secret
@@ -70,7 +69,7 @@ def list_variable_entries(
             )
         else:
             chosen_flags.add(words)
-            yield replace(entry, why=f"{entry.why}: {' '.join(words)} replaces it", is_changed=True)
+            yield entry.replace(why=f"{entry.why}: {' '.join(words)} replaces it", is_changed=True)
 
 
 def build_variable_entry(
