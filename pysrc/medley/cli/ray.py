@@ -218,7 +218,7 @@ class RayWorkerVerb(Verb):
         return per_host.choose_worker_network(
             hosts,
             name,
-            (note["host"], note["address"]),
+            per_host.HeadAddress(note["host"], note["address"]),
             self.node_options.build_network_options(nccl),
             os.environ,
         )

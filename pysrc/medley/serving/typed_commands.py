@@ -170,7 +170,8 @@ def list_ray_steps(
     for host in workers:
         source = site.find_engine_source(host).switches
         pair = {name: site.facts[name] for name in (head, host)}
-        network = per_host.choose_worker_network(pair, host, (head, address), options, {})
+        head_address = per_host.HeadAddress(head, address)
+        network = per_host.choose_worker_network(pair, host, head_address, options, {})
         shell_text = f"ssh {shlex.quote(head)} cat {_TOKEN_FILE} | medley ray-worker {address} --token-file -"
         shell_text = " ".join((shell_text, *engine_switch, shlex.join(source))).rstrip()
         command = _build_node(host, site, engine).build_worker_command(

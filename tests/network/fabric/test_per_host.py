@@ -4,6 +4,7 @@ import pytest
 
 from medley.host.facts import Facts
 from medley.network.fabric.per_host import (
+    HeadAddress,
     HostNetwork,
     choose_head_network,
     choose_mirrored_fabric,
@@ -223,7 +224,8 @@ def test_the_gids_index_is_left_to_nccl_because_hosts_come_one_by_one() -> None:
 
 
 def worker(head: Facts, mine: Facts, address: str, wishes: NetworkOptions = ANY) -> HostNetwork:
-    return choose_worker_network({"head": head, "mine": mine}, "mine", ("head", address), wishes, {})
+    hosts = {"head": head, "mine": mine}
+    return choose_worker_network(hosts, "mine", HeadAddress("head", address), wishes, {})
 
 
 def test_a_worker_takes_the_heads_wire() -> None:

@@ -153,15 +153,22 @@ def choose_head_network(
     )
 
 
+class HeadAddress(NamedTuple):
+    """The head of a cluster, and its address there."""
+
+    host: str
+    address: str
+
+
 def choose_worker_network(
     hosts: Mapping[str, Facts],
     name: str,
-    head: tuple[str, str],
+    head: HeadAddress,
     options: NetworkOptions,
     environment: Mapping[str, str],
 ) -> HostNetwork:
-    """Find how this host reaches the head, given as (name, address)."""
-    links = {head[0]: head[1], **({name: options.link} if isinstance(options.link, str) else {})}
+    """Find how this host reaches the head."""
+    links = {head.host: head.address, **({name: options.link} if isinstance(options.link, str) else {})}
     try:
         joined_fabric = _drop_gid_index(choose_fabric(hosts, options.replace(link=links)))
     except Problem as problem:
@@ -230,17 +237,17 @@ def _drop_gid_index(chosen: Fabric) -> Fabric:
 
 
 def _other_network_problem(
-    hosts: Mapping[str, Facts], options: NetworkOptions, head: tuple[str, str], problem: Problem
+    hosts: Mapping[str, Facts], options: NetworkOptions, head: HeadAddress, problem: Problem
 ) -> Problem:
     """Explain a host that shares another network with the head."""
     try:
-        shared = choose_fabric(hosts, options).endpoints[head[0]]
+        shared = choose_fabric(hosts, options).endpoints[head.host]
     except Problem:
         return problem
     return Problem(
-        f"this host cannot reach {head[0]} at {head[1]}, its cluster's address",
+        f"this host cannot reach {head.host} at {head.address}, its cluster's address",
         cause=f"{problem.cause}; both are in the network of {shared.address} ({shared.interface} there)",
-        fix=f"on {head[0]}: medley ray-stop; medley ray-head --link {shared.interface}",
+        fix=f"on {head.host}: medley ray-stop; medley ray-head --link {shared.interface}",
     )
 
 
