@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from medley.model.transfer import Manifest, ManifestFile, ManifestLink, is_last, order_sources
+from medley.model.transfer import Manifest, ManifestFile, ManifestLink, is_config_file, order_sources
 from tests.problems import raises_problem
 
 
@@ -180,7 +180,7 @@ def test_what_is_no_manifest_is_a_problem(table: dict[str, Any], cause: str) -> 
 
 def test_by_which_file_an_engine_knows_a_model() -> None:
     assert [
-        is_last(path) for path in ("config.json", "snapshots/c/config.json", "generation_config.json")
+        is_config_file(path) for path in ("config.json", "snapshots/c/config.json", "generation_config.json")
     ] == [
         *(True, True, False),
     ]

@@ -110,7 +110,7 @@ class Manifest(Value):
                 raise _refusal_problem("something else", "it has no piece_bytes, files and links")
 
 
-def is_last(path: str) -> bool:
+def is_config_file(path: str) -> bool:
     """Return whether engines recognize a model by this file, so that it comes after all others."""
     return PurePosixPath(path).name == CONFIG_FILE
 

@@ -21,7 +21,7 @@ from medley.model.transfer import (
     Manifest,
     ManifestFile,
     ManifestLink,
-    is_last,
+    is_config_file,
     split_hashes,
 )
 from medley.unusable_file import skip_unusable_file
@@ -169,8 +169,8 @@ def build_manifest(
     """Return the manifest of a model on this host; all of it is read the first time, and if `fresh`."""
     folder = find_root(target)
     files, links = _list_hub_files(target, folder) if not Path(target).is_absolute() else _list_folder(folder)
-    files.sort(key=lambda path: (is_last(path), path))
-    links.sort(key=lambda link: (is_last(link.path), link.path))
+    files.sort(key=lambda path: (is_config_file(path), path))
+    links.sort(key=lambda link: (is_config_file(link.path), link.path))
     sizes = {path: (folder / path).stat().st_size for path in files}
     count = build_counter(sum(sizes.values()), on_progress)
 

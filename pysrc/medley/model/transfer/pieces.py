@@ -15,7 +15,14 @@ from typing import IO
 from medley import storage
 from medley.errors import Problem, describe_error
 from medley.model import hub_cache
-from medley.model.transfer import UNFINISHED_SUFFIX, Manifest, ManifestFile, ManifestLink, inventory, is_last
+from medley.model.transfer import (
+    UNFINISHED_SUFFIX,
+    Manifest,
+    ManifestFile,
+    ManifestLink,
+    inventory,
+    is_config_file,
+)
 from medley.model.transfer.paths import has_folders, open_below
 from medley.values import Value
 
@@ -104,7 +111,7 @@ class PieceStore:
             finally:
                 os.close(handle)
             self.count_piece(number)
-            if self._missing_counts[piece.file.path] == 0 and not is_last(piece.file.path):
+            if self._missing_counts[piece.file.path] == 0 and not is_config_file(piece.file.path):
                 self._finish(piece.file)
         return True
 
@@ -246,11 +253,15 @@ def _inspect_file(store: PieceStore, file: ManifestFile, count: inventory.OnByte
 def _hide_model(store: PieceStore) -> None:
     """Remove the final names of the files by which engines recognize a model."""
     for link in store.manifest.links:
-        if is_last(link.path) and has_folders(store.root, link.path):
+        if is_config_file(link.path) and has_folders(store.root, link.path):
             with store.explain_write_errors(link), open_below(store.root, link.path) as name:
                 name.remove()
     for file in store.manifest.files:
-        if is_last(file.path) and has_folders(store.root, file.path) and store.find_final_path(file).exists():
+        if (
+            is_config_file(file.path)
+            and has_folders(store.root, file.path)
+            and store.find_final_path(file).exists()
+        ):
             with store.explain_write_errors(file):
                 _mark_unfinished(store, file)
 
