@@ -17,7 +17,7 @@ from medley.model.transfer.connection import serve_pieces
 from medley.model.transfer.inventory import build_manifest
 from medley.model.transfer.pieces import PieceStore
 from medley.network.secure_channel import Channel, connect_to_head
-from medley.network.tcp import ClientConnection, Listener, ListenLimits
+from medley.network.tcp import Guest, Listener, ListenLimits
 from tests.model.transfer.models import PIECE, SECRET, model
 from tests.waiting import NewThreads, wait_for
 
@@ -115,11 +115,11 @@ def test_a_host_gets_its_pieces_beside_slow_strangers(
 
 
 @contextlib.contextmanager
-def listening(limits: ListenLimits, *, admits: bool = False) -> Iterator[tuple[int, list[ClientConnection]]]:
+def listening(limits: ListenLimits, *, admits: bool = False) -> Iterator[tuple[int, list[Guest]]]:
     """One whose guests say nothing until they are let go."""
-    guests: list[ClientConnection] = []
+    guests: list[Guest] = []
 
-    def attend(guest: ClientConnection) -> bool:
+    def attend(guest: Guest) -> bool:
         if not admits or guest.admit(guest):
             guests.append(guest)
             while guest.connection.recv(100):
@@ -137,7 +137,7 @@ def listening(limits: ListenLimits, *, admits: bool = False) -> Iterator[tuple[i
         new_threads.wait_until_ended()
 
 
-def attended(guests: list[ClientConnection], count: int) -> None:
+def attended(guests: list[Guest], count: int) -> None:
     wait_for(f"{count} are attended", lambda: len(guests) == count, state=lambda: guests)
 
 

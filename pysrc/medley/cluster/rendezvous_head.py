@@ -31,7 +31,7 @@ from medley.host.facts import Facts
 from medley.json_shape import has_type
 from medley.network import tcp
 from medley.network.secure_channel import Channel, ChannelClosed, ChannelRefused
-from medley.network.tcp import ClientConnection, Listener
+from medley.network.tcp import Guest, Listener
 from medley.progress import Progress
 
 ALIVE_INTERVAL_S = 2.0
@@ -222,7 +222,7 @@ class Rendezvous:
         for member in self.members:
             member.channel.close()
 
-    def _admit_guest(self, guest: ClientConnection) -> bool:
+    def _admit_guest(self, guest: Guest) -> bool:
         try:
             channel = Channel(guest.connection, self._token, server=True)
             _require_admissible(guest.admit(guest), "too many hosts have joined already")

@@ -161,12 +161,12 @@ class ListenLimits(Value):
 
 
 @dataclass(eq=False)
-class ClientConnection:
-    """A client's connection."""
+class Guest:
+    """A client with a connection."""
 
     connection: socket.socket
     address: str
-    admit: Callable[["ClientConnection"], bool]
+    admit: Callable[["Guest"], bool]
     """The function to call once the guest has authenticated; it returns False at the limit."""
     since: float = field(default_factory=time.monotonic)
     """The monotonic time of its connection in seconds."""
@@ -183,13 +183,13 @@ class Listener:
     def __init__(
         self,
         server: socket.socket,
-        attend: Callable[[ClientConnection], bool],
+        attend: Callable[[Guest], bool],
         limits: ListenLimits | None = None,
     ) -> None:
         """`attend` returns whether the connection stays open."""
         self._server, self._attend, self._limits = server, attend, limits or ListenLimits()
-        self._strangers: set[ClientConnection] = set()
-        self._threads: dict[ClientConnection, threading.Thread] = {}
+        self._strangers: set[Guest] = set()
+        self._threads: dict[Guest, threading.Thread] = {}
         self._lock = threading.Lock()
         self._closed = False
         server.setblocking(False)  # noqa: FBT003 - the name is the standard library's
@@ -229,7 +229,7 @@ class Listener:
 
     def _start_guest(self, connection: socket.socket, address: str) -> None:
         connection.setblocking(True)  # noqa: FBT003 - the name is the standard library's
-        guest = ClientConnection(connection, address, self._admit)
+        guest = Guest(connection, address, self._admit)
         with self._lock:
             if self._closed or not self._has_room(address):
                 connection.close()
@@ -265,7 +265,7 @@ class Listener:
                 self._strangers.discard(guest)
                 guest.drop()
 
-    def _admit(self, guest: ClientConnection) -> bool:
+    def _admit(self, guest: Guest) -> bool:
         with self._lock:
             authenticated_count = len(self._threads) - len(self._strangers)
             if guest not in self._strangers or authenticated_count >= self._limits.max_authenticated:
@@ -273,7 +273,7 @@ class Listener:
             self._strangers.discard(guest)
             return True
 
-    def _serve_guest(self, guest: ClientConnection) -> None:
+    def _serve_guest(self, guest: Guest) -> None:
         stays_open = False
         try:
             stays_open = self._attend(guest)
@@ -282,7 +282,7 @@ class Listener:
             if not stays_open:
                 guest.connection.close()
 
-    def _forget(self, guest: ClientConnection) -> None:
+    def _forget(self, guest: Guest) -> None:
         with self._lock:
             self._strangers.discard(guest)
             self._threads.pop(guest, None)

@@ -19,7 +19,7 @@ from medley import credentials
 from medley.errors import Problem, describe_error
 from medley.measurement.monitor import metrics, view
 from medley.measurement.monitor.watch import HostStatus, build_table
-from medley.network.tcp import ClientConnection, Listener, ListenLimits
+from medley.network.tcp import Guest, Listener, ListenLimits
 from medley.values import Value
 
 PAGE = Path(__file__).parent / "page.html"
@@ -122,7 +122,7 @@ class PageServer:
             self.names |= {socket.gethostname(), f"{socket.gethostname().partition('.')[0]}.local"}
         self._listener = Listener(server, self._answer, _LIMITS)
 
-    def _answer(self, guest: ClientConnection) -> bool:
+    def _answer(self, guest: Guest) -> bool:
         with contextlib.suppress(OSError):  # a browser that hangs up is not an error
             _Request(guest.connection, (guest.address, 0), cast("Any", self))
         return False

@@ -15,7 +15,7 @@ from medley.model.transfer.inventory import keep_page_cache
 from medley.model.transfer.pieces import PieceStore
 from medley.network.ports import TRANSFER_PORTS
 from medley.network.secure_channel import Channel, ChannelClosed, ChannelRefused
-from medley.network.tcp import ClientConnection, Listener
+from medley.network.tcp import Guest, Listener
 
 _MAX_PIECES_AHEAD = 3
 """The number of pieces requested ahead: the network stays busy while one is hashed."""
@@ -130,7 +130,7 @@ def serve_pieces(store: PieceStore, address: str, secret: str) -> Iterator[int]:
     server_socket, is_closed = _open_server(address), threading.Event()
     port = int(server_socket.getsockname()[1])
 
-    def attend(guest: ClientConnection) -> bool:
+    def attend(guest: Guest) -> bool:
         # A client that fails is gone, or is a stranger: it asks another host, or again.
         with contextlib.suppress(ChannelClosed, ChannelRefused, OSError, ValueError, LookupError, TypeError):
             channel = Channel(guest.connection, secret, server=True)
