@@ -12,7 +12,7 @@ from medley.host import facts, health
 from medley.host.facts import network, system
 from medley.host.facts.gpu import CUDA, GPUS, MODULE
 from medley.host.health import access, gpu, kernel, software
-from medley.network.fabric.types import NetworkOptions
+from medley.network.fabric.choice import NetworkOptions
 from medley.transcript import Answer
 from tests.host.health.cases import (
     CLOCKS,

@@ -12,7 +12,7 @@ from medley.doctor.registry import RULES
 from medley.host import health
 from medley.host.health import access, gpu, kernel, software
 from medley.host_schema import Driver
-from medley.network.fabric.types import NetworkOptions
+from medley.network.fabric.choice import NetworkOptions
 from tests.doctor.faults import (
     AARCH64,
     COMPUTES,

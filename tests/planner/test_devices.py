@@ -6,7 +6,7 @@ import pytest
 from medley import config
 from medley.host.hypothetical import build_hosts
 from medley.host.kind import SiteHost, match_kind
-from medley.network.fabric.types import NetworkOptions
+from medley.network.fabric.choice import NetworkOptions
 from medley.planner import Device, HostLink, build_group_finder
 from medley.planner import devices as planner_devices
 from medley.planner.devices import (

@@ -11,7 +11,7 @@ from medley.host.facts import Facts, read_facts
 from medley.host.facts.gpu import Gpu
 from medley.host.facts.network import Interface
 from medley.host.facts.system import Board
-from medley.network.fabric.types import Fabric
+from medley.network.fabric.choice import Fabric
 from medley.network.fabric.variables import list_host_variables
 from medley.transcript import parse_transcript
 from tests.network.networks import port

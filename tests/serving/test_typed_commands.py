@@ -13,7 +13,7 @@ from medley.engine.launch import Order
 from medley.environment import engine_source
 from medley.host.kind import SiteHost, find_kind
 from medley.model.resolve import Weights
-from medley.network.fabric.types import NetworkOptions
+from medley.network.fabric.choice import NetworkOptions
 from medley.planner.candidates import ForcedSizes
 from medley.planner.placement import PlacementOptions, place_model
 from medley.planner.site import Site

@@ -14,7 +14,7 @@ from medley.host.hypothetical import build_hosts
 from medley.host.kind import SiteHost, find_kind, read_facts_by_host
 from medley.host_schema import ENGINE_TABLES
 from medley.model.trust import Trust
-from medley.network.fabric.types import NetworkOptions
+from medley.network.fabric.choice import NetworkOptions
 from medley.planner.candidates import ForcedSizes
 from medley.planner.context import (
     allows_longer_context,

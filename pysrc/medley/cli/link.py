@@ -14,10 +14,11 @@ from medley.host.kind import read_facts_by_host
 from medley.measurement import link as link_test
 from medley.measurement.link import LinkMeasurement, format_mbit
 from medley.network.fabric import report
+from medley.network.fabric.choice import NetworkOptions
 from medley.network.fabric.choose import choose_fabric
 from medley.network.fabric.per_host import rank_host_links
+from medley.network.fabric.speed import format_speed
 from medley.network.fabric.subgroups import find_faster_subgroups
-from medley.network.fabric.types import NetworkOptions, format_speed
 
 
 class LinkVerb(VerbGroup):

@@ -17,7 +17,7 @@ from medley.host.facts import Facts
 from medley.host.kind import load_answers
 from medley.network import firewall, ports, tcp
 from medley.network.fabric import per_host
-from medley.network.fabric.types import NetworkOptions
+from medley.network.fabric.choice import NetworkOptions
 from medley.network.firewall import ClusterInterface, FirewallProgram, PortRanges
 from medley.network.ports import Port
 from medley.serving import server_records

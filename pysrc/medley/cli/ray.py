@@ -26,8 +26,8 @@ from medley.host.facts import Facts
 from medley.host.kind import Kind, SiteHost, detect_host, load_answers
 from medley.network import secure_channel
 from medley.network.fabric import per_host
+from medley.network.fabric.choice import NetworkOptions
 from medley.network.fabric.per_host import HostNetwork
-from medley.network.fabric.types import NetworkOptions
 from medley.network.ports import RENDEZVOUS_PORT, RayPorts
 from medley.schema import (
     DEFAULT_ENGINE,

@@ -16,7 +16,7 @@ from medley.cluster import program_consent, user_variables
 from medley.cluster.user_variables import VariableName, VariableValue
 from medley.environment.container import Runtime
 from medley.errors import Problem
-from medley.network.fabric.types import NetworkOptions
+from medley.network.fabric.choice import NetworkOptions
 from medley.schema import (
     DEFAULT_ENGINE,
     EngineName,

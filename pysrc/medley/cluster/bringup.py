@@ -20,7 +20,7 @@ from medley.errors import Problem
 from medley.host import facts
 from medley.network import ports
 from medley.network.fabric import per_host
-from medley.network.fabric.types import Endpoint, NetworkOptions
+from medley.network.fabric.choice import Endpoint, NetworkOptions
 from medley.progress import Progress
 
 _FACTS_LIMIT_S = 90

@@ -22,8 +22,8 @@ from medley.environment.virtualenv import Environment
 from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host.kind import Kind
+from medley.network.fabric.choice import Endpoint
 from medley.network.fabric.per_host import HostNetwork
-from medley.network.fabric.types import Endpoint
 from medley.schema import (
     DEFAULT_ENGINE,
     EngineName,

@@ -21,8 +21,8 @@ from medley.host.health.software import OWN_VARIABLE
 from medley.host.kind import SiteHost, find_kind
 from medley.model.resolve import resolve_weights
 from medley.model.shape import find_shape
+from medley.network.fabric.choice import Endpoint, Fabric, NetworkOptions
 from medley.network.fabric.choose import choose_fabric
-from medley.network.fabric.types import Endpoint, Fabric, NetworkOptions
 from medley.planner import describe_layout
 from medley.planner.fit import format_gib
 from medley.planner.placement import PlacementOptions

@@ -11,7 +11,7 @@ from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host.health import Health
 from medley.host.kind import Kind
-from medley.network.fabric.types import Fabric, NetworkOptions
+from medley.network.fabric.choice import Fabric, NetworkOptions
 from medley.schema import (
     DEFAULT_ENGINE,
     EngineName,

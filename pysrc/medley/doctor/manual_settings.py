@@ -7,7 +7,7 @@ from medley.doctor.checks import NOT_RECORDED, Case, Check, ExaminedHost, case_c
 from medley.engine.unread_variables import require_read_variables
 from medley.environment import engine_source
 from medley.errors import Problem
-from medley.network.fabric.types import Endpoint
+from medley.network.fabric.choice import Endpoint
 
 _FILES_TEXT = "in ~/.bashrc, ~/.profile or /etc/environment"
 _LOCAL_LINK_PREFIXES = ("lo", "docker", "br-", "veth", "virbr", "cni", "tailscale", "wg", "tun", "zt")

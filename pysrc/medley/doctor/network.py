@@ -18,8 +18,8 @@ from medley.doctor.checks import ExaminedHost as Host
 from medley.errors import Finding
 from medley.host.facts.network import Interface
 from medley.network.fabric.per_host import rank_host_links
+from medley.network.fabric.speed import format_speed
 from medley.network.fabric.subgroups import Subgroup, find_faster_subgroups
-from medley.network.fabric.types import format_speed
 
 _TRANSPORT_TEXTS = {"tcp": "TCP", "rdma": "RDMA", "none": "none needed"}
 _CABLE_KINDS = {"ethernet", "infiniband", "bond"}

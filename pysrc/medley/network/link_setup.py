@@ -7,7 +7,7 @@ from ipaddress import IPv4Interface, IPv4Network
 from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host.facts.network import Interface
-from medley.network.fabric.types import FAST_MBIT, format_speed
+from medley.network.fabric.speed import FAST_MBIT, format_speed
 from medley.values import Value
 
 _LINK_KINDS = {"ethernet", "infiniband", "bond", "bridge", "vlan"}

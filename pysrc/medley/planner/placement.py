@@ -7,7 +7,8 @@ from msgspec import field
 
 from medley.errors import Problem
 from medley.host_schema import ENGINE_TABLES
-from medley.network.fabric.types import NetworkOptions, format_speed
+from medley.network.fabric.choice import NetworkOptions
+from medley.network.fabric.speed import format_speed
 from medley.planner import (
     Device,
     Goal,

@@ -14,7 +14,7 @@ from medley.host.facts.network import Address, Interface
 from medley.host.facts.rdma import Gid, RdmaPort
 from medley.host.kind import SiteHost
 from medley.host_schema import Loading
-from medley.network.fabric.types import NetworkOptions
+from medley.network.fabric.choice import NetworkOptions
 from medley.network.link_setup import LinkRequest, LinkSetting, choose_settings
 from medley.planner import Device, devices, group_by_host, join_names
 from medley.planner.devices import NO_MEASUREMENTS, Measurements

@@ -11,9 +11,9 @@ from medley.host.facts import Facts
 from medley.host.facts.network import Interface
 from medley.host.hypothetical import change_addresses
 from medley.network.fabric.cabling import Cabling
+from medley.network.fabric.choice import Endpoint, Fabric, NetworkOptions
 from medley.network.fabric.choose import choose_fabric
 from medley.network.fabric.findings import find_idle_ports
-from medley.network.fabric.types import Endpoint, Fabric, NetworkOptions
 from medley.planner import HostLink
 from medley.planner.devices import NO_MEASUREMENTS, Measurements
 from medley.values import Value

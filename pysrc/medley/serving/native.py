@@ -24,8 +24,8 @@ from medley.host.kind import Kind, detect_host, load_answers
 from medley.model import extra_files, named_models, resolve
 from medley.network import secure_channel, tcp
 from medley.network.fabric import per_host
+from medley.network.fabric.choice import NetworkOptions
 from medley.network.fabric.choose import choose_fabric
-from medley.network.fabric.types import NetworkOptions
 from medley.network.fabric.variables import merge_user_variables
 from medley.network.ports import RENDEZVOUS_PORT
 from medley.network.secure_channel import Channel

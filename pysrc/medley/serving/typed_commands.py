@@ -14,7 +14,7 @@ from medley.host_schema import ENGINE_TABLES
 from medley.model import shape
 from medley.network import ports
 from medley.network.fabric import per_host
-from medley.network.fabric.types import Endpoint, NetworkOptions
+from medley.network.fabric.choice import Endpoint, NetworkOptions
 from medley.planner import Layout, list_devices, list_hosts, list_pipelines
 from medley.planner.choose import Choice
 from medley.planner.fit import compute_fit

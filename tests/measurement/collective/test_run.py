@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from medley.measurement.collective import run
-from medley.network.fabric.types import NetworkOptions
+from medley.network.fabric.choice import NetworkOptions
 from tests.problems import raises_problem
 
 HOSTS = Path(__file__).parents[2] / "host" / "recorded"

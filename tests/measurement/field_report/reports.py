@@ -13,8 +13,8 @@ from medley.measurement.field_report.replay import plan_model
 from medley.measurement.link import LinkMeasurement, RdmaSpeed
 from medley.measurement.link.tools import Ping, Throughput
 from medley.network.fabric import report as fabric_report
+from medley.network.fabric.choice import NetworkOptions
 from medley.network.fabric.choose import choose_fabric
-from medley.network.fabric.types import NetworkOptions
 from medley.progress import SILENT
 from tests.measurement.bench.benches import bench
 

@@ -9,7 +9,7 @@ from medley.errors import Problem
 from medley.measurement.field_report import PlanRequest
 from medley.measurement.field_report.draft import Draft, run_verb
 from medley.measurement.field_report.models import MeasuredModel, format_model_name
-from medley.network.fabric.types import NetworkOptions
+from medley.network.fabric.choice import NetworkOptions
 from medley.progress import SILENT
 from medley.transcript import Answer
 from tests.measurement.field_report.reports import draft

@@ -1,8 +1,9 @@
 """The environments of a group, and those of single hosts as they are written by hand."""
 
 from medley.host.facts import Facts
+from medley.network.fabric.choice import NetworkOptions
 from medley.network.fabric.choose import choose_fabric
-from medley.network.fabric.types import LOCKED_NCCL, NetworkOptions
+from medley.network.fabric.nccl import LOCKED_NCCL
 from medley.network.fabric.variables import list_group_variables, list_host_variables
 
 OLDER_NCCL = (2, 29, 7)

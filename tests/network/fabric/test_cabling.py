@@ -6,10 +6,10 @@ import pytest
 
 from medley.host.facts import Facts
 from medley.network.fabric.cabling import Cabling, list_missing_pairs
+from medley.network.fabric.choice import NetworkOptions
 from medley.network.fabric.choose import choose_fabric
 from medley.network.fabric.endpoints import CandidateGroup, find_endpoint_candidates
 from medley.network.fabric.neighbors import find_cabling
-from medley.network.fabric.types import NetworkOptions
 from tests.host.recordings import hosts
 from tests.network.fabric.groups import RING
 from tests.network.networks import default, group, link, orin, server, spark, thor, trio, wired

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from medley.host.facts import Facts
+from medley.network.fabric.choice import Fabric, NetworkOptions
 from medley.network.fabric.choose import choose_fabric
-from medley.network.fabric.types import SUBNET_AWARE_NCCL, Fabric, NetworkOptions
+from medley.network.fabric.nccl import SUBNET_AWARE_NCCL
 from tests.network.fabric.environments import OLDER_NCCL
 from tests.network.networks import (
     BRIDGE_OF_DOCKER,

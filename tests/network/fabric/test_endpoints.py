@@ -8,13 +8,10 @@ from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host.facts.network import Interface
 from medley.host.facts.rdma import Gid
+from medley.network.fabric.choice import NetworkOptions
 from medley.network.fabric.choose import choose_fabric
-from medley.network.fabric.types import (
-    SUBNET_AWARE_NCCL,
-    NetworkOptions,
-    compute_pcie_mbit,
-    find_second_functions,
-)
+from medley.network.fabric.nccl import SUBNET_AWARE_NCCL
+from medley.network.fabric.speed import compute_pcie_mbit, find_second_functions
 from tests.network.networks import group, half, host, link, port, rtx, server, spark, thor, trio
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from medley.host.facts import Facts
+from medley.network.fabric.choice import NetworkOptions
 from medley.network.fabric.choose import choose_fabric
-from medley.network.fabric.types import NetworkOptions
 from tests.network.fabric.environments import OLDER_NCCL
 from tests.network.networks import (
     BRIDGE_OF_DOCKER,

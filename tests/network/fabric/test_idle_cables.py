@@ -10,9 +10,9 @@ from medley.host.facts import Facts
 from medley.host.facts.network import Interface
 from medley.host.kind import SiteHost
 from medley.model.resolve import Weights
+from medley.network.fabric.choice import NetworkOptions
 from medley.network.fabric.choose import choose_fabric
 from medley.network.fabric.per_host import rank_host_links
-from medley.network.fabric.types import NetworkOptions
 from medley.planner.placement import PlacementOptions
 from medley.planner.site import Site
 from medley.serving.alternatives import place_order

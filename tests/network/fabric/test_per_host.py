@@ -3,6 +3,8 @@
 import pytest
 
 from medley.host.facts import Facts
+from medley.network.fabric.choice import NetworkOptions
+from medley.network.fabric.nccl import SUBNET_AWARE_NCCL
 from medley.network.fabric.per_host import (
     HeadAddress,
     HostNetwork,
@@ -12,7 +14,6 @@ from medley.network.fabric.per_host import (
     choose_worker_network,
     rank_host_links,
 )
-from medley.network.fabric.types import SUBNET_AWARE_NCCL, NetworkOptions
 from tests.host.recordings import recorded, with_networks
 from tests.network.fabric.environments import OLDER_NCCL
 from tests.network.networks import (

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host.facts.network import Net, Route
+from medley.network.fabric.choice import Fabric, NetworkOptions
 from medley.network.fabric.choose import choose_fabric
-from medley.network.fabric.types import LOCKED_NCCL, SUBNET_AWARE_NCCL, Fabric, NetworkOptions, has_nccl_gpu
+from medley.network.fabric.nccl import LOCKED_NCCL, SUBNET_AWARE_NCCL, has_nccl_gpu
 from medley.network.fabric.variables import list_group_variables, list_host_variables
 from tests.network.networks import LAN, group, host, link, port, rtx, server, spark, thor, trio
 

@@ -2,8 +2,9 @@
 
 import pytest
 
+from medley.network.fabric.choice import NetworkOptions
 from medley.network.fabric.choose import choose_fabric
-from medley.network.fabric.types import SUBNET_AWARE_NCCL, NetworkOptions
+from medley.network.fabric.nccl import SUBNET_AWARE_NCCL
 from medley.network.fabric.variables import list_group_variables, list_host_variables
 from tests.host.recordings import hosts, with_networks
 from tests.network.fabric.environments import OLDER_NCCL, rdma, values

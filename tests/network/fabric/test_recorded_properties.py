@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from medley.errors import Problem
 from medley.host.facts import Facts
+from medley.network.fabric.choice import Fabric, NetworkOptions
 from medley.network.fabric.choose import choose_fabric
-from medley.network.fabric.types import Fabric, NetworkOptions
 from medley.network.fabric.variables import list_group_variables
 from tests.host.recordings import AGAIN, hosts, with_networks
 

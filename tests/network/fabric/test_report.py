@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from medley.network.fabric.choice import Fabric, NetworkOptions
 from medley.network.fabric.choose import choose_fabric
+from medley.network.fabric.nccl import SUBNET_AWARE_NCCL
 from medley.network.fabric.per_host import rank_host_links
 from medley.network.fabric.report import (
     build_fabric_table,
@@ -14,7 +16,6 @@ from medley.network.fabric.report import (
     list_candidate_rows,
     list_endpoint_rows,
 )
-from medley.network.fabric.types import SUBNET_AWARE_NCCL, Fabric, NetworkOptions
 from tests.host.recordings import hosts, recorded
 from tests.network.fabric.environments import rdma
 from tests.network.fabric.groups import GROUPS, RING

@@ -7,8 +7,9 @@ import pytest
 
 from medley.errors import Problem
 from medley.host.facts import Facts
+from medley.network.fabric.choice import NetworkOptions
 from medley.network.fabric.choose import choose_fabric
-from medley.network.fabric.types import SUBNET_AWARE_NCCL, NetworkOptions
+from medley.network.fabric.nccl import SUBNET_AWARE_NCCL
 from medley.network.fabric.variables import list_group_variables, list_host_variables
 from tests.network.fabric.environments import OLDER_NCCL, rdma, tcp, values
 from tests.network.fabric.groups import BOTH_HALVES, F0, F1, FOUR, NO_GPUDIRECT, SOCKETS, UNLIKE

@@ -3,10 +3,10 @@
 import pytest
 
 from medley.host.facts import Facts
+from medley.network.fabric.choice import NetworkOptions
 from medley.network.fabric.choose import choose_fabric
 from medley.network.fabric.per_host import choose_new_cluster_network, choose_running_cluster_network
 from medley.network.fabric.subgroups import find_faster_subgroups
-from medley.network.fabric.types import NetworkOptions
 from medley.planner import HostLink
 from medley.planner.site_network import SiteNetwork
 from tests.host.recordings import recorded

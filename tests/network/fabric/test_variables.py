@@ -8,8 +8,9 @@ import pytest
 
 from medley.command import Variable
 from medley.host.facts import Facts
+from medley.network.fabric.choice import NetworkOptions
 from medley.network.fabric.choose import choose_fabric
-from medley.network.fabric.types import LOCKED_NCCL, SUBNET_AWARE_NCCL, NetworkOptions, format_nccl_version
+from medley.network.fabric.nccl import LOCKED_NCCL, SUBNET_AWARE_NCCL, format_nccl_version
 from medley.network.fabric.variables import (
     LEFT_UNSET,
     NOT_CARRIED_VARIABLES,

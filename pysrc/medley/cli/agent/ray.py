@@ -18,8 +18,8 @@ from medley.environment.tools import NO_TOOLS
 from medley.errors import Problem
 from medley.host import facts
 from medley.host.kind import SiteHost, find_kind
+from medley.network.fabric.choice import Endpoint
 from medley.network.fabric.per_host import HostNetwork
-from medley.network.fabric.types import Endpoint
 from medley.serving import server_end, server_records
 
 

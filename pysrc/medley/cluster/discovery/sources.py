@@ -24,8 +24,9 @@ from medley.errors import Problem
 from medley.host import facts
 from medley.host.facts import Facts
 from medley.host.kind import load_answers
+from medley.network.fabric.choice import NetworkOptions
 from medley.network.fabric.endpoints import find_endpoint_candidates
-from medley.network.fabric.types import FAST_MBIT, NetworkOptions
+from medley.network.fabric.speed import FAST_MBIT
 from medley.transcript import Transcript, read_json_objects, read_lines
 from medley.values import Value
 

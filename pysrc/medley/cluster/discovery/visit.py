@@ -11,10 +11,11 @@ from medley.errors import Problem
 from medley.host import facts, kind
 from medley.host.facts import GIB, Facts
 from medley.host.kind import Kind
+from medley.network.fabric.choice import NetworkOptions, find_slowest_mbit
 from medley.network.fabric.choose import choose_fabric
 from medley.network.fabric.per_host import rank_host_links
+from medley.network.fabric.speed import format_speed
 from medley.network.fabric.subgroups import find_faster_subgroups
-from medley.network.fabric.types import NetworkOptions, find_slowest_mbit, format_speed
 from medley.progress import Progress
 from medley.values import Value
 

@@ -11,7 +11,7 @@ from medley import transcript
 from medley.errors import Problem
 from medley.host import facts
 from medley.host.facts import Facts
-from medley.network.fabric.types import compute_link_mbit
+from medley.network.fabric.speed import compute_link_mbit
 from medley.planner.devices import LinkSpeed
 from medley.values import Value
 

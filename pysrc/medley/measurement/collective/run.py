@@ -17,7 +17,7 @@ from medley.errors import Problem
 from medley.host import facts
 from medley.measurement.collective import AllReduceResult, Participant
 from medley.network.fabric import per_host
-from medley.network.fabric.types import NetworkOptions
+from medley.network.fabric.choice import NetworkOptions
 from medley.network.fabric.variables import NOT_CARRIED_VARIABLES
 from medley.process import Process
 from medley.progress import Progress

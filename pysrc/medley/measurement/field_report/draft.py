@@ -13,7 +13,7 @@ from medley.errors import Problem
 from medley.host.redact import HostNames, Redactor, redactor_of_host
 from medley.measurement.collective.run import format_now
 from medley.measurement.field_report import FORMAT, Wishes
-from medley.network.fabric.types import NetworkOptions
+from medley.network.fabric.choice import NetworkOptions
 from medley.process import Process
 from medley.progress import Progress
 from medley.transcript import Transcript

@@ -11,7 +11,7 @@ from medley.host import facts
 from medley.host.kind import SiteHost, find_kind
 from medley.measurement.field_report import PlannedStage, PlanRequest, ReportedLayout, ReportedPlan, Wishes
 from medley.model.resolve import Weights
-from medley.network.fabric.types import NetworkOptions
+from medley.network.fabric.choice import NetworkOptions
 from medley.planner import Layout, describe_layout, list_hosts, list_pipelines
 from medley.planner.candidates import NO_FORCED_SIZES, ForcedSizes
 from medley.planner.placement import PlacementOptions

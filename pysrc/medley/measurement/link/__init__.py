@@ -11,8 +11,9 @@ from medley.host.facts import Facts
 from medley.measurement.link import tools
 from medley.measurement.link.tools import Adapter, Ping, Throughput
 from medley.network import ports
+from medley.network.fabric.choice import NetworkOptions
 from medley.network.fabric.endpoints import EndpointCandidate, find_endpoint_candidates
-from medley.network.fabric.types import NetworkOptions, format_speed
+from medley.network.fabric.speed import format_speed
 from medley.process import Process, ProcessResult
 from medley.progress import SILENT, Progress
 from medley.values import Value

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 
 from medley.errors import Finding, Problem
 from medley.host.facts import Facts
-from medley.network.fabric import findings, ring, subnets, types
+from medley.network.fabric import findings, ring, subnets
+from medley.network.fabric.choice import Endpoint, Fabric, NetworkOptions, RejectedLink, find_slowest_mbit
 from medley.network.fabric.endpoints import (
     CandidateGroup,
     Candidates,
@@ -16,7 +17,9 @@ from medley.network.fabric.endpoints import (
     find_endpoint_candidates,
 )
 from medley.network.fabric.findings import list_idle_findings, list_rejections
+from medley.network.fabric.nccl import has_nccl_gpu
 from medley.network.fabric.neighbors import find_cabling
+from medley.network.fabric.speed import format_speed
 from medley.network.fabric.subnets import SharedNetwork, compute_parallel_mbit
 from medley.network.fabric.transport import (
     DataPath,
@@ -24,7 +27,6 @@ from medley.network.fabric.transport import (
     list_ambiguity_findings,
     list_unambiguous_networks,
 )
-from medley.network.fabric.types import Endpoint, Fabric, NetworkOptions, RejectedLink
 
 _NO_OPTIONS = NetworkOptions()
 _LOOPBACK_MTU = 65536
@@ -114,7 +116,7 @@ def _build_endpoint(candidate: EndpointCandidate, path: DataPath) -> Endpoint:
 def _list_reasons(best: SharedNetwork | None, path: DataPath) -> Iterator[str]:
     if best is not None:
         slowest = min(best.candidates, key=lambda candidate: (candidate.mbit, candidate.host))
-        speed = types.format_speed(slowest.mbit)
+        speed = format_speed(slowest.mbit)
         yield f"all hosts are in {best.network}: {speed} at its slowest end ({slowest.host})"
     yield from path.why
     if path.is_rdma and len({candidate.gid_index for candidate in path.all_candidates}) > 1:
@@ -271,17 +273,11 @@ def _find_name_conflict(hosts: Mapping[str, Facts], faster: Fabric, current: Fab
         usable = {link.name for link in facts.net.links if link.up and link.addresses}
         if foreign := (usable & interfaces) - set(faster.endpoints[host].lanes):
             cause = f"{', '.join(sorted(foreign))} of {host} has another host's name and leads elsewhere"
-    if (
-        not cause
-        and len(first_interfaces) > 1
-        and not any(types.has_nccl_gpu(facts) for facts in hosts.values())
-    ):
+    if not cause and len(first_interfaces) > 1 and not any(has_nccl_gpu(facts) for facts in hosts.values()):
         cause = f"Gloo takes one name, and theirs differ: {', '.join(first_interfaces)}"
     if not cause:
         return None
-    speeds = [
-        types.format_speed(types.find_slowest_mbit(fabric_choice)) for fabric_choice in (faster, current)
-    ]
+    speeds = [format_speed(find_slowest_mbit(fabric_choice)) for fabric_choice in (faster, current)]
     return Finding(
         f"{' and '.join(hosts)} have a faster network that Ray's variables cannot name ({speeds[0]})",
         f"their ranks use {speeds[1]}: {cause}",

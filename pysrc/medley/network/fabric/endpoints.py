@@ -7,7 +7,8 @@ from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host.facts.network import Address, Interface
 from medley.host.facts.rdma import Gid, RdmaPort
-from medley.network.fabric.types import NetworkOptions, RejectedLink, compute_link_mbit
+from medley.network.fabric.choice import NetworkOptions, RejectedLink
+from medley.network.fabric.speed import compute_link_mbit
 from medley.values import Value
 
 _USABLE_KINDS = ("ethernet", "bond", "vlan", "bridge", "infiniband", "wifi")

@@ -7,17 +7,11 @@ from ipaddress import IPv4Network
 from medley.errors import Finding
 from medley.host.facts import Facts
 from medley.host.facts.network import Interface
-from medley.network.fabric import types
+from medley.network.fabric.choice import Endpoint, RejectedLink
 from medley.network.fabric.endpoints import CandidateGroup, Candidates, EndpointCandidate
+from medley.network.fabric.nccl import SUBNET_AWARE_TEXT, format_nccl_version
+from medley.network.fabric.speed import FAST_MBIT, compute_link_mbit, find_second_functions, format_speed
 from medley.network.fabric.subnets import SharedNetwork
-from medley.network.fabric.types import (
-    FAST_MBIT,
-    Endpoint,
-    RejectedLink,
-    compute_link_mbit,
-    find_second_functions,
-    format_speed,
-)
 
 _ARP = "sudo sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2"
 """With these a link answers ARP requests only for its own address."""
@@ -152,8 +146,7 @@ def list_duplicate_findings(chosen: SharedNetwork) -> Iterator[Finding]:
 def crossed_order_finding(network: SharedNetwork) -> Finding:
     return Finding(
         "the hosts order the interfaces of the QSFP port differently: only one is used, half the speed",
-        f"NCCL before {types.SUBNET_AWARE_TEXT} connects the first port on each bus, "
-        "and their subnets differ",
+        f"NCCL before {SUBNET_AWARE_TEXT} connects the first port on each bus, and their subnets differ",
         f"on all of {', '.join(network.hosts)}: give the interface in PCI domain 0000 the same subnet",
         topic="order",
     )
@@ -162,9 +155,9 @@ def crossed_order_finding(network: SharedNetwork) -> Finding:
 def old_nccl_finding(version: tuple[int, ...], mbit: int) -> Finding:
     return Finding(
         f"the cables between the hosts ({format_speed(mbit)}) are not used",
-        f"NCCL {types.format_nccl_version(version)} does not check which cable leads to which host; "
-        f"{types.SUBNET_AWARE_TEXT} does (NCCL_IB_SUBNET_AWARE_ROUTING)",
-        f"build the engine environment with nvidia-nccl-cu13 {types.SUBNET_AWARE_TEXT} or later, "
+        f"NCCL {format_nccl_version(version)} does not check which cable leads to which host; "
+        f"{SUBNET_AWARE_TEXT} does (NCCL_IB_SUBNET_AWARE_ROUTING)",
+        f"build the engine environment with nvidia-nccl-cu13 {SUBNET_AWARE_TEXT} or later, "
         "or connect all hosts to a switch",
         topic="ring",
     )

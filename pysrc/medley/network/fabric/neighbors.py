@@ -7,8 +7,8 @@ from medley.host.facts.network import Interface
 from medley.network.fabric import cabling
 from medley.network.fabric.cabling import Cable, CabledGroup, Cabling
 from medley.network.fabric.endpoints import CandidateGroup, Candidates, EndpointCandidate
+from medley.network.fabric.speed import FAST_MBIT
 from medley.network.fabric.subnets import TEGRA_ETHERNET, SharedNetwork, find_shared_networks
-from medley.network.fabric.types import FAST_MBIT
 
 _CABLE_KINDS = {"ethernet", "infiniband"}
 """The kinds of links that may be one cable: a bond, VLAN or bridge leads to a switch, and Wi-Fi has none."""

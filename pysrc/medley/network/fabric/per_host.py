@@ -12,7 +12,8 @@ from medley.command import Variable
 from medley.errors import Finding, Problem
 from medley.host.facts import Facts
 from medley.host.hypothetical import change_addresses
-from medley.network.fabric import findings, subnets, types
+from medley.network.fabric import findings, subnets
+from medley.network.fabric.choice import Endpoint, Fabric, NetworkOptions, RejectedLink
 from medley.network.fabric.choose import choose_fabric
 from medley.network.fabric.endpoints import (
     CandidateGroup,
@@ -20,10 +21,10 @@ from medley.network.fabric.endpoints import (
     EndpointCandidate,
     find_endpoint_candidates,
 )
+from medley.network.fabric.speed import FAST_MBIT
 from medley.network.fabric.subgroups import find_faster_subgroups
 from medley.network.fabric.subnets import SharedNetwork
 from medley.network.fabric.transport import list_ambiguity_findings, list_unambiguous_networks
-from medley.network.fabric.types import Endpoint, Fabric, NetworkOptions, RejectedLink
 from medley.network.fabric.variables import list_group_variables, list_host_variables, merge_user_variables
 from medley.values import Value
 
@@ -70,7 +71,7 @@ def _list_idle_findings(host: str, facts: Facts, ranked: Candidates) -> Iterator
     ranked_names = {candidate.link.name for candidate in ranked}
     idle_links = findings.find_idle_ports({host: facts}, {}).get(host, ())
     unaddressed = tuple(link for link in idle_links if link.name not in ranked_names and not link.addresses)
-    if unaddressed and not any((candidate.link.mbit or 0) >= types.FAST_MBIT for candidate in ranked):
+    if unaddressed and not any((candidate.link.mbit or 0) >= FAST_MBIT for candidate in ranked):
         yield findings.idle_ports_finding({host: unaddressed})
 
 

@@ -5,10 +5,11 @@ from typing import Any
 
 from medley.errors import Finding
 from medley.host.facts import Facts
+from medley.network.fabric.choice import Fabric, RejectedLink
 from medley.network.fabric.endpoints import EndpointCandidate
 from medley.network.fabric.per_host import HostLinks
+from medley.network.fabric.speed import format_speed
 from medley.network.fabric.subgroups import Subgroup
-from medley.network.fabric.types import Fabric, RejectedLink, format_speed
 from medley.network.fabric.variables import list_group_variables, list_host_variables
 
 _PAIR_HOSTS = 2

@@ -14,17 +14,19 @@ from itertools import combinations
 from medley.errors import Finding
 from medley.host.facts import Facts
 from medley.host.facts.rdma import RdmaPort
-from medley.network.fabric import findings, types
+from medley.network.fabric import findings
 from medley.network.fabric.cabling import Cable, CabledGroup, list_missing_pairs
+from medley.network.fabric.choice import Endpoint
 from medley.network.fabric.endpoints import CandidateGroup, Candidates
+from medley.network.fabric.nccl import SUBNET_AWARE_NCCL
 from medley.network.fabric.neighbors import find_cabling, find_port_key
+from medley.network.fabric.speed import format_speed
 from medley.network.fabric.subnets import (
     SharedNetwork,
     compute_cable_mbit,
     find_ambiguous_links,
     find_shared_networks,
 )
-from medley.network.fabric.types import Endpoint, format_speed
 from medley.values import Value
 
 _RING_SHAPES = {"line", "ring", "mesh", "partial mesh"}
@@ -55,7 +57,7 @@ def choose_ring(best: SharedNetwork, group: CandidateGroup) -> Ring | Finding | 
         return None
     if finding := find_ring_obstacle(whole, group):
         return finding
-    if group.options.nccl < types.SUBNET_AWARE_NCCL:
+    if group.options.nccl < SUBNET_AWARE_NCCL:
         return findings.old_nccl_finding(group.options.nccl, mbit)
     networks = [network for pair_networks in networks_by_pair.values() for network in pair_networks]
     bits = _compute_subnet_bits([{int(way.ip) for way in one.candidates} for one in networks])
@@ -200,7 +202,7 @@ def compute_pair_bits(
     The list of ports that NCCL gets has those of both hosts. Return None where a listed port has no address,
     or NCCL ignores subnets.
     """
-    if len(hosts) != 2 or nccl < types.SUBNET_AWARE_NCCL:  # noqa: PLR2004 - a pair
+    if len(hosts) != 2 or nccl < SUBNET_AWARE_NCCL:  # noqa: PLR2004 - a pair
         return None
     listed_ports = {port.nccl_name for end in ends.values() for port in end.ports}
     cables: dict[object, set[int]] = {}

@@ -6,8 +6,9 @@ from typing import Any
 
 from medley.errors import Finding, Problem
 from medley.host.facts import Facts
+from medley.network.fabric.choice import Fabric, NetworkOptions, find_slowest_mbit
 from medley.network.fabric.choose import choose_fabric
-from medley.network.fabric.types import Fabric, NetworkOptions, find_slowest_mbit, format_speed
+from medley.network.fabric.speed import format_speed
 from medley.values import Value
 
 _PAIR_HOSTS = 2

@@ -7,7 +7,7 @@ from itertools import combinations, permutations
 from medley.host.facts import Facts
 from medley.host.facts.network import Route
 from medley.network.fabric.endpoints import CandidateGroup, Candidates, EndpointCandidate
-from medley.network.fabric.types import compute_pcie_mbit, find_second_functions
+from medley.network.fabric.speed import compute_pcie_mbit, find_second_functions
 from medley.values import Value
 
 TEGRA_ETHERNET = "nvethernet"

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 
 from medley.errors import Finding, Problem
-from medley.network.fabric import findings, ring, types
+from medley.network.fabric import findings, ring
 from medley.network.fabric.endpoints import CandidateGroup, Candidates
+from medley.network.fabric.nccl import SUBNET_AWARE_NCCL, has_nccl_gpu
 from medley.network.fabric.subnets import (
     SharedNetwork,
     are_port_functions,
@@ -40,9 +41,7 @@ def choose_data_path(best: SharedNetwork, others: list[SharedNetwork], group: Ca
 
     Raise a Problem if the user asked for RDMA and a host cannot do it.
     """
-    if hosts_without_gpu := [
-        host for host in sorted(group.hosts) if not types.has_nccl_gpu(group.hosts[host])
-    ]:
+    if hosts_without_gpu := [host for host in sorted(group.hosts) if not has_nccl_gpu(group.hosts[host])]:
         return _build_tcp_path(
             best, others, f"TCP: no GPU on {', '.join(hosts_without_gpu)}, and Gloo has no other transport"
         )
@@ -84,7 +83,7 @@ def choose_data_path(best: SharedNetwork, others: list[SharedNetwork], group: Ca
 def _build_rdma_path(best: SharedNetwork, others: list[SharedNetwork], version: tuple[int, ...]) -> DataPath:
     used_networks = select_rails(best, others, rdma=True)
     order_findings: tuple[Finding, ...] = ()
-    if len(used_networks) > 1 and is_port_order_crossed(used_networks) and version < types.SUBNET_AWARE_NCCL:
+    if len(used_networks) > 1 and is_port_order_crossed(used_networks) and version < SUBNET_AWARE_NCCL:
         order_findings, used_networks = (findings.crossed_order_finding(best),), [best]
     link_layer = best.candidates[0].port.link_layer if best.candidates[0].port else None
     protocol = "InfiniBand" if link_layer == "InfiniBand" else "RoCE v2"

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from medley.command import Variable, prefer_user_value
 from medley.host.facts import Facts
 from medley.host.kind import has_gpudirect
-from medley.network.fabric import types
-from medley.network.fabric.types import Endpoint, Fabric
+from medley.network.fabric.choice import Endpoint, Fabric
+from medley.network.fabric.nccl import SUBNET_AWARE_TEXT, has_nccl_gpu
 
 NOT_CARRIED_VARIABLES = (
     *("VLLM_HOST_IP", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "UCX_NET_DEVICES"),
@@ -40,7 +40,7 @@ def list_host_variables(fabric: Fabric, name: str, facts: Facts) -> Iterator[Var
     why = "the network all hosts share; the default is the address of the hostname, often the loopback"
     yield Variable("GLOO_SOCKET_IFNAME", endpoint.interface, f"{why} (Gloo takes a bare name)")
     yield Variable("TP_SOCKET_IFNAME", endpoint.interface, f"{why} (TensorPipe, PyTorch's RPC)")
-    if types.has_nccl_gpu(facts):
+    if has_nccl_gpu(facts):
         yield from _list_nccl_variables(fabric, endpoint)
 
 
@@ -48,7 +48,7 @@ def list_group_variables(fabric: Fabric, hosts: Mapping[str, Facts]) -> Iterator
     """Yield the variables that are equal on all hosts; without a GPU only those of faster sockets."""
     if fabric.rank_endpoints:
         yield from _list_rank_socket_variables(fabric.rank_endpoints.values())
-    if fabric.transport == "none" or not any(types.has_nccl_gpu(facts) for facts in hosts.values()):
+    if fabric.transport == "none" or not any(has_nccl_gpu(facts) for facts in hosts.values()):
         return
     if fabric.transport == "tcp":
         reason = next((line for line in fabric.why if line.startswith("TCP")), "TCP")
@@ -131,7 +131,7 @@ def _list_rail_variables(fabric: Fabric) -> Iterator[Variable]:
 
 
 def _list_ring_variables(fabric: Fabric) -> Iterator[Variable]:
-    requirement = f"NCCL >= {types.SUBNET_AWARE_TEXT}"
+    requirement = f"NCCL >= {SUBNET_AWARE_TEXT}"
     yield Variable("NCCL_IB_SUBNET_AWARE_ROUTING", "1", f"each cable leads to only one host ({requirement})")
     if fabric.subnet_bits not in {None, 24}:
         why = f"the cables' subnets differ in these bits ({requirement})"
@@ -152,7 +152,7 @@ def _list_gpudirect_variables(hosts: Mapping[str, Facts]) -> Iterator[Variable]:
 def _list_mixed_gpu_variables(hosts: Mapping[str, Facts]) -> Iterator[Variable]:
     """Yield NCCL_PROTO for mixed GPUs over TCP, as in the published setup of Spark and Thor."""
     has_one_gpu_each = all(len(facts.gpus) <= 1 for facts in hosts.values())
-    facts_with_gpu = [facts for facts in hosts.values() if types.has_nccl_gpu(facts)]
+    facts_with_gpu = [facts for facts in hosts.values() if has_nccl_gpu(facts)]
     names: set[str] = set()
     for facts in facts_with_gpu:
         # A Jetson's GPU may be known only by its SoC.
