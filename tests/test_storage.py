@@ -134,7 +134,7 @@ def test_a_lock_is_waited_for_even_when_its_file_is_removed(tmp_path: Path) -> N
     got = threading.Event()
 
     def wait() -> None:
-        with storage.lock_file(path, waits=waits.set):
+        with storage.lock_file(path, on_wait=waits.set):
             got.set()
 
     thread = threading.Thread(target=wait)

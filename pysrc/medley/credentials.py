@@ -243,7 +243,7 @@ def _write_key(name: str, key: str) -> Path:
 
 @contextmanager
 def _lock_keys() -> Iterator[None]:
-    with storage.lock_file(storage.find_state_folder() / "keys.lock", waits=lambda: None):
+    with storage.lock_file(storage.find_state_folder() / "keys.lock", on_wait=lambda: None):
         yield
 
 

@@ -318,13 +318,13 @@ def _open_log(path: Path, max_bytes: int, *, instead: int) -> int:
 
 
 @contextlib.contextmanager
-def lock_file(path: Path, *, waits: Callable[[], None] | None = None) -> Iterator[bool]:
+def lock_file(path: Path, *, on_wait: Callable[[], None] | None = None) -> Iterator[bool]:
     """Hold a lock file; the end of this process frees it.
 
-    Where another process holds it, call `waits` once and wait; without `waits`, yield False.
+    Where another process holds it, call `on_wait` once and wait; without it, yield False.
     """
     make_folder(path.parent)
-    handle = _acquire_lock(path, waits)
+    handle = _acquire_lock(path, on_wait)
     try:
         yield handle is not None
     finally:
@@ -332,7 +332,7 @@ def lock_file(path: Path, *, waits: Callable[[], None] | None = None) -> Iterato
             os.close(handle)
 
 
-def _acquire_lock(path: Path, waits: Callable[[], None] | None) -> int | None:
+def _acquire_lock(path: Path, on_wait: Callable[[], None] | None) -> int | None:
     while True:
         with explain_errors(path, "written"):
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -341,9 +341,9 @@ def _acquire_lock(path: Path, waits: Callable[[], None] | None) -> int | None:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                if waits is None:
+                if on_wait is None:
                     return None
-                waits()
+                on_wait()
                 fcntl.flock(handle, fcntl.LOCK_EX)
             # Its holder may have removed the file, and a third process locked a new one.
             with contextlib.suppress(FileNotFoundError):

@@ -33,7 +33,7 @@ HOST = Path("/usr/lib/x86_64-linux-gnu")
 def toolkit(folder: Path, python: Path) -> Path:
     """A toolkit for the CPU as Nix realises it, made of `python`; returns its folder, for MEDLEY_TOOLKIT."""
     home = folder / "python"
-    with storage.lock_file(folder / "making", waits=lambda: None):
+    with storage.lock_file(folder / "making", on_wait=lambda: None):
         if not (home / "done").exists():
             shutil.rmtree(home, ignore_errors=True)
             _make(home, python)

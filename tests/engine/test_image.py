@@ -103,7 +103,7 @@ def test_when_medley_is_killed_its_container_ends_and_when_both_are_the_next_sta
 def ray_s_ports() -> Iterator[None]:
     """Those on this machine, which are the same for all: another run waits."""
     with storage.lock_file(
-        storage.find_cache_folder().parent / "medley-tests" / "ray-ports.lock", waits=lambda: None
+        storage.find_cache_folder().parent / "medley-tests" / "ray-ports.lock", on_wait=lambda: None
     ):
         yield
 

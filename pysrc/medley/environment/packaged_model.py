@@ -38,7 +38,9 @@ def build_model(weights: Weights, python: Path, watch: Progress = SILENT) -> Non
         return
     storage.make_folder(folder.parent)
     waiting_note = f"another medley builds {weights.name}: waiting"
-    with storage.lock_file(folder.with_name(f".{folder.name}.lock"), waits=lambda: watch.note(waiting_note)):
+    with storage.lock_file(
+        folder.with_name(f".{folder.name}.lock"), on_wait=lambda: watch.note(waiting_note)
+    ):
         if not _is_complete(folder):
             _build_folder(weights.name, package, folder, python, watch)
 

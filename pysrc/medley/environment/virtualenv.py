@@ -90,7 +90,7 @@ def prepare_environment(
         return environment
     remove_leftovers()
     waiting_note = f"another medley builds {name}: waiting"
-    with storage.lock_file(get_lock_file(blueprint.path), waits=lambda: watch.note(waiting_note)):
+    with storage.lock_file(get_lock_file(blueprint.path), on_wait=lambda: watch.note(waiting_note)):
         if read_environment(blueprint.path) is None:
             build.build_environment(blueprint, watch=watch)
         environment = read_environment(blueprint.path)

@@ -56,7 +56,7 @@ def fetch_extras(extras: tuple[ExtraFile, ...], watch: Progress, *, limit_s: flo
     """Fetch each file and verify its hash; the Problem shows how to copy it by hand."""
     for extra, path in list_extra_paths(extras):
         with storage.lock_file(
-            path.parent / ".lock", waits=lambda: watch.note("another medley fetches it; waiting")
+            path.parent / ".lock", on_wait=lambda: watch.note("another medley fetches it; waiting")
         ):
             if storage.exists(path) and storage.hash_file(path) == extra.sha256:
                 continue

@@ -212,7 +212,7 @@ def read_pin(where: str) -> CodePin | None:
 
 
 def keep_pin(code: Code) -> None:
-    with storage.lock_file(_find_pins_file().with_suffix(".lock"), waits=lambda: None):
+    with storage.lock_file(_find_pins_file().with_suffix(".lock"), on_wait=lambda: None):
         today = datetime.now(UTC).date().isoformat()
         pins = {**_read_pins(), code.where: CodePin(code.commit, dict(code.files), today)}
         storage.write_text(

@@ -81,7 +81,7 @@ def parse_speed(
 def add_record(record: ProbeRecord) -> tuple[ProbeRecord, ...]:
     """Add a record to this host's history, and return all of it."""
     file = storage.find_state_folder() / HISTORY_FILE
-    with storage.lock_file(file.with_suffix(".lock"), waits=lambda: None):
+    with storage.lock_file(file.with_suffix(".lock"), on_wait=lambda: None):
         records = (*read_history()[-_MAX_RECORDS + 1 :], record)
         storage.write_text(file, "".join(f"{json.dumps(entry.to_table())}\n" for entry in records))
     return records
