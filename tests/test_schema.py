@@ -11,7 +11,7 @@ from medley import config, host_schema
 from medley.engine.launch import ENGINES
 from medley.engine.parser import PARSERS_FOLDER
 from medley.host_schema import ENGINE_TABLES
-from medley.schema import TITLES, Model, flag_refusal, harmless, variable_refusal
+from medley.schema import TITLES, Model, find_flag_refusal, find_variable_refusal, read_harmless_settings
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_table_loads_no_code_by_a_variable(name: str, value: str) -> None:
 
 @pytest.mark.parametrize("path", ["a/b/c", "a b/c/d", "a//b"])
 def test_a_path_below_the_current_folder_is_a_file(path: str) -> None:
-    assert flag_refusal("sglang", "--chat-template", [path]) == f"{path} is a file or a repository"
+    assert find_flag_refusal("sglang", "--chat-template", [path]) == f"{path} is a file or a repository"
 
 
 def test_a_table_sets_what_is_harmless() -> None:
@@ -72,9 +72,11 @@ def test_the_list_names_flags_and_variables_that_a_lock_s_release_has(engine: st
             found = json.loads(path.read_text())
             flags |= {each for flag in found["flags"] for each in flag["names"]}
             variables |= set(found["variables"])
-    assert harmless()["flags"][engine] - flags <= {"--dp"}, "sglang reads --dp as --dp-size"
+    assert read_harmless_settings()["flags"][engine] - flags <= {"--dp"}, "sglang reads --dp as --dp-size"
     of = f"{engine.upper()}_"
-    named = {f"{of}{each}" for each in harmless()["variables"][of[:-1]] if not each.endswith("*")}
+    named = {
+        f"{of}{each}" for each in read_harmless_settings()["variables"][of[:-1]] if not each.endswith("*")
+    }
     assert named - variables == set()
 
 
@@ -88,22 +90,24 @@ def test_negations_and_short_names_count_as_the_flag() -> None:
         "-cc.mode",
         "-tp",
     ):
-        assert flag_refusal("vllm", name, ("1",)) is None, name
-    assert flag_refusal("vllm", "--max-num-seq", ("1",)), "a beginning may be another flag in a later release"
-    assert flag_refusal("sglang", "--worker-cls", ())
+        assert find_flag_refusal("vllm", name, ("1",)) is None, name
+    assert find_flag_refusal("vllm", "--max-num-seq", ("1",)), (
+        "a beginning may be another flag in a later release"
+    )
+    assert find_flag_refusal("sglang", "--worker-cls", ())
 
 
 def test_more_tokenizer_processes_of_a_recipe_are_refused() -> None:
-    assert flag_refusal("sglang", "--tokenizer-worker-num", ("1",)) is None
+    assert find_flag_refusal("sglang", "--tokenizer-worker-num", ("1",)) is None
     for name, *values in (("--tokenizer-worker-num", "2"), ("--tokenizer_worker_num=4",)):
-        assert "open the server" in (flag_refusal("sglang", name, values) or "")
+        assert "open the server" in (find_flag_refusal("sglang", name, values) or "")
 
 
 def test_a_value_that_is_a_path_is_refused() -> None:
     for value in ("/x", "~/x", "a/b", "x.so", "x.so.1", "http://x", "libx.so:liby"):
-        assert variable_refusal("VLLM_LOGGING_PREFIX", value), value
+        assert find_variable_refusal("VLLM_LOGGING_PREFIX", value), value
     for value in ("1", "expandable_segments:True", "a,b", "0.5", ""):
-        assert variable_refusal("VLLM_LOGGING_PREFIX", value) is None, value
+        assert find_variable_refusal("VLLM_LOGGING_PREFIX", value) is None, value
 
 
 def test_every_engine_has_its_table() -> None:

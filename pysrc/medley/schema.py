@@ -70,7 +70,7 @@ _NAMES = {"repository": REPOSITORY, "revision": r"[A-Za-z0-9][\w.-]*"}
 
 
 @lru_cache(maxsize=1)
-def harmless() -> Mapping[str, Any]:
+def read_harmless_settings() -> Mapping[str, Any]:
     """Read what a text that somebody else wrote may set of an engine."""
     table = tomllib.loads(Path(__file__).with_name("harmless_settings.toml").read_text(encoding="utf-8"))
     for part in ("flags", "variables"):
@@ -80,12 +80,12 @@ def harmless() -> Mapping[str, Any]:
     return {**table, "refused_key": re.compile(rf"(?:.*_)?(?:{endings})", re.IGNORECASE), "only_keys": only}
 
 
-def flag_refusal(engine: EngineName, name: str, values: Sequence[str]) -> str | None:
+def find_flag_refusal(engine: EngineName, name: str, values: Sequence[str]) -> str | None:
     """Return why a recipe or a table may not set a flag; None for one that is known to be harmless.
 
     `name` is whole, and may have keys: --speculative-config.model.
     """
-    table = harmless()
+    table = read_harmless_settings()
     name, equals, joined = name.partition("=")
     first, *keys = name.split(".")
     plain = re.sub(r"^(-O)=?\w*$", r"\1", first.replace("_", "-"))
@@ -123,7 +123,7 @@ def _list_leaves(keys: Sequence[str], value: Any) -> Iterator[tuple[Sequence[str
 
 
 def _find_setting_refusal(flag: str, keys: Sequence[str], text: str) -> str | None:
-    table, keys = harmless(), [key.rstrip("+").replace("-", "_") for key in keys]
+    table, keys = read_harmless_settings(), [key.rstrip("+").replace("-", "_") for key in keys]
     values, only = table["values"], table["only_keys"].get(flag)
     allowed = values.get(" ".join((flag, *keys)))
     if allowed is None:
@@ -139,13 +139,13 @@ def _find_setting_refusal(flag: str, keys: Sequence[str], text: str) -> str | No
     return f"{text} is a file or a repository" if _FILE.match(text) or re.match(REPOSITORY, text) else None
 
 
-def variable_refusal(name: str, value: str) -> str | None:
+def find_variable_refusal(name: str, value: str) -> str | None:
     """Return why a recipe or a table may not set a variable; None for one that is known to be harmless."""
     library = next((each for each in _LIBRARIES if name.startswith(f"{each}_")), "")
     library = "SGLANG" if library == "SGL" else library
-    rest, names = name[len(library) + 1 :], harmless()["variables"].get(library, frozenset())
+    rest, names = name[len(library) + 1 :], read_harmless_settings()["variables"].get(library, frozenset())
     is_of_family = any(fnmatchcase(rest, each) for each in names if each.endswith("*"))
-    if rest not in names and (not is_of_family or harmless()["refused_key"].fullmatch(rest)):
+    if rest not in names and (not is_of_family or read_harmless_settings()["refused_key"].fullmatch(rest)):
         return f"{name} may run other code or open the server"
     if re.search(r"[/~]|\.so\b|://", value):
         return f"{value} is a path in the author's image or host"
@@ -228,7 +228,7 @@ class LongContext(StrictTable):
         for engine in TITLES:
             words = getattr(self, engine) or ()
             _require_harmless(
-                engine, (flag_refusal(engine, name, values) for name, values in _list_flags(words))
+                engine, (find_flag_refusal(engine, name, values) for name, values in _list_flags(words))
             )
 
 
@@ -368,10 +368,12 @@ class Model(StrictTable):
 
     def __post_init__(self) -> None:
         for engine, words in self.args.items():
-            refusals = (flag_refusal(engine, name, values) for name, values in _list_flags(words))
+            refusals = (find_flag_refusal(engine, name, values) for name, values in _list_flags(words))
             _require_harmless("args", refusals)
         for variables in self.env.values():
-            _require_harmless("env", (variable_refusal(name, value) for name, value in variables.items()))
+            _require_harmless(
+                "env", (find_variable_refusal(name, value) for name, value in variables.items())
+            )
         if sum(each is not None for each in (self.repository, self.made, self.package)) != 1:
             raise ValueError("it needs one of a repository, a [made] table and a [package] table")
         # Rules of hosts/ see only the shape, so it gets the table's architecture.

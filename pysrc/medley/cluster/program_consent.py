@@ -13,7 +13,7 @@ from typing import Any
 
 from medley import config, json_shape, storage
 from medley.errors import Problem
-from medley.schema import variable_refusal
+from medley.schema import find_variable_refusal
 
 _HARMLESS_KEYS = {"link", "exclude", "engine", "role", "kind", "slots", "container"}
 _DEFAULT_IMAGE = ("image", "default")
@@ -37,7 +37,9 @@ def _list_program_keys(part: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for key, value in part.items():
         if key == "environment":
             yield from (
-                (f"environment.{name}", text) for name, text in value.items() if variable_refusal(name, text)
+                (f"environment.{name}", text)
+                for name, text in value.items()
+                if find_variable_refusal(name, text)
             )
         elif key == "ssh":
             yield from () if _PLAIN_TARGET_PATTERN.fullmatch(value) else ((key, value),)

@@ -14,7 +14,7 @@ from medley.host_schema import ENGINE_TABLES
 from medley.schema import (
     TITLES,
     EngineName,
-    flag_refusal,
+    find_flag_refusal,
 )
 from medley.serving.community_recipe import (
     RULES,
@@ -132,7 +132,7 @@ def build_model_entry(key: str, command_model: str, recipe_model: str) -> Recipe
 
 def _refuse_unsafe(key: str, engine: EngineName, flag: EngineFlag) -> RecipeEntry | None:
     """Return the refusal of a flag that may be harmful; None for a harmless one."""
-    why = flag_refusal(engine, flag.name, flag.values)
+    why = find_flag_refusal(engine, flag.name, flag.values)
     return RecipeEntry(key, "refused", f"{why}: {_ADD_YOURSELF}") if why else None
 
 

@@ -15,7 +15,7 @@ from medley.schema import (
     DEFAULT_ENGINE,
     TITLES,
     EngineName,
-    flag_refusal,
+    find_flag_refusal,
 )
 from medley.serving.community_recipe import RecipeEntry, build_flag_entry, build_option_entry, is_repository
 from medley.serving.community_recipe.defaults import (
@@ -373,7 +373,7 @@ def _list_revision_entries(recipe: Mapping[str, object], command: EngineCommand)
         key, revision = "command", folder[1]
     if not revision or any(flag.name == "--revision" for flag in command.flags):
         return
-    if why := flag_refusal(command.engine, "--revision", (str(revision),)):
+    if why := find_flag_refusal(command.engine, "--revision", (str(revision),)):
         yield RecipeEntry(key, "refused", why)
     else:
         yield build_flag_entry(key, "--revision", str(revision), why="the engine downloads this commit")

@@ -13,8 +13,8 @@ from medley.schema import (
     DEFAULT_ENGINE,
     ENGINE_VARIABLE,
     EngineName,
-    flag_refusal,
-    variable_refusal,
+    find_flag_refusal,
+    find_variable_refusal,
 )
 from medley.serving.community_recipe import RecipeEntry, read_reasons
 from medley.serving.community_recipe.shell_command import needs_shell
@@ -62,7 +62,7 @@ def list_variable_entries(
         elif (
             len(values[flag]) > 1
             or (parser and list(parser.list_faults(words)))
-            or flag_refusal(name, flag, words[1:])
+            or find_flag_refusal(name, flag, words[1:])
         ):
             yield RecipeEntry(
                 entry.key, "refused", f"{entry.why}: {' '.join(words)}, if that is what you want"
@@ -83,7 +83,7 @@ def build_variable_entry(
         return RecipeEntry(key, "refused", refusal)
     if parser and (replacement := _find_replacement(key, name, value, parser)):
         return replacement
-    if refusal := variable_refusal(name, value):
+    if refusal := find_variable_refusal(name, value):
         return RecipeEntry(key, "refused", f"{refusal}: read it, and if you want it, set it yourself")
     why = "the engine's own variable"
     if engine.list_hidden_names((name,)):
