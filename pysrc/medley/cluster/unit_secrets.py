@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from medley.command import Command
 from medley.errors import Problem
-from medley.host.redact.named_values import has_secret_value, hide_named, is_plain, is_secret_variable
+from medley.host.redact.named_values import has_secret_value, hide_named, is_placeholder, is_secret_variable
 from medley.host.redact.shapes import has_secret, has_secret_path
 
 _LOGIN_PATTERN = re.compile(
@@ -88,6 +88,6 @@ def _is_exposed(name: str, value: str) -> bool:
         return has_secret_path(value)
     if has_secret_value(name, value):
         return True
-    return not is_plain(value) and (
+    return not is_placeholder(value) and (
         hide_named(value, has_requests=False) != value or has_secret(f"{name} {value}")
     )

@@ -14,7 +14,14 @@ from typing import Any
 
 from medley import credentials, storage, user
 from medley.host.redact.identities import NOBODYS, Identities
-from medley.host.redact.named_values import HIDDEN, WORDS, has_secret_value, hide_named, is_plain, is_secret
+from medley.host.redact.named_values import (
+    HIDDEN,
+    WORDS,
+    has_secret_value,
+    hide_named,
+    is_placeholder,
+    is_secret,
+)
 from medley.host.redact.shapes import hide_shapes, told_values
 from medley.transcript import Answer, Transcript
 from medley.unusable_file import skip_unusable_file
@@ -156,7 +163,7 @@ class Redactor:
         What stands below a key, or behind a flag, whose name says that it is secret is hidden.
         """
         if isinstance(value, str):
-            return HIDDEN if hidden and (value.isdecimal() or not is_plain(value)) else self.text(value)
+            return HIDDEN if hidden and (value.isdecimal() or not is_placeholder(value)) else self.text(value)
         if isinstance(value, Mapping):
             return {
                 self.text(name): self.table(part, hidden=hidden or is_secret(name))

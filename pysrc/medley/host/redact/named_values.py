@@ -120,10 +120,10 @@ def is_secret_variable(name: str) -> bool:
 def has_secret_value(name: str, value: str) -> bool:
     """Whether a name is secret, and its value is neither a switch nor stands for another."""
     kind = find_kind(name[-_LONGEST_NAME:])
-    return kind is not None and is_secret(name) and not _is_placeholder(value, kind, whole=True)
+    return kind is not None and is_secret(name) and not _is_placeholder_for_kind(value, kind, whole=True)
 
 
-def is_plain(value: str) -> bool:
+def is_placeholder(value: str) -> bool:
     """Whether a value stands for another, or is a switch or a number."""
     return _PLACEHOLDER_PATTERN.fullmatch(value) is not None
 
@@ -198,7 +198,7 @@ class _Reader:
             end = self._find_line_end(at)
         else:
             return self._find_bare_value(at, kind, is_flag=is_flag)
-        return None if _is_placeholder(self.text[at:end], kind) else _Span(at, end)
+        return None if _is_placeholder_for_kind(self.text[at:end], kind) else _Span(at, end)
 
     def _find_quoted_value(
         self, at: int, opening: re.Match[str], kind: Kind, *, is_flag: bool
@@ -211,7 +211,7 @@ class _Reader:
         is_joined = is_closed and (_JOINED.match(self.text, after) or self.text[after : after + 1].isalnum())
         if is_joined:
             return _Span(at, self._find_word_end(after))
-        if _is_placeholder(self.text[start:end], kind, whole=True):
+        if _is_placeholder_for_kind(self.text[start:end], kind, whole=True):
             return None
         list_end = self._find_list_end(after) if is_flag else None
         return _Span(start, end) if list_end is None else _Span(at, list_end)
@@ -228,7 +228,7 @@ class _Reader:
 
     def _find_bare_value(self, at: int, kind: Kind, *, is_flag: bool) -> _Span | None:
         end = self._find_word_end(at)
-        if _is_placeholder(self.text[at:end], kind):
+        if _is_placeholder_for_kind(self.text[at:end], kind):
             return None
         list_end = self._find_list_end(end) if is_flag else None
         return _Span(at, list_end or end)
@@ -249,7 +249,7 @@ class _Reader:
     def _find_bracketed_value(self, at: int) -> _Span | None:
         end = self._find_bracket_end(at)
         inside = self.text[at + 1 : end]
-        if all(is_plain(each[0]) for each in _WORD.finditer(inside)):
+        if all(is_placeholder(each[0]) for each in _WORD.finditer(inside)):
             return None
         return _Span(at + 1, end)
 
@@ -276,7 +276,9 @@ class _Reader:
         if not shown:
             value = self.text[at : self._find_line_end(at)]
             is_shown = (
-                kind == "unquoted" and not is_plain(value.strip()) and not _SAFE_REQUEST_PATTERN.match(value)
+                kind == "unquoted"
+                and not is_placeholder(value.strip())
+                and not _SAFE_REQUEST_PATTERN.match(value)
             )
             return _Span(at, at + len(value)) if is_shown else None
         close = self._find_bracket_end(at) if shown[0] in "[{" else at
@@ -328,9 +330,9 @@ class _Reader:
         return len(self.text) if end < 0 else end
 
 
-def _is_placeholder(value: str, kind: Kind, *, whole: bool = False) -> bool:
+def _is_placeholder_for_kind(value: str, kind: Kind, *, whole: bool = False) -> bool:
     """Whether a value is only a placeholder; without quotes the part before punctuation may be one too."""
     if _DIGITS.fullmatch(value) and (kind == "password" or (kind == "key" and len(value) >= _LEAST_DIGITS)):
         return False
     head = value if whole else _AFTER_PLACEHOLDER_PATTERN.split(value, maxsplit=1)[0]
-    return is_plain(value) or (bool(head) and is_plain(head))
+    return is_placeholder(value) or (bool(head) and is_placeholder(head))
