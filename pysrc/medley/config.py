@@ -33,12 +33,12 @@ _T = TypeVar("_T", bound=StrictTable)
 _KINDS: dict[str, type[StrictTable]] = {"hosts": HostTable, "models": Model, "locks": Recipe}
 _MAX_BYTES = 1 << 20
 # The parser takes quadratic time for a key of thousands of parts.
-_DEEP_KEY = re.compile(r"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){32}""")
-_HEADER = re.compile(r"\s*\[(\[?)\s*([^\[\]]+?)\s*\]\]?\s*(#.*)?$")
-_PAGE = re.compile(r"(?<![\w/])docs/[\w/-]+\.md")
-_KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
+_DEEP_KEY_PATTERN = re.compile(r"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){32}""")
+_HEADER_PATTERN = re.compile(r"\s*\[(\[?)\s*([^\[\]]+?)\s*\]\]?\s*(#.*)?$")
+_PAGE_PATTERN = re.compile(r"(?<![\w/])docs/[\w/-]+\.md")
+_KEY_PATTERN = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
 # Comments and one-line strings come first, because quotes in them do not open a multi-line string.
-_STRING = re.compile(
+_STRING_PATTERN = re.compile(
     r"""(?P<several>'{3}.*?'{3,5}|"{3}(?:\\.|[^\\])*?"{3,5})|\#[^\n]*|'[^'\n]*'|"(?:\\.|[^"\\\n])*\"""",
     re.DOTALL,
 )
@@ -61,7 +61,7 @@ def _list_folders(*_variables: str | None) -> tuple[Path, ...]:
 
 def resolve_pages(text: str) -> str:
     """Name each page of the documentation by its path here: a checkout's, or the copy in the package."""
-    return _PAGE.sub(lambda match: _find_page(match[0]), text)
+    return _PAGE_PATTERN.sub(lambda match: _find_page(match[0]), text)
 
 
 def _find_page(name: str) -> str:
@@ -141,7 +141,7 @@ def read_module_table(module: str, name: str) -> dict[str, Any]:
 @lru_cache(maxsize=256)
 def _read(text: str, shape: type[StrictTable], where: str) -> StrictTable:
     """Parse a file's text once per process, because a command reads the same tables many times."""
-    if deep_key := _DEEP_KEY.search(text):
+    if deep_key := _DEEP_KEY_PATTERN.search(text):
         raise ValueError(
             f"line {text.count(chr(10), 0, deep_key.start()) + 1} has a key of more than 32 parts"
         )
@@ -237,9 +237,11 @@ def find_line(text: str, path: Sequence[object]) -> int | None:
 def _locate_keys(text: str) -> Iterator[tuple[int, tuple[str | int, ...]]]:
     table: tuple[str | int, ...] = ()
     lists: dict[tuple[str | int, ...], int] = {}
-    blank = _STRING.sub(lambda match: "\n" * match[0].count("\n") if match["several"] else match[0], text)
+    blank = _STRING_PATTERN.sub(
+        lambda match: "\n" * match[0].count("\n") if match["several"] else match[0], text
+    )
     for number, text_line in enumerate(blank.split("\n"), 1):
-        if header := _HEADER.fullmatch(text_line):
+        if header := _HEADER_PATTERN.fullmatch(text_line):
             *parents, last = _split_key(header[2])
             table = ()
             for part in parents:  # an array means its last table so far
@@ -252,7 +254,7 @@ def _locate_keys(text: str) -> Iterator[tuple[int, tuple[str | int, ...]]]:
             elif table in lists:
                 table = (*table, lists[table])
             yield number, table
-        elif key := _KEY.match(text_line):
+        elif key := _KEY_PATTERN.match(text_line):
             yield number, (*table, *_split_key(key[1]))
 
 

@@ -17,21 +17,21 @@ from medley.unusable_file import skip_unusable_file
 NONE = "none"
 API_KEY_VARIABLE = "MEDLEY_API_KEY"
 """Not OpenAI's variable, because any server on this host would get the key of an account."""
-_SECRET_NAME = re.compile(r"\w*(TOKEN|KEY|SECRET|PASSWORD|PASSWD)", re.IGNORECASE)
-_API_KEY_SHAPE = re.compile(r"[A-Za-z0-9_-]{24,128}")
+_SECRET_NAME_PATTERN = re.compile(r"\w*(TOKEN|KEY|SECRET|PASSWORD|PASSWD)", re.IGNORECASE)
+_API_KEY_PATTERN = re.compile(r"[A-Za-z0-9_-]{24,128}")
 """Caddy reads `*` and braces in a key as its own signs."""
 DEFAULT_KEY = "default"
 """The name of the key that medley makes by itself."""
-_KEY_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
-_ORIGIN = re.compile(r"https?://[^/\s]+")
+_KEY_NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+_ORIGIN_PATTERN = re.compile(r"https?://[^/\s]+")
 _MIN_TOKEN_CHARS = 32
 """Characters, because a false head could brute-force a shorter token."""
-_TOKEN_SHAPE = re.compile(rf"[0-9A-Za-z_.-]{{{_MIN_TOKEN_CHARS},256}}")
+_TOKEN_PATTERN = re.compile(rf"[0-9A-Za-z_.-]{{{_MIN_TOKEN_CHARS},256}}")
 
 
 def is_secret(name: str) -> bool:
     """Return whether an environment variable of this name holds a secret, not the name of its file."""
-    return _SECRET_NAME.fullmatch(name) is not None
+    return _SECRET_NAME_PATTERN.fullmatch(name) is not None
 
 
 def find_token_file() -> Path:
@@ -49,7 +49,7 @@ def ensure_token() -> Path:
 def store_token(text: str, source: str) -> Path:
     """Store a copied token next to the present one, which `keep_token` replaces once it works."""
     token = text.strip()
-    if not _TOKEN_SHAPE.fullmatch(token):
+    if not _TOKEN_PATTERN.fullmatch(token):
         raise Problem(
             f"{source} is not a token",
             cause="it is empty"
@@ -120,7 +120,9 @@ def list_medley_keys() -> dict[str, Path]:
     """Return the file of each of medley's own keys by name, the default first."""
     default = find_api_key_file()
     named_files = {
-        file.name: file for file in storage.list_folder(find_key_folder()) if _KEY_NAME.fullmatch(file.name)
+        file.name: file
+        for file in storage.list_folder(find_key_folder())
+        if _KEY_NAME_PATTERN.fullmatch(file.name)
     }
     return ({DEFAULT_KEY: default} if storage.exists(default) else {}) | named_files
 
@@ -185,7 +187,7 @@ def _find_secret_list() -> Path:
 
 def add_key(name: str, file: str | None = None) -> Path:
     """Add a key to medley's own: a new one, or the one in a file. Return where it is."""
-    if not _KEY_NAME.fullmatch(name):
+    if not _KEY_NAME_PATTERN.fullmatch(name):
         raise Problem(
             f"{name!r} cannot name a key",
             cause="a name has 1 to 32 of a-z, 0-9 and -, and begins with a letter or digit",
@@ -249,7 +251,7 @@ def _lock_keys() -> Iterator[None]:
 
 def require_origins(origins: tuple[str, ...], key: str | None) -> None:
     """Raise a Problem for a word that is not an origin, or where requests of web pages would need no key."""
-    wrong = next((origin for origin in origins if not _ORIGIN.fullmatch(origin)), None)
+    wrong = next((origin for origin in origins if not _ORIGIN_PATTERN.fullmatch(origin)), None)
     if wrong is not None:
         raise Problem(
             f"{wrong} is not the origin of a web page",
@@ -281,7 +283,7 @@ def read_api_key(file: Path) -> str:
             fix="name a file with the key, or leave --api-key out to make one",
         ) from FileNotFoundError(file)
     key = text.strip()
-    if not _API_KEY_SHAPE.fullmatch(key):
+    if not _API_KEY_PATTERN.fullmatch(key):
         raise Problem(
             f"{file} is not an API key",
             cause="it is empty"

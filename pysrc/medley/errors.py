@@ -5,7 +5,7 @@ import signal
 
 from medley.values import Value
 
-_ERRNO = re.compile(r"\[Errno -?\d+\] ?")
+_ERRNO_PATTERN = re.compile(r"\[Errno -?\d+\] ?")
 
 
 class Problem(Exception):  # noqa: N818 - it is what it says, and `except Problem` reads well
@@ -47,7 +47,7 @@ def describe_error(error: BaseException) -> str:
         byte = error.object[error.start]
         return f"it is not text: byte {error.start} is {byte:#04x}, which UTF-8 does not have"
     text = error.strerror if isinstance(error, OSError) else None
-    return text or _ERRNO.sub("", str(error)) or type(error).__name__
+    return text or _ERRNO_PATTERN.sub("", str(error)) or type(error).__name__
 
 
 def format_field(name: str, text: str) -> str:

@@ -11,7 +11,7 @@ import msgspec
 from medley.values import is_table_type
 
 _MAX_NUMBER = 1 << 63
-_HALF_SURROGATE = re.compile("[\ud800-\udfff]")
+_HALF_SURROGATE_PATTERN = re.compile("[\ud800-\udfff]")
 """Half of a surrogate pair, which JSON can write, but UTF-8 cannot."""
 
 
@@ -44,7 +44,7 @@ def has_type(value: Any, hint: Any) -> bool:  # noqa: ANN401 - a type as it is w
     if get_args(hint):
         return _has_generic_type(value, get_origin(hint), get_args(hint))
     if isinstance(value, str):
-        return hint is str and not _HALF_SURROGATE.search(value)
+        return hint is str and not _HALF_SURROGATE_PATTERN.search(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return isinstance(value, hint)
     # Excludes huge numbers, infinity and NaN.

@@ -63,7 +63,7 @@ _LIBRARIES = (
 ENGINE_VARIABLE = rf"^({'|'.join(_LIBRARIES)})_[A-Z0-9_]+\Z"
 """Variables of the engines and their libraries."""
 REPOSITORY = r"^[\w.-]+/[\w.-]+\Z"
-_FILE = re.compile(
+_FILE_PATTERN = re.compile(
     r"(~|\.{1,2})?/|[^/]+/[^/]*/|.*\.(jinja2?|py|so|ya?ml|json|toml|sh|pt|bin|safetensors)$|.*://|.*\.so\b"
 )
 _NAMES = {"repository": REPOSITORY, "revision": r"[A-Za-z0-9][\w.-]*"}
@@ -134,9 +134,13 @@ def _find_setting_refusal(flag: str, keys: Sequence[str], text: str) -> str | No
         allowed = next((each for name, each in values.items() if f"_{last}".endswith(f"_{name}")), None)
     if allowed is not None:
         is_name = any(re.fullmatch(_NAMES[each], text) for each in {*allowed} & _NAMES.keys())
-        is_harmless = (is_name and not _FILE.match(text)) or text in allowed
+        is_harmless = (is_name and not _FILE_PATTERN.match(text)) or text in allowed
         return None if is_harmless else f"{text} may be other code, or open the server"
-    return f"{text} is a file or a repository" if _FILE.match(text) or re.match(REPOSITORY, text) else None
+    return (
+        f"{text} is a file or a repository"
+        if _FILE_PATTERN.match(text) or re.match(REPOSITORY, text)
+        else None
+    )
 
 
 def find_variable_refusal(name: str, value: str) -> str | None:

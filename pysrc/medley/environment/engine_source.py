@@ -20,8 +20,8 @@ _SHOWN_TITLES: Mapping[str, str] = {**_SHARED_TITLES, "cuda": "CUDA"}
 USER_VIRTUALENV = "VENV"
 NCCL_PATH_VARIABLE = "VLLM_NCCL_SO_PATH"
 """The variable of the NCCL that vLLM opens; torch takes the one that is preloaded."""
-_PIN = re.compile(r"^([\w.-]+)==([^ ;\\]+)", re.MULTILINE)
-_NCCL = re.compile(r"^nvidia-nccl-cu\d+$")
+_PIN_PATTERN = re.compile(r"^([\w.-]+)==([^ ;\\]+)", re.MULTILINE)
+_NCCL_PATTERN = re.compile(r"^nvidia-nccl-cu\d+$")
 
 Versions = Mapping[str, str]
 """Versions by `vllm`, `sglang`, `ray`, `python`, `cuda` and `nccl`; unknown ones are missing."""
@@ -193,14 +193,16 @@ def _find_engine_versions(lock: str, alias: Mapping[str, str]) -> dict[str, str]
     engine_versions = {
         name: versions.get(name) or versions.get(alias.get(name, "")) for name in (*TITLES, "ray")
     }
-    engine_versions["nccl"] = next((version for name, version in versions.items() if _NCCL.match(name)), None)
+    engine_versions["nccl"] = next(
+        (version for name, version in versions.items() if _NCCL_PATTERN.match(name)), None
+    )
     return {name: version.partition("+")[0] for name, version in engine_versions.items() if version}
 
 
 @lru_cache(maxsize=16)
 def parse_pins(lock: str) -> Mapping[str, str]:
     """Return every version in a lock's text; cached, because each hypothetical host needs some."""
-    return dict(_PIN.findall(lock))
+    return dict(_PIN_PATTERN.findall(lock))
 
 
 def has_nix_toolkit() -> bool:

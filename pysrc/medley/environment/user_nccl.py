@@ -16,7 +16,7 @@ from medley.host_schema import HostTable
 from medley.values import Value
 
 # NCCL's init.cc has this literal, VERSION_STRING: "NCCL version 2.30.7+cuda13.0".
-_VERSION_STRING = re.compile(rb"NCCL version (\d+\.\d+\.\d+)\+cuda(\d+)\.\d+")
+_VERSION_STRING_PATTERN = re.compile(rb"NCCL version (\d+\.\d+\.\d+)\+cuda(\d+)\.\d+")
 _FIND_COMMAND = "find / -name 'libnccl.so.2*' 2>/dev/null"
 
 
@@ -70,7 +70,7 @@ def read_versions(path: Path) -> tuple[tuple[int, ...], int]:
     """Return the version of the NCCL in a file, and the major version of its CUDA."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            match = _VERSION_STRING.search(content)
+            match = _VERSION_STRING_PATTERN.search(content)
             # A match of mmap is valid only while the file is open.
             versions = (match[1].decode(), int(match[2])) if match else None
     except (OSError, ValueError) as error:

@@ -22,7 +22,7 @@ NO_SPACE_MESSAGE = "No space left on device"
 FREE_DISK_FIX = (
     "make room (medley env clean --all; uv cache prune), or use another disk: export MEDLEY_CACHE=/path"
 )
-_HASH_MISMATCH = re.compile(r"Hash mismatch for `([^`]+)`")
+_HASH_MISMATCH_PATTERN = re.compile(r"Hash mismatch for `([^`]+)`")
 _NETWORK_ERRORS = (
     "error sending request",
     "dns error",
@@ -34,7 +34,7 @@ _NETWORK_ERRORS = (
 )
 
 
-_DOWNLOAD_LINE = re.compile(r"Downloading (\S+) \(([\d.]+)([KMG])iB\)")
+_DOWNLOAD_LINE_PATTERN = re.compile(r"Downloading (\S+) \(([\d.]+)([KMG])iB\)")
 _UNIT_BYTES = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 PipOptions = Mapping[str, str]
@@ -89,7 +89,7 @@ class Downloads:
     def show_line(self, text: str) -> None:
         """Show the progress after one line of uv's output, or the line itself."""
         word, _, name = text.strip().partition(" ")
-        if match := _DOWNLOAD_LINE.match(text.strip()):
+        if match := _DOWNLOAD_LINE_PATTERN.match(text.strip()):
             self.started_s = self.started_s or time.monotonic()
             self.file_bytes[match[1]] = float(match[2]) * _UNIT_BYTES[match[3]]
         elif word == "Downloaded" and name in self.file_bytes:
@@ -108,7 +108,7 @@ class Downloads:
             self.watch.moved(f"{format_share(done_bytes, total_bytes)}, {mb_per_s:.0f} MB/s")
 
 
-_ADDRESS = re.compile(r"https?://([\w.-]+)")
+_ADDRESS_PATTERN = re.compile(r"https?://([\w.-]+)")
 
 
 def is_missing_package(lines: Sequence[str]) -> bool:
@@ -121,7 +121,7 @@ def failure_problem(name: str, status: int, lines: Sequence[str], *, verb: str =
     title = f"{name} cannot be {'built' if verb == 'build' else 'locked'}"
     text = "\n".join(lines)
     cause = _select_error_lines(lines) or f"uv exited with {status} and printed nothing"
-    if match := _HASH_MISMATCH.search(text):
+    if match := _HASH_MISMATCH_PATTERN.search(text):
         start = next(number for number, line in enumerate(lines) if "Hash mismatch" in line)
         return Problem(
             f"{match[1]} is not the file that the lock names",
@@ -136,7 +136,7 @@ def failure_problem(name: str, status: int, lines: Sequence[str], *, verb: str =
     elif any(sign in text for sign in _NETWORK_ERRORS):
         title = f"{title}: the package index cannot be reached"
         fix = "check the network (HTTPS_PROXY), or name a mirror: pip config set global.index-url ADDRESS"
-        if server := _ADDRESS.search(text):
+        if server := _ADDRESS_PATTERN.search(text):
             fix += f"\nor put the wheels of {server[1]} into a folder: export PIP_FIND_LINKS=/path/to/wheels"
     elif is_missing_package(lines):
         title = f"{title}: a build in the lock is offered nowhere"

@@ -16,9 +16,9 @@ from medley.schema import Model
 from medley.values import Value
 
 TEMPLATE_FILE, TOKENIZER_CONFIG_FILE = "chat_template.jinja", "tokenizer_config.json"
-_REASONING_MARKS = re.compile(r"<think>|\[THINK\]")
+_REASONING_MARKS_PATTERN = re.compile(r"<think>|\[THINK\]")
 # `tools` as a variable of the template: not `message.tools`, "tools" or <tools>.
-_TOOLS_VARIABLE = re.compile(
+_TOOLS_VARIABLE_PATTERN = re.compile(
     r"""\{[%{](?:[^%}'"]|'[^']*'|"[^"]*"|%(?!\})|\}(?!\}))*?(?<![.\w'"<])tools\b(?!['">])"""
 )
 
@@ -128,13 +128,13 @@ def find_template_format(template: str, with_tools: str, architecture: str, sour
     """Return the format of a template, and of the one for requests with tools where that is another."""
     tool, tool_why = _find_tool_parser(_unescape(with_tools), architecture, source)
     reasoning, reasoning_why = _choose_parser(REASONING_RULES, _unescape(template), architecture, source)
-    if reasoning is None and not reasoning_why and _REASONING_MARKS.search(template):
+    if reasoning is None and not reasoning_why and _REASONING_MARKS_PATTERN.search(template):
         reasoning_why = f"{source} has marks of reasoning that no rule knows: thoughts stay in the answer"
     return ChatFormat(tool, reasoning, tool_why, reasoning_why, source)
 
 
 def _find_tool_parser(template: str, architecture: str, source: str) -> tuple[str | None, str]:
-    if not _TOOLS_VARIABLE.search(template):
+    if not _TOOLS_VARIABLE_PATTERN.search(template):
         return None, f"{source} shows the model no tools: a request with tools gets 400"
     parser, why = _choose_parser(TOOL_RULES, template, architecture, source)
     return parser, why or f"{source} writes tool calls as no rule knows: a request with tools gets 400"

@@ -24,28 +24,28 @@ _WEIGHT_SUFFIXES = {".safetensors", ".bin", ".gguf", ".pt"}
 # The format's own limit; a longer one is no header.
 _MAX_HEADER_BYTES = 100_000_000
 _FETCH_AGAIN = "fetch that file again"
-_LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(\d+)\.")
+_LAYER_PATTERN = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(\d+)\.")
 # Parts beside the language model that an engine keeps with the embedding, on the first stage.
-_OTHER_PARTS = re.compile(
+_OTHER_PARTS_PATTERN = re.compile(
     r"(?:^|\.)(?:\w*vision\w*|visual|vit|\w*audio\w*|multi_modal_projector|mlp1|encoder)\."
 )
 # ChatGLM and Qianfan-OCR call their decoder so too.
-_DECODER = re.compile(r"^(?:transformer|language_model\.model)\.encoder\.layers\.")
-_DRAFT = re.compile(r"(?:^|\.)mtp\w*\.")
+_DECODER_PATTERN = re.compile(r"^(?:transformer|language_model\.model)\.encoder\.layers\.")
+_DRAFT_PATTERN = re.compile(r"(?:^|\.)mtp\w*\.")
 # Speech that Qwen's Omni models make of their answers; both engines load the thinker only
 # (vllm/model_executor/models/qwen2_5_omni_thinker.py, sglang/srt/models/qwen3_omni_moe.py).
-_UNUSED = re.compile(r"^(?:talker|token2wav|code2wav)\.")
+_UNUSED_PATTERN = re.compile(r"^(?:talker|token2wav|code2wav)\.")
 # DeepSeek V4 and InternLM2 have it under these names at the top, ChatGLM as output_layer, Inkling as unembed.
-_HEAD = re.compile(
+_HEAD_PATTERN = re.compile(
     r"(?:^|\.)(?:lm_head|output_layer|embed_out|unembed)\.|^(?:language_model\.)?(?:head|output)\."
 )
 # Belongs to the router, which has no scale of its own.
-_ROUTER = re.compile(r"\.e_score_correction_bias$")
+_ROUTER_PATTERN = re.compile(r"\.e_score_correction_bias$")
 # Scales and zero points take bytes and are no parameters.
-_SCALE = re.compile(
+_SCALE_PATTERN = re.compile(
     r"(?:scales?|scale_inv|scale_2|_scale_\d|qzeros|g_idx|weight_shape|zero_point|absmax|quant_map)$"
 )
-_PACKED = re.compile(r"(?:weight|weight_packed|blocks|qweight|_proj)$")
+_PACKED_PATTERN = re.compile(r"(?:weight|weight_packed|blocks|qweight|_proj)$")
 Part = Literal["layers", "first", "head", "draft", "unused"]
 
 
@@ -295,30 +295,30 @@ def _is_routed(name: str, tensor: Tensor, experts: int | None) -> bool:
         case (int(count), int(rows), _, *_) if count == experts and rows > 1:  # a convolution has one row
             return True
         case _:
-            return "experts" in name.split(".") and not _ROUTER.search(name)
+            return "experts" in name.split(".") and not _ROUTER_PATTERN.search(name)
 
 
 def find_part(name: str, layers: int) -> tuple[Part, int]:
     """Return the part of the model that a tensor belongs to, and its layer; 0 outside layers."""
-    if _UNUSED.search(name):
+    if _UNUSED_PATTERN.search(name):
         return "unused", 0
-    if _DRAFT.search(name):
+    if _DRAFT_PATTERN.search(name):
         return "draft", 0
-    if _OTHER_PARTS.search(name) and not _DECODER.search(name):
+    if _OTHER_PARTS_PATTERN.search(name) and not _DECODER_PATTERN.search(name):
         return "first", 0
-    layer_match = _LAYER.search(name)
+    layer_match = _LAYER_PATTERN.search(name)
     if layer_match is not None:
         layer = int(layer_match[1])
         # DeepSeek's and GLM's draft layers are counted on after the others.
         return ("layers", layer) if layer < layers else ("draft", 0)
-    return ("head", 0) if _HEAD.search(name) else ("first", 0)
+    return ("head", 0) if _HEAD_PATTERN.search(name) else ("first", 0)
 
 
 def count_parameters(name: str, tensor: Tensor, bits: int) -> int:
     """Count a tensor's weights: several per number if packed, none if it is a scale."""
-    if _SCALE.search(name):
+    if _SCALE_PATTERN.search(name):
         return 0
     width = {"U8": 8, "I8": 8, "I32": 32, "F4": 4}.get(tensor.dtype)
-    if width is None or not _PACKED.search(name) or tensor.dtype == "F4":
+    if width is None or not _PACKED_PATTERN.search(name) or tensor.dtype == "F4":
         return tensor.elements
     return tensor.elements * max(width // bits, 1)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # half a second to import, and seldom needed
     from huggingface_hub import HfApi
 
 _MAX_REQUESTS = 8
-_EXPERT = re.compile(r"(?<=\.experts\.)\d+(?=\.)")
+_EXPERT_PATTERN = re.compile(r"(?<=\.experts\.)\d+(?=\.)")
 
 
 class HubRecord(Value):
@@ -192,7 +192,7 @@ def merge_experts(tensors: Mapping[str, Tensor]) -> dict[str, tuple[str, tuple[i
     """Merge a layer's equal experts into one tensor: 90,000 tensors then take less than 1 MB."""
     groups: dict[tuple[str, str, tuple[int, ...]], list[tuple[str, Tensor]]] = {}
     for name, tensor in tensors.items():
-        key = (_EXPERT.sub("*", name), tensor.dtype, tensor.shape)
+        key = (_EXPERT_PATTERN.sub("*", name), tensor.dtype, tensor.shape)
         groups.setdefault(key, []).append((name, tensor))
     merged_tensors: dict[str, tuple[str, tuple[int, ...], int]] = {}
     for (pattern, dtype, shape), equal in groups.items():

@@ -41,7 +41,7 @@ def _build_key_pattern(key: str) -> re.Pattern[bytes]:
 
 CODE_KEY_PATTERN = _build_key_pattern(_CODE_KEY)
 _VERIFIER_KEY_PATTERN = _build_key_pattern(_VERIFIER_KEY)
-_REFERENCE = re.compile(r"[\w-]+(?:[./][\w-]+)*\.\w+")
+_REFERENCE_PATTERN = re.compile(r"[\w-]+(?:[./][\w-]+)*\.\w+")
 
 
 class Code(Value):
@@ -149,7 +149,7 @@ def list_code_modules(configs: Mapping[str, Any], where: str) -> tuple[str, ...]
                     f"and without '{repository}--' in {file}\n"
                     "or without its code, if the engine knows this model by itself: --no-remote-code",
                 )
-            if not _REFERENCE.fullmatch(module_reference):
+            if not _REFERENCE_PATTERN.fullmatch(module_reference):
                 raise Problem(
                     f"{where} names code that is not next to its weights",
                     cause=f"{file} names {reference[:200]!r}, but only MODULE.CLASS can be checked",

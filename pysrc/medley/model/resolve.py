@@ -18,14 +18,14 @@ from medley.values import Value
 
 _SAME_SHAPES = {"deepseek-r1": ("deepseek-v3", "deepseek-ai/DeepSeek-R1")}
 """Models without a table, by name: the table of the same shape, and their repositories."""
-_HUB_PAGE = re.compile(
+_HUB_PAGE_PATTERN = re.compile(
     r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/([\w-][\w.-]*/[\w-][\w.-]*)(?:[/?#].*)?"
 )
 _MIN_SIMILARITY = 0.85
 """The least similarity, as difflib counts it, of a word to the name of a model that medley makes."""
 _PACKAGE_FORMAT_NUMBER = 1
 """A number that is raised when the same package is written into other files."""
-_REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+_REPOSITORY_PATTERN = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 
 class Weights(Value):
@@ -51,7 +51,7 @@ class Weights(Value):
     @property
     def notice(self) -> str | None:
         """The line that says that a folder was taken for a word that may also name a repository."""
-        if not self.is_local or not _REPOSITORY.fullmatch(self.word):
+        if not self.is_local or not _REPOSITORY_PATTERN.fullmatch(self.word):
             return None
         return f"{self.word} is the folder {self.target} here, not the hub's repository of that name"
 
@@ -76,10 +76,10 @@ def resolve_weights(
                 fix=f"ls {shlex.quote(str(folder))}  # name the folder that holds config.json",
             )
         return Weights(folder.name, str(folder), None, user_word)
-    if _REPOSITORY.fullmatch(word):
+    if _REPOSITORY_PATTERN.fullmatch(word):
         tables = (table for table in models.values() if table.repository == word)
         return Weights(word, word, next(tables, None), user_word)
-    if page := _HUB_PAGE.fullmatch(word):
+    if page := _HUB_PAGE_PATTERN.fullmatch(word):
         raise Problem(
             f"{word} is a page of the hub",
             cause="a model is named by its repository, ORG/NAME",
@@ -135,7 +135,7 @@ def _unknown_model_problem(word: str, models: Mapping[str, Model], command_words
 
 def require_repository(word: str) -> None:
     """Raise a Problem for a word that is not ORG/NAME."""
-    if not _REPOSITORY.fullmatch(word):
+    if not _REPOSITORY_PATTERN.fullmatch(word):
         if word.startswith((".", "~", "/")) or _exists(Path(word)):
             folder = f"medley plan {shlex.quote(word)}"
             raise Problem(f"{word} is a folder", cause="a folder on disk needs no table", fix=folder)
@@ -205,7 +205,7 @@ def _find_nearest_name(word: str, models: Mapping[str, Model]) -> str | None:
 
 def is_repository(word: str) -> bool:
     """Return whether a word has the form ORG/NAME."""
-    return _REPOSITORY.fullmatch(word) is not None
+    return _REPOSITORY_PATTERN.fullmatch(word) is not None
 
 
 def require_only_on_hub(target: str) -> None:

@@ -27,7 +27,7 @@ _COMPUTED_KEYS = (
 )
 _PROPOSED_KEYS = ("tool_parser", "reasoning_parser", "args", "env", "since", "eager")
 _MIN_GROUPED_NUMBER = 10_000
-_FORMAT = re.compile(rf"-(?:{'|'.join(('gptq', *get_args(WeightFormat)))})(?:-.*)?$")
+_FORMAT_PATTERN = re.compile(rf"-(?:{'|'.join(('gptq', *get_args(WeightFormat)))})(?:-.*)?$")
 
 
 class Proposal(Value):
@@ -49,7 +49,7 @@ def find_table_name(repository: str) -> str:
 
 def remove_format(name: str) -> str:
     """Return a model's name without the format of its weights: qwen3-8b for qwen3-8b-fp8."""
-    return _FORMAT.sub("", name)
+    return _FORMAT_PATTERN.sub("", name)
 
 
 def propose_values(name: str, architecture: str | None, models: Mapping[str, Model]) -> Proposal:

@@ -23,7 +23,7 @@ from medley.schema import RemoteCode
 from medley.values import Value
 
 COMMIT_PATTERN = re.compile(r"[0-9a-f]{40}")
-_FINGERPRINT = re.compile(r"[0-9a-f]{12,64}")
+_FINGERPRINT_PATTERN = re.compile(r"[0-9a-f]{12,64}")
 _TRUST_FLAG = "--trust-remote-code"
 # Flags with which an engine would read code from elsewhere, or another commit of it; see named_models.py.
 _OTHER_SOURCE_FLAGS = (
@@ -129,7 +129,7 @@ def _is_trusting_config(name: str, word: str, engine_words: tuple[str, ...]) -> 
 def _require_exact_pin(pin: str | None, *, local: bool) -> None:
     pattern, form = COMMIT_PATTERN, "the whole commit, 40 digits: a branch or a tag can be moved"
     if local:
-        pattern, form = _FINGERPRINT, "for a folder at least 12 digits of its code's SHA-256"
+        pattern, form = _FINGERPRINT_PATTERN, "for a folder at least 12 digits of its code's SHA-256"
     if pin is not None and not pattern.fullmatch(pin):
         raise Problem(
             f"--code-revision {pin} pins nothing",

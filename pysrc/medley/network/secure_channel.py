@@ -22,7 +22,7 @@ from medley import json_shape, storage
 from medley.errors import Problem, describe_error
 
 _CHALLENGE_BYTES = 32
-_CHALLENGE = re.compile(rb"[0-9a-f]{64}")
+_CHALLENGE_PATTERN = re.compile(rb"[0-9a-f]{64}")
 _MAX_HANDSHAKE_BYTES = 4096
 _MAX_MESSAGE_BYTES = 4 << 20
 """The limit of one message; a host's facts are about 10,000 bytes."""
@@ -61,7 +61,7 @@ class Channel:
         local_challenge = secrets.token_bytes(_CHALLENGE_BYTES).hex().encode()
         self._write(local_challenge)
         remote_challenge = self._read_line()
-        if not _CHALLENGE.fullmatch(remote_challenge) or remote_challenge == local_challenge:
+        if not _CHALLENGE_PATTERN.fullmatch(remote_challenge) or remote_challenge == local_challenge:
             raise ChannelRefused("it speaks another protocol")
         challenges = b"".join(sorted((local_challenge, remote_challenge)))
         answer = _compute_mac(token, local_name + challenges)

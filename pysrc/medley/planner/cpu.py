@@ -19,7 +19,7 @@ _CACHE_BITS, _FLOAT32_BITS, _FLOAT32_BYTES = 16, 32, 4
 _BYTES_PER_GB = 1e9
 _FLOAT32_NAMES = frozenset({"float32", "float"})
 # "-O3", "-cc.mode=2" and "--compilation-config.mode" are the flags -O, -cc and --compilation-config.
-_FLAG_NAME = re.compile(r"-[A-Za-z]+|--[a-z_-]+")
+_FLAG_NAME_PATTERN = re.compile(r"-[A-Za-z]+|--[a-z_-]+")
 _WEIGHT_FIELDS = ("layer_bytes", "active_layer_bytes", "embedding_bytes", "head_bytes", "expert_bytes")
 
 
@@ -111,7 +111,7 @@ def choose_compilation(
     if table is None or engine not in table.compile_flags:
         return Compilation(eager or bool(bare_hosts), why=tuple(why))
     compile_flags = table.compile_flags[engine]
-    names = [match[0] for argument in flags if (match := _FLAG_NAME.match(argument))]
+    names = [match[0] for argument in flags if (match := _FLAG_NAME_PATTERN.match(argument))]
     if not bare_hosts and any(name in compile_flags for name in names):
         cost = f"compiled, as asked: {table.costs.compiled}; {table.costs.warmup}"
         return Compilation(is_eager=False, warmup_tokens=table.warmup_tokens, why=(cost,))

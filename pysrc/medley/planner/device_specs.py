@@ -133,7 +133,7 @@ _DESKTOP_STEP_PACE = 3.0
 # the cache of the full cards, so they reach a larger share of it. No published row shows this factor alone;
 # 1.2 makes it nine tenths of the stated speed.
 _GEFORCE_GAIN = 1.2
-_GEFORCE = re.compile(r"RTX [345]0[5-9]0\b")
+_GEFORCE_PATTERN = re.compile(r"RTX [345]0[5-9]0\b")
 
 # The factor by which tensor cores that compute in a format are faster than in bfloat16.
 _FORMAT_SPEEDUPS = {"fp8": 2.0, "nvfp4": 4.0}
@@ -174,7 +174,7 @@ def _compute_matrix_share(kind: str, weights: str, efficiency: Efficiency) -> fl
 
 def has_peer_access(name: str) -> bool:
     """Return whether GPUs of this name reach each other's memory on one host; GeForce drivers forbid it."""
-    return not _GEFORCE.search(name)
+    return not _GEFORCE_PATTERN.search(name)
 
 
 def compute_pace(kind: str, efficiency: Efficiency) -> float:

@@ -11,7 +11,12 @@ from medley import json_shape
 from medley.credentials import API_KEY_VARIABLE
 from medley.errors import Problem
 from medley.network import http_client
-from medley.network.http_client import HttpResponse, build_auth_header, format_bearer_pipe, no_answer_problem
+from medley.network.http_client import (
+    HttpResponse,
+    build_auth_header,
+    format_bearer_pipe,
+    no_answer_problem,
+)
 from medley.network.socket_url import read_socket_url
 from medley.values import Value
 

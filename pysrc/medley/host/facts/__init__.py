@@ -44,7 +44,7 @@ _CPU_FLAGS = (
     *("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8"),
     *("asimd", "asimddp", "bf16", "i8mm", "sve"),
 )
-_FIELD = re.compile(r"(?<!\w)(\w{1,40}):\s{1,40}([0-9]{1,15}) kB")
+_FIELD_PATTERN = re.compile(r"(?<!\w)(\w{1,40}):\s{1,40}([0-9]{1,15}) kB")
 
 
 class Cpu(Value):
@@ -131,7 +131,7 @@ def read_cpu(answers: Transcript) -> Cpu:
 
 def parse_meminfo(text: str) -> dict[str, int]:
     """Return the bytes of each entry of /proc/meminfo by name."""
-    return {key: int(kib) << 10 for key, kib in _FIELD.findall(text)}
+    return {key: int(kib) << 10 for key, kib in _FIELD_PATTERN.findall(text)}
 
 
 def read_memory(answers: Transcript) -> Memory:

@@ -26,8 +26,8 @@ _KIND_BY_TYPE = {made: kind for kind, words in _TABLES["made"].items() for made 
 # One end is on this host, and the other in a container or on a network: only the name shows which.
 _PAIR_TYPES = {"veth", "macvlan", "ipvlan", "macvtap", "ipvtap", "netkit"}
 _TUNNEL_TYPES = {"none", "ppp", "sit", "ipip", "gre", "gre6", "tunnel", "tunnel6", "rawip"}
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9_][\w.+:@-]*", re.ASCII)
-_ETHERNET_NAME = re.compile(r"(eth|en|lan|net|host)[0-9a-z]*$", re.IGNORECASE)
+_PLAIN_NAME_PATTERN = re.compile(r"[A-Za-z0-9_][\w.+:@-]*", re.ASCII)
+_ETHERNET_NAME_PATTERN = re.compile(r"(eth|en|lan|net|host)[0-9a-z]*$", re.IGNORECASE)
 
 
 class Address(Value):
@@ -110,7 +110,7 @@ def read_net(answers: Transcript) -> Net:
 def _has_plain_name(row: Mapping[str, Any]) -> bool:
     """Return whether a fix can name a link as one word; another host may send any text."""
     name, master = row.get("ifname"), row.get("master") or "none"
-    return all(isinstance(word, str) and _PLAIN_NAME.fullmatch(word) for word in (name, master))
+    return all(isinstance(word, str) and _PLAIN_NAME_PATTERN.fullmatch(word) for word in (name, master))
 
 
 def _read_sysfs(answers: Transcript) -> dict[str, dict[str, str]]:
@@ -181,7 +181,7 @@ def find_link_kind(
         return gadget or (named_kind if named_kind in {"gadget", "wifi"} else "ethernet")
     if named_kind or link_type in _TUNNEL_TYPES:
         return named_kind or "tunnel"
-    return "ethernet" if _ETHERNET_NAME.match(name) else "virtual"
+    return "ethernet" if _ETHERNET_NAME_PATTERN.match(name) else "virtual"
 
 
 def _find_virtual_kind(made_as: str, named_kind: str | None, *, enslaved: bool) -> str | None:

@@ -36,7 +36,7 @@ CHARSET = 'printf "%s\\n" "$LANG"'
 QUESTIONS = (DEVICES, LIMITS, LISTENING, UFW, NFT, IPTABLES, OWN_NAME, SYNCHRONISED, CHARSET)
 
 _LIMITS = {"Max locked memory": "locked_bytes", "Max open files": "open_files", "Max processes": "processes"}
-_LIMIT = re.compile(rf"^({'|'.join(_LIMITS)}) +(\S+) +(\S+)", re.MULTILINE)
+_LIMIT_PATTERN = re.compile(rf"^({'|'.join(_LIMITS)}) +(\S+) +(\S+)", re.MULTILINE)
 _MIN_OPEN_FILES = 65_536
 """The open files that Ray and the engines recommend; each connection of a rank is one."""
 
@@ -126,7 +126,7 @@ class ProcessLimits(Value):
 def parse_limits(text: str) -> ProcessLimits:
     """Return the limits in the text of /proc/PID/limits."""
     limits: dict[str, int | None] = {}
-    for title, soft, hard in _LIMIT.findall(text):
+    for title, soft, hard in _LIMIT_PATTERN.findall(text):
         value = soft if title == "Max locked memory" else hard
         limits[_LIMITS[title]] = int(value) if value.isdecimal() else None
     return ProcessLimits(**limits)

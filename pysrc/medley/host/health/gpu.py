@@ -42,7 +42,7 @@ HEADERS = (
 TOOLKIT = "printf '%s\\n' ${MEDLEY_TOOLKIT:+toolkit} ${MEDLEY_FLAKE:+flake}"
 
 _MIB = 1 << 20
-_FIELD = re.compile(r"( *)(\S[^:]*?) *: (.+)")
+_FIELD_PATTERN = re.compile(r"( *)(\S[^:]*?) *: (.+)")
 
 
 class GpuUser(Value):
@@ -103,7 +103,7 @@ def _list_fields(block: str) -> Iterator[tuple[str, str]]:
     """Yield each field of a block as `Heading/Field`, with its value."""
     heading = ""
     for line in block.splitlines():
-        if match := _FIELD.fullmatch(line):
+        if match := _FIELD_PATTERN.fullmatch(line):
             yield f"{heading}/{match[2]}", match[3].strip()
         elif line.strip():
             heading = line.strip()

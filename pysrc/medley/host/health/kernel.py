@@ -38,7 +38,9 @@ GPU_CLOCKS = (
 QUESTIONS = (PCIE_FATAL, PCIE_LOG, CMA, PEERS, IOMMU, POWER_MODES, GPU_CLOCKS)
 
 _UNREADABLE_STATUS = 3
-_FATAL_ERROR = re.compile(r"([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]).*Uncorrect(?:able|ed) \(Fatal\)")
+_FATAL_ERROR_PATTERN = re.compile(
+    r"([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]).*Uncorrect(?:able|ed) \(Fatal\)"
+)
 
 
 class KernelReport(Value):
@@ -64,7 +66,7 @@ class KernelReport(Value):
 def read_kernel_report(answers: Transcript) -> KernelReport:
     """Return the kernel's reports."""
     counted = [line.split()[0] for line in read_lines(answers, PCIE_FATAL)]
-    logged = (_FATAL_ERROR.search(line) for line in read_lines(answers, PCIE_LOG))
+    logged = (_FATAL_ERROR_PATTERN.search(line) for line in read_lines(answers, PCIE_LOG))
     cma, clocks = parse_meminfo(answers[CMA].text), [line.split() for line in read_lines(answers, GPU_CLOCKS)]
     # The type of a translating IOMMU group is DMA or DMA-FQ, that of another is identity.
     translated_gpus = tuple(line.split()[0] for line in read_lines(answers, IOMMU) if " DMA" in line)

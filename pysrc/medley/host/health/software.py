@@ -88,7 +88,9 @@ QUESTIONS = (
     *(SECRETS, MEMBERSHIP, SERVING, PACKAGES, OWN, VLLM_NAMES),
 )
 
-_PACKAGE_PATH = re.compile(r"(?:([^/]+)/)?lib/python([0-9.]+)/site-packages/(\w+?)-([^-/]+)\.dist-info")
+_PACKAGE_PATH_PATTERN = re.compile(
+    r"(?:([^/]+)/)?lib/python([0-9.]+)/site-packages/(\w+?)-([^-/]+)\.dist-info"
+)
 _CURL_ERRORS = {
     6: "its name does not resolve",
     7: "no connection",
@@ -224,6 +226,6 @@ def _group_packages(paths: tuple[str, ...]) -> dict[str, dict[str, str]]:
     """Return by environment the versions of its packages and of `python`."""
     versions: dict[str, dict[str, str]] = {}
     for path in paths:
-        if match := _PACKAGE_PATH.fullmatch(path.strip()):
+        if match := _PACKAGE_PATH_PATTERN.fullmatch(path.strip()):
             versions.setdefault(match[1] or "", {"python": match[2]})[match[3]] = match[4]
     return versions

@@ -36,13 +36,13 @@ _DOMAIN = (
     r"[a-z]{2,63}(?![\w-]))?"
 )
 """The rest of a host's full name, under any domain."""
-_ADDRESS = re.compile(r"[^\s\"'`;|&<>()$]*[/:@][^\s\"'`;|&<>()$]+")
+_ADDRESS_PATTERN = re.compile(r"[^\s\"'`;|&<>()$]*[/:@][^\s\"'`;|&<>()$]+")
 """In the user's command for events: a webhook, a login."""
 
-_PATH_OF_ADDRESS = re.compile(r"^(?:[a-z][a-z0-9+.-]*://)?[\w.@:\[\]-]*[\w\]](?=/)")
+_PATH_OF_ADDRESS_PATTERN = re.compile(r"^(?:[a-z][a-z0-9+.-]*://)?[\w.@:\[\]-]*[\w\]](?=/)")
 _LEAST_PATH = 7
 """Characters of a path with its slash: a shorter one, such as /medley, is also a file's."""
-_DISTINCT = re.compile(r"[\d_/-]")
+_DISTINCT_PATTERN = re.compile(r"[\d_/-]")
 """In a path that is looked for without its slash: a word alone may stand anywhere."""
 
 
@@ -75,13 +75,13 @@ def _secrets_of_host() -> Iterator[str]:
 
 def _addresses(commands: str) -> Iterator[str]:
     """Yield the addresses of a command, and the path of each: a server's log shows it without its host."""
-    for word in _ADDRESS.findall(commands):
+    for word in _ADDRESS_PATTERN.findall(commands):
         if not word.startswith("#!"):
             yield word
-            path = _PATH_OF_ADDRESS.sub("", word, count=1)
+            path = _PATH_OF_ADDRESS_PATTERN.sub("", word, count=1)
             if path != word and len(path) > _LEAST_PATH:
                 yield path
-                yield from (path[1:],) if _DISTINCT.search(path[1:]) else ()
+                yield from (path[1:],) if _DISTINCT_PATTERN.search(path[1:]) else ()
 
 
 def _remembered() -> list[Path]:

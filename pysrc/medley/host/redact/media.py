@@ -29,25 +29,25 @@ _NEXT_LINE = (
     r"|(?=[A-Za-z+/]{0,400}\d)[A-Za-z0-9+/][A-Za-z0-9+/_=-]*+(?=[:,;)\]}]))"
 )
 _CONTENT = rf"{_RUN}*+(?:{_NEXT_LINE})*+"
-_BASE64_URL = re.compile(
+_BASE64_URL_PATTERN = re.compile(
     rf"(?i)({_address(f'(?:[a-z]{{1,40}}{_SUBTYPE})?')}{_sign(';')}base64{_sign(',')})"
     rf"[ \t]*+(?:\r?\n)?(?!HIDDEN){_CONTENT}"
 )
-_PLAIN_URL = re.compile(
+_PLAIN_URL_PATTERN = re.compile(
     rf"(?i)({_address(f'(?:application|audio|font|image|text|video){_SUBTYPE}')}{_sign(',')})"
     r"(?!HIDDEN)[^\r\n\"'`]++"
 )
 # The first letters of JPEG, PNG, WebP and WAV, GIF, MP3, Ogg, WebM and MP4.
-_BARE = re.compile(
+_BARE_PATTERN = re.compile(
     r"(?<![A-Za-z0-9+/])(?:/9j\\{0,8}/|iVBORw0KGgo|UklGR|R0lGOD|SUQz|T2dnUw|GkXfo|AAAA[A-Za-z0-9+/]{2,6}ZnR5c)"
     rf"(?=[A-Za-z0-9+/\\_-]{{16}}){_CONTENT}"
 )
-_LONG = re.compile(
+_LONG_PATTERN = re.compile(
     r"(?<![A-Za-z0-9+/])(?=[A-Za-z0-9+/]{200})(?=[A-Za-z+/]{0,199}\d)(?=[a-z0-9+/]{0,199}[A-Z])"
     rf"(?=[A-Z0-9+/]{{0,199}}[a-z]){_CONTENT}"
 )
 # SGLang's, of what has no URL: base64, or Python's text of bytes.
-_SGLANG = re.compile(
+_SGLANG_PATTERN = re.compile(
     r"(?<=Error while loading data )(?!data|https?:|file:|HIDDEN)"
     rf"(?:b'(?:[^'\\\n]|\\.)*+'?|b\"(?:[^\"\\\n]|\\.)*+\"?|(?=[A-Za-z0-9+/]{{40}}){_CONTENT})"
 )
@@ -55,8 +55,8 @@ _SGLANG = re.compile(
 
 def hide_media(text: str) -> str:
     """Replace the contents of `data:` URLs, and media in base64, by HIDDEN."""
-    text = _BASE64_URL.sub(rf"\1{HIDDEN}", text)
-    text = _PLAIN_URL.sub(rf"\1{HIDDEN}", text)
-    for pattern in (_SGLANG, _BARE, _LONG):
+    text = _BASE64_URL_PATTERN.sub(rf"\1{HIDDEN}", text)
+    text = _PLAIN_URL_PATTERN.sub(rf"\1{HIDDEN}", text)
+    for pattern in (_SGLANG_PATTERN, _BARE_PATTERN, _LONG_PATTERN):
         text = pattern.sub(HIDDEN, text)
     return text

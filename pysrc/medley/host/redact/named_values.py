@@ -20,64 +20,66 @@ _NAMES = WORDS["names"]
 _LONGEST_NAME = 80
 _KEY = rf"(?:{'|'.join(_NAMES['keys'])})_?keys?"
 _ENDING = rf"(?:_(?:{'|'.join(_NAMES['endings'])}))?$"
-_SECRET = re.compile(rf"(?:^|_)(?:{'|'.join(_NAMES['secret'])}|{_KEY}){_ENDING}")
-_ANY_KEY = re.compile(rf"(?:^|_){_KEY}{_ENDING}")
-_VARIABLE = re.compile(rf"(?:{'|'.join(_NAMES['variables'])}|_(?:{'|'.join(_NAMES['variable_words'])}))$")
-_FLAG = re.compile(rf"(?:^|_)(?:{'|'.join(_NAMES['variable_words'])})$")
-_PASSWORD = re.compile(rf"(?:^|_)(?:{'|'.join(_NAMES['passwords'])})")
+_SECRET_PATTERN = re.compile(rf"(?:^|_)(?:{'|'.join(_NAMES['secret'])}|{_KEY}){_ENDING}")
+_ANY_KEY_PATTERN = re.compile(rf"(?:^|_){_KEY}{_ENDING}")
+_VARIABLE_PATTERN = re.compile(
+    rf"(?:{'|'.join(_NAMES['variables'])}|_(?:{'|'.join(_NAMES['variable_words'])}))$"
+)
+_FLAG_PATTERN = re.compile(rf"(?:^|_)(?:{'|'.join(_NAMES['variable_words'])})$")
+_PASSWORD_PATTERN = re.compile(rf"(?:^|_)(?:{'|'.join(_NAMES['passwords'])})")
 _SAFE_NAME_PATTERN = re.compile(rf"(?:^|_)(?:{'|'.join(_NAMES['no_secrets'])})_token(?:_id|_string)?$")
 _RESULT = "PASS"
 """A variable; before a colon it is the result of a test."""
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_HUMP_PATTERN = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 # The n of \n in a string is no letter of the name behind it.
-_WORD = re.compile(r"(?<!\\)[\w.-]++|(?<=\\)[nrt]([\w.-]++)|(?<=\\)[\w.-]++")
+_WORD_PATTERN = re.compile(r"(?<!\\)[\w.-]++|(?<=\\)[nrt]([\w.-]++)|(?<=\\)[\w.-]++")
 # With any backslashes; '"'"' and longer ones are a shell's quotes inside of quotes.
 _QUOTE = r"(?>(?:\\*[\"']){5,40}|\\*(?:\"\"\"|'''|[\"'`]))"
 _SPACE = r"(?:\s|\\++(?:[nrt]|\r?\n))"
-_OPENING = re.compile(_QUOTE)
-_BEFORE = re.compile(rf"{_QUOTE}\Z")
+_OPENING_PATTERN = re.compile(_QUOTE)
+_BEFORE_PATTERN = re.compile(rf"{_QUOTE}\Z")
 _LONGEST_QUOTE = 60
-_AFTER_CLOSING = re.compile(r"[\s;&|)]|\Z")
+_AFTER_CLOSING_PATTERN = re.compile(r"[\s;&|)]|\Z")
 _LONGEST_BELOW = 8192
 """Characters of a value in quotes below its first line."""
 _CLOSED = rf"{_QUOTE}?+[\])]*+"
 _BREAK = r"(?:[ \t]|\\\r?\n)*+"
 _ITEM = r"(?:\r?\n|\\++n)[ \t]*+-[ \t]++"
 """An item of a list in YAML."""
-_NOT_PROSE = r"(?![a-z]{1,20}+(?:[\s.,;:]|$))"
+_NON_PROSE = r"(?![a-z]{1,20}+(?:[\s.,;:]|$))"
 # Of all names, of flags, of a header in a pair, and of {"name": NAME, "value": VALUE}.
 # NAME == VALUE is a comparison; NAME== VALUE sets a value that begins with a sign.
-_ASSIGNED = re.compile(rf"{_CLOSED}(?:[ \t]++(?:=>|:=|[=:>])(?!= )|(?:=>|:=|[=:>])){_BREAK}")
-_FLAGGED = re.compile(
+_ASSIGNED_PATTERN = re.compile(rf"{_CLOSED}(?:[ \t]++(?:=>|:=|[=:>])(?!= )|(?:=>|:=|[=:>])){_BREAK}")
+_FLAGGED_PATTERN = re.compile(
     rf"{_QUOTE}?+(?:[ \t]*+[=:]{{1,2}}[ \t]*+"
-    rf"|(?:,{_SPACE}*+(?=b?{_QUOTE})|,[ \t]++(?=[^\s\"'`-]){_NOT_PROSE}|{_ITEM}|(?:[ \t]|\\++(?:\r?\n|n))++)"
+    rf"|(?:,{_SPACE}*+(?=b?{_QUOTE})|,[ \t]++(?=[^\s\"'`-]){_NON_PROSE}|{_ITEM}|(?:[ \t]|\\++(?:\r?\n|n))++)"
     rf"(?!b?{_QUOTE}?-[\w-]|[|&;<>]))"
 )
-_PAIRED = re.compile(rf"{_CLOSED},{_SPACE}*+(?=b?{_QUOTE})")
-_NAMED_VALUE = re.compile(rf"{_QUOTE}?+,?{_SPACE}*+{_QUOTE}?+value{_QUOTE}?+[ \t]*+[:=]{_SPACE}*+")
-_PREFIX = re.compile(rf"(?:(?:[bBrRuUfF]{{1,2}}|\$)(?={_QUOTE}))?+")
-_BARE = re.compile(r"[^\s\"'`]++")
-_NEXT_OF_LIST = re.compile(
-    rf",{_SPACE}*+b?(?={_QUOTE}(?!-))|{_ITEM}(?=[^\s-])|[ \t]++(?=[^\s\"'`|&;<>-]){_NOT_PROSE}"
+_PAIRED_PATTERN = re.compile(rf"{_CLOSED},{_SPACE}*+(?=b?{_QUOTE})")
+_NAMED_VALUE_PATTERN = re.compile(rf"{_QUOTE}?+,?{_SPACE}*+{_QUOTE}?+value{_QUOTE}?+[ \t]*+[:=]{_SPACE}*+")
+_PREFIX_PATTERN = re.compile(rf"(?:(?:[bBrRuUfF]{{1,2}}|\$)(?={_QUOTE}))?+")
+_BARE_PATTERN = re.compile(r"[^\s\"'`]++")
+_NEXT_OF_LIST_PATTERN = re.compile(
+    rf",{_SPACE}*+b?(?={_QUOTE}(?!-))|{_ITEM}(?=[^\s-])|[ \t]++(?=[^\s\"'`|&;<>-]){_NON_PROSE}"
 )
-_JOINED = re.compile(rf"{_QUOTE}(?![\s,;)\]}}]|\\+[nrt]|$)")
-_BLOCK = re.compile(r"[ \t]*+(?:[|>][-+\d]*+)?[ \t]*+\r?\n")
-_SHOWN_REQUEST = re.compile(rf"b?{_QUOTE}|[\[{{](?!\s*+[\]}}])|\w{{1,40}}+\(")
+_JOINED_PATTERN = re.compile(rf"{_QUOTE}(?![\s,;)\]}}]|\\+[nrt]|$)")
+_BLOCK_PATTERN = re.compile(r"[ \t]*+(?:[|>][-+\d]*+)?[ \t]*+\r?\n")
+_SHOWN_REQUEST_PATTERN = re.compile(rf"b?{_QUOTE}|[\[{{](?!\s*+[\]}}])|\w{{1,40}}+\(")
 # A block or a list of YAML.
-_REQUEST_BLOCK = re.compile(r"[ \t]*+(?:[|>][-+\d]*+[ \t]*+\r?\n|\r?\n(?=[ \t]*+- ))")
+_REQUEST_BLOCK_PATTERN = re.compile(r"[ \t]*+(?:[|>][-+\d]*+[ \t]*+\r?\n|\r?\n(?=[ \t]*+- ))")
 # What is no prompt without quotes: nothing, a count, or a line of a program.
 _SAFE_REQUEST_PATTERN = re.compile(
     r"(?:[Nn]one|null|[\d.]+)[,;)\]}]|[\d.,]+ ?(?:toks?|tokens?|ms|s)\b"
     r"|(?:str|int|bytes|list|dict|Any|Optional|Union|Sequence)(?:[\[,)=]| \||\s*$)"
     r"|(?:\w{0,40}prompts?|\w{1,40}(?:\.\w{1,40}){1,4})(?:\[\w{1,40}\])?[,)(]{0,3}\s*$"
 )
-_OF_BRACKETS = re.compile(rf"[\[({{]|[\])}}]|{_QUOTE}")
+_OF_BRACKETS_PATTERN = re.compile(rf"[\[({{]|[\])}}]|{_QUOTE}")
 # A placeholder for a value in a sentence, a help text or a repr; also a switch and a number.
 _PLACEHOLDER_PATTERN = re.compile(
     r"(?:|HIDDEN|None|none|null|nil|True|False|true|false|yes|no|on|off|auto|required|optional|unset|FILE|KEY|TOKEN|VALUE|NAME"
     r"|\*+|[-.…]+|<[^>\n]*>?|\$\{?[A-Z_][A-Z0-9_]*\}?|\$\([^)\n]*\)?|%\(\w+\)s|\{[a-z_]*\}|\d{1,12}(?:\.\d{1,6})?[a-zA-Z%]{0,3})"
 )
-_DIGITS = re.compile(r"\d+")
+_DIGITS_PATTERN = re.compile(r"\d+")
 _LEAST_DIGITS = 4
 """Digits of a key: fewer are a switch or a count."""
 _AFTER_PLACEHOLDER_PATTERN = re.compile(r"[,;)&}\]]")
@@ -88,7 +90,7 @@ def find_kind(name: str) -> Kind | None:
     """Return what a name says about its value."""
     if name == "PWD":  # the shell's folder
         return None
-    normalized = _HUMP.sub("_", name.strip("-.")).replace("-", "_").replace(".", "_").lower()
+    normalized = _HUMP_PATTERN.sub("_", name.strip("-.")).replace("-", "_").replace(".", "_").lower()
     if normalized in _NAMES["headers"]:
         return "header"
     for part in (normalized, name.lower().rpartition(".")[2]):
@@ -96,15 +98,15 @@ def find_kind(name: str) -> Kind | None:
             return "unquoted" if part in _NAMES["unquoted"] else "request"
     is_flag = name.startswith("-")
     is_named = (
-        (is_flag and _FLAG.search(normalized))
-        or (name.isupper() and _VARIABLE.search(normalized))
+        (is_flag and _FLAG_PATTERN.search(normalized))
+        or (name.isupper() and _VARIABLE_PATTERN.search(normalized))
         or name == _RESULT
     )
-    if not (is_named or _SECRET.search(normalized)) or _SAFE_NAME_PATTERN.search(normalized):
+    if not (is_named or _SECRET_PATTERN.search(normalized)) or _SAFE_NAME_PATTERN.search(normalized):
         return None
-    if _PASSWORD.search(normalized):
+    if _PASSWORD_PATTERN.search(normalized):
         return "password"
-    return "key" if is_named or is_flag or name.isupper() or _ANY_KEY.search(normalized) else "secret"
+    return "key" if is_named or is_flag or name.isupper() or _ANY_KEY_PATTERN.search(normalized) else "secret"
 
 
 def is_secret(name: str) -> bool:
@@ -114,7 +116,7 @@ def is_secret(name: str) -> bool:
 
 def is_secret_variable(name: str) -> bool:
     """Whether a variable, also one in small letters, is secret whatever its value."""
-    return _VARIABLE.search(name.lower()) is not None
+    return _VARIABLE_PATTERN.search(name.lower()) is not None
 
 
 def has_secret_value(name: str, value: str) -> bool:
@@ -148,7 +150,7 @@ class _Reader:
 
     def list_parts(self) -> Iterator[str]:
         at = 0
-        for word in _WORD.finditer(self.text):
+        for word in _WORD_PATTERN.finditer(self.text):
             name = (word[1] or word[0])[-_LONGEST_NAME:]
             kind = find_kind(name) if word.start() >= at else None
             if kind in {"request", "unquoted"} and not self.has_requests:
@@ -164,22 +166,22 @@ class _Reader:
         """Return where the value of a name begins and ends; None where it has none."""
         end, before = word.end(), self._find_quote_before(word.start(1) if word[1] else word.start())
         quoted = before and not self.text.startswith(before, end)
-        assigned = _ASSIGNED.match(self.text, end)
+        assigned = _ASSIGNED_PATTERN.match(self.text, end)
         if kind in {"request", "unquoted"}:
             return self._find_request(word.start(), assigned.end(), kind) if assigned else None
         is_flag = name.startswith("-")
-        glue = (is_flag and _FLAGGED.match(self.text, end)) or assigned
+        glue = (is_flag and _FLAGGED_PATTERN.match(self.text, end)) or assigned
         if not glue and kind == "header":
-            glue = _PAIRED.match(self.text, end)
-        glue = glue or _NAMED_VALUE.match(self.text, end)
+            glue = _PAIRED_PATTERN.match(self.text, end)
+        glue = glue or _NAMED_VALUE_PATTERN.match(self.text, end)
         if not glue or (name == _RESULT and glue[0].lstrip().startswith(":")):
             return None
         at = glue.end()
         if self.text.startswith("= ", at):
             return _Span(at, self._find_line_end(at))
-        if not is_flag and (block := _BLOCK.match(self.text, at)):
+        if not is_flag and (block := _BLOCK_PATTERN.match(self.text, at)):
             return self._find_block(word.start(), block.end())
-        at = _PREFIX.match(self.text, at).end()  # type: ignore[union-attr] # it matches nothing too
+        at = _PREFIX_PATTERN.match(self.text, at).end()  # type: ignore[union-attr] # it matches nothing too
         enclosing, can_have_spaces = before if quoted else "", self._can_have_spaces(word, glue)
         return self._find_value_from(at, kind, enclosing, is_flag=is_flag, can_have_spaces=can_have_spaces)
 
@@ -188,7 +190,7 @@ class _Reader:
     ) -> _Span | None:
         if enclosing and not (is_flag and self.text[at - 1] in " \t"):
             end = self._find_quote_end(enclosing, at)
-        elif opening := _OPENING.match(self.text, at):
+        elif opening := _OPENING_PATTERN.match(self.text, at):
             if opening[0] == enclosing:
                 return None
             return self._find_quoted_value(at, opening, kind, is_flag=is_flag)
@@ -208,7 +210,9 @@ class _Reader:
             end = self._find_quote_end_below(opening[0], end)
         after = min(end + len(opening[0]), len(self.text))
         is_closed = self.text.startswith(opening[0], end)
-        is_joined = is_closed and (_JOINED.match(self.text, after) or self.text[after : after + 1].isalnum())
+        is_joined = is_closed and (
+            _JOINED_PATTERN.match(self.text, after) or self.text[after : after + 1].isalnum()
+        )
         if is_joined:
             return _Span(at, self._find_word_end(after))
         if _is_placeholder_for_kind(self.text[start:end], kind, whole=True):
@@ -219,8 +223,8 @@ class _Reader:
     def _find_list_end(self, at: int) -> int | None:
         """Return the end of further values of a flag that takes several."""
         end = None
-        while following := _NEXT_OF_LIST.match(self.text, at):
-            opening = _OPENING.match(self.text, following.end())
+        while following := _NEXT_OF_LIST_PATTERN.match(self.text, at):
+            opening = _OPENING_PATTERN.match(self.text, following.end())
             at = end = (
                 self._find_end_after_quotes(opening) if opening else self._find_word_end(following.end())
             )
@@ -237,9 +241,11 @@ class _Reader:
         """Return the next blank, without punctuation before it; a shell joins what quotes divide."""
         end = at
         while True:
-            bare = _BARE.match(self.text, end)
+            bare = _BARE_PATTERN.match(self.text, end)
             end = bare.end() if bare else end
-            if not _JOINED.match(self.text, end) or not (opening := _OPENING.match(self.text, end)):
+            if not _JOINED_PATTERN.match(self.text, end) or not (
+                opening := _OPENING_PATTERN.match(self.text, end)
+            ):
                 return at + len(self.text[at:end].rstrip(",;)}]\\"))
             end = self._find_end_after_quotes(opening)
 
@@ -249,14 +255,14 @@ class _Reader:
     def _find_bracketed_value(self, at: int) -> _Span | None:
         end = self._find_bracket_end(at)
         inside = self.text[at + 1 : end]
-        if all(is_placeholder(each[0]) for each in _WORD.finditer(inside)):
+        if all(is_placeholder(each[0]) for each in _WORD_PATTERN.finditer(inside)):
             return None
         return _Span(at + 1, end)
 
     def _find_bracket_end(self, at: int) -> int:
         """Return the place of the bracket that closes this one, or the end of the line."""
         depth, place = 0, at
-        while at > self.unclosed_end and (part := _OF_BRACKETS.search(self.text, place)):
+        while at > self.unclosed_end and (part := _OF_BRACKETS_PATTERN.search(self.text, place)):
             place = part.end()
             if part[0] in "[({":
                 depth += 1
@@ -270,9 +276,9 @@ class _Reader:
         return self._find_line_end(at)
 
     def _find_request(self, name: int, at: int, kind: Kind) -> _Span | None:
-        if block := _REQUEST_BLOCK.match(self.text, at):
+        if block := _REQUEST_BLOCK_PATTERN.match(self.text, at):
             return self._find_block(name, block.end())
-        shown = _SHOWN_REQUEST.match(self.text, at)
+        shown = _SHOWN_REQUEST_PATTERN.match(self.text, at)
         if not shown:
             value = self.text[at : self._find_line_end(at)]
             is_shown = (
@@ -308,13 +314,13 @@ class _Reader:
         )
 
     def _find_quote_before(self, at: int) -> str:
-        found = _BEFORE.search(self.text, max(0, at - _LONGEST_QUOTE), at)
+        found = _BEFORE_PATTERN.search(self.text, max(0, at - _LONGEST_QUOTE), at)
         return found[0] if found else ""
 
     def _find_quote_end(self, quote: str, at: int) -> int:
         """Return the place of the same quote with the same backslashes, or the end of the line."""
         end = len(self.text) if len(quote.lstrip("\\")) > 1 else self._find_line_end(at)
-        quotes = _OPENING.finditer(self.text, at, end)
+        quotes = _OPENING_PATTERN.finditer(self.text, at, end)
         return next((each.start() for each in quotes if each[0] == quote), end)
 
     def _find_quote_end_below(self, quote: str, line_end: int) -> int:
@@ -323,7 +329,7 @@ class _Reader:
         What follows a closing quote of a shell is a blank or a sign of the shell's.
         """
         place = self.text.find(quote, line_end, line_end + _LONGEST_BELOW)
-        return place if place >= 0 and _AFTER_CLOSING.match(self.text, place + 1) else line_end
+        return place if place >= 0 and _AFTER_CLOSING_PATTERN.match(self.text, place + 1) else line_end
 
     def _find_line_end(self, at: int) -> int:
         end = self.text.find("\n", at)
@@ -332,7 +338,9 @@ class _Reader:
 
 def _is_placeholder_for_kind(value: str, kind: Kind, *, whole: bool = False) -> bool:
     """Whether a value is only a placeholder; without quotes the part before punctuation may be one too."""
-    if _DIGITS.fullmatch(value) and (kind == "password" or (kind == "key" and len(value) >= _LEAST_DIGITS)):
+    if _DIGITS_PATTERN.fullmatch(value) and (
+        kind == "password" or (kind == "key" and len(value) >= _LEAST_DIGITS)
+    ):
         return False
     head = value if whole else _AFTER_PLACEHOLDER_PATTERN.split(value, maxsplit=1)[0]
     return is_placeholder(value) or (bool(head) and is_placeholder(head))

@@ -18,66 +18,70 @@ _LEAST_LINE = 16
 """Characters of a line without a blank; a script's first line is shorter, or has one."""
 _SHAPES, _HOSTS = WORDS["shapes"], WORDS["hosts"]
 _IN_URL = r"(?:[^\s\"'`<>\\|]|\\/)"
-_PRIVATE = re.compile(
+_PRIVATE_PATTERN = re.compile(
     r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----[^-]*+"
     r"(?:-----END [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?"
 )
-_KEYS = re.compile(
+_KEYS_PATTERN = re.compile(
     rf"(?<![A-Za-z0-9])(?:(?:{'|'.join(_SHAPES['prefixes'])})[-_](?=[\w-]{{0,64}}[\dA-Z])[\w-]{{8,}}+"
     rf"|{'|'.join(_SHAPES['others'])})"
 )
-_LONG_RUN = re.compile(r"[A-Za-z0-9]{14}")
-_BEARER = re.compile(
+_LONG_RUN_PATTERN = re.compile(r"[A-Za-z0-9]{14}")
+_BEARER_PATTERN = re.compile(
     r"(?i)\b(bearer|basic|digest|negotiate)((?:\s|%20|\\[nt]){1,4})(?=[\w.~+/=-]{0,200}[\d=_.-])[\w.~+/=-]{3,4096}+"
 )
 # A commit has forty digits as well, and says so; a program's first bytes are no secret.
-_DIGITS = re.compile(
+_DIGITS_PATTERN = re.compile(
     r"(?<![\w:/@.-])(?<!commit )(?<!revision=)(?<!revision=')(?<!revision )(?<!sha1 )(?<!sha256 )"
     r"(?!7f454c46)[0-9a-f]{40,128}+(?![\w-])"
 )
-_USER_OF_URL = re.compile(
+_USER_OF_URL_PATTERN = re.compile(
     r"(?<=:/)(\\?/)(?:[^\s/\"'<>\\]{1,512}(?=@)|[^\s/@:\"'\\]{1,64}+:(?!\d{1,5}+(?:[/?#]|$))[^\s\"'<>\\]{1,256}(?=@))"
 )
-_QUERY = re.compile(rf"([?#])[\w%.\[\]-]{{1,80}}+=(?!HIDDEN){_IN_URL}++")
-_QUERY_KEY = re.compile(rf"(?i)[?&#][\w.-]{{0,40}}(?:{'|'.join(_SHAPES['query_keys'])})=[^\s&]")
-_WEBHOOK = re.compile(
+_QUERY_PATTERN = re.compile(rf"([?#])[\w%.\[\]-]{{1,80}}+=(?!HIDDEN){_IN_URL}++")
+_QUERY_KEY_PATTERN = re.compile(rf"(?i)[?&#][\w.-]{{0,40}}(?:{'|'.join(_SHAPES['query_keys'])})=[^\s&]")
+_WEBHOOK_PATTERN = re.compile(
     rf"(?i)(?<![\w-])({'|'.join(_HOSTS['webhooks'])})(:\d{{1,5}})?((?:\\?/)(?!HIDDEN){_IN_URL}++)"
 )
-_HOOK_PATH = re.compile(
+_HOOK_PATH_PATTERN = re.compile(
     rf"(?i)((?:\\?/)[\w-]{{0,40}}(?:webhooks?(?:b2|-test)?|hooks?|incoming)\\?/)(?!HIDDEN){_IN_URL}++"
 )
-_SCHEME = re.compile(rf"(?i)(?<![\w-])((?:{'|'.join(_HOSTS['schemes'])}):\\?/\\?/)(?!HIDDEN){_IN_URL}++")
+_SCHEME_PATTERN = re.compile(
+    rf"(?i)(?<![\w-])((?:{'|'.join(_HOSTS['schemes'])}):\\?/\\?/)(?!HIDDEN){_IN_URL}++"
+)
 # A part of a path as a program draws it: letters of both cases with digits, or hexadecimal.
 _DRAWN = (
     r"(?=[\w-]{0,80}\d)(?:(?=[\w-]{0,80}[A-Z])(?=[\w-]{0,80}[a-z])[\w-]{10,}+|[0-9a-fA-F-]{16,}+(?![\w-]))"
 )
-_KEY_PATH = re.compile(
+_KEY_PATH_PATTERN = re.compile(
     rf"(?<![\w.-])((?i:{'|'.join(_HOSTS['key_folders'])})\\?/(?:[\w.-]{{1,80}}\\?/){{0,3}}?)"
     rf"(?!HIDDEN){_DRAWN}{_IN_URL}*+"
 )
 # curl's and wget's: a user and a password, and no number of a user and a group.
-_LOGIN = re.compile(
+_LOGIN_PATTERN = re.compile(
     r"(?<![\w-])((?:-[uU]|--user|--proxy-user)(?:[\"']?,?\s{0,40}+[\"']?|=[\"']?))(?!\d+:\d+\b)"
     r"[^\s\"':/=,-][^\s\"':/]{0,128}+:(?!//)[^\s\"']{1,256}+"
 )
-_NETRC = re.compile(r"(?<=\blogin )(\S{1,128}\s{1,8}password\s{1,8})\S++|(\bsshpass\s{1,8}-p\s{0,4})\S++")
-_XML = re.compile(r"(?i)(<[\w:-]{0,40}(?:token|secret|password|api[-_]?key)>)[^<]{1,4096}+(?=</)")
+_NETRC_PATTERN = re.compile(
+    r"(?<=\blogin )(\S{1,128}\s{1,8}password\s{1,8})\S++|(\bsshpass\s{1,8}-p\s{0,4})\S++"
+)
+_XML_PATTERN = re.compile(r"(?i)(<[\w:-]{0,40}(?:token|secret|password|api[-_]?key)>)[^<]{1,4096}+(?=</)")
 
 
 def hide_shapes(text: str) -> str:
     """Replace media, keys, logins, signed queries and the paths of webhooks by HIDDEN."""
-    text = _PRIVATE.sub(HIDDEN, hide_media(text))
-    text = _USER_OF_URL.sub(rf"\1{HIDDEN}", text)
-    text = _WEBHOOK.sub(lambda m: f"{m[1]}{m[2] or ''}/{HIDDEN}", text)
-    for pattern in (_HOOK_PATH, _SCHEME, _KEY_PATH):
+    text = _PRIVATE_PATTERN.sub(HIDDEN, hide_media(text))
+    text = _USER_OF_URL_PATTERN.sub(rf"\1{HIDDEN}", text)
+    text = _WEBHOOK_PATTERN.sub(lambda m: f"{m[1]}{m[2] or ''}/{HIDDEN}", text)
+    for pattern in (_HOOK_PATH_PATTERN, _SCHEME_PATTERN, _KEY_PATH_PATTERN):
         text = pattern.sub(rf"\1{HIDDEN}", text)
-    text = _QUERY.sub(rf"\1{HIDDEN}", text)
-    text = _KEYS.sub(HIDDEN, text)
-    text = _DIGITS.sub(HIDDEN, text)
-    text = _BEARER.sub(rf"\1\2{HIDDEN}", text)
-    text = _LOGIN.sub(rf"\1{HIDDEN}", text)
-    text = _NETRC.sub(lambda m: f"{m[1] or m[2]}{HIDDEN}", text)
-    return _XML.sub(rf"\1{HIDDEN}", text)
+    text = _QUERY_PATTERN.sub(rf"\1{HIDDEN}", text)
+    text = _KEYS_PATTERN.sub(HIDDEN, text)
+    text = _DIGITS_PATTERN.sub(HIDDEN, text)
+    text = _BEARER_PATTERN.sub(rf"\1\2{HIDDEN}", text)
+    text = _LOGIN_PATTERN.sub(rf"\1{HIDDEN}", text)
+    text = _NETRC_PATTERN.sub(lambda m: f"{m[1] or m[2]}{HIDDEN}", text)
+    return _XML_PATTERN.sub(rf"\1{HIDDEN}", text)
 
 
 def has_secret(text: str) -> bool:
@@ -89,24 +93,24 @@ def has_secret(text: str) -> bool:
     return has_secret_path(text) or any(
         pattern.search(text)
         for pattern in (
-            _PRIVATE,
-            _QUERY_KEY,
-            _WEBHOOK,
-            _HOOK_PATH,
-            _SCHEME,
-            _DIGITS,
-            _BEARER,
-            _LOGIN,
-            _NETRC,
-            _XML,
+            _PRIVATE_PATTERN,
+            _QUERY_KEY_PATTERN,
+            _WEBHOOK_PATTERN,
+            _HOOK_PATH_PATTERN,
+            _SCHEME_PATTERN,
+            _DIGITS_PATTERN,
+            _BEARER_PATTERN,
+            _LOGIN_PATTERN,
+            _NETRC_PATTERN,
+            _XML_PATTERN,
         )
     )
 
 
 def has_secret_path(text: str) -> bool:
     """Return whether text has a key by its shape, or the path of a webhook; the path of a file is none."""
-    keys = (match[0] for match in _KEYS.finditer(text))
-    return any(map(_LONG_RUN.search, keys)) or _KEY_PATH.search(text) is not None
+    keys = (match[0] for match in _KEYS_PATTERN.finditer(text))
+    return any(map(_LONG_RUN_PATTERN.search, keys)) or _KEY_PATH_PATTERN.search(text) is not None
 
 
 def told_values(secrets: Iterable[str]) -> re.Pattern[str] | None:

@@ -17,7 +17,7 @@ PIECE_BYTES = 4 << 20
 UNFINISHED_SUFFIX = ".medley-part"
 """The suffix of a file that is not complete."""
 HASH_DIGITS = 64
-_HASHES = re.compile(rf"([0-9a-f]{{{HASH_DIGITS}}})*")
+_HASHES_PATTERN = re.compile(rf"([0-9a-f]{{{HASH_DIGITS}}})*")
 _MIN_PIECE_BYTES, _MAX_PIECE_BYTES = 1 << 10, 64 << 20
 
 
@@ -117,7 +117,7 @@ def is_config_file(path: str) -> bool:
 
 def _parse_file(entry: object) -> ManifestFile:
     match entry:
-        case [str(path), int(size_bytes), str(text)] if _HASHES.fullmatch(text):
+        case [str(path), int(size_bytes), str(text)] if _HASHES_PATTERN.fullmatch(text):
             return ManifestFile(path, size_bytes, split_hashes(text))
         case _:
             raise _refusal_problem("an odd file", f"{str(entry)[:80]} is not a path, a size and hashes")
