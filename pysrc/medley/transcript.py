@@ -113,7 +113,7 @@ def require_text(answers: Transcript, question: str) -> str:
     """Return an answer that every Linux host gives."""
     text = answers.get(question, NO_ANSWER).text.strip()
     if not text:
-        raise _incomplete_problem(f"it does not have the answer to: {question}")
+        raise _build_incomplete_problem(f"it does not have the answer to: {question}")
     return text
 
 
@@ -121,7 +121,7 @@ def require_number(answers: Transcript, question: str) -> int:
     text = require_text(answers, question)
     value = parse_number(text)
     if value is None:
-        raise _incomplete_problem(f"{text[:60]!r} is not a number, the answer to: {question}")
+        raise _build_incomplete_problem(f"{text[:60]!r} is not a number, the answer to: {question}")
     return value
 
 
@@ -148,7 +148,7 @@ def read_json_objects(answers: Transcript, question: str) -> tuple[dict[str, Any
     return tuple(item for item in value if isinstance(item, dict)) if isinstance(value, list) else ()
 
 
-def _incomplete_problem(cause: str) -> Problem:
+def _build_incomplete_problem(cause: str) -> Problem:
     return Problem(
         "the transcript is incomplete",
         cause=cause,

@@ -124,7 +124,7 @@ def test_a_refusal_has_a_fix(said: str, fix: str) -> None:
     from medley.command import Command
     from medley.environment.container import Image
 
-    problem = container_runtime.refused_start_problem(
+    problem = container_runtime.build_refused_start_problem(
         Image("maker/vllm", "a" * 64), Command(("docker", "run")), [said]
     )
     assert said in problem.cause

@@ -75,7 +75,7 @@ def locked(*names: str) -> ResolvedLock:
     ],
 )
 def test_what_a_refusal_means(said: str, what: str, fix: str) -> None:
-    found = lock.resolve_problem("jp6", 1, said.splitlines())
+    found = lock.build_resolution_problem("jp6", 1, said.splitlines())
     assert what in found.what
     assert said.splitlines()[0] in found.cause
     assert fix in found.fix

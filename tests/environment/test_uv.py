@@ -221,7 +221,7 @@ error: No solution found when resolving dependencies
     ],
 )
 def test_failure(said: str, what: str, cause: str, fix: str) -> None:
-    problem = uv.failure_problem("v", 2, said.splitlines())
+    problem = uv.build_failure_problem("v", 2, said.splitlines())
     assert isinstance(problem, Problem)
     assert what in problem.what
     assert cause in problem.cause
@@ -230,7 +230,7 @@ def test_failure(said: str, what: str, cause: str, fix: str) -> None:
 
 def test_an_offline_uv_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UV_OFFLINE", "1")
-    problem = uv.failure_problem("v", 2, LACKS.splitlines())
+    problem = uv.build_failure_problem("v", 2, LACKS.splitlines())
     assert_problem(problem, "v cannot", cause="torch==2.13.0+cpu", fix="unset UV_OFFLINE")
 
 

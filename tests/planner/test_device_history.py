@@ -9,10 +9,10 @@ import pytest
 from medley.planner import device_history
 from medley.planner.device_history import (
     ProbeRecord,
+    build_slower_than_equal_finding,
     find_slow_devices,
     list_findings,
     parse_records,
-    slower_than_equal_finding,
 )
 from medley.planner.devices import DeviceSpeed
 
@@ -113,7 +113,7 @@ def test_a_rate_of_errors_and_lanes_of_a_gpu() -> None:
 def test_equals_on_other_hosts() -> None:
     here, there = GB10.replace(gb_s=100, when="2026-11-02"), GB10.replace(host="spark-2", when="2026-11-03")
     ((each, best),) = find_slow_devices([here, there])
-    found = slower_than_equal_finding(each, best, "thor")
+    found = build_slower_than_equal_finding(each, best, "thor")
     assert found.what == "Device 0 (NVIDIA GB10) is slower than its equal in spark-2"
     assert "100 GB/s and 60 TFLOPS on 2026-11-02; there 230 GB/s" in found.cause
     assert found.fix == "sudo nvpmodel -m 0; sudo jetson_clocks"

@@ -79,7 +79,7 @@ def build_step_table(step: "LaunchStep") -> dict[str, Any]:
     }
 
 
-def only_dry_run_problem(verb: str, switch: str) -> Problem:
+def build_dry_run_problem(verb: str, switch: str) -> Problem:
     return Problem(
         f"{switch} names other hosts, so nothing can be started here",
         cause="it goes with --dry-run alone",

@@ -13,7 +13,7 @@ from typing import Any
 from medley import credentials, transcript
 from medley.cli import Verb, flag, group, switch
 from medley.cli.launch_options import ContainerOptions
-from medley.cli.output import create_output, only_dry_run_problem, print_command, print_message, print_result
+from medley.cli.output import build_dry_run_problem, create_output, print_command, print_message, print_result
 from medley.cli.progress import start_progress
 from medley.cluster import checks, device_probe, membership, node, ray_watch
 from medley.cluster.node import NodeSpec
@@ -124,7 +124,7 @@ class RayHeadVerb(Verb):
         if not options.dry_run:
             membership.require_no_membership()
         if self.replayed and not options.dry_run:
-            raise only_dry_run_problem("ray-head", "--from FILE")
+            raise build_dry_run_problem("ray-head", "--from FILE")
         host_transcript = load_answers(self.replayed)
         host = detect_host(options.kind, host_transcript)
         network_options = options.build_network_options(engine_source.find_oldest_nccl(options.engine))

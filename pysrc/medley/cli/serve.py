@@ -23,7 +23,7 @@ from medley.cli.launch_options import (
     PlanningOptions,
     read_site,
 )
-from medley.cli.output import create_output, only_dry_run_problem, print_command, print_result, print_steps
+from medley.cli.output import build_dry_run_problem, create_output, print_command, print_result, print_steps
 from medley.cli.progress import start_progress
 from medley.cluster import events, self_command, unit_file, units
 from medley.cluster.restart_rule import KILLED_SERVER_RULE, SERVED_ENGINE_RULE
@@ -107,7 +107,7 @@ class ServeOptions:
         kinds = self.hypothetical_kinds
         is_elsewhere = bool(self.replayed) or kinds is not None
         if is_elsewhere and not self.dry_run:
-            raise only_dry_run_problem("serve MODEL", "--from FILE" if self.replayed else f"--hosts {kinds}")
+            raise build_dry_run_problem("serve MODEL", "--from FILE" if self.replayed else f"--hosts {kinds}")
         tls = choose_tls(self.host, self.tls_certificate, self.tls_key, is_requested=self.tls)
         return self.hosting.build_request(model, self.planning, self.trust, user_command).replace(
             engine_flags=engine_flags,

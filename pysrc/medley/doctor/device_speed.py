@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from medley.doctor.checks import NOT_RECORDED, Case, Check, case_check
 from medley.planner.device_history import (
+    build_slower_than_equal_finding,
     find_slow_devices,
     list_findings,
     parse_records,
-    slower_than_equal_finding,
 )
 
 
@@ -22,7 +22,7 @@ def speed(case: Case) -> Iterator[Check]:
     }
     kinds = {name: host.kind.name if host.kind else None for name, host in case.hosts.items()}
     comparisons = [
-        (device.host, slower_than_equal_finding(device, best, kinds[device.host]))
+        (device.host, build_slower_than_equal_finding(device, best, kinds[device.host]))
         for device, best in find_slow_devices(devices.values())
     ]
     for name, host in case.hosts.items():

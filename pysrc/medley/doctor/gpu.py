@@ -16,7 +16,7 @@ from medley.doctor.checks import (
     host_check,
 )
 from medley.environment import driver
-from medley.environment.engine_source import has_matching_nvcc, needs_nccl, no_nccl_problem
+from medley.environment.engine_source import build_missing_nccl_problem, has_matching_nvcc, needs_nccl
 from medley.host.driver_libraries import LibraryFile
 from medley.host.health.access import Access, list_low_limits
 from medley.host.health.gpu import FOLDERS, Compilers, GpuState, GpuStates
@@ -334,7 +334,7 @@ def engine_kernels(host: ExaminedHost) -> Iterator[Check]:
         )
         return
     if needs_nccl(kind) and not (host.member.env or host.member.nccl or host.has_nix_toolkit):
-        problem = no_nccl_problem(kind)
+        problem = build_missing_nccl_problem(kind)
         yield host.report_better(f"{problem.what}; one host can serve", cause=problem.cause, fix=problem.fix)
     leftovers = host.health.leftovers
     if leftovers is None:

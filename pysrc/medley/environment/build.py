@@ -126,7 +126,7 @@ def build_environment(blueprint: Blueprint, *, watch: Progress) -> None:
             watch.note(f"{blueprint.name}: stopped; what is half made is removed")
         storage.remove_folder(blueprint.path)
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            raise uv.disk_full_problem(_describe_failure(blueprint), describe_error(error)) from error
+            raise uv.build_disk_full_problem(_describe_failure(blueprint), describe_error(error)) from error
         raise
 
 
@@ -214,14 +214,14 @@ def _look_up_packages(blueprint: Blueprint, settings: Mapping[str, str], watch: 
             or not blueprint.recipe.torch_backend
             or not uv.is_missing_package(finished.lines)
         ):
-            raise uv.failure_problem(blueprint.name, finished.status, finished.lines)
+            raise uv.build_failure_problem(blueprint.name, finished.status, finished.lines)
     raise AssertionError(blueprint)
 
 
 def _require_success(blueprint: Blueprint, command: Command, on_line: process.OnLine) -> None:
     finished = process.run(command, on_line=on_line)
     if finished.status:
-        raise uv.failure_problem(blueprint.name, finished.status, finished.lines)
+        raise uv.build_failure_problem(blueprint.name, finished.status, finished.lines)
 
 
 def _describe_failure(blueprint: Blueprint) -> str:

@@ -69,7 +69,7 @@ def _install(folder: Path, watch: Progress) -> None:
                 on_line=uv.Downloads(watch).show_line,
             )
         if finished.status:
-            raise uv.failure_problem("Caddy", finished.status, finished.lines)
+            raise uv.build_failure_problem("Caddy", finished.status, finished.lines)
         with storage.explain_errors(folder, "written"):
             draft.chmod(0o755)
             draft.rename(folder)

@@ -247,7 +247,7 @@ def probe_image(environment: ContainerEnvironment, topic: str = "image") -> dict
     finished = process.run(command, limit_s=_PROBE_LIMIT_S)
     output = json_shape.parse_last_object(finished.lines)
     if finished.status or output is None:
-        raise container_runtime.refused_start_problem(environment.image, command, finished.lines)
+        raise container_runtime.build_refused_start_problem(environment.image, command, finished.lines)
     return output
 
 

@@ -154,7 +154,7 @@ def _pull_image(runtime: Runtime, name: str, watch: Progress) -> None:
         )
 
 
-def refused_start_problem(image: Image, command: Command, lines: Sequence[str]) -> Problem:
+def build_refused_start_problem(image: Image, command: Command, lines: Sequence[str]) -> Problem:
     """Return the Problem for docker's or podman's error."""
     output = [line.strip() for line in lines if line.strip()]
     text = "\n".join(output)

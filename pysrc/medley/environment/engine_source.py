@@ -112,7 +112,7 @@ def choose_engine_source(
         return _describe_image_source(kind)
     if name or offered_lock:
         lock, switches = str(name or offered_lock), ("--env", name) if name else ()
-        problem = no_nccl_problem(kind) if needs_nccl(kind) and not has_nix_toolkit else None
+        problem = build_missing_nccl_problem(kind) if needs_nccl(kind) and not has_nix_toolkit else None
         alone_reason, join_fix = (problem.cause, problem.fix) if problem else (None, None)
         return EngineSource(
             switches,
@@ -142,7 +142,7 @@ def needs_nccl(kind: Kind) -> bool:
     return kind.table.toolkit is not None and kind.table.toolkit.nccl
 
 
-def no_nccl_problem(kind: Kind) -> Problem:
+def build_missing_nccl_problem(kind: Kind) -> Problem:
     """Return the Problem of ranks that would reach other hosts by the NCCL of the wheels."""
     return Problem(
         "an engine out of our lock cannot talk to other hosts here",

@@ -60,7 +60,7 @@ def find_interpreter(version: str, *, pythons: Mapping[str, str], uv: str) -> In
             if isinstance(result, Interpreter):
                 return result
             if candidate.is_required:
-                raise _unfit_problem(candidate, version, result.why)
+                raise _build_unfit_problem(candidate, version, result.why)
             failures[candidate.path] = result.why
     return _find_with_uv(version, uv, [*failures.values()])
 
@@ -70,7 +70,7 @@ def probe_interpreter(path: Path) -> Interpreter:
     candidate = PythonCandidate(str(path), "its virtualenv", is_required=True)
     result = _probe(candidate, "3")
     if isinstance(result, _Unfit):
-        raise _unfit_problem(candidate, "3", result.why)
+        raise _build_unfit_problem(candidate, "3", result.why)
     return result
 
 
@@ -144,7 +144,7 @@ def _find_with_uv(version: str, uv: str, failures: list[str]) -> Interpreter:
     )
 
 
-def _unfit_problem(candidate: PythonCandidate, version: str, why: str) -> Problem:
+def _build_unfit_problem(candidate: PythonCandidate, version: str, why: str) -> Problem:
     return Problem(
         f"the Python {version} that {candidate.origin} names will not do",
         cause=why,

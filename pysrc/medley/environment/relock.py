@@ -70,7 +70,7 @@ def resolve_release(name: str, version: str | None, *, watch: Progress) -> LockR
             command = Command((sys.executable, str(tree / "locks/remake.py"), name))
             finished = process.run(command, limit_s=_RESOLVE_LIMIT_S, on_line=watch.line)
         if finished.status:
-            raise uv.failure_problem(name, finished.status, finished.lines, verb="lock")
+            raise uv.build_failure_problem(name, finished.status, finished.lines, verb="lock")
         texts = [requirements, (tree / "locks" / files[1].name).read_text(encoding="utf-8")]
     # Only the title is updated: comments of the table say which version was measured.
     table = re.sub(
@@ -121,5 +121,5 @@ def _find_newest(name: str, distribution: str, recipe: Recipe, watch: Progress) 
             finished = process.run(command, limit_s=_RESOLVE_LIMIT_S, on_line=watch.line)
     pins = parse_pins("\n".join(finished.lines))
     if finished.status or not pins:
-        raise uv.failure_problem(name, finished.status, finished.lines, verb="lock")
+        raise uv.build_failure_problem(name, finished.status, finished.lines, verb="lock")
     return next(iter(pins.values()))

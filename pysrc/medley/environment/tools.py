@@ -12,9 +12,9 @@ from medley.environment import cuda_folder, driver, interpreter, toolkit, virtua
 from medley.environment.cuda_folder import CUDA_HOME
 from medley.environment.engine_source import (
     NCCL_PATH_VARIABLE,
+    build_missing_nccl_problem,
     has_matching_nvcc,
     needs_nccl,
-    no_nccl_problem,
 )
 from medley.environment.patches import Preload
 from medley.environment.toolkit import list_toolkit_variables
@@ -106,7 +106,7 @@ def prepare_tools(
         cuda_home = blueprint.site_packages / cuda_folder.FOLDER if has_matching_nvcc(name) else None
         named_nccl = user_nccl or os.environ.get(NCCL_PATH_VARIABLE)
         if is_multi_host and needs_nccl(kind) and interpreter.is_host_loader(loader) and not named_nccl:
-            raise no_nccl_problem(kind)
+            raise build_missing_nccl_problem(kind)
         require_driver(kind, blueprint.preload)
         if not dry_run:
             virtualenv.prepare_environment(name, host_toolkit, driver=kind.table.driver, watch=watch)

@@ -116,7 +116,7 @@ def is_missing_package(lines: Sequence[str]) -> bool:
     return any("there is no version of" in line or "was not found in the" in line for line in lines)
 
 
-def failure_problem(name: str, status: int, lines: Sequence[str], *, verb: str = "build") -> Problem:
+def build_failure_problem(name: str, status: int, lines: Sequence[str], *, verb: str = "build") -> Problem:
     """Return the Problem of uv's last lines after `medley env VERB`, which was to build or to lock `name`."""
     title = f"{name} cannot be {'built' if verb == 'build' else 'locked'}"
     text = "\n".join(lines)
@@ -129,7 +129,7 @@ def failure_problem(name: str, status: int, lines: Sequence[str], *, verb: str =
             fix="do not install it: ask where the file comes from (pip config list), or restore the lock",
         )
     if NO_SPACE_MESSAGE in text:
-        return disk_full_problem(title, cause)
+        return build_disk_full_problem(title, cause)
     if os.environ.get("UV_OFFLINE", "").lower() in {"1", "true", "yes", "on"}:
         title = f"{title}: uv is offline, and its cache lacks a file"
         fix = "unset UV_OFFLINE; or copy ~/.cache/uv from a host that has built it"
@@ -146,7 +146,7 @@ def failure_problem(name: str, status: int, lines: Sequence[str], *, verb: str =
     return Problem(title, cause=cause, fix=fix)
 
 
-def disk_full_problem(title: str, cause: str) -> Problem:
+def build_disk_full_problem(title: str, cause: str) -> Problem:
     return Problem(f"{title}: the disk is full", cause=cause, fix=FREE_DISK_FIX)
 
 

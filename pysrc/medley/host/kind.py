@@ -72,7 +72,7 @@ def match_kind(facts: Facts, tables: Mapping[str, HostTable]) -> Kind:
             scores[name] = (sum(not sign.is_any_gpu for sign in kind_signs), len(kind_signs))
     best = [name for name in scores if scores[name] == max(scores.values())]
     if not best:
-        raise _no_kind_problem(facts, tables)
+        raise _build_missing_kind_problem(facts, tables)
     if len(best) > 1:
         raise Problem(
             f"this host could be {' or '.join(best)}",
@@ -164,7 +164,7 @@ def _check_driver(facts: Facts) -> None:
     )
 
 
-def _no_kind_problem(facts: Facts, tables: Mapping[str, HostTable]) -> Problem:
+def _build_missing_kind_problem(facts: Facts, tables: Mapping[str, HostTable]) -> Problem:
     if not facts.is_jetson:
         return Problem(
             "no kind of host is like this one",

@@ -67,11 +67,13 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         text = file.read(length)
         size_bytes = path.stat().st_size
     if len(text) < length:
-        raise _bad_safetensors_problem(str(path), f"its header of {length} bytes ends after {len(text)}")
+        raise _build_bad_safetensors_problem(
+            str(path), f"its header of {length} bytes ends after {len(text)}"
+        )
     header = parse_header(text, str(path))
     expected_bytes = 8 + length + sum(tensor.size_bytes for tensor in header.values())
     if size_bytes < expected_bytes:
-        raise _bad_safetensors_problem(
+        raise _build_bad_safetensors_problem(
             str(path), f"it has {size_bytes} bytes of the {expected_bytes} that its header promises"
         )
     return header
@@ -86,10 +88,12 @@ def _read_header_length(start: bytes, where: str) -> int:
             fix="git lfs pull  # in that folder",
         )
     if len(start) < 8:  # noqa: PLR2004 - the format's
-        raise _bad_safetensors_problem(where, f"it has {len(start)} bytes, and the length alone takes 8")
+        raise _build_bad_safetensors_problem(
+            where, f"it has {len(start)} bytes, and the length alone takes 8"
+        )
     length: int = struct.unpack("<Q", start)[0]
     if not 0 < length <= _MAX_HEADER_BYTES:
-        raise _bad_safetensors_problem(where, f"its header would be {length} bytes long")
+        raise _build_bad_safetensors_problem(where, f"its header would be {length} bytes long")
     return length
 
 
@@ -97,9 +101,9 @@ def parse_header(text: bytes | str, where: str) -> dict[str, Tensor]:
     try:
         table = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _bad_safetensors_problem(where, f"its header is not JSON: {error}") from error
+        raise _build_bad_safetensors_problem(where, f"its header is not JSON: {error}") from error
     if not isinstance(table, dict):
-        raise _bad_safetensors_problem(where, "its header is not a table")
+        raise _build_bad_safetensors_problem(where, "its header is not a table")
     return {
         name: _parse_tensor(name, entry, where) for name, entry in table.items() if name != "__metadata__"
     }
@@ -112,7 +116,7 @@ def _parse_tensor(name: str, entry: Any, where: str) -> Tensor:  # noqa: ANN401 
         ):
             return Tensor(dtype, tuple(shape), end - start)
         case _:
-            raise _bad_safetensors_problem(
+            raise _build_bad_safetensors_problem(
                 where, f"what its header says of {name!r} has no dtype, shape and data_offsets"
             )
 
@@ -134,7 +138,7 @@ def _is_file_name(name: object) -> bool:
     return isinstance(name, str) and name not in {"", ".", ".."} and not {"/", "\0"} & set(name)
 
 
-def _bad_safetensors_problem(where: str, cause: str) -> Problem:
+def _build_bad_safetensors_problem(where: str, cause: str) -> Problem:
     return Problem(f"{where} is not whole safetensors", cause=cause, fix=_FETCH_AGAIN)
 
 

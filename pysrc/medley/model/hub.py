@@ -75,9 +75,9 @@ def fetch_info(repository: str) -> RepositoryInfo:
             "GET", url, limit_s=REQUEST_LIMIT_S, headers=build_headers(), redirects=True
         )
     except HTTPError as error:
-        raise unreachable_problem(repository, describe_error(error)) from error
+        raise build_unreachable_problem(repository, describe_error(error)) from error
     if answer.status != HTTPStatus.OK:
-        raise _refused_problem(repository, answer.status)
+        raise _build_refused_problem(repository, answer.status)
     return _parse_info(json_shape.parse_object(answer.text) or {})
 
 
@@ -101,7 +101,7 @@ def run_query(repository: str, query: "Callable[[HfApi], _T]") -> _T:
     try:
         answer = answers.get(timeout=_QUERY_LIMIT_S)
     except Empty:
-        raise unreachable_problem(repository, f"no answer in {_QUERY_LIMIT_S} s") from None
+        raise build_unreachable_problem(repository, f"no answer in {_QUERY_LIMIT_S} s") from None
     if isinstance(answer, Problem):
         raise answer
     return answer
@@ -124,12 +124,12 @@ def _run_query(repository: str, query: "Callable[[HfApi], _T]") -> _T | Problem:
                 fix="name a repository with safetensors, "
                 "or write its [shape] down: docs/reference/tables.md, models/NAME.toml",
             )
-        return _refused_problem(repository, error.response.status_code)
+        return _build_refused_problem(repository, error.response.status_code)
     except errors.SafetensorsParsingError as error:
         what = f"the weights of {repository} are not safetensors"
         return Problem(what, cause=str(error), fix="name another repository")
     except (errors.HTTPError, OSError, ValueError) as error:  # type: ignore[attr-defined]
-        return unreachable_problem(repository, type(error).__name__)
+        return build_unreachable_problem(repository, type(error).__name__)
 
 
 def silence_library() -> None:
@@ -228,7 +228,7 @@ def require_online(repository: str) -> None:
         )
 
 
-def unreachable_problem(repository: str, error: str) -> HubUnreachable:
+def build_unreachable_problem(repository: str, error: str) -> HubUnreachable:
     return HubUnreachable(
         f"{repository} cannot be fetched",
         cause=f"the hub at {find_endpoint()} does not answer ({error}), "
@@ -237,7 +237,7 @@ def unreachable_problem(repository: str, error: str) -> HubUnreachable:
     )
 
 
-def _refused_problem(repository: str, status: int) -> Problem:
+def _build_refused_problem(repository: str, status: int) -> Problem:
     if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND}:
         # The hub answers 401 for a name that does not exist, so as not to tell which private ones do.
         return Problem(

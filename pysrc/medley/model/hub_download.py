@@ -46,7 +46,7 @@ def download_model(
         raise
     except Exception as error:
         reason = error.__cause__ or error  # a dry run wraps the reason in an error of its own
-        raise hub.unreachable_problem(
+        raise hub.build_unreachable_problem(
             repository, f"{type(reason).__name__}: {describe_error(reason)[:200]}"
         ) from error
     _require_equal(repository, folder, on_progress, on_note)

@@ -119,14 +119,18 @@ def require_named_models(
     _require_no_verifier(target, code)
     for flag, word in pairwise(("", *words)):
         if CODE_KEY_PATTERN.search(word.encode()):
-            raise _unchecked_problem(f"{flag} {word[:200]}", "it names code that was not shown")
+            raise _build_unchecked_problem(f"{flag} {word[:200]}", "it names code that was not shown")
         if _takes_next_word(flag) and next(_list_settings((word,)), None):
-            raise _unchecked_problem(f"{flag} {word[:200]}", "vLLM reads the second as the first one's value")
+            raise _build_unchecked_problem(
+                f"{flag} {word[:200]}", "vLLM reads the second as the first one's value"
+            )
     has_tokenizer = any(_MODEL_FLAGS.get(model.flag) == "--tokenizer-revision" for model in models)
     for flag, _, value, _ in _list_settings(words):
         is_of_model = flag in _REVISION_FLAGS and not (has_tokenizer and flag == "--tokenizer-revision")
         if is_of_model and code.commit and value != code.commit:
-            raise _unchecked_problem(f"{flag} {value}", f"the code that you trust is of commit {code.commit}")
+            raise _build_unchecked_problem(
+                f"{flag} {value}", f"the code that you trust is of commit {code.commit}"
+            )
     for model in models:
         _require_shown_code(model, target, code, trust, starts=starts)
 
@@ -179,7 +183,7 @@ def _show_revision(model: NamedModel, commit: str) -> str:
     return f"""--speculative-config '{{"model": "{model.name}", "revision": "{commit}"}}'"""
 
 
-def _unchecked_problem(words: str, cause: str) -> Problem:
+def _build_unchecked_problem(words: str, cause: str) -> Problem:
     return Problem(
         f"{words} cannot go with --trust-remote-code",
         cause=f"{cause}; the engine would run other code than what is pinned",

@@ -98,7 +98,7 @@ def resolve_weights(
     if word.startswith((".", "~", "/")):
         cause = f"{folder.absolute()} does not exist"
         raise Problem(f"there is no folder {word}", cause=cause, fix=fix)
-    raise _unknown_model_problem(word, models, command_words)
+    raise _build_unknown_model_problem(word, models, command_words)
 
 
 def _compute_digest(model: Model) -> str:
@@ -109,7 +109,9 @@ def _compute_digest(model: Model) -> str:
     return demo.compute_digest(model.made) if model.made else ""
 
 
-def _unknown_model_problem(word: str, models: Mapping[str, Model], command_words: tuple[str, ...]) -> Problem:
+def _build_unknown_model_problem(
+    word: str, models: Mapping[str, Model], command_words: tuple[str, ...]
+) -> Problem:
     """Return a Problem whose cause has the nearest names, and whose fix is the nearest typed."""
     what, lower_word = f"there is no model {word!r}", word.lower()
     for name, (known_name, repository) in _SAME_SHAPES.items():

@@ -144,23 +144,23 @@ def _require_no_code(weights: Weights, *, starts: bool) -> None:
 
     if not (starts or weights.is_local):
         if is_known():
-            raise _refusal_problem(weights, "which files it has is seen when it is served", "")
+            raise _build_refusal_problem(weights, "which files it has is seen when it is served", "")
         return
     try:
         code = _read_code(weights, None)
     except Problem as problem:
         if weights.is_local or not is_known():
             raise
-        raise _refusal_problem(weights, f"{problem.what}: {problem.cause}", "") from problem
+        raise _build_refusal_problem(weights, f"{problem.what}: {problem.cause}", "") from problem
     if code is not None:
         # The form of sha256sum.
         listing = (f"{sha256}  {name}" for name, sha256 in sorted(code.files.items()))
-        raise _refusal_problem(
+        raise _build_refusal_problem(
             weights, "\n".join((code.description, *listing)), f" --code-revision {code.pin}"
         )
 
 
-def _refusal_problem(weights: Weights, cause: str, pin_words: str) -> Problem:
+def _build_refusal_problem(weights: Weights, cause: str, pin_words: str) -> Problem:
     word = weights.name if weights.model else weights.target
     serve = f"medley serve {shlex.quote(word)}"
     return Problem(

@@ -132,7 +132,7 @@ def send_request(
         for chunk in answer.iter_bytes():
             content += chunk
             if len(content) > MAX_ANSWER_BYTES:
-                raise _too_large_problem(url)
+                raise _build_too_large_problem(url)
         return HttpResponse(answer.status_code, answer.headers, content.decode("utf-8", "replace"))
 
 
@@ -179,12 +179,12 @@ def _split_lines(url: str, chunks: Iterator[bytes]) -> Iterator[str]:
         *complete_lines, partial_line = (partial_line + chunk).split(b"\n")
         yield from (line.decode("utf-8", "replace").rstrip("\r") for line in complete_lines)
         if len(partial_line) > MAX_ANSWER_BYTES:
-            raise _too_large_problem(url)
+            raise _build_too_large_problem(url)
     if partial_line:
         yield partial_line.decode("utf-8", "replace")
 
 
-def no_answer_problem(url: str, error: Exception) -> Problem:
+def build_missing_answer_problem(url: str, error: Exception) -> Problem:
     return Problem(
         f"no server answers at {url}",
         cause=describe_error(error),
@@ -192,7 +192,7 @@ def no_answer_problem(url: str, error: Exception) -> Problem:
     )
 
 
-def _too_large_problem(url: str) -> Problem:
+def _build_too_large_problem(url: str) -> Problem:
     return Problem(
         f"the answer of {url} is too large",
         cause=f"an answer or a line of one is larger than {MAX_ANSWER_BYTES >> 20} MiB",

@@ -172,7 +172,7 @@ def apply_change(change: Change) -> None:
     except BaseException as error:
         undo_change(force=True)
         if isinstance(error, OSError):
-            raise _failed_step_problem(describe_error(error)) from error
+            raise _build_failed_step_problem(describe_error(error)) from error
         raise
 
 
@@ -183,10 +183,10 @@ def _run_change(change: Change) -> None:
         result = process.run(command, limit_s=_LIMIT_S)
         if result.status:
             output = "\n".join(line for line in result.lines if line.strip())
-            raise _failed_step_problem(f"{command}\n{output or f'it exited with {result.status}'}")
+            raise _build_failed_step_problem(f"{command}\n{output or f'it exited with {result.status}'}")
 
 
-def _failed_step_problem(cause: str) -> Problem:
+def _build_failed_step_problem(cause: str) -> Problem:
     return Problem(
         "a step failed, so the change was undone",
         cause=cause,

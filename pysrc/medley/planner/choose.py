@@ -30,7 +30,7 @@ from medley.planner.kinds import is_unified
 from medley.planner.memory import MIN_SPARE_BYTES
 from medley.planner.partition import Workload
 from medley.planner.prediction import Prediction
-from medley.planner.remedies import impossible_sizes_problem, too_large_problem
+from medley.planner.remedies import build_impossible_sizes_problem, build_too_large_problem
 from medley.planner.site_network import SiteNetwork
 from medley.schema import Shape
 from medley.values import Value
@@ -94,7 +94,7 @@ def choose_layout(request: Request, predict: Callable[[Shape, Layout, Load], Pre
     ]
     evaluation = Evaluation(request, tuple(rows), (*candidates.ruled_out, *rejections))
     if request.sizes != NO_FORCED_SIZES and not candidates.layouts:
-        raise impossible_sizes_problem(evaluation)
+        raise build_impossible_sizes_problem(evaluation)
     return _choose_row(evaluation)
 
 
@@ -111,7 +111,7 @@ def _choose_row(evaluation: Evaluation) -> Choice:
         row for row in evaluation.rows if not row.fit.fits and sizes.allows(*count_parallel_sizes(row.layout))
     ]
     if not fitting:
-        raise too_large_problem(evaluation, unfitting)
+        raise build_too_large_problem(evaluation, unfitting)
     best = _find_best_row(fitting, goal)
     slower_rows = sorted((row for row in fitting if row is not best), key=lambda row: -row.score)
     rejected = (

@@ -130,7 +130,7 @@ def find_slow_devices(devices: Iterable[DeviceSpeed]) -> Iterator[tuple[DeviceSp
                 yield device, fastest_multiplier
 
 
-def slower_than_equal_finding(device: DeviceSpeed, faster: DeviceSpeed, kind: str | None) -> Finding:
+def build_slower_than_equal_finding(device: DeviceSpeed, faster: DeviceSpeed, kind: str | None) -> Finding:
     """Return the finding that a faster device of the same name is on another host; `kind`: the host's."""
     return Finding(
         f"{_format_name(device)} is slower than its equal in {faster.host}",

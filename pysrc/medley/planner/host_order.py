@@ -162,7 +162,7 @@ def place_in_rank_order(layout: Layout, order: Sequence[str]) -> tuple[Layout, t
                 planned_at[place] = stage_index
                 del unplaced[stage_index]
     if unplaced:
-        raise _misplaced_stage_problem(stage_devices, planned_at, layout, order)
+        raise _build_misplaced_stage_problem(stage_devices, planned_at, layout, order)
     permutation = tuple(planned_at[place] for place in range(len(stage_devices)))
     stages = build_pipeline(stage_devices, (layout.stages[nth].layers for nth in permutation))
     return layout.replace(stages=stages, other_pipelines=()), permutation
@@ -178,7 +178,7 @@ def _group_ranks(layout: Layout, order: Sequence[str]) -> list[tuple[Device, ...
     return [tuple(ranks[start : start + tensor_parallel]) for start in range(0, len(ranks), tensor_parallel)]
 
 
-def _misplaced_stage_problem(
+def _build_misplaced_stage_problem(
     stage_devices: Sequence[Sequence[Device]],
     planned_at: Mapping[int, int],
     layout: Layout,

@@ -55,7 +55,7 @@ class NoLayout(Problem):
         self.remedies, self.evaluation = remedies, evaluation
 
 
-def too_large_problem(evaluation: Evaluation, unfitting: Sequence[CandidateRow]) -> NoLayout:
+def build_too_large_problem(evaluation: Evaluation, unfitting: Sequence[CandidateRow]) -> NoLayout:
     """Return the Problem with the bytes that the nearest of these rows lacks, and with what fits instead."""
     workload, sizes = evaluation.request.workload, evaluation.request.sizes
     reasons = [f"{rejection.candidate}: {rejection.reason}" for rejection in evaluation.ruled_out]
@@ -116,7 +116,7 @@ def quantize_shape(shape: Shape, weights: WeightFormat) -> Shape | None:
     return shape.replace(**(scaled | {"weights": weights, "block": None})) if ratio < 1 else None
 
 
-def impossible_sizes_problem(evaluation: Evaluation) -> NoLayout:
+def build_impossible_sizes_problem(evaluation: Evaluation) -> NoLayout:
     """Return the Problem that no layout has the forced sizes, and why."""
     request = evaluation.request
     shape, sizes, devices = request.workload.shape, request.sizes, request.devices

@@ -14,8 +14,8 @@ from medley.network import http_client
 from medley.network.http_client import (
     HttpResponse,
     build_auth_header,
+    build_missing_answer_problem,
     format_bearer_pipe,
-    no_answer_problem,
 )
 from medley.network.socket_url import read_socket_url
 from medley.values import Value
@@ -110,7 +110,7 @@ def _stream_events(url: str, body: dict[str, object], key: str | None) -> Iterat
                         raise Problem("the server aborted its answer", cause=cause, fix=fix)
                     yield event
     except httpx.HTTPError as error:
-        raise no_answer_problem(url, error) from error
+        raise build_missing_answer_problem(url, error) from error
 
 
 def complete_url(url: str) -> str:
@@ -128,7 +128,7 @@ def list_model_cards(url: str, key: str | None = None) -> list[dict[str, Any]]:
     try:
         answer = http_client.send_request("GET", f"{url}/models", limit_s=5, headers=build_auth_header(key))
     except httpx.HTTPError as error:
-        raise no_answer_problem(url, error) from error
+        raise build_missing_answer_problem(url, error) from error
     require_ok(answer, url, "any", key)
     match answer.json():
         case {"data": [*entries]} if all(isinstance(card, dict) for card in entries):

@@ -60,14 +60,14 @@ class Manifest(Value):
 
     def __post_init__(self) -> None:
         if not _MIN_PIECE_BYTES <= self.piece_bytes <= _MAX_PIECE_BYTES:
-            raise _refusal_problem(
+            raise _build_refusal_problem(
                 f"pieces of {self.piece_bytes} bytes",
                 f"{_MIN_PIECE_BYTES} to {_MAX_PIECE_BYTES} are possible",
             )
         for file in self.files:
             size, count = file.size_bytes, len(file.hashes)
             if count != -(-size // self.piece_bytes) or size < 0:
-                raise _refusal_problem(repr(file.path), f"{count} hashes are not those of {size} bytes")
+                raise _build_refusal_problem(repr(file.path), f"{count} hashes are not those of {size} bytes")
         # It comes from another host, and no path may leave the model's folder.
         _require_inside([file.path for file in self.files] + [link.path for link in self.links])
         for link in self.links:
@@ -107,7 +107,7 @@ class Manifest(Value):
             case {"piece_bytes": int(piece_bytes), "files": [*files], "links": [*links]}:
                 return cls(tuple(map(_parse_file, files)), tuple(map(_parse_link, links)), piece_bytes)
             case _:
-                raise _refusal_problem("something else", "it has no piece_bytes, files and links")
+                raise _build_refusal_problem("something else", "it has no piece_bytes, files and links")
 
 
 def is_config_file(path: str) -> bool:
@@ -120,7 +120,7 @@ def _parse_file(entry: object) -> ManifestFile:
         case [str(path), int(size_bytes), str(text)] if _HASHES_PATTERN.fullmatch(text):
             return ManifestFile(path, size_bytes, split_hashes(text))
         case _:
-            raise _refusal_problem("an odd file", f"{str(entry)[:80]} is not a path, a size and hashes")
+            raise _build_refusal_problem("an odd file", f"{str(entry)[:80]} is not a path, a size and hashes")
 
 
 def split_hashes(text: str) -> tuple[str, ...]:
@@ -133,7 +133,7 @@ def _parse_link(entry: object) -> ManifestLink:
         case [str(path), str(target)]:
             return ManifestLink(path, target)
         case _:
-            raise _refusal_problem("an odd link", f"{str(entry)[:80]} is not a path and a target")
+            raise _build_refusal_problem("an odd link", f"{str(entry)[:80]} is not a path and a target")
 
 
 def _require_inside(paths: Iterable[str]) -> None:
@@ -142,14 +142,14 @@ def _require_inside(paths: Iterable[str]) -> None:
     for path in paths:
         parts = path.split("/")
         if not path.isprintable() or {"", ".", ".."} & set(parts) or path.endswith(UNFINISHED_SUFFIX):
-            raise _refusal_problem(repr(path), "a path in a model is relative and stays in its folder")
+            raise _build_refusal_problem(repr(path), "a path in a model is relative and stays in its folder")
         if path in known_paths:
-            raise _refusal_problem(repr(path), "it is there twice")
+            raise _build_refusal_problem(repr(path), "it is there twice")
         known_paths.add(path)
     for path in known_paths:
         for parent in PurePosixPath(path).parents:
             if str(parent) in known_paths:
-                raise _refusal_problem(repr(path), f"{parent} is not a folder")
+                raise _build_refusal_problem(repr(path), f"{parent} is not a folder")
 
 
 def _require_target(link: ManifestLink) -> None:
@@ -162,12 +162,12 @@ def _require_target(link: ManifestLink) -> None:
     climbs = len(parts) - len(names)
     is_inside = climbs <= link.path.count("/") and parts[climbs:] == names and not {"", "."} & set(names)
     if not is_inside or not names or not link.target.isprintable():
-        raise _refusal_problem(
+        raise _build_refusal_problem(
             repr(link.path), f"this link leads to {link.target!r}, out of the model's folder"
         )
 
 
-def _refusal_problem(what: str, cause: str) -> Problem:
+def _build_refusal_problem(what: str, cause: str) -> Problem:
     return Problem(
         f"the list of the model's files has {what}",
         cause=cause,

@@ -112,7 +112,7 @@ def find_endpoint_candidates(
     if wanted_link is not None and not any(
         _is_match(candidate.link, candidate.ip, wanted_link) for candidate in candidates
     ):
-        raise _missing_link_problem(host, wanted_link, facts, rejected)
+        raise _build_missing_link_problem(host, wanted_link, facts, rejected)
     return tuple(candidates), tuple(rejected)
 
 
@@ -187,7 +187,9 @@ def _parse_network(wanted_link: str) -> IPv4Network:
     )
 
 
-def _missing_link_problem(host: str, wanted_link: str, facts: Facts, rejected: list[RejectedLink]) -> Problem:
+def _build_missing_link_problem(
+    host: str, wanted_link: str, facts: Facts, rejected: list[RejectedLink]
+) -> Problem:
     reasons = {rejected_link.interface: f" ({rejected_link.why})" for rejected_link in rejected}
     texts = (
         f"{link.name} {', '.join(str(address.cidr) for address in link.addresses) or 'no address'}"

@@ -49,10 +49,10 @@ def list_port_findings(
                 topic="width",
             )
         if reports_unused and port.interface not in {*names, *reported}:
-            yield _half_port_finding(host, port.interface or port.device, facts)
+            yield _build_half_port_finding(host, port.interface or port.device, facts)
 
 
-def _half_port_finding(host: str, interface: str, facts: Facts) -> Finding:
+def _build_half_port_finding(host: str, interface: str, facts: Facts) -> Finding:
     link = next((link for link in facts.net.links if link.name == interface), None)
     name = shlex.quote(interface)
     if link and link.up and link.addresses:
@@ -74,7 +74,7 @@ def _half_port_finding(host: str, interface: str, facts: Facts) -> Finding:
     return Finding(f"{host}: only one interface of the QSFP port is used: half the speed", cause, fix, "half")
 
 
-def one_subnet_finding(
+def build_one_subnet_finding(
     first: EndpointCandidate,
     second: EndpointCandidate,
     target_subnet: IPv4Network | None,
@@ -143,7 +143,7 @@ def list_duplicate_findings(chosen: SharedNetwork) -> Iterator[Finding]:
         )
 
 
-def crossed_order_finding(network: SharedNetwork) -> Finding:
+def build_crossed_order_finding(network: SharedNetwork) -> Finding:
     return Finding(
         "the hosts order the interfaces of the QSFP port differently: only one is used, half the speed",
         f"NCCL before {SUBNET_AWARE_TEXT} connects the first port on each bus, and their subnets differ",
@@ -152,7 +152,7 @@ def crossed_order_finding(network: SharedNetwork) -> Finding:
     )
 
 
-def old_nccl_finding(version: tuple[int, ...], mbit: int) -> Finding:
+def build_old_nccl_finding(version: tuple[int, ...], mbit: int) -> Finding:
     return Finding(
         f"the cables between the hosts ({format_speed(mbit)}) are not used",
         f"NCCL {format_nccl_version(version)} does not check which cable leads to which host; "
@@ -163,7 +163,7 @@ def old_nccl_finding(version: tuple[int, ...], mbit: int) -> Finding:
     )
 
 
-def routed_finding(chosen: Candidates) -> Finding:
+def build_routed_finding(chosen: Candidates) -> Finding:
     first, second = chosen[0], chosen[1]
     return Finding(
         "these hosts share no subnet: they reach each other only through a gateway",
@@ -223,7 +223,7 @@ def list_idle_findings(
         if kept_links:
             unreported[host] = kept_links
     if unreported:
-        yield idle_ports_finding(unreported)
+        yield build_idle_ports_finding(unreported)
 
 
 def _list_port_interfaces(interface: str, facts: Facts) -> set[str | None]:
@@ -240,7 +240,7 @@ def _list_routable_networks(link: Interface) -> list[IPv4Network]:
     return [network for network in link.networks if not network.is_link_local]
 
 
-def idle_ports_finding(idle_links: Mapping[str, tuple[Interface, ...]]) -> Finding:
+def build_idle_ports_finding(idle_links: Mapping[str, tuple[Interface, ...]]) -> Finding:
     """Report unused ports; `medley link setup` configures them permanently."""
     speed = format_speed(max(link.mbit or 0 for links in idle_links.values() for link in links))
     cause = "; ".join(_describe_idle_link(host, link) for host, links in idle_links.items() for link in links)

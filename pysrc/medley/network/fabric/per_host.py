@@ -72,7 +72,7 @@ def _list_idle_findings(host: str, facts: Facts, ranked: Candidates) -> Iterator
     idle_links = findings.find_idle_ports({host: facts}, {}).get(host, ())
     unaddressed = tuple(link for link in idle_links if link.name not in ranked_names and not link.addresses)
     if unaddressed and not any((candidate.link.mbit or 0) >= FAST_MBIT for candidate in ranked):
-        yield findings.idle_ports_finding({host: unaddressed})
+        yield findings.build_idle_ports_finding({host: unaddressed})
 
 
 def _explain_rejection(
@@ -173,7 +173,7 @@ def choose_worker_network(
     try:
         joined_fabric = _drop_gid_index(choose_fabric(hosts, options.replace(link=links)))
     except Problem as problem:
-        raise _other_network_problem(hosts, options, head, problem) from problem
+        raise _build_other_network_problem(hosts, options, head, problem) from problem
     faster_findings = (
         tuple(_list_faster_link_findings(hosts, options, joined_fabric)) if options.link is None else ()
     )
@@ -237,7 +237,7 @@ def _drop_gid_index(chosen: Fabric) -> Fabric:
     )
 
 
-def _other_network_problem(
+def _build_other_network_problem(
     hosts: Mapping[str, Facts], options: NetworkOptions, head: HeadAddress, problem: Problem
 ) -> Problem:
     """Explain a host that shares another network with the head."""

@@ -58,7 +58,7 @@ def choose_ring(best: SharedNetwork, group: CandidateGroup) -> Ring | Finding | 
     if finding := find_ring_obstacle(whole, group):
         return finding
     if group.options.nccl < SUBNET_AWARE_NCCL:
-        return findings.old_nccl_finding(group.options.nccl, mbit)
+        return findings.build_old_nccl_finding(group.options.nccl, mbit)
     networks = [network for pair_networks in networks_by_pair.values() for network in pair_networks]
     bits = _compute_subnet_bits([{int(way.ip) for way in one.candidates} for one in networks])
     if bits is None:
@@ -70,7 +70,7 @@ def choose_ring(best: SharedNetwork, group: CandidateGroup) -> Ring | Finding | 
 def find_ring_obstacle(whole: CabledGroup, group: CandidateGroup) -> Finding | None:
     """Return why no NCCL can use these cables between all hosts, and the fix."""
     if absent := list_missing_pairs(whole):
-        return _missing_cable_finding(absent[0], whole, group)
+        return _build_missing_cable_finding(absent[0], whole, group)
     if len(whole.hosts) > _MAX_RING_HOSTS:
         reason = "it chooses ports by number, which reaches every other host only among three"
         if uncabled_pairs := _list_uncabled_pairs(whole):
@@ -108,7 +108,7 @@ def _list_uncabled_pairs(whole: CabledGroup) -> list[str]:
     return [" – ".join(pair) for pair in combinations(sorted(whole.hosts), 2) if pair not in cabled_pairs]
 
 
-def _missing_cable_finding(pair: tuple[str, str], whole: CabledGroup, group: CandidateGroup) -> Finding:
+def _build_missing_cable_finding(pair: tuple[str, str], whole: CabledGroup, group: CandidateGroup) -> Finding:
     ends = [(host, _find_free_port(group.hosts[host], host, whole)) for host in pair]
     shown = " – ".join(f"{host} {port}" if port else host for host, port in ends)
     used_subnets = [way.network for ways in group.candidates.values() for way in ways]

@@ -84,7 +84,7 @@ def _build_rdma_path(best: SharedNetwork, others: list[SharedNetwork], version: 
     used_networks = select_rails(best, others, rdma=True)
     order_findings: tuple[Finding, ...] = ()
     if len(used_networks) > 1 and is_port_order_crossed(used_networks) and version < SUBNET_AWARE_NCCL:
-        order_findings, used_networks = (findings.crossed_order_finding(best),), [best]
+        order_findings, used_networks = (findings.build_crossed_order_finding(best),), [best]
     link_layer = best.candidates[0].port.link_layer if best.candidates[0].port else None
     protocol = "InfiniBand" if link_layer == "InfiniBand" else "RoCE v2"
     networks = " and ".join(str(network.network) for network in used_networks)
@@ -129,4 +129,6 @@ def list_ambiguity_findings(networks: list[SharedNetwork], group: CandidateGroup
                 for candidate in network.candidates
                 for subnet in list_second_function_subnets(candidate, group)
             ]
-            yield findings.one_subnet_finding(first, second, min(second_subnets, default=None), used_subnets)
+            yield findings.build_one_subnet_finding(
+                first, second, min(second_subnets, default=None), used_subnets
+            )
