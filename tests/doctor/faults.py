@@ -10,7 +10,7 @@ from medley.doctor.checks import Case
 from medley.errors import Problem
 from medley.host import facts, health
 from medley.host.facts import network, system
-from medley.host.facts.gpu import CUDA, GPUS, MODULE
+from medley.host.facts.gpu import CUDA_QUESTION, GPUS_QUESTION, MODULE_QUESTION
 from medley.host.health import access, gpu, kernel, software
 from medley.network.fabric.choice import NetworkOptions
 from medley.transcript import Answer
@@ -75,12 +75,12 @@ def cluster_pair(**fields: Any) -> Callable[[], Case]:
 def links(name: str, *changes: tuple[str, str]) -> dict[str, str]:
     """Return ip's output about a recorded host's links, with replacements."""
     text = (HOSTS / f"{name}.txt").read_text()
-    output = text[text.index(f"$ {network.LINKS}\n") :].split("\n$ ")[0].split("\n", 1)[1]
+    output = text[text.index(f"$ {network.LINKS_QUESTION}\n") :].split("\n$ ")[0].split("\n", 1)[1]
     output = "\n".join(line.removeprefix("  ") for line in output.splitlines())
     for current, replacement in changes:
         assert current in output, current
         output = output.replace(current, replacement)
-    return {network.LINKS: output}
+    return {network.LINKS_QUESTION: output}
 
 
 def pair_without_gids() -> Case:
@@ -151,7 +151,7 @@ def packages(*names: str, env: str = "vllm-cuda-0123456789ab") -> str:
 def capped(default: str, set_: str) -> dict[str, str]:
     """Clocks that somebody has set."""
     clocks = CLOCKS.replace(f"Graphics                          : {default} MHz", f"Graphics : {set_} MHz", 1)
-    return {gpu.STATE: smi(IDLE, REASONS, clocks)}
+    return {gpu.STATE_QUESTION: smi(IDLE, REASONS, clocks)}
 
 
 def kib(total_gib: int, available_gib: int) -> str:
@@ -174,12 +174,12 @@ table inet rack {
 		type filter hook input priority filter; policy accept;
 		iifname != "lo" tcp dport 24000-24999 drop
 """
-NO_PEER = {software.OPEN_DRIVER: NOTHING, software.MODULES: "nvidia \nib_uverbs \n"}
+NO_PEER = {software.OPEN_DRIVER_QUESTION: NOTHING, software.MODULES_QUESTION: "nvidia \nib_uverbs \n"}
 BUSY = "0, NVIDIA GeForce RTX 4090, GPU-1, 00000000:01:00.0, 24564, 10000, 8.9, 580.95.05\n"
-DESKTOP = {gpu.STATE: smi(used_by((2211, "G", "Xorg", 180)), REASONS, CLOCKS)}
-COMPUTES = {gpu.STATE: smi(used_by((6330, "C", "python3", 96073)), REASONS, CLOCKS)}
+DESKTOP = {gpu.STATE_QUESTION: smi(used_by((2211, "G", "Xorg", 180)), REASONS, CLOCKS)}
+COMPUTES = {gpu.STATE_QUESTION: smi(used_by((6330, "C", "python3", 96073)), REASONS, CLOCKS)}
 RAYS = "own 40 gcs_server\nown 41 raylet\nother 812 earlyoom\n"
-LEFT_RAYS = {health.PROCESSES: RAYS, health.CLUSTERS: "40 here\n41 here\n"}
+LEFT_RAYS = {health.PROCESSES_QUESTION: RAYS, health.CLUSTERS_QUESTION: "40 here\n41 here\n"}
 SPEEDS = tuple(
     json.dumps(
         {
@@ -198,30 +198,35 @@ SPEEDS = tuple(
 """Three measurements of a GB10; the last is from its slow state."""
 SMALL_SHM = "Filesystem 1024-blocks Used Available Capacity Mounted on\nshm 65536 0 65536 0% /dev/shm\n"
 HOT = {
-    gpu.STATE: smi(
+    gpu.STATE_QUESTION: smi(
         IDLE,
         REASONS.replace("HW Thermal Slowdown           : Not Active", "HW Thermal Slowdown : Active"),
         CLOCKS,
     )
 }
-MODE_30W = {gpu.POWER: "NV Power Mode: MODE_30W\n2\n"}
-SUPER = {gpu.POWER: "NV Power Mode: 25W\n3\n", kernel.POWER_MODES: "15W=0\n25W=1\nMAXN_SUPER=2\n"}
+MODE_30W = {gpu.POWER_QUESTION: "NV Power Mode: MODE_30W\n2\n"}
+SUPER = {
+    gpu.POWER_QUESTION: "NV Power Mode: 25W\n3\n",
+    kernel.POWER_MODES_QUESTION: "15W=0\n25W=1\nMAXN_SUPER=2\n",
+}
 LOW_CLOCKS = CLOCKS.replace("208 MHz", "507 MHz")
 BUSY_REASONS = REASONS.replace("Idle                              : Active", "Idle : Not Active")
-STUCK = {gpu.STATE: smi(used_by((6330, "C", "sglang::scheduler", 96073)), BUSY_REASONS, LOW_CLOCKS)}
+STUCK = {gpu.STATE_QUESTION: smi(used_by((6330, "C", "sglang::scheduler", 96073)), BUSY_REASONS, LOW_CLOCKS)}
 AER = (
     "[ 811.641] pcieport 0000:00:00.0: AER: Uncorrectable (Fatal) error message received from 0000:00:00.0\n"
     "[ 811.642] pcieport 0000:00:00.0: PCIe Bus Error: severity=Uncorrectable (Fatal)\n"
 )
 PEERS = " \tGPU0\tGPU1\t\n GPU0\tX\tOK\t\n GPU1\tOK\tX\t\n"
-LENT = {kernel.CMA: "CmaTotal: 0 kB\nCmaFree: 9752576 kB\n"}
+LENT = {kernel.CMA_QUESTION: "CmaTotal: 0 kB\nCmaFree: 9752576 kB\n"}
 OLD_PTXAS = "/usr/local/cuda/bin/ptxas 12.8\n"
 TOLD_OLD = {
-    software.VARIABLES: "TRITON_PTXAS_PATH=/opt/ptxas\n",
-    gpu.PTXAS: "/opt/ptxas 12.8\n/usr/local/cuda/bin/ptxas 13.0\n",
+    software.VARIABLES_QUESTION: "TRITON_PTXAS_PATH=/opt/ptxas\n",
+    gpu.PTXAS_QUESTION: "/opt/ptxas 12.8\n/usr/local/cuda/bin/ptxas 13.0\n",
 }
-TOLD_NONE = {software.VARIABLES: "TRITON_PTXAS_PATH=/opt/gone\n"}
-OWN_CU128 = {software.OWN: f"bin/python\nbin/ray\n{packages('torch-2.9.0+cu128', env='')}"}
+TOLD_NONE = {software.VARIABLES_QUESTION: "TRITON_PTXAS_PATH=/opt/gone\n"}
+OWN_CU128 = {
+    software.USER_ENVIRONMENT_QUESTION: f"bin/python\nbin/ray\n{packages('torch-2.9.0+cu128', env='')}"
+}
 FULL = "environments yes 1000000000 800000000\nstate yes 1000000 102400\n"
 TIGHT = df(**{**ROOM, "environments": ("yes", 100, 9)})
 FAULTS = (
@@ -242,7 +247,7 @@ FAULTS = (
     Fault(
         "ntp",
         "Clock is not synchronized",
-        with_("spark", overrides={access.SYNCHRONISED: "NTP=no\nNTPSynchronized=no\n"}),
+        with_("spark", overrides={access.SYNCHRONISED_QUESTION: "NTP=no\nNTPSynchronized=no\n"}),
         "better",
         "sudo timedatectl set-ntp true",
     ),
@@ -251,39 +256,51 @@ FAULTS = (
     Fault("kind", "no kind of host is a Jetson", with_("orin-r35-no-nvidia-smi"), fix="move it to a release"),
     Fault("kind", "infoROM is corrupted", with_("rtx-4090"), "better"),
     Fault(
-        "driver", "is too old", with_("spark", overrides={CUDA: "CUDA Version        : 12.8\n"}), fix="driver"
+        "driver",
+        "is too old",
+        with_("spark", overrides={CUDA_QUESTION: "CUDA Version        : 12.8\n"}),
+        fix="driver",
     ),
     Fault(
         "driver",
         "have different drivers",
-        pair({MODULE: "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  580.95.05  Release\n"}),
+        pair(
+            {
+                MODULE_QUESTION: "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  "
+                "580.95.05  Release\n"
+            }
+        ),
         "better",
     ),
     Fault(
         "driver-libraries",
         "half upgraded",
-        with_("spark", overrides={gpu.FILES: driver(AARCH64, nvml="580.126.09")}),
+        with_("spark", overrides={gpu.FILES_QUESTION: driver(AARCH64, nvml="580.126.09")}),
         fix="sudo reboot",
     ),
     Fault(
         "driver-libraries",
         "is not found",
-        with_("spark", overrides={gpu.FILES: f"{AARCH64}/libcuda.so.1 /usr/cuda/compat/libcuda.so.1\n"}),
+        with_(
+            "spark", overrides={gpu.FILES_QUESTION: f"{AARCH64}/libcuda.so.1 /usr/cuda/compat/libcuda.so.1\n"}
+        ),
         fix="ubuntu-drivers install",
     ),
     Fault(
         "driver-libraries",
         "is not found",
-        with_("orin-r39", overrides={gpu.FILES: "", gpu.TOOLKIT: "toolkit\n"}),
+        with_("orin-r39", overrides={gpu.FILES_QUESTION: "", gpu.TOOLKIT_QUESTION: "toolkit\n"}),
         fix="nvidia-l4t-cuda",
     ),
-    Fault("versions", "Ray differs", pair({software.PACKAGES: packages("ray-2.59.0", "vllm-0.32.0")})),
+    Fault(
+        "versions", "Ray differs", pair({software.PACKAGES_QUESTION: packages("ray-2.59.0", "vllm-0.32.0")})
+    ),
     Fault(
         "versions",
         "NCCL differs",
         pair(
             {
-                software.PACKAGES: packages(
+                software.PACKAGES_QUESTION: packages(
                     "ray-2.60.0", "vllm-0.32.0", "torch-2.13.0", "nvidia_nccl_cu13-2.30.7"
                 )
             }
@@ -296,7 +313,9 @@ FAULTS = (
         "has no ray",
         with_(
             "spark",
-            overrides={software.OWN: f"bin/python\nbin/vllm\n{packages('vllm-0.32.0', env='')}"},
+            overrides={
+                software.USER_ENVIRONMENT_QUESTION: f"bin/python\nbin/vllm\n{packages('vllm-0.32.0', env='')}"
+            },
             members=OWN_ENVIRONMENT,
         ),
         fix="pip install 'ray",
@@ -379,7 +398,7 @@ FAULTS = (
     Fault(
         "boot-mtu",
         "is lost at the next boot",
-        pair({software.MTUS: "none\n1500\n"}),
+        pair({software.MTUS_QUESTION: "none\n1500\n"}),
         "better",
         "sudo $(command -v medley) link setup",
     ),
@@ -392,39 +411,42 @@ FAULTS = (
     Fault(
         "by-hand",
         "is not an address",
-        pair({software.VARIABLES: "VLLM_HOST_IP=192.168.50.192\n"}),
+        pair({software.VARIABLES_QUESTION: "VLLM_HOST_IP=192.168.50.192\n"}),
         fix="unset",
     ),
     Fault(
         "by-hand",
         "that this host does not have",
-        with_("spark", overrides={software.VARIABLES: "GLOO_SOCKET_IFNAME=eth0\n"}),
+        with_("spark", overrides={software.VARIABLES_QUESTION: "GLOO_SOCKET_IFNAME=eth0\n"}),
     ),
     Fault(
         "by-hand",
         "does not reach other hosts",
-        with_("rtx-vpn-docker", overrides={software.VARIABLES: "NCCL_SOCKET_IFNAME=docker0\n"}),
+        with_("rtx-vpn-docker", overrides={software.VARIABLES_QUESTION: "NCCL_SOCKET_IFNAME=docker0\n"}),
     ),
     Fault(
         "by-hand",
         "a device that this host does not have",
-        pair({software.VARIABLES: "NCCL_IB_HCA=mlx5_0,mlx5_1\n"}),
+        pair({software.VARIABLES_QUESTION: "NCCL_IB_HCA=mlx5_0,mlx5_1\n"}),
     ),
     Fault(
         "by-hand",
         "hides every GPU",
-        with_("spark", overrides={software.VARIABLES: "CUDA_VISIBLE_DEVICES=\n"}),
+        with_("spark", overrides={software.VARIABLES_QUESTION: "CUDA_VISIBLE_DEVICES=\n"}),
     ),
     Fault(
         "by-hand",
         "lacks 12.1",
-        with_("spark", overrides={software.VARIABLES: "TORCH_CUDA_ARCH_LIST=9.0\n"}),
+        with_("spark", overrides={software.VARIABLES_QUESTION: "TORCH_CUDA_ARCH_LIST=9.0\n"}),
         "better",
     ),
     Fault(
         "by-hand",
         "does not read VLLM_USE_FLASHINFER_MOE_FP4",
-        with_("spark", overrides={software.VLLM_NAMES: "VLLM_LOGGING_LEVEL\nVLLM_USE_FLASHINFER_MOE_FP4\n"}),
+        with_(
+            "spark",
+            overrides={software.VLLM_NAMES_QUESTION: "VLLM_LOGGING_LEVEL\nVLLM_USE_FLASHINFER_MOE_FP4\n"},
+        ),
         fix="--moe-backend",
     ),
     Fault(
@@ -433,46 +455,58 @@ FAULTS = (
         with_("spark", members={"spark": ClusterHost(environment={"VLLM_NVFP4_GEMM_BACKEND": "cutlass"})}),
         fix="remove VLLM_NVFP4_GEMM_BACKEND from cluster.toml",
     ),
-    Fault("by-hand", "NCCL_IB_GID_INDEX is 5", pair({software.VARIABLES: "NCCL_IB_GID_INDEX=5\n"})),
-    Fault("by-hand", "keeps NCCL from RDMA", pair({software.VARIABLES: "NCCL_IB_DISABLE=1\n"}), "better"),
+    Fault("by-hand", "NCCL_IB_GID_INDEX is 5", pair({software.VARIABLES_QUESTION: "NCCL_IB_GID_INDEX=5\n"})),
+    Fault(
+        "by-hand",
+        "keeps NCCL from RDMA",
+        pair({software.VARIABLES_QUESTION: "NCCL_IB_DISABLE=1\n"}),
+        "better",
+    ),
     Fault(
         "address",
         "is no longer on this host",
-        with_("spark", overrides={software.MEMBERSHIP: '"role": "worker"\n"address": "192.168.50.192"\n'}),
+        with_(
+            "spark",
+            overrides={software.MEMBERSHIP_QUESTION: '"role": "worker"\n"address": "192.168.50.192"\n'},
+        ),
         fix="medley ray-stop",
     ),
     Fault("reach", "does not reach", pair(connection_problems={"spark-pair-b": UNREACHED}), fix="ufw allow"),
     Fault(
         "firewall",
         "ufw is on",
-        with_("spark", overrides={access.UFW: "ENABLED=yes\n"}),
+        with_("spark", overrides={access.UFW_QUESTION: "ENABLED=yes\n"}),
         "better",
         "medley ports",
     ),
     Fault(
         "firewall",
         "drops",
-        with_("spark", overrides={access.NFT: DROPS}),
+        with_("spark", overrides={access.NFT_QUESTION: DROPS}),
         "better",
         "nft insert rule inet rack input ip saddr NETWORK accept",
     ),
     Fault(
         "firewall",
         "drops",
-        with_("spark", overrides={access.IPTABLES: "-P INPUT DROP\n"}),
+        with_("spark", overrides={access.IPTABLES_QUESTION: "-P INPUT DROP\n"}),
         "better",
         "iptables",
     ),
-    Fault("firewall", "drops", pair({access.NFT: DROPS}, connection_problems={"spark-pair-b": UNREACHED})),
+    Fault(
+        "firewall",
+        "drops",
+        pair({access.NFT_QUESTION: DROPS}, connection_problems={"spark-pair-b": UNREACHED}),
+    ),
     Fault(
         "firewall",
         "firewalld is running",
         with_(
             "spark",
             overrides={
-                access.NFT: NOTHING,
-                access.IPTABLES: NOTHING,
-                health.PROCESSES: "other 700 firewalld\nother 812 earlyoom\n",
+                access.NFT_QUESTION: NOTHING,
+                access.IPTABLES_QUESTION: NOTHING,
+                health.PROCESSES_QUESTION: "other 700 firewalld\nother 812 earlyoom\n",
             },
         ),
         "better",
@@ -480,32 +514,32 @@ FAULTS = (
     Fault(
         "ports",
         "Port 24000 is in use",
-        with_("spark", overrides={access.LISTENING: "5DC0 all\n"}),
+        with_("spark", overrides={access.LISTENING_QUESTION: "5DC0 all\n"}),
         fix="ss -ltnp",
     ),
     Fault(
         "ports",
         "Port 8000 is already in use",
-        with_("spark", overrides={access.LISTENING: "1F40 all\n"}),
+        with_("spark", overrides={access.LISTENING_QUESTION: "1F40 all\n"}),
         "better",
     ),
     Fault(
         "name",
         "does not resolve",
-        with_("spark", overrides={access.OWN_NAME: NOTHING}),
+        with_("spark", overrides={access.LOCAL_ADDRESSES_QUESTION: NOTHING}),
         "better",
         "/etc/hosts",
     ),
     Fault(
         "name",
         "not to an address of this host",
-        with_("spark", overrides={access.OWN_NAME: "192.168.9.9\n"}),
+        with_("spark", overrides={access.LOCAL_ADDRESSES_QUESTION: "192.168.9.9\n"}),
         fix="/etc/hosts",
     ),
     Fault(
         "rdma-libraries",
         "libibverbs",
-        with_("spark-pair-a", overrides={software.LIBRARIES: NOTHING}),
+        with_("spark-pair-a", overrides={software.LIBRARIES_QUESTION: NOTHING}),
         fix="libibverbs1",
     ),
     Fault(
@@ -518,13 +552,16 @@ FAULTS = (
     Fault(
         "pcie-errors",
         "0000:00:00.0, 0002:00:00.0",
-        pair({kernel.PCIE_FATAL: "0002:00:00.0 1\n", kernel.PCIE_LOG: AER}),
+        pair({kernel.PCIE_FATAL_QUESTION: "0002:00:00.0 1\n", kernel.PCIE_LOG_QUESTION: AER}),
         fix="fwupdmgr",
     ),
     Fault(
         "peer-access",
         "translates: 0000:41:00.0",
-        with_("rtx-two", overrides={kernel.PEERS: PEERS, kernel.IOMMU: "0000:41:00.0 DMA-FQ\n"}),
+        with_(
+            "rtx-two",
+            overrides={kernel.PEERS_QUESTION: PEERS, kernel.IOMMU_QUESTION: "0000:41:00.0 DMA-FQ\n"},
+        ),
         "better",
         "iommu=pt",
     ),
@@ -537,28 +574,43 @@ FAULTS = (
         "update-grub",
     ),
     Fault(
-        "memory", "GiB available", with_("spark", overrides={facts.MEMINFO: kib(121, 60)}), "better", "ps -eo"
+        "memory",
+        "GiB available",
+        with_("spark", overrides={facts.MEMINFO_QUESTION: kib(121, 60)}),
+        "better",
+        "ps -eo",
     ),
-    Fault("memory", "GiB available", with_("cpu-rack", overrides={facts.MEMINFO: kib(124, 2)}), fix="ps -eo"),
+    Fault(
+        "memory",
+        "GiB available",
+        with_("cpu-rack", overrides={facts.MEMINFO_QUESTION: kib(124, 2)}),
+        fix="ps -eo",
+    ),
     Fault(
         "page-cache",
         "Page cache holds",
-        with_("spark", overrides={health.PAGES: meminfo(3, 60)}),
+        with_("spark", overrides={health.PAGES_QUESTION: meminfo(3, 60)}),
         "better",
         "drop_caches",
     ),
     Fault(
         "swap",
         "GiB used",
-        with_("spark", overrides={health.PAGES: meminfo(100, 5, 16, 9)}),
+        with_("spark", overrides={health.PAGES_QUESTION: meminfo(100, 5, 16, 9)}),
         "better",
         "swapoff",
     ),
-    Fault("guard", "No guard ends", with_("spark", overrides={health.PROCESSES: ""}), "better", "earlyoom"),
+    Fault(
+        "guard",
+        "No guard ends",
+        with_("spark", overrides={health.PROCESSES_QUESTION: ""}),
+        "better",
+        "earlyoom",
+    ),
     Fault(
         "gpu-memory",
         "GPU 0: 9.8 of 24.0 GiB",
-        with_("rtx-4090", overrides={GPUS: BUSY}),
+        with_("rtx-4090", overrides={GPUS_QUESTION: BUSY}),
         "better",
         "nvidia-smi",
     ),
@@ -570,13 +622,16 @@ FAULTS = (
         "isolate",
     ),
     Fault(
-        "gpu-users", "A desktop", with_("thor-r38", overrides={health.PROCESSES: "other 90 Xorg\n"}), "better"
+        "gpu-users",
+        "A desktop",
+        with_("thor-r38", overrides={health.PROCESSES_QUESTION: "other 90 Xorg\n"}),
+        "better",
     ),
     Fault("gpu-users", "python3 (6330, 93.8 GiB)", with_("spark", overrides=COMPUTES), "better", "kill 6330"),
     Fault(
         "leftovers",
         "Another Ray is running: gcs_server (40), raylet (41)",
-        with_("spark", overrides={health.PROCESSES: RAYS}),
+        with_("spark", overrides={health.PROCESSES_QUESTION: RAYS}),
         "better",
         "ps -o pid,user,lstart,args -p 40,41",
     ),
@@ -584,13 +639,13 @@ FAULTS = (
     Fault(
         "leftovers",
         "An engine is already running",
-        with_("spark", overrides={health.PROCESSES: "own 7 ollama\n"}),
+        with_("spark", overrides={health.PROCESSES_QUESTION: "own 7 ollama\n"}),
         "better",
     ),
     Fault(
         "shm",
         "(/dev/shm) has only 64 MiB",
-        with_("thor-r38", overrides={facts.SHM: SMALL_SHM}),
+        with_("thor-r38", overrides={facts.SHM_QUESTION: SMALL_SHM}),
         fix="remount",
     ),
     Fault(
@@ -605,7 +660,7 @@ FAULTS = (
     Fault(
         "speed",
         "is slower than its own past",
-        with_("spark", overrides={health.SPEEDS: "".join(SPEEDS)}),
+        with_("spark", overrides={health.SPEEDS_QUESTION: "".join(SPEEDS)}),
         "better",
         "unplug the power supply at both ends",
     ),
@@ -630,46 +685,49 @@ FAULTS = (
     Fault(
         "power",
         "is 120W",
-        with_("thor-r38", overrides={gpu.POWER: "NV Power Mode: 120W\n1\n", kernel.POWER_MODES: NOTHING}),
+        with_(
+            "thor-r38",
+            overrides={gpu.POWER_QUESTION: "NV Power Mode: 120W\n1\n", kernel.POWER_MODES_QUESTION: NOTHING},
+        ),
         "better",
         "grep POWER_MODEL",
     ),
     Fault(
         "power",
         "follows the load",
-        with_("orin-r36", overrides={kernel.GPU_CLOCKS: "17000000.gpu 306000000 1300500000\n"}),
+        with_("orin-r36", overrides={kernel.GPU_CLOCKS_QUESTION: "17000000.gpu 306000000 1300500000\n"}),
         "better",
         "sudo jetson_clocks",
     ),
     Fault(
         "devices",
         "/dev/nvidiactl",
-        with_("spark", overrides={access.DEVICES: "/dev/nvidiactl no\n"}),
+        with_("spark", overrides={access.DEVICES_QUESTION: "/dev/nvidiactl no\n"}),
         fix="usermod",
     ),
     Fault(
         "devices",
         "uverbs0",
-        with_("spark", overrides={access.DEVICES: "/dev/infiniband/uverbs0 no\n"}),
+        with_("spark", overrides={access.DEVICES_QUESTION: "/dev/infiniband/uverbs0 no\n"}),
         fix="chmod",
     ),
     Fault(
         "limits",
         "is 8192 KiB",
-        with_("spark-pair-a", overrides={access.LIMITS: limits_of("8388608", 1048576)}),
+        with_("spark-pair-a", overrides={access.LIMITS_QUESTION: limits_of("8388608", 1048576)}),
         fix="memlock",
     ),
     Fault(
         "limits",
         "is 4,096",
-        with_("spark", overrides={access.LIMITS: limits_of("unlimited", 4096)}),
+        with_("spark", overrides={access.LIMITS_QUESTION: limits_of("unlimited", 4096)}),
         "better",
         "nofile",
     ),
     Fault(
         "ptxas",
         "No ptxas here knows sm_110",
-        with_("thor-r38", overrides={gpu.PTXAS: OLD_PTXAS}),
+        with_("thor-r38", overrides={gpu.PTXAS_QUESTION: OLD_PTXAS}),
         "better",
         "13-0",
     ),
@@ -688,13 +746,13 @@ FAULTS = (
     Fault(
         "compiler",
         "gcc is not installed",
-        with_("spark", overrides={system.PROGRAMS: "/usr/bin/python3.12\n"}),
+        with_("spark", overrides={system.PROGRAMS_QUESTION: "/usr/bin/python3.12\n"}),
         fix="build",
     ),
     Fault(
         "compiler",
         "Python of vllm-cuda-0123456789ab has no headers",
-        with_("spark", overrides={gpu.HEADERS: "/x/envs/vllm-cuda-0123456789ab False\n"}),
+        with_("spark", overrides={gpu.HEADERS_QUESTION: "/x/envs/vllm-cuda-0123456789ab False\n"}),
         fix="python3-dev",
     ),
     Fault(
@@ -717,7 +775,7 @@ FAULTS = (
         with_(
             "rtx-two",
             members=OWN_RTX,
-            overrides={system.CUDA: '"cuda" : {\n "name" : "CUDA SDK",\n "version" : "12.8.1"\n'},
+            overrides={system.CUDA_QUESTION: '"cuda" : {\n "name" : "CUDA SDK",\n "version" : "12.8.1"\n'},
         ),
         fix="cuda-toolkit-13-0",
     ),
@@ -735,7 +793,7 @@ FAULTS = (
     Fault(
         "kernels",
         "has no kernels",
-        with_("spark", overrides={software.PACKAGES: packages("torch-2.13.0+cpu")}),
+        with_("spark", overrides={software.PACKAGES_QUESTION: packages("torch-2.13.0+cpu")}),
     ),
     Fault(
         "kernels",
@@ -743,68 +801,70 @@ FAULTS = (
         with_("thor-r38", overrides=OWN_CU128, members={"thor-r38": ClusterHost(env="/opt/own")}),
         fix="13.0",
     ),
-    Fault("disk", "state: 100 MiB", with_("spark", overrides={health.DISKS: FULL}), fix="df -h"),
+    Fault("disk", "state: 100 MiB", with_("spark", overrides={health.DISKS_QUESTION: FULL}), fix="df -h"),
     Fault(
         "disk",
         "cannot write",
-        with_("spark", overrides={health.DISKS: df(**{**ROOM, "models": ("no", 9, 9)})}),
+        with_("spark", overrides={health.DISKS_QUESTION: df(**{**ROOM, "models": ("no", 9, 9)})}),
         fix="chown",
     ),
     Fault(
         "disk",
         "environments: 9.0 GiB",
-        with_("spark", overrides={health.DISKS: TIGHT}),
+        with_("spark", overrides={health.DISKS_QUESTION: TIGHT}),
         "better",
         "medley env clean",
     ),
     Fault(
         "hub",
         "does not answer",
-        with_("spark", overrides={software.ANSWER: Answer("000", 28)}),
+        with_("spark", overrides={software.ANSWER_QUESTION: Answer("000", 28)}),
         "better",
         "export HF_HUB_OFFLINE=1",
     ),
-    Fault("hub", "has mode 644", with_("spark", overrides={software.MODE: "644\n"}), fix="chmod 600"),
+    Fault(
+        "hub", "has mode 644", with_("spark", overrides={software.MODE_QUESTION: "644\n"}), fix="chmod 600"
+    ),
     Fault(
         "containers",
         "cannot pass this GPU",
-        with_("spark", overrides={software.RUNTIMES: "docker\n"}),
+        with_("spark", overrides={software.RUNTIMES_QUESTION: "docker\n"}),
         "better",
     ),
     Fault(
         "containers",
         "Docker and Podman are not installed",
-        with_("orin-r36", overrides={software.RUNTIMES: ""}),
+        with_("orin-r36", overrides={software.RUNTIMES_QUESTION: ""}),
         fix="docker.io",
     ),
     Fault(
         "containers",
         "does not have NVIDIA's",
-        with_("orin-r36", overrides={software.RUNTIMES: "docker\nnvidia-ctk\n"}),
+        with_("orin-r36", overrides={software.RUNTIMES_QUESTION: "docker\nnvidia-ctk\n"}),
     ),
     Fault(
         "secrets",
         "Other users can read token",
-        with_("spark", overrides={software.SECRETS: "644 token\n"}),
+        with_("spark", overrides={software.SECRETS_QUESTION: "644 token\n"}),
         fix="chmod 600",
     ),
     Fault(
         "secrets",
         "Other users can read keys/*",
-        with_("spark", overrides={software.SECRETS: "600 token\n640 keys/*\n"}),
+        with_("spark", overrides={software.SECRETS_QUESTION: "600 token\n640 keys/*\n"}),
         fix="/keys/*",
     ),
     Fault(
         "lingers",
         "does not start again",
-        pair({software.LINGERS: "no\n"}),
+        pair({software.LINGERS_QUESTION: "no\n"}),
         "better",
         "loginctl enable-linger",
     ),
     Fault(
         "charset",
         "ISO-8859-1",
-        with_("spark", overrides={access.CHARSET: "de_DE.ISO-8859-1\n"}),
+        with_("spark", overrides={access.CHARSET_QUESTION: "de_DE.ISO-8859-1\n"}),
         "better",
         "LANG",
     ),

@@ -71,17 +71,21 @@ SOUND_OF = tuple(
         if rule.name == "power"
         else with_(
             "spark",
-            overrides={software.OWN: f"bin/python\nbin/ray\n{packages('ray-2.60.0', env='')}"},
+            overrides={
+                software.USER_ENVIRONMENT_QUESTION: f"bin/python\nbin/ray\n{packages('ray-2.60.0', env='')}"
+            },
             members=OWN_ENVIRONMENT,
         )
         if rule.name == "own-environment"
-        else with_("spark", overrides={software.MEMBERSHIP: '"role": "worker"\n"address": "192.168.1.10"\n'})
+        else with_(
+            "spark", overrides={software.MEMBERSHIP_QUESTION: '"role": "worker"\n"address": "192.168.1.10"\n'}
+        )
         if rule.name == "address"
         else two_workstations({})
         if rule.name == "peer-memory"
-        else with_("rtx-two", overrides={kernel.PEERS: PEERS})
+        else with_("rtx-two", overrides={kernel.PEERS_QUESTION: PEERS})
         if rule.name in {"gpu-memory", "peer-access"}
-        else with_("spark", overrides={health.SPEEDS: "".join(SPEEDS[:2])})
+        else with_("spark", overrides={health.SPEEDS_QUESTION: "".join(SPEEDS[:2])})
         if rule.name == "speed"
         else with_("spark", model_fit=("it fits", None))
         if rule.name == "model"
@@ -137,14 +141,15 @@ def test_what_was_not_asked_is_not_known() -> None:
 
 
 def test_hosts_that_reach_each_other_have_no_firewall_in_the_way() -> None:
-    results = checks_of("firewall", pair({access.UFW: "ENABLED=yes\n"}, connection_problems={})())
+    results = checks_of("firewall", pair({access.UFW_QUESTION: "ENABLED=yes\n"}, connection_problems={})())
     assert {check.state for check in results} == {"ok"}
 
 
 def test_a_rule_of_medleys_own_firewall_is_no_fault() -> None:
     rules = DROPS.replace("inet rack", "inet medley")
     assert {
-        check.state for check in checks_of("firewall", with_("spark", overrides={access.NFT: rules})())
+        check.state
+        for check in checks_of("firewall", with_("spark", overrides={access.NFT_QUESTION: rules})())
     } == {"ok"}
 
 
@@ -153,7 +158,9 @@ def test_a_host_that_runs_out_of_an_image_needs_no_environment() -> None:
     results = [check for name in ("kernels", "containers") for check in checks_of(name, case)]
     assert [check.state for check in results] == ["ok", "ok"]
     missing = with_(
-        "orin-r39", overrides={software.RUNTIMES: ""}, members={"orin-r39": ClusterHost(image="vllm:mine")}
+        "orin-r39",
+        overrides={software.RUNTIMES_QUESTION: ""},
+        members={"orin-r39": ClusterHost(image="vllm:mine")},
     )()
     (check,) = checks_of("containers", missing)
     assert check.problem
@@ -163,8 +170,8 @@ def test_a_host_that_runs_out_of_an_image_needs_no_environment() -> None:
 def test_our_own_ray_is_no_fault() -> None:
     overrides = {
         **LEFT_RAYS,
-        software.MEMBERSHIP: '"role": "head"\n"address": "192.168.1.10"\n',
-        access.LISTENING: "5DC0 all\n5DC1 all\n",
+        software.MEMBERSHIP_QUESTION: '"role": "head"\n"address": "192.168.1.10"\n',
+        access.LISTENING_QUESTION: "5DC0 all\n5DC1 all\n",
     }
     case = case_of({"spark": overrides})
     assert {check.state for check in checks_of("leftovers", case)} == {"ok"}
@@ -185,7 +192,10 @@ def test_room_for_an_environment_is_that_of_its_device(
     name: str, free_gib: int, packages_: str | None, state: str, size: str
 ) -> None:
     room = {**ROOM, "environments": ("yes", 200, free_gib)}
-    overrides = {health.DISKS: df(**room), software.PACKAGES: packages(packages_) if packages_ else ""}
+    overrides = {
+        health.DISKS_QUESTION: df(**room),
+        software.PACKAGES_QUESTION: packages(packages_) if packages_ else "",
+    }
     (check, *_) = checks_of("disk", case_of({name: overrides}))
     assert check.state == state
     if check.problem:
@@ -203,7 +213,7 @@ def test_room_for_an_environment_is_that_of_its_device(
     ],
 )
 def test_a_ray_of_another_is_named_and_no_fix_ends_it(rays: str, clusters: str, owner: str) -> None:
-    overrides = {health.PROCESSES: f"{rays}other 812 earlyoom\n", health.CLUSTERS: clusters}
+    overrides = {health.PROCESSES_QUESTION: f"{rays}other 812 earlyoom\n", health.CLUSTERS_QUESTION: clusters}
     (check,) = checks_of("leftovers", case_of({"spark": overrides}))
     assert check.problem
     assert check.fix is None
@@ -214,16 +224,16 @@ def test_a_ray_of_another_is_named_and_no_fix_ends_it(rays: str, clusters: str, 
 
 def test_a_ray_in_a_container_of_docker_is_the_members() -> None:
     overrides = {
-        health.PROCESSES: "other 40 raylet\nother 812 earlyoom\n",
-        software.MEMBERSHIP: '"role": "worker"\n"address": "192.168.1.10"\n',
+        health.PROCESSES_QUESTION: "other 40 raylet\nother 812 earlyoom\n",
+        software.MEMBERSHIP_QUESTION: '"role": "worker"\n"address": "192.168.1.10"\n',
     }
     (check,) = checks_of("leftovers", case_of({"spark": overrides}))
     assert check.state == "ok"
 
 
 def test_a_transcript_without_the_clusters_of_its_rays_leaves_it_open() -> None:
-    transcript = dict(answers("spark", {health.PROCESSES: "own 40 raylet\n"}))
-    del transcript[health.CLUSTERS]
+    transcript = dict(answers("spark", {health.PROCESSES_QUESTION: "own 40 raylet\n"}))
+    del transcript[health.CLUSTERS_QUESTION]
     (check,) = checks_of("leftovers", build_case_from_transcripts({"spark": transcript}))
     assert check.state == "unknown"
 
@@ -231,9 +241,9 @@ def test_a_transcript_without_the_clusters_of_its_rays_leaves_it_open() -> None:
 def test_what_medley_serves_is_no_fault() -> None:
     overrides = {
         **COMPUTES,
-        software.SERVING: "8000\n",
-        access.LISTENING: "1F40 all\n",
-        health.PROCESSES: "own 7 vllm\nother 812 earlyoom\n",
+        software.SERVING_QUESTION: "8000\n",
+        access.LISTENING_QUESTION: "1F40 all\n",
+        health.PROCESSES_QUESTION: "own 7 vllm\nother 812 earlyoom\n",
     }
     case = case_of({"spark": overrides})
     for rule in ("leftovers", "ports", "gpu-users"):
@@ -244,7 +254,7 @@ def test_an_old_environment_beside_the_one_that_all_have_is_no_fault() -> None:
     env = "vllm-cuda-00000000000"
     older = packages("ray-2.59.0", "vllm-0.31.0", env=f"{env}1")
     newer = packages("ray-2.60.0", "vllm-0.32.0", env=f"{env}2")
-    overrides = {software.PACKAGES: newer}, {software.PACKAGES: newer + older}
+    overrides = {software.PACKAGES_QUESTION: newer}, {software.PACKAGES_QUESTION: newer + older}
     case = case_of(dict(zip(PAIR, overrides, strict=True)))
     assert {check.state for check in checks_of("versions", case)} == {"ok"}
 
@@ -287,14 +297,14 @@ def test_the_one_that_is_apart_is_named_and_the_others_are_wired() -> None:
 
 
 def test_libcuda_elsewhere_is_no_fault_where_the_hosts_own_loader_finds_it() -> None:
-    (check,) = checks_of("driver-libraries", with_("spark", overrides={gpu.FILES: ""})())
+    (check,) = checks_of("driver-libraries", with_("spark", overrides={gpu.FILES_QUESTION: ""})())
     assert check.state == "unknown"
     (check,) = checks_of("driver-libraries", with_("spark")())
     assert check.summary == f"580.95.05, libcuda is {AARCH64}/libcuda.so.1"
 
 
 def test_folders_of_a_users_own_kind_are_not_known() -> None:
-    case = with_("spark", overrides={gpu.FILES: "", gpu.TOOLKIT: "toolkit\n"})()
+    case = with_("spark", overrides={gpu.FILES_QUESTION: "", gpu.TOOLKIT_QUESTION: "toolkit\n"})()
     spark = case.hosts["spark"]
     assert spark.kind
     table = spark.kind.table.replace(driver=Driver(directories=("/opt/own",)))
@@ -323,5 +333,5 @@ def test_hosts_that_did_not_answer_are_not_compared() -> None:
 @pytest.mark.parametrize("line", ["644 token;curl x|sh;", "6x9 token", "644 other", "999999999 token"])
 def test_odd_words_of_a_report_reach_no_command(line: str) -> None:
     """`doctor --from` prints fixes to paste, and a report's author chooses its words."""
-    case = with_("spark", overrides={software.SECRETS: f"{line}\n"})()
+    case = with_("spark", overrides={software.SECRETS_QUESTION: f"{line}\n"})()
     assert [check.state for check in checks_of("secrets", case)] == ["ok"]

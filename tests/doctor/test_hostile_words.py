@@ -34,7 +34,10 @@ EXTRA_FAULTS = (
     Fault(
         "speed",
         "slower link, errors",
-        with_("spark", overrides={health.SPEEDS: build_records("eth8", "net/eth9/statistics/rx_errors")}),
+        with_(
+            "spark",
+            overrides={health.SPEEDS_QUESTION: build_records("eth8", "net/eth9/statistics/rx_errors")},
+        ),
     ),
 )
 
@@ -86,13 +89,13 @@ def test_no_word_of_a_transcript_is_a_command_of_a_fix(fault: Fault) -> None:
 
 def test_the_name_of_an_environment_is_one_word() -> None:
     name = "vllm-cuda-$(touch${IFS}P)"
-    case = with_("spark", overrides={software.PACKAGES: packages("torch-2.13.0+cpu", env=name)})()
+    case = with_("spark", overrides={software.PACKAGES_QUESTION: packages("torch-2.13.0+cpu", env=name)})()
     (fix,) = list_fixes(case, "kernels")
     assert shlex.quote(name) in fix
 
 
 def test_a_chain_that_nft_takes_for_commands_is_in_no_fix() -> None:
-    case = with_("spark", overrides={access.NFT: DROPS.replace("rack", "rack;flush")})()
+    case = with_("spark", overrides={access.NFT_QUESTION: DROPS.replace("rack", "rack;flush")})()
     assert list_fixes(case, "firewall") == [
         "sudo nft list ruleset  # then change the rule that drops connections"
     ]

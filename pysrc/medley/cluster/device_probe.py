@@ -16,7 +16,7 @@ from medley.environment.payload import process_stacks
 from medley.errors import Finding, Problem
 from medley.host.facts import Facts
 from medley.host.facts.gpu import parse_field
-from medley.host.health.gpu import POWER
+from medley.host.health.gpu import POWER_QUESTION
 from medley.host.kind import Kind, SiteHost, detect_host
 from medley.planner import devices
 from medley.planner.device_history import (
@@ -56,8 +56,8 @@ _WIRED_KINDS = {"ethernet", "infiniband"}
 
 def record_speeds(host_facts: Facts, kind: Kind, speeds: Sequence[DeviceSpeed]) -> tuple[ProbeRecord, ...]:
     """Add these speeds, and the state of devices and links, to the history; return the whole history."""
-    answers = process.ask_host((GPU_COMMAND, COUNTERS_COMMAND, KERNEL_COMMAND, POWER))
-    power_mode = re.search(r"NV Power Mode: *(\S+)", answers.get(POWER, NO_ANSWER).text)
+    answers = process.ask_host((GPU_COMMAND, COUNTERS_COMMAND, KERNEL_COMMAND, POWER_QUESTION))
+    power_mode = re.search(r"NV Power Mode: *(\S+)", answers.get(POWER_QUESTION, NO_ANSWER).text)
     rows = [line.split(",") for line in read_lines(answers, GPU_COMMAND)]
     gpus = [
         dict(zip(_GPU_FIELDS, map(parse_field, row), strict=True))

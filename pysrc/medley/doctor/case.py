@@ -17,7 +17,7 @@ from medley.environment import engine_source
 from medley.errors import Problem
 from medley.host import facts
 from medley.host.health import QUESTIONS, read_health
-from medley.host.health.software import OWN_VARIABLE
+from medley.host.health.software import USER_ENVIRONMENT_VARIABLE
 from medley.host.kind import SiteHost, find_kind
 from medley.model.resolve import resolve_weights
 from medley.model.shape import find_shape
@@ -78,7 +78,7 @@ def examine_cluster(fleet: Fleet, progress: Progress) -> Case:
 
 def read_answers(env: str | None) -> Transcript:
     """Run the questions about facts and health here; `env` is a virtualenv that cluster.toml names."""
-    variables = {OWN_VARIABLE: str(user.expand_home(env))} if env and "/" in env else {}
+    variables = {USER_ENVIRONMENT_VARIABLE: str(user.expand_home(env))} if env and "/" in env else {}
     return process.ask_host((*facts.QUESTIONS, *QUESTIONS), variables, limit_of_all_s=_EXAMINE_LIMIT_S)
 
 

@@ -12,36 +12,36 @@ from medley import json_shape, process, process_identity, storage
 from medley.command import Command
 from medley.errors import Problem, describe_error
 from medley.host.facts import network
-from medley.host.facts.system import MARKS
+from medley.host.facts.system import MARKS_QUESTION
 from medley.network import link_backends
 from medley.network.link_backends import Change
 from medley.network.link_setup import LinkSetting
 from medley.transcript import NO_ANSWER, Transcript, read_first_line, read_lines
 from medley.values import Value
 
-PROGRAMS = "for p in netplan nmcli; do command -v $p; done"
-NETPLANS = "ls /etc/netplan/*.yaml"
-MEDLEY_NETPLAN = f"cat {link_backends.NETPLAN_PATH}"
-NETWORK_MANAGER = "nmcli -t -f RUNNING general"
-ACTIVE_CONNECTIONS = "nmcli -t -f UUID,DEVICE connection show --active"
-MEDLEY_PROFILES = (
+PROGRAMS_QUESTION = "for p in netplan nmcli; do command -v $p; done"
+NETPLANS_QUESTION = "ls /etc/netplan/*.yaml"
+MEDLEY_NETPLAN_QUESTION = f"cat {link_backends.NETPLAN_PATH}"
+NETWORK_MANAGER_QUESTION = "nmcli -t -f RUNNING general"
+ACTIVE_CONNECTIONS_QUESTION = "nmcli -t -f UUID,DEVICE connection show --active"
+MEDLEY_PROFILES_QUESTION = (
     "nmcli -g NAME connection show | grep '^medley-' | while read -r n; do"
     ' echo "$n $(nmcli -g ipv4.addresses,802-3-ethernet.mtu connection show "$n" | tr "\\n" " ")"; done'
 )
-UP_LINKS = "ip -brief link show up"
+UP_LINKS_QUESTION = "ip -brief link show up"
 _CONNECTION_WORDS = 4
 """The words of SSH_CONNECTION: the address and port of the client, then of the server."""
 _LIMIT_S = 60
 _SETTLE_LIMIT_S = 10
 MANAGER_QUESTIONS = (
-    MARKS,
-    PROGRAMS,
-    NETPLANS,
-    MEDLEY_NETPLAN,
-    NETWORK_MANAGER,
-    ACTIVE_CONNECTIONS,
-    MEDLEY_PROFILES,
-    UP_LINKS,
+    MARKS_QUESTION,
+    PROGRAMS_QUESTION,
+    NETPLANS_QUESTION,
+    MEDLEY_NETPLAN_QUESTION,
+    NETWORK_MANAGER_QUESTION,
+    ACTIVE_CONNECTIONS_QUESTION,
+    MEDLEY_PROFILES_QUESTION,
+    UP_LINKS_QUESTION,
 )
 
 
@@ -85,11 +85,12 @@ def find_address_manager(answers: Transcript, wanted_program: str | None = None)
             cause=f"found: {', '.join(sorted(usable))}; {why}",
             fix=f"leave --with out, or: --with {min(usable)}",
         )
-    netplan = answers.get(MEDLEY_NETPLAN, NO_ANSWER)
+    netplan = answers.get(MEDLEY_NETPLAN_QUESTION, NO_ANSWER)
     profiles = (
-        re.fullmatch(r"medley-(\S+) (\S+) (\S+) *", line) for line in read_lines(answers, MEDLEY_PROFILES)
+        re.fullmatch(r"medley-(\S+) (\S+) (\S+) *", line)
+        for line in read_lines(answers, MEDLEY_PROFILES_QUESTION)
     )
-    has_netplan = str(link_backends.NETPLAN_PATH) in read_lines(answers, NETPLANS)
+    has_netplan = str(link_backends.NETPLAN_PATH) in read_lines(answers, NETPLANS_QUESTION)
     return AddressManager(
         program=wanted_program or usable[0],
         why="named with --with" if wanted_program else why,
@@ -98,21 +99,23 @@ def find_address_manager(answers: Transcript, wanted_program: str | None = None)
         profiles={match[1]: (match[2], match[3]) for match in profiles if match},
         active={
             device: uuid
-            for uuid, _, device in (line.partition(":") for line in read_lines(answers, ACTIVE_CONNECTIONS))
+            for uuid, _, device in (
+                line.partition(":") for line in read_lines(answers, ACTIVE_CONNECTIONS_QUESTION)
+            )
         },
-        up=frozenset(line.split()[0].partition("@")[0] for line in read_lines(answers, UP_LINKS)),
+        up=frozenset(line.split()[0].partition("@")[0] for line in read_lines(answers, UP_LINKS_QUESTION)),
     )
 
 
 def _list_usable_programs(answers: Transcript) -> tuple[tuple[str, ...], str]:
-    if "/etc/NIXOS" in read_lines(answers, MARKS):
+    if "/etc/NIXOS" in read_lines(answers, MARKS_QUESTION):
         # On NixOS the configuration starts every other program.
         return ("nixos", "ip"), "NixOS, whose configuration sets addresses"
-    programs = {PurePosixPath(path).name for path in read_lines(answers, PROGRAMS)}
+    programs = {PurePosixPath(path).name for path in read_lines(answers, PROGRAMS_QUESTION)}
     usable, why = ["ip"], "neither netplan nor NetworkManager runs here"
-    if "nmcli" in programs and read_first_line(answers, NETWORK_MANAGER) == "running":
+    if "nmcli" in programs and read_first_line(answers, NETWORK_MANAGER_QUESTION) == "running":
         usable, why = ["networkmanager", *usable], "NetworkManager runs, and /etc/netplan has no file"
-    if "netplan" in programs and read_lines(answers, NETPLANS):
+    if "netplan" in programs and read_lines(answers, NETPLANS_QUESTION):
         usable, why = ["netplan", *usable], "/etc/netplan has files"
     return tuple(usable), why
 

@@ -6,12 +6,12 @@ from typing import NamedTuple
 import pytest
 
 from medley.host.facts import (
-    CORES,
-    KIND,
-    NODES,
+    CORES_QUESTION,
+    KIND_QUESTION,
+    NODES_QUESTION,
     QUESTIONS,
-    SYSTEM,
-    THREADS,
+    SYSTEM_QUESTION,
+    THREADS_QUESTION,
     Cpu,
     Facts,
     gpu,
@@ -125,7 +125,7 @@ def test_facts(name: str) -> None:
 
 # Asked since some of the hosts were recorded.
 LATER = {
-    *(gpu.CUDA, system.PYTHON, system.CUDA, system.ENVIRONMENTS),
+    *(gpu.CUDA_QUESTION, system.PYTHON_QUESTION, system.CUDA_QUESTION, system.ENVIRONMENTS_QUESTION),
     *(*network.QUESTIONS, *rdma.QUESTIONS),
 }
 
@@ -189,11 +189,11 @@ def test_half_a_transcript_is_a_problem(text: str, lacks: str) -> None:
 def found(kind: str, *, cores: str = "2", nodes: str = "") -> Cpu:
     return read_cpu(
         {
-            SYSTEM: Answer("aarch64\n"),
-            THREADS: Answer("4\n"),
-            CORES: Answer(f"{cores}\n"),
-            KIND: Answer(kind),
-            NODES: Answer(nodes, 0 if nodes else 2),
+            SYSTEM_QUESTION: Answer("aarch64\n"),
+            THREADS_QUESTION: Answer("4\n"),
+            CORES_QUESTION: Answer(f"{cores}\n"),
+            KIND_QUESTION: Answer(kind),
+            NODES_QUESTION: Answer(nodes, 0 if nodes else 2),
         }
     )
 

@@ -15,13 +15,13 @@ def row(index: int, bus_id: str, *, mib: str = "1024", free: str = "512", capabi
 
 
 def gpus(said: str, status: int = 0) -> tuple[Gpu, ...]:
-    return gpu.read_gpus({gpu.GPUS: Answer(said, status)})
+    return gpu.read_gpus({gpu.GPUS_QUESTION: Answer(said, status)})
 
 
 def driver(said: str, status: int = 0, **more: str) -> NvidiaDriver:
-    asked = {"module": gpu.MODULE, "cards": gpu.CARDS}
+    asked = {"module": gpu.MODULE_QUESTION, "cards": gpu.CARDS_QUESTION}
     rest = {asked[name]: Answer(text) for name, text in more.items()}
-    return gpu.read_driver({gpu.GPUS: Answer(said, status), **rest})
+    return gpu.read_driver({gpu.GPUS_QUESTION: Answer(said, status), **rest})
 
 
 def test_a_row() -> None:
@@ -133,7 +133,7 @@ def test_module_version(line: str, version: str | None) -> None:
     ids=["one", "newer", "no library", "none"],
 )
 def test_cuda_version(said: str, version: str | None) -> None:
-    assert gpu.read_driver({gpu.CUDA: Answer(said)}).cuda == version
+    assert gpu.read_driver({gpu.CUDA_QUESTION: Answer(said)}).cuda == version
 
 
 def test_cards_are_pci_addresses() -> None:

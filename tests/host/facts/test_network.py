@@ -16,7 +16,7 @@ PCI = "0000:01:00.0"
 
 def asked(links: object = (), routes: object = (), sysfs: str = "") -> Transcript:
     """A text stands for itself, rows for their JSON."""
-    said = {network.LINKS: links, network.ROUTES: routes, network.SYSFS: sysfs}
+    said = {network.LINKS_QUESTION: links, network.ROUTES_QUESTION: routes, network.SYSFS_QUESTION: sysfs}
     return {q: Answer(text if isinstance(text, str) else json.dumps(text)) for q, text in said.items()}
 
 
@@ -174,7 +174,9 @@ def test_without_iproute2() -> None:
     told = parse_transcript((HOSTS / "spark-pair-a.txt").read_text())
     whole, part = (
         network.read_net(told),
-        network.read_net({network.SYSFS: told[network.SYSFS], network.LINKS: Answer("", 127)}),
+        network.read_net(
+            {network.SYSFS_QUESTION: told[network.SYSFS_QUESTION], network.LINKS_QUESTION: Answer("", 127)}
+        ),
     )
     without = {each.name: each for each in part.links}
     assert part.routes == ()

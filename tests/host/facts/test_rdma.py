@@ -16,7 +16,7 @@ LOCAL, ADDRESS = "fe80:0000:0000:0000:0000:00ff:fe00:0003", "0000:0000:0000:0000
 
 def ports(files: Mapping[str, str]) -> tuple[RdmaPort, ...]:
     said = "".join(f"{path} {value}\n" for path, value in files.items())
-    return rdma.read_ports({rdma.PORTS: Answer(said, 2)})
+    return rdma.read_ports({rdma.PORTS_QUESTION: Answer(said, 2)})
 
 
 def port(**files: str) -> RdmaPort:
@@ -165,11 +165,11 @@ def test_the_question_itself(tmp_path: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"{text}\n")
     (tmp_path / "rocep1s0f0/ports/1/gid_attrs/types/1").mkdir()
-    question = rdma.PORTS.replace("/sys/class/infiniband", str(tmp_path))
+    question = rdma.PORTS_QUESTION.replace("/sys/class/infiniband", str(tmp_path))
     said = subprocess.run(["sh", "-c", question], capture_output=True, text=True, check=True)
     assert said.stderr == ""
     assert len(said.stdout.splitlines()) == len(files) - 1  # one line a file, and none of the unused row
-    assert rdma.read_ports({rdma.PORTS: Answer(said.stdout)}) == (
+    assert rdma.read_ports({rdma.PORTS_QUESTION: Answer(said.stdout)}) == (
         RdmaPort(
             "rocep1s0f0",
             1,

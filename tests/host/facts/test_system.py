@@ -32,7 +32,7 @@ def test_l4t(line: str, l4t: L4t | None) -> None:
     ids=["orin", "raspberry pi", "pc"],
 )
 def test_soc(compatible: str, soc: str | None, *, tegra: bool) -> None:
-    found = system.read_board({system.COMPATIBLE: Answer(compatible)})
+    found = system.read_board({system.COMPATIBLE_QUESTION: Answer(compatible)})
     assert (found.soc, found.is_tegra) == (soc, tegra)
 
 
@@ -46,7 +46,7 @@ def test_soc(compatible: str, soc: str | None, *, tegra: bool) -> None:
     ids=["as built", "updated since", "no DGX"],
 )
 def test_dgx(said: str, dgx: str | None) -> None:
-    assert system.read_board({system.DGX: Answer(said)}).dgx == dgx
+    assert system.read_board({system.DGX_QUESTION: Answer(said)}).dgx == dgx
 
 
 def test_nothing_asked() -> None:
@@ -57,30 +57,34 @@ def test_nothing_asked() -> None:
     ("question", "said", "expected"),
     [
         pytest.param(
-            system.OS_RELEASE,
+            system.OS_RELEASE_QUESTION,
             'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nVERSION_ID="12"\nID=debian\n',
             Software(os_id="debian", os_version="12", os_name="Debian GNU/Linux 12 (bookworm)"),
             id="debian",
         ),
-        pytest.param(system.OS_RELEASE, "ID='arch'\n", Software(os_id="arch"), id="rolling, single quotes"),
-        pytest.param(system.MARKS, "/.dockerenv\n", Software(container="docker"), id="docker"),
-        pytest.param(system.MARKS, "/run/.containerenv\n", Software(container="podman"), id="podman"),
-        pytest.param(system.MARKS, "/etc/NIXOS\n", Software(nixos=True), id="nixos"),
         pytest.param(
-            system.PROGRAMS,
+            system.OS_RELEASE_QUESTION, "ID='arch'\n", Software(os_id="arch"), id="rolling, single quotes"
+        ),
+        pytest.param(system.MARKS_QUESTION, "/.dockerenv\n", Software(container="docker"), id="docker"),
+        pytest.param(
+            system.MARKS_QUESTION, "/run/.containerenv\n", Software(container="podman"), id="podman"
+        ),
+        pytest.param(system.MARKS_QUESTION, "/etc/NIXOS\n", Software(nixos=True), id="nixos"),
+        pytest.param(
+            system.PROGRAMS_QUESTION,
             "/usr/bin/gcc\n/opt/cuda/bin/nvcc\n",
             Software(programs={"gcc": "/usr/bin/gcc", "nvcc": "/opt/cuda/bin/nvcc"}),
             id="programs",
         ),
-        pytest.param(system.PYTHON, "Python 3.12.3\n", Software(python="3.12.3"), id="python"),
+        pytest.param(system.PYTHON_QUESTION, "Python 3.12.3\n", Software(python="3.12.3"), id="python"),
         pytest.param(
-            system.CUDA,
+            system.CUDA_QUESTION,
             '   "cuda" : {\n      "name" : "CUDA SDK",\n      "version" : "13.0.2"\n',
             Software(cuda="13.0.2"),
             id="CUDA toolkit",
         ),
         pytest.param(
-            system.ENVIRONMENTS,
+            system.ENVIRONMENTS_QUESTION,
             "vllm-cpu-0123456789ab/medley.json\nvllm-cuda-ba9876543210/medley.json\n",
             Software(environments=("vllm-cpu-0123456789ab", "vllm-cuda-ba9876543210")),
             id="environments",

@@ -15,10 +15,10 @@ from medley import config
 from medley.host import facts
 from medley.host.driver_libraries import read_library_file
 from medley.host.health import (
-    CLUSTERS,
-    DISKS,
-    PAGES,
-    PROCESSES,
+    CLUSTERS_QUESTION,
+    DISKS_QUESTION,
+    PAGES_QUESTION,
+    PROCESSES_QUESTION,
     QUESTIONS,
     Disk,
     Health,
@@ -117,11 +117,11 @@ class TestGpuState:
         ],
     )
     def test_power(self, answer: str, mode: str | None) -> None:
-        found = gpu.read_gpu_states(said((gpu.STATE, ""), (gpu.POWER, answer)))
+        found = gpu.read_gpu_states(said((gpu.STATE_QUESTION, ""), (gpu.POWER_QUESTION, answer)))
         assert found.power_mode == mode
 
     def test_the_question_keeps_folders_and_arguments_to_itself(self) -> None:
-        expression = re.search(r"sed -E '(.*)'", gpu.STATE)
+        expression = re.search(r"sed -E '(.*)'", gpu.STATE_QUESTION)
         assert expression
         line = "                Name                          : /home/alice/bin/python3 train.py --token=x"
         asked = f"printf '%s\\n' '{line}' | sed -E '{expression[1]}'"
@@ -129,20 +129,23 @@ class TestGpuState:
 
 
 def _states(answer: str) -> tuple[gpu.GpuState, ...]:
-    return gpu.read_gpu_states(said((gpu.STATE, answer))).gpus
+    return gpu.read_gpu_states(said((gpu.STATE_QUESTION, answer))).gpus
 
 
 def test_pages() -> None:
-    found = read_pages(said((PAGES, meminfo(3, 60, 16, 9))))
+    found = read_pages(said((PAGES_QUESTION, meminfo(3, 60, 16, 9))))
     assert found == Pages(3 * GIB, 60 * GIB, 16 * GIB, 9 * GIB)
-    assert read_pages(said((PAGES, ""))) is None
+    assert read_pages(said((PAGES_QUESTION, ""))) is None
 
 
 def test_processes() -> None:
     found = read_processes(
         said(
-            (PROCESSES, "own 40 raylet\nother 90 Xorg\nown 41 ray::IDLE\nother 8 raylets\nown 42 raylet\n"),
-            (CLUSTERS, "41 here\n42 elsewhere\n"),
+            (
+                PROCESSES_QUESTION,
+                "own 40 raylet\nother 90 Xorg\nown 41 ray::IDLE\nother 8 raylets\nown 42 raylet\n",
+            ),
+            (CLUSTERS_QUESTION, "41 here\n42 elsewhere\n"),
         )
     )
     assert found == (
@@ -152,7 +155,7 @@ def test_processes() -> None:
         ProcessUsage(42, "raylet", "ray", is_of_user=True, cluster="elsewhere"),
     )
     assert [each.pid for each in found if each.is_ended_by_ray_stop] == [41]
-    assert read_processes({PROCESSES: Answer("", 127)}) is None
+    assert read_processes({PROCESSES_QUESTION: Answer("", 127)}) is None
 
 
 def test_the_cluster_of_a_ray_process_is_that_of_its_state_folder(
@@ -181,7 +184,7 @@ def test_the_cluster_of_a_ray_process_is_that_of_its_state_folder(
     try:
         pids = {name: {process.pid, _read_pid(process)} for name, process in started.items()}
         monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "link"))
-        asked = read_processes(ask_host((PROCESSES, CLUSTERS)))
+        asked = read_processes(ask_host((PROCESSES_QUESTION, CLUSTERS_QUESTION)))
         assert asked is not None
         found = {each.pid: each for each in asked}
         assert {found[pid].cluster for pid in pids["here"]} == {"here"}
@@ -208,9 +211,9 @@ def test_the_drivers_files(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
     (tmp_path / "libcuda.so.1").symlink_to("libcuda.so.580.95.05")
     (tmp_path / "libdxcore.so").symlink_to("gone")
-    asked = gpu.FILES.replace(f"in {' '.join(gpu.FOLDERS)};", f"in {tmp_path};")
+    asked = gpu.FILES_QUESTION.replace(f"in {' '.join(gpu.FOLDERS)};", f"in {tmp_path};")
     answer = ask_host((asked,))[asked]
-    found = gpu.read_driver_files({gpu.FILES: answer})
+    found = gpu.read_driver_files({gpu.FILES_QUESTION: answer})
     assert set(found) == {str(tmp_path / n) for n in ("libcuda.so.1", "libnvidia-ml.so.1", "libdxcore.so")}
     assert all(found[path] == read_library_file(path) for path in found)
 
@@ -228,9 +231,9 @@ def test_every_folder_of_a_drivers_is_asked_about() -> None:
 def test_compilers() -> None:
     found = gpu.read_compilers(
         said(
-            (gpu.PTXAS, "/a/ptxas 12.8\n/b/ptxas \n/a/ptxas 12.8\n"),
-            (gpu.TOOLKIT, "flake\n"),
-            (gpu.HEADERS, "/e/vllm True\n/e/own False\n/e/broken \n"),
+            (gpu.PTXAS_QUESTION, "/a/ptxas 12.8\n/b/ptxas \n/a/ptxas 12.8\n"),
+            (gpu.TOOLKIT_QUESTION, "flake\n"),
+            (gpu.HEADERS_QUESTION, "/e/vllm True\n/e/own False\n/e/broken \n"),
         )
     )
     assert found == gpu.Compilers((("/a/ptxas", "12.8"),), is_pinned=True, without_headers=("/e/own",))
@@ -252,14 +255,14 @@ def test_compilers() -> None:
     ],
 )
 def test_disks(line: str, found: tuple[Disk, ...]) -> None:
-    assert read_disks(said((DISKS, f"{line}\n"))) == found
+    assert read_disks(said((DISKS_QUESTION, f"{line}\n"))) == found
 
 
 def test_access() -> None:
     found = access.read_access(
         said(
-            (access.DEVICES, "/dev/nvidiactl yes\n/dev/infiniband/uverbs0 no\n"),
-            (access.LIMITS, "Max locked memory 65536 65536 bytes\nMax open files 1024 4096 files\n"),
+            (access.DEVICES_QUESTION, "/dev/nvidiactl yes\n/dev/infiniband/uverbs0 no\n"),
+            (access.LIMITS_QUESTION, "Max locked memory 65536 65536 bytes\nMax open files 1024 4096 files\n"),
         )
     )
     assert (found.open_devices, found.closed_devices) == (("/dev/nvidiactl",), ("/dev/infiniband/uverbs0",))
@@ -268,16 +271,21 @@ def test_access() -> None:
 
 def test_an_answer_that_is_cut_has_what_is_whole_of_it() -> None:
     found = access.read_access(
-        said((access.DEVICES, "/dev/nvidiactl yes\n/dev/nv\n"), (access.LIMITS, "Max open files 1024\n"))
+        said(
+            (access.DEVICES_QUESTION, "/dev/nvidiactl yes\n/dev/nv\n"),
+            (access.LIMITS_QUESTION, "Max open files 1024\n"),
+        )
     )
     assert found == access.Access(open_devices=("/dev/nvidiactl",))
-    doors = access.read_firewall(said((access.LISTENING, ""), (access.UFW, "ENABLED=no\nDEFAULT_IN\n")))
+    doors = access.read_firewall(
+        said((access.LISTENING_QUESTION, ""), (access.UFW_QUESTION, "ENABLED=no\nDEFAULT_IN\n"))
+    )
     assert doors.ufw is False
 
 
 class TestDoors:
     def test_ports(self) -> None:
-        assert _doors((access.LISTENING, "5DC0 all\n0277 loopback\nbad\n")).listening == (
+        assert _doors((access.LISTENING_QUESTION, "5DC0 all\n0277 loopback\nbad\n")).listening == (
             (24000, True),
             (631, False),
         )
@@ -290,7 +298,8 @@ class TestDoors:
             f"table inet filter {{\n\tchain in {{\n{hook}\t\ttcp dport 22 reject\n"
         )
         found = _doors(
-            (access.NFT, rules), (access.IPTABLES, "-P INPUT ACCEPT\n-A INPUT -p tcp --dport 80 -j DROP\n")
+            (access.NFT_QUESTION, rules),
+            (access.IPTABLES_QUESTION, "-P INPUT ACCEPT\n-A INPUT -p tcp --dport 80 -j DROP\n"),
         )
         assert found.closing_rules == (
             "inet filter in: policy drop",
@@ -300,7 +309,10 @@ class TestDoors:
         assert found.is_readable
 
     def test_ufw_and_name(self) -> None:
-        found = _doors((access.UFW, 'ENABLED="yes"\n'), (access.OWN_NAME, "10.0.0.1\n10.0.1.1\n"))
+        found = _doors(
+            (access.UFW_QUESTION, 'ENABLED="yes"\n'),
+            (access.LOCAL_ADDRESSES_QUESTION, "10.0.0.1\n10.0.1.1\n"),
+        )
         assert (found.ufw, found.local_addresses, found.is_readable) == (
             True,
             ("10.0.0.1", "10.0.1.1"),
@@ -310,7 +322,7 @@ class TestDoors:
 
 
 def _doors(*pairs: tuple[str, str]) -> access.Firewall:
-    return access.read_firewall(said((access.LISTENING, ""), *pairs))
+    return access.read_firewall(said((access.LISTENING_QUESTION, ""), *pairs))
 
 
 @pytest.mark.parametrize(
@@ -326,17 +338,20 @@ def _doors(*pairs: tuple[str, str]) -> access.Firewall:
     ],
 )
 def test_clock(answer: str, language: str, found: access.Clock) -> None:
-    assert access.read_clock(said((access.SYNCHRONISED, answer), (access.CHARSET, language))) == found
+    assert (
+        access.read_clock(said((access.SYNCHRONISED_QUESTION, answer), (access.CHARSET_QUESTION, language)))
+        == found
+    )
 
 
 def test_hub() -> None:
-    words = said((software.SETTINGS, "mirror\ntoken\n"), (software.MODE, "644\n"))
-    found = software.read_hub_access({**words, software.ANSWER: Answer("000", 28)})
+    words = said((software.SETTINGS_QUESTION, "mirror\ntoken\n"), (software.MODE_QUESTION, "644\n"))
+    found = software.read_hub_access({**words, software.ANSWER_QUESTION: Answer("000", 28)})
     assert found == software.HubAccess(
         None, "no answer in 2 s", has_mirror=True, has_token=True, token_mode="644"
     )
-    assert software.read_hub_access({software.ANSWER: Answer("200")}) == software.HubAccess(200)
-    assert software.read_hub_access({software.ANSWER: Answer("", 127)}) is None
+    assert software.read_hub_access({software.ANSWER_QUESTION: Answer("200")}) == software.HubAccess(200)
+    assert software.read_hub_access({software.ANSWER_QUESTION: Answer("", 127)}) is None
 
 
 @pytest.mark.parametrize(
@@ -355,7 +370,7 @@ def test_the_shell_means_what_the_hub_s_library_means(variables: Mapping[str, st
     asked += "; print('offline' if c.HF_HUB_OFFLINE else '', 'token' if os.environ.get('HF_TOKEN') or"
     asked += " os.environ.get('HUGGING_FACE_HUB_TOKEN') else '')"
     env = {"HOME": "/home/me", "PATH": os.environ["PATH"], **variables}
-    shell = f'echo "{software.HUB_CACHE}" "{software.HUB_TOKEN}"; {software.SETTINGS}'
+    shell = f'echo "{software.HUB_CACHE}" "{software.HUB_TOKEN}"; {software.SETTINGS_QUESTION}'
     said = [
         sorted(subprocess.run(words, env=env, capture_output=True, text=True, check=True).stdout.split())
         for words in (["sh", "-c", shell], [sys.executable, "-c", asked])
@@ -365,20 +380,20 @@ def test_the_shell_means_what_the_hub_s_library_means(variables: Mapping[str, st
 
 def test_rdma_parts() -> None:
     found = software.read_rdma_parts(
-        said((software.LIBRARIES, "libibverbs.so.1\n"), (software.MODULES, "nvidia \n"))
+        said((software.LIBRARIES_QUESTION, "libibverbs.so.1\n"), (software.MODULES_QUESTION, "nvidia \n"))
     )
     assert found == software.RdmaParts(frozenset({"libibverbs"}), frozenset({"nvidia"}))
-    nixos = software.read_rdma_parts({software.LIBRARIES: Answer("", 127)})
+    nixos = software.read_rdma_parts({software.LIBRARIES_QUESTION: Answer("", 127)})
     assert nixos.libraries is None
 
 
 def test_settings() -> None:
     found = software.read_settings(
         {
-            software.VARIABLES: Answer("NCCL_IB_HCA==mlx5_0:1\n"),
-            software.MTUS: Answer("9000\nclosed\nnone\n"),
-            software.LINGERS: Answer("no\n"),
-            software.RUNTIMES: Answer('docker\n"nvidia"\n/etc/cdi/nvidia.yaml\n'),
+            software.VARIABLES_QUESTION: Answer("NCCL_IB_HCA==mlx5_0:1\n"),
+            software.MTUS_QUESTION: Answer("9000\nclosed\nnone\n"),
+            software.LINGERS_QUESTION: Answer("no\n"),
+            software.RUNTIMES_QUESTION: Answer('docker\n"nvidia"\n/etc/cdi/nvidia.yaml\n'),
         }
     )
     assert found == software.Settings(
@@ -394,8 +409,8 @@ def test_settings() -> None:
 
 
 def test_no_token_is_among_the_variables() -> None:
-    assert "TOKEN" not in software.VARIABLES
-    assert "KEY" not in software.VARIABLES
+    assert "TOKEN" not in software.VARIABLES_QUESTION
+    assert "KEY" not in software.VARIABLES_QUESTION
 
 
 @pytest.mark.parametrize(("mode", "found"), [(0o600, {}), (0o640, {"keys/*": "640"})])
@@ -409,20 +424,23 @@ def test_a_key_that_others_can_read_is_found_and_not_named(
     for name in ("alice", "bob"):
         (tmp_path / "keys" / name).touch(0o600)
     (tmp_path / "keys/bob").chmod(mode)
-    told = ask_host((software.SECRETS,))
+    told = ask_host((software.SECRETS_QUESTION,))
     assert software.read_leftovers(told).modes == {"token": "600", **found}
-    assert "bob" not in told[software.SECRETS].text
+    assert "bob" not in told[software.SECRETS_QUESTION].text
 
 
 def test_keeping() -> None:
     found = software.read_leftovers(
         said(
-            (software.SECRETS, "600 token\n644 api-key\n"),
-            (software.MEMBERSHIP, '"role": "head"\n"address": "10.0.0.1"\n'),
-            (software.SERVING, "8000\n"),
-            (software.PACKAGES, "vllm-cpu-41d8/lib/python3.11/site-packages/vllm-0.32.0+cpu.dist-info\n"),
+            (software.SECRETS_QUESTION, "600 token\n644 api-key\n"),
+            (software.MEMBERSHIP_QUESTION, '"role": "head"\n"address": "10.0.0.1"\n'),
+            (software.SERVING_QUESTION, "8000\n"),
             (
-                software.OWN,
+                software.PACKAGES_QUESTION,
+                "vllm-cpu-41d8/lib/python3.11/site-packages/vllm-0.32.0+cpu.dist-info\n",
+            ),
+            (
+                software.USER_ENVIRONMENT_QUESTION,
                 "bin/python\nbin/ray\nlib/python3.12/site-packages/nvidia_nccl_cu13-2.30.7.dist-info\n",
             ),
         )

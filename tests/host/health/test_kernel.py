@@ -102,7 +102,7 @@ def test_the_questions_read_these_files(tmp_path: Path) -> None:
     put(tmp_path, f"{devices}/0000:00:00.0/aer_rootport_total_err_fatal", "1\n")
     put(tmp_path, f"{devices}/0000:01:00.0/aer_dev_fatal", "Undefined 0\nDLP 0\nSDES 2\nTOTAL_ERR_FATAL 2\n")
     put(tmp_path, f"{devices}/0002:01:00.0/aer_dev_fatal", "Undefined 0\nTOTAL_ERR_FATAL 0\n")
-    assert asked(kernel.PCIE_FATAL, tmp_path) == "0000:00:00.0 1\n0000:01:00.0 2\n"
+    assert asked(kernel.PCIE_FATAL_QUESTION, tmp_path) == "0000:00:00.0 1\n0000:01:00.0 2\n"
     for at, vendor, device in (
         ("01", "0x10de", "0x030000"),
         ("02", "0x10de", "0x040300"),
@@ -111,11 +111,11 @@ def test_the_questions_read_these_files(tmp_path: Path) -> None:
         put(tmp_path, f"{devices}/0000:{at}:00.1/vendor", f"{vendor}\n")
         put(tmp_path, f"{devices}/0000:{at}:00.1/class", f"{device}\n")
         put(tmp_path, f"{devices}/0000:{at}:00.1/iommu_group/type", "DMA-FQ\n")
-    assert asked(kernel.IOMMU, tmp_path) == "0000:01:00.1 DMA-FQ\n"
+    assert asked(kernel.IOMMU_QUESTION, tmp_path) == "0000:01:00.1 DMA-FQ\n"
     modes = "< POWER_MODEL ID=0 NAME=MAXN >\nCPU_ONLINE CORE_0 1\n< POWER_MODEL ID=2 NAME=MODE_30W >\n"
     put(tmp_path, "etc/nvpmodel.conf", f"# < POWER_MODEL ID=9 NAME=NONE >\n{modes}< PM_CONFIG DEFAULT=2 >\n")
-    assert asked(kernel.POWER_MODES, tmp_path) == "MAXN=0\nMODE_30W=2\n"
+    assert asked(kernel.POWER_MODES_QUESTION, tmp_path) == "MAXN=0\nMODE_30W=2\n"
     put(tmp_path, "sys/class/devfreq/17000000.gpu/min_freq", "306000000\n")
     put(tmp_path, "sys/class/devfreq/17000000.gpu/max_freq", "1300500000\n")
     put(tmp_path, "sys/class/devfreq/gpu-nvd-0/min_freq", "1\n")
-    assert asked(kernel.GPU_CLOCKS, tmp_path) == "17000000.gpu 306000000 1300500000\n"
+    assert asked(kernel.GPU_CLOCKS_QUESTION, tmp_path) == "17000000.gpu 306000000 1300500000\n"

@@ -21,18 +21,28 @@ from medley.values import Value
 
 GIB = 1 << 30
 
-SYSTEM = "uname -m"
-THREADS = "nproc || getconf _NPROCESSORS_ONLN"
-CORES = "lscpu -p=core,socket | grep -v '^#' | sort -u | wc -l"
+SYSTEM_QUESTION = "uname -m"
+THREADS_QUESTION = "nproc || getconf _NPROCESSORS_ONLN"
+CORES_QUESTION = "lscpu -p=core,socket | grep -v '^#' | sort -u | wc -l"
 # Arm's /proc/cpuinfo has numbers where lscpu has the core's name; a small system may lack lscpu.
-KIND = "lscpu | grep -E '^ *(Model name|Flags):' || grep -m2 -E '^(model name|flags|Features)' /proc/cpuinfo"
-NODES = "ls -d /sys/devices/system/node/node[0-9]*"
-MEMINFO = "grep -E '^(MemTotal|MemAvailable):' /proc/meminfo"
+KIND_QUESTION = (
+    "lscpu | grep -E '^ *(Model name|Flags):' || grep -m2 -E '^(model name|flags|Features)' /proc/cpuinfo"
+)
+NODES_QUESTION = "ls -d /sys/devices/system/node/node[0-9]*"
+MEMINFO_QUESTION = "grep -E '^(MemTotal|MemAvailable):' /proc/meminfo"
 # Processes of one engine talk through it, and a container's default of 64 MiB starves them.
-SHM = "df -kP /dev/shm"
+SHM_QUESTION = "df -kP /dev/shm"
 
 QUESTIONS = (
-    *(SYSTEM, THREADS, CORES, KIND, NODES, MEMINFO, SHM),
+    *(
+        SYSTEM_QUESTION,
+        THREADS_QUESTION,
+        CORES_QUESTION,
+        KIND_QUESTION,
+        NODES_QUESTION,
+        MEMINFO_QUESTION,
+        SHM_QUESTION,
+    ),
     *gpu.QUESTIONS,
     *system.QUESTIONS,
     *network.QUESTIONS,
@@ -115,16 +125,16 @@ def read_facts(answers: Transcript) -> Facts:
 
 def read_cpu(answers: Transcript) -> Cpu:
     """Return the facts of the CPU."""
-    fields = [line.split(":", 1) for line in read_lines(answers, KIND) if ":" in line]
+    fields = [line.split(":", 1) for line in read_lines(answers, KIND_QUESTION) if ":" in line]
     pairs = [(key.strip().lower(), value.strip()) for key, value in fields]
     models = dict.fromkeys(value for key, value in pairs if key == "model name" and value != "-")
     all_flags = {flag for key, value in pairs if key in {"flags", "features"} for flag in value.split()}
     return Cpu(
-        system=f"{require_text(answers, SYSTEM)}-linux",
-        threads=require_number(answers, THREADS),
+        system=f"{require_text(answers, SYSTEM_QUESTION)}-linux",
+        threads=require_number(answers, THREADS_QUESTION),
         model=" + ".join(models) or None,
-        cores=parse_number(read_first_line(answers, CORES)) or None,
-        numa_nodes=len(read_lines(answers, NODES)) or None,
+        cores=parse_number(read_first_line(answers, CORES_QUESTION)) or None,
+        numa_nodes=len(read_lines(answers, NODES_QUESTION)) or None,
         flags=tuple(flag for flag in _CPU_FLAGS if flag in all_flags),
     )
 
@@ -136,9 +146,9 @@ def parse_meminfo(text: str) -> dict[str, int]:
 
 def read_memory(answers: Transcript) -> Memory:
     """Return the facts of the memory."""
-    sizes = parse_meminfo(require_text(answers, MEMINFO))
+    sizes = parse_meminfo(require_text(answers, MEMINFO_QUESTION))
     # df's POSIX format: device, 1024-blocks, used, available, capacity, mount point.
-    fields = " ".join(read_lines(answers, SHM)[1:2]).split()
+    fields = " ".join(read_lines(answers, SHM_QUESTION)[1:2]).split()
     shm = parse_number(fields[1]) if len(fields) > 1 else None
     return Memory(
         total_bytes=sizes.get("MemTotal", 0),

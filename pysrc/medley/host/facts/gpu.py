@@ -11,14 +11,18 @@ _FIELDS = (
 )
 # A driver that lacks one field refuses the whole query; the plain list then still gives the names. Errors are
 # part of the answer, because the reason why a GPU does not show is a fact.
-GPUS = f"nvidia-smi --query-gpu={','.join(_FIELDS)} --format=csv,noheader,nounits 2>&1 || nvidia-smi -L 2>&1"
-MODULE = "head -n 1 /proc/driver/nvidia/version"
+GPUS_QUESTION = (
+    f"nvidia-smi --query-gpu={','.join(_FIELDS)} --format=csv,noheader,nounits 2>&1 || nvidia-smi -L 2>&1"
+)
+MODULE_QUESTION = "head -n 1 /proc/driver/nvidia/version"
 # Display controllers (class 03) of NVIDIA (10de), seen with no driver's help.
-CARDS = "grep -l '^PCI_ID=10DE:' /dev/null $(grep -lE '^PCI_CLASS=30[02]' /sys/bus/pci/devices/*/uevent)"
+CARDS_QUESTION = (
+    "grep -l '^PCI_ID=10DE:' /dev/null $(grep -lE '^PCI_CLASS=30[02]' /sys/bus/pci/devices/*/uevent)"
+)
 # The driver runs programs of this CUDA and of older ones.
-CUDA = "nvidia-smi --version | grep -E '^CUDA( UMD)? Version'"
+CUDA_QUESTION = "nvidia-smi --version | grep -E '^CUDA( UMD)? Version'"
 
-QUESTIONS = (GPUS, MODULE, CARDS, CUDA)
+QUESTIONS = (GPUS_QUESTION, MODULE_QUESTION, CARDS_QUESTION, CUDA_QUESTION)
 
 _MIB = 1 << 20
 _NOT_FOUND, _TIMED_OUT = 127, 124
@@ -62,21 +66,23 @@ class NvidiaDriver(Value):
 
 def read_gpus(answers: Transcript) -> tuple[Gpu, ...]:
     """Return the GPUs in PCI order."""
-    output = read_lines(answers, GPUS)
+    output = read_lines(answers, GPUS_QUESTION)
     rows = list(filter(None, map(_parse_row, output))) or list(filter(None, map(_parse_listed_gpu, output)))
     return tuple(gpu.replace(index=index) for index, gpu in enumerate(_sort_by_bus(rows)))
 
 
 def read_driver(answers: Transcript) -> NvidiaDriver:
-    answer = answers.get(GPUS, NO_ANSWER)
-    module = re.search(r"\s(\d+\.\d+(?:\.\d+)?)\s", answers.get(MODULE, NO_ANSWER).text)
-    cuda = re.search(r"[0-9]+\.[0-9]+", answers.get(CUDA, NO_ANSWER).text)
+    answer = answers.get(GPUS_QUESTION, NO_ANSWER)
+    module = re.search(r"\s(\d+\.\d+(?:\.\d+)?)\s", answers.get(MODULE_QUESTION, NO_ANSWER).text)
+    cuda = re.search(r"[0-9]+\.[0-9]+", answers.get(CUDA_QUESTION, NO_ANSWER).text)
     return NvidiaDriver(
         version=module[1] if module else None,
         error=_find_error(answer),
         stuck=answer.status == _TIMED_OUT,
         installed=answer.status != _NOT_FOUND,
-        cards=tuple(path.split("/")[-2] for path in read_lines(answers, CARDS) if path.count("/") > 1),
+        cards=tuple(
+            path.split("/")[-2] for path in read_lines(answers, CARDS_QUESTION) if path.count("/") > 1
+        ),
         cuda=cuda[0] if cuda else None,
     )
 

@@ -11,15 +11,15 @@ from medley.transcript import Transcript, parse_number, read_file_values, read_j
 from medley.values import Value
 
 # With -details ip prints the type of a link, at which its name only hints.
-LINKS = "ip -details -json address show"
-ROUTES = "ip -json route show"
+LINKS_QUESTION = "ip -details -json address show"
+ROUTES_QUESTION = "ip -json route show"
 # Uevents give only these keys. Files that cannot be read (the speed of lo) are skipped; `:` would touch MACs.
-SYSFS = (
+SYSFS_QUESTION = (
     "cd /sys/class/net && grep -EHs '^([^=]+|(IFINDEX|DEVTYPE|DRIVER|PCI_SLOT_NAME)=.*)$' */type */mtu"
     " */operstate */speed */phys_port_name */uevent */device/uevent | sed 's/:/ /'"
 )
 
-QUESTIONS = (LINKS, ROUTES, SYSFS)
+QUESTIONS = (LINKS_QUESTION, ROUTES_QUESTION, SYSFS_QUESTION)
 
 _TABLES = config.read_module_table(__file__, "link_kinds.toml")
 _KIND_BY_TYPE = {made: kind for kind, words in _TABLES["made"].items() for made in words}
@@ -97,7 +97,7 @@ class Net(Value):
 def read_net(answers: Transcript) -> Net:
     """Return the interfaces and routes."""
     by_interface = _read_sysfs(answers)
-    rows = [row for row in read_json_objects(answers, LINKS) if _has_plain_name(row)]
+    rows = [row for row in read_json_objects(answers, LINKS_QUESTION) if _has_plain_name(row)]
     if not rows:
         # Without iproute2, or with one too old, everything but the addresses is known.
         for name, files in by_interface.items():
@@ -116,7 +116,7 @@ def _has_plain_name(row: Mapping[str, Any]) -> bool:
 def _read_sysfs(answers: Transcript) -> dict[str, dict[str, str]]:
     """Return the values of each interface in sysfs, by file or by key of a uevent."""
     by_interface: dict[str, dict[str, str]] = {}
-    for path, value in read_file_values(answers, SYSFS):
+    for path, value in read_file_values(answers, SYSFS_QUESTION):
         key, _, text = value.partition("=")
         match path.split("/"):
             case [name, "uevent"] if key in {"IFINDEX", "DEVTYPE"}:
@@ -216,7 +216,7 @@ def _list_addresses(row: Mapping[str, Any]) -> Iterator[Address]:
 
 def _list_routes(answers: Transcript) -> Iterator[Route]:
     """Yield the routes with an interface, which a blackhole does not have."""
-    for row in read_json_objects(answers, ROUTES):
+    for row in read_json_objects(answers, ROUTES_QUESTION):
         hops = row.get("nexthops")
         for hop in hops if isinstance(hops, list) else [row]:
             route: Any = {**row, **hop} if isinstance(hop, dict) else {}

@@ -9,14 +9,14 @@ from medley.values import Value
 
 # All of it in one grep, which passes over the rows that cannot be read (of a GID table nearly all) and the
 # GIDs that are zero.
-PORTS = (
+PORTS_QUESTION = (
     "cd /sys/class/infiniband && grep -EHs '^([^=]*[1-9A-Za-z][^=]*|PCI_SLOT_NAME=.*)$' */sys_image_guid"
     " */device/uevent */device/current_link_width */device/current_link_speed */device/net/*/type"
     " */device/net/*/phys_port_name */ports/*/state */ports/*/rate */ports/*/link_layer */ports/*/gids/*"
     " */ports/*/gid_attrs/*/* | sed 's/:/ /'"
 )
 
-QUESTIONS = (PORTS,)
+QUESTIONS = (PORTS_QUESTION,)
 
 _MAX_LANES = 32
 """The largest width of PCIe; the kernel reports 255 for an unknown width."""
@@ -62,7 +62,7 @@ class RdmaPort(Value):
 
 
 def read_ports(answers: Transcript) -> tuple[RdmaPort, ...]:
-    values = dict(read_file_values(answers, PORTS))
+    values = dict(read_file_values(answers, PORTS_QUESTION))
     ports = {
         (device, index)
         for path in values

@@ -17,7 +17,7 @@ from medley.host.health.software import HubAccess, Leftovers, RdmaParts, Setting
 from medley.transcript import NO_ANSWER, Transcript, read_lines
 from medley.values import Value
 
-PAGES = "grep -E '^(MemFree|Buffers|Cached|SReclaimable|Shmem|SwapTotal|SwapFree):' /proc/meminfo"
+PAGES_QUESTION = "grep -E '^(MemFree|Buffers|Cached|SReclaimable|Shmem|SwapTotal|SwapFree):' /proc/meminfo"
 _NAMES_BY_ROLE = {
     "ray": r"raylet|gcs_server|ray::.*",
     "engine": r"vllm|VLLM::.*|sglang::.*|ollama|llama-server|text-generation|tritonserver|trtllm-serve",
@@ -27,7 +27,7 @@ _NAMES_BY_ROLE = {
     "firewall": r"firewalld",
 }
 # The names of other processes stay private. The kernel keeps 15 letters of a name.
-PROCESSES = (
+PROCESSES_QUESTION = (
     'ps -eo uid=,pid=,comm= | awk -v me="$(id -u)" \'$3 ~ /^('
     + "|".join(_NAMES_BY_ROLE.values()).replace(".*", "")
     + ')/ {print ($1 == me ? "own" : "other"), $2, $3}\''
@@ -35,7 +35,7 @@ PROCESSES = (
 # The state folder of each Ray process's cluster. Agents of Ray write a title over their variables
 # (setproctitle), so the nearest ancestor with the mark counts. The same path may be another folder in a
 # container.
-CLUSTERS = (
+CLUSTERS_QUESTION = (
     'own="${MEDLEY_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/medley}/ray";'
     " marked=\" $(grep -lsz '^MEDLEY_RAY=' /proc/[0-9]*/environ | cut -d/ -f3 | tr '\\n' ' ')\";"
     f" ps -eo pid=,comm= | awk '$2 ~ /^({_NAMES_BY_ROLE['ray'].replace('.*', '')})/ {{print $1}}'"
@@ -49,7 +49,7 @@ CLUSTERS = (
     ' else echo "$pid elsewhere"; fi; done'
 )
 # The nearest folder above that exists. Only df's numbers, because a mount point may have a person's name.
-DISKS = (
+DISKS_QUESTION = (
     'for place in "environments ${MEDLEY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/medley}/envs"'
     ' "state ${MEDLEY_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/medley}"'
     f' "models {software.HUB_CACHE}" "temporary ${{TMPDIR:-/tmp}}"; do'
@@ -58,21 +58,23 @@ DISKS = (
     ' echo "${place%% *} $w $(df -kP "$d" | awk \'NR == 2 {print $2, $4}\')"; done'
 )
 # The file of `planner.device_history`: speeds of this host's devices and links that were measured before.
-SPEEDS = "tail -n 60 ${MEDLEY_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/medley}/device-history.jsonl"
+SPEEDS_QUESTION = (
+    "tail -n 60 ${MEDLEY_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/medley}/device-history.jsonl"
+)
 
 QUESTIONS: tuple[str, ...] = (
-    SPEEDS,
+    SPEEDS_QUESTION,
     *(
-        gpu.STATE,
-        gpu.POWER,
-        gpu.FILES,
-        PAGES,
-        PROCESSES,
-        CLUSTERS,
-        gpu.PTXAS,
-        gpu.TOOLKIT,
-        gpu.HEADERS,
-        DISKS,
+        gpu.STATE_QUESTION,
+        gpu.POWER_QUESTION,
+        gpu.FILES_QUESTION,
+        PAGES_QUESTION,
+        PROCESSES_QUESTION,
+        CLUSTERS_QUESTION,
+        gpu.PTXAS_QUESTION,
+        gpu.TOOLKIT_QUESTION,
+        gpu.HEADERS_QUESTION,
+        DISKS_QUESTION,
     ),
     *access.QUESTIONS,
     *software.QUESTIONS,
@@ -95,7 +97,7 @@ class Pages(Value):
 
 def read_pages(answers: Transcript) -> Pages | None:
     """Return the use of memory; None without the kernel's figures."""
-    sizes = parse_meminfo(answers[PAGES].text)
+    sizes = parse_meminfo(answers[PAGES_QUESTION].text)
     if "MemFree" not in sizes:
         return None
     cached = sum(sizes.get(key, 0) for key in ("Buffers", "Cached", "SReclaimable")) - sizes.get("Shmem", 0)
@@ -123,11 +125,13 @@ class ProcessUsage(Value):
 
 def read_processes(answers: Transcript) -> tuple[ProcessUsage, ...] | None:
     """Return the processes that matter to a model; None where there is no ps."""
-    answer = answers[PROCESSES]
+    answer = answers[PROCESSES_QUESTION]
     if answer.status:
         return None
     clusters = dict(
-        re.findall(r"^([0-9]{1,15}) (here|elsewhere)$", answers.get(CLUSTERS, NO_ANSWER).text, re.MULTILINE)
+        re.findall(
+            r"^([0-9]{1,15}) (here|elsewhere)$", answers.get(CLUSTERS_QUESTION, NO_ANSWER).text, re.MULTILINE
+        )
     )
     usages = []
     for owner, pid, name in re.findall(r"^(own|other) ([0-9]{1,15}) (.+)$", answer.text, re.MULTILINE):
@@ -146,7 +150,9 @@ class Disk(Value):
 
 def read_disks(answers: Transcript) -> tuple[Disk, ...]:
     """Return the disks of medley's folders."""
-    rows = re.findall(r"^(\w+) (yes|no) ([0-9]{1,15}) ([0-9]{1,15})$", answers[DISKS].text, re.MULTILINE)
+    rows = re.findall(
+        r"^(\w+) (yes|no) ([0-9]{1,15}) ([0-9]{1,15})$", answers[DISKS_QUESTION].text, re.MULTILINE
+    )
     return tuple(
         Disk(what, writable == "yes", int(total_kib) << 10, int(free_kib) << 10)
         for what, writable, total_kib, free_kib in rows
@@ -184,20 +190,20 @@ def read_health(answers: Transcript) -> Health:
         return read(answers) if question in answers else None
 
     return Health(
-        gpus=read_if_asked(gpu.STATE, gpu.read_gpu_states),
-        driver=read_if_asked(gpu.FILES, gpu.read_driver_files),
-        pages=read_if_asked(PAGES, read_pages),
-        processes=read_if_asked(PROCESSES, read_processes),
-        has_clusters=CLUSTERS in answers,
-        compilers=read_if_asked(gpu.PTXAS, gpu.read_compilers),
-        disks=read_if_asked(DISKS, read_disks),
-        access=read_if_asked(access.DEVICES, access.read_access),
-        firewall=read_if_asked(access.LISTENING, access.read_firewall),
-        clock=read_if_asked(access.SYNCHRONISED, access.read_clock),
-        hub=read_if_asked(software.ANSWER, software.read_hub_access),
-        rdma=read_if_asked(software.LIBRARIES, software.read_rdma_parts),
-        settings=read_if_asked(software.VARIABLES, software.read_settings),
-        leftovers=read_if_asked(software.SECRETS, software.read_leftovers),
-        kernel=read_if_asked(kernel.CMA, kernel.read_kernel_report),
-        speeds=read_if_asked(SPEEDS, lambda answers: read_lines(answers, SPEEDS)),
+        gpus=read_if_asked(gpu.STATE_QUESTION, gpu.read_gpu_states),
+        driver=read_if_asked(gpu.FILES_QUESTION, gpu.read_driver_files),
+        pages=read_if_asked(PAGES_QUESTION, read_pages),
+        processes=read_if_asked(PROCESSES_QUESTION, read_processes),
+        has_clusters=CLUSTERS_QUESTION in answers,
+        compilers=read_if_asked(gpu.PTXAS_QUESTION, gpu.read_compilers),
+        disks=read_if_asked(DISKS_QUESTION, read_disks),
+        access=read_if_asked(access.DEVICES_QUESTION, access.read_access),
+        firewall=read_if_asked(access.LISTENING_QUESTION, access.read_firewall),
+        clock=read_if_asked(access.SYNCHRONISED_QUESTION, access.read_clock),
+        hub=read_if_asked(software.ANSWER_QUESTION, software.read_hub_access),
+        rdma=read_if_asked(software.LIBRARIES_QUESTION, software.read_rdma_parts),
+        settings=read_if_asked(software.VARIABLES_QUESTION, software.read_settings),
+        leftovers=read_if_asked(software.SECRETS_QUESTION, software.read_leftovers),
+        kernel=read_if_asked(kernel.CMA_QUESTION, kernel.read_kernel_report),
+        speeds=read_if_asked(SPEEDS_QUESTION, lambda answers: read_lines(answers, SPEEDS_QUESTION)),
     )

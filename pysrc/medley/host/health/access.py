@@ -11,29 +11,39 @@ from medley.transcript import NO_ANSWER, Transcript, read_assignments, read_firs
 from medley.values import Value
 
 # Only whether it opens, and not its owner: a group may be named after a person.
-DEVICES = (
+DEVICES_QUESTION = (
     "for f in /dev/nvidiactl /dev/nvidia-uvm /dev/nvidia[0-9]* /dev/nvmap /dev/nvhost-gpu"
     " /dev/nvgpu/igpu0/ctrl /dev/infiniband/uverbs* /dev/infiniband/rdma_cm; do"
     ' [ -e "$f" ] || continue; m=no; [ -r "$f" ] && [ -w "$f" ] && m=yes; echo "$f $m"; done; :'
 )
-LIMITS = "grep -E '^Max (locked memory|open files|processes) ' /proc/self/limits"
+LIMITS_QUESTION = "grep -E '^Max (locked memory|open files|processes) ' /proc/self/limits"
 # Only ports, and whether they are at the loopback only: an address would show the user's network.
-LISTENING = (
+LISTENING_QUESTION = (
     'cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk \'$4 == "0A" {split($2, a, ":");'
     ' print a[2], (a[1] ~ /7F$|^0*1000000$/ ? "loopback" : "all")}\' | sort -u'
 )
-UFW = "grep -hsE '^(ENABLED|DEFAULT_INPUT_POLICY)=' /etc/ufw/ufw.conf /etc/default/ufw"
+UFW_QUESTION = "grep -hsE '^(ENABLED|DEFAULT_INPUT_POLICY)=' /etc/ufw/ufw.conf /etc/default/ufw"
 # Only rules that close or begin something, because a host may have thousands of others.
-NFT = (
+NFT_QUESTION = (
     "PATH=$PATH:/usr/sbin:/sbin; nft list ruleset 2>/dev/null"
     " | grep -E '^table|^[[:space:]]chain|hook input|(drop|reject)' | head -n 400"
 )
-IPTABLES = "PATH=$PATH:/usr/sbin:/sbin; iptables -w 2 -S INPUT 2>/dev/null"
-OWN_NAME = "getent ahostsv4 \"$(uname -n)\" | awk '{print $1}' | sort -u"
-SYNCHRONISED = "timedatectl show -p NTP -p NTPSynchronized"
-CHARSET = 'printf "%s\\n" "$LANG"'
+IPTABLES_QUESTION = "PATH=$PATH:/usr/sbin:/sbin; iptables -w 2 -S INPUT 2>/dev/null"
+LOCAL_ADDRESSES_QUESTION = "getent ahostsv4 \"$(uname -n)\" | awk '{print $1}' | sort -u"
+SYNCHRONISED_QUESTION = "timedatectl show -p NTP -p NTPSynchronized"
+CHARSET_QUESTION = 'printf "%s\\n" "$LANG"'
 
-QUESTIONS = (DEVICES, LIMITS, LISTENING, UFW, NFT, IPTABLES, OWN_NAME, SYNCHRONISED, CHARSET)
+QUESTIONS = (
+    DEVICES_QUESTION,
+    LIMITS_QUESTION,
+    LISTENING_QUESTION,
+    UFW_QUESTION,
+    NFT_QUESTION,
+    IPTABLES_QUESTION,
+    LOCAL_ADDRESSES_QUESTION,
+    SYNCHRONISED_QUESTION,
+    CHARSET_QUESTION,
+)
 
 _LIMITS = {"Max locked memory": "locked_bytes", "Max open files": "open_files", "Max processes": "processes"}
 _LIMIT_PATTERN = re.compile(rf"^({'|'.join(_LIMITS)}) +(\S+) +(\S+)", re.MULTILINE)
@@ -58,22 +68,22 @@ class Firewall(Value):
 
 def read_firewall(answers: Transcript) -> Firewall:
     listening = re.findall(
-        r"^([0-9A-F]{4}) (loopback|all)$", "\n".join(read_lines(answers, LISTENING)), re.MULTILINE
+        r"^([0-9A-F]{4}) (loopback|all)$", "\n".join(read_lines(answers, LISTENING_QUESTION)), re.MULTILINE
     )
-    enabled = read_assignments(answers, UFW).get("ENABLED")
+    enabled = read_assignments(answers, UFW_QUESTION).get("ENABLED")
     return Firewall(
         listening=tuple((int(port, 16), reach == "all") for port, reach in listening),
         ufw=None if enabled is None else enabled == "yes",
         closing_rules=(*_list_nft_rules(answers), *_list_iptables_rules(answers)),
-        is_readable=any(read_first_line(answers, question) for question in (NFT, IPTABLES)),
-        local_addresses=read_lines(answers, OWN_NAME),
+        is_readable=any(read_first_line(answers, question) for question in (NFT_QUESTION, IPTABLES_QUESTION)),
+        local_addresses=read_lines(answers, LOCAL_ADDRESSES_QUESTION),
     )
 
 
 def _list_nft_rules(answers: Transcript) -> Iterator[str]:
     """Yield the rules of chains that see incoming packets, as `FAMILY TABLE CHAIN: RULE`."""
     table, chain, is_input_chain = "", "", False
-    for line in read_lines(answers, NFT):
+    for line in read_lines(answers, NFT_QUESTION):
         words = line.strip().removesuffix("{").strip()
         if words.startswith("table "):
             table, is_input_chain = words.removeprefix("table "), False
@@ -88,7 +98,7 @@ def _list_nft_rules(answers: Transcript) -> Iterator[str]:
 
 
 def _list_iptables_rules(answers: Transcript) -> Iterator[str]:
-    for line in answers.get(IPTABLES, NO_ANSWER).text.splitlines():
+    for line in answers.get(IPTABLES_QUESTION, NO_ANSWER).text.splitlines():
         if re.search(r"-j (DROP|REJECT)\b", line) or line.strip() == "-P INPUT DROP":
             yield f"iptables: {line.strip()}"
 
@@ -106,8 +116,8 @@ class Clock(Value):
 
 def read_clock(answers: Transcript) -> Clock:
     """Return the state of the clock."""
-    states = read_assignments(answers, SYNCHRONISED)
-    charset = (read_first_line(answers, CHARSET) or "").partition(".")[2] or None
+    states = read_assignments(answers, SYNCHRONISED_QUESTION)
+    charset = (read_first_line(answers, CHARSET_QUESTION) or "").partition(".")[2] or None
     flags = {"yes": True, "no": False}
     return Clock(flags.get(states.get("NTP", "")), flags.get(states.get("NTPSynchronized", "")), charset)
 
@@ -175,9 +185,9 @@ class Access(Value):
 
 def read_access(answers: Transcript) -> Access:
     """Return the devices that this user may and may not open."""
-    devices = [line.rpartition(" ") for line in read_lines(answers, DEVICES)]
+    devices = [line.rpartition(" ") for line in read_lines(answers, DEVICES_QUESTION)]
     return Access(
         closed_devices=tuple(path for path, _, can_open in devices if can_open == "no"),
         open_devices=tuple(path for path, _, can_open in devices if can_open == "yes"),
-        limits=parse_limits("\n".join(read_lines(answers, LIMITS))),
+        limits=parse_limits("\n".join(read_lines(answers, LIMITS_QUESTION))),
     )

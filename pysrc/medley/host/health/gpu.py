@@ -8,11 +8,11 @@ from medley.transcript import NO_ANSWER, Transcript, parse_number, read_lines
 from medley.values import Value
 
 # One call, because each takes 0.1 s. A process's name has neither its folder nor its arguments.
-STATE = (
+STATE_QUESTION = (
     "command -v nvidia-smi >/dev/null && timeout 3 nvidia-smi -q -d PIDS,CLOCK,PERFORMANCE 2>&1"
     r" | sed -E 's,^( +Name +: )([^ ]*/)?([^ /]+).*,\1\3,'"
 )
-POWER = "command -v nvpmodel >/dev/null && nvpmodel -q 2>&1"
+POWER_QUESTION = "command -v nvpmodel >/dev/null && nvpmodel -q 2>&1"
 # All folders in tables of hosts/: a question is the same on every host.
 FOLDERS = (
     *("/usr/lib/wsl/lib", "/opt/nvidia/l4t-gpu-libs/nvgpu", "/opt/nvidia/l4t-gpu-libs/openrm"),
@@ -20,7 +20,7 @@ FOLDERS = (
     *("/usr/lib64", "/usr/lib", "/run/opengl-driver/lib"),
 )
 _NAMES = (*DRIVER_LIBRARIES, "libcuda.so.1.1", *OPTIONAL_LIBRARIES)
-FILES = (
+FILES_QUESTION = (
     f"for d in {' '.join(FOLDERS)}; do for n in {' '.join(_NAMES)}; do"
     ' p=$d/$n; [ -e "$p" ] || [ -L "$p" ] || continue;'
     f' echo "$p $(readlink -m "$p") $(od -An -v -tx1 -N{BEGIN_BYTES} "$p" 2>/dev/null | tr -d " \\n")";'
@@ -29,17 +29,17 @@ FILES = (
 _CACHE = '"${MEDLEY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/medley}/envs"'
 _TRITON = "lib/python3*/site-packages/triton/backends/nvidia/bin/ptxas*"
 # Triton's own variable, PATH, the toolkit, and the ptxas of each Triton.
-PTXAS = (
+PTXAS_QUESTION = (
     'for p in "$TRITON_PTXAS_BLACKWELL_PATH" "$TRITON_PTXAS_PATH" "$(command -v ptxas)"'
     f" /usr/local/cuda/bin/ptxas {_CACHE}/*/{_TRITON} ${{MEDLEY_OWN_ENV:-/none}}/{_TRITON}; do"
     ' [ -x "$p" ] && echo "$p $("$p" --version | sed -n "s/.*release \\([0-9.]*\\).*/\\1/p")"; done; :'
 )
 _INCLUDE = 'import os, sysconfig as s; print(os.path.isfile(s.get_path("include") + "/Python.h"))'
-HEADERS = (
+HEADERS_QUESTION = (
     f'for e in {_CACHE}/* "${{MEDLEY_OWN_ENV:-/none}}"; do [ -x "$e/bin/python" ] &&'
     f""" echo "$e $("$e/bin/python" -Ic '{_INCLUDE}')"; done; :"""
 )
-TOOLKIT = "printf '%s\\n' ${MEDLEY_TOOLKIT:+toolkit} ${MEDLEY_FLAKE:+flake}"
+TOOLKIT_QUESTION = "printf '%s\\n' ${MEDLEY_TOOLKIT:+toolkit} ${MEDLEY_FLAKE:+flake}"
 
 _MIB = 1 << 20
 _FIELD_PATTERN = re.compile(r"( *)(\S[^:]*?) *: (.+)")
@@ -78,8 +78,8 @@ class GpuStates(Value):
 
 
 def read_gpu_states(answers: Transcript) -> GpuStates:
-    mode = re.search(r"NV Power Mode: *(\S+)\s", answers.get(POWER, NO_ANSWER).text)
-    blocks = re.split(r"^GPU (?=[0-9A-Fa-f]+:)", answers[STATE].text, flags=re.MULTILINE)[1:]
+    mode = re.search(r"NV Power Mode: *(\S+)\s", answers.get(POWER_QUESTION, NO_ANSWER).text)
+    blocks = re.split(r"^GPU (?=[0-9A-Fa-f]+:)", answers[STATE_QUESTION].text, flags=re.MULTILINE)[1:]
     return GpuStates(tuple(map(_read_state, blocks)), mode[1] if mode else None)
 
 
@@ -131,7 +131,7 @@ def _parse_mhz(text: str | None) -> int | None:
 
 def read_driver_files(answers: Transcript) -> dict[str, LibraryFile]:
     """Return the driver's libraries by path: the file that each leads to, and its first bytes."""
-    rows = (line.split(" ") for line in read_lines(answers, FILES))
+    rows = (line.split(" ") for line in read_lines(answers, FILES_QUESTION))
     complete_rows = (words for words in rows if len(words) > 1 and words[0].startswith("/"))
     return {path: (real, _parse_hex(digits)) for path, real, *digits in complete_rows}
 
@@ -156,8 +156,8 @@ class Compilers(Value):
 
 def read_compilers(answers: Transcript) -> Compilers:
     """Return the compilers that engines may call."""
-    rows = (line.rpartition(" ") for line in read_lines(answers, PTXAS))
+    rows = (line.rpartition(" ") for line in read_lines(answers, PTXAS_QUESTION))
     ptxas = dict.fromkeys((path, version) for path, _, version in rows if path and version)
-    headers = (line.rpartition(" ") for line in read_lines(answers, HEADERS))
+    headers = (line.rpartition(" ") for line in read_lines(answers, HEADERS_QUESTION))
     headless = tuple(path for path, _, has_header in headers if has_header == "False")
-    return Compilers(tuple(ptxas), bool(read_lines(answers, TOOLKIT)), headless)
+    return Compilers(tuple(ptxas), bool(read_lines(answers, TOOLKIT_QUESTION)), headless)

@@ -13,21 +13,21 @@ HUB_HOME = "${HF_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/huggingface}"
 HUB_CACHE = f"${{HF_HUB_CACHE:-${{HUGGINGFACE_HUB_CACHE:-{HUB_HOME}/hub}}}}"
 HUB_TOKEN = f"${{HF_TOKEN_PATH:-{HUB_HOME}/token}}"
 # The address of a mirror may be a secret of the user's network: it is used, and not printed.
-ANSWER = (
+ANSWER_QUESTION = (
     "command -v curl >/dev/null && curl -s -o /dev/null --connect-timeout 1.5 -m 2 -w '%{http_code}'"
     ' "${HF_ENDPOINT:-https://huggingface.co}"'
 )
-SETTINGS = (
+SETTINGS_QUESTION = (
     "printf '%s\\n' ${HF_ENDPOINT:+mirror} ${HF_TOKEN:+token} ${HUGGING_FACE_HUB_TOKEN:+token};"
     ' case "${HF_HUB_OFFLINE:-$TRANSFORMERS_OFFLINE}" in'
     " 1|[oO][nN]|[yY][eE][sS]|[tT][rR][uU][eE]) echo offline;; esac"
 )
-MODE = f'stat -c %a "{HUB_TOKEN}"'
-LIBRARIES = (
+MODE_QUESTION = f'stat -c %a "{HUB_TOKEN}"'
+LIBRARIES_QUESTION = (
     "PATH=$PATH:/usr/sbin:/sbin; ldconfig -p | grep -oE '(libibverbs|libmlx5|librdmacm)\\.so\\.1' | sort -u"
 )
-MODULES = "grep -oE '^(nvidia_peermem|nv_peer_mem|ib_uverbs|mlx5_ib|rdma_cm|nvidia) ' /proc/modules"
-OPEN_DRIVER = "grep -o 'Open Kernel Module' /proc/driver/nvidia/version"
+MODULES_QUESTION = "grep -oE '^(nvidia_peermem|nv_peer_mem|ib_uverbs|mlx5_ib|rdma_cm|nvidia) ' /proc/modules"
+OPEN_DRIVER_QUESTION = "grep -o 'Open Kernel Module' /proc/driver/nvidia/version"
 # Only these names, because others may hold a token.
 _NAMES = (
     *("VLLM_HOST_IP", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "UCX_NET_DEVICES"),
@@ -35,22 +35,22 @@ _NAMES = (
     "TRITON_PTXAS_BLACKWELL_PATH",
     "TORCH_CUDA_ARCH_LIST",
 )
-VARIABLES = f"env | grep -E '^({'|'.join(_NAMES)})='"
+VARIABLES_QUESTION = f"env | grep -E '^({'|'.join(_NAMES)})='"
 # Only names: a value may be a secret, and newer engines ignore some names.
-VLLM_NAMES = "env | grep -oE '^VLLM_[A-Z0-9_]+' | sort"
+VLLM_NAMES_QUESTION = "env | grep -oE '^VLLM_[A-Z0-9_]+' | sort"
 # The files that set an MTU at boot. Only root reads those of netplan on newer systems.
-MTUS = (
+MTUS_QUESTION = (
     "for f in /etc/netplan/*.yaml /etc/systemd/network/*.network /etc/network/interfaces"
     " /etc/network/interfaces.d/* /etc/NetworkManager/system-connections/*; do"
     ' [ -e "$f" ] || continue; if [ -r "$f" ]; then'
     " grep -hioE '\\bmtu(bytes)?[ :=]+[0-9]+' \"$f\" |"
     " grep -oE '[0-9]+' || echo none; else echo closed; fi; done; :"
 )
-LINGERS = (
+LINGERS_QUESTION = (
     "[ -d /run/systemd/system ] || exit 3;"
     ' ls /var/lib/systemd/linger 2>/dev/null | grep -qx "$(id -un)" && echo yes || echo no'
 )
-RUNTIMES = (
+RUNTIMES_QUESTION = (
     "for p in docker podman nvidia-ctk nvidia-container-runtime; do"
     " command -v $p >/dev/null && echo $p; done;"
     " grep -hso '\"nvidia\"' /etc/docker/daemon.json | head -n 1;"
@@ -58,34 +58,52 @@ RUNTIMES = (
 )
 _STATE = '"${MEDLEY_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/medley}"'
 # Keys are named after people: one that others can read is enough.
-SECRETS = (
+SECRETS_QUESTION = (
     f"cd {_STATE} && {{ stat -c '%a %n' token api-key sglang-*.yaml;"
     " find keys -type f -perm /077 -printf '%m keys/*\\n' -quit; } 2>/dev/null; :"
 )
-MEMBERSHIP = f'cd {_STATE} && grep -ohE \'"(role|head|address|interface)": "[^"]*"\' ray.json'
+MEMBERSHIP_QUESTION = f'cd {_STATE} && grep -ohE \'"(role|head|address|interface)": "[^"]*"\' ray.json'
 # The ports of servers whose process is still there.
-SERVING = (
+SERVING_QUESTION = (
     f"cd {_STATE}/serving && for f in *.json; do"
     ' p=$(grep -oE "\\"pid\\": [0-9]+" "$f" | grep -oE "[0-9]+");'
     ' [ -n "$p" ] && [ -d "/proc/$p" ] && echo "${f%.json}"; done'
 )
 # The versions in each environment that must be equal on all hosts, from the names of its packages.
-PACKAGES = (
+PACKAGES_QUESTION = (
     'cd "${MEDLEY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/medley}/envs"'
     " && ls -d */lib/python3*/site-packages/*.dist-info"
     " | grep -E '/(ray|vllm|sglang|torch|nvidia_nccl_cu[0-9]+|triton)-[^/]*$'"
 )
 # A virtualenv of the user's own, which cluster.toml names.
-OWN = (
+USER_ENVIRONMENT_QUESTION = (
     '[ -n "$MEDLEY_OWN_ENV" ] && cd "$MEDLEY_OWN_ENV" && ls -d bin/python bin/ray bin/vllm'
     " lib/python3*/site-packages/*.dist-info 2>/dev/null"
     " | grep -E '^bin|/(ray|vllm|sglang|torch|nvidia_nccl_cu[0-9]+|triton)-[^/]*$'"
 )
-OWN_VARIABLE = "MEDLEY_OWN_ENV"
+USER_ENVIRONMENT_VARIABLE = "MEDLEY_OWN_ENV"
 
 QUESTIONS = (
-    *(ANSWER, SETTINGS, MODE, LIBRARIES, MODULES, OPEN_DRIVER, VARIABLES, MTUS, LINGERS, RUNTIMES),
-    *(SECRETS, MEMBERSHIP, SERVING, PACKAGES, OWN, VLLM_NAMES),
+    *(
+        ANSWER_QUESTION,
+        SETTINGS_QUESTION,
+        MODE_QUESTION,
+        LIBRARIES_QUESTION,
+        MODULES_QUESTION,
+        OPEN_DRIVER_QUESTION,
+        VARIABLES_QUESTION,
+        MTUS_QUESTION,
+        LINGERS_QUESTION,
+        RUNTIMES_QUESTION,
+    ),
+    *(
+        SECRETS_QUESTION,
+        MEMBERSHIP_QUESTION,
+        SERVING_QUESTION,
+        PACKAGES_QUESTION,
+        USER_ENVIRONMENT_QUESTION,
+        VLLM_NAMES_QUESTION,
+    ),
 )
 
 _PACKAGE_PATH_PATTERN = re.compile(
@@ -117,11 +135,11 @@ class HubAccess(Value):
 
 def read_hub_access(answers: Transcript) -> HubAccess | None:
     """Return the access to the hub; None where there is no curl."""
-    answer = answers.get(ANSWER, NO_ANSWER)
+    answer = answers.get(ANSWER_QUESTION, NO_ANSWER)
     status = parse_number(answer.text.strip())
     if status is None and answer.status in {1, 127}:
         return None
-    words, mode = set(read_lines(answers, SETTINGS)), read_first_line(answers, MODE)
+    words, mode = set(read_lines(answers, SETTINGS_QUESTION)), read_first_line(answers, MODE_QUESTION)
     return HubAccess(
         status=status or None,
         why=None if status else _CURL_ERRORS.get(answer.status, f"curl ended with {answer.status}"),
@@ -144,12 +162,14 @@ class RdmaParts(Value):
 
 def read_rdma_parts(answers: Transcript) -> RdmaParts:
     """Return the libraries and kernel modules of RDMA."""
-    libraries = frozenset(re.sub(r"\.so\.1$", "", line.strip()) for line in read_lines(answers, LIBRARIES))
-    has_no_list = answers[LIBRARIES].status == 127  # noqa: PLR2004 - no ldconfig
+    libraries = frozenset(
+        re.sub(r"\.so\.1$", "", line.strip()) for line in read_lines(answers, LIBRARIES_QUESTION)
+    )
+    has_no_list = answers[LIBRARIES_QUESTION].status == 127  # noqa: PLR2004 - no ldconfig
     return RdmaParts(
         None if has_no_list else libraries,
-        frozenset(line.strip() for line in read_lines(answers, MODULES)),
-        bool(read_lines(answers, OPEN_DRIVER)),
+        frozenset(line.strip() for line in read_lines(answers, MODULES_QUESTION)),
+        bool(read_lines(answers, OPEN_DRIVER_QUESTION)),
     )
 
 
@@ -174,15 +194,15 @@ class Settings(Value):
 
 
 def read_settings(answers: Transcript) -> Settings:
-    mtus, words = read_lines(answers, MTUS), read_lines(answers, RUNTIMES)
-    lingers = answers.get(LINGERS, NO_ANSWER)
+    mtus, words = read_lines(answers, MTUS_QUESTION), read_lines(answers, RUNTIMES_QUESTION)
+    lingers = answers.get(LINGERS_QUESTION, NO_ANSWER)
     return Settings(
-        variables=dict(re.findall(r"^(\w+)=(.*)$", answers[VARIABLES].text, re.MULTILINE)),
-        vllm_names=read_lines(answers, VLLM_NAMES),
+        variables=dict(re.findall(r"^(\w+)=(.*)$", answers[VARIABLES_QUESTION].text, re.MULTILINE)),
+        vllm_names=read_lines(answers, VLLM_NAMES_QUESTION),
         kept_mtus=frozenset(mtu for word in mtus if (mtu := parse_number(word)) is not None),
         has_mtu_files=bool(mtus),
         is_all_read="closed" not in mtus,
-        is_lingering=None if lingers.status else read_first_line(answers, LINGERS) == "yes",
+        is_lingering=None if lingers.status else read_first_line(answers, LINGERS_QUESTION) == "yes",
         runtimes=frozenset(word for word in words if "/" not in word and '"' not in word),
         has_nvidia_runtime='"nvidia"' in words,
         has_cdi=any("/cdi/" in word for word in words),
@@ -208,17 +228,23 @@ class Leftovers(Value):
 
 def read_leftovers(answers: Transcript) -> Leftovers:
     """Return what medley left on this host."""
-    modes = (line.partition(" ") for line in read_lines(answers, SECRETS))
-    user_answer = answers.get(OWN, NO_ANSWER)
+    modes = (line.partition(" ") for line in read_lines(answers, SECRETS_QUESTION))
+    user_answer = answers.get(USER_ENVIRONMENT_QUESTION, NO_ANSWER)
     return Leftovers(
         modes={name: mode for mode, _, name in modes if name},
-        membership=dict(re.findall(r'"(\w+)": "([^"\\]*)"', answers.get(MEMBERSHIP, NO_ANSWER).text)),
-        serving=tuple(
-            port for line in read_lines(answers, SERVING) if (port := parse_number(line)) is not None
+        membership=dict(
+            re.findall(r'"(\w+)": "([^"\\]*)"', answers.get(MEMBERSHIP_QUESTION, NO_ANSWER).text)
         ),
-        packages=_group_packages(read_lines(answers, PACKAGES)),
-        user_packages=_group_packages(read_lines(answers, OWN)).get("", {}) if user_answer.text else None,
-        user_programs=frozenset(line[4:] for line in read_lines(answers, OWN) if line.startswith("bin/")),
+        serving=tuple(
+            port for line in read_lines(answers, SERVING_QUESTION) if (port := parse_number(line)) is not None
+        ),
+        packages=_group_packages(read_lines(answers, PACKAGES_QUESTION)),
+        user_packages=_group_packages(read_lines(answers, USER_ENVIRONMENT_QUESTION)).get("", {})
+        if user_answer.text
+        else None,
+        user_programs=frozenset(
+            line[4:] for line in read_lines(answers, USER_ENVIRONMENT_QUESTION) if line.startswith("bin/")
+        ),
     )
 
 
