@@ -24,7 +24,7 @@ import sys, time
 from medley.host.memory_pressure import read_memory
 open(sys.argv[1], "w").write("0")
 kept = []
-while min(each.available for each in read_memory()) > int(sys.argv[2]) << 20:
+while min(each.available for each in read_memory().states) > int(sys.argv[2]) << 20:
     kept.append(b"x" * (16 << 20))
 print("full", flush=True)
 time.sleep(600)

@@ -93,7 +93,9 @@ def test_the_tightest_group_above_a_process_counts(tmp_path: Path) -> None:
             f"{group}/b/memory.current": "7\n",
         },
     )
-    host, found = read_memory(root)
+    memory = read_memory(root)
+    assert memory
+    host, found = memory.states
     assert (host.where, host.available, host.stalled) == ("this host", 4 * GIB, None)
     assert (found.total, found.available, found.stalled) == (2 * GIB, 160 * MIB, 7.5)
 
@@ -108,7 +110,13 @@ def test_a_container_sees_its_group_at_the_root(tmp_path: Path) -> None:
             "sys/fs/cgroup/memory/memory.stat": f"inactive_file 5\ntotal_inactive_file {MIB}\n",
         },
     )
-    assert [each.available for each in read_memory(root)] == [4 * GIB, GIB // 2 + MIB]
+    memory = read_memory(root)
+    assert memory
+    assert [each.available for each in memory.states] == [4 * GIB, GIB // 2 + MIB]
+
+
+def test_a_host_without_proc_has_no_figures(tmp_path: Path) -> None:
+    assert read_memory(tmp_path) is None
 
 
 FILL = """

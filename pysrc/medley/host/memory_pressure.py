@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from medley.errors import Problem
 from medley.values import Value
@@ -72,23 +72,36 @@ class MemoryState(Value):
         return f"{available} on {self.where}{swap}{stalled}"
 
 
-def read_memory(root: Path = Path("/")) -> Iterator[MemoryState]:
-    """Yield the host's memory, then that of the control group with the least left, if one has a limit."""
+class HostMemory(NamedTuple):
+    """The memory that limits this process."""
+
+    host: MemoryState
+    group: MemoryState | None
+    """That of the control group with the least left; None if none has a lower limit."""
+
+    @property
+    def states(self) -> tuple[MemoryState, ...]:
+        """The memory of the host, and of the group if there is one."""
+        return (self.host, self.group) if self.group else (self.host,)
+
+
+def read_memory(root: Path = Path("/")) -> HostMemory | None:
+    """Return the memory of this host and of its control group; None where /proc does not show it."""
     entries = dict(re.findall(r"(?m)^(\w+): +(\d+) kB", _read_text(root / "proc/meminfo")))
     sizes = {name: int(kib) * 1024 for name, kib in entries.items()}
-    if {"MemTotal", "MemAvailable"} <= sizes.keys():
-        yield MemoryState(
-            "this host",
-            total=sizes["MemTotal"],
-            available=sizes["MemAvailable"],
-            swap=sizes.get("SwapTotal", 0),
-            swap_free=sizes.get("SwapFree", 0),
-            stalled=_read_stalled(root / "proc/pressure/memory"),
-            cached=sizes.get("Cached", 0),
-        )
-        groups = (group for group in _list_groups(root) if group.total < sizes["MemTotal"])
-        if tightest := min(groups, key=lambda group: group.available, default=None):
-            yield tightest
+    if not {"MemTotal", "MemAvailable"} <= sizes.keys():
+        return None
+    host = MemoryState(
+        "this host",
+        total=sizes["MemTotal"],
+        available=sizes["MemAvailable"],
+        swap=sizes.get("SwapTotal", 0),
+        swap_free=sizes.get("SwapFree", 0),
+        stalled=_read_stalled(root / "proc/pressure/memory"),
+        cached=sizes.get("Cached", 0),
+    )
+    groups = (group for group in _list_groups(root) if group.total < host.total)
+    return HostMemory(host, min(groups, key=lambda group: group.available, default=None))
 
 
 def _list_groups(root: Path) -> Iterator[MemoryState]:
@@ -175,7 +188,9 @@ class MemoryWatch:
         if self._reserve == 0 or now < self._next:
             return False
         self._next = now + _CHECK_INTERVAL_S
-        levels = [(memory.classify(self._reserve), memory) for memory in read_memory()]
+        host_memory = read_memory()
+        states = host_memory.states if host_memory else ()
+        levels = [(memory.classify(self._reserve), memory) for memory in states]
         low = [memory for level, memory in levels if level != "enough"]
         if low:
             self.low = str(min(low, key=lambda memory: memory.available))

@@ -25,7 +25,8 @@ _MIN_FREE_MEMORY_SHARE, _FREE_MEMORY_LIMIT_S = 0.75, 60
 
 
 def _read_memory() -> MemoryState:
-    return next(memory_pressure.read_memory())
+    memory = memory_pressure.read_memory()
+    return memory.host if memory else MemoryState("this host", 0, 0)
 
 
 def _require_memory(before_bytes: int, print_line: Callable[[str], None]) -> None:

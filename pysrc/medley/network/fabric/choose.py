@@ -160,7 +160,7 @@ def _choose_routed_fabric(
     why = ("these hosts share no subnet", "TCP: RDMA needs a shared subnet")
     path = DataPath(is_rdma=False, candidates={candidate.host: (candidate,) for candidate in chosen}, why=why)
     rejections = list_rejections(group, chosen, None, [])
-    problems = (findings.routed_finding(chosen), *findings.list_kind_findings(chosen))
+    problems = (findings.build_routed_finding(chosen), *findings.list_kind_findings(chosen))
     return _build_fabric(
         group, chosen, path, best=None, other_findings=problems, rejected=(*unfit_links, *rejections)
     )
