@@ -6,7 +6,7 @@ from medley.host.facts import GIB
 from medley.planner import Device, Goal, HostLink, Layout, Load, Stage, list_pipelines
 from medley.planner.choose import DEFAULT_CONTEXT_TOKENS
 from medley.planner.memory import compute_usable_bytes
-from medley.planner.partition import StageTimer, StepTimer, Workload
+from medley.planner.partition import StageTimer, StageTimerFactory, Workload
 from medley.planner.prediction import Prediction
 from medley.schema import Shape
 
@@ -138,7 +138,7 @@ def workload(
     shape: Shape,
     load: Load | None = None,
     goal: Goal = "latency",
-    timed: StepTimer | None = None,
+    timed: StageTimerFactory | None = None,
     context: int | None = None,
 ) -> Workload:
     return Workload(shape, context or min(shape.context, DEFAULT_CONTEXT_TOKENS), load or Load(), goal, timed)
@@ -152,7 +152,8 @@ def predict(shape: Shape, layout: Layout, load: Load) -> Prediction:
     seconds = roofline(shape, max(1, round(streams / depth)))
     wire = layout.link or HostLink(1_000_000, 1)
     times = [
-        seconds(stage, nth == depth - 1) + 2 * stage.layers * _reduce(shape, stage, wire, streams / depth)
+        seconds(stage, is_last_stage=nth == depth - 1)
+        + 2 * stage.layers * _reduce(shape, stage, wire, streams / depth)
         for nth, stage in enumerate(layout.stages)
     ]
     hops = (depth - 1) * (wire.latency_us * 1e-6 + 2 * shape.hidden * 8 / (wire.mbit * 1e6))
@@ -163,7 +164,7 @@ def predict(shape: Shape, layout: Layout, load: Load) -> Prediction:
     return Prediction(cycle, total, each, low, high, "memory bandwidth", tuple(times), 1 / cycle)
 
 
-def timed(shape: Shape) -> StepTimer:
+def timed(shape: Shape) -> StageTimerFactory:
     """What it takes of a step on a stage, whatever the wire."""
     return lambda sequences, _link: roofline(shape, sequences)
 
@@ -177,10 +178,10 @@ def roofline(shape: Shape, sequences: int) -> StageTimer:
     layer_operations = 2 * sequences * shape.active_parameters / shape.layers
     head_operations = 2 * sequences * shape.hidden * shape.vocabulary
 
-    def seconds(stage: Stage, last: bool) -> float:  # noqa: FBT001
+    def seconds(stage: Stage, /, *, is_last_stage: bool) -> float:
         bandwidth = min(device.bandwidth_gb_s for device in stage.devices) * len(stage.devices) * 1e9
         speed = min(device.bf16_tflops for device in stage.devices) * len(stage.devices) * 1e12
-        ends = max(head / bandwidth, head_operations / speed) if last else 0.0
+        ends = max(head / bandwidth, head_operations / speed) if is_last_stage else 0.0
         return stage.layers * max(layer / bandwidth, layer_operations / speed) + ends
 
     return seconds

@@ -5,7 +5,7 @@ from medley.planner import Device, HostLink, count_parallel_sizes, describe_layo
 from medley.planner.candidates import Request, list_candidates
 from medley.planner.fit import compute_fit
 from medley.planner.host_order import group_hosts, order_by_link
-from medley.planner.partition import StepTimer, Workload, list_refusals
+from medley.planner.partition import StageTimerFactory, Workload, list_refusals
 from medley.schema import Shape
 from tests.planner.layouts import (
     GPT_OSS_120B,
@@ -27,9 +27,9 @@ from tests.planner.layouts import (
 
 
 def found(
-    shape: Shape, *devices: Device, link: HostLink | None = ROCE, timed: StepTimer | None = None
+    shape: Shape, *devices: Device, link: HostLink | None = ROCE, timed: StageTimerFactory | None = None
 ) -> list[str]:
-    request = Request(Workload(shape, 4096, step_timer=timed), devices, over(link))
+    request = Request(Workload(shape, 4096, stage_timer_factory=timed), devices, over(link))
     return [describe_layout(each) for each in list_candidates(request).layouts]
 
 

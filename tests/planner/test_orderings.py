@@ -12,7 +12,7 @@ from medley.planner.candidates import Request
 from medley.planner.choose import Choice, choose_layout
 from medley.planner.device_specs import SHIPPED_EFFICIENCY
 from medley.planner.partition import Workload
-from medley.planner.prediction import PredictedStepTimer, predict_speed
+from medley.planner.prediction import PredictedStageTimerFactory, predict_speed
 from medley.schema import Shape
 from tests.planner.layouts import GPT_OSS_120B, QWEN_30B, over, pro6000, spark
 
@@ -138,7 +138,7 @@ def test_replicas_beat_tensor_parallel_over_pcie(model: str) -> None:
 
 def chosen(model: Shape, *devices: Device, goal: Goal = "throughput", streams: int = 1) -> Choice:
     load = Load(streams, 1024, 1088)
-    work = Workload(model, 2048, load, goal, PredictedStepTimer(model, load))
+    work = Workload(model, 2048, load, goal, PredictedStageTimerFactory(model, load))
     return choose_layout(Request(work, devices, over(ROCE)), predict_speed)
 
 

@@ -64,13 +64,16 @@ def test_split_is_as_good_as_any(found: list[Device], *, turns: bool, concurrenc
         return Layout(tuple(Stage(each, count) for each, count in zip(stages, counts, strict=True)))
 
     def cost(counts: Sequence[int]) -> float:
-        times = [seconds(stage, nth == len(stages) - 1) for nth, stage in enumerate(laid(counts).stages)]
+        times = [
+            seconds(stage, is_last_stage=nth == len(stages) - 1)
+            for nth, stage in enumerate(laid(counts).stages)
+        ]
         return sum(times) if turns else max(times)
 
     def short(counts: Sequence[int]) -> int:
         return compute_fit(Workload(SMALL, 2048, Load(concurrency)), laid(counts)).short_bytes
 
-    work = Workload(SMALL, 2048, Load(concurrency), step_timer=timed(SMALL))
+    work = Workload(SMALL, 2048, Load(concurrency), stage_timer_factory=timed(SMALL))
     chosen = split_layers(work, stages, minimizes_sum=turns)
     every = {counts: short(counts) for counts in parts(9, len(stages))}
     able = [counts for counts, lacking in every.items() if not lacking]
@@ -96,7 +99,9 @@ def test_split_is_as_good_as_any(found: list[Device], *, turns: bool, concurrenc
 )
 def test_split(stages: list[tuple[Device, ...]], expected: tuple[int, ...], *, turns: bool) -> None:
     assert (
-        split_layers(Workload(QWEN_72B, 8192, step_timer=timed(QWEN_72B)), stages, minimizes_sum=turns)
+        split_layers(
+            Workload(QWEN_72B, 8192, stage_timer_factory=timed(QWEN_72B)), stages, minimizes_sum=turns
+        )
         == expected
     )
 
@@ -117,8 +122,8 @@ def test_by_memory_the_cache_is_as_large_as_can_be() -> None:
 def test_layers_are_cut_by_the_time_that_is_handed_in() -> None:
     """Where the first is told to take three times as long, it carries a quarter."""
 
-    def seconds(stage: Stage, last: bool) -> float:  # noqa: FBT001
-        return stage.layers * (1.0 if last else 3.0)
+    def seconds(stage: Stage, /, *, is_last_stage: bool) -> float:
+        return stage.layers * (1.0 if is_last_stage else 3.0)
 
-    work = Workload(GPT_OSS_120B, step_timer=lambda _sequences, _link: seconds)
+    work = Workload(GPT_OSS_120B, stage_timer_factory=lambda _sequences, _link: seconds)
     assert split_layers(work, [(spark(1),), (spark(2),)]) == (9, 27)

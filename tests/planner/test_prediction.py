@@ -22,7 +22,7 @@ from medley.planner.device_specs import (
 )
 from medley.planner.prediction import (
     PassConditions,
-    PredictedStepTimer,
+    PredictedStageTimerFactory,
     TokenBatch,
     compute_collectives_s,
     compute_stage_pass,
@@ -313,7 +313,7 @@ def test_layers_are_cut_by_the_predictions_own_time(
 ) -> None:
     """Also of hosts of the same sorts, and of another number of layers, that were never worked out."""
     sequences = load.concurrency
-    seconds = PredictedStepTimer(model, load)(sequences, link)
+    seconds = PredictedStageTimerFactory(model, load)(sequences, link)
     given_, batch = (
         PassConditions(model, link, SHIPPED_EFFICIENCY),
         TokenBatch(sequences, sequences, load.context_tokens),
@@ -323,7 +323,7 @@ def test_layers_are_cut_by_the_predictions_own_time(
         for layers, last in product((1, 3, model.layers), (False, True)):
             stage = Stage(tuple(laid), layers)
             whole = compute_stage_pass(given_, stage, batch, last=last).seconds
-            assert seconds(stage, last) == pytest.approx(whole)
+            assert seconds(stage, is_last_stage=last) == pytest.approx(whole)
 
 
 @pytest.mark.parametrize("weights", ["bf16", "fp8", "nvfp4"])

@@ -11,7 +11,7 @@ from medley.planner import Device, Goal, HostLink, Load, Stage, describe_layout,
 from medley.planner.candidates import Request
 from medley.planner.choose import Choice, choose_layout
 from medley.planner.host_order import place_in_rank_order
-from medley.planner.prediction import PredictedStepTimer, predict_speed
+from medley.planner.prediction import PredictedStageTimerFactory, predict_speed
 from medley.schema import Shape
 from medley.values import Value
 from tests.planner.layouts import (
@@ -70,7 +70,7 @@ cases = st.builds(Case, shapes, clusters(), links, goals, loads)
 
 def chosen(case: Case) -> Choice | Problem:
     try:
-        work = workload(case.shape, case.load, case.goal, PredictedStepTimer(case.shape, case.load))
+        work = workload(case.shape, case.load, case.goal, PredictedStageTimerFactory(case.shape, case.load))
         return choose_layout(Request(work, tuple(case.devices), over(case.link)), predict_speed)
     except Problem as problem:
         return problem

@@ -68,8 +68,8 @@ class Choice(Value):
 def choose_layout(request: Request, predict: Callable[[Shape, Layout, Load], Prediction]) -> Choice:
     """Return the best layout for this request; raise a Problem with the numbers if none fits.
 
-    `predict` must use the model of speed in `workload.step_timer`; otherwise layers are not cut for the best
-    score.
+    `predict` must use the model of speed in `workload.stage_timer_factory`; otherwise layers are not cut for
+    the best score.
     """
     workload, candidates = request.workload, list_candidates(request)
     unforced_candidates = (

@@ -4,6 +4,7 @@ import heapq
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from typing import Protocol
 
 from msgspec import field
 
@@ -23,13 +24,19 @@ from medley.planner.memory import MemoryNeed, PipelinePosition, compute_memory_n
 from medley.schema import TITLES, Shape
 from medley.values import Value
 
-StageTimer = Callable[[Stage, bool], float]
-"""Returns the seconds of a step on a stage, which grow with its layers.
 
-True: it is the last stage, which has the output head too.
-"""
-StepTimer = Callable[[int, HostLink | None], StageTimer]
-"""Builds the stage timer for so many sequences in a batch over this link between the hosts."""
+class StageTimer(Protocol):
+    """A function that returns the time of a step on a stage."""
+
+    def __call__(self, stage: Stage, /, *, is_last_stage: bool) -> float:
+        """Return seconds, which grow with the layers; the last stage has the output head too."""
+
+
+class StageTimerFactory(Protocol):
+    """A function that builds the timer of stages under a load."""
+
+    def __call__(self, sequences: int, link: HostLink | None, /) -> StageTimer:
+        """Return the timer for so many sequences in a batch over this link between the hosts."""
 
 
 class Workload(Value):
@@ -40,7 +47,7 @@ class Workload(Value):
     """The tokens that each sequence may have."""
     load: Load = field(default_factory=Load)
     goal: Goal = "latency"
-    step_timer: StepTimer | None = None
+    stage_timer_factory: StageTimerFactory | None = None
     """Builds the stage timer by which layers are cut; None: layers are cut by memory only."""
     is_beyond_config: bool = False
     """Whether the context is longer than config.json gives; `shape` then has the longer one."""
@@ -99,17 +106,19 @@ def split_layers(
     if any(count < 1 for count in max_layers) or sum(max_layers) < shape.layers:
         missing = [partial(_compute_missing_bytes, stage) for stage in uncut_stages]
         return cut_layers(shape.layers, missing, [shape.layers] * len(uncut_stages))
-    if workload.goal == "context" or workload.step_timer is None:
+    if workload.goal == "context" or workload.stage_timer_factory is None:
         return cut_layers(
             shape.layers, [partial(_compute_cache_share, stage) for stage in uncut_stages], max_layers
         )
-    time_stage = workload.step_timer(-(-streams // len(stages)), link)
+    time_stage = workload.stage_timer_factory(-(-streams // len(stages)), link)
 
     def compute_cost_s(nth: int, layers: int) -> float:
         """Return the time of a step on this stage; for the sum, what its last layer adds."""
         devices = stages[nth]
-        previous_s = time_stage(Stage(devices, layers - 1), nth == last) if minimizes_sum else 0.0
-        return time_stage(Stage(devices, layers), nth == last) - previous_s
+        previous_s = (
+            time_stage(Stage(devices, layers - 1), is_last_stage=nth == last) if minimizes_sum else 0.0
+        )
+        return time_stage(Stage(devices, layers), is_last_stage=nth == last) - previous_s
 
     return cut_layers(shape.layers, [partial(compute_cost_s, nth) for nth in range(len(stages))], max_layers)
 

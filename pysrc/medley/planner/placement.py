@@ -47,7 +47,7 @@ from medley.planner.memory import PipelinePosition, compute_memory_need
 from medley.planner.overcommit import choose_overcommitted_layout
 from medley.planner.partition import Workload, describe_unchecked_width, recut_layers
 from medley.planner.plan import KvType, Launcher
-from medley.planner.prediction import PredictedStepTimer, predict_speed
+from medley.planner.prediction import PredictedStageTimerFactory, predict_speed
 from medley.planner.remedies import NoLayout
 from medley.planner.site import Site, explain_sources, list_incompatible_warnings
 from medley.schema import (
@@ -201,7 +201,9 @@ def _build_workload(shape: Shape, options: PlacementOptions) -> Workload:
     mean_context = min(options.context or _DEFAULT_MEAN_CONTEXT, shape.context)
     load = Load(options.concurrency, context_tokens=mean_context)
     context = options.context or min(shape.context, DEFAULT_CONTEXT_TOKENS)
-    return Workload(shape, context, load, options.goal, PredictedStepTimer(shape, load), is_beyond_config)
+    return Workload(
+        shape, context, load, options.goal, PredictedStageTimerFactory(shape, load), is_beyond_config
+    )
 
 
 def _describe_long_context(shape: Shape, options: PlacementOptions) -> str:

@@ -22,7 +22,7 @@ from medley.planner.device_specs import (
     has_peer_access,
 )
 from medley.planner.memory import compute_batch_tokens, compute_token_layer_bytes
-from medley.planner.partition import StageTimer, StepTimer
+from medley.planner.partition import StageTimer, StageTimerFactory
 from medley.schema import Shape
 from medley.values import Value
 
@@ -157,8 +157,8 @@ def predict_speed(
     )
 
 
-class PredictedStepTimer(Value):
-    """The timer by which layers are cut: the time of a step that gives each sequence one token."""
+class PredictedStageTimerFactory(Value):
+    """Builds the timers by which layers are cut: the time of a step that gives each sequence one token."""
 
     shape: Shape
     load: Load
@@ -168,32 +168,35 @@ class PredictedStepTimer(Value):
         return self._build_stage_timer(sequences, link)
 
     @cached_property
-    def _build_stage_timer(self) -> StepTimer:
+    def _build_stage_timer(self) -> StageTimerFactory:
         return _cache_stage_timers(self.shape, self.load, self.efficiency)
 
 
-def _cache_stage_timers(shape: Shape, load: Load, efficiency: Efficiency) -> StepTimer:
-
+def _cache_stage_timers(shape: Shape, load: Load, efficiency: Efficiency) -> StageTimerFactory:
     @cache
     def build_stage_timer(sequences: int, link: HostLink | None) -> StageTimer:
         conditions = PassConditions(shape, link, efficiency)
         batch = TokenBatch(sequences, sequences, load.context_tokens)
 
         @cache
-        def compute_lines(devices: tuple[Device, ...], last: bool) -> list[tuple[float, float]]:  # noqa: FBT001
+        def compute_lines(devices: tuple[Device, ...], *, is_last_stage: bool) -> list[tuple[float, float]]:
             """Return for each sort of device the seconds of a stage without its layers, and of a layer."""
             lines = []
             for device in {_compute_device_key(device): device for device in devices}.values():
                 one_layer_s, two_layers_s = (
-                    _compute_device_pass(conditions, Stage(devices, layers), device, batch, last=last).seconds
+                    _compute_device_pass(
+                        conditions, Stage(devices, layers), device, batch, last=is_last_stage
+                    ).seconds
                     for layers in (1, 2)
                 )
                 lines.append((2 * one_layer_s - two_layers_s, two_layers_s - one_layer_s))
             return lines
 
-        return lambda stage, last: max(
-            fixed_s + stage.layers * layer_s for fixed_s, layer_s in compute_lines(stage.devices, last)
-        )
+        def time_stage(stage: Stage, /, *, is_last_stage: bool) -> float:
+            lines = compute_lines(stage.devices, is_last_stage=is_last_stage)
+            return max(fixed_s + stage.layers * layer_s for fixed_s, layer_s in lines)
+
+        return time_stage
 
     return build_stage_timer
 

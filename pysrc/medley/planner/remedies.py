@@ -90,7 +90,7 @@ def find_remedies(workload: Workload, layout: Layout) -> Remedies:
 
     def fits(shape: Shape, layout: Layout) -> bool:
         # Without a step timer the layers are cut by memory only.
-        memory_workload = workload.replace(shape=shape, step_timer=None)
+        memory_workload = workload.replace(shape=shape, stage_timer_factory=None)
         return compute_fit(memory_workload, recut_layers(memory_workload, layout)).fits
 
     def list_variants() -> Iterator[Variant]:
