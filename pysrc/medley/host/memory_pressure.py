@@ -77,7 +77,7 @@ class HostMemory(NamedTuple):
 
     host: MemoryState
     group: MemoryState | None
-    """That of the control group with the least left; None if none has a lower limit."""
+    """The memory of the control group with the least left; None if none has a lower limit."""
 
     @property
     def states(self) -> tuple[MemoryState, ...]:
