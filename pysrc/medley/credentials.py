@@ -1,4 +1,7 @@
-"""Make and read the cluster's token and the API keys: files that only their owner can read."""
+"""Make, store and read the cluster's token and the API keys: files that only their owner can read.
+
+Caddy checks the key of a request: `serving/edge.py` writes its rules.
+"""
 
 import ipaddress
 import os

@@ -2,6 +2,7 @@
 
 An engine reads both with a parser that it must be given by name. The chat template shows the marks:
 `<tool_call>`, `[TOOL_CALLS]`, `<think>`. `chat_formats.toml` has the rules, each with its source.
+`serving/chat_parsers.py` reads the user's own template, and `extra_files.py` fetches that of a model's table.
 """
 
 import json

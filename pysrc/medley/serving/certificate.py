@@ -1,4 +1,7 @@
-"""Choose the certificate of a server: the user's own, or one of medley's own authority."""
+"""Choose the certificate of a server: the user's own, or one of medley's own authority.
+
+Caddy makes that authority and issues its certificates: `edge.py` configures it.
+"""
 
 import platform
 import shlex

@@ -1,4 +1,8 @@
-"""Choose the parsers of tool calls and reasoning, and compare the user's with the model's files."""
+"""Choose the parsers of tool calls and reasoning, and compare the user's with the model's files.
+
+The user's flags win, then the model's table, then its files, which `model/chat_format.py` reads. The chat
+template can be the user's own: --chat-template.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress

@@ -1,4 +1,7 @@
-"""Run each engine's benchmark client and read its results (vLLM 0.32.0, SGLang 0.5.23)."""
+"""Run each engine's benchmark client and read its results (vLLM 0.32.0, SGLang 0.5.23).
+
+`figures.py` computes the medians of several runs, and `run.py` does the runs.
+"""
 
 import json
 from abc import ABC, abstractmethod
