@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from medley import cluster, config, transcript
-from medley.cluster import remote
+from medley import config, transcript
+from medley.cluster import cluster_file, remote
 from medley.cluster.discovery import parse_host, sources, ssh_keys
 from medley.environment import toolkit, virtualenv
 from medley.host import facts, health
@@ -167,7 +167,7 @@ def test_odd_input(name: str, count: int) -> None:
 
 
 FILES: dict[str, tuple[str, Callable[[Path], object], Callable[[int], Iterator[str]]]] = {
-    "cluster.toml": ("c.toml", lambda file: cluster.read_cluster(str(file)), toml_of(CLUSTER)),
+    "cluster.toml": ("c.toml", lambda file: cluster_file.read_cluster(str(file)), toml_of(CLUSTER)),
     "a model's table": (
         "m.toml",
         lambda file: config.read_table(file, Model),
@@ -237,7 +237,7 @@ def test_odd_input_of_hashes(count: int, tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_table_may_have_a_mark_before_it_and_other_ends_of_lines(tmp_path: Path) -> None:
     file = tmp_path / "c.toml"
     file.write_bytes(b"\xef\xbb\xbf" + CLUSTER.replace("\n", "\r\n").encode())
-    assert set(cluster.read_cluster(str(file)).hosts) == {"spark-1", "spark-2"}
+    assert set(cluster_file.read_cluster(str(file)).hosts) == {"spark-1", "spark-2"}
 
 
 @pytest.mark.parametrize(
@@ -246,4 +246,4 @@ def test_a_table_may_have_a_mark_before_it_and_other_ends_of_lines(tmp_path: Pat
 def test_what_no_table_holds_is_a_problem(tmp_path: Path, text: str) -> None:
     (tmp_path / "c.toml").write_text(text)
     with raises_problem(str(tmp_path / "c.toml")):
-        cluster.read_cluster(str(tmp_path / "c.toml"))
+        cluster_file.read_cluster(str(tmp_path / "c.toml"))

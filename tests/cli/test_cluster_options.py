@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from medley.cli.cluster_options import HeadChoice, drop_medley_switches
-from medley.cluster import Cluster, ClusterHost
+from medley.cluster.cluster_file import Cluster, ClusterHost
 from medley.cluster.fleet import is_this_host
 from medley.cluster.self_command import TYPED_HERE_VARIABLE
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from medley import cluster
 from medley.cli.init import InitVerb
+from medley.cluster import cluster_file
 from tests.problems import raises_problem
 
 pytestmark = pytest.mark.usefixtures("asked_once")
@@ -73,4 +73,4 @@ def test_a_name_without_an_address_replaces_no_file(tmp_path: Path, monkeypatch:
     assert not (tmp_path / "cluster.toml.1").exists()
     _, status = InitVerb.run(["medley init", *words, "--only-reached"], exit=False)
     assert status == 0
-    assert list(cluster.read_cluster(str(file)).hosts) == [platform.node()]
+    assert list(cluster_file.read_cluster(str(file)).hosts) == [platform.node()]

@@ -14,8 +14,9 @@ from shutil import copytree, rmtree
 
 import pytest
 
-from medley.cluster import Cluster, ClusterHost, fleet, membership
+from medley.cluster import fleet, membership
 from medley.cluster.bringup import Bringup
+from medley.cluster.cluster_file import Cluster, ClusterHost
 from medley.cluster.fleet import Fleet
 from medley.cluster.remote import Remote
 from medley.command import Command

@@ -4,8 +4,9 @@ from typing import Any
 import pytest
 
 from medley import config
-from medley.cluster import Cluster, ClusterHost, checks
+from medley.cluster import checks
 from medley.cluster.checks import require_same_versions
+from medley.cluster.cluster_file import Cluster, ClusterHost
 from medley.errors import Problem
 from medley.host.facts.gpu import NvidiaDriver
 from medley.host.kind import Kind, find_kind

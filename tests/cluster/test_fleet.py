@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from medley.cluster import Cluster, ClusterHost
+from medley.cluster.cluster_file import Cluster, ClusterHost
 from medley.cluster.fleet import Fleet, end_started_processes, format_host_count
 from medley.errors import Problem
 from medley.progress import SILENT

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from medley.cluster import Cluster, ClusterHost
+from medley.cluster.cluster_file import Cluster, ClusterHost
 from medley.cluster.host_facts import find_planned_site
 from medley.errors import Problem
 from medley.progress import SILENT, SilentProgress

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from medley.cluster import Cluster, build_programs_table, program_consent
+from medley.cluster import program_consent
+from medley.cluster.cluster_file import Cluster, build_programs_table
 from tests.problems import raises_problem
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from medley import storage
-from medley.cluster import Cluster, ClusterHost, remote, self_command, units
+from medley.cluster import remote, self_command, units
+from medley.cluster.cluster_file import Cluster, ClusterHost
 from medley.cluster.fleet import Fleet, is_this_host
 from medley.cluster.remote import Remote
 from medley.command import Command

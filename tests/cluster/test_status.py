@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from medley.cluster import Cluster, ClusterHost
+from medley.cluster.cluster_file import Cluster, ClusterHost
 from medley.cluster.status import HostStatus, list_findings, list_host_statuses, list_lost_workers
 from medley.errors import Problem
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from medley import cluster
+from medley.cluster import cluster_file
 from tests.problems import raises_problem
 
 TABLE = """
@@ -19,7 +19,7 @@ environment = { NCCL_DEBUG = "INFO" }
 def test_a_hosts_own_win(tmp_path: Path) -> None:
     file = tmp_path / "cluster.toml"
     file.write_text(TABLE)
-    found = cluster.read_cluster(str(file))
+    found = cluster_file.read_cluster(str(file))
     assert found.merge_environment("a") == {"NCCL_ALGO": "Ring", "NCCL_DEBUG": "WARN"}
     assert found.merge_environment("b") == {"NCCL_ALGO": "Ring", "NCCL_DEBUG": "INFO"}
     assert found.merge_host("b").environment == found.merge_environment("b")
@@ -48,7 +48,7 @@ def test_some_are_refused_with_a_reason(tmp_path: Path, table: str, why: str) ->
     file.write_text(table)
     variable = table.splitlines()[1].partition(" ")[0]
     with raises_problem(str(file), variable, cause=why):
-        cluster.read_cluster(str(file))
+        cluster_file.read_cluster(str(file))
 
 
 @pytest.mark.parametrize(
@@ -62,4 +62,4 @@ def test_what_is_no_variable_is_refused(tmp_path: Path, table: str, key: str) ->
     file = tmp_path / "cluster.toml"
     file.write_text(table)
     with raises_problem(f"{file}:2", key):
-        cluster.read_cluster(str(file))
+        cluster_file.read_cluster(str(file))

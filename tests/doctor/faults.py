@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from medley.cluster import ClusterHost
+from medley.cluster.cluster_file import ClusterHost
 from medley.doctor.case import build_case
 from medley.doctor.checks import Case
 from medley.errors import Problem

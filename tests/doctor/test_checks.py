@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from medley.cluster import ClusterHost
+from medley.cluster.cluster_file import ClusterHost
 from medley.doctor.case import build_case_from_transcripts
 from medley.doctor.checks import Case, Check
 from medley.doctor.registry import RULES

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from medley import cluster, process
+from medley import process
+from medley.cluster import cluster_file
 from tests.rack import ssh
 from tests.rack.cluster import MEDLEY
 from tests.rack.conftest import Up
@@ -35,7 +36,7 @@ def written(host: Host) -> str:
 
 
 def hosts(host: Host) -> dict[str, str]:
-    found = cluster.read_cluster(str(host.path(TABLE)))
+    found = cluster_file.read_cluster(str(host.path(TABLE)))
     return {name: found.get_ssh_target(name) for name in found.hosts}
 
 
@@ -50,7 +51,7 @@ def test_hosts_that_are_named(rack: Up) -> None:
     done = init(one, "host1", "host2", "host3", "--yes")
     assert done.status == 0, done.lines
     assert list(hosts(one)) == ["host1", "host2", "host3"]
-    assert cluster.read_cluster(str(one.path(TABLE))).head == "host1"
+    assert cluster_file.read_cluster(str(one.path(TABLE))).head == "host1"
     assert "# Now that is 10.78.0.0/24, TCP" in written(one)
     away = written(one).partition("[hosts.host3]")[2]
     assert "it was not reached: no ssh server listens there" in away
@@ -107,7 +108,7 @@ def test_a_user_picks_two_of_three(rack: Up) -> None:
         screen.types("host2\n")
         assert screen.ends() == 0, screen.shown
     assert hosts(one) == {"host1": "host1", "host2": "host2"}
-    assert cluster.read_cluster(str(one.path(TABLE))).head == "host2"
+    assert cluster_file.read_cluster(str(one.path(TABLE))).head == "host2"
 
 
 def test_a_user_leaves_and_nothing_is_written(rack: Up) -> None:

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import msgspec
 from msgspec.structs import FieldInfo
 
-from medley.cluster import Cluster
+from medley.cluster.cluster_file import Cluster
 from medley.explain.patterns import Failure
 from medley.host_schema import HostTable, Recipe
 from medley.schema import Model

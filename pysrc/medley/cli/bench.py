@@ -4,12 +4,12 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from medley import cluster
 from medley.cli import Verb, build_suffix_check, flag, group, output, switch
 from medley.cli.cluster_options import HeadChoice, run_at_head
 from medley.cli.output import format_table, print_result
 from medley.cli.progress import start_progress
 from medley.cli.served import INSECURE_HELP
+from medley.cluster.cluster_file import find_cluster_file, read_cluster
 from medley.errors import Problem
 from medley.measurement.bench import compare, page, record, report
 from medley.measurement.bench.load import BenchLoad, parse_concurrencies
@@ -113,9 +113,7 @@ class BenchVerb(Verb):
         if head := self.head_choice.find_remote_head():
             return run_at_head(head)
         cluster_file = self.head_choice.cluster
-        known_cluster = (
-            cluster.read_cluster(cluster_file) if cluster.find_cluster_file(cluster_file) else None
-        )
+        known_cluster = read_cluster(cluster_file) if find_cluster_file(cluster_file) else None
         options = FieldReportOptions(
             file,
             self._build_load(),

@@ -6,12 +6,11 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from medley import cluster
 from medley.cli import flag, terminal
 from medley.cli.cluster_options import ClusterVerb, build_problem_tables, print_problems
 from medley.cli.output import format_table, print_message, print_result
 from medley.cli.progress import start_progress
-from medley.cluster import device_probe, membership, ray_serving, status
+from medley.cluster import cluster_file, device_probe, membership, ray_serving, status
 from medley.cluster.bringup import Bringup
 from medley.cluster.fleet import Fleet, end_started_processes
 from medley.network import http_client, tcp
@@ -90,7 +89,7 @@ class DownVerb(ClusterVerb):
     as_json: bool = flag("--json", "one JSON object: ended processes by host, problems")
 
     def main(self) -> int:
-        progress, full_cluster = start_progress(), cluster.read_cluster(self.cluster)
+        progress, full_cluster = start_progress(), cluster_file.read_cluster(self.cluster)
         left_cluster = full_cluster.drop_hosts(tuple(self.without))
         with Fleet(left_cluster, progress) as fleet, progress.stage("end the cluster"):
             ended = fleet.ask("end", lambda _: {"part": False}, limit_s=180)
@@ -110,7 +109,7 @@ class StatusVerb(ClusterVerb):
     as_json: bool = flag("--json", "one JSON object; with --watch one per line")
 
     def main(self) -> int:
-        if not self.cluster and cluster.find_cluster_file() is None:
+        if not self.cluster and cluster_file.find_cluster_file() is None:
             self._print_local_status()
             return 0
         with Fleet(self.read_chosen_cluster()) as fleet:

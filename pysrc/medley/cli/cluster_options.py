@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from medley.cli import Verb, switch
 from medley.cli.output import print_message
-from medley.cluster import Cluster, membership
+from medley.cluster import membership
+from medley.cluster.cluster_file import Cluster
 from medley.cluster.fleet import connect_host, is_this_host
 from medley.cluster.remote import Remote
 from medley.cluster.self_command import TYPED_HERE_VARIABLE
@@ -22,11 +23,11 @@ class ClusterVerb(Verb):
 
     def read_chosen_cluster(self, *, can_be_local: bool = False) -> Cluster:
         """Return the cluster of cluster.toml; without one, this host if it `can_be_local`."""
-        from medley import cluster
+        from medley.cluster import cluster_file
 
-        is_local = can_be_local and cluster.find_cluster_file(self.cluster) is None
-        return cluster.leave_out_hosts(
-            cluster.build_local_cluster() if is_local else cluster.read_cluster(self.cluster),
+        is_local = can_be_local and cluster_file.find_cluster_file(self.cluster) is None
+        return cluster_file.leave_out_hosts(
+            cluster_file.build_local_cluster() if is_local else cluster_file.read_cluster(self.cluster),
             tuple(self.without),
         )
 
@@ -55,14 +56,14 @@ class HeadChoice:
 
     def find_remote_head(self) -> Remote | None:
         """Return the head of cluster.toml's cluster; None on the head, or if this host heads a cluster."""
-        from medley import cluster
+        from medley.cluster import cluster_file
 
         if os.environ.get(TYPED_HERE_VARIABLE):
             return None
         member = membership.find_membership()
-        if not self.cluster and (not cluster.find_cluster_file() or (member and member.role == "head")):
+        if not self.cluster and (not cluster_file.find_cluster_file() or (member and member.role == "head")):
             return None
-        known_cluster = cluster.read_cluster(self.cluster)
+        known_cluster = cluster_file.read_cluster(self.cluster)
         return (
             None
             if is_this_host(known_cluster, known_cluster.head)
@@ -71,11 +72,11 @@ class HeadChoice:
 
     def read_on_event(self) -> str | None:
         """Return the command of cluster.toml for events; None if there is none."""
-        from medley import cluster
+        from medley.cluster import cluster_file
 
         return (
-            cluster.read_cluster(self.cluster).on_event
-            if self.cluster or cluster.find_cluster_file()
+            cluster_file.read_cluster(self.cluster).on_event
+            if self.cluster or cluster_file.find_cluster_file()
             else None
         )
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from medley import config, json_shape, storage
 from medley.cli import output
-from medley.cluster import Cluster, membership, ray_serving
+from medley.cluster import membership, ray_serving
+from medley.cluster.cluster_file import Cluster
 from medley.cluster.fleet import Fleet, is_this_host
 from medley.doctor import report as doctor_report
 from medley.doctor.case import examine_cluster, examine_this_host

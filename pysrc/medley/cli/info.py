@@ -71,16 +71,16 @@ class CheckVerb(Verb):
     accept: str | None = switch("--accept FILE", "cluster.toml whose programs medley may run")
 
     def main(self) -> int:
-        from medley import cluster
+        from medley.cluster import cluster_file
         from medley.explain import diagnosis
 
         if self.accept:
             return self._record_consent(user.expand_home(self.accept))
         problems_by_path = {**config.check_tables(), **diagnosis.check()}
-        if path := cluster.find_cluster_file():
+        if path := cluster_file.find_cluster_file():
             problems_by_path[path] = None
             try:
-                cluster.read_cluster(str(path))
+                cluster_file.read_cluster(str(path))
             except Problem as problem:
                 problems_by_path[path] = problem
         wrong_paths = {path: problem for path, problem in problems_by_path.items() if problem}
@@ -104,10 +104,9 @@ class CheckVerb(Verb):
         return 1 if wrong_paths else 0
 
     def _record_consent(self, path: Path) -> int:
-        from medley import cluster
-        from medley.cluster import program_consent
+        from medley.cluster import cluster_file, program_consent
 
-        table = cluster.build_programs_table(cluster.read_cluster(str(path)))
+        table = cluster_file.build_programs_table(cluster_file.read_cluster(str(path)))
         program_consent.record_consent(path, table)
         programs = list(program_consent.list_programs(table))
         lines = (f"accepted: {path}", *(f"  {program}" for program in programs))

@@ -10,12 +10,12 @@ from shlex import join, quote
 
 from rich.text import Text
 
-from medley import cluster, config, engine, storage, user
+from medley import config, engine, storage, user
 from medley.cli import Verb, build_suffix_check, flag, group, output, switch, terminal
 from medley.cli.launch_options import TRUST_SWITCHES, PlanningOptions, read_site
 from medley.cli.output import build_step_table, compute_command_width, fit, print_result
 from medley.cli.progress import start_progress
-from medley.cluster import membership, ray_serving
+from medley.cluster import cluster_file, membership, ray_serving
 from medley.cluster.host_facts import find_planned_site
 from medley.command import Command, drop_switches
 from medley.engine.launch import Order
@@ -140,14 +140,14 @@ class PlanVerb(Verb):
         files = extras.replace(warnings=())
         yield from (reason.replace(f"{user.find_home()}/", "~/") for reason in files.list_reasons())
 
-    def _read_cluster(self, more: tuple[str, ...]) -> cluster.Cluster | None:
+    def _read_cluster(self, more: tuple[str, ...]) -> cluster_file.Cluster | None:
         """Return the cluster of cluster.toml if its hosts must be asked, because this host heads none."""
-        if more or self.replayed or self.imagined is not None or cluster.find_cluster_file() is None:
+        if more or self.replayed or self.imagined is not None or cluster_file.find_cluster_file() is None:
             return None
         member = membership.find_membership()
-        return None if member and member.role == "head" else cluster.read_cluster()
+        return None if member and member.role == "head" else cluster_file.read_cluster()
 
-    def _build_placement(self, table: cluster.Cluster | None) -> PlacementOptions:
+    def _build_placement(self, table: cluster_file.Cluster | None) -> PlacementOptions:
         """Return the placement options of the switches, and of cluster.toml where a switch is missing."""
         if table is None:
             return self.planning.build_placement(link=self.link)
@@ -157,7 +157,7 @@ class PlanVerb(Verb):
         return placement.replace(network=network)
 
     def _find_site(
-        self, table: cluster.Cluster | None, more: tuple[str, ...], order: Order, notes: Progress
+        self, table: cluster_file.Cluster | None, more: tuple[str, ...], order: Order, notes: Progress
     ) -> Site:
         """Return the hosts to plan for, with their engines."""
         request = EngineRequest(self.image, self.environment)
@@ -232,7 +232,7 @@ def _list_cluster_lines(steps: list[LaunchStep], settings: Mapping[str, str | No
     """Yield the commands that make one cluster of these hosts, to type on its head."""
     hosts = [step.host for step in steps]
     lead = f"  {hosts[0]} $ "
-    if cluster.find_cluster_file() is None or not {*hosts} <= cluster.read_cluster().hosts.keys():
+    if cluster_file.find_cluster_file() is None or not {*hosts} <= cluster_file.read_cluster().hosts.keys():
         yield Text.assemble(lead[:-2], ("$ ", "green"), join(("medley", "init", *hosts, "--head", hosts[0])))
         keys = "; ".join(f'{name} = "{value}"' for name, value in settings.items() if value)
         if keys:

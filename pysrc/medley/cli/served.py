@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import Any
 
-from medley import cluster
 from medley.cli import flag, switch
-from medley.cluster import membership
+from medley.cluster import cluster_file, membership
 from medley.cluster.fleet import is_this_host
 from medley.errors import Problem
 from medley.serving import api, server_address, server_records
@@ -67,8 +66,8 @@ class ServerChoice:
 
 def _find_head_target() -> str | None:
     """Return the head of this host's cluster, as ssh takes it; None on the head and in no cluster."""
-    if cluster.find_cluster_file() is not None:
-        known_cluster = cluster.read_cluster()
+    if cluster_file.find_cluster_file() is not None:
+        known_cluster = cluster_file.read_cluster()
         return (
             None
             if is_this_host(known_cluster, known_cluster.head)

@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from medley import cluster, json_shape
+from medley import json_shape
 from medley.cli import Verb, flag, group, switch
 from medley.cli.cluster_options import ClusterVerb, HeadChoice, print_problems, require_hosts, run_at_head
 from medley.cli.output import print_line
 from medley.cli.progress import start_progress
 from medley.cli.terminal import create_console
+from medley.cluster import cluster_file
 from medley.cluster.events import Event
 from medley.cluster.fleet import Fleet
 from medley.errors import Problem
@@ -30,7 +31,7 @@ class LogsVerb(ClusterVerb):
 
     def main(self, *hosts: str) -> int:
         known_cluster = self.read_chosen_cluster(can_be_local=True)
-        if hosts and cluster.find_cluster_file(self.cluster) is None:
+        if hosts and cluster_file.find_cluster_file(self.cluster) is None:
             raise Problem(
                 f"{hosts[0]!r} is one word too many",
                 cause="words are hosts of cluster.toml, and there is none: logs prints those of this host",

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from textwrap import shorten
 from typing import Any
 
-from medley import cluster, config
+from medley import config
 from medley.cli.output import fit, print_result
-from medley.cluster import membership
+from medley.cluster import cluster_file, membership
 from medley.cluster.membership import Membership
 from medley.cluster.remote import Server
 from medley.environment.engine_source import EngineRequest
@@ -79,7 +79,7 @@ def read_overview() -> HostOverview:
         catalog.find_trial_model(),
         server_records.list_servers(),
         membership.find_membership(),
-        cluster.find_cluster_file() is not None,
+        cluster_file.find_cluster_file() is not None,
     )
 
 

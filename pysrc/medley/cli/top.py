@@ -13,11 +13,10 @@ from pathlib import Path
 from shutil import get_terminal_size
 from socket import gethostname
 
-from medley import cluster
 from medley.cli import flag, switch, terminal
 from medley.cli.cluster_options import ClusterVerb, print_problems
 from medley.cli.output import print_message
-from medley.cluster import remote
+from medley.cluster import cluster_file, remote
 from medley.cluster.fleet import connect_host
 from medley.errors import Problem
 from medley.measurement import monitor
@@ -91,7 +90,7 @@ class TopVerb(ClusterVerb):
 
     def _list_connectors(self) -> Mapping[str, Connect]:
         """Return the connection of each host; without a cluster.toml this one's."""
-        if not self.cluster and cluster.find_cluster_file() is None:
+        if not self.cluster and cluster_file.find_cluster_file() is None:
             return {gethostname(): lambda: remote.connect_local(gethostname())}
         known_cluster = self.read_chosen_cluster()
         return {name: partial(connect_host, known_cluster, name) for name in known_cluster.hosts}

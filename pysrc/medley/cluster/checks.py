@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from medley.cluster import ClusterHost
+from medley.cluster.cluster_file import ClusterHost
 from medley.environment import driver as drivers
 from medley.environment.engine_source import (
     EngineRequest,

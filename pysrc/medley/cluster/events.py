@@ -16,7 +16,7 @@ from shlex import quote
 from typing import Any, Literal, get_args
 
 from medley import credentials, json_shape, storage
-from medley.cluster import require_own_file
+from medley.cluster.cluster_file import require_own_file
 from medley.command import Command
 from medley.errors import Problem, describe_error
 from medley.host.redact import redactor_of_host

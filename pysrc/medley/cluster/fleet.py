@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any, Self
 
-from medley.cluster import Cluster, remote, ssh
+from medley.cluster import remote, ssh
+from medley.cluster.cluster_file import Cluster
 from medley.cluster.remote import Remote
 from medley.cluster.self_command import get_own_command
 from medley.errors import Problem

@@ -1,7 +1,8 @@
 """Read the facts of the hosts of cluster.toml, to plan before `medley up`."""
 
 from medley import transcript
-from medley.cluster import Cluster, checks
+from medley.cluster import checks
+from medley.cluster.cluster_file import Cluster
 from medley.cluster.fleet import Fleet, format_host_count
 from medley.errors import Problem
 from medley.host import facts

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from medley.cluster import Cluster
+from medley.cluster.cluster_file import Cluster
 from medley.errors import Problem
 from medley.host.facts import GIB
 

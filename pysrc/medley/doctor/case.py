@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from medley import cluster, config, process, storage, transcript, user
-from medley.cluster import ClusterHost, checks, self_command
+from medley import config, process, storage, transcript, user
+from medley.cluster import checks, cluster_file, self_command
+from medley.cluster.cluster_file import ClusterHost
 from medley.cluster.fleet import Fleet, format_host_count
 from medley.cluster.remote import ConnectionLost, NotAnswering
 from medley.command import Command
@@ -151,11 +152,11 @@ def _try_connections(fleet: Fleet, ends: Mapping[str, Endpoint], head: str) -> M
     return {**dict(checks.list_unreached_hosts(replies, head, addresses)), **failures}
 
 
-def read_cluster(name: str | None, without: tuple[str, ...]) -> cluster.Cluster | None:
+def read_cluster(name: str | None, without: tuple[str, ...]) -> cluster_file.Cluster | None:
     """Read the cluster of that name or file; None if no option asks for one and there is no cluster.toml."""
-    if not name and not without and cluster.find_cluster_file() is None:
+    if not name and not without and cluster_file.find_cluster_file() is None:
         return None
-    return cluster.leave_out_hosts(cluster.read_cluster(name), without)
+    return cluster_file.leave_out_hosts(cluster_file.read_cluster(name), without)
 
 
 def apply_fix_on_host(fix: Fix, fleet: Fleet | None, progress: Progress) -> Problem | None:

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeVar
 
 from msgspec import field
 
-from medley.cluster import ClusterHost
+from medley.cluster.cluster_file import ClusterHost
 from medley.errors import Problem
 from medley.host.facts import Facts
 from medley.host.health import Health

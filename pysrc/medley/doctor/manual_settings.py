@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from medley.cluster import CLUSTER_FILE
+from medley.cluster.cluster_file import CLUSTER_FILE
 from medley.doctor.checks import NOT_RECORDED, Case, Check, ExaminedHost, case_check
 from medley.engine.unread_variables import require_read_variables
 from medley.environment import engine_source

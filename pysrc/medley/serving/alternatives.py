@@ -6,7 +6,8 @@ from contextlib import suppress
 from shlex import join
 from typing import NamedTuple
 
-from medley import cluster, config
+from medley import config
+from medley.cluster import cluster_file
 from medley.command import drop_switches, replace_word, set_switch
 from medley.engine.launch import ENGINES, Order
 from medley.environment.engine_source import EngineRequest
@@ -63,11 +64,11 @@ def place_order(order: Order, shape: Shape, site: Site) -> Choice:
 
 def _list_missing_hosts(site: Site) -> Iterator[str]:
     """Yield `medley up` where hosts of cluster.toml are missing in the cluster, or this host plans alone."""
-    path = cluster.find_cluster_file()
+    path = cluster_file.find_cluster_file()
     if not (site.rank_order or set(site.hosts) == {platform.node()}) or path is None:
         return
     # Reading the file only counts its hosts: no command of it runs.
-    joined, total = len(site.hosts), len(cluster.read_cluster(str(path)).hosts)
+    joined, total = len(site.hosts), len(cluster_file.read_cluster(str(path)).hosts)
     if total > joined:
         yield f"medley up  # {joined} of the {total} hosts of cluster.toml have joined; then run this again"
 

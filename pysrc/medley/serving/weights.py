@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from medley import json_shape, process
-from medley.cluster import build_local_cluster
+from medley.cluster.cluster_file import build_local_cluster
 from medley.cluster.fleet import Fleet
 from medley.cluster.membership import Membership
 from medley.cluster.model_files import ModelPull

@@ -2,7 +2,8 @@ import tomllib
 
 import pytest
 
-from medley.cluster import build_programs_table, program_consent
+from medley.cluster import program_consent
+from medley.cluster.cluster_file import build_programs_table
 from medley.cluster.discovery.table import format_cluster, parse_cluster
 from medley.cluster.discovery.visit import HostSurvey
 from medley.errors import Problem

@@ -21,7 +21,7 @@ from tests.environment.driver_trees import begin
 from tests.host.recordings import HOSTS
 
 if TYPE_CHECKING:
-    from medley.cluster import ClusterHost
+    from medley.cluster.cluster_file import ClusterHost
 
 Said = Mapping[str, str | Answer]
 KINDS = dict(config.load_hosts())

@@ -4,9 +4,9 @@ import json
 import os
 import time
 
-from medley import cluster, credentials, explain, json_shape, process, storage, transcript
+from medley import credentials, explain, json_shape, process, storage, transcript
 from medley.cli.agent import Note, NoteSender, Table
-from medley.cluster import membership, ray_watch, self_command, units
+from medley.cluster import cluster_file, membership, ray_watch, self_command, units
 from medley.cluster.node import NodeSpec, build_node_spec
 from medley.cluster.restart_rule import RAY_RULE
 from medley.cluster.unit_file import Unit
@@ -70,7 +70,7 @@ def prepare_node(fields: Table, progress: NoteSender) -> NodeSpec:
             user_variables,
             engine,
             node.environment.find_versions((engine,))[engine],
-            file=cluster.CLUSTER_FILE,
+            file=cluster_file.CLUSTER_FILE,
         )
     return node
 

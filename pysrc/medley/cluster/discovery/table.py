@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from medley import config
-from medley.cluster import Cluster
+from medley.cluster.cluster_file import Cluster
 from medley.cluster.discovery.visit import HostSurvey
 
 _MAX_LINE_CHARS = 100

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 from medley import process
-from medley.cluster import Cluster
+from medley.cluster.cluster_file import Cluster
 from medley.cluster.fleet import connect_host
 from medley.errors import Problem
 from medley.host.facts import Facts

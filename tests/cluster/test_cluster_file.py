@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from medley import cluster
 from medley.cli.info import CheckVerb
-from medley.cluster import fleet
+from medley.cluster import cluster_file, fleet
 from medley.cluster.discovery.table import parse_cluster
 from medley.errors import Problem
 from tests.problems import raises_problem
@@ -34,7 +33,7 @@ def written(folder: Path, text: str) -> str:
 
 
 def test_what_it_says(tmp_path: Path) -> None:
-    found = cluster.read_cluster(written(tmp_path, TWO))
+    found = cluster_file.read_cluster(written(tmp_path, TWO))
     assert (found.head, list(found.hosts)) == ("spark-1", ["spark-1", "thor-1"])
     assert [found.get_ssh_target(name) for name in found.hosts] == ["spark-1", "nvidia@10.0.0.7"]
     assert found.network_options.link == {"spark-1": "192.168.100.0/24", "thor-1": "mgbe0_0"}
@@ -53,7 +52,7 @@ image = "vllm:mine"
 container = "podman"
 mounts = ["/templates"]
 """
-    found = cluster.read_cluster(written(tmp_path, text))
+    found = cluster_file.read_cluster(written(tmp_path, text))
     default = {"image": "default", "container": None, "nccl": "/opt/libnccl.so.2", "mounts": ()}
     own = {"image": "vllm:mine", "container": "podman", "nccl": None, "mounts": ("/templates",)}
     assert [found.describe_image(name) for name in found.hosts] == [default, None, own]
@@ -61,7 +60,7 @@ mounts = ["/templates"]
 
 
 def test_the_head_is_who_says_so(tmp_path: Path) -> None:
-    assert cluster.read_cluster(written(tmp_path, f'{TWO}role = "head"\n')).head == "thor-1"
+    assert cluster_file.read_cluster(written(tmp_path, f'{TWO}role = "head"\n')).head == "thor-1"
 
 
 @pytest.mark.parametrize(
@@ -84,7 +83,7 @@ def test_what_is_wrong_is_named_with_its_line(
 ) -> None:
     file = written(tmp_path, text)
     with pytest.raises(Problem) as caught:
-        cluster.read_cluster(file)
+        cluster_file.read_cluster(file)
     assert caught.value.what.startswith(f"{file}:{number}: " if number else f"{file}")
     assert said in caught.value.what
     assert fix in caught.value.fix
@@ -93,24 +92,24 @@ def test_what_is_wrong_is_named_with_its_line(
 def test_two_heads(tmp_path: Path) -> None:
     text = '[hosts.a]\nrole = "head"\n[hosts.b]\nrole = "head"\n'
     with raises_problem("cluster.toml", cause=('role = "head"', "a and b")):
-        cluster.read_cluster(written(tmp_path, text))
+        cluster_file.read_cluster(written(tmp_path, text))
 
 
 def test_where_it_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MEDLEY_CLUSTER", raising=False)
     monkeypatch.setenv("MEDLEY_CONFIG", str(tmp_path / "own"))
     monkeypatch.chdir(tmp_path)
-    assert cluster.find_cluster_file() is None
+    assert cluster_file.find_cluster_file() is None
     with raises_problem("cluster.toml", cause="/own", fix=("medley init", "--cluster FILE")):
-        cluster.read_cluster()
+        cluster_file.read_cluster()
     (tmp_path / "own").mkdir()
     written(tmp_path / "own", TWO)
-    assert cluster.find_cluster_file() == tmp_path / "own" / "cluster.toml"
+    assert cluster_file.find_cluster_file() == tmp_path / "own" / "cluster.toml"
     written(tmp_path, TWO)
-    assert cluster.find_cluster_file() == Path("cluster.toml")
+    assert cluster_file.find_cluster_file() == Path("cluster.toml")
     monkeypatch.setenv("MEDLEY_CLUSTER", "/elsewhere.toml")
-    assert cluster.find_cluster_file() == Path("/elsewhere.toml")
-    assert cluster.find_cluster_file("named.toml") == Path("named.toml")
+    assert cluster_file.find_cluster_file() == Path("/elsewhere.toml")
+    assert cluster_file.find_cluster_file("named.toml") == Path("named.toml")
 
 
 PROGRAM = '[hosts.spark-1]\nmedley = "./run"\n'
@@ -129,18 +128,18 @@ def test_a_program_in_the_folder_s_file_runs_only_once_it_is_accepted(
     with raises_problem(
         str(file), cause='hosts.spark-1.medley = "./run"', fix=f"medley check --accept {file}"
     ):
-        cluster.read_cluster()
-    assert cluster.read_cluster("cluster.toml").hosts
+        cluster_file.read_cluster()
+    assert cluster_file.read_cluster("cluster.toml").hosts
     monkeypatch.setenv("MEDLEY_CLUSTER", "cluster.toml")
-    assert cluster.read_cluster().hosts
+    assert cluster_file.read_cluster().hosts
     monkeypatch.delenv("MEDLEY_CLUSTER")
     assert CheckVerb.run(["medley check", "--accept", "cluster.toml"], exit=False)[1] == 0
-    assert cluster.read_cluster().hosts["spark-1"].medley == "./run"
+    assert cluster_file.read_cluster().hosts["spark-1"].medley == "./run"
     file.write_text(f"{PROGRAM}\n[hosts.spark-2]\nlink = '10.0.0.2'\n", encoding="utf-8")
-    assert list(cluster.read_cluster().hosts) == ["spark-1", "spark-2"]
+    assert list(cluster_file.read_cluster().hosts) == ["spark-1", "spark-2"]
     file.write_text(f'on_event = "./more"\n{PROGRAM}', encoding="utf-8")
     with raises_problem(str(file), cause='on_event = "./more"'):
-        cluster.read_cluster()
+        cluster_file.read_cluster()
 
 
 def test_a_file_among_the_user_s_own_tables_needs_no_consent(
@@ -151,7 +150,7 @@ def test_a_file_among_the_user_s_own_tables_needs_no_consent(
     monkeypatch.delenv("MEDLEY_CLUSTER", raising=False)
     written(tmp_path, PROGRAM)
     monkeypatch.chdir(tmp_path)
-    assert cluster.read_cluster().hosts["spark-1"].medley == "./run"
+    assert cluster_file.read_cluster().hosts["spark-1"].medley == "./run"
 
 
 def test_a_folder_that_may_not_be_entered_has_no_cluster(tmp_path: Path) -> None:
@@ -183,7 +182,7 @@ def test_a_folder_or_a_link_that_leads_nowhere_is_no_cluster(
     monkeypatch.setenv("MEDLEY_CONFIG", str(tmp_path / "own"))
     monkeypatch.chdir(tmp_path)
     instead(tmp_path / "cluster.toml")
-    assert cluster.find_cluster_file() is None
+    assert cluster_file.find_cluster_file() is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
@@ -197,8 +196,8 @@ def test_a_file_of_somebody_else_is_not_used_unless_it_is_named(
     with raises_problem(
         f"{tmp_path}/cluster.toml", cause="owner 65534", fix=f"--cluster {tmp_path}/cluster.toml"
     ):
-        cluster.find_cluster_file()
-    assert cluster.find_cluster_file("cluster.toml") == Path("cluster.toml")
+        cluster_file.find_cluster_file()
+    assert cluster_file.find_cluster_file("cluster.toml") == Path("cluster.toml")
 
 
 @pytest.mark.parametrize(
@@ -219,25 +218,25 @@ def test_a_file_that_others_can_write_is_not_used(
     Path(written(tmp_path, TWO)).chmod(file)
     tmp_path.chmod(folder)
     if is_used:
-        assert cluster.find_cluster_file() == Path("cluster.toml")
+        assert cluster_file.find_cluster_file() == Path("cluster.toml")
     else:
         with raises_problem("cluster.toml", cause=f"{file if file == 0o666 else folder:o}"):
-            cluster.find_cluster_file()
+            cluster_file.find_cluster_file()
 
 
 def test_hosts_are_left_out(tmp_path: Path) -> None:
-    found = cluster.read_cluster(written(tmp_path, TWO))
-    assert list(cluster.leave_out_hosts(found, ("thor-1",)).hosts) == ["spark-1"]
+    found = cluster_file.read_cluster(written(tmp_path, TWO))
+    assert list(cluster_file.leave_out_hosts(found, ("thor-1",)).hosts) == ["spark-1"]
     with raises_problem("spark-1", cause="head"):
-        cluster.leave_out_hosts(found, ("spark-1",))
+        cluster_file.leave_out_hosts(found, ("spark-1",))
     with raises_problem("spark-9", cause="spark-1, thor-1", fix="--without HOST"):
-        cluster.leave_out_hosts(found, ("spark-9",))
+        cluster_file.leave_out_hosts(found, ("spark-9",))
 
 
 def test_a_host_alone_is_a_cluster_of_its_own() -> None:
-    (name,) = cluster.build_local_cluster().hosts
-    assert cluster.build_local_cluster().head == name
-    assert fleet.is_this_host(cluster.build_local_cluster(), name)
+    (name,) = cluster_file.build_local_cluster().hosts
+    assert cluster_file.build_local_cluster().head == name
+    assert fleet.is_this_host(cluster_file.build_local_cluster(), name)
 
 
 def test_the_table_in_the_documentation_is_valid() -> None:
