@@ -25,7 +25,7 @@ from pathlib import Path
 from benchmarks.estimates import mean_ratio
 from medley import storage
 from medley.command import Command
-from medley.engine import ServerSpec
+from medley.engine.server_spec import ServerSpec
 from medley.errors import Problem
 from medley.network import tcp
 from medley.process import Process, wait_until

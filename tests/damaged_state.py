@@ -23,7 +23,6 @@ from medley import (
     __main__,
     config,
     credentials,
-    engine,
     json_shape,
     process,
     process_identity,
@@ -34,7 +33,8 @@ from medley.cluster.membership import Membership
 from medley.cluster.restart_rule import Restart
 from medley.cluster.unit_file import Unit
 from medley.command import Command
-from medley.engine import ServerSpec
+from medley.engine import hidden_variables
+from medley.engine.server_spec import ServerSpec
 from medley.environment import virtualenv
 from medley.errors import Problem
 from medley.measurement.bench import record
@@ -118,7 +118,7 @@ def write_all() -> None:
         storage.write_text(restarter._find_host_count_file(port), "2")  # noqa: SLF001 - a whole server writes it
         with storage.open_log(server_records.get_log_file(f"serve-{port}")) as keep:
             keep("RuntimeError: an error that nobody knows")
-    storage.write_text(engine._find_hidden_names_file(), json.dumps(["HOME"]))  # noqa: SLF001 - it writes the caller's variables
+    storage.write_text(hidden_variables._find_hidden_names_file(), json.dumps(["HOME"]))  # noqa: SLF001 - it writes the caller's variables
     _write_units()
     _write_cache()
 

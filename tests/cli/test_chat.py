@@ -17,7 +17,7 @@ import pytest
 from medley import process_identity, storage
 from medley.cli import served
 from medley.cli.chat import ChatVerb
-from medley.engine import ServerSpec
+from medley.engine.server_spec import ServerSpec
 from medley.network import tcp
 from medley.serving import server_records
 from tests.problems import raises_problem

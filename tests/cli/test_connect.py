@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from medley import storage
-from medley.engine import ServerSpec
+from medley.engine.server_spec import ServerSpec
 from medley.serving import server_records
 from tests.web_server import answering
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from medley import credentials, storage
-from medley.engine import ServerSpec
+from medley.engine.server_spec import ServerSpec
 from medley.serving import live_keys, server_records
 from tests.problems import assert_problem, problem_in
 from tests.web_server import answering

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from medley.engine import ServerSpec
+from medley.engine.server_spec import ServerSpec
 from medley.model import hub_download
 from medley.serving import server_records
 from tests.cli.test_chat import Terminal

@@ -10,7 +10,7 @@ import pytest
 from medley.cli import UsageError
 from medley.cli.cluster import StatusVerb
 from medley.cli.ports import PortsVerb
-from medley.engine import ServerSpec
+from medley.engine.server_spec import ServerSpec
 from medley.network import tcp
 from medley.serving import server_records
 from tests.problems import raises_problem

@@ -19,7 +19,7 @@ from medley.cli.serve import (
 from medley.cluster import events, units
 from medley.cluster.unit_file import Unit
 from medley.command import Command
-from medley.engine import ServerSpec
+from medley.engine.server_spec import ServerSpec
 from medley.errors import Problem
 from medley.model import demo
 from medley.progress import SilentProgress

@@ -16,7 +16,7 @@ from medley.cli import Verb
 from medley.cli.chat import ChatVerb
 from medley.cli.cluster import StatusVerb
 from medley.cli.server import LogsVerb, StopVerb
-from medley.engine import ServerSpec
+from medley.engine.server_spec import ServerSpec
 from medley.errors import Problem
 from medley.serving import server_records
 from tests import damaged_state

@@ -14,7 +14,7 @@ import pytest
 from medley import config, transcript
 from medley.cli.sign import HostOverview, list_lines, list_usable_models
 from medley.cluster.remote import Server
-from medley.engine import ServerSpec
+from medley.engine.server_spec import ServerSpec
 from medley.errors import Problem
 from medley.host import facts
 from medley.host.facts import Facts

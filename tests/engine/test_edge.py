@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from medley.engine import Tls
+from medley.engine.server_spec import Tls
 from medley.environment import caddy
 from medley.serving import edge_process
 from medley.serving.drain import Drain

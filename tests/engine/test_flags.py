@@ -4,7 +4,6 @@ import pytest
 
 from medley import config
 from medley.command import Flag
-from medley.engine import ServerSpec
 from medley.engine.flags import (
     build_argument_table,
     convert_to_arguments,
@@ -14,6 +13,7 @@ from medley.engine.flags import (
 )
 from medley.engine.launch import ENGINES
 from medley.engine.parser import read_locked_parser
+from medley.engine.server_spec import ServerSpec
 from medley.errors import Problem
 from medley.planner.plan import Plan
 from medley.schema import EngineName

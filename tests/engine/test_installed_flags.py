@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from medley import config
-from medley.engine import ServerSpec, flags, parser, vllm
+from medley.engine import flags, parser, vllm
+from medley.engine.server_spec import ServerSpec
 from medley.environment import engine_source, virtualenv
 from medley.errors import Problem
 from medley.model.extra_files import FLAG_BY_KIND, ModelExtras

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from medley import config
-from medley.engine import ServerSpec
 from medley.engine.launch import Launch, Order, build_launch, choose_launcher, plan_nodes
+from medley.engine.server_spec import ServerSpec
 from medley.environment.tools import Tools
 from medley.errors import Problem
 from medley.model.resolve import Weights

@@ -15,7 +15,7 @@ import pytest
 
 from medley import credentials, storage
 from medley.command import Command
-from medley.engine import ServerSpec
+from medley.engine.server_spec import ServerSpec
 from medley.environment import caddy
 from medley.serving import server_records
 from medley.serving.edge import Edge

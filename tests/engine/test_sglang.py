@@ -6,7 +6,10 @@ import pytest
 
 from medley import config
 from medley.command import AnnotatedCommand
-from medley.engine import ServerSpec, drop_user_flags, serve_on_socket, sglang
+from medley.engine import sglang
+from medley.engine.launch import serve_on_socket
+from medley.engine.server_spec import ServerSpec
+from medley.engine.shared_flags import drop_user_flags
 from medley.host_schema import HostTable
 from medley.planner.plan import NodeProcess, Plan
 from medley.schema import Model

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from medley.command import Command
-from medley.engine import Tls
+from medley.engine.server_spec import Tls
 from medley.environment import virtualenv
 from medley.serving import api, metrics, server_records
 from tests.servers import Start, chat

@@ -12,7 +12,7 @@ from medley import process, storage
 from medley.cluster import events, units
 from medley.cluster.unit_file import SERVER_UNIT_PREFIX, Unit
 from medley.command import Command
-from medley.engine import ServerSpec
+from medley.engine.server_spec import ServerSpec
 from medley.environment import virtualenv
 from medley.process import ProcessResult
 from medley.progress import SILENT

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from medley import config, engine
+from medley import config
 from medley.command import AnnotatedCommand, Variable
-from medley.engine import list_common_variables
+from medley.engine import hidden_variables
+from medley.engine.shared_flags import list_common_variables
 from medley.environment.toolkit import list_toolkit_variables
 from medley.planner.plan import Plan
 
@@ -34,7 +35,7 @@ from medley.planner.plan import Plan
     ],
 )
 def test_stays(name: str, stays: bool) -> None:  # noqa: FBT001 - a table's cell
-    assert engine.list_hidden_names([name]) == [name] * stays
+    assert hidden_variables.list_hidden_names([name]) == [name] * stays
 
 
 def test_the_list_is_where_vllm_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,8 +48,10 @@ def test_the_list_is_where_vllm_looks(tmp_path: Path, monkeypatch: pytest.Monkey
     hca = Variable("NCCL_IB_HCA", "=a:1,b:1", "of all hosts", everywhere=True)
     table = Variable("NCCL_DEBUG", "INFO", "of cluster.toml", local=True)
     found = (own, hca, table, Variable("HF_TOKEN", "hf_x", "the hub's"))
-    engine.write_hidden_names(AnnotatedCommand(("vllm",), (), found))
-    file = Path(engine.build_hidden_names_variable("vllm").value) / "ray_non_carry_over_env_vars.json"
+    hidden_variables.write_hidden_names(AnnotatedCommand(("vllm",), (), found))
+    file = (
+        Path(hidden_variables.build_hidden_names_variable("vllm").value) / "ray_non_carry_over_env_vars.json"
+    )
     assert json.loads(file.read_text()) == [
         *("MEDLEY_STATE", "NCCL_DEBUG", "NCCL_SOCKET_IFNAME", "PYTHONSAFEPATH", "TMPDIR")
     ]

@@ -4,7 +4,9 @@ import pytest
 
 from medley import config
 from medley.command import AnnotatedCommand
-from medley.engine import ServerSpec, drop_user_flags, vllm
+from medley.engine import vllm
+from medley.engine.server_spec import ServerSpec
+from medley.engine.shared_flags import drop_user_flags
 from medley.host_schema import HostTable
 from medley.planner.plan import NodeProcess, Plan
 from medley.schema import Model

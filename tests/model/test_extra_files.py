@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from medley import config, storage
-from medley.engine import ServerSpec
 from medley.engine.launch import Order, build_launch
+from medley.engine.server_spec import ServerSpec
 from medley.errors import Problem
 from medley.model import extra_files
 from medley.model.extra_files import ModelExtras

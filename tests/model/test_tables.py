@@ -1,8 +1,9 @@
 import pytest
 
 from medley import config
-from medley.engine import Engine, ServerSpec
+from medley.engine.interface import Engine
 from medley.engine.launch import ENGINES
+from medley.engine.server_spec import ServerSpec
 from medley.model.shape import compute_shape
 from medley.planner.plan import Plan
 from medley.schema import Shape

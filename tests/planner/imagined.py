@@ -1,8 +1,8 @@
 """Plan and start the models of the tables on imagined hosts."""
 
 from medley import config
-from medley.engine import ServerSpec
 from medley.engine.launch import Order
+from medley.engine.server_spec import ServerSpec
 from medley.environment import engine_source
 from medley.host.hypothetical import build_hosts
 from medley.host.kind import SiteHost, find_kind

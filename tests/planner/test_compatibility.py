@@ -12,8 +12,9 @@ from medley.cli.models import ModelsVerb
 from medley.cli.plan import PlanVerb
 from medley.cli.serve import ServeVerb
 from medley.command import AnnotatedCommand
-from medley.engine import ServerSpec, list_table_flags
 from medley.engine.launch import Order
+from medley.engine.server_spec import ServerSpec
+from medley.engine.shared_flags import list_table_flags
 from medley.environment.engine_source import EngineRequest, has_matching_nvcc
 from medley.errors import Problem
 from medley.host.kind import SiteHost

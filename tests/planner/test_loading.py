@@ -1,8 +1,8 @@
 import pytest
 
 from medley import config
-from medley.engine import ServerSpec
 from medley.engine.launch import Order
+from medley.engine.server_spec import ServerSpec
 from medley.environment.engine_source import EngineRequest
 from medley.host.hypothetical import build_hosts
 from medley.host.kind import SiteHost, find_kind

@@ -3,7 +3,8 @@
 import pytest
 
 from medley import config
-from medley.engine import ServerSpec, sglang, vllm
+from medley.engine import sglang, vllm
+from medley.engine.server_spec import ServerSpec
 from medley.errors import Problem
 from medley.host.facts import GIB
 from medley.host.kind import SiteHost

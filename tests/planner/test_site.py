@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from medley import config, transcript
-from medley.engine import ServerSpec
 from medley.engine.launch import Order
+from medley.engine.server_spec import ServerSpec
 from medley.environment.engine_source import EngineRequest
 from medley.errors import Problem
 from medley.host.facts import Facts, read_facts

@@ -10,8 +10,8 @@ import pytest
 
 from medley import config
 from medley.cli.plan import PlanVerb
-from medley.engine import ServerSpec
 from medley.engine.launch import Order
+from medley.engine.server_spec import ServerSpec
 from medley.errors import Problem
 from medley.model.resolve import Weights
 from medley.planner.candidates import ForcedSizes

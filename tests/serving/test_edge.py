@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from medley.engine import Tls
+from medley.engine.server_spec import Tls
 from medley.serving.edge import Edge, EdgeClosure, list_accepted_keys
 
 EDGE = Edge("127.0.0.1", 8000, Path("/run/8000/engine.sock"), Path("/run/8000"))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from medley.cluster.restart_rule import Restart
-from medley.engine import ServerSpec
+from medley.engine.server_spec import ServerSpec
 from medley.errors import Problem
 from medley.planner.site import Site
 from medley.progress import SILENT, Output

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from medley import config
-from medley.engine import ServerSpec
 from medley.engine.launch import ENGINES, Launch, Order
+from medley.engine.server_spec import ServerSpec
 from medley.environment.tools import Tools
 from medley.model.resolve import Weights
 from medley.planner.placement import PlacementOptions

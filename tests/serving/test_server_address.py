@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from medley import credentials, storage
-from medley.engine import ServerSpec
+from medley.engine.server_spec import ServerSpec
 from medley.serving import batch_client, server_records
 from medley.serving.server_address import find_address, find_client_key_file
 from tests.problems import assert_problem, problem_in, raises_problem

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from medley import config, storage
-from medley.engine import ServerSpec
 from medley.engine.launch import Order, build_launch
+from medley.engine.server_spec import ServerSpec
 from medley.model.resolve import Weights
 from medley.planner import Device, HostLink, Layout, Stage
 from medley.planner.plan import Plan

@@ -8,8 +8,8 @@ import pytest
 
 from medley import config
 from medley.cli.plan import list_command_lines
-from medley.engine import ServerSpec
 from medley.engine.launch import Order
+from medley.engine.server_spec import ServerSpec
 from medley.environment import engine_source
 from medley.host.kind import SiteHost, find_kind
 from medley.model.resolve import Weights

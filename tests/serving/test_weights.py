@@ -11,8 +11,8 @@ from medley import config
 from medley.cli.progress import PlainProgress
 from medley.cluster.membership import Membership
 from medley.command import Command
-from medley.engine import ServerSpec
 from medley.engine.launch import Order
+from medley.engine.server_spec import ServerSpec
 from medley.errors import Problem
 from medley.model import hub
 from medley.model.extra_files import NO_EXTRAS, ModelExtras

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from medley import config, credentials, engine
+from medley import config, credentials
 from medley.command import AnnotatedCommand, Flag, Variable
-from medley.engine import ServerSpec
+from medley.engine import hidden_variables
 from medley.engine.flags import convert_to_arguments
 from medley.engine.launch import Order
+from medley.engine.server_spec import ServerSpec
 from medley.environment import container
 from medley.environment.container import UNLIMITED, ContainerSpec, Image
 from medley.measurement.bench.clients import CLIENTS, ServedModel
@@ -201,7 +202,7 @@ def _add_environment(made: DryRun, found: list[LaunchStep]) -> None:
 
 def _carried(variables: tuple[Variable, ...], has: set[str]) -> Iterator[Variable]:
     everywhere = {each.name for each in variables if each.everywhere}
-    stays = engine.list_hidden_names((each.name for each in variables), everywhere)
+    stays = hidden_variables.list_hidden_names((each.name for each in variables), everywhere)
     return (each for each in variables if each.name not in has and each.name not in stays)
 
 

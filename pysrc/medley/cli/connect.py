@@ -9,7 +9,7 @@ from medley.cli import Verb, flag, group
 from medley.cli.output import format_table, print_line, print_message
 from medley.cli.served import RunningServer, ServerChoice
 from medley.credentials import API_KEY_VARIABLE
-from medley.engine import Tls
+from medley.engine.server_spec import Tls
 from medley.errors import Problem
 from medley.serving import client_settings, server_address, server_description
 from medley.serving.chat_parsers import TOOL_FLAG

@@ -10,7 +10,7 @@ from shlex import join, quote
 
 from rich.text import Text
 
-from medley import config, engine, storage, user
+from medley import config, storage, user
 from medley.cli import Verb, build_suffix_check, flag, group, output, switch, terminal
 from medley.cli.launch_options import TRUST_SWITCHES, PlanningOptions, read_site
 from medley.cli.output import build_step_table, compute_command_width, fit, print_result
@@ -19,6 +19,7 @@ from medley.cluster import cluster_file, membership, ray_serving
 from medley.cluster.host_facts import find_planned_site
 from medley.command import Command, drop_switches
 from medley.engine.launch import Order
+from medley.engine.server_spec import ServerSpec
 from medley.environment.engine_source import EngineRequest
 from medley.errors import Problem
 from medley.model.extra_files import ModelExtras
@@ -74,7 +75,7 @@ class PlanVerb(Verb):
         extras = find_extras(
             model_files, self.trust, (), placement.engine, is_start=False, refuses_untrusted=False
         )
-        serving = engine.ServerSpec(model_files.target, model_files.name)
+        serving = ServerSpec(model_files.target, model_files.name)
         notes = _Notes(start_progress(), [])
         if model_files.notice:
             notes.note(model_files.notice)

@@ -29,7 +29,7 @@ from medley.cluster import events, self_command, unit_file, units
 from medley.cluster.restart_rule import KILLED_SERVER_RULE, SERVED_ENGINE_RULE
 from medley.cluster.unit_file import Unit
 from medley.command import Command
-from medley.engine import ServerSpec
+from medley.engine.server_spec import ServerSpec
 from medley.errors import Problem
 from medley.model.trust import Trust
 from medley.network import ports, tcp

@@ -13,8 +13,8 @@ from medley.cluster import membership, ray
 from medley.cluster.membership import Membership
 from medley.cluster.ray import Node
 from medley.command import AnnotatedCommand, Flag, Variable, override_variables
-from medley.engine import build_stacks_variable
 from medley.engine.launch import ENGINES
+from medley.engine.shared_flags import build_stacks_variable
 from medley.environment import container_image, engine_source, virtualenv
 from medley.environment.container_image import ContainerEnvironment
 from medley.environment.tools import Tools

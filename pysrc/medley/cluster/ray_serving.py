@@ -10,7 +10,7 @@ from medley import config, transcript
 from medley.cluster import membership, ray
 from medley.cluster.membership import Membership
 from medley.command import Variable
-from medley.engine import build_hidden_names_variable
+from medley.engine.hidden_variables import build_hidden_names_variable
 from medley.engine.launch import ENGINES
 from medley.environment import user_nccl
 from medley.errors import Problem

@@ -12,8 +12,8 @@ from medley.cluster.fleet import Fleet, format_host_count
 from medley.cluster.remote import ConnectionLost, NotAnswering
 from medley.command import Command
 from medley.doctor.checks import GROUP_NAME, Case, ExaminedHost, Fix
-from medley.engine import ServerSpec
 from medley.engine.launch import Order
+from medley.engine.server_spec import ServerSpec
 from medley.environment import engine_source
 from medley.errors import Problem
 from medley.host import facts

@@ -1,5 +1,6 @@
 """Build the command of an engine process and the plan of each host, and choose the launcher."""
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -7,22 +8,27 @@ from typing import Protocol
 
 from msgspec import field
 
-from medley.command import AnnotatedCommand, Command, Variable, keep_last_values, override_variables
-from medley.engine import (
-    Engine,
+from medley.command import (
+    AnnotatedCommand,
+    Command,
+    Variable,
+    keep_last_values,
+    override_variables,
+)
+from medley.engine import sglang, vllm
+from medley.engine.interface import Engine
+from medley.engine.server_spec import ServerSpec
+from medley.engine.shared_flags import (
     FlagReason,
-    ServerSpec,
     build_stacks_variable,
     drop_user_flags,
     list_common_variables,
     list_table_variables,
-    serve_on_socket,
-    sglang,
-    vllm,
 )
-from medley.environment import container
+from medley.environment import container, payload
 from medley.environment.container import Mount
 from medley.environment.container_image import RAY_ROLE, ContainerEnvironment, name_serving_role
+from medley.environment.payload.api_answers import MEDIA_HOSTS, NO_REASONING
 from medley.environment.tools import NO_TOOLS, Tools
 from medley.errors import Problem
 from medley.host_schema import HostTable
@@ -34,6 +40,7 @@ from medley.planner.plan import Launcher, NodeProcess, Plan
 from medley.schema import EngineName
 from medley.values import Value
 
+_SERVER_SCRIPT = payload.FOLDER / "engine_server.py"
 ENGINES: Mapping[EngineName, Engine] = {"vllm": vllm, "sglang": sglang}
 _ENGINE_KEY_VARIABLES = ("VLLM_API_KEY",)
 RANKS_PORT = 24_020
@@ -256,3 +263,16 @@ def plan_nodes(plan: Plan, layout: Layout, addresses: Mapping[str, str], port: i
         )
         replicas_before += replicas
     return plans
+
+
+def serve_on_socket(command: AnnotatedCommand, serving: ServerSpec, python: str) -> AnnotatedCommand:
+    """Return the command with `payload/engine_server.py` before it, whose socket Caddy and medley use."""
+    program, *arguments = (Path(command.words[0]).name, *command.words[1:])
+    argv = command.words if program == "python" else (python, str(_SERVER_SCRIPT), program, *arguments)
+    added_variables = [Variable("MEDLEY_SOCKET", str(serving.socket), FlagReason.SOCKET)]
+    if hosts := os.environ.get(MEDIA_HOSTS):
+        added_variables.append(Variable(MEDIA_HOSTS, hosts, "set by you: requests may name their media"))
+    if serving.chat and serving.chat.has_no_reasoning_parser:
+        why = "a request's thinking is left out: no parser reads it"
+        added_variables.append(Variable(NO_REASONING, "1", why))
+    return replace(command, words=argv, variables=keep_last_values((*command.variables, *added_variables)))

@@ -10,14 +10,9 @@ from functools import partial
 from pathlib import Path
 
 from medley.command import Flag, Variable
-from medley.engine import (
-    FlagReason,
-    ServerSpec,
-    build_flag,
-    find_last_error_line,
-    list_optional_flags,
-    list_table_flags,
-)
+from medley.engine.last_error import find_last_error_line
+from medley.engine.server_spec import ServerSpec
+from medley.engine.shared_flags import FlagReason, build_flag, list_optional_flags, list_table_flags
 from medley.environment import payload
 from medley.host_schema import (
     ENGINE_TABLES,

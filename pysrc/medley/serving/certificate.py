@@ -8,7 +8,7 @@ import shlex
 import ssl
 
 from medley import user
-from medley.engine import Tls
+from medley.engine.server_spec import Tls
 from medley.errors import Problem, describe_error
 from medley.network import tcp
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from medley import user
-from medley.engine import Engine
+from medley.engine.interface import Engine
 from medley.engine.parser import EngineParser
 from medley.errors import Problem
 from medley.model import chat_format, hub_checkpoint

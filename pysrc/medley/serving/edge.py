@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from medley import config
-from medley.engine import Tls, find_tls_folder
+from medley.engine.server_spec import Tls, find_tls_folder
 from medley.serving.edge_answers import (
     RETRY_AFTER_S,
     Route,

@@ -9,8 +9,8 @@ from typing import Any
 
 from medley import config, json_shape, process, storage
 from medley.command import UNSET_VARIABLES, Command
-from medley.engine import ServerSpec
 from medley.engine.launch import ENGINES
+from medley.engine.server_spec import ServerSpec
 from medley.environment import lock, relock, toolkit, verify, virtualenv
 from medley.environment.payload import FOLDER
 from medley.environment.relock import LockRelease

@@ -2,8 +2,8 @@
 
 import os
 
-from medley.engine import list_table_flags
 from medley.engine.launch import Order
+from medley.engine.shared_flags import list_table_flags
 from medley.model import extra_files
 from medley.model.extra_files import ModelExtras
 from medley.model.named_models import require_named_models

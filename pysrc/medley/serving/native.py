@@ -9,13 +9,14 @@ from pathlib import Path
 from socket import gethostname
 from typing import Any
 
-from medley import config, credentials, engine, storage
+from medley import config, credentials, storage
 from medley.cluster import checks, device_probe, node, rendezvous_worker
 from medley.cluster.model_files import fetch_extra_files
 from medley.cluster.rendezvous_head import JoinedHost, Rendezvous
 from medley.command import Command, Variable, keep_last_values
-from medley.engine import flags, parser, unread_variables
+from medley.engine import flags, hidden_variables, parser, unread_variables
 from medley.engine.launch import ENGINES, RANKS_PORT, Launch
+from medley.engine.shared_flags import build_stacks_variable
 from medley.environment import engine_source, packaged_model, tools, virtualenv
 from medley.environment.tools import Tools
 from medley.errors import Problem
@@ -135,7 +136,7 @@ def _build_launches(
     require_shown_models(job.order, job_plan.plan, job.request.trust, is_start=True)
     head, *others = site.hosts
     # The user's variables on the head for engine, NCCL and hub, as Ray would send them, without tokens.
-    hidden = set(engine.list_hidden_names(os.environ))
+    hidden = set(hidden_variables.list_hidden_names(os.environ))
     carried = tuple(
         Variable(name, value, "set by you on the head")
         for name, value in sorted(os.environ.items())
@@ -257,9 +258,7 @@ def receive_command(
         storage.find_state_folder() / "runs",
         {f"{cache}/needs/": f"{storage.find_cache_folder()}/needs/"},
     )
-    annotated = rendezvous_worker.parse_order_table(
-        order, binary, (*own_variables, engine.build_stacks_variable())
-    )
+    annotated = rendezvous_worker.parse_order_table(order, binary, (*own_variables, build_stacks_variable()))
     variables = keep_last_values(merge_user_variables(annotated.variables, os.environ))
     command = annotated.replace(variables=variables).command
     try:

@@ -5,8 +5,9 @@ import os
 from medley import config, credentials, storage
 from medley.cluster import membership, ray_serving
 from medley.cluster.membership import Membership
-from medley.engine import ServerSpec, flags, launch
+from medley.engine import flags, launch
 from medley.engine.launch import LaunchBuilder, Order
+from medley.engine.server_spec import ServerSpec
 from medley.environment import container_image, container_runtime
 from medley.host_schema import ENGINE_TABLES
 from medley.model import resolve, shape

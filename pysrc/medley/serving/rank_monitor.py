@@ -6,8 +6,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from medley import engine
 from medley.cluster import membership, model_files, ray_serving, ray_watch
+from medley.engine import hidden_variables
 from medley.errors import Problem
 from medley.progress import Output
 from medley.serving import weights
@@ -81,7 +81,7 @@ def reserve_slots(prepared: PreparedLaunch, output: Output) -> Iterator[RankMoni
         if prepared.rendezvous:
             resources.enter_context(prepared.rendezvous.blame_first_host())
         elif cluster and slots and prepared.ray_cluster:
-            engine.write_hidden_names(prepared.launch.annotated_command)
+            hidden_variables.write_hidden_names(prepared.launch.annotated_command)
             folder = Path(order.serving.target)
             if folder.is_absolute():
                 ray_serving.require_weights(cluster, folder)

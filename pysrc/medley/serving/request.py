@@ -2,7 +2,7 @@
 
 from msgspec import field
 
-from medley.engine import Tls
+from medley.engine.server_spec import Tls
 from medley.environment.container_image import ImageRequest
 from medley.errors import Problem
 from medley.model.trust import Trust

@@ -11,7 +11,7 @@ from medley import process, storage
 from medley.cluster import events, membership, ray_serving
 from medley.cluster.membership import Membership
 from medley.cluster.restart_rule import Restart
-from medley.engine import ServerSpec
+from medley.engine.server_spec import ServerSpec
 from medley.errors import Problem
 from medley.host import memory_pressure
 from medley.host.memory_pressure import GIB, MemoryState

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from medley import credentials, storage
 from medley.cluster import device_probe, events, ray_watch
-from medley.engine import ServerSpec, find_tls_folder
 from medley.engine.launch import ENGINES, Launch
+from medley.engine.server_spec import ServerSpec, find_tls_folder
 from medley.environment import caddy
 from medley.errors import Problem, Terminated
 from medley.planner import list_hosts

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from medley import credentials, process_identity, storage
 from medley.cluster.remote import Server
-from medley.engine import ServerSpec
+from medley.engine.server_spec import ServerSpec
 from medley.unusable_file import skip_unusable_file
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from medley import credentials
 from medley.cluster import events
-from medley.engine import ServerSpec
+from medley.engine.server_spec import ServerSpec
 from medley.host import redact
 from medley.host.facts import read_facts
 from medley.host.redact import Redactor

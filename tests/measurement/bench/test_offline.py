@@ -7,8 +7,8 @@ import pytest
 
 from medley import config
 from medley.command import Command
-from medley.engine import ServerSpec
 from medley.engine.launch import Order, build_launch
+from medley.engine.server_spec import ServerSpec
 from medley.host.kind import load_answers
 from medley.measurement.bench import record
 from medley.measurement.bench.clients import OfflineMode

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from medley.engine import ServerSpec
+from medley.engine.server_spec import ServerSpec
 from medley.measurement.bench.load import BenchLoad
 from medley.measurement.bench.target import TargetOptions, find_target
 from medley.planner import Device, Layout, Stage

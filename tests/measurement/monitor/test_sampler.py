@@ -9,7 +9,7 @@ import pytest
 
 from medley import storage
 from medley.cli import agent
-from medley.engine import ServerSpec
+from medley.engine.server_spec import ServerSpec
 from medley.measurement.monitor import GpuSample, Sample, gpu
 from medley.measurement.monitor.gpu import GpuSampler
 from medley.measurement.monitor.sampler import HostSampler, parse_retransmits

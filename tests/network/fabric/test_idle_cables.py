@@ -4,8 +4,8 @@ from collections.abc import Collection
 
 import pytest
 
-from medley.engine import ServerSpec
 from medley.engine.launch import Order
+from medley.engine.server_spec import ServerSpec
 from medley.host.facts import Facts
 from medley.host.facts.network import Interface
 from medley.host.kind import SiteHost

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from medley import config
-from medley.engine import ServerSpec
 from medley.engine.launch import Order
+from medley.engine.server_spec import ServerSpec
 from medley.environment.engine_source import EngineRequest
 from medley.host import facts
 from medley.host.kind import SiteHost, find_kind

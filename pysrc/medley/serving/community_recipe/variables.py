@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from medley import engine
 from medley.credentials import is_secret
+from medley.engine import hidden_variables
 from medley.engine.parser import EngineParser, read_locked_parser
 from medley.engine.unread_variables import list_unread_variables
 from medley.host_schema import ENGINE_TABLES
@@ -86,7 +86,7 @@ def build_variable_entry(
     if refusal := find_variable_refusal(name, value):
         return RecipeEntry(key, "refused", f"{refusal}: read it, and if you want it, set it yourself")
     why = "the engine's own variable"
-    if engine.list_hidden_names((name,)):
+    if hidden_variables.list_hidden_names((name,)):
         why += f"; {NOT_SENT_BY_RAY}"
     return RecipeEntry(key, "carried", why, (f"{name}={value}",), "variable")
 
