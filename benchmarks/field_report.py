@@ -25,7 +25,8 @@ from medley.errors import Problem, describe_error
 from medley.host import facts
 from medley.host.facts import Facts
 from medley.measurement.bench.record import Record
-from medley.measurement.field_report import (
+from medley.measurement.field_report.replay import plan_model
+from medley.measurement.field_report.report import (
     FORMAT,
     FieldReport,
     ReportedHost,
@@ -34,7 +35,6 @@ from medley.measurement.field_report import (
     ReportedPlan,
     list_contents,
 )
-from medley.measurement.field_report.replay import plan_model
 from medley.transcript import Transcript
 
 RECORDED = Path("tests/host/recorded/field")

@@ -12,7 +12,8 @@ import pytest
 
 from medley import config, transcript
 from medley.cluster import cluster_file, remote
-from medley.cluster.discovery import parse_host, sources, ssh_keys
+from medley.cluster.discovery import sources, ssh_keys
+from medley.cluster.discovery.candidates import parse_host
 from medley.environment import toolkit, virtualenv
 from medley.host import facts, health
 from medley.host_schema import HostTable

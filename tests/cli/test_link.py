@@ -11,10 +11,10 @@ from rich.console import Console
 from medley.cli import UsageError, link, link_setup
 from medley.cli.link import LinkShowVerb, LinkVerb
 from medley.host.kind import read_facts_by_host
-from medley.measurement.link import LinkMeasurement, RdmaSpeed
+from medley.measurement.link.result import LinkMeasurement, RdmaSpeed
 from medley.measurement.link.tools import Ping, Throughput
-from medley.measurement.monitor import CpuSample, MemorySample, Sample
 from medley.measurement.monitor.rates import Flow, Rates, compute_rates
+from medley.measurement.monitor.sample import CpuSample, MemorySample, Sample
 from tests.problems import raises_problem
 
 BUSY = Flow(

@@ -9,11 +9,12 @@ from medley.cli.output import format_table
 from medley.cli.progress import start_progress
 from medley.cluster import membership
 from medley.cluster.membership import Membership
-from medley.measurement import collective, device_speed
-from medley.measurement.collective import AllReduceResult, run
+from medley.measurement import device_speed
+from medley.measurement.collective import run
 from medley.measurement.collective import verdict as network_verdict
+from medley.measurement.collective.result import AllReduceResult, parse_sizes
 from medley.measurement.device_speed import DeviceSpeeds
-from medley.measurement.link import format_mbit
+from medley.measurement.link.result import format_mbit
 from medley.planner import devices
 from medley.planner.device_history import find_slow_devices
 
@@ -28,7 +29,7 @@ class CollectiveTestVerb(Verb):
     as_json: bool = flag("--json", "one JSON object: speeds, members, rates, pairs, problems")
 
     def main(self) -> None:
-        sizes, progress = collective.parse_sizes(self.sizes), start_progress()
+        sizes, progress = parse_sizes(self.sizes), start_progress()
         if self.only == "speed" and membership.find_membership() is None:
             self._finish(device_speed.measure_host(progress), None)
             return

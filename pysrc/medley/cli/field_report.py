@@ -17,12 +17,12 @@ from medley.doctor.case import examine_cluster, examine_this_host
 from medley.doctor.checks import GROUP_NAME, Case
 from medley.doctor.registry import run_checks
 from medley.errors import Problem
-from medley.measurement import link as link_test
 from medley.measurement.bench.load import BenchLoad
-from medley.measurement.field_report import FieldReport, PlanRequest, list_contents
 from medley.measurement.field_report.draft import Draft, run_verb
 from medley.measurement.field_report.models import MeasuredModel, add_model, find_ready_server
+from medley.measurement.field_report.report import FieldReport, PlanRequest, list_contents
 from medley.measurement.link.far import measure_cluster_link
+from medley.measurement.link.verdict import find_problems
 from medley.model.resolve import resolve_weights
 from medley.network.fabric import report as fabric_report
 from medley.progress import Progress
@@ -181,7 +181,7 @@ def _add_link(options: FieldReportOptions, draft: Draft, name: str, case: Case) 
     )
     table = {
         "measured": measurement.to_table(),
-        "problems": [problem.table for problem in link_test.find_problems(measurement)],
+        "problems": [problem.table for problem in find_problems(measurement)],
     }
     draft.parts["links"].append({"host": draft.report_names[name], **draft.redact(table)})
 

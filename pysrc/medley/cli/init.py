@@ -10,8 +10,8 @@ from shlex import join
 from medley import storage, user
 from medley.cli import Verb, flag, switch, terminal
 from medley.cli.progress import start_progress
-from medley.cluster import discovery
-from medley.cluster.discovery import HostCandidate, sources, ssh_keys, table, visit
+from medley.cluster.discovery import sources, ssh_keys, table, visit
+from medley.cluster.discovery.candidates import HostCandidate, parse_host, parse_selection, select_default
 from medley.cluster.discovery.visit import HostSurvey
 from medley.cluster.ssh import HostKeyUnknown, KeyRefused, NameUnresolved
 from medley.errors import Problem
@@ -50,7 +50,7 @@ class InitVerb(Verb):
 
     def _choose_hosts(self, hosts: Sequence[str]) -> dict[str, HostCandidate]:
         """Return the hosts by the names that they will have."""
-        candidates = tuple(map(discovery.parse_host, hosts)) or self._ask_for_hosts()
+        candidates = tuple(map(parse_host, hosts)) or self._ask_for_hosts()
         by_name = {candidate.name: candidate for candidate in candidates}
         if len(by_name) < len(candidates):
             duplicate = next(
@@ -76,15 +76,13 @@ class InitVerb(Verb):
                 cause="no one can choose: the input is not a terminal, or --yes is given",
                 fix=f"name the hosts: {join((*self.typed_words, *example_names, *yes_words))}",
             )
-        default_hosts = discovery.select_default(search.candidates)
+        default_hosts = select_default(search.candidates)
         print(f"searched {', '.join(search.places)}:")
         for number, candidate in enumerate(search.candidates, 1):
             print(f"  {number:2}  {candidate.name:20}  {candidate.description}")
         default = " ".join(str(search.candidates.index(each) + 1) for each in default_hosts)
         question = "which hosts? numbers, or names of others"
-        return terminal.ask(
-            question, default, lambda answer: discovery.parse_selection(answer, search.candidates)
-        )
+        return terminal.ask(question, default, lambda answer: parse_selection(answer, search.candidates))
 
     def _survey_and_set_up(self, chosen: Mapping[str, HostCandidate]) -> tuple[dict[str, HostSurvey], bool]:
         """Return the survey of each host, and whether ssh could not be set up on one."""

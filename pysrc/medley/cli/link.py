@@ -11,8 +11,9 @@ from medley.cli.progress import PlainProgress, start_progress
 from medley.errors import Problem
 from medley.host import facts
 from medley.host.kind import read_facts_by_host
-from medley.measurement import link as link_test
-from medley.measurement.link import LinkMeasurement, format_mbit
+from medley.measurement.link.measure import find_adapter, find_endpoint, measure_link, serve_link_test
+from medley.measurement.link.result import LinkMeasurement, format_mbit
+from medley.measurement.link.verdict import find_problems
 from medley.network.fabric import report
 from medley.network.fabric.choice import NetworkOptions
 from medley.network.fabric.choose import choose_fabric
@@ -91,8 +92,8 @@ class LinkTestVerb(Verb):
         return self._serve() if self.serve else self._measure(host)
 
     def _serve(self) -> int:
-        endpoint = link_test.find_endpoint(_read_own_facts(), self.link)
-        adapter = link_test.find_adapter(endpoint, tcp_only=self.tcp)
+        endpoint = find_endpoint(_read_own_facts(), self.link)
+        adapter = find_adapter(endpoint, tcp_only=self.tcp)
 
         def announce() -> None:
             tools = "iperf3 and perftest" if adapter else "iperf3"
@@ -100,13 +101,13 @@ class LinkTestVerb(Verb):
             flag = " --tcp" if self.tcp else ""
             print(f"on the other host: medley link test {endpoint.ip}{flag}", flush=True)
 
-        link_test.serve_link_test(
+        serve_link_test(
             endpoint, adapter, limit_s=self.minutes * 60, on_ready=announce, progress=PlainProgress()
         )
         return 0
 
     def _measure(self, host: str) -> int:
-        measurement = link_test.measure_link(
+        measurement = measure_link(
             host,
             _read_own_facts(),
             seconds=self.seconds,
@@ -114,7 +115,7 @@ class LinkTestVerb(Verb):
             tcp_only=self.tcp,
             progress=start_progress(),
         )
-        problems = tuple(link_test.find_problems(measurement))
+        problems = tuple(find_problems(measurement))
         result = {**measurement.to_table(), "problems": [failure.table for failure in problems]}
         print_result(result, list_lines(measurement), as_json=self.as_json)
         for problem in () if self.as_json else problems:

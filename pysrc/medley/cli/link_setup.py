@@ -18,9 +18,9 @@ from medley.cli.output import print_result
 from medley.cli.terminal import require_root
 from medley.errors import Problem
 from medley.host import facts
-from medley.measurement.monitor import Sample
 from medley.measurement.monitor.rates import Flow, Rates, compute_rates
 from medley.measurement.monitor.rows import format_bits
+from medley.measurement.monitor.sample import Sample
 from medley.measurement.monitor.sampler import HostSampler
 from medley.network import link_apply, link_setup
 from medley.network.link_backends import Change

@@ -12,8 +12,8 @@ from medley.cli.output import fit, print_message, print_result, save_text
 from medley.errors import Problem, describe_error
 from medley.explain.diagnosis import STANDARD_INPUT
 from medley.schema import TITLES
-from medley.serving.community_recipe import RecipeEntry
 from medley.serving.community_recipe.document import MAX_RECIPE_BYTES
+from medley.serving.community_recipe.entries import RecipeEntry
 from medley.serving.community_recipe.model_table import build_model_table, is_in_tables_folder
 from medley.serving.community_recipe.recipe import ImportedRecipe, import_recipe
 from medley.serving.community_recipe.variables import NOT_SENT_BY_RAY

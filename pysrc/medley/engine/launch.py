@@ -275,4 +275,4 @@ def serve_on_socket(command: AnnotatedCommand, serving: ServerSpec, python: str)
     if serving.chat and serving.chat.has_no_reasoning_parser:
         why = "a request's thinking is left out: no parser reads it"
         added_variables.append(Variable(NO_REASONING, "1", why))
-    return replace(command, words=argv, variables=keep_last_values((*command.variables, *added_variables)))
+    return command.replace(words=argv, variables=keep_last_values((*command.variables, *added_variables)))

@@ -1,6 +1,6 @@
 import pytest
 
-from medley.cluster.discovery import (
+from medley.cluster.discovery.candidates import (
     HostMention,
     invalid_name_problem,
     is_local_name_or_address,

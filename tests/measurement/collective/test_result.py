@@ -6,8 +6,15 @@ import pytest
 
 from medley import transcript
 from medley.host.facts import read_facts
-from medley.measurement import collective
-from medley.measurement.collective import AllReduceRate, AllReduceResult, Participant, StepFailure
+from medley.measurement.collective.result import (
+    SIZES,
+    AllReduceRate,
+    AllReduceResult,
+    Participant,
+    StepFailure,
+    find_link_mbit,
+    parse_sizes,
+)
 from tests.problems import raises_problem
 
 HOSTS = Path(__file__).parents[2] / "host" / "recorded"
@@ -31,18 +38,18 @@ def test_bandwidth_of_the_bus_as_nccl_tests_has_it(hosts: int, bus: float) -> No
 @pytest.mark.parametrize(
     ("text", "sizes"),
     [
-        pytest.param(collective.SIZES, (8, 65536, 1 << 20, 16 << 20), id="the usual"),
+        pytest.param(SIZES, (8, 65536, 1 << 20, 16 << 20), id="the usual"),
         pytest.param("1m, 64KiB,4", (4, 65536, 1 << 20), id="ascending, whatever is typed"),
     ],
 )
 def test_sizes(text: str, sizes: tuple[int, ...]) -> None:
-    assert collective.parse_sizes(text) == sizes
+    assert parse_sizes(text) == sizes
 
 
 @pytest.mark.parametrize("text", ["3", "0", "-8", "17G", "x", "1.5M", "8 9", "9" * 30])
 def test_what_is_no_size(text: str) -> None:
     with raises_problem(repr(text), cause="16G", fix="medley collective-test --sizes 8,64K,1M,16M"):
-        collective.parse_sizes(text)
+        parse_sizes(text)
 
 
 @pytest.mark.parametrize(
@@ -56,8 +63,8 @@ def test_what_is_no_size(text: str) -> None:
 def test_what_a_link_should_give(name: str, interface: str, mbit: int | None) -> None:
     host = read_facts(transcript.parse_transcript((HOSTS / f"{name}.txt").read_text()))
     (address,) = (link.addresses[0].ip for link in host.net.links if link.name == interface)
-    assert collective.find_link_mbit(host, address) == mbit
-    assert collective.find_link_mbit(host, "203.0.113.1") is None
+    assert find_link_mbit(host, address) == mbit
+    assert find_link_mbit(host, "203.0.113.1") is None
 
 
 EVENTS: tuple[dict[str, Any], ...] = (

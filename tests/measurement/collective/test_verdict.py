@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from medley.measurement.collective import AllReduceResult, Pair, Participant, StepFailure
+from medley.measurement.collective.result import AllReduceResult, Pair, Participant, StepFailure
 from medley.measurement.collective.verdict import (
     compute_expected_mbit,
     find_problem,

@@ -7,10 +7,10 @@ from typing import Any
 from medley import config
 from medley.host.facts import read_facts
 from medley.host.kind import find_kind, load_answers
-from medley.measurement.field_report import Backend, PlanRequest, Wishes
 from medley.measurement.field_report.draft import Draft
 from medley.measurement.field_report.replay import plan_model
-from medley.measurement.link import LinkMeasurement, RdmaSpeed
+from medley.measurement.field_report.report import Backend, PlanRequest, Wishes
+from medley.measurement.link.result import LinkMeasurement, RdmaSpeed
 from medley.measurement.link.tools import Ping, Throughput
 from medley.network.fabric import report as fabric_report
 from medley.network.fabric.choice import NetworkOptions

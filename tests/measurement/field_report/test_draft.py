@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from medley.errors import Problem
-from medley.measurement.field_report import PlanRequest
 from medley.measurement.field_report.draft import Draft, run_verb
 from medley.measurement.field_report.models import MeasuredModel, format_model_name
+from medley.measurement.field_report.report import PlanRequest
 from medley.network.fabric.choice import NetworkOptions
 from medley.progress import SILENT
 from medley.transcript import Answer

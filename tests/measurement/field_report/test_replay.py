@@ -2,8 +2,8 @@
 
 from benchmarks.field_report import differences
 from medley import config
-from medley.measurement.field_report import PlanRequest, ReportedPlan, Wishes
 from medley.measurement.field_report.replay import plan_model, report_layout
+from medley.measurement.field_report.report import PlanRequest, ReportedPlan, Wishes
 from medley.planner import Device, HostLink, Layout, Stage
 from tests.measurement.field_report.reports import MODEL, draft
 

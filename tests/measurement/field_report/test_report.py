@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.field_report import intake, read
 from medley.errors import Problem
-from medley.measurement.field_report import list_contents
+from medley.measurement.field_report.report import list_contents
 from tests.measurement.field_report.reports import report, save
 from tests.problems import raises_problem
 

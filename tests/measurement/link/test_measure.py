@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from medley import process
-from medley.measurement import link
+from medley.measurement.link.measure import find_endpoint, measure_rdma, require_programs, serve_link_test
 from medley.measurement.link.tools import Adapter
 from medley.progress import SilentProgress
 from tests.measurement.link.test_tools import BANDWIDTH, LATENCY
@@ -46,8 +46,8 @@ def test_it_serves_for_its_time_and_a_server_for_one_client_again(tools: Path) -
     ready: list[float] = []
     notes = Notes()
     start = time.monotonic()
-    link.serve_link_test(
-        link.find_endpoint(networks.spark(1), None),
+    serve_link_test(
+        find_endpoint(networks.spark(1), None),
         ROCE,
         limit_s=3,
         on_ready=lambda: ready.append(time.monotonic() - start),
@@ -67,8 +67,8 @@ def test_a_server_that_ends_is_a_problem(tools: Path) -> None:
     with raises_problem(
         "iperf3", "192.168.100.1:5201", cause="Address already in use", fix="sudo ss -ltnp 'sport = :5201'"
     ):
-        link.serve_link_test(
-            link.find_endpoint(networks.spark(1), None),
+        serve_link_test(
+            find_endpoint(networks.spark(1), None),
             None,
             limit_s=5,
             on_ready=lambda: pytest.fail("ready"),
@@ -79,7 +79,7 @@ def test_rdma_is_measured(tools: Path) -> None:
     for name, text in (("ib_write_bw", BANDWIDTH), ("ib_write_lat", LATENCY)):
         (tools / f"{name}.txt").write_text(text)
         write_program(tools, name, f'echo "$0 $*" >>{tools}/log; cat {tools}/{name}.txt')
-    rdma = link.measure_rdma(ROCE, "10.0.0.2")
+    rdma = measure_rdma(ROCE, "10.0.0.2")
     assert (rdma.device, round(rdma.mbit), rdma.latency_us) == ("rocep1s0f0", 98_020, 7.04)
     assert all(line.endswith(" 10.0.0.2") for line in (tools / "log").read_text().splitlines())
 
@@ -88,5 +88,5 @@ def test_what_is_missing_is_said_before_anything_runs(tools: Path, monkeypatch: 
     monkeypatch.setenv("PATH", str(tools))
     write_program(tools, "ping", "")
     with raises_problem("iperf3", "ib_write_bw", fix="sudo apt-get install iperf3 perftest"):
-        link.require_programs(("ping", "iperf3", "ib_write_bw"))
+        require_programs(("ping", "iperf3", "ib_write_bw"))
     assert process.find_program("ping") == str(tools / "ping")

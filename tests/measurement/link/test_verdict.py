@@ -2,9 +2,11 @@
 
 import pytest
 
-from medley.measurement import link
-from medley.measurement.link import LinkMeasurement, RdmaSpeed, tools
+from medley.measurement.link import tools
+from medley.measurement.link.measure import find_adapter, find_endpoint
+from medley.measurement.link.result import LinkMeasurement, RdmaSpeed
 from medley.measurement.link.tools import Ping, Throughput, build_ping_command, read_ping
+from medley.measurement.link.verdict import find_problems
 from tests.network import networks
 from tests.problems import raises_problem
 
@@ -105,7 +107,7 @@ GOOD = LinkMeasurement(
     ],
 )
 def test_problems(measurement: LinkMeasurement, expected: list[tuple[str, str, str]]) -> None:
-    problems = list(link.find_problems(measurement))
+    problems = list(find_problems(measurement))
     assert len(problems) == len(expected)
     for problem, (title, cause, fix) in zip(problems, expected, strict=True):
         assert title in problem.what
@@ -115,21 +117,21 @@ def test_problems(measurement: LinkMeasurement, expected: list[tuple[str, str, s
 
 def test_a_half_of_a_spark_promises_half_of_what_it_reports() -> None:
     """Both its PCIe lanes and its half of the cage are known here: 4 x 32 GT/s."""
-    endpoint = link.find_endpoint(networks.spark(1), None)
+    endpoint = find_endpoint(networks.spark(1), None)
     assert (endpoint.link.name, endpoint.link.mbit) == ("enp1s0f0np0", 200_000)
     assert 100_000 <= endpoint.mbit <= 126_100
-    assert link.find_adapter(endpoint, tcp_only=True) is None
-    adapter = link.find_adapter(endpoint, tcp_only=False)
+    assert find_adapter(endpoint, tcp_only=True) is None
+    adapter = find_adapter(endpoint, tcp_only=False)
     assert adapter is not None
     assert (adapter.device, adapter.gid_index) == ("rocep1s0f0", 3)
 
 
 def test_the_end_that_was_asked_for_is_taken() -> None:
-    assert str(link.find_endpoint(networks.spark(1), "enP2p1s0f0np0").ip) == "192.168.101.1"
+    assert str(find_endpoint(networks.spark(1), "enP2p1s0f0np0").ip) == "192.168.101.1"
     with raises_problem("eth7", cause="enP2p1s0f0np0 192.168.101.1/24", fix="ip -brief address"):
-        link.find_endpoint(networks.spark(1), "eth7")
+        find_endpoint(networks.spark(1), "eth7")
     with raises_problem(cause="lo: ", fix=("ip -brief link", "medley link setup")):
-        link.find_endpoint(networks.host(()), None)
+        find_endpoint(networks.host(()), None)
 
 
 @pytest.mark.parametrize(

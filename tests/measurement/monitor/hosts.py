@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from medley.errors import Problem
-from medley.measurement.monitor import (
+from medley.measurement.monitor.rates import compute_rates
+from medley.measurement.monitor.sample import (
     CpuSample,
     EngineSample,
     GpuSample,
@@ -13,7 +14,6 @@ from medley.measurement.monitor import (
     RaySample,
     Sample,
 )
-from medley.measurement.monitor.rates import compute_rates
 from medley.measurement.monitor.watch import HostStatus
 
 METRICS = Path(__file__).parents[2] / "measurement" / "monitor" / "metrics"

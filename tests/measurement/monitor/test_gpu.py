@@ -4,7 +4,8 @@ users have them ([N/A] for memory and power limit), the reasons of NVML's refere
 
 import pytest
 
-from medley.measurement.monitor import GpuSample, gpu
+from medley.measurement.monitor import gpu
+from medley.measurement.monitor.sample import GpuSample
 
 ALL_FIELDS, BASIC_FIELDS = gpu.QUERY_FIELDS
 MIB = 1 << 20

@@ -2,8 +2,8 @@
 
 import pytest
 
-from medley.measurement.monitor import EngineSample, LinkSample, Sample
 from medley.measurement.monitor.rates import Rates, compute_growth, compute_rates
+from medley.measurement.monitor.sample import EngineSample, LinkSample, Sample
 from tests.measurement.monitor.hosts import COUNTERS, FIGURES, later, spark
 
 

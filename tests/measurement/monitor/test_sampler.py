@@ -10,8 +10,9 @@ import pytest
 from medley import storage
 from medley.cli import agent
 from medley.engine.server_spec import ServerSpec
-from medley.measurement.monitor import GpuSample, Sample, gpu
+from medley.measurement.monitor import gpu
 from medley.measurement.monitor.gpu import GpuSampler
+from medley.measurement.monitor.sample import GpuSample, Sample
 from medley.measurement.monitor.sampler import HostSampler, parse_retransmits
 from medley.serving import server_records
 from tests.measurement.monitor.hosts import METRICS

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from medley.measurement.monitor import RaySample, view
+from medley.measurement.monitor import view
 from medley.measurement.monitor.rows import format_bits
+from medley.measurement.monitor.sample import RaySample
 from medley.measurement.monitor.watch import HostStatus
 from tests.measurement.monitor.hosts import EVIL, LOST, build_status, cluster, spark, workstation
 

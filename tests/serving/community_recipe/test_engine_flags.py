@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from medley.serving.community_recipe import RecipeEntry
 from medley.serving.community_recipe.engine_flags import CommandSource, list_flag_entries
+from medley.serving.community_recipe.entries import RecipeEntry
 from medley.serving.community_recipe.shell_command import parse_engine_command
 
 

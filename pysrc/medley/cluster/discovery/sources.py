@@ -11,14 +11,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from medley import process, user
-from medley.cluster import discovery
-from medley.cluster.discovery import (
+from medley.cluster.discovery.candidates import (
     SSH_CONFIG_SOURCE,
     SSH_PORT,
     HostCandidate,
     HostMention,
     is_address,
     is_local_name_or_address,
+    merge_mentions,
 )
 from medley.errors import Problem
 from medley.host import facts
@@ -59,9 +59,7 @@ def find_candidates() -> CandidateSearch:
     neighbors = list_neighbors(process.ask_host(NEIGHBOR_COMMANDS), own_facts)
     own_addresses = [address.ip for link in own_facts.net.links for address in link.addresses]
     mentions = (*list_ssh_mentions(), *neighbors)
-    candidates, problems = discovery.merge_mentions(
-        mentions, socket.gethostname().partition(".")[0], own_addresses
-    )
+    candidates, problems = merge_mentions(mentions, socket.gethostname().partition(".")[0], own_addresses)
     places = ("~/.ssh/config", "~/.ssh/known_hosts", *(f"the neighbors on {link}" for link in interfaces))
     return CandidateSearch(candidates, problems, places)
 

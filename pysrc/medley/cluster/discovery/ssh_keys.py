@@ -12,7 +12,7 @@ from pathlib import Path
 
 from medley import process, storage, user
 from medley.cluster import ssh
-from medley.cluster.discovery import SSH_PORT, is_valid_host_name, split_target
+from medley.cluster.discovery.candidates import SSH_PORT, is_valid_host_name, split_target
 from medley.cluster.discovery.sources import parse_ssh_config
 from medley.command import Command
 from medley.errors import Problem

@@ -5,7 +5,7 @@ from itertools import combinations
 
 from medley import config, transcript
 from medley.cluster.cluster_file import Cluster
-from medley.cluster.discovery import HostCandidate, is_address, is_valid_host_name, split_target
+from medley.cluster.discovery.candidates import HostCandidate, is_address, is_valid_host_name, split_target
 from medley.cluster.fleet import Fleet, format_host_count, is_this_host
 from medley.errors import Problem
 from medley.host import facts, kind

@@ -15,7 +15,7 @@ from medley.cluster.membership import Membership
 from medley.environment import engine_source
 from medley.errors import Problem
 from medley.host import facts
-from medley.measurement.collective import AllReduceResult, Participant
+from medley.measurement.collective.result import AllReduceResult, Participant
 from medley.network.fabric import per_host
 from medley.network.fabric.choice import NetworkOptions
 from medley.network.fabric.variables import NOT_CARRIED_VARIABLES

@@ -8,7 +8,7 @@ healthy link keeps over 90%; the best pair is the measure because two of four ho
 from collections.abc import Iterable, Sequence
 
 from medley.errors import Problem
-from medley.measurement.collective import AllReduceResult, Pair, Participant
+from medley.measurement.collective.result import AllReduceResult, Pair, Participant
 
 _MIN_SHARE = 0.5
 """The share of its expected speed that a sound pair carries."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from medley.measurement.field_report import Backend
+from medley.measurement.field_report.report import Backend
 from medley.schema import EngineName
 
 _MAX_TEXT_CHARS, _MAX_NAME_CHARS = 300, 80

@@ -12,7 +12,7 @@ from medley.command import Command
 from medley.errors import Problem
 from medley.host.redact import HostNames, Redactor, redactor_of_host
 from medley.measurement.collective.run import format_now
-from medley.measurement.field_report import FORMAT, Wishes
+from medley.measurement.field_report.report import FORMAT, Wishes
 from medley.network.fabric.choice import NetworkOptions
 from medley.process import Process
 from medley.progress import Progress

@@ -18,10 +18,10 @@ from medley.measurement.bench.load import BenchLoad
 from medley.measurement.bench.run import measure_server
 from medley.measurement.bench.target import BenchTarget, TargetOptions, find_target, require_context_room
 from medley.measurement.collective.run import format_now
-from medley.measurement.field_report import MODEL_NAME, PlanRequest
 from medley.measurement.field_report.backends import find_backends
 from medley.measurement.field_report.draft import Draft
 from medley.measurement.field_report.replay import plan_model, report_layout
+from medley.measurement.field_report.report import MODEL_NAME, PlanRequest
 from medley.model.resolve import resolve_weights
 from medley.model.shape import find_shape
 from medley.network import tcp

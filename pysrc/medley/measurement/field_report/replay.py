@@ -9,7 +9,13 @@ from medley.engine.server_spec import ServerSpec
 from medley.environment.engine_source import EngineRequest
 from medley.host import facts
 from medley.host.kind import SiteHost, find_kind
-from medley.measurement.field_report import PlannedStage, PlanRequest, ReportedLayout, ReportedPlan, Wishes
+from medley.measurement.field_report.report import (
+    PlannedStage,
+    PlanRequest,
+    ReportedLayout,
+    ReportedPlan,
+    Wishes,
+)
 from medley.model.resolve import Weights
 from medley.network.fabric.choice import NetworkOptions
 from medley.planner import Layout, describe_layout, list_hosts, list_pipelines

@@ -8,7 +8,8 @@ from medley.cluster.cluster_file import Cluster
 from medley.cluster.fleet import connect_host
 from medley.errors import Problem
 from medley.host.facts import Facts
-from medley.measurement.link import LinkMeasurement, measure_link
+from medley.measurement.link.measure import measure_link
+from medley.measurement.link.result import LinkMeasurement
 from medley.process import wait_until
 from medley.progress import Progress
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from medley.cluster import membership, ray
 from medley.cluster.remote import Server
 from medley.errors import describe_error
-from medley.measurement.monitor import EngineSample, RaySample
+from medley.measurement.monitor.sample import EngineSample, RaySample
 from medley.network import ports
 from medley.serving import metrics, server_records
 

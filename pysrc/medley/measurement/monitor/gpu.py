@@ -12,7 +12,7 @@ from medley import process
 from medley.command import Command
 from medley.errors import Problem
 from medley.host.facts.gpu import parse_field
-from medley.measurement.monitor import GpuSample
+from medley.measurement.monitor.sample import GpuSample
 
 # `nvidia-smi --help-query-gpu`. The reasons have been called clocks_event_reasons since driver 535; the old
 # name still works. Some driver refused one of the optional fields, so there is a second, shorter list.

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 from prometheus_client import Metric, generate_latest
 from prometheus_client.registry import Collector
 
-from medley.measurement.monitor import EngineSample, GpuSample, LinkSample, Sample
 from medley.measurement.monitor.gpu import CLOCK_LIMIT_REASONS
+from medley.measurement.monitor.sample import EngineSample, GpuSample, LinkSample, Sample
 from medley.measurement.monitor.sampler import ERROR_COUNTERS
 from medley.measurement.monitor.watch import HostStatus
 from medley.serving.metrics import parse_families

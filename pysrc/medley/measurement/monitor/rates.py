@@ -2,7 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from medley.measurement.monitor import EngineSample, GpuSample, LinkSample, MemorySample, RaySample, Sample
+from medley.measurement.monitor.sample import (
+    EngineSample,
+    GpuSample,
+    LinkSample,
+    MemorySample,
+    RaySample,
+    Sample,
+)
 from medley.values import Value
 
 _DATA_COUNTERS = ("rx_bytes", "tx_bytes")

@@ -10,8 +10,8 @@ import psutil
 
 from medley.cluster import device_probe, events
 from medley.host.facts.network import find_link_kind
-from medley.measurement.monitor import CpuSample, LinkSample, MemorySample, Sample
 from medley.measurement.monitor.gpu import GpuSampler, read_text
+from medley.measurement.monitor.sample import CpuSample, LinkSample, MemorySample, Sample
 
 if TYPE_CHECKING:
     from medley.measurement.monitor.engine import EngineSampler

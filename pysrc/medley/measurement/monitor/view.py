@@ -10,7 +10,7 @@ from rich.segment import Segment
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from medley.measurement.monitor import RaySample, rows
+from medley.measurement.monitor import rows
 from medley.measurement.monitor.rates import Rates
 from medley.measurement.monitor.rows import (
     EMPTY_CELL,
@@ -21,6 +21,7 @@ from medley.measurement.monitor.rows import (
     build_memory_cell,
     build_share_cell,
 )
+from medley.measurement.monitor.sample import RaySample
 from medley.measurement.monitor.watch import HostStatus
 from medley.planner.report import make_printable
 from medley.values import Value

@@ -9,8 +9,8 @@ from typing import Any, Self
 from medley.cluster.remote import Remote
 from medley.errors import Problem
 from medley.json_shape import has_type
-from medley.measurement.monitor import Sample
 from medley.measurement.monitor.rates import Rates, compute_rates
+from medley.measurement.monitor.sample import Sample
 from medley.values import Value
 
 _ANSWER_LIMIT_S = 6

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 
 from medley.schema import TITLES, EngineName
-from medley.serving.community_recipe import RULES, RecipeEntry
 from medley.serving.community_recipe.document import ScalarValue
 from medley.serving.community_recipe.engine_flags import CommandSource, list_flag_entries
+from medley.serving.community_recipe.entries import RULES, RecipeEntry
 from medley.serving.community_recipe.shell_command import EngineCommand, EngineFlag
 
 _TABLES = RULES["defaults"]

@@ -16,7 +16,7 @@ from medley.schema import (
     EngineName,
     find_flag_refusal,
 )
-from medley.serving.community_recipe import (
+from medley.serving.community_recipe.entries import (
     RULES,
     RecipeEntry,
     build_flag_entry,

@@ -2,7 +2,7 @@
 
 from medley.engine.parser import EngineParser
 from medley.planner.memory import UNIFIED_SHARE
-from medley.serving.community_recipe import RULES, RecipeEntry, build_flag_entry
+from medley.serving.community_recipe.entries import RULES, RecipeEntry, build_flag_entry
 from medley.serving.community_recipe.flag_values import UNFILLED_PATTERN
 from medley.serving.community_recipe.shell_command import EngineFlag, needs_shell
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from medley import config
 from medley.schema import Model
-from medley.serving.community_recipe import RecipeEntry
+from medley.serving.community_recipe.entries import RecipeEntry
 from medley.serving.community_recipe.recipe import ImportedRecipe
 from medley.values import Value
 

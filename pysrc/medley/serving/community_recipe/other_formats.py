@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from medley.errors import Problem
-from medley.serving.community_recipe import RULES, Outcome, RecipeEntry, is_repository
+from medley.serving.community_recipe.entries import RULES, Outcome, RecipeEntry, is_repository
 from medley.values import Value
 
 _SPARKRUN_KEYS = {"command", "runtime", "defaults", "container", "recipe_version", "sparkrun_version"}

@@ -17,7 +17,6 @@ from medley.schema import (
     EngineName,
     find_flag_refusal,
 )
-from medley.serving.community_recipe import RecipeEntry, build_flag_entry, build_option_entry, is_repository
 from medley.serving.community_recipe.defaults import (
     list_generated_flags,
     list_unknown_defaults,
@@ -25,6 +24,12 @@ from medley.serving.community_recipe.defaults import (
 )
 from medley.serving.community_recipe.document import ScalarValue, read_document, read_table
 from medley.serving.community_recipe.engine_flags import CommandSource, build_model_entry, list_flag_entries
+from medley.serving.community_recipe.entries import (
+    RecipeEntry,
+    build_flag_entry,
+    build_option_entry,
+    is_repository,
+)
 from medley.serving.community_recipe.other_formats import convert_recipe
 from medley.serving.community_recipe.recipe_keys import (
     KEY_RULES,

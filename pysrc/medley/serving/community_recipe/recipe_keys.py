@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from medley.errors import Problem
-from medley.serving.community_recipe import Outcome, RecipeEntry, build_option_entry, read_reasons
+from medley.serving.community_recipe.entries import Outcome, RecipeEntry, build_option_entry, read_reasons
 
 KEY_RULES: Mapping[str, tuple[Outcome, str]] = {
     **{key: ("decided", why) for key, why in read_reasons("keys", "decided").items()},

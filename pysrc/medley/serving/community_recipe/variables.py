@@ -16,7 +16,7 @@ from medley.schema import (
     find_flag_refusal,
     find_variable_refusal,
 )
-from medley.serving.community_recipe import RecipeEntry, read_reasons
+from medley.serving.community_recipe.entries import RecipeEntry, read_reasons
 from medley.serving.community_recipe.shell_command import needs_shell
 
 _DECIDED_REASONS = read_reasons("variables", "decided")
