@@ -25,7 +25,7 @@ from pathlib import Path
 
 import yaml
 
-from medley.engine.parser import is_flag, read_locked_parser
+from medley.engine.accepted_flags import is_flag, read_locked_flags
 from medley.errors import Problem
 from medley.schema import REPOSITORY
 from medley.serving.community_recipe.recipe import ImportedRecipe, import_recipe
@@ -179,7 +179,7 @@ def _as_option(name: str, found: ImportedRecipe) -> bool:
 
 
 def _refused_by_engine(found: ImportedRecipe) -> Iterator[str]:
-    parser = read_locked_parser(found.engine)
+    parser = read_locked_flags(found.engine)
     words = found.list_words("flag")
     yield from (
         f"passed on: {fault.argument}: {fault.cause}"

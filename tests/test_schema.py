@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from medley import config, host_schema
+from medley.engine.accepted_flags import PARSERS_FOLDER
 from medley.engine.launch import ENGINES
-from medley.engine.parser import PARSERS_FOLDER
 from medley.host_schema import ENGINE_TABLES
 from medley.schema import TITLES, Model, find_flag_refusal, find_variable_refusal, read_harmless_settings
 

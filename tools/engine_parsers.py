@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from medley import config
-from medley.engine.parser import PARSERS_FOLDER
+from medley.engine.accepted_flags import PARSERS_FOLDER
 from medley.environment import engine_source, virtualenv
 from medley.progress import SILENT
 from medley.schema import EngineName

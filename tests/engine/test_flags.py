@@ -4,6 +4,7 @@ import pytest
 
 from medley import config
 from medley.command import Flag
+from medley.engine.accepted_flags import read_locked_flags
 from medley.engine.flags import (
     build_argument_table,
     convert_to_arguments,
@@ -12,7 +13,6 @@ from medley.engine.flags import (
     require_no_server_flags,
 )
 from medley.engine.launch import ENGINES
-from medley.engine.parser import read_locked_parser
 from medley.engine.server_spec import ServerSpec
 from medley.errors import Problem
 from medley.planner.plan import Plan
@@ -92,9 +92,7 @@ def test_a_flag_of_the_table_is_refused_with_its_file() -> None:
         Flag(("--enforce-eager",), None, "of the plan"),
     ]
     with pytest.raises(Problem) as caught:
-        require_known_flags(
-            read_locked_parser("vllm"), made, ("--falg-7", "1"), table_file="models/mine.toml"
-        )
+        require_known_flags(read_locked_flags("vllm"), made, ("--falg-7", "1"), table_file="models/mine.toml")
     assert caught.value.what.endswith("does not take --moe-backend marlyn, --falg-7")
     assert "--moe-backend: did you mean marlin? in models/mine.toml" in caught.value.fix
 

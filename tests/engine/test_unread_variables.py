@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import force_setattr
 
 from medley import config
-from medley.engine import parser
+from medley.engine import accepted_flags
 from medley.engine.unread_variables import (
     REMOVED_VARIABLES,
     list_unread_variables,
@@ -104,6 +104,6 @@ def test_the_installed_release_reads_none_of_them() -> None:
         for _, _, instead in list_unread_variables(ALL, "vllm", version)
         for word in re.findall(r"--[a-z0-9-]+", instead)
     }
-    installed = parser.read_programs_parser("vllm", environment.programs, version, can_run=True)
+    installed = accepted_flags.read_programs_flags("vllm", environment.programs, version, can_run=True)
     assert installed
     assert not [word for word in words if installed.find_full_name(word) is None]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from medley import config
-from medley.engine import parser, sglang, vllm
+from medley.engine import accepted_flags, sglang, vllm
 from medley.model import chat_format
 from medley.model.chat_format import REASONING_RULES, TOOL_RULES, ChatFormat, ParserRule
 from medley.model.checkpoint import read_table
@@ -154,9 +154,9 @@ def test_a_table_is_believed() -> None:
 
 
 def _values(engine: str, version: str, flag: str) -> set[str]:
-    flags = read_table(config.find_table_files(parser.PARSERS_FOLDER, ".json")[f"{engine}-{version}"])[
-        "flags"
-    ]
+    flags = read_table(
+        config.find_table_files(accepted_flags.PARSERS_FOLDER, ".json")[f"{engine}-{version}"]
+    )["flags"]
     return set(next(each["values"] for each in flags if flag in each["names"]))
 
 

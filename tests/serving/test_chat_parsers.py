@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from medley import config
-from medley.engine import parser, sglang, vllm
+from medley.engine import accepted_flags, sglang, vllm
 from medley.model.chat_format import ChatFormat
 from medley.model.resolve import Weights
 from medley.serving import chat_parsers
@@ -82,7 +82,7 @@ def test_a_model_without_tools_is_told_of(extra: tuple[str, ...]) -> None:
 
 
 def test_a_release_without_the_parser_is_not_given_it() -> None:
-    takes = parser.read_release_parser("vllm", "0.32.0")
+    takes = accepted_flags.read_release_flags("vllm", "0.32.0")
     chat, notes = chat_parsers.drop_missing_parsers(ChatFormat("step5", "qwen3", "x", "y", "z"), vllm, takes)
     assert (chat.tool_parser, chat.reasoning_parser) == (None, "qwen3")
     assert notes == ["vLLM 0.32.0 has no parser step5: a request with tools gets 400"]

@@ -5,14 +5,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from medley.command import Flag
-from medley.engine.parser import EngineParser
+from medley.engine.accepted_flags import AcceptedFlags
 from medley.errors import Problem
 from medley.schema import EngineName
 from medley.values import Value
 
 
 def require_known_flags(
-    engine_parser: EngineParser | None,
+    accepted_flags: AcceptedFlags | None,
     flags: Iterable[Flag],
     user_flags: Sequence[str],
     *,
@@ -20,22 +20,25 @@ def require_known_flags(
 ) -> None:
     """Raise a Problem that names the flags that the engine would refuse: medley's, a table's, or the user's.
 
-    `engine_parser`: of the release that will run, if known; `table_file`: the file of the model's table.
+    `accepted_flags`: of the release that will run, if known; `table_file`: the file of the model's table.
     """
-    if engine_parser is None:
+    if accepted_flags is None:
         return
     own_faults = list(
-        engine_parser.list_faults([argument for flag in flags for argument in flag.build_argv()])
+        accepted_flags.list_faults([argument for flag in flags for argument in flag.build_argv()])
     )
-    faults = [*own_faults, *engine_parser.list_faults(user_flags)]
+    faults = [*own_faults, *accepted_flags.list_faults(user_flags)]
     if not faults:
         return
     refused = [f"{fault.argument} {fault.value}" if fault.value else fault.argument for fault in faults]
     places = [f"in {table_file}" if fault in own_faults and table_file else "" for fault in faults]
     raise Problem(
-        f"{engine_parser.title} does not take {', '.join(refused)}",
+        f"{accepted_flags.title} does not take {', '.join(refused)}",
         cause="\n".join(
-            (*(f"{fault.argument}: {fault.cause}" for fault in faults), f"its parser: {engine_parser.source}")
+            (
+                *(f"{fault.argument}: {fault.cause}" for fault in faults),
+                f"its parser: {accepted_flags.source}",
+            )
         ),
         fix="\n".join(
             f"{fault.argument}: {fault.advice} {place}".rstrip()

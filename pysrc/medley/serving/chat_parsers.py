@@ -11,8 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from medley import user
+from medley.engine.accepted_flags import AcceptedFlags
 from medley.engine.interface import Engine
-from medley.engine.parser import EngineParser
 from medley.errors import Problem
 from medley.model import chat_format, hub_checkpoint
 from medley.model.chat_format import REASONING_RULES, TOOL_RULES, ChatFormat
@@ -74,15 +74,15 @@ def list_warnings(chat: ChatFormat, engine: Engine, engine_flags: Sequence[str])
 
 
 def drop_missing_parsers(
-    chat: ChatFormat, engine: Engine, engine_parser: EngineParser | None
+    chat: ChatFormat, engine: Engine, accepted_flags: AcceptedFlags | None
 ) -> tuple[ChatFormat, list[str]]:
     """Return the format without parsers that this release lacks, and a sentence for each."""
     tool, reasoning = (None, None) if chat.is_given else engine.choose_parsers(chat)
     notes = []
-    if tool and (gap := _find_parser_gap(engine_parser, TOOL_FLAG, tool)):
+    if tool and (gap := _find_parser_gap(accepted_flags, TOOL_FLAG, tool)):
         notes.append(f"{gap}: a request with tools gets 400")
         chat = chat.replace(tool_parser=None, tool_why="")
-    if reasoning and (gap := _find_parser_gap(engine_parser, REASONING_FLAG, reasoning)):
+    if reasoning and (gap := _find_parser_gap(accepted_flags, REASONING_FLAG, reasoning)):
         notes.append(f"{gap}: thoughts stay in the answer")
         chat = chat.replace(reasoning_parser=None, reasoning_why="")
     return chat, notes
@@ -98,11 +98,11 @@ def find_flag_value(words: Sequence[str], flag: str) -> str | None:
     return flag_value or None
 
 
-def _find_parser_gap(engine_parser: EngineParser | None, flag: str, name: str) -> str | None:
-    values = engine_parser.flags_by_name.get(flag, {}).get("values") if engine_parser else None
+def _find_parser_gap(accepted_flags: AcceptedFlags | None, flag: str, name: str) -> str | None:
+    values = accepted_flags.flags_by_name.get(flag, {}).get("values") if accepted_flags else None
     return (
-        f"{engine_parser.title} has no parser {name}"
-        if engine_parser and values and name not in values
+        f"{accepted_flags.title} has no parser {name}"
+        if accepted_flags and values and name not in values
         else None
     )
 

@@ -12,7 +12,8 @@ from medley.cluster.membership import Membership
 from medley.cluster.ray_serving import SlotUse
 from medley.cluster.rendezvous_head import Rendezvous
 from medley.command import Variable
-from medley.engine import flags, parser, unread_variables
+from medley.engine import flags, unread_variables
+from medley.engine.accepted_flags import AcceptedFlags, read_source_flags
 from medley.engine.launch import (
     ENGINES,
     RANKS_PORT,
@@ -23,7 +24,6 @@ from medley.engine.launch import (
     plan_nodes,
     run_in_container,
 )
-from medley.engine.parser import EngineParser
 from medley.environment import engine_source
 from medley.environment.tools import NO_TOOLS, Tools
 from medley.errors import Problem
@@ -85,8 +85,8 @@ def prepare_launch(job: Job, site: Site, output: Output) -> PreparedLaunch:
     name, host = next(iter(used_site.hosts.items()))
     engine = prepare_engine(job, host, cluster, output.watch)
     _require_supported(job, engine)
-    engine_parser = _read_parser(job, engine, output)
-    order = _adapt_order(job, engine_parser, output)
+    accepted_flags = _read_accepted_flags(job, engine, output)
+    order = _adapt_order(job, accepted_flags, output)
     require_shown_models(order, plan, job.request.trust, is_start=not job.request.dry_run)
     plan = adapt_to_version(
         plan, order.engine, engine.version, order.serving.choose_chat_format(order.weights.model)
@@ -104,7 +104,7 @@ def prepare_launch(job: Job, site: Site, output: Output) -> PreparedLaunch:
     )
     launch = launches[name]
     planned_flags = launch.annotated_command.flags
-    flags.require_known_flags(engine_parser, planned_flags, order.engine_flags, table_file=order.table_file)
+    flags.require_known_flags(accepted_flags, planned_flags, order.engine_flags, table_file=order.table_file)
     if engine.image:
         launch = run_in_container(engine.image, launch, order.serving, over_ray=cluster is not None)
     slots = ray_serving.count_slots(layout, site) if job.cluster else None
@@ -184,19 +184,19 @@ def _require_supported(job: Job, engine: HostEngine) -> None:
         )
 
 
-def _adapt_order(job: Job, engine_parser: EngineParser | None, output: Output) -> Order:
+def _adapt_order(job: Job, accepted_flags: AcceptedFlags | None, output: Output) -> Order:
     """Return the order with a chat format that the engine's parsers can read."""
     order = job.order
     chat_format = order.serving.choose_chat_format(order.weights.model)
-    chat, notes = chat_parsers.drop_missing_parsers(chat_format, ENGINES[order.engine], engine_parser)
+    chat, notes = chat_parsers.drop_missing_parsers(chat_format, ENGINES[order.engine], accepted_flags)
     for line in notes:
         output.say(line)
     return order.replace(serving=order.serving.replace(chat=chat))
 
 
-def _read_parser(job: Job, engine: HostEngine, output: Output) -> EngineParser | None:
+def _read_accepted_flags(job: Job, engine: HostEngine, output: Output) -> AcceptedFlags | None:
     """Return the parser of the engine that will run; a dry run does not start a program for it."""
-    return parser.read_source_parser(
+    return read_source_flags(
         job.order.engine,
         engine.image or engine.tools.program_folder,
         engine.version,

@@ -14,7 +14,8 @@ from medley.cluster import checks, device_probe, node, rendezvous_worker
 from medley.cluster.model_files import fetch_extra_files
 from medley.cluster.rendezvous_head import JoinedHost, Rendezvous
 from medley.command import Command, Variable, keep_last_values
-from medley.engine import flags, hidden_variables, parser, unread_variables
+from medley.engine import flags, hidden_variables, unread_variables
+from medley.engine.accepted_flags import read_programs_flags
 from medley.engine.launch import ENGINES, RANKS_PORT, Launch
 from medley.engine.shared_flags import build_stacks_variable
 from medley.environment import engine_source, packaged_model, tools, virtualenv
@@ -56,10 +57,10 @@ def wait_for_hosts(job: Job, output: Output) -> Iterator[PreparedLaunch]:
     )
     packaged_model.build_model(order.weights, programs.program_folder / "python", progress)
     version = virtualenv.read_versions(programs.program_folder.parent, (order.engine,))[order.engine]
-    engine_parser = parser.read_programs_parser(
+    accepted_flags = read_programs_flags(
         order.engine, programs.program_folder, version, can_run=True, progress=progress
     )
-    flags.require_known_flags(engine_parser, (), order.engine_flags)
+    flags.require_known_flags(accepted_flags, (), order.engine_flags)
     unread_variables.require_read_launch_variables(os.environ, order.weights, order.engine, version)
     token_file = credentials.ensure_token()
     head, other_count = gethostname(), (request.host_count or 2) - 1
@@ -86,7 +87,7 @@ def wait_for_hosts(job: Job, output: Output) -> Iterator[PreparedLaunch]:
         layout, launches = _build_launches(job, site, programs, output)
         if not request.script:  # a script's flags are torchrun's
             own_flags = launches[head].annotated_command.flags
-            flags.require_known_flags(engine_parser, own_flags, (), table_file=order.table_file)
+            flags.require_known_flags(accepted_flags, own_flags, (), table_file=order.table_file)
         for member in members:
             _send_launch(member, launches.get(member.name))
         yield PreparedLaunch(order, launches[head], layout, rendezvous=rendezvous)

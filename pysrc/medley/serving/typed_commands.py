@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from medley import credentials
 from medley.cluster.node import NodeSpec, build_node_spec
 from medley.command import AnnotatedCommand
-from medley.engine import flags, parser
+from medley.engine import flags
+from medley.engine.accepted_flags import read_release_flags
 from medley.engine.launch import Order
 from medley.environment.engine_source import EngineRequest, EngineSource
 from medley.environment.tools import NO_TOOLS
@@ -140,9 +141,9 @@ def _require_known_flags(order: Order, command: AnnotatedCommand, source: Engine
     """Raise a Problem for flags that a lock's release would refuse; an image's is not known here."""
     version = source.versions.get(order.engine)
     if version and not source.is_image:
-        engine_parser = parser.read_release_parser(order.engine, version)
+        accepted_flags = read_release_flags(order.engine, version)
         flags.require_known_flags(
-            engine_parser, command.flags, order.engine_flags, table_file=order.table_file
+            accepted_flags, command.flags, order.engine_flags, table_file=order.table_file
         )
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from medley import storage
 from medley.cluster import events, units
 from medley.cluster.unit_file import SERVER_UNIT_PREFIX, Unit
-from medley.engine import flags, parser
+from medley.engine import flags
+from medley.engine.accepted_flags import read_programs_flags
 from medley.environment import container_image, packaged_model, tools, virtualenv
 from medley.errors import Problem
 from medley.network import tcp
@@ -85,10 +86,10 @@ def prepare_host(request: LaunchRequest, output: Output) -> None:
             host.kind, environment, engine=order.engine, nccl=request.nccl, watch=output.watch
         )
         version = virtualenv.read_versions(programs.program_folder.parent, (order.engine,))[order.engine]
-        engine_parser = parser.read_programs_parser(
+        accepted_flags = read_programs_flags(
             order.engine, programs.program_folder, version, can_run=True, progress=output.watch
         )
-        flags.require_known_flags(engine_parser, (), order.engine_flags)
+        flags.require_known_flags(accepted_flags, (), order.engine_flags)
         packaged_model.build_model(order.weights, programs.program_folder / "python", output.watch)
     weights.fetch_weights(order.weights.name, weights.find_hub_files(order), output.watch)
 

@@ -3,12 +3,12 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from medley.engine.parser import (
+from medley.engine.accepted_flags import (
     FLAG_REPLACEMENTS,
     PLUGIN_FLAGS,
+    AcceptedFlags,
     ArgumentFault,
-    EngineParser,
-    read_locked_parser,
+    read_locked_flags,
 )
 from medley.host_schema import ENGINE_TABLES
 from medley.schema import (
@@ -52,10 +52,13 @@ class CommandSource(Value):
 
 def list_flag_entries(command: EngineCommand, source: CommandSource) -> Iterator[RecipeEntry]:
     """Yield the outcome of each flag; the command may repeat the recipe's model."""
-    parser = read_locked_parser(command.engine)
-    names = {_normalize_name(flag.name, parser) for flag in command.flags}
+    accepted_flags = read_locked_flags(command.engine)
+    names = {_normalize_name(flag.name, accepted_flags) for flag in command.flags}
     flag_entries = [
-        (_normalize_name(flag.name, parser), list(_list_entries(flag, command.engine, source, parser, names)))
+        (
+            _normalize_name(flag.name, accepted_flags),
+            list(_list_entries(flag, command.engine, source, accepted_flags, names)),
+        )
         for flag in command.flags
     ]
     refused_names = {
@@ -73,24 +76,28 @@ def list_flag_entries(command: EngineCommand, source: CommandSource) -> Iterator
 
 
 def _list_entries(
-    flag: EngineFlag, engine: EngineName, source: CommandSource, parser: EngineParser | None, names: set[str]
+    flag: EngineFlag,
+    engine: EngineName,
+    source: CommandSource,
+    accepted_flags: AcceptedFlags | None,
+    names: set[str],
 ) -> Iterator[RecipeEntry]:
-    name, key = _normalize_name(flag.name, parser), f"command {flag.name}"
+    name, key = _normalize_name(flag.name, accepted_flags), f"command {flag.name}"
     if name in {"--model", "--model-path"}:
         yield build_model_entry(key, " ".join(flag.values), source.model)
     elif name in MEMORY_SHARE_FLAGS | MEMORY_SIZE_FLAGS:
-        yield build_memory_entry(key, name, flag, parser)
+        yield build_memory_entry(key, name, flag, accepted_flags)
     elif name in _DECIDED_REASONS:
         yield RecipeEntry(key, "decided", _DECIDED_REASONS[name])
     elif refusal := _find_refusal(name, flag, engine, names):
         yield RecipeEntry(key, "refused", refusal)
     elif name in _OPTIONS_BY_FLAG and not (_OPTIONS_BY_FLAG[name] == "--dp" and names & _DP_ATTENTION_FLAGS):
-        yield from _list_option_entries(key, _OPTIONS_BY_FLAG[name], flag, engine, parser)
+        yield from _list_option_entries(key, _OPTIONS_BY_FLAG[name], flag, engine, accepted_flags)
     else:
-        yield _carry_flag(key, name, flag, engine, parser)
+        yield _carry_flag(key, name, flag, engine, accepted_flags)
 
 
-def _normalize_name(name: str, parser: EngineParser | None) -> str:
+def _normalize_name(name: str, accepted_flags: AcceptedFlags | None) -> str:
     """Return a flag's name as the engine's parser reads it: --max_num_seqs and --max-num-seq are one."""
     if "." in name:
         return name
@@ -102,7 +109,11 @@ def _normalize_name(name: str, parser: EngineParser | None) -> str:
         *MEMORY_SHARE_FLAGS,
         *MEMORY_SIZE_FLAGS,
     }
-    return dashed_name if is_listed or parser is None else parser.find_full_name(dashed_name) or dashed_name
+    return (
+        dashed_name
+        if is_listed or accepted_flags is None
+        else accepted_flags.find_full_name(dashed_name) or dashed_name
+    )
 
 
 def _find_refusal(name: str, flag: EngineFlag, engine: EngineName, names: set[str]) -> str | None:
@@ -137,20 +148,25 @@ def _refuse_unsafe(key: str, engine: EngineName, flag: EngineFlag) -> RecipeEntr
 
 
 def _carry_flag(
-    key: str, name: str, flag: EngineFlag, engine: EngineName, parser: EngineParser | None
+    key: str, name: str, flag: EngineFlag, engine: EngineName, accepted_flags: AcceptedFlags | None
 ) -> RecipeEntry:
     """Carry over a flag under the name that the engine's release uses; refuse one that only a fork has."""
     words = replace_snapshots(flag).words
-    faults = list(parser.list_faults(words)) if parser else []
-    renamed = FLAG_REPLACEMENTS.get(parser.engine, {}).get(name, "") if parser else ""
-    if parser and faults and renamed.startswith("--") and not list(parser.list_faults((renamed, *words[1:]))):
+    faults = list(accepted_flags.list_faults(words)) if accepted_flags else []
+    renamed = FLAG_REPLACEMENTS.get(accepted_flags.engine, {}).get(name, "") if accepted_flags else ""
+    if (
+        accepted_flags
+        and faults
+        and renamed.startswith("--")
+        and not list(accepted_flags.list_faults((renamed, *words[1:])))
+    ):
         renamed_flag = EngineFlag(renamed, words[1:])
-        why = f"{parser.title} calls it {renamed}"
+        why = f"{accepted_flags.title} calls it {renamed}"
         return _refuse_unsafe(key, engine, renamed_flag) or build_flag_entry(
             key, *renamed_flag.words, why=why, is_changed=True
         )
-    if parser and faults:
-        return _refuse_fork_flag(key, name, faults, parser)
+    if accepted_flags and faults:
+        return _refuse_fork_flag(key, name, faults, accepted_flags)
     if refused := _refuse_unsafe(key, engine, EngineFlag(name, words[1:])):
         return refused
     if name in {"--max-num-seqs", "--max-running-requests"}:
@@ -164,21 +180,24 @@ def _carry_flag(
 
 
 def _refuse_fork_flag(
-    key: str, name: str, faults: Sequence[ArgumentFault], parser: EngineParser
+    key: str, name: str, faults: Sequence[ArgumentFault], accepted_flags: AcceptedFlags
 ) -> RecipeEntry:
     (first, *_) = faults
     if first.value is None:
-        renamed = FLAG_REPLACEMENTS.get(parser.engine, {}).get(name)
+        renamed = FLAG_REPLACEMENTS.get(accepted_flags.engine, {}).get(name)
         return RecipeEntry(key, "refused", renamed or first.cause, needs_fork=renamed is None)
     advice = f"; {first.advice}" if first.advice.startswith("did you mean") else ""
     argument = f"{first.argument} {first.value}" if first.argument != name else first.value
     return RecipeEntry(
-        key, "refused", f"{parser.title} does not have {argument}: {first.cause}{advice}", needs_fork=True
+        key,
+        "refused",
+        f"{accepted_flags.title} does not have {argument}: {first.cause}{advice}",
+        needs_fork=True,
     )
 
 
 def _list_option_entries(
-    key: str, name: str, flag: EngineFlag, engine: EngineName, parser: EngineParser | None
+    key: str, name: str, flag: EngineFlag, engine: EngineName, accepted_flags: AcceptedFlags | None
 ) -> Iterator[RecipeEntry]:
     if name == "--eplb":
         yield build_option_entry(key, name)
@@ -191,7 +210,7 @@ def _list_option_entries(
     if more:
         yield RecipeEntry(key, "refused", f"medley accepts one value: {' '.join(more)} is left out")
     if name == "--kv-type" and first not in _FP8_TYPES | {"auto"}:
-        yield _carry_flag(key, _normalize_name(flag.name, parser), flag, engine, parser)
+        yield _carry_flag(key, _normalize_name(flag.name, accepted_flags), flag, engine, accepted_flags)
 
 
 def _convert_host(key: str, name: str, value: str) -> RecipeEntry:

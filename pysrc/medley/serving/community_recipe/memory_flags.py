@@ -1,6 +1,6 @@
 """Convert a recipe's memory flags: carry over a small share of a host, and let the plan decide otherwise."""
 
-from medley.engine.parser import EngineParser
+from medley.engine.accepted_flags import AcceptedFlags
 from medley.planner.memory import UNIFIED_SHARE
 from medley.serving.community_recipe.entries import RULES, RecipeEntry, build_flag_entry
 from medley.serving.community_recipe.flag_values import UNFILLED_PATTERN
@@ -15,14 +15,16 @@ _SMALL_SHARE = 0.6
 """A recipe with less leaves room on its host for another server: 40 of 383 public ones give 0.55 or less."""
 
 
-def build_memory_entry(key: str, name: str, flag: EngineFlag, parser: EngineParser | None) -> RecipeEntry:
+def build_memory_entry(
+    key: str, name: str, flag: EngineFlag, accepted_flags: AcceptedFlags | None
+) -> RecipeEntry:
     """Return the outcome of a memory flag: carry over a small share of a host, or a KV cache size."""
     value = " ".join(flag.values)
     if UNFILLED_PATTERN.search(value) or needs_shell(value) or not value:
         return RecipeEntry(
             key, "decided", f"the plan sets it from each host's free memory; the recipe has {value or 'none'}"
         )
-    faults = list(parser.list_faults((name, *flag.values))) if parser else []
+    faults = list(accepted_flags.list_faults((name, *flag.values))) if accepted_flags else []
     amount = _parse_share(value)
     if name == _GIB_FLAG and amount is not None and amount < _SMALL_SHARE * _SPARK_GIB:
         words = ("--gpu-memory-utilization", f"{amount / _SPARK_GIB:.2f}")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from medley.credentials import is_secret
 from medley.engine import hidden_variables
-from medley.engine.parser import EngineParser, read_locked_parser
+from medley.engine.accepted_flags import AcceptedFlags, read_locked_flags
 from medley.engine.unread_variables import list_unread_variables
 from medley.host_schema import ENGINE_TABLES
 from medley.network.fabric.variables import LEFT_UNSET, NOT_CARRIED_VARIABLES
@@ -42,7 +42,7 @@ def list_variable_entries(
     table: Mapping[str, str], name: EngineName, flags: Iterable[str], key: str = "env."
 ) -> Iterator[RecipeEntry]:
     """Yield the outcome of each variable; `flags` are those of the command, which count first."""
-    command_flags, parser = set(flags), read_locked_parser(name)
+    command_flags, accepted_flags = set(flags), read_locked_flags(name)
     entries = [
         build_variable_entry(variable, value, name, key=f"{key}{variable}")
         for variable, value in table.items()
@@ -61,7 +61,7 @@ def list_variable_entries(
             yield RecipeEntry(entry.key, "decided", f"{entry.why}, and the command has {flag}")
         elif (
             len(values[flag]) > 1
-            or (parser and list(parser.list_faults(words)))
+            or (accepted_flags and list(accepted_flags.list_faults(words)))
             or find_flag_refusal(name, flag, words[1:])
         ):
             yield RecipeEntry(
@@ -76,12 +76,12 @@ def build_variable_entry(
     name: str, value: str, engine_name: EngineName = DEFAULT_ENGINE, *, key: str = ""
 ) -> RecipeEntry:
     """Return the outcome of one variable; `key` is its place in the recipe."""
-    key, parser = key or f"env.{name}", read_locked_parser(engine_name)
+    key, accepted_flags = key or f"env.{name}", read_locked_flags(engine_name)
     if name in _DECIDED_REASONS:
         return RecipeEntry(key, "decided", _DECIDED_REASONS[name])
     if refusal := _find_refusal(name, value):
         return RecipeEntry(key, "refused", refusal)
-    if parser and (replacement := _find_replacement(key, name, value, parser)):
+    if accepted_flags and (replacement := _find_replacement(key, name, value, accepted_flags)):
         return replacement
     if refusal := find_variable_refusal(name, value):
         return RecipeEntry(key, "refused", f"{refusal}: read it, and if you want it, set it yourself")
@@ -108,17 +108,17 @@ def _find_refusal(name: str, value: str) -> str | None:
     return None
 
 
-def _find_replacement(key: str, name: str, value: str, parser: EngineParser) -> RecipeEntry | None:
+def _find_replacement(key: str, name: str, value: str, accepted_flags: AcceptedFlags) -> RecipeEntry | None:
     """Return the outcome of a variable that the locked release does not read: a flag, or nothing."""
-    why = f"{parser.title} does not read it"
+    why = f"{accepted_flags.title} does not read it"
     if not name.startswith(_ENGINE_PREFIXES):
         return None
-    if not name.startswith(ENGINE_TABLES[parser.engine].variable_prefixes):
+    if not name.startswith(ENGINE_TABLES[accepted_flags.engine].variable_prefixes):
         return RecipeEntry(key, "refused", f"{why}: it is the other engine's")
-    unread = list(list_unread_variables({name: value}, parser.engine, parser.version))
+    unread = list(list_unread_variables({name: value}, accepted_flags.engine, accepted_flags.version))
     if unread:
         return _build_replacement(key, why, unread[0].replacement)
-    return None if parser.reads_variable(name) else RecipeEntry(key, "refused", why, needs_fork=True)
+    return None if accepted_flags.reads_variable(name) else RecipeEntry(key, "refused", why, needs_fork=True)
 
 
 def _build_replacement(key: str, why: str, advice: str) -> RecipeEntry:

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from medley import config
-from medley.engine.parser import (
+from medley.engine.accepted_flags import (
     FLAG_REPLACEMENTS,
-    EngineParser,
-    read_image_parser,
-    read_locked_parser,
-    read_parser_table,
-    read_programs_parser,
-    read_release_parser,
+    AcceptedFlags,
+    read_flags_table,
+    read_image_flags,
+    read_locked_flags,
+    read_programs_flags,
+    read_release_flags,
 )
 from medley.environment import container_image, engine_source
 from medley.environment.container import Image
@@ -27,8 +27,8 @@ from tests.host.recordings import recorded
 LOCKS = [(name, config.load_recipes()[name].engine) for name in config.load_recipes()]
 
 
-def parser(engine: EngineName) -> EngineParser:
-    found = read_locked_parser(engine)
+def parser(engine: EngineName) -> AcceptedFlags:
+    found = read_locked_flags(engine)
     assert found
     return found
 
@@ -36,7 +36,7 @@ def parser(engine: EngineName) -> EngineParser:
 @pytest.mark.parametrize(("lock", "engine"), LOCKS)
 def test_each_lock_has_the_description_of_its_version(lock: str, engine: EngineName) -> None:
     version = engine_source.read_locked_versions()[lock][engine]
-    found = read_release_parser(engine, version)
+    found = read_release_flags(engine, version)
     assert found, "python -m tools.engine_parsers"
     assert found.version == version
     assert len(found.flags_by_name) > 300
@@ -128,7 +128,7 @@ def test_what_it_would_refuse(engine: EngineName, words: tuple[str, ...], word: 
 
 
 def test_a_build_has_the_parser_of_its_release() -> None:
-    assert read_release_parser("vllm", f"{parser('vllm').version}+cpu") == parser("vllm")
+    assert read_release_flags("vllm", f"{parser('vllm').version}+cpu") == parser("vllm")
 
 
 def test_variables_that_a_release_reads() -> None:
@@ -171,7 +171,7 @@ def test_a_virtualenv_of_the_users_own_is_asked_once_even_where_a_lock_has_its_v
 ) -> None:
     programs = virtualenv(tmp_path / "own")
     for _ in range(3):
-        found = read_programs_parser("vllm", programs, parser("vllm").version, can_run=True)
+        found = read_programs_flags("vllm", programs, parser("vllm").version, can_run=True)
         assert found
         assert list(found.list_faults(("--of-a-fork", "1"))) == []
         assert [fault.argument for fault in found.list_faults(("--max-model-len", "1"))] == [
@@ -182,25 +182,25 @@ def test_a_virtualenv_of_the_users_own_is_asked_once_even_where_a_lock_has_its_v
 
 def test_it_is_not_asked_in_a_dry_run(tmp_path: Path) -> None:
     programs = virtualenv(tmp_path / "own")
-    assert read_programs_parser("vllm", programs, None, can_run=False) is None
+    assert read_programs_flags("vllm", programs, None, can_run=False) is None
     assert not (programs / "asked").exists()
 
 
 def test_another_version_is_asked_again(tmp_path: Path) -> None:
     programs = virtualenv(tmp_path / "own")
-    read_programs_parser("vllm", programs, None, can_run=True)
+    read_programs_flags("vllm", programs, None, can_run=True)
     (programs.parent / "lib" / "python3.12" / "site-packages" / "vllm-9.dist-info").mkdir(parents=True)
-    read_programs_parser("vllm", programs, None, can_run=True)
+    read_programs_flags("vllm", programs, None, can_run=True)
     assert (programs / "asked").read_text() == "xx"
 
 
 def test_a_parser_that_does_not_run_is_believed(tmp_path: Path) -> None:
     programs = virtualenv(tmp_path / "own", f"#!{sys.executable}\nraise SystemExit(1)\n")
-    assert read_programs_parser("vllm", programs, None, can_run=True) is None
+    assert read_programs_flags("vllm", programs, None, can_run=True) is None
 
 
 def test_an_environment_that_is_not_built_yet_has_its_locks_parser(tmp_path: Path) -> None:
-    found = read_programs_parser("vllm", tmp_path / "absent" / "bin", parser("vllm").version, can_run=False)
+    found = read_programs_flags("vllm", tmp_path / "absent" / "bin", parser("vllm").version, can_run=False)
     assert found is parser("vllm")
 
 
@@ -219,9 +219,9 @@ def test_an_image_is_asked_once_for_each_digest(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("MEDLEY_STATE", str(tmp_path / "state"))
     facts = recorded("spark-pair-a")
 
-    def of(digest: str, *, ask: bool = True) -> EngineParser | None:
+    def of(digest: str, *, ask: bool = True) -> AcceptedFlags | None:
         choice = ImageSelection("docker", Image("maker/vllm", digest))
-        return read_image_parser(
+        return read_image_flags(
             "vllm",
             container_image.describe_environment(choice, match_kind(facts, config.load_hosts()), facts),
             can_run=ask,
@@ -241,6 +241,6 @@ def test_an_image_is_asked_once_for_each_digest(tmp_path: Path, monkeypatch: pyt
 
 
 def test_the_script_of_the_payload_answers_in_the_form_that_is_read() -> None:
-    found = read_parser_table("vllm", ANSWER, "x")
+    found = read_flags_table("vllm", ANSWER, "x")
     assert found.find_full_name("--of-a") == "--of-a-fork"
     assert found.title == "vLLM 9"

@@ -66,7 +66,7 @@ class FlagRule(TypedDict, total=False):
     """The rules of the keys of its JSON, if they are limited."""
 
 
-class EngineParser(Value):
+class AcceptedFlags(Value):
     """The flags that an engine release accepts, and the variables that it reads."""
 
     engine: EngineName
@@ -74,7 +74,7 @@ class EngineParser(Value):
     flags: tuple[FlagRule, ...]
     variables: frozenset[str]
     source: str = ""
-    """The lock, image or folder whose parser it is."""
+    """The lock, image or folder whose parser accepts them."""
     flags_by_name: Mapping[str, FlagRule] = field(default_factory=dict)
     """The rule of each flag, by each of its names."""
 
@@ -236,88 +236,88 @@ def _suggest_values(value: str, allowed: Sequence[str]) -> str:
     )
 
 
-def read_parser_table(engine: EngineName, table: Mapping[str, Any], source: str) -> EngineParser:
-    """Return the parser from the output of `parse_flags.py`, or from its file in locks/."""
+def read_flags_table(engine: EngineName, table: Mapping[str, Any], source: str) -> AcceptedFlags:
+    """Return the flags in the output of `parse_flags.py`, or in its file in locks/."""
     flags = tuple(table["flags"])
     names = {name: rule for rule in flags for name in rule["names"]}
-    return EngineParser(engine, table["version"], flags, frozenset(table["variables"]), source, names)
+    return AcceptedFlags(engine, table["version"], flags, frozenset(table["variables"]), source, names)
 
 
 @lru_cache(maxsize=8)
-def read_release_parser(engine: EngineName, version: str) -> EngineParser | None:
-    """Return the parser of a lock's release; None if no lock has this version."""
+def read_release_flags(engine: EngineName, version: str) -> AcceptedFlags | None:
+    """Return the flags of a lock's release; None if no lock has this version."""
     path = config.find_table_files(PARSERS_FOLDER, ".json").get(f"{engine}-{version.partition('+')[0]}")
     if path is None:
         return None
     table = json.loads(path.read_text(encoding="utf-8"))
-    return read_parser_table(engine, table, f"{PARSERS_FOLDER}/{path.name}")
+    return read_flags_table(engine, table, f"{PARSERS_FOLDER}/{path.name}")
 
 
-def read_locked_parser(engine: EngineName, device: str = "cuda") -> EngineParser | None:
-    """Return the parser of medley's own environment for GPUs."""
+def read_locked_flags(engine: EngineName, device: str = "cuda") -> AcceptedFlags | None:
+    """Return the flags of medley's own environment for GPUs."""
     versions = engine_source.read_locked_versions().get(f"{engine}-{device}", {})
-    return read_release_parser(engine, versions[engine]) if engine in versions else None
+    return read_release_flags(engine, versions[engine]) if engine in versions else None
 
 
-def read_programs_parser(
+def read_programs_flags(
     engine: EngineName,
     program_folder: Path,
     version: str | None,
     *,
     can_run: bool,
     progress: Progress = SILENT,
-) -> EngineParser | None:
-    """Return the parser of the engine in a folder of programs; run that of the user's virtualenv once."""
+) -> AcceptedFlags | None:
+    """Return the flags of the engine in a folder of programs; run the user's own parser once."""
     # A dry run names the folder of an environment that is not built yet: it will have the lock's release.
     is_from_lock = virtualenv.read_environment(program_folder.parent) is not None or not storage.exists(
         program_folder / "python"
     )
-    if is_from_lock and version and (release_parser := read_release_parser(engine, version)):
-        return release_parser
+    if is_from_lock and version and (release_flags := read_release_flags(engine, version)):
+        return release_flags
     packages = program_folder.parent.glob(f"lib/python*/site-packages/{engine}*.dist-info")
     identity = "\n".join((str(program_folder), *sorted(path.name for path in packages)))
 
     def wrap_command(command: Command) -> Command:
         return Command((str(program_folder / "python"), *command.argv[1:]), command.env, UNSET_VARIABLES)
 
-    return _read_cached_parser(
+    return _read_cached_flags(
         engine, identity, str(program_folder.parent), wrap_command if can_run else None, progress
     )
 
 
-def read_image_parser(
+def read_image_flags(
     engine: EngineName, image: ContainerEnvironment, *, can_run: bool, progress: Progress = SILENT
-) -> EngineParser | None:
-    """Return the parser of an image, stored by its digest; without `can_run` only a stored one."""
+) -> AcceptedFlags | None:
+    """Return the flags of an image, stored by its digest; without `can_run` only stored ones."""
     if not image.image.id:
         return None
-    return _read_cached_parser(
+    return _read_cached_flags(
         engine, image.image.id, image.image.name, image.wrap_command if can_run else None, progress
     )
 
 
-def read_source_parser(
+def read_source_flags(
     engine: EngineName,
     source: ContainerEnvironment | Path,
     version: str | None,
     *,
     can_run: bool,
     progress: Progress = SILENT,
-) -> EngineParser | None:
-    """Return the parser of an engine source, which is an image or a folder of programs."""
+) -> AcceptedFlags | None:
+    """Return the flags of an engine source, which is an image or a folder of programs."""
     if isinstance(source, Path):
-        return read_programs_parser(engine, source, version, can_run=can_run, progress=progress)
-    return read_image_parser(engine, source, can_run=can_run, progress=progress)
+        return read_programs_flags(engine, source, version, can_run=can_run, progress=progress)
+    return read_image_flags(engine, source, can_run=can_run, progress=progress)
 
 
-def _read_cached_parser(
+def _read_cached_flags(
     engine: EngineName,
     identity: str,
     source: str,
     wrap_command: Callable[[Command], Command] | None,
     progress: Progress,
-) -> EngineParser | None:
-    """Return the stored parser, else run the script once by `wrap_command` and store its answer."""
+) -> AcceptedFlags | None:
+    """Return the stored flags, else run the script once by `wrap_command` and store its answer."""
     path = (
         storage.find_cache_folder()
         / "parsers"
@@ -343,4 +343,4 @@ def _read_cached_parser(
         with skip_unusable_file():
             storage.write_text(path, stored_bytes.decode())
     table = json_shape.parse_object(stored_bytes or b"")
-    return read_parser_table(engine, table, source) if table else None
+    return read_flags_table(engine, table, source) if table else None
