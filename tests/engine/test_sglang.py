@@ -9,7 +9,7 @@ from medley.command import AnnotatedCommand
 from medley.engine import sglang
 from medley.engine.launch import serve_on_socket
 from medley.engine.server_spec import ServerSpec
-from medley.engine.shared_flags import drop_user_flags
+from medley.engine.shared_flags import drop_overridden_flags
 from medley.host_schema import HostTable
 from medley.planner.plan import NodeProcess, Plan
 from medley.schema import Model
@@ -21,7 +21,7 @@ BASE = "/env/bin/sglang serve /m --served-model-name demo --host 127.0.0.1 --por
 
 
 def words(plan: Plan, *theirs: str, host: HostTable = SPARK, model: Model | None = None) -> str:
-    flags = tuple(drop_user_flags(sglang.list_flags(SERVING, plan, host, model), theirs))
+    flags = tuple(drop_overridden_flags(sglang.list_flags(SERVING, plan, host, model), theirs))
     return " ".join(
         AnnotatedCommand(sglang.build_argv(Path("/env/bin"), SERVING, plan), flags, (), theirs).command.argv
     )

@@ -6,7 +6,7 @@ from medley import config
 from medley.command import AnnotatedCommand
 from medley.engine import vllm
 from medley.engine.server_spec import ServerSpec
-from medley.engine.shared_flags import drop_user_flags
+from medley.engine.shared_flags import drop_overridden_flags
 from medley.host_schema import HostTable
 from medley.planner.plan import NodeProcess, Plan
 from medley.schema import Model
@@ -16,7 +16,7 @@ CPU, SPARK = config.load_hosts()["cpu"], config.load_hosts()["spark"]
 
 
 def words(plan: Plan, *theirs: str, model: Model | None = None) -> str:
-    flags = tuple(drop_user_flags(vllm.list_flags(SERVING, plan, CPU, model), theirs))
+    flags = tuple(drop_overridden_flags(vllm.list_flags(SERVING, plan, CPU, model), theirs))
     return " ".join(
         AnnotatedCommand(vllm.build_argv(Path("/env/bin"), SERVING, plan), flags, (), theirs).command.argv
     )

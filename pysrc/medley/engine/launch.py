@@ -21,7 +21,7 @@ from medley.engine.server_spec import ServerSpec
 from medley.engine.shared_flags import (
     FlagReason,
     build_stacks_variable,
-    drop_user_flags,
+    drop_overridden_flags,
     list_common_variables,
     list_table_variables,
 )
@@ -158,7 +158,7 @@ def build_launch(
     )
     command = AnnotatedCommand(
         engine.build_argv(tools.program_folder, serving, plan),
-        tuple(drop_user_flags(engine_flags, order.engine_flags)),
+        tuple(drop_overridden_flags(engine_flags, order.engine_flags)),
         launch_variables,
         order.engine_flags,
     )

@@ -56,7 +56,7 @@ def list_table_variables(
         yield prefer_user_value(Variable(name, value, "set in its table in models/"), environ)
 
 
-def drop_user_flags(flags: Iterable[Flag], user_flags: tuple[str, ...]) -> Iterator[Flag]:
+def drop_overridden_flags(flags: Iterable[Flag], user_flags: tuple[str, ...]) -> Iterator[Flag]:
     """Return medley's flags without those that the user gives in any spelling."""
     names = {argument.partition("=")[0] for argument in user_flags}
     return (flag for flag in flags if not names.intersection(flag.names))
