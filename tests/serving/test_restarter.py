@@ -11,7 +11,7 @@ from medley.errors import Problem
 from medley.planner.site import Site
 from medley.progress import SILENT, Output
 from medley.serving import server_records
-from medley.serving.restarter import Restarter, resume_hosts
+from medley.serving.restarter import Restarter, recall_host_count
 from tests.problems import raises_problem
 
 HERE = Site({})
@@ -88,15 +88,15 @@ def test_what_lasted_is_no_row() -> None:
 
 def test_over_how_many_hosts_it_ran_is_known_after_a_crash_and_not_after_an_end() -> None:
     _, attempt = attempts("ready")
-    with resume_hosts(8123, print) as hosts:
+    with recall_host_count(8123, print) as hosts:
         assert hosts is None
     with pytest.raises(Problem):
         again(0).run(attempt, HERE)
     file = server_records.get_records_folder() / "8123.hosts"
     assert file.read_text() == "2"
     file.write_text("1")
-    with resume_hosts(8123, print) as hosts:
+    with recall_host_count(8123, print) as hosts:
         assert hosts == 1
-    with pytest.raises(KeyboardInterrupt), resume_hosts(8123, print):
+    with pytest.raises(KeyboardInterrupt), recall_host_count(8123, print):
         raise KeyboardInterrupt
     assert not file.exists()

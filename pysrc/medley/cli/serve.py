@@ -193,15 +193,15 @@ class ServeVerb(Verb):
             return self._serve(options.build_request(model, flags, self.typed_words), output)
 
     def _serve(self, request: LaunchRequest, output: Output) -> int:
-        from medley.serving.restarter import REJOIN_LIMIT_S, resume_hosts
+        from medley.serving.restarter import REJOIN_LIMIT_S, recall_host_count
 
         listen = request.listen
         with (
             port_claim.claim_port(listen.name or request.model, listen.address, listen.port),
-            resume_hosts(listen.port, output.say) if self.restart else nullcontext() as hosts,
+            recall_host_count(listen.port, output.say) if self.restart else nullcontext() as host_count,
         ):
-            if hosts and request.hosts is None:  # as many as it ran over before it was cut off
-                request = request.replace(hosts=str(hosts), wait_s=REJOIN_LIMIT_S)
+            if host_count and request.hosts is None:  # as many as it ran over before it was cut off
+                request = request.replace(hosts=str(host_count), wait_s=REJOIN_LIMIT_S)
             job = prepare_job(request, output)
             from medley.serving.server import ServerRun, run_job
 

@@ -131,7 +131,7 @@ class Restarter:
 
 
 @contextmanager
-def resume_hosts(port: int, print_line: Callable[[str], None]) -> Iterator[int | None]:
+def recall_host_count(port: int, print_line: Callable[[str], None]) -> Iterator[int | None]:
     """Yield the number of hosts that this port's server ran over when it was cut off, or None.
 
     Wait until there is a cluster again. If Ctrl-C or a signal ends the body, the number is removed.
