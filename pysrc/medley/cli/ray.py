@@ -110,7 +110,7 @@ class NodeOptions:
                 lambda: [process.pid for process in membership.find_processes()]
             )
             with device_probe.probe_daily(started, idle, print_message):
-                ray_watch.stay_in_ray()
+                ray_watch.wait_until_ray_ends()
 
 
 class RayHeadVerb(Verb):

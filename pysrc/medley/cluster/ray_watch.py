@@ -166,8 +166,8 @@ def _find_lost_hosts(ray_cluster: Membership, address: str | None) -> list[str]:
     return wait_until(find_lost, limit_s, every_s=_QUERY_INTERVAL_S) or ([address] if address else [])
 
 
-def stay_in_ray() -> NoReturn:
-    """Raise a Problem once a vital process of Ray ends; always end the rest."""
+def wait_until_ray_ends() -> NoReturn:
+    """Wait until a vital process of Ray ends, and raise a Problem; always end the rest."""
     try:
         vital_processes = _find_vital_processes()
         while all(process.is_alive for process in vital_processes) and membership.find_membership():
