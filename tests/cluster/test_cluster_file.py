@@ -157,12 +157,12 @@ def test_a_folder_that_may_not_be_entered_has_no_cluster(tmp_path: Path) -> None
     """As for `sudo -u USER medley status` typed in root's home."""
     (folder := tmp_path / "closed").mkdir()
     written(folder, TWO)
-    modules = "import os; from medley import cluster; from tests import damaged_state as d"
+    modules = "import os; from medley.cluster import cluster_file; from tests import damaged_state as d"
     close = f"os.chdir({str(folder)!r}); os.chmod('.', 0); d.drop_capabilities()"
     path = str(Path(__file__).parents[2])
     env = {**os.environ, "MEDLEY_CONFIG": str(tmp_path / "own"), "PYTHONPATH": path}
     done = subprocess.run(
-        [sys.executable, "-c", f"{modules}; {close}; print(cluster.find_cluster_file())"],
+        [sys.executable, "-c", f"{modules}; {close}; print(cluster_file.find_cluster_file())"],
         env=env,
         capture_output=True,
         text=True,
