@@ -43,7 +43,7 @@ class Front:
 
     @property
     def port(self) -> int:
-        return self.process.edge.port
+        return self.process.settings.port
 
     @property
     def pid(self) -> int:
@@ -289,14 +289,16 @@ def test_a_closed_edge_refuses_new_requests_and_answers_the_running_ones(front: 
     with closing(http.client.HTTPConnection("127.0.0.1", front.port, timeout=20)) as connection:
         connection.request("POST", CHAT, body, AUTHORIZATION)
         stream = connection.getresponse()
-        assert count_open_requests(front.process.edge.control_socket) == 1
+        assert count_open_requests(front.process.settings.control_socket) == 1
         front.process.close("drain", EdgeClosure("the server is ending", 7))
         status, headers, text = front.ask("POST", CHAT, AUTHORIZATION, BODY)
         assert (status, headers["Retry-After"]) == (http.client.SERVICE_UNAVAILABLE, "7")
         assert "the server is ending" in text
         assert front.ask("GET", "/metrics", AUTHORIZATION)[0] == http.client.OK
         assert stream.read().count(b"data: ") == PIECES
-    wait_for("no request is open", lambda: count_open_requests(front.process.edge.control_socket) == 0, 10)
+    wait_for(
+        "no request is open", lambda: count_open_requests(front.process.settings.control_socket) == 0, 10
+    )
     front.process.close("drain", None)
     assert front.ask("POST", CHAT, AUTHORIZATION, BODY)[0] == http.client.OK
 
@@ -389,7 +391,7 @@ def test_a_configuration_that_caddy_refuses_ends_nothing(
     """Here two names have one key, as no file of medley's; the engine and the keys from before stay."""
     other = "sk-fedcba9876543210fedcba98"
     with fronted(edge) as front:
-        front.process.replace_edge(edge.replace(keys={"a": other, "b": other}))
+        front.process.replace_settings(edge.replace(keys={"a": other, "b": other}))
         front.process.check()
         assert front.process.refusal_cause
         answers = [front.ask("GET", "/v1/models", {"x-api-key": key})[0] for key in (KEY, other)]
@@ -402,7 +404,7 @@ def test_a_configuration_that_caddy_refuses_ends_nothing(
 
         wait_for("it is started again", is_started_again, 20)
         assert front.ask("GET", "/v1/models", {"x-api-key": KEY})[0] == http.client.OK
-        front.process.replace_edge(edge.replace(keys={"a": other}))
+        front.process.replace_settings(edge.replace(keys={"a": other}))
         assert front.process.refusal_cause is None
         wait_for(
             "the other key is taken",

@@ -136,7 +136,7 @@ def test_keys_come_and_go_at_load_and_no_stream_is_cut(run: Run, listens: Server
         assert answers(alice) == [200, 200]
         keys = [key for key in (default, alice) for _ in range(STREAMS)]
         streams = [pool.submit(count_pieces, listens.port, key) for key in keys]
-        control = process.edge.control_socket
+        control = process.settings.control_socket
         wait_for("all streams run", lambda: count_open_requests(control) == len(streams), 20)
         bob = added("bob")
         assert run("key", "revoke", "alice")[0] == 0

@@ -31,7 +31,7 @@ def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]) -> Li
 
 def names(live: LiveKeys) -> list[str]:
     live.check()
-    return list(live.edge.edge.keys or {})
+    return list(live.edge.settings.keys or {})
 
 
 def test_an_entry_that_is_no_file_is_left_out_alone(live: LiveKeys, said: list[str]) -> None:
@@ -46,12 +46,12 @@ def test_an_entry_that_is_no_file_is_left_out_alone(live: LiveKeys, said: list[s
 
 def test_a_key_that_the_disk_does_not_give_stays_alone(live: LiveKeys, said: list[str]) -> None:
     """The kernel answers a read of this file with EIO."""
-    before = dict(live.edge.edge.keys or {})
+    before = dict(live.edge.settings.keys or {})
     (credentials.find_key_folder() / "alice").unlink()
     (credentials.find_key_folder() / "alice").symlink_to("/proc/self/mem")
     (credentials.find_key_folder() / "bob").unlink()
     assert names(live) == ["alice"]
-    assert live.edge.edge.keys == {"alice": before["alice"]}
+    assert live.edge.settings.keys == {"alice": before["alice"]}
     assert "the key alice cannot be read, and stays as it was" in said[0]
 
 

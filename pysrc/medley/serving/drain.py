@@ -56,7 +56,7 @@ class Drain:
             self._print_line(f"running requests have {self._limit_s} s; to end it now: medley stop --now")
         self._next_check_at = now + _POLL_INTERVAL_S
         try:
-            count = str(count_open_requests(self._edge.edge.control_socket))
+            count = str(count_open_requests(self._edge.settings.control_socket))
         except httpx.HTTPError:  # Caddy is busy, or restarts
             count = "an unknown number of"
         if count == "0":

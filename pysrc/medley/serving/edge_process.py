@@ -30,9 +30,12 @@ STARTING_CLOSURE = EdgeClosure("the model is loading", has_engine=False)
 
 @dataclass
 class EdgeProcess:
-    """A running edge. It is started again if it ends: its streams are lost, but the loaded model is not."""
+    """A running edge, which is Caddy in front of an engine.
 
-    edge: Edge
+    It is started again if it ends: its streams are lost, but the loaded model is not.
+    """
+
+    settings: Edge
     program: Path
     print_line: Callable[[str], None]
     _process: Process | None = None
@@ -43,8 +46,8 @@ class EdgeProcess:
     """Whether Caddy has the present configuration; `check` sends it again if a busy one did not answer."""
     _retry_at_s: float = 0
     """The earliest time, by the monotonic clock, at which `check` sends it again."""
-    _accepted_edge: Edge | None = None
-    """The edge whose configuration Caddy has."""
+    _accepted_settings: Edge | None = None
+    """The settings that Caddy has."""
     refusal_cause: str | None = None
     """Why Caddy refuses the present configuration; it keeps the one before, and the engine runs on."""
 
@@ -57,9 +60,9 @@ class EdgeProcess:
         if self._current_closure != old_closure:
             self._configure()
 
-    def replace_edge(self, edge: Edge) -> None:
+    def replace_settings(self, settings: Edge) -> None:
         """Use other keys or limits; open streams go on."""
-        self.edge = edge
+        self.settings = settings
         self._configure()
 
     def check(self) -> None:
@@ -76,28 +79,28 @@ class EdgeProcess:
             start_s for start_s in self._start_times_s if now - start_s < _RESTART_WINDOW_S
         ]
         if len(self._start_times_s) > _MAX_RESTARTS:
-            raise _edge_problem(self.edge, finished.lines)
+            raise _edge_problem(self.settings, finished.lines)
         events.record_event(
             "fault",
-            str(self.edge.port),
+            str(self.settings.port),
             f"the edge ended with exit code {finished.status}; it is started again",
         )
-        self.print_line(f"Caddy, which answers on port {self.edge.port}, ended; it is started again")
-        if self.refusal_cause and self._accepted_edge:
-            self.edge = self._accepted_edge
+        self.print_line(f"Caddy, which answers on port {self.settings.port}, ended; it is started again")
+        if self.refusal_cause and self._accepted_settings:
+            self.settings = self._accepted_settings
         self.start()
 
     def start(self) -> None:
         """Start it and wait until it listens; raises a Problem with its own reason."""
         self._start_times_s.append(time.monotonic())
-        file = self.edge.folder / "caddy.json"
-        storage.remove_file(self.edge.control_socket)
+        file = self.settings.folder / "caddy.json"
+        storage.remove_file(self.settings.control_socket)
         storage.write_text(
-            file, json.dumps(self.edge.build_configuration(self._current_closure)), secret=True
+            file, json.dumps(self.settings.build_configuration(self._current_closure)), secret=True
         )
         environment = {
-            "XDG_DATA_HOME": str(self.edge.folder),
-            "XDG_CONFIG_HOME": str(self.edge.folder),
+            "XDG_DATA_HOME": str(self.settings.folder),
+            "XDG_CONFIG_HOME": str(self.settings.folder),
             "GOMEMLIMIT": "512MiB",
         }
         command = Command((str(self.program), "run", "--config", str(file)), environment)
@@ -106,8 +109,8 @@ class EdgeProcess:
         process.wait_until(lambda: started.poll() or self._is_answering(), _START_LIMIT_S)
         if (finished := started.poll()) or not self._is_answering():
             started.stop(_END_GRACE_S)
-            raise _edge_problem(self.edge, finished.lines if finished else tuple(started.last_lines))
-        self._accepted_edge = self.edge
+            raise _edge_problem(self.settings, finished.lines if finished else tuple(started.last_lines))
+        self._accepted_settings = self.settings
 
     def stop(self) -> None:
         if self._process:
@@ -137,25 +140,25 @@ class EdgeProcess:
         self._is_configured, self._retry_at_s = False, 0
         try:
             answer = self._request_control(
-                "POST", "/load", self.edge.build_configuration(self._current_closure)
+                "POST", "/load", self.settings.build_configuration(self._current_closure)
             )
         except httpx.HTTPError:  # it is busy, or it ended: `check` goes on
             return
         if answer.status_code == HTTPStatus.OK:
             if self.refusal_cause:
                 self.print_line("Caddy takes the change now")
-            self._is_configured, self.refusal_cause, self._accepted_edge = True, None, self.edge
+            self._is_configured, self.refusal_cause, self._accepted_settings = True, None, self.settings
             return
         self._retry_at_s = time.monotonic() + _RETRY_PAUSE_S  # such as a certificate that comes back
-        problem = _edge_problem(self.edge, (answer.text[:500],))
+        problem = _edge_problem(self.settings, (answer.text[:500],))
         if problem.cause != self.refusal_cause:
             self.refusal_cause = problem.cause
             text = f"Caddy refuses a change, and keeps what it had: {problem.cause}"
-            events.record_event("fault", str(self.edge.port), text)
+            events.record_event("fault", str(self.settings.port), text)
             self.print_line(text)
 
     def _request_control(self, method: str, path: str, body: object = None) -> httpx.Response:
-        return request_control(self.edge.control_socket, method, path, body)
+        return request_control(self.settings.control_socket, method, path, body)
 
 
 def request_control(

@@ -47,8 +47,8 @@ class LiveKeys:
             cause = error.cause if isinstance(error, UnusableFile) else describe_error(error)
             self._say_once(f"the API keys cannot be listed, and stay as they were: {cause}")
             return
-        if keys != self.edge.edge.keys:
-            self.edge.replace_edge(self.edge.edge.replace(keys=keys))
+        if keys != self.edge.settings.keys:
+            self.edge.replace_settings(self.edge.settings.replace(keys=keys))
             if self.edge.refusal_cause:  # the edge printed it
                 return
             names = ", ".join(keys)
@@ -61,7 +61,7 @@ class LiveKeys:
         error = problem.__cause__
         if isinstance(error, OSError) and error.errno in _HOST_ERRORS:
             self._say_once(f"the key {name} cannot be read, and stays as it was: {problem.cause}")
-            return (self.edge.edge.keys or {}).get(name)
+            return (self.edge.settings.keys or {}).get(name)
         self._say_once(f"the key {name} is left out: {problem}")
         return None
 
