@@ -68,7 +68,7 @@ class Subject(Value):
     def report_wrong(self, title: str, *, cause: str, fix: str | Fix) -> Check:
         return self.report("wrong", title, cause=cause, fix=fix)
 
-    def report_better(self, title: str, *, cause: str, fix: str | Fix) -> Check:
+    def report_improvable(self, title: str, *, cause: str, fix: str | Fix) -> Check:
         return self.report("better", title, cause=cause, fix=fix)
 
     def report(self, state: State, title: str, *, cause: str, fix: str | Fix) -> Check:

@@ -35,7 +35,7 @@ def speed(case: Case) -> Iterator[Check]:
                 finding for host_name, finding in comparisons if host_name == name
             ]
             for finding in slow_findings:
-                yield host.report_better(finding.what, cause=finding.cause, fix=finding.fix)
+                yield host.report_improvable(finding.what, cause=finding.cause, fix=finding.fix)
             if not slow_findings:
                 date = records[name][-1].when[:10]
                 speeds = (f"{device.gb_s:.3g} GB/s" for device in records[name][-1].devices)

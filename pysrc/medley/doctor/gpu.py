@@ -49,20 +49,20 @@ def clocks(host: ExaminedHost, states: GpuStates) -> Iterator[Check]:
         throttle_reasons = [reason for reason in gpu.clock_limits if reason in _THROTTLE_REASONS]
         is_capped = gpu.set_mhz and gpu.default_mhz and gpu.set_mhz < gpu.default_mhz
         if throttle_reasons:
-            yield host.report_better(
+            yield host.report_improvable(
                 f"GPU {number} is throttled: {', '.join(throttle_reasons)}",
                 cause="it is too hot, or its power supply is too weak",
                 fix="nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE  # then check fans and power supply",
             )
         elif is_capped or "Applications Clocks Setting" in gpu.clock_limits:
-            yield host.report_better(
+            yield host.report_improvable(
                 f"GPU {number} is limited to {gpu.set_mhz or gpu.mhz or '?'} MHz "
                 f"of {gpu.default_mhz or gpu.max_mhz or '?'}",
                 cause="its clocks were set by hand; 2,200 MHz on a GB10 cost 15 to 35 % of the speed",
                 fix=f"sudo nvidia-smi -i {number} -rgc; sudo nvidia-smi -i {number} -rac",
             )
         elif power_table := _find_stuck_power(host, gpu):
-            yield host.report_better(
+            yield host.report_improvable(
                 f"GPU {number} computes at {gpu.mhz} of {gpu.max_mhz} MHz without a reported reason",
                 cause=power_table.stuck_cause or "",
                 fix=power_table.slow_fix or "",
@@ -96,7 +96,7 @@ def power_mode(host: ExaminedHost, states: GpuStates) -> Iterator[Check]:
     else:
         mode_numbers = dict(report.power_modes) if report else {}
         number = next((mode_numbers[name] for name in fastest if name in mode_numbers), None)
-        yield host.report_better(
+        yield host.report_improvable(
             f"Power mode is {mode}, not MAXN",
             cause="it lowers the clocks of processor, GPU and memory. Some modes need a "
             "reboot, and nvpmodel then asks for it",
@@ -106,7 +106,7 @@ def power_mode(host: ExaminedHost, states: GpuStates) -> Iterator[Check]:
             else "grep POWER_MODEL /etc/nvpmodel.conf; sudo nvpmodel -m 0  # or MAXN's number there",
         )
     if report and report.has_pinned_clocks is False:
-        yield host.report_better(
+        yield host.report_improvable(
             "GPU clock follows the load",
             cause="it rises only after some work; jetson_clocks keeps it at the power mode's maximum "
             "until the next boot, for more heat and noise",
@@ -319,7 +319,7 @@ def engine_kernels(host: ExaminedHost) -> Iterator[Check]:
         yield host.report_ok(f"the engine comes from the image {host.member.image}")
         return
     if kind.no_image_reason and not host.member.env:
-        yield host.report_better(
+        yield host.report_improvable(
             f"No engine environment and no image runs on this {kind.name}",
             cause=kind.no_image_reason,
             fix=f"upgrade to {kind.table.upgrade}; or, with an image for its L4T: "
@@ -327,7 +327,7 @@ def engine_kernels(host: ExaminedHost) -> Iterator[Check]:
         )
         return
     if kind.table.no_environment and not host.member.env:
-        yield host.report_better(
+        yield host.report_improvable(
             f"No engine environment can be built for {kind.name}",
             cause=kind.table.no_environment.replace("\n", " ").strip(),
             fix='in cluster.toml: image = "default"; on this host only: medley serve MODEL --image default',
@@ -335,7 +335,9 @@ def engine_kernels(host: ExaminedHost) -> Iterator[Check]:
         return
     if needs_nccl(kind) and not (host.member.env or host.member.nccl or host.has_nix_toolkit):
         problem = build_missing_nccl_problem(kind)
-        yield host.report_better(f"{problem.what}; one host can serve", cause=problem.cause, fix=problem.fix)
+        yield host.report_improvable(
+            f"{problem.what}; one host can serve", cause=problem.cause, fix=problem.fix
+        )
     leftovers = host.health.leftovers
     if leftovers is None:
         yield host.report_unknown(NOT_RECORDED)

@@ -36,7 +36,7 @@ def peer_access(host: ExaminedHost, report: KernelReport) -> Iterator[Check]:
         return
     if "OK" in report.peers and report.translated_gpus:
         gpus = ", ".join(report.translated_gpus)
-        yield host.report_better(
+        yield host.report_improvable(
             f"GPUs reach each other's memory through an IOMMU that translates: {gpus}",
             cause="NCCL's first collective was seen to hang so on pairs of RTX PRO 6000 (vllm issue 33041, "
             "nccl issue 1999); NCCL's documentation warns of it, under PCI Access Control Services",
@@ -74,7 +74,7 @@ def rdma_kernel(host: ExaminedHost) -> Iterator[Check]:
         cause = f"kexec handover holds {free_gib:.1f} GiB (CmaFree, with a CmaTotal of {total_gib:.1f} GiB)"
     elif report is None and name in _REFUSING_KERNELS:
         # Whether it does depends on the kernel's options and memory, which an old transcript lacks.
-        yield host.report_better(
+        yield host.report_improvable(
             f"Kernel {name} may refuse memory to RDMA",
             cause="its kexec handover has 9 GiB, unless kho=off switches it off, and NCCL may end with "
             f"'ibv_reg_mr_iova2 failed'; two Sparks serve on it, and {_WORKING_KERNEL} works",

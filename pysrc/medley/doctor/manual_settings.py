@@ -93,7 +93,7 @@ def _check_cuda(host: ExaminedHost, values: Mapping[str, str]) -> Iterator[Check
     missing_archs = {gpu.capability for gpu in gpus if gpu.capability and gpu.capability not in archs}
     if archs and missing_archs:
         advice = f"medley sets it for each kind of host; take it out {_FILES_TEXT}"
-        yield host.report_better(
+        yield host.report_improvable(
             f"TORCH_CUDA_ARCH_LIST={archs} lacks {', '.join(sorted(missing_archs))}",
             cause="kernels that an engine compiles at run time then do not fit this GPU",
             fix=f"unset TORCH_CUDA_ARCH_LIST  # {advice}",
@@ -126,7 +126,7 @@ def _check_rdma(host: ExaminedHost, values: Mapping[str, str], end: Endpoint) ->
             fix=f"unset NCCL_IB_GID_INDEX  # medley reads it at every start; take it out {_FILES_TEXT}",
         )
     if values.get("NCCL_IB_DISABLE") == "1":
-        yield host.report_better(
+        yield host.report_improvable(
             "NCCL_IB_DISABLE=1 keeps NCCL from RDMA",
             cause="every host here can do RDMA, and TCP reaches a part of its speed",
             fix=f"unset NCCL_IB_DISABLE  # take it out {_FILES_TEXT}",

@@ -34,7 +34,7 @@ def available_memory(host: ExaminedHost) -> Iterator[Check]:
     elif available_bytes < _MIN_AVAILABLE_SHARE * total_bytes and (
         host.has_unified_memory or host.facts.is_jetson
     ):
-        yield host.report_better(summary, cause=f"the GPU has no other memory; {cause}", fix=fix)
+        yield host.report_improvable(summary, cause=f"the GPU has no other memory; {cause}", fix=fix)
     else:
         yield host.report_ok(summary)
 
@@ -44,7 +44,7 @@ def page_cache(host: ExaminedHost, pages: Pages) -> Iterator[Check]:
     """Check how much memory the cache holds: on unified memory CUDA does not count the cache as free."""
     summary = f"Page cache holds {pages.cached_bytes / GIB:.1f} GiB, {pages.free_bytes / GIB:.1f} GiB is free"
     if host.has_unified_memory and pages.cached_bytes > _MAX_CACHED_SHARE * host.facts.memory.total_bytes:
-        yield host.report_better(
+        yield host.report_improvable(
             summary,
             cause="CUDA does not count the cache as free, and an older engine then fails with "
             "'Free memory on device is less than desired'",
@@ -58,7 +58,7 @@ def page_cache(host: ExaminedHost, pages: Pages) -> Iterator[Check]:
 def swap(host: ExaminedHost, pages: Pages) -> Iterator[Check]:
     summary = f"Swap: {pages.swapped_bytes / GIB:.1f} of {pages.swap_bytes / GIB:.1f} GiB used"
     if host.has_unified_memory and pages.swapped_bytes > _MAX_SWAPPED_BYTES:
-        yield host.report_better(
+        yield host.report_improvable(
             summary,
             cause="the GPU reads only from memory, so a model on a host that swaps is very slow",
             fix="sudo swapoff -a; sudo swapon -a  # once there is room again",
@@ -74,7 +74,7 @@ def guard(host: ExaminedHost, processes: tuple[ProcessUsage, ...]) -> Iterator[C
     if host.has_unified_memory and guards:
         yield host.report_ok(f"{', '.join(guards)} is running")
     elif host.has_unified_memory:
-        yield host.report_better(
+        yield host.report_improvable(
             "No guard ends a process that takes all memory",
             cause="GPU and host share memory: when it runs out the host hangs, and ssh with it",
             fix="sudo apt-get install -y earlyoom",
@@ -89,7 +89,7 @@ def free_gpu_memory(host: ExaminedHost) -> Iterator[Check]:
             continue
         summary = f"GPU {gpu.index}: {free_bytes / GIB:.1f} of {total_bytes / GIB:.1f} GiB is free"
         if free_bytes < _MIN_FREE_SHARE * total_bytes:
-            yield host.report_better(
+            yield host.report_improvable(
                 summary,
                 cause="engines ask for 90 % and fail with 'Free memory on device is less than desired'",
                 fix="nvidia-smi --query-compute-apps=pid,process_name,used_memory --format=csv",
@@ -117,14 +117,14 @@ def gpu_users(host: ExaminedHost) -> Iterator[Check]:
     is_serving = bool(host.health.leftovers and host.health.leftovers.serving)
     computing = [user for user in users if not (user.is_graphics or user.pid in medley_pids or is_serving)]
     if desktop:
-        yield host.report_better(
+        yield host.report_improvable(
             f"A desktop uses the GPU: {_list_processes(desktop)}",
             cause="it takes GPU memory from a model, and GPU time while it draws",
             fix="sudo systemctl set-default multi-user.target; sudo systemctl isolate multi-user.target",
         )
     if computing:
         pids = " ".join(str(user.pid) for user in computing)
-        yield host.report_better(
+        yield host.report_improvable(
             f"Other processes compute on the GPU: {_list_processes(computing)}",
             cause="they take memory from a model, and share the GPU's speed",
             fix=f"ps -o pid,user,args -p {pids.replace(' ', ',')}  # and if they are yours: kill {pids}",
@@ -157,19 +157,19 @@ def other_processes(host: ExaminedHost, processes: tuple[ProcessUsage, ...]) -> 
         other_rays = [process for process in other_rays if process.is_of_user]
     if other_rays:
         owner = _describe_owner(other_rays)
-        yield host.report_better(
+        yield host.report_improvable(
             f"Another Ray is running: {_list_processes(other_rays)}",
             cause=f"{owner} started it; it takes memory, and ports that medley's Ray uses",
             fix=_format_inspect_fix(other_rays),
         )
     if stale_rays:
-        yield host.report_better(
+        yield host.report_improvable(
             f"A Ray that medley started was left running: {_list_processes(stale_rays)}",
             cause="it does not belong to any cluster that medley has recorded",
             fix=host.build_fix("medley", "ray-stop"),
         )
     if engines:
-        yield host.report_better(
+        yield host.report_improvable(
             f"An engine is already running: {_list_processes(engines)}",
             cause="it takes memory that a model needs, and no server of this state folder started it",
             fix=_format_inspect_fix(engines),

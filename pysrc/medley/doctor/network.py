@@ -238,7 +238,7 @@ def link_speed(case: Case) -> Iterator[Check]:
             if mbit == max_mbit:
                 yield host.report_ok(f"{link.name} has {format_speed(mbit)}")
                 continue
-            yield host.report_better(
+            yield host.report_improvable(
                 f"{link.name} has {format_speed(mbit)}, "
                 f"and {best}, of the same kind, has {format_speed(max_mbit)}",
                 cause=f"in {network}: a bad cable, a slower port of the switch, or a slower card",
@@ -275,7 +275,7 @@ def boot_mtu(case: Case) -> Iterator[Check]:
                 for address in link.addresses
                 if link.name == end.interface and address.ip == end.address
             )
-            yield host.report_better(
+            yield host.report_improvable(
                 f"MTU {end.mtu} of {end.interface} is lost at the next boot",
                 cause="it is not in any file of netplan, systemd, NetworkManager or ifupdown",
                 fix=f"sudo $(command -v medley) link setup --interface {end.interface} "

@@ -96,7 +96,7 @@ def _is_reachable(case: Case) -> bool:
 def _check_rules(host: ExaminedHost, firewall_state: Firewall, case: Case) -> Check:
     closing_rules = [rule for rule in firewall_state.closing_rules if _closes_medley_port(rule)]
     if firewall_state.ufw:
-        return host.report_better(
+        return host.report_improvable(
             "ufw is on",
             cause="by default it drops connections from other hosts, and ranks use any port",
             fix="medley ports --firewall ufw | sudo sh -e; sudo ufw status",
@@ -113,7 +113,7 @@ def _check_rules(host: ExaminedHost, firewall_state: Firewall, case: Case) -> Ch
     if firewall_state.is_readable or firewall_state.closing_rules:
         return host.report_ok(_summarize_firewall(firewall_state))
     if any(process.role == "firewall" for process in host.health.processes or ()):
-        return host.report_better(
+        return host.report_improvable(
             "firewalld is running",
             cause="by default it drops connections from other hosts",
             fix="sudo firewall-cmd --list-all; medley ports",
@@ -173,7 +173,7 @@ def ports(host: ExaminedHost, firewall_state: Firewall) -> Iterator[Check]:
             fix=f"sudo ss -ltnp 'sport = :{used_ports[0]}'  # find the process, and end it if it is yours",
         )
     elif API_PORT in listening_ports and not (is_ray_running or (leftovers and leftovers.serving)):
-        yield host.report_better(
+        yield host.report_improvable(
             f"Port {API_PORT} is already in use",
             cause="the API listens there by default",
             fix=f"sudo ss -ltnp 'sport = :{API_PORT}'  # or: medley serve MODEL --port {API_PORT + 1}",
@@ -192,7 +192,7 @@ def host_name(host: ExaminedHost, firewall_state: Firewall) -> Iterator[Check]:
         ip for ip in firewall_state.local_addresses if not ip.startswith("127.") and ip not in host_ips
     ]
     if not firewall_state.local_addresses:
-        yield host.report_better(
+        yield host.report_improvable(
             "The host's own name does not resolve",
             cause="torch, Ray and sudo look it up, and wait for it",
             fix='echo "127.0.1.1 $(uname -n)" | sudo tee -a /etc/hosts',
@@ -257,7 +257,7 @@ def peer_memory(case: Case) -> Iterator[Check]:
         elif parts.modules & {"nvidia_peermem", "nv_peer_mem"}:
             yield host.report_ok("nvidia_peermem is loaded")
         else:
-            yield host.report_better(
+            yield host.report_improvable(
                 "RDMA cannot read GPU memory directly",
                 cause="without nvidia_peermem or the open driver all data passes through host memory",
                 fix=host.build_fix("modprobe", "nvidia-peermem", needs_root=True),

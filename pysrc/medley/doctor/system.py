@@ -62,7 +62,7 @@ def disks(host: ExaminedHost, host_disks: tuple[Disk, ...]) -> Iterator[Check]:
         elif disk.free_bytes < _MIN_FREE_BYTES.get(disk.what, GIB):
             yield host.report_wrong(summary, cause=cause, fix=make_room)
         elif disk.free_bytes < enough_bytes:
-            yield host.report_better(summary, cause=cause, fix=make_room)
+            yield host.report_improvable(summary, cause=cause, fix=make_room)
         else:
             summaries.append(summary)
     if summaries:
@@ -96,7 +96,7 @@ def hub(host: ExaminedHost, access: HubAccess) -> Iterator[Check]:
     if access.is_offline:
         yield host.report_ok("HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set: only downloaded models are used")
     elif access.status is None:
-        yield host.report_better(
+        yield host.report_improvable(
             f"{name} does not answer: {access.why}",
             cause="only models that are already on this host can be used",
             fix="export HF_HUB_OFFLINE=1  # where that is meant; models then come by medley pull from a host",
@@ -180,7 +180,7 @@ def lingering(case: Case) -> Iterator[Check]:
         elif settings.is_lingering:
             yield host.report_ok("medley's services start again after a reboot")
         elif case.has_several_hosts:
-            yield host.report_better(
+            yield host.report_improvable(
                 "The cluster does not start again here after a reboot",
                 cause="systemd stops a user's services at the last logout, unless lingering is on",
                 fix=host.build_fix("sh", "-c", _LINGER, needs_root=True),
@@ -194,7 +194,7 @@ def charset(host: ExaminedHost, clock: Clock) -> Iterator[Check]:
     if (clock.charset or "").upper().replace("-", "") in {"", "UTF8"}:
         yield host.report_ok(clock.charset or "not set, so Python uses UTF-8")
     else:
-        yield host.report_better(
+        yield host.report_improvable(
             f"Character set is {clock.charset}, not UTF-8",
             cause="engines print UTF-8, which appears garbled, and Python may refuse to print it",
             fix="export LANG=C.UTF-8  # and change it where it is set: /etc/default/locale, ~/.profile",

@@ -65,7 +65,7 @@ def clock_sync(host: ExaminedHost, clock: Clock) -> Iterator[Check]:
     elif clock.is_synchronized:
         yield host.report_ok("NTP keeps it")
     else:
-        yield host.report_better(
+        yield host.report_improvable(
             "Clock is not synchronized",
             cause=f"NTP is {'on, and has not reached a server' if clock.is_synchronization_on else 'off'}; "
             "unsynchronized clocks drift apart, and certificates and logs then disagree",
@@ -84,7 +84,7 @@ def kinds(host: ExaminedHost) -> Iterator[Check]:
         warning = host.kind.warning
         # An older driver refuses a field of the query, and medley repeats the query without it.
         if warning and "not a valid field" not in warning:
-            yield host.report_better(
+            yield host.report_improvable(
                 warning,
                 cause=f"medley takes it for {host.kind.name}: {host.kind.why}",
                 fix=_DRIVER_FIX if "no nvidia-smi" in warning else "nvidia-smi  # then fix what it reports",
@@ -112,7 +112,7 @@ def drivers(case: Case) -> Iterator[Check]:
             yield host.report_unknown("nvidia-smi does not say which CUDA the driver runs")
     for kind, by_host in by_kind.items():
         if len(set(by_host.values())) > 1:
-            yield GROUP_SUBJECT.report_better(
+            yield GROUP_SUBJECT.report_improvable(
                 f"hosts of kind {kind} have different drivers",
                 cause=_format_by_host(by_host),
                 fix="sudo apt-get update; sudo apt-get upgrade; sudo reboot  # on the older ones",
